@@ -23,11 +23,10 @@ struct capabilities {
     clattn_device_info info; /* its strings are owned by this record */
     cl_platform_id platform;
     cl_device_id device;
-    unsigned quirks; /* enum quirk */
-    uint32_t lanes;  /* floats in the widest vector that pays: 4, 8 or 16 */
-    bool fused;      /* fma() is an instruction, not an emulation */
-    uint32_t
-        registers; /* 32-bit registers of a GPU's work-item, at most; 0: unknown, or a CPU, whose stack lies in its cache */
+    unsigned quirks;     /* enum quirk */
+    uint32_t lanes;      /* floats in the widest vector that pays: 4, 8 or 16 */
+    bool fused;          /* fma() is an instruction, not an emulation */
+    uint32_t registers;  /* 32-bit ones that a GPU's work-item has; 0: unknown, or a CPU (its stack is in its cache) */
     bool takes_assembly; /* kernels may hold x86 instructions as inline assembly */
     bool fast_bf16;      /* takes_assembly, and vdpbf16ps exists and pays */
     bool amx_bf16;       /* takes_assembly, and AMX exists */

@@ -22,7 +22,7 @@ const char *refuse_cpu(const struct capabilities *caps, bool forced)
 
 /* ---- which solvers may serve ---- */
 
-/* Who wants a solver. */
+/* Why a solver is considered: the library's own choice, wisdom's, or the caller's by name. */
 enum asker { BY_DEFAULT, BY_WISDOM, BY_NAME };
 
 static bool is_hidden(const struct solver *solver)
@@ -79,7 +79,7 @@ static bool another_is_preferred(const clattn_context *context, const struct ope
 
 /* ---- explaining ---- */
 
-/* Whose choice a plan's geometry is. */
+/* The source of a plan's geometry, as `explain` names it. */
 static const char source_model[] = "the cost model", source_wisdom[] = "wisdom", source_caller[] = "the caller";
 
 static void explain_choice(clattn_plan *plan, const char *source)
@@ -102,7 +102,7 @@ static void explain_choice(clattn_plan *plan, const char *source)
     plan_explain_workspace(plan);
 }
 
-/* The solvers from `first` on that were never asked, because plan->solver already serves. */
+/* Lists the solvers from `first` on that were never asked, because plan->solver already serves. */
 static void explain_unasked(clattn_plan *plan, size_t first, const char *why)
 {
     const struct operator_type *type = plan->type;
@@ -125,7 +125,8 @@ static void explain_failure(clattn_plan *plan, const char *heading, const char *
 
 /* ---- trying ---- */
 
-/* Prepares and warms the plan by `solver` with what plan->tuning gives; undone on failure.  `source`: whose that is. */
+/* Prepares and warms the plan by `solver` with the parameters in plan->tuning, which `source` names; undone on
+ * failure. */
 static clattn_status try_solver(clattn_plan *plan, const struct solver *solver, const char *source)
 {
     clattn_status status;
@@ -147,7 +148,7 @@ static bool is_final(clattn_status status)
     return status == CLATTN_ERROR_FORKED || (status == CLATTN_ERROR_OUT_OF_MEMORY && report_host_memory());
 }
 
-/* Tries what wisdom has for the problem, best first; plan->solver says whether that has led to anything.  `named`: the
+/* Tries the solvers that wisdom has for the problem, best first; plan->solver is set if one served.  `named`: the
  * solver that the caller asks for, or NULL. */
 static clattn_status try_wisdom(clattn_plan *plan, const char *named)
 {
@@ -182,7 +183,7 @@ static clattn_status try_wisdom(clattn_plan *plan, const char *named)
     return CLATTN_SUCCESS;
 }
 
-/* Tries the caller's own parameters: the solver takes all, or the plan fails. */
+/* Tries the caller's own parameters: the solver takes all of them, or the plan fails. */
 static clattn_status try_given(clattn_plan *plan, const struct solver *solver, const char *text)
 {
     struct settings settings;
@@ -244,7 +245,7 @@ static clattn_status choose_best(clattn_plan *plan)
         explain_failure(plan, "failed, ", "trying the next", solver->name);
     }
     if (failure != CLATTN_SUCCESS)
-        return failure; /* the last failure's message stands, build log and all */
+        return failure; /* the message of the last failure stays, with its build log */
     return report_error(&plan->context->device.report, CLATTN_ERROR_UNSUPPORTED, "%s: %s", type->name, refusal);
 }
 

@@ -29,7 +29,7 @@ static clattn_log_level log_level_of(const clattn_context_params *params)
     return CLATTN_LOG_LEVEL_WARNING;
 }
 
-/* Failures before the context's own report exists go to the thread's message. */
+/* Reads the caller's params.  Failures go to the thread's message, since the context's report does not exist yet. */
 static clattn_status read_params(const clattn_context_params *given, clattn_context_params *params)
 {
     clattn_context_params_init(params);
@@ -145,11 +145,12 @@ static clattn_status copy_denied(clattn_context *context, const clattn_context_p
     return CLATTN_SUCCESS;
 }
 
-/* The parts that come up one by one; destroy() undoes exactly those that did. */
+/* The stages of a context's creation; destroy() undoes exactly those that were reached. */
 enum stage { STAGE_NONE, STAGE_REPORT, STAGE_LOCK, STAGE_POOL, STAGE_PLANS, STAGE_PROGRAMS, STAGE_WISDOM };
 
-/* In the child of a fork a thread that is not there may hold a lock; what that guards is then left alone. */
-static bool is_whole(const clattn_context *context, mtx_t *lock)
+/* Whether what the lock guards can be used.  A thread that the child of a fork does not have may hold the lock for
+ * ever; what it guards is then left alone. */
+static bool is_usable(const clattn_context *context, mtx_t *lock)
 {
     if (!device_is_foreign(&context->device))
         return true;
@@ -162,13 +163,13 @@ static bool is_whole(const clattn_context *context, mtx_t *lock)
 static void destroy(clattn_context *context, enum stage reached)
 {
     const struct cl_table *cl = &context->device.cl;
-    if (reached >= STAGE_WISDOM && is_whole(context, &context->wisdom.lock))
+    if (reached >= STAGE_WISDOM && is_usable(context, &context->wisdom.lock))
         wisdom_clear(&context->wisdom);
-    if (reached >= STAGE_PROGRAMS && is_whole(context, &context->programs.lock))
+    if (reached >= STAGE_PROGRAMS && is_usable(context, &context->programs.lock))
         program_cache_clear(&context->programs);
-    if (reached >= STAGE_PLANS && is_whole(context, &context->plans.lock))
+    if (reached >= STAGE_PLANS && is_usable(context, &context->plans.lock))
         plan_cache_clear(&context->plans);
-    if (reached >= STAGE_POOL && is_whole(context, &context->workspaces.lock))
+    if (reached >= STAGE_POOL && is_usable(context, &context->workspaces.lock))
         workspace_pool_clear(&context->workspaces);
     if (reached >= STAGE_LOCK)
         mtx_destroy(&context->warm_lock);
@@ -268,7 +269,7 @@ void context_drop(clattn_context *context)
 {
     if (atomic_fetch_sub(&context->references, 1) != 1)
         return;
-    /* What plans and models have had made since the application released the context. */
+    /* Plans and models may have built programs since the application released the context. */
     if (!device_is_foreign(&context->device))
         program_save_due(&context->programs);
     destroy(context, STAGE_WISDOM);
@@ -282,7 +283,7 @@ void clattn_context_release(clattn_context **context)
         cl_table_disown(&(*context)->device.cl);
     else
         program_save_due(&(*context)->programs);
-    if (is_whole(*context, &(*context)->plans.lock))
+    if (is_usable(*context, &(*context)->plans.lock))
         plan_cache_empty(&(*context)->plans);
     context_drop(*context);
     *context = NULL;
@@ -292,7 +293,7 @@ clattn_status context_check(clattn_context *context)
 {
     if (!context)
         return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "context is NULL");
-    /* Through the thread's message: the context's lock may have been held at the fork. */
+    /* The failure goes to the thread's message, because the context's lock may have been held at the fork. */
     if (device_is_foreign(&context->device))
         return report_error(NULL, CLATTN_ERROR_FORKED,
                             "the context was made in process %ld; OpenCL does not survive a fork",
@@ -329,7 +330,7 @@ clattn_status context_warm_objects(clattn_context *context)
     return CLATTN_SUCCESS;
 }
 
-/* One pixel of a format that every device with images has. */
+/* The image has one pixel, of a format that every device with images has. */
 clattn_status context_warm_image(clattn_context *context)
 {
     const cl_image_format format = {CL_RGBA, CL_UNORM_INT8};

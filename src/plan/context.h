@@ -1,4 +1,4 @@
-/* The context's inside, for plans and operators. */
+/* The context's members, for plans and operators. */
 #ifndef CLATTN_PLAN_CONTEXT_H
 #define CLATTN_PLAN_CONTEXT_H
 
@@ -17,33 +17,33 @@ struct clattn_context {
     cl_command_queue queue; /* retained */
     struct program_cache programs;
     struct wisdom wisdom;
-    struct plan_cache plans; /* released with the application's reference: its plans hold references too */
+    struct plan_cache plans; /* emptied when the application releases the context: cached plans hold references */
     struct workspace_pool workspaces;
-    mtx_t warm_lock;             /* over the objects below, made at the first plan */
+    mtx_t warm_lock;             /* guards the objects below, which the first plan makes */
     cl_command_queue warm_queue; /* the private queue that runs kernels once */
-    cl_mem warm_buffer;          /* what their pointer arguments point to */
-    cl_mem warm_image;           /* and what their images are, made for the first kernel that has any */
+    cl_mem warm_buffer;          /* the buffer for their pointer arguments */
+    cl_mem warm_image;           /* the image for their image arguments, made for the first kernel that has any */
     char **denied;               /* solvers that no plan may choose */
     size_t denied_count;
     clattn_clblast_mode clblast;
-    bool foreign_opencl; /* OpenCL's functions are the application's */
+    bool foreign_opencl; /* the application supplied OpenCL's functions */
 };
 
 void context_retain(clattn_context *context);
 /* Gives back one reference; the last one destroys. */
 void context_drop(clattn_context *context);
 
-/* SUCCESS, or INVALID_ARGUMENT for NULL, or FORKED in another process than the one that made the context. */
+/* Returns SUCCESS, INVALID_ARGUMENT for NULL, or FORKED in another process than the one that made the context. */
 clattn_status context_check(clattn_context *context);
 
 /* Whether the application denied the solver "operator/solver". */
 bool context_denies(const clattn_context *context, const char *operator_name, const char *solver);
 
-/* The private queue and dummy buffer for running kernels once, made on first use; call with warm_lock held.
- */
+/* Makes the private queue and the dummy buffer for running kernels once, unless they exist; call with warm_lock
+ * held. */
 clattn_status context_warm_objects(clattn_context *context);
 
-/* The dummy image, likewise: only for kernels that have images. */
+/* Makes the dummy image, unless it exists, for kernels that have images; call with warm_lock held. */
 clattn_status context_warm_image(clattn_context *context);
 
 #endif

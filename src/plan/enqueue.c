@@ -142,7 +142,7 @@ static struct array_place place_of(const struct bound_array *array)
                                 .offset = binding->offset};
 }
 
-/* `output` is written, `other` may be as well. */
+/* Refuses an output that overlaps `other`, which may be an output too. */
 static clattn_status check_overlap(clattn_context *context, const struct bound_array *output,
                                    const struct bound_array *other)
 {
@@ -306,8 +306,9 @@ fail:
     return status;
 }
 
-/* After a failure half-way no event tells yet when the workspace is free: on an in-order queue none was asked
- * for, and what a failed step has enqueued has none.  A marker after all that is on the queue does. */
+/* Gives the workspace back.  A chain that failed half-way has no event that says when the workspace is free: an
+ * in-order queue was asked for none, and a failed step has none for what it enqueued.  A marker behind everything on
+ * the queue serves instead. */
 static void give_back(struct chain *chain)
 {
     const struct cl_table *cl = &chain->context->device.cl;

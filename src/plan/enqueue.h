@@ -6,25 +6,27 @@
 
 /* One enqueue of a plan. */
 struct enqueue_call {
-    const void *problem;    /* the plan's own, or a self-check's, for which the plan's kernels would be the same */
+    const void *problem;    /* the plan's own, or a self-check's that the plan's kernels also fit */
     size_t workspace;       /* bytes that the problem needs */
     cl_command_queue queue; /* NULL: the context's */
     cl_uint wait_count;
     const cl_event *wait_list;
-    cl_event *event; /* where the event goes, or NULL */
+    cl_event *event; /* receives the event, or NULL */
 };
 
-/* How kernels access an array; in a table of arrays also what else holds for it. */
+/* How kernels access an array, and in a table of arrays what else is allowed. */
 enum binding_access {
     BINDING_READ = 1,
     BINDING_WRITE = 2,
     BINDING_READ_WRITE = BINDING_READ | BINDING_WRITE,
-    BINDING_IN_PLACE = 4, /* an input and an output that both say so may be one array: same memory, offset and layout */
+    BINDING_IN_PLACE =
+        4, /* an input and an output that both have it may be one array: same memory, offset and layout */
     BINDING_OPTIONAL = 8, /* the caller may leave it unbound */
 };
 
-/* Whether `binding` is memory of the plan's OpenCL context that the device may access so, and holds all
- * elements that the first extent[i] of each dimension of `layout` reach.  `name` goes into the message. */
+/* Checks that `binding` is memory of the plan's OpenCL context, that the device may access it as `access` says, and
+ * that it holds all elements that the first extent[i] of each dimension of `layout` reach.  `name` goes into the
+ * message. */
 clattn_status binding_check(clattn_context *context, const clattn_binding *binding, const clattn_layout *layout,
                             const size_t *extent, enum binding_access access, const char *name);
 
@@ -32,27 +34,27 @@ clattn_status binding_check(clattn_context *context, const clattn_binding *bindi
 struct bound_array {
     const clattn_binding *binding;
     const clattn_layout *layout;
-    const size_t *extent; /* what the enqueue reaches of each dimension */
+    const size_t *extent; /* how much of each dimension the enqueue reaches */
     unsigned access;      /* of binding_access, ored */
     const char *name;
     bool present; /* the plan's description has it */
 };
 
-/* binding_absent of the arrays that are not present. */
+/* Runs binding_absent on the arrays that are not present. */
 clattn_status bindings_absent(clattn_context *context, const struct bound_array *arrays, size_t count);
 
-/* bindings_absent, then binding_check of the arrays that are present; and INVALID_ARGUMENT, with both names, if an output
- * overlaps another array in the same buffer or in shared virtual memory, unless it may and does lie in the place of an input
- * (base/layout.h says how exactly overlap is found).  Buffers that share memory in other ways, as sub-buffers do, are not
- * found out. */
+/* Runs bindings_absent, then binding_check on the arrays that are present.  Returns INVALID_ARGUMENT, with both
+ * names, if an output overlaps another array in the same buffer or in shared virtual memory, unless both allow
+ * BINDING_IN_PLACE and coincide (base/layout.h says how exactly overlap is found).  Buffers that share memory in
+ * other ways, as sub-buffers do, are not detected. */
 clattn_status bindings_check(clattn_context *context, const struct bound_array *arrays, size_t count);
 
-/* Whether `buffer` is memory of that type, of the plan's OpenCL context, that the device may access so; then
- * its size. */
+/* Checks that `buffer` is memory of that type, of the plan's OpenCL context, that the device may access as `access`
+ * says; stores its size in *bytes. */
 clattn_status binding_check_memory(clattn_context *context, cl_mem buffer, cl_mem_object_type expected,
                                    enum binding_access access, const char *name, size_t *bytes);
 
-/* How the plan's kernels access what they write. */
+/* The access of the plan's kernels to their output. */
 static inline enum binding_access access_of_output(const clattn_plan *plan)
 {
     return plan->reads_output ? BINDING_READ_WRITE : BINDING_WRITE;
@@ -60,24 +62,25 @@ static inline enum binding_access access_of_output(const clattn_plan *plan)
 
 bool binding_is_none(const clattn_binding *binding);
 
-/* INVALID_ARGUMENT if there is a binding for an array that the plan's description does not have: a forgotten
- * layout, not an array to ignore.  _field: where the description has it as `field` instead of a layout. */
+/* Returns INVALID_ARGUMENT if an array is bound that the plan's description does not have: the caller forgot the
+ * layout.  binding_absent_field is for arrays that the description announces by `field` instead of a layout. */
 clattn_status binding_absent_field(clattn_context *context, const clattn_binding *binding, const char *name,
                                    const char *field);
 clattn_status binding_absent(clattn_context *context, const clattn_binding *binding, const char *name);
 
-/* struct_read of an enqueue's arguments, whose type is `name`; reported. */
+/* Does struct_read on an enqueue's arguments, whose type is `name`, and reports a failure. */
 clattn_status args_read(struct report *report, const char *name, void *copy, size_t current, size_t first,
                         const void *given);
 
-/* INVALID_ARGUMENT if an enqueue's flag, `name`, is neither 0 nor 1, or its `reserved` not 0. */
+/* Returns INVALID_ARGUMENT if an enqueue's flag, `name`, is neither 0 nor 1, or if its `reserved` is not 0. */
 clattn_status args_check(struct report *report, const char *name, int32_t flag, int32_t reserved);
 
-/* A length of an enqueue: the plan's, `most`, unless the caller says it; INVALID_ARGUMENT if that is above. */
+/* Sets *length to `most`, the plan's length, unless the caller gave it; INVALID_ARGUMENT if the caller's is above
+ * `most`. */
 clattn_status args_length(struct report *report, const char *name, int32_t is_explicit, size_t *length, size_t most);
 
-/* A sequence of launches of one enqueue.  Set it up with chain_begin, make the steps, and call chain_end
- * whatever happened; it then holds nothing. */
+/* The sequence of launches of one enqueue.  Set it up with chain_begin, run the steps, and call chain_end whatever
+ * happened: the chain then holds nothing. */
 struct chain {
     clattn_context *context;
     cl_command_queue queue;
@@ -86,36 +89,36 @@ struct chain {
     const cl_event *wait_list;
     cl_event last;    /* the event of the latest step that has one */
     bool started;     /* a step has been enqueued */
-    bool uncertain;   /* a step has failed that may have enqueued a part of itself */
-    bool needs_event; /* somebody wants the event of the last step */
-    cl_event *event;  /* where the caller wants it, or NULL */
+    bool uncertain;   /* a step has failed, and may have enqueued a part of itself */
+    bool needs_event; /* the caller or the workspace pool needs the last step's event */
+    cl_event *event;  /* receives the last step's event, or NULL */
     struct workspace_lease lease;
     clattn_binding workspace; /* the caller's or the leased one; its offset in bytes */
 };
 
-/* Checks the call's queue and wait list, and leases its workspace unless the caller has given one: whatever else can be
- * wrong with the call is best found before.  Log lines are held until chain_end, so that locks may be held in between. */
+/* Checks the call's queue and wait list, and leases its workspace unless the caller has given one.  Check everything
+ * else about the call before.  Log lines are held until chain_end, so that locks may be held in between. */
 clattn_status chain_begin(struct chain *chain, clattn_context *context, const struct enqueue_call *call,
                           const clattn_binding *given);
 
-/* What one step, a launch or another plan's enqueue, is to be given. */
+/* The arguments of one step: a launch, or another plan's enqueue. */
 struct step {
     cl_uint wait_count;
     const cl_event *wait_list;
-    cl_event *event; /* where to put its event, or NULL if none is needed */
+    cl_event *event; /* receives the step's event; NULL if none is needed */
     cl_event made;
 };
 void chain_step(const struct chain *chain, bool last, struct step *step);
-/* The step as a call, for an enqueue of another plan that takes one and needs no workspace. */
+/* The step as a call of another plan's enqueue, one that needs no workspace. */
 static inline struct enqueue_call chain_call(const struct chain *chain, const struct step *step)
 {
     return (struct enqueue_call){
         .queue = chain->queue, .wait_count = step->wait_count, .wait_list = step->wait_list, .event = step->event};
 }
-/* Takes note that the step has been enqueued. */
+/* Records that the step has been enqueued. */
 void chain_stepped(struct chain *chain, struct step *step);
-/* Takes note that a step of several commands has failed, some of them perhaps enqueued: what the chain has
- * leased is then given back behind everything on the queue. */
+/* Records that a step of several commands has failed and may have enqueued some of them: the workspace is then given
+ * back behind everything on the queue. */
 void chain_failed(struct chain *chain, struct step *step);
 
 /* Sets the kernel's arguments (its buffers, then the struct) and launches it.  The plan's lock must be held.
@@ -123,16 +126,16 @@ void chain_failed(struct chain *chain, struct step *step);
 clattn_status chain_launch(struct chain *chain, const struct plan_kernel *kernel, const clattn_binding *const *bindings,
                            const void *args, const size_t groups[3], bool last);
 
-/* A marker as the last step, where somebody wants its event. */
+/* Enqueues a marker as the last step, if its event is needed. */
 clattn_status chain_mark(struct chain *chain);
 
-/* Gives the workspace back and, on success, puts the last step's event where the call wants it; returns `status`.  No lock
- * may be held. */
+/* Gives the workspace back and, on success, stores the last step's event as the call asks; returns `status`.  No
+ * lock may be held. */
 clattn_status chain_end(struct chain *chain, clattn_status status);
 
 /* ---- whole enqueues: chain_begin to chain_end ---- */
 
-/* Enqueues a marker: there is nothing to do. */
+/* Enqueues a marker, for a problem with nothing to compute. */
 clattn_status plan_enqueue_nothing(const clattn_plan *plan, const struct enqueue_call *call);
 
 /* Launches the plan's first kernel once, without a workspace; the last three arguments are chain_launch's. */

@@ -6,7 +6,7 @@
 #include "base/try.h"
 #include "plan/enqueue.h"
 
-/* An allocated problem that the caller frees, or NULL with the status and reason why not. */
+/* Reads a description into an allocated problem, which the caller frees; NULL with *status and *reason on failure. */
 static void *read_problem(const struct operator_type *type, const void *desc, clattn_status *status,
                           const char **reason)
 {
@@ -65,7 +65,7 @@ fail:
     return status;
 }
 
-/* read_problem, reported on the context. */
+/* Does read_problem and reports a failure on the context. */
 static clattn_status read_reported(const struct operator_type *type, clattn_context *context, const void *desc,
                                    void **problem)
 {

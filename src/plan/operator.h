@@ -1,4 +1,5 @@
-/* What all operators do alike: from a description to a supports answer, a plan, or a plan of the cache and its enqueue. */
+/* The calls that all operators share: they turn a description into a supports answer, a plan, or a cached plan and
+ * its enqueue. */
 #ifndef CLATTN_PLAN_OPERATOR_H
 #define CLATTN_PLAN_OPERATOR_H
 
@@ -18,9 +19,10 @@ struct operator_type {
     clattn_status (*read)(const void *desc, void *problem, const char **reason);
     /* Enqueues one of its plans with the operator's own struct of arguments. */
     clattn_status (*enqueue)(const clattn_plan *plan, const struct enqueue_call *call, const void *args);
-    const struct solver *const *solvers; /* best first; NULL: the operator is made of others, by the two below */
+    const struct solver *const
+        *solvers; /* best first; NULL: the operator consists of others, and the last two members are set */
     size_t solver_count;
-    /* Compares a plan's kernels with the reference: MISCOMPILED with a message if they disagree.  NULL: there is none. */
+    /* Compares a plan's kernels with the reference: MISCOMPILED with a message if they disagree.  NULL: no check. */
     clattn_status (*check)(struct self_check *check);
     /* Writes the problem's shape bucket, for wisdom: one token of at most BUCKET_BYTES, of letters, digits and -_.:,+ alone.
      * NULL: the operator is not tuned. */
@@ -29,7 +31,7 @@ struct operator_type {
     clattn_status (*make)(clattn_plan *plan, const clattn_plan_options *options);
 };
 
-/* The smallest power of two that is at least `length`: a shape bucket has its lengths rounded up to these. */
+/* The smallest power of two that is at least `length`, to which a shape bucket rounds its lengths up. */
 static inline size_t bucket_length(size_t length)
 {
     size_t power = 1;
@@ -38,7 +40,7 @@ static inline size_t bucket_length(size_t length)
     return length ? power : 0;
 }
 
-/* The plan's problem struct, of the operator that made it. */
+/* The plan's problem struct, whose type is the operator's. */
 static inline const void *operator_problem(const clattn_plan *plan)
 {
     return (const unsigned char *)plan + plan->type->problem_offset;
@@ -49,14 +51,14 @@ clattn_status operator_supports(const struct operator_type *type, clattn_context
 clattn_status operator_plan_create(const struct operator_type *type, clattn_context *context, const void *desc,
                                    const clattn_plan_options *options, clattn_plan **plan);
 
-/* The context's cached plan for `desc`, or a new one that is then kept there; the caller releases it. */
+/* Finds the context's cached plan for `desc`, or makes a plan and caches it; the caller releases it. */
 clattn_status operator_plan_find(const struct operator_type *type, clattn_context *context, const void *desc,
                                  clattn_plan **plan);
 
-/* operator_plan_find, for its effect on the cache alone. */
+/* Does operator_plan_find only to fill the cache. */
 clattn_status operator_prewarm(const struct operator_type *type, clattn_context *context, const void *desc);
 
-/* The operator's enqueue, if `plan` is one of its plans and of this process. */
+/* Calls the operator's enqueue if `plan` is one of its plans and was made in this process. */
 clattn_status operator_enqueue(const struct operator_type *type, clattn_plan *plan, cl_command_queue queue,
                                const void *args, cl_uint wait_count, const cl_event *wait_list, cl_event *event);
 

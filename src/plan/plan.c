@@ -93,7 +93,7 @@ void clattn_plan_release(clattn_plan **handle)
     free(plan);
 }
 
-/* What the compiler has made of the kernel fits the device. */
+/* Checks that the compiled kernel fits the device. */
 static clattn_status check_resources(struct device *device, struct plan_kernel *kernel)
 {
     clattn_status status = CLATTN_SUCCESS;
@@ -102,7 +102,8 @@ static clattn_status check_resources(struct device *device, struct plan_kernel *
     size_t limit, items = kernel->local[0] *kernel->local[1] *kernel->local[2];
     TRY_CL(&device->report, "clGetKernelWorkGroupInfo",
            cl->clGetKernelWorkGroupInfo(kernel->handle, id, CL_KERNEL_WORK_GROUP_SIZE, sizeof limit, &limit, NULL));
-    /* These two are worth no failure: without an answer the launch that warms the kernel tells. */
+    /* A driver that cannot answer these two is no failure: the launch that warms the kernel will show whether it
+     * runs. */
     if (cl->clGetKernelWorkGroupInfo(kernel->handle, id, CL_KERNEL_LOCAL_MEM_SIZE,
                                      sizeof kernel->local_bytes, &kernel->local_bytes, NULL) != CL_SUCCESS) kernel
         ->local_bytes = 0;
@@ -155,7 +156,8 @@ void plan_kernel_largest(struct plan_kernel *kernel, const size_t groups[3])
             ->widest = groups[i] > SIZE_MAX / kernel->local[i] ? SIZE_MAX : groups[i] *kernel->local[i];
 }
 
-/* One kernel's need is that of all: a saved program then always holds the same code of all its kernels. */
+/* Whether any kernel needs code for large grids; then all get it, so that a saved program always holds the same code
+ * for all its kernels. */
 static bool needs_large_grid(const clattn_plan *plan)
 {
     bool large = false;
@@ -164,7 +166,7 @@ static bool needs_large_grid(const clattn_plan *plan)
     return large && (plan->context->device.caps.quirks & QUIRK_COMPILES_BY_GRID);
 }
 
-/* Exchanges the kernel's program for the one that also holds its code for large grids. */
+/* Replaces the kernel's program by the one that also holds code for large grids. */
 static clattn_status enlarge(clattn_plan *plan, struct plan_kernel *kernel)
 {
     clattn_status status;

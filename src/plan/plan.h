@@ -1,4 +1,4 @@
-/* The plan's inside: what all operators share. */
+/* The plan's members that all operators share, and the contract of solvers. */
 #ifndef CLATTN_PLAN_PLAN_H
 #define CLATTN_PLAN_PLAN_H
 
@@ -13,38 +13,38 @@ struct operator_type;
  * `batch` (or `rows`) of 0 makes it return at once. */
 struct plan_kernel {
     const char *name, *file;
-    char *options; /* what `file` is built with */
+    char *options; /* the build options of `file` */
     struct program *program;
     cl_kernel handle;
-    cl_ulong local_bytes, private_bytes; /* that it takes, where the driver tells; otherwise 0 */
+    cl_ulong local_bytes, private_bytes; /* memory that the kernel takes, 0 if the driver does not tell */
     cl_uint pointers;
-    cl_uint images; /* so many of the pointers, the first ones, are images */
+    cl_uint images; /* the first `images` of the pointers are images */
     size_t args_bytes;
     size_t local[3];
     size_t widest; /* work-items in the longest dimension of the largest launch; set by the operator */
 };
 
-/* The first member of every operator's own plan struct.  Nothing in it changes once the plan is made, except the count of
- * references; enqueues see it as const. */
+/* The first member of every operator's own plan struct.  A plan does not change once it is made, except for its
+ * count of references; enqueues take it as const. */
 struct clattn_plan {
     atomic_int references;
     const struct operator_type *type;
     clattn_context *context; /* retained */
-    mtx_t *lock;             /* over setting kernel arguments and enqueueing */
+    mtx_t *lock;             /* guards setting kernel arguments and enqueueing */
     struct plan_kernel kernels[PLAN_KERNELS];
     size_t kernel_count; /* filled entries of `kernels` */
-    size_t launches;     /* kernels one enqueue launches at the most */
+    size_t launches;     /* the most kernels that one enqueue launches */
     size_t workspace;    /* bytes */
-    bool reads_output;   /* its kernels read the output that they have written */
+    bool reads_output;   /* the kernels read the output that they have written */
     const char *solver;
-    struct source_snippets snippets; /* what the user adds to its kernels; the texts are the operator's */
+    struct source_snippets snippets; /* the user's code in the kernels; the operator owns the texts */
     struct strbuf explain;
     struct tuning tuning;             /* the solver's parameters */
-    char *wisdom_key;                 /* of its shape bucket; NULL: the operator is not tuned */
-    void (*clear)(clattn_plan *plan); /* what the operator added, or NULL */
+    char *wisdom_key;                 /* the wisdom key of the shape bucket; NULL: the operator is not tuned */
+    void (*clear)(clattn_plan *plan); /* frees what the operator added; may be NULL */
 };
 
-/* A zeroed plan of type->plan_bytes bytes, with one reference. */
+/* Allocates a zeroed plan of type->plan_bytes bytes, with one reference. */
 clattn_status plan_new(clattn_context *context, const struct operator_type *type, clattn_plan **plan);
 void plan_retain(clattn_plan *plan);
 
@@ -56,7 +56,7 @@ clattn_status plan_add_kernel(clattn_plan *plan, const char *file, struct strbuf
 /* Drops the kernels again, so that another solver can try. */
 void plan_drop_kernels(clattn_plan *plan);
 
-/* Notes how large the kernel's launches may become, in work-groups. */
+/* Records how large the kernel's launches may become, in work-groups. */
 void plan_kernel_largest(struct plan_kernel *kernel, const size_t groups[3]);
 
 /* Runs each kernel once with nothing to do on the context's private queue and waits.  No lock may be held. */
@@ -66,8 +66,8 @@ clattn_status plan_warm(clattn_plan *plan);
 struct self_check {
     const clattn_plan *plan;
     bool always;    /* the context's params ask for a check of everything that can be compared */
-    size_t blamed;  /* the check says which of the plan's kernels disagrees, */
-    bool unchecked; /* and whether there is nothing to compare the kernels with */
+    size_t blamed;  /* set by the check: which of the plan's kernels disagrees */
+    bool unchecked; /* set by the check: there is nothing to compare the kernels with */
 };
 
 /* Runs the operator's self-check on the plan, unless its programs have passed one on this device or the context's params
@@ -75,37 +75,37 @@ struct self_check {
  * with solvers that agree. */
 clattn_status plan_self_check(const clattn_plan *plan);
 
-/* Saves the plan's programs; after plan_warm and plan_self_check.  `trial` as of program_save. */
+/* Saves the plan's programs; call it after plan_warm and plan_self_check.  `trial` is program_save's. */
 void plan_save(const clattn_plan *plan, bool trial);
 
 /* If the pool can never lend the plan's workspace, adds that to `explain` and logs it. */
 void plan_explain_workspace(clattn_plan *plan);
 
-/* SUCCESS if `plan` is of that operator and of this process; otherwise INVALID_ARGUMENT or FORKED, reported. */
+/* Returns SUCCESS if `plan` is of that operator and of this process; otherwise reports INVALID_ARGUMENT or FORKED. */
 clattn_status plan_check(const clattn_plan *plan, const struct operator_type *type);
 
-/* One way to do an operator.  `prepare` declares the numbers of its geometry that are worth measuring by
- * tuning_parameter(&plan->tuning, ...), which exchanges its own choice for what wisdom or the caller gives, and returns
- * UNSUPPORTED for a combination that it does not take: everything it is given may be hostile. */
+/* One way to compute an operator.  `prepare` declares the numbers of its geometry that are worth measuring with
+ * tuning_parameter(&plan->tuning, ...), which replaces the solver's choice by the value of wisdom or the caller.
+ * `prepare` returns UNSUPPORTED for a combination that the solver does not take: any value that it is given may be
+ * hostile. */
 struct solver {
-    const char
-        *name; /* one that begins with "emulated-" is for tests: only by name, and otherwise not even mentioned */
-    /* Why it does not take the problem, a static string, or NULL.  Capabilities alone decide; with `forced`
-     * (asked for by name) mere preference does not count. */
+    const char *name; /* a name with "emulated-" in front is for tests: found by name, never listed */
+    /* Why the solver does not take the problem, a static string, or NULL.  Only capabilities decide: with `forced`
+     * (asked for by name or by wisdom) the solver must not refuse by mere preference. */
     const char *(*refuse)(const clattn_context *context, const void *problem, bool forced);
-    /* Chooses geometry and adds kernels to the plan, whose operator part holds the problem.  A failure sends
-     * the choice on to the next solver, unless this one was asked for by name or host memory is out. */
+    /* Chooses the geometry and adds kernels to the plan, whose operator part holds the problem.  After a failure the
+     * next solver is tried, unless this one was asked for by name or host memory is out. */
     clattn_status (*prepare)(clattn_plan *plan);
-    /* Why on this device nobody gets it but who asks for it by name, not even by wisdom: that it has never been tried on such
-     * hardware, or only imitates it there.  A static string, or NULL; the function may be NULL. */
+    /* Why only a caller who names the solver gets it on this device, and wisdom does not: it has never been tried on
+     * such hardware, or only imitates that hardware.  A static string, or NULL; the function may be NULL. */
     const char *(*only_named)(const clattn_context *context);
-    /* Whether the context's params prefer this solver: then wisdom for another one is ignored.  NULL: they know nothing of
-     * it. */
+    /* Whether the context's params prefer this solver: wisdom for another one is then ignored.  NULL: no param
+     * concerns it. */
     bool (*preferred)(const clattn_context *context);
 };
 
-/* What solvers refuse alike, with the reason, or NULL: that a work-item loops `iterations` times, all its loops together;
- * every device but a CPU; a CPU.  The last two are preferences. */
+/* Refusals that solvers share: a reason, or NULL.  refuse_loops refuses a work-item that runs more loop iterations
+ * in all than the device allows; refuse_all_but_cpu and refuse_cpu are preferences, which `forced` overrides. */
 const char *refuse_loops(const struct capabilities *caps, double iterations);
 const char *refuse_all_but_cpu(const struct capabilities *caps, bool forced);
 const char *refuse_cpu(const struct capabilities *caps, bool forced);
@@ -114,11 +114,12 @@ const char *refuse_cpu(const struct capabilities *caps, bool forced);
  * ->explain. */
 clattn_status plan_choose(clattn_plan *plan, const clattn_plan_options *options);
 
-/* SUCCESS if one of the operator's solvers takes the problem; otherwise UNSUPPORTED and the last one's reason. */
+/* Returns SUCCESS if one of the operator's solvers takes the problem; otherwise UNSUPPORTED with the reason of the
+ * last one. */
 clattn_status plan_supports(const clattn_context *context, const struct operator_type *type, const void *problem,
                             const char **reason);
 
-/* A copy of the caller's options with what is missing defaulted; the status is reported on the context. */
+/* Copies the caller's options and fills in the defaults; a failure is reported on the context. */
 clattn_status plan_options_read(clattn_context *context, const clattn_plan_options *given,
                                 clattn_plan_options *options);
 

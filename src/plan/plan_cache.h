@@ -25,7 +25,7 @@ void plan_cache_clear(struct plan_cache *cache);
 clattn_plan *plan_cache_find(struct plan_cache *cache, const struct operator_type *type, const void *desc,
                              size_t bytes);
 
-/* Keeps the plan, dropping the least recently used one above capacity.  Out of memory keeps nothing. */
+/* Adds the plan, and drops the least recently used one above capacity.  If memory runs out, nothing is added. */
 void plan_cache_add(struct plan_cache *cache, const struct operator_type *type, const void *desc, size_t bytes,
                     clattn_plan *plan);
 

@@ -30,7 +30,7 @@ uint32_t check_random(uint32_t *random)
     return *random;
 }
 
-/* The bits are put together, so that nothing is rounded. */
+/* Writes one random number, composed of bits so that nothing is rounded. */
 static void put(void *data, clattn_dtype dtype, size_t i, bool excludes, uint32_t *random)
 {
     uint32_t bits = check_random(random), sign = bits >> 31, exponent = bits >> 20 & 3, word;
@@ -191,7 +191,7 @@ fail:
     return check_end(context, course->arrays, course->count, status);
 }
 
-/* Whether a result agrees: the class of NaN and Inf, or within `slack`. */
+/* Whether a result agrees with the exact one: both NaN, the same infinity, or within `slack`. */
 static bool agrees(double value, double exact, double slack)
 {
     if (isnan(exact) || isinf(exact))

@@ -6,8 +6,8 @@ struct workspace {
     struct workspace *next;
     cl_mem buffer;
     size_t bytes;
-    cl_event event;         /* of the work that used it last; NULL: none; kept through a lease */
-    cl_command_queue queue; /* of that event */
+    cl_event event;         /* of the work that used it last, or NULL; also during a lease */
+    cl_command_queue queue; /* the queue of `event` */
     bool leased;
 };
 
@@ -34,7 +34,7 @@ static void forget_event(struct workspace_pool *pool, struct workspace *workspac
 
 static void destroy(struct workspace_pool *pool, struct workspace *workspace)
 {
-    /* OpenCL keeps a released buffer until the commands that use it have completed. */
+    /* OpenCL frees a released buffer only after the commands that use it have completed. */
     forget_event(pool, workspace);
     if (workspace->buffer)
         pool->device->cl.clReleaseMemObject(workspace->buffer);
@@ -52,7 +52,7 @@ void workspace_pool_clear(struct workspace_pool *pool)
     mtx_destroy(&pool->lock);
 }
 
-/* Free, or given back by work that has completed (or failed: a negative status). */
+/* Whether the workspace is not leased, and the work that used it last has completed (or failed: a negative status). */
 static bool is_free(struct workspace_pool *pool, struct workspace *workspace)
 {
     cl_int state = CL_QUEUED;
@@ -69,7 +69,7 @@ static bool is_free(struct workspace_pool *pool, struct workspace *workspace)
 }
 
 /* Drops free buffers until `bytes` more fit under the limit. */
-static void make_room(struct workspace_pool *pool, size_t bytes)
+static void drop_free(struct workspace_pool *pool, size_t bytes)
 {
     for (struct workspace **link = &pool->first; *link && pool->held > pool->limit - bytes;) {
         struct workspace *workspace = *link;
@@ -92,7 +92,7 @@ static clattn_status grow(struct workspace_pool *pool, size_t bytes, struct work
                             "always: bind a buffer of clattn_plan_workspace_size bytes as the workspace, or raise "
                             "the limit",
                             bytes, pool->limit);
-    make_room(pool, bytes);
+    drop_free(pool, bytes);
     if (pool->held > pool->limit - bytes)
         return report_error(report, CLATTN_ERROR_BUSY,
                             "%zu bytes of workspace are in use, %zu more are over the limit of %zu: wait for "
@@ -127,7 +127,8 @@ clattn_status workspace_lease(struct workspace_pool *pool, size_t bytes, cl_comm
             best = each;
     if (!best)
         status = grow(pool, bytes, &best);
-    /* The event of earlier work on the queue stays: if nothing comes of this lease, it counts again. */
+    /* The event of earlier work on the queue is not dropped: if nothing is enqueued under this lease, it counts
+     * again. */
     if (status == CLATTN_SUCCESS) {
         best->leased = true;
         lease->workspace = best;

@@ -16,7 +16,7 @@ static clattn_status no_memory(clattn_context *context)
 
 /* ---- the file ---- */
 
-/* The file's records; none where there is no folder or no file.  FORMAT, reported, of a damaged one. */
+/* Reads the records of the file; none if there is no folder or no file.  Logs a damaged file and returns FORMAT. */
 static clattn_status read_file(clattn_context *context, struct wisdom_list *list)
 {
     uint8_t *text;
@@ -42,11 +42,11 @@ clattn_status context_wisdom_init(clattn_context *context)
     snprintf(kernels, sizeof kernels, "%s-%s", CLATTN_VERSION_STRING, digest);
     if (wisdom_init(&context->wisdom, kernels) != CLATTN_SUCCESS)
         return report_error(NULL, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a lock");
-    read_file(context, &context->wisdom.list); /* no trouble with it is worth a failure */
+    read_file(context, &context->wisdom.list); /* a context without wisdom works, so failures do not count */
     return CLATTN_SUCCESS;
 }
 
-/* Names as long as drivers make them, as far as they tell devices apart. */
+/* Drivers' names are cut here: the first 100 bytes tell devices apart. */
 #define NAME_BYTES 100
 
 char *context_wisdom_key(const clattn_context *context, const char *operator_name, const char *bucket)
@@ -87,16 +87,16 @@ fail:
     return status;
 }
 
-/* Moves all records of `from` into the context's list or another; `from` is then empty.  Under the list's lock. */
+/* Caller holds the lock of a context's list.  Moves all records of `from` into `to`; `from` is then empty. */
 static bool move(struct wisdom_list *from, struct wisdom_list *to)
 {
-    bool whole = true;
+    bool complete = true;
     for (size_t i = 0; i < from->count; i++) {
-        whole = wisdom_list_add(to, from->record[i]) && whole;
+        complete = wisdom_list_add(to, from->record[i]) && complete;
         from->record[i].line = NULL;
     }
     wisdom_list_clear(from);
-    return whole;
+    return complete;
 }
 
 clattn_status clattn_wisdom_import(clattn_context *context, const char *text, size_t bytes, size_t *records)
@@ -116,10 +116,10 @@ clattn_status clattn_wisdom_import(clattn_context *context, const char *text, si
     if (records)
         *records = list.count;
     mtx_lock(&context->wisdom.lock);
-    bool whole = move(&list, &context->wisdom.list);
+    bool complete = move(&list, &context->wisdom.list);
     mtx_unlock(&context->wisdom.lock);
     plan_cache_empty(&context->plans);
-    if (!whole)
+    if (!complete)
         status = no_memory(context);
 fail:
     wisdom_list_clear(&list);
@@ -225,11 +225,11 @@ clattn_status clattn_wisdom_save(clattn_context *context, clattn_wisdom_mode mod
             wisdom_list_forget(&file, own.record[i].line);
             own.record[i].line[own.record[i].key] = ' ';
         }
-        bool whole = move(&own, &file);
+        bool complete = move(&own, &file);
         strbuf_clear(&text);
-        if (whole)
+        if (complete)
             wisdom_write(&file, &text);
-        if (!whole)
+        if (!complete)
             TRY(no_memory(context));
     }
     if (text.failed)

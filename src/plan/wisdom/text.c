@@ -29,7 +29,7 @@ static size_t token(const char *at, const char *end)
     return p == end || *p == ' ' ? (size_t)(p - at) : 0;
 }
 
-/* The decimal number that the token is, without leading zeros; false if it is none, or above `most`. */
+/* Reads a token as a decimal number without leading zeros; false if it is none, or is above `most`. */
 static bool number(const char *at, size_t length, uint64_t most, uint64_t *value)
 {
     if (!length || length > 19 || (length > 1 && *at == '0'))
@@ -43,7 +43,7 @@ static bool number(const char *at, size_t length, uint64_t most, uint64_t *value
     return *value <= most;
 }
 
-/* Splits a line into its parts; the reason why it is no record, or NULL. */
+/* Splits a line into its parts; returns why it is no record, or NULL. */
 static const char *split(const char *line, size_t length, struct wisdom_record *record, struct advice *advice)
 {
     const char *p = line, *end = line + length;

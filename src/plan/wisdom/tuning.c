@@ -15,7 +15,7 @@ static const struct setting *find(const struct settings *settings, const char *n
     return NULL;
 }
 
-/* One name=value at *at, which moves behind it. */
+/* Reads one name=value at *at, and moves *at behind it. */
 static bool parse_one(const char **at, const char *end, struct setting *setting)
 {
     const char *p = *at;

@@ -26,10 +26,10 @@ static bool has_key(const struct wisdom_record *record, const char *key, size_t 
 
 bool wisdom_list_add(struct wisdom_list *list, struct wisdom_record record)
 {
-    size_t whole = record.key + 1 + record.solver;
+    size_t prefix = record.key + 1 + record.solver;
     for (size_t i = 0; i < list->count; i++) {
         struct wisdom_record *old = &list->record[i];
-        if (old->key == record.key && old->solver == record.solver && !memcmp(old->line, record.line, whole)) {
+        if (old->key == record.key && old->solver == record.solver && !memcmp(old->line, record.line, prefix)) {
             free(old->line);
             *old = record;
             return true;
@@ -37,15 +37,15 @@ bool wisdom_list_add(struct wisdom_list *list, struct wisdom_record record)
     }
     if (list->count == WISDOM_RECORDS)
         drop(list, 0);
-    if (list->count == list->room) {
-        size_t room = list->room ? 2 * list->room : 16;
-        struct wisdom_record *grown = realloc(list->record, room * sizeof *grown);
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity ? 2 * list->capacity : 16;
+        struct wisdom_record *grown = realloc(list->record, capacity * sizeof *grown);
         if (!grown) {
             free(record.line);
             return false;
         }
         list->record = grown;
-        list->room = room;
+        list->capacity = capacity;
     }
     list->record[list->count++] = record;
     return true;
