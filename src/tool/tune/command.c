@@ -189,8 +189,9 @@ static int save(const tuning_run *run, clattn_wisdom_mode mode)
 
 /* ---- where a search was cut ---- */
 
-/* A search that was cut leaves a record in the wisdom, whose solver is NOTE and whose nanoseconds are the steps done.  The
- * library has no such solver, so plans ignore it; learning and forgetting drop it with its bucket's other records. */
+/* A search that ran out of time leaves a record in the wisdom, whose solver is NOTE and whose nanoseconds are the
+ * number of steps done.  The library has no such solver, so plans ignore the record; learning and forgetting drop it
+ * with its bucket's other records. */
 #define NOTE "-"
 
 static clattn_status note_steps(const tool_device *device, const clattn_plan *plan, uint64_t steps)
