@@ -1,5 +1,5 @@
-/* An application's own context, device and queue: used as they are, retained while needed, released to the same
- * reference counts; several threads at once; order by events alone. */
+/* The library uses an application's context, device and queue as they are, retains them while it needs them, and
+ * returns their reference counts; several threads may enqueue at once; events alone give order. */
 #include <stdlib.h>
 #include <string.h>
 #include <threads.h>
@@ -15,7 +15,7 @@ struct application {
     struct reference_counts counts;
 };
 
-/* The device under test, in a context of our own making. */
+/* Makes an OpenCL context and queue on the device under test. */
 static struct application application_start(cl_command_queue_properties properties)
 {
     struct application application;
@@ -69,7 +69,8 @@ static void adopted_objects_are_used_as_they_are(void **state)
     application_end(&application);
 }
 
-/* Plan, enqueue on the adopted queue, one-call form, release in both orders. */
+/* Work is done by a plan and by the one-call form on an adopted queue and on another one; plan and context are released
+ * in both orders. */
 static void references_come_back_after_work(void **state)
 {
     struct application application = application_start(0);
@@ -102,7 +103,7 @@ static void references_come_back_after_work(void **state)
     application_end(&application);
 }
 
-/* Releasing plan and context right after the enqueue must not disturb work that is still going on. */
+/* Plan and context are released right after the enqueue, which does not disturb the work that goes on. */
 static void enqueued_work_outlives_plan_and_context(void **state)
 {
     struct application application = application_start(0);
@@ -123,7 +124,7 @@ static void enqueued_work_outlives_plan_and_context(void **state)
     cl_int execution = 0;
     assert_int_equal(clGetEventInfo(done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof execution, &execution, NULL),
                      CL_SUCCESS);
-    assert_true(execution != CL_COMPLETE); /* it is still waiting for the user event: nothing above has waited */
+    assert_true(execution != CL_COMPLETE); /* the work still waits for the user event, so no call above has waited */
     assert_int_equal(clSetUserEventStatus(user_event, CL_COMPLETE), CL_SUCCESS);
     assert_int_equal(clWaitForEvents(1, &done), CL_SUCCESS);
     small_attention_check(&problem, application.queue);
@@ -191,8 +192,8 @@ static void objects_that_do_not_belong_together_are_refused(void **state)
     application_end(&other);
 }
 
-/* Rule: several kernels are chained by events, so out-of-order queues work.  The query arrives through an event
- * of another queue, the result leaves through one. */
+/* Several kernels are chained by events, so out-of-order queues work.  The query arrives through an event of another
+ * queue, and the result leaves through one. */
 static void out_of_order_queues_are_ordered_by_events(void **state)
 {
     struct application application = application_start(0);
@@ -200,7 +201,7 @@ static void out_of_order_queues_are_ordered_by_events(void **state)
     (void)state;
     cl_command_queue queue =
         clCreateCommandQueue(application.context, application.device, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &code);
-    if (code != CL_SUCCESS) { /* a device may have none */
+    if (code != CL_SUCCESS) { /* devices need not support out-of-order queues */
         application_end(&application);
         skip();
     }
@@ -238,14 +239,15 @@ static void out_of_order_queues_are_ordered_by_events(void **state)
 
 struct worker {
     clattn_context *context;
-    clattn_plan *plan;              /* NULL: use the one-call form */
-    struct small_attention problem; /* its own buffers */
+    clattn_plan *plan;              /* NULL: the one-call form is used */
+    struct small_attention problem; /* with its own buffers */
     cl_command_queue queue;
     int rounds;
     const char *trouble;
 };
 
-/* No cmocka here: its failures jump, and must stay on the main thread. */
+/* Runs on a thread, so it reports trouble instead of asserting: cmocka's failures jump and must stay on the main
+ * thread. */
 static int work(void *user)
 {
     struct worker *worker = user;
@@ -297,7 +299,7 @@ static void run_workers(struct application *application, clattn_context *context
     }
 }
 
-/* Rule: any number of threads may enqueue one plan; each has its own queue here. */
+/* Any number of threads may enqueue one plan, here on a queue for each. */
 static void threads_share_a_plan(void **state)
 {
     if (is_tiny())
@@ -317,7 +319,7 @@ static void threads_share_a_plan(void **state)
     application_end(&application);
 }
 
-/* The first call of each thread may find the plan unmade. */
+/* The first calls of several threads may all find that the plan has not been made. */
 static void threads_share_the_one_call_form(void **state)
 {
     if (is_tiny())

@@ -1,5 +1,5 @@
-/* How work is enqueued, for every operator and solver alike: the same bits every time, one plan from several
- * threads, in-order and out-of-order queues, wait lists, events, the caller's workspace.
+/* Work of every operator and solver is enqueued alike: the same bits every time, one plan from several threads,
+ * in-order and out-of-order queues, wait lists, events, the caller's workspace.
  *
  * Holds: D1 of docs/numerics.md (1,000 runs), and of docs/architecture.md: any number of threads may enqueue one plan;
  * enqueue never blocks the host; several kernels are chained by events, so that out-of-order queues work. */
@@ -101,10 +101,10 @@ static const operator_case operators[] = {
 
 typedef struct test_team {
     test_job job[THREADS];
-    unsigned char *expected[THREADS]; /* from a run of its own */
+    unsigned char *expected[THREADS]; /* the result of a run alone */
 } test_team;
 
-/* What the outputs hold now, guards included, is what it should be.  Safe in any thread: asserts nothing. */
+/* Whether the outputs, guards included, have their expected contents.  Any thread may call this: it asserts nothing. */
 static bool matches(const test_job *job, cl_command_queue queue, const unsigned char *expected)
 {
     bool same = true;
@@ -184,8 +184,8 @@ static void same_bits(const void *which, const char *solver)
     job_release(&job);
 }
 
-/* Gives the job a workspace of its own, `band` bytes into a buffer that goes as far beyond it; NULL where it needs
- * none. */
+/* Gives the job a workspace of its own, `band` bytes into a buffer that ends as far behind the workspace, or returns
+ * NULL if it needs none. */
 static cl_mem bring_workspace(const operator_case *op, test_job *job, size_t band, const void *image)
 {
     size_t needed = clattn_plan_workspace_size(job->plan);
@@ -206,7 +206,7 @@ static cl_mem bring_workspace(const operator_case *op, test_job *job, size_t ban
 typedef struct worker {
     const test_job *job;
     const unsigned char *expected;
-    cl_command_queue queue; /* of its own, or NULL: the context's, which several share */
+    cl_command_queue queue; /* its own queue, or NULL: the context's queue, which several workers share */
     int runs;
     const char *failure;
 } worker;
@@ -241,8 +241,9 @@ static void four_threads(const void *which, const char *solver)
     worker workers[THREADS];
     cl_mem workspace[THREADS] = {0};
 
-    /* rusticl of Mesa 22.3 crashes or computes garbage when threads share a queue, or when a buffer goes from one
-     * queue to another as soon as its event has completed, without clattn too: there each thread has its own. */
+    /* rusticl of Mesa 22.3, even without clattn, crashes or computes garbage when threads share a queue, or when a
+     * buffer moves from one queue to another as soon as its event has completed.  So each thread has its own queue and
+     * workspace there. */
     bool apart = device_platform_contains("rusticl");
 
     if (device_platform_contains("Oclgrind")) {
@@ -292,7 +293,7 @@ static cl_int state_of(cl_event event)
     return state;
 }
 
-/* Everything is enqueued behind a user event; had enqueue waited for it, this would never end. */
+/* Everything is enqueued behind a user event.  An enqueue that waited for the event would hang here. */
 static void behind_a_user_event(const operator_case *op, const char *solver, cl_command_queue queue)
 {
     test_team team;
@@ -336,7 +337,7 @@ static void out_of_order(const void *op, const char *solver)
     behind_a_user_event(op, solver, queue);
 }
 
-/* The workspace that the caller brings is used where it is said to be, and nothing around it. */
+/* The plan uses exactly the workspace that the caller brings and writes nothing around it. */
 static void own_workspace(const void *which, const char *solver)
 {
     enum { BAND = 128 };
@@ -362,7 +363,7 @@ static void own_workspace(const void *which, const char *solver)
             assert_int_equal(image[i], 0xa5);
             assert_int_equal(image[BAND + needed + i], 0xa5);
         }
-        op->workspace(&job)->offset += 2 * BAND; /* no longer fits */
+        op->workspace(&job)->offset += 2 * BAND; /* the workspace no longer fits */
         assert_status(device_context(), job.enqueue(&job, NULL, 0, NULL, NULL), CLATTN_ERROR_BUFFER_TOO_SMALL);
         device_release_buffer(buffer);
     } else {
@@ -373,7 +374,7 @@ static void own_workspace(const void *which, const char *solver)
     job_release(&job);
 }
 
-/* softmax(A B + bias): the second plan reads what the first writes, ordered by an event alone. */
+/* softmax(A B + bias): the second plan reads what the first writes, and only an event orders them. */
 static void chained_plans(void **state)
 {
     const size_t m = 35, n = 67;
@@ -400,10 +401,10 @@ static void chained_plans(void **state)
         array_poison(&second.output[0]);
         assert_status(device_context(), first.enqueue(&first, queue ? queue : ordered, 1, &user_event, &written),
                       CLATTN_SUCCESS);
-        /* Where there is no out-of-order queue, a second in-order one stands in. */
+        /* If the device has no out-of-order queue, a second in-order queue is used instead. */
         assert_status(device_context(), second.enqueue(&second, queue, 1, &written, &done), CLATTN_SUCCESS);
         assert_cl(clSetUserEventStatus(user_event, CL_COMPLETE));
-        assert_cl(clFlush(queue ? queue : ordered)); /* only now: Oclgrind's flush waits for the user event */
+        assert_cl(clFlush(queue ? queue : ordered)); /* only now: Oclgrind's flush waits for user events */
         assert_cl(clWaitForEvents(1, &done));
         assert_true(matches(&second, ordered, expected));
         assert_cl(clReleaseEvent(user_event));
@@ -429,7 +430,7 @@ int main(int argc, char **argv)
                   {"in-order queue behind an event", in_order},
                   {"out-of-order queue behind an event", out_of_order},
                   {"the caller's workspace", own_workspace}};
-    /* CLBlast comes last; its first call compiles for seconds on a CPU. */
+    /* CLBlast comes last and only at the full level: its first call compiles for seconds on a CPU. */
     size_t count = COUNT_OF(operators) - (level() == LEVEL_FULL && matmul_has_clblast() ? 0 : 1);
 
     for (size_t o = 0; o < count; o++) {

@@ -1,4 +1,4 @@
-/* Contexts: wrong parameters, what outlives what, log and messages, forks. */
+/* Contexts refuse wrong parameters, plans outlive them, they log and keep messages, and they survive forks. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,14 +52,14 @@ static void missing_kernel_folders_are_named(void **state)
     assert_int_not_equal(clattn_context_create(&params, &context), CLATTN_SUCCESS);
     assert_message_has(NULL, "/nonexistent/kernels");
     assert_null(context);
-    new_folder(folder); /* there, but empty */
+    new_folder(folder); /* the folder exists but is empty */
     params.kernel_dir = folder;
     assert_int_not_equal(clattn_context_create(&params, &context), CLATTN_SUCCESS);
     assert_message_has(NULL, folder);
     assert_null(context);
 }
 
-/* A source that includes more files than the library counts is an error, not a source with a hole. */
+/* A source that includes more files than the library allows is refused; the library does not drop the excess. */
 static void a_kernel_source_with_too_many_includes_is_refused(void **state)
 {
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
@@ -113,7 +113,7 @@ static void a_table_without_functions_is_no_opencl(void **state)
     assert_null(none);
 }
 
-/* Rule: nothing is a global; contexts do not know of each other. */
+/* Contexts share no global state. */
 static void contexts_are_independent(void **state)
 {
     struct small_attention problem;
@@ -132,7 +132,7 @@ static void contexts_are_independent(void **state)
     release_context(&second);
 }
 
-/* Rule: plans keep what they need of a context alive. */
+/* Plans keep what they need of a context alive. */
 static void a_plan_outlives_its_context(void **state)
 {
     struct small_attention problem;
@@ -162,7 +162,7 @@ struct log {
     clattn_context *context;
 };
 
-/* Rule: no lock of the library's is held while a line is delivered, so asking it something is allowed. */
+/* The library holds no lock while it delivers a line, so the log function may call it. */
 static void log_line(void *user, clattn_log_level level, const char *line)
 {
     struct log *log = user;
@@ -192,7 +192,7 @@ static void log_lines_come_with_no_lock_held(void **state)
     small_attention_prepare(&problem);
     clattn_context *context = new_context_with(&params);
     log.context = context;
-    alarm(120); /* a lock held is a deadlock: end it, rather than hang */
+    alarm(120); /* a lock that is held would be a deadlock: fail instead of hanging */
     assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plan), CLATTN_SUCCESS);
     clattn_plan_release(&plan);
     problem.desc.query.dtype = 55;
@@ -205,7 +205,7 @@ static void log_lines_come_with_no_lock_held(void **state)
     small_attention_release(&problem);
 }
 
-/* Lines of a whole context's life at that level, with CLATTN_LOG set to `variable`. */
+/* Counts the lines that a context logs from creation to release at `level`, with CLATTN_LOG set to `variable`. */
 static int lines_at(int32_t level, const char *variable)
 {
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
@@ -219,13 +219,13 @@ static int lines_at(int32_t level, const char *variable)
     params.log_user = &log;
     params.log_level = level;
     params.cache_mode = CLATTN_CACHE_MODE_ON;
-    params.cache_dir = "relative"; /* a warning */
+    params.cache_dir = "relative"; /* this causes a warning */
     assert_status(NULL, clattn_context_create(&params, &context), CLATTN_SUCCESS);
     clattn_context_release(&context);
     return log.lines;
 }
 
-/* Rule: each variable of the environment has a field that wins over it, silence included. */
+/* A field of the params wins over each environment variable, even if it asks for silence. */
 static void the_log_level_of_params_wins(void **state)
 {
     const char *outside = getenv("CLATTN_LOG");
@@ -245,7 +245,7 @@ static void the_log_level_of_params_wins(void **state)
     free(saved);
 }
 
-/* Rule: after a fork the child gets a status, never a hang, and makes no OpenCL call. */
+/* After a fork the child gets a status, does not hang, and makes no OpenCL call. */
 static void the_child_of_a_fork_gets_a_status(void **state)
 {
     struct small_attention problem;
@@ -257,7 +257,7 @@ static void the_child_of_a_fork_gets_a_status(void **state)
     inject_start(0, 0);
     new_folder(folder);
     params.get_proc = inject_get_proc;
-    params.cache_mode = CLATTN_CACHE_MODE_ON; /* on PoCL, to be saved by the parent's release alone */
+    params.cache_mode = CLATTN_CACHE_MODE_ON; /* PoCL's programs are then saved by the parent's release alone */
     params.cache_dir = folder;
     clattn_context *context = new_context_with(&params);
     mha.batch = 1;
@@ -267,7 +267,7 @@ static void the_child_of_a_fork_gets_a_status(void **state)
     small_attention_prepare(&problem);
     small_attention_buffers(&problem, clattn_context_opencl_context(context));
     assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plan), CLATTN_SUCCESS);
-    /* The plan cache, and a workspace in the pool, are given back too. */
+    /* The plan cache and a workspace in the pool are released too. */
     assert_status(context, clattn_attention_run(context, NULL, &problem.desc, &problem.args, 0, NULL, NULL),
                   CLATTN_SUCCESS);
     assert_status(context, clattn_mha_prewarm(context, &mha), CLATTN_SUCCESS);
@@ -341,7 +341,8 @@ static void messages_without_a_context_belong_to_the_thread(void **state)
     assert_string_equal(before, after);
 }
 
-/* Fails on the shared context in its own way; returns 0 if its message is its own before and after. */
+/* Fails on the shared context in a way of its own; returns 0 if the context's message for this thread matches before
+ * and after other threads fail. */
 static int thread_that_fails(void *user)
 {
     clattn_context *context = user;
@@ -354,7 +355,7 @@ static int thread_that_fails(void *user)
     return strcmp(message, "plan is NULL") ? 3 : 0;
 }
 
-/* Rule: a context's message is that of the calling thread's last failure. */
+/* A context's message belongs to the calling thread's last failure. */
 static void messages_of_a_context_belong_to_the_thread(void **state)
 {
     clattn_context *context = new_context();
@@ -366,7 +367,7 @@ static void messages_of_a_context_belong_to_the_thread(void **state)
     (void)state;
     assert_status(context, clattn_attention_plan_create(context, &none, NULL, &plan), CLATTN_ERROR_INVALID_LAYOUT);
     assert_true(clattn_context_message(context, before, sizeof before) > 0);
-    /* More threads than a context keeps the messages of: this thread's is among those that failed last. */
+    /* More threads fail than a context keeps messages for; this thread is among those that failed last. */
     for (int i = 0; i < 63; i++) {
         assert_int_equal(thrd_create(&thread, thread_that_fails, context), thrd_success);
         assert_int_equal(thrd_join(thread, &result), thrd_success);

@@ -1,4 +1,4 @@
-/* Devices: how they are ranked and described, which one a request chooses, and which matches none. */
+/* Devices are ranked and described, and a request chooses the right one or none. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static bool has_word(const char *words, const char *word)
     return strstr(padded, wanted) != NULL;
 }
 
-/* Ranking: GPU, accelerator, a vendor's CPU runtime, PoCL, software. */
+/* Devices are ranked as GPU, accelerator, a vendor's CPU runtime, PoCL, software. */
 static void devices_are_ranked_and_described(void **state)
 {
     clattn_device_class last_class = 0;
@@ -68,7 +68,7 @@ static void devices_are_ranked_and_described(void **state)
 /* A device whose extensions and sub-groups are `fake`. */
 static struct {
     const char *extensions;
-    size_t sizes[3], size_count; /* of CL_DEVICE_SUB_GROUP_SIZES_INTEL; none: an error */
+    size_t sizes[3], size_count; /* answer to CL_DEVICE_SUB_GROUP_SIZES_INTEL; if there are none, the query fails */
     cl_uint warp, wavefront;
 } fake;
 
@@ -104,7 +104,7 @@ static void *fake_proc(void *user, const char *name)
     return pointer;
 }
 
-/* Rule: an extension's name counts as a whole, and a sub-group's size where there is but one. */
+/* An extension counts only if its whole name matches, and a sub-group size only if it is the only one. */
 static void extensions_and_sub_groups_are_read_exactly(void **state)
 {
     static const struct {
@@ -157,14 +157,15 @@ static void extensions_and_sub_groups_are_read_exactly(void **state)
         assert_string_equal(info.extensions, cases[i].normalised);
         assert_int_equal(info.sub_group, cases[i].sub_group);
         assert_int_equal(info.has_fp16, cases[i].has_fp16);
-        /* A device of OpenCL 2.1 or later tells by itself. */
+        /* A device of OpenCL 2.1 or later has a query for sub-groups. */
         if (info.opencl_version < 210 || cases[i].has_sub_groups > 0)
             assert_int_equal(info.has_sub_groups, cases[i].has_sub_groups > 0);
         clattn_devices_release(&list);
     }
 }
 
-/* Rule: a struct that the library fills may be of a newer version, whose further members become 0, or of the first one. */
+/* A struct that the library fills may be of a newer version, whose further members become 0, or of the first
+ * version. */
 static void newer_programs_get_what_there_is(void **state)
 {
     struct {
@@ -215,7 +216,7 @@ static void expect_device(const char *spec, cl_device_id wanted)
 static void expect_no_device(const char *spec)
 {
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
-    clattn_context *context = (clattn_context *)(void *)&params; /* must come back as NULL */
+    clattn_context *context = (clattn_context *)(void *)&params; /* must be NULL afterwards */
     params.device = spec;
     assert_status(NULL, clattn_context_create(&params, &context), CLATTN_ERROR_NO_DEVICE);
     assert_null(context);
@@ -250,7 +251,7 @@ static void a_device_is_chosen_by_every_form(void **state)
         release_context(&context);
         snprintf(spec, sizeof spec, "%s:%s", wanted.platform, wanted.name);
         expect_device(spec, by_index);
-        for (char *c = spec; *c; c++) /* substrings match whatever their case */
+        for (char *c = spec; *c; c++) /* substrings match in any case */
             if (*c >= 'a' && *c <= 'z')
                 *c = (char)(*c - 'a' + 'A');
         expect_device(spec, by_index);
@@ -289,7 +290,7 @@ static void a_request_that_nothing_matches_is_no_device(void **state)
     assert_status(NULL, clattn_context_create(&params, &context), CLATTN_ERROR_NO_DEVICE);
 }
 
-/* Rule: every environment variable has a field in the params that wins over it. */
+/* A field of the params wins over every environment variable. */
 static void params_win_over_the_environment(void **state)
 {
     const char *before = getenv("CLATTN_DEVICE");

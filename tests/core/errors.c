@@ -1,5 +1,5 @@
-/* Every wrong description of an attention problem is refused with a status and a reason; which solvers may be chosen; and
- * what a build that fails says. */
+/* Every wrong description of an attention problem is refused with a status and a reason, denied solvers are not chosen,
+ * and a failed build returns its log. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,7 +70,7 @@ static void enums_and_flags_are_checked(void **state)
     ATTENTION_WITH(INVALID, d.cache.reserved = 1)
 }
 
-/* Rule: scale 0 or negative is computed; NaN or infinite scale is refused. */
+/* A scale may be 0 or negative, but not NaN or infinite. */
 static void only_finite_scales_are_taken(void **state)
 {
     (void)state;
@@ -141,7 +141,7 @@ static void layouts_that_contradict_are_refused(void **state)
     ATTENTION_WITH(wrong, (d.outputs.lse = lse, d.outputs.lse.stride[2] = 0))
 }
 
-/* Rule: sizes are checked for overflow before any OpenCL call. */
+/* Sizes are checked for overflow before any OpenCL call. */
 static void sizes_that_overflow_are_refused(void **state)
 {
     const unsigned wrong = TOO_BIG | LAYOUT | UNSUPPORTED;
@@ -186,7 +186,7 @@ static void unknown_solvers_are_refused(void **state)
     assert_message_has(context, "nonsense");
 }
 
-/* Denying every solver leaves none; denying the chosen one leaves another, and explain says so. */
+/* Denying every solver leaves no plan; denying the chosen one leaves another, and explain says so. */
 static void denied_solvers_are_not_chosen(void **state)
 {
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
@@ -206,7 +206,7 @@ static void denied_solvers_are_not_chosen(void **state)
         snprintf(qualified, sizeof qualified, "attention/%s", clattn_plan_solver(plan));
         denied[0] = qualified;
     }
-    snprintf(qualified, sizeof qualified, "softmax/%s", clattn_plan_solver(plan)); /* of another operator */
+    snprintf(qualified, sizeof qualified, "softmax/%s", clattn_plan_solver(plan)); /* a solver of another operator */
     clattn_context *strict = new_context_with(&params);
     clattn_plan *second = NULL;
     assert_status(strict, clattn_attention_plan_create(strict, &problem.desc, NULL, &second), CLATTN_SUCCESS);
@@ -215,7 +215,7 @@ static void denied_solvers_are_not_chosen(void **state)
     release_context(&strict);
 }
 
-/* The message holds OpenCL's own code: a buffer handle cannot be faked safely, but a build can fail. */
+/* The message contains OpenCL's own code.  Buffer handles cannot be faked safely, so a build is made to fail. */
 static void build_logs_come_back(void **state)
 {
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
@@ -229,7 +229,7 @@ static void build_logs_come_back(void **state)
     assert_int_equal(system(command), 0);
     params.kernel_dir = folder;
     clattn_context *broken = new_context_with(&params);
-    for (int round = 0; round < 2; round++) { /* remembered, not retried in a loop */
+    for (int round = 0; round < 2; round++) { /* the failure is remembered and the build not retried */
         assert_status(broken, clattn_attention_plan_create(broken, &problem.desc, NULL, &none), CLATTN_ERROR_BUILD);
         assert_null(none);
         assert_message_has(broken, "a_broken_line");
@@ -237,7 +237,7 @@ static void build_logs_come_back(void **state)
     release_context(&broken);
     snprintf(command, sizeof command, "cp -r '%s/.' '%s'", KERNEL_DIR, folder);
     assert_int_equal(system(command), 0);
-    clattn_context *whole = new_context_with(&params); /* a kernel folder that is complete just works */
+    clattn_context *whole = new_context_with(&params); /* a complete kernel folder works */
     clattn_plan *works = NULL;
     assert_status(whole, clattn_attention_plan_create(whole, &problem.desc, NULL, &works), CLATTN_SUCCESS);
     clattn_plan_release(&works);

@@ -1,4 +1,5 @@
-/* Every wrong binding, length and foreign object is refused at enqueue with a status, and leaves the output alone. */
+/* Every wrong binding or length and every foreign object is refused at enqueue with a status, and the output stays as
+ * it was. */
 #include <math.h>
 
 #include "support/core/refusals.h"
@@ -13,17 +14,17 @@ static void missing_and_strange_bindings_are_refused(void **state)
     ARGS_WITH(INVALID, a.query.kind = 2)
     ARGS_WITH(INVALID, a.output.kind = -1)
     ARGS_WITH(INVALID, (a.query.kind = CLATTN_BINDING_KIND_SVM, a.query.svm = NULL))
-    ARGS_WITH(INVALID, a.mask = a.query) /* the plan has no mask: a forgotten layout, not a mask to ignore */
+    ARGS_WITH(INVALID, a.mask = a.query) /* the description has no mask */
     ARGS_WITH(INVALID, a.outputs.lse = a.output)
     ARGS_WITH(INVALID, a.explicit_lengths = 2)
-    ARGS_WITH(INVALID, a.bias = a.query) /* bound, but not described */
+    ARGS_WITH(INVALID, a.bias = a.query) /* the description has no bias */
     ARGS_WITH(INVALID, a.query.reserved = 1)
     ARGS_WITH(INVALID, a.key.reserved = -1)
     ARGS_WITH(INVALID, a.value.reserved = 1)
     ARGS_WITH(INVALID, a.output.reserved = INT32_MIN)
 }
 
-/* Extents whose product does not fit 64 bits, and one that makes it 0. */
+/* The product of the extents does not fit 64 bits, but one extent makes the array empty. */
 static void empty_softmaxes_of_any_extents_do_nothing(void **state)
 {
     static const size_t extents[][4] = {{(size_t)1 << 40, (size_t)1 << 40, 0, 5},
@@ -113,7 +114,7 @@ static void lengths_beyond_the_plan_are_refused(void **state)
     ARGS_WITH(INVALID, LENGTHS(1, 6, 7))
     ARGS_WITH(INVALID, LENGTHS(1, 5, 8))
     ARGS_WITH(INVALID, LENGTHS(SIZE_MAX, SIZE_MAX, SIZE_MAX))
-    /* Zero batch or queries: success, nothing is touched, and the event completes. */
+    /* With a batch of 0 or no queries the enqueue succeeds, writes nothing, and its event completes. */
     for (int i = 0; i < 2; i++) {
         clattn_attention_args a = problem.args;
         cl_event event = NULL;
@@ -127,7 +128,7 @@ static void lengths_beyond_the_plan_are_refused(void **state)
         for (size_t j = 0; j < problem.count; j++)
             assert_true(isnan(after[j]));
     }
-    /* No keys: rows that attend nothing are exactly +0. */
+    /* Without keys, rows attend nothing and are exactly +0. */
     clattn_attention_args a = problem.args;
     LENGTHS(1, 5, 0);
     float after[128];
@@ -149,7 +150,7 @@ static void plans_are_not_taken_for_another_operators(void **state)
     assert_status(context, clattn_mha_enqueue(plan, NULL, &mha, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
 }
 
-/* One buffer of 64 floats holds x and y of an activation. */
+/* Runs an activation whose x and y lie in one buffer of 64 floats. */
 static clattn_status activate_within_a_buffer(cl_mem buffer, int64_t x_row, int64_t y_row, int64_t y_at, size_t columns)
 {
     clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
@@ -163,12 +164,13 @@ static clattn_status activate_within_a_buffer(cl_mem buffer, int64_t x_row, int6
     return clattn_activation_run(context, NULL, &desc, &args, 0, NULL, NULL);
 }
 
-/* Outputs overlap nothing, unless they lie exactly in an input's place and the operator's header allows that. */
+/* Outputs may not overlap other arrays, unless they lie exactly in an input's place and the operator's header allows
+ * that. */
 static void outputs_that_overlap_are_refused(void **state)
 {
     cl_mem buffer = new_buffer(clattn_context_opencl_context(context), CL_MEM_READ_WRITE, 64 * sizeof(float), NULL);
     (void)state;
-    assert_status(context, activate_within_a_buffer(buffer, 8, 8, 32, 8), CLATTN_SUCCESS);  /* one behind the other */
+    assert_status(context, activate_within_a_buffer(buffer, 8, 8, 32, 8), CLATTN_SUCCESS);  /* y lies behind x */
     assert_status(context, activate_within_a_buffer(buffer, 16, 16, 8, 8), CLATTN_SUCCESS); /* columns side by side */
     assert_status(context, activate_within_a_buffer(buffer, 16, 16, 0, 8), CLATTN_SUCCESS); /* in place */
     assert_status(context, activate_within_a_buffer(buffer, 8, 8, 31, 8), CLATTN_ERROR_INVALID_ARGUMENT);
@@ -181,7 +183,7 @@ static void outputs_that_overlap_are_refused(void **state)
     product.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){4, 4});
     const struct {
         int64_t c;
-        const char *message; /* NULL: it runs */
+        const char *message; /* NULL: the call succeeds */
     } products[] = {{40, NULL}, {32, NULL}, {36, "c overlaps operand"}, {4, "c overlaps a"}, {12, "c overlaps b"}};
     for (size_t i = 0; i < COUNT_OF(products); i++) {
         clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
@@ -200,7 +202,7 @@ static void outputs_that_overlap_are_refused(void **state)
     desc.mean = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){2, 1});
     const struct {
         int64_t y, sum, mean;
-        const char *message; /* NULL: it runs */
+        const char *message; /* NULL: the call succeeds */
     } norms[] = {
         {32, 48, 30, "mean overlaps residual"}, {0, 16, 32, NULL},
         {16, 0, 14, "sum overlaps mean"},       {16, 0, 62, NULL},

@@ -80,16 +80,16 @@ static void the_other_operators_check_their_descriptions(void **state)
     MHA_WITH(INVALID | LAYOUT | UNSUPPORTED, d.dtype = 55)
     MHA_WITH(INVALID | LAYOUT, d.heads = 0)
     MHA_WITH(INVALID | LAYOUT, d.d_model = 0)
-    MHA_WITH(INVALID | LAYOUT, d.heads = 3) /* 8 / 3 is no head size */
+    MHA_WITH(INVALID | LAYOUT, d.heads = 3) /* 8 is not divisible by 3 */
     MHA_WITH(INVALID | LAYOUT, (d.heads = 4, d.kv_heads = 3))
-    MHA_WITH(INVALID | LAYOUT, (d.packed_weights = 1, d.kv_heads = 1)) /* packed weights have as many K/V heads */
+    MHA_WITH(INVALID | LAYOUT, (d.packed_weights = 1, d.kv_heads = 1)) /* needs as many K/V heads as query heads */
     MHA_WITH(INVALID | LAYOUT, (d.explicit_scale = 1, d.scale = (float)NAN))
     MHA_WITH(INVALID | LAYOUT | TOO_BIG | UNSUPPORTED, d.query_length = SIZE_MAX)
     MHA_WITH(INVALID | LAYOUT | TOO_BIG | UNSUPPORTED, d.d_model = d.heads = SIZE_MAX / 2)
     MHA_WITH(INVALID | LAYOUT, d.mask = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 3, 4))
 }
 
-/* A layout that was forgotten, or is wrong in itself, is named: by `supports` and by the message. */
+/* `supports` and the message name a layout that was forgotten or is wrong in itself. */
 static void wrong_layouts_are_named(void **state)
 {
     clattn_plan *none = NULL;
@@ -186,7 +186,7 @@ static void wrong_layouts_are_named(void **state)
     WITHOUT(neighbourhood, window, output)
 }
 
-/* If several fields have one rule, the message names the field that broke it. */
+/* If one rule is for several fields, the message names the field that broke it. */
 static void the_field_is_named(void **state)
 {
     const clattn_layout one = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, (const size_t[]){1});

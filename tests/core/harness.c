@@ -1,8 +1,8 @@
-/* The tests' own measuring tools: a reference against values worked out by hand, an accuracy checker that lets
- * through what the rule allows and nothing else.  Needs no device.
+/* The tests' own tools: the reference agrees with values worked out by hand, and the accuracy checker lets through what
+ * the rule allows and nothing else.  Needs no device.
  *
- * Holds: the accuracy rule of docs/numerics.md, and the meaning of masked rows, NaN and Inf, as the other
- * tests take them for granted. */
+ * Holds: the accuracy rule of docs/numerics.md, and the meaning of masked rows, NaN and Inf, as the other tests take
+ * them for granted. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 #define NEAR(a, b) assert_true(fabs((a) - (b)) < 1e-14)
 
-/* Two keys with scores 0 and log 3: weights 1/4 and 3/4. */
+/* Two keys have scores 0 and log 3, hence weights 1/4 and 3/4. */
 static void attention_by_hand(void **state)
 {
     double query[] = {1}, key[] = {0, log(3)}, value[] = {1, -2, 5, 6};
@@ -64,7 +64,7 @@ static void attention_by_hand(void **state)
     assert_true(isnan(output[0]) && isnan(output[1]) && isnan(lse[0]));
 }
 
-/* Four query heads on two key/value heads. */
+/* Four query heads share two key/value heads. */
 static void groups_of_heads(void **state)
 {
     double query[4] = {1, 1, 1, 1}, key[2] = {1, 1}, value[2] = {10, 20}, output[4];
@@ -89,7 +89,7 @@ static void causality_and_position(void **state)
 {
     static const struct {
         int64_t position;
-        int attended[3]; /* keys for queries 0, 1, 2 of four keys */
+        int attended[3]; /* how many of four keys queries 0, 1 and 2 attend */
     } table[] = {{0, {1, 2, 3}}, {1, {2, 3, 4}}, {-2, {0, 0, 1}}, {INT32_MIN, {0, 0, 0}}, {9, {4, 4, 4}}};
 
     (void)state;
@@ -129,11 +129,11 @@ static void matmul_by_hand(void **state)
     reference_matmul(2, 2, 3, a, b, 2, 1, bias, false, c, magnitude);
     assert_true(c[0] == 108 && c[1] == 199 && c[2] == 120 && c[3] == 196);
     assert_true(magnitude[1] == 201);
-    reference_matmul(2, 2, 3, a, b, 1, 3, NULL, true, c, NULL); /* the same array as (n, k) */
+    reference_matmul(2, 2, 3, a, b, 1, 3, NULL, true, c, NULL); /* the same array read as (n, k) */
     assert_true(c[0] == 5 && c[1] == 2 && c[2] == 11 && c[3] == 5);
 }
 
-/* "narrow" is float arithmetic, operation by operation. */
+/* "narrow" computes each operation in float. */
 static void narrow_is_float(void **state)
 {
     random_stream stream = random_start(1);
@@ -152,7 +152,7 @@ static void narrow_is_float(void **state)
     assert_true(c == (double)sum);
 }
 
-/* What the checker must accept and must find, one value at a time. */
+/* The checker must accept right values and find wrong ones, one at a time. */
 static void the_rule(void **state)
 {
     const double u = FLT_EPSILON;
@@ -192,8 +192,8 @@ static void the_rule(void **state)
     }
 }
 
-/* All bit patterns of the 16-bit types come back as they were; what lies between two goes to the nearer or, from the
- * middle, to the even one. */
+/* All bit patterns of the 16-bit types survive a conversion; a number between two of them is rounded to the nearer one
+ * or, from the middle, to the even one. */
 static void storage_types(void **state)
 {
     static const struct {
@@ -231,7 +231,7 @@ static void storage_types(void **state)
     }
 }
 
-/* A stored value may be off by one rounding more. */
+/* A stored value may be off by one more rounding. */
 static void accuracy_of_stored(void **state)
 {
     static const double inf = INFINITY;

@@ -10,7 +10,7 @@
 #include "support/attention/small.h"
 #include "support/core/references.h"
 
-/* The result, if all went well. */
+/* Reads the result and compares it with `expected`. */
 static clattn_status read_back(cl_command_queue queue, cl_mem buffer, const float *expected, size_t count)
 {
     float *got = malloc(count * sizeof *got);
@@ -24,7 +24,8 @@ static clattn_status read_back(cl_command_queue queue, cl_mem buffer, const floa
     return CLATTN_SUCCESS;
 }
 
-/* Attention by the solver that is the default, with a queue of the test's own (never injected), twice. */
+/* Runs attention by the default solver twice, on the context's queue and on a queue that the test made outside the
+ * table. */
 static clattn_status use_attention(clattn_context *context)
 {
     struct small_attention problem;
@@ -39,7 +40,7 @@ static clattn_status use_attention(clattn_context *context)
     assert_true((status == CLATTN_SUCCESS) == (plan != NULL));
     for (int round = 0; round < 2 && status == CLATTN_SUCCESS; round++) {
         cl_event event = NULL;
-        /* First on the context's queue and then, after its event, on ours. */
+        /* The first round runs on the context's queue, the second after its event on the test's. */
         status = clattn_attention_enqueue(plan, round ? queue : NULL, &problem.args, 0, NULL, &event);
         assert_true((status == CLATTN_SUCCESS) == (event != NULL));
         if (event)
@@ -220,7 +221,7 @@ static void softmax_and_matmul(void **state)
     inject_run(&scenario);
 }
 
-/* The list of devices: one broken query hides no other platform, and a failure is a status. */
+/* One broken query hides no other platform from the list of devices, and a failure is a status. */
 static void listing_devices(void **state)
 {
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
@@ -242,7 +243,7 @@ static void listing_devices(void **state)
             assert_null(devices);
             inject_check_message(NULL, status);
         } else {
-            /* What is missing from the list is among the skipped ones, with its reason. */
+            /* A device that is missing from the list is among the skipped ones, with the reason. */
             assert_true(clattn_devices_count(devices) + clattn_devices_skipped_count(devices) >= all ||
                         !strcmp(inject_failed(), "clGetDeviceIDs"));
             clattn_devices_release(&devices);
@@ -251,7 +252,7 @@ static void listing_devices(void **state)
     }
 }
 
-/* What makes a device unusable, in turn. */
+/* The query whose failure makes a device unusable. */
 static cl_device_info missing_query;
 
 static cl_int CL_API_CALL device_info_without(cl_device_id device, cl_device_info query, size_t bytes, void *value,
@@ -282,7 +283,7 @@ static void *get_proc_without(void *user, const char *name)
     return pointer;
 }
 
-/* A line for each device that was passed over: its platform, its name, and why. */
+/* A line names the platform and the name of each skipped device and the reason. */
 static void skipped_devices_are_named(void **state)
 {
     static const struct {

@@ -5,7 +5,7 @@
 #include "base/layout.h"
 #include "support/check.h"
 
-#define SPAN 24576 /* units of four bits that the random arrays reach, around the middle */
+#define SPAN 24576 /* the range that random arrays reach, in units of four bits */
 
 static uint32_t random_state = 20261123;
 
@@ -30,7 +30,7 @@ static clattn_layout draw_layout(void)
     return layout;
 }
 
-/* Marks the units of each element; true if one of them was marked by another array. */
+/* Marks the units of each element; returns true if another array has marked one of them. */
 static bool mark(unsigned char *units, const clattn_layout *layout, int64_t offset, unsigned char by)
 {
     bool met = false;
@@ -70,7 +70,7 @@ static void random_layouts_agree_with_marks(void **state)
     assert_in_range(overlapping, cases / 10, cases * 9 / 10);
 }
 
-/* Layouts as models have them, of sizes that no marks could hold. */
+/* Layouts that models use are too large to be marked. */
 static void layouts_of_models(void **state)
 {
     enum { B = 64, H = 128, S = 4096, D = 128, W = H * D };
@@ -84,7 +84,7 @@ static void layouts_of_models(void **state)
     const clattn_layout one = {CLATTN_DTYPE_F32, 1, {1}, {1}};
     const struct {
         const clattn_layout *a, *b;
-        int64_t apart; /* of b's first element from a's, in elements of b */
+        int64_t apart; /* distance of b's first element from a's, in elements of b */
         bool overlap;
     } cases[] = {
         {&head_of_qkv, &head_of_qkv, W, false},
@@ -120,7 +120,8 @@ static void layouts_of_models(void **state)
     }
 }
 
-/* Addresses of shared virtual memory count in bytes; an array of half the size lies in the other's gaps or does not. */
+/* Addresses of shared virtual memory count in bytes; an array of half the size may or may not lie in the gaps of the
+ * other. */
 static void addresses_count_in_bytes(void **state)
 {
     const clattn_layout wide = {CLATTN_DTYPE_F32, 1, {8}, {2}}, narrow = {CLATTN_DTYPE_F16, 1, {8}, {4}};
@@ -133,7 +134,7 @@ static void addresses_count_in_bytes(void **state)
     }
 }
 
-/* What nobody can have in memory, or what takes too long to tell, is refused rather than believed. */
+/* Arrays that no memory can hold, and pairs that would take too long to compare, count as overlapping. */
 static void what_cannot_be_told_overlaps(void **state)
 {
     const clattn_layout far = {CLATTN_DTYPE_F64, 2, {2, 2}, {INT64_MAX / 16, 1}};

@@ -1,6 +1,6 @@
-/* What the library creates it releases: contexts, queues, buffers, programs, kernels and events are counted through the
+/* The library releases what it creates: contexts, queues, buffers, programs, kernels and events are counted through the
  * table of OpenCL calls over whole lives of every operator, in every form, with enqueues that fail.  A leak checker
- * cannot tell: PoCL keeps a list of its own of everything that is alive. */
+ * cannot tell, because PoCL keeps a list of everything that is alive. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,9 +11,9 @@
 
 static clattn_context *context;
 static cl_context opencl;
-static cl_command_queue unordered; /* the test's own; NULL where the device has none */
+static cl_command_queue unordered; /* the test's out-of-order queue; NULL if the device has none */
 
-/* The test's buffers, made past the table. */
+/* The test's buffers, which are made outside the table. */
 enum { MOST = 16 };
 static cl_mem buffers[MOST];
 static int buffer_count;
@@ -36,7 +36,7 @@ static int open_counts(void **state)
     inject_start(0, 0);
     params.get_proc = inject_get_proc;
     params.cache_mode = CLATTN_CACHE_MODE_OFF;
-    params.clblast = CLATTN_CLBLAST_MODE_NEVER; /* it calls OpenCL by itself */
+    params.clblast = CLATTN_CLBLAST_MODE_NEVER; /* CLBlast calls OpenCL without the table */
     context = new_context_with(&params);
     opencl = clattn_context_opencl_context(context);
     unordered = clCreateCommandQueue(opencl, clattn_context_opencl_device(context),
@@ -44,7 +44,7 @@ static int open_counts(void **state)
     return 0;
 }
 
-/* Nothing is left of the library's, whatever the test kept. */
+/* Fails the test unless the library has released all its objects, whatever the test kept. */
 static int close_counts(void **state)
 {
     enum inject_kind kind;
@@ -65,7 +65,7 @@ static int close_counts(void **state)
     return 0;
 }
 
-/* An event that was handed out is the test's to release. */
+/* Releases an event that the library handed out. */
 static void take(cl_event event)
 {
     assert_non_null(event);
@@ -79,7 +79,7 @@ OPERATOR(softmax)
 OPERATOR(matmul)
 OPERATOR(mha)
 
-/* A whole life with `solver` (NULL: the choice).  `bad` are arguments that are refused. */
+/* Makes, uses and releases a plan by `solver` (NULL: the planner's choice); `bad` are arguments that are refused. */
 static void live(const struct operator_calls *op, const char *solver, const void *desc, const void *args,
                  const void *bad)
 {
@@ -101,7 +101,7 @@ static void live(const struct operator_calls *op, const char *solver, const void
         assert_status(context, op->enqueue(plan, queues[i], args, 0, NULL, NULL), CLATTN_SUCCESS);
         clFinish(queues[i] ? queues[i] : clattn_context_queue(context));
     }
-    /* Refused before anything, refused among the bindings, and refused for the wait list. */
+    /* Enqueues are refused for the plan, for a binding and for the wait list. */
     cl_event none = NULL;
     assert_true(op->enqueue(plan, NULL, NULL, 0, NULL, NULL) != CLATTN_SUCCESS);
     assert_true(op->enqueue(plan, NULL, bad, 0, NULL, &none) != CLATTN_SUCCESS);
@@ -217,7 +217,7 @@ static void a_life_of_mha(void **state)
     live(&mha_operator, NULL, &desc, &args, &bad);
 }
 
-/* The order of releases is free: work, plan and context may outlive each other. */
+/* Work, plan and context may be released in any order. */
 static void plans_outlive_their_context(void **state)
 {
     struct small_attention problem;
@@ -239,7 +239,7 @@ static void plans_outlive_their_context(void **state)
     small_attention_release(&problem);
 }
 
-/* Something of every kind was counted; otherwise the tests above have shown nothing. */
+/* Objects of every kind were counted; otherwise the tests above would have shown nothing. */
 static void every_kind_was_counted(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Bindings to shared virtual memory: every operator reads and writes memory of clSVMAlloc as it does buffers, with
- * offsets, in the enqueue and in the one-call form.  Skipped where the device has no coarse-grained SVM buffers, and
- * there the status is UNSUPPORTED. */
+/* Every operator reads and writes shared virtual memory of clSVMAlloc as it does buffers, with offsets, in the enqueue
+ * and in the one-call form.  Devices without coarse-grained SVM buffers answer UNSUPPORTED, and the other tests are
+ * skipped there. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "support/harness.h"
 #include "support/attention/small.h"
 
-/* The headers' clSVMAlloc is OpenCL 2.0's, and all else here is 1.2's. */
+/* The headers declare clSVMAlloc only for OpenCL 2.0; everything else here is of 1.2. */
 #define SVM_CAPABILITIES 0x1053 /* CL_DEVICE_SVM_CAPABILITIES */
 #define SVM_COARSE 1            /* CL_DEVICE_SVM_COARSE_GRAIN_BUFFER */
 extern CL_API_ENTRY void *CL_API_CALL clSVMAlloc(cl_context context, cl_bitfield flags, size_t bytes,
@@ -27,7 +27,7 @@ static bool has_svm;
 
 enum { MOST = 16, GUARD = 5 };
 
-/* Everything that a test has allocated. */
+/* All that a test has allocated. */
 static struct {
     void *pointer;
     size_t bytes;
@@ -77,7 +77,8 @@ static void unmap(void *pointer)
     assert_int_equal(clFinish(queue), CL_SUCCESS);
 }
 
-/* GUARD elements of NaN before and behind `count` floats with `values` (NULL: NaN too), bound past the first guard. */
+/* Allocates `count` floats with `values` (NULL: NaN) between two guards of GUARD NaNs, and binds them from the first
+ * float on. */
 static clattn_binding allocate(const float *values, size_t count)
 {
     size_t bytes = (count + 2 * GUARD) * sizeof(float);
@@ -94,7 +95,7 @@ static clattn_binding allocate(const float *values, size_t count)
     return clattn_binding_svm(pointer, GUARD);
 }
 
-/* Waits, compares with `expected`, looks at the guards, and poisons the result again. */
+/* Waits, compares the result with `expected`, checks the guards, and poisons the result again. */
 static void check(const clattn_binding *binding, const float *expected, size_t count)
 {
     float *pointer = binding->svm;
@@ -147,7 +148,7 @@ static void attention_in_shared_memory(void **state)
     check(&args.output, expected, HEADS * QUERIES * D_V);
 }
 
-/* Buffers and shared memory in one call. */
+/* One call takes both buffers and shared memory. */
 static void both_kinds_in_one_call(void **state)
 {
     struct small_attention problem;
@@ -212,7 +213,7 @@ static void matmul_in_shared_memory(void **state)
     check(&args.c, expected, ROWS * COLUMNS);
 }
 
-/* CLBlast takes buffers only, and says so. */
+/* CLBlast refuses shared memory with a reason. */
 static void clblast_refuses_shared_memory(void **state)
 {
     float values[ROWS * ROWS];
@@ -225,7 +226,7 @@ static void clblast_refuses_shared_memory(void **state)
     fill_floats(values, ROWS * ROWS, 64);
     desc.a = desc.b = desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){ROWS, ROWS});
     if (clattn_matmul_plan_create(context, &desc, &options, &plan) != CLATTN_SUCCESS)
-        skip(); /* built without it */
+        skip(); /* the library was built without CLBlast */
     args.a = args.b = allocate(values, ROWS * ROWS);
     args.c = allocate(NULL, ROWS * ROWS);
     assert_status(context, clattn_matmul_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_UNSUPPORTED);
@@ -235,7 +236,7 @@ static void clblast_refuses_shared_memory(void **state)
 
 enum { LENGTH = 3, MODEL = 8, SIZE = MODEL / HEADS };
 
-/* rows (LENGTH, MODEL) times the transpose of w (MODEL, MODEL) plus bias. */
+/* Computes rows (LENGTH, MODEL) times the transpose of w (MODEL, MODEL) plus bias. */
 static void project(const float *rows, const float *w, const float *bias, float *result)
 {
     for (int i = 0; i < LENGTH; i++)
@@ -247,7 +248,7 @@ static void project(const float *rows, const float *w, const float *bias, float 
         }
 }
 
-/* Between (length, heads * size) and (heads, length, size). */
+/* Reorders (length, heads * size) to (heads, length, size) if `split`, else back. */
 static void reorder(const float *from, float *to, bool split)
 {
     for (int i = 0; i < LENGTH; i++)
@@ -257,7 +258,7 @@ static void reorder(const float *from, float *to, bool split)
         }
 }
 
-/* Packed weights and workspace in shared memory too: offsets add up. */
+/* Packed weights and the workspace lie in shared memory too, so that offsets add up. */
 static void mha_in_shared_memory(void **state)
 {
     float x[LENGTH * MODEL], w_in[3 * MODEL * MODEL], b_in[3 * MODEL], w_o[MODEL * MODEL], b_o[MODEL];
@@ -300,7 +301,7 @@ static void mha_in_shared_memory(void **state)
     clattn_plan_release(&plan);
 }
 
-/* Refused before anything is enqueued: NULL everywhere, and anything at all where there is no shared memory. */
+/* NULL is refused everywhere before anything is enqueued, and so is any address on a device without shared memory. */
 static void what_is_refused(void **state)
 {
     struct small_attention problem;

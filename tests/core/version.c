@@ -1,4 +1,4 @@
-/* Versions, status strings, element types, layouts, init functions: what needs no device. */
+/* Versions, status strings, element types, layouts and init functions, none of which needs a device. */
 #include <stdio.h>
 #include <string.h>
 
@@ -93,7 +93,7 @@ static void bindings_keep_what_they_are_given(void **state)
     assert_int_equal(binding.offset, 5);
 }
 
-/* Rule: an init macro has an exported function as its twin. */
+/* Each init macro has an exported function that does the same. */
 static void init_functions_do_what_their_macros_do(void **state)
 {
     (void)state;
@@ -139,7 +139,7 @@ static void releasers_accept_nothing(void **state)
     assert_null(clattn_context_queue(NULL));
 }
 
-/* Rule: the message is of the calling thread where there is no context; copying follows snprintf. */
+/* Without a context the message belongs to the calling thread; it is copied as snprintf would. */
 static void messages_are_truncated_and_terminated(void **state)
 {
     char small[8];

@@ -1,6 +1,6 @@
-/* Workspaces that the context lends: a buffer in use is never lent again, whatever fails in between, a full pool is
- * BUSY, and more than the pool may ever hold is a status of its own that says what to do; the self-check takes none of
- * them, and none of the caller's.
+/* Workspaces that the context lends: a buffer in use is never lent again, whatever fails; a full pool is BUSY; a plan
+ * that needs more than the pool may ever hold gets its own status and an advice; the self-check takes no workspace of
+ * the pool or of the caller.
  *
  * Holds: of docs/decisions.md, "Workspaces are polled, not called back". */
 #include <stdlib.h>
@@ -16,13 +16,13 @@ enum {
     MODEL = 12,
     HEADS = 2,
     KEEP_ALL = 0
-}; /* products of two launches: more than eight rows and columns */
+}; /* more than eight rows and columns, so that a product takes two launches */
 
 /* ---- launches and markers that fail when told to ---- */
 
-static int launches, fail_launch; /* the fail_launch-th launch from fail_at on fails; 0: none */
+static int launches, fail_launch; /* the fail_launch-th launch fails; 0: none */
 static bool fail_markers;
-static __typeof__(clEnqueueNDRangeKernel) *real_launch; /* these count */
+static __typeof__(clEnqueueNDRangeKernel) *real_launch; /* the hooks count and call these */
 static __typeof__(clEnqueueMarkerWithWaitList) *real_marker;
 
 static cl_int CL_API_CALL launch(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions, const size_t *offset,
@@ -71,7 +71,7 @@ static clattn_mha_args args;
 static cl_mem buffers[4];
 static float expected[LENGTH * MODEL];
 
-/* Enqueues the plan anew for one line of the log, which needs every lock that an enqueue takes. */
+/* Enqueues the plan once more for a line of the log, which needs every lock that an enqueue takes. */
 static int enqueues_left, lines;
 
 static void log_line(void *user, clattn_log_level level, const char *line)
@@ -107,10 +107,11 @@ static cl_command_queue make_queue(cl_command_queue_properties properties)
     return clCreateCommandQueue(opencl, clattn_context_opencl_device(context), properties, NULL);
 }
 
-/* Kernels come from there, and no plan finds them checked before; NULL: the library's own, with the cache. */
+/* Kernels come from this folder, and no earlier plan has checked them; NULL: the library's own kernels, with the
+ * cache. */
 static const char *kernel_folder;
 
-/* Lends `limit` bytes at the most (0: the default), on in-order queues or `unordered` ones. */
+/* Makes a context that lends at most `limit` bytes (0: the default), with in-order or `unordered` queues. */
 static void open_all(size_t limit, bool unordered)
 {
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
@@ -161,14 +162,14 @@ static clattn_status enqueue_on(cl_command_queue on, const cl_event *user_event)
     return clattn_mha_enqueue(plan, on, &args, user_event != NULL, user_event, NULL);
 }
 
-/* Enqueues it once and keeps what comes out. */
+/* Enqueues the plan once and keeps the result. */
 static void first_run(void)
 {
     assert_status(context, enqueue_on(queue, NULL), CLATTN_SUCCESS);
     read_buffer(queue, buffers[3], sizeof expected, expected);
 }
 
-/* A pool that holds the plan's workspace and no byte more; then the first run. */
+/* Makes a pool that holds the plan's workspace and no byte more, and runs the plan once. */
 static void open_with_one_workspace(void)
 {
     open_all(0, false);
@@ -194,7 +195,7 @@ static void complete_user_event(cl_event user_event)
     assert_int_equal(clFinish(other), CL_SUCCESS);
 }
 
-/* How many buffers the library makes for an enqueue on the other queue. */
+/* Returns how many buffers the library makes for an enqueue on the other queue. */
 static unsigned long buffers_made_by_other(void)
 {
     unsigned long before = inject_made(INJECT_MEMORY);
@@ -204,8 +205,8 @@ static unsigned long buffers_made_by_other(void)
 
 /* ---- tests ---- */
 
-/* Work waits on a queue with its workspace.  The next enqueue there may take the same one; when it then fails, for
- * whatever reason, the first still has it. */
+/* Work waits on a queue with its workspace.  The next enqueue on that queue may reuse the workspace; if it then fails,
+ * for whatever reason, the first enqueue still has it. */
 static void a_failed_reuse_frees_nothing(void **state)
 {
     cl_event user_event;
@@ -231,7 +232,7 @@ static void a_failed_reuse_frees_nothing(void **state)
     close_all();
 }
 
-/* A launch fails after others of the same enqueue: those still write to the workspace. */
+/* A launch fails after others of the same enqueue, which still write to the workspace. */
 static void check_half_an_enqueue(bool unordered)
 {
     open_all(0, unordered);
@@ -246,11 +247,11 @@ static void check_half_an_enqueue(bool unordered)
         fail_at(n);
         assert_status(context, enqueue_on(queue, &user_event), CLATTN_ERROR_OUT_OF_MEMORY);
         fail_at(KEEP_ALL);
-        /* What the pool has is behind the user event, or in use by the other queue. */
+        /* All buffers of the pool are behind the user event or in use by the other queue. */
         unsigned long made = buffers_made_by_other();
         if (n == 2)
             assert_int_equal(made, 1);
-        /* Both buffers are free again, and lent again. */
+        /* Both buffers are free and can be lent again. */
         complete_user_event(user_event);
         expect_result();
         assert_int_equal(buffers_made_by_other(), 0);
@@ -271,7 +272,7 @@ static void half_an_enqueue_keeps_its_workspace_out_of_order(void **state)
     check_half_an_enqueue(true);
 }
 
-/* Where not even a marker can be enqueued, the buffer goes, and its share of the pool with it. */
+/* If not even a marker can be enqueued, the buffer leaves the pool, which regains its share. */
 static void what_nothing_guards_leaves_the_pool(void **state)
 {
     (void)state;
@@ -300,7 +301,7 @@ static void a_full_pool_is_busy_until_work_completes(void **state)
         assert_null(unwanted);
     }
     assert_message_has(context, "wait");
-    assert_status(context, enqueue_on(queue, NULL), CLATTN_SUCCESS); /* behind the first on its queue */
+    assert_status(context, enqueue_on(queue, NULL), CLATTN_SUCCESS); /* runs after the first on its queue */
     complete_user_event(user_event);
     expect_result();
     assert_status(context, enqueue_on(other, NULL), CLATTN_SUCCESS);
@@ -308,7 +309,7 @@ static void a_full_pool_is_busy_until_work_completes(void **state)
     close_all();
 }
 
-/* No waiting helps: the plan can be made, says so, and works with the caller's workspace. */
+/* Waiting does not help: the plan can be made, says so, and works with the caller's workspace. */
 static void more_than_the_pool_may_hold_is_permanent(void **state)
 {
     (void)state;
@@ -333,7 +334,7 @@ static void more_than_the_pool_may_hold_is_permanent(void **state)
 
 enum { SIDE = 24, SIZE = 8, ELEMENTS = HEADS * SIDE * SIZE, ROOM = 4096 };
 
-/* Attention that keeps its scores, for which it needs a workspace. */
+/* Describes attention that keeps its scores, for which it needs a workspace. */
 static clattn_attention_desc scored_desc(void)
 {
     clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
@@ -351,8 +352,9 @@ static void expect_untouched(cl_mem workspace)
         assert_int_equal(held[i], 0xff);
 }
 
-/* The first call makes the plan.  One that is refused for its output has checked the plan and left the workspace alone;
- * then the call gives the right result in it.  Without one it is the pool's turn, and that is busy. */
+/* The first call makes the plan.  A call that is refused for its output has checked the plan and left the workspace
+ * alone; the next call gives the right result in that workspace.  Without a workspace the call needs the pool, which is
+ * busy. */
 static void use_first_beside_a_busy_pool(const clattn_attention_desc *desc)
 {
     clattn_attention_args first = CLATTN_ATTENTION_ARGS_INIT;
@@ -397,7 +399,7 @@ static void check_beside_a_busy_pool(bool wrong)
     cl_event user_event = make_user_event();
     assert_status(context, enqueue_on(queue, &user_event), CLATTN_SUCCESS);
     assert_status(context, enqueue_on(other, NULL), CLATTN_ERROR_BUSY);
-    alarm(120); /* a check that waits for the pool would wait for ever */
+    alarm(120); /* a check that waited for the pool would hang */
     if (wrong) {
         assert_status(context, clattn_attention_plan_create(context, &desc, &options, &checked),
                       CLATTN_ERROR_MISCOMPILED);
@@ -412,7 +414,7 @@ static void check_beside_a_busy_pool(bool wrong)
     alarm(0);
     complete_user_event(user_event);
     expect_result();
-    assert_int_equal(buffers_made_by_other(), 0); /* the pool's one buffer has not been given up for a check */
+    assert_int_equal(buffers_made_by_other(), 0); /* the pool still has its one buffer */
     close_all();
 }
 
@@ -430,7 +432,7 @@ static void plans_are_checked_and_used_beside_a_busy_pool(void **state)
     check_beside_a_busy_pool(false);
 }
 
-/* Nor is the check left out for want of a workspace. */
+/* The self-check runs even if no workspace is free. */
 static void a_wrong_kernel_is_found_beside_a_busy_pool(void **state)
 {
     struct sources sources;
@@ -440,7 +442,7 @@ static void a_wrong_kernel_is_found_beside_a_busy_pool(void **state)
     check_beside_a_busy_pool(true);
 }
 
-/* Kernels write a workspace and read it again. */
+/* Kernels write a workspace and read it, so it must allow both. */
 static void a_workspace_is_for_both_accesses(void **state)
 {
     static const cl_mem_flags flags[] = {CL_MEM_READ_ONLY, CL_MEM_WRITE_ONLY};
@@ -457,7 +459,7 @@ static void a_workspace_is_for_both_accesses(void **state)
     close_all();
 }
 
-/* Rule: a callback runs with no lock held.  With one, this hangs until the alarm. */
+/* Callbacks run with no lock held; a lock would hang this test until the alarm. */
 static void log_lines_of_failures_may_enqueue(void **state)
 {
     (void)state;
@@ -466,12 +468,12 @@ static void log_lines_of_failures_may_enqueue(void **state)
     cl_event user_event = make_user_event();
     assert_status(context, enqueue_on(queue, &user_event), CLATTN_SUCCESS);
     lines = 0;
-    enqueues_left = 1; /* the pool's line */
+    enqueues_left = 1; /* for the pool's line */
     assert_status(context, enqueue_on(other, NULL), CLATTN_ERROR_BUSY);
     assert_int_equal(enqueues_left, 0);
     assert_int_equal(lines, 1);
     complete_user_event(user_event);
-    for (int n = 1; n <= 4; n++) { /* a launch's, under the lock of each part */
+    for (int n = 1; n <= 4; n++) { /* for a launch's line, under each part's lock */
         enqueues_left = 1;
         fail_at(n);
         assert_status(context, enqueue_on(queue, NULL), CLATTN_ERROR_OUT_OF_MEMORY);

@@ -1,5 +1,5 @@
-/* Decoders against the same reference as encoders: whole texts at once, token by token, in pieces of different lengths,
- * with cross-attention and without, caches of lengths of their own, beams, reordering.
+/* Decoders agree with the same reference as encoders: whole texts at once, token by token, in pieces of different
+ * lengths, with cross-attention and without, with each sequence's own length, with beams and reordering.
  *
  * Holds: docs/transformer.md, "Decoders"; that cached and uncached decoding agree, and that the memory is read by a
  * beginning and never again. */
@@ -19,7 +19,7 @@ static cl_mem buffer_of(size_t bytes, const void *data)
 
 #define VOCABULARY NN_VOCABULARY
 
-/* All tokens at once, with all logits, vectors and probabilities. */
+/* All tokens are appended at once; logits, vectors and probabilities are read. */
 static void at_once(const decoder_case *c)
 {
     nn_world w;
@@ -56,7 +56,7 @@ static void at_once(const decoder_case *c)
         for (size_t i = 0; i < layers * ITEMS * heads * LENGTH * MEMORY; i++)
             assert_true(fabs(cross[i] - w.cross_expected[i]) < 1e-5);
     }
-    /* One token more has no room; with what is forgotten it has. */
+    /* The cache has no room for one more token until a truncation has dropped one. */
     args.length = 1;
     assert_status(context, clattn_decoder_enqueue(w.state, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
     assert_message_has(context, "room for 9");
@@ -69,7 +69,8 @@ static void at_once(const decoder_case *c)
     nn_world_close(&w);
 }
 
-/* The memory's buffer is the application's again once the beginning is done: keys and values have been made of it. */
+/* Fills the memory's buffer with NaN: the application may reuse it once the beginning has made keys and values of
+ * it. */
 static void spoil_memory(nn_world *w)
 {
     const clattn_stack_desc *d = w->d;
@@ -80,7 +81,7 @@ static void spoil_memory(nn_world *w)
         CL_SUCCESS);
 }
 
-/* The call with the memory that the state has. */
+/* Begins again with the memory that the state already has. */
 static void begin_again(nn_world *w)
 {
     clattn_decoder_begin_args args = CLATTN_DECODER_BEGIN_ARGS_INIT;
@@ -88,7 +89,7 @@ static void begin_again(nn_world *w)
     assert_status(context, clattn_decoder_begin(w->state, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
 }
 
-/* Token by token, in unequal pieces, and right-shifted. */
+/* Texts are appended token by token, in unequal pieces, and shifted right. */
 static void in_pieces(const decoder_case *c)
 {
     static float logits[ITEMS * LENGTH * VOCABULARY];
@@ -117,7 +118,7 @@ static void in_pieces(const decoder_case *c)
                                 "in pieces");
         }
     }
-    /* Outputs shifted right behind a start token are what their own beginnings are. */
+    /* Outputs that are shifted right behind a start token give the logits of the unshifted text. */
     clattn_decoder_args args = CLATTN_DECODER_ARGS_INIT;
     int32_t outputs[ITEMS * 4] = {0};
     begin_again(&w);
@@ -138,7 +139,7 @@ static void in_pieces(const decoder_case *c)
     nn_world_close(&w);
 }
 
-/* Three beams, each with a text of its own, exchanged on the way. */
+/* Three beams, each with a text of its own, are exchanged between appends. */
 static void beams(const decoder_case *c)
 {
     enum { BEAMS = 3, S = ITEMS * BEAMS };

@@ -1,5 +1,5 @@
-/* Decoders with masks that do mask, of self-attention and of cross-attention, against the reference: boolean and float, of
- * each item, head and query or of all alike, queries without any key among them.
+/* Decoders with masks of self-attention and of cross-attention agree with the reference: boolean and float masks,
+ * shared or for each item, head and query, that leave some queries no key.
  *
  * Holds: decoder.h, "mask" and "memory_mask"; that cached and uncached decoding agree with masks, too. */
 #include <math.h>
@@ -19,7 +19,7 @@ struct shape {
 
 static const struct mask_case {
     const char *name;
-    int stack; /* of decoder_cases; few, as stacks that are alike share kernels */
+    int stack; /* an index into decoder_cases; few are used because equal stacks share kernels */
     clattn_dtype dtype;
     bool has_self, has_memory, tiny;
     struct shape self, memory;
@@ -59,8 +59,8 @@ static const struct mask_case {
      {0}},
 };
 
-/* Every third key or so is masked; all of the fifth query's, and where queries are alike, an item's first keys, which leaves
- * the first queries of self-attention none. */
+/* About every third key is masked, all keys of the fifth query, and, if queries share a row, an item's first keys,
+ * which leaves the first queries of self-attention none. */
 static nn_mask make_mask(clattn_dtype dtype, struct shape shape, size_t keys)
 {
     const nn_mask m = {NULL, shape.items ? ITEMS : 1, shape.heads ? HEADS : 1, shape.queries ? LENGTH : 1, keys};
@@ -76,7 +76,7 @@ static nn_mask make_mask(clattn_dtype dtype, struct shape shape, size_t keys)
     return (nn_mask){added, m.batch, m.heads, m.queries, keys};
 }
 
-/* The texts' logits change without the mask. */
+/* Fails the test unless the reference's logits change without the mask. */
 static void assert_matters(nn_world *w, nn_mask *mask)
 {
     const nn_mask kept = *mask;
@@ -90,7 +90,7 @@ static void assert_matters(nn_world *w, nn_mask *mask)
     free(without);
 }
 
-/* Pieces of the items' texts, each piece's lengths. */
+/* Appends the items' texts in `count` pieces, which have the given lengths for each item. */
 static void append_pieces(nn_world *w, size_t count, const int32_t pieces[][ITEMS], const char *what)
 {
     static float logits[ITEMS * PIECE * NN_VOCABULARY];
@@ -133,7 +133,7 @@ static void run_case(const struct mask_case *c)
         assert_matters(&w, &w.memory_mask);
     append_pieces(&w, COUNT_OF(even), even, c->name);
     append_pieces(&w, LENGTH, single, c->name);
-    /* A row of a mask that all items share is one place in all texts. */
+    /* If items share a mask, all texts must be at the same position. */
     if ((c->self.items || !c->self.queries) && (c->memory.items || !c->memory.queries))
         append_pieces(&w, COUNT_OF(uneven), uneven, c->name);
     free((float *)w.mask.added);
@@ -181,7 +181,7 @@ static void beams(void)
     nn_world_close(&w);
 }
 
-/* One test, as programs are shared within a context. */
+/* All cases are one test because programs are shared within a context. */
 static void masks(void **state)
 {
     (void)state;

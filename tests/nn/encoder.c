@@ -1,5 +1,5 @@
-/* Encoders of vectors against a reference of whole stacks in double precision: both places of the norm, both norms, all
- * activations, gates, grouped heads, rotary positions, lengths, masks, probabilities.
+/* Encoders of vectors agree with a reference of whole stacks in double precision: both places of the norm, both norms,
+ * all activations, gates, grouped heads, rotary positions, lengths, masks, probabilities.
  *
  * Holds: docs/transformer.md, "Meaning". */
 #include <math.h>
@@ -14,10 +14,10 @@ struct encoder_case {
     const char *name;
     clattn_stack_desc stack;
     size_t batch, length;
-    bool tiny;            /* at level tiny too */
+    bool tiny;            /* runs at level tiny too */
     int32_t lengths[4];   /* if the first is not 0, the items' own */
     size_t actual_length; /* 0: length */
-    int32_t mask;         /* of that type; 0: none */
+    int32_t mask;         /* the mask's type; 0: no mask */
     uint64_t probabilities;
 };
 
@@ -170,7 +170,7 @@ static void run_case(const struct encoder_case *c)
     if (c->mask)
         encoder.mask = clattn_layout_contiguous((clattn_dtype)c->mask, 2, (const size_t[2]){length, length});
     assert_status(context, clattn_encoder_plan_create(model, &encoder, NULL, &plan), CLATTN_SUCCESS);
-    /* The plan keeps what it needs of the model. */
+    /* The plan works after the model has been released. */
     clattn_transformer_release(&model);
     assert_null(model);
     cl_mem in = nn_buffer(context, count * sizeof *x, x), out = nn_buffer(context, count * sizeof *y, NULL);

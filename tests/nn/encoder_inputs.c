@@ -1,4 +1,4 @@
-/* What encoders start from and end with, against the reference: features through convolutions, tokens with positions and
+/* The inputs and outputs of encoders agree with the reference: features through convolutions, tokens with positions and
  * segments, pooling.
  *
  * Holds: docs/transformer.md, "Meaning". */
@@ -135,14 +135,14 @@ static void pooling(void **state)
     }
 }
 
-/* An item without positions has a pooled vector of zeros, and probabilities of zeros, whichever way it comes to be empty:
- * by its length, with another item or alone, or with all by the enqueue's. */
+/* An item without positions has a pooled vector and probabilities of zeros, whether its own length is 0, beside another
+ * item or alone, or the enqueue's length is 0 for all. */
 static void empty_items(void **state)
 {
     static const clattn_stack_desc stack = {SHAPE(RELU), .layers = 1, POST};
     enum { FRAMES = 5, MOST = 2 };
     static const struct {
-        size_t batch, length; /* length: explicit, but for FRAMES */
+        size_t batch, length; /* `length` is passed explicitly unless it is FRAMES */
         int32_t lengths[MOST];
         bool has_lengths;
     } ways[] = {
@@ -195,7 +195,7 @@ static void empty_items(void **state)
             for (size_t e = 0; e < shown; e++) {
                 const float value = probabilities[b * shown + e];
                 const bool attended = e / FRAMES % FRAMES < length && e % FRAMES < length;
-                /* Beyond the enqueue's length nothing is written. */
+                /* Nothing is written beyond the enqueue's length. */
                 assert_true(!wants || !ways[way].length ? isnan(value) : attended ? value > 0 : value == 0);
             }
         }

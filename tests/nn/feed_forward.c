@@ -1,5 +1,5 @@
-/* The feed-forward block alone against the reference: all activations, gates, biases, residuals, types; fewer rows than the
- * plan's; what prewarm makes; and what is refused.
+/* The feed-forward block alone agrees with the reference: all activations, gates, biases, residuals and types, fewer
+ * rows than the plan has; prewarm makes the programs that run needs; wrong descriptions and arguments are refused.
  *
  * Holds: clattn/feed_forward.h. */
 #include <stdio.h>
@@ -18,12 +18,12 @@ enum { X, W_IN, B_IN, W_GATE, B_GATE, W_OUT, B_OUT, Y, ARRAYS };
 static const char *const names[ARRAYS] = {"x", "w_in", "b_in", "w_gate", "b_gate", "w_out", "b_out", "y"};
 static const size_t counts[ARRAYS] = {ROWS * D, F *D, F, F *D, F, D *F, D, ROWS *D};
 
-/* A problem: its arguments have those arrays that the description has. */
+/* A problem, whose arguments have the arrays that its description has. */
 typedef struct block {
     clattn_feed_forward_desc desc;
     clattn_feed_forward_args args;
     cl_mem buffers[ARRAYS];
-    float *values[ARRAYS]; /* what the buffers hold */
+    float *values[ARRAYS]; /* the buffers' contents */
 } block;
 
 static clattn_binding *binding_of(clattn_feed_forward_args *args, int array)
@@ -60,7 +60,7 @@ static size_t element_bytes(const clattn_feed_forward_desc *d)
     return d->dtype == CLATTN_DTYPE_F16 || d->dtype == CLATTN_DTYPE_BF16 ? 2 : sizeof(float);
 }
 
-/* y is NaN. */
+/* Fills y with NaN. */
 static block open_block(const clattn_feed_forward_desc *desc)
 {
     block b = {.desc = *desc, .args = CLATTN_FEED_FORWARD_ARGS_INIT};
@@ -91,7 +91,8 @@ static void close_block(block *b)
     }
 }
 
-/* The block's formula; with a dtype, rounding what lies between two products and y, as a naive computation would. */
+/* Computes the block's formula; rounds what lies between two products, and y, to `dtype`, as a naive computation
+ * would. */
 static double *reference_of(const block *b, size_t rows, clattn_dtype dtype)
 {
     const clattn_feed_forward_desc *d = &b->desc;
@@ -133,7 +134,7 @@ static void judge_block(const block *b, size_t rows, const void *y)
     free(naive);
 }
 
-/* Prewarms, runs without another program, and compares; rows behind those that are computed stay as they were. */
+/* Prewarms, runs without another program, and compares; rows behind the computed ones keep their contents. */
 static void compute(const clattn_feed_forward_desc *desc, size_t rows, bool in_place)
 {
     static float y[ROWS * D], original[ROWS * D];
@@ -143,7 +144,7 @@ static void compute(const clattn_feed_forward_desc *desc, size_t rows, bool in_p
     const cl_mem result = b.buffers[in_place ? X : Y];
     read_buffer(clattn_context_queue(context), result, all, original);
     b.args.explicit_rows = rows != desc->rows;
-    b.args.rows = b.args.explicit_rows ? rows : 12345; /* which does not count */
+    b.args.rows = b.args.explicit_rows ? rows : 12345; /* ignored without explicit_rows */
     if (in_place)
         b.args.y = b.args.x;
     assert_status(context, clattn_feed_forward_supports(context, desc, NULL), CLATTN_SUCCESS);
@@ -159,7 +160,8 @@ static void compute(const clattn_feed_forward_desc *desc, size_t rows, bool in_p
     close_block(&b);
 }
 
-/* Four activations, gated and plain, with and without each of the rest; any two of the rest in all four ways. */
+/* Each of four activations is gated and plain and has each other option on and off; any two options occur in all four
+ * combinations. */
 static void float32(void **state)
 {
     (void)state;
@@ -190,7 +192,8 @@ static void float16_and_bfloat16(void **state)
     }
 }
 
-/* By supports with the reason, by the others with a message that has it. */
+/* Fails the test unless supports refuses the description with the reason and the other functions with a message that
+ * contains it. */
 static void refuse_desc(const clattn_feed_forward_desc *desc, clattn_status status, const char *saying)
 {
     const clattn_feed_forward_args args = CLATTN_FEED_FORWARD_ARGS_INIT;
@@ -251,7 +254,7 @@ static void refuse_args(clattn_plan *plan, const clattn_feed_forward_args *args,
     assert_null(event);
 }
 
-/* Changes one thing in a copy of arguments that work. */
+/* Fails the test unless the valid arguments with one change are refused. */
 #define REFUSE(change, status, ...) \
     do { \
         clattn_feed_forward_args args = b.args; \
@@ -260,7 +263,7 @@ static void refuse_args(clattn_plan *plan, const clattn_feed_forward_args *args,
         refuse_args(plan, &args, (status), saying); \
     } while (0)
 
-/* Arrays that a plan has, and those that it has not. */
+/* Arrays that the description has must be bound correctly, and others must not be bound. */
 static void arguments_that_are_refused(void **state)
 {
     static float y[ROWS * D], poison[ROWS * D];
@@ -291,7 +294,7 @@ static void arguments_that_are_refused(void **state)
         REFUSE((args.explicit_rows = 1, args.rows = ROWS + 1), CLATTN_ERROR_INVALID_ARGUMENT,
                "rows %d is above the plan's %d", ROWS + 1, ROWS);
         refuse_args(plan, NULL, CLATTN_ERROR_INVALID_ARGUMENT, "args is NULL");
-        /* No rows: y stays as it was, as after all that was refused; and nothing need be bound. */
+        /* Without rows y keeps its contents, as after all refusals, and nothing need be bound. */
         clattn_feed_forward_args none = CLATTN_FEED_FORWARD_ARGS_INIT;
         none.explicit_rows = 1;
         assert_status(context, clattn_feed_forward_enqueue(plan, NULL, &none, 0, NULL, NULL), CLATTN_SUCCESS);

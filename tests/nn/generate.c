@@ -1,4 +1,5 @@
-/* Generation: greedy and by beam search, against searches that decode every prefix anew; what hooks forbid and stop.
+/* Greedy generation and beam search agree with searches that decode every prefix anew; hooks forbid tokens and stop
+ * generation.
  *
  * Holds: docs/transformer.md, "Generation". */
 #include <math.h>
@@ -70,7 +71,7 @@ static void greedy(void **state)
                   CLATTN_ERROR_UNSUPPORTED);
     assert_message_has(context, "the hook gave up");
     assert_true(calls > ITEMS);
-    /* What it had begun is no state to go on from. */
+    /* After the hook has failed, the state must be begun anew. */
     clattn_decoder_args args = CLATTN_DECODER_ARGS_INIT;
     cl_mem ids = new_buffer(clattn_context_opencl_context(context), CL_MEM_READ_ONLY, sizeof prompts, prompts);
     args.input = clattn_binding_buffer(ids, 0);
@@ -88,7 +89,7 @@ static void greedy(void **state)
     nn_world_close(&w);
 }
 
-/* A token that has logits and no embedding could be chosen and not be read. */
+/* A token that has logits but no embedding could be chosen and not be read, so such models are refused. */
 static void only_embedded_tokens(void **state)
 {
     nn_world w = {.context = context,
@@ -115,7 +116,7 @@ static void only_embedded_tokens(void **state)
     nn_world_close(&w);
 }
 
-/* ---- beam search, written anew: every beginning is decoded from its first token ---- */
+/* ---- beam search, in which every prefix is decoded from its first token ---- */
 
 struct beginning {
     int32_t text[LENGTH + 2];
@@ -129,7 +130,7 @@ static int by_sum(const void *left, const void *right)
     return a < b ? 1 : a > b ? -1 : 0;
 }
 
-/* How beams' results are compared, and how many finished ones end a search. */
+/* How the results of beams are compared, and how many finished ones end a search. */
 struct beam_rule {
     int32_t length_rule;
     float penalty, patience;
@@ -141,7 +142,7 @@ static double comparable(const struct beam_rule *rule, double sum, size_t length
     return sum / pow(rule->length_rule == CLATTN_LENGTH_RULE_POWER ? n : (5 + n) / 6, rule->penalty);
 }
 
-/* Stop tokens that come early, so that results have different lengths. */
+/* Makes stop tokens come early, so that results have different lengths. */
 #define LIKELIER 1.5f
 
 static clattn_status stop_is_likelier(void *user, const clattn_logits_view *view)
@@ -151,7 +152,7 @@ static clattn_status stop_is_likelier(void *user, const clattn_logits_view *view
     return CLATTN_SUCCESS;
 }
 
-enum { BEAMS = 3, FINISHED = 4 * BEAMS }; /* patience is 2 at the most, and a step finishes 2 * BEAMS at the most */
+enum { BEAMS = 3, FINISHED = 4 * BEAMS }; /* patience is at most 2, and a step finishes at most 2 * BEAMS */
 
 static size_t search(nn_world *w, size_t item, const struct beam_rule *rule, struct beginning *finished)
 {
@@ -192,7 +193,7 @@ static size_t search(nn_world *w, size_t item, const struct beam_rule *rule, str
     return ended < wanted ? ended : wanted;
 }
 
-/* Items with prompts, and memories, of different lengths side by side. */
+/* Compares beam searches of items whose prompts and memories have different lengths. */
 static void search_beams(const decoder_case *c, size_t items)
 {
     static const struct beam_rule rules[] = {
@@ -261,14 +262,14 @@ static void beam_search(void **state)
 
 enum { STOPPED_BEAMS = 3 };
 
-/* Results of any method: without beams there is one an item, and there are as many by beam search. */
+/* Results of any method; beam search has STOPPED_BEAMS results for each item, other methods have one. */
 struct results {
     size_t lengths[ITEMS * STOPPED_BEAMS];
     int32_t tokens[ITEMS * STOPPED_BEAMS][MOST];
     float scores[ITEMS * STOPPED_BEAMS];
 };
 
-/* Forbids all tokens behind so many, or behind a text whose first one is `token`. */
+/* Forbids every token after `length` tokens, and after a text whose first token is `token`. */
 struct ending {
     size_t length;
     int32_t token;
@@ -299,7 +300,7 @@ static void generate_to(nn_world *w, int32_t method, size_t most, struct ending 
         memcpy(results->tokens[r], tokens + r * most, results->lengths[r] * sizeof *tokens);
 }
 
-/* A sequence that a hook leaves no token is kept as one that has no room left is. */
+/* A sequence for which a hook leaves no token is kept like one that has no room left. */
 static void stopped_by_hook(void **state)
 {
     static const int32_t methods[] = {CLATTN_GENERATE_METHOD_GREEDY, CLATTN_GENERATE_METHOD_SAMPLE,
@@ -323,14 +324,14 @@ static void stopped_by_hook(void **state)
             assert_memory_equal(stopped.tokens[r], short_of_room.tokens[r], 2 * sizeof(int32_t));
             assert_true(stopped.scores[r] == short_of_room.scores[r]);
         }
-        /* Nothing from the first row on: a result without tokens, of which there is one. */
+        /* If no token is left from the start, each item has one result without tokens. */
         ending.length = 0;
         generate_to(&w, methods[m], MOST, &ending, &stopped);
         for (size_t r = 0; r < ITEMS * each; r++) {
             assert_int_equal(stopped.lengths[r], 0);
             assert_true(r % each ? stopped.scores[r] == -INFINITY : stopped.scores[r] == 0);
         }
-        /* One beam stops, the others go on. */
+        /* One beam stops and the others continue. */
         ending = (struct ending){MOST, short_of_room.tokens[0][0]};
         generate_to(&w, methods[m], MOST, &ending, &stopped);
         assert_int_equal(stopped.lengths[0], 1);

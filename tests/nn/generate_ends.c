@@ -1,5 +1,5 @@
-/* Where sequences end: at a stop token, each item by itself, and where the cache or the table of positions ends; and what
- * generation refuses, with a message that says what it is.
+/* Sequences end at a stop token, each item by itself, at the end of the cache and at the end of the table of positions;
+ * generation refuses wrong requests with a message that names the fault.
  *
  * Holds: docs/transformer.md, "Generation"; generate.h, `max_tokens` and `stop_tokens`. */
 #include <math.h>
@@ -10,9 +10,9 @@
 #include "support/nn/generate_case.h"
 #include "support/core/one_context.h"
 
-enum { ROOM = LENGTH + 3 }; /* for more tokens than there can be */
+enum { ROOM = LENGTH + 3 }; /* more tokens than the cache can hold */
 
-/* Every token once, so that texts do not repeat themselves; and how often each item was asked about. */
+/* Allows each token once, so that texts do not repeat themselves, and counts the calls for each item. */
 static clattn_status nothing_twice(void *user, const clattn_logits_view *view)
 {
     size_t *calls = user;
@@ -62,7 +62,8 @@ static void stop_tokens(void **state)
         memcpy(text[i], prompt_of(i), prompt_lengths[i] * sizeof **text);
         continue_text(&w, i, prompt_lengths[i], text[i], MOST, expected[i]);
     }
-    /* The first item's second token and the second's fourth: both end before max_tokens, and not together. */
+    /* These are the first item's second token and the second item's fourth: both end before max_tokens, at different
+     * steps. */
     const int32_t stops[] = {text[0][prompt_lengths[0] + 1], text[1][prompt_lengths[1] + 3]};
     how.max_tokens = MOST;
     how.stop_tokens = stops;
@@ -91,11 +92,11 @@ static void stop_tokens(void **state)
 
 /* ---- no room left ---- */
 
-/* A sequence of `capacity` tokens has had its last one read; one more is chosen behind it. */
+/* Generates until the cache is full: the last of `capacity` tokens is read, and one more token is chosen after it. */
 static void fill_up(nn_world *w, size_t capacity)
 {
     static const int32_t methods[] = {CLATTN_GENERATE_METHOD_GREEDY, CLATTN_GENERATE_METHOD_BEAM};
-    /* The last is a prompt without room for another token. */
+    /* The last prompt leaves no room for another token. */
     const size_t own_lengths[3][ITEMS] = {{2, 1}, {1, capacity - 1}, {capacity, 3}};
     int32_t own[ITEMS * LENGTH];
     for (size_t i = 0; i < ITEMS * LENGTH; i++)
@@ -140,7 +141,7 @@ static void end_of_the_cache(void **state)
     nn_world_close(&w);
 }
 
-/* Fewer positions than the table has rows, and than the cache has room for. */
+/* The stack has fewer positions than its table has rows and than the cache has room for. */
 static void end_of_the_table(void **state)
 {
     enum { ROWS = LENGTH, FIRST = 2 };

@@ -1,5 +1,5 @@
-/* Sampling: how often tokens come up, what top_k and top_p leave, and which token it is for a seed, by a generator and a
- * rule written anew.
+/* Sampled tokens come up as often as their probabilities say, top_k and top_p leave the right tokens, and a seed gives
+ * the token that an independent generator and rule give.
  *
  * Holds: docs/transformer.md, "Generation"; generate.h, `seed`. */
 #include <math.h>
@@ -38,7 +38,7 @@ static void sampled(void **state)
     for (size_t i = 0; i < ITEMS * MOST; i++)
         differ += tokens[0][i] != tokens[2][i];
     assert_true(differ > 0);
-    /* First tokens of the first item, many seeds: as often as their probabilities say. */
+    /* The first item's first tokens occur over many seeds as often as their probabilities say. */
     double next[VOCABULARY], sum = 0;
     const size_t rounds = is_tiny() ? 20 : 300;
     logits_behind(&w, 0, prompts, prompt_lengths[0], next);
@@ -58,7 +58,7 @@ static void sampled(void **state)
         const double p = exp(next[v] / 2) / sum, expected = p * (double)rounds;
         assert_true(fabs((double)counts[v] - expected) < 5 * sqrt(expected * (1 - p)) + 1.5);
     }
-    /* One candidate, or hardly any probability, is the greedy choice. */
+    /* With one candidate, or hardly any probability left, the choice is the greedy one. */
     size_t best = 0;
     for (size_t v = 1; v < VOCABULARY; v++)
         best = next[v] > next[best] ? v : best;
@@ -82,7 +82,7 @@ static clattn_status make_all_equal(void *user, const clattn_logits_view *view)
     return CLATTN_SUCCESS;
 }
 
-/* All tokens are equally probable, so that those left are the first ones, and all of them come up: top_p is a share of what
+/* All tokens are equally probable, so the first ones are left and each of these comes up; top_p is a share of what
  * top_k leaves. */
 static void sampled_by_both(void **state)
 {
@@ -123,7 +123,7 @@ static void sampled_by_both(void **state)
 
 /* ---- which token it is ---- */
 
-/* Logits that depend on the text alone, with equal ones among them; float32 holds them. */
+/* Logits that depend on the text alone; some are equal, and float32 holds all exactly. */
 static float known_logit(const int32_t *text, size_t length, size_t token)
 {
     const size_t mixed = (token + 3 * (size_t)text[length - 1] + 5 * length) * 29 % 23;
@@ -138,7 +138,7 @@ static clattn_status say_known(void *user, const clattn_logits_view *view)
     return CLATTN_SUCCESS;
 }
 
-/* A number in [0, 1): the first two words as its binary digits. */
+/* Returns a number in [0, 1) whose binary digits are the first two words. */
 static double number_of(uint64_t seed, size_t item, size_t place)
 {
     const uint32_t counter[4] = {(uint32_t)place, (uint32_t)item, 0, 0};
@@ -148,7 +148,8 @@ static double number_of(uint64_t seed, size_t item, size_t place)
     return ldexp(words[0], -32) + ldexp(words[1], -64);
 }
 
-/* The tokens from the most probable on, of equals the lowest first, of which so many are left, share `number` out. */
+/* Sorts tokens by probability, equal ones by index, drops those that top_k and top_p exclude, and returns the token
+ * whose share of the total contains `number`. */
 static int32_t known_token(const clattn_generate_desc *how, const int32_t *text, size_t length, double number)
 {
     size_t order[VOCABULARY], kept = how->top_k ? how->top_k : VOCABULARY;
@@ -179,8 +180,8 @@ static int32_t known_token(const clattn_generate_desc *how, const int32_t *text,
     return -1;
 }
 
-/* The same seed, item and place make the same token of the same logits: among four items, of which some have stopped, as
- * alone. */
+/* A seed, an item and a place determine the token for given logits, whether the item is alone or among four of which
+ * some have stopped. */
 static void token_of_a_seed(void **state)
 {
     static const struct {
@@ -239,7 +240,7 @@ static void token_of_a_seed(void **state)
     nn_world_close(&w);
 }
 
-/* The decoder's own logits. */
+/* An item alone gets the same tokens from the decoder's logits as among others. */
 static void alone_as_among_others(void **state)
 {
     nn_world w;

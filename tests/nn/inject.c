@@ -1,5 +1,6 @@
-/* OpenCL calls made to fail while a Transformer's weights are loaded, its plans and states made, and while it encodes,
- * decodes and generates: the answer is a status that names the call, every reference comes back, and the context works again.
+/* OpenCL calls fail while a Transformer's weights are loaded, while its plans and states are made, and while it
+ * encodes, decodes and generates: the answer is a status that names the call, every reference comes back, and the
+ * context works again.
  *
  * Holds: transformer.h, decoder.h and generate.h, "after a failure". */
 #include <math.h>
@@ -87,7 +88,7 @@ static clattn_status use_encoder(clattn_context *context)
 
 /* ---- decoders ---- */
 
-/* What a decoder is used with; its reference is nn_world's, its OpenCL objects are not. */
+/* A decoder in use; nn_world has its reference but not its OpenCL objects. */
 typedef struct decoding {
     nn_world w;
     clattn_context *context;
@@ -107,7 +108,8 @@ static clattn_status begin(decoding *d)
     return clattn_decoder_begin(d->state, NULL, &args, 0, NULL, NULL);
 }
 
-/* Appends `length` tokens of w.ids from `at` on, with `beams` sequences an item, and compares the logits of the last. */
+/* Appends `length` tokens of w.ids from `at` on to `beams` sequences for each item, and compares the logits of the last
+ * token. */
 static clattn_status append(decoding *d, size_t at, size_t length, size_t beams)
 {
     static float logits[ITEMS * BEAMS * NN_VOCABULARY];
@@ -210,7 +212,7 @@ static clattn_status use_decoder(clattn_context *context)
     assert_true((status == CLATTN_SUCCESS) == (d.state != NULL));
     if (status == CLATTN_SUCCESS) {
         status = decode(&d);
-        /* A state that a failure has left works again from its next beginning. */
+        /* A state works again after a failure once it has been begun anew. */
         if (status != CLATTN_SUCCESS) {
             assert_non_null(inject_failed());
             assert_status(context, decode(&d), CLATTN_SUCCESS);
@@ -231,7 +233,7 @@ static clattn_status use_decoder(clattn_context *context)
     return status;
 }
 
-/* Kernels come from a cache on the disk, so that an attempt is quick; what fails while they are built, other tests hold. */
+/* Kernels come from a cache on the disk, so that an attempt is quick; core/inject.c lets their builds fail. */
 static void run(clattn_status (*use)(clattn_context *), unsigned attempts)
 {
     inject_scenario scenario = inject_scenario_of(use, CLATTN_CACHE_MODE_ON);

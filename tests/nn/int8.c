@@ -1,5 +1,5 @@
-/* Models whose matrices are int8 with a scale for each row: encoders and decoders against the reference, which has rounded
- * the same matrices to integers by the documented rule, and nothing else.
+/* Models whose matrices are int8 with a scale for each row agree with a reference that has rounded the same matrices to
+ * integers by the documented rule and rounds nothing else.
  *
  * Holds: transformer.h, `weight_dtype`; docs/transformer.md, "Weights". */
 #include <math.h>
@@ -10,8 +10,8 @@
 #include "support/nn/run.h"
 #include "support/core/one_context.h"
 
-/* For float32's rounding, of which a tenth is seen.  Scales of the smallest rows, off by a sixteenth, cost ten times as
- * much. */
+/* Float32's rounding takes a tenth of this.  Scales of the smallest rows that are off by a sixteenth would take ten
+ * times as much. */
 #define TOLERANCE 1e-5
 
 /* ---- encoders ---- */
@@ -24,7 +24,7 @@ static const struct encoder_case {
     size_t length;
 } encoders[] = {
     {"pre-norm, gated", {SHAPE(RELU), .layers = 2, PRE, .final_norm = 1, .gated = 1}, POSITIONS},
-    /* Convolutions and the table of positions are no integers. */
+    /* Convolutions and the table of positions stay floats. */
     {"post-norm behind convolutions",
      {SHAPE(RELU), .layers = 1, POST, .input = CLATTN_STACK_INPUT_FEATURES, .features = 20, .convolutions = 1,
       .convolution = {{3, 2, 1, 0}}, .positions = CLATTN_POSITIONS_TABLE, .position_count = POSITIONS},
@@ -67,7 +67,7 @@ static void encoders_of_int8(void **state)
         encode(&encoders[i]);
 }
 
-/* No integer is NaN: a row that has one has no number for a scale either, and what it makes is not hidden. */
+/* No integer is NaN: the scale of a row that contains NaN is NaN as well, so that its results are NaN. */
 static void a_nan_is_not_rounded(void **state)
 {
     const clattn_stack_desc *d = &encoders[0].stack;
@@ -84,7 +84,7 @@ static void a_nan_is_not_rounded(void **state)
                                 .input_bytes = count * sizeof *x,
                                 .model = {.weight_dtype = CLATTN_DTYPE_I8}};
     float *y = nn_run_encoder(context, &run);
-    for (size_t i = 0; i < count; i++) /* the norm behind the last layer spreads it over each position */
+    for (size_t i = 0; i < count; i++) /* the norm behind the last layer spreads NaN over each position */
         assert_true(isnan(y[i]));
     nn_store_clear(&store);
     free(x);
@@ -93,7 +93,7 @@ static void a_nan_is_not_rounded(void **state)
 
 /* ---- decoders ---- */
 
-/* Texts in pieces of several tokens and token by token, which other kernels multiply. */
+/* Texts are appended in pieces of several tokens and token by token, which other kernels multiply. */
 static void decode(const decoder_case *c)
 {
     static float logits[ITEMS * 4 * NN_VOCABULARY];
@@ -115,7 +115,7 @@ static void decode(const decoder_case *c)
     nn_world_close(&w);
 }
 
-/* Logits by a matrix of their own, which is integers, too, and by the embedding, which is none. */
+/* Llama's logits come from an output matrix, which is int8 too, the paper's from the embedding, which is not. */
 static void decoders_of_int8(void **state)
 {
     (void)state;
@@ -140,8 +140,8 @@ static size_t bytes_of(const clattn_stack_desc *d, int32_t output, clattn_dtype 
     return bytes;
 }
 
-/* Matrices are a byte an element and a scale a row, the rest is of the model's dtype; sizes are such that nothing is
- * padded. */
+/* A matrix takes a byte for each element and a scale for each row; everything else has the model's dtype.  The sizes
+ * are such that nothing is padded. */
 static void what_is_int8(void **state)
 {
     static const clattn_stack_desc d = {.size = sizeof d,

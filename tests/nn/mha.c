@@ -129,7 +129,7 @@ static clattn_npy *sample(const char *path)
     return npy;
 }
 
-/* One layer of all-MiniLM-L6-v2 over a paragraph, against PyTorch in float64: y and the averaged weights. */
+/* One layer of all-MiniLM-L6-v2 over a paragraph agrees with PyTorch in float64: y and the averaged weights. */
 static void minilm(const void *unused, const char *solver)
 {
     clattn_safetensors *file = NULL;
@@ -177,7 +177,7 @@ static void minilm(const void *unused, const char *solver)
     assert_int_equal(y.dtype, CLATTN_DTYPE_F64);
     for (size_t i = 0; i < y.bytes / sizeof(double); i++) {
         double difference = fabs(given[i] - ((const double *)y.data)[i]);
-        assert_true(difference <= 1e-5); /* false for NaN */
+        assert_true(difference <= 1e-5); /* NaN fails too */
     }
     for (size_t i = 0; i < mean.bytes / sizeof(float); i++) {
         double difference = fabs(given_mean[i] - (double)((const float *)mean.data)[i]);

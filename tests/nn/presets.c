@@ -1,8 +1,8 @@
-/* Published models: what their presets say, the paper's base model against the reference, and Whisper's tensors under the
- * names that Hugging Face's files have.
+/* Presets of published models have the published fields, the paper's base model agrees with the reference, and
+ * Whisper's tensors load under the names that Hugging Face's files have.
  *
- * Holds: transformer.h, "Published models' shapes"; docs/transformer.md; weights.h, CLATTN_NAME_FORMAT_WHISPER; that cached and
- * uncached decoding agree. */
+ * Holds: transformer.h, "Published models' shapes"; docs/transformer.md; weights.h, CLATTN_NAME_FORMAT_WHISPER; that
+ * cached and uncached decoding agree. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +13,8 @@
 
 /* ---- fields ---- */
 
-/* Sections 3.1 to 3.5 of "Attention Is All You Need", and a row of its table 3.  Zero is this library's default. */
+/* Compares a stack with sections 3.1 to 3.5 of "Attention Is All You Need" and a row of its table 3.  Zero is this
+ * library's default. */
 static void check_paper_stack(const clattn_stack_desc *d, size_t d_model, size_t heads, size_t d_ff, bool decoder)
 {
     const size_t positions_and_segments = d->position_count + d->first_position + d->segments;
@@ -75,7 +76,7 @@ static void fields(void **state)
 
 /* ---- models ---- */
 
-/* A layer or two of a few columns, of a stack of any sizes. */
+/* Gives a stack `layers` layers of a few columns. */
 static void shrink(clattn_stack_desc *d, size_t layers)
 {
     d->layers = layers;
@@ -84,7 +85,8 @@ static void shrink(clattn_stack_desc *d, size_t layers)
     d->d_ff = 48;
 }
 
-/* As large as it is, but for the vocabulary; simulators are given a small one of the same structure. */
+/* The paper's base model has its real size except for the vocabulary; simulators run a small one of the same
+ * structure. */
 static void paper(void **state)
 {
     clattn_transformer_desc desc;
@@ -115,8 +117,8 @@ static void paper(void **state)
 
 /* ---- names ---- */
 
-/* The state dict of Hugging Face's WhisperForConditionalGeneration: of its encoder and its decoder, of their layers, of an
- * attention.  What is left of a name, ".weight" or ".bias", is the same in both. */
+/* Names in the state dict of Hugging Face's WhisperForConditionalGeneration: of the encoder and the decoder, of their
+ * layers, of an attention.  The rest of a name, ".weight" or ".bias", is the same as here. */
 typedef struct pair {
     const char *ours, *theirs;
 } pair;
@@ -161,7 +163,7 @@ static void hugging_face_name(const char *ours, char theirs[96])
         snprintf(theirs, 96, "model.%s.%s%s", stack, names[i].theirs, kind);
 }
 
-/* A small Whisper whose tensors have those names and no others; and each of them missing. */
+/* A small Whisper loads from tensors with Hugging Face's names, and a missing one is named. */
 static void whisper(void **state)
 {
     clattn_transformer_desc desc;
@@ -207,7 +209,7 @@ static void whisper(void **state)
         assert_message_has(context, message);
         nn_store_rename(&file, i, name);
     }
-    /* Of a model whose output is its own; files have it beside the embedding it is tied to. */
+    /* output.weight belongs to models whose output is not tied; files also contain it if it is tied. */
     assert_int_equal(clattn_weight_name(&source, "output.weight", name, sizeof name, NULL, NULL, NULL), 15);
     assert_string_equal(name, "proj_out.weight");
     nn_store_clear(&store);

@@ -1,5 +1,5 @@
-/* Encoders and decoders on queues that keep no order, and on several queues: what is enqueued on one state waits for what
- * was enqueued before, whatever the queue; and what is chained by events by the caller is in order.
+/* Encoders and decoders work on out-of-order queues and on several queues: what is enqueued on a state waits for what
+ * was enqueued on it before, whatever the queue, and commands that the caller chains by events run in that order.
  *
  * Holds: docs/transformer.md, "Decoders"; decoder.h, "On an out-of-order queue, or when the queue changes"; and that an
  * enqueue does not wait for the device. */
@@ -21,8 +21,8 @@ static cl_command_queue make_queue(bool out_of_order)
 
 enum { TEXTS = 3, QUEUES = 2 };
 
-/* All tokens' ids are on the device before the first is read, and all logits are read when the last is done: nothing on
- * the host keeps the appends apart. */
+/* All ids are on the device before the first append and all logits are read after the last one, so that nothing on the
+ * host separates the appends. */
 static void append_all(nn_world *w, cl_command_queue const *queues, bool events)
 {
     static float logits[LENGTH * TEXTS * NN_VOCABULARY];
@@ -42,7 +42,7 @@ static void append_all(nn_world *w, cl_command_queue const *queues, bool events)
                       clattn_decoder_enqueue(w->state, queues[i % QUEUES], &args, last ? 1 : 0, last ? &last : NULL,
                                              events ? &done : NULL),
                       CLATTN_SUCCESS);
-        /* OpenCL wants it where another queue's commands wait for these. */
+        /* OpenCL requires a flush if another queue's commands wait for these. */
         assert_int_equal(clFlush(queues[i % QUEUES]), CL_SUCCESS);
         if (last)
             clReleaseEvent(last);
@@ -90,7 +90,8 @@ static void decoders(void **state)
     clReleaseCommandQueue(second);
 }
 
-/* Appends `length` tokens, 1 or the plan's, of each item's text from `at` on; logits only if wanted; behind `user_event`. */
+/* Appends `length` tokens, 1 or the plan's, of each item's text from `at` on behind `user_event`; `logits` tells
+ * whether their logits are computed. */
 static clattn_status append_some(nn_world *w, cl_command_queue queue, size_t at, size_t length, bool logits,
                                  cl_mem workspace, cl_event user_event, cl_event *event)
 {
@@ -120,7 +121,7 @@ static void check_row(nn_world *w, size_t at, const char *what)
         nn_check_logits(logits + s * NN_VOCABULARY, w->expected + (s * LENGTH + at) * NN_VOCABULARY, what);
 }
 
-/* A prompt whose logits nobody wants ends like any other: with an event, and ahead of what another queue appends. */
+/* A prompt without logits also ends with an event and is ordered before what another queue appends. */
 static void without_logits(void **state)
 {
     enum { PROMPT = 3 };
@@ -152,8 +153,8 @@ static void without_logits(void **state)
     clReleaseCommandQueue(second);
 }
 
-/* An enqueue fails, at the first call of that name, on another queue than the one before: what comes next waits for the one
- * before, and for what the failed one has begun, if it has begun anything. */
+/* An enqueue on the second queue fails at its first OpenCL call `call`.  The next enqueue waits for the one before the
+ * failure, and for the commands of the failed one if it has `begun` any. */
 static void behind_a_failure(bool out_of_order, const char *call, bool begun)
 {
     static const clattn_stack_desc alone = {SHAPE(RELU), NN_TOKENS, .layers = 1, .causal = 1,
@@ -161,7 +162,7 @@ static void behind_a_failure(bool out_of_order, const char *call, bool begun)
     clattn_context_params params;
     clattn_context_params_init(&params);
     params.get_proc = inject_get_proc;
-    params.clblast = CLATTN_CLBLAST_MODE_NEVER; /* it calls OpenCL by itself */
+    params.clblast = CLATTN_CLBLAST_MODE_NEVER; /* CLBlast calls OpenCL without the table */
     inject_start(0, 0);
     clattn_context *own = new_context_with(&params);
     nn_world w = {.context = own,
@@ -180,7 +181,7 @@ static void behind_a_failure(bool out_of_order, const char *call, bool begun)
     desc.logits = CLATTN_LOGITS_LAST;
     desc.length = 1;
     nn_world_open(&w, &desc);
-    /* The test's own workspace, because looking for a free one takes calls, more each time. */
+    /* The test brings a workspace because looking for a free one takes OpenCL calls, more of them each time. */
     cl_mem workspace =
         new_buffer(clattn_context_opencl_context(own), CL_MEM_READ_WRITE, clattn_plan_workspace_size(w.plan), NULL);
     clattn_status failed = CLATTN_SUCCESS;
@@ -223,7 +224,7 @@ static void failures(void **state)
     }
 }
 
-/* Sequences are exchanged between appends, out of order. */
+/* Sequences are exchanged between appends on an out-of-order queue. */
 static void reordering(void **state)
 {
     enum { BEAMS = 2, S = TEXTS * BEAMS, ROUNDS = 4 };
@@ -240,7 +241,7 @@ static void reordering(void **state)
     desc.length = 1;
     desc.beams = BEAMS;
     nn_world_open(&w, &desc);
-    /* A first token of each item, then of each sequence its own, sequences changing places before each. */
+    /* Each item has a first token, then each sequence has its own; sequences change places before each of these. */
     for (size_t s = 0; s < S; s++)
         texts[s][0] = rows[s / BEAMS] = (int32_t)(s / BEAMS * 3 + 1);
     for (size_t round = 1; round <= ROUNDS; round++) {
@@ -277,8 +278,8 @@ static void reordering(void **state)
 enum { BATCH = 2, FRAMES = 11 };
 static const clattn_stack_desc encoder = {SHAPE(RELU), .layers = 2, POST};
 
-/* An encoder's enqueue returns while what it waits for has yet to happen: nothing on the host waits for the device between
- * its layers, and what the caller may change then, it may. */
+/* An encoder's enqueue returns before the events that it waits for are complete: the host does not wait for the device
+ * between layers, and the caller may then change the arguments. */
 static void encoder_behind_a_gate(void **state)
 {
     static const int32_t lengths[BATCH] = {FRAMES, 4};
@@ -307,7 +308,7 @@ static void encoder_behind_a_gate(void **state)
     args.output = clattn_binding_buffer(out, 0);
     args.lengths = given;
     memcpy(given, lengths, sizeof given);
-    alarm(120); /* whoever waits for the device waits for the user event, too: end it, rather than hang */
+    alarm(120); /* an enqueue that waits for the device would hang on the user event */
     const clattn_status status =
         clattn_encoder_enqueue(plan, queue, &args, user_event ? 1 : 0, user_event ? &user_event : NULL, &done);
     clFlush(queue);
@@ -337,7 +338,7 @@ static void encoder_behind_a_gate(void **state)
     free(expected);
 }
 
-/* An encoder three times one behind the other, chained by the caller's events alone. */
+/* An encoder runs three times in a chain that only the caller's events order. */
 static void encoders(void **state)
 {
     enum { TIMES = 3 };

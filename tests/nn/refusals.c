@@ -1,4 +1,4 @@
-/* Of what encoders, decoders, multi-head attention and feed-forward networks refuse for their arguments, nothing is on a
+/* Encoders, decoders, multi-head attention and feed-forward networks that refuse their arguments leave nothing on the
  * queue.
  *
  * Holds: of clattn_encoder_enqueue's contract, "After any other failure nothing". */
@@ -12,7 +12,8 @@
 
 enum { TEXTS = 3 };
 
-/* `call`, an enqueue on `queue` behind `user_event`, is refused with `expected`, and nothing of it is on the queue. */
+/* Fails the test unless `call`, an enqueue on `queue` behind `user_event`, is refused with `expected` and leaves
+ * nothing on the queue. */
 #define assert_refused(of, call, expected) \
     do { \
         cl_event user_event = make_user_event(of); \
@@ -24,7 +25,7 @@ enum { TEXTS = 3 };
         assert_true(empty); \
     } while (0)
 
-/* Masks that are one element too short, and then not. */
+/* Masks that are one element too short are refused, and exact ones are taken. */
 static void short_decoder_masks(void **state)
 {
     enum { PROMPT = 3 };
@@ -45,7 +46,7 @@ static void short_decoder_masks(void **state)
     clFinish(queue);
     for (size_t at = 0; at <= PROMPT; at += PROMPT) {
         const size_t length = at ? 1 : PROMPT, keys = at + length;
-        /* As far as the last item's last query reads. */
+        /* The last query of the last item reads this many elements. */
         const size_t self = (TEXTS - 1) * PROMPT * LENGTH + (length - 1) * LENGTH + keys;
         cl_mem exact = nn_buffer(context, self, ones), memory = nn_buffer(context, MEMORY, ones);
         cl_mem shorter = nn_buffer(context, self - 1, ones), memory_shorter = nn_buffer(context, MEMORY - 1, ones);
@@ -122,7 +123,7 @@ static void short_encoder_mask(void **state)
     nn_store_clear(&store);
 }
 
-/* Too short, and one that the description has no layout for. */
+/* A mask is refused if it is too short or if the description has no layout for it. */
 static void mha_masks(void **state)
 {
     enum { BATCH = 2, LONG = 5, D = 16 };
@@ -161,7 +162,7 @@ static void mha_masks(void **state)
     clReleaseCommandQueue(queue);
 }
 
-/* CLBlast adds a bias to what it has written, so that kernels must be able to read it. */
+/* CLBlast adds a bias to the result that it has written, so the result must be readable by kernels. */
 static void write_only_result(void **state)
 {
     enum { ROWS = 5, D = 16, F = 32 };

@@ -1,6 +1,6 @@
-/* Stacks of 16 bits: encoders and decoders whose activations, weights and caches are float16 or bfloat16, against the
- * reference in double precision by the rule of numerics.md, the naive computation being the same reference with everything
- * rounded that lies between two operators.
+/* Encoders and decoders whose activations, weights and caches are float16 or bfloat16 keep the rule of numerics.md
+ * against the reference in double precision.  The naive computation is the same reference with every array between two
+ * operators rounded.
  *
  * Holds: docs/transformer.md, "Meaning" and "Decoders", for the three dtypes of a model. */
 #include <math.h>
@@ -126,7 +126,8 @@ static void judge_row(nn_judgement *j, const float *logits, const double *naive,
         nn_judge(j, CLATTN_DTYPE_F32, logits[v], naive[v], expected[v]);
 }
 
-/* Texts in pieces of several tokens, and then token by token: the cached numbers are the uncached ones' within the rule. */
+/* Texts are appended in pieces of several tokens and then token by token; cached results agree with uncached ones
+ * within the rule. */
 static void decode(const decoder_case *c, clattn_dtype dtype, clattn_dtype cache_dtype)
 {
     static float logits[ITEMS * 4 * NN_VOCABULARY];
@@ -178,7 +179,7 @@ static void decoders_of_16_bits(void **state)
     decode(&decoder_cases[CASE_PAPER], CLATTN_DTYPE_BF16, 0);
 }
 
-/* A cache of another type than the model's, narrower or wider. */
+/* A cache has another type than the model, narrower or wider. */
 static void caches_of_another_type(void **state)
 {
     (void)state;

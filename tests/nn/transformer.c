@@ -1,4 +1,4 @@
-/* Models: their weights' types and names, what is refused and with which message, memory.
+/* Models take weights of all types and names, refuse wrong ones with a message, and use the memory that they report.
  *
  * Holds: docs/transformer.md; that a plan's memory does not grow with its layers, and that its workspace is enough. */
 #include <stdio.h>
@@ -10,11 +10,11 @@
 #include "support/nn/run.h"
 #include "support/core/one_context.h"
 
-enum { BEAMS = 3, PIECE = 4 }; /* of the decoder */
+enum { BEAMS = 3, PIECE = 4 }; /* of the decoder in decoder_memory */
 
 /* ---- weights ---- */
 
-/* 16-bit weights in the source, on the device, and in both.  test_nn_int8.c has those of int8. */
+/* Weights of 16 bits are taken from the source, kept on the device, or both.  test_nn_int8.c has int8 weights. */
 static void weight_types(void **state)
 {
     static const struct {
@@ -34,7 +34,7 @@ static void weight_types(void **state)
     for (size_t i = 0; i < COUNT_OF(types); i++) {
         nn_store store = {.seed = 5, .dtype = types[i].source};
         nn_store_add_stack(&store, "encoder", &stack);
-        /* What both 16-bit types hold exactly: five significant bits. */
+        /* Both 16-bit types hold five significant bits exactly. */
         for (size_t t = 0; types[i].source != CLATTN_DTYPE_F32 && t < nn_store_count(&store); t++)
             nn_store_round(&store, t, 5);
         const nn_encoder_run run = {.d = &stack,
@@ -58,7 +58,7 @@ static void weight_types(void **state)
     free(x);
 }
 
-/* GPT-2's Conv1D: matrices are stored (in, out), and one rule names matrix and bias. */
+/* GPT-2's Conv1D stores matrices as (in, out); one rule names the matrix and the bias. */
 static void transposed_kinds(void **state)
 {
     static const clattn_stack_desc stack = {SHAPE(RELU), .layers = 2, PRE, .final_norm = 1};
@@ -149,7 +149,7 @@ static void refusals(void **state)
     nn_store_add(&store, "encoder.layers.1.feed_forward.in.weight", 2, (const size_t[2]){32, 48}, 1, 0);
     assert_status(context, clattn_transformer_create(context, &desc, &source, &model), CLATTN_ERROR_FORMAT);
     assert_message_has(context, "is float32 32 x 48, not 48 x 32");
-    /* A description that the tensors contradict is no reason to ask for its memory. */
+    /* A description that the tensors contradict is refused before its memory is allocated. */
     clattn_stack_desc huge = stack;
     const clattn_transformer_desc of_huge = {.size = sizeof desc, .encoder = &huge};
     huge.layers = 1024;
@@ -255,7 +255,7 @@ static clattn_binding banded_binding(const banded *b)
     return clattn_binding_buffer(b->buffer, BAND);
 }
 
-/* Some of the first `peak` bytes have been written, and nothing around them. */
+/* Fails the test unless some of the first `peak` bytes and none of the others have been written. */
 static void banded_check(const banded *b, size_t peak)
 {
     uint8_t *bytes = malloc(b->size + 2 * BAND);
@@ -269,7 +269,7 @@ static void banded_check(const banded *b, size_t peak)
     free(bytes);
 }
 
-/* What explain says of the graphs' activations; returns how many it says it of. */
+/* Reads the peaks of the graphs' activations from explain and returns their number. */
 static size_t explained_peaks(const clattn_plan *plan, size_t *peaks, size_t room)
 {
     size_t count = 0;
@@ -280,7 +280,7 @@ static size_t explained_peaks(const clattn_plan *plan, size_t *peaks, size_t roo
     return count;
 }
 
-/* What an encoder enqueues stays within a workspace of the size that the plan says, and less is refused. */
+/* An encoder writes only within a workspace of the size that the plan gives, and a smaller one is refused. */
 static void encode_in_bands(clattn_plan *plan, size_t floats)
 {
     const size_t size = clattn_plan_workspace_size(plan);
@@ -375,7 +375,8 @@ static void decode_in_bands(nn_world *w, const size_t *peaks)
     clReleaseMemObject(b.buffer);
 }
 
-/* A decoder's workspace is that of its largest graph and does not grow with its layers; its state is caches, which do. */
+/* A decoder's workspace is as large as its largest graph needs and does not grow with its layers; its state, the
+ * caches, does. */
 static void decoder_memory(void **state)
 {
     size_t workspace[2];
@@ -395,7 +396,8 @@ static void decoder_memory(void **state)
         for (size_t g = 0; g < 4; g++)
             largest = peaks[g] > largest ? peaks[g] : largest;
         assert_int_equal(workspace[i], largest);
-        /* Keys and values: of all sequences twice, as they change places, and of the memories. */
+        /* Keys and values of all sequences are stored twice, because sequences change places, and those of the memories
+         * once. */
         assert_int_equal(clattn_decoder_state_bytes(w.state), 2 * c.stack.layers * c.stack.d_model * sizeof(float) *
                                                                   (2 * ITEMS * BEAMS * LENGTH + ITEMS * MEMORY));
         if (i == 0)

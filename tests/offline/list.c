@@ -30,7 +30,8 @@ static void quit(const char *what, const char *which)
     exit(1);
 }
 
-/* The file that the source was expanded from: its first line is `#line 1 "NAME.cl"`. */
+/* Returns the name of the file that the source was expanded from, which its first line, `#line 1 "NAME.cl"`,
+ * contains. */
 static void file_of(const char *source, char *name, size_t bytes)
 {
     const char *first = strchr(source, '"'), *end = first ? strchr(first + 1, '"') : NULL;
@@ -39,7 +40,7 @@ static void file_of(const char *source, char *name, size_t bytes)
     snprintf(name, bytes, "%.*s", (int)(end - first - 1), first + 1);
 }
 
-/* Where the source lies in the folder; written when it is new. */
+/* Returns the name of the source's file in the folder, which is written if the source is new. */
 static const char *file_for(const char *source)
 {
     char name[32], path[4096];
@@ -82,7 +83,8 @@ static void list_problem(void *user, const offline_problem *problem)
     clattn_status status = problem->plan(run.context, problem, &plan);
     if (status != CLATTN_SUCCESS)
         clattn_context_message(run.context, message, sizeof message);
-    /* The one that has no matrix engine; attention has a kernel for NVIDIA's alone, and wgmma is Hopper's. */
+    /* gfx1030 has no matrix engine, attention has a kernel for NVIDIA's engine only, and wgmma exists only on
+     * Hopper. */
     const char *solver = problem->solver ? problem->solver : "";
     bool refused = (!strcmp(solver, "matrix") &&
                     (!strcmp(run.target, "gfx1030") ||

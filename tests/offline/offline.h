@@ -1,5 +1,5 @@
-/* What the planner would build on GPUs that are not here: records of their capabilities, an OpenCL platform that
- * answers with them and keeps what it is asked to build, and a table of representative problems. */
+/* Shows what the planner would build on GPUs that the tests do not have: records of the GPUs' capabilities, an OpenCL
+ * platform that answers with them and keeps what it is asked to build, and a table of representative problems. */
 #ifndef TESTS_OFFLINE_H
 #define TESTS_OFFLINE_H
 
@@ -9,7 +9,7 @@
 
 /* ---- the GPUs (targets.c) ---- */
 
-/* What a driver tells about one device.  `name` is what the compilers call it. */
+/* What a driver tells about one device; `name` is the compilers' name for it. */
 typedef struct offline_target {
     const char *name;
     const char *platform, *device, *vendor, *driver, *version, *extensions;
@@ -17,7 +17,7 @@ typedef struct offline_target {
     cl_ulong global_memory, max_allocation, local_memory;
     size_t max_work_group, max_work_item[3];
     cl_uint capability;           /* NVIDIA's compute capability, major number; 0: the driver does not know the query */
-    cl_uint capability_minor;     /* and minor number */
+    cl_uint capability_minor;     /* its minor number */
     cl_uint warp, wavefront;      /* from the vendor's own query; 0: the driver does not know the query */
     size_t sub_groups[3];         /* Intel's list of sub-group sizes, then 0 */
     cl_uint sub_groups_per_group; /* CL_DEVICE_MAX_NUM_SUB_GROUPS; 0: none, or no such query */
@@ -29,20 +29,20 @@ extern const size_t target_count;
 
 /* ---- the platform (platform.c) ---- */
 
-/* A kernel that was created, of a program with this source that was built with these options. */
+/* A kernel that was created, with its program's source and build options. */
 typedef struct built_kernel {
     const char *name, *source, *options;
-    const char *binary; /* that its program was made of, itself from the source; or NULL */
-    size_t local[3];    /* of its last launch; 0 if there was none */
+    const char *binary; /* the binary from which its program was made, or NULL */
+    size_t local[3];    /* work-group of its last launch; 0: it was not launched */
 } built_kernel;
 
-/* The function for clattn_context_params.get_proc; every call then answers as the device that platform_use chose last.  Builds
- * and launches succeed and do nothing; what is read from the device is zeros. */
+/* A get_proc for clattn_context_params, whose calls answer as the device that platform_use chose last.  Builds and
+ * launches succeed and do nothing; reads from the device deliver zeros. */
 void *platform_get_proc(void *user, const char *name);
 void platform_use(const offline_target *device);
 
-/* Sets the binary of programs built with -DPTX_SPLICE=1; NULL: they have none, as all other programs.  Unless this is called
- * it is platform_ptx, a small piece of PTX that can be spliced. */
+/* Sets the binary of programs that are built with -DPTX_SPLICE=1; NULL: they have none, like all other programs.  It is
+ * platform_ptx, a small piece of PTX that can be spliced, until this function is called. */
 void platform_give_binary(const char *text);
 extern const char platform_ptx[];
 
@@ -51,16 +51,16 @@ void platform_visit_kernels(void (*visit)(void *user, const built_kernel *kernel
 
 /* ---- the problems (problems.c) ---- */
 
-/* A plan to be made: by the planner's own choice, or by the solver of that name. */
+/* A plan to be made by the solver `solver`, or by the planner's choice if `solver` is NULL. */
 typedef struct offline_problem {
     const char *about; /* names it in reports */
     bool quick;        /* one of the few that every run compiles */
     const char *solver;
     clattn_status (*plan)(clattn_context *context, const struct offline_problem *problem, clattn_plan **plan);
-    const void *row; /* of plan's own table */
+    const void *row; /* an entry of the table that `plan` reads */
 } offline_problem;
 
-/* Calls visit(user, problem) for each. */
+/* Calls visit(user, problem) for each problem. */
 void problems_visit(void (*visit)(void *user, const offline_problem *problem), void *user);
 
 #endif

@@ -1,4 +1,4 @@
-/* An OpenCL platform whose one device only answers queries: it builds and computes nothing. */
+/* An OpenCL platform whose one device answers queries but builds and computes nothing. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,11 +14,11 @@
 
 static const offline_target *device;
 
-/* Every object is one of these, so that handles are distinct and reference counts are kept. */
+/* Every OpenCL object is one of these, so that handles are distinct and reference counts are kept. */
 typedef struct object {
     int references;
     char *source, *options; /* of a program */
-    char *binary;           /* that a program was made of */
+    char *binary;           /* from which a program was made */
     struct object *program; /* of a kernel, as are the next two */
     char *name;
     size_t local[3];
@@ -34,7 +34,7 @@ const char platform_ptx[] = ".version 8.4\n.target sm_90, texmode_independent\n.
                             "\t//clattn.wgmma multiply 8 bf16 0 0 %rd1 %rd2 %f1 %f2 %f3 %f4\n"
                             "\t//clattn.wgmma commit\n\t//clattn.wgmma wait 0\n\tret;\n}\n";
 static const char *given_binary = platform_ptx;
-static char *source_of_binary; /* of the program whose binary was read last */
+static char *source_of_binary; /* source of the program whose binary was read last */
 
 void platform_give_binary(const char *text)
 {
@@ -98,7 +98,7 @@ static void drop(object *o)
     free(o);
 }
 
-/* An answer to a query: as OpenCL gives it, truncation refused. */
+/* Answers a query like OpenCL, refusing truncation. */
 static cl_int answer(const void *data, size_t data_bytes, size_t bytes, void *value, size_t *size)
 {
     if (size)
@@ -256,7 +256,7 @@ static cl_command_queue CL_API_CALL CreateCommandQueue(cl_context c, cl_device_i
     return (cl_command_queue)(void *)queue;
 }
 
-/* Nothing asks a queue or a buffer anything before work is enqueued, and none is. */
+/* The library queries queues and buffers only once work is enqueued, which never happens here. */
 static cl_int CL_API_CALL GetCommandQueueInfo(cl_command_queue q, cl_command_queue_info query, size_t bytes,
                                               void *value, size_t *size)
 {
@@ -352,7 +352,7 @@ static cl_int CL_API_CALL GetProgramInfo(cl_program p, cl_program_info query, si
 {
     const object *program = (object *)(void *)p;
     if (!given_binary || !program->options || !strstr(program->options, "-DPTX_SPLICE=1"))
-        return CL_INVALID_VALUE; /* no binary is to be had */
+        return CL_INVALID_VALUE; /* there is no binary */
     switch (query) {
     case CL_PROGRAM_NUM_DEVICES: return ANSWER(cl_uint, 1);
     case CL_PROGRAM_DEVICES: return ANSWER(cl_device_id, (cl_device_id)(uintptr_t)device);

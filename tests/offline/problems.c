@@ -1,5 +1,5 @@
-/* The table of problems, attention aside (problems_attention.c).  An operator's part is a table of its own and a function
- * that makes a plan of a row; a new feature is a row, a new operator a table and a line in problems_visit. */
+/* The table of problems except attention's, which are in problems_attention.c.  Each operator has a table and a
+ * function that makes a plan of a row; a new feature is a row, a new operator a table and a line in problems_visit. */
 #include <stddef.h>
 
 #include "problems.h"
@@ -13,9 +13,9 @@ typedef struct matmul_row {
     bool quick;
     const char *solver;
     size_t m, n, k;
-    bool weight; /* B is stored (n, k), as a layer's weight is */
+    bool weight; /* B is stored as (n, k), like a layer's weight */
     bool bias;
-    clattn_dtype dtype; /* of all; none: float32 */
+    clattn_dtype dtype; /* of all arrays; 0: float32 */
     clattn_activation activation;
     bool operand, int8;
 } matmul_row;
@@ -134,7 +134,7 @@ static clattn_status softmax_plan(clattn_context *context, const offline_problem
     CREATE(softmax, problem, desc, plan);
 }
 
-/* ---- multi-head attention: the kernels that its parts do not have ---- */
+/* ---- multi-head attention: the kernels that only it has ---- */
 
 typedef struct mha_row {
     const char *about;

@@ -1,4 +1,4 @@
-/* What the tables of problems share. */
+/* Shared by the tables of problems. */
 #ifndef TESTS_OFFLINE_PROBLEMS_H
 #define TESTS_OFFLINE_PROBLEMS_H
 
@@ -8,7 +8,7 @@
 
 enum { NOT_QUICK, QUICK };
 
-/* The plan of a problem, by the solver that it asks for. */
+/* Returns the status of making a problem's plan by the solver that the problem names. */
 #define CREATE(name, problem, desc, plan) \
     do { \
         clattn_plan_options options_ = CLATTN_PLAN_OPTIONS_INIT; \
@@ -22,7 +22,7 @@ enum { NOT_QUICK, QUICK };
         visit(user, &(offline_problem){name##_rows[i].about, name##_rows[i].quick, name##_rows[i].solver, name##_plan, \
                                        &name##_rows[i]});
 
-/* Attention and what belongs to it alone (problems_attention.c). */
+/* Visits the problems of attention and of the operators that serve only attention (problems_attention.c). */
 void attention_problems_visit(void (*visit)(void *user, const offline_problem *problem), void *user);
 
 #endif

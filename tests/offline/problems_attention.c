@@ -1,10 +1,10 @@
-/* Attention's problems, and those of the operators that serve it alone.  A new feature is a bit, a line in attention_plan
- * and a row. */
+/* The problems of attention and of the operators that serve only attention.  A new feature is a bit, a line in
+ * attention_plan and a row. */
 #include <stddef.h>
 
 #include "problems.h"
 
-/* What a row has besides queries, keys and values. */
+/* Options of a row, which always has queries, keys and values. */
 enum feature {
     BOOL_MASK = 1 << 0,
     FLOAT_MASK = 1 << 1,
@@ -15,9 +15,9 @@ enum feature {
     ALIBI = 1 << 6,
     SINKS = 1 << 7,
     BIAS = 1 << 8,
-    LENGTHS = 1 << 9, /* of each item's keys */
+    LENGTHS = 1 << 9, /* the number of keys of each item */
     PACKED = 1 << 10,
-    PAGED = 1 << 11, /* by 16 */
+    PAGED = 1 << 11, /* pages of 16 keys */
     RING = 1 << 12,
     INT8 = 1 << 13, /* keys and values, in groups of 32 */
     INT4 = 1 << 14,
@@ -27,7 +27,7 @@ enum feature {
     ADDITIVE = 1 << 18,
     SNIPPETS = 1 << 19,
     CANCEL = 1 << 20,
-    RAW = 1 << 21, /* the scores alone, before everything that is added */
+    RAW = 1 << 21, /* the scores before anything is added */
     BIASED = 1 << 22,
     EXPLICIT = 1 << 23 /* a position and a query length for each item */
 };
@@ -39,11 +39,11 @@ typedef struct attention_row {
     struct {
         size_t batch, heads, kv_heads, queries, keys, d_k, d_v;
     } dim;
-    clattn_dtype dtype; /* of queries, keys, values and output; none: float32 */
+    clattn_dtype dtype; /* of queries, keys, values and output; 0: float32 */
     unsigned with;      /* enum feature */
 } attention_row;
 
-/* A sequence of 2,048 in 16 heads. */
+/* Self-attention of 2,048 positions in 16 heads of size d. */
 #define LONG(d) {1, 16, 16, 2048, 2048, d, d}
 
 static const attention_row attention_rows[] = {
@@ -146,7 +146,7 @@ static clattn_layout i32(size_t count)
     return clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, &count);
 }
 
-/* The arrays of keys and values: plain, packed, in pages, in integers. */
+/* Describes the arrays of keys and values: plain, packed, paged or quantised. */
 static void set_keys(clattn_attention_desc *desc, const attention_row *row, clattn_dtype dtype)
 {
     const size_t groups = row->dim.kv_heads;
@@ -241,7 +241,8 @@ static clattn_status attention_plan(clattn_context *context, const offline_probl
         desc.snippets.mask_mod = "int mask_mod(int batch, int head, int query, int key, user_data user)\n"
                                  "{ return query / 64 == key / 64; }";
     }
-    if (dtype == CLATTN_DTYPE_F64 && !has_double(context)) /* refused there, and so it should be: nothing to compile */
+    /* A device without double precision must refuse the problem, and there is nothing to compile. */
+    if (dtype == CLATTN_DTYPE_F64 && !has_double(context))
         return clattn_attention_supports(context, &desc, NULL) == CLATTN_ERROR_UNSUPPORTED ? CLATTN_SUCCESS
                                                                                            : CLATTN_ERROR_INTERNAL;
     CREATE(attention, problem, desc, plan);

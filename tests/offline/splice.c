@@ -1,4 +1,4 @@
-/* splice IN OUT: what the library does to the PTX of a kernel with wgmma before the driver compiles it. */
+/* splice IN OUT: changes the PTX of a kernel with wgmma as the library does before the driver compiles it. */
 #include <stdio.h>
 #include <stdlib.h>
 

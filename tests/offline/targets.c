@@ -1,4 +1,4 @@
-/* What the drivers of these GPUs report, as far as the library asks. */
+/* What the drivers of these GPUs answer to the library's queries. */
 #include "offline.h"
 
 #define GIB ((cl_ulong)1 << 30)

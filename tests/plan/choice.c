@@ -1,5 +1,5 @@
-/* A solver that fails makes room for the next one, whatever failed, short of host memory; one that was asked for by
- * name does not; and a build that failed is not tried again.
+/* After a solver has failed, whatever the reason except host memory, the next one is tried, unless the failed one was
+ * asked for by name; a failed build is not tried again.
  *
  * Holds: of docs/architecture.md, "One call, step by step", 3. */
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "support/harness.h"
 #include "support/attention/small.h"
 
-/* Which of the hooked calls fails, and how: `left` calls of it from now on. */
+/* Which hooked call fails with which code; its next `left` calls fail. */
 static struct {
     enum { NOTHING, BUILD, KERNEL, LAUNCH, LOCAL_MEMORY } what;
     cl_int code;
@@ -78,7 +78,7 @@ static void *hooks(void *user, const char *name)
 static clattn_context *context;
 static struct small_attention problem;
 
-/* Makes a plan for one line of the log, which needs every lock that making one takes. */
+/* Makes a plan for a line of the log, which needs every lock that making a plan takes. */
 static int plans_left;
 
 static void log_line(void *user, clattn_log_level level, const char *line)
@@ -132,7 +132,7 @@ static void run(clattn_plan *plan)
     small_attention_check(&problem, clattn_context_queue(context));
 }
 
-/* The choice without any failure. */
+/* Returns the solver that is chosen if nothing fails. */
 static const char *first_choice(char name[64])
 {
     clattn_plan *plan = NULL;
@@ -159,7 +159,7 @@ static void any_failure_sends_the_choice_on(void **state)
     char first[64], failed[128];
     (void)state;
     first_choice(first);
-    stop(NULL); /* no program is kept */
+    stop(NULL); /* discards all programs */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         clattn_plan *plan = NULL;
         start(NULL);
@@ -190,7 +190,7 @@ static void host_memory_ends_the_choice(void **state)
         hook.left = 1;
         assert_status(context, make(NULL, &plan), CLATTN_ERROR_OUT_OF_MEMORY);
         assert_null(plan);
-        assert_status(context, make(NULL, &plan), CLATTN_SUCCESS); /* and is not remembered */
+        assert_status(context, make(NULL, &plan), CLATTN_SUCCESS); /* the failure is not remembered */
         run(plan);
         clattn_plan_release(&plan);
         stop(NULL);
@@ -212,7 +212,7 @@ static void what_was_asked_for_by_name_is_not_replaced(void **state)
     assert_message_has(context, "CL_INVALID_WORK_GROUP_SIZE");
 }
 
-/* Whatever the code: the second plan builds nothing. */
+/* Whatever the code of the failure, the second plan builds nothing. */
 static void failed_builds_are_remembered(void **state)
 {
     static const cl_int codes[] = {CL_BUILD_PROGRAM_FAILURE, CL_INVALID_BUILD_OPTIONS, CL_OUT_OF_RESOURCES,
@@ -237,7 +237,7 @@ static void failed_builds_are_remembered(void **state)
     }
 }
 
-/* Rule: a callback runs with no lock held.  With one, this hangs until the alarm. */
+/* Callbacks run with no lock held; a lock would hang this test until the alarm. */
 static void log_lines_of_failures_may_make_plans(void **state)
 {
     static const int places[] = {BUILD, KERNEL, LAUNCH};
@@ -256,7 +256,7 @@ static void log_lines_of_failures_may_make_plans(void **state)
     alarm(0);
 }
 
-/* What the driver says that the kernel takes stands in `explain`, and how often it is launched. */
+/* `explain` shows the kernel's resources as the driver reports them, and the number of launches. */
 static void resources_are_explained(void **state)
 {
     clattn_plan *plan = NULL;

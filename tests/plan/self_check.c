@@ -1,6 +1,6 @@
-/* A solver whose kernel computes something else than the reference is refused, with the reason, and the next one does
- * the work; nothing of it is saved; and the check can be turned off.  The miscompiling driver's part is taken by a
- * folder of kernel sources with one wrong constant.
+/* A solver whose kernel disagrees with the reference is refused with the reason, and the next solver does the work; the
+ * wrong program is not saved, and the check can be turned off.  A folder of kernel sources with one wrong constant
+ * stands in for a driver that miscompiles.
  *
  * Holds: of docs/decisions.md, "Kernels are compared before their first use". */
 #include <stdio.h>
@@ -19,7 +19,7 @@ static clattn_status plan_for(clattn_context *context, const char *solver, size_
     return clattn_attention_plan_create(context, &desc, &options, plan);
 }
 
-/* With more queries than decoding has. */
+/* Makes a plan with more queries than decoding has. */
 static clattn_status plan_by(clattn_context *context, const char *solver, clattn_plan **plan)
 {
     return plan_for(context, solver, 24, plan);
@@ -45,13 +45,13 @@ static void a_wrong_solver_is_refused_with_the_reason(void **state)
     context = sources_context(&sources, NULL, true);
     assert_status(context, plan_by(context, "generic", &plan), CLATTN_ERROR_MISCOMPILED);
     assert_message_has(context, "attention_generic disagrees with the reference");
-    /* Known by now: the same answer without another run. */
+    /* The second plan gets the same answer without another run of the check. */
     assert_status(context, plan_by(context, "generic", &plan), CLATTN_ERROR_MISCOMPILED);
     assert_message_has(context, "attention_generic disagrees with the reference");
     release_context(&context);
 }
 
-/* Softmax and the matrix product too. */
+/* Softmax and matrix products are checked too. */
 static void other_operators_are_checked(void **state)
 {
     struct sources sources;
@@ -72,7 +72,7 @@ static void other_operators_are_checked(void **state)
     clattn_plan_release(&plan);
     release_context(&context);
 
-    /* Not fma.h, of which a device that does not fuse has the other half. */
+    /* The damage is not in fma.h because devices that do not fuse use its other half. */
     sources_damage(&sources, "matmul/cpu/packed.cl", "ADD_PRODUCT(x, y[v], acc[r][v])",
                    "ADD_PRODUCT(x, y[v], acc[r][v] * 1.001f)");
     context = sources_context(&sources, NULL, true);
@@ -81,7 +81,7 @@ static void other_operators_are_checked(void **state)
     release_context(&context);
 }
 
-/* Each of the small operators' two kinds of kernels, with a constant of its own that is wrong. */
+/* Each of the two kinds of kernels of the small operators gets a wrong constant of its own. */
 static void small_operators_are_checked(void **state)
 {
     struct sources sources;
@@ -141,7 +141,7 @@ static void small_operators_are_checked(void **state)
     }
 }
 
-/* What stands around an attention, by operators with one solver each: nobody takes over. */
+/* Merging and appending have one solver each, so that no other one takes over. */
 static void merging_is_checked(void **state)
 {
     struct sources sources;
@@ -307,7 +307,7 @@ static void a_wrong_program_is_not_saved(void **state)
         assert_int_equal(statistics.loaded, 0);
         release_context(&context);
     }
-    /* One that was saved without a check is nothing to one that checks. */
+    /* A context that checks does not trust a program that was saved without a check. */
     clattn_context *context = sources_context(&sources, cache, false);
     assert_status(context, plan_by(context, "cpu", &plan), CLATTN_SUCCESS);
     clattn_plan_release(&plan);

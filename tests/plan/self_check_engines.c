@@ -1,12 +1,12 @@
-/* The self-check of kernels for the processors' and GPUs' engines of 16-bit products, damaged: as far as they run here, by what
- * stands in for the instructions. */
+/* The self-check notices damage in kernels for the matrix engines of processors and GPUs, as far as they run here, with
+ * emulated instructions. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "support/plan/sources.h"
 
-/* Pairs of bfloat16, the halves of some in the wrong order: K's and a row's, and V's. */
+/* Some pairs of bfloat16 have their halves in the wrong order: those of K and of a row, and those of V. */
 static void pairs_are_checked(void **state)
 {
     struct sources sources;
@@ -41,7 +41,7 @@ static void pairs_are_checked(void **state)
     }
 }
 
-/* A matrix engine's fragments, each emulated: an element in a wrong place, or in a wrong lane. */
+/* An element of an engine's emulated fragments is in a wrong place or in a wrong lane. */
 static void matrix_fragments_are_checked(void **state)
 {
     struct sources sources;
@@ -55,7 +55,7 @@ static void matrix_fragments_are_checked(void **state)
         {"emulated-dpas16", "engine/intel/dpas.h", "matrix_down(tile, width, row + 2 * w, k + lane)",
          "matrix_down(tile, width, row + 2 * w, k + (lane ^ 1))"},
         {"emulated-mma", "engine/copy.h", "matrix_eight(from, 1, bytes >> 1)", "matrix_eight(from, 1, 8)"},
-        /* Of wgmma what the descriptors say, how they are read, and how the tiles lie. */
+        /* For wgmma the damage is in what the descriptors say, how they are read, and how the tiles lie. */
         {"emulated-wgmma", "matmul/gpu/wgmma.cl", "8 * SPAN_OF(A_WIDTH)", "4 * SPAN_OF(A_WIDTH)"},
         {"emulated-wgmma", "engine/nvidia/wgmma.h", "? 2\n                                : 3)", "? 3 : 2)"},
         {"emulated-wgmma", "engine/nvidia/wgmma.h", "at ^= (at >> 7 & turned) << 4;", ""},
@@ -67,7 +67,7 @@ static void matrix_fragments_are_checked(void **state)
         clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
         clattn_plan *plan;
         desc.a = desc.b = desc.c = clattn_layout_contiguous(CLATTN_DTYPE_BF16, 2, (const size_t[2]){9, 9});
-        /* Symmetric as it stands, or B would have to be read like A: B as a weight. */
+        /* B is a weight here, because the damaged load is right for a B that is read like A. */
         desc.b.stride[0] = 1;
         desc.b.stride[1] = 9;
         sources_damage(&sources, cases[i].file, cases[i].from, cases[i].to);
@@ -84,7 +84,7 @@ static void matrix_fragments_are_checked(void **state)
     }
 }
 
-/* Sub-groups, emulated: a value from the wrong item, and a part that is left out. */
+/* A value of an emulated sub-group comes from the wrong item, or a part of it is left out. */
 static void sub_groups_are_checked(void **state)
 {
     struct sources sources;
@@ -117,7 +117,7 @@ static void sub_groups_are_checked(void **state)
                           CLATTN_ERROR_MISCOMPILED);
             assert_message_has(context, "attention_tile disagrees with the reference on this device: ");
         }
-        /* What reduces through local memory is another program. */
+        /* The solver that reduces through local memory uses another program. */
         options.solver = "tile";
         assert_status(context, clattn_softmax_plan_create(context, &softmax, &options, &plan), CLATTN_SUCCESS);
         clattn_plan_release(&plan);
@@ -125,8 +125,8 @@ static void sub_groups_are_checked(void **state)
     }
 }
 
-/* Linux gives no tiles to a process with a signal stack that could not hold them: another solver takes over.  First, for what
- * was permitted once stays so. */
+/* Linux refuses AMX tiles to a process whose signal stack could not hold them, and another solver takes over.  This
+ * test comes first because a permission that was given stays. */
 static void amx_may_be_refused(void **state)
 {
     static char little[8192];
@@ -154,7 +154,7 @@ static void amx_may_be_refused(void **state)
         skip();
 }
 
-/* AMX's instructions, which this processor may not have, are at least assembled: by PoCL, in a launch with nothing to do. */
+/* PoCL at least assembles AMX's instructions, which this processor may not have, in a launch with nothing to do. */
 static void amx_assembles(void **state)
 {
     struct sources sources;

@@ -14,7 +14,7 @@ static clattn_attention_desc attention_of(size_t batch, size_t queries, size_t k
     return desc;
 }
 
-/* One head: fewer work-groups than any device takes, so that the keys are split. */
+/* Describes attention of one head, which has so few work-groups that every device splits the keys. */
 static clattn_attention_desc split_of(void)
 {
     clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
@@ -44,7 +44,8 @@ static clattn_status attention_by(clattn_context *context, const char *solver, c
 #define SOFTMAX_EXP "softmax/softmax.h", "(floatv)(EXP2_C3)", "(floatv)(EXP2_C3 * 4.0f)"
 #define DISAGREES(kernel) kernel " disagrees with the reference on this device: "
 
-/* Where softmax is of one key, or of none, its exponential cannot be wrong. */
+/* If queries attend one key or none, the exponential cannot be wrong, and the self-check must find the damage with a
+ * problem of its own. */
 static void a_short_problem_is_checked_like_a_long_one(void **state)
 {
     struct sources sources;
@@ -68,7 +69,7 @@ static void a_short_problem_is_checked_like_a_long_one(void **state)
         assert_message_has(context, cases[i].message);
         release_context(&context);
     }
-    /* A window of one key. */
+    /* Queries attend a window of one key. */
     clattn_attention_desc desc = attention_of(1, 24, 24);
     desc.window.explicit_left = desc.window.explicit_right = 1;
     clattn_context *context = sources_context(&sources, NULL, true);
@@ -181,7 +182,7 @@ static clattn_context *plain_context(size_t workspace_limit)
     return new_context_with(&params);
 }
 
-/* What is told at run time and drowns every result has nothing to say about the program. */
+/* A scale is passed at run time, so a result that it drowns says nothing about the program. */
 static void an_extreme_scale_refuses_no_solver(void **state)
 {
     clattn_context *context = plain_context(0);
@@ -221,7 +222,7 @@ static void an_extreme_scale_refuses_no_solver(void **state)
     release_context(&context);
 }
 
-/* Plans that want more than the pool may hold can be made; pages of any size too. */
+/* Plans that need more workspace than the pool may hold can be made, with pages of any size too. */
 static void the_check_takes_no_workspace_of_the_callers(void **state)
 {
     clattn_context *context = plain_context(1);
@@ -241,7 +242,7 @@ static void the_check_takes_no_workspace_of_the_callers(void **state)
     release_context(&context);
 }
 
-/* Of several kernels the wrong one is named, and solvers that share the others take over. */
+/* The wrong one of several kernels is named, and solvers that share the others take over. */
 static void the_wrong_kernel_alone_is_blamed(void **state)
 {
     struct sources sources;
@@ -252,7 +253,7 @@ static void the_wrong_kernel_alone_is_blamed(void **state)
         clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (const size_t[4]){1, 2, 24, 24});
     split_weights.outputs.scores = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (const size_t[4]){1, 1, 1, 65536});
     weights.outputs.scores_mode = split_weights.outputs.scores_mode = CLATTN_SCORES_MODE_PROBABILITIES;
-    /* The attention kernel. */
+    /* The attention kernel is wrong. */
     sources_damage(&sources, VECTOR_EXP);
     clattn_context *context = sources_context(&sources, NULL, true);
     const clattn_attention_desc *const shared[] = {&raw, &weights, &split, &split_weights};
@@ -262,14 +263,14 @@ static void the_wrong_kernel_alone_is_blamed(void **state)
         assert_status(context, attention_by(context, NULL, shared[i]), CLATTN_SUCCESS);
     }
     release_context(&context);
-    /* The log-sum-exp that nobody but the probabilities asked for. */
+    /* The log-sum-exp, which only the probabilities need, is wrong. */
     sources_damage(&sources, "attention/core.h", "top + log(total)", "top + log(total) * 1.01f");
     context = sources_context(&sources, NULL, true);
     assert_status(context, attention_by(context, "generic", &weights), CLATTN_ERROR_MISCOMPILED);
     assert_message_has(context, DISAGREES("attention_generic") "outputs.lse[");
     assert_status(context, attention_by(context, "generic", &raw), CLATTN_SUCCESS);
     release_context(&context);
-    /* The scores'. */
+    /* The kernel of the scores is wrong. */
     sources_damage(&sources, "attention/scores.cl", "a.scores.offset + b", "(i == 0) + a.scores.offset + b");
     context = sources_context(&sources, NULL, true);
     assert_status(context, attention_by(context, "cpu", &weights), CLATTN_ERROR_MISCOMPILED);
@@ -278,7 +279,7 @@ static void the_wrong_kernel_alone_is_blamed(void **state)
     assert_message_has(context, DISAGREES("attention_scores") "scores[");
     assert_status(context, attention_by(context, "cpu", &plain), CLATTN_SUCCESS);
     release_context(&context);
-    /* The merging one. */
+    /* The merging kernel is wrong. */
     sources_damage(&sources, "merge/merge.cl", "1.0f / row_sum", "1.001f / row_sum");
     context = sources_context(&sources, NULL, true);
     assert_status(context, attention_by(context, "cpu", &split), CLATTN_ERROR_MISCOMPILED);
@@ -289,7 +290,8 @@ static void the_wrong_kernel_alone_is_blamed(void **state)
     release_context(&context);
 }
 
-/* A user's snippet cannot be checked, and what its plan saves is no proof for plans that can be. */
+/* A user's snippet cannot be checked, and a program that its plan has saved proves nothing for plans that can be
+ * checked. */
 static void what_was_saved_unchecked_is_checked_when_it_is_loaded(void **state)
 {
     struct sources sources;
@@ -305,7 +307,7 @@ static void what_was_saved_unchecked_is_checked_when_it_is_loaded(void **state)
     for (int round = 0; round < 2; round++) {
         clattn_context *context = sources_context(&sources, cache, true);
         assert_status(context, attention_by(context, "cpu", &modified), CLATTN_SUCCESS);
-        /* Before it is known to be wrong; then it would not be saved. */
+        /* The program is saved before it is known to be wrong, because wrong ones are not saved. */
         assert_status(context, clattn_context_save_programs(context), CLATTN_SUCCESS);
         assert_status(context, clattn_context_program_statistics(context, &statistics), CLATTN_SUCCESS);
         assert_int_equal(statistics.loaded, round ? 2 : 0);
@@ -315,7 +317,7 @@ static void what_was_saved_unchecked_is_checked_when_it_is_loaded(void **state)
     }
 }
 
-/* A single row or column is a neighbourhood of both kinds, by which kernels are specialised. */
+/* The elements of a single row or column are neighbours in both directions, by which kernels are specialised. */
 static void thin_products_refuse_no_solver(void **state)
 {
     static const size_t sizes[][3] = {{1, 1, 1}, {3, 5, 1}, {1, 5, 3}, {5, 1, 3}, {40, 1, 1}, {1, 1, 40}};

@@ -1,4 +1,4 @@
-/* Parameters, the caller's and wisdom's: they change the geometry of plans, or the solver, and nothing else.
+/* Parameters from the caller and from wisdom change the geometry of plans, or the solver, and nothing else.
  *
  * Holds: of include/clattn/tuning.h, the parameters and what wisdom does. */
 #include <stdio.h>
@@ -25,7 +25,7 @@ static void wisdom_changes_the_geometry(void **state)
     assert_says(plan, " tiles=1", true);
     tuned_check(tuned.context, plan);
     clattn_plan_release(&plan);
-    /* A problem of the same shape bucket, and one of another. */
+    /* The first problem has the same shape bucket, the second another. */
     tuned.desc.a.extent[0] = tuned.desc.c.extent[0] = TUNED_M + 5;
     plan = tuned_plan(tuned.context, NULL, NULL);
     assert_says(plan, "geometry by wisdom:", true);
@@ -35,7 +35,7 @@ static void wisdom_changes_the_geometry(void **state)
     assert_says(plan, "wisdom", false);
     clattn_plan_release(&plan);
     tuned.desc.a.extent[0] = tuned.desc.c.extent[0] = TUNED_M;
-    /* "" is the cost model's own choice; and what is forgotten is. */
+    /* Both "" and forgetting give the cost model's own choice. */
     plan = tuned_plan(tuned.context, "cpu", "");
     assert_says(plan, "wisdom", false);
     clattn_plan_release(&plan);
@@ -57,12 +57,12 @@ static void wisdom_chooses_among_solvers(void **state)
     assert_says(plan, "cpu: not asked, wisdom has another", true);
     tuned_check(tuned.context, plan);
     clattn_plan_release(&plan);
-    /* One that was asked for by name gets its own record. */
+    /* A solver that is asked for by name gets its own record. */
     plan = tuned_plan(tuned.context, "cpu", NULL);
     assert_string_equal(clattn_plan_solver(plan), "cpu");
     assert_says(plan, "geometry by wisdom:", true);
     clattn_plan_release(&plan);
-    /* Rank 0 drops the others. */
+    /* A record of rank 0 drops the others. */
     assert_status(tuned.context, clattn_wisdom_learn(cpu, 0, 3), CLATTN_SUCCESS);
     char *text = tuned_export(tuned.context);
     assert_null(strstr(text, "generic"));
@@ -81,10 +81,10 @@ static void one_call_forms_follow_new_wisdom(void **state)
     assert_status(tuned.context, clattn_context_program_statistics(tuned.context, &before), CLATTN_SUCCESS);
     assert_status(tuned.context, clattn_matmul_prewarm(tuned.context, &tuned.desc), CLATTN_SUCCESS);
     assert_status(tuned.context, clattn_context_program_statistics(tuned.context, &after), CLATTN_SUCCESS);
-    assert_int_equal(before.built, after.built); /* the plan that was learnt from had built it */
+    assert_int_equal(before.built, after.built); /* the plan that was measured has built the program */
 }
 
-/* What other devices, drivers, kernels, operators and shape buckets have learnt is kept and ignored. */
+/* Records of other devices, drivers, kernels, operators and shape buckets are kept and ignored. */
 static void other_keys_are_ignored(void **state)
 {
     (void)state;
@@ -110,7 +110,7 @@ static void other_keys_are_ignored(void **state)
     free(text);
 }
 
-/* Well formed, but not what the solver takes: ignored, with a line in explain. */
+/* Well-formed values that the solver does not take are ignored, with a line in explain. */
 static void hostile_values_are_ignored(void **state)
 {
     static const struct {
@@ -139,7 +139,8 @@ static void hostile_values_are_ignored(void **state)
     free(text);
 }
 
-/* Every value that is allowed alone, with the others as planned: taken with right results, or refused as UNSUPPORTED. */
+/* Every allowed value of each parameter, with the others as planned, gives right results or is refused as
+ * UNSUPPORTED. */
 static void every_allowed_value_is_safe(void **state)
 {
     (void)state;
@@ -170,7 +171,7 @@ static void every_allowed_value_is_safe(void **state)
     clattn_plan_release(&plan);
 }
 
-/* The same of attention; where it is few queries, of the other kernel too. */
+/* Every allowed tile of attention is safe too, and with few queries those of the decoding kernel. */
 static void every_allowed_tile_of_attention_is_safe(void **state)
 {
     struct small_attention attention;
@@ -221,12 +222,12 @@ static void given_parameters_are_taken_or_refused(void **state)
     assert_null(plan);
 }
 
-/* CLBlast may win on any device, but not if the application excludes it. */
+/* CLBlast may be chosen by wisdom on any device unless the application excludes it. */
 static void clblast_wins_by_wisdom(void **state)
 {
     clattn_plan *plan = NULL;
     (void)state;
-    if (is_tiny()) /* a simulator reports what CLBlast computes of uninitialized memory while a plan is made */
+    if (is_tiny()) /* a simulator reports that CLBlast reads uninitialized memory while a plan is made */
         skip();
     clattn_status status = tuned_make(tuned.context, "clblast", "", &plan);
     if (status == CLATTN_ERROR_INVALID_ARGUMENT) /* the library was built without CLBlast */

@@ -1,4 +1,4 @@
-/* Wisdom's text and its file: whatever they hold, no plan fails, and no half of a text comes in.
+/* Whatever a wisdom text or file contains, no plan fails, and a text is imported completely or not at all.
  *
  * Holds: of include/clattn/tuning.h, the text, its file, and what threads may do. */
 #include <stdatomic.h>
@@ -55,7 +55,7 @@ static void malformed_text_is_refused_whole(void **state)
             fail_msg("case %zu gave %d", i, (int)status);
         assert_message_has(tuned.context, cases[i].part);
     }
-    /* A NUL, a line that is too long, too many parameters, too many records. */
+    /* These texts have a NUL, a line that is too long, too many parameters, or too many records. */
     assert_status(tuned.context, clattn_wisdom_import(tuned.context, TUNED_HEADING "d v k o c s 0 1\0\n", 33, NULL),
                   CLATTN_ERROR_FORMAT);
     static char big[2 * 1024 * 1024];
@@ -75,12 +75,12 @@ static void malformed_text_is_refused_whole(void **state)
     assert_message_has(tuned.context, "too many records");
     assert_status(tuned.context, clattn_wisdom_import(tuned.context, NULL, 0, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
     char *after = tuned_export(tuned.context);
-    assert_string_equal(after, before); /* and none of it came in */
+    assert_string_equal(after, before); /* nothing of the refused texts was imported */
     free(before);
     free(after);
 }
 
-/* Cut anywhere, and with any byte changed: refused, or something that is ignored or taken, and never a failure. */
+/* Text that is cut anywhere or has any byte changed is refused, ignored or taken, and never makes a plan fail. */
 static void damaged_text_never_fails_a_plan(void **state)
 {
     (void)state;
@@ -101,7 +101,7 @@ static void damaged_text_never_fails_a_plan(void **state)
         assert_status(tuned.context, clattn_wisdom_clear(tuned.context), CLATTN_SUCCESS);
         clattn_status status = clattn_wisdom_import(tuned.context, bad, strlen(text), NULL);
         assert_status_in(tuned.context, status, STATUS_BIT(CLATTN_SUCCESS) | STATUS_BIT(CLATTN_ERROR_FORMAT));
-        /* The end of the line has what a solver reads. */
+        /* A solver reads the end of the line. */
         if (status == CLATTN_SUCCESS && at > strlen(text) - 60) {
             clattn_plan *plan = tuned_plan(tuned.context, NULL, NULL);
             tuned_check(tuned.context, plan);
@@ -122,7 +122,7 @@ static void path_of(char path[FOLDER_SIZE + 8])
     snprintf(path, FOLDER_SIZE + 8, "%s/wisdom", tuned.folder);
 }
 
-/* How a new context's plan came to be. */
+/* Whether the plan of a new context follows wisdom. */
 static bool new_context_is_wise(const clattn_context_params *with)
 {
     clattn_context *other = new_context_with(with);
@@ -156,7 +156,7 @@ static void the_file_serves_later_contexts(void **state)
     assert_int_equal(stat(path, &info), 0);
     assert_int_equal(info.st_mode & 0777, 0600);
 
-    /* Records of others stay, unless they are to go. */
+    /* Other records in the file stay, unless the caller replaces them. */
     char *more = tuned_exchanged(text, TUNED_HEADING, TUNED_HEADING "d v k o c s 0 1 a=1\n"), *all;
     put(path, more, 0600);
     assert_status(tuned.context, clattn_wisdom_save(tuned.context, CLATTN_WISDOM_MODE_MERGE), CLATTN_SUCCESS);
@@ -173,7 +173,7 @@ static void the_file_serves_later_contexts(void **state)
     free(all);
     release_context(&other);
 
-    /* Damaged, writable by others, a link: none. */
+    /* A file that is damaged, writable by others, or a link is not read. */
     put(path, "clattn-wisdom 1\nd v\n", 0600);
     assert_false(new_context_is_wise(&tuned.params));
     put(path, text, 0622);
@@ -192,7 +192,7 @@ static void the_file_serves_later_contexts(void **state)
     assert_false(new_context_is_wise(&off));
     other = new_context_with(&off);
     assert_status(other, clattn_wisdom_save(other, CLATTN_WISDOM_MODE_MERGE), CLATTN_ERROR_UNSUPPORTED);
-    /* It can still be called by hand. */
+    /* The caller can still import the text. */
     assert_status(other, tuned_import(other, text), CLATTN_SUCCESS);
     clattn_plan *plan = tuned_plan(other, NULL, NULL);
     assert_says(plan, "geometry by wisdom:", true);
@@ -223,7 +223,7 @@ static void a_round_trip_is_exact(void **state)
     free(again);
 }
 
-/* `clattn tune` notes so where a search is to go on. */
+/* `clattn tune` stores in such a record where a search continues. */
 static void a_record_of_an_unknown_solver_is_kept_and_ignored(void **state)
 {
     char note[4096];
@@ -235,7 +235,7 @@ static void a_record_of_an_unknown_solver_is_kept_and_ignored(void **state)
         sprintf(note, "clattn-wisdom 1\n%s - 7 %d\n", clattn_wisdom_key(plan), steps);
         assert_status(tuned.context, tuned_import(tuned.context, note), CLATTN_SUCCESS);
     }
-    /* The later note replaces the earlier one, and no plan heeds it. */
+    /* The later note replaces the earlier one, and no plan uses it. */
     char *noted = tuned_export(tuned.context);
     assert_non_null(strstr(noted, " - 7 65537\n"));
     assert_null(strstr(noted, " - 7 12\n"));
@@ -243,7 +243,7 @@ static void a_record_of_an_unknown_solver_is_kept_and_ignored(void **state)
     assert_says(follows, "geometry by wisdom:", true);
     assert_says(follows, "ignored", false);
     clattn_plan_release(&follows);
-    /* What is learnt anew drops it, and so does forgetting. */
+    /* A new record drops the note, and so does forgetting. */
     for (int forgets = 0; forgets < 2; forgets++) {
         assert_status(tuned.context, tuned_import(tuned.context, noted), CLATTN_SUCCESS);
         assert_status(tuned.context, forgets ? clattn_wisdom_forget(plan) : clattn_wisdom_learn(plan, 0, 1),
@@ -280,7 +280,7 @@ static int make_plans(void *user)
     for (int i = 0; i < (is_tiny() ? 4 : 40); i++) {
         clattn_plan *plan = NULL;
         *failures += tuned_make(tuned.context, NULL, NULL, &plan) != CLATTN_SUCCESS;
-        /* One moment's wisdom: it is named if and only if it was followed. */
+        /* A plan sees wisdom at one moment: it names a record if and only if it follows it. */
         *failures += tuned_says(plan, "wisdom has ") != tuned_says(plan, "geometry by wisdom:");
         *failures += clattn_matmul_prewarm(tuned.context, &tuned.desc) != CLATTN_SUCCESS;
         clattn_plan_release(&plan);

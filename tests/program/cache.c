@@ -1,5 +1,5 @@
-/* The on-disk cache: an entry that was tampered with never reaches the driver, and a folder that is not safe, or
- * not there, turns the cache off and nothing else. */
+/* An entry of the on-disk cache that was tampered with never reaches the driver, and an unsafe or missing folder turns
+ * the cache off and changes nothing else. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 #include "support/plan/cached_plan.h"
 
-#define HEADER_BYTES 88 /* of an entry: magic, format, length, key, digest; numerics.md says what they are for */
+#define HEADER_BYTES 88 /* an entry's magic, format, length, key and digest, which numerics.md explains */
 
 static unsigned char *read_all(const char *path, size_t *bytes)
 {
@@ -41,18 +41,18 @@ static void entries_are_private_and_reused(void **state)
     struct stat about;
     (void)state;
     assert_programs(&cache_params, 0, 1, 0, 0);
-    assert_int_equal(cached_files(cache_folder, entry), 1); /* and no temporary file beside it */
+    assert_int_equal(cached_files(cache_folder, entry), 1); /* there is no temporary file beside it */
     assert_int_equal(lstat(entry, &about), 0);
     assert_true(S_ISREG(about.st_mode));
     assert_int_equal(about.st_mode & 0777, 0600);
     assert_programs(&cache_params, 0, 0, 1, 0);
-    assert_programs(&cache_params, 1, 1, 0, 0); /* another specialisation is another entry */
+    assert_programs(&cache_params, 1, 1, 0, 0); /* another specialisation has its own entry */
     assert_programs(&cache_params, 0, 0, 1, 0);
     assert_programs(&cache_params, 1, 0, 1, 0);
     assert_int_equal(cached_files(cache_folder, NULL), 2);
 }
 
-/* Every byte of the header, and bytes all through the payload. */
+/* Flips a bit of every byte of the header and of bytes all over the payload. */
 static void corrupt_entries_are_refused_and_rebuilt(void **state)
 {
     char entry[FOLDER_SIZE];
@@ -79,7 +79,7 @@ static void corrupt_entries_are_refused_and_rebuilt(void **state)
     bad[bytes - 1] ^= 0x80;
     write_all(entry, bad, bytes);
     assert_programs(&cache_params, 0, 1, 0, 1);
-    assert_programs(&cache_params, 0, 0, 1, 0); /* the rebuilt entry has taken its place */
+    assert_programs(&cache_params, 0, 0, 1, 0); /* the rebuilt entry has replaced it */
     free(good);
     free(bad);
 }
@@ -97,7 +97,7 @@ static void truncated_and_extended_entries_are_refused(void **state)
     for (size_t length = 0; length < bytes; length += length < HEADER_BYTES + 3 ? step : payload_step) {
         write_all(entry, good, length);
         struct outcome outcome = cached_plan(&cache_params, 0);
-        /* An empty file may count as no entry at all. */
+        /* An empty file may count as a missing entry. */
         if (outcome.built != 1 || outcome.refused + (length == 0) < 1 || outcome.loaded != 0)
             fail_msg("cut to %zu of %zu bytes: built %llu, loaded %llu, refused %llu", length, bytes, outcome.built,
                      outcome.loaded, outcome.refused);
@@ -113,7 +113,7 @@ static void truncated_and_extended_entries_are_refused(void **state)
     free(longer);
 }
 
-/* An entry under another one's name is a wrong program, not a damaged one. */
+/* An entry under another entry's name is intact but the wrong program. */
 static void exchanged_entries_are_refused(void **state)
 {
     char first[FOLDER_SIZE], second[FOLDER_SIZE], moved[FOLDER_SIZE + 8];
@@ -137,7 +137,8 @@ static void exchanged_entries_are_refused(void **state)
     assert_programs(&cache_params, 1, 0, 1, 0);
 }
 
-/* What lies in an entry's place and is no plain file of ours is not read, not followed, and does not hang us. */
+/* Anything in an entry's place that is not the user's plain file is not read, not followed, and does not hang the
+ * library. */
 static void strange_things_in_an_entrys_place_are_not_read(void **state)
 {
     char entry[FOLDER_SIZE], target[FOLDER_SIZE];
@@ -166,20 +167,21 @@ static void strange_things_in_an_entrys_place_are_not_read(void **state)
     }
     remove(entry);
     write_all(entry, good, bytes);
-    assert_int_equal(chmod(entry, 0666), 0); /* anybody may have written it */
+    assert_int_equal(chmod(entry, 0666), 0); /* any user may have written the file */
     struct outcome outcome = cached_plan(&cache_params, 0);
     assert_int_equal(outcome.built, 1);
     assert_int_equal(outcome.loaded, 0);
     size_t still;
     unsigned char *kept = read_all(target, &still);
-    assert_int_equal(still, bytes); /* nothing was written through the link */
+    assert_int_equal(still, bytes); /* the link's target has not been written */
     assert_memory_equal(kept, good, bytes);
     alarm(0);
     free(kept);
     free(good);
 }
 
-/* The cache is off, the computation went on, and (`path` not NULL) nothing was written there. */
+/* Fails the test unless the cache is off, the computation succeeded, and nothing was written to `path` (NULL: not
+ * checked). */
 static void expect_off(const char *path)
 {
     struct outcome outcome = cached_plan(&cache_params, 0);
@@ -204,7 +206,7 @@ static void unsafe_folders_turn_the_cache_off(void **state)
         assert_int_equal(chmod(cache_folder, writable[i]), 0);
         expect_off(cache_folder);
     }
-    const mode_t readable[] = {0755, 0750, 0711}; /* what matters is who may write */
+    const mode_t readable[] = {0755, 0750, 0711}; /* others may read the folder */
     for (size_t i = 0; i < sizeof readable / sizeof *readable; i++) {
         assert_int_equal(chmod(cache_folder, readable[i]), 0);
         assert_true(cached_plan(&cache_params, 0).has_folder);
@@ -213,13 +215,13 @@ static void unsafe_folders_turn_the_cache_off(void **state)
         remove(entry);
     }
     assert_int_equal(chmod(cache_folder, 0700), 0);
-    if (geteuid() == 0) { /* only root can make one that is somebody else's */
+    if (geteuid() == 0) { /* only root can give the folder to another user */
         assert_int_equal(chown(cache_folder, 65534, 65534), 0);
         expect_off(cache_folder);
         assert_int_equal(chown(cache_folder, geteuid(), getegid()), 0);
     }
     cached_plan(&cache_params, 0);
-    assert_int_equal(cached_files(cache_folder, NULL), 1); /* it was safe all along but for what we did to it */
+    assert_int_equal(cached_files(cache_folder, NULL), 1); /* the folder works again */
 }
 
 static void folders_that_cannot_be_used_turn_the_cache_off(void **state)
@@ -236,7 +238,7 @@ static void folders_that_cannot_be_used_turn_the_cache_off(void **state)
     }
     assert_int_equal(access("relative", F_OK), -1);
     remove(file);
-    /* A folder that may only be read: root writes all the same, so only that it does no harm is certain. */
+    /* The folder is read-only; root may write to it anyway, so that only the build is certain. */
     cache_params.cache_dir = cache_folder;
     assert_int_equal(chmod(cache_folder, 0500), 0);
     struct outcome outcome = cached_plan(&cache_params, 0);
@@ -294,12 +296,12 @@ static void the_environment_chooses_where_params_leave_a_choice(void **state)
     unsetenv("CLATTN_CACHE");
     unsetenv("CLATTN_CACHE_DIR");
     unsetenv("XDG_CACHE_HOME");
-    cached_plan(NULL, 0); /* the driver's own cache may live below HOME: warm it while there is one */
+    cached_plan(NULL, 0); /* the driver's own cache may be below HOME: fill it while HOME is set */
 
     clattn_context_params_init(&cache_params);
     unsetenv("HOME");
     assert_false(cached_plan(&cache_params, 0).has_folder);
-    setenv("XDG_CACHE_HOME", "relative", 1); /* the XDG specification: to be ignored */
+    setenv("XDG_CACHE_HOME", "relative", 1); /* the XDG specification has relative paths ignored */
     assert_false(cached_plan(&cache_params, 0).has_folder);
     setenv("XDG_CACHE_HOME", cache_folder, 1);
     snprintf(below, sizeof below, "%s/clattn", cache_folder);
@@ -318,7 +320,7 @@ static void the_environment_chooses_where_params_leave_a_choice(void **state)
     setenv("CLATTN_CACHE", "off", 1);
     assert_false(cached_plan(&cache_params, 1).has_folder);
     assert_int_equal(cached_files(below, NULL), 1);
-    cache_params.cache_mode = CLATTN_CACHE_MODE_ON; /* the field wins */
+    cache_params.cache_mode = CLATTN_CACHE_MODE_ON; /* the field wins over the variable */
     assert_true(cached_plan(&cache_params, 1).has_folder);
     assert_int_equal(cached_files(below, NULL), 2);
     unsetenv("CLATTN_CACHE");
@@ -345,13 +347,13 @@ static int build_on_a_thread(void *user)
     return (int)status;
 }
 
-/* A reader sees the old entry, the new one or none, whoever writes at the same time. */
+/* A reader sees the old entry, the new one or none, even if others write at the same time. */
 static void contexts_may_share_a_folder(void **state)
 {
     thrd_t threads[3];
     int result;
     (void)state;
-    /* A simulator has one thread run kernels at a time: there they follow one another. */
+    /* A simulator runs kernels of one thread at a time, so the threads run one after the other there. */
     for (int i = 0; i < 3; i++) {
         assert_int_equal(thrd_create(&threads[i], build_on_a_thread, &cache_params), thrd_success);
         if (is_tiny()) {

@@ -1,5 +1,5 @@
-/* An entry of the program cache, byte by byte: whatever bit of it is flipped, wherever it is cut and whatever is put
- * behind it, it does not come back.  No device is needed: the check stands before the driver sees anything. */
+/* An entry of the program cache is refused if any of its bits is flipped, wherever it is cut, and whatever is appended.
+ * No device is needed: the check comes before the driver sees the entry. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@ enum { HEADER_BYTES = 88, PAYLOAD_BYTES = 3001 };
 
 static uint8_t key[SHA256_BYTES], payload[PAYLOAD_BYTES];
 
-/* An application's store with room for one entry. */
+/* An application's store, which has room for one entry. */
 static struct {
     char key[2 * SHA256_BYTES + 1];
     uint8_t *data;
@@ -119,7 +119,8 @@ static void every_truncation_is_refused(void **state)
 {
     size_t whole = shelf.bytes;
     (void)state;
-    /* Each length in a block of its own, so that a sanitizer sees a read behind it.  No bytes are no entry. */
+    /* Each length has a block of its own, so that a sanitizer notices a read behind it.  An entry without bytes counts
+     * as missing. */
     uint8_t *good = shelf.data;
     for (size_t length = 1; length < whole; length++) {
         shelf.data = malloc(length);

@@ -1,5 +1,5 @@
-/* When compiled programs reach the on-disk cache: at once, or on PoCL when the context is released or when asked for; what
- * never does. */
+/* Compiled programs reach the on-disk cache at once or, on PoCL, when the context is released or the caller asks; some
+ * never do. */
 #include <stdatomic.h>
 #include <string.h>
 #include <threads.h>
@@ -9,7 +9,7 @@
 #include "support/nn/model.h"
 #include "support/nn/run.h"
 
-/* A softmax over `rows` rows of one column by the generic solver. */
+/* Makes a plan of softmax over `rows` rows of one column by the generic solver. */
 static clattn_plan *softmax_plan(clattn_context *context, size_t rows, const char *tuning)
 {
     clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
@@ -35,8 +35,8 @@ static bool saves_late(clattn_context *context)
     return strstr(info.platform, "Portable Computing Language") != NULL;
 }
 
-/* PoCL compiles a kernel again for large grids, and serialises a program once: what a plan with large grids compiles
- * has to come back in the next process, whether a small one was there first or not. */
+/* PoCL compiles a kernel again for large grids and serialises a program only once.  What a plan with large grids
+ * compiles must be in the cache for the next process, even if a plan with a small grid came first. */
 static void large_grids_are_kept_too(void **state)
 {
     clattn_program_statistics statistics = {.size = sizeof statistics};
@@ -59,8 +59,8 @@ static void large_grids_are_kept_too(void **state)
     release_context(&context);
 }
 
-/* PoCL compiles for its binaries, so that the first result does not wait for them: they are saved when asked for, or by the
- * context's release, whatever plans are still there; and those of trials not at all.  Other drivers' are saved at once. */
+/* PoCL compiles a program anew for its binary, so clattn saves it only when asked or when the context is released, even
+ * if plans still exist; programs of trials are never saved.  Programs of other drivers are saved at once. */
 static void saving_does_not_keep_anybody_waiting(void **state)
 {
     (void)state;
@@ -87,7 +87,7 @@ static void saving_does_not_keep_anybody_waiting(void **state)
     assert_status(NULL, clattn_context_save_programs(NULL), CLATTN_ERROR_INVALID_ARGUMENT);
 }
 
-/* PoCL answers so if its own cache was emptied meanwhile and the file of the program is gone. */
+/* Answers like a PoCL whose own cache was emptied meanwhile, so that the program's file is missing in the binary. */
 static cl_int CL_API_CALL lossy_program_info(cl_program program, cl_program_info what, size_t size, void *value,
                                              size_t *needed)
 {
@@ -124,7 +124,7 @@ static void what_pocl_has_lost_is_not_kept(void **state)
     assert_int_equal(cached_files(cache_folder, NULL), !late);
 }
 
-/* Programs that a model makes when the application has released its context. */
+/* A model makes programs after the application has released its context. */
 static void programs_made_after_the_release_are_saved_too(void **state)
 {
     clattn_stack_desc encoder = CLATTN_STACK_DESC_INIT;
@@ -168,8 +168,8 @@ static int save_programs(void *unused)
     return (int)status;
 }
 
-/* PoCL before 6 aborts the process if a program that requires the size of its work-groups is asked for its binary while it
- * runs. */
+/* PoCL before 6 aborts the process if the binary of a program with a required work-group size is queried while the
+ * program runs. */
 static void programs_may_run_while_they_are_saved(void **state)
 {
     clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
@@ -179,7 +179,7 @@ static void programs_may_run_while_they_are_saved(void **state)
     static float x[N * N], y[N * N];
     (void)state;
     clattn_context *context = new_context_with(&cache_params);
-    if (!saves_late(context)) { /* and others may not have threads that share a queue */
+    if (!saves_late(context)) { /* other platforms may not let threads share a queue */
         release_context(&context);
         skip();
     }

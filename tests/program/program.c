@@ -1,4 +1,5 @@
-/* Programs: built once, kept by the application if it wants to, and never with an option that changes results. */
+/* Programs are built once, kept by the application if it wants to, and never built with an option that changes
+ * results. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 #include "support/core/inject.h"
 #include "support/attention/small.h"
 
-/* An application's store: one entry a key. */
+/* An application's store, which has one entry for each key. */
 struct store {
     struct {
         char key[65];
@@ -18,7 +19,7 @@ struct store {
         size_t bytes;
     } entries[8];
     int count, loads, stores;
-    /* What the next load delivers in place of the entry. */
+    /* What the next load delivers instead of the entry. */
     enum {
         HONEST,
         NOTHING,
@@ -126,7 +127,7 @@ static void an_application_keeps_the_entries(void **state)
     forget(&store);
 }
 
-/* Rule: an entry is verified after loading, so what comes back may be stale or damaged. */
+/* Entries are verified after loading, so the application may deliver stale or damaged ones. */
 static void whatever_an_application_delivers_is_verified(void **state)
 {
     struct store store = {.behaviour = HONEST};
@@ -148,8 +149,8 @@ static void whatever_an_application_delivers_is_verified(void **state)
     forget(&store);
 }
 
-/* Rule: the application's callbacks run with no lock held, so each may ask the library something; all of them, for an
- * entry that is missing, whole and damaged.  With a lock this hangs until the alarm. */
+/* The application's callbacks run with no lock held, so each may call the library.  All are called, for entries that
+ * are missing, good and damaged; a lock would hang this test until the alarm. */
 static struct {
     struct store store;
     clattn_context *context;
@@ -242,7 +243,7 @@ static void a_context_builds_a_program_once(void **state)
     assert_status(context, clattn_context_program_statistics(context, &first), CLATTN_SUCCESS);
     assert_true(first.built >= 1 && first.loaded == 0 && first.refused == 0);
     assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plans[1]), CLATTN_SUCCESS);
-    clattn_plan_release(&plans[0]); /* the program stays with the context */
+    clattn_plan_release(&plans[0]); /* the context keeps the program */
     clattn_plan_release(&plans[1]);
     assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plans[2]), CLATTN_SUCCESS);
     assert_status(context, clattn_context_program_statistics(context, &second), CLATTN_SUCCESS);
@@ -263,14 +264,14 @@ static int make_on_a_thread(void *user)
     clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     clattn_plan *plan = NULL;
-    options.solver = "tile"; /* its program depends on the columns */
+    options.solver = "tile"; /* this solver's program depends on the columns */
     desc.x = desc.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (const size_t[]){maker->columns});
     clattn_status status = clattn_softmax_plan_create(maker->context, &desc, &options, &plan);
     clattn_plan_release(&plan);
     return (int)status;
 }
 
-/* Threads that want one program wait for the one that builds it; others do not get in between. */
+/* Threads that need the same program wait for the thread that builds it; threads that need others do not. */
 static void threads_build_a_program_once(void **state)
 {
     if (is_tiny())
@@ -317,8 +318,8 @@ static void *note_options(void *user, const char *name)
     return strcmp(name, "clBuildProgram") ? inject_get_proc(user, name) : pointer;
 }
 
-/* Rule: never an option that lets a compiler assume there is no NaN or infinity: an all-NaN row would become zeros,
- * silently.  Reads the final option strings of every solver's builds. */
+/* No build option may let a compiler assume that there is no NaN or infinity: an all-NaN row would silently become
+ * zeros.  Reads the option strings of every solver's builds. */
 static void no_build_option_changes_results(void **state)
 {
     static const char *const banned[] = {"fast-relaxed-math",

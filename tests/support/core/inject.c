@@ -101,14 +101,14 @@ static void count_event(cl_int code, cl_event *event)
     }
 }
 
-/* A call that returns its code. */
+/* Defines a call that returns its code. */
 #define QUERY(name, parameters, arguments) \
     static cl_int CL_API_CALL wrapped_##name parameters \
     { \
         return fails(#name) ? fail_code : name arguments; \
     }
 
-/* A call that creates an object of `kind` and stores its code. */
+/* Defines a call that creates an object of `kind` and stores its code. */
 #define CREATE(kind, type, name, parameters, arguments) \
     static type CL_API_CALL wrapped_##name parameters \
     { \
@@ -146,7 +146,7 @@ static void count_event(cl_int code, cl_event *event)
         return fail ? fail_code : result; \
     }
 
-/* An enqueue: parameters end in the event. */
+/* Defines an enqueue, whose last parameter is the event. */
 #define ENQUEUE(name, parameters, arguments) \
     static cl_int CL_API_CALL wrapped_##name parameters \
     { \
@@ -165,7 +165,7 @@ INFO(clGetPlatformInfo, cl_platform_id, cl_platform_info)
 QUERY(clGetDeviceIDs, (cl_platform_id p, cl_device_type t, cl_uint n, cl_device_id *list, cl_uint *count),
       (p, t, n, list, count))
 INFO(clGetDeviceInfo, cl_device_id, cl_device_info)
-QUERY(clRetainDevice, (cl_device_id device), (device)) /* no effect on root devices, so it is not counted */
+QUERY(clRetainDevice, (cl_device_id device), (device)) /* not counted because it has no effect on root devices */
 QUERY(clReleaseDevice, (cl_device_id device), (device))
 
 CREATE(INJECT_CONTEXT, cl_context, clCreateContext,

@@ -22,33 +22,35 @@ enum inject_kind {
  * that is made to fail still releases, so that the counts tell whether the library called it at all. */
 void inject_start(unsigned long fail_at, cl_int code);
 
-/* Kernels enqueued since inject_start. */
+/* Returns the number of kernels enqueued since inject_start. */
 unsigned long inject_launches(void);
 
-/* The last launch of the kernel that inject_watch named since then: its global size; false if there was none.  For one
- * thread; NULL watches none. */
+/* inject_watch names a kernel (NULL: none); the other function gives the global size of its last launch since then, or
+ * false if there was none.  For one thread. */
 void inject_watch(const char *kernel);
 bool inject_grid(size_t global[3]);
 
-/* Calls since inject_start; the name of the one that was made to fail, NULL if it was not reached. */
+/* Returns the number of calls since inject_start, and the name of the call that was made to fail, or NULL if it was not
+ * reached. */
 unsigned long inject_calls(void);
 const char *inject_failed(void);
 
-/* References that the library made and has not given back, of one kind. */
+/* Returns the number of references of one kind that the library has made and not released. */
 long inject_live(enum inject_kind kind);
 const char *inject_kind_name(enum inject_kind kind);
 
-/* Objects of one kind that it has created since the program began. */
+/* Returns the number of objects of one kind that the library has created since the program began. */
 unsigned long inject_made(enum inject_kind kind);
 
-/* An event that the library handed out has been released by the test itself, outside the table. */
+/* Tells the table that the test has released an event, which the library handed out, outside the table. */
 void inject_event_taken(void);
 
-/* Waits up to two seconds for all of them to become 0 (an event's callback may come late).  False if they do
- * not; *kind then says which. */
+/* Waits up to two seconds, because event callbacks may be late, until the library holds no references; otherwise
+ * returns false, and *kind is a kind that it still holds. */
 bool inject_balanced(enum inject_kind *kind);
 
-/* clattn_context_params.get_proc of this table; NULL for a function that the table does not have. */
+/* A get_proc for clattn_context_params with this table's functions; it returns NULL for functions that the table does
+ * not have. */
 void *inject_get_proc(void *user, const char *name);
 
 #endif

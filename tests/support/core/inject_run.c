@@ -24,7 +24,7 @@ void inject_check_message(const clattn_context *context, clattn_status status)
         fail_msg("%s failed, but the message is: %s", inject_failed(), message);
 }
 
-/* One run with the n-th call failing. */
+/* Runs the scenario once with the n-th call failing. */
 static void attempt(const inject_scenario *scenario, unsigned long n)
 {
     clattn_context *context = NULL;
@@ -40,7 +40,7 @@ static void attempt(const inject_scenario *scenario, unsigned long n)
         if (status != CLATTN_SUCCESS) {
             assert_non_null(inject_failed());
             inject_check_message(context, status);
-            /* The failure was one of a kind: the same context works again. */
+            /* The context works again after the failure. */
             inject_start(0, 0);
             assert_status(context, scenario->use(context), CLATTN_SUCCESS);
         }
@@ -55,7 +55,7 @@ void inject_run(const inject_scenario *scenario)
 {
     enum inject_kind kind;
     clattn_context *context = NULL;
-    /* Once to fill caches, once to count. */
+    /* The first round fills caches, the second counts calls. */
     for (int round = 0; round < 2; round++) {
         inject_start(0, 0);
         assert_status(NULL, clattn_context_create(&scenario->params, &context), CLATTN_SUCCESS);
@@ -81,6 +81,6 @@ inject_scenario inject_scenario_of(clattn_status (*use)(clattn_context *), int32
     clattn_context_params_init(&scenario.params);
     scenario.params.get_proc = inject_get_proc;
     scenario.params.cache_mode = cache_mode;
-    scenario.params.clblast = CLATTN_CLBLAST_MODE_NEVER; /* it calls OpenCL by itself */
+    scenario.params.clblast = CLATTN_CLBLAST_MODE_NEVER; /* CLBlast calls OpenCL without the table */
     return scenario;
 }

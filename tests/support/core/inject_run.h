@@ -4,26 +4,29 @@
 
 #include "clattn/clattn.h"
 
-/* What a call that is made to fail answers. */
+/* The code of calls that are made to fail. */
 #define INJECT_CODE CL_OUT_OF_RESOURCES
 #define INJECT_CODE_NAME "CL_OUT_OF_RESOURCES"
 
 typedef struct inject_scenario {
     clattn_context_params params;
-    /* Makes, uses and releases plans on `context`; the first failing status, or SUCCESS after right results. */
+    /* Makes, uses and releases plans on `context`; returns the first failing status, or SUCCESS if results are
+     * right. */
     clattn_status (*use)(clattn_context *context);
     unsigned stride;   /* make each stride-th call fail: 1 is all of them */
-    unsigned attempts; /* not 0: this many calls at equal distances, and `stride` is ignored */
+    unsigned attempts; /* unless 0: fail this many calls at equal distances instead */
 } inject_scenario;
 
-/* Every stride-th, or on a simulator few; no CLBlast, which calls OpenCL by itself. */
+/* Makes a scenario with a default stride, which is large on simulators, and without CLBlast, which calls OpenCL by
+ * itself. */
 inject_scenario inject_scenario_of(clattn_status (*use)(clattn_context *), int32_t cache_mode);
 
-/* Whatever fails, the status is a clean one whose message names the call or its code, every reference comes back, and the
- * same context works again. */
+/* Fails the test unless, whichever call fails, the status is proper and its message names the call or its code, every
+ * reference comes back, and the same context works again. */
 void inject_run(const inject_scenario *scenario);
 
-/* The status is one that a failing call may give, and the message of `context` (NULL: the thread's) says which call. */
+/* Fails the test unless the status is one that a failing call may give and the message of `context` (NULL: the
+ * thread's) names the call. */
 void inject_check_message(const clattn_context *context, clattn_status status);
 
 #endif

@@ -1,4 +1,4 @@
-/* A context for each test of a program, as cmocka's set-up and tear-down functions. */
+/* Set-up and tear-down functions for cmocka that give each test its own context. */
 #ifndef TESTS_ONE_CONTEXT_H
 #define TESTS_ONE_CONTEXT_H
 

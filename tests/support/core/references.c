@@ -4,9 +4,9 @@
 
 #include "support/device.h"
 
-/* PoCL keeps the latest command of a queue, and of each buffer, with a reference to the queue, and drops finished ones
- * a moment after clFinish.  So counts compare only after the same commands, these of a kernel of our own, without
- * other buffers, and after waiting. */
+/* PoCL keeps the latest command of a queue and of each buffer, with a reference to the queue, and drops finished ones a
+ * moment after clFinish.  So counts are comparable only after the same commands, which are those of a kernel without
+ * other buffers here, and after waiting. */
 static void settle(cl_context context, cl_command_queue queue)
 {
     const char *source = "kernel void settle(global int *x) { x[get_global_id(0)] = 1; }";

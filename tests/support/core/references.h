@@ -4,14 +4,15 @@
 
 #include "support/check.h"
 
-/* Reference counts of an application's objects, when all that was enqueued has completed and the buffers that
- * it used have been released. */
+/* Reference counts of an application's objects after all enqueued work has completed and its buffers have been
+ * released. */
 struct reference_counts {
     cl_uint context, queue;
 };
 struct reference_counts reference_counts_of(cl_context context, cl_command_queue queue);
 
-/* Fails unless they are `expected` within two seconds: an event's callback may return a reference late. */
+/* Fails the test unless the counts are `expected` within two seconds, because an event's callback may return a
+ * reference late. */
 void check_references(cl_context context, cl_command_queue queue, struct reference_counts expected, const char *file,
                       int line);
 #define assert_references(context, queue, expected) check_references((context), (queue), (expected), __FILE__, __LINE__)

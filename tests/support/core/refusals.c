@@ -23,7 +23,7 @@ int refusals_stop(void **state)
 
 void refused_attention(const clattn_attention_desc *desc, unsigned set, const char *file, int line)
 {
-    clattn_plan *none = (clattn_plan *)(void *)&line; /* must come back as NULL */
+    clattn_plan *none = (clattn_plan *)(void *)&line; /* must be NULL afterwards */
     const char *reason = NULL;
     clattn_status status = clattn_attention_supports(context, desc, &reason);
     check_status(context, status, set, "attention_supports", file, line);

@@ -1,5 +1,5 @@
-/* A small attention problem and its plan, and what must be refused: its descriptor or its arguments with one thing
- * changed. */
+/* A small attention problem with its plan, and macros that change one thing in its descriptor or arguments, which must
+ * then be refused. */
 #ifndef TESTS_SUPPORT_CORE_REFUSALS_H
 #define TESTS_SUPPORT_CORE_REFUSALS_H
 
@@ -7,14 +7,14 @@
 #include "support/core/one_context.h"
 #include "support/attention/small.h"
 
-/* Made for each test. */
+/* Set up anew for each test. */
 extern struct small_attention problem;
 extern clattn_plan *plan;
 
 int refusals_start(void **state);
 int refusals_stop(void **state);
 
-/* Sets of statuses. */
+/* Sets of acceptable statuses. */
 enum {
     INVALID = 1 << CLATTN_ERROR_INVALID_ARGUMENT,
     STRUCT = 1 << CLATTN_ERROR_INVALID_STRUCT,
@@ -23,10 +23,10 @@ enum {
     UNSUPPORTED = 1 << CLATTN_ERROR_UNSUPPORTED,
 };
 
-/* The descriptor is refused by supports, by plan_create and by run alike, with one of the statuses in `set`. */
+/* Fails the test unless supports, plan_create and run refuse the descriptor with one of the statuses in `set`. */
 void refused_attention(const clattn_attention_desc *desc, unsigned set, const char *file, int line);
 
-/* Changes one thing in a copy of a descriptor that works. */
+/* Fails the test unless the valid descriptor with one change is refused. */
 #define ATTENTION_WITH(set, change) \
     { \
         clattn_attention_desc d = problem.desc; \
@@ -34,10 +34,10 @@ void refused_attention(const clattn_attention_desc *desc, unsigned set, const ch
         refused_attention(&d, (set), __FILE__, __LINE__); \
     }
 
-/* The enqueue is refused with a status in `set`, and the output stays as it was. */
+/* Fails the test unless the enqueue is refused with a status in `set` and leaves the output as it was. */
 void refused_enqueue(const clattn_attention_args *args, unsigned set, const char *file, int line);
 
-/* Changes one thing in a copy of arguments that work. */
+/* Fails the test unless the valid arguments with one change are refused. */
 #define ARGS_WITH(set, change) \
     { \
         clattn_attention_args a = problem.args; \

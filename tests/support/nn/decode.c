@@ -7,9 +7,9 @@
 #include "support/nn/run.h"
 #include "support/storage.h"
 
-#define BITS 5 /* that both 16-bit types hold */
+#define BITS 5 /* significant bits that both 16-bit types hold */
 
-/* The mask as it is from item `item` on. */
+/* Returns the mask from item `item` on. */
 static nn_mask mask_from(const nn_mask *m, size_t item)
 {
     nn_mask mask = *m;
@@ -85,11 +85,11 @@ static void make_model(nn_world *w)
         nn_store_vary_rows(&w->store);
     w->head = nn_store_get(&w->store, w->output == CLATTN_MODEL_OUTPUT_OWN ? "output.weight" : "decoder.tokens.weight");
     w->model = nn_transformer(w->context, &model, &w->store);
-    if (integers) /* what the reference computes with */
+    if (integers) /* the reference computes with the quantised weights */
         nn_store_quantise(&w->store);
 }
 
-/* The layout that the plan has for the tokens of an enqueue. */
+/* Returns the plan's layout of a mask for `length` tokens in an enqueue. */
 static clattn_layout mask_layout(const nn_world *w, const nn_mask *m, size_t length)
 {
     return clattn_layout_bhsd((clattn_dtype)w->mask_dtype, m->batch, m->heads, m->queries > 1 ? length : 1, m->keys);
@@ -157,7 +157,7 @@ void nn_world_begin(nn_world *w, cl_command_queue queue, size_t beams)
     assert_status(w->context, clattn_decoder_begin(w->state, queue, &args, 0, NULL, NULL), CLATTN_SUCCESS);
 }
 
-/* The mask's rows of the tokens that are appended, all others being NaN, or true. */
+/* Binds the mask's rows of the appended tokens; the other rows are NaN or true. */
 static cl_mem bind_mask(const nn_world *w, const nn_mask *m, const size_t *at, const int32_t *lengths, size_t length,
                         clattn_binding *binding)
 {

@@ -1,5 +1,5 @@
-/* Small decoders of several kinds, with texts for two items and memories of different lengths; for the tests of decoding and
- * of generation.  cmocka first, then this. */
+/* Small decoders of several kinds, whose texts for two items have memories of different lengths, for the tests of
+ * decoding and of generation.  Include cmocka before this file. */
 #ifndef TESTS_SUPPORT_NN_DECODER_CASE_H
 #define TESTS_SUPPORT_NN_DECODER_CASE_H
 
@@ -14,7 +14,7 @@ typedef struct decoder_case {
     bool tiny;
 } decoder_case;
 
-/* The paper's, Whisper's, Llama's, and one with a memory of another size. */
+/* Decoders like the paper's, Whisper's and Llama's, and one whose memory has another size. */
 enum { CASE_PAPER, CASE_WHISPER, CASE_LLAMA, CASE_OTHER_MEMORY, DECODER_CASES };
 extern const decoder_case decoder_cases[DECODER_CASES];
 

@@ -1,5 +1,5 @@
-/* What the tests of generation share: prompts for the decoders of decoder_case.h, and what the reference says comes behind a
- * text.  cmocka first, then this. */
+/* Prompts for the decoders of decoder_case.h, and the reference's logits after a text, shared by the tests of
+ * generation.  Include cmocka before this file. */
 #ifndef TESTS_SUPPORT_NN_GENERATE_CASE_H
 #define TESTS_SUPPORT_NN_GENERATE_CASE_H
 
@@ -9,14 +9,15 @@
 
 enum { MANY = 4, MOST = 6 };
 
-/* The texts of several items, one behind the other, and as many memories. */
+/* The prompts of several items, one after the other, their lengths, and the lengths of the items' memories. */
 extern const int32_t prompts[8];
 extern const size_t prompt_lengths[MANY];
 extern const int32_t many_memory_lengths[MANY];
 
 const int32_t *prompt_of(size_t item);
 
-/* The logits behind a text, computed again by each call; and a row of logits turned into log-probabilities in place. */
+/* Computes the logits after a text by the reference, anew in each call; log_softmax turns a row of logits into
+ * log-probabilities in place. */
 void logits_behind(const nn_world *w, size_t item, const int32_t *text, size_t length, double *logits);
 void log_softmax(double *logits);
 

@@ -20,7 +20,7 @@ void nn_judge(nn_judgement *j, clattn_dtype dtype, double ours, double naive, do
     j->count++;
 }
 
-/* The last term is float32's, for what is not 16 bits. */
+/* The last term allows for the rounding of what is computed in float32. */
 void nn_judgement_assert(const nn_judgement *j, const char *what)
 {
     const double floats = 1e-5;

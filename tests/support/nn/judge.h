@@ -1,4 +1,5 @@
-/* The rule of numerics.md for what a Transformer's operators make together: the library's errors against the naive ones. */
+/* Applies the rule of numerics.md to the results of several operators: the library's errors against the naive
+ * computation's. */
 #ifndef TESTS_SUPPORT_NN_JUDGE_H
 #define TESTS_SUPPORT_NN_JUDGE_H
 
@@ -7,16 +8,16 @@
 
 #include <clattn/dtype.h>
 
-/* Zeroed: nothing judged yet. */
+/* Errors so far; begins zeroed. */
 typedef struct nn_judgement {
     struct nn_errors {
         double largest, sum;
     } ours, naive;
-    double rounding; /* the largest of the output's */
+    double rounding; /* the output's largest rounding error */
     size_t count;
 } nn_judgement;
 
-/* One number of an output of type `dtype`; NaN is infinitely wrong. */
+/* Adds one number of an output of type `dtype`; NaN counts as infinitely wrong. */
 void nn_judge(nn_judgement *j, clattn_dtype dtype, double ours, double naive, double reference);
 
 /* Fails the test, which is about `what`, unless the largest and the mean error keep the rule; prints them. */

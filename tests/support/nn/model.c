@@ -30,7 +30,7 @@ double *nn_doubles(const float *values, size_t count)
     return result;
 }
 
-/* Rounds the numbers as an array of that type holds them. */
+/* Rounds the numbers to `dtype`, if it is not 0. */
 static void store_as(clattn_dtype dtype, double *x, size_t count)
 {
     for (size_t i = 0; dtype && i < count; i++)
@@ -115,7 +115,7 @@ static double mask_of(const nn_mask *m, size_t batch, size_t head, size_t query,
     return m->added[(row * m->queries + (m->queries > 1 ? query : 0)) * m->keys + key];
 }
 
-/* One attention; with `memory` NULL of x itself. */
+/* Computes self-attention or, if `cross`, attention over the memory. */
 static double *attention(const nn_reference *r, const char *prefix, const double *x, bool cross, double *probabilities)
 {
     const clattn_stack_desc *d = r->desc;

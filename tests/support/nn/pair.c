@@ -13,7 +13,7 @@ static int32_t *make_ids(size_t count, size_t step, size_t vocabulary)
     return ids;
 }
 
-/* Runs the encoder into `out`; returns what the reference makes of the same input. */
+/* Runs the encoder into `out` and returns the reference's output for the same input. */
 static double *encode(const nn_pair *p, clattn_transformer *model, cl_mem out)
 {
     const clattn_stack_desc *d = p->desc->encoder;
@@ -43,7 +43,7 @@ static double *encode(const nn_pair *p, clattn_transformer *model, cl_mem out)
     return expected;
 }
 
-/* Logits of all tokens, (batch, length, vocabulary), appended `row` at a time. */
+/* Appends `row` tokens at a time and returns the logits of all, (batch, length, vocabulary). */
 static float *decode(const nn_pair *p, clattn_decoder_state *state, cl_mem memory, size_t memory_length,
                      const int32_t *ids, size_t row)
 {

@@ -1,27 +1,27 @@
-/* Transformers that the tests run: models of what a store holds, encoders over one input.  cmocka first, then this. */
+/* Runs models of a store's weights and encoders over one input.  Include cmocka before this file. */
 #ifndef TESTS_SUPPORT_NN_RUN_H
 #define TESTS_SUPPORT_NN_RUN_H
 
 #include "clattn/clattn.h"
 #include "support/nn/model.h"
 
-/* The small stack that the tests begin with. */
+/* The small stack that most tests start from. */
 #define SHAPE(function) \
     .size = sizeof(clattn_stack_desc), .d_model = 32, .heads = 4, .d_ff = 48, .activation = CLATTN_ACTIVATION_##function
 #define POST .norm_place = CLATTN_NORM_PLACE_POST
 #define PRE .norm_place = CLATTN_NORM_PLACE_PRE
 
-/* A buffer in the context, with `data` copied in (NULL: NaN). */
+/* Makes a buffer with a copy of `data` (NULL: NaN). */
 cl_mem nn_buffer(clattn_context *context, size_t bytes, const void *data);
 
-/* Reproducible values in [-1, 1), to be freed. */
+/* Returns reproducible values in [-1, 1), which the caller frees. */
 float *nn_floats(size_t count, uint32_t seed);
 
-/* The store as the library is given it, and a model of what it holds. */
+/* Makes a weight source that reads the store, and a model from one. */
 clattn_weight_source nn_source(nn_store *store);
 clattn_transformer *nn_transformer(clattn_context *context, const clattn_transformer_desc *desc, nn_store *store);
 
-/* The largest difference of values that count, relative to 1 and more; NaN is infinite. */
+/* Returns the largest difference in rows within `lengths`, relative to values above 1; NaN is infinite. */
 double nn_difference(const float *got, const double *expected, size_t rows, size_t columns, size_t item,
                      const int32_t *lengths);
 
@@ -39,7 +39,7 @@ typedef struct nn_encoder_run {
 } nn_encoder_run;
 void *nn_run_encoder(clattn_context *context, const nn_encoder_run *run);
 
-/* A plan's description for inputs of that size. */
+/* Returns a plan's description for inputs of that size. */
 clattn_encoder_desc nn_encoder_desc(size_t batch, size_t length);
 
 #endif

@@ -92,7 +92,7 @@ void nn_store_round(nn_store *store, size_t index, int bits)
     }
 }
 
-/* The matrices of layers' products, and the output's. */
+/* Whether the tensor is the matrix of a layer's product or of the output. */
 static bool is_matrix(const struct nn_tensor *tensor)
 {
     return tensor->rank == 2 && (strstr(tensor->name, ".layers.") || !strcmp(tensor->name, "output.weight"));
@@ -104,7 +104,7 @@ void nn_store_vary_rows(nn_store *store)
         struct nn_tensor *tensor = &store->tensors[i];
         for (size_t e = 0; is_matrix(tensor) && e < tensor->elements; e++) {
             const size_t row = e / tensor->extent[1];
-            tensor->values[e] *= row % 10 == 6 ? 0 : ldexpf(1, -(int)(row * 7 % 9)); /* no larger than they were */
+            tensor->values[e] *= row % 10 == 6 ? 0 : ldexpf(1, -(int)(row * 7 % 9)); /* values do not grow */
         }
     }
 }
@@ -139,7 +139,7 @@ const float *nn_store_get(const nn_store *store, const char *format, ...)
     return tensor->values;
 }
 
-/* The bits of a number that float16 holds, or that is less than the smallest one of float16. */
+/* Returns the float16 bits of a number that float16 holds, or that is smaller than its smallest one. */
 static uint16_t half_of(float value)
 {
     int exponent;
@@ -150,7 +150,7 @@ static uint16_t half_of(float value)
     return (uint16_t)(sign | ((exponent + 14) << 10) | ((uint16_t)ldexp(fraction, 11) & 0x3ff));
 }
 
-/* Values that 16-bit floats hold exactly are handed out as such without loss. */
+/* 16-bit floats hold these values exactly, so conversion loses nothing. */
 clattn_status nn_store_lookup(void *user, const char *name, clattn_host_tensor *tensor, clattn_io_error *error)
 {
     nn_store *store = user;
