@@ -148,7 +148,8 @@ static inline void attention_item_of(attention_item *item, int b, int h, const a
 }
 
 /* The range of keys that lengths, causality and the window let query i attend; empty where *first >= *end. */
-static inline void attention_sides(const attention_item *item, long i, const attention_args *a, long *first, long *end)
+static inline void attention_key_range(const attention_item *item, long i, const attention_args *a, long *first,
+                                       long *end)
 {
     *first = item->first_key;
     *end = item->end_key;
@@ -168,8 +169,8 @@ static inline void attention_keys(const attention_item *item, long first, long l
                                   int *begin, int *end)
 {
     long low, high, unused;
-    attention_sides(item, first, a, &low, &unused);
-    attention_sides(item, last, a, &unused, &high);
+    attention_key_range(item, first, a, &low, &unused);
+    attention_key_range(item, last, a, &unused, &high);
 #if MASK
     high = min(high, (long)a->mask_keys);
 #endif
@@ -181,7 +182,7 @@ static inline void attention_keys(const attention_item *item, long first, long l
 }
 
 /* Whether causality and the window let query i attend key j. */
-static inline bool attention_sees(const attention_item *item, long i, long j, const attention_args *a)
+static inline bool attention_in_range(const attention_item *item, long i, long j, const attention_args *a)
 {
     bool seen = true;
 #if CAUSAL
@@ -266,8 +267,8 @@ static inline state attention_capped(state s, const attention_args *a)
 
 /* Whether mask, bias or mask_mod keep query i from key j, which lies within the item's lengths and, with MASK or BIAS,
  * below mask_keys and bias_keys. */
-static inline bool attention_deselects(const attention_item *item, long i, long j, const attention_args *a,
-                                       const attention_side *side)
+static inline bool attention_masked(const attention_item *item, long i, long j, const attention_args *a,
+                                    const attention_side *side)
 {
 #if MASK
     if (LOAD(MASK_TYPE, side->mask,
@@ -292,7 +293,7 @@ static inline bool attention_deselects(const attention_item *item, long i, long 
 static inline bool attention_excludes(const attention_item *item, long i, long j, const attention_args *a,
                                       const attention_side *side)
 {
-    return !attention_sees(item, i, j, a) || attention_deselects(item, i, j, a, side);
+    return !attention_in_range(item, i, j, a) || attention_masked(item, i, j, a, side);
 }
 
 /* A capped score after everything that is added. */
@@ -329,7 +330,7 @@ static inline uint4 attention_words(const attention_item *item, long i, long blo
 }
 
 /* Whether dropout keeps the probabilities of those keys: 1 or 0. */
-static inline int4 attention_keeps(const attention_item *item, long i, long block, const attention_args *a)
+static inline int4 attention_kept(const attention_item *item, long i, long block, const attention_args *a)
 {
     const uint4 word = attention_words(item, i, block, a);
     /* Not compared as a vector: Oclgrind 21.10 makes -1 of a vector's truths where LLVM counts on 1. */
@@ -340,32 +341,32 @@ static inline int4 attention_keeps(const attention_item *item, long i, long bloc
 
 /* ---- a row's end ---- */
 
-/* A row's attended keys, with SINKS its sink too: the sum of exp(s - *top) is *total.  Returns exp(highest - *top). */
-static inline state attention_sum_up(state highest, state sum, const attention_item *item, const attention_args *a,
-                                     const attention_side *side, state *top, state *total)
+/* A row's attended keys, with SINKS its sink too: the sum of exp(s - *total_max) is *total.  Returns exp(row_max - *total_max). */
+static inline state attention_sum_up(state row_max, state row_sum, const attention_item *item, const attention_args *a,
+                                     const attention_side *side, state *total_max, state *total)
 {
-    state shrink = 1.0f;
-    *top = highest;
-    *total = sum;
+    state rescale = 1.0f;
+    *total_max = row_max;
+    *total = row_sum;
 #if SINKS && !SPLIT
     const state sink = side->sinks[a->sinks.offset + item->h * a->sinks.stride];
-    *top = sink > highest ? sink : highest;
-    const state safe = *top == -INFINITY ? 0.0f : *top;
-    shrink = sum == 0.0f ? 0.0f : NATURAL_EXP(highest - safe);
-    *total = sum * shrink + NATURAL_EXP(sink - safe);
+    *total_max = sink > row_max ? sink : row_max;
+    const state finite_max = *total_max == -INFINITY ? 0.0f : *total_max;
+    rescale = row_sum == 0.0f ? 0.0f : NATURAL_EXP(row_max - finite_max);
+    *total = row_sum * rescale + NATURAL_EXP(sink - finite_max);
 #endif
-    return shrink;
+    return rescale;
 }
 
 /* From the attended keys' maximum and sum of exp(s - maximum) to what the accumulator is multiplied by; with SINKS the
  * sink's share.  *lse is the row's log-sum-exp. */
-static inline state attention_finish(state highest, state sum, const attention_item *item, const attention_args *a,
+static inline state attention_finish(state row_max, state row_sum, const attention_item *item, const attention_args *a,
                                      const attention_side *side, state *lse)
 {
-    state top, total;
-    const state shrink = attention_sum_up(highest, sum, item, a, side, &top, &total);
-    *lse = total == 0.0f ? -INFINITY : top + log(total);
-    state factor = total == 0.0f ? 0.0f : shrink / total;
+    state total_max, total;
+    const state rescale = attention_sum_up(row_max, row_sum, item, a, side, &total_max, &total);
+    *lse = total == 0.0f ? -INFINITY : total_max + log(total);
+    state factor = total == 0.0f ? 0.0f : rescale / total;
 #if DROPOUT
     factor *= ATTENTION_DROPOUT_SCALE(a);
 #endif
@@ -373,14 +374,14 @@ static inline state attention_finish(state highest, state sum, const attention_i
 }
 
 #if ENTROPY
-/* -sum P ln P of a row: `moment` is sum over its keys of exp(s - highest) * (s - highest).  Not from the log-sum-exp,
+/* -sum P ln P of a row: `row_moment` is the sum over its keys of exp(s - row_max) * (s - row_max).  Not from the log-sum-exp,
  * whose rounding is as large as the scores. */
-static inline state attention_entropy(state highest, state sum, state moment, const attention_item *item,
+static inline state attention_entropy(state row_max, state row_sum, state row_moment, const attention_item *item,
                                       const attention_args *a, const attention_side *side)
 {
-    state top, total;
-    const state shrink = attention_sum_up(highest, sum, item, a, side, &top, &total);
-    return sum == 0.0f ? 0.0f : shrink / total * (sum * (log(total) + (top - highest)) - moment);
+    state total_max, total;
+    const state rescale = attention_sum_up(row_max, row_sum, item, a, side, &total_max, &total);
+    return row_sum == 0.0f ? 0.0f : rescale / total * (row_sum * (log(total) + (total_max - row_max)) - row_moment);
 }
 #endif
 

@@ -75,10 +75,10 @@ kernel void attention_generic(const global ELEMENT(Q_TYPE) *query, const global 
         end = begin;
 
     state o[D_V_CHUNK];
-    state highest = -INFINITY;
-    state sum = 0.0f;
+    state row_max = -INFINITY;
+    state row_sum = 0.0f;
 #if ENTROPY
-    state moment = 0.0f;
+    state row_moment = 0.0f;
 #endif
     for (int c = 0; c < D_V_CHUNK; c++)
         o[c] = 0.0f;
@@ -89,24 +89,24 @@ kernel void attention_generic(const global ELEMENT(Q_TYPE) *query, const global 
         state s = attention_capped(attention_pair(query, key, &item, i, j, &a, &side), &a);
         s = attention_biased(s, &item, i, j, &a, &side);
 
-        /* `highest` takes no NaN: the comparison is false, and s - highest then carries it to the sum.
+        /* `row_max` takes no NaN: the comparison is false, and s - row_max then carries it to the sum.
          * Where every score so far is -inf, subtract 0 instead of making a NaN. */
-        const state old = highest;
-        highest = s > highest ? s : highest;
-        const state safe = highest == -INFINITY ? 0.0f : highest;
-        const state p = NATURAL_EXP(s - safe);
-        if (highest > old) {
-            const state shrink = NATURAL_EXP(old - safe);
+        const state old = row_max;
+        row_max = s > row_max ? s : row_max;
+        const state finite_max = row_max == -INFINITY ? 0.0f : row_max;
+        const state p = NATURAL_EXP(s - finite_max);
+        if (row_max > old) {
+            const state rescale = NATURAL_EXP(old - finite_max);
 #if ENTROPY
-            moment = sum == 0.0f ? 0.0f : shrink * STATE_FMA(old - safe, sum, moment);
+            row_moment = row_sum == 0.0f ? 0.0f : rescale * STATE_FMA(old - finite_max, row_sum, row_moment);
 #endif
-            sum *= shrink;
+            row_sum *= rescale;
             for (int c = 0; c < D_V_CHUNK; c++)
-                o[c] *= shrink;
+                o[c] *= rescale;
         }
-        sum += p;
+        row_sum += p;
 #if ENTROPY
-        moment += p == 0.0f ? 0.0f : p * (s - safe);
+        row_moment += p == 0.0f ? 0.0f : p * (s - finite_max);
 #endif
 #if DROPOUT
         /* Through memory, and anew for every key: of a vector's element by a variable index, and of a vector chosen by a
@@ -120,7 +120,7 @@ kernel void attention_generic(const global ELEMENT(Q_TYPE) *query, const global 
     }
 
     state total;
-    const state factor = attention_finish(highest, sum, &item, &a, &side, &total);
+    const state factor = attention_finish(row_max, row_sum, &item, &a, &side, &total);
     const long at = attention_result_row(&a.output, &item, i) + first * a.output.col;
     for (int c = 0; c < columns; c++)
         STORE(O_TYPE, output, at + c * a.output.col, factor == 0.0f ? 0.0f : o[c] * factor);
@@ -130,6 +130,7 @@ kernel void attention_generic(const global ELEMENT(Q_TYPE) *query, const global 
     lse[attention_result_row(&a.lse, &item, i)] = total;
 #endif
 #if ENTROPY
-    entropy[attention_result_row(&a.entropy, &item, i)] = attention_entropy(highest, sum, moment, &item, &a, &side);
+    entropy[attention_result_row(&a.entropy, &item, i)] =
+        attention_entropy(row_max, row_sum, row_moment, &item, &a, &side);
 #endif
 }

@@ -10,7 +10,7 @@
  *   BYTES(TYPE, i)              of i elements, half a byte left out
  *   IS_F32(TYPE)                1 or 0, for #if
  *   PREFETCH(address)           asks for the memory there; the address is a number, and need not be an array's.  For kernels
- *                               whose parameter AHEAD says that the compiler has __builtin_prefetch
+ *                               that are told (AHEAD, PREFETCH_DISTANCE) that the compiler has __builtin_prefetch
  *   PREFETCH_SECOND(address)    the same, into the second-level cache
  *   MOVED(TYPE, p, i), REST(TYPE, i)   p moved on to the byte where element i lies, and the index that element i has
  *                               from there: elements behind it then lie at constant distances from one pointer

@@ -39,6 +39,11 @@ PLANNING_NAMES = re.compile(r"attention|softmax|matmul|(?<![a-z])norm_|rope_|kv_
 # The context keeps the caller's choice about CLBlast, a public parameter.
 PLANNING_EXCEPTIONS = re.compile(r"src/plan/context\.[ch]$")
 
+# The #includes of cl/ that may stand inside #if: the user's snippets, which are there only if the user gave them, and what
+# the host needs of a header that it shares with the kernels.
+CONDITIONAL_INCLUDES = {("cl/attention/user.h", '"score_mod"'), ("cl/attention/user.h", '"mask_mod"'),
+                        ("cl/lib/array.h", "<stdint.h>")}
+
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
@@ -157,6 +162,21 @@ class Checker:
             if re.search(r"atomic_\w+\s*\(.*float|atomic_fetch_add_explicit", line):
                 self.problem(path, number, "no float atomics")
         self.check_braces(path, code)
+        self.check_conditional_includes(path, text)
+
+    def check_conditional_includes(self, path, text):
+        """No #include is inside #if: a header that a kernel may not need has the #if in itself."""
+        conditions = []
+        for number, line in enumerate(text.splitlines(), 1):
+            directive = re.match(r"\s*#\s*(\w+)(.*)", line)
+            word = directive.group(1) if directive else ""
+            if word in ("if", "ifdef", "ifndef"):
+                conditions.append(line)
+            elif word == "endif" and conditions:
+                conditions.pop()
+            elif word == "include" and any("ifndef CLATTN_CL_" not in condition for condition in conditions):
+                if (self.name(path), directive.group(2).strip()) not in CONDITIONAL_INCLUDES:
+                    self.problem(path, number, "an #include inside #if")
 
     def check_braces(self, path, code):
         """No #if opens or closes a brace: each branch of a conditional is balanced in itself."""

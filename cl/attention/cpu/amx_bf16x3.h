@@ -9,6 +9,8 @@
 #include "attention/cpu/amx_keys.h"
 #include "lib/bf16x3.h"
 
+#if SPLIT_FLOATS
+
 #define HALF_BLOCK (BLOCK_K / 2)
 
 /* K and V^T as blocks (lib/bf16x3.h), in the order in which they are multiplied: of 32 keys and 32 columns, along the
@@ -26,7 +28,7 @@ typedef struct amx_keys {
 #define VALUE_TILES(c, j) \
     ((((j) / KEY_TILE * (VALUE_COLUMNS / 32) + (c) / 32) * (KEY_TILE / 32) + (j) % KEY_TILE / 32) * BLOCK_WORDS)
 
-#define QUERY_WORDS (KEY_STEPS * PARTS * HALF_BLOCK * QUERY_VECTORS)      /* vectors of Q^T's parts, */
+#define QUERY_WORDS (KEY_STEPS * PARTS * HALF_BLOCK * QUERY_VECTORS)      /* vectors of Q^T's splits, */
 #define WEIGHT_WORDS (KEY_TILE / 32 * PARTS * HALF_BLOCK * QUERY_VECTORS) /* and of P^T's of a tile */
 
 /* The greatest lane of a vector of magnitudes, as bits; a NaN counts as infinity. */
@@ -50,10 +52,11 @@ INLINE void store_parts(uint *row, int w, floatv low, floatv high, int count)
 INLINE void gather_keys(amx_keys *keys, const global ELEMENT(K_TYPE) *key, int start, int n, const attention_item *item,
                         const attention_args *a, const attention_side *side)
 {
-    FIND_ROWS(key);
+    key_rows rows;
+    find_key_rows(&rows, &a->key, start, n, item, a, side);
     keys->key_peaks = NO_PEAKS;
     for (int j = 0; j < n; j++) {
-        const global ELEMENT(K_TYPE) *p = key + ROW_AT(key, j);
+        const global ELEMENT(K_TYPE) *p = key + key_row(&rows, j);
         uint *row = keys->key + KEY_TILES(j) + j % 32 * AMX_WORDS;
         floatv peak = (floatv)(0.0f);
 
@@ -77,12 +80,13 @@ INLINE void gather_keys(amx_keys *keys, const global ELEMENT(K_TYPE) *key, int s
 }
 
 /* V^T of keys start ... start + n - 1. */
-INLINE void turn_values(amx_keys *keys, const global ELEMENT(V_TYPE) *value, int start, int n,
-                        const attention_item *item, const attention_args *a, const attention_side *side)
+INLINE void gather_values(amx_keys *keys, const global ELEMENT(V_TYPE) *value, int start, int n,
+                          const attention_item *item, const attention_args *a, const attention_side *side)
 {
     floatv peak[VALUE_COLUMNS];
 
-    FIND_ROWS(value);
+    key_rows rows;
+    find_key_rows(&rows, &a->value, start, n, item, a, side);
     for (int c = 0; c < VALUE_COLUMNS; c++)
         peak[c] = (floatv)(0.0f);
     for (int block = 0; block < n; block += BLOCK_K)
@@ -98,12 +102,13 @@ INLINE void turn_values(amx_keys *keys, const global ELEMENT(V_TYPE) *value, int
                     if (j + LANES <= n && d + LANES <= D_V) {
 #pragma unroll
                         for (int l = 0; l < LANES; l++)
-                            square[l] = LOADV(V_TYPE, value, ROW_AT(value, j + l) + d);
+                            square[l] = LOADV(V_TYPE, value, key_row(&rows, j + l) + d);
                     } else {
                         for (int l = 0; l < LANES; l++)
                             for (int c = 0; c < LANES; c++)
                                 ((float *)square)[l * LANES + c] =
-                                    j + l < n && d + c < D_V ? LOAD(V_TYPE, value, ROW_AT(value, j + l) + d + c) : 0.0f;
+                                    j + l < n && d + c < D_V ? LOAD(V_TYPE, value, key_row(&rows, j + l) + d + c)
+                                                             : 0.0f;
                     }
                     transpose(square);
 #pragma unroll
@@ -176,19 +181,20 @@ INLINE void add_values(amx_state *amx, float *sum, bool fresh, const uint *row, 
 
 /* S^T of keys start ... start + n - 1, of which the first one is number `first` of `keys`, where key and query are beyond
  * parts. */
-static void exact_scores(floatv *s, const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
-                         const amx_keys *keys, int first, int start, int n, const uintv *query_peak,
-                         const attention_block *block, const attention_args *a, const attention_side *side)
+static void exact_scores(const amx_call *call, floatv *s, int first, int start, int n, const uintv *query_peak,
+                         const attention_block *block)
 {
+    const attention_args *a = call->a;
     floatv q[D_K * QUERY_VECTORS];
     const long first_row = attention_query_row(&a->query, &block->item, block->first);
     bool loaded = false;
 
     for (int j = 0; j < n; j++)
         for (int v = 0; v < QUERY_VECTORS; v++) {
-            const uintv x = (uintv)(keys->key_peak[first + j]), y = query_peak[v];
+            const uintv x = (uintv)(call->keys->key_peak[first + j]), y = query_peak[v];
             const intv beyond = IS_BEYOND(x, y);
-            const global ELEMENT(K_TYPE) *row = key + attention_row(&a->key, &block->item, start + j, a, side);
+            const global ELEMENT(K_TYPE) *row =
+                call->key + attention_row(&a->key, &block->item, start + j, a, call->side);
             floatv sum = (floatv)(0.0f);
 
             if (!any(beyond))
@@ -196,7 +202,7 @@ static void exact_scores(floatv *s, const global ELEMENT(Q_TYPE) *query, const g
             for (int r = 0; r < BLOCK && !loaded; r++)
                 for (int c = 0; c < D_K; c++)
                     ((float *)q)[c * BLOCK + r] =
-                        LOAD(Q_TYPE, query, first_row + LIVE_OFFSET(block, &a->query, r) + c * a->query.col);
+                        LOAD(Q_TYPE, call->query, first_row + LIVE_OFFSET(block, &a->query, r) + c * a->query.col);
             loaded = true;
             for (int c = 0; c < D_K; c++)
                 sum = FMA((floatv)(LOAD(K_TYPE, row, c)), q[c * QUERY_VECTORS + v], sum);
@@ -205,17 +211,18 @@ static void exact_scores(floatv *s, const global ELEMENT(Q_TYPE) *query, const g
 }
 
 /* O^T's columns beyond parts with n keys from `start` on, whose weights are p, to `sum`. */
-static void exact_columns(floatv *sum, const floatv *o, bool fresh, const floatv *p,
-                          const global ELEMENT(V_TYPE) *value, const amx_keys *keys, int start, int n,
-                          const attention_item *item, const attention_args *a, const attention_side *side)
+static void exact_columns(const amx_call *call, floatv *sum, const floatv *o, bool fresh, const floatv *p, int start,
+                          int n, const attention_item *item)
 {
+    const attention_args *a = call->a;
     for (int c = 0; c < D_V; c++)
-        for (int v = 0; v < QUERY_VECTORS && IS_BEYOND_ALONE(keys->value_peak[c]); v++) {
+        for (int v = 0; v < QUERY_VECTORS && IS_BEYOND_ALONE(call->keys->value_peak[c]); v++) {
             floatv x = fresh ? (floatv)(0.0f) : o[c * QUERY_VECTORS + v];
 
             for (int j = 0; j < n; j++)
-                x = FMA((floatv)(LOAD(V_TYPE, value, attention_row(&a->value, item, start + j, a, side) + c)),
-                        p[j * QUERY_VECTORS + v], x);
+                x = FMA(
+                    (floatv)(LOAD(V_TYPE, call->value, attention_row(&a->value, item, start + j, a, call->side) + c)),
+                    p[j * QUERY_VECTORS + v], x);
             sum[c * QUERY_VECTORS + v] = x;
         }
 }
@@ -245,4 +252,5 @@ INLINE void split_weights(floatv *word, floatv *p, int n)
     } while (0)
 #endif
 
+#endif
 #endif

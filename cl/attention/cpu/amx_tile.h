@@ -10,6 +10,8 @@
 
 #include "attention/cpu/amx_keys.h"
 
+#if !SPLIT_FLOATS
+
 #define TILE (AMX_ROWS * AMX_WORDS)
 
 /* K and V^T as tiles of 16 rows of 16 pairs, in the order in which they are multiplied: two for the products' 32 rows and
@@ -37,9 +39,10 @@ INLINE void gather_keys(amx_keys *keys, const global ushort *key, int start, int
 {
     uint *word = keys->key;
 
-    FIND_ROWS(key);
+    key_rows rows;
+    find_key_rows(&rows, &a->key, start, n, item, a, side);
     for (int j = 0; j < n; j++) {
-        const global ushort *row = key + ROW_AT(key, j);
+        const global ushort *row = key + key_row(&rows, j);
         int c = 0;
         for (; c + LANES <= D_K / 2; c += LANES)
             STORE_WHOLE(whole_uintv, word + KEY_AT(j, c), pairs_of_row(row + 2 * c));
@@ -52,25 +55,26 @@ INLINE void gather_keys(amx_keys *keys, const global ushort *key, int start, int
 }
 
 /* V^T of keys start ... start + n - 1. */
-INLINE void turn_values(amx_keys *keys, const global ushort *value, int start, int n, const attention_item *item,
-                        const attention_args *a, const attention_side *side)
+INLINE void gather_values(amx_keys *keys, const global ushort *value, int start, int n, const attention_item *item,
+                          const attention_args *a, const attention_side *side)
 {
-    FIND_ROWS(value);
+    key_rows rows;
+    find_key_rows(&rows, &a->value, start, n, item, a, side);
     for (int i = 0; i < ROUND_UP(n, 32) / 2; i += LANES)
         for (int d = 0; d < VALUE_COLUMNS; d += LANES) {
             floatv square[LANES];
             if (2 * (i + LANES) <= n && d + LANES <= D_V) {
 #pragma unroll
                 for (int l = 0; l < LANES; l++)
-                    square[l] = AS_FLOATV(zipped_values(value + ROW_AT(value, 2 * (i + l)),
-                                                        value + ROW_AT(value, 2 * (i + l) + 1), 1, d));
+                    square[l] = AS_FLOATV(zipped_values(value + key_row(&rows, 2 * (i + l)),
+                                                        value + key_row(&rows, 2 * (i + l) + 1), 1, d));
             } else {
                 for (int l = 0; l < LANES; l++) {
                     const int j = 2 * (i + l);
                     square[l] = (floatv)(0.0f);
                     if (j < n && d < D_V)
-                        square[l] = AS_FLOATV(zipped_values(value + ROW_AT(value, j),
-                                                            value + ROW_AT(value, min(j + 1, n - 1)), j + 1 < n, d));
+                        square[l] = AS_FLOATV(zipped_values(value + key_row(&rows, j),
+                                                            value + key_row(&rows, min(j + 1, n - 1)), j + 1 < n, d));
                 }
             }
             transpose(square);
@@ -107,4 +111,5 @@ INLINE void add_products(amx_state *amx, float *sum, bool fresh, const uint *row
 #define HIGH_KEY(i) (2 * (i) + 1)
 #define STORE_WEIGHTS(word, s, i, v, p, r) word[(i) * QUERY_VECTORS + (v)] = AS_FLOATV(weight_pairs(p, r))
 
+#endif
 #endif

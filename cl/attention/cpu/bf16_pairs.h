@@ -8,6 +8,8 @@
 #include "attention/cpu/lanes.h"
 #include "lib/bf16_pairs.h"
 
+#if PAIRS
+
 #if !UNIT_STRIDE || ADDITIVE || KEY_GROUPS || VALUE_GROUPS
 #error "PAIRS needs UNIT_STRIDE, dot products and no scales"
 #endif
@@ -61,4 +63,5 @@ INLINE uintv zipped_values(const global ushort *even, const global ushort *odd, 
     return zipped;
 }
 
+#endif
 #endif

@@ -7,8 +7,8 @@
 #define CLATTN_CL_ATTENTION_CPU_BLOCK_H
 
 #include "attention/core.h"
-#include "lib/vector.h"
 #include "lib/rows.h"
+#include "lib/vector.h"
 
 #ifndef GROUPED
 #define GROUPED 0

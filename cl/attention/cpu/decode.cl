@@ -1,27 +1,40 @@
 /* Attention of few queries, for CPU devices: a head's columns across vector lanes, one work-item a work-group.
  *
- * What one token's query does to a long cache.  Every K and V row is read once, in the order of memory, and serves all
- * rows of the block; with one query attention_cpu would leave all lanes but one empty.  Formulas as there.
+ * One token's query attends a long cache.  Every K and V row is read once, in the order of memory, and serves all
+ * rows of the block; attention_cpu would leave all lanes but one empty.  The formulas are those of attention/cpu/lanes.cl.
  *
- * Arrays, strides, the description's macros and the parameters' order: attention/core.h; everything of it but DOUBLE,
- * any strides and any alignment; those of the inputs may be 0 or negative.  The products are attention/cpu/decode.h;
- * parts shared with attention_cpu are attention/cpu/block.h (the queries), attention/cpu/keys.h (where K and V lie), attention/cpu/score.h.
+ *             D_K columns, LANES to a vector                             D_V columns
+ *      BLOCK  +-----+-----+-----+-----+                           +-----+-----+-----+-----+
+ *      rows   |           Q           |                           |   O += P V            |  BLOCK rows
+ *             +-----+-----+-----+-----+                           +-----+-----+-----+-----+
+ *                         |                                                   ^
+ *             +-----+-----v-----+-----+       S: BLOCK rows       +-----+-----+-----+-----+
+ *      KEY_   |           K           |       +-----------+       |           V           |
+ *      TILE   |  KEY_STEP keys a step |  -->  |  KEY_TILE |  -->  | VALUE_STEP keys a step|
+ *      keys   |                       |       |    keys   |       |                       |
+ *             +-----+-----+-----+-----+       +-----------+       +-----+-----+-----+-----+
+ *        sums across the lanes, LANES keys at once;    row_max, row_sum, rescale;    weights are broadcast
+ *
+ * Arrays, strides, the description's macros and the parameters' order: attention/core.h; all of it except DOUBLE,
+ * any strides and any alignment; strides of the inputs may be 0 or negative.  The products are attention/cpu/decode.h; it
+ * shares with attention_cpu attention/cpu/block.h (the queries), attention/cpu/keys.h (where K and V lie) and
+ * attention/cpu/score.h.
  *
  * Parameters
- *   D_K, D_V     sizes of a query and of a value: 1 to 512                       (64)
- *   LANES        floats in a vector: 4 8 16                                      (lib/vector.h)
- *   BLOCK        rows of a work-item: 1 to 8                                     (1)
- *   GROUPED      1: the rows are the queries of all query heads of a key head; 0: those of one query head   (0)
- *   HEADS        key heads that a work-item takes in turn for each tile of keys: several where their rows lie closer to one
- *                another than a head's own rows do, as in a cache of small pages or of (length, heads, size)   (1)
- *   TURN         keys of a tile that a head takes before the next head's turn, a multiple of LANES   (KEY_TILE)
- *   KEY_TILE     keys for each rescaling, a multiple of LANES                    (64)
- *   KEY_STEP     keys of the register tile of Q K^T: 2 4                         (4 rows or fewer: 4; more: 2)
- *   VALUE_STEP   keys that an accumulator takes in on one way through a register (4)
- *   UNIT_STRIDE  1: a.key.col == a.value.col == 1, promised by the host: 0 1     (0)
- *   AHEAD        keys from one to the one whose memory is asked for with it, a multiple of LANES; 0: none, for compilers
- *                that have no __builtin_prefetch   (0)
- * Tested: BLOCK 1 to 8, GROUPED, HEADS 1 to 4, AHEAD 0 and as planned, every feature; LANES 4, 16
+ *   D_K, D_V           sizes of a query and of a value: 1 to 512                       (64)
+ *   LANES              floats in a vector: 4 8 16                                      (lib/vector.h)
+ *   BLOCK              rows of a work-item: 1 to 8                                     (1)
+ *   GROUPED            1: the rows are the queries of all query heads of a key head; 0: those of one query head   (0)
+ *   HEADS              key heads that a work-item interleaves in each tile of keys: several if their rows lie closer to one
+ *                      another than a head's own rows do, as in a cache of small pages or of (length, heads, size)   (1)
+ *   INTERLEAVE         keys of a tile that a head takes before the next head does, a multiple of LANES   (KEY_TILE)
+ *   KEY_TILE           keys for each rescaling, a multiple of LANES                    (64)
+ *   KEY_STEP           keys of the register tile of Q K^T: 2 4                         (4 rows or fewer: 4; more: 2)
+ *   VALUE_STEP         keys that an accumulator takes in between its load and its store   (4)
+ *   UNIT_STRIDE        1: a.key.col == a.value.col == 1, promised by the host: 0 1     (0)
+ *   PREFETCH_DISTANCE  keys between one and that which is prefetched with it, a multiple of LANES; 0: no prefetch, for
+ *                      compilers that have no __builtin_prefetch   (0)
+ * Tested: BLOCK 1 to 8, GROUPED, HEADS 1 to 4, PREFETCH_DISTANCE 0 and as planned, every feature; LANES 4, 16
  * (tests/ops/attention/decode.c, tests/ops/attention/decode_caches.c).
  *
  * NDRange: (ceil(rows / BLOCK), ceil(heads / HEADS), batch) work-groups of one item, rows being launch_queries and heads
@@ -46,8 +59,8 @@
 #ifndef KEY_TILE
 #define KEY_TILE 64
 #endif
-#ifndef TURN
-#define TURN KEY_TILE
+#ifndef INTERLEAVE
+#define INTERLEAVE KEY_TILE
 #endif
 #ifndef VALUE_STEP
 #define VALUE_STEP 4
@@ -55,8 +68,8 @@
 #ifndef UNIT_STRIDE
 #define UNIT_STRIDE 0
 #endif
-#ifndef AHEAD
-#define AHEAD 0
+#ifndef PREFETCH_DISTANCE
+#define PREFETCH_DISTANCE 0
 #endif
 
 #ifndef KEY_STEP
@@ -75,8 +88,8 @@
 #if KEY_TILE < LANES || KEY_TILE % LANES != 0
 #error "KEY_TILE must be a multiple of LANES"
 #endif
-#if TURN < LANES || TURN % LANES != 0 || AHEAD % LANES != 0
-#error "TURN and AHEAD must be multiples of LANES"
+#if INTERLEAVE < LANES || INTERLEAVE % LANES != 0 || PREFETCH_DISTANCE % LANES != 0
+#error "INTERLEAVE and PREFETCH_DISTANCE must be multiples of LANES"
 #endif
 
 #include "attention/cpu/decode.h"
@@ -148,16 +161,16 @@ INLINE void modify_tile(floatv *s, int start, int n, const attention_block *bloc
         cap_scores(row, (n + LANES - 1) / LANES, a->softcap);
 #endif
         int low = 0, high = n;
-#if SIDED
+#if RANGED
         long first, end;
-        attention_sides(&item, i, a, &first, &end);
+        attention_key_range(&item, i, a, &first, &end);
         low = (int)clamp(first - start, 0L, (long)n);
         high = (int)clamp(end - start, 0L, (long)n);
 #endif
 #if ADDED || USER_MODS
         float *score = (float *)row;
         for (int j = low; j < high; j++) {
-            if (attention_deselects(&item, i, start + j, a, side))
+            if (attention_masked(&item, i, start + j, a, side))
                 score[j] = -INFINITY;
             else
                 score[j] = attention_biased(score[j], &item, i, start + j, a, side);
@@ -173,39 +186,39 @@ INLINE void modify_tile(floatv *s, int start, int n, const attention_block *bloc
 
 /* What a row has come to. */
 typedef struct row_state {
-    float highest;
-    floatv sum, moment; /* of exp(s - highest), and with ENTROPY of that times s - highest, lane by lane */
+    float row_max;
+    floatv row_sum, row_moment; /* of exp(s - row_max), and with ENTROPY of that times s - row_max, lane by lane */
 } row_state;
 
-/* Scores become weights, the state takes the tile in, and accumulators are to be multiplied by `shrink`; as cpu_softmax.h's
- * softmax_tile. */
-INLINE void softmax_tile(floatv *s, int n, row_state *state_of, float *shrink)
+/* Scores become weights, the state takes the tile in, and accumulators are to be multiplied by `rescale`; as
+ * attention/cpu/softmax.h's softmax_tile. */
+INLINE void softmax_tile(floatv *s, int n, row_state *state_of, float *rescale)
 {
     const int vectors = (n + LANES - 1) / LANES;
 
     for (int r = 0; r < BLOCK; r++) {
         row_state *row = &state_of[r];
         floatv *x = s + r * TILE_VECTORS;
-        floatv top = (floatv)(-INFINITY);
+        floatv new_max = (floatv)(-INFINITY);
         for (int v = 0; v < vectors; v++)
-            top = LARGER_OF(top, x[v]);
-        const float lane = largest_lane(top);
-        const float highest = lane > row->highest ? lane : row->highest;
-        const float safe = highest == -INFINITY ? 0.0f : highest;
-        shrink[r] = exp2s((row->highest - safe) * LOG2E);
-        row->sum *= shrink[r];
+            new_max = LARGER_OF(new_max, x[v]);
+        const float lane = largest_lane(new_max);
+        const float row_max = lane > row->row_max ? lane : row->row_max;
+        const float finite_max = row_max == -INFINITY ? 0.0f : row_max;
+        rescale[r] = exp2s((row->row_max - finite_max) * LOG2E);
+        row->row_sum *= rescale[r];
 #if ENTROPY
         /* -inf - anything times a sum of 0 is no number. */
-        row->moment = select(FMA((floatv)(row->highest - safe), row->sum, row->moment * shrink[r]), (floatv)(0.0f),
-                             (floatv)(shrink[r]) == 0.0f);
+        row->row_moment = select(FMA((floatv)(row->row_max - finite_max), row->row_sum, row->row_moment * rescale[r]),
+                                 (floatv)(0.0f), (floatv)(rescale[r]) == 0.0f);
 #endif
-        row->highest = highest;
+        row->row_max = row_max;
         for (int v = 0; v < vectors; v++) {
-            const floatv below = x[v] - safe;
+            const floatv below = x[v] - finite_max;
             const floatv p = exp2v(below * LOG2E);
-            row->sum += p;
+            row->row_sum += p;
 #if ENTROPY
-            row->moment += select(p * below, (floatv)(0.0f), p == 0.0f);
+            row->row_moment += select(p * below, (floatv)(0.0f), p == 0.0f);
 #endif
             x[v] = p;
         }
@@ -221,7 +234,7 @@ INLINE void drop_tile(floatv *s, int start, int n, const attention_block *block,
         float *p = (float *)(s + r * TILE_VECTORS);
         item.h = ROW_HEAD(block, LIVE_ROW(block, r));
         for (int four = start / 4; four * 4 < start + n; four++) {
-            const int4 kept = attention_keeps(&item, ROW_QUERY(block, LIVE_ROW(block, r)), four, a);
+            const int4 kept = attention_kept(&item, ROW_QUERY(block, LIVE_ROW(block, r)), four, a);
             const int keeps[4] = {kept.x, kept.y, kept.z, kept.w};
             for (int w = 0; w < 4; w++) {
                 const int j = four * 4 + w - start;
@@ -263,8 +276,8 @@ INLINE void begin_head(head_work *w, const global ELEMENT(Q_TYPE) *query, int y,
 {
     block_of(&w->block, (int)get_group_id(2), y, (int)get_group_id(0), a, side);
     for (int r = 0; r < BLOCK; r++) {
-        w->row[r].highest = -INFINITY;
-        w->row[r].sum = w->row[r].moment = (floatv)(0.0f);
+        w->row[r].row_max = -INFINITY;
+        w->row[r].row_sum = w->row[r].row_moment = (floatv)(0.0f);
     }
     for (int c = 0; c < BLOCK * V_VECTORS; c++)
         w->o[c] = (floatv)(0.0f);
@@ -285,16 +298,16 @@ INLINE void begin_head(head_work *w, const global ELEMENT(Q_TYPE) *query, int y,
 /* A tile's scores become weights, and the block's state and output are made ready to take its values in. */
 INLINE void weigh_tile(head_work *w, floatv *s, int start, int n, const attention_args *a, const attention_side *side)
 {
-    float shrink[BLOCK];
+    float rescale[BLOCK];
 
     modify_tile(s, start, n, &w->block, a, side);
-    softmax_tile(s, n, w->row, shrink);
+    softmax_tile(s, n, w->row, rescale);
 #if DROPOUT
     drop_tile(s, start, n, &w->block, a);
 #endif
     for (int r = 0; r < BLOCK; r++)
         for (int v = 0; v < V_VECTORS; v++)
-            w->o[r * V_VECTORS + v] *= shrink[r];
+            w->o[r * V_VECTORS + v] *= rescale[r];
 }
 
 #if HEADS == 1
@@ -320,19 +333,19 @@ INLINE void take_tile_in_turn(head_work *work, int heads, const global ELEMENT(K
 
     for (int h = 0; h < heads; h++)
         open[h] = opens_tile(&work[h].block, start, n, a, side);
-    for (int j = 0; j < n; j += TURN)
+    for (int j = 0; j < n; j += INTERLEAVE)
         for (int h = 0; h < heads; h++)
             if (open[h])
-                score_keys(s[h] + j / LANES, work[h].q, work[h].weight, key, start + j, min(TURN, n - j),
+                score_keys(s[h] + j / LANES, work[h].q, work[h].weight, key, start + j, min(INTERLEAVE, n - j),
                            &work[h].block.item, a, side);
     for (int h = 0; h < heads; h++)
         if (open[h])
             weigh_tile(&work[h], s[h], start, n, a, side);
-    for (int j = 0; j < n; j += TURN)
+    for (int j = 0; j < n; j += INTERLEAVE)
         for (int h = 0; h < heads; h++)
             if (open[h])
-                add_values(work[h].o, (const float *)s[h] + j, value, start + j, min(TURN, n - j), &work[h].block.item,
-                           a, side);
+                add_values(work[h].o, (const float *)s[h] + j, value, start + j, min(INTERLEAVE, n - j),
+                           &work[h].block.item, a, side);
 }
 #endif
 
@@ -345,15 +358,16 @@ INLINE void end_head(const head_work *w, global ELEMENT(O_TYPE) *output,
 
     for (int r = 0; r < block->rows; r++) {
         const bool live = r < block->live;
-        const float highest = live ? w->row[r].highest : -INFINITY, sum = live ? sum_lanes(w->row[r].sum) : 0.0f;
+        const float row_max = live ? w->row[r].row_max : -INFINITY,
+                    row_sum = live ? sum_lanes(w->row[r].row_sum) : 0.0f;
         item.h = ROW_HEAD(block, r);
-        factor[r] = attention_finish(highest, sum, &item, a, side, &row_lse[r]);
+        factor[r] = attention_finish(row_max, row_sum, &item, a, side, &row_lse[r]);
 #if LSE
         lse[attention_result_row(&a->lse, &block->item, block->first) + ROW_OFFSET(block, &a->lse, r)] = row_lse[r];
 #endif
 #if ENTROPY
         entropy[attention_result_row(&a->entropy, &block->item, block->first) + ROW_OFFSET(block, &a->entropy, r)] =
-            attention_entropy(highest, sum, live ? sum_lanes(w->row[r].moment) : 0.0f, &item, a, side);
+            attention_entropy(row_max, row_sum, live ? sum_lanes(w->row[r].row_moment) : 0.0f, &item, a, side);
 #endif
     }
     store_output(output, w->o, factor, block, a);

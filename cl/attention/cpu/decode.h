@@ -1,6 +1,6 @@
 /* attention_cpu_decode's tile of keys: the two products, columns across the lanes.
  *
- *   BLOCK, KEY_TILE, KEY_STEP, VALUE_STEP, UNIT_STRIDE, AHEAD   as attention/cpu/decode.cl says */
+ *   BLOCK, KEY_TILE, KEY_STEP, VALUE_STEP, UNIT_STRIDE, PREFETCH_DISTANCE   as attention/cpu/decode.cl says */
 #ifndef CLATTN_CL_ATTENTION_CPU_DECODE_H
 #define CLATTN_CL_ATTENTION_CPU_DECODE_H
 
@@ -13,47 +13,83 @@
 #define V_VECTORS (ROUND_UP(D_V, LANES) / LANES)
 #define TILE_VECTORS (KEY_TILE / LANES)
 
-/* FIND_TILE and then, for each vector of keys, FIND_VECTOR say where the rows of an array and of its scales lie: key j + c's
- * at `rows` + ROW_AT(c) and at SCALES_AT(c).  A vector of keys lies in one page, or there is a table. */
+/* Whether each key's row is looked up: a vector of keys may cross from one page to another. Otherwise the rows of a
+ * vector of keys are a step apart, in one page or in none. */
 #define BY_TABLE (TABLE && PAGE_SIZE % LANES != 0)
-#if BY_TABLE
-#define FIND_TILE(array, scale, GROUPS) \
-    long row_at[KEY_TILE], scales[KEY_TILE]; \
-    find_rows(row_at, &a->array, start, n, item, a, side); \
-    if (GROUPS) \
-    find_rows(scales, &a->scale, start, n, item, a, side)
-#define FIND_VECTOR(TYPE, array, scale, GROUPS) const global ELEMENT(TYPE) *rows = array
-#define ROW_AT(c) row_at[j + (c)]
-#define SCALES_AT(c) scales[j + (c)]
-#else
-#define FIND_TILE(array, scale, GROUPS) const long step = a->array.row, scale_step = a->scale.row
-#define FIND_VECTOR(TYPE, array, scale, GROUPS) \
-    const long at_ = attention_row(&a->array, item, start + j, a, side), first = REST(TYPE, at_); \
-    const global ELEMENT(TYPE) *rows = MOVED(TYPE, array, at_); \
-    const long scale_row = GROUPS ? attention_row(&a->scale, item, start + j, a, side) : 0
-#define ROW_AT(c) (first + (c) * step)
-#define SCALES_AT(c) (scale_row + (c) * scale_step)
-#endif
 
-/* For each vector of keys FIND_AHEAD says how many bytes behind them the rows lie that come AHEAD keys later, in whatever
- * page, and ASK_AHEAD(c, v) asks for the memory of vector v of the c-th of those, a line of 64 bytes once.  Behind the last
- * key it may be none of the array's. */
-#if AHEAD && UNIT_STRIDE && !BY_TABLE
-#if TABLE
-#define FIND_AHEAD(TYPE, array) \
-    const int later_ = min(start + j + AHEAD, (item->keys - 1) & ~(LANES - 1)); \
-    const size_t ahead = BYTES(TYPE, attention_row(&a->array, item, later_, a, side) - (at_ - first))
+/* Where the rows of a tile of keys, and of their scales, lie. */
+typedef struct tile_rows {
+#if BY_TABLE
+    long row[KEY_TILE], scale[KEY_TILE];
 #else
-#define FIND_AHEAD(TYPE, array) const size_t ahead = BYTES(TYPE, AHEAD * step)
+    long step, scale_step;
 #endif
-#define ASK_AHEAD(TYPE, c, v) \
+} tile_rows;
+
+INLINE void find_tile(tile_rows *rows, const array4 *array, const array4 *scale, int groups, int start, int n,
+                      const attention_item *item, const attention_args *a, const attention_side *side)
+{
+#if BY_TABLE
+    find_rows(rows->row, array, start, n, item, a, side);
+    if (groups)
+        find_rows(rows->scale, scale, start, n, item, a, side);
+#else
+    rows->step = array->row;
+    rows->scale_step = scale->row;
+#endif
+}
+
+/* Where the row of the vector's first key begins, if the others follow it. */
+INLINE long vector_row(const array4 *array, int key, const attention_item *item, const attention_args *a,
+                       const attention_side *side)
+{
+    return BY_TABLE ? 0 : attention_row(array, item, key, a, side);
+}
+
+/* Where the row of key j of the tile begins, the c-th of a vector whose first row begins at `first`. */
+INLINE long row_at(const tile_rows *rows, long first, int j, int c)
+{
+#if BY_TABLE
+    return rows->row[j];
+#else
+    return first + c * rows->step;
+#endif
+}
+
+INLINE long scale_at(const tile_rows *rows, long first, int j, int c)
+{
+#if BY_TABLE
+    return rows->scale[j];
+#else
+    return first + c * rows->scale_step;
+#endif
+}
+
+#define PREFETCHES (PREFETCH_DISTANCE && UNIT_STRIDE && !BY_TABLE)
+
+/* How many elements behind the row at `at`, key `key`'s, the row lies that comes PREFETCH_DISTANCE keys later, in
+ * whatever page. Behind the last key there may be no array any more. */
+INLINE long prefetch_distance(const array4 *array, long at, int key, const attention_item *item,
+                              const attention_args *a, const attention_side *side)
+{
+#if PREFETCHES && TABLE
+    const int later = min(key + PREFETCH_DISTANCE, (item->keys - 1) & ~(LANES - 1));
+    return attention_row(array, item, later, a, side) - at;
+#else
+    return PREFETCH_DISTANCE * array->row;
+#endif
+}
+
+/* Prefetches `bytes` behind element i of p, unless an earlier vector of the row has prefetched the same line: v is the
+ * vector's number in its row. */
+#if PREFETCHES
+#define PREFETCH_VECTOR(TYPE, p, i, v, bytes) \
     do { \
         if (BYTES(TYPE, (v) * LANES) % 64 == 0) \
-            PREFETCH((size_t)MOVED(TYPE, rows, (c) * step + (v) * LANES) + ahead); \
+            PREFETCH((size_t)MOVED(TYPE, p, i) + (bytes)); \
     } while (0)
 #else
-#define FIND_AHEAD(TYPE, array)
-#define ASK_AHEAD(TYPE, c, v)
+#define PREFETCH_VECTOR(TYPE, p, i, v, bytes)
 #endif
 
 /* The sums of LANES vectors, begun with KEY_STEP of them as they come out of the registers, so that a quarter of the vectors
@@ -95,26 +131,30 @@ INLINE void score_keys(floatv *s, const floatv *q, const floatv *weight, const g
                        int n, const attention_item *item, const attention_args *a, const attention_side *side)
 {
     const long col = UNIT_STRIDE ? 1 : a->key.col;
-    FIND_TILE(key, key_scale, KEY_GROUPS);
+    tile_rows tile;
 
+    find_tile(&tile, &a->key, &a->key_scale, KEY_GROUPS, start, n, item, a, side);
     for (int j = 0; j < n; j += LANES) {
         floatv part[BLOCK][LANES / 4];
 #if KEY_STEP == 2
         floatv pair[BLOCK];
 #endif
-        FIND_VECTOR(K_TYPE, key, key_scale, KEY_GROUPS);
-        FIND_AHEAD(K_TYPE, key);
+        const long at = vector_row(&a->key, start + j, item, a, side), first = REST(K_TYPE, at);
+        const global ELEMENT(K_TYPE) *rows = MOVED(K_TYPE, key, at);
+        const long scales = KEY_GROUPS ? vector_row(&a->key_scale, start + j, item, a, side) : 0;
+        const size_t ahead = BYTES(K_TYPE, prefetch_distance(&a->key, at - first, start + j, item, a, side));
         for (int c = 0; c < LANES; c += KEY_STEP) {
             floatv acc[KEY_STEP][BLOCK];
 #pragma unroll
             for (int v = 0; v < K_VECTORS; v++)
 #pragma unroll
                 for (int k = 0; k < KEY_STEP; k++) {
-                    const int at = min(c + k, n - 1 - j);
+                    const int i = min(c + k, n - 1 - j);
                     floatv x;
-                    ASK_AHEAD(K_TYPE, at, v);
-                    LOAD_ROW(K_TYPE, x, rows, ROW_AT(at) + v * LANES * col, col, D_K - v * LANES, 0.0f);
-                    SCALE_KEY(x, SCALES_AT(at), v * LANES);
+                    PREFETCH_VECTOR(K_TYPE, rows, i * tile.step + v * LANES, v, ahead);
+                    LOAD_ROW(K_TYPE, x, rows, row_at(&tile, first, j + i, i) + v * LANES * col, col, D_K - v * LANES,
+                             0.0f);
+                    x = scaled_key(x, KEY_GROUPS ? scale_at(&tile, scales, j + i, i) : 0, v * LANES, a, side);
 #pragma unroll
                     for (int r = 0; r < BLOCK; r++)
 #if ADDITIVE
@@ -149,45 +189,58 @@ INLINE void score_keys(floatv *s, const floatv *q, const floatv *weight, const g
     }
 }
 
+/* Where the rows of a vector of values begin, for add_keys. */
+typedef struct value_rows {
+    const global ELEMENT(V_TYPE) *rows;
+    long first, scales;
+    size_t ahead; /* bytes from a row to the one that is prefetched with it */
+} value_rows;
+
 /* O += P V for `count` keys from j + c on, a literal. */
-#define ADD_VALUES(count) \
-    do { \
-        _Pragma("unroll") \
-        for (int v = 0; v < V_VECTORS; v++) { \
-            floatv x[count]; \
-            _Pragma("unroll") \
-            for (int k = 0; k < (count); k++) { \
-                ASK_AHEAD(V_TYPE, c + k, v); \
-                LOAD_ROW(V_TYPE, x[k], rows, ROW_AT(c + k) + v * LANES * col, col, D_V - v * LANES, 0.0f); \
-                SCALE_VALUE(x[k], SCALES_AT(c + k), v *LANES); \
-            } \
-            _Pragma("unroll") \
-            for (int r = 0; r < BLOCK; r++) { \
-                floatv acc = o[r * V_VECTORS + v]; \
-                _Pragma("unroll") \
-                for (int k = 0; k < (count); k++) \
-                    acc = FMA((floatv)(p[r * KEY_TILE + j + c + k]), x[k], acc); \
-                o[r * V_VECTORS + v] = acc; \
-            } \
-        } \
-    } while (0)
+INLINE void add_keys(floatv *o, const float *p, const int count, const value_rows *at, const tile_rows *tile, int j,
+                     int c, const attention_args *a, const attention_side *side)
+{
+    const long col = UNIT_STRIDE ? 1 : a->value.col;
+#pragma unroll
+    for (int v = 0; v < V_VECTORS; v++) {
+        floatv x[VALUE_STEP];
+#pragma unroll
+        for (int k = 0; k < count; k++) {
+            PREFETCH_VECTOR(V_TYPE, at->rows, (c + k) * tile->step + v * LANES, v, at->ahead);
+            LOAD_ROW(V_TYPE, x[k], at->rows, row_at(tile, at->first, j + c + k, c + k) + v * LANES * col, col,
+                     D_V - v * LANES, 0.0f);
+            x[k] =
+                scaled_value(x[k], VALUE_GROUPS ? scale_at(tile, at->scales, j + c + k, c + k) : 0, v * LANES, a, side);
+        }
+#pragma unroll
+        for (int r = 0; r < BLOCK; r++) {
+            floatv acc = o[r * V_VECTORS + v];
+#pragma unroll
+            for (int k = 0; k < count; k++)
+                acc = FMA((floatv)(p[r * KEY_TILE + j + c + k]), x[k], acc);
+            o[r * V_VECTORS + v] = acc;
+        }
+    }
+}
 
 /* O += P V. */
 INLINE void add_values(floatv *o, const float *p, const global ELEMENT(V_TYPE) *value, int start, int n,
                        const attention_item *item, const attention_args *a, const attention_side *side)
 {
-    const long col = UNIT_STRIDE ? 1 : a->value.col;
-    FIND_TILE(value, value_scale, VALUE_GROUPS);
+    tile_rows tile;
 
+    find_tile(&tile, &a->value, &a->value_scale, VALUE_GROUPS, start, n, item, a, side);
     for (int j = 0; j < n; j += LANES) {
-        FIND_VECTOR(V_TYPE, value, value_scale, VALUE_GROUPS);
-        FIND_AHEAD(V_TYPE, value);
+        const long row = vector_row(&a->value, start + j, item, a, side);
+        value_rows at = {.rows = MOVED(V_TYPE, value, row), .first = REST(V_TYPE, row)};
+        at.scales = VALUE_GROUPS ? vector_row(&a->value_scale, start + j, item, a, side) : 0;
+        at.ahead = BYTES(V_TYPE, prefetch_distance(&a->value, row - at.first, start + j, item, a, side));
         if (n - j >= LANES)
             for (int c = 0; c < LANES; c += VALUE_STEP)
-                ADD_VALUES(VALUE_STEP);
+                add_keys(o, p, VALUE_STEP, &at, &tile, j, c, a, side);
         else
             for (int c = 0; c < n - j; c++)
-                ADD_VALUES(1);
+                add_keys(o, p, 1, &at, &tile, j, c, a, side);
     }
 }
 

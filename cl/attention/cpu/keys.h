@@ -1,4 +1,6 @@
-/* Where the rows of a tile of K, V and their scales lie, for attention_cpu and attention_cpu_decode.
+/* Where the rows of a tile of K, V and their scales lie, for all kernels of this folder.
+ *
+ *   KEYS_AT_ONCE   the most keys that one table of rows has (KEY_TILE)
  *
  * A ring's tile never crosses the ring's end, and a paged cache's rows are looked up in a table. */
 #ifndef CLATTN_CL_ATTENTION_CPU_KEYS_H
@@ -8,6 +10,9 @@
 #include "lib/rows.h"
 
 #define TABLE GIVEN(PAGED)
+#ifndef KEYS_AT_ONCE
+#define KEYS_AT_ONCE KEY_TILE
+#endif
 
 /* How many keys from `start` on make a tile of at most `most`. */
 INLINE int tile_length(int most, int start, int end, const attention_args *a)
@@ -32,6 +37,36 @@ INLINE void find_rows(long *rows, const array4 *array, int start, int n, const a
     }
 }
 
+/* Where the rows of a tile of keys begin in an array. */
+typedef struct key_rows {
+#if TABLE
+    long row[KEYS_AT_ONCE];
+#else
+    long first, step;
+#endif
+} key_rows;
+
+INLINE void find_key_rows(key_rows *rows, const array4 *array, int start, int n, const attention_item *item,
+                          const attention_args *a, const attention_side *side)
+{
+#if TABLE
+    find_rows(rows->row, array, start, n, item, a, side);
+#else
+    rows->first = attention_row(array, item, start, a, side);
+    rows->step = array->row;
+#endif
+}
+
+/* Where row j of the tile begins. */
+INLINE long key_row(const key_rows *rows, int j)
+{
+#if TABLE
+    return rows->row[j];
+#else
+    return rows->first + j * rows->step;
+#endif
+}
+
 /* The scales of columns d ... d + LANES - 1 of a row that begins at `at`. */
 #define LOAD_SCALES(TYPE, x, p, at, d, size, groups, col) \
     do { \
@@ -45,26 +80,26 @@ INLINE void find_rows(long *rows, const array4 *array, int start, int n, const a
         } \
     } while (0)
 
-#define NOT_SCALED(x, at, d)
+/* Columns d ... d + LANES - 1 of a key, times their scales if keys have any; the scales' row begins at `at`. */
+INLINE floatv scaled_key(floatv x, long at, int d, const attention_args *a, const attention_side *side)
+{
 #if KEY_GROUPS
-#define SCALE_KEY(x, at, d) \
-    do { \
-        floatv scale_; \
-        LOAD_SCALES(KEY_SCALE_TYPE, scale_, side->key_scale, at, d, D_K, KEY_GROUPS, a->key_scale.col); \
-        x *= scale_; \
-    } while (0)
-#else
-#define SCALE_KEY NOT_SCALED
+    floatv scale;
+    LOAD_SCALES(KEY_SCALE_TYPE, scale, side->key_scale, at, d, D_K, KEY_GROUPS, a->key_scale.col);
+    x *= scale;
 #endif
+    return x;
+}
+
+/* The same of a value. */
+INLINE floatv scaled_value(floatv x, long at, int d, const attention_args *a, const attention_side *side)
+{
 #if VALUE_GROUPS
-#define SCALE_VALUE(x, at, d) \
-    do { \
-        floatv scale_; \
-        LOAD_SCALES(VALUE_SCALE_TYPE, scale_, side->value_scale, at, d, D_V, VALUE_GROUPS, a->value_scale.col); \
-        x *= scale_; \
-    } while (0)
-#else
-#define SCALE_VALUE NOT_SCALED
+    floatv scale;
+    LOAD_SCALES(VALUE_SCALE_TYPE, scale, side->value_scale, at, d, D_V, VALUE_GROUPS, a->value_scale.col);
+    x *= scale;
 #endif
+    return x;
+}
 
 #endif

@@ -1,11 +1,27 @@
 /* Attention for CPU devices: queries across vector lanes, one work-item a work-group.
  *
  *   O[i,:] = sum_j keep_ij p_ij V[j,:] / sum_j p_ij,   p_ij = exp(s_ij - max_j s_ij),   s_ij: attention/core.h
- *   lse[i] = log sum_j exp(s_ij),   entropy[i] = -sum_j P_ij log P_ij
+ *   lse[i] = log sum_j exp(s_ij),   entropy[i] = -sum_j P_ij log P_ij;   keep_ij: 0 if dropout drops p_ij, else its scale
  *
- * Arrays, strides, the description's macros and the parameters' order: attention/core.h; everything of it but DOUBLE,
- * any strides and any alignment; those of the inputs may be 0 or negative.  The parts are attention/cpu/lanes.h (the
- * queries), attention/cpu/tile.h (K and V), attention/cpu/mask.h (masks and what else changes a score), attention/cpu/softmax.h.
+ * A work-item holds Q^T and O^T of its block of queries and walks over the keys:
+ *
+ *                      QUERY_VECTORS * LANES queries
+ *                    +-------+-------+-------+-------+
+ *              D_K   |              Q^T              |      a vector is LANES queries of one column
+ *                    +-------+-------+-------+-------+
+ *         D_K                        |
+ *      +-------+     +-------+-------v-------+-------+
+ *      |   K   |     | S^T: register tiles of KEY_STEP keys x all queries, then P^T in its place
+ *      |       | --> |                               |   KEY_TILE keys, then row_max, row_sum and rescale
+ *      +-------+     +-------+-------+-------+-------+
+ *         D_V                        |
+ *      +-------+     +-------+-------v-------+-------+
+ *      |   V   | --> |  O^T = rescale * O^T + V^T P^T: register tiles of COLUMN_STEP columns x all queries
+ *      +-------+     +-------+-------+-------+-------+   D_V
+ *
+ * Arrays, strides, the description's macros and the parameters' order: attention/core.h; all of it except DOUBLE, any
+ * strides and any alignment; strides of the inputs may be 0 or negative.  The pieces are attention/cpu/lanes.h (the queries),
+ * attention/cpu/tile.h (K and V), attention/cpu/mask.h (masks and what else changes a score), attention/cpu/softmax.h.
  *
  * Parameters
  *   D_K, D_V        sizes of a query and of a value: 1 to 512                         (64)
@@ -18,14 +34,14 @@
  *   COLUMN_STEP     columns of the register tile of P V: 1 and more                   (6)
  *   POSITIVE_SCALE  1: a.scale >= 1e-30, promised by the host; saves a multiplication a score: 0 1   (0)
  *   UNIT_STRIDE     1: a.key.col == a.value.col == 1, promised by the host: 0 1       (0)
- *   PACK            1: K and V are copied, a tile at a time, into a float array that the register
- *                   tiles read: for storage of other types, for columns that are not neighbours, and where
- *                   rows lie far apart: 0 1           (0 for F32 with UNIT_STRIDE, else 1)
- *   PAIRS           1: products of bfloat16 two by two (attention/cpu/tile_bf16.h): Q, K and V are BF16, not ADDITIVE, and
+ *   PACK            1: K and V are copied, a tile at a time, into a float array that the register tiles read: for storage
+ *                   of other types, for columns that are not neighbours, and if rows lie far apart: 0 1
+ *                   (0 for F32 with UNIT_STRIDE, else 1)
+ *   PAIRS           1: products of bfloat16 pairs (attention/cpu/tile_bf16.h): Q, K and V are BF16, not ADDITIVE, and
  *                   UNIT_STRIDE; P is rounded to bfloat16: 0 1                        (0)
- *   X86_BF16        1: by an instruction (engine/x86/bf16.h): 0 1                     (0)
+ *   X86_BF16        1: pairs by an instruction (engine/x86/bf16.h): 0 1               (0)
  *   PREFETCHES      1: the compiler has __builtin_prefetch: 0 1                       (0)
- *   UNROLL          steps of the float products' innermost loops that are one turn: 1 4    (1)
+ *   UNROLL          steps of the float products' innermost loops in one iteration: 1 4     (1)
  * Tested: LANES x QUERY_VECTORS x GROUPED x every feature; UNIT_STRIDE x PACK; D_K, D_V 1 to 512;
  * UNROLL 4 on Intel processors.
  *
@@ -36,8 +52,8 @@
  * v * LANES + l of the block, in every array of vectors below.
  *
  * Private memory, in floats: QUERY_VECTORS * LANES * (D_K + D_V + KEY_TILE), with ADDITIVE another D_K there, and
- * with PACK KEY_TILE * max(D_K, D_V) more, with PAIRS KEY_TILE / 2 * D_V (sizes rounded up to LANES): 57 KiB by default; on
- * the rows' way in and out LANES * max(D_K, D_V) more.
+ * with PACK KEY_TILE * max(D_K, D_V) more, with PAIRS KEY_TILE / 2 * D_V (sizes rounded up to LANES): 57 KiB by default; while
+ * the rows are loaded and stored LANES * max(D_K, D_V) more.
  * It lives on the stack of the device's thread.  Local memory: none.  Barriers: none.
  *
  * State is float.  A tile of keys that no query of the block attends, by lengths, causality, window or mask, is
@@ -45,14 +61,14 @@
  * row that attends nothing gives output +0 and lse -inf (with SINKS the sink's logit); NaN or +inf in an attended
  * score travels through the sum and makes its row NaN.  K, V and mask are read at keys within the item's lengths
  * and Q and mask at its queries only; a tile shorter than KEY_TILE or a block with fewer queries repeats its last row
- * where the register tile wants more.  V at a key that only some queries of a block attend takes part in the others
+ * to fill the register tile.  V at a key that only some queries of a block attend takes part in the others
  * with weight +0.
  *
  * Needs OpenCL C 1.2 and nothing else; attention_generic takes larger sizes and DOUBLE. */
 #include "attention/core.h"
-#include "lib/vector.h"
 #include "lib/exp2.h"
 #include "lib/rows.h"
+#include "lib/vector.h"
 
 /* Fused operations are written as fma.  Left to the compiler, the difference of two rounded products in
  * softmax_tile becomes one rounded and one exact product: an error of 3e-4 at scores near 1e4. */
@@ -99,17 +115,12 @@
 #error "KEY_TILE must be a multiple of KEY_STEP"
 #endif
 
-/* The tile last: the library expands an include once, even where a condition leaves it out. */
-#include "attention/cpu/lanes.h"
 #include "attention/cpu/keys.h"
+#include "attention/cpu/lanes.h"
 #include "attention/cpu/mask.h"
 #include "attention/cpu/softmax.h"
-#if PAIRS
-#include "attention/cpu/bf16_pairs.h"
-#include "attention/cpu/tile_bf16.h"
-#else
 #include "attention/cpu/tile.h"
-#endif
+#include "attention/cpu/tile_bf16.h"
 
 GROUP_SIZE(1, 1, 1)
 kernel void attention_cpu(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
@@ -131,17 +142,14 @@ kernel void attention_cpu(const global ELEMENT(Q_TYPE) *query, const global ELEM
     floatv o[ROUND_UP(D_V, LANES) * QUERY_VECTORS];
     floatv s[KEY_TILE * QUERY_VECTORS];
     SCRATCH_TYPE scratch[SCRATCH];
-    floatv highest[QUERY_VECTORS], sum[QUERY_VECTORS], moment[QUERY_VECTORS], shrink[QUERY_VECTORS];
+    softmax_state state;
+    floatv rescale[QUERY_VECTORS];
 #if ADDITIVE
     floatv weight[ROUND_UP(D_K, LANES) * QUERY_VECTORS];
 #else
     floatv weight[1];
 #endif
-    for (int v = 0; v < QUERY_VECTORS; v++) {
-        highest[v] = (floatv)(-INFINITY);
-        sum[v] = (floatv)(0.0f);
-        moment[v] = (floatv)(0.0f);
-    }
+    begin_rows(&state);
 
     int begin = 0, end = 0;
     bool fresh = true;
@@ -166,20 +174,20 @@ kernel void attention_cpu(const global ELEMENT(Q_TYPE) *query, const global ELEM
 #endif
         scores_of(s, q, weight, key, scratch, start, n, factor, &block.item, &a, &side);
         modify_tile(s, open, start, n, &block, &a, &side);
-        softmax_tile(s, n, factor, highest, sum, moment, shrink);
+        softmax_tile(s, n, factor, &state, rescale);
 #if DROPOUT
         drop_tile(s, start, n, &block, &a);
 #endif
-        add_values(o, s, shrink, value, scratch, start, n, fresh, &block.item, &a, &side);
+        add_values(o, s, rescale, value, scratch, start, n, fresh, &block.item, &a, &side);
         fresh = false;
     }
     if (fresh) /* nothing is attended */
         for (int c = 0; c < D_V * QUERY_VECTORS; c++)
             o[c] = (floatv)(0.0f);
-    forget_dead_rows(highest, sum, &block);
+    forget_dead_rows(&state, &block);
 
     floatv multiplier[QUERY_VECTORS], row_lse[QUERY_VECTORS], row_entropy[QUERY_VECTORS];
-    finish_rows(multiplier, row_lse, row_entropy, highest, sum, moment, factor, &block, &a, &side);
+    finish_rows(multiplier, row_lse, row_entropy, &state, factor, &block, &a, &side);
     store_output(output, o, multiplier, &block, &a);
 #if LSE
     store_rows(lse, row_lse, &block, &a.lse);

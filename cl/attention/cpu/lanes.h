@@ -23,8 +23,8 @@ INLINE intv block_queries(const attention_block *block, int v)
 #endif
 }
 
-/* Sums to come of `columns` columns of O^T, a literal: shrink * O^T, or 0 of one that is `fresh`; and their way back. */
-INLINE void begin_columns(floatv (*acc)[QUERY_VECTORS], const floatv *o, const int columns, const floatv *shrink,
+/* Sums to come of `columns` columns of O^T, a literal: rescale * O^T, or 0 of one that is `fresh`; and their way back. */
+INLINE void begin_columns(floatv (*acc)[QUERY_VECTORS], const floatv *o, const int columns, const floatv *rescale,
                           bool fresh)
 {
 #pragma unroll
@@ -34,7 +34,7 @@ INLINE void begin_columns(floatv (*acc)[QUERY_VECTORS], const floatv *o, const i
             if (fresh)
                 acc[c][v] = (floatv)(0.0f);
             else
-                acc[c][v] = o[c * QUERY_VECTORS + v] * shrink[v];
+                acc[c][v] = o[c * QUERY_VECTORS + v] * rescale[v];
 }
 
 INLINE void end_columns(floatv *o, floatv (*acc)[QUERY_VECTORS], const int columns)
@@ -53,18 +53,17 @@ INLINE void end_columns(floatv *o, floatv (*acc)[QUERY_VECTORS], const int colum
 #define STEP_AT(size, step) ((size) < LANES ? (step) * LANES : min((step) * LANES, (size) - LANES))
 #define WIDE(size) (STEPS(size) > 4)
 
+/* Prefetches the row of Q that begins at `row`. */
+INLINE void prefetch_query(const global ELEMENT(Q_TYPE) *query, long row)
+{
 #if PREFETCHES
-#define ASK_FOR(row) \
-    do { \
-        const size_t at_ = (size_t)MOVED(Q_TYPE, query, row); \
-        for (int b_ = 0; b_ < BYTES(Q_TYPE, D_K); b_ += 64) \
-            PREFETCH(at_ + b_); \
-    } while (0)
-#else
-#define ASK_FOR(row)
+    const size_t at = (size_t)MOVED(Q_TYPE, query, row);
+    for (int byte = 0; byte < BYTES(Q_TYPE, D_K); byte += 64)
+        PREFETCH(at + byte);
 #endif
+}
 
-/* Vector v of Q^T from rows of neighbouring columns, of which the next vector's are asked for. */
+/* Vector v of Q^T from rows of neighbouring columns; prefetches the next vector's rows. */
 INLINE void load_wide(floatv *q, const int v, const global ELEMENT(Q_TYPE) *query, long start,
                       const attention_block *block, const array4 *array)
 {
@@ -76,7 +75,7 @@ INLINE void load_wide(floatv *q, const int v, const global ELEMENT(Q_TYPE) *quer
         for (int step = 0; step < STEPS(D_K); step++)
             x[step][r] = LOADV(Q_TYPE, row, STEP_AT(D_K, step));
         if (v + 1 < QUERY_VECTORS)
-            ASK_FOR(start + LIVE_OFFSET(block, array, (v + 1) * LANES + r));
+            prefetch_query(query, start + LIVE_OFFSET(block, array, (v + 1) * LANES + r));
     }
     for (int step = 0; step < STEPS(D_K); step++) {
         transpose(x[step]);

@@ -1,8 +1,8 @@
 /* attention_cpu: what is added to a tile's scores, and which of them do not count.
  *
  * s[j * QUERY_VECTORS + v] is the tile's S^T, key start + j, softcap applied.  What is not attended becomes -inf last of
- * all, so that nothing of it is left.  With the user's functions all of it is done by keep_each, which calls them for
- * attended pairs only; else by add_tile and sees_tile, a vector at a time. */
+ * all, so that nothing of it is left.  With the user's functions modify_each does all of it, and calls them for
+ * attended pairs only; otherwise add_tile and mask_range do, a vector at a time. */
 #ifndef CLATTN_CL_ATTENTION_CPU_MASK_H
 #define CLATTN_CL_ATTENTION_CPU_MASK_H
 
@@ -20,9 +20,9 @@
 
 /* ---- a mask's or bias's block of LANES keys for vector v, x[c] being key `from` + c ---- */
 
-#define LOAD_BLOCK(TYPE, x, p, array, v, from, n, fill) \
+#define LOAD_BLOCK(TYPE, x, p, array, block, v, start, from, n, fill) \
     do { \
-        const long at_ = ARRAY_START(array, block) + (start + (long)(from)) * (array)->col; \
+        const long at_ = ARRAY_START(array, block) + ((start) + (long)(from)) * (array)->col; \
         if (SAME_ROWS(array)) { \
             for (int c_ = 0; c_ < LANES; c_++) \
                 x[c_] = (floatv)((from) + c_ < (n) ? LOAD(TYPE, p, at_ + c_ * (array)->col) : (fill)); \
@@ -167,10 +167,10 @@ INLINE void add_tile(floatv *s, bool open, int start, int n, const attention_blo
                 load_words(t[v].word, side->mask, v, start, from, n, block, a);
 #elif MASK
             if (!open)
-                LOAD_BLOCK(MASK_TYPE, t[v].mask, side->mask, &a->mask, v, from, n, -INFINITY);
+                LOAD_BLOCK(MASK_TYPE, t[v].mask, side->mask, &a->mask, block, v, start, from, n, -INFINITY);
 #endif
 #if BIAS
-            LOAD_BLOCK(BIAS_TYPE, t[v].bias, side->bias, &a->bias, v, from, n, -INFINITY);
+            LOAD_BLOCK(BIAS_TYPE, t[v].bias, side->bias, &a->bias, block, v, start, from, n, -INFINITY);
 #endif
             if (n - from >= LANES) {
 #pragma unroll
@@ -186,16 +186,16 @@ INLINE void add_tile(floatv *s, bool open, int start, int n, const attention_blo
 
 /* ---- causality and window ---- */
 
-#if SIDED
+#if RANGED
 /* Key j of the tile lies at j + edge from query 0 of the block, and query i attends distances i - left ... i + right. */
-typedef struct tile_sides {
+typedef struct tile_range {
     bool crossed;  /* some pair of the tile is not attended */
     int low, high; /* query i attends j if j + low <= i <= j + high */
-} tile_sides;
+} tile_range;
 
 #define FAR (1L << 40 << 2)
 
-INLINE tile_sides sides_of(int start, int n, const attention_block *block, const attention_args *a)
+INLINE tile_range range_of(int start, int n, const attention_block *block, const attention_args *a)
 {
     const long edge = start - (block->first + block->item.position);
     long left = FAR, right = CAUSAL ? 0 : FAR;
@@ -205,14 +205,14 @@ INLINE tile_sides sides_of(int start, int n, const attention_block *block, const
     if (a->window_right != ATTENTION_UNBOUNDED)
         right = min(right, a->window_right);
 #endif
-    tile_sides sides;
-    sides.crossed = edge + n - 1 > right || edge < block->last - left;
-    sides.low = (int)clamp(edge - right, -(1L << 30), 1L << 30);
-    sides.high = (int)clamp(edge + left, -(1L << 30), 1L << 30);
-    return sides;
+    tile_range range;
+    range.crossed = edge + n - 1 > right || edge < block->last - left;
+    range.low = (int)clamp(edge - right, -(1L << 30), 1L << 30);
+    range.high = (int)clamp(edge + left, -(1L << 30), 1L << 30);
+    return range;
 }
 
-INLINE void sees_tile(floatv *s, tile_sides sides, int n, const attention_block *block)
+INLINE void mask_range(floatv *s, tile_range range, int n, const attention_block *block)
 {
     intv query[QUERY_VECTORS];
     for (int v = 0; v < QUERY_VECTORS; v++)
@@ -220,9 +220,9 @@ INLINE void sees_tile(floatv *s, tile_sides sides, int n, const attention_block 
     for (int j = 0; j < n; j++)
         for (int v = 0; v < QUERY_VECTORS; v++) {
             floatv *score = s + j * QUERY_VECTORS + v;
-            intv out = query[v] < j + sides.low;
+            intv out = query[v] < j + range.low;
 #if WINDOW
-            out |= query[v] > j + sides.high;
+            out |= query[v] > j + range.high;
 #endif
             *score = select(*score, (floatv)(-INFINITY), out);
         }
@@ -231,8 +231,8 @@ INLINE void sees_tile(floatv *s, tile_sides sides, int n, const attention_block 
 
 #if USER_MODS
 /* Everything after softcap.  `inside`: causality and window let all pairs of the tile pass. */
-INLINE void keep_each(floatv *s, bool inside, int start, int n, const attention_block *block, const attention_args *a,
-                      const attention_side *side)
+INLINE void modify_each(floatv *s, bool inside, int start, int n, const attention_block *block, const attention_args *a,
+                        const attention_side *side)
 {
     attention_item item = block->item;
 
@@ -280,22 +280,22 @@ INLINE void modify_tile(floatv *s, bool open, int start, int n, const attention_
 #if SOFTCAP
     cap_scores(s, n * QUERY_VECTORS, a->softcap);
 #endif
-#if SIDED
-    const tile_sides sides = sides_of(start, n, block, a);
-    const bool inside = !sides.crossed;
+#if RANGED
+    const tile_range range = range_of(start, n, block, a);
+    const bool inside = !range.crossed;
 #else
     const bool inside = true;
 #endif
 #if USER_MODS
-    keep_each(s, inside, start, n, block, a, side);
+    modify_each(s, inside, start, n, block, a, side);
 #else
 #if ADDED
     if (!open || BIAS || ALIBI)
         add_tile(s, open, start, n, block, a, side);
 #endif
-#if SIDED
+#if RANGED
     if (!inside)
-        sees_tile(s, sides, n, block);
+        mask_range(s, range, n, block);
 #endif
 #endif
 }

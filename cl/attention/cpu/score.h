@@ -7,7 +7,7 @@
 #include "lib/tanh.h"
 
 #define USER_MODS (SCORE_MOD || MASK_MOD)
-#define SIDED (CAUSAL || WINDOW)
+#define RANGED (CAUSAL || WINDOW)
 #define ADDED (MASK || BIAS || ALIBI)
 
 #if SOFTCAP

@@ -2,18 +2,27 @@
 #ifndef CLATTN_CL_ATTENTION_CPU_SOFTMAX_H
 #define CLATTN_CL_ATTENTION_CPU_SOFTMAX_H
 
-#include "attention/cpu/lanes.h"
+#include "attention/cpu/mask.h"
 
-/* ENTROPY: adds what the tile contributes to sum exp(s - highest) * (s - highest); x is that in units of log 2. */
-#if ENTROPY
-#define ADD_MOMENT(moment, p, x) (moment) += select((p) * (x), (floatv)(0.0f), (p) == 0.0f)
-#else
-#define ADD_MOMENT(moment, p, x)
-#endif
+/* What the rows of a block have come to: lane l of vector v is row v * LANES + l. */
+typedef struct softmax_state {
+    floatv row_max[QUERY_VECTORS];    /* the largest score */
+    floatv row_sum[QUERY_VECTORS];    /* of exp(s - row_max) */
+    floatv row_moment[QUERY_VECTORS]; /* with ENTROPY: of p log2(p), p = exp(s - row_max) */
+} softmax_state;
 
-/* Raises `top` to the scores of keys j < n, four at a time, which wait for each other less.  It takes no NaN (the comparison
+INLINE void begin_rows(softmax_state *state)
+{
+    for (int v = 0; v < QUERY_VECTORS; v++) {
+        state->row_max[v] = (floatv)(-INFINITY);
+        state->row_sum[v] = (floatv)(0.0f);
+        state->row_moment[v] = (floatv)(0.0f);
+    }
+}
+
+/* Raises `new_max` to the scores of keys j < n, four at a time, which wait for each other less.  It takes no NaN (the comparison
  * is false), and of four of which one is NaN perhaps none: it is the score's own subtraction that carries a NaN on. */
-INLINE void find_highest(floatv *top, const floatv *s, int n)
+INLINE void find_row_max(floatv *new_max, const floatv *s, int n)
 {
     int j = 0;
 
@@ -23,43 +32,52 @@ INLINE void find_highest(floatv *top, const floatv *s, int n)
             const floatv *x = s + j * QUERY_VECTORS + v;
             const floatv first = LARGER_OF(x[0], x[QUERY_VECTORS]);
             const floatv last = LARGER_OF(x[2 * QUERY_VECTORS], x[3 * QUERY_VECTORS]);
-            top[v] = LARGER_OF(top[v], LARGER_OF(first, last));
+            new_max[v] = LARGER_OF(new_max[v], LARGER_OF(first, last));
         }
     for (; j < n; j++)
 #pragma unroll
         for (int v = 0; v < QUERY_VECTORS; v++)
-            top[v] = LARGER_OF(top[v], s[j * QUERY_VECTORS + v]);
+            new_max[v] = LARGER_OF(new_max[v], s[j * QUERY_VECTORS + v]);
 }
 
-/* `highest` becomes `top`, which becomes what is subtracted from the scores; `shrink` tells what the accumulators are to
- * be multiplied by.  Where all scores so far are -inf, 0 is subtracted: -inf - -inf would be a NaN.  The maximum is
- * multiplied by `factor` before the subtraction and rounded there, once and for old and new alike, so that p and shrink
- * refer to exactly the same number.  `moment`, with ENTROPY, is sum p * log2(p). */
-INLINE void raise_highest(floatv *top, float factor, floatv *highest, const floatv *sum, floatv *moment, floatv *shrink)
+/* The state's maxima become `new_max`, which becomes what is subtracted from the scores; the accumulators are to be
+ * multiplied by `rescale`. If all scores so far are -inf, 0 is subtracted: -inf - -inf would be a NaN. The maximum is
+ * multiplied by `factor` before the subtraction and rounded there, once and for old and new alike, so that p and
+ * rescale refer to exactly the same number. */
+INLINE void raise_row_max(floatv *new_max, float factor, softmax_state *state, floatv *rescale)
 {
 #pragma unroll
     for (int v = 0; v < QUERY_VECTORS; v++) {
-        const floatv safe = select(top[v], (floatv)(0.0f), top[v] == -INFINITY);
-        const floatv down = RAW_SCORES ? highest[v] * factor - safe * factor : (highest[v] - safe) * LOG2E;
-        shrink[v] = exp2v(down);
+        const floatv old = state->row_max[v];
+        const floatv finite_max = select(new_max[v], (floatv)(0.0f), new_max[v] == -INFINITY);
+        const floatv down = RAW_SCORES ? old * factor - finite_max * factor : (old - finite_max) * LOG2E;
+        rescale[v] = exp2v(down);
 #if ENTROPY
-        moment[v] =
-            select(shrink[v] * FMA(down, sum[v], moment[v]), (floatv)(0.0f), sum[v] == 0.0f || shrink[v] == 0.0f);
+        state->row_moment[v] = select(rescale[v] * FMA(down, state->row_sum[v], state->row_moment[v]), (floatv)(0.0f),
+                                      state->row_sum[v] == 0.0f || rescale[v] == 0.0f);
 #endif
-        highest[v] = top[v];
-        top[v] = RAW_SCORES ? safe * factor : safe;
+        state->row_max[v] = new_max[v];
+        new_max[v] = RAW_SCORES ? finite_max * factor : finite_max;
     }
 }
 
 /* log2(p) of a score. */
-INLINE floatv exponent_of(floatv s, float factor, floatv top)
+INLINE floatv exponent_of(floatv s, float factor, floatv new_max)
 {
-    return RAW_SCORES ? FMA(s, (floatv)(factor), -top) : (s - top) * LOG2E;
+    return RAW_SCORES ? FMA(s, (floatv)(factor), -new_max) : (s - new_max) * LOG2E;
 }
 
-/* S^T becomes P^T for keys j < n, which `sum` takes in; `top` is what raise_highest has made of it. */
-INLINE void weigh_tile(floatv *s, int n, float factor, const floatv *top, floatv *sum, floatv *moment,
-                       const floatv *shrink)
+/* ENTROPY: the vector v of the state's row_moment takes in weights p, whose logarithms are x. */
+INLINE void add_moment(softmax_state *state, int v, floatv p, floatv x)
+{
+#if ENTROPY
+    state->row_moment[v] += select(p * x, (floatv)(0.0f), p == 0.0f);
+#endif
+}
+
+/* S^T becomes P^T for keys j < n, which the state takes in; `new_max` is what raise_row_max has made of it. */
+INLINE void weigh_tile(floatv *s, int n, float factor, const floatv *new_max, softmax_state *state,
+                       const floatv *rescale)
 {
     floatv total[QUERY_VECTORS];
 
@@ -69,75 +87,74 @@ INLINE void weigh_tile(floatv *s, int n, float factor, const floatv *top, floatv
     for (int j = 0; j < n; j++)
 #pragma unroll
         for (int v = 0; v < QUERY_VECTORS; v++) {
-            const floatv x = exponent_of(s[j * QUERY_VECTORS + v], factor, top[v]);
+            const floatv x = exponent_of(s[j * QUERY_VECTORS + v], factor, new_max[v]);
             const floatv p = exp2v(x);
             s[j * QUERY_VECTORS + v] = p;
             total[v] += p;
-            ADD_MOMENT(moment[v], p, x);
+            add_moment(state, v, p, x);
         }
 #pragma unroll
     for (int v = 0; v < QUERY_VECTORS; v++)
-        sum[v] = FMA(sum[v], shrink[v], total[v]);
+        state->row_sum[v] = FMA(state->row_sum[v], rescale[v], total[v]);
 }
 
-/* S^T becomes P^T for keys j < n, which `highest` and `sum` take in. */
-INLINE void softmax_tile(floatv *s, int n, float factor, floatv *highest, floatv *sum, floatv *moment, floatv *shrink)
+/* S^T becomes P^T for keys j < n, which the state takes in. */
+INLINE void softmax_tile(floatv *s, int n, float factor, softmax_state *state, floatv *rescale)
 {
-    floatv top[QUERY_VECTORS];
+    floatv new_max[QUERY_VECTORS];
 
 #pragma unroll
     for (int v = 0; v < QUERY_VECTORS; v++)
-        top[v] = highest[v];
-    find_highest(top, s, n);
-    raise_highest(top, factor, highest, sum, moment, shrink);
-    weigh_tile(s, n, factor, top, sum, moment, shrink);
+        new_max[v] = state->row_max[v];
+    find_row_max(new_max, s, n);
+    raise_row_max(new_max, factor, state, rescale);
+    weigh_tile(s, n, factor, new_max, state, rescale);
 }
 
 /* Rows beyond the item's length have attended nothing, whatever their lanes computed. */
-INLINE void forget_dead_rows(floatv *highest, floatv *sum, const attention_block *block)
+INLINE void forget_dead_rows(softmax_state *state, const attention_block *block)
 {
     if (block->live == block->rows)
         return;
     for (int v = 0; v < QUERY_VECTORS; v++) {
         const intv dead = LANE_INDEX + v * LANES >= block->live;
-        highest[v] = select(highest[v], (floatv)(-INFINITY), dead);
-        sum[v] = select(sum[v], (floatv)(0.0f), dead);
+        state->row_max[v] = select(state->row_max[v], (floatv)(-INFINITY), dead);
+        state->row_sum[v] = select(state->row_sum[v], (floatv)(0.0f), dead);
     }
 }
 
 /* What the accumulators are multiplied by at last, and the rows' log-sum-exp and entropy; the vector form of
  * attention_finish and attention_entropy. */
-INLINE void finish_rows(floatv *factor, floatv *lse, floatv *entropy, const floatv *highest, const floatv *sum,
-                        const floatv *moment, float scale, const attention_block *block, const attention_args *a,
-                        const attention_side *side)
+INLINE void finish_rows(floatv *multiplier, floatv *lse, floatv *entropy, const softmax_state *state, float factor,
+                        const attention_block *block, const attention_args *a, const attention_side *side)
 {
     for (int v = 0; v < QUERY_VECTORS; v++) {
-        const floatv own = RAW_SCORES ? highest[v] * scale * LN2 : highest[v];
-        floatv top = own;
-        floatv total = sum[v];
+        const floatv own = RAW_SCORES ? state->row_max[v] * factor * LN2 : state->row_max[v];
+        floatv new_max = own;
+        floatv total = state->row_sum[v];
 #if SINKS && !SPLIT
         float lane[LANES];
         for (int l = 0; l < LANES; l++)
             lane[l] =
                 side->sinks[a->sinks.offset + ROW_HEAD(block, min(v * LANES + l, block->rows - 1)) * a->sinks.stride];
         const floatv sink = VLOAD(0, lane);
-        top = select(own, sink, sink > own);
-        const floatv safe = select(top, (floatv)(0.0f), top == -INFINITY);
-        const floatv share = select(exp2v((own - safe) * LOG2E), (floatv)(0.0f), sum[v] == 0.0f);
-        total = total * share + exp2v((sink - safe) * LOG2E);
-        factor[v] = select(share / total, (floatv)(0.0f), total == 0.0f);
+        new_max = select(own, sink, sink > own);
+        const floatv finite_max = select(new_max, (floatv)(0.0f), new_max == -INFINITY);
+        const floatv share = select(exp2v((own - finite_max) * LOG2E), (floatv)(0.0f), state->row_sum[v] == 0.0f);
+        total = total * share + exp2v((sink - finite_max) * LOG2E);
+        multiplier[v] = select(share / total, (floatv)(0.0f), total == 0.0f);
 #else
-        factor[v] = select(1.0f / total, (floatv)(0.0f), total == 0.0f);
+        multiplier[v] = select(1.0f / total, (floatv)(0.0f), total == 0.0f);
 #endif
 #if ENTROPY
-        const floatv plogp = sum[v] * (log(total) + (top - own)) - moment[v] * LN2;
-        entropy[v] = select(factor[v] * plogp, (floatv)(0.0f), sum[v] == 0.0f);
+        const floatv plogp = state->row_sum[v] * (log(total) + (new_max - own)) - state->row_moment[v] * LN2;
+        entropy[v] = select(multiplier[v] * plogp, (floatv)(0.0f), state->row_sum[v] == 0.0f);
 #endif
 #if DROPOUT
-        factor[v] *= a->dropout_scale;
+        multiplier[v] *= a->dropout_scale;
 #endif
 #if LSE
-        lse[v] = select(top + log(total), (floatv)(-INFINITY), total == 0.0f);
+        lse[v] = select(new_max + log(total), (floatv)(-INFINITY), total == 0.0f);
 #endif
     }
 }
@@ -162,7 +179,7 @@ INLINE void philoxv(uintv *c, uint2 key)
     }
 }
 
-/* Drops probabilities of keys start ... start + n - 1; the vector form of attention_keeps. */
+/* Drops probabilities of keys start ... start + n - 1; the vector form of attention_kept. */
 INLINE void drop_tile(floatv *p, int start, int n, const attention_block *block, const attention_args *a)
 {
     const uint2 key = (uint2)((uint)a->dropout_seed, (uint)(a->dropout_seed >> 32));

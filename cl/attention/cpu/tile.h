@@ -12,6 +12,8 @@
 #include "attention/cpu/lanes.h"
 #include "lib/tanh.h"
 
+#if !PAIRS
+
 #ifndef PACK
 #define PACK (!(UNIT_STRIDE && IS_F32(K_TYPE) && IS_F32(V_TYPE)))
 #endif
@@ -42,40 +44,45 @@
 #define PACK_ROW ROUND_UP((D_K > D_V ? D_K : D_V), LANES)
 
 #if PACK
-/* Rows of K or of V as floats, PACK_ROW apart: `at` and `scales_at` tell where row j of them and of their scales begins. */
-#define PACK_ROWS(TYPE, tile, p, at, n, size, col, SCALED, scales_at) \
-    do { \
-        for (int j = 0; j < (n); j++) { \
-            const long at_ = (at); \
-            for (int d_ = 0; d_ < (size); d_ += LANES) { \
-                floatv x_; \
-                LOAD_ROW(TYPE, x_, p, at_ + d_ * (col), col, (size) - d_, 0.0f); \
-                SCALED(x_, scales_at, d_); \
-                STORE_WHOLE(whole_floatv, (tile) + j * PACK_ROW + d_, x_); \
-            } \
-        } \
-    } while (0)
-
-/* Keys start ... start + n - 1 of K as floats, and of V. */
-#define PACK_FUNCTION(NAME, TYPE, array, scale, GROUPS, size, SCALED) \
-    INLINE void NAME(float *tile, const global ELEMENT(TYPE) *p, int start, int n, const attention_item *item, \
-                     const attention_args *a, const attention_side *side) \
-    { \
-        const long col = UNIT_STRIDE ? 1 : a->array.col; \
-        if (TABLE) { \
-            long rows[KEY_TILE], scales[GROUPS ? KEY_TILE : 1]; \
-            find_rows(rows, &a->array, start, n, item, a, side); \
-            if (GROUPS) \
-                find_rows(scales, &a->scale, start, n, item, a, side); \
-            PACK_ROWS(TYPE, tile, p, rows[j], n, size, col, SCALED, scales[j]); \
-        } else { \
-            const long row = attention_row(&a->array, item, start, a, side); \
-            const long scales = GROUPS ? attention_row(&a->scale, item, start, a, side) : 0; \
-            PACK_ROWS(TYPE, tile, p, row + j * a->array.row, n, size, col, SCALED, scales + j * a->scale.row); \
-        } \
+/* Keys start ... start + n - 1 of K as floats, PACK_ROW apart. */
+INLINE void pack_keys(float *tile, const global ELEMENT(K_TYPE) *key, int start, int n, const attention_item *item,
+                      const attention_args *a, const attention_side *side)
+{
+    const long col = UNIT_STRIDE ? 1 : a->key.col;
+    key_rows rows, scales;
+    find_key_rows(&rows, &a->key, start, n, item, a, side);
+    if (KEY_GROUPS)
+        find_key_rows(&scales, &a->key_scale, start, n, item, a, side);
+    for (int j = 0; j < n; j++) {
+        const long at = key_row(&rows, j), scale_at = KEY_GROUPS ? key_row(&scales, j) : 0;
+        for (int d = 0; d < D_K; d += LANES) {
+            floatv x;
+            LOAD_ROW(K_TYPE, x, key, at + d * col, col, D_K - d, 0.0f);
+            x = scaled_key(x, scale_at, d, a, side);
+            STORE_WHOLE(whole_floatv, tile + j * PACK_ROW + d, x);
+        }
     }
-PACK_FUNCTION(pack_keys, K_TYPE, key, key_scale, KEY_GROUPS, D_K, SCALE_KEY)
-PACK_FUNCTION(pack_values, V_TYPE, value, value_scale, VALUE_GROUPS, D_V, SCALE_VALUE)
+}
+
+/* The same of V. */
+INLINE void pack_values(float *tile, const global ELEMENT(V_TYPE) *value, int start, int n, const attention_item *item,
+                        const attention_args *a, const attention_side *side)
+{
+    const long col = UNIT_STRIDE ? 1 : a->value.col;
+    key_rows rows, scales;
+    find_key_rows(&rows, &a->value, start, n, item, a, side);
+    if (VALUE_GROUPS)
+        find_key_rows(&scales, &a->value_scale, start, n, item, a, side);
+    for (int j = 0; j < n; j++) {
+        const long at = key_row(&rows, j), scale_at = VALUE_GROUPS ? key_row(&scales, j) : 0;
+        for (int d = 0; d < D_V; d += LANES) {
+            floatv x;
+            LOAD_ROW(V_TYPE, x, value, at + d * col, col, D_V - d, 0.0f);
+            x = scaled_value(x, scale_at, d, a, side);
+            STORE_WHOLE(whole_floatv, tile + j * PACK_ROW + d, x);
+        }
+    }
+}
 #endif
 
 #if ADDITIVE
@@ -149,14 +156,14 @@ INLINE void score_tile(floatv *s, const floatv *q, KEY_POINTER key, const long *
 }
 #endif
 
-/* O^T = shrink * O^T + V^T P^T for `columns` <= COLUMN_STEP columns of V, a literal, and keys j < n; `fresh`: O^T is not
+/* O^T = rescale * O^T + V^T P^T for `columns` <= COLUMN_STEP columns of V, a literal, and keys j < n; `fresh`: O^T is not
  * there yet and counts as 0. */
 INLINE void value_columns(floatv *o, const int columns, const floatv *p, VALUE_POINTER value, const long *rows, int n,
-                          long row, long col, const floatv *shrink, bool fresh)
+                          long row, long col, const floatv *rescale, bool fresh)
 {
     floatv acc[COLUMN_STEP][QUERY_VECTORS];
 
-    begin_columns(acc, o, columns, shrink, fresh);
+    begin_columns(acc, o, columns, rescale, fresh);
     UNROLLED
     for (int j = 0; j < n; j++, p += QUERY_VECTORS, value += AT_NEXT(row)) {
         VALUE_POINTER at = value + AT_TABLE(rows, j);
@@ -205,8 +212,8 @@ INLINE void scores_of(floatv *s, const floatv *q, const floatv *weight, const gl
 #endif
 }
 
-/* O^T = shrink * O^T + V^T P^T; `fresh` as above. */
-INLINE void add_values(floatv *o, const floatv *p, const floatv *shrink, const global ELEMENT(V_TYPE) *value,
+/* O^T = rescale * O^T + V^T P^T; `fresh` as above. */
+INLINE void add_values(floatv *o, const floatv *p, const floatv *rescale, const global ELEMENT(V_TYPE) *value,
                        SCRATCH_TYPE *scratch, int start, int n, bool fresh, const attention_item *item,
                        const attention_args *a, const attention_side *side)
 {
@@ -226,11 +233,12 @@ INLINE void add_values(floatv *o, const floatv *p, const floatv *shrink, const g
 #endif
 #endif
     for (int c = 0; c + COLUMN_STEP <= D_V; c += COLUMN_STEP)
-        value_columns(o + c * QUERY_VECTORS, COLUMN_STEP, p, values + c * col, rows, n, row, col, shrink, fresh);
+        value_columns(o + c * QUERY_VECTORS, COLUMN_STEP, p, values + c * col, rows, n, row, col, rescale, fresh);
 #if COLUMN_REST > 0
     const int rest = D_V - COLUMN_REST;
-    value_columns(o + rest * QUERY_VECTORS, COLUMN_REST, p, values + rest * col, rows, n, row, col, shrink, fresh);
+    value_columns(o + rest * QUERY_VECTORS, COLUMN_REST, p, values + rest * col, rows, n, row, col, rescale, fresh);
 #endif
 }
 
+#endif
 #endif

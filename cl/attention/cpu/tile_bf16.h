@@ -8,18 +8,14 @@
 #ifndef CLATTN_CL_ATTENTION_CPU_TILE_BF16_H
 #define CLATTN_CL_ATTENTION_CPU_TILE_BF16_H
 
+#include "attention/cpu/bf16_pairs.h"
 #include "attention/cpu/keys.h"
 #include "attention/cpu/lanes.h"
-#include "attention/cpu/bf16_pairs.h"
+
+#if PAIRS
 
 #define COLUMN_REST (D_V % COLUMN_STEP)
 #define VALUE_ROW ROUND_UP(D_V, LANES)
-
-#if TABLE
-#define ROW_AT(rows, row, j) ((rows)[j])
-#else
-#define ROW_AT(rows, row, j) ((j) * (row))
-#endif
 
 #define SCRATCH_TYPE uintv
 #define SCRATCH (HALF(KEY_TILE) * VALUE_ROW / LANES)
@@ -42,18 +38,14 @@ INLINE void scores_of(floatv *s, const floatv *q, const floatv *weight, const gl
                       int start, int n, float factor, const attention_item *item, const attention_args *a,
                       const attention_side *side)
 {
-#if TABLE
-    long rows[KEY_TILE];
-    find_rows(rows, &a->key, start, n, item, a, side);
-#else
-    key += attention_row(&a->key, item, start, a, side);
-#endif
+    key_rows rows;
+    find_key_rows(&rows, &a->key, start, n, item, a, side);
     for (int j = 0; j < n; j += KEY_STEP) {
         floatv acc[KEY_STEP][QUERY_VECTORS];
         long at[KEY_STEP];
 #pragma unroll
         for (int r = 0; r < KEY_STEP; r++) {
-            at[r] = ROW_AT(rows, a->key.row, min(j + r, n - 1));
+            at[r] = key_row(&rows, min(j + r, n - 1));
 #pragma unroll
             for (int v = 0; v < QUERY_VECTORS; v++)
                 acc[r][v] = (floatv)(0.0f);
@@ -74,15 +66,11 @@ INLINE void scores_of(floatv *s, const floatv *q, const floatv *weight, const gl
 INLINE void zip_values(uintv *scratch, const global ushort *value, int start, int n, const attention_item *item,
                        const attention_args *a, const attention_side *side)
 {
-#if TABLE
-    long rows[KEY_TILE];
-    find_rows(rows, &a->value, start, n, item, a, side);
-#else
-    value += attention_row(&a->value, item, start, a, side);
-#endif
+    key_rows rows;
+    find_key_rows(&rows, &a->value, start, n, item, a, side);
     for (int i = 0; i < HALF(n); i++) {
-        const global ushort *even = value + ROW_AT(rows, a->value.row, 2 * i);
-        const global ushort *odd = value + ROW_AT(rows, a->value.row, min(2 * i + 1, n - 1));
+        const global ushort *even = value + key_row(&rows, 2 * i);
+        const global ushort *odd = value + key_row(&rows, min(2 * i + 1, n - 1));
 
 #pragma unroll
         for (int d = 0; d < VALUE_ROW; d += LANES)
@@ -90,13 +78,13 @@ INLINE void zip_values(uintv *scratch, const global ushort *value, int start, in
     }
 }
 
-/* O^T = shrink * O^T + V^T P^T for `columns` <= COLUMN_STEP columns of V, a literal, and `count` pairs of keys. */
+/* O^T = rescale * O^T + V^T P^T for `columns` <= COLUMN_STEP columns of V, a literal, and `count` pairs of keys. */
 INLINE void value_columns(floatv *o, const int columns, const floatv *p, const uint *value, int count,
-                          const floatv *shrink, bool fresh)
+                          const floatv *rescale, bool fresh)
 {
     floatv acc[COLUMN_STEP][QUERY_VECTORS];
 
-    begin_columns(acc, o, columns, shrink, fresh);
+    begin_columns(acc, o, columns, rescale, fresh);
     for (int i = 0; i < count; i++)
 #pragma unroll
         for (int c = 0; c < columns; c++) {
@@ -108,19 +96,20 @@ INLINE void value_columns(floatv *o, const int columns, const floatv *p, const u
     end_columns(o, acc, columns);
 }
 
-/* O^T = shrink * O^T + V^T P^T; P becomes pairs. */
-INLINE void add_values(floatv *o, floatv *p, const floatv *shrink, const global ushort *value, SCRATCH_TYPE *scratch,
+/* O^T = rescale * O^T + V^T P^T; P becomes pairs. */
+INLINE void add_values(floatv *o, floatv *p, const floatv *rescale, const global ushort *value, SCRATCH_TYPE *scratch,
                        int start, int n, bool fresh, const attention_item *item, const attention_args *a,
                        const attention_side *side)
 {
     zip_values(scratch, value, start, n, item, a, side);
     pair_weights(p, n, HALF(n));
     for (int c = 0; c + COLUMN_STEP <= D_V; c += COLUMN_STEP)
-        value_columns(o + c * QUERY_VECTORS, COLUMN_STEP, p, (const uint *)scratch + c, HALF(n), shrink, fresh);
+        value_columns(o + c * QUERY_VECTORS, COLUMN_STEP, p, (const uint *)scratch + c, HALF(n), rescale, fresh);
 #if COLUMN_REST > 0
     const int rest = D_V - COLUMN_REST;
-    value_columns(o + rest * QUERY_VECTORS, COLUMN_REST, p, (const uint *)scratch + rest, HALF(n), shrink, fresh);
+    value_columns(o + rest * QUERY_VECTORS, COLUMN_REST, p, (const uint *)scratch + rest, HALF(n), rescale, fresh);
 #endif
 }
 
+#endif
 #endif

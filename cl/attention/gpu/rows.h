@@ -136,7 +136,7 @@ static inline uint tile_mask(const local tile_ranges *ranges, const tile_rows *t
             const int j = k0 + OWN_KEY(x, k);
             bool attends = j >= begin && j < end;
 #if SELECTIVE
-            attends = attends && !attention_deselects(&row.item, row.i, j, a, side);
+            attends = attends && !attention_masked(&row.item, row.i, j, a, side);
 #endif
             bits |= (uint)attends << (k * ROWS + n);
         }
@@ -153,7 +153,7 @@ static inline uint tile_dropout(const tile_rows *t, int x, int y, int k0, const 
         tile_row row;
         tile_find_row(&row, y * ROWS + n, t, a);
         for (int g = 0; g < KEYS / 4; g++) {
-            const int4 keeps = attention_keeps(&row.item, row.i, (k0 + OWN_KEY(x, 4 * g)) >> 2, a);
+            const int4 keeps = attention_kept(&row.item, row.i, (k0 + OWN_KEY(x, 4 * g)) >> 2, a);
             bits |= (uint)(keeps.x | keeps.y << ROWS | keeps.z << 2 * ROWS | keeps.w << 3 * ROWS) << (4 * g * ROWS + n);
         }
     }

@@ -132,7 +132,7 @@ static clattn_status prepare(clattn_plan *base)
     define_int(&options, "BLOCKS", (long long)g.blocks);
     define_int(&options, "GATHERED", (long long)g.gathered);
     define_int(&options, "X86_AMX", has_amx);
-    define_int(&options, "BY_PARTS", splits_floats(problem));
+    define_int(&options, "SPLIT_FLOATS", splits_floats(problem));
     define_int(&options, "PREFETCHES", capabilities_prefetch(caps));
     cpu_defines(plan, &g.cpu, &options);
     status = attention_add_kernel(plan, "attention/cpu/amx.cl", "attention_cpu_amx", &options, one);

@@ -126,8 +126,8 @@ clattn_status cpu_decode_prepare(struct attention_plan *plan, const struct cpu_g
     define_int(&options, "LANES", (long long)g.cpu.lanes);
     define_int(&options, "BLOCK", (long long)g.cpu.rows);
     define_int(&options, "HEADS", (long long)g.cpu.heads);
-    define_int(&options, "TURN", (long long)g.interleave);
-    define_int(&options, "AHEAD", (long long)g.prefetch);
+    define_int(&options, "INTERLEAVE", (long long)g.interleave);
+    define_int(&options, "PREFETCH_DISTANCE", (long long)g.prefetch);
     cpu_defines(plan, &g.cpu, &options);
     return attention_add_kernel(plan, "attention/cpu/decode.cl", "attention_cpu_decode", &options, one);
 }
