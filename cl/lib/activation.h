@@ -26,7 +26,7 @@
 #define ACTIVATION GELU
 #endif
 
-/* What a * b, rounded to `product`, has lost: exact without fma too, by halves of 12 bits. */
+/* The rounding error of `product`, which is a * b rounded; exact without fma too, through halves of 12 bits. */
 static inline floatv lost_in(floatv a, floatv b, floatv product)
 {
 #if FUSED
@@ -70,7 +70,8 @@ static inline floatv power_of_2(intv n)
     return AS_FLOATV((n + 127) << 23);
 }
 
-/* v * fraction * 2^power; in steps, so that neither a step nor a factor leaves the range before the result does. */
+/* v * fraction * 2^power, multiplied in steps, so that no step and no factor leaves the range before the result
+ * does. */
 static inline floatv times(floatv v, const scaled_float *e)
 {
     const intv first = max(e->power, (intv)(-100)), second = max(e->power - first, (intv)(-100));
@@ -104,7 +105,7 @@ static inline floatv act_SWISH(floatv x, float alpha)
     return times_sigmoid(x, select(high, (floatv)(0.0f), flat), select(low, (floatv)(0.0f), flat));
 }
 
-/* 2 sqrt(2/pi) and 0.044715 times that, each in two parts. */
+/* 2 sqrt(2/pi), and 0.044715 times 2 sqrt(2/pi), each as the sum of two floats. */
 #define TANH_1 0x1.988454p+0f
 #define TANH_1_LOW -0x1.857936p-25f
 #define TANH_3 0x1.2444f2p-4f
@@ -112,7 +113,7 @@ static inline floatv act_SWISH(floatv x, float alpha)
 
 static inline floatv act_GELU_TANH(floatv x, float alpha)
 {
-    /* From 16 on the sigmoid is 1, or e^-v is nothing; NaN passes. */
+    /* x is clamped to |x| <= 16, beyond which the sigmoid is 1, or 0 within rounding; NaN passes. */
     const floatv near = select(x, copysign((floatv)(16.0f), x), fabs(x) > (floatv)(16.0f));
     const floatv square = near * near, square_low = lost_in(near, near, square);
     const floatv cubic = square * TANH_3;
@@ -156,7 +157,8 @@ static inline floatv act_GELU(floatv x, float alpha)
     p = FMA(p, t, (floatv)(TAIL_1));
     p = FMA(p, t, (floatv)(TAIL_0));
     e.fraction *= p * (rising * inverse);
-    /* |x| Phi(-|x|) is what is missing from max(x, 0).  Two steps will do: a is at most 16, and so the power above -186. */
+    /* The result is max(x, 0) less |x| Phi(-|x|).  Two multiplications by powers of two suffice: a is at most 16, so
+     * the power is above -186. */
     const intv first = max(e.power, (intv)(-100));
     const floatv missing = a * power_of_2(first) * e.fraction * power_of_2(e.power - first);
     return select(x, (floatv)(0.0f), negative) - missing;

@@ -33,7 +33,7 @@
 #define PARTS_OF(TYPE) JOIN(PARTS_OF_, TYPE)
 #define BLOCK_K 32
 #define TILE_WORDS (AMX_ROWS * AMX_WORDS)
-#define BLOCK_WORDS (PARTS * 2 * TILE_WORDS) /* of 32 rows or lanes */
+#define BLOCK_WORDS (PARTS * 2 * TILE_WORDS) /* words of 32 rows or lanes */
 
 INLINE void split(uintv part[PARTS], floatv low, floatv high, int count)
 {
@@ -51,7 +51,7 @@ INLINE floatv greater_magnitude(floatv x, floatv y)
 }
 
 #define IS_BEYOND_ALONE(x) ((x) >= as_uint(0x1p96f) || ((x) > 0 && (x) < as_uint(0x1p-80f)))
-#define EXPONENTS(x, y) (((x) >> 23) + ((y) >> 23)) /* added up, and 254 */
+#define EXPONENTS(x, y) (((x) >> 23) + ((y) >> 23)) /* the sum of the exponents, plus 254 */
 #define IS_BEYOND(x, y) \
     (IS_BEYOND_ALONE(x) || IS_BEYOND_ALONE(y) || EXPONENTS(x, y) >= 254u + 92 || \
      ((x) > 0 && (y) > 0 && EXPONENTS(x, y) < 254u - 80))
@@ -69,7 +69,7 @@ INLINE peaks with_peak(peaks all, uint x)
     return all;
 }
 
-/* Neither has to be exact: the pair of the most, or of the least, is beyond where any is. */
+/* The peaks need not be exact: if any pair is beyond, then the pair of the greatest or of the least is. */
 INLINE int may_be_beyond(peaks x, peaks y)
 {
     if (x.most == 0 || y.most == 0)
@@ -77,7 +77,7 @@ INLINE int may_be_beyond(peaks x, peaks y)
     return IS_BEYOND(x.most, y.most) || IS_BEYOND(x.least, y.least);
 }
 
-/* In an order that loads each part of rows once, and lanes as seldom as then possible. */
+/* The order loads each part of rows once, and the lanes' parts as seldom as then possible. */
 #define LOAD_ROW_PART(amx, row, n) \
     do { \
         AMX_STREAM_WORDS(amx, 4, (row) + (n) * 2 * TILE_WORDS, AMX_WORDS); \

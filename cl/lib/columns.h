@@ -9,9 +9,9 @@
  * WINDOW     neighbouring columns that are moved at once: at most what a row has; 1: none  power of two, 1 .. LANES   (1)
  *
  * Rows whose columns are neighbours go through windows of WINDOW columns, the last of which ends with the row and may
- * overlap the one before: so nothing beside a row is touched.  LANES / WINDOW rows' windows make a vector, WINDOW vectors
- * hold one of all rows, row by row, and log2(WINDOW) passes of shuffles turn them.  Neighbouring rows are loaded and stored
- * as they lie; whatever lies in another way, and less than LANES rows, element by element. */
+ * overlap the one before, so that nothing outside a row is touched.  Windows of LANES / WINDOW rows make a vector, WINDOW
+ * vectors hold one window of all rows, row by row, and log2(WINDOW) passes of shuffles transpose them.  Neighbouring rows
+ * are loaded and stored as whole vectors; rows that lie otherwise, and fewer than LANES rows, element by element. */
 #ifndef CLATTN_CL_LIB_COLUMNS_H
 #define CLATTN_CL_LIB_COLUMNS_H
 
@@ -37,9 +37,9 @@
 #endif
 
 #if WINDOW > 1
-/* From rows to columns: the index of an element of all WINDOW vectors is its row's bits, then its column's.  A pass moves
- * the last bit to the front. */
-INLINE void turn_to_columns(floatv *x)
+/* Transposes rows to columns.  The index of an element in all WINDOW vectors consists of its row's bits, then its
+ * column's; a pass moves the last bit to the front. */
+INLINE void transpose_to_columns(floatv *x)
 {
     floatv y[WINDOW];
 
@@ -56,13 +56,13 @@ INLINE void turn_to_columns(floatv *x)
     }
 }
 
-/* And back: a pass moves the first bit to the end. */
-INLINE void turn_to_rows(floatv *x)
+/* Transposes columns to rows: a pass moves the first bit to the end. */
+INLINE void transpose_to_rows(floatv *x)
 {
     shuffle_perfectly(x, WINDOW, LOG2_WINDOW);
 }
 
-/* Elements as they are stored, a vector of them at a time. */
+/* The types in which elements are moved, a vector of them at a time. */
 #define RAW_F32 float
 #define RAW_F16 ushort
 #define RAW_BF16 ushort
@@ -79,7 +79,7 @@ INLINE void turn_to_rows(floatv *x)
 #define TO_RAW_BF16(x) bf16_bitsv(x)
 #define TO_RAW(TYPE, x) JOIN(TO_RAW_, TYPE)(x)
 
-/* Windows of EACH rows, `row` apart, side by side in a vector. */
+/* A vector of windows from EACH rows, which lie `row` apart. */
 #define PIECE(TYPE, p, i) JOIN(vload, WINDOW)(0, (const global RAW(TYPE) *)(p) + (i))
 #define PUT(TYPE, p, i, x) STORE_WHOLE(global JOIN(piece_, TYPE), (global RAW(TYPE) *)(p) + (i), x)
 typedef JOIN(float, WINDOW) piece_F32 __attribute__((aligned(4)));
@@ -139,11 +139,11 @@ typedef JOIN(ushort, WINDOW) piece_BF16 __attribute__((aligned(2)));
                 (x)[i_] = FROM_RAW(TYPE, raw_); \
             } \
         } \
-        turn_to_columns(x); \
+        transpose_to_columns(x); \
     } while (0)
 #define STORE_WINDOW(TYPE, x, p, row, columns) \
     do { \
-        turn_to_rows(x); \
+        transpose_to_rows(x); \
         if ((columns) == WINDOW && (row) == WINDOW) { \
             _Pragma("unroll") \
             for (int i_ = 0; i_ < WINDOW; i_++) \

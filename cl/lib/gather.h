@@ -34,7 +34,7 @@
         } \
     }
 
-/* The neighbouring ones of `count` pieces of work that this work-group does: from what it returns to *end, less 1. */
+/* This work-group's share of `count` pieces of work: the neighbouring ones from the returned number to *end - 1. */
 static inline args_long share_of_group(args_long count, args_long *end)
 {
     const args_long groups = (args_long)get_num_groups(0), group = (args_long)get_group_id(0);

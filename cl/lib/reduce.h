@@ -8,7 +8,7 @@
  * Each sub-group (lib/sub_group.h) computes a partial result by shuffles, and the partial results are combined in local
  * memory: one barrier.  Without sub-groups REDUCE is a tree in local memory, log2(WORK_GROUP) + 2 barriers.
  *
- * All items must reach its barriers: it stands in uniform control flow only. */
+ * All items must reach the barriers, so REDUCE stands in uniform control flow only. */
 #ifndef CLATTN_CL_LIB_REDUCE_H
 #define CLATTN_CL_LIB_REDUCE_H
 

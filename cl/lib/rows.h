@@ -20,7 +20,7 @@
 #define LOG2_LANES 2
 #endif
 
-/* So many perfect shuffles of all elements of `count` <= LANES vectors; both are literals. */
+/* Shuffles all elements of `count` <= LANES vectors perfectly, `passes` times; both are literals. */
 INLINE void shuffle_perfectly(floatv *x, const int count, const int passes)
 {
     floatv y[LANES];

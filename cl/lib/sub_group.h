@@ -14,7 +14,7 @@
  *   sub_group_swap(x, distance, item, room)        the x of the item with number item ^ distance, distance < SUB_GROUP_SIZE
  *   sub_group_swap4(x, distance, item, room)       the same of a float4, with a room of as many float4
  *
- * Every item of the work-group calls it, in uniform control flow: the emulation has barriers.
+ * Every item of the work-group calls these functions, in uniform control flow: the emulation has barriers.
  *
  * Tested: SUB_GROUPS 1 on Intel's runtime for CPUs, 4 everywhere.  2 and 3 have never run: they are compiled offline. */
 #ifndef CLATTN_CL_LIB_SUB_GROUP_H

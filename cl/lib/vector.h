@@ -57,7 +57,7 @@ typedef ushortv whole_ushortv __attribute__((aligned(2)));
 #define STOREV_BF16(p, i, x) STORE_WHOLE(global whole_ushortv, (p) + (i), bf16_bitsv(x))
 #define STOREV(TYPE, p, i, x) JOIN(STOREV_, TYPE)(p, i, x)
 
-/* By way of a vector of bits: PoCL 3.1's vload_half and vstore_half take an array for aligned to whole vectors. */
+/* Converts a vector of bits: PoCL 3.1's vload_half and vstore_half assume that an array is aligned to whole vectors. */
 static inline floatv f16_floatv(ushortv bits)
 {
 #if X86_F16 && LANES == 16
@@ -82,7 +82,7 @@ static inline ushortv f16_bitsv(floatv x)
     return bits;
 }
 
-/* Two integers of four bits a byte, the lower half first. */
+/* Converts bytes that hold two integers of four bits each, the lower half first. */
 static inline floatv i4_floatv(JOIN(uchar, LANES_HALF) bytes)
 {
     const intv x = JOIN(convert_int, LANES)(TWICE(bytes)) >> ((LANE_INDEX & 1) * 4) & 15;
@@ -96,11 +96,12 @@ static inline ushortv bf16_bitsv(floatv x)
     return JOIN(convert_ushort, LANES)(select(rounded, (bits >> 16) | 0x40, isnan(x)) & 0xffff);
 }
 
-/* Of two vectors lane by lane; a NaN is never larger. */
+/* b in the lanes in which it is larger, otherwise a: a NaN in b is dropped, a NaN in a stays. */
 #define LARGER_OF(a, b) select(a, b, (b) > (a))
 
-/* The sum of the lanes, and the largest of them, halves on halves; no lane may be a NaN for the latter.  The last four by
- * way of memory: Oclgrind 21.10 crashes at shuffles into shorter vectors, which compilers make of single lanes, too. */
+/* The sum of the lanes, and the largest lane (no lane may then be a NaN): both combine halves.  The last four lanes
+ * go through memory, because Oclgrind 21.10 crashes at shuffles into shorter vectors, which compilers also make of
+ * single lanes. */
 static inline float sum_lanes(floatv x)
 {
     float lane[4];

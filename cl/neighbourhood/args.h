@@ -1,4 +1,4 @@
-/* What the kernels of neighbourhood attention are told, shared by the host and OpenCL C; lib/array.h has the rules. */
+/* The arguments of neighbourhood attention's kernels, shared by the host and OpenCL C; lib/array.h has the rules. */
 #ifndef CLATTN_CL_NEIGHBOURHOOD_ARGS_H
 #define CLATTN_CL_NEIGHBOURHOOD_ARGS_H
 
@@ -15,13 +15,13 @@ typedef struct neighbourhood_args {
     map5 bias;                                                  /* (b, h, y, x); a broadcast dimension has stride 0 */
     map5 lse;                                                   /* (b, h, y, x) */
     args_long packed_offset;                                    /* where the workspace starts, in floats */
-    args_long packed_bias, packed_bias_batch, packed_bias_head; /* the bias' rows, from there; 0: broadcast */
+    args_long packed_bias, packed_bias_batch, packed_bias_head; /* bias rows, from packed_offset; 0: broadcast */
     int batch;                                                  /* 0: nothing to do, return at once */
     int heads;                                                  /* query heads */
     int group;                                                  /* query heads for each key/value head */
     int query_height, query_width;
     int height, width;      /* of the keys */
-    int query_y, query_x;   /* where query (0, 0) stands */
+    int query_y, query_x;   /* key position of query (0, 0) */
     int window_y, window_x; /* odd */
     int dilation_y, dilation_x;
     int clip;                   /* 1: CLATTN_EDGE_CLIP */

@@ -73,8 +73,8 @@
 
 #include "neighbourhood/cpu.h"
 
-/* LANES columns from x0 of one row of a map become columns of lines: line d of `packed`, packed_width apart, gets
- * column x at x - x0.  Columns from `columns` on are 0. */
+/* Packs LANES columns from x0 on of one row of a map: line d of `packed`, packed_width apart, gets column x at x -
+ * x0. Columns from `columns` on are 0. */
 #define PACK_COLUMNS(TYPE, map, size_count, packed, columns, m) \
     do { \
         for (int d_ = 0; d_ < (size_count); d_ += LANES) { \
@@ -150,8 +150,8 @@ kernel void neighbourhood_cpu(const global ELEMENT(Q_TYPE) *query, const global 
     floatv s[(SCORE_TILE + KEY_STEP) * ROWS];
     row_state state;
     for (int n = 0; n < ROWS; n++) {
-        state.highest[n] = (floatv)(-INFINITY);
-        state.sum[n] = (floatv)(0.0f);
+        state.row_max[n] = (floatv)(-INFINITY);
+        state.row_sum[n] = (floatv)(0.0f);
     }
     for (int c = 0; c < D_V * ROWS; c++)
         o[c] = (floatv)(0.0f);
@@ -179,7 +179,7 @@ kernel void neighbourhood_cpu(const global ELEMENT(Q_TYPE) *query, const global 
     const long bias_step = 0;
     const global float *bias = packed;
 #endif
-    /* The score tile holds so many rows of keys, which then share a rescaling. */
+    /* The score tile holds `most` rows of keys, which share a rescaling. */
     const int most = max(1, SCORE_TILE / (c.last - c.first + 1));
 
     for (int t = low[0]; t <= high[ROWS - 1];) {
@@ -194,7 +194,8 @@ kernel void neighbourhood_cpu(const global ELEMENT(Q_TYPE) *query, const global 
         }
         const int count = end - t + 1;
         const global float *line = lines + t * line_step, *addends = bias + t * bias_step;
-        /* One row at a time at the map's edges of every kind: two copies of this code are enough to compile. */
+        /* Rows at the map's edges of every kind are computed one at a time: two copies of this code are enough to
+         * compile. */
         if (from == 0 && to == ROWS && !c.mixed)
             attend_rows(ROWS, 0, 0, s, q, o, &state, line, count, line_step, addends, bias_step, &c, &a);
         else
@@ -205,12 +206,13 @@ kernel void neighbourhood_cpu(const global ELEMENT(Q_TYPE) *query, const global 
 
     output += a.output.offset + b * a.output.batch + h * a.output.head + y0 * a.output.row + x0 * a.output.col;
     for (int n = 0; n < rows; n++)
-        store_row(output + n * a.dilation_y * a.output.row, o + n, state.sum[n], columns, &a.output);
+        store_row(output + n * a.dilation_y * a.output.row, o + n, state.row_sum[n], columns, &a.output);
 #if LSE
     lse += a.lse.offset + b * a.lse.batch + h * a.lse.head + y0 * a.lse.row + x0 * a.lse.col;
     for (int n = 0; n < rows; n++) {
         float lane[LANES];
-        VSTORE(select(state.highest[n] + log(state.sum[n]), (floatv)(-INFINITY), state.sum[n] == 0.0f), 0, lane);
+        VSTORE(select(state.row_max[n] + log(state.row_sum[n]), (floatv)(-INFINITY), state.row_sum[n] == 0.0f), 0,
+               lane);
         for (int l = 0; l < columns; l++)
             lse[n * a.dilation_y * a.lse.row + l * a.lse.col] = lane[l];
     }

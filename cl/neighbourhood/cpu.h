@@ -12,14 +12,15 @@
 #define LINES (D_K + D_V)
 #define COLUMN_REST (D_V % COLUMN_STEP)
 
-/* What a work-item knows of its columns: where each lane's window lies, and all of them together. */
+/* A work-item's columns: where each lane's window lies, and all of them together. */
 typedef struct columns_of {
     intv low, high;  /* each lane's first and last distance */
-    int first, last; /* the lanes' together */
-    int mixed;       /* lanes differ */
+    int first, last; /* the first and last distance of all lanes */
+    int mixed;       /* lanes have different windows */
 } columns_of;
 
-/* The queries beyond the last have the last one's window: what they compute is not stored. */
+/* Finds the windows of the item's columns.  Lanes beyond the last query get its window; their results are not
+ * stored. */
 INLINE columns_of find_columns(int at_x, int count, const neighbourhood_args *a)
 {
     int low[LANES], high[LANES];
@@ -41,7 +42,7 @@ INLINE columns_of find_columns(int at_x, int count, const neighbourhood_args *a)
     return c;
 }
 
-/* Q^T of the rows: q[d * ROWS + n]; rows and lanes past the last repeat it. */
+/* Loads Q^T of the rows: q[d * ROWS + n]; rows and lanes past the last repeat it. */
 INLINE void load_queries(floatv *q, const global ELEMENT(Q_TYPE) *query, int rows, int columns, long row_step,
                          const map5 *m)
 {
@@ -57,8 +58,9 @@ INLINE void load_queries(floatv *q, const global ELEMENT(Q_TYPE) *query, int row
         }
 }
 
-/* Scores of `rows` (a literal) rows of queries, from q, with the `count` keys whose first lane lies at
- * line[0], line[dilation], ...: s[j * ROWS + n]; up to the next multiple of KEY_STEP copies of the last. */
+/* Computes the scores s[j * ROWS + n] of `rows` (a literal) rows of queries, from q, with the `count` keys whose
+ * first lane lies at line[0], line[dilation], ...; scores up to the next multiple of KEY_STEP are copies of the
+ * last. */
 INLINE void score_keys(floatv *s, const floatv *q, const int rows, const global float *line, int count, int dilation,
                        const global float *bias, const neighbourhood_args *a)
 {
@@ -91,7 +93,7 @@ INLINE void score_keys(floatv *s, const floatv *q, const int rows, const global 
 #pragma unroll
             for (int n = 0; n < rows; n++) {
 #if BIAS
-                /* A dropped key's score is -inf even where the product is NaN. */
+                /* A dropped key's score is -inf even if the product is NaN. */
                 s[(j + r) * ROWS + n] = select(acc[r][n] * a->scale + addend, (floatv)(-INFINITY), addend == -INFINITY);
 #else
                 s[(j + r) * ROWS + n] = acc[r][n] * a->scale;
@@ -112,16 +114,16 @@ INLINE void drop_outside(floatv *s, const int rows, int distance, int count, con
     }
 }
 
-/* Scores become weights for `count` keys; `highest` and `sum` take them in, and `shrink` tells what the accumulators are
- * to be multiplied by.  `highest` takes no NaN (the comparison is false): the score's own subtraction carries it on.
- * Where all scores so far are -inf, 0 is subtracted: -inf - -inf would be a NaN. */
-INLINE void softmax_keys(floatv *s, const int rows, int count, floatv *highest, floatv *sum, floatv *shrink)
+/* Turns the scores of `count` keys into weights, updates `row_max` and `row_sum`, and stores in `rescale` the factor
+ * of the accumulators.  `row_max` takes no NaN (the comparison is false): the score's own subtraction carries it on.
+ * If all scores so far are -inf, 0 is subtracted, because -inf - -inf would be a NaN. */
+INLINE void softmax_keys(floatv *s, const int rows, int count, floatv *row_max, floatv *row_sum, floatv *rescale)
 {
     floatv top[ROWS], total[ROWS];
 
 #pragma unroll
     for (int n = 0; n < rows; n++)
-        top[n] = highest[n];
+        top[n] = row_max[n];
     for (int j = 0; j < count; j++)
 #pragma unroll
         for (int n = 0; n < rows; n++) {
@@ -131,8 +133,8 @@ INLINE void softmax_keys(floatv *s, const int rows, int count, floatv *highest, 
 #pragma unroll
     for (int n = 0; n < rows; n++) {
         const floatv safe = select(top[n], (floatv)(0.0f), top[n] == -INFINITY);
-        shrink[n] = exp2v((highest[n] - safe) * LOG2E);
-        highest[n] = top[n];
+        rescale[n] = exp2v((row_max[n] - safe) * LOG2E);
+        row_max[n] = top[n];
         top[n] = safe;
         total[n] = (floatv)(0.0f);
     }
@@ -145,13 +147,14 @@ INLINE void softmax_keys(floatv *s, const int rows, int count, floatv *highest, 
         }
 #pragma unroll
     for (int n = 0; n < rows; n++)
-        sum[n] = FMA(sum[n], shrink[n], total[n]);
+        row_sum[n] = FMA(row_sum[n], rescale[n], total[n]);
 }
 
-/* o = shrink * o + P V for `columns` <= COLUMN_STEP lines of V from `line` (both literals, as `rows`), over `lines` rows of
- * keys, line_step apart, of `count` keys each.  With `mixed` lanes, what a lane has no weight for is not looked at. */
+/* o = rescale * o + P V for `columns` <= COLUMN_STEP lines of V from `line` (both literals, as `rows`), over `lines`
+ * rows of keys, line_step apart, of `count` keys each.  If lanes are `mixed`, a lane ignores values for which it has
+ * no weight. */
 INLINE void value_keys(floatv *o, const int columns, const int rows, const floatv *s, const global float *line,
-                       int lines, long line_step, int count, int dilation, const int mixed, const floatv *shrink,
+                       int lines, long line_step, int count, int dilation, const int mixed, const floatv *rescale,
                        int width)
 {
     floatv acc[COLUMN_STEP][ROWS];
@@ -160,7 +163,7 @@ INLINE void value_keys(floatv *o, const int columns, const int rows, const float
     for (int c = 0; c < columns; c++)
 #pragma unroll
         for (int n = 0; n < rows; n++)
-            acc[c][n] = o[c * ROWS + n] * shrink[n];
+            acc[c][n] = o[c * ROWS + n] * rescale[n];
     for (int g = 0; g < lines; g++) {
         const global float *p = line;
         for (int j = 0; j < count; j++) {
@@ -185,28 +188,28 @@ INLINE void value_keys(floatv *o, const int columns, const int rows, const float
             o[c * ROWS + n] = acc[c][n];
 }
 
-/* All lines of V; o[c * ROWS + n]. */
+/* Does value_keys for all lines of V; the accumulators are o[c * ROWS + n]. */
 INLINE void all_values(floatv *o, const int rows, const floatv *s, const global float *line, int lines, long line_step,
-                       int count, int dilation, const int mixed, const floatv *shrink, int width)
+                       int count, int dilation, const int mixed, const floatv *rescale, int width)
 {
     for (int c = 0; c + COLUMN_STEP <= D_V; c += COLUMN_STEP)
         value_keys(o + c * ROWS, COLUMN_STEP, rows, s, line + (long)c * width, lines, line_step, count, dilation, mixed,
-                   shrink, width);
+                   rescale, width);
 #if COLUMN_REST > 0
     const int rest = D_V - COLUMN_REST;
     value_keys(o + rest * ROWS, COLUMN_REST, rows, s, line + (long)rest * width, lines, line_step, count, dilation,
-               mixed, shrink, width);
+               mixed, rescale, width);
 #endif
 }
 
-/* What the item keeps for its queries. */
+/* The state of the online softmax of each row of queries. */
 typedef struct row_state {
-    floatv highest[ROWS], sum[ROWS], shrink[ROWS];
+    floatv row_max[ROWS], row_sum[ROWS], rescale[ROWS];
 } row_state;
 
-/* `rows` rows of queries, from row n on, attend `lines` rows of keys, line_step apart, at all distances of the item's
- * columns.  `line` is where the first lane's key at distance 0 lies.  `mixed`, a literal, must be 1 where lanes have
- * different windows. */
+/* Computes the attention of `rows` rows of queries, from row n on, to `lines` rows of keys, line_step apart, at all
+ * distances of the item's columns.  `line` is where the first lane's key at distance 0 lies.  `mixed`, a literal,
+ * must be 1 if lanes have different windows. */
 INLINE void attend_rows(const int rows, const int mixed, int n, floatv *s, const floatv *q, floatv *o, row_state *state,
                         const global float *line, int lines, long line_step, const global float *bias, long bias_step,
                         const columns_of *c, const neighbourhood_args *a)
@@ -222,21 +225,21 @@ INLINE void attend_rows(const int rows, const int mixed, int n, floatv *s, const
             if (mixed && c->mixed)
                 drop_outside(scores, rows, first, count, c);
         }
-        softmax_keys(s + n, rows, lines * count, state->highest + n, state->sum + n, state->shrink + n);
+        softmax_keys(s + n, rows, lines * count, state->row_max + n, state->row_sum + n, state->rescale + n);
         const global float *values = line + at + (long)D_K * a->packed_width;
-        all_values(o + n, rows, s + n, values, lines, line_step, count, dilation, mixed, state->shrink + n,
+        all_values(o + n, rows, s + n, values, lines, line_step, count, dilation, mixed, state->rescale + n,
                    a->packed_width);
     }
 }
 
-/* One row of outputs from lines o[c * ROWS]; lanes whose sum is 0 have attended nothing and get +0. */
-INLINE void store_row(global ELEMENT(O_TYPE) *output, const floatv *o, floatv sum, int columns, const map5 *m)
+/* Stores one row of outputs from lines o[c * ROWS]; lanes whose row_sum is 0 have attended nothing and get +0. */
+INLINE void store_row(global ELEMENT(O_TYPE) *output, const floatv *o, floatv row_sum, int columns, const map5 *m)
 {
-    const floatv inverse = 1.0f / sum;
+    const floatv inverse = 1.0f / row_sum;
     for (int d = 0; d < D_V; d += LANES) {
         floatv x[LANES];
         for (int c = 0; c < LANES; c++)
-            x[c] = d + c < D_V ? select(o[(d + c) * ROWS] * inverse, (floatv)(0.0f), sum == 0.0f) : (floatv)(0.0f);
+            x[c] = d + c < D_V ? select(o[(d + c) * ROWS] * inverse, (floatv)(0.0f), row_sum == 0.0f) : (floatv)(0.0f);
         transpose(x);
         for (int r = 0; r < LANES && r < columns; r++) {
             const long at = r * m->col + d * m->size;

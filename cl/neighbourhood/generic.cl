@@ -34,7 +34,7 @@
 
 #define CHUNKS ((D_V + D_V_CHUNK - 1) / D_V_CHUNK)
 
-/* In two chains so that neither latency nor rounding doubles up. */
+/* Two chains of sums shorten the latency and reduce the rounding error. */
 static float dot_product(const global ELEMENT(Q_TYPE) *query, long query_step, const global ELEMENT(K_TYPE) *key,
                          long key_step)
 {
@@ -80,8 +80,8 @@ kernel void neighbourhood_generic(const global ELEMENT(Q_TYPE) *query, const glo
 #endif
 
     float o[D_V_CHUNK];
-    float highest = -INFINITY;
-    float sum = 0.0f;
+    float row_max = -INFINITY;
+    float row_sum = 0.0f;
     for (int c = 0; c < D_V_CHUNK; c++)
         o[c] = 0.0f;
 
@@ -98,21 +98,21 @@ kernel void neighbourhood_generic(const global ELEMENT(Q_TYPE) *query, const glo
             const float s =
                 a.scale * dot_product(query, a.query.size, key + i * a.key.row + j * a.key.col, a.key.size) + addend;
 
-            /* `highest` takes no NaN: the comparison is false, and s - highest then carries it to the sum.
-             * Where every score so far is -inf, subtract 0 instead of making a NaN. */
-            const float old = highest;
-            highest = s > highest ? s : highest;
-            const float safe = highest == -INFINITY ? 0.0f : highest;
+            /* `row_max` takes no NaN: the comparison is false, and s - row_max then carries it to row_sum.  If every
+             * score so far is -inf, 0 is subtracted, which makes no NaN. */
+            const float old = row_max;
+            row_max = s > row_max ? s : row_max;
+            const float safe = row_max == -INFINITY ? 0.0f : row_max;
             const float p = exp2s((s - safe) * LOG2E);
-            if (highest > old) {
-                const float shrink = exp2s((old - safe) * LOG2E);
-                sum *= shrink;
+            if (row_max > old) {
+                const float rescale = exp2s((old - safe) * LOG2E);
+                row_sum *= rescale;
                 for (int c = 0; c < D_V_CHUNK; c++)
-                    o[c] *= shrink;
+                    o[c] *= rescale;
             }
-            sum += p;
+            row_sum += p;
             const global ELEMENT(V_TYPE) *row = value + i * a.value.row + j * a.value.col;
-            /* Past the last column its neighbour stands in: a branch a column would keep a mask a column in scalar
+            /* Columns past the last one repeat it: a branch for each column would keep a mask for each in scalar
              * registers, which spilled on gfx90a. */
             for (int c = 0; c < D_V_CHUNK; c++)
                 o[c] = FMA(p, LOAD(V_TYPE, row, min(c, columns - 1) * a.value.size), o[c]);
@@ -120,10 +120,10 @@ kernel void neighbourhood_generic(const global ELEMENT(Q_TYPE) *query, const glo
 
     for (int c = 0; c < D_V_CHUNK; c++)
         if (c < columns)
-            STORE(O_TYPE, output, c * a.output.size, sum == 0.0f ? 0.0f : o[c] / sum);
+            STORE(O_TYPE, output, c * a.output.size, row_sum == 0.0f ? 0.0f : o[c] / row_sum);
 #if LSE
     if (first == 0)
         lse[a.lse.offset + b * a.lse.batch + h * a.lse.head + y * a.lse.row + x * a.lse.col] =
-            sum == 0.0f ? -INFINITY : highest + log(sum);
+            row_sum == 0.0f ? -INFINITY : row_max + log(row_sum);
 #endif
 }

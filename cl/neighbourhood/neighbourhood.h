@@ -1,9 +1,9 @@
-/* What neighbourhood attention's kernels share: the description's macros, and windows, which keys a position attends in one
- * dimension.
+/* Shared by neighbourhood attention's kernels: the description's macros, and windows, which say what keys a position
+ * attends in one dimension.
  *
- * Position p of `length` belongs to the group of those with the same p mod dilation, of which it is number
- * t = p div dilation.  window_low and window_high are the first and the last member that it attends, as distances from
- * t in members: key positions are p + distance * dilation. */
+ * Position p of `length` belongs to the group of positions with the same p mod dilation, of which it is number t = p
+ * div dilation.  window_low and window_high are the first and the last member that it attends, as distances from t
+ * in members: key positions are p + distance * dilation. */
 #ifndef CLATTN_CL_NEIGHBOURHOOD_NEIGHBOURHOOD_H
 #define CLATTN_CL_NEIGHBOURHOOD_NEIGHBOURHOOD_H
 
@@ -32,7 +32,7 @@
 #define LSE 0
 #endif
 
-/* Members of the group of p. */
+/* The number of members in the group of position p. */
 static inline int group_length(int p, int length, int dilation)
 {
     return (length - p % dilation + dilation - 1) / dilation;

@@ -8,7 +8,7 @@
  *
  * NDRange: (work-groups of 1 item); an item owns batch * length / groups neighbouring places (b, s), its lanes neighbouring
  * pairs.  For each LANES pairs it walks all its places, so that a pair's angle is found once, and all heads of a place, so
- * that the sines and cosines are; the host gives it so few places that they stay in the cache meanwhile.
+ * that its sines and cosines are, too; the host gives an item so few places that they stay in the cache.
  * Local memory: none.  Barriers: none.
  *
  * Needs OpenCL C 1.2.  rope_generic takes over if the device limits loops and the heads are too many or too large. */

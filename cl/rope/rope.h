@@ -111,7 +111,7 @@ static inline args_long rope_position(int b, int s, const global INTEGER(POSITIO
     return position + s;
 }
 
-/* Where the row of cos or sin begins, unless rope_misses. */
+/* The index at which the row of cos or sin begins; valid unless rope_misses. */
 static inline args_long rope_row(const array4 *cache, int b, int s, args_long position, const rope_args *a)
 {
     return cache->offset + (a->table == ROPE_BY_PLACE ? b * cache->batch + s * cache->row : position * cache->row);

@@ -1,4 +1,4 @@
-/* What the readers and the writer share: error lines, element types, the product of a shape. */
+/* Shared by the readers and the writer: error lines, element types, the product of a shape. */
 #ifndef CLATTN_IO_COMMON_H
 #define CLATTN_IO_COMMON_H
 
@@ -21,8 +21,8 @@ clattn_status io_fail(clattn_io_error *error, clattn_status status, const char *
 typedef struct io_dtype {
     clattn_dtype dtype;      /* clattn_dtype; CLATTN_DTYPE_NONE for types that clattn has no use for */
     uint32_t size;           /* bytes */
-    const char *npy;         /* NULL: not there */
-    const char *safetensors; /* NULL: not there */
+    const char *npy;         /* NULL: the format lacks the type */
+    const char *safetensors; /* NULL: the format lacks the type */
 } io_dtype;
 
 /* The type with that number or spelling; NULL if there is none. */

@@ -362,7 +362,7 @@ int clattn_ctranslate2_integer(const clattn_ctranslate2 *file, const char *name,
     if (types[found->type].dtype != CLATTN_DTYPE_I8 && types[found->type].dtype != CLATTN_DTYPE_I32 &&
         types[found->type].dtype != CLATTN_DTYPE_NONE)
         return false;
-    /* Begins with the highest byte, which has the sign. */
+    /* The sum begins with the highest byte, which has the sign. */
     int32_t sum = (signed char)found->data[found->bytes - 1];
     for (size_t i = found->bytes - 1; i-- > 0;)
         sum = sum * 256 + (unsigned char)found->data[i];

@@ -169,8 +169,8 @@ static bool skip_escape(json_stream *stream)
     return true;
 }
 
-/* The rest of a UTF-8 sequence that began with `lead`: shortest form, no surrogates, at most U+10FFFF, which
- * all are conditions on the second byte. */
+/* Checks the rest of a UTF-8 sequence that began with `lead`: shortest form, no surrogates, at most U+10FFFF, all of
+ * which are conditions on the second byte. */
 static bool skip_utf8(json_stream *stream, int lead)
 {
     int low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;

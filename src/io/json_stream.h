@@ -16,17 +16,17 @@ typedef struct json_stream {
     clattn_status status; /* the first failure; every call below fails from then on */
     size_t next;          /* file offset after the window */
     size_t end;           /* file offset where the stream ends */
-    size_t at;            /* in the window: the next byte, */
-    size_t filled;        /* and the end of what was read */
+    size_t at;            /* index of the next byte in the window */
+    size_t filled;        /* bytes of the window that were read */
     char window[4 * JSON_TOKEN_BYTES];
 } json_stream;
 
 void json_stream_init(json_stream *stream, const os_file *file, size_t begin, size_t end, clattn_io_error *error);
 
-/* The next byte, which is not taken; -1 at the end and after a failure. */
+/* Returns the next byte without taking it; -1 at the end and after a failure. */
 int json_stream_peek(json_stream *stream);
 
-/* The same after white space, which is taken. */
+/* Takes white space, then returns the next byte without taking it. */
 int json_stream_peek_token(json_stream *stream);
 
 /* Takes the next byte after white space, which must be `wanted`. */

@@ -98,7 +98,7 @@ void *os_alloc_aligned(size_t bytes)
     return posix_memalign(&memory, 64, bytes) == 0 ? memory : NULL;
 }
 
-/* 0, or an errno. */
+/* Writes the parts; returns 0 or an errno. */
 static int write_parts(int fd, const os_part *parts, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -117,9 +117,9 @@ static int write_parts(int fd, const os_part *parts, size_t count)
     return 0;
 }
 
-/* Creates a file beside `target` that was not there and writes its name (`capacity` bytes, longer than
- * target's by 32 or more) to `name`.  A descriptor, or -1 and errno.  The name need not be secret, as O_EXCL
- * makes sure that the file is ours; time and process id only make clashes rare. */
+/* Creates a new file beside `target` and writes its name (`capacity` bytes, longer than target's by 32 or more) to
+ * `name`.  Returns a descriptor, or -1 and errno.  The name need not be secret, because O_EXCL makes sure that the
+ * file is ours; time and process id only make clashes rare. */
 static int create_neighbour(const char *target, char *name, size_t capacity)
 {
     for (unsigned i = 0; i < NAME_TRIES; i++) {
@@ -134,7 +134,7 @@ static int create_neighbour(const char *target, char *name, size_t capacity)
     return -1;
 }
 
-/* Writes directly to what is no regular file: renaming over /dev/null would replace it. */
+/* Writes directly to a path that is no regular file: renaming over /dev/null would replace it. */
 static clattn_status write_direct(const char *path, const os_part *parts, size_t count, clattn_io_error *error)
 {
     int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);

@@ -12,7 +12,7 @@ typedef struct tensor_record {
     size_t begin;               /* from the start of the data */
     size_t bytes;
     uint16_t name_bytes; /* with the NUL */
-    uint8_t dtype;       /* clattn_dtype; NONE for what clattn has not */
+    uint8_t dtype;       /* clattn_dtype; NONE for a type that clattn lacks */
     uint8_t rank;        /* as the file has it */
     size_t extent[];
 } tensor_record;

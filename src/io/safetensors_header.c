@@ -135,7 +135,7 @@ static clattn_status add_tensor(tensor_table *table, const char *name, const jso
     return CLATTN_SUCCESS;
 }
 
-/* One "NAME": VALUE of the top level. */
+/* Reads one "NAME": VALUE of the top level. */
 static bool read_entry(json_stream *stream, tensor_table *table, size_t data_bytes, bool *metadata_seen)
 {
     json_t *description = NULL;
@@ -192,7 +192,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(tensor_record_name(*(tensor_record *const *)a), tensor_record_name(*(tensor_record *const *)b));
 }
 
-/* In sorted order, overlaps, holes and duplicates show between neighbours. */
+/* Sorts the records, so that overlaps, holes and duplicates show between neighbours, and checks them. */
 static clattn_status check_table(tensor_table *table, const os_file *file, size_t data_bytes, clattn_io_error *error)
 {
     size_t end = 0;

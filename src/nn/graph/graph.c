@@ -120,8 +120,8 @@ static clattn_plan *find_plan(const struct graph *graph, enum graph_op op, const
     return NULL;
 }
 
-/* Takes over `plan`. */
-static clattn_status keep_plan(struct graph *graph, enum graph_op op, const void *desc, size_t bytes, clattn_plan *plan)
+/* Adds a plan, which the graph then owns. */
+static clattn_status add_plan(struct graph *graph, enum graph_op op, const void *desc, size_t bytes, clattn_plan *plan)
 {
     struct graph_plan *plans = grow(graph->plans, &graph->plan_capacity, graph->plan_count, sizeof *plans);
     void *copy = malloc(bytes);
@@ -144,7 +144,7 @@ static clattn_status keep_plan(struct graph *graph, enum graph_op op, const void
     if (*plan) \
         return CLATTN_SUCCESS; \
     TRY(create); \
-    status = keep_plan(graph, (op), (desc), sizeof *(desc), *plan); \
+    status = add_plan(graph, (op), (desc), sizeof *(desc), *plan); \
     fail: \
     if (status != CLATTN_SUCCESS) \
         *plan = NULL; \

@@ -87,10 +87,9 @@ struct graph_step {
     struct graph_operand operand[GRAPH_OPERANDS];
     enum graph_number batch, length, keys; /* which numbers are the operator's arguments of these names */
     enum graph_number position;            /* NUMBER_ONE: the position is 0 */
-    int condition;             /* the slot of a binding without which the step is left out; negative: with which;
-                                        * 0: none */
-    int workspace;             /* an array, or 0 */
-    int integers;              /* GRAPH_INTEGERS, GRAPH_FILL: which of the enqueue's; 0: none */
+    int condition; /* the slot of a binding that the step needs; negative: of one that must be absent; 0: none */
+    int workspace; /* an array, or 0 */
+    int integers;  /* GRAPH_INTEGERS, GRAPH_FILL: which of the enqueue's integers; 0: none */
     size_t rows, row_bytes;    /* PAD: rows to zero at each end.  FILL: rows.  COPY, PAD, FILL: bytes of a row */
     size_t to_item, from_item; /* bytes from an item to the next */
 };
@@ -100,7 +99,7 @@ enum graph_place { GRAPH_NOWHERE, GRAPH_ARENA, GRAPH_BOUND, GRAPH_FIXED };
 struct graph_array {
     enum graph_place place;
     clattn_dtype dtype;
-    int slot; /* BOUND: which of the enqueue's bindings; where that is none, array `fallback` */
+    int slot; /* BOUND: which of the enqueue's bindings; if that is none, array `fallback` */
     int fallback;
     clattn_binding fixed; /* FIXED */
     size_t bytes;         /* ARENA */
@@ -110,7 +109,7 @@ struct graph_array {
 
 struct graph_plan {
     enum graph_op op;
-    void *desc; /* that it was made for, `bytes` long */
+    void *desc; /* the description that the plan was made for, `bytes` long */
     size_t bytes;
     clattn_plan *plan;
 };
@@ -121,9 +120,9 @@ struct graph {
     struct graph_step *steps;
     struct graph_plan *plans;
     size_t array_count, array_capacity, step_count, step_capacity, plan_count, plan_capacity;
-    size_t arena, unshared; /* bytes: of the workspace; of all arrays, had each its own */
+    size_t arena, unshared; /* bytes of the workspace, and of all arrays without sharing */
     size_t launches;
-    bool failed; /* host memory was out; told by graph_finish */
+    bool failed; /* host memory ran out; graph_finish reports it */
 };
 
 /* ---- making one ---- */

@@ -31,7 +31,7 @@ struct matrix matrix_new(struct graph *graph, struct rows rows, clattn_dtype dty
 /* A contiguous array that the caller binds to `slot`. */
 struct matrix matrix_bound(struct graph *graph, clattn_dtype dtype, size_t columns, int slot);
 
-/* What a product does with its sums. */
+/* The operations of a product on its sums. */
 struct epilogue {
     clattn_activation activation;
     const struct matrix *operand; /* NULL: none */
@@ -45,7 +45,7 @@ struct linear_operands {
     size_t rows, columns;
 };
 
-/* What steps are added to, and by which model. */
+/* The graph that steps are added to, and the model that they are for. */
 struct builder {
     struct graph *graph;
     const clattn_transformer *model; /* NULL for a block without one */

@@ -13,13 +13,13 @@
 
 #define WIDTH 7
 #define HEIGHT 6
-#define MARGIN 1 /* that pack reads beyond each edge, and that unpack leaves within each */
+#define MARGIN 1 /* pixels that pack reads beyond each edge, and that unpack leaves out at each */
 #define FACTOR 0.75f
 
 static const struct format {
     cl_image_format format;
-    clattn_dtype dtype; /* of as many bits, in which check_array_fill makes numbers; unorm takes any bits */
-    double levels;      /* of unorm; otherwise 0 */
+    clattn_dtype dtype; /* a type of as many bits, for check_array_fill; unorm takes any bits */
+    double levels;      /* the levels of unorm; otherwise 0 */
     bool transform;
 } formats[] = {
     {{CL_RGBA, CL_UNORM_INT8}, CLATTN_DTYPE_U8, 255, false},    {{CL_BGRA, CL_UNORM_INT8}, CLATTN_DTYPE_U8, 255, true},
@@ -30,17 +30,17 @@ static const struct format {
 static const float matrix[3][4] = {
     {0.75f, -0.5f, 0.25f, 0.125f}, {-0.375f, 1.25f, 0.5f, 0}, {0.5f, 0.25f, 1.5f, -0.25f}};
 
-enum { ARRAY, NORM, IMAGE, ARRAYS }; /* of the image the host's bytes; the buffer is the image */
+enum { ARRAY, NORM, IMAGE, ARRAYS }; /* IMAGE has the image's bytes as `host` and the image as `buffer` */
 
 struct image_check {
     struct image_problem small, original;
     clattn_image_args args;
     struct check_array arrays[ARRAYS];
     const struct format *format;
-    void *before; /* what the image held */
+    void *before; /* the image's bytes before the run */
 };
 
-/* Every -D of the kernel is the same: the array's type, and what kind of norm there is. */
+/* Describes a small image for which every -D of the kernel is the same: the array's type and the kind of norm. */
 static clattn_status describe(struct image_check *check)
 {
     const clattn_image_desc *full = &check->original.desc;
@@ -68,7 +68,7 @@ static void put_odd(struct check_array *array, clattn_dtype dtype, size_t i, boo
                                                                             : 0x4000);
 }
 
-/* For unpack the array has negative numbers, one above 1 and a NaN. */
+/* Makes the arrays and the image; for unpack the array has negative numbers, one above 1 and a NaN. */
 static clattn_status make(struct image_check *check, clattn_context *context)
 {
     clattn_status status;
@@ -89,7 +89,7 @@ fail:
     return status;
 }
 
-/* An image of check->format; none, where the device has no such images. */
+/* Makes an image of check->format, or none if the device has no such images. */
 static clattn_status make_image(struct image_check *check, clattn_context *context)
 {
     clattn_status status;
@@ -118,7 +118,7 @@ fail:
     return status;
 }
 
-/* Component c of a pixel as it is stored, red first; of unorm the integer. */
+/* Component c of a pixel as it is stored, red first; for unorm the integer. */
 static double stored(const struct image_check *check, const void *image, int x, int y, int c)
 {
     int64_t at = (y * WIDTH + x) * 4 + (check->format->format.image_channel_order == CL_BGRA && c < 3 ? 2 - c : c);
@@ -175,7 +175,7 @@ fail:
     return status;
 }
 
-/* Pixels that the region has not keep their bits. */
+/* Judges a pixel of the image; pixels outside the region must have kept their bits. */
 static clattn_status judge_unpacked(const struct image_check *check, struct report *report, const char *kernel, int x,
                                     int y)
 {

@@ -1,4 +1,4 @@
-/* Images' inside: the checked problem and the plan. */
+/* The checked problem and the plan of packing and unpacking images. */
 #ifndef CLATTN_OPS_IMAGE_IMAGE_H
 #define CLATTN_OPS_IMAGE_IMAGE_H
 
@@ -19,11 +19,12 @@ struct image_plan {
 
 clattn_status image_problem_read(const clattn_image_desc *desc, struct image_problem *problem, const char **reason);
 
-/* A copy of the caller's args, all bindings checked, and what the kernel is told; its batch is 0 if there is nothing to do. */
+/* Copies the caller's args, checks all bindings and fills the kernel's arguments; their batch is 0 if there is
+ * nothing to do. */
 clattn_status image_args_read(clattn_context *context, const struct image_problem *problem,
                               const clattn_image_args *given, clattn_image_args *args, image_args *kernel_args);
 
-/* For plan_self_check. */
+/* The operator's self-check; see plan_self_check. */
 clattn_status image_self_check(struct self_check *check);
 
 #endif

@@ -21,10 +21,10 @@ struct neighbourhood_check {
     clattn_neighbourhood_args args;
     struct check_array arrays[ARRAYS];
     float *mask;  /* (queries, keys): the bias, −inf outside of the windows */
-    double *room; /* a row's results */
+    double *room; /* scratch for a row's results */
 };
 
-/* Every -D of the kernels is the same: sizes, types, what arrays there are. */
+/* Describes a small map for which every -D of the kernels is the same: sizes, types, and which arrays are present. */
 static clattn_status make(struct neighbourhood_check *check, clattn_context *context)
 {
     clattn_status status;
@@ -41,7 +41,7 @@ static clattn_status make(struct neighbourhood_check *check, clattn_context *con
         [LSE] = {&desc.lse, &check->args.lse, CHECK_ZEROS},
     };
     const char *reason;
-    /* No -D: sizes of maps and windows, the size of the scores. */
+    /* Sizes of maps and windows, and the size of the scores, are no -D options and may differ. */
     desc.window[0] = 3;
     desc.window[1] = 5;
     desc.dilation[0] = desc.dilation[1] = 2;

@@ -105,7 +105,7 @@ static clattn_status check_optional(struct neighbourhood_problem *problem, const
     return CLATTN_SUCCESS;
 }
 
-/* How many keys a complete window spans in a dimension. */
+/* The number of keys that a complete window spans in a dimension. */
 static size_t needed(const clattn_neighbourhood_desc *desc, int dimension)
 {
     return (size_t)desc->window[dimension] * (size_t)desc->dilation[dimension];
@@ -133,7 +133,7 @@ clattn_status neighbourhood_problem_read(const clattn_neighbourhood_desc *given,
             CLATTN_ERROR_INVALID_LAYOUT,
             "with CLATTN_EDGE_SHIFT a window times its dilation is at most the map's height or width");
     problem->scale = desc->explicit_scale ? desc->scale : (float)(1.0 / sqrt((double)problem->d_k));
-    /* Equal descriptions are equal bytes. */
+    /* An unused scale is zeroed, so that equal descriptions are equal bytes. */
     if (!desc->explicit_scale)
         desc->scale = 0;
 fail:

@@ -1,4 +1,4 @@
-/* Neighbourhood attention's inside: the checked problem, the plan, and the table of solvers. */
+/* The checked problem, the plan, and the table of solvers of neighbourhood attention. */
 #ifndef CLATTN_OPS_NEIGHBOURHOOD_NEIGHBOURHOOD_H
 #define CLATTN_OPS_NEIGHBOURHOOD_NEIGHBOURHOOD_H
 
@@ -32,18 +32,18 @@ struct neighbourhood_plan {
 clattn_status neighbourhood_problem_read(const clattn_neighbourhood_desc *desc, struct neighbourhood_problem *problem,
                                          const char **reason);
 
-/* A copy of the caller's args with sizes filled in, all bindings checked. */
+/* Copies the caller's args, fills in sizes and checks all bindings. */
 clattn_status neighbourhood_args_read(clattn_context *context, const struct neighbourhood_problem *problem,
                                       const clattn_neighbourhood_args *given, clattn_neighbourhood_args *args);
 
-/* What the kernels are told, but for the workspace. */
+/* Fills the kernels' arguments, except those of the workspace. */
 void neighbourhood_fill_args(const struct neighbourhood_problem *problem, const clattn_neighbourhood_args *args,
                              neighbourhood_args *kernel_args);
 
 /* The -D options that all kernels share. */
 void neighbourhood_defines(const struct neighbourhood_problem *problem, struct strbuf *options);
 
-/* Keys in the largest window's row and column: what a query meets with at the most. */
+/* The most keys that a query attends in one dimension: those of the largest window. */
 size_t neighbourhood_keys(const struct neighbourhood_problem *problem, int dimension);
 
 /* The solvers' self-check; see plan_self_check. */

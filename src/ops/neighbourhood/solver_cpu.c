@@ -12,8 +12,8 @@ struct geometry {
     size_t lanes, rows, key_step, column_step;
 };
 
-/* Distances of the register tile for `count` of them: two fused multiply-adds a cycle, and a load of keys, which is
- * never aligned, takes as long; the largest of the cheapest. */
+/* Chooses how many of `count` distances the register tile has.  A cycle does two fused multiply-adds, and a load of
+ * keys, which is never aligned, takes as long; of the cheapest tiles the largest is chosen. */
 static size_t step_for(size_t count, size_t rows)
 {
     size_t best = 1;
@@ -29,8 +29,8 @@ static size_t step_for(size_t count, size_t rows)
     return best;
 }
 
-/* Measured (docs/notes/kernels-others.md): three rows share most of a large window, two of a small one, and at its ends each row is
- * computed alone. */
+/* Chooses the geometry by measurements (docs/notes/kernels-others.md): three rows share most of a large window, two
+ * of a small one, and at a window's ends each row is computed alone. */
 static struct geometry geometry_of(const clattn_context *context, const struct neighbourhood_problem *problem)
 {
     const struct capabilities *caps = &context->device.caps;
@@ -44,13 +44,13 @@ static struct geometry geometry_of(const clattn_context *context, const struct n
     return g;
 }
 
-/* Scores for each rescaling, enough that it costs little. */
+/* Chooses the scores for each rescaling, enough that it costs little. */
 static size_t score_tile(const struct geometry *g)
 {
     return round_up(80, g->key_step);
 }
 
-/* At the most, of a work-item of the second kernel; neighbourhood/cpu.cl's loops. */
+/* The most loop iterations of a work-item of the second kernel; see the loops of neighbourhood/cpu.cl. */
 static double iterations(const struct geometry *g, const struct neighbourhood_problem *problem)
 {
     double rows = (double)neighbourhood_keys(problem, 0) * (double)g->rows;

@@ -34,7 +34,8 @@ typedef struct random_shape {
 #define RANDOM_COST_AT_MOST 256
 #define RANDOM_COST_AT_LEAST 16
 typedef struct random_limits {
-    uint64_t least, most; /* the range of the work: see the limits above */
+    /* `most` is from RANDOM_LEAST_MOST to RANDOM_MOST_MOST, `least` at most `most` / RANDOM_SPAN. */
+    uint64_t least, most;
 } random_limits;
 #define RANDOM_SPAN 64
 #define RANDOM_LEAST_MOST ((uint64_t)1 << 16)

@@ -52,7 +52,7 @@ static const option_table table = {
     .rows = rows,
 };
 
-/* What a run holds and has measured. */
+/* The state and the measurements of a run. */
 typedef struct run {
     audio sound;
     whisper_tokens tokens;
@@ -61,7 +61,7 @@ typedef struct run {
     whisper_device *model;
     whisper_transcript transcript;
     whisper_map map;
-    double loading, hearing; /* seconds: of the model, and of all after it */
+    double loading, hearing; /* seconds to load the model, and for all after it */
 } run;
 
 static int hear(const transcribe_options *o, run *r)
@@ -78,7 +78,7 @@ static int hear(const transcribe_options *o, run *r)
                                   : o->words        ? WHISPER_ATTENTION_WORDS
                                                     : WHISPER_ATTENTION_NONE;
     double started = os_seconds();
-    /* What is wrong with the files is told before a device is looked for. */
+    /* Wrong files are reported before a device is opened. */
     int status;
     TOOL_TRY(heatmap_files_check(&o->maps, &o->files[1], 1));
     TOOL_TRY(audio_load(o->files[1], &r->sound));
@@ -134,7 +134,7 @@ static void write_words(const run *r)
     }
 }
 
-/* After the text, which is there whatever becomes of them. */
+/* Writes the heat maps; the text has been written before, so a failure here does not lose it. */
 static int write_maps(const transcribe_options *o, const run *r)
 {
     char title[512];

@@ -14,7 +14,7 @@
 typedef struct sequence {
     int32_t tokens[MOST_TOKENS];
     size_t count;
-    double sum; /* of the logarithms */
+    double sum; /* the sum of the logarithms of the tokens' probabilities */
     bool ended;
 } sequence;
 
@@ -88,7 +88,7 @@ static int step(work *w, const size_t *parents, const int32_t *tokens)
     return status == TOOL_DONE ? check_logits(w, w->count) : status;
 }
 
-/* Greedy, or random: each sequence for itself. */
+/* Decodes each sequence for itself, greedily or at random. */
 static int decode_apart(work *w)
 {
     size_t vocabulary = w->engine->vocabulary;
@@ -119,7 +119,7 @@ static int decode_apart(work *w)
     }
 }
 
-/* What one beam may become. */
+/* A possible continuation of a beam. */
 typedef struct candidate {
     size_t parent;
     int32_t token;
@@ -143,8 +143,8 @@ static size_t best_candidates(const work *w, size_t rows, candidate *best)
     return count;
 }
 
-/* Beam search: finished beginnings leave their place to the next candidate that goes on, or to none, whose sum
- * is -INFINITY; it is over once as many have finished as there are beams, or none goes on. */
+/* Does a beam search.  A beginning that has finished leaves its place to the next candidate that goes on, or to
+ * none, whose sum is -INFINITY.  The search ends once as many have finished as there are beams, or none goes on. */
 static int decode_beams(work *w)
 {
     size_t beams = w->how->beams, vocabulary = w->engine->vocabulary;

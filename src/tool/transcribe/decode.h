@@ -16,7 +16,7 @@ typedef struct whisper_result {
     int32_t tokens[WHISPER_LENGTH]; /* without the end of text */
     size_t count;
     double average;   /* of the logarithms of the probabilities of all tokens and the end of text */
-    double no_speech; /* probability that there is none */
+    double no_speech; /* the probability that there is no speech */
 } whisper_result;
 
 /* Generates at most 224 tokens after `prompt`, until the end of text. Returns an exit status. */

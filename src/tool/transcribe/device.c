@@ -24,7 +24,7 @@ struct whisper_device {
     size_t beams, sequences;
     size_t attention_layers; /* how many layers' attention the plan gives */
     uint64_t attention_mask; /* which layers they are */
-    bool encoded;            /* the state has not seen the window yet */
+    bool encoded;            /* the decoder's state has not been begun with the window yet */
     cl_mem window, memory, ids, logits, attention;
     size_t buffers; /* their bytes */
     float *shares;  /* the host's copy of `attention` */

@@ -40,7 +40,7 @@ enum { FROM_BOTH, FROM_ROW, FROM_COLUMN };
 bool dtw_rows(const float *matrix, size_t rows, size_t columns, size_t *first)
 {
     unsigned char *came = malloc(rows * columns);
-    float *sum = malloc(2 * rows * sizeof *sum); /* of this column and of the one before it */
+    float *sum = malloc(2 * rows * sizeof *sum); /* the sums of this column and of the one before it */
     if (came == NULL || sum == NULL) {
         free(came);
         free(sum);

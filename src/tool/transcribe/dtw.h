@@ -1,4 +1,4 @@
-/* Which frames of a recording a text's tokens belong to, by attention. */
+/* Finds the frames of a recording to which a text's tokens belong, by attention. */
 #ifndef CLATTN_TOOL_TRANSCRIBE_DTW_H
 #define CLATTN_TOOL_TRANSCRIBE_DTW_H
 

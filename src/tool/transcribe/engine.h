@@ -1,4 +1,4 @@
-/* What runs a Whisper model: the command's on a device, or a test's. */
+/* The interface of an engine that runs a Whisper model: the command's on a device, or a test's. */
 #ifndef CLATTN_TOOL_TRANSCRIBE_ENGINE_H
 #define CLATTN_TOOL_TRANSCRIBE_ENGINE_H
 

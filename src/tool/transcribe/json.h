@@ -8,7 +8,7 @@
 
 /* {"text", "segments": [{"start", "end", "text", "tokens", "avg_logprob", "no_speech_prob", "temperature",
  * "compression_ratio", and with `words` "words": [{"start", "end", "word", "probability"}]}], "windows"}:
- * segments' names are those that faster-whisper has.  NULL when memory runs out, or where a number is not finite. */
+ * segments' names are those that faster-whisper has.  NULL when memory runs out, or if a number is not finite. */
 json_t *whisper_transcript_json(const whisper_transcript *transcript, bool words);
 
 #endif

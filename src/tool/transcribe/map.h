@@ -1,10 +1,10 @@
-/* What a Whisper model's decoder listens to: the cross-attention of each layer and head, of the tokens of a window's text
- * over time, for a heat map.
+/* The cross-attention of each layer and head of a Whisper model's decoder, of the tokens of a window's text over time,
+ * for a heat map.
  *
- * A window's text is read once more, as for the times of words: all at once, without timestamps.  The row of a token is
- * the attention from which it is chosen; the last row chooses the end of the text.  A column is 0.02 s, or a power of two
- * as much, whose probabilities are added, where the map would otherwise be too large.  Positions behind the recording's
- * end have no columns, so that a row's sum may be less than 1. */
+ * A window's text is read once more, as for the times of words: all at once, without timestamps.  The row of a token
+ * is the attention from which it is chosen; the last row chooses the end of the text.  A column is 0.02 s, or a
+ * power of two as much, whose probabilities are added, if the map would otherwise be too large.  Positions behind
+ * the recording's end have no columns, so that a row's sum may be less than 1. */
 #ifndef CLATTN_TOOL_TRANSCRIBE_MAP_H
 #define CLATTN_TOOL_TRANSCRIBE_MAP_H
 

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What stands for bytes that are no character. */
+/* The character that replaces bytes that are no character. */
 #define UTF8_REPLACEMENT 0xfffdu
 
 /* The next character of `bytes` (not 0) bytes; returns how many it takes.  What is no UTF-8 is U+FFFD, once

@@ -95,8 +95,8 @@ static size_t make_prompt(const work *w, int32_t *prompt)
     return count;
 }
 
-/* Decodes the window, again and hotter where its text is no good.  Of texts that were all bad, the likeliest
- * that does not repeat itself, or the likeliest. */
+/* Decodes the window, again and hotter if its text is no good.  Of texts that were all bad, the likeliest one that
+ * does not repeat itself is taken, or the likeliest. */
 static int decode_window(work *w, window *win)
 {
     int32_t prompt[PROMPT_MOST + 2];

@@ -10,7 +10,7 @@
 typedef struct whisper_options {
     size_t beams;     /* 1: greedy; up to WHISPER_SEQUENCES */
     bool words;       /* their times, too */
-    bool independent; /* windows do not see the text before them */
+    bool independent; /* no window has the text before it in its prompt */
     bool fallback;    /* a window whose text repeats itself or is unlikely is decoded anew, at random, hotter
                          each time */
     size_t samples;   /* random texts of such a try, of which the likeliest is kept */

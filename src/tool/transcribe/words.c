@@ -9,7 +9,7 @@
 #define POSITION_SECONDS 0.02
 #define MEDIAN_MOST 0.7
 
-/* What belongs to the word behind it, to the word before it, and what ends a sentence. */
+/* Punctuation that joins the word behind it, that joins the word before it, and that ends a sentence. */
 static const char before_words[] = "\"'\xe2\x80\x9c\xc2\xbf([{-";
 static const char behind_words[] =
     "\"'.\xe3\x80\x82,\xef\xbc\x8c!\xef\xbc\x81?\xef\xbc\x9f:\xef\xbc\x9a\xe2\x80\x9d)]}\xe3\x80\x81";

@@ -21,8 +21,8 @@ typedef struct whisper_words {
  * within a character.  Times and probabilities are 0.  False when memory runs out. */
 bool whisper_words_split(const whisper_tokens *tokens, const int32_t *ids, size_t count, whisper_words *words);
 
-/* Times from `first`, the first position (of 0.02 s) of each token and of the end, count + 1 of them; means
- * of `probabilities`, one a token. */
+/* Sets times from `first`, the first position (of 0.02 s) of each token and of the end, count + 1 of them, and
+ * probabilities as means of `probabilities`, one for each token. */
 void whisper_words_time(whisper_words *words, const size_t *first, const double *probabilities);
 
 /* Shortens words at the ends of sentences that last longer than twice the median, which is at most 0.7 s and
@@ -30,9 +30,9 @@ void whisper_words_time(whisper_words *words, const size_t *first, const double 
  */
 bool whisper_words_polish(whisper_words *words, double *median);
 
-/* A segment's words, `offset` seconds into the recording: the first is shortened where it reaches back over a
- * pause, and the segment's times and those of its outermost words are brought together.  *last is the end of
- * the speech before, and then of this. */
+/* Places a segment's words `offset` seconds into the recording: the first is shortened if it reaches back over a
+ * pause, and the segment's times and those of its outermost words are brought together.  *last is the end of the
+ * speech before, and then of this. */
 void whisper_words_place(whisper_word *word, size_t count, double offset, double median, double *start, double *end,
                          double *last);
 

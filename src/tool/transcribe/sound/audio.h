@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* What a file may hold, in all: a bound on what a small compressed one can make us allocate. */
+/* The longest recording, in hours: a bound on what a small compressed file can make us allocate. */
 #define AUDIO_HOURS 24
 
 /* Sound at 16 kHz, one channel.  Zeroed: none.  Release with audio_release. */
