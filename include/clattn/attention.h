@@ -128,8 +128,9 @@ typedef struct clattn_attention_desc {
      * can. Each text has at most CLATTN_SNIPPET_LIMIT - 1 characters and is copied. It may define helper functions;
      * names in capitals are the library's. The arguments `query` and `key` are the item's own indices.
      *
-     * If a text does not build, the first line of the failure's message says what is wrong with it, as
-     * "score_mod:LINE: ...", or as "score_mod: ..." if it defines no function of that name.
+     * CLATTN_ERROR_BUILD refuses a text that does not build, that does not have the function's name or a `return`, or
+     * that defines or undefines a macro whose name occurs in the library's kernels. The first line of the message then
+     * says what is wrong, as "score_mod:LINE: ...", or as "score_mod: ..." if there is no line to point at.
      *
      * Their last argument, `user_data user`, is a struct:
      *

@@ -57,6 +57,8 @@ static clattn_status make_plan(const struct operator_type *type, clattn_context 
     memcpy((unsigned char *)made + type->problem_offset, problem, type->problem_bytes);
     if (type->shape_bucket)
         TRY(find_wisdom_key(type, made));
+    if (type->begin)
+        TRY(type->begin(made));
     TRY(type->solvers ? plan_choose(made, options) : type->make(made, options));
     *plan = made;
     return CLATTN_SUCCESS;

@@ -19,6 +19,8 @@ struct operator_type {
     clattn_status (*read)(const void *desc, void *problem, const char **reason);
     /* Enqueues one of its plans with the operator's own struct of arguments. */
     clattn_status (*enqueue)(const clattn_plan *plan, const struct enqueue_call *call, const void *args);
+    /* Readies a new plan for whichever solver it gets; NULL: there is nothing to do.  A failure is the plan's. */
+    clattn_status (*begin)(clattn_plan *plan);
     const struct solver *const
         *solvers; /* best first; NULL: the operator consists of others, and the last two members are set */
     size_t solver_count;

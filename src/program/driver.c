@@ -1,10 +1,10 @@
 #include "program/driver.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/strbuf.h"
-#include "program/snippet.h"
 
 static char *build_log(const struct device *device, cl_program handle)
 {
@@ -18,21 +18,33 @@ static char *build_log(const struct device *device, cl_program handle)
     return log;
 }
 
+/* The first line of a build log that tells of an error; its length is 0 if there is none. */
+static const char *first_error(const char *log, size_t *length)
+{
+    for (const char *line = log ? log : ""; *line; line += *length + strspn(line + *length, "\r\n")) {
+        *length = strcspn(line, "\r\n");
+        for (size_t i = 0; i + 5 <= *length; i++)
+            if (tolower((unsigned char)line[i]) == 'e' && !strncmp(line + i + 1, "rror", 4))
+                return line;
+    }
+    *length = 0;
+    return "";
+}
+
 /* Composes *failure, the message of a build that failed; every later request for the program repeats it.  Its first
  * line alone says what to mend, because a short buffer and `explain` show no more. */
-static clattn_status describe_failure(struct device *device, const char *file, const char *options,
-                                      const struct source_snippets *snippets, cl_int code, cl_program handle,
-                                      char **failure)
+static clattn_status describe_failure(struct device *device, const char *file, const char *options, cl_int code,
+                                      cl_program handle, char **failure)
 {
     struct strbuf text = {0};
     char *log = build_log(device, handle);
+    size_t length;
+    const char *error = first_error(log, &length);
     strbuf_printf(&text, "%s did not build: ", file);
-    if (!snippets_blame(snippets, log, &text)) {
-        size_t length;
-        const char *error = log_first_error(log, &length);
-        const char *what = length ? error : opencl_code_name(code);
-        strbuf_append(&text, what, length ? length : strlen(what));
-    }
+    if (length)
+        strbuf_append(&text, error, length);
+    else
+        strbuf_printf(&text, "%s", opencl_code_name(code));
     strbuf_printf(&text, "\n%s (%d) with \"%s\":\n%s", opencl_code_name(code), code, options,
                   log && log[0] ? log : "(no build log)");
     free(log);
@@ -44,7 +56,7 @@ static clattn_status describe_failure(struct device *device, const char *file, c
 
 /* Builds `handle` and takes it over: it becomes *made, or is released if the build fails. */
 static clattn_status build(struct device *device, const char *file, cl_program handle, const char *options,
-                           const struct source_snippets *snippets, cl_program *made, char **failure)
+                           cl_program *made, char **failure)
 {
     clattn_status status;
     cl_int code = device->cl.clBuildProgram(handle, 1, &device->caps.device, options, NULL, NULL);
@@ -53,19 +65,19 @@ static clattn_status build(struct device *device, const char *file, cl_program h
         return CLATTN_SUCCESS;
     }
     status = code == CL_OUT_OF_HOST_MEMORY ? report_opencl(&device->report, "clBuildProgram", code)
-                                           : describe_failure(device, file, options, snippets, code, handle, failure);
+                                           : describe_failure(device, file, options, code, handle, failure);
     device->cl.clReleaseProgram(handle);
     return status;
 }
 
 clattn_status driver_build(struct device *device, const char *file, const char *source, const char *options,
-                           const struct source_snippets *snippets, cl_program *made, char **failure)
+                           cl_program *made, char **failure)
 {
     cl_int code;
     cl_program handle = device->cl.clCreateProgramWithSource(device->context, 1, &source, NULL, &code);
     if (!handle || code != CL_SUCCESS)
         return report_opencl(&device->report, "clCreateProgramWithSource", code);
-    return build(device, file, handle, options, snippets, made, failure);
+    return build(device, file, handle, options, made, failure);
 }
 
 /* Creates a program from a binary; returns NULL on failure, and *code says why. */
@@ -91,7 +103,7 @@ clattn_status driver_rebuild(struct device *device, const char *file, const uint
     cl_program handle = from_binary(device, binary, bytes, &code);
     if (!handle)
         return report_opencl(&device->report, "clCreateProgramWithBinary", code);
-    return build(device, file, handle, options, NULL, made, failure);
+    return build(device, file, handle, options, made, failure);
 }
 
 bool driver_load(struct device *device, const uint8_t *binary, size_t bytes, const char *options, cl_program *made)

@@ -3,14 +3,12 @@
 #define CLATTN_PROGRAM_DRIVER_H
 
 #include "device/device.h"
-#include "program/source.h"
 
 /* Builds a program.  Returns SUCCESS with *made, or SUCCESS with *failure: the message, for the caller to free, of a
- * build that would fail every time.  Its first line is the first error, in the text of `snippets` (may be NULL) if
- * the error lies there.  Other statuses (OUT_OF_MEMORY, OPENCL) may differ at the next try.  `file` is for the
- * message. */
+ * build that would fail every time.  Its first line is "FILE did not build: " and the first error.  Other statuses
+ * (OUT_OF_MEMORY, OPENCL) may differ at the next try.  `file` is for the message. */
 clattn_status driver_build(struct device *device, const char *file, const char *source, const char *options,
-                           const struct source_snippets *snippets, cl_program *made, char **failure);
+                           cl_program *made, char **failure);
 
 /* Builds a program from a binary, with driver_build's contract; `file` is the kernel file that the binary came from. */
 clattn_status driver_rebuild(struct device *device, const char *file, const uint8_t *binary, size_t bytes,

@@ -270,16 +270,14 @@ static clattn_status splice(struct program_cache *cache, const char *file, const
 /* Loads the program from the binary cache or builds it, without the lock on the list; *outcome counts which of the
  * two happened. */
 static clattn_status load_or_build(struct program_cache *cache, const char *file, const char *source,
-                                   const char *options, const struct source_snippets *snippets, struct program *program,
-                                   clattn_program_statistics *outcome)
+                                   const char *options, struct program *program, clattn_program_statistics *outcome)
 {
     if (load(cache, options, program, SAVED_CHECKED, outcome) ||
         load(cache, options, program, SAVED_UNCHECKED, outcome))
         return CLATTN_SUCCESS;
     report_hold();
     mtx_lock(&cache->build);
-    clattn_status status =
-        driver_build(cache->device, file, source, options, snippets, &program->handle, &program->failure);
+    clattn_status status = driver_build(cache->device, file, source, options, &program->handle, &program->failure);
     if (status == CLATTN_SUCCESS && !program->failure && wants_splice(options))
         status = splice(cache, file, options, program);
     mtx_unlock(&cache->build);
@@ -291,8 +289,7 @@ static clattn_status load_or_build(struct program_cache *cache, const char *file
 /* Adds the program to the list, with a reference for the caller.  The lock is held at the call and at the return,
  * but not while the program is loaded or built. */
 static clattn_status make(struct program_cache *cache, const char *file, const char *source, const char *options,
-                          const struct source_snippets *snippets, const uint8_t key[SHA256_BYTES],
-                          struct program **made)
+                          const uint8_t key[SHA256_BYTES], struct program **made)
 {
     clattn_program_statistics outcome = {0};
     struct program *program = calloc(1, sizeof *program);
@@ -305,7 +302,7 @@ static clattn_status make(struct program_cache *cache, const char *file, const c
     cache->first = program;
     cache->count++;
     mtx_unlock(&cache->lock);
-    clattn_status status = load_or_build(cache, file, source, options, snippets, program, &outcome);
+    clattn_status status = load_or_build(cache, file, source, options, program, &outcome);
     mtx_lock(&cache->lock);
     cache->statistics.built += outcome.built;
     cache->statistics.loaded += outcome.loaded;
@@ -322,15 +319,14 @@ static clattn_status make(struct program_cache *cache, const char *file, const c
 }
 
 static clattn_status get_locked(struct program_cache *cache, const char *file, const char *source, const char *options,
-                                const struct source_snippets *snippets, const uint8_t key[SHA256_BYTES],
-                                struct program **program)
+                                const uint8_t key[SHA256_BYTES], struct program **program)
 {
     clattn_status status = CLATTN_SUCCESS;
     struct program *found = find_made(cache, key);
     if (found)
         found->references++;
     else
-        status = make(cache, file, source, options, snippets, key, &found);
+        status = make(cache, file, source, options, key, &found);
     if (status == CLATTN_SUCCESS && found->failure) {
         found->references--;
         status = report_error(&cache->device->report, CLATTN_ERROR_BUILD, "%s", found->failure);
@@ -358,7 +354,7 @@ clattn_status program_get(struct program_cache *cache, const char *file, const c
     make_key(cache, source.text, all.text, grid, key);
     report_hold();
     mtx_lock(&cache->lock);
-    status = get_locked(cache, file, source.text, all.text, snippets, key, program);
+    status = get_locked(cache, file, source.text, all.text, key, program);
     mtx_unlock(&cache->lock);
     report_deliver();
 fail:

@@ -1,330 +1,179 @@
-/* A user's function is compiled in the midst of the library's text.  What is wrong inside it the compiler places by
- * #line; a brace that is not closed, a name or a parameter that is not the expected one it finds only later, in text
- * that the user has never seen.  So after a build that failed, and only then, the snippet is read here: not as a
- * compiler would, but enough to name those three. */
+/* A kernel's compiler finds some of a snippet's mistakes only in the library's text behind it: a brace that is not closed,
+ * a signature that is not the expected one.  The snippet is therefore built as the last text of a small program first. */
 #include "program/snippet.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define NESTING 64
+#include "base/try.h"
+#include "program/driver.h"
 
-/* ---- the log ---- */
+/* ---- words ---- */
 
-static bool in_name(char c)
-{
-    return isalnum((unsigned char)c) || c == '_';
-}
-
-/* Where the line says "NAME:3", as a place and not as part of another; NULL: nowhere. */
-static const char *place_in(const char *line, size_t length, const char *name)
-{
-    size_t own = strlen(name);
-    for (size_t i = 0; i + own + 1 < length; i++)
-        if (!strncmp(line + i, name, own) && line[i + own] == ':' && isdigit((unsigned char)line[i + own + 1]) &&
-            (!i || (!in_name(line[i - 1]) && line[i - 1] != '=')))
-            return line + i;
-    return NULL;
-}
-
-/* The first line with the word, and with a place in the snippet if there is one given, from that place on. */
-static const char *find_line(const char *log, const char *name, size_t *length)
-{
-    for (const char *line = log ? log : "", *next; *line; line = next) {
-        size_t bytes = strcspn(line, "\r\n");
-        const char *from = name ? place_in(line, bytes, name) : line;
-        next = line + bytes + strspn(line + bytes, "\r\n");
-        for (size_t i = 0; from && i + 5 <= bytes; i++)
-            if (tolower((unsigned char)line[i]) == 'e' && !strncmp(line + i + 1, "rror", 4)) {
-                *length = (size_t)(line + bytes - from);
-                return from;
-            }
-    }
-    *length = 0;
-    return "";
-}
-
-const char *log_first_error(const char *log, size_t *length)
-{
-    return find_line(log, NULL, length);
-}
-
-/* ---- the text ---- */
-
-/* A snippet without comments, strings and directives, which are blanks; and what of it is not closed. */
-struct code {
-    char text[2 * 8192]; /* as long as the snippet, which its operator bounds */
-    int comment;         /* the line of a comment that does not end, or 0 */
-    int conditional;     /* of an #if without an #endif, or 0 */
-    bool conditionals;   /* it has some: brackets may then come in alternatives */
-};
-
-static void read_directive(struct code *code, const char *word, int line, int *open, int *depth)
-{
-    word += strspn(word, " \t");
-    if (!strncmp(word, "if", 2)) {
-        code->conditionals = true;
-        if (*depth < NESTING)
-            open[*depth] = line;
-        ++*depth;
-    } else if (!strncmp(word, "endif", 5) && *depth) {
-        --*depth;
-    }
-}
-
-/* The end of what begins at `from`: a comment, a string or a character, a directive; `from` itself for none. */
-static const char *skip(const char *from, bool first_in_line)
-{
-    const char *at = from + 1;
-    if (!strncmp(from, "//", 2))
-        return from + strcspn(from, "\n");
-    if (!strncmp(from, "/*", 2)) {
-        at = strstr(from + 2, "*/");
-        return at ? at + 2 : from + strlen(from);
-    }
-    if (*from != '"' && *from != '\'' && !(*from == '#' && first_in_line))
-        return from;
-    for (; *at && *at != '\n' && (*from == '#' || *at != *from); at++)
-        if (*at == '\\' && at[1])
-            at++;
-    return at + (*at && *from != '#' && *at == *from);
-}
-
-static void blank(struct code *code, const char *text)
-{
-    int open[NESTING], depth = 0, line = 1;
-    bool first = true;
-    size_t length = strlen(text);
-    memset(code, 0, sizeof *code);
-    if (length >= sizeof code->text)
-        return;
-    memcpy(code->text, text, length);
-    for (const char *at = text; *at;) {
-        const char *end = skip(at, first);
-        if (end == at) {
-            first = *at == '\n' || (first && isspace((unsigned char)*at));
-            line += *at++ == '\n';
-            continue;
-        }
-        if (*at == '#')
-            read_directive(code, at + 1, line, open, &depth);
-        if (!strncmp(at, "/*", 2) && (end < at + 4 || strncmp(end - 2, "*/", 2) != 0))
-            code->comment = line;
-        for (; at < end; at++) {
-            line += *at == '\n';
-            if (*at != '\n')
-                code->text[at - text] = ' ';
-        }
-    }
-    if (depth)
-        code->conditional = open[depth < NESTING ? depth - 1 : NESTING - 1];
-}
-
-static char closer(char c)
-{
-    return c == '(' ? ')' : c == '[' ? ']' : c == '{' ? '}' : '\0';
-}
-
-/* The line of a bracket without its other half, or 0; *bracket is that one. */
-static int unbalanced(const char *text, char *bracket)
-{
-    char open[NESTING];
-    int at[NESTING], depth = 0, line = 1;
-    for (; *text; text++) {
-        line += *text == '\n';
-        *bracket = *text;
-        if (closer(*text)) {
-            if (depth == NESTING)
-                return 0;
-            at[depth] = line;
-            open[depth++] = *text;
-        } else if (*text && strchr(")]}", *text)) {
-            if (!depth)
-                return line;
-            depth--;
-            if (closer(open[depth]) == *text)
-                continue;
-            *bracket = open[depth];
-            return at[depth];
-        }
-    }
-    if (!depth)
-        return 0;
-    *bracket = open[depth - 1];
-    return at[depth - 1];
-}
-
-/* ---- the function ---- */
-
-/* A definition's head: its result, its parameters, the line of its name. */
-struct head {
-    const char *result, *result_end, *parameters, *end;
+struct word {
+    const char *text;
+    size_t length;
     int line;
 };
 
-/* Past the bracket that closes the one at `open`. */
-static const char *past(const char *open)
+static bool is(const struct word *word, const char *text)
 {
-    int depth = 0;
-    for (; *open; open++) {
-        depth += closer(*open) != '\0';
-        if (strchr(")]}", *open) && --depth == 0)
-            return open + 1;
-    }
-    return open;
+    return word->length == strlen(text) && !strncmp(word->text, text, word->length);
 }
 
-static bool find_definition(const char *text, const char *name, struct head *head)
+/* The end of the comment, string or character at `at`, or `at` itself if there is none. */
+static const char *skip(const char *at)
 {
-    size_t own = strlen(name);
-    const char *at = text;
-    head->result = text;
-    while (*at) {
-        if (in_name(*at)) {
-            const char *word = at;
-            while (in_name(*at))
-                at++;
-            const char *parameters = at + strspn(at, " \t\r\n");
-            if ((size_t)(at - word) != own || strncmp(word, name, own) != 0 || *parameters != '(')
-                continue;
-            at = past(parameters);
-            head->result_end = word;
-            head->parameters = parameters + 1;
-            head->end = at - 1;
-            if (at[strspn(at, " \t\r\n")] != '{')
-                continue;
-            head->line = 1;
-            for (const char *c = text; c < word; c++)
-                head->line += *c == '\n';
-            return true;
-        }
-        bool next = *at == ';' || *at == '{';
-        at = closer(*at) ? past(at) : at + 1;
-        if (next)
-            head->result = at;
+    char quote = *at;
+    const char *end;
+    if (!strncmp(at, "//", 2))
+        return at + strcspn(at, "\n");
+    if (!strncmp(at, "/*", 2)) {
+        end = strstr(at + 2, "*/");
+        return end ? end + 2 : at + strlen(at);
     }
-    return false;
+    if (quote != '"' && quote != '\'')
+        return at;
+    for (at++; *at && *at != '\n' && *at != quote; at++)
+        if (*at == '\\' && at[1])
+            at++;
+    return at + (*at == quote);
 }
 
-/* Whether a word makes no difference to how a function is called. */
-static bool idle(const char *word, size_t length)
+/* Moves on to the next name, number or '#' outside comments and strings; false at the end.  `word` starts as the text's
+ * begin, of length 0, in line 1. */
+static bool next_word(struct word *word)
 {
-    static const char *const words[] = {"const", "static", "inline", "private", "__private"};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strlen(words[i]) == length && !strncmp(words[i], word, length))
+    const char *at = word->text + word->length;
+    while (*at && *at != '#' && *at != '_' && !isalnum((unsigned char)*at)) {
+        const char *end = skip(at);
+        for (end += end == at; at < end; at++)
+            word->line += *at == '\n';
+    }
+    word->text = at;
+    for (word->length = *at == '#';
+         *at != '#' && (at[word->length] == '_' || isalnum((unsigned char)at[word->length]));)
+        word->length++;
+    return *at != '\0';
+}
+
+static bool has_word(const char *text, const char *wanted, size_t length)
+{
+    struct word word = {text, 0, 1};
+    while (next_word(&word))
+        if (word.length == length && !memcmp(word.text, wanted, length))
             return true;
     return false;
 }
 
-/* Appends the types of one parameter, or of the result: its words but for the parameter's name. */
-static void append_types(struct strbuf *types, const char *from, const char *end, bool named)
+/* Whether a kernel of the library has the word. */
+static bool is_taken(const struct word *word)
 {
-    const char *last = "";
-    size_t words = 0, last_length = 0;
-    while (from < end) {
-        size_t length = 0;
-        while (from + length < end && in_name(from[length]))
-            length++;
-        length += !length;
-        if (!isspace((unsigned char)*from) && !idle(from, length)) {
-            if (words++)
-                strbuf_printf(types, "%.*s ", (int)last_length, last);
-            last = from;
-            last_length = length;
-        }
-        from += length;
-    }
-    if (words && (!named || words == 1 || !in_name(*last)))
-        strbuf_printf(types, "%.*s ", (int)last_length, last);
+    for (size_t i = 0; i < embedded_source_count; i++)
+        if (has_word(embedded_sources[i].text, word->text, word->length))
+            return true;
+    return false;
 }
 
-static void append_signature(struct strbuf *types, const struct head *head)
+/* Whether the text defines or undefines a macro by a word of the library's; *word is then that. */
+static bool find_clash(const char *text, struct word *word)
 {
-    append_types(types, head->result, head->result_end, false);
-    for (const char *from = head->parameters, *end; from <= head->end; from = end + 1) {
-        for (end = from; end < head->end && *end != ',';)
-            end++;
-        strbuf_append(types, ", ", 2);
-        append_types(types, from, end, true);
-    }
+    *word = (struct word){text, 0, 1};
+    while (next_word(word))
+        if (is(word, "#") && next_word(word) && (is(word, "define") || is(word, "undef")) && next_word(word) &&
+            is_taken(word))
+            return true;
+    return false;
 }
 
-/* Whether the function is called as the library calls it. */
-static bool alike(const struct head *head, const char *name, const char *signature)
+/* ---- the build ---- */
+
+/* Appends the place in the snippet and the error that the first line of `failure` tells, then all of it.  `before`: the
+ * lines of the program before the snippet, which Oclgrind 21.10 counts too, since it takes no notice of #line. */
+static void describe(struct strbuf *message, const char *name, const char *failure, int before)
 {
-    struct strbuf wanted = {0}, found = {0}, expected = {0};
-    struct head other;
-    bool same = true;
-    strbuf_printf(&expected, "%s {}", signature);
-    if (!expected.failed && find_definition(expected.text, name, &other)) {
-        append_signature(&wanted, &other);
-        append_signature(&found, head);
-        same = wanted.failed || found.failed || !strcmp(wanted.text, found.text);
+    char line[512], place[32];
+    snprintf(line, sizeof line, "%.*s", (int)strcspn(failure, "\n"), failure);
+    snprintf(place, sizeof place, "%s:", name);
+    const char *found = strstr(line, place), *number = line;
+    while (*number && !(*number == ':' && isdigit((unsigned char)number[1])))
+        number++;
+    if (found) {
+        strbuf_printf(message, "%s", found);
+    } else if (*number && atoi(number + 1) > before) {
+        const char *rest = number + 1 + strspn(number + 1, "0123456789");
+        strbuf_printf(message, "%s:%d%s", name, atoi(number + 1) - before, rest);
+    } else {
+        strbuf_printf(message, "%s: %s", name, line);
     }
-    strbuf_clear(&wanted);
-    strbuf_clear(&found);
-    strbuf_clear(&expected);
-    return same;
+    strbuf_printf(message, "\n%s", failure);
 }
 
-/* ---- the verdict ---- */
-
-static bool tell_unclosed(const struct source_snippet *snippet, const struct code *code, struct strbuf *line)
+/* Appends what is wrong with the snippet to `message`, if anything is; `text` is the program up to its end. */
+static clattn_status build(struct program_cache *cache, const struct source_snippet *snippet, const char *text,
+                           const char *options, int before, struct strbuf *message)
 {
-    char bracket = 0;
-    int at = code->comment ? code->comment : code->conditional;
-    if (at) {
-        strbuf_printf(line, "%s:%d: %s", snippet->name, at,
-                      code->comment ? "a comment begins here and does not end" : "#if without #endif");
-        return true;
-    }
-    at = code->conditionals ? 0 : unbalanced(code->text, &bracket);
-    if (!at)
-        return false;
-    strbuf_printf(line, "%s:%d: '%c' without its '%c'", snippet->name, at, bracket,
-                  closer(bracket)  ? closer(bracket)
-                  : bracket == ')' ? '('
-                  : bracket == ']' ? '['
-                                   : '{');
-    return true;
+    cl_program program = NULL;
+    char *failure = NULL;
+    report_hold();
+    mtx_lock(&cache->build);
+    clattn_status status = driver_build(cache->device, snippet->name, text, options, &program, &failure);
+    mtx_unlock(&cache->build);
+    report_deliver();
+    if (program)
+        cache->device->cl.clReleaseProgram(program);
+    if (failure)
+        describe(message, snippet->name, failure, before);
+    free(failure);
+    return status;
 }
 
-static bool tell_function(const struct source_snippet *snippet, const struct code *code, struct strbuf *line)
+static clattn_status check(struct program_cache *cache, const struct source_snippet *snippet, const char *options,
+                           struct strbuf *program, struct strbuf *message)
 {
-    struct head head;
-    if (!find_definition(code->text, snippet->name, &head))
-        strbuf_printf(line, "%s: defines no function of that name, expected %s", snippet->name, snippet->signature);
-    else if (!alike(&head, snippet->name, snippet->signature))
-        strbuf_printf(line, "%s:%d: has another result or other parameters, expected %s", snippet->name, head.line,
-                      snippet->signature);
+    clattn_status status = CLATTN_SUCCESS;
+    struct word clash;
+    int before = 0;
+    strbuf_printf(program, "static %s;\n#line 1 \"%s\"\n", snippet->signature, snippet->name);
+    for (size_t i = 0; i < program->length; i++)
+        before += program->text[i] == '\n';
+    strbuf_printf(program, "%s", snippet->text);
+    if (program->failed)
+        return report_error(&cache->device->report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a snippet");
+    if (find_clash(snippet->text, &clash))
+        strbuf_printf(message, "%s:%d: the macro %.*s has a name that the library's kernels use, choose another one",
+                      snippet->name, clash.line, (int)clash.length, clash.text);
+    else if (!has_word(snippet->text, snippet->name, strlen(snippet->name)))
+        strbuf_printf(message, "%s: defines no function of that name, expected %s", snippet->name, snippet->signature);
     else
-        return false;
-    return true;
+        status = build(cache, snippet, program->text, options, before, message);
+    if (status == CLATTN_SUCCESS && !message->length && !has_word(snippet->text, "return", 6))
+        strbuf_printf(message, "%s: has no return, expected %s", snippet->name, snippet->signature);
+    strbuf_printf(program, "\n"); /* the next snippet may call this one's helpers */
+    return status;
 }
 
-static bool tell_error(const struct source_snippet *snippet, const char *log, struct strbuf *line)
+clattn_status snippets_check(struct program_cache *cache, const char *prelude, const char *options,
+                             const struct source_snippets *snippets)
 {
-    size_t length;
-    const char *found = find_line(log, snippet->name, &length);
-    strbuf_append(line, found, length);
-    return length > 0;
-}
-
-/* The first snippet that is not closed swallows the next: so it is told before that one's errors. */
-bool snippets_blame(const struct source_snippets *snippets, const char *log, struct strbuf *line)
-{
-    struct code *code = malloc(sizeof *code);
-    bool told = false;
-    for (int functions = 0; functions < 2 && code; functions++)
-        for (size_t i = 0; snippets && i < SOURCE_SNIPPETS && !told; i++) {
-            const struct source_snippet *snippet = &snippets->snippet[i];
-            if (!snippet->name || !*snippet->text)
-                continue;
-            blank(code, snippet->text);
-            told = functions ? tell_function(snippet, code, line)
-                             : tell_error(snippet, log, line) || tell_unclosed(snippet, code, line);
-        }
-    free(code);
-    return told;
+    clattn_status status;
+    struct report *report = &cache->device->report;
+    struct strbuf program = {0}, all = {0}, message = {0};
+    TRY(source_expand(report, cache->kernel_dir, prelude, NULL, &program));
+    strbuf_printf(&program, "kernel void nothing(void) {}\n"); /* some drivers build no program without a kernel */
+    strbuf_printf(&all, "%s%s", program_base_options, options);
+    for (size_t i = 0; i < SOURCE_SNIPPETS && !message.length && !all.failed; i++)
+        if (snippets->snippet[i].name && *snippets->snippet[i].text)
+            TRY(check(cache, &snippets->snippet[i], all.text, &program, &message));
+    if (all.failed || message.failed)
+        status = report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for the check of snippets");
+    else if (message.length)
+        status = report_error(report, CLATTN_ERROR_BUILD, "%s", message.text);
+fail:
+    strbuf_clear(&program);
+    strbuf_clear(&all);
+    strbuf_clear(&message);
+    return status;
 }

@@ -1,18 +1,14 @@
-/* What is wrong with the user's part of a kernel that did not build. */
+/* The check of the user's part of a program. */
 #ifndef CLATTN_PROGRAM_SNIPPET_H
 #define CLATTN_PROGRAM_SNIPPET_H
 
-#include <stdbool.h>
+#include "program/program.h"
 
-#include "base/strbuf.h"
-#include "program/source.h"
-
-/* Appends one line, "NAME:LINE: ..." or "NAME: ...", and returns true if the build log has an error in a snippet's text,
- * or a snippet is unbalanced, or does not define the function of its name and signature: compilers then show places in
- * the library's text.  `log` may be NULL. */
-bool snippets_blame(const struct source_snippets *snippets, const char *log, struct strbuf *line);
-
-/* The first line of a build log that tells of an error, without its end; its length is 0 if there is none. */
-const char *log_first_error(const char *log, size_t *length);
+/* Builds each snippet behind the kernel source `prelude` alone, with `options` as program_get's, and keeps nothing.
+ * Returns BUILD if a snippet does not build, does not define its function, has no `return`, or defines a macro whose name
+ * is a word of the library's kernels; the message's first line is "NAME:LINE: ..." or "NAME: ...".  Other statuses:
+ * OPENCL, OUT_OF_MEMORY, IO, INTERNAL.  No lock may be held. */
+clattn_status snippets_check(struct program_cache *cache, const char *prelude, const char *options,
+                             const struct source_snippets *snippets);
 
 #endif

@@ -491,6 +491,7 @@ class UserFunctions(CommandTest):
         for name, text in (("brace", good.rstrip("}\n")), ("name", good.replace("score_mod", "mod_score")),
                            ("few", good.replace(", int k, user_data u", "")), ("more", good.replace("u)", "u, int m)")),
                            ("twice", 2 * good), ("macro", "#define kernel }\n" + good),
+                           ("capitals", "#define CAUSAL 3\n" + good), ("nothing", good.replace("return s", "s")),
                            ("clash", "float attention_user(int x)\n{\n    return x;\n}\n" + good),
                            ("call", good.replace("return s", "return helper(s)")),
                            ("prose", "Subtract the distance of query and key, please.\n")):

@@ -2,10 +2,12 @@
 #include "ops/attention/launch.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/try.h"
 #include "ops/common/arrays.h"
 #include "plan/operator.h"
+#include "program/snippet.h"
 
 /* Best first. */
 static const struct solver *const solvers[] = {
@@ -17,6 +19,47 @@ static const struct solver *const solvers[] = {
 static clattn_status read_desc(const void *desc, void *problem, const char **reason)
 {
     return attention_problem_read(desc, problem, reason);
+}
+
+static void release_snippets(clattn_plan *plan)
+{
+    free(((struct attention_plan *)plan)->snippets);
+}
+
+/* Copies the snippets, which are the caller's until then, into the plan, and checks them. */
+static clattn_status take_snippets(clattn_plan *base)
+{
+    struct attention_plan *plan = (struct attention_plan *)base;
+    struct attention_problem *problem = &plan->problem;
+    const struct device *device = &base->context->device;
+    size_t score = problem->score_mod ? strlen(problem->score_mod) : 0;
+    size_t mask = problem->mask_mod ? strlen(problem->mask_mod) : 0;
+    struct strbuf options = {0};
+    clattn_status status = CLATTN_SUCCESS;
+    if (!attention_has_snippet(problem))
+        return CLATTN_SUCCESS;
+    plan->snippets = calloc(score + mask + 2, 1);
+    if (!plan->snippets)
+        return report_error(&base->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for the snippets");
+    base->clear = release_snippets;
+    if (problem->score_mod)
+        problem->score_mod = memcpy(plan->snippets, problem->score_mod, score);
+    if (problem->mask_mod)
+        problem->mask_mod = memcpy(plan->snippets + score + 1, problem->mask_mod, mask);
+    base->snippets.snippet[0] = (struct source_snippet){
+        "score_mod", problem->score_mod ? problem->score_mod : "",
+        "float score_mod(float score, int batch, int head, int query, int key, user_data user)"};
+    base->snippets.snippet[1] =
+        (struct source_snippet){"mask_mod", problem->mask_mod ? problem->mask_mod : "",
+                                "int mask_mod(int batch, int head, int query, int key, user_data user)"};
+    attention_defines(problem, &device->caps, &options);
+    capabilities_define(&device->caps, &options);
+    if (options.failed)
+        status = report_error(&base->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for build options");
+    else
+        status = snippets_check(&base->context->programs, "attention/user.h", options.text, &base->snippets);
+    strbuf_clear(&options);
+    return status;
 }
 
 static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_call *call, const void *given)
@@ -92,6 +135,7 @@ static const struct operator_type attention_operator = {
     .desc_bytes = ATTENTION_DESC_BYTES,
     .read = read_desc,
     .enqueue = enqueue,
+    .begin = take_snippets,
     .solvers = solvers,
     .solver_count = sizeof solvers / sizeof solvers[0],
     .check = attention_self_check,

@@ -16,37 +16,6 @@ void attention_groups_by_queries(const struct attention_plan *plan, const attent
     groups[2] = (size_t)kernel_args->batch;
 }
 
-static void release_snippets(clattn_plan *plan)
-{
-    free(((struct attention_plan *)plan)->snippets);
-}
-
-/* Copies the snippets, which are the caller's until then, into the plan, unless an earlier solver's attempt has. */
-static clattn_status take_snippets(struct attention_plan *plan)
-{
-    struct attention_problem *problem = &plan->problem;
-    struct source_snippet *snippet = plan->base.snippets.snippet;
-    if (!plan->snippets && attention_has_snippet(problem)) {
-        size_t score = problem->score_mod ? strlen(problem->score_mod) : 0;
-        size_t mask = problem->mask_mod ? strlen(problem->mask_mod) : 0;
-        plan->snippets = calloc(score + mask + 2, 1);
-        if (!plan->snippets)
-            return report_error(&plan->base.context->device.report, CLATTN_ERROR_OUT_OF_MEMORY,
-                                "no memory for the snippets");
-        plan->base.clear = release_snippets;
-        if (problem->score_mod)
-            problem->score_mod = memcpy(plan->snippets, problem->score_mod, score);
-        if (problem->mask_mod)
-            problem->mask_mod = memcpy(plan->snippets + score + 1, problem->mask_mod, mask);
-    }
-    snippet[0] = (struct source_snippet){
-        "score_mod", problem->score_mod ? problem->score_mod : "",
-        "float score_mod(float score, int batch, int head, int query, int key, user_data user)"};
-    snippet[1] = (struct source_snippet){"mask_mod", problem->mask_mod ? problem->mask_mod : "",
-                                         "int mask_mod(int batch, int head, int query, int key, user_data user)"};
-    return CLATTN_SUCCESS;
-}
-
 /* ---- split keys ---- */
 
 #define SPLIT_KEYS 512 /* keys of a split at least: fewer are not worth a merge */
@@ -153,7 +122,6 @@ clattn_status attention_add_kernel(struct attention_plan *plan, const char *file
     plan->lends_lse = !has_lse && problem->has[ATTENTION_SCORES] &&
                       problem->desc.outputs.scores_mode == CLATTN_SCORES_MODE_PROBABILITIES;
     has_lse = has_lse || plan->lends_lse;
-    TRY(take_snippets(plan));
     define_int(options, "LSE", has_lse || is_split);
     if (is_split)
         define_int(options, "SPLIT", 1);

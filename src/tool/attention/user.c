@@ -88,8 +88,8 @@ fail:
     return status;
 }
 
-/* The library found nothing wrong with the functions themselves: their names may clash with the kernels', or
- * their macros change them.  The first error tells most. */
+/* The library found nothing wrong with the functions themselves, but their names may clash with the kernels'.  The first
+ * error tells most. */
 static int snippets_do_not_fit(const attention_options *options, const char *log)
 {
     const char *score = options->score_mod, *mask = options->mask_mod, *found = strstr(log, "error");
