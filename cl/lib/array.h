@@ -11,8 +11,8 @@
 #define CLATTN_CL_LIB_ARRAY_H
 
 #if defined(__OPENCL_VERSION__) || defined(__OPENCL_C_VERSION__)
-/* Kernels write fma for what is to be fused.  Contraction by the compiler would round a product in one place and not in
- * another where they must agree. */
+/* Kernels write fma for what is to be fused.  The compiler must not contract by itself: it would round a product in
+ * one place and not in another, and the two have to agree. */
 #pragma OPENCL FP_CONTRACT OFF
 #define ARGS_ON_DEVICE
 typedef long args_long;

@@ -1,4 +1,4 @@
-/* FMA(a, b, c): a * b + c, fused where the device fuses.
+/* FMA(a, b, c): a * b + c, fused if the device fuses.
  *
  * FUSED 0 or 1 (default 1): whether the device reports CL_FP_FMA; the host gives -DFUSED=0 if it does
  * not.  Then fma() is emulated with integers: on rusticl's llvmpipe (Mesa 22.3) it made

@@ -4,7 +4,7 @@
  *   transpose(x)                                   LANES rows of LANES become columns
  *   sum_each(x)                                    the sums of LANES rows of LANES, as a floatv
  *
- * INLINE marks a function that takes private arrays: those stay in registers only where it is inlined. */
+ * INLINE marks a function that takes private arrays: those stay in registers only if it is inlined. */
 #ifndef CLATTN_CL_LIB_ROWS_H
 #define CLATTN_CL_LIB_ROWS_H
 

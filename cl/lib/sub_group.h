@@ -1,9 +1,9 @@
-/* Values passed between the items of a sub-group, by registers where the device can.
+/* Values passed between the items of a sub-group, through registers if the device can.
  *
  * Parameter       meaning                                                     allowed
  * SUB_GROUPS      by what means: none; cl_intel_subgroups; inline PTX of      0, 1, 2, 3, 4
  *                 NVIDIA's; AMD's builtins; emulated in local memory, for tests
- * SUB_GROUP_SIZE  items of a sub-group, 1 where there are none                1; 2 .. 64, a power of two
+ * SUB_GROUP_SIZE  items of a sub-group, 1 if there are none                   1; 2 .. 64, a power of two
  *
  * Sub-groups are made of SUB_GROUP_SIZE neighbouring items by their number in the work-group, dimension 0 fastest; that
  * divides the work-group.  Intel's compiler is asked for that size, AMD's has to agree with it.

@@ -2,8 +2,8 @@
  *
  *   floatv tanhv(floatv x)
  *
- * At most 2.1 ulp (measured: 2.04 over one in 37 of all floats from 0 to 11, against double).  Odd, the sign of a
- * zero kept; exactly +-1 for |x| >= 9.02, +-inf included; NaN gives NaN.
+ * The error is at most 2.1 ulp (measured: 2.04 over one in 37 of all floats from 0 to 11, against double).  The function
+ * is odd, in the sign of a zero too; exactly +-1 for |x| >= 9.02, +-inf included; NaN gives NaN.
  *
  * How: if |x| < 0.625 it is x + x^3 * P(x^2), otherwise 1 - 2 / (1 + exp(2|x|)) with the sign of x, by one division.  The
  * polynomial is that of Cephes' tanhf.  The clamp is a comparison, which lets a NaN through, and keeps exp2v within its

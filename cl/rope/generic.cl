@@ -15,8 +15,8 @@ kernel void rope_generic(ROPE_PARAMETERS)
 
     const int width = (int)get_local_size(0), slots = a.size - a.pairs;
     const int blocks = (slots - 1) / width + 1, chunks = (a.heads - 1) / a.chunk + 1;
-    /* The group's index is computed from the item's: AMD's compiler keeps get_group_id's in scalar registers, of which
-     * gfx90a has too few. */
+    /* The group's index is computed from the item's: AMD's compiler holds get_group_id's in scalar registers, of
+     * which gfx90a has too few. */
     const args_long group = (args_long)get_global_id(0) / width, chunked = group / blocks, row = chunked / chunks;
     const int slot = (int)(group - chunked * blocks) * width + (int)get_local_id(0);
     const int b = (int)(row / a.length), s = (int)(row - (args_long)b * a.length);

@@ -1,4 +1,4 @@
-/* Rotary position embedding: what rope/cpu.cl and rope/generic.cl share.
+/* Rotary position embedding: the code that rope/cpu.cl and rope/generic.cl share.
  *
  *   y1 = x1 * cos - x2 * sin,  y2 = x1 * sin + x2 * cos
  *

@@ -1,4 +1,4 @@
-/* What the library asks of the operating system.  Implemented in os_*.c, the only files that call it. */
+/* The library's calls to the operating system.  Only os_*.c, which implement them, call the system. */
 #ifndef CLATTN_BASE_OS_H
 #define CLATTN_BASE_OS_H
 

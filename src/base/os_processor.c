@@ -1,4 +1,4 @@
-/* What the processor under this process can do. */
+/* Queries about the processor that runs this process. */
 #define _GNU_SOURCE /* syscall */
 #include "base/os.h"
 

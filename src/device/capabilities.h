@@ -11,7 +11,7 @@
 
 struct strbuf;
 
-/* What is known to be wrong or different about a device, found by its names; see quirks.c. */
+/* Known faults and peculiarities of a device, found by its names; see quirks.c. */
 enum quirk {
     QUIRK_SLOW_COMPILER = 1u << 0,    /* wide unrolled kernels compile for minutes: narrow vectors, smallest tiles */
     QUIRK_SIMULATOR = 1u << 1,        /* a thousand times slower than a CPU: smallest everything */

@@ -21,8 +21,8 @@ clattn_status io_fail(clattn_io_error *error, clattn_status status, const char *
     va_start(arguments, format);
     vsnprintf(error->message + used, sizeof error->message - (size_t)used, format, arguments);
     va_end(arguments);
-    /* Names may hold newlines or a terminal's escape sequences, which reach to 0x9f.  The path is the user's
-     * own and keeps its letters beyond ASCII; what comes from a file may not even be UTF-8. */
+    /* Names may contain newlines or a terminal's escape sequences, which reach to 0x9f.  The path is the user's own
+     * and its letters beyond ASCII stay; text from a file may not even be UTF-8. */
     for (int i = 0; error->message[i] != '\0'; i++) {
         unsigned char c = (unsigned char)error->message[i];
         if (c < 0x20 || c == 0x7f || (c > 0x7f && i >= used))
@@ -31,7 +31,7 @@ clattn_status io_fail(clattn_io_error *error, clattn_status status, const char *
     return status;
 }
 
-/* In npy bfloat16 is spelt as unsigned 16-bit integers are, and the first match counts. */
+/* The first match counts, because npy spells bfloat16 like unsigned 16-bit integers. */
 static const io_dtype types[] = {
     {CLATTN_DTYPE_F32, 4, "<f4", "F32"},         {CLATTN_DTYPE_F16, 2, "<f2", "F16"},
     {CLATTN_DTYPE_BF16, 2, "<u2", "BF16"},       {CLATTN_DTYPE_F64, 8, "<f8", "F64"},

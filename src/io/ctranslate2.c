@@ -51,7 +51,7 @@ struct clattn_ctranslate2 {
     char path[];         /* for messages */
 };
 
-/* The place in the file. The first error is kept, and everything that is read after it is 0. */
+/* The place in the file.  The first error is recorded, and everything that is read after it is 0. */
 typedef struct cursor {
     const clattn_ctranslate2 *file;
     size_t at;

@@ -90,7 +90,7 @@ static bool is_register(struct span word, const char *name)
     return true;
 }
 
-/* Newer compilers keep floats in any kind of 32-bit register. */
+/* Newer compilers hold floats in any kind of 32-bit register. */
 static bool is_float_register(struct span word)
 {
     return is_register(word, "%f") || is_register(word, "%r");

@@ -311,7 +311,7 @@ clattn_status graph_enqueue(const struct graph *graph, clattn_context *context, 
     clattn_status status = chain_begin(&chain, context, &call, workspace);
     if (status == CLATTN_SUCCESS)
         status = enqueue_steps(graph, &chain, run);
-    /* On an in-order queue OpenCL's own commands are given no event: if one is the last, a marker has the event. */
+    /* OpenCL's own commands are given no event on an in-order queue: if one is the last, a marker has the event. */
     if (status == CLATTN_SUCCESS && !chain.last)
         status = chain_mark(&chain);
     return chain_end(&chain, status);

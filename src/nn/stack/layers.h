@@ -13,7 +13,7 @@ struct rows {
     enum graph_number batch_number, length_number;
 };
 
-/* The same rows as one item, if each item has one row: for operators that treat all rows alike. */
+/* Joins rows into one item, if each item has one row, for operators that treat all rows alike. */
 struct rows rows_flat(struct rows rows);
 
 /* An array of such rows. */

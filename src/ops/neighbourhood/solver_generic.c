@@ -48,7 +48,8 @@ static clattn_status prepare(clattn_plan *base)
     struct neighbourhood_plan *plan = (struct neighbourhood_plan *)base;
     const struct neighbourhood_problem *problem = &plan->problem;
     const struct capabilities *caps = &base->context->device.caps;
-    /* On a CPU every item is a loop anyway; on a GPU neighbouring queries fill a wave and share keys. */
+    /* Work-groups have one item on a CPU, where every item is a loop anyway; on a GPU neighbouring queries fill a
+     * wave and share keys. */
     const size_t local[3] = {capabilities_on_cpu(caps) ? 1 : size_min(32, caps->info.max_work_item[0]), 1, 1};
     struct strbuf options = {0};
     size_t groups[3];

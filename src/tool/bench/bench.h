@@ -1,4 +1,4 @@
-/* What the benchmarks share. */
+/* Declarations that the benchmarks share. */
 #ifndef CLATTN_TOOL_BENCH_BENCH_H
 #define CLATTN_TOOL_BENCH_BENCH_H
 
@@ -6,7 +6,7 @@
 #include "tool/run/job.h"
 #include "tool/cli/report.h"
 
-/* What a model's report has besides its times. */
+/* The model's part of a report, besides its times. */
 typedef struct bench_model {
     size_t layers, parameters, weight_bytes;
     bool explain; /* also report the plan's parts */

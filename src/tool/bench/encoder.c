@@ -99,7 +99,7 @@ static clattn_status make_weight(void *user, const char *name, clattn_host_tenso
 
 JOB_ENQUEUE(encoder)
 
-/* Makes the plan, and releases the model, of which the plan holds what it needs; *model keeps the numbers for the
+/* Makes the plan, and releases the model, of which the plan holds what it needs; *model receives the numbers for the
  * report. */
 static clattn_status create_encoder(tool_job *job, const encoder_options *options, bench_model *model)
 {

@@ -102,7 +102,7 @@ bool os_is_stdout(const char *path)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(path, names[i]) == 0)
             return true;
-    /* Neither /dev/null nor a terminal is spoilt by a report. */
+    /* A report on stdout harms neither a terminal nor /dev/null. */
     return stat(path, &there) == 0 && fstat(STDOUT_FILENO, &ours) == 0 && !S_ISCHR(there.st_mode) &&
            there.st_dev == ours.st_dev && there.st_ino == ours.st_ino;
 }

@@ -6,8 +6,8 @@
 
 typedef struct whisper_decoding {
     size_t beams;       /* at temperature 0: 1 is greedy, more is a beam search of so many beams */
-    double temperature; /* above 0: that many random sequences, of which the likeliest is kept: */
-    size_t samples;
+    double temperature; /* above 0: tokens are drawn at random */
+    size_t samples;     /* at temperatures above 0: random sequences, of which the likeliest is taken */
     uint64_t seed;
 } whisper_decoding;
 

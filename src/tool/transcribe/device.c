@@ -236,7 +236,7 @@ static clattn_status begin_one(whisper_device *m)
     clattn_decoder_begin_args args = CLATTN_DECODER_BEGIN_ARGS_INIT;
     args.items = 1;
     args.beams = 1;
-    /* A state that was begun with this window before keeps the window's keys and values. */
+    /* A state that has been begun with this window still has the window's keys and values. */
     if (m->encoded) {
         args.memory = clattn_binding_buffer(m->memory, 0);
         args.memory_length = WHISPER_POSITIONS;

@@ -7,7 +7,7 @@
 
 typedef struct whisper_device whisper_device;
 
-/* Whose cross-attention the engine's `align` gives. */
+/* The heads whose cross-attention the engine's `align` returns. */
 typedef enum whisper_attention {
     WHISPER_ATTENTION_NONE,
     WHISPER_ATTENTION_WORDS, /* the tokens' alignment heads' */

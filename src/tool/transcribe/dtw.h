@@ -14,10 +14,10 @@ void median_filter(const float *from, size_t rows, size_t columns, size_t width,
  * becomes the first column of row r. Both extents are at least 1.  False when memory runs out. */
 bool dtw_rows(const float *matrix, size_t rows, size_t columns, size_t *first);
 
-/* From attention probabilities of `heads` heads, (heads, tokens, stride), of which the first `frames` frames
- * (1 or more) count: their share among these; each head's frame's values over all tokens with mean 0 and
- * variance 1; the median of 7 frames; the mean of the heads; then dtw_rows over `rows` tokens from `skip` on.
- * False when memory runs out. */
+/* Aligns tokens with frames by the attention probabilities of `heads` heads, (heads, tokens, stride), of which the
+ * first `frames` frames (1 or more) count.  The steps are: each frame's share among these; each head's frame's
+ * values over all tokens with mean 0 and variance 1; the median of 7 frames; the mean of the heads; then dtw_rows
+ * over `rows` tokens from `skip` on.  False if memory runs out. */
 bool align_tokens(const float *probabilities, size_t heads, size_t tokens, size_t stride, size_t frames, size_t skip,
                   size_t rows, size_t *first);
 

@@ -39,8 +39,8 @@ typedef struct work {
     const mel_spectrogram *mel;
     const whisper_options *options;
     whisper_transcript *out;
-    int32_t *said;                           /* tokens of all segments that were kept, */
-    size_t said_count, said_room, said_from; /* and from where on they are shown to the next window */
+    int32_t *said;                           /* tokens of all segments in the transcript */
+    size_t said_count, said_room, said_from; /* `said_from`: the first token that the next window's prompt may have */
     double last_speech;
 } work;
 

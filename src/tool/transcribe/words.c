@@ -16,7 +16,7 @@ static const char behind_words[] =
 static const char sentence_ends[] = ".\xe3\x80\x82!\xef\xbc\x81?\xef\xbc\x9f";
 static const char punctuation[] = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
 
-/* Whether the text without white space around it is a piece of `marks`: nothing is, too. */
+/* Whether the text, without white space around it, is a piece of `marks`; true for an empty text. */
 static bool is_piece(const char *text, bool stripped, const char *marks)
 {
     size_t length = strlen(text), from = 0, to = 0;

@@ -187,7 +187,7 @@ static int save(const tuning_run *run, clattn_wisdom_mode mode)
     return status == CLATTN_SUCCESS ? TOOL_DONE : device_failed(run->device, status, NULL);
 }
 
-/* ---- where a search was cut ---- */
+/* ---- searches that ran out of time ---- */
 
 /* A search that ran out of time leaves a record in the wisdom, whose solver is NOTE and whose nanoseconds are the
  * number of steps done.  The library has no such solver, so plans ignore the record; learning and forgetting drop it

@@ -1,4 +1,4 @@
-/* What `clattn tune` consists of: the shapes, their jobs, and the search among parameters. */
+/* The parts of `clattn tune`: the shapes, their jobs, and the search among parameters. */
 #ifndef CLATTN_TOOL_TUNE_TUNE_H
 #define CLATTN_TOOL_TUNE_TUNE_H
 
@@ -55,7 +55,7 @@ typedef struct tune_outcome {
     char original[32];       /* the solver that the library chooses untuned */
     double original_seconds; /* median of that choice, run in turn with best[0] */
     double untuned_ratio;    /* CLBlast's untuned time divided by the best own solver's */
-    double gain;             /* 0.05: five per cent of the time saved, 0: the untuned choice is kept */
+    double gain;             /* 0.05: five per cent of the time saved; 0: the untuned choice stays */
     size_t candidates;       /* candidates measured, with the untuned choice */
     bool cut;                /* time ran out before all were measured */
     uint64_t steps;          /* the step at which time ran out */

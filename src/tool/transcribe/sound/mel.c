@@ -56,7 +56,7 @@ static double sample_at(const float *samples, size_t count, ptrdiff_t at)
     return (size_t)at < count ? (double)samples[at] : 0.0;
 }
 
-/* What a spectrogram is computed with. */
+/* The plan and the buffers with which a spectrogram is computed. */
 typedef struct mel_work {
     fftw_plan plan;
     double *input;
