@@ -1,26 +1,27 @@
-/* float32 as the sum of three bfloat16: x = x0 + x1 + x2, where x0 is x rounded to bfloat16, x1 what is left, rounded, and
- * x2 what is left then: exactly x, since three times eight bits are float32's 24.  Of the nine products of parts those six
- * are added whose numbers add up to 2 at most; the others together are at most about 2^-24 |x y| (Henry, Tang, Heinecke:
- * Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations, ARITH 2019).
- * docs/numerics.md has what that means.  float16, with 11 bits, has two parts and bfloat16 one; the others would be 0.
+/* float32 as the sum of three bfloat16, its parts: x = x0 + x1 + x2, where x0 is x rounded to bfloat16, x1 is x - x0
+ * rounded, and x2 is x - x0 - x1.  The sum is exact, because three times eight bits are float32's 24.  Of the nine products
+ * xi yj of two numbers' parts the six with i + j <= 2 are added; the other three are together at most about 2^-24 |x y|
+ * (Henry, Tang, Heinecke: Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations, ARITH
+ * 2019).  docs/numerics.md says what follows for results.  float16, with 11 bits, has two parts and bfloat16 one; further
+ * parts would be 0.
  *
  *   PARTS_OF(TYPE)            F32 3, F16 2, BF16 1
- *   split(part, low, high, count)   the first parts of two vectors' elements, as pairs: the first vector's in the lower
- *                             halves
- *   ADD_PARTS(amx, row, row_parts, lane, lane_parts, lane_step)   by AMX: the products of BLOCK_K columns of 32 rows and 32
- *                             lanes, each of so many parts, to tiles 0 to 3.  Rows are PARTS times two tiles of 16 rows,
- *                             one behind the other, each 16 words; word w of a row, and row w of the lanes, has columns w
- *                             and w + 16.  The lanes' address is, for a part's lower 16 and upper 16, lane(part, 0) and
- *                             lane(part, 1), their rows lane_step words apart
- *   greater_magnitude(x, y)   x, or y's magnitude where that is greater; x is a magnitude, NaN being the greatest
- *   peaks, with_peak(all, x)  the greatest and the least of some rows' or lanes' greatest magnitudes, as bits, and one more;
- *                             those of nothing but 0 do not count for the least
+ *   split(part, low, high, count)   the first `count` parts of two vectors' elements, as bf16 pairs: the first vector's in
+ *                             the lower halves
+ *   ADD_PARTS(amx, row, row_parts, lane, lane_parts, lane_step)   adds, by AMX, the products of BLOCK_K columns of 32 rows
+ *                             and 32 lanes, of so many parts each, to tiles 0 to 3.  Rows are PARTS times two tiles of 16
+ *                             rows, one after the other, each row 16 words; word w of a row, and row w of the lanes, has
+ *                             columns w and w + 16.  The lanes' address is lane(part, 0) for a part's lower 16 lanes and
+ *                             lane(part, 1) for the upper 16; their rows are lane_step words apart
+ *   greater_magnitude(x, y)   x, or y's magnitude if that is greater; x is a magnitude, and NaN is the greatest
+ *   peaks, with_peak(all, x)  the greatest and the least of some rows' or lanes' greatest magnitudes, as bits, and with x
+ *                             added; a magnitude of 0 does not count for the least
  *   may_be_beyond(x, y)       whether IS_BEYOND may hold for one of the pairs of two such peaks' rows and lanes
- *   IS_BEYOND(x, y)           of vectors of bits, the greatest magnitudes of a row and of a lane: whether parts do not hold
- *                             their product.  One of them has an infinity or NaN, is 2^96 or more, or below 2^-80 and not
- *                             0; or products of parts may overflow, or what counts of them be taken for 0: the exponents add
- *                             up to 92 or more, or to less than -80
- *   IS_BEYOND_ALONE(x)        what of that follows from one of them */
+ *   IS_BEYOND(x, y)           takes vectors of bits, the greatest magnitudes of a row and of a lane: whether parts do not
+ *                             represent their product.  Either one of them is an infinity or NaN, is 2^96 or more, or is
+ *                             below 2^-80 and not 0; or products of parts may overflow or underflow: the exponents' sum is
+ *                             92 or more, or less than -80
+ *   IS_BEYOND_ALONE(x)        the conditions of IS_BEYOND that concern one of the two alone */
 #ifndef CLATTN_CL_LIB_BF16X3_H
 #define CLATTN_CL_LIB_BF16X3_H
 
