@@ -1,5 +1,5 @@
-/* libclattn-io's CTranslate2 models: what the reader takes, what it refuses and with which status, and that no file,
- * however broken, does more than give a status.  Needs no device. */
+/* The reader of CTranslate2 models in libclattn-io takes valid files, refuses others with the right status, and does no
+ * more than that for any broken file.  Needs no device. */
 #include "io/files.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ static void add_text(image *to, const char *text)
     add(to, text, strlen(text) + 1);
 }
 
-/* A variable with `rank` extents, each byte of its data one more than the one before, from `first` on. */
+/* Adds a variable with `rank` extents, whose bytes count up from `first`. */
 static void add_variable(image *to, const char *name, int rank, const unsigned *extent, unsigned type, unsigned bytes,
                          unsigned first)
 {
@@ -35,7 +35,7 @@ static image begin(unsigned version, unsigned variables)
     return made;
 }
 
-/* One variable of each type, scalars, an empty one, and an alias. */
+/* Makes a model with one variable of each type, scalars, an empty variable and an alias. */
 static image good(void)
 {
     image made = begin(6, 8);
@@ -76,7 +76,7 @@ static void lookup_and_listing(void **state)
     assert_int_equal(clattn_ctranslate2_at(file, COUNT_OF(names), &entry), CLATTN_ERROR_INVALID_ARGUMENT);
     assert_null(entry.name);
 
-    /* An alias is its variable. */
+    /* An alias gives its variable. */
     assert_int_equal(clattn_ctranslate2_find(file, "a/weight", &tensor, &error), CLATTN_SUCCESS);
     assert_true(tensor.dtype == CLATTN_DTYPE_F16 && tensor.rank == 2 && tensor.extent[0] == 2 && tensor.extent[1] == 3);
     assert_int_equal(tensor.bytes, 12);
@@ -124,7 +124,7 @@ static void refuse(const image *file_, clattn_status wanted, const char *part, c
     assert_refusal(got, wanted, &error, part, what);
 }
 
-/* Whole but for the one variable, whose header is the arguments', and no alias. */
+/* Fails the test unless a model is refused whose only variable has this header. */
 static void refuse_variable(const char *name, int rank, const unsigned *extent, unsigned type, unsigned bytes,
                             clattn_status wanted, const char *part)
 {
@@ -202,7 +202,8 @@ static void refusals(void **state)
     assert_int_equal(clattn_ctranslate2_at(NULL, 0, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
 }
 
-/* Whatever a file's bytes: a status and one line, or variables within the file. */
+/* Fails the test unless the file gives either a status and a message of one line, or variables that lie within the
+ * file. */
 static void check(const char *path, size_t size, bool *accepted)
 {
     clattn_ctranslate2 *file;

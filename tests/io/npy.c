@@ -1,6 +1,5 @@
-/* libclattn-io's .npy files: what the reader takes, what it refuses and with which status, that no file,
- * however broken, does more than give a status, and that a written file appears whole or not at all.  Needs
- * no device. */
+/* The reader of .npy files in libclattn-io takes valid files, refuses others with the right status, and does no more
+ * than that for any broken file; a written file appears complete or not at all.  Needs no device. */
 #define _GNU_SOURCE
 #include "io/files.h"
 
@@ -199,7 +198,7 @@ static void npy_hostile_prefixes(void **state)
         clattn_status status = clattn_npy_create(store("prefix.npy", cases[i].bytes, cases[i].size), &npy, &error);
         assert_refusal(status, cases[i].status, &error, cases[i].part, cases[i].part);
     }
-    /* A header that is really there, but larger than any that is taken. */
+    /* The file has its whole header, which is larger than the reader takes. */
     size_t length = 70000, size = 12 + length;
     char *large = calloc(1, size);
     clattn_npy *npy;
@@ -212,7 +211,8 @@ static void npy_hostile_prefixes(void **state)
     free(large);
 }
 
-/* Either a failure with a message and nothing else, or an array that fills the file's rest exactly. */
+/* Fails the test unless the file gives only a failure with a message, or an array that fills the rest of the file
+ * exactly. */
 static void check_npy(const char *path, size_t file_size, bool *accepted)
 {
     clattn_npy *npy;
@@ -320,7 +320,7 @@ static void npy_write_replaces_whole_files(void **state)
     assert_int_equal(info.st_size, 3);
     assert_int_equal(files_in_folder(), files);
 
-    /* Through a link, the file behind it is replaced and keeps its permissions. */
+    /* Writing through a link replaces the file behind it, which keeps its permissions. */
     assert_int_equal(clattn_npy_write(link, CLATTN_DTYPE_F32, 1, &one, &value, &error), CLATTN_SUCCESS);
     assert_int_equal(lstat(link, &info), 0);
     assert_true(S_ISLNK(info.st_mode));
@@ -347,7 +347,7 @@ static void npy_write_failures(void **state)
                    "No space", "full device");
     assert_int_equal(clattn_npy_write("/dev/null", CLATTN_DTYPE_F32, 1, &one, &value, &error), CLATTN_SUCCESS);
     assert_int_equal(stat("/dev/null", &info), 0);
-    assert_true(S_ISCHR(info.st_mode)); /* written to, not replaced */
+    assert_true(S_ISCHR(info.st_mode)); /* the device was written to and not replaced */
 
     const clattn_status bad = CLATTN_ERROR_INVALID_ARGUMENT;
     assert_int_equal(clattn_npy_write(NULL, CLATTN_DTYPE_F32, 1, &one, &value, &error), bad);

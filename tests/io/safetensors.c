@@ -1,6 +1,5 @@
-/* libclattn-io's safetensors files: what the reader takes, what it refuses and with which status, that no
- * file, however broken, does more than give a status, and that none costs more than 1 MB.  Needs no device.
- */
+/* The reader of safetensors files in libclattn-io takes valid files, refuses others with the right status, does no more
+ * than that for any broken file, and takes at most 1 MB of memory.  Needs no device. */
 #define _GNU_SOURCE
 #include "io/files.h"
 
@@ -266,7 +265,7 @@ static void safetensors_hostile_lengths(void **state)
         clattn_status status = clattn_safetensors_create(store("length", bytes.bytes, bytes.size), &file, &error);
         assert_refusal(status, CLATTN_ERROR_FORMAT, &error, "the file has 10", "length");
     }
-    /* A sparse file may well be that long. */
+    /* A sparse file can be this long. */
     clattn_safetensors *file;
     clattn_io_error error = {""};
     image bytes = {{0}, 0};
@@ -287,7 +286,7 @@ static void safetensors_hostile_lengths(void **state)
 
 #define MEMORY_HEADER 4000000
 
-/* Repeats `unit` after `begin` up to about `bytes`; "%06u" in it becomes a number. */
+/* Writes `begin` and then `unit` repeatedly, up to about `bytes`; "%06u" in `unit` becomes a number. */
 static size_t write_repeated(FILE *file, const char *begin, const char *unit, const char *end, size_t bytes)
 {
     size_t written = (size_t)fprintf(file, "%s", begin);
@@ -301,7 +300,7 @@ static size_t write_repeated(FILE *file, const char *begin, const char *unit, co
     return written + (size_t)fprintf(file, "%s", end);
 }
 
-/* Opens the file with 1 MB more to allocate than the process has by then, in a process of its own. */
+/* Opens the file in a process of its own that may allocate 1 MB more than it has. */
 static clattn_status open_within_a_megabyte(const char *path, clattn_io_error *error)
 {
     int pipes[2];
@@ -313,7 +312,7 @@ static clattn_status open_within_a_megabyte(const char *path, clattn_io_error *e
         unsigned long data = 0;
         clattn_safetensors *file = NULL;
         clattn_io_error result = {""};
-        clattn_safetensors_create("/", &file, &result); /* whatever is made once */
+        clattn_safetensors_create("/", &file, &result); /* lets the library make what it makes only once */
         malloc_trim(0);
         FILE *self = fopen("/proc/self/status", "r");
         while (self != NULL && fgets(line, sizeof line, self) != NULL)

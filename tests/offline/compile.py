@@ -1,4 +1,4 @@
-"""Compiles what the planner would build on GPUs that are not here, and reads what the compilers say of it.
+"""Compiles what the planner would build on GPUs that the tests do not have, and reads the compilers' reports.
 
     compile.py --list LIST_PROGRAM --kernels CL_FOLDER --work FOLDER [--quick] [--report FILE] [--jobs N]
 
@@ -23,14 +23,14 @@ import tempfile
 
 import machine_code
 
-# Kernels that no plan has here, and why: they are compiled with their file's defaults.
+# Kernels that no plan uses here, and why; they are compiled with their file's defaults.
 WITHOUT_A_PLAN = {"matmul_bias": "belongs to CLBlast, which calls the linked OpenCL loader"}
 
-# Kernels that call functions which only the drivers of these GPUs have: that they compile is all that can be seen.
+# Kernels that call functions which only the drivers of these GPUs have; tests can only see that they compile.
 DRIVERS_FUNCTIONS = {"image_pack", "image_unpack"}
 WITH_DRIVERS_FUNCTIONS = ("sm_", "gfx")
 
-# The least that the products may be of the instructions in a kernel's hot loop on NVIDIA.
+# The least share of products among the instructions of a kernel's hot loop on NVIDIA.
 HOT = {("matmul_tile", "2048 x 2048 x 512"): 0.75, ("matmul_tile", "2048 x 2048 x 512, weight and bias"): 0.75}
 
 # Programs whose PTX the library changes before the driver compiles it (src/program/ptx_splice.h).
@@ -39,7 +39,7 @@ SPLICED = "-DPTX_SPLICE=1"
 # Registers that a compute unit has for the items of one work-group.
 NVIDIA_REGISTERS = 65536
 
-# What stands before the report's two tables.
+# The texts before the report's two tables.
 REGISTERS = """\
 Registers of a work-item (vector registers on AMD; on Intel those of a thread, which runs as many items as `simd` says),
 local memory, private arrays. "asked for": by a solver that the planner would not choose on these GPUs."""
@@ -55,7 +55,7 @@ Figures = collections.namedtuple("Figures", "registers spilled scratch local det
 
 
 class CompileError(Exception):
-    """A compiler refused; the text is what it said."""
+    """A compiler refused a kernel; the text is its output."""
 
 
 def tool(name):
@@ -66,7 +66,7 @@ def tool(name):
 
 
 def call(command):
-    """The command's output; CompileError if it fails."""
+    """Returns the command's output; raises CompileError if it fails."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                           check=False)
     if done.returncode:
@@ -85,7 +85,7 @@ def nvidia(source, options, arch, folder):
         ptx, arch = folder / "spliced.ptx", arch + "a"
     part = ["-c"] if ".extern .func" in ptx.read_text() else []
     log = call([tool("PTXAS"), "-v", *part, f"-arch={arch}", ptx, "-o", folder / "kernel.cubin"])
-    if "Potential Performance Loss" in log: # what ptxas says of a wgmma whose sums are touched before it is waited for
+    if "Potential Performance Loss" in log: # ptxas warns so of a wgmma whose sums are used before they are awaited
         raise CompileError(log)
     loops = machine_code.hot_loops(call([tool("NVDISASM"), "-c", folder / "kernel.cubin"]))
     found = {}
@@ -95,7 +95,7 @@ def nvidia(source, options, arch, folder):
             r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", part).groups()
         used = re.search(r"Used (\d+) registers", part)[1]
         shared = re.search(r"(\d+) bytes smem", part)
-        # Spilled registers lie in the stack frame too; what is more than they need is arrays.
+        # The stack frame holds spilled registers and private arrays.
         found[name] = Figures(int(used), int(stores) + int(loads), int(frame), int(shared[1]) if shared else 0, "",
                               loop=loops.get(name))
     return found
@@ -167,7 +167,7 @@ COMPILERS = {"sm_80": nvidia, "sm_90": nvidia, "gfx1030": amd, "gfx90a": amd, "g
 
 
 def versions():
-    """What each compiler says it is, for the report and for the digests."""
+    """Returns each compiler's version line, for the report and for the digests."""
     def first(command, pattern):
         match = re.search(pattern, call(command))
         return match[0] if match else "unknown"
@@ -180,13 +180,13 @@ def versions():
 
 
 def figures_of(*fields):
-    """Figures as json gave them back."""
+    """Returns figures as they were before they went through JSON."""
     figures = Figures(*fields)
     return figures._replace(loop=machine_code.Loop(*figures.loop) if figures.loop else None)
 
 
 def compile_program(program, folder, results, version):
-    """{kernel: figures} of (target, file, options), or the text of a failure."""
+    """Returns {kernel: figures} of (target, file, options), or the text of a failure."""
     target, file, options = program
     source = folder / file
     digest = hashlib.sha256("\0".join([target, version, options, source.read_text(),
@@ -208,7 +208,7 @@ def compile_program(program, folder, results, version):
 
 
 def expand(kernels, name, seen):
-    """A kernel file with its #includes replaced, each the first time."""
+    """Returns a kernel file in which the first #include of each header is replaced by the header."""
     if name in seen:
         return ""
     seen.add(name)
@@ -217,14 +217,14 @@ def expand(kernels, name, seen):
 
 
 def kernel_names(text):
-    """The kernels that a file defines, comments aside."""
+    """Returns the kernels that a file defines outside comments."""
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     return re.findall(r"^(?:__)?kernel\b[^;{()]*(?:__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)\s*)*void\s+(\w+)\s*\(",
                       text, re.MULTILINE)
 
 
 def read_list(arguments):
-    """Kernels in the order of the list, those of plans first."""
+    """Sorts kernels in the order of the list, those of plans first."""
     lines = call([arguments.list, arguments.work])
     kernels = []
     for line in lines.splitlines():
@@ -237,7 +237,8 @@ def read_list(arguments):
 
 
 def left_out(arguments, kernels):
-    """Kernels of the folder that no plan has: as compiled with defaults, and the names that nothing excuses."""
+    """Returns the folder's kernels that no plan uses, compiled with defaults, and the names of those that nothing
+    excuses."""
     planned = {kernel.name for kernel in kernels}
     more, missing = [], []
     for path in sorted(arguments.kernels.glob("*.cl")):
@@ -259,7 +260,7 @@ def is_opaque(kernel):
 
 
 def verdict(kernel, outcome):
-    """None, or why the test has failed."""
+    """Returns None, or why the test has failed."""
     if isinstance(outcome, str):
         return outcome
     if kernel.name not in outcome:
@@ -284,7 +285,7 @@ def hot(figures):
 
 
 def speed_cell(kernel, outcome):
-    """What the kernel's instructions, registers, local memory and items say of its speed."""
+    """Describes the kernel's speed as its instructions, registers, local memory and items tell it."""
     if kernel is None or isinstance(outcome, str) or kernel.name not in outcome:
         return ""
     figures = outcome[kernel.name]
@@ -315,7 +316,8 @@ def cell(kernel, outcome):
 
 
 def write_table(rows, outcomes, title, contents):
-    """A table with a row for each kernel's problem and a column for each target; rows that say the same are one."""
+    """Makes a table with a row for each kernel's problem and a column for each target, in which equal rows are
+    merged."""
     table = ["| kernel | problem | " + " | ".join(title(target) for target in COMPILERS) + " |",
              "| --- " * (2 + len(COMPILERS)) + "|"]
     seen = set()

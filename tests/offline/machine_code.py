@@ -1,4 +1,4 @@
-"""What NVIDIA's machine code and a kernel's registers, local memory and work-group say of its speed.
+"""Tells a kernel's speed from NVIDIA's machine code and from its registers, local memory and work-group.
 
 hot_loops(text) reads `nvdisasm -c`; warps() and engine_threads() count what a processor holds at a time.
 """
@@ -6,7 +6,7 @@ hot_loops(text) reads `nvdisasm -c`; warps() and engine_threads() count what a p
 import collections
 import re
 
-# An instruction that does what a kernel is for: a multiply-add of a warp, or a product of small matrices.
+# The instructions that do a kernel's work: a multiply-add of a warp, or a product of small matrices.
 ADD = ("FFMA", "DFMA", "HFMA2")
 MATRIX = ("HMMA", "IMMA", "DMMA", "HGMMA", "QGMMA")
 
@@ -19,7 +19,7 @@ TARGET = re.compile(r"`\((\.L_\w+)\)")
 
 
 def share(loop):
-    """Of the loop's instructions, those that are products."""
+    """The share of products among the loop's instructions."""
     return loop.products / loop.instructions
 
 
@@ -45,9 +45,9 @@ def read(text):
             # CALL.REL.NOINC to a label of the same kernel is a branch: nothing returns from there.
             jumps = found[3].split(".")[0] in ("BRA", "BRX", "JMP") or found[3] == "CALL.REL.NOINC"
             target = TARGET.search(found[4]) if jumps else None
-            # A branch's condition may stand before its target, too.
+            # A branch's condition may also stand before its target.
             guarded = bool(found[2]) or (target is not None and target.start() > 0)
-            # HFMA2 of zeros is how the compiler loads a constant.
+            # The compiler loads constants by an HFMA2 of zeros.
             move = found[3].startswith("HFMA2") and "-RZ, RZ," in found[4]
             code.append(Instruction(found[3], guarded, target[1] if target else None, move))
     return kernels
@@ -75,7 +75,8 @@ def blocks_of(code, labels):
 
 
 def dominators(leads):
-    """For each block its dominators: the blocks on every way to it from the first, itself included; None if there is no way."""
+    """For each block its dominators: the blocks on every way to it from the first, itself included; None if there is no
+    way."""
     before = [[] for _ in leads]
     for block, after in enumerate(leads):
         for other in after:
@@ -119,12 +120,14 @@ def count_products(code, blocks, body):
 
 
 def rank(loop):
-    """Products of matrices count before multiply-adds: what becomes of the sums behind them may have many."""
+    """Products of matrices count before multiply-adds, because the code that finishes their sums may have many of
+    those."""
     return loop.matrix > 0, loop.products
 
 
 def hot_loops(text):
-    """{kernel: of its innermost loops with products the Loop that has most, of matrices if there are such, or None}.  A loop
+    """{kernel: of its innermost loops with products the Loop that has most, of matrices if there are such, or None}.  A
+    loop
     inside it without any is not counted.  An endless loop behind the kernel's end, which fills its last line of memory, has
     none."""
     found = {}

@@ -1,21 +1,24 @@
 #!/bin/sh
-# Compiles every kernel, specialised as the planner would for GPUs that are not here, with the compilers that such GPUs'
-# drivers are made of, and holds that nothing is spilled:
+# Compiles every kernel, specialised as the planner would for GPUs that the tests do not have, with the compilers of
+# their drivers, and fails if a kernel spills registers:
 #
 #   sh tests/offline/offline.sh [--quick] [--build FOLDER] [--tools FOLDER] [--no-install]
 #   sh tests/offline/offline.sh --install [--tools FOLDER]
 #
-#   --quick       only the problems that are marked so (seconds instead of a minute)
-#   --build       a build folder of clattn (default: build/test/gcc, as tests/run.sh leaves it); offline.md is written there,
+#   --quick       compiles only the problems marked "quick" (seconds instead of a minute)
+#   --build       a build folder of clattn (default: build/test/gcc, as tests/run.sh leaves it); offline.md is written
+# there,
 #                 tables of registers, spills and local memory, of hot loops and occupancy
 #   --tools       where the compilers are kept (default: build/tools); about 100 MB are fetched once
-#   --no-install  nothing is fetched; what is missing fails
+#   --no-install  fetches nothing and fails if a compiler is missing
 #   --install     only fetches the compilers
 #
 # The compilers: clang 19, from Debian's packages, because clang 15 knows no sm_90 and gives kernels on gfx1100 at most
-# 128 registers; libclc 15, which is installed with rusticl; ptxas, the machine's own or that of PyPI's nvidia-cuda-nvcc;
+# 128 registers; libclc 15, which is installed with rusticl; ptxas, the machine's own or that of PyPI's nvidia-cuda-
+# nvcc;
 # nvdisasm, the machine's own or that of PyPI's nvidia-cuda-nvdisasm; ocloc, from Debian's intel-opencl-icd.  Packages
-# are unpacked into the tools' folder and not installed: Intel's would add an OpenCL platform to the machine.  Prints TAP.
+# are unpacked into the tools' folder and not installed: Intel's would add an OpenCL platform to the machine.  Prints
+# TAP.
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -66,7 +69,7 @@ unpack()
     mv "$tools/$name.part" "$tools/$name"
 }
 
-# The newest compiler of the machine's, if it is new enough for sm_90.
+# Prints the machine's newest ptxas if it is new enough for sm_90.
 find_ptxas()
 {
     for ptxas in "$(command -v ptxas)" /usr/local/cuda/bin/ptxas "$tools"/ptxas/nvidia/*/bin/ptxas; do
@@ -122,6 +125,6 @@ export CLANG_NVIDIA="$clang" CLANG_AMD="$clang" PTXAS="$ptxas" NVDISASM="$nvdisa
 export LIBCLC_NVIDIA=/usr/lib/clc/nvptx64--nvidiacl.bc LIBCLC_AMD=/usr/lib/clc/amdgcn--amdhsa.bc
 OCLOC_VERSION=$(apt-cache policy intel-opencl-icd 2> /dev/null | sed -n 's/ *Candidate: //p')
 export OCLOC_VERSION
-# shellcheck disable=SC2086 # words are meant
+# shellcheck disable=SC2086 # the variable is split into words
 exec /usr/bin/python3 "$here/compile.py" --list "$build/tests/offline_list" --kernels "$root/cl" \
     --work "$tools/offline" --report "$build/offline.md" $quick

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tests/offline/machine_code.py on stored disassemblies, and its counts of warps against worked examples."""
+"""Runs tests/offline/machine_code.py on stored disassemblies and compares its counts of warps with worked examples."""
 import os
 import sys
 import unittest
@@ -29,13 +29,13 @@ class HotLoops(unittest.TestCase):
         self.assertAlmostEqual(machine_code.share(loop), 3 / 9)
 
     def test_a_loop_around_one_with_products_is_not_hot_however_many_it_has(self):
-        # Four more behind the inner loop: its one product stays the figure.
+        # Four more multiply-adds stand behind the inner loop, whose one product still counts.
         more = "\n".join(f"        /*02{n}1*/                   FFMA R8, R9, R10, R8 ;" for n in range(4))
         text = sample("nested.sass").replace(".L_x_1:\n", ".L_x_1:\n" + more + "\n")
         self.assertEqual(machine_code.hot_loops(text)["dots"].products, 1)
 
     def test_products_of_matrices_come_before_multiply_adds(self):
-        # Three multiply-adds in the one loop, two matrices' products in the other.
+        # One loop has three multiply-adds, the other two products of matrices.
         lines = [".text.both:"]
         for label, operations in ((".L_x_0", ["FFMA"] * 3), (".L_x_1", ["HGMMA.64x128x16.F32"] * 2)):
             lines.append(label + ":")
@@ -61,7 +61,7 @@ class Occupancy(unittest.TestCase):
         self.assertEqual(machine_code.warps("sm_90", 32, 0, 256), (64, 64))
 
     def test_warps_are_limited_by_local_memory(self):
-        # 46.5 KiB and the driver's 1 KiB: three times in 164 KiB, four times in 228 KiB.
+        # 46.5 KiB and the driver's 1 KiB fit three times into 164 KiB and four times into 228 KiB.
         self.assertEqual(machine_code.warps("sm_80", 32, 47616, 128), (12, 64))
         self.assertEqual(machine_code.warps("sm_90", 32, 47616, 128), (16, 64))
 

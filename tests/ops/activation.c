@@ -1,4 +1,4 @@
-/* Activation functions by every solver: all kinds of floats, storage types, ranks, strides, in place.
+/* Every solver computes activation functions of all kinds of floats, storage types, ranks and strides, also in place.
  *
  * Holds: what clattn/activation.h says about accuracy, relative to each element and in the tails, which is tighter than
  * the accuracy rule of docs/numerics.md, and about NaN and infinities; guard bands; what is refused. */
@@ -110,7 +110,7 @@ static void refused_descriptions(void **state)
     assert_memory_equal(&twin, &zeroed, sizeof twin);
     clattn_activation_desc_init(NULL);
     operator_answers(&activation_operator, &good, CLATTN_SUCCESS);
-    good.alpha = NAN; /* does not count */
+    good.alpha = NAN; /* ignored for this function */
     operator_answers(&activation_operator, &good, CLATTN_SUCCESS);
     operator_answers(&activation_operator, NULL, CLATTN_ERROR_INVALID_ARGUMENT);
     operator_answers(&activation_operator, &zeroed, CLATTN_ERROR_INVALID_LAYOUT);
@@ -159,7 +159,7 @@ static void refused_arguments(void **state)
     job_release(&job);
 }
 
-/* prewarm makes the plan that run then finds, and run computes. */
+/* prewarm makes the plan that run then uses, and run computes. */
 static void one_call(void **state)
 {
     clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
@@ -173,7 +173,7 @@ static void one_call(void **state)
     args.x = array_binding(&job.input[0]);
     args.y = array_binding(&job.output[0]);
     operator_runs_prewarmed(&activation_operator, &desc, &args);
-    job_expect_two_elements(&job, -3, 4.5); /* none is the default */
+    job_expect_two_elements(&job, -3, 4.5); /* alpha defaults to none */
     job_release(&job);
 }
 

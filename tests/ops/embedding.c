@@ -1,8 +1,8 @@
-/* Embeddings: ids, positions by a table and by sinusoids, segments; types, strides, offsets, lengths at enqueue; at random
- * (CLATTN_TEST_SEED draws others).
+/* Embeddings of ids, with positions by a table and by sinusoids and with segments, of all types, strides, offsets and
+ * lengths at enqueue; random ones too (CLATTN_TEST_SEED draws others).
  *
- * Holds: what clattn/embedding.h says of each element, that an id, position or segment which is in no table makes its row
- * NaN and no other, with tables surrounded by NaN; guard bands; what is refused. */
+ * Holds: what clattn/embedding.h says of each element, that an id, position or segment which is in no table makes its
+ * row NaN and no other, with tables surrounded by NaN; guard bands; what is refused. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +16,8 @@ typedef struct embedding_case {
     size_t batch, length, size;
     clattn_positions positions;
     bool offsets, segments, shared_segments;
-    bool scaled;  /* by 22.6 */
-    bool no_rows; /* of the table */
+    bool scaled;  /* scale is 22.6 */
+    bool no_rows; /* the table has no rows */
     bool wrong;   /* one id in five is in no table, and so are positions and segments */
     int64_t position;
     array_form ids_form, table_form, y_form;
@@ -26,7 +26,7 @@ typedef struct embedding_case {
     size_t actual_batch, actual_length;
 } embedding_case;
 
-#define ROWS 23          /* of the table */
+#define ROWS 23          /* the table has no rows */
 #define POSITION_ROWS 61 /* and of that of positions */
 #define SEGMENT_ROWS 3
 #define SCALE 22.6f
@@ -81,7 +81,7 @@ static const embedding_case cases[] = {
     {"no elements", ALL, .batch = 2, .length = 9, .size = 0},
 };
 
-enum { IDS, TOKENS, POSITION_TABLE, OFFSETS, SEGMENTS, SEGMENT_TABLE }; /* of job.input */
+enum { IDS, TOKENS, POSITION_TABLE, OFFSETS, SEGMENTS, SEGMENT_TABLE }; /* indices into job.input */
 
 static clattn_dtype type_of(clattn_dtype given)
 {
@@ -189,13 +189,13 @@ static double index_at(const test_array *array, size_t b, size_t s)
     return array->memory ? array_get(array, index) : 0;
 }
 
-/* A row's element, or NaN if there is no such row. */
+/* Returns an element of a row, or NaN if the table has no such row. */
 static double row_at(const test_array *table, double row, size_t c)
 {
     return row >= 0 && row < (double)table->layout.extent[0] ? array_get(table, (size_t[]){(size_t)row, c}) : NAN;
 }
 
-/* In long double: the angle of a position of 2^31 has 31 bits before its point. */
+/* Computes in long double because the angle of a position of 2^31 has 31 bits before its point. */
 static double sinusoid(double position, size_t c, size_t size)
 {
     long double angle = (long double)position * powl(10000.0L, -(long double)(c / 2 * 2) / (long double)size);
@@ -222,7 +222,7 @@ static void judge(const test_job *job, const embedding_case *t)
                     term[1] = row_at(&job->input[POSITION_TABLE], position, c);
                 } else if (t->positions == CLATTN_POSITIONS_SINUSOIDS) {
                     term[1] = sinusoid(position, c, t->size);
-                    limit = 4e-7 / (8 * 0x1p-23); /* what the header grants them */
+                    limit = 4e-7 / (8 * 0x1p-23); /* the header's limit for sinusoids */
                 }
                 term[2] = t->segments ? row_at(&job->input[SEGMENT_TABLE], segment, c) : 0;
                 reference[n] = term[0] + term[1] + term[2];
@@ -319,7 +319,7 @@ static void refused_descriptions(void **state)
     assert_memory_equal(&twin, &zeroed, sizeof twin);
     clattn_embedding_desc_init(NULL);
     operator_answers(&embedding_operator, &good, CLATTN_SUCCESS);
-    good.scale = NAN; /* does not count */
+    good.scale = NAN; /* ignored without explicit_scale */
     operator_answers(&embedding_operator, &good, CLATTN_SUCCESS);
     operator_answers(&embedding_operator, NULL, CLATTN_ERROR_INVALID_ARGUMENT);
     operator_answers(&embedding_operator, &zeroed, CLATTN_ERROR_INVALID_LAYOUT);
@@ -390,7 +390,7 @@ static void refused_arguments(void **state)
     job_release(&job);
 }
 
-/* prewarm makes the plan that run then finds, and run computes. */
+/* prewarm makes the plan that run then uses, and run computes. */
 static void one_call(void **state)
 {
     clattn_embedding_desc desc = CLATTN_EMBEDDING_DESC_INIT;

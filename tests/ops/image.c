@@ -1,4 +1,4 @@
-/* Images into arrays and back.
+/* Images are packed into arrays and unpacked again.
  *
  * Holds image.h's formulas and its rounding rules for every format, order, dtype and number of channels, clamping
  * beyond the edges, patches and norms, regions, what is refused and why, and that operators follow each other on one
@@ -83,7 +83,7 @@ static const image_case cases[] = {
      .actual = {3, 0}},
 };
 
-/* A description and arguments that work, and what they need. */
+/* A valid description and arguments with the objects that they need. */
 typedef struct working {
     test_image image;
     test_job job;
@@ -192,7 +192,7 @@ static void refused_arguments(void **state)
             ARGS_WITH(INVALID_ARGUMENT, a.reserved = 1),
             ARGS_WITH(INVALID_ARGUMENT, a.explicit_matrix = 1; a.matrix[2][3] = INFINITY),
             ARGS_WITH(INVALID_ARGUMENT, a.origin_y = INT64_MIN),
-            /* Where unpack may not go and pack may: last, see below. */
+            /* Unpack refuses these places and pack takes them; the loop below relies on their being last. */
             ARGS_WITH(INVALID_ARGUMENT, a.origin_x = 1),
             ARGS_WITH(INVALID_ARGUMENT, a.origin_y = -1),
         };
@@ -212,7 +212,7 @@ static void refused_arguments(void **state)
     (void)state;
 }
 
-/* Formats that the device reads and this operator does not take, by name and not by a wrong answer. */
+/* Formats that the device reads but this operator does not take are refused, and do not give a wrong answer. */
 static void refused_formats(void **state)
 {
     static const cl_image_format formats[] = {{CL_RGBA, CL_SNORM_INT8}, {CL_RGBA, CL_UNSIGNED_INT8}, {CL_R, CL_FLOAT}};
@@ -249,7 +249,7 @@ static void refused_formats(void **state)
     release_working(&w);
 }
 
-/* An OpenCL without functions for images stands for a device without any. */
+/* An OpenCL without image functions stands in for a device without images. */
 static void without_images(void **state)
 {
     working w = make_working(CLATTN_IMAGE_OPERATION_PACK, bytes, CL_MEM_READ_ONLY);
@@ -271,7 +271,8 @@ static void without_images(void **state)
     release_working(&w);
 }
 
-/* Image, softmax over its components, image: chained by the queue or, on one without order, by events. */
+/* An image is packed, its components go through softmax, and the result is unpacked; the queue or, on an out-of-order
+ * queue, events order the operators. */
 static void operators_in_a_row(cl_command_queue queue)
 {
     working from = make_working(CLATTN_IMAGE_OPERATION_PACK, bytes, CL_MEM_READ_ONLY);

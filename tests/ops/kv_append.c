@@ -1,5 +1,6 @@
-/* Appending to caches of keys and values: which rows are written and with what, in double precision; everything else in
- * the caches keeps its bytes; guard bands.  And what is appended in steps, attention reads as one.
+/* Appending to caches of keys and values writes the right rows with the right values, compared in double precision; all
+ * other bytes of the caches and the guard bands stay.  Attention reads what is appended in steps as if it had been
+ * appended at once.
  *
  * Holds: include/clattn/kv_append.h. */
 #include "support/ops/kv_append_case.h"
@@ -29,7 +30,7 @@ static const kv_append_case cases[] = {
     {"columns apart", BIG, DIMS(RING, 3, 5, 8, 12), .past = {2, 4}, .form = FORM_SPREAD},
 };
 
-/* Keys appended in three steps to a ring, then attention over it. */
+/* Keys are appended to a ring in three steps, and attention reads them. */
 static void attention_reads_what_was_appended(void **state)
 {
     enum { D = 8, KEYS = 7, CAPACITY = 5 };
@@ -126,7 +127,7 @@ static void what_does_not_fit_is_refused(void **state)
     release_context(&context);
 }
 
-/* Attention counts a ring's keys in an int, so no more are appended than it can count. */
+/* Attention counts a ring's keys in an int, so kv_append refuses more. */
 static void a_ring_ends_where_attention_stops_counting(void **state)
 {
     const int64_t most = INT32_MAX - 65536;

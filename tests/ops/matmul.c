@@ -1,8 +1,8 @@
-/* Matrix products by every solver: sizes of 1, around tiles, primes; transposes and other strides; batches that
- * share B; biases; CLBlast where the library was built with it.
+/* Every solver computes matrix products of sizes 1, around tiles and prime, with transposes and other strides, batches
+ * that share B, and biases; CLBlast too if the library was built with it.
  *
- * Holds: the accuracy rule (with sum_k |a_ik b_kj| + |bias_j| for M), that NaN and Inf stay in their row or
- * column (Meaning 5), nothing to do (Meaning 8), guard bands. */
+ * Holds: the accuracy rule (with sum_k |a_ik b_kj| + |bias_j| for M), that NaN and Inf stay in their row or column
+ * (Meaning 5), nothing to do (Meaning 8), guard bands. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,8 +94,8 @@ static const matmul_case stored[] = {
      .n = 13, .k = 11},
 };
 
-/* Few rows or columns, k side by side in both operands: up to eight the cpu solver streams the other operand, and of more,
- * or of long ones, it packs the few and asks for the memory of the others. */
+/* Few rows or columns, with neighbouring k in both operands: the cpu solver streams the other operand for up to eight
+ * of them; if there are more, or they are long, it packs the few and prefetches the others. */
 static const matmul_case skinny[] = {
     {"1 row", ALL, .m = 1, .n = 37, .k = 19, .b = FORM_TRANSPOSED, .bias = true},
     {"1 row", BIG, .m = 1, .n = 515, .k = 1031, .b = FORM_TRANSPOSED},
@@ -179,7 +179,8 @@ static const matmul_case values[] = {
     {"-inf in the bias: its column alone", ALL, .m = 7, .n = 13, .k = 11, .bias = true, .inject = MATMUL_BIAS_INF},
 };
 
-/* CLBlast compiles for seconds at a routine's first call on a CPU: few, and none on a simulator. */
+/* CLBlast's first call of a routine compiles for seconds on a CPU, so these cases are few, and none runs on a
+ * simulator. */
 #define BY_CLBLAST .solvers = MATMUL_CLBLAST
 
 static const matmul_case clblast[] = {
@@ -197,7 +198,7 @@ static const matmul_case clblast[] = {
     {"C transposed", FULL, BY_CLBLAST, .refused_by = MATMUL_CLBLAST, .m = 7, .n = 13, .k = 11, .c = FORM_TRANSPOSED},
 };
 
-/* On CPUs CLBlast is never the plan's own choice; without it in the build, its name is unknown. */
+/* CLBlast is never the planner's choice on CPUs; in a build without CLBlast its name is unknown. */
 static void clblast_is_a_choice(void **state)
 {
     clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
@@ -221,8 +222,8 @@ static void clblast_is_a_choice(void **state)
     }
 }
 
-/* Rows of A that overlap, or are all one.  The packed rows must fit the workspace whatever is folded into what; a
- * workspace of exactly that size, with a band around it, tells. */
+/* Rows of A overlap or are all the same row.  A workspace of exactly the plan's size with a band around it tells
+ * whether the packed rows fit, however dimensions are folded. */
 typedef struct overlap {
     size_t m;
     int64_t item, row; /* strides */
@@ -292,7 +293,7 @@ static void rows_overlap(const void *which, const char *solver)
     }
     for (size_t i = 0; i < count; i++) {
         const float *row = a + (int64_t)(i / N / o->m) * o->item + (int64_t)(i / N % o->m) * o->row;
-        float sum = 0; /* of whole numbers: exact */
+        float sum = 0; /* exact, because the numbers are whole */
         for (size_t k = 0; k < K; k++) {
             sum += row[k] * b[k * N + i % N];
         }
@@ -320,7 +321,7 @@ static clattn_matmul_desc small_product(bool bias)
     return desc;
 }
 
-/* CLBlast calls the loader that it was linked with, so it has no place where OpenCL comes from the application. */
+/* CLBlast calls the OpenCL loader that it was linked with, so it is refused if OpenCL comes from the application. */
 static void clblast_calls_no_other_opencl(void **state)
 {
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
@@ -347,7 +348,7 @@ static void clblast_calls_no_other_opencl(void **state)
     clattn_context_release(&context);
 }
 
-/* CLBlast reads what is in C if there is a bias, so kernels must be able to read C. */
+/* CLBlast reads C if there is a bias, so C must be readable by kernels. */
 static void clblast_reads_a_biased_c(void **state)
 {
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
@@ -385,8 +386,9 @@ static cl_uint context_references(cl_context context)
     return count;
 }
 
-/* What CLBlast compiled for one context goes with the last plan of all, and is nothing to another context of the same
- * device; nor to what the application asks CLBlast for, whose binaries are looked up by platform and device name. */
+/* Programs that CLBlast compiled for one context are released with the last plan.  Another context of the same device
+ * does not get them, and neither does the application's own use of CLBlast, which looks programs up by platform and
+ * device name. */
 static void clblast_in_two_contexts(void **state)
 {
     enum { ROUNDS = 2, M = 7, N = 13, K = 11 };
@@ -434,7 +436,7 @@ static void clblast_in_two_contexts(void **state)
         assert_status(device_context(), clattn_matmul_enqueue(plan[i], NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
         assert_cl(clEnqueueReadBuffer(queue, out, CL_TRUE, 0, sizeof c, c, 0, NULL, NULL));
         for (int j = 0; j < M * N; j++) {
-            float sum = 0; /* of whole numbers: exact */
+            float sum = 0; /* exact, because the numbers are whole */
             for (int k = 0; k < K; k++) {
                 sum += a[j / N * K + k] * b[k * N + j % N];
             }

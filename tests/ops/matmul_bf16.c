@@ -1,5 +1,5 @@
-/* Products of bfloat16 two by two (the solvers cpu-bf16 and cpu-amx): by the processor's instructions if it has them, else by
- * the OpenCL C that stands in for them.  Odd and even k, either operand packed, few rows, refusals.
+/* Products of bfloat16 pairs (the solvers cpu-bf16 and cpu-amx) use the processor's instructions if it has them, else
+ * the OpenCL C that emulates them.  Odd and even k, either operand packed, few rows, refusals.
  *
  * Holds: what tests/ops/matmul.c holds; and that subnormal numbers count as 0. */
 #include <math.h>
@@ -17,7 +17,7 @@
     .type = {.a = CLATTN_DTYPE_BF16, .b = CLATTN_DTYPE_BF16, .c = CLATTN_DTYPE_F32, .bias = CLATTN_DTYPE_F32}
 #define BF16_OTHER \
     .type = {.a = CLATTN_DTYPE_BF16, .b = CLATTN_DTYPE_BF16, .c = CLATTN_DTYPE_F16, .bias = CLATTN_DTYPE_BF16}
-#define WEIGHTS .b = FORM_TRANSPOSED /* k side by side, as weights (n, k) have it */
+#define WEIGHTS .b = FORM_TRANSPOSED /* neighbouring k are neighbours in memory, as in weights (n, k) */
 
 static const matmul_case sizes[] = {
     {"one of everything", ALL, PAIRS, BF16_ALL, .m = 1, .n = 1, .k = 1, WEIGHTS},
@@ -90,7 +90,7 @@ static const matmul_case batches[] = {
      .inject = MATMUL_BIAS_INF},
 };
 
-/* The planner's own choice: pairs exactly where the processor has the instructions and there are more than a few rows. */
+/* The planner chooses pairs exactly if the processor has the instructions and there are more than a few rows. */
 static void chosen_where_it_pays(void **state)
 {
     (void)state;
@@ -107,13 +107,13 @@ static void chosen_where_it_pays(void **state)
     }
 }
 
-/* Not where a compiler would take a minute for it. */
+/* Whether emulated AMX may be tested: some compilers take a minute for it. */
 static bool may_imitate_amx(void)
 {
     return !device_platform_contains("rusticl");
 }
 
-/* Nobody gets what is only imitated here because a record of wisdom says so. */
+/* A record of wisdom does not make the planner choose an emulation. */
 static void wisdom_does_not_choose_it(void **state)
 {
     static const char *const names[] = {"cpu-amx", "cpu-bf16"};
@@ -147,8 +147,8 @@ static void wisdom_does_not_choose_it(void **state)
     }
 }
 
-/* Which operand is packed follows from AMX's own tile, 32 x 32: of 40 x 33 and 33 x 40 each takes as many tiles either way,
- * so the shorter one is packed.  By the tile of float32, 6 x 64, it would be the longer one. */
+/* AMX's tile of 32 x 32 decides which operand is packed: products of 40 x 33 and 33 x 40 take equally many tiles either
+ * way, so the shorter operand is packed.  By the tile of float32, 6 x 64, it would be the longer one. */
 static void amx_packs_by_its_own_tile(void **state)
 {
     (void)state;
@@ -168,7 +168,7 @@ static void amx_packs_by_its_own_tile(void **state)
     }
 }
 
-/* A subnormal element counts as 0: 2^-130 times 2^100 is 0, and times infinity NaN.  */
+/* A subnormal element counts as 0: 2^-130 times 2^100 is 0, and times infinity it is NaN. */
 static void subnormal_numbers(void **state)
 {
     enum { M = 5, N = 3, K = 16 };

@@ -1,8 +1,8 @@
-/* What matrix products do to their sums before they store them: activations, a second array added or multiplied, scales of
+/* Matrix products finish their sums before they store them: activations, a second array added or multiplied, scales of
  * integer weights; by every solver, with every other option, and combined at random (CLATTN_TEST_SEED draws others).
  *
- * Holds: of clattn/matmul.h that a sum is rounded once, the accuracy of clattn/activation.h behind that of the sum, that the
- * operand may be C itself, and what is refused; guard bands. */
+ * Holds: of clattn/matmul.h that a sum is rounded once, the accuracy of clattn/activation.h behind that of the sum,
+ * that the operand may be C itself, and what is refused; guard bands. */
 #include <math.h>
 #include <string.h>
 
@@ -241,7 +241,7 @@ static void refused_descriptions(void **state)
 
     (void)state;
     operator_answers(&matmul_operator, &good, CLATTN_SUCCESS);
-    good.alpha = NAN; /* does not count */
+    good.alpha = NAN; /* ignored for this function */
     operator_answers(&matmul_operator, &good, CLATTN_SUCCESS);
     good.operand.extent[0] = 1;
     operator_answers(&matmul_operator, &good, CLATTN_SUCCESS);
@@ -292,20 +292,20 @@ static void refused_arguments(void **state)
     REFUSED_ARGS(INVALID_ARGUMENT, b_scale = none);
     REFUSED_ARGS(BUFFER_TOO_SMALL, operand.offset = 100);
     REFUSED_ARGS(BUFFER_TOO_SMALL, b_scale.offset = 100);
-    REFUSED_ARGS(BUFFER_ACCESS, operand = args_given.c); /* kernels may not read it */
+    REFUSED_ARGS(BUFFER_ACCESS, operand = args_given.c); /* this C is not readable by kernels */
     clattn_plan_release(&plan);
     memset(&desc.operand, 0, sizeof desc.operand);
     memset(&desc.b_scale, 0, sizeof desc.b_scale);
     desc.b.dtype = CLATTN_DTYPE_F32;
     assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, NULL, &plan), CLATTN_SUCCESS);
-    args_given.b = array_binding(&operand); /* is large enough */
+    args_given.b = array_binding(&operand); /* this array is large enough */
     REFUSED_ARGS(INVALID_ARGUMENT, b_scale = none);
     REFUSED_ARGS(INVALID_ARGUMENT, operand = none);
     clattn_plan_release(&plan);
     job_release(&job);
 }
 
-/* Structs as they were without what this file is about: their size says so. */
+/* Structs from before epilogues existed are accepted: their size tells. */
 static void shorter_structs(void **state)
 {
     clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;

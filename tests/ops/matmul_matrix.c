@@ -1,7 +1,8 @@
-/* Products by matrix engines: the whole kernel with each engine's fragments, emulated, and who may use an engine.
+/* Products by matrix engines are tested with the whole kernel and emulated fragments of each engine, and with GPUs on
+ * paper, which tell who may use an engine.
  *
- * Holds: what tests/ops/matmul.c holds, for float16 and bfloat16; that only a caller who names an emulation gets it; that an
- * engine is used on its own vendor's GPUs alone and, unless a caller names it, only with a self-check.
+ * Holds: what tests/ops/matmul.c holds, for float16 and bfloat16; that only a caller who names an emulation gets it;
+ * that an engine is used on its own vendor's GPUs alone and, unless a caller names it, only with a self-check.
  * tests/plan/self_check_engines.c holds that the self-check notices fragments in the wrong places. */
 #include <stdio.h>
 #include <string.h>
@@ -10,24 +11,25 @@
 #include "support/ops/matmul_case.h"
 
 #define ENGINES .solvers = MATMUL_EMULATED
-/* One engine of each kind: it copies ahead of the product; it loads through registers; its product reads the tiles itself. */
+/* One engine of each kind: mma copies tiles asynchronously, MFMA loads them through registers, wgmma reads them from
+ * local memory by itself. */
 #define THREE .solvers = (EMULATED_MMA | EMULATED_MFMA | MATMUL_WGMMA)
 #define OTHERS .solvers = MATMUL_EMULATED & ~(EMULATED_MMA | EMULATED_MFMA | MATMUL_WGMMA)
 #define EMULATED_MMA (MATMUL_EMULATED & -MATMUL_EMULATED)
 #define EMULATED_MFMA (4 * EMULATED_MMA)
 #define TYPES(x, y, z, w) \
     .type = {.a = CLATTN_DTYPE_##x, .b = CLATTN_DTYPE_##y, .c = CLATTN_DTYPE_##z, .bias = CLATTN_DTYPE_##w}
-/* A program takes a compiler two seconds.  A program is a storage type with or without a bias, which of A and B lie across
- * k, and the tile that the planner chooses for the sizes, so that cases share programs by these rules:
- * float16 goes with a bias and with B as a layer's weight, (n, k); bfloat16 goes with neither;
- * sizes that a rule does not depend on have a tile of one square (m and n up to 16) or 64 x 64 (n = 33). */
+/* A program takes a compiler two seconds.  It is determined by the storage type, the bias, which of A and B are
+ * transposed, and the tile that the planner chooses for the sizes.  So that cases share programs, float16 goes with a
+ * bias and with B as a layer's weight, (n, k), and bfloat16 with neither; sizes that do not matter have a tile of one
+ * square (m and n up to 16) or 64 x 64 (n = 33). */
 #define F16_WEIGHT TYPES(F16, F16, F16, F16), .bias = true
 #define WEIGHT F16_WEIGHT, .b = FORM_TRANSPOSED
 #define PLAIN TYPES(BF16, BF16, F32, F32)
-/* Read 16 bytes at a time. */
+/* These forms are read 16 bytes at a time. */
 #define WEIGHT_EIGHTS F16_WEIGHT, .a = FORM_ALIGNED, .b = FORM_ALIGNED_TRANSPOSED
 #define PLAIN_EIGHTS PLAIN, .a = FORM_ALIGNED, .b = FORM_ALIGNED
-/* A lies across k too. */
+/* A is transposed here. */
 #define ACROSS_EIGHTS PLAIN, .a = FORM_ALIGNED_TRANSPOSED, .b = FORM_ALIGNED
 
 static const matmul_case sizes[] = {
@@ -48,7 +50,7 @@ static const matmul_case sizes[] = {
     {"128 x 128 tile", BIG, THREE, WEIGHT_EIGHTS, .m = 128, .n = 128, .k = 256},
     {"128 x 128 tile + 8", BIG, THREE, PLAIN_EIGHTS, .m = 136, .n = 136, .k = 168},
     {"128 x 128 tile + 1", BIG, THREE, PLAIN_EIGHTS, .m = 129, .n = 131, .k = 72, .integers = true},
-    /* Emulations choose smaller tiles than this one, which a GPU takes for large products. */
+    /* Emulations choose smaller tiles than this one, which GPUs use for large products. */
     {"a tile of 128 x 128", MORE, .solvers = EMULATED_MMA, WEIGHT_EIGHTS, .m = 131, .n = 137, .k = 104,
      .tuning = "rows=128 columns=128"},
     {"panels of A and B", BIG, .solvers = MATMUL_WGMMA, ACROSS_EIGHTS, .m = 136, .n = 136, .k = 40},
@@ -82,7 +84,7 @@ static const matmul_case forms[] = {
     {"float32", ALL, ENGINES, .refused_by = MATMUL_EMULATED, .m = 7, .n = 13, .k = 11},
 };
 
-/* An activation and an operand, in one program: operands alone are test_matmul_epilogue's, by the same macros. */
+/* An activation and an operand are in one program; test_matmul_epilogue tests operands alone by the same macros. */
 #define EPILOGUE \
     TYPES(BF16, BF16, BF16, BF16), .type.operand = CLATTN_DTYPE_BF16, .a = FORM_ALIGNED, .b = FORM_ALIGNED, \
                                    .bias = true, .activation = CLATTN_ACTIVATION_GELU, .operand = OPERAND_ADD
@@ -110,7 +112,7 @@ static const matmul_case batches[] = {
     {"NaN in B: its column alone", BIG, THREE, WEIGHT_EIGHTS, .m = 97, .n = 83, .k = 61, .inject = MATMUL_B_NAN},
 };
 
-/* ---- who may ---- */
+/* ---- who may use an engine ---- */
 
 static clattn_status plan_of(clattn_context *context, const char *solver, clattn_dtype dtype, size_t m,
                              clattn_plan **plan)
@@ -124,7 +126,7 @@ static clattn_status plan_of(clattn_context *context, const char *solver, clattn
     return clattn_matmul_plan_create(context, &desc, &options, plan);
 }
 
-/* A device that is no GPU refuses the engine with a reason, and does not mention emulations. */
+/* A device that is no GPU refuses the engine with a reason, and explain does not mention emulations. */
 static void no_engine_here(void **state)
 {
     clattn_plan *plan = NULL;
@@ -144,8 +146,8 @@ static void no_engine_here(void **state)
     assert_non_null(strstr(message, "the device is no GPU"));
 }
 
-/* GPUs on paper: which of them has an engine, and why the others have none.  They compute nothing, so that a self-check finds
- * zeros and refuses the engine, and tile's kernels too. */
+/* Which GPUs on paper have an engine, and why the others have none.  They compute nothing, so that self-checks refuse
+ * the engine and the tile solver too. */
 static const struct {
     const char *target, *engine, *refusal;
 } known[] = {
@@ -188,7 +190,7 @@ static void engines_of_gpus(void **state)
         clattn_plan_release(&plan);
         clattn_context_release(&context);
 
-        /* With a self-check the engine is tried, and found wrong. */
+        /* With a self-check the engine is tried and found wrong. */
         context = paper_context(&targets[i], true);
         status = plan_of(context, "matrix", CLATTN_DTYPE_BF16, 64, &plan);
         clattn_context_message(context, message, sizeof message);
@@ -199,7 +201,7 @@ static void engines_of_gpus(void **state)
     }
 }
 
-/* wgmma is Hopper's alone; and what its program is made of. */
+/* Why GPUs on paper have no wgmma, which only Hopper has, or NULL. */
 static const char *const no_wgmma[] = {
     "its compute capability is not 9.0, the only one with wgmma",
     NULL,
@@ -252,7 +254,7 @@ static void wgmma_of_gpus(void **state)
         clattn_plan_release(&plan);
         clattn_context_release(&context);
     }
-    /* With a self-check wgmma is tried, and found wrong. */
+    /* With a self-check wgmma is tried and found wrong. */
     clattn_context *context = paper_context(&targets[1], true);
     clattn_plan *plan = NULL;
     char text[512];
@@ -292,7 +294,7 @@ static void binaries_that_cannot_be_spliced(void **state)
             clattn_context_message(context, text, sizeof text);
             assert_contains(text, line);
         }
-        /* On paper every solver is wrong, but each is tried. */
+        /* Every solver is wrong on paper, but each is tried. */
         assert_int_equal(plan_of(context, NULL, CLATTN_DTYPE_BF16, 64, &plan), CLATTN_ERROR_MISCOMPILED);
         assert_contains(
             paper_log, "matmul: solver wgmma failed, trying the next: matmul/gpu/wgmma.cl: instructions cannot be put");
@@ -345,8 +347,8 @@ static void as_it_is(offline_target *target)
 
 #define DRIVERS "matrix engines are reached through NVIDIA's, AMD's and Intel's own drivers alone"
 
-/* Devices that differ from the known ones in one respect, and why they refuse an engine; `forced`: also if a caller names
- * it. */
+/* Devices that differ from the known ones in one respect, and why they refuse an engine; `forced` tells whether they
+ * also refuse it to a caller who names it. */
 static const struct refusal {
     const char *solver;
     size_t target;

@@ -1,6 +1,6 @@
-/* Products of float32, float16 and mixtures by AMX (the solver cpu-amx), with each element split into up to three bfloat16: by
- * the processor's instructions if it has them, else by the OpenCL C that stands in for them.  Edges of panels and blocks of
- * k, all geometries, every form of either operand, magnitudes that the parts cannot hold.
+/* Products of float32, float16 and mixtures by AMX (the solver cpu-amx) split each element into up to three bfloat16
+ * and use the processor's instructions if it has them, else the OpenCL C that emulates them.  Edges of panels and
+ * blocks of k, all geometries, every form of either operand, magnitudes that split floats cannot hold.
  *
  * Holds: what tests/ops/matmul.c holds; and that rows and columns with such magnitudes change no bit of the others. */
 #include <float.h>
@@ -36,7 +36,7 @@ static const matmul_case sizes[] = {
     {"bfloat16 out", BIG, PARTS, OUT(CLATTN_DTYPE_BF16), .m = 64, .n = 65, .k = 67, WEIGHTS, .bias = true},
 };
 
-/* float16 has two parts, bfloat16 one; by blocks of lanes and of rows. */
+/* float16 is split into two, bfloat16 into one, by blocks of lanes and of rows. */
 static const matmul_case types[] = {
     {"float16", ALL, PARTS, TYPES(F16, F16, F16), .m = 33, .n = 35, .k = 37, WEIGHTS, .bias = true},
     {"float16", BIG, PARTS, TYPES(F16, F16, F32), .m = 97, .n = 83, .k = 300},
@@ -62,7 +62,7 @@ static const matmul_case types[] = {
     {"int8 weights", ALL, PARTS, TYPES(F32, I8, F32), .refused_by = MATMUL_CPU_AMX, .m = 7, .n = 13, .k = 11, WEIGHTS},
 };
 
-/* In the order of src/ops/matmul/bf16x3.c: tiles and panels of an item, blocks of k at a time. */
+/* The parameters have the order of src/ops/matmul/bf16x3.c: tiles and panels of an item, then blocks of k at a time. */
 static const matmul_case geometries[] = {
     {"geometry", ALL, PARTS, .m = 35, .n = 37, .k = 97, .tuning = "tiles=1 group=1 depth=2", .bias = true},
     {"geometry", BIG, PARTS, .m = 200, .n = 133, .k = 97, .tuning = "tiles=2 group=4 depth=2"},
@@ -149,13 +149,13 @@ static const matmul_case epilogues[] = {
 
 /* ---- what the tables cannot say ---- */
 
-/* Not where a compiler would take a minute for it. */
+/* Whether emulated AMX may be tested: some compilers take a minute for it. */
 static bool may_imitate_amx(void)
 {
     return !device_platform_contains("rusticl");
 }
 
-/* C (m x n, rows side by side) of A (m x k) and B (k x n) by a solver. */
+/* Computes C (m x n, contiguous) of A (m x k) and B (k x n) by a solver. */
 static void product(const char *solver, size_t m, size_t n, size_t k, const float *a, const float *b, float *c)
 {
     cl_context context = clattn_context_opencl_context(device_context());
@@ -186,7 +186,7 @@ static void product(const char *solver, size_t m, size_t n, size_t k, const floa
     clattn_plan_release(&plan);
 }
 
-/* A row or a column that parts cannot hold is summed as the solver cpu does, bit by bit, and only it. */
+/* A row or column that split floats cannot hold is summed bit by bit like the cpu solver does, and no other one is. */
 static void beyond_parts_as_cpu(void **state)
 {
     enum { M = 40, N = 37, K = 330 };
@@ -222,7 +222,7 @@ static void beyond_parts_as_cpu(void **state)
     }
 }
 
-/* What is lost of tiny elements beside greater ones: less than 2^-126 times the other factor for each. */
+/* Tiny elements beside great ones lose less than 2^-126 times the other factor each. */
 static void tiny_beside_great(void **state)
 {
     enum { M = 3, N = 3, K = 8 };
@@ -248,7 +248,7 @@ static void tiny_beside_great(void **state)
     }
 }
 
-/* A program for few k is checked with more of them. */
+/* The self-check of a program for few k uses more of them. */
 static void few_k_by_a_small_depth(void **state)
 {
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
@@ -264,7 +264,7 @@ static void few_k_by_a_small_depth(void **state)
     clattn_plan_release(&plan);
 }
 
-/* The planner's own choice: exactly where the processor has AMX, neither operand is thin, and k are more than a block. */
+/* The planner chooses AMX exactly if the processor has it, neither operand is thin, and k are more than a block. */
 static void chosen_where_it_pays(void **state)
 {
     const char *pairs = device_pairs_solver();

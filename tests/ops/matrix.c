@@ -15,10 +15,10 @@
 /* ---- the lane maps ---- */
 
 typedef struct place {
-    int row, column; /* of B: k and column */
+    int row, column; /* B's are k and column */
 } place;
 
-/* Elements of A and B and floats of C are numbered as a lane holds them. */
+/* The lane maps number the elements of A and B and the floats of C as a lane holds them. */
 typedef struct engine {
     const char *name;
     int number, lanes, a_words, b_words;
@@ -37,7 +37,7 @@ static place mma_a(int lane, int i)
 
 static place mma_b(int lane, int i)
 {
-    int of_half = i % 4, half = i / 4; /* columns 0 to 7, then 8 to 15: two instructions */
+    int of_half = i % 4, half = i / 4; /* two instructions: columns 0 to 7, then 8 to 15 */
     return (place){lane % 4 * 2 + (of_half & 1) + (of_half < 2 ? 0 : 8), lane / 4 + 8 * half};
 }
 
@@ -47,7 +47,8 @@ static place mma_c(int lane, int i)
     return (place){of_half < 2 ? lane / 4 : lane / 4 + 8, lane % 4 * 2 + (of_half & 1) + 8 * half};
 }
 
-/* RDNA 3: A row by row in lanes 0 to 15 and again in 16 to 31, B column by column; C alternates between the halves. */
+/* RDNA 3: lanes 0 to 15 hold A row by row and lanes 16 to 31 repeat it, B likewise column by column; C alternates
+ * between the halves. */
 static place wmma_a(int lane, int i)
 {
     return (place){lane % 16, i};
@@ -63,7 +64,7 @@ static place wmma_c(int lane, int i)
     return (place){lane < 16 ? 2 * i : 2 * i + 1, lane % 16};
 }
 
-/* CDNA 2: sixteen lanes to a block of four k; C in blocks of four rows. */
+/* CDNA 2: sixteen lanes hold a block of four k; C is in blocks of four rows. */
 static place mfma_a(int lane, int i)
 {
     return (place){lane % 16, lane / 16 * 4 + i};
@@ -185,14 +186,15 @@ static cl_kernel build(const char *file, const char *options, const char *name, 
 /* ---- one kernel ---- */
 
 typedef struct fragments_case {
-    int width, row, column; /* of the tiles; where the matrices begin */
+    int width, row, column; /* width of the tiles, and where the matrices begin in them */
     int swap;
 } fragments_case;
 
 static const fragments_case shapes[] = {
     {16, 0, 0, 1}, {32, 16, 16, 2}, {64, 0, 32, 4}, {128, 32, 112, 2}, {40, 32, 16, 1}};
 
-/* Bits of numbers of magnitude 1 to 4 with eight significant bits, all different and of both signs: products are exact. */
+/* Returns the bits of a number of magnitude 1 to 4 with eight significant bits.  Numbers for different n differ and
+ * have both signs, and their products are exact. */
 static uint16_t bits_of(bool bf16, int n)
 {
     return (uint16_t)(((n * 5 & 8) ? 0x8000 : 0) | (bf16 ? 0x3f80 + n : 0x3c00 + (n << 2)));
@@ -318,16 +320,17 @@ static void fragments(const void *which, const char *type)
 
 /* ---- wgmma ---- */
 
-/* PTX ISA, wgmma's accumulator: d0 and d1 in row lane / 4 of the warp's 16, side by side, d2 and d3 eight rows below, the
- * next four eight columns on. */
+/* PTX ISA, wgmma's accumulator: d0 and d1 are neighbours in row lane / 4 of the warp's 16, d2 and d3 are eight rows
+ * below, and the next four are eight columns further. */
 static place wgmma_c(int lane, int i)
 {
     int warp = lane / 32, in_warp = lane % 32;
     return (place){16 * warp + in_warp / 4 + (i % 4 < 2 ? 0 : 8), i / 4 * 8 + in_warp % 4 * 2 + i % 2};
 }
 
-/* Byte of element (i, k) by the canonical layouts in units of 16 bytes, turned: ((8, m), (T, 2k)) with strides ((span, stride),
- * (1, T)) where k runs along the rows, else ((T, span / 16, m), (8, k)) with ((1, T, leading), (span, stride)). */
+/* Returns the byte of element (i, k) by the canonical layouts in units of 16 bytes, transposed: ((8, m), (T, 2k)) with
+ * strides ((span, stride), (1, T)) if k runs along the rows, else ((T, span / 16, m), (8, k)) with ((1, T, leading),
+ * (span, stride)). */
 static int wgmma_byte(bool transposed, int at, int leading, int stride, int span, int i, int k)
 {
     int units = span / 16, byte;
@@ -337,15 +340,15 @@ static int wgmma_byte(bool transposed, int at, int leading, int stride, int span
     } else {
         byte = at + i % 8 * span + i / 8 * stride + k % 8 * 2 + k / 8 * 16;
     }
-    /* Swizzle<3 for 128, 2 for 64, 1 for 32; 4, 3>: bits 4 and up by bits 7 and up. */
+    /* Swizzle<n, 4, 3> with n = 3 for 128, 2 for 64 and 1 for 32 bytes exchanges bits from 4 on by bits from 7 on. */
     return byte ^ (byte / 128 % units * 16);
 }
 
 typedef struct wgmma_tile {
-    int columns; /* of the product */
+    int columns; /* columns of the product */
     bool transposed;
     int at, leading, stride, span;
-    uint64_t descriptor; /* by hand */
+    uint64_t descriptor; /* the descriptor, worked out by hand */
 } wgmma_tile;
 
 static const wgmma_tile wgmma_tiles[] = {

@@ -1,5 +1,5 @@
-/* Merging partials: the definition in double precision, what -inf and NaN mean, storage types, strides and lengths; guard
- * bands; and that keys attended in two parts and merged give what one attention gives.
+/* Merged partials agree with the definition in double precision, for -inf and NaN, storage types, strides and lengths;
+ * guard bands stay; two parts of the keys that are attended and merged give what one attention gives.
  *
  * Holds: include/clattn/merge.h, and docs/numerics.md about large values. */
 #include "support/ops/merge_case.h"
@@ -29,7 +29,7 @@ static const merge_case cases[] = {
     {"bfloat16", MORE, DIMS(3, 2, 2, 5, 8), .sinks = true, .type = CLATTN_DTYPE_BF16},
 };
 
-/* Two attentions over the first and the last keys, merged, against one over all. */
+/* Two attentions over the first and the last keys are merged and agree with one over all keys. */
 static void parts_of_the_keys_merge_to_the_whole(void **state)
 {
     enum { HEADS = 2, QUERIES = 5, KEYS = 23, D = 8, FIRST = 9 };

@@ -1,7 +1,8 @@
-/* Neighbourhood attention by every solver: windows, dilations, both kinds of edges, tiles, biases, types, strides.
+/* Every solver computes neighbourhood attention with all windows, dilations, kinds of edges, tiles, biases, types and
+ * strides.
  *
- * Holds neighbourhood.h's definition of a window, and of docs/numerics.md Meaning 4 and 5, the accuracy rule, and that a key
- * outside the window cannot leak. */
+ * Holds neighbourhood.h's definition of a window, and of docs/numerics.md Meaning 4 and 5, the accuracy rule, and that
+ * a key outside the window cannot leak. */
 #include <math.h>
 #include <string.h>
 
@@ -10,8 +11,8 @@
 
 #define MAP(h, w, kh, kw) .map = {h, w}, .window = {kh, kw}
 
-/* Sizes that share their specialisations: windows of 3 x 3 and of 7 x 7 (rows of queries and the register tile depend on
- * them), d 4 and 4. */
+/* Windows of 3 x 3 and 7 x 7, which determine rows of queries and the register tile, and head sizes of 4, so that the
+ * cases share programs. */
 static const neighbourhood_case windows[] = {
     {"whole", ALL, MAP(3, 3, 3, 3)},
     {"one key", ALL, MAP(3, 4, 1, 1)},
@@ -118,7 +119,7 @@ static const neighbourhood_case storage[] = {
      .o = CLATTN_DTYPE_F32},
 };
 
-/* NATTEN's get_window_start (its C++ of version 0.14), written down from there: the first position of a window. */
+/* Returns the first position of a window; written after get_window_start in the C++ of NATTEN 0.14. */
 static int natten_window_start(int index, int length, int kernel, int neighborhood, int dilation)
 {
     if (dilation <= 1) {
@@ -158,7 +159,7 @@ static void windows_are_nattens(void **state)
     }
 }
 
-/* The scores' number must not enter what a plan takes: a larger window costs no more memory and no more kernels. */
+/* A plan's cost does not depend on the number of scores: a larger window takes no more memory and no more kernels. */
 static void cost_is_not_in_the_map_squared(void **state)
 {
     size_t workspace[2], kernels[2];
@@ -182,7 +183,7 @@ static void cost_is_not_in_the_map_squared(void **state)
     assert_int_equal(kernels[0], kernels[1]);
 }
 
-/* A description that works: 5 x 6, window 3. */
+/* Returns a valid description: 5 x 6, window 3. */
 static clattn_neighbourhood_desc plain(void)
 {
     clattn_neighbourhood_desc desc = CLATTN_NEIGHBOURHOOD_DESC_INIT;

@@ -1,5 +1,5 @@
-/* LayerNorm and RMSNorm by every solver: rows of 1 to a million elements over any trailing axes and strides, storage
- * types, scales and biases that broadcast, statistics, in place.
+/* Every solver computes LayerNorm and RMSNorm of rows of 1 to a million elements over any trailing axes and strides,
+ * storage types, broadcast scales and biases, statistics, also in place.
  *
  * Holds: what clattn/norm.h says about accuracy, which is tighter than the accuracy rule of docs/numerics.md, and about
  * NaN, Inf, constant rows and overflow; guard bands; what is refused. */
@@ -187,7 +187,7 @@ static const norm_case residuals[] = {
     {"residual of one element", ALL, DIMS(2, 3, 1), RESIDUAL(2, 3, 1), SUM},
 };
 
-/* Residuals, forms and types as they come. */
+/* Draws residuals, forms and types at random. */
 #define MOST_RANDOM 16
 
 static norm_case drawn[MOST_RANDOM];
@@ -269,12 +269,12 @@ static void refused_descriptions(void **state)
     REFUSED(INVALID_STRUCT, size = 7);
     REFUSED(INVALID_ARGUMENT, direction = 1);
     REFUSED(INVALID_ARGUMENT, kind = 2);
-    REFUSED(INVALID_ARGUMENT, kind = CLATTN_NORM_KIND_RMS); /* it has no mean */
+    REFUSED(INVALID_ARGUMENT, kind = CLATTN_NORM_KIND_RMS); /* RMSNorm has no mean */
     REFUSED(INVALID_ARGUMENT, axes = 4);
     REFUSED(INVALID_ARGUMENT, axes = -1);
     REFUSED(INVALID_ARGUMENT, explicit_epsilon = 2);
     REFUSED(INVALID_ARGUMENT, reserved = 1);
-    REFUSED(INVALID_LAYOUT, axes = 2); /* mean and inv_std_dev have three rows then */
+    REFUSED(INVALID_LAYOUT, axes = 2); /* mean and inv_std_dev would need three rows */
     REFUSED(INVALID_LAYOUT, mean.extent[2] = 4);
     REFUSED(INVALID_LAYOUT, inv_std_dev.rank = 2);
     REFUSED(INVALID_LAYOUT, mean.dtype = CLATTN_DTYPE_F16);
@@ -289,7 +289,7 @@ static void refused_descriptions(void **state)
     REFUSED(UNSUPPORTED, residual = clattn_layout_contiguous(CLATTN_DTYPE_I8, 1, (size_t[]){4}));
     REFUSED(INVALID_LAYOUT, residual = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (size_t[]){3}));
     REFUSED(INVALID_LAYOUT, residual = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){1, 1, 1, 4}));
-    REFUSED(INVALID_ARGUMENT, sum = desc.x); /* of what? */
+    REFUSED(INVALID_ARGUMENT, sum = desc.x); /* there is no residual to add */
     REFUSED(INVALID_LAYOUT,
             sum = (desc.residual = desc.x, clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){3, 4})));
     clattn_layout overlapping = good.x, wide = good.x;
@@ -311,14 +311,15 @@ static void refused_epsilons(void **state)
         desc.explicit_epsilon = 1;
         desc.epsilon = refused[i];
         operator_answers(&norm_operator, &desc, CLATTN_ERROR_INVALID_ARGUMENT);
-        desc.explicit_epsilon = 0; /* then it does not count */
+        desc.explicit_epsilon = 0; /* epsilon is then ignored */
         operator_answers(&norm_operator, &desc, CLATTN_SUCCESS);
     }
 }
 
 #define REFUSED_ARGS(status, change) OPERATOR_REFUSES_ARGS(norm, job.plan, status, good, change)
 
-/* A binding for an array that the description has not, a batch that is too large or that is normalised, no buffer. */
+/* Arguments are refused if they bind an array that the description does not have, have a batch that is too large or
+ * part of the normalised axes, or lack a buffer. */
 static void refused_arguments(void **state)
 {
     clattn_norm_desc desc = CLATTN_NORM_DESC_INIT;
@@ -349,7 +350,7 @@ static void refused_arguments(void **state)
     job_release(&job);
 }
 
-/* Structs as they were without residuals: their size says so. */
+/* Structs from before residuals existed are accepted: their size tells. */
 static void shorter_structs(void **state)
 {
     clattn_norm_desc desc = CLATTN_NORM_DESC_INIT;
@@ -374,7 +375,7 @@ static void shorter_structs(void **state)
     job_release(&job);
 }
 
-/* prewarm makes the plan that run then finds, and run computes. */
+/* prewarm makes the plan that run then uses, and run computes. */
 static void one_call(void **state)
 {
     clattn_norm_desc desc = CLATTN_NORM_DESC_INIT;

@@ -1,5 +1,5 @@
-/* Random shapes of attention, matrix products, softmax and LayerNorm by every solver, drawn by the generator that the
- * benchmarks draw from (src/tool/bench/random_shape.h); CLATTN_TEST_SEED draws others.
+/* Every solver computes random shapes of attention, matrix products, softmax and LayerNorm, drawn by the benchmarks'
+ * generator (src/tool/bench/random_shape.h); CLATTN_TEST_SEED draws others.
  *
  * Holds: the accuracy rule and guard bands whatever the shape; and the generator's own promises. */
 #include <string.h>
@@ -17,7 +17,7 @@ static matmul_case products[MOST_EACH];
 static softmax_case softmaxes[MOST_EACH];
 static norm_case norms[MOST_EACH];
 
-/* How many shapes of each operator, and how much work each may be. */
+/* Returns the number of shapes of each operator at this level, and sets how much work each may be. */
 static size_t count_of_level(random_limits *limits)
 {
     *limits = (random_limits){1, by_level(1u << 19, 1u << 22, 1u << 22, 1u << 24)};
@@ -53,7 +53,7 @@ static void draw(size_t count, const random_limits *limits)
 
 static void a_seed_and_an_index_give_one_shape(void **state)
 {
-    /* What the algorithm makes of them on every machine. */
+    /* The algorithm gives these shapes on every machine. */
     static const random_limits wide = {1, (uint64_t)1 << 40};
     random_shape first[RANDOM_OPERATORS];
 
@@ -100,7 +100,7 @@ static void sizes_are_what_the_header_says(void **state)
         longer += s[5] != s[6];
         one += s[3] == 1;
     }
-    /* Of 3000. */
+    /* There are 3000 shapes in all. */
     assert_in_range(causal, 600, 900);
     assert_in_range(odd, 600, 2000);
     assert_in_range(longer, 400, 1000);

@@ -1,5 +1,5 @@
-/* Rotary position embedding by every solver: both pairings, partly rotated heads, computed and given angles, positions,
- * offsets, storage types, strides, in place.
+/* Every solver computes rotary position embedding with both pairings, partly rotated heads, computed and given angles,
+ * positions, offsets, storage types, strides, also in place.
  *
  * Holds: what clattn/rope.h says about accuracy, up to positions of 2^31, which is tighter than the accuracy rule of
  * docs/numerics.md; that NaN stays within its pair; that a position outside the table makes NaN of the rotated elements
@@ -155,7 +155,7 @@ static void refused_descriptions(void **state)
     REFUSED(INVALID_ARGUMENT, base = INFINITY);
     REFUSED(INVALID_ARGUMENT, rotary_size = 7);
     REFUSED(INVALID_ARGUMENT, rotary_size = 10);
-    REFUSED(INVALID_LAYOUT, rotary_size = 6); /* the caches have 4 */
+    REFUSED(INVALID_LAYOUT, rotary_size = 6); /* the caches have 4 columns */
     REFUSED(INVALID_LAYOUT, sin = none);
     REFUSED(INVALID_LAYOUT, sin.extent[0] = 49);
     REFUSED(INVALID_LAYOUT, cos = desc.sin = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (size_t[]){3, 5, 4}));
@@ -221,7 +221,7 @@ static void refused_arguments(void **state)
     job_release(&job);
 }
 
-/* prewarm makes the plan that run then finds, and run computes: at position 0 nothing turns. */
+/* prewarm makes the plan that run then uses, and run computes; position 0 rotates nothing. */
 static void one_call(void **state)
 {
     clattn_rope_desc desc = CLATTN_ROPE_DESC_INIT;

@@ -1,14 +1,15 @@
-/* Softmax by every solver: rows of 1 to a million elements, any rank and strides, masks, scales, in place.
+/* Every solver computes softmax of rows of 1 to a million elements, of any rank and strides, with masks and scales,
+ * also in place.
  *
- * Holds: Meaning 2 (masks), 4 (a plain row of −inf is NaN, a row with nothing attended +0), 5 (NaN, Inf), 8
- * (nothing to do; refused scales) and the accuracy rule of docs/numerics.md; guard bands. */
+ * Holds: Meaning 2 (masks), 4 (a plain row of −inf is NaN, a row with nothing attended +0), 5 (NaN, Inf), 8 (nothing to
+ * do; refused scales) and the accuracy rule of docs/numerics.md; guard bands. */
 #include <float.h>
 #include <math.h>
 
 #include "support/operator.h"
 #include "support/ops/softmax_case.h"
 
-/* Rank and extents; the last is the row's. */
+/* Rank and extents, the last of which is the row's length. */
 #define DIMS(n, ...) .rank = (n), .extent = {__VA_ARGS__}
 
 static const softmax_case rows[] = {
@@ -40,7 +41,7 @@ static const softmax_case rows[] = {
     {"huge logits", BIG, DIMS(2, 37, 131), .spread = 1e37f},
 };
 
-/* More rows than a vector has lanes; on CPU devices they lie across them. */
+/* There are more rows than a vector has lanes; CPU devices process a row in each lane. */
 static const softmax_case side_by_side[] = {
     {"1 column", ALL, DIMS(2, 37, 1)},
     {"2 columns", ALL, DIMS(2, 37, 2)},
@@ -240,7 +241,7 @@ static void refused_scales(void **state)
         desc.scale = refused[i];
         operator_answers(&softmax_operator, &desc, CLATTN_ERROR_INVALID_ARGUMENT);
     }
-    desc.explicit_scale = 0; /* then it does not count */
+    desc.explicit_scale = 0; /* scale is then ignored */
     operator_answers(&softmax_operator, &desc, CLATTN_SUCCESS);
 }
 

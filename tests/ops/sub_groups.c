@@ -1,10 +1,10 @@
-/* Reductions in sub-groups: by the device's own sub-groups if it has them, and by sub-groups emulated in local memory; and
- * which GPUs have which sub-groups.
+/* Reductions in sub-groups use the device's own sub-groups if it has them, and sub-groups emulated in local memory
+ * everywhere; GPUs on paper tell which have which.
  *
- * Holds: what tests/ops/softmax.c and tests/ops/norm.c hold of a row, for rows a little shorter and longer than a sub-group, a
- * work-group and what items keep; by what means each GPU has sub-groups; that without a self-check only a caller who names
- * the solver gets them; and that the planner falls back to local memory if the self-check finds them wrong.
- * tests/plan/self_check_engines.c holds that the self-check notices a value from the wrong item. */
+ * Holds: what tests/ops/softmax.c and tests/ops/norm.c hold of a row, for rows a little shorter and longer than a
+ * sub-group, a work-group and what items keep; by what means each GPU has sub-groups; that without a self-check only a
+ * caller who names the solver gets them; and that the planner falls back to local memory if the self-check finds them
+ * wrong. tests/plan/self_check_engines.c holds that the self-check notices a value from the wrong item. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -21,8 +21,8 @@
     }
 #define BOTH(n, ...) .scale = FACTOR(n, __VA_ARGS__), .bias = FACTOR(n, __VA_ARGS__)
 
-/* A program is storage types and a mask's, how many items a row takes and how many elements each of them keeps: rows of the
- * same kind that need no other length have 33 to 61 elements. */
+/* A program is determined by the storage types, the mask's type, how many items a row takes and how many elements each
+ * of them keeps.  Rows that need no other length have 33 to 61 elements, so that they share programs. */
 static const softmax_case softmax_cases[] = {
     {"one element", ALL, DIMS(2, 3, 1)},
     {"fewer than a sub-group", ALL, DIMS(2, 5, 7)},
@@ -70,7 +70,7 @@ static const norm_case norm_cases[] = {
 
 /* ---- whose sub-groups ---- */
 
-/* GPUs on paper.  They compute nothing, so that a self-check finds zeros. */
+/* How GPUs on paper reduce in sub-groups. */
 static const struct {
     const char *target, *means;
 } known[] = {
@@ -102,7 +102,7 @@ static void gpus(void **state)
         assert_string_equal(targets[i].name, known[i].target);
         for (int which = 0; which < OPERATORS; which++) {
             clattn_plan *plan = NULL;
-            /* Without a self-check only a caller who names the solver gets them. */
+            /* Without a self-check only a caller who names the solver gets sub-groups. */
             clattn_context *context = paper_context(&targets[i], false);
             assert_int_equal(plan_of(context, which, "sub-group", &plan), CLATTN_SUCCESS);
             snprintf(line, sizeof line, "it reduces in %s, which has never run on a GPU", known[i].means);
@@ -117,7 +117,7 @@ static void gpus(void **state)
             clattn_plan_release(&plan);
             clattn_context_release(&context);
 
-            /* With a self-check they are tried first and found wrong, and then local memory is tried. */
+            /* With a self-check sub-groups are tried first and found wrong, and then local memory is tried. */
             context = paper_context(&targets[i], true);
             assert_int_equal(plan_of(context, which, NULL, &plan), CLATTN_ERROR_MISCOMPILED);
             snprintf(line, sizeof line, "%s: solver sub-group failed, trying the next: %s_tile disagrees", names[which],
@@ -203,7 +203,7 @@ static void refusals(void **state)
     }
 }
 
-/* Tuning may ask for work-groups of whole sub-groups only; one sub-group is a work-group. */
+/* A work-group must consist of whole sub-groups, even if tuning asks for another size. */
 static void given_work_groups(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-"""The recordings that speech recognition is tested on, at 16 kHz: Debian's pocketsphinx-testdata (people who read), and
+"""Recordings at 16 kHz for the tests of speech recognition: Debian's pocketsphinx-testdata (people who read), and
 sentences spoken by espeak-ng, and five seconds of silence.
 
 clips(FOLDER) makes the files and returns {name: path}; what is not installed is left out."""
@@ -31,7 +31,7 @@ SPOKEN = {
 
 
 def to_rate(samples, rate):
-    """A band-limited copy at 16 kHz, by a sum of windowed sincs in float64."""
+    """Returns a band-limited copy at 16 kHz, by a sum of windowed sincs in float64."""
     count, cut, half = len(samples) * RATE // rate, min(1.0, RATE / rate) * 0.95, 64
     padded = np.concatenate([np.zeros(half), samples.astype(np.float64), np.zeros(half + 1)])
     at = np.arange(count) * (rate / RATE)
@@ -45,7 +45,7 @@ def to_rate(samples, rate):
 
 
 def read(path):
-    """(samples as int16, rate) of a 16-bit file with one channel."""
+    """Returns (samples as int16, rate) of a 16-bit file with one channel."""
     with wave.open(str(path), "rb") as file:
         assert file.getsampwidth() == 2 and file.getnchannels() == 1
         return np.frombuffer(file.readframes(file.getnframes()), np.int16), file.getframerate()
@@ -78,7 +78,7 @@ def clips(folder):
             os.remove(raw)
             made[name] = write(os.path.join(folder, name + ".wav"), np.clip(np.rint(to_rate(samples, rate)), -32768, 32767))
     if "sense-0870" in made and "sense-0930" in made:
-        # More than a window: all that is read, twice, with pauses.
+        # This clip is longer than a window: all clips that are read, twice, with pauses.
         pause = np.zeros(RATE // 2, np.int16)
         parts = [part for name in sorted(READ)[1:] * 2 for part in (read(made[name])[0], pause)]
         made["long"] = write(os.path.join(folder, "long.wav"), np.concatenate(parts))

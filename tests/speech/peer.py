@@ -1,4 +1,4 @@
-"""faster-whisper's results, greedy, and of some recordings by beams, what clattn transcribe is held against.
+"""Stores faster-whisper's results, greedy and for some recordings by beams, with which clattn transcribe is compared.
 
     peer.py MODEL_DIR OUT.json      writes expected.json of this folder; what the file has of a recording stays there
 
@@ -19,7 +19,7 @@ def load(model):
 
 
 def hear(model, path, words=True, **more):
-    """The segments, as clattn transcribe --json has them."""
+    """Returns the segments as clattn transcribe --json prints them."""
     more = {"beam_size": 1, "temperature": 0, **more}
     segments, _ = model.transcribe(path, word_timestamps=words, **more)
     return [{"start": s.start, "end": s.end, "text": s.text, "tokens": s.tokens, "avg_logprob": s.avg_logprob,

@@ -1,5 +1,5 @@
-/* The search for a recording's tokens: what is tried again, at random and by beams, and what breaks it; by models that are
- * scripts.  Needs no device. */
+/* The search for a recording's tokens tries again if needed, at random and by beams, and stops at faults; the models
+ * are scripts.  Needs no device. */
 #include "speech/script.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "tool/transcribe/decode.h"
 #include "tool/tool.h"
 
-/* What repeats itself is tried again, hotter; what is unlikely and silent is skipped. */
+/* A text that repeats itself is tried again at a higher temperature; one that is unlikely and silent is skipped. */
 static void fallback(void **state)
 {
     (void)state;
@@ -24,7 +24,7 @@ static void fallback(void **state)
     assert_string_equal(out.segment[0].text, " hello world");
     whisper_transcript_release(&out);
 
-    /* Without, the first is what there is. */
+    /* Without fallback the first text counts. */
     script_transcribe(&s, &t, 2000, (whisper_options){.beams = 1}, &out);
     assert_int_equal(s.tries, 1);
     assert_true(out.segment[0].compression > 2.4);
@@ -38,8 +38,8 @@ static void fallback(void **state)
     whisper_tokens_release(&t);
 }
 
-/* A model of two words in which the likelier first word has only unlikely continuations: greedy is fooled,
- * two beams are not.  Sequences are known by their last token. */
+/* A model of two words in which the likelier first word has only unlikely continuations: greedy search is fooled, two
+ * beams are not.  The model knows a sequence by its last token. */
 static int fork_begin(void *user, const int32_t *tokens, size_t count, size_t sequences, float *to)
 {
     *(size_t *)user = sequences;
@@ -87,7 +87,7 @@ static void beams(void **state)
     assert_true(result.count == 2 && result.tokens[1] == 1);
     assert_close(result.average, log(0.4) / 3.0, 1e-4);
 
-    /* At random: the same for the same seed, and each word about as often as it should be. */
+    /* Random choices are the same for the same seed, and each word comes about as often as it should. */
     int first = 0;
     how = (whisper_decoding){.temperature = 1.0, .samples = 1};
     for (how.seed = 0; how.seed < 400; how.seed++) {
@@ -103,7 +103,7 @@ static void beams(void **state)
 
 /* ---- texts that end while nothing can take their place ---- */
 
-/* The vocabulary's tokens, of which only those given may be generated. */
+/* Returns the vocabulary, of which only the given tokens may be generated. */
 static whisper_tokens tokens_of_few(const int32_t *few, size_t count)
 {
     whisper_tokens t = load_tokens();
@@ -137,8 +137,8 @@ static int narrow_begin(void *user, const int32_t *tokens, size_t count, size_t 
     return TOOL_DONE;
 }
 
-/* After the first timestamp mostly the end, after the second the word, after the word one more and the end.  A text that is
- * asked for more though it has ended would get the word and the end at once. */
+/* After the first timestamp the end is likeliest, after the second the word, after the word one more word and the end.
+ * A text that were continued though it has ended would get the word and the end at once. */
 static int narrow_step(void *user, const size_t *parents, const int32_t *tokens, float *to)
 {
     narrow *n = user;
@@ -169,8 +169,8 @@ static void ended_beams(void **state)
     whisper_result result;
     int32_t prompt = START;
     whisper_decoding how = {.beams = 3};
-    /* <|0.00|> and the end, 0.54, is finished first, and no other beginning is left for its beam.  <|0.02|> and two words,
-     * 0.4 * 0.9 * 0.9 * 0.9, is the likeliest by token. */
+    /* <|0.00|> and the end, with 0.54, is finished first, and no other text is left for its beam.  <|0.02|> and two
+     * words, with 0.4 * 0.9 * 0.9 * 0.9, is the likeliest for each token. */
     assert_int_equal(whisper_decode(&engine, &t, &prompt, 1, &how, &result), TOOL_DONE);
     assert_int_equal(n.steps, 3);
     assert_int_equal(result.count, 3);
@@ -178,7 +178,7 @@ static void ended_beams(void **state)
     assert_close(result.average, log(0.2916) / 4.0, 1e-4);
     whisper_tokens_release(&t);
 
-    /* Nothing can go on: the search is over. */
+    /* No text can continue, so the search is over. */
     static const int32_t ending[] = {END, AT(0)};
     t = tokens_of_few(ending, COUNT_OF(ending));
     assert_int_equal(whisper_decode(&engine, &t, &prompt, 1, &how, &result), TOOL_DONE);
@@ -187,7 +187,7 @@ static void ended_beams(void **state)
     assert_close(result.average, 0.0, 1e-6);
     whisper_tokens_release(&t);
 
-    /* Nothing can begin. */
+    /* No text can begin. */
     t = tokens_of_few(NULL, 0);
     for (how.beams = 1; how.beams <= 3; how.beams += 2)
         assert_complaint(whisper_decode(&engine, &t, &prompt, 1, &how, &result), "no token that may follow");
@@ -196,7 +196,7 @@ static void ended_beams(void **state)
     whisper_tokens_release(&t);
 }
 
-/* ---- numbers that are none ---- */
+/* ---- NaN and infinities ---- */
 
 typedef struct broken {
     script s;

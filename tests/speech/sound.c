@@ -1,4 +1,5 @@
-/* Sound files of every kind and what is no sound, resampling, spectrograms.  Needs no device. */
+/* Sound files of every kind are read, other files are refused; resampling and spectrograms are right.  Needs no
+ * device. */
 #define _GNU_SOURCE
 #include "speech/speech.h"
 
@@ -22,7 +23,7 @@ static void put(wave *w, uint64_t value, int bytes)
         w->bytes[w->size++] = (unsigned char)(value >> 8 * i);
 }
 
-/* A header for `data` bytes of samples. */
+/* Writes a header for `data` bytes of samples. */
 static void begin_wave(wave *w, int tag, int channels, int rate, int bits, size_t data)
 {
     w->size = 0;
@@ -76,7 +77,7 @@ static void samples_of_every_kind(void **state)
     assert_true(a.count == 3 && a.samples[0] == -1.0f && a.samples[1] == 0.0f && a.samples[2] == 127.0f / 128.0f);
     audio_release(&a);
 
-    /* 24 bits lose their last eight, and are never rounded up. */
+    /* Samples of 24 bits lose their last eight bits and are never rounded up. */
     begin_wave(&file_, 1, 1, 16000, 24, 9);
     for (int i = 0; i < 3; i++)
         put(&file_, (uint64_t)(int64_t)(int[]){0x1ff, -1, 0x7fffff}[i], 3);
@@ -85,7 +86,7 @@ static void samples_of_every_kind(void **state)
                 a.samples[2] == 32767.0f / 32768.0f);
     audio_release(&a);
 
-    /* Floats are rounded and clipped. */
+    /* Samples of float are rounded and clipped. */
     begin_wave(&file_, 3, 1, 16000, 32, 16);
     for (int i = 0; i < 4; i++)
         put(&file_, float_bits((float[]){1.6f / 32768.0f, -9.0f, 9.0f, 0.5f}[i]), 4);
@@ -94,7 +95,7 @@ static void samples_of_every_kind(void **state)
                 a.samples[3] == 0.5f);
     audio_release(&a);
 
-    /* Two channels: their mean. */
+    /* Two channels are averaged. */
     begin_wave(&file_, 1, 2, 16000, 16, 8);
     for (int i = 0; i < 4; i++)
         put(&file_, (uint64_t)(int[]){100, 300, 4, 5}[i], 2);
@@ -103,13 +104,13 @@ static void samples_of_every_kind(void **state)
                 a.samples[1] == 5.0f / 32768.0f);
     audio_release(&a);
 
-    /* Nothing at all is a recording, of no length. */
+    /* A file without samples is a recording of no length. */
     begin_wave(&file_, 1, 1, 16000, 16, 0);
     load(&a);
     assert_true(a.count == 0 && a.seconds == 0.0);
     audio_release(&a);
 
-    /* What ends early is read as far as it goes. */
+    /* A file that ends early is read up to its end. */
     begin_wave(&file_, 1, 1, 16000, 16, 8000);
     for (int i = 0; i < 1000; i++)
         put(&file_, (uint64_t)i, 2);
@@ -119,7 +120,7 @@ static void samples_of_every_kind(void **state)
     audio_release(&a);
 }
 
-/* A tone keeps its height, strength and length at every rate. */
+/* A tone keeps its pitch, strength and length at every rate. */
 static void resampling(void **state)
 {
     (void)state;
@@ -166,14 +167,14 @@ static void no_sound(void **state)
     put(&file_, 0, 4);
     put(&file_, float_bits(NAN), 4);
     assert_complaint(audio_load(store("nan.wav", file_.bytes, file_.size), &a), "is not a finite number");
-    /* An AU file: sound, but of another kind. */
+    /* An AU file is sound in a format that is not read. */
     static const unsigned char au[] = {'.', 's', 'n', 'd', 0,    0,    0, 24, 0, 0, 0, 4, 0, 0,
                                        0,   3,   0,   0,   0x3e, 0x80, 0, 0,  0, 1, 0, 1, 2, 3};
     assert_complaint(audio_load(store("a.au", au, sizeof au), &a), "sound of another kind");
     assert_null(a.samples);
 }
 
-/* Noise and a tone, alike in every language that has integers. */
+/* Makes noise and a tone by integer arithmetic, which every language repeats exactly. */
 static void make_signal(float *samples, size_t count)
 {
     uint32_t seed = 12345;
@@ -185,7 +186,7 @@ static void make_signal(float *samples, size_t count)
     }
 }
 
-/* Every eleventh frame's every thirteenth bin, by faster-whisper 1.2.1's feature extractor. */
+/* Every thirteenth bin of every eleventh frame, by faster-whisper 1.2.1's feature extractor. */
 static const float mel_expected[] = {
 #include "speech/mel_expected.h"
 };
@@ -204,7 +205,7 @@ static void spectrogram(void **state)
             assert_close((double)mel.values[t * 80 + b], (double)mel_expected[next++], 1e-5);
     assert_int_equal(next, COUNT_OF(mel_expected));
 
-    /* Windows end in zeros, which are not the value of silence. */
+    /* Windows are filled up with zeros, which are not the value of silence. */
     float *window = malloc(MEL_WINDOW * 80 * sizeof *window);
     assert_non_null(window);
     mel_window(&mel, 10, 5, window);
@@ -216,7 +217,7 @@ static void spectrogram(void **state)
     free(window);
     mel_release(&mel);
 
-    /* Silence is -1.5; the shortest recordings have a frame. */
+    /* Silence is -1.5, and the shortest recordings have one frame. */
     memset(samples, 0, sizeof samples);
     for (size_t count = 0; count < 700; count += 53) {
         assert_true(mel_compute(samples, count, 80, &mel));

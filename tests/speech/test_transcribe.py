@@ -1,5 +1,5 @@
-"""Speech recognition with a real model, Whisper tiny.en, against faster-whisper: its stored results (expected.json), and
-with FASTER_WHISPER=1 what it says now.
+"""Compares speech recognition by a real model, Whisper tiny.en, with faster-whisper's stored results (expected.json) and,
+if FASTER_WHISPER is 1, with its results today.
 
 WHISPER_MODEL is the model's folder, WHISPER_HOST the build's tests/whisper_host, a plain C implementation of the model
 behind the command's own code."""
@@ -54,7 +54,8 @@ class Recordings(CommandTest):
                                                msg="%s: %s of %r" % (name, field, mine["word"]))
 
     def expected(self, name, words, beams=1):
-        """What faster-whisper says of a clip, or None where the clip is another than it was stored for."""
+        """Returns faster-whisper's result for a clip, or None if the clip differs from the one that the result was
+        stored for."""
         if LIVE:
             return peer.hear(self.peer, self.clips[name], words, beam_size=beams)
         if EXPECTED[name]["sha256"] != peer.digest(self.clips[name]):
@@ -62,7 +63,7 @@ class Recordings(CommandTest):
         return EXPECTED[name]["beams" if beams > 1 else "segments" if words else "plain"]
 
     def compare(self, names, hear, words, beams=1):
-        """Returns how many clips were held against faster-whisper, and how many of those are clear."""
+        """Returns how many clips were compared with faster-whisper's results, and how many of those are clear."""
         held, clear = 0, 0
         for name in names:
             wanted = self.expected(name, words, beams) if name in self.clips else None
@@ -97,7 +98,7 @@ class Host(Recordings):
 
     @unittest.skipUnless(LIVE, "faster-whisper is not here")
     def test_suppressed_tokens(self):
-        """config.json's list is the one that faster-whisper makes of the tokenizer."""
+        """The list in config.json is the one that faster-whisper makes of the tokenizer."""
         from faster_whisper.tokenizer import Tokenizer
         from faster_whisper.transcribe import get_suppressed_tokens
         made = get_suppressed_tokens(Tokenizer(self.peer.hf_tokenizer, False), [-1])
@@ -123,7 +124,7 @@ class Command(Recordings):
         self.compare(names, self.hear, True)
 
     def test_beams_same_as_faster_whisper(self):
-        """Of these the search changes the text of all but one."""
+        """The search by beams changes the text of all these clips except one."""
         held, _ = self.compare(peer.BEAMED, lambda path, words: self.hear(path, words, "--beams", peer.BEAMS), False,
                                peer.BEAMS)
         if held == 0:
@@ -172,7 +173,8 @@ class Command(Recordings):
         labels = [label for about in page.about["parts"] for label in about["query"]["labels"]]
         self.assertEqual(labels[-1], "<|endoftext|>")
         self.assertEqual("".join(labels[:-1]).strip(), " ".join(line.split(" ")[2] for line in out.splitlines()))
-        # The heads that follow the speech look at a word when it is said: the mean of their rows' fullest columns.
+        # The heads that follow the speech attend a word when it is said, measured by the mean of their rows' largest
+        # columns.
         with open(os.path.join(MODEL, "config.json")) as file:
             heads = json.load(file)["alignment_heads"]
         rows = np.mean([page.cells(0, layer, head)[0] for layer, head in heads], axis=0).argmax(1) * 0.02
@@ -189,7 +191,7 @@ class Command(Recordings):
                     saying="two outputs")
         named = self.sound("sound.html", [0] * 3200)
         self.refuse(2, "transcribe", MODEL, named, "--attention", named, saying="is the input")
-        # No text: nothing to draw.
+        # Without text there is nothing to draw.
         result = self.run_clattn("transcribe", MODEL, self.sound("none.wav", []), "--attention", self.path("map.html"))
         self.assertEqual((result.status, result.out), (2, "\n"))
         self.assertIn("there is no text", result.errors[0])
@@ -199,7 +201,7 @@ class Command(Recordings):
         return clips.write(self.path(name), *arguments, **more)
 
     def test_other_sounds(self):
-        """The same text at other rates and of other sample formats; nothing in silence."""
+        """The text is the same at other rates and in other sample formats, and silence has none."""
         import numpy as np
         path = self.clips.get("sense-0930") or self.skipTest("no recordings")
         samples = clips.read(path)[0].astype(np.int64)
@@ -214,7 +216,7 @@ class Command(Recordings):
                       self.sound("fastest.wav", between(6), rate=96000),
                       self.sound("clipped.wav", np.clip(4 * samples, -32768, 32767))):
             self.assertEqual(self.hear(sound)[0]["text"], text, sound)
-        # A file that ends within its header's count of samples is heard as far as it goes.
+        # A file that ends before its header's count of samples is read up to its end.
         with open(path, "rb") as file:
             whole = file.read()
         with open(self.path("cut.wav"), "wb") as file:
@@ -232,7 +234,7 @@ class Command(Recordings):
         self.refuse(2, "transcribe", MODEL, os.path.join(MODEL, "config.json"), saying="is not a WAV file")
         self.refuse(2, "transcribe", self.path("nowhere"), path, saying="vocabulary.txt: cannot be opened")
         self.refuse(2, "transcribe", MODEL, path, "--beams", "9", saying="--beams")
-        # A vocabulary for many languages has one token more, an empty one before the special ones.
+        # A vocabulary for many languages has one more token, an empty one before the special ones.
         folder = self.path("languages")
         os.mkdir(folder)
         os.symlink(os.path.join(MODEL, "config.json"), os.path.join(folder, "config.json"))
@@ -256,7 +258,7 @@ class Command(Recordings):
                 file.write(content)
             self.refuse(2, "transcribe", folder, path, saying=saying)
         broken(data[:1000000], "cut short")
-        # A weight under another name is not there; one of another shape is named with both shapes.
+        # A weight under another name counts as missing; one of another shape is named with both shapes.
         name = b"decoder/layer_1/ffn/linear_1/bias"
         broken(data.replace(name, name.replace(b"layer_1", b"layer_9")), "decoder/layer_1/ffn/linear_1/bias")
         place = data.index(b"encoder/layer_norm/gamma\0") + len(b"encoder/layer_norm/gamma\0")

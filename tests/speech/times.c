@@ -1,5 +1,5 @@
-/* When words are said: the median filter, dynamic time warping, tokens aligned with frames, words of tokens, and their
- * times beside a segment's.  Needs no device. */
+/* The times of words: the median filter, dynamic time warping, the alignment of tokens with frames, words of tokens,
+ * and their times within a segment's.  Needs no device. */
 #include "speech/speech.h"
 
 #include <math.h>
@@ -17,14 +17,14 @@ static void medians(void **state)
     static const float of_3[] = {1, 4, 2, 4, 7, 7, 3, 0, 6, 6, 1, 1, 1, 5, 5, 5};
     for (int i = 0; i < 16; i++)
         assert_true(to[i] == of_3[i]);
-    /* Of the first: 2 4 1 5 1 4 2; of the fourth: all seven before the last. */
+    /* The first one's neighbours are 2 4 1 5 1 4 2; the fourth's are all seven before the last. */
     median_filter(from, 1, 8, 7, to);
     assert_true(to[0] == 2.0f && to[3] == 4.0f);
     median_filter(from, 1, 3, 7, to);
     assert_memory_equal(to, from, 3 * sizeof *to);
 }
 
-/* The largest sum of all ways, by trying them. */
+/* Returns the largest sum of all paths by trying each. */
 static double best_way(const float *m, size_t columns, size_t r, size_t c)
 {
     double here = (double)m[r * columns + c], best = -INFINITY;
@@ -51,7 +51,7 @@ static void warping(void **state)
             m[i] = (float)(seed >> 8) / 8388608.0f - 1.0f;
         }
         assert_true(dtw_rows(m, rows, columns, first));
-        /* The way visits each row from its first column to the next row's first, or one before that. */
+        /* The path visits each row from its first column to the next row's first, or to the one before that. */
         assert_int_equal(first[0], 0);
         double best = best_way(m, columns, rows - 1, columns - 1), sum = -INFINITY;
         for (unsigned corner = 0; corner < 1u << (rows - 1); corner++) {
@@ -65,14 +65,14 @@ static void warping(void **state)
         }
         assert_close(sum, best, 1e-5);
     }
-    /* All alike: along the columns first. */
+    /* If all values are equal, the path runs along the columns first. */
     float flat[12] = {0};
     size_t first[3];
     assert_true(dtw_rows(flat, 3, 4, first));
     assert_true(first[0] == 0 && first[1] == 0 && first[2] == 0);
 }
 
-/* Tokens that look at one place each, 20 frames apart, in noise. */
+/* Each token looks at one place, 20 frames after the one before, in noise. */
 static void alignment(void **state)
 {
     (void)state;

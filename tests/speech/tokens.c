@@ -1,5 +1,5 @@
-/* Whisper's tokens: vocabularies and those that are refused, tokens' text, characters that are broken, which tokens
- * may follow which, their probabilities.  Needs no device. */
+/* Whisper's tokens: vocabularies that are taken or refused, the text of tokens, broken characters, which tokens may
+ * follow, and their probabilities.  Needs no device. */
 #define _GNU_SOURCE
 #include "speech/speech.h"
 
@@ -100,7 +100,7 @@ static void tokens_refused(void **state)
 static void broken_characters(void **state)
 {
     (void)state;
-    /* Bytes, and the characters that they are; Unicode 15, chapter 3, tables 3-8 to 3-11. */
+    /* Bytes and the characters that they encode; Unicode 15, chapter 3, tables 3-8 to 3-11. */
     static const struct {
         const char *bytes;
         uint32_t characters[8];
@@ -142,7 +142,7 @@ static bool allowed(int32_t token)
     return logits[token] > -INFINITY;
 }
 
-/* All equal, but for words, which are likelier than all timestamps together. */
+/* Gives words a higher probability than all timestamps together, and all other tokens equal ones. */
 static void apply(const whisper_tokens *t, size_t count, const int32_t *generated)
 {
     for (int i = 0; i < VOCABULARY; i++)
@@ -159,31 +159,31 @@ static void rules(void **state)
     for (int32_t i = 0; i < VOCABULARY; i++)
         assert_int_equal(allowed(i), i >= STAMP && i <= STAMP + 50);
 
-    /* One timestamp: words, or nothing more?  The end is never first, but may be second. */
+    /* After one timestamp come words or the end, which may be second but not first. */
     apply(&t, 1, (int32_t[]){AT(0.4)});
     assert_true(allowed(0) && !allowed(9) && !allowed(START) && !allowed(NO_STAMPS) && allowed(END));
     for (int32_t i = STAMP; i < VOCABULARY; i++)
         assert_false(allowed(i));
 
-    /* Words: later timestamps only. */
+    /* After words come only later timestamps. */
     apply(&t, 2, (int32_t[]){AT(0.4), 0});
     assert_true(allowed(0) && allowed(END) && !allowed(AT(0.4)) && !allowed(AT(0.2)) && allowed(AT(0.42)));
 
-    /* A lone timestamp after words: no words, and no earlier one; the same is its pair. */
+    /* After a single timestamp behind words come neither words nor earlier timestamps; the same one is its pair. */
     apply(&t, 3, (int32_t[]){AT(0.4), 0, AT(2)});
     assert_true(!allowed(0) && !allowed(AT(1.98)) && allowed(AT(2)) && allowed(AT(30)));
-    /* The end is not as likely as all timestamps; now it is. */
+    /* The end is less likely than all timestamps together at first, and then as likely. */
     assert_false(allowed(END));
     for (int i = 0; i < VOCABULARY; i++)
         logits[i] = i == END ? 20.0f : 0.0f;
     whisper_rules_apply(&t, (int32_t[]){AT(0.4), 0, AT(2)}, 3, logits);
     assert_true(allowed(END) && allowed(AT(2)) && !allowed(0));
 
-    /* A pair: words. */
+    /* After a pair come words. */
     apply(&t, 4, (int32_t[]){AT(0.4), 0, AT(2), AT(2)});
     assert_true(allowed(0) && allowed(END) && !allowed(AT(2)) && !allowed(AT(3)));
 
-    /* 1,400 timestamps of probability p against a word of 700 p, and one of 2,800 p. */
+    /* 1,400 timestamps of probability p compete with a word of 700 p, and then with one of 2,800 p. */
     for (int word = 0; word < 2; word++) {
         for (int i = 0; i < VOCABULARY; i++)
             logits[i] = 0.0f;

@@ -1,5 +1,5 @@
-/* What comes of a recording: how it is cut into windows, times of words, maps of attention, JSON; by a model that is a
- * script.  Needs no device. */
+/* The transcript of a recording by a scripted model: windows, times of words, maps of attention, JSON.  Needs no
+ * device. */
 #include "speech/script.h"
 
 #include <math.h>
@@ -9,7 +9,8 @@
 #include "tool/transcribe/json.h"
 #include "tool/tool.h"
 
-/* 50 s.  The first window ends with a pair at 24 s, the second with one timestamp at 10 s. */
+/* The recording lasts 50 s.  The first window ends with a pair of timestamps at 24 s, the second with one timestamp at
+ * 10 s. */
 static const int32_t two_windows[][16] = {
     {AT(0), 0, AT(4), AT(4), 1, 2, AT(24), AT(24), 0, -1},
     {AT(0), 8, 3, AT(10), -1},
@@ -32,11 +33,11 @@ static void windows(void **state)
     char *text = whisper_transcript_text(&out);
     assert_string_equal(text, "hello world the.");
     free(text);
-    /* The second window was shown what the first has said, timestamps included. */
+    /* The second window was shown what the first one said, timestamps included. */
     static const int32_t shown[] = {PREVIOUS, AT(0), 0, AT(4), AT(4), 1, 2, AT(24), START};
     assert_int_equal(s.prompt_count, COUNT_OF(shown));
     assert_memory_equal(s.prompt, shown, sizeof shown);
-    /* Each token but the end is one of 1 + 1,515 e^-20, at the least. */
+    /* Each token except the end has a probability of at least 1 / (1 + 1,515 e^-20). */
     assert_true(out.segment[0].average < 0.0 && out.segment[0].average > -1e-4);
     whisper_transcript_release(&out);
 
@@ -44,14 +45,14 @@ static void windows(void **state)
     assert_int_equal(s.prompt_count, 1);
     whisper_transcript_release(&out);
 
-    /* The same with five beams. */
+    /* Five beams give the same text. */
     script_transcribe(&s, &t, 5000, (whisper_options){.beams = 5}, &out);
     text = whisper_transcript_text(&out);
     assert_string_equal(text, "hello world the.");
     free(text);
     whisper_transcript_release(&out);
 
-    /* No text, and nothing to hear. */
+    /* An empty recording has no text. */
     script_transcribe(&s, &t, 0, (whisper_options){.beams = 1}, &out);
     assert_int_equal(out.count + out.windows, 0);
     text = whisper_transcript_text(&out);
@@ -92,7 +93,7 @@ static void word_times(void **state)
     whisper_tokens_release(&t);
 }
 
-/* The script's attention: head h looks (h + 1) times as much, so that heads are known apart. */
+/* The script's attention, (h + 1) times as large for head h, so that heads differ. */
 static int map_align(void *user, const int32_t *tokens, size_t count, int32_t end, const whisper_head *heads,
                      size_t head_count, double *p, float *attention)
 {
@@ -117,7 +118,7 @@ static void hear_map(script *s, const whisper_tokens *t, size_t frames, whisper_
     mel_release(&mel);
 }
 
-/* The row of token i sums what the script gives it in 0.02 s from its place on. */
+/* Fails the test unless the row of token i sums what the script gives the token in 0.02 s from its place on. */
 static void assert_map(const heatmap_part *part, size_t positions, size_t merged)
 {
     assert_true(part->layers == 2 && part->heads == 3);
@@ -143,7 +144,8 @@ static void maps(void **state)
     static const size_t counts[] = {4, 3};
     script s = {.says = two_windows, .windows = 2, .confidence = 20};
     for (size_t most = 0; most <= 6000; most += 3000) {
-        /* Whole: 6 matrices of 4 x 1,500, and of 3 x 1,300.  Eightfold, 4 x 188 and 3 x 163 are 7,446 cells. */
+        /* Unmerged, there are 6 matrices of 4 x 1,500 and 6 of 3 x 1,300; merged by eight, 4 x 188 and 3 x 163 are
+         * 7,446 cells. */
         whisper_map map = {.most = most == 0 ? 0 : most + 1500};
         const size_t merged = most == 0 ? 1 : most == 3000 ? 16 : 8;
         hear_map(&s, &t, 5000, &map, &out);
@@ -161,14 +163,14 @@ static void maps(void **state)
         whisper_transcript_release(&out);
     }
 
-    /* However little is allowed, a column stays. */
+    /* One column stays, however few cells are allowed. */
     whisper_map map = {.most = 1};
     hear_map(&s, &t, 5000, &map, &out);
     assert_map(&map.parts[0], 1500, 2048);
     whisper_map_release(&map);
     whisper_transcript_release(&out);
 
-    /* Nothing said, nothing drawn. */
+    /* If nothing is said, nothing is drawn. */
     static const int32_t silent[][16] = {{AT(0), -1}};
     s = (script){.says = silent, .windows = 1, .confidence = 20};
     hear_map(&s, &t, 400, &map, &out);
@@ -178,7 +180,7 @@ static void maps(void **state)
     whisper_tokens_release(&t);
 }
 
-/* Of a number that JSON has not there is no transcript, rather than one that lacks a part. */
+/* A number that JSON cannot express makes the transcript fail; the library does not leave it out. */
 static void json(void **state)
 {
     (void)state;

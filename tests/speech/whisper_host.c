@@ -61,7 +61,7 @@ static float from_half(uint16_t bits)
     return bits >> 15 ? -size : size;
 }
 
-/* The tensor's numbers as float32; stops at one that is not there or has another number of elements. */
+/* Returns the tensor's numbers as float32; ends the program if it is missing or has another number of elements. */
 static float *load(const whisper_host *h, const char *scope, const char *name, size_t count)
 {
     char whole[128];
@@ -136,8 +136,8 @@ static layer *load_layers(const whisper_host *h, const char *stack, bool decoder
     return all;
 }
 
-/* y (rows, out) = x (rows, in) w (in, out) + bias (NULL: 0), rows of x, w and y being stride_x, stride_w and
- * stride_y apart. Four rows by sixteen columns at a time. */
+/* Computes y (rows, out) = x (rows, in) w (in, out) + bias (NULL: 0), where rows of x, w and y are stride_x, stride_w
+ * and stride_y apart, four rows by sixteen columns at a time. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
 __attribute__((target_clones("arch=x86-64-v3", "default"), optimize("O3")))
 #endif
@@ -205,9 +205,9 @@ static void add(float *x, const float *y, size_t count)
         x[i] += y[i];
 }
 
-/* One head: queries (rows, size), keys and values (keys, size), all `stride…` apart.  Row r sees keys up to
- * first + r, or all if `first` is SIZE_MAX.  `shares`, if not NULL, (rows, keys) receives the probabilities.
- */
+/* Computes one head of queries (rows, size), keys and values (keys, size), whose rows are `stride…` apart.  Row r
+ * attends keys up to first + r, or all if `first` is SIZE_MAX.  `shares` receives the probabilities (rows, keys) unless
+ * it is NULL. */
 static void attend(const float *query, size_t stride_q, size_t rows, const float *key, const float *value,
                    size_t stride_k, size_t keys, size_t size, size_t first, float *shares, float *out, size_t stride_o)
 {
@@ -250,14 +250,14 @@ static void feed_forward(const whisper_host *h, const layer *l, float *x, size_t
     free(inner);
 }
 
-/* (frames, in) with one frame of zeros at either end -> (frames / stride, out). */
+/* Convolves (frames, in), with a frame of zeros at either end, into (frames / stride, out). */
 static float *convolve(const linear *conv, const float *x, size_t frames, size_t stride)
 {
     size_t in = conv->in / 3, rows = frames / stride;
     float *columns = floats(rows * conv->in), *y = floats(rows * conv->out);
     for (size_t r = 0; r < rows; r++)
         for (size_t k = 0; k < 3; k++) {
-            size_t frame = r * stride + k; /* one too many */
+            size_t frame = r * stride + k; /* counted from the frame of zeros */
             for (size_t i = 0; i < in && frame >= 1 && frame <= frames; i++)
                 columns[r * conv->in + i * 3 + k] = x[(frame - 1) * in + i];
         }
@@ -298,8 +298,8 @@ static int encode(void *user, const float *window)
     return 0;
 }
 
-/* Appends `count` tokens to a sequence of `length`: logits (count, vocabulary), and the shares of chosen
- * heads (head, count, positions), if they are wanted. */
+/* Appends `count` tokens to a sequence of `length` and computes, if wanted, logits (count, vocabulary) and the shares
+ * of chosen heads (head, count, positions). */
 static void append(whisper_host *h, float *cache, size_t length, const int32_t *tokens, size_t count, float *logits,
                    const whisper_head *wanted, size_t wanted_count, float *shares)
 {

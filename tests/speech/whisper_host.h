@@ -1,4 +1,4 @@
-/* Whisper in plain C on the host: an implementation of the model to hold the library's against. */
+/* Whisper in plain C on the host, an implementation to compare the library's with. */
 #ifndef TESTS_SPEECH_WHISPER_HOST_H
 #define TESTS_SPEECH_WHISPER_HOST_H
 
@@ -9,11 +9,11 @@
 
 typedef struct whisper_host whisper_host;
 
-/* Reads `folder`/model.bin; NULL, with a line on stderr, if that is no English Whisper model. */
+/* Reads `folder`/model.bin; returns NULL, with a line on stderr, if it is no English Whisper model. */
 whisper_host *whisper_host_open(const char *folder);
 
-/* The engine, whose `user` is the host; valid until it is closed.  It stops the program when memory runs out.
- */
+/* Returns an engine whose `user` is the host, valid until the host is closed.  It ends the program when memory runs
+ * out. */
 whisper_engine whisper_host_engine(whisper_host *host);
 
 void whisper_host_close(whisper_host *host);

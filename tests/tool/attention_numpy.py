@@ -1,4 +1,5 @@
-"""All of attention in NumPy's float64, as docs/numerics.md defines it, and the storage types that NumPy lacks.
+"""Attention with all its options in NumPy's float64, as docs/numerics.md defines it, and the storage types that NumPy
+lacks.
 
 Written from the documents alone, and not from the library's code."""
 import numpy as np
@@ -7,7 +8,7 @@ import numpy as np
 # ---- storage ----
 
 def to_bf16(x):
-    """float32 to the upper half of its bits, rounded to nearest even, as uint16."""
+    """Rounds float32 to the upper half of its bits, to nearest even, as uint16."""
     bits = np.asarray(x, np.float32).view(np.uint32).astype(np.uint64)
     rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16
     return np.where(np.isnan(x), bits >> 16 | 0x40, rounded).astype(np.uint16)
@@ -18,7 +19,7 @@ def from_bf16(x):
 
 
 def quantised(x, bits, group=None):
-    """What is left of x after a round trip through groups of `group` integers with a float32 scale each."""
+    """Returns x after a round trip through groups of `group` integers with a float32 scale each."""
     x = x.astype(np.float64)
     limit = 2 ** (bits - 1) - 1
     group = group or x.shape[-1]
@@ -47,7 +48,7 @@ def kept(dropout, seed, offset, batch, head, heads, queries, keys):
 # ---- one head of one item ----
 
 def added_by(mask, b, h, shape):
-    """What a mask or bias adds to (queries, keys), and whom it lets attend."""
+    """Returns what a mask or bias adds to (queries, keys), and which pairs may attend."""
     added, attended = np.zeros(shape), np.ones(shape, bool)
     if mask is None:
         return added, attended
@@ -72,7 +73,7 @@ def raw_scores(q, k, scale, vector, h):
 
 
 def one_head(q, k, v, b, h, heads, position, first_key, o):
-    """output, lse, entropy and the four kinds of scores of one head; positions and lengths are the item's."""
+    """Returns output, lse, entropy and the four kinds of scores of one head; positions and lengths are the item's."""
     queries, keys = len(q), len(k)
     i, j = np.arange(queries)[:, None], np.arange(keys)[None]
     p = i + position

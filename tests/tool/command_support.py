@@ -1,4 +1,4 @@
-"""What the tests of the clattn command share: running it, files, and attention in NumPy's float64.
+"""Shared by the tests of the clattn command: running it, files, and attention in NumPy's float64.
 
 The device is whatever the environment chooses (OCL_ICD_VENDORS, CLATTN_DEVICE).  Needs NumPy and no more.
 Random shapes come from one printed seed; CLATTN_TEST_SEED gives another."""
@@ -17,7 +17,7 @@ import numpy as np
 
 CLATTN = os.environ.get("CLATTN", "clattn")
 SEED = int(os.environ.get("CLATTN_TEST_SEED", "20241121"))
-# Each description is a kernel to compile, so that a run for every commit takes a part of them.
+# Each description takes a kernel to compile, so the default run takes only some of them.
 FULL = os.environ.get("CLATTN_TEST_LEVEL") == "full" or "CLATTN_TEST_SEED" in os.environ
 TIMEOUT = 240
 # PoCL's compiler counts its own warnings and errors on stderr.
@@ -32,7 +32,7 @@ class Result:
         self.errors = [line for line in lines if not NOISE.match(line)]
 
     def json(self):
-        """The last line on stdout, an object."""
+        """Returns the last line on stdout, a JSON object."""
         value = json.loads(self.out.splitlines()[-1])
         assert isinstance(value, dict)
         return value
@@ -42,7 +42,7 @@ class Result:
 
 
 def softmax(scores, attended):
-    """Over the last axis: rows that attend nothing are 0; NaN and +inf in attended places make a row NaN."""
+    """Softmax over the last axis: rows that attend nothing are 0; NaN and +inf in attended places make a row NaN."""
     with np.errstate(all="ignore"):
         kept = np.where(attended, scores, -np.inf)
         top = np.max(kept, axis=-1, keepdims=True, initial=-np.inf)
@@ -54,7 +54,7 @@ def softmax(scores, attended):
 
 
 def mask_terms(mask, shape):
-    """What a mask adds, and whom it lets attend; short ones are extended with "do not attend"."""
+    """Returns what a mask adds and which pairs may attend; short masks are extended with "do not attend"."""
     added, attended = np.zeros(shape), np.ones(shape, bool)
     if mask is None:
         return added, attended
@@ -86,7 +86,7 @@ def attention(q, k, v, mask=None, causal=False, bottom_right=False, scale=None):
         attended = attended & (np.arange(s_k)[None, :] <= np.arange(s_q)[:, None] + position)
     with np.errstate(all="ignore"):
         weights, lse = softmax(scale * (q @ np.swapaxes(k, 2, 3)) + added, attended)
-    # 0 * NaN must not appear below.
+    # Avoids 0 * NaN below.
     used = np.where(np.any(attended.reshape(-1, s_k), axis=0)[:, None], v, 0.0)
     return weights @ used, lse, weights
 
@@ -105,7 +105,7 @@ def write_safetensors(path, tensors):
 
 
 def environment(changes):
-    """This process's, with what `changes` has; None removes a variable."""
+    """Returns this process's environment with `changes`, in which None removes a variable."""
     result = {name: value for name, value in os.environ.items() if name not in (changes or {})}
     result.update((name, value) for name, value in (changes or {}).items() if value is not None)
     return result
@@ -143,7 +143,7 @@ class CommandTest(unittest.TestCase):
         return result
 
     def refuse(self, status, *arguments, saying=(), **more):
-        """Exactly one line on stderr that begins with "clattn: " and has all of `saying`."""
+        """Fails unless stderr is one line that begins with "clattn: " and contains all of `saying`."""
         result = self.run_clattn(*arguments, **more)
         self.assertEqual(result.status, status, result)
         self.assertEqual(len(result.errors), 1, result)
@@ -153,7 +153,7 @@ class CommandTest(unittest.TestCase):
         return result
 
     def on_a_terminal(self, *arguments, env=None):
-        """The exit status, and what a terminal at stderr gets."""
+        """Returns the exit status and what a terminal at stderr shows."""
         try:
             master, slave = pty.openpty()
         except OSError as error:  # a chroot without /dev/pts
@@ -175,7 +175,8 @@ class CommandTest(unittest.TestCase):
         return process.wait(TIMEOUT), shown.decode("utf-8", "replace")
 
     def close(self, actual, expected, tolerance=1e-5):
-        """NaN at the same places, infinities equal, the rest within tolerance * max(1, max |expected|)."""
+        """Fails unless NaN are at the same places, infinities are equal, and the rest is within tolerance * max(1, max
+        |expected|)."""
         self.assertEqual(actual.shape, expected.shape)
         np.testing.assert_array_equal(np.isnan(actual), np.isnan(expected))
         finite = np.isfinite(expected)
@@ -187,7 +188,7 @@ class CommandTest(unittest.TestCase):
             self.assertLessEqual(error, tolerance * largest)
 
     def attend(self, q, k, v, *options, mask=None, lse=False):
-        """Runs the command; the output (and the lse)."""
+        """Runs the command and returns the output (and the lse)."""
         arguments = ["attention", "-q", self.save("q.npy", q), "-k", self.save("k.npy", k), "-v",
                      self.save("v.npy", v), "-o", self.path("o.npy")]
         if mask is not None:
@@ -201,7 +202,7 @@ class CommandTest(unittest.TestCase):
 
 
 class NamedResult(unittest.TextTestResult):
-    """One line a test, and a count of what went well."""
+    """Prints a line for each test, and how many have passed."""
 
     def __init__(self, *arguments):
         super().__init__(*arguments)

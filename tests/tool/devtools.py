@@ -18,18 +18,18 @@ TIMEOUT = 60
 
 
 def find():
-    """The browser's path, or None."""
+    """Returns the browser's path, or None."""
     return next((path for path in map(shutil.which, NAMES) if path), None)
 
 
 class Browser:
-    """One page.  `console`: what it said, `requests`: what it asked for, both as lists of texts."""
+    """One page, with lists of its messages (`console`) and of its requests (`requests`) as texts."""
 
     def __init__(self, path):
         self.folder = tempfile.mkdtemp(prefix="clattn-browser-")
         to_read, to_write = os.pipe()
         from_read, from_write = os.pipe()
-        # The protocol's ends are descriptors 3 and 4 of the browser; these two are out of the way of both.
+        # The browser takes the protocol's ends as descriptors 3 and 4, so these two must not be in their place.
         ends = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (to_read, from_write)]
         self.process = subprocess.Popen(
             [path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
@@ -109,7 +109,7 @@ class Browser:
             self.note(self.message(deadline))
 
     def ask(self, expression):
-        """The value of an expression of JavaScript, as JSON has it."""
+        """Returns the value of a JavaScript expression, converted from JSON."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise RuntimeError(json.dumps(answer["exceptionDetails"]))
@@ -133,7 +133,7 @@ class Browser:
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def screenshot(self, width=None, height=None):
-        """The page, or so much of it from its left and upper edge, as the bytes of a PNG file."""
+        """Returns the page, or that much of it from its left and upper edge, as the bytes of a PNG file."""
         clip = {} if width is None else {"clip": {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}}
         return base64.b64decode(self.call("Page.captureScreenshot", format="png", **clip)["data"])
 

@@ -1,4 +1,4 @@
-"""A heat map's page, read without running it: what stands in it, and the numbers that it holds."""
+"""Reads a heat map's page without running it: its elements, and the numbers that it holds."""
 import base64
 import hashlib
 import html.parser
@@ -37,7 +37,7 @@ class Page(html.parser.HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
     def cells(self, part, layer, head):
-        """Probabilities as the page shows them, and the largest."""
+        """Returns probabilities as the page shows them, and the largest."""
         name = "cells-%d-%d-%d" % (part, layer, head)
         largest = float(next(a for a in self.named("script") if a.get("id") == name)["data-largest"])
         about = self.about["parts"][part]
@@ -46,10 +46,10 @@ class Page(html.parser.HTMLParser):
         return np.where(cells == 65535, np.nan, cells * (largest / 65534)), largest
 
     def check(self, test):
-        """What every page must be, whatever it shows."""
+        """Checks what every page must have, whatever it shows."""
         test.assertTrue(self.data.startswith(b"<!DOCTYPE html>\n"))
         test.assertEqual(self.named("html"), [{"lang": "en"}])
-        # Nothing is loaded: no address but the empty icon, and the policy allows none.
+        # The page loads nothing: its only address is the empty icon, and its policy allows none.
         for _, attributes in self.elements:
             test.assertFalse({"src", "srcset", "action", "style", "background"} & set(attributes), attributes)
             test.assertFalse([name for name in attributes if name.startswith("on")], attributes)
@@ -63,14 +63,14 @@ class Page(html.parser.HTMLParser):
         test.assertEqual(rules, {"default-src": "'none'", "script-src": digest(self.texts["script"]),
                                  "style-src": digest(self.texts["style"]), "img-src": "data:", "base-uri": "'none'",
                                  "form-action": "'none'"})
-        # One script that runs; the others hold what is shown.
+        # One script runs; the others hold data.
         test.assertEqual([a for a in self.named("script") if "type" not in a], [{}])
         parts = self.about["parts"]
         names = ["cells-%d-%d-%d" % (p, layer, head) for p, part in enumerate(parts) for layer in range(part["layers"])
                  for head in range(part["heads"])]
         test.assertEqual([a.get("id") for a in self.named("script")], ["about"] + names + [None])
         test.assertNotIn("<", self.texts["about"])
-        # Everything that can be worked has a name, and the map tells what it is.
+        # Every control has a name, and the map has a description.
         ids = [a["id"] for _, a in self.elements if "id" in a]
         test.assertEqual(len(ids), len(set(ids)))
         for tag, attributes in self.elements:

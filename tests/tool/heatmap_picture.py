@@ -1,4 +1,4 @@
-"""Heat maps' pictures: what their pixels have to be for given probabilities."""
+"""Checks that the pixels of heat maps' pictures show given probabilities."""
 import numpy as np
 
 import png_pictures as png
@@ -9,7 +9,7 @@ STEEPEST = 4 * np.max(np.abs(np.diff(RAMP, axis=0)))  # of a colour, from no pro
 
 
 def colours(p):
-    """The picture's colours of a matrix of probabilities."""
+    """Returns the picture's colours of a matrix of probabilities."""
     largest = np.nanmax(p) if np.any(p > 0) else 1
     place = np.nan_to_num(p) / largest * 4
     low = np.minimum(place.astype(int), 3)
@@ -19,20 +19,22 @@ def colours(p):
 
 
 def grid(part):
-    """(matrices in a line, lines) of (layers, heads, queries, keys): a line a layer, or one layer's heads in a square."""
+    """(matrices in a line, lines) of (layers, heads, queries, keys): a line a layer, or one layer's heads in a
+    square."""
     layers, heads = part.shape[:2]
     line = heads if layers > 1 else int(np.ceil(np.sqrt(heads)))
     return line, layers * -(-heads // line)
 
 
 def extent(parts, cell):
-    """The picture's (height, width)."""
+    """Returns the picture's (height, width)."""
     return (RULE + sum(grid(part)[1] * (part.shape[2] * cell + RULE) for part in parts),
             RULE + max(grid(part)[0] * (part.shape[3] * cell + RULE) for part in parts))
 
 
 def check(test, path, parts, error=0):
-    """That the file shows the parts, (layers, heads, queries, keys) each, one above the other, where what was drawn may be
+    """That the file shows the parts, (layers, heads, queries, keys) each, one above the other, where what was drawn may
+    be
     off by `error`; the side of a cell."""
     with open(path, "rb") as file:
         pixels = png.decode(file.read()).astype(float)
@@ -52,7 +54,8 @@ def check(test, path, parts, error=0):
                 place = np.s_[first:first + queries * cell, left:left + keys * cell]
                 p = part[layer, head]
                 expected[place] = colours(p).repeat(cell, 0).repeat(cell, 1)
-                # Half of a step by rounding; the largest probability, which the others are divided by, is off as well.
+                # Rounding takes half a step, and the largest probability, by which the others are divided, has an error
+                # too.
                 allowed[place] = 0.51 + 2 * STEEPEST * error / max(np.nanmax(p, initial=0), 1e-30)
         top += lines * (queries * cell + RULE)
     test.assertLessEqual(np.max(np.max(np.abs(pixels - expected), axis=2) - allowed), 0)

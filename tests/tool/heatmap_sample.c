@@ -1,5 +1,4 @@
-/* Writes a heat map of what no command has yet, to FILE: two parts, with layers, labels, times, and room between
- * rows and heads.  tests/tool/test_command_heatmap.py knows what is in it. */
+/* Writes a heat map to FILE that no command makes yet: two parts, with layers, labels, times, and room between */
 #include <math.h>
 
 #include "tool/heatmap/heatmap.h"
@@ -18,7 +17,7 @@ int main(int argc, char **argv)
     static const char *const words[WORDS] = {"to", "be", "</script><script>document.title='run'</script>", "\xff\xfe",
                                              ""};
     for (int i = 0; i < HEADS * HEAD; i++)
-        cross[i] = NAN; /* the room between */
+        cross[i] = NAN; /* the gap between the parts */
     for (int head = 0; head < HEADS; head++)
         for (int i = 0; i < WORDS; i++) {
             for (int j = 0; j < WORDS; j++)

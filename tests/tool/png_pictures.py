@@ -1,4 +1,4 @@
-"""PNG files for tests, written and read with zlib and NumPy alone: no libpng, so that libpng's use is what is tested."""
+"""PNG files for tests, written and read with zlib and NumPy: the tests use no libpng, because they test its use."""
 import struct
 import zlib
 
@@ -37,7 +37,7 @@ def encode(pixels, before=b"", depth=None, colour_type=None):
 
 
 def chunks(data):
-    """[(kind, contents), ...], checksums verified."""
+    """Returns [(kind, contents), ...] after verifying checksums."""
     assert data[:8] == SIGNATURE
     found, at = [], 8
     while at < len(data):
@@ -56,7 +56,7 @@ def paeth(a, b, c):
 
 
 def decode(data):
-    """The pixels of a file without palette and interlacing, 8 or 16 bits."""
+    """Returns the pixels of a file without palette and interlacing, 8 or 16 bits."""
     parts = chunks(data)
     width, height, depth, colour_type, _, _, interlace = struct.unpack(">IIBBBBB", parts[0][1])
     assert interlace == 0 and depth in (8, 16) and colour_type != 3

@@ -113,7 +113,7 @@ class Devices(CommandTest):
             self.assertIn(device["local_memory_kind"], ("none", "dedicated", "emulated"))
 
     def specs(self):
-        """What a first device answers to."""
+        """Returns a request that the first device matches."""
         first = self.succeed("devices", "--json").json()["devices"][0]
         platform, name = first["platform"], first["name"]
         specs = ["0", platform[:5].upper() + ":" + name[-4:].lower(), ":"]
@@ -154,7 +154,7 @@ class Devices(CommandTest):
 
 
 class StandardOutput(CommandTest):
-    """An output that goes there is all that goes there: the report takes standard error."""
+    """If an output goes to standard output, the report goes to standard error."""
 
     def piped(self, *arguments):
         done = subprocess.run([CLATTN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -199,10 +199,10 @@ class StandardOutput(CommandTest):
 
 @unittest.skipUnless(os.environ.get("CRASHING_ICD"), "CRASHING_ICD names no driver that crashes")
 class CrashingDriver(CommandTest):
-    """A driver that ends the process when it is asked for its platforms."""
+    """A driver ends the process when it is asked for its platforms."""
 
     def vendors(self, *good):
-        """A folder with the crashing driver and others, as the loader wants it."""
+        """Makes a folder with the crashing driver and others, as the loader expects it."""
         folder = tempfile.mkdtemp(dir=self.folder)
         with open(os.path.join(folder, "broken.icd"), "w") as file:
             file.write(os.environ["CRASHING_ICD"] + "\n")
@@ -266,11 +266,11 @@ class Progress(CommandTest):
         status, shown = self.on_a_terminal(*once, ",".join(map(str, shape)))
         self.assertEqual(status, 0)
         self.assertRegex(shown, r"\rattention  [2-9] s")
-        self.assertTrue(shown.endswith("\r\x1b[K"), repr(shown)) # and takes it away
+        self.assertTrue(shown.endswith("\r\x1b[K"), repr(shown)) # the line is erased
 
     def test_what_is_over_at_once_shows_nothing(self):
         x = self.save("x.npy", self.normal(3, 4))
-        self.succeed("softmax", x, "-o", self.path("y.npy")) # compiled from here on
+        self.succeed("softmax", x, "-o", self.path("y.npy")) # the kernel is compiled now
         began = time.monotonic()
         status, shown = self.on_a_terminal("softmax", x, "-o", self.path("y.npy"))
         self.assertEqual(status, 0)
@@ -352,7 +352,7 @@ class Softmax(CommandTest):
 
 class Mha(CommandTest):
     def make(self, d_model, d_context=None, bias=True):
-        """A state dict; packed unless there is a d_context."""
+        """Returns a state dict, which is packed unless there is a d_context."""
         n = lambda *shape: self.normal(*shape) * np.float32(1.5 / np.sqrt(d_model))
         weights = {"out_proj.weight": n(d_model, d_model)}
         if d_context is None:
@@ -512,7 +512,7 @@ class Tools(CommandTest):
         self.assertIn("seconds_median: ", result.out)
 
     def test_bench_encoder(self):
-        # The paper's sizes, and the plan's parts: four products, one attention, two norms.
+        # The paper's layer has four products, one attention and two norms.
         report = self.succeed("bench", "encoder", "--repeat", "1", "--explain", "--json").json()
         self.assertEqual(report["shape"], [1, 512, 512, 8, 2048])
         self.assertEqual(report["parameters"], 3152384)
@@ -521,7 +521,7 @@ class Tools(CommandTest):
         self.assertEqual(times, 7)
         text = self.succeed("bench", "encoder", "--shape", "1,3,4,2,5", "--layers", "2", "--repeat", "1", "--explain").out
         self.assertRegex(text, r"(?s)^1?\d times: .*\noperator: encoder\n.*\nlayers: 2\n.*\nseconds_median: ")
-        # A gate is a product more.
+        # A gate adds a product.
         gated = self.succeed("bench", "encoder", "--shape", "1,3,4,2,5", "--gated", "--explain", "--repeat", "1",
                              "--json").json()
         self.assertEqual(sum(int(line.split(" times: ")[0]) for line in gated["parts"] if " times: " in line), 8)
@@ -540,7 +540,8 @@ class Tools(CommandTest):
         report = self.succeed("bench", "attention", "--shape", "1,2,1,4,3,8,16", "--causal", "--repeat", "2",
                               "--json").json()
         self.assertAlmostEqual(report["gflops"] * report["seconds_min"] * 1e9, 2 * 2 * 9 * 24, delta=1)
-        # A window of one key to the left: 1 + 2 + 2 + 1 pairs, of the first item's 4 queries and 3 keys; none of the other's
+        # A window of one key to the left: 1 + 2 + 2 + 1 pairs, of the first item's 4 queries and 3 keys; none of the
+        # other's
         lengths = self.save("n.npy", np.array([3, 0]))
         report = self.succeed("bench", "attention", "--shape", "2,2,1,4,3,8,16", "--window", "1,0", "--kv-lengths", lengths,
                               "--dtype", "f16", "--repeat", "2", "--json").json()
@@ -548,7 +549,7 @@ class Tools(CommandTest):
         self.assertAlmostEqual(report["gflops"] * report["seconds_min"] * 1e9, 2 * 2 * 6 * 24, delta=1)
         report = self.succeed("bench", "matmul", "--shape", "3,5,7", "--repeat", "2", "--json").json()
         self.assertAlmostEqual(report["gflops"] * report["seconds_min"] * 1e9, 2 * 105, delta=1)
-        # Half as many bytes in, out and between: all arrays are of the type
+        # All arrays have the type, so input, output and intermediate arrays have half as many bytes
         for dtype, name, size in (("f32", "float32", 4), ("f16", "float16", 2), ("bf16", "bfloat16", 2)):
             report = self.succeed("bench", "matmul", "--shape", "3,5,7", "--bias", "--dtype", dtype, "--repeat", "2",
                                   "--json").json()
@@ -557,7 +558,8 @@ class Tools(CommandTest):
             report = self.succeed("bench", "softmax", "--shape", "6,11", "--dtype", dtype, "--repeat", "2", "--json").json()
             self.assertEqual(report["dtype"], name)
             self.assertAlmostEqual(report["gbytes_per_s"] * report["seconds_min"] * 1e9, size * 2 * 66, delta=1)
-        # The vectors in and out and all weights: 4 matrices and 4 biases of attention, 2 and 2 of the feed-forward, 2 norms
+        # The vectors in and out and all weights: 4 matrices and 4 biases of attention, 2 and 2 of the feed-forward, 2
+        # norms
         for more, layers, pairs, matrices, parameters, dtype, size in (
                 ([], 1, 25, 2, 4 * 36 + 4 * 6 + 2 * 60 + 16 + 4 * 6, "float32", 4),
                 (["--layers", "3", "--causal", "--gated", "--dtype", "f16", "--pre-norm"], 3, 15, 3,
@@ -570,7 +572,7 @@ class Tools(CommandTest):
             self.assertGreaterEqual(report["weight_bytes"], size * parameters)
             self.assertAlmostEqual(report["gbytes_per_s"] * report["seconds_min"] * 1e9,
                                    size * 2 * 60 + report["weight_bytes"], delta=1)
-        # The array in and out, scale and bias
+        # Input, output, scale and bias
         report = self.succeed("bench", "layernorm", "--shape", "6,11", "--repeat", "2", "--json").json()
         self.assertAlmostEqual(report["gflops"] * report["seconds_min"] * 1e9, 7 * 66, delta=1)
         self.assertAlmostEqual(report["gbytes_per_s"] * report["seconds_min"] * 1e9, 4 * (2 * 66 + 2 * 11), delta=1)
@@ -597,7 +599,7 @@ class Tools(CommandTest):
         self.refuse(3, "bench", "matmul", "--shape", "3,5,7", "--device", "nonsense", saying="nonsense")
 
     def test_bench_random(self):
-        """Shapes that bench takes, the same for the same seed, without a device."""
+        """The shapes that bench draws are the same for the same seed, and need no device."""
         nowhere = {"CLATTN_DEVICE": "nonsense"}
         lines = self.succeed("bench", "random", "--count", "8", "--seed", "3", env=nowhere).out.splitlines()
         self.assertEqual(lines, self.succeed("bench", "random", "--count", "9", "--seed", "3").out.splitlines()[:8])
@@ -654,7 +656,7 @@ class Tools(CommandTest):
         self.assertIn("difference_microseconds: ", self.succeed("bench", "enqueue", "--repeat", "1").out)
 
     def test_bench_enqueue_launches_as_often_as_the_plan(self):
-        """Few queries of many keys are split among launches; explain tells how many."""
+        """If few queries attend many keys, the keys are split among launches; explain tells how many."""
         shape = "1,1,1,1,16384,32,32"
         told = self.succeed("explain", "--shape", shape, "--json").json()["kernel_launches"]
         report = self.succeed("bench", "enqueue", "--shape", shape, "--repeat", "1", "--json").json()

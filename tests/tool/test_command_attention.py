@@ -56,7 +56,8 @@ class Attention(CommandTest):
                 self.check(q, k, v, mask=self.random.random(shape) < 0.6)
 
     def test_short_masks_are_extended_with_do_not_attend(self):
-        """Only where that is asked for: a mask that is a key short is a mistake more often."""
+        """Short masks are extended only if the user asks for it, because a mask that lacks a key is usually a
+        mistake."""
         q, k, v = self.normal(1, 2, 5, 8), self.normal(1, 2, 9, 8), self.normal(1, 2, 9, 8)
         for keys in (2, 8):
             self.check(q, k, v, "--short-mask", mask=self.random.random((5, keys)) < 0.8)
@@ -164,13 +165,14 @@ class Attention(CommandTest):
 
 
 class Features(CommandTest):
-    """Each option alone and with others, its outputs against NumPy, and the command's own --verify."""
+    """Compares each option, alone and with others, with NumPy, and runs the command's own --verify."""
     ARRAYS = {"mask": "--mask", "bias": "--bias", "alibi": "--alibi", "sinks": "--sinks", "vector": "--vector",
               "kv_lengths": "--kv-lengths", "query_lengths": "--query-lengths", "offsets": "--query-offset"}
     NUMBERS = {"scale": "--scale=%r", "softcap": "--softcap=%r", "window": "--window=%d,%d"}
 
     def command(self, q, k, v, *options, verify=True, status=0, **meaning):
-        """The options that mean what attend's of the same names do; returns the results by name."""
+        """Runs the command with options that mean the same as attend's of the same names; returns the results by
+        name."""
         paths = {name: self.path("out-%s.npy" % name) for name in ("output", "lse", "entropy")}
         arguments = ["attention", "-q", self.save("q.npy", q), "-k", self.save("k.npy", k), "-v", self.save("v.npy", v),
                      "-o", paths["output"], "--lse", paths["lse"], "--entropy", paths["entropy"], "--json"]
@@ -191,13 +193,13 @@ class Features(CommandTest):
         if meaning.get("mode"):
             paths["scores"] = self.path("out-scores.npy")
             arguments += ["--scores", meaning["mode"] + ":" + paths["scores"]]
-        # The kernels of the others take PoCL several times as long to compile; test_attention.c holds their results.
+        # PoCL compiles the other solvers' kernels several times as long; tests/ops/attention tests their results.
         arguments += [] if FULL or "--solver" in options else ["--solver", "generic"]
         self.report = self.succeed(*arguments, *options, *(["--verify"] if verify else [])).json()
         return {name: np.load(path) for name, path in paths.items()}
 
     def check(self, q, k, v, *options, tolerance=1e-5, widened=None, verify=True, **meaning):
-        """`widened`: q, k and v as they count, where the files hold something else."""
+        """`widened` are the q, k and v that count if the files hold others."""
         found = self.command(q, k, v, *options, verify=verify, **meaning)
         if verify:
             for name in ("verified", "lse_verified", "entropy_verified"):
@@ -228,7 +230,7 @@ class Features(CommandTest):
         q, k, v = self.arrays()
         for cap, scale in ((0.5, None), (30.0, -2.0), (3.0, 0.0)):
             self.check(q, k, v, softcap=cap, scale=scale)
-        # A softcap comes before the mask: what a mask excludes stays excluded.
+        # The softcap is applied before the mask, so masked keys stay excluded.
         mask = np.zeros((9, 13), np.float32)
         mask[:, 4:] = -np.inf
         self.check(q, k, v, softcap=2.0, mask=mask)
@@ -261,7 +263,7 @@ class Features(CommandTest):
                        causal=True)
         if FULL:
             self.check(q, k, v, kv_lengths=lengths, query_lengths=rows, causal=True, bottom_right=True)
-        k[1], v[1] = np.nan, np.nan  # beyond an item's length anything may lie
+        k[1], v[1] = np.nan, np.nan  # keys beyond an item's length may hold anything
         clean = self.command(q, np.nan_to_num(k), np.nan_to_num(v), kv_lengths=lengths)
         self.assertEqual(self.command(q, k, v, kv_lengths=lengths)["output"].tobytes(), clean["output"].tobytes())
 
@@ -345,7 +347,7 @@ class Features(CommandTest):
                 self.check(q, k, v, *options, widened=(q, quantised(k, bits, group), quantised(v, bits, group)))
                 self.assertEqual(self.report["kv_dtype"], "int%d" % bits)
                 self.assertEqual(self.report["kv_group"], group or 12)
-        self.assertGreater(np.max(np.abs(quantised(k, 4) - k)), 0.01)  # it does make a difference
+        self.assertGreater(np.max(np.abs(quantised(k, 4) - k)), 0.01)  # quantisation does change k
 
     def test_pages(self):
         q, k, v = self.arrays()
@@ -416,7 +418,7 @@ class Features(CommandTest):
 
 
 class UserFunctions(CommandTest):
-    """OpenCL C of the user's in the kernels."""
+    """Kernels include the user's OpenCL C."""
 
     def snippet(self, name, text):
         with open(self.path(name), "w") as file:
@@ -544,7 +546,7 @@ class Explain(CommandTest):
         asked = ["--window", "2,1", "--scores", "probabilities:" + self.path("s.npy"), "--lse", self.path("l.npy"), "-o",
                  self.path("o.npy"), "--sinks", self.save("sinks.npy", self.normal(4))]
         planned = self.succeed("explain", *files, *asked, "--json").json()
-        self.assertEqual(planned["kernel_launches"], 2)  # the scores' own
+        self.assertEqual(planned["kernel_launches"], 2)  # one of them is the scores'
         self.assertEqual(self.succeed("attention", *files, *asked, "--json").json()["solver"], planned["solver"])
         self.assertEqual(sorted(n for n in os.listdir(self.folder) if n[0] in "lo"), ["l.npy", "o.npy"])
 
@@ -707,7 +709,7 @@ class BadFiles(CommandTest):
         self.attention_with(1, o="/dev/full", saying="/dev/full")
 
     def test_no_output_takes_an_input_away(self):
-        """Under the input's own name, another spelling of it, a symbolic link or a hard link."""
+        """An output must not replace an input under its own name, another spelling, a symbolic link or a hard link."""
         content = {}
         for name, path in self.good.items():
             with open(path, "rb") as file:
@@ -733,7 +735,7 @@ class BadFiles(CommandTest):
 
     def test_two_outputs_are_two_files(self):
         os.symlink(".", self.path("here"))
-        for other in (self.path("./o.npy"), self.path("here/o.npy")):  # not yet there
+        for other in (self.path("./o.npy"), self.path("here/o.npy")):  # these files do not exist yet
             self.attention_with(2, "--lse", other, saying="two outputs")
         old = self.save("old.npy", np.arange(3))
         os.symlink(old, self.path("link.npy"))

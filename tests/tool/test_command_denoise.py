@@ -18,7 +18,7 @@ import png_pictures as png
 from command_support import CLATTN, CommandTest, main
 
 SAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "denoise"
-# An orthonormal basis of the colours: brightness, two differences.
+# An orthonormal basis of the colours: brightness and two differences.
 PLANES = np.array([[1, 1, 1], [1, 0, -1], [1, -2, 1]]) / np.sqrt([[3], [2], [6]])
 
 
@@ -41,7 +41,7 @@ def means(planes, strength, patch, radius):
 
 
 def denoised(pixels, strength=10.0, patch=5, radius=7):
-    """The exact result, not rounded, in the levels of `pixels`."""
+    """Returns the exact result, not rounded, in the levels of `pixels`."""
     levels = np.iinfo(pixels.dtype).max
     colours = pixels.shape[2] >= 3
     planes = pixels[..., :3 if colours else 1].astype(np.float64) * 255 / levels
@@ -62,7 +62,7 @@ class DenoiseTest(CommandTest):
         return self.path(name)
 
     def picture(self, *shape, dtype=np.uint8):
-        """Two flat areas and a slope, with noise."""
+        """Makes two flat areas and a slope, with noise."""
         height, width = shape[:2]
         levels = np.iinfo(dtype).max
         y, x = np.mgrid[:height, :width]
@@ -81,7 +81,7 @@ class DenoiseTest(CommandTest):
         return self.read("out.png")
 
     def near(self, actual, exact):
-        """Everything the nearest level, as float32 tells it: ties and 16 bits may go either way."""
+        """Fails unless every level is the nearest one by float32; ties and 16-bit levels may be rounded either way."""
         slack = 0.02 if actual.dtype == np.uint8 else 1.0
         self.assertEqual(actual.shape, exact.shape)
         self.assertLessEqual(np.max(np.abs(actual - exact)), 0.5 + slack)
@@ -141,7 +141,7 @@ class Results(DenoiseTest):
         self.assertGreater(results[1][0], 1)
         self.assertGreater(results[2][0], results[1][0])
         for tiles, result in results[1:]:
-            self.assertLessEqual(np.max(np.abs(result - results[0][1])), 1)  # a tie rounded the other way
+            self.assertLessEqual(np.max(np.abs(result - results[0][1])), 1)  # a tie may be rounded the other way
             self.assertLess(np.mean(result != results[0][1]), 1e-3)
 
     def test_photograph(self):
@@ -201,7 +201,7 @@ class Results(DenoiseTest):
                     break
                 shown += part
         except OSError:
-            pass  # the other end is closed
+            pass  # the reader has closed its end
         os.close(master)
         self.assertEqual(process.wait(), 0)
         if time.monotonic() - began > 4:  # a fast machine may have nothing to show
@@ -269,7 +269,7 @@ class BadFiles(DenoiseTest):
             self.bad(png.SIGNATURE + png.header(width, height, 16, 6) + idat)
 
     def test_bombs(self):
-        """A chunk that grows a thousandfold is dropped, not kept: the picture itself is good."""
+        """A chunk that grows a thousandfold when unpacked is dropped, and the picture is read."""
         bomb = png.chunk(b"zTXt", b"bomb\0\0" + zlib.compress(bytes(1 << 26), 9))
         profile = png.chunk(b"iCCP", b"bomb\0\0" + zlib.compress(bytes(1 << 26), 9))
         pixels = self.picture(5, 6, 3)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""clattn embed from outside: a small model of random numbers against BERT in NumPy's float64, hostile folders; and, where
+"""clattn embed from outside: a small model of random numbers against BERT in NumPy's float64, hostile folders; and,
+where
 CLATTN_MINILM names its folder, all-MiniLM-L6-v2 against PyTorch's vectors in tests/embed.
 
     CLATTN=build/src/clattn [CLATTN_MINILM=FOLDER] python3 tests/tool/test_command_embed.py [-k PATTERN ...]
@@ -27,7 +28,7 @@ CLS, SEP = 2, 3
 
 
 def cases():
-    """(text, its numbers) as PyPI's tokenizers has them, of those that can be an argument and a line."""
+    """Returns (text, its numbers) from PyPI's tokenizers for texts that can be an argument and a line."""
     for line in (HERE / "wordpiece" / "cases.txt").read_text(encoding="ascii").splitlines():
         text, *ids = line.split()
         text = b"" if text == "-" else bytes.fromhex(text)
@@ -47,7 +48,8 @@ ACTIVATIONS = {"gelu": lambda x: x * 0.5 * (1 + np.vectorize(math.erf)(x / math.
 
 
 def bert(tensors, config, ids, first=False, probabilities=None):
-    """The unit vector of one text; what each layer attends to, (heads, tokens, tokens), is appended to `probabilities`."""
+    """Returns the unit vector of one text and appends each layer's attention, (heads, tokens, tokens), to
+    `probabilities`."""
     tensors = {name: tensor.astype(np.float64) for name, tensor in tensors.items()}
     epsilon, heads = config["layer_norm_eps"], config["num_attention_heads"]
 
@@ -165,7 +167,7 @@ class Results(EmbedTest):
         self.near(found, expected * 8)
 
     def test_text_of_any_kind(self):
-        """Nothing, spaces and what is dropped are [CLS] [SEP]; bytes that are no UTF-8 are dropped."""
+        """Empty texts, spaces and dropped characters give [CLS] [SEP]; bytes that are no UTF-8 are dropped."""
         self.make()
         ids = dict(cases())["Attention is all you need; don't you agree?"]
         empty = self.wanted([CLS, SEP])
@@ -305,13 +307,13 @@ class Maps(EmbedTest):
         return [tokens[i] for i in ids]
 
     def attention(self, ids):
-        """(layers, heads, tokens, tokens) of the text with these numbers."""
+        """Returns the attention (layers, heads, tokens, tokens) of the text with these numbers."""
         probabilities = []
         bert(self.weights, self.config, ids, probabilities=probabilities)
         return np.array(probabilities)
 
     def holds(self, page, part, ids):
-        """That a part of the page is the attention of the text with these numbers."""
+        """Fails unless a part of the page is the attention of the text with these numbers."""
         expected, about = self.attention(ids), page.about["parts"][part]
         self.assertEqual((about["layers"], about["heads"]), (self.config["num_hidden_layers"],
                                                              self.config["num_attention_heads"]))
@@ -325,7 +327,7 @@ class Maps(EmbedTest):
                 self.assertLessEqual(np.max(np.abs(shown.sum(1) - 1)), 1e-3)
 
     def test_texts(self):
-        """A part for each text, whatever their lengths, and the vectors as ever."""
+        """The page has a part for each text, whatever their lengths, and the vectors stay the same."""
         self.make(num_hidden_layers=3)
         chosen = [case for case in list(cases())[::23] if len(case[1]) <= 40][:9]
         found, _ = self.embed("--attention", self.path("map.html"), "--", *[text for text, _ in chosen])
@@ -347,7 +349,7 @@ class Maps(EmbedTest):
         self.assertIn("<", page.about["parts"][2]["key"]["labels"])
 
     def test_picture_and_solver(self):
-        """Pictures of texts of several lengths, one above the other, and with one layer the heads in a square."""
+        """Pictures show texts of several lengths one above the other, and the heads of a single layer in a square."""
         for layers, lengths in ((3, (5, 17, 2)), (1, (9,))):
             self.make(num_hidden_layers=layers)
             chosen = [next(case for case in cases() if len(case[1]) == length) for length in lengths]
@@ -464,7 +466,8 @@ class BadFiles(EmbedTest):
                 self.bad(name, found, expected)
 
     def test_sizes_that_the_tensors_contradict(self):
-        """A config.json of terabytes with a small file of tensors: the first that contradicts it is named."""
+        """If config.json describes terabytes and the file of tensors is small, the first contradicting tensor is
+        named."""
         self.make()
         self.write("config.json", {**self.config, "intermediate_size": 1 << 20, "num_hidden_layers": 1024})
         self.bad("encoder.layer.0.intermediate.dense.weight", "64 x 32", "1048576 x 32")

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Heat maps from outside: the page's numbers and the picture's colours against NumPy's float64, hostile labels, refusals.
+"""Heat maps from outside: the page's numbers and the picture's colours against NumPy's float64, hostile labels,
+refusals.
 test_heatmap_browser.py runs the page in a browser.
 
     CLATTN=build/src/clattn HEATMAP_SAMPLE=build/tests/heatmap_sample python3 tests/tool/test_command_heatmap.py
@@ -38,7 +39,7 @@ class HeatmapTest(CommandTest):
                 self.path("o.npy")]
 
     def same(self, page, probabilities, part=0):
-        """That a part of the page holds (layers, heads, queries, keys)."""
+        """Fails unless a part of the page holds (layers, heads, queries, keys)."""
         about = page.about["parts"][part]
         self.assertEqual((about["layers"], about["heads"], about["query"]["count"], about["key"]["count"]),
                          probabilities.shape)
@@ -52,7 +53,7 @@ class HeatmapTest(CommandTest):
                 self.assertLessEqual(np.max(np.abs(shown[kept] - p[kept]), initial=0), largest / 131068 + 1e-5)
 
     def picture(self, probabilities, name="map.png"):
-        """That the picture shows (layers, heads, queries, keys); its cells' side."""
+        """Fails unless the picture shows (layers, heads, queries, keys); returns the side of its cells."""
         return heatmap_picture.check(self, self.path(name), [probabilities])
 
 
@@ -210,7 +211,7 @@ class Labels(HeatmapTest):
         self.refuse(2, *self.arguments(self.normal(1, 1, 3, 8)), "--labels", words, saying="without --attention")
         self.refuse(2, *self.arguments(self.normal(1, 1, 3, 8)), "--key-labels", words, saying="--key-labels")
         self.assertFalse(os.path.exists(self.path("map.html")))
-        # A label file is an input, which no output may take away.
+        # A label file is an input, which no output may overwrite.
         self.refuse(2, *self.arguments(self.normal(1, 1, 3, 8)), "--attention", self.path("map.html"), "--labels",
                     self.path("map.html"), saying="is the input")
 
@@ -233,12 +234,12 @@ class Refusals(HeatmapTest):
         self.assertFalse(os.path.exists(self.path("o.npy")))
 
     def test_refusals_of_size(self):
-        """Before anything is computed: the device is never asked."""
+        """These are refused before anything is computed or the device is queried."""
         long, longer = self.normal(1, 1, 4096, 1), self.normal(1, 1, 4097, 1)
         self.refuse(2, *self.arguments(longer, long), "--attention", self.path("map.html"), "--device", "nonsense",
                     saying=("map.html", "4097 x 4096", "at most 16777216"))
         self.refuse(3, *self.arguments(long, long), "--attention", self.path("map.html"), "--device", "nonsense")
-        # A row of a million heads, and their rules, is more than a PNG file may have in a row.
+        # A row of a million heads with their rules is wider than a PNG file may be.
         many = self.normal(2, 400000, 1, 1)
         self.refuse(2, *self.arguments(many), "--attention", self.path("map.png"), "--device", "nonsense",
                     saying=("map.png", "pixels", "1048575"))
@@ -251,7 +252,7 @@ class Refusals(HeatmapTest):
 
 
 class Sample(HeatmapTest):
-    """A map of two parts that no command makes yet."""
+    """A map has two parts, which no command makes yet."""
 
     def run_sample(self, name):
         done = subprocess.run([SAMPLE, self.path(name)], stderr=subprocess.PIPE)

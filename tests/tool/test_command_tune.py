@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""`clattn tune` from outside: what it measures it keeps, within its budget, and a rerun goes on with what is missing.
+"""`clattn tune` from outside: it keeps what it measures, stays within its budget, and a rerun continues with what is
+missing.
 
-Holds: of docs/tuning.md, "clattn tune".  Says nothing about which candidate wins, which is the device's business."""
+Holds: of docs/tuning.md, "clattn tune".  Which candidate wins depends on the device and is not tested."""
 import os
 import re
 import stat
@@ -18,7 +19,7 @@ class TuneTest(CommandTest):
         self.env = {"CLATTN_CACHE_DIR": self.cache, "CLATTN_CACHE": None, "CLATTN_LOG": None}
 
     def tune(self, *arguments):
-        """The report; what is said of each shape by its name."""
+        """Returns the report as a dictionary from a shape's name to its result."""
         result = self.succeed("tune", *arguments, "--json", env=self.env)
         self.assertEqual(len(result.out.splitlines()), 1, result)
         report = result.json()
@@ -72,12 +73,12 @@ class Tuning(TuneTest):
         text = self.succeed("explain", "--shape", SHAPE, "--json", env=self.env).json()["text"]
         self.assertIn("wisdom has %s, rank 0, " % row["solver"], text)
         self.assertNotIn("ignored", text)
-        # Known from now on; --again measures it once more, against the untuned choice.
+        # The shape is known from now on; --again measures it once more, against the untuned choice.
         self.assertEqual(self.tune("attention", "--shape", SHAPE)["known"], 1)
         again = self.tune("attention", "--shape", SHAPE, "--budget", 5, "--again")
         self.assertEqual(again["measured"] + again["begun"], 1)
         self.assertEqual(again["shapes"][0]["untuned_solver"], row["untuned_solver"])
-        # Results are right with it.
+        # Results are right with this wisdom.
         generator = self.random
         q, k, v = (generator.standard_normal((1, 2, 40, 8)).astype("float32") for _ in range(3))
         files = sum((["-" + n, self.save(n + ".npy", a)] for n, a in zip("qkv", (q, k, v))), [])
@@ -89,7 +90,7 @@ class Tuning(TuneTest):
         self.assertGreater(first["left"], 0)
         self.assertGreater(first["measured"] + first["begun"], 0)
         self.assertEqual(first["measured"] + first["begun"] + first["left"] + first["skipped"], len(first["shapes"]))
-        # What has been begun is brought to its end: one candidate's compiling and the last comparison.
+        # The run completes the compilation of one candidate and the last comparison, which it has begun.
         self.assertLess(first["seconds"], 6 + 60)
         complete = [shape["shape"] for shape in first["shapes"] if shape["state"] == "measured"]
         lines = [line for line in self.wisdom().splitlines() if any(name in line for name in complete)]
@@ -100,7 +101,7 @@ class Tuning(TuneTest):
         self.assertTrue(set(lines) <= set(self.wisdom().splitlines()))
 
     def test_a_shape_that_was_cut_is_continued(self):
-        """Runs that have no time at all take a step each, and add up to one search."""
+        """Runs without any time take one step each and add up to one search."""
         def steps():
             lines = [line for line in self.wisdom().splitlines() if " - 7 " in line]
             return int(lines[0].split()[-1]) if lines else None
@@ -119,10 +120,11 @@ class Tuning(TuneTest):
                 self.assertTrue(row["cut"])
                 reached.append(steps())
         self.assertIn("begun", states)
-        self.assertEqual(reached, sorted(set(reached)))  # each goes farther than the one before
+        self.assertEqual(reached, sorted(set(reached)))  # each run goes farther than the one before
         self.assertIsNone(steps())
         self.assertEqual(self.tune(*one)["known"], 1)
-        # As many as in one piece, but that each run begins with the solvers that it knows, and chance leads elsewhere.
+        # The steps are as many as in one run, except that each run begins with known solvers and that chance leads
+        # elsewhere.
         whole, = self.tune(*one, "--again", "--budget", 60)["shapes"]
         solvers = 3
         self.assertLessEqual(candidates, 2 * whole["candidates"] + solvers * len(states))

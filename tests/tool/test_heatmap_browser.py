@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Heat maps in a real browser: what the canvas, the words and the table show, by keys, mouse and pickers, and that nothing
+"""Heat maps in a real browser: what the canvas, the words and the table show, by keys, mouse and pickers, and that
+nothing
 is loaded, run or complained of.  Needs NumPy and a headless Chromium (Debian: chromium-headless-shell); without one it
 exits with 77.  Screenshots are left in the folder SCREENSHOTS, if that is set.
 
@@ -27,7 +28,7 @@ def colour(ramp, part):
 
 
 def probability(part, layer, head, i, j):
-    """What tests/tool/heatmap_sample.c writes."""
+    """Returns the probabilities that tests/tool/heatmap_sample.c writes."""
     return (7 * part + 5 * layer + 3 * head + 11 * i + 13 * j) % 17 / 64
 
 
@@ -47,7 +48,7 @@ class BrowserTest(CommandTest):
         self.quiet()
 
     def quiet(self):
-        """Nothing was said on the console, and nothing asked for but the page."""
+        """Fails if the console has messages or anything except the page was requested."""
         self.assertEqual(self.browser.ask("document.readyState"), "complete")
         self.assertEqual(self.browser.console, [])
         self.assertEqual(self.browser.requests, [self.opened])
@@ -60,7 +61,7 @@ class BrowserTest(CommandTest):
         return self.browser.ask("document.getElementById(%r).textContent" % name)
 
     def readout(self):
-        """(query, key, probability) as the page tells them."""
+        """Returns (query, key, probability) as the page shows them."""
         query, key, value = self.browser.ask("(({query, key, value}) => [query, key, value])("
                                              "document.getElementById('readout').dataset)")
         return int(query), int(key), float(value)
@@ -70,7 +71,7 @@ class BrowserTest(CommandTest):
             self.browser.key(name, **modifiers)
 
     def focus(self):
-        """By the keyboard, as someone without a mouse gets there."""
+        """Moves to a control by the keyboard, as someone without a mouse does."""
         for _ in range(20):
             if self.browser.ask("document.activeElement.id") == "map":
                 return
@@ -82,7 +83,7 @@ class BrowserTest(CommandTest):
                          (str(value), name))
 
     def geometry(self):
-        """Of the canvas in the window: x and y of its corner, then left, top and size of the cells, and the scroll."""
+        """Returns x and y of the canvas's corner in the window, left, top and size of the cells, and the scroll."""
         return self.browser.ask("(() => { const c = document.getElementById('canvas'), b = c.getBoundingClientRect(), m = "
                                 "document.getElementById('map'); return [b.x, b.y, Number(c.dataset.left), "
                                 "Number(c.dataset.top), Number(c.dataset.size), m.scrollLeft, m.scrollTop]; })()")
@@ -100,7 +101,7 @@ class BrowserTest(CommandTest):
         return png.decode(data).astype(float)
 
     def seen(self, pixels, query, key):
-        """The colour of a cell in a screenshot, beside its middle, where a number may stand."""
+        """Returns the colour of a cell in a screenshot, taken beside its middle, where a number may be."""
         x, y = self.middle(query, key)
         size = self.geometry()[4]
         return pixels[int(y - 0.35 * size), int(x - 0.35 * size), :3]
@@ -122,7 +123,7 @@ class Sample(BrowserTest):
         self.assertEqual(self.readout()[:2], (2, 4))
         self.keys("End", control=True)
         self.assertEqual(self.readout()[:2], (4, 4))
-        self.keys("ArrowDown", "ArrowRight")  # the edge holds
+        self.keys("ArrowDown", "ArrowRight")  # the keys stop at the edge
         self.assertEqual(self.readout()[:2], (4, 4))
         self.keys("PageUp")
         self.assertEqual(self.readout()[:2], (0, 4))
@@ -175,7 +176,7 @@ class Sample(BrowserTest):
         self.assertEqual(self.browser.ask("document.querySelectorAll('b, img, iframe, object, embed').length"), 0)
         self.assertEqual(self.browser.ask("document.querySelectorAll('script:not([type])').length"), 1)
         self.quiet()
-        # Were one to get into the markup all the same, it would not run.
+        # A script that got into the markup anyway would not run.
         self.browser.ask("(() => { const s = document.createElement('script'); s.textContent = 'document.title = \"run\"'; "
                          "document.body.append(s); const i = document.createElement('img'); document.body.append(i); "
                          "i.setAttribute('onerror', 'document.title = \"run\"'); i.src = 'data:,'; })()")
@@ -237,9 +238,9 @@ class Maps(BrowserTest):
                             for j in range(7):
                                 part = min(expected[head, i, j] / most, 1)
                                 wanted = colour(ramp, np.sqrt(part) if root else part)
-                                # A 256th of the scale, and rounding.
+                                # The limit is a 256th of the scale, and rounding.
                                 self.assertLessEqual(np.max(np.abs(self.seen(pixels, i, j) - wanted)), 2, (name, i, j))
-        self.assertEqual(pixels[-5, 5, :3].tolist(), [20, 23, 28])  # dark paper
+        self.assertEqual(pixels[-5, 5, :3].tolist(), [20, 23, 28])  # dark background
         self.quiet()
 
     def test_mouse(self):
@@ -248,7 +249,7 @@ class Maps(BrowserTest):
         query, key, value = self.readout()
         self.assertEqual((query, key), (4, 2))
         self.assertAlmostEqual(value, expected[0, 4, 2], delta=2e-5)
-        self.assertIn("query 0", self.text("top-of"))  # looked at, not chosen
+        self.assertIn("query 0", self.text("top-of"))  # the query is hovered and not chosen
         self.browser.mouse(*self.middle(5, 6), click=True)
         self.assertIn("query 5", self.text("top-of"))
         self.browser.mouse(2, 2)
@@ -268,7 +269,7 @@ class Maps(BrowserTest):
         self.quiet()
 
     def test_labels_in_sight(self):
-        """Ink stands in the margins, whatever the size of the cells."""
+        """The margins have labels, whatever the size of the cells."""
         self.make(60, 60, labels=["word%d" % i for i in range(60)])
         for presses in (0, 4, 4):
             self.keys(*["+"] * presses)
@@ -278,7 +279,7 @@ class Maps(BrowserTest):
             rows = (pixels[y + top:y + top + 300, x + 2:x + left - 4] < 190).any(axis=1)
             columns = (pixels[y + 2:y + top - 4, x + left:x + left + 300] < 190).any(axis=0)
             lines = lambda ink: np.count_nonzero(np.diff(ink.astype(int)) == 1)
-            # A label every 14 pixels or every cell, whichever is more; letters' gaps may split a line of ink.
+            # There is a label every 14 pixels or every cell, whichever is more; gaps between letters may split a line.
             for ink in (rows, columns):
                 self.assertGreaterEqual(lines(ink), 300 / max(28, size) - 2)
                 self.assertFalse(ink.all(), "labels run into each other")
@@ -295,7 +296,7 @@ class Maps(BrowserTest):
         self.keys(*["+"] * 12)
         x, y, left, top, size, across, _ = self.geometry()
         self.assertGreater(size, 12 * before)
-        # The cell that is chosen is in sight, and only what is in sight is drawn.
+        # The chosen cell is visible, and only visible cells are drawn.
         place = self.middle(1, 2999)
         box = self.browser.ask("((b) => [b.x, b.y, b.right, b.bottom])("
                                "document.getElementById('map').getBoundingClientRect())")
@@ -321,7 +322,7 @@ class Maps(BrowserTest):
 
 class Models(BrowserTest, EmbedTest):
     def test_a_model_run(self):
-        """clattn embed: each text a part, with layers and heads to pick, and its tokens as words."""
+        """clattn embed makes a part of each text, with layers and heads to choose, and its tokens as words."""
         self.make(num_hidden_layers=3)
         texts = ["Attention is all you need; don't you agree?", "</script><b>"]
         found = dict(cases())

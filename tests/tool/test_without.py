@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A clattn that was built without libraries that it can do without (-Dpng, -Dutf8proc, -Dspeech=disabled): what needs one
+"""A clattn that was built without libraries that it can do without (-Dpng, -Dutf8proc, -Dspeech=disabled): what needs
+one
 says which, with exit status 2, before it looks at files or devices; all else works.
 
     CLATTN=build/src/clattn python3 tests/tool/test_without.py"""
@@ -19,7 +20,7 @@ class Without(CommandTest):
                 self.refuse(2, *command, saying=(command[0] + ": this clattn was built without " + library, option))
 
     def test_heat_maps(self):
-        """Pages need nothing; pictures say what they need, before the work."""
+        """Pages need no library; pictures name the one that they need before any work."""
         q = self.save("q.npy", self.normal(1, 2, 5, 8))
         attention = ["attention", "-q", q, "-k", q, "-v", q, "-o", self.path("o.npy"), "--attention"]
         self.succeed(*attention, self.path("map.html"))

@@ -1,12 +1,12 @@
-/* Attention by every solver over adversarial shapes and memory layouts: lengths of 1, around tile sizes, prime
- * and with no common factor; head sizes from 1 to 256; grouped heads; views with any strides.
+/* Every solver computes attention of adversarial shapes and memory layouts: lengths of 1, around tile sizes, prime and
+ * with no common factor; head sizes from 1 to 256; grouped heads; views with any strides.
  *
- * Holds: Meaning 7 (grouped heads, d_v != d_k, any head size), the accuracy rule, guard bands; and that a
- * solver that is asked for by name is the one that runs. */
+ * Holds: Meaning 7 (grouped heads, d_v != d_k, any head size), the accuracy rule, guard bands; and that a solver that
+ * is asked for by name is the one that runs. */
 #include "support/attention/case.h"
 
-/* Lengths around 16, 32, 64, 128 (queries and keys of a tile) and 48, 96 (keys of a tile on CPUs), which are not
- * compiled into kernels: one head size serves them all. */
+/* Lengths around 16, 32, 64, 128 (queries and keys of a tile) and 48, 96 (keys of a tile on CPUs).  Lengths are not
+ * compiled into kernels, so one head size serves them all. */
 static const attention_case lengths[] = {
     {"one of everything", ALL, .dim = {1, 1, 1, 1, 1, 1, 1}},
     {"one query", ALL, .dim = {1, 2, 2, 1, 19, 8, 8}},
@@ -33,7 +33,7 @@ static const attention_case lengths[] = {
     {"one key/value head", BIG, .dim = {1, 8, 1, 67, 130, 8, 8}},
 };
 
-/* Each of these is a kernel of its own. */
+/* Each of these head sizes needs its own kernel. */
 static const attention_case head_sizes[] = {
     {"head size 3", ALL, .dim = {1, 2, 1, 5, 7, 3, 3}},
     {"head size 5", FULL, .dim = {1, 2, 1, 19, 53, 5, 5}},

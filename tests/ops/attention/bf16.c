@@ -1,5 +1,5 @@
-/* Attention of bfloat16 two by two (the solvers cpu-bf16 and cpu-amx): by the processor's instructions where it has them,
- * otherwise by what they do in OpenCL C, which only tests ask for.
+/* Attention of bfloat16 pairs (the solvers cpu-bf16 and cpu-amx) uses the processor's instructions if it has them, else
+ * the OpenCL C that emulates them, which only tests ask for.
  *
  * Holds: the accuracy rule of 16-bit storage (P is rounded), NaN and Inf, what cannot leak, what is refused. */
 #include <string.h>
@@ -10,7 +10,7 @@
 
 static const attention_case one_query = {"one query", ALL, .dim = {2, 2, 1, 1, 9, 8, 8}, PAIRS};
 
-/* The planner's own choice: pairs exactly where the processor has the instructions and the queries are more than a few. */
+/* The planner chooses pairs exactly if the processor has the instructions and there are more than a few queries. */
 static void chosen_where_it_pays(void **state)
 {
     (void)state;
@@ -24,13 +24,13 @@ static void chosen_where_it_pays(void **state)
     }
 }
 
-/* Where AMX is only imitated, and slowly, nobody gets it. */
+/* Whether AMX is emulated too slowly to be offered. */
 static bool emulates_too_slowly(void)
 {
     return device_platform_contains("Oclgrind") || device_platform_contains("rusticl");
 }
 
-/* Where it is only imitated, AMX is for those who ask for it. */
+/* Emulated AMX is only for callers who name it. */
 static void imitated_amx_must_be_asked_for(void **state)
 {
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;

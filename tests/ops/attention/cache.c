@@ -1,4 +1,5 @@
-/* Where attention's keys, values and queries lie: packed sequences, ring buffers, paged caches, int8 and int4 with scales.
+/* Attention's keys, values and queries may lie in packed sequences, ring buffers, paged caches, and int8 and int4
+ * arrays with scales.
  *
  * Holds: what include/clattn/attention.h says of query_starts to value_scale: each item's own rows alone count and are
  * written, whatever the rest holds; numbers on the device that are out of range are clamped (that nothing is addressed
@@ -144,7 +145,7 @@ static const attention_case quantised[] = {
     {"int4, head size 128", FULL, QUANTISED(I4, 4, 2), .dim = {1, 2, 1, 70, 131, 128, 64}},
 };
 
-/* A ring's keys may be counted far beyond what any buffer holds: by the same rows the result is the same. */
+/* A ring may have counted far more keys than any buffer holds; equal rows then give equal results. */
 static void long_ring(const void *which, const char *solver)
 {
     static const attention_case test = {"ring", ALL, RING, .dim = {2, 2, 1, 3, 8, 8, 8}, SHORTER(2, 3, 29)};

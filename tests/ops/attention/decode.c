@@ -1,5 +1,5 @@
-/* Attention of few queries, as when a token is decoded: the cpu solver has a kernel of its own for up to eight rows, a
- * row being a query of one of the heads that share a key head.
+/* Attention of few queries, as in decoding: the cpu solver has its own kernel for up to eight rows, a row being a query
+ * of one of the heads that share a key head.
  *
  * Holds: the same of include/clattn/attention.h as the other suites of attention, for every count of those rows, with
  * and without shared key heads, alone and with what else changes scores or storage; caches are

@@ -1,8 +1,8 @@
-/* Attention of few queries over caches: rings, pages, packed keys; and the cpu solver's items that take several heads in
- * turn, where heads lie close together.
+/* Attention of few queries reads caches: rings, pages, packed keys; the cpu solver's items take several heads in turn
+ * if heads lie close together.
  *
- * Holds: the same rules as decode.c.  Batches of 40 leave no device so many compute units idle that heads would
- * not be taken in turn. */
+ * Holds: the same rules as decode.c.  Batches of 40 leave no device so many compute units idle that heads would not be
+ * taken in turn. */
 #include "support/attention/case.h"
 
 static const attention_case caches[] = {
@@ -24,7 +24,7 @@ static const attention_case caches[] = {
     {"pages of 16, in parts of which the last have no key", BIG, PAGED(129, 16), .dim = {1, 1, 1, 1, 2048, 8, 8},
      .list.keys = LIST(33), .long_loops = true},
     {"pages of 16, heads in turn", ALL, MASKED, PAGED(21, 16),
-     .dim = {10, 2, 2, 1, 32, 8, 8}}, /* with one compute unit */
+     .dim = {10, 2, 2, 1, 32, 8, 8}}, /* for devices with one compute unit */
     {"pages of 16, heads in turn", BIG, MASKED, PAGED(161, 16), .dim = {40, 3, 3, 1, 64, 8, 8}},
     {"pages of 16, heads in turn, groups, window", BIG, MASKED, PAGED(161, 16), .dim = {40, 8, 4, 2, 64, 16, 24},
      .causal = true, WINDOW(20, 0), AT(BOTTOM_RIGHT, 0)},

@@ -121,7 +121,7 @@ static const attention_case lengths[] = {
      .type.integers = CLATTN_DTYPE_I64, .inject = INJECT_MASKED},
 };
 
-/* Few queries, whose heads may share a work-group; launches that part a group of heads. */
+/* Few queries, whose heads may share a work-group; some launches split a group of heads. */
 static const attention_case few[] = {
     {"few queries, grouped heads", BIG | TILE, .dim = {2, 12, 2, 3, 200, 8, 8}, .sinks = true, .alibi = 1,
      .causal = true, AT(BOTTOM_RIGHT, 0), .mask = MASK_BOOL, .inject = INJECT_MASKED},
@@ -130,7 +130,7 @@ static const attention_case few[] = {
      .long_loops = true},
 };
 
-/* Kernels with many features at once, numbers and lengths that vary. */
+/* Kernels with many features at once; the cases vary numbers and lengths. */
 #define EVERYTHING \
     .softcap = 4, .bias = MASK_FLOAT, .alibi = 2, .sinks = true, .causal = true, AT(BOTTOM_RIGHT, 0), WINDOW(40, -1), \
     .entropy = true, .dropout = 0.3f, .seed = 0x123456789abcdef0u, .dropout_offset = 9

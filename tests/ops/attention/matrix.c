@@ -1,6 +1,6 @@
-/* Attention by matrix engines (attention/gpu/matrix.cl), NVIDIA's emulated, which runs everywhere: the whole kernel but the
- * instructions themselves.  Sizes, lengths and strides around 8, 16 and a tile, what it adds to the products, what it
- * refuses.
+/* Attention by matrix engines (attention/gpu/matrix.cl) is tested with NVIDIA's engine emulated, which runs everywhere:
+ * the whole kernel except the instructions.  Sizes, lengths and strides around 8, 16 and a tile, what is added to the
+ * products, what is refused.
  *
  * Holds: the accuracy rule of 16-bit storage (P is rounded), NaN and Inf, what cannot leak. */
 #include <string.h>
@@ -27,7 +27,8 @@ static const attention_case cases[] = {
     {"odd sizes", ALL, .dim = {1, 2, 1, 5, 9, 7, 5}, PAIRS},
     {"sizes of 16 and 24", BIG, .dim = {1, 2, 1, 35, 67, 16, 24}, WIDE},
     {"head size 64", BIG, .dim = {1, 2, 1, 70, 131, 64, 64}, PAIRS},
-    /* rusticl (Mesa 22.3) counts local memory twice and has 32 KiB: not where that runs. */
+    /* rusticl (Mesa 22.3) counts local memory twice and has 32 KiB, so this case is left to a level that does not run
+     * there. */
     {"head size 128", FULL, .dim = {1, 2, 1, 70, 67, 128, 128}, HALVES},
     {"whole tiles", BIG, .dim = {1, 2, 2, 64, 128, 64, 64}, WIDE},
     {"tiles and one more", BIG, .dim = {1, 2, 1, 65, 129, 64, 64}, PAIRS, .causal = true},
@@ -63,7 +64,7 @@ static const attention_case cases[] = {
     {"pages", ALL, .dim = {2, 2, 1, 5, 15, 8, 8}, PAGED(7, 5), PAIRS, NOT_TAKEN},
 };
 
-/* No device of the tests has an engine; nobody gets the emulation unasked. */
+/* No device of the tests has an engine, and nobody gets the emulation without asking for it. */
 static void without_an_engine(void **state)
 {
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;

@@ -1,5 +1,5 @@
-/* The user's score and mask functions: what they are told, what they may read, alone and with all else; their compile
- * errors; and that no plan and no binary is ever taken for that of another text.
+/* The user's score and mask functions get the right arguments and buffers, alone and with all other features; their
+ * compile errors reach the user; and no plan or binary is ever used for another text.
  *
  * Holds: score_mod, mask_mod, user_dtype of include/clattn/attention.h, against the same functions in C. */
 #include <dirent.h>
@@ -85,7 +85,7 @@ static double integers_score(const mod_call *c, double score)
     return score + 0.5f * element(c, 1, c->j) + 0.25f * element(c, 2, c->j) - 0.125f * element(c, 3, c->i);
 }
 
-/* buffer0 is not there. */
+/* buffer0 is not bound. */
 static const attention_mod integers = {.score_source =
                                            SCORE "{ return score + 0.5f * user.buffer1[key] + 0.25f * user.buffer2[key]"
                                                  " - 0.125f * user.buffer3[query]; }",
@@ -185,13 +185,13 @@ static void compile_errors(const void *which, const char *solver)
     (void)which;
     options.solver = solver;
     for (size_t n = 0; n < COUNT_OF(table); n++) {
-        char message[512] = ""; /* as in the examples: what to mend comes before all else */
+        char message[512] = ""; /* as in the examples, the fault comes first */
         clattn_plan *plan = NULL;
 
         desc.snippets.score_mod = table[n].score;
         desc.snippets.mask_mod = table[n].mask;
         assert_status(device_context(), clattn_attention_supports(device_context(), &desc, NULL),
-                      CLATTN_SUCCESS); /* nothing is built */
+                      CLATTN_SUCCESS); /* this builds nothing */
         assert_status(device_context(), clattn_attention_plan_create(device_context(), &desc, &options, &plan),
                       CLATTN_ERROR_BUILD);
         assert_null(plan);
@@ -201,7 +201,7 @@ static void compile_errors(const void *which, const char *solver)
             fail_msg("the message does not begin with %s: %s", table[n].place, message);
         }
     }
-    desc.snippets.mask_mod = NULL; /* the context is none the worse */
+    desc.snippets.mask_mod = NULL; /* the context still works */
     desc.snippets.score_mod = SCORE "{ return score; }";
     assert_status(device_context(), clattn_attention_plan_create(device_context(), &desc, &options, &job.plan),
                   CLATTN_SUCCESS);
@@ -235,7 +235,7 @@ static unsigned long long programs(clattn_context *context, bool loaded)
     return loaded ? s.loaded : s.built;
 }
 
-/* The one-call form: the text counts, not where it lies; a plan outlives it. */
+/* The one-call form compares the text and not its address, and a plan outlives the text. */
 static void plan_cache(void **state)
 {
     const attention_case test = {"", ALL, LITTLE, .no_lse = true};
@@ -248,7 +248,7 @@ static void plan_cache(void **state)
     snprintf(text, sizeof text, "%s", DROP "{ return key == 3; }");
     assert_true(first_output(&job, &desc) == first_value(&job, 3));
     unsigned long long before = programs(device_context(), false) + programs(device_context(), true);
-    text[strlen(text) - 4] = '4'; /* in place */
+    text[strlen(text) - 4] = '4'; /* changed in place */
     assert_true(first_output(&job, &desc) == first_value(&job, 4));
     unsigned long long after = programs(device_context(), false) + programs(device_context(), true);
     assert_true(after > before);
@@ -257,11 +257,12 @@ static void plan_cache(void **state)
     desc.snippets.mask_mod = copy;
     memset(text, 'x', sizeof text - 1);
     assert_true(first_output(&job, &desc) == first_value(&job, 4));
-    assert_true(programs(device_context(), false) + programs(device_context(), true) == after); /* the plan was kept */
+    assert_true(programs(device_context(), false) + programs(device_context(), true) ==
+                after); /* the plan was found again */
     desc.snippets.mask_mod = NULL;
     desc.snippets.score_mod = SCORE "{ return key == 3 ? 1e4f : 0.0f; }";
     assert_true(first_output(&job, &desc) == first_value(&job, 3));
-    desc.snippets.buffer_dtype[2] = CLATTN_DTYPE_F32; /* the buffers belong to the description, too */
+    desc.snippets.buffer_dtype[2] = CLATTN_DTYPE_F32; /* the buffers are part of the description */
     assert_status(device_context(),
                   clattn_attention_run(device_context(), NULL, &desc, &job.args.attention, 0, NULL, NULL),
                   CLATTN_ERROR_INVALID_ARGUMENT);
@@ -276,13 +277,13 @@ static void remove_folder(const char *path)
     for (struct dirent *entry = readdir(folder); entry; entry = readdir(folder)) {
         char name[1024];
         snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
-        remove(name); /* not of "." and ".." */
+        remove(name); /* fails for "." and ".." */
     }
     closedir(folder);
     assert_int_equal(rmdir(path), 0);
 }
 
-/* Makes a plan with that mask_mod on a new context; what was built and loaded for it. */
+/* Makes a plan with that mask_mod on a new context and returns what was built and loaded for it. */
 static void fresh_plan(const char *folder, const clattn_attention_desc *like, const char *mask,
                        unsigned long long built, unsigned long long loaded)
 {
@@ -305,7 +306,7 @@ static void fresh_plan(const char *folder, const clattn_attention_desc *like, co
     clattn_context_release(&context);
 }
 
-/* Binaries on the disk: found again for the same text, and for it alone. */
+/* Binaries on the disk are found for the same text and for no other. */
 static void binary_cache(void **state)
 {
     const attention_case test = {"", ALL, LITTLE};
@@ -325,7 +326,7 @@ static void binary_cache(void **state)
     job_release(&job);
 }
 
-/* The longest text that is allowed, and one that is longer. */
+/* The longest allowed text works, and a longer one is refused. */
 static void snippet_limit(void **state)
 {
     static char text[CLATTN_SNIPPET_LIMIT + 1];

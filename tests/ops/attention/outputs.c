@@ -1,4 +1,4 @@
-/* What else attention gives: log-sum-exp, entropy, the scores in four modes, dropout; results that can be merged.
+/* Attention's other outputs: log-sum-exp, entropy, the scores in four modes, dropout; results that can be merged.
  *
  * Holds: include/clattn/attention.h from lse and scores to dropout and clattn_dropout_keep. */
 #include <float.h>
@@ -27,7 +27,7 @@ static const attention_case entropies[] = {
      .inject = INJECT_MASKED},
 };
 
-/* The same attention with each mode of scores. */
+/* Each mode of scores has the same attention. */
 #define ADDENDS \
     .softcap = 2, .scaled = true, .scale = 1.5f, .bias = MASK_FLOAT, .alibi = 1, .causal = true, AT(EXPLICIT, 6), \
     .mask = MASK_BOOL, .list = {.queries = LIST(5, 3), .keys = LIST(4, 9)}
@@ -107,17 +107,18 @@ static void host_dropout(void **state)
         assert_int_equal(clattn_dropout_keep(seed, offset, dropout, heads, batch, head, query, key), expected);
         kept += (size_t)clattn_dropout_keep(seed, offset, 0.25f, heads, batch, head, query, key);
     }
-    /* Five standard deviations. */
+    /* The limit is five standard deviations. */
     assert_true(fabs((double)kept / (double)count - 0.75) < 5 * sqrt(0.75 * 0.25 / (double)count));
-    /* The paper's first test vector by its words: what is just below stays, what is at the threshold too. */
-    assert_int_equal(clattn_dropout_keep(0, 0, 0x1.989fa2p-2f, 1, 0, 0, 0, 0), 1); /* 0x6627e8d5 / 2^32, cut */
+    /* The words of the paper's first test vector: a probability just below the threshold is kept, and one at the
+     * threshold too. */
+    assert_int_equal(clattn_dropout_keep(0, 0, 0x1.989fa2p-2f, 1, 0, 0, 0, 0), 1); /* 0x6627e8d5 / 2^32, truncated */
     assert_int_equal(clattn_dropout_keep(0, 0, 0x1.989fa4p-2f, 1, 0, 0, 0, 0), 0);
     assert_int_equal(clattn_dropout_keep(0, 0, 0, 1, 0, 0, 0, 0), 1);
 }
 
 /* ---- merging ---- */
 
-/* Adds one part's output, weighted by exp(lse), to what was there; parts over disjoint keys. */
+/* Merges the output of one part of the keys, weighted by exp(lse), into that of the others. */
 static void merge(size_t rows, size_t columns, double *output, double *lse, const double *part, const double *part_lse)
 {
     for (size_t i = 0; i < rows; i++) {
@@ -138,7 +139,7 @@ static const attention_case mergeable[] = {
     {"parts merge", ALL | TILE, .dim = {2, 4, 2, 5, 23, 8, 8}},
 };
 
-/* The keys in three parts, each at its own position, merged: what all of them give at once. */
+/* Three parts of the keys, each at its own position, give when merged what all keys give at once. */
 static void merging(const void *which, const char *solver)
 {
     static const size_t from[] = {0, 4, 15, 23};

@@ -1,7 +1,8 @@
-/* Attention of float32, float16 and mixtures by AMX (the solver cpu-amx), each element in up to three parts of bfloat16: by
- * the processor's instructions where it has them, otherwise by what they do in OpenCL C, which only tests ask for.
+/* Attention of float32, float16 and mixtures by AMX (the solver cpu-amx) splits each element into up to three bfloat16
+ * and uses the processor's instructions if it has them, else the OpenCL C that emulates them, which only tests ask for.
  *
- * Holds: the accuracy rule of float32, NaN and Inf, what cannot leak, magnitudes that parts cannot hold, what is refused. */
+ * Holds: the accuracy rule of float32, NaN and Inf, what cannot leak, magnitudes that parts cannot hold, what is
+ * refused. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +42,7 @@ static const attention_case cases[] = {
     {"several gatherings of keys, infinite key", BIG, .dim = {1, 2, 1, 70, 2201, 40, 40}, .inject = INJECT_KEY_INF},
 };
 
-/* The shared cases with float32 in the place of bfloat16, but for those about other types. */
+/* Returns the shared cases with float32 instead of bfloat16, without those that are about other types. */
 static attention_case *float_cases(size_t *count)
 {
     attention_case *made = calloc(attention_engine_case_count, sizeof *made);
@@ -61,7 +62,7 @@ static attention_case *float_cases(size_t *count)
 
 enum { HEADS = 2, ROWS = 40, KEYS = 67, SIZE = 40, ELEMENTS = HEADS * KEYS * SIZE };
 
-/* Attention of (1, HEADS, ROWS, SIZE) and KEYS keys by a solver. */
+/* Computes attention of (1, HEADS, ROWS, SIZE) and KEYS keys by a solver. */
 static void attend(const char *solver, const float *q, const float *k, const float *v, float *o)
 {
     cl_context context = clattn_context_opencl_context(device_context());
@@ -101,8 +102,8 @@ static void fill(float *x, int count, int step)
     }
 }
 
-/* Queries, keys or columns of V whose magnitudes parts cannot hold, the scores being of the usual size: as the solver cpu, to
- * rounding, and what does not depend on them keeps every bit. */
+/* Queries, keys or columns of V have magnitudes that split floats cannot hold, while scores have the usual size:
+ * results agree with the cpu solver to rounding, and those that do not depend on them keep every bit. */
 static void beyond_parts(void **state)
 {
     static const float query_times[] = {0x1p-85f, 0x1p100f, 1, 1};
@@ -149,7 +150,7 @@ static void beyond_parts(void **state)
     }
 }
 
-/* The planner's own choice: exactly where the processor has AMX, and there are rows enough. */
+/* The planner chooses AMX exactly if the processor has it and there are enough rows. */
 static void chosen_where_it_pays(void **state)
 {
     const char *pairs = device_pairs_solver();
@@ -168,7 +169,7 @@ static void chosen_where_it_pays(void **state)
     }
 }
 
-/* Oclgrind and llvmpipe are too slow for what stands in for AMX. */
+/* Whether AMX is refused: Oclgrind and llvmpipe are too slow for its emulation. */
 static bool is_refused(void)
 {
     return device_platform_contains("Oclgrind") || device_platform_contains("rusticl");

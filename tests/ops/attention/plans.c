@@ -1,5 +1,5 @@
-/* Attention's plans: what they may cost, launches in slices, the flag that cancels them, and how many heads an item of
- * decoding takes.
+/* Attention's plans keep within their cost, split launches into slices, obey the flag that cancels them, and choose how
+ * many heads an item of decoding takes.
  *
  * Holds: that neither kernels nor workspace grow with S_q * S_k; max_launch_ms, with D1 of docs/numerics.md, and
  * cancellable of include/clattn/attention.h. */
@@ -23,7 +23,7 @@ static const attention_case costs[] = {
      .list.query_starts = LIST(0, 0, 0)},
 };
 
-/* A desc whose S_q and S_k are `times` as long; nothing is run, so that the layouts may reach anywhere. */
+/* Returns a description whose S_q and S_k are `times` as long.  It is never run, so its layouts may be of any size. */
 static clattn_attention_desc lengthened(const clattn_attention_desc *desc, size_t times)
 {
     clattn_attention_desc longer = *desc;
@@ -64,7 +64,7 @@ static void read_cost(const clattn_attention_desc *desc, const char *solver, siz
     clattn_plan_release(&plan);
 }
 
-/* Neither launches nor workspace grow with S_q * S_k; the scores, asked for, add one launch and what a row needs. */
+/* Neither launches nor workspace grow with S_q * S_k; asking for the scores adds one launch and a row's workspace. */
 static void plan_cost(const void *which, const char *solver)
 {
     const attention_case *test = which;
@@ -87,7 +87,7 @@ static void plan_cost(const void *which, const char *solver)
         clattn_attention_desc longer = lengthened(&desc, times);
         read_cost(&longer, solver, &kernels[1], &workspace[1]);
         size_t rows = test->dim.batch * test->dim.heads * longer.query.extent[2];
-        assert_true(kernels[1] <= kernels[0] + 2); /* of split keys: packing, merging */
+        assert_true(kernels[1] <= kernels[0] + 2); /* split keys add packing and merging */
         assert_true(kernels[1] <= (given ? 5 : 4));
         assert_true(workspace[1] <= workspace[0] * 2 * times + 65536); /* linear */
         assert_true(workspace[1] < rows * keys * sizeof(float) / 4);
@@ -118,8 +118,8 @@ static unsigned char *run_counted(test_job *job, size_t *launches)
     return job_snapshot(job);
 }
 
-/* From one launch to many as the time gets shorter: along batch, heads and queries, always the same bits.  The lengths
- * grow until a millisecond cuts queries, as far as the estimate for the device asks for. */
+/* There are more launches as the allowed time gets shorter, along batch, heads and queries, and always the same bits.
+ * The lengths grow until a millisecond splits the queries, by the estimate for the device. */
 static void slices(const void *which, const char *solver)
 {
     attention_case test = *(const attention_case *)which;
@@ -139,7 +139,7 @@ static void slices(const void *which, const char *solver)
         if (attention_job(&job, &test, solver, 1)) {
             unsigned char *given = run_counted(&job, &launches);
             assert_memory_equal(expected, given, job_bytes(&whole));
-            assert_true(launches <= (most ? fewest : launches)); /* never more when there is more time */
+            assert_true(launches <= (most ? fewest : launches)); /* more time never means more launches */
             most = launches > most ? launches : most;
             fewest = launches;
             free(given);
@@ -170,7 +170,7 @@ static void wait_for(const test_job *job)
     assert_cl(clReleaseEvent(event));
 }
 
-/* Any number but 0 lets the launches do nothing; back at 0 the same plan computes. */
+/* A flag other than 0 makes the launches do nothing; once it is 0 again the same plan computes. */
 static void cancel(const void *which, const char *solver)
 {
     static const double flags[] = {1, -1, INT32_MIN, 0x10000};
@@ -193,12 +193,12 @@ static void cancel(const void *which, const char *solver)
 
 /* ---- heads in turn ---- */
 
-/* A token of 8 heads by attention_cpu_decode; a cache of pages has the rows of all heads close together. */
+/* One token of 8 heads runs by attention_cpu_decode; a paged cache has the rows of all heads close together. */
 static const attention_case paged_token = {"pages", ALL, PAGED(8, 16), .dim = {1, 8, 8, 1, 128, 64, 64}};
 static const attention_case plain_token = {"plain cache", ALL, .dim = {1, 8, 8, 1, 128, 64, 64}};
 
-/* How many work-items share the 8 heads.  The plan is for so many batch items that some heads in turn leave no compute unit
- * idle and no keys are split; the launch is for one. */
+/* Returns how many work-items share the 8 heads.  The plan is for so many batch items that taking some heads in turn
+ * leaves no compute unit idle and splits no keys; the launch is for one. */
 static size_t items_for_heads(attention_case test, const char *solver)
 {
     clattn_device_info info = {.size = sizeof info};
@@ -215,7 +215,7 @@ static size_t items_for_heads(attention_case test, const char *solver)
     job_run(&job, NULL);
     assert_true(inject_grid(grid));
     inject_watch(NULL);
-    assert_int_equal(grid[2], 1); /* the keys are not split either */
+    assert_int_equal(grid[2], 1); /* the keys are not split */
     attention_judge(&job, &test);
     job_release(&job);
     return grid[1];

@@ -1,8 +1,8 @@
-/* What attention means: masks of every shape, causality, scales, large logits, rows that attend nothing, and what
- * NaN and Inf may and may not reach.
+/* Attention keeps its definition: masks of every shape, causality, scales, large logits, rows that attend nothing, and
+ * what NaN and Inf may and may not reach.
  *
- * Holds: Meaning 1 (order, scale), 2 (masks), 3 (causality and alignment), 4 (masked rows), 5 (NaN, Inf and
- * what cannot leak), 6 (logits of ±1e4), 8 (nothing to do; refused scales) of docs/numerics.md. */
+ * Holds: Meaning 1 (order, scale), 2 (masks), 3 (causality and alignment), 4 (masked rows), 5 (NaN, Inf and what cannot
+ * leak), 6 (logits of ±1e4), 8 (nothing to do; refused scales) of docs/numerics.md. */
 #include <float.h>
 #include <math.h>
 
@@ -223,7 +223,7 @@ static void refused_scales(void **state)
         desc.scoring.scale = refused[i];
         operator_answers(&attention_operator, &desc, CLATTN_ERROR_INVALID_ARGUMENT);
     }
-    desc.scoring.explicit_scale = 0; /* then it does not count */
+    desc.scoring.explicit_scale = 0; /* scale is then ignored */
     operator_answers(&attention_operator, &desc, CLATTN_SUCCESS);
 }
 

@@ -1,8 +1,8 @@
-/* Attention's storage types: float16, bfloat16, float32 and float64, all alike and each array its own.
+/* Attention's arrays have the storage types float16, bfloat16, float32 and float64, all the same or each its own.
  *
  * Holds: Meaning 6 (float32 state whatever the storage; nothing inside becomes Inf from float16 inputs up to 65504),
- * the accuracy rule of 16-bit storage, the float32 rule where neither V nor the output has 16 bits, and the same rule in
- * float64; NaN, Inf and what cannot leak in every type. */
+ * the accuracy rule of 16-bit storage, the float32 rule where neither V nor the output has 16 bits, and the same rule
+ * in float64; NaN, Inf and what cannot leak in every type. */
 #include "support/attention/case.h"
 
 #define F16 CLATTN_DTYPE_F16

@@ -1,15 +1,15 @@
-/* Attention whose rows are reduced in sub-groups: by the device's own where it has them, everywhere by those that are
- * emulated in local memory, and which GPUs get them.
+/* Attention reduces its rows in sub-groups, in the device's own if it has them and in sub-groups emulated in local
+ * memory everywhere; GPUs on paper tell which get them.
  *
- * Holds: the accuracy rule, NaN and Inf, what cannot leak, for rows that are in one sub-group and in parts of several; of
- * docs/kernels.md, "Sub-groups", what test_sub_groups.c holds of softmax and norms. */
+ * Holds: the accuracy rule, NaN and Inf, what cannot leak, for rows that are in one sub-group and in parts of several;
+ * of docs/kernels.md, "Sub-groups", what test_sub_groups.c holds of softmax and norms. */
 #include <stdio.h>
 #include <string.h>
 
 #include "offline/paper.h"
 #include "support/attention/case.h"
 
-/* The fewest queries that get a tile of 16 x 16 items, whose rows of items are two emulated sub-groups long. */
+/* The fewest queries that get a tile of 16 x 16 items, each row of which has two emulated sub-groups. */
 #define TWO_PARTS .dim = {1, 2, 1, 67, 131, 8, 8}
 
 static const attention_case cases[] = {
@@ -39,7 +39,7 @@ static const attention_case cases[] = {
     {"pages", BIG, .dim = {2, 2, 1, 5, 15, 8, 8}, PAGED(7, 5)},
 };
 
-/* GPUs on paper.  Nothing is computed there, so that a self-check finds zeros. */
+/* How GPUs on paper reduce in sub-groups. */
 static const struct {
     const char *target, *means;
 } known[] = {

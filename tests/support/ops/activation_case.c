@@ -89,8 +89,8 @@ static bool make_job(test_job *job, const activation_case *test, const char *sol
     return job_planned(job, status, solver, false);
 }
 
-/* What the header promises is held, relative to each element: nothing is granted for a naive computation's error.  What
- * is below 2^-126 may become 0, and so may numbers of that size in x. */
+/* Holds the header's accuracy relative to each element and grants nothing for the errors of a naive computation.
+ * Results below 2^-126 may become 0, and numbers of that size in x may count as 0. */
 static void run_and_judge(test_job *job, const activation_case *test)
 {
     size_t extent[CLATTN_MAX_RANK], count = 1;

@@ -1,4 +1,5 @@
-/* Images: from a table row to an image, an array, a plan and a verdict that shares no code with the library. */
+/* Images: makes an image, an array and a plan of a table row, and judges the result by code that the library does not
+ * share. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@ static double levels_of(cl_channel_type type)
     return type == CL_UNORM_INT8 ? 255 : type == CL_UNORM_INT16 ? 65535 : 0;
 }
 
-/* A CL_BGRA pixel lies in memory as blue, green, red, alpha. */
+/* Returns the place of a component; a CL_BGRA pixel lies in memory as blue, green, red, alpha. */
 static unsigned char *place(const test_image *image, size_t x, size_t y, int c)
 {
     int slot = image->format.image_channel_order == CL_BGRA && c < 3 ? 2 - c : c;
@@ -89,17 +90,17 @@ void image_download(test_image *image)
                                  image->host, 0, NULL, NULL));
 }
 
-/* Not symmetric, with a constant in each row. */
+/* The matrix is not symmetric and has a constant in each row. */
 static const float colours[3][4] = {{0.5f, 0.25f, 0.125f, 0.0625f}, {-0.5f, 1, 0.3f, 0}, {0.7f, -0.1f, -0.6f, 0.25f}};
 
-/* Component c of a colour multiplied by the matrix, in double, or rounded as the header says in float. */
+/* Returns component c of a colour multiplied by the matrix, in double or rounded to float as the header says. */
 static double transformed(const double *rgba, int c)
 {
     const float *m = colours[c];
     return c == 3 ? rgba[3] : (m[0] * rgba[0] + m[1] * rgba[1]) + m[2] * rgba[2] + m[3];
 }
 
-/* What that may be off by in float. */
+/* Returns the error that float arithmetic may make in that product. */
 static double transform_slack(const double *rgba, int c)
 {
     double sum = c == 3 ? 0 : fabs((double)colours[c][3]);
@@ -127,7 +128,8 @@ static bool packed_right(const test_image *image, clattn_dtype dtype, double sto
     return got == held || (fabs(stored) < 6.2e-5 && got == 0);
 }
 
-/* The same for component c of a pixel with its colours transformed; only for images of whole numbers. */
+/* Whether an array may hold `got` for component c of a pixel whose colours are transformed; only for images of whole
+ * numbers. */
 static bool transformed_right(const test_image *image, clattn_dtype dtype, size_t x, size_t y, int c, double got)
 {
     double rgba[4];
@@ -215,7 +217,7 @@ static void judge_unpack(const image_case *t, const test_image *before, const te
                     }
                     continue;
                 }
-                /* Transformed, either neighbour may be the nearest as far as rounding in float tells. */
+                /* A transformed value may round to either neighbour, as far as rounding in float allows. */
                 double slack = t->transform ? transform_slack(given, c) : 0;
                 value = t->transform ? transformed(given, c) : value;
                 bool whole = levels_of(after->format.image_channel_data_type) > 0;

@@ -4,7 +4,7 @@
 
 #include "support/job.h"
 
-/* A 2D image with a host copy of its bytes. */
+/* A 2D image and a host copy of its bytes. */
 typedef struct test_image {
     cl_mem memory;
     cl_image_format format;
@@ -20,7 +20,7 @@ void image_release(test_image *image);
 /* Reads the image back into `host`. */
 void image_download(test_image *image);
 
-/* Component c (0 red … 3 alpha) of a pixel: what is stored, as a number before any division. */
+/* Returns the stored number of component c (0 red … 3 alpha) of a pixel before any division. */
 double image_stored(const test_image *image, size_t x, size_t y, int c);
 
 typedef struct image_case {
@@ -29,15 +29,15 @@ typedef struct image_case {
     clattn_image_operation operation;
     cl_channel_type type;
     size_t image[2];  /* width, height */
-    size_t region[2]; /* of the description */
+    size_t region[2]; /* the description's width, height */
     int channels;
     int patch;              /* 0: 1 */
     cl_channel_order order; /* 0: CL_RGBA */
     clattn_dtype dtype;     /* 0: CLATTN_DTYPE_F32 */
     array_form form;
     int norm;       /* 0: none, 1: of the row, 2: of each component */
-    bool transform; /* by the matrix of image_case.c */
-    bool finite;    /* unpack: nothing but small numbers */
+    bool transform; /* colours are multiplied by the matrix of image_case.c */
+    bool finite;    /* unpack small numbers only */
     int origin[2];  /* x, y */
     bool explicit_region;
     size_t actual[2]; /* with explicit_region: width, height */

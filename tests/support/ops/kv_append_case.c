@@ -1,5 +1,5 @@
-/* Appending to caches: from a table row to arrays, a plan, a reference and a verdict.  Caches and scales are as guarded as
- * outputs are: only rows that are appended may change. */
+/* Appending to caches: makes arrays and a plan of a table row, and compares the result with a reference.  Caches and
+ * scales are guarded like outputs: only appended rows may change. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -19,13 +19,14 @@ static clattn_dtype type_or_float(clattn_dtype dtype)
     return dtype == CLATTN_DTYPE_NONE ? CLATTN_DTYPE_F32 : dtype;
 }
 
-/* The page numbers of the blocks: descending, one of them out of range. */
+/* Returns the page number of a block; they descend, and one is out of range. */
 static int64_t page_of(size_t b, size_t block)
 {
     return b == 1 && block == 2 ? BEYOND : (int64_t)(PAGES - 1 - (b * BLOCKS + block));
 }
 
-/* Where new row i of item b goes in a cache: *place is (item or page, row).  False if the cache has no row for it. */
+/* Sets *place to the item or page and the row of the cache where new row i of item b goes; returns false if the cache
+ * has no row for it. */
 static bool place_of(const kv_append_case *test, size_t b, int64_t i, size_t place[2])
 {
     const int64_t capacity = (int64_t)test->capacity, length = (int64_t)test->length, j = test->past[b] + i;
@@ -136,7 +137,7 @@ static bool make_job(test_job *job, const kv_append_case *test, const char *solv
 
 /* ---- the verdict ---- */
 
-/* A row as it should be before it is stored; *error is what rotating it may lose. */
+/* Computes a row before it is stored; *error is what rotating it may lose. */
 static void expected_row(const test_job *job, const kv_append_case *test, int which, const size_t from[3], double *out,
                          double *error)
 {
@@ -158,7 +159,7 @@ static void expected_row(const test_job *job, const kv_append_case *test, int wh
     free(magnitude);
 }
 
-/* Compares a stored row with what it should be. */
+/* Compares a stored row with the expected one. */
 static void judge(const kv_append_case *test, const test_array *cache, const test_array *scales, const size_t to[3],
                   const double *wanted, double error)
 {

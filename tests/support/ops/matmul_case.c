@@ -1,4 +1,4 @@
-/* Matrix products: from a table row to arrays, a plan, a reference and a verdict. */
+/* Matrix products: makes arrays and a plan of a table row, and compares the result with a reference. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@ const char *const matmul_solvers[MATMUL_ALL_SOLVERS] = {
 
 enum { A, B, BIAS, SCALE, OPERAND, INPUTS }; /* of job.input */
 
-/* (batch, rows, columns) or, without a batch, (rows, columns). */
+/* Makes an array of (batch, rows, columns) or, without a batch, (rows, columns). */
 static test_array matrix(test_job *job, array_role role, clattn_dtype type, size_t batch, size_t rows, size_t columns,
                          array_form form)
 {
@@ -43,9 +43,9 @@ static void actual_extent(const matmul_case *test, size_t *batch, size_t *m)
     *m = test->shorter ? test->actual_m : test->m;
 }
 
-/* rusticl (Mesa 22.3 on llvmpipe) gives a kernel 32 items whatever the device claims: fewer than MFMA's wavefront of 64 and
- * wgmma's four warps.  The tile that a case asks for and the room of its emulation take 48 KiB of local memory; it has 32.
- * A kernel with imitated AMX would take its compiler a minute. */
+/* rusticl (Mesa 22.3 on llvmpipe) gives a kernel 32 items whatever the device claims, which is fewer than MFMA's
+ * wavefront of 64 and wgmma's four warps, and it has 32 KiB of local memory, while a tile that a case asks for takes 48
+ * KiB with its emulation.  A kernel with emulated AMX would take its compiler a minute. */
 static bool is_too_large(const matmul_case *test, const char *solver)
 {
     return device_platform_contains("rusticl") && (test->tuning || !strcmp(solver, "emulated-mfma") ||
@@ -82,7 +82,7 @@ bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint
                      bytes || test->integers);
         }
     }
-    /* CLBlast adds to a bias that is already there. */
+    /* CLBlast adds to C, which holds the bias. */
     array_role role = test->bias && strcmp(solver, "clblast") == 0 ? ROLE_READABLE_OUTPUT : ROLE_OUTPUT;
     role = test->in_place ? ROLE_IN_PLACE : role;
     job->output[0] = matrix(job, role, type_of(test->type.c), test->batch, test->m, test->n, test->c);
@@ -160,8 +160,8 @@ static double as_float(double x)
     return (double)(float)x;
 }
 
-/* What is made of the sums of item `item`, from clattn/matmul.h: exactly, and with every step rounded to float.  An error of
- * a sum becomes at most 1.2 times as large by an activation, which adds one of its own. */
+/* Applies the epilogue of clattn/matmul.h to the sums of item `item`, exactly and with every step rounded to float.  An
+ * activation makes the error of a sum at most 1.2 times as large and adds one of its own. */
 static void finish(const test_job *job, const matmul_case *test, size_t item, verdict *v)
 {
     size_t batch, m;
@@ -229,7 +229,7 @@ static verdict run_and_judge(test_job *job, const matmul_case *test)
     return v;
 }
 
-/* NaN into what lies beyond the actual batch and rows of A, or the actual batch of B. */
+/* Writes NaN beyond the actual batch and rows of A, or the actual batch of B. */
 static void spoil_beyond(test_array *array, size_t batch, size_t rows)
 {
     const size_t *extent = array->layout.extent;

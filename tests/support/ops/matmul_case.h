@@ -4,7 +4,7 @@
 
 #include "support/job.h"
 
-/* Solvers as bits, and their names by bit number. */
+/* Solvers are bits; matmul_solvers has their names by bit number. */
 enum {
     MATMUL_GENERIC = 1,
     MATMUL_CPU = 2,
@@ -14,20 +14,20 @@ enum {
     MATMUL_CPU_AMX = 32,
     MATMUL_MATRIX = 64,
     MATMUL_EMULATED = 63 * 128, /* one for each matrix engine */
-    MATMUL_WGMMA = 32 * 128     /* of these */
+    MATMUL_WGMMA = 32 * 128     /* one of these */
 };
-#define MATMUL_SOLVERS 4 /* the first ones: those that take float32 */
+#define MATMUL_SOLVERS 4 /* the first ones, which take float32 */
 #define MATMUL_ALL_SOLVERS 13
 extern const char *const matmul_solvers[MATMUL_ALL_SOLVERS];
 
-/* What is put into the inputs for a second run; what does not depend on it must not change in any bit. */
+/* What the inputs get for a second run; results that do not depend on it must keep every bit. */
 typedef enum matmul_inject {
     MATMUL_NOTHING,
-    MATMUL_A_NAN, /* the middle of A's first row: that row of C */
+    MATMUL_A_NAN, /* in the middle of A's first row; changes that row of C */
     MATMUL_A_INF,
-    MATMUL_B_NAN,       /* the middle of B's last column: that column of C */
-    MATMUL_BIAS_INF,    /* the last column */
-    MATMUL_OPERAND_NAN, /* its first element: that of C */
+    MATMUL_B_NAN,       /* in the middle of B's last column; changes that column of C */
+    MATMUL_BIAS_INF,    /* changes the last column */
+    MATMUL_OPERAND_NAN, /* in its first element; changes that of C */
     MATMUL_BEYOND       /* NaN wherever A and B lie beyond the actual batch and m */
 } matmul_inject;
 
@@ -36,13 +36,13 @@ typedef enum matmul_operand { OPERAND_NONE, OPERAND_ADD, OPERAND_MULTIPLY } matm
 typedef struct matmul_case {
     const char *rule;
     unsigned levels;
-    unsigned solvers;    /* those that it is tried with; 0: generic, cpu, tile */
-    unsigned refused_by; /* of those, the ones that must say UNSUPPORTED */
-    size_t batch;        /* 0: no such dimension */
+    unsigned solvers;    /* solvers to try; 0: generic, cpu, tile */
+    unsigned refused_by; /* the solvers among these that must answer UNSUPPORTED */
+    size_t batch;        /* 0: no batch dimension */
     size_t m, n, k;
     struct {
-        clattn_dtype a, b, c, bias, operand; /* none: float32 */
-    } type;                                  /* b int8: with scales */
+        clattn_dtype a, b, c, bias, operand; /* 0: float32 */
+    } type;                                  /* an int8 b has scales */
     bool shared_b;                           /* B has batch 1 */
     bool flat_b;                             /* B has no batch dimension */
     array_form a, b, c;
@@ -63,7 +63,7 @@ typedef struct matmul_case {
     const char *tuning;  /* the solver's parameters; NULL: its own choice */
 } matmul_case;
 
-/* Whether the library was built with CLBlast; compiles nothing. */
+/* Whether the library was built with CLBlast; the call compiles nothing. */
 bool matmul_has_clblast(void);
 
 bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint64_t salt);

@@ -1,4 +1,4 @@
-/* Merging partials: from a table row to arrays, a plan, a reference and a verdict. */
+/* Merging partials: makes arrays and a plan of a table row, and compares the result with a reference. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -21,8 +21,8 @@ static void actual_extent(const merge_case *test, size_t extent[4])
     extent[3] = test->columns;
 }
 
-/* Log-sum-exps in [−20, 20].  Some parts have attended nothing: their output is NaN, and must not be read.  Row (0, 0, 0) has
- * attended nothing at all, row (0, 0, 1) has a NaN. */
+/* Fills log-sum-exps with numbers in [−20, 20].  Some partials have attended nothing: their output is NaN and must not
+ * be read.  Row (0, 0, 0) has attended nothing at all, and row (0, 0, 1) has a NaN. */
 static void fill_partials(test_job *job, const merge_case *test)
 {
     size_t index[5] = {0};
@@ -88,7 +88,7 @@ static bool make_job(test_job *job, const merge_case *test, const char *solver)
     return job_planned(job, status, solver, false);
 }
 
-/* One row in double precision, or with weights and sums in float if `narrow`; returns its log-sum-exp. */
+/* Computes one row in double precision, or with weights and sums in float if `narrow`; returns its log-sum-exp. */
 static double merge_row(const test_job *job, const merge_case *test, const size_t *row, bool narrow, double *out,
                         double *magnitude)
 {

@@ -9,7 +9,7 @@ typedef struct merge_case {
     unsigned levels;
     size_t parts, batch, heads, queries, columns;
     bool sinks, lse;
-    array_form partial, output; /* of the log-sum-exps too */
+    array_form partial, output; /* forms of the arrays and of their log-sum-exps */
     clattn_dtype type;          /* of the output; 0: CLATTN_DTYPE_F32 */
     float spread;               /* partials are uniform in [−spread, spread]; 0: 1 */
     bool explicit_lengths;

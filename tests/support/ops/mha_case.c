@@ -1,4 +1,4 @@
-/* Multi-head attention: from a table row to arrays, a plan, a reference and a verdict. */
+/* Multi-head attention: makes arrays and a plan of a table row, and compares the result with a reference. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ static void make_arrays(test_job *job, const mha_case *t, const sizes *s, uint64
     size_t mask[4] = {t->batch, t->heads, t->queries, s->keys};
     size_t y[3] = {t->batch, t->queries, t->d_model}, weights[4];
     bool average = t->weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE;
-    float in = sqrtf(3.0f / (float)t->d_model), out = sqrtf(3.0f / (float)s->inner); /* keeps the variance */
+    float in = sqrtf(3.0f / (float)t->d_model), out = sqrtf(3.0f / (float)s->inner); /* scales that keep the variance */
 
     make(job, t, X, salt, 2, t->batch, t->queries, t->d_model);
     if (t->cross) {
@@ -160,13 +160,13 @@ typedef struct verdict {
     double *y, *magnitude, *weights, *weights_magnitude;
 } verdict;
 
-/* A number between the parts: the naive computation keeps it as the case's type does. */
+/* Returns a number between two kernels, which the naive computation rounds to the case's type. */
 static double kept(const mha_case *t, bool narrow, double value)
 {
     return narrow ? storage_round(type_of(t), value) : value;
 }
 
-/* rows (batch, length, in) times a weight (heads * size, in), plus bias, as (batch, heads, length, size). */
+/* Computes rows (batch, length, in) times a weight (heads * size, in), plus bias, as (batch, heads, length, size). */
 static double *project(const mha_case *t, const double *rows, const double *weight, const double *bias, size_t batch,
                        size_t length, size_t in, size_t heads, size_t size, bool narrow)
 {
@@ -204,7 +204,7 @@ static void average(const sizes *s, size_t heads, bool narrow, const double *eac
     }
 }
 
-/* Dense inputs of the lengths that count, and the projections' weights whether packed or not. */
+/* Dense inputs of the actual lengths, and the projections' weights whether packed or not. */
 typedef struct operands {
     double *x, *context, *context_value, *w_o, *b_o, *addend;
     double *own[6];

@@ -4,14 +4,14 @@
 
 #include "support/job.h"
 
-/* The attention inside, forced by name. */
+/* The solvers of the attention inside, which tests name. */
 #define MHA_SOLVERS 3
 extern const char *const mha_solvers[MHA_SOLVERS];
 
 typedef struct mha_case {
     const char *rule;
     unsigned levels;
-    size_t batch, queries, keys; /* keys with `cross` alone */
+    size_t batch, queries, keys; /* keys only with `cross` */
     size_t d_model, heads;
     size_t kv_heads, head_size, d_context, d_context_value; /* 0 as in clattn_mha_desc */
     bool cross, packed, bias_in, bias_out;

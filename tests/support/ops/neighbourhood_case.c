@@ -1,5 +1,5 @@
-/* Neighbourhood attention: from a table row to arrays, a plan, the reference of plain attention with everything outside the
- * windows masked, and a verdict. */
+/* Neighbourhood attention: makes arrays and a plan of a table row, and compares the result with plain attention in
+ * which everything outside the windows is masked. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -15,8 +15,8 @@ enum { OUTPUT, LSE };             /* of job.output */
 /* What a case's zeros stand for. */
 typedef struct sizes {
     size_t batch, heads, kv_heads, d_k, d_v;
-    size_t map[2], tile[2];                   /* of the description */
-    size_t actual_batch, keys[2], queries[2]; /* of the call */
+    size_t map[2], tile[2];                   /* the description's */
+    size_t actual_batch, keys[2], queries[2]; /* the call's */
     int dilation[2];
 } sizes;
 
@@ -58,7 +58,7 @@ bool neighbourhood_attends(int p, int j, int length, int window, int dilation, b
     if (clip) {
         return abs(its - mine) <= window / 2;
     }
-    /* The window whose middle is nearest, among all windows within the group. */
+    /* The window is the one within the group whose middle is nearest. */
     for (int start = 0; start + window <= members; start++) {
         best = abs(start + window / 2 - mine) < abs(best + window / 2 - mine) ? start : best;
     }
@@ -95,7 +95,7 @@ static void fill_inputs(test_job *job, const neighbourhood_case *t, const sizes 
     job->input[QUERY] = job_array(job, ROLE_INPUT, type_or_float(t->q), 5, query, t->form);
     job->input[KEY] = job_array(job, ROLE_INPUT, type_or_float(t->k), 5, key, t->form);
     job->input[VALUE] = job_array(job, ROLE_INPUT, type_or_float(t->v), 5, value, t->form);
-    /* Large scores can be compared only if they are exact. */
+    /* Large scores are whole numbers, because only exact ones can be compared. */
     job_fill(&job->input[QUERY], 11, -spread, spread, spread >= 50);
     job_fill(&job->input[KEY], 12, -spread, spread, spread >= 50);
     job_fill(&job->input[VALUE], 13, -2, 2, false);
@@ -179,7 +179,7 @@ static double *doubles(size_t count)
     return made;
 }
 
-/* −inf for every pair outside of the windows, the bias elsewhere: (batch, heads, queries, keys). */
+/* Returns −inf for every pair outside the windows and the bias elsewhere: (batch, heads, queries, keys). */
 static double *make_addend(const test_job *job, const neighbourhood_case *t, const sizes *s)
 {
     double *addend = doubles(s->actual_batch * s->heads * s->queries[0] * s->queries[1] * s->keys[0] * s->keys[1]);
@@ -254,7 +254,7 @@ static verdict judge(const test_job *job, const neighbourhood_case *t, const siz
     return v;
 }
 
-/* Puts `value` into all of a key. */
+/* Sets all elements of a key to `value`. */
 static void set_key(test_array *array, size_t b, size_t h, size_t y, size_t x, double value)
 {
     for (size_t d = 0; d < array->layout.extent[4]; d++) {

@@ -1,4 +1,4 @@
-/* Neighbourhood attention: problems as table rows. */
+/* Neighbourhood attention problems as table rows. */
 #ifndef TESTS_SUPPORT_OPS_NEIGHBOURHOOD_CASE_H
 #define TESTS_SUPPORT_OPS_NEIGHBOURHOOD_CASE_H
 
@@ -10,11 +10,11 @@ extern const char *const neighbourhood_solvers[NEIGHBOURHOOD_SOLVERS];
 typedef enum bias_kind {
     BIAS_NONE,
     BIAS_FINITE, /* addends in [−2, 2] */
-    BIAS_DROPS,  /* the same, and −inf at every third key */
-    BIAS_NOTHING /* −inf at all of them */
+    BIAS_DROPS,  /* like BIAS_FINITE, with −inf at every third key */
+    BIAS_NOTHING /* −inf at all keys */
 } bias_kind;
 
-/* What is put into the keys for a second run: queries whose windows do not have it must not change in any bit. */
+/* What the keys get for a second run; results of queries whose windows do not have it must keep every bit. */
 typedef enum neighbourhood_inject {
     NEIGHBOURHOOD_NOTHING,
     NEIGHBOURHOOD_NAN,    /* NaN in K and V of one key in the middle */
@@ -32,8 +32,8 @@ typedef struct neighbourhood_case {
     bool clip;
     size_t batch, heads, kv_heads; /* 0: 1; kv_heads 0: heads */
     size_t d_k, d_v;               /* 0: 4 */
-    size_t tile[2], tile_at[2];    /* of the queries; tile 0: all of the map */
-    bool explicit_sizes;           /* the call's own: */
+    size_t tile[2], tile_at[2];    /* tile of the queries; 0: all of the map */
+    bool explicit_sizes;           /* the call has its own sizes */
     size_t actual_map[2], actual_tile[2], actual_batch;
     bias_kind bias;
     size_t bias_batch, bias_heads; /* 0: 1 */
@@ -42,7 +42,7 @@ typedef struct neighbourhood_case {
     array_form form;
     bool scaled;
     float scale;
-    float spread; /* of the queries and keys; 0: 1.5 */
+    float spread; /* magnitude of the queries and keys; 0: 1.5 */
     bool long_loops;
     neighbourhood_inject inject;
 } neighbourhood_case;
@@ -50,7 +50,7 @@ typedef struct neighbourhood_case {
 void neighbourhood_check(const void *test, const char *solver);
 void neighbourhood_add(const neighbourhood_case *cases, size_t count);
 
-/* Whether position p of a line of `length` attends position j, by the header's definition and nothing clever. */
+/* Whether position p of a line of `length` attends position j, by the header's definition without any optimisation. */
 bool neighbourhood_attends(int p, int j, int length, int window, int dilation, bool clip);
 
 #endif

@@ -1,4 +1,4 @@
-/* Normalisation problems: from a table row to arrays, a plan, a reference and a verdict. */
+/* Normalisation problems: makes arrays and a plan of a table row, and compares the result with a reference. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -122,7 +122,7 @@ static bool make_job(test_job *job, const norm_case *test, const char *solver)
 
 /* ---- the verdict ---- */
 
-/* Per output: dense reference, bound and result. */
+/* For each output the dense reference, bound and result. */
 typedef struct verdict {
     size_t count[OUTPUTS];
     double *reference[OUTPUTS], *magnitude[OUTPUTS], *given[OUTPUTS];
@@ -144,7 +144,7 @@ static void step(int rank, const size_t *extent, size_t *index)
     }
 }
 
-/* A scale or bias spread over the elements of x that count; NULL for none. */
+/* Broadcasts a scale or bias over the actual elements of x; returns NULL if there is none. */
 static double *spread_out(const test_array *factor, int rank, const size_t *extent, size_t count)
 {
     double *dense = factor->memory ? malloc((count + 1) * sizeof *dense) : NULL;
@@ -162,8 +162,8 @@ static double *spread_out(const test_array *factor, int rank, const size_t *exte
     return dense;
 }
 
-/* The reference of what x holds, then the run, then the comparison: in place, x is gone afterwards.  What the header
- * promises is held, which is more than the accuracy rule: nothing is granted for a naive computation's error. */
+/* Computes the reference before the run, because x is overwritten in place.  Holds the header's accuracy, which is
+ * tighter than the accuracy rule: it grants nothing for the errors of a naive computation. */
 static verdict run_and_judge(test_job *job, const norm_case *test)
 {
     static const char *const names[OUTPUTS] = {"y", "mean", "inv_std_dev", "sum"};
@@ -189,7 +189,7 @@ static verdict run_and_judge(test_job *job, const norm_case *test)
     double *residual = spread_out(&job->input[RESIDUAL], test->rank, extent, v.count[Y]);
     for (size_t i = 0; i < v.count[Y] && residual; i++) {
         x[i] = v.reference[SUM][i] =
-            (double)(float)(x[i] + residual[i]); /* in float, as the header says: exactly this */
+            (double)(float)(x[i] + residual[i]); /* the header says exactly this: a sum in float */
     }
     for (size_t r = 0; r < rows; r++) {
         size_t at = r * elements;

@@ -7,7 +7,7 @@
 #define NORM_SOLVERS 3
 extern const char *const norm_solvers[NORM_SOLVERS];
 
-/* What is put into x for a second run; rows that it does not touch must not change in any bit. */
+/* What x gets for a second run; rows without it must keep every bit. */
 typedef enum norm_inject {
     NORM_NOTHING,
     NORM_NAN,      /* NaN in the middle of the first row */
@@ -44,10 +44,10 @@ typedef struct norm_case {
     bool long_loops;      /* a device that limits loops may refuse it: job_refused_for_loops */
     bool in_place;
     norm_factor residual; /* rank 0: none */
-    bool sum;             /* an output too, */
+    bool sum;             /* sum is an output too */
     array_form sum_form;
     clattn_dtype sum_type;
-    bool sum_in_place; /* the residual's memory */
+    bool sum_in_place; /* sum has the residual's memory */
     bool explicit_batch;
     size_t batch;
     norm_inject inject;

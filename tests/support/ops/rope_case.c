@@ -1,4 +1,4 @@
-/* Rotary position embedding: from a table row to arrays, a plan, a reference and a verdict. */
+/* Rotary position embedding: makes arrays and a plan of a table row, and compares the result with a reference. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +49,7 @@ typedef struct integer_filler {
     int64_t low, high;
 } integer_filler;
 
-/* The bounds first, then anything between. */
+/* Fills with the bounds first, then with numbers between them. */
 static double fill_integer(void *context, const size_t *index)
 {
     integer_filler *f = context;
@@ -136,7 +136,7 @@ static double position_of(const test_job *job, const rope_case *test, size_t b, 
     }
 }
 
-/* The cosines or sines of place (b, s); they are stored in `out`. */
+/* Returns the cosines or sines of place (b, s), which it stores in `out`. */
 static const double *given(const test_job *job, const rope_case *test, int which, size_t b, size_t s, double *out)
 {
     const test_array *cache = &job->input[which];
@@ -159,8 +159,8 @@ typedef struct verdict {
     double *reference, *given;
 } verdict;
 
-/* The reference of what x holds, then the run, then the comparison: in place, x is gone afterwards.  What the header
- * promises is held, which is more than the accuracy rule: nothing is granted for a naive computation's error. */
+/* Computes the reference before the run, because x is overwritten in place.  Holds the header's accuracy, which is
+ * tighter than the accuracy rule: it grants nothing for the errors of a naive computation. */
 static verdict run_and_judge(test_job *job, const rope_case *test)
 {
     size_t extent[] = {batch_of(test), test->heads, length_of(test), test->size};

@@ -11,7 +11,7 @@ typedef enum rope_angles {
     ANGLES_COMPUTED,
     ANGLES_TABLE, /* caches of 97 rows, by position */
     ANGLES_PLACE, /* caches with a row for each (b, s) */
-    ANGLES_SHARED /* the same with a batch of 1 */
+    ANGLES_SHARED /* caches with a row for each s */
 } rope_angles;
 
 typedef enum rope_where {
@@ -30,15 +30,15 @@ typedef struct rope_case {
     float base;    /* 0: 10000 */
     rope_angles angles;
     rope_where where;
-    int64_t position;                        /* the enqueue's */
-    int64_t low, high;                       /* of what positions or offsets hold; both 0: 0 … 96 − length */
+    int64_t position;                        /* position passed at enqueue */
+    int64_t low, high;                       /* range of positions or offsets; both 0: 0 … 96 − length */
     clattn_dtype x_type, y_type, cache_type; /* 0: CLATTN_DTYPE_F32 */
     clattn_dtype index_type;                 /* 0: CLATTN_DTYPE_I32 */
     array_form x, y, cache;
     bool in_place;
     bool explicit_lengths;
     size_t actual_batch, actual_length;
-    bool inject; /* then once more, with NaN in one element and NaN, Inf beyond the actual lengths */
+    bool inject; /* runs once more with NaN in one element, and NaN, Inf beyond the actual lengths */
 } rope_case;
 
 void rope_check(const void *test, const char *solver);

@@ -1,4 +1,4 @@
-/* Softmax problems: from a table row to arrays, a plan, a reference and a verdict. */
+/* Softmax problems: makes arrays and a plan of a table row, and compares the result with a reference. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -77,7 +77,7 @@ static void verdict_release(verdict *v)
     free(v->given);
 }
 
-/* Visits index[] of the last dimension `rank` innermost. */
+/* Advances index[] to the next element; the last dimension is the innermost. */
 static void step(int rank, const size_t *extent, size_t *index)
 {
     for (int d = rank - 1; d >= 0 && ++index[d] == extent[d]; d--) {
@@ -85,7 +85,7 @@ static void step(int rank, const size_t *extent, size_t *index)
     }
 }
 
-/* The reference of what x holds, then the run, then the comparison: in place, x is gone afterwards. */
+/* Computes the reference before the run, because x is overwritten in place. */
 static verdict run_and_judge(test_job *job, const softmax_case *test)
 {
     size_t extent[CLATTN_MAX_RANK], index[CLATTN_MAX_RANK] = {0};
@@ -142,7 +142,7 @@ static void inject(test_job *job, const softmax_case *test, const verdict *befor
                                            : i == columns / 2 || (test->inject == SOFTMAX_EMPTY && i < columns)) {
             array_set(&job->input[X], index, test->inject == SOFTMAX_MASKED ? bad[i % 4] : single[test->inject]);
         }
-        written += !beyond; /* the batch is the slowest dimension: actual elements come first */
+        written += !beyond; /* actual elements come first because the batch is the outermost dimension */
         step(test->rank, test->extent, index);
     }
     array_upload(&job->input[X]);

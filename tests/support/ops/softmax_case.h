@@ -7,7 +7,7 @@
 #define SOFTMAX_SOLVERS 3
 extern const char *const softmax_solvers[SOFTMAX_SOLVERS];
 
-/* What is put into x for a second run; rows that it does not touch must not change in any bit. */
+/* What x gets for a second run; rows without it must keep every bit. */
 typedef enum softmax_inject {
     SOFTMAX_NOTHING,
     SOFTMAX_NAN,       /* NaN in the middle of the first row */
