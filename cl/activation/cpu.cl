@@ -14,7 +14,8 @@ kernel void activation_cpu(const global ELEMENT(X_TYPE) *x, global ELEMENT(Y_TYP
     for (args_long piece = share_of_group(a.pieces, &end); piece < end; piece++) {
         const args_long r = piece / a.chunks;
         const int first = (int)(piece - r * a.chunks) * a.chunk, last = first + min(a.columns - first, a.chunk);
-        const row_place row = find_row(r, x, y, &a);
+        row_place row;
+        find_row(&row, r, x, y, &a);
         for (int c = first; c < last; c += LANES)
             activate(&row, c, last - c, &a);
     }

@@ -13,7 +13,8 @@ kernel void activation_generic(const global ELEMENT(X_TYPE) *x, global ELEMENT(Y
     const args_long piece = (args_long)get_group_id(0), r = piece / a.chunks;
     const int first = (int)(piece - r * a.chunks) * a.chunk, last = first + min(a.columns - first, a.chunk);
     const int step = (int)get_local_size(0) * LANES;
-    const row_place row = find_row(r, x, y, &a);
+    row_place row;
+    find_row(&row, r, x, y, &a);
     for (int c = first + (int)get_local_id(0) * LANES; c < last; c += step)
         activate(&row, c, last - c, &a);
 }

@@ -37,18 +37,17 @@ typedef struct row_place {
     global ELEMENT(Y_TYPE) *y;
 } row_place;
 
-static inline row_place find_row(args_long row, const global ELEMENT(X_TYPE) *x, global ELEMENT(Y_TYPE) *y,
-                                 const activation_args *a)
+static inline void find_row(row_place *place, args_long row, const global ELEMENT(X_TYPE) *x, global ELEMENT(Y_TYPE) *y,
+                            const activation_args *a)
 {
-    row_place place = {x + a->x.offset, y + a->y.offset};
-
+    place->x = x + a->x.offset;
+    place->y = y + a->y.offset;
     for (int n = 3; n >= 0; n--) {
         const args_long rest = row / a->extent[n], index = row - rest * a->extent[n];
-        place.x += index * a->x.stride[n];
-        place.y += index * a->y.stride[n];
+        place->x += index * a->x.stride[n];
+        place->y += index * a->y.stride[n];
         row = rest;
     }
-    return place;
 }
 
 /* Stores the function of columns c to c + count - 1, of LANES columns if there are more. */

@@ -48,7 +48,8 @@ static inline float row_mean(const place *row, const norm_args *a)
     floatv sum = (floatv)(0.0f), lost = (floatv)(0.0f);
 
     for (int s = 0; s < a->segments; s++) {
-        const place at = segment_of(row, s, a);
+        place at;
+        find_segment(&at, row, s, a);
         for (int c = 0; c < a->columns;) {
             const int end = c + min(a->columns - c, RUN * LANES);
             floatv run[CHAINS];
@@ -68,13 +69,14 @@ static inline float row_mean(const place *row, const norm_args *a)
     return sum_lanes(sum) / ((float)a->segments * (float)a->columns);
 }
 
-static inline moments row_moments(const place *row, const norm_args *a)
+static inline void row_moments(moments *m, const place *row, const norm_args *a)
 {
     floatv sum = (floatv)(0.0f), lost = (floatv)(0.0f), squares = (floatv)(0.0f), lost_square = (floatv)(0.0f);
     const float mean = a->centred ? row_mean(row, a) : 0.0f;
 
     for (int s = 0; s < a->segments; s++) {
-        const place at = segment_of(row, s, a);
+        place at;
+        find_segment(&at, row, s, a);
         for (int c = 0; c < a->columns;) {
             const int end = c + min(a->columns - c, RUN * LANES);
             floatv run[CHAINS], run_square[CHAINS];
@@ -99,7 +101,7 @@ static inline moments row_moments(const place *row, const norm_args *a)
             ADDV(squares, lost_square, (run_square[0] + run_square[1]) + (run_square[2] + run_square[3]));
         }
     }
-    return moments_of(mean, sum_lanes(sum), sum_lanes(squares), a);
+    find_moments(m, mean, sum_lanes(sum), sum_lanes(squares), a);
 }
 
 /* Writes `count` columns of a segment from column c on, LANES at most. */
@@ -131,8 +133,10 @@ static inline void prefetch_input(const place *at, int c, const norm_args *a)
 static inline void write_row(const place *row, const place *next, const moments *m, const norm_args *a)
 {
     for (int s = 0; s < a->segments; s++) {
-        const place at = segment_of(row, s, a), next_at = segment_of(next, s, a);
+        place at, next_at;
         int c = 0;
+        find_segment(&at, row, s, a);
+        find_segment(&next_at, next, s, a);
         for (; c + LANES <= a->columns; c += LANES) {
             prefetch_input(&next_at, c, a);
             write_columns(&at, c, LANES, m, a);
@@ -151,12 +155,15 @@ kernel void norm_cpu(const global ELEMENT(X_TYPE) *x, const global ELEMENT(SCALE
     if (a.rows == 0)
         return;
 
-    const place whole = first_row(x, scale, bias, residual, y, sum, &a);
+    place whole;
+    first_row(&whole, x, scale, bias, residual, y, sum, &a);
     args_long end;
     for (args_long r = share_of_group(a.rows, &end); r < end; r++) {
-        const place row = moved(&whole, (int)r, a.row_extent, &a);
-        const place next = PREFETCHES && r + 2 < end ? moved(&whole, (int)r + 2, a.row_extent, &a) : row;
-        const moments m = row_moments(&row, &a);
+        place row = whole, next = whole;
+        moments m;
+        move(&row, (int)r, a.row_extent, &a);
+        move(&next, (int)(PREFETCHES && r + 2 < end ? r + 2 : r), a.row_extent, &a);
+        row_moments(&m, &row, &a);
         write_row(&row, &next, &m, &a);
         store_moments((int)r, &m, mean, inverse, &a);
     }

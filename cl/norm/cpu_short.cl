@@ -97,14 +97,16 @@ kernel void norm_cpu_short(const global ELEMENT(X_TYPE) *x, const global ELEMENT
     if (a.rows == 0)
         return;
 
-    const place whole = first_row(x, scale, bias, residual, y, sum, &a);
+    place whole;
+    first_row(&whole, x, scale, bias, residual, y, sum, &a);
     args_long end;
     args_long r = share_of_group((a.rows + LANES - 1) / LANES, &end) * LANES;
     end = min(end * LANES, a.rows);
     for (; r < end; r += LANES) {
         const int count = (int)min(end - r, (args_long)LANES);
-        const place row = moved(&whole, (int)r, a.row_extent, &a);
+        place row = whole;
         floatv d[MOST], each[MOST], row_mean, factor;
+        move(&row, (int)r, a.row_extent, &a);
 
         x_columns(d, row.x, a.x.stride[0], a.x.col, a.columns, count);
         if (NORM_RESIDUAL) {

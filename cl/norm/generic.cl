@@ -15,26 +15,29 @@ kernel void norm_generic(const global ELEMENT(X_TYPE) *x, const global ELEMENT(S
     if (r >= a.rows)
         return;
 
-    const place whole = first_row(x, scale, bias, residual, y, sum, &a), row = moved(&whole, (int)r, a.row_extent, &a);
+    place row, at;
+    first_row(&row, x, scale, bias, residual, y, sum, &a);
+    move(&row, (int)r, a.row_extent, &a);
     float centre = 0.0f, deviations = 0.0f, squares = 0.0f, lost = 0.0f, lost_square = 0.0f;
     for (int s = 0; a.centred && s < a.segments; s++) {
-        const place at = segment_of(&row, s, &a);
+        find_segment(&at, &row, s, &a);
         for (int c = 0; c < a.columns; c++)
             ADD(centre, lost, load_x(&at, c, &a));
     }
     centre /= (float)a.segments * (float)a.columns;
     lost = 0.0f;
     for (int s = 0; s < a.segments; s++) {
-        const place at = segment_of(&row, s, &a);
+        find_segment(&at, &row, s, &a);
         for (int c = 0; c < a.columns; c++) {
             const float d = load_x(&at, c, &a) - centre;
             ADD(squares, lost_square, d * d);
             ADD(deviations, lost, d);
         }
     }
-    const moments m = moments_of(centre, deviations, squares, &a);
+    moments m;
+    find_moments(&m, centre, deviations, squares, &a);
     for (int s = 0; s < a.segments; s++) {
-        const place at = segment_of(&row, s, &a);
+        find_segment(&at, &row, s, &a);
         for (int c = 0; c < a.columns; c++)
             write_one(&at, c, load_x(&at, c, &a), &m, &a);
     }

@@ -78,40 +78,37 @@ typedef struct place {
     global ELEMENT(SUM_TYPE) *sum;
 } place;
 
-/* Where row 0 begins. */
-static inline place first_row(const global ELEMENT(X_TYPE) *x, const global ELEMENT(SCALE_TYPE) *scale,
-                              const global ELEMENT(BIAS_TYPE) *bias, const global ELEMENT(RESIDUAL_TYPE) *residual,
-                              global ELEMENT(Y_TYPE) *y, global ELEMENT(SUM_TYPE) *sum, const norm_args *a)
+/* Row 0.  Places are given by pointer, and never returned: rusticl (Mesa 22.3) does not copy a struct that is given by value, so
+ * that a change of it would change the caller's, and Oclgrind 21.10 does not know what LLVM makes of functions that return
+ * a struct (llvm.experimental.noalias.scope.decl). */
+static inline void first_row(place *row, const global ELEMENT(X_TYPE) *x, const global ELEMENT(SCALE_TYPE) *scale,
+                             const global ELEMENT(BIAS_TYPE) *bias, const global ELEMENT(RESIDUAL_TYPE) *residual,
+                             global ELEMENT(Y_TYPE) *y, global ELEMENT(SUM_TYPE) *sum, const norm_args *a)
 {
-    place row = {x + a->x.offset, scale + a->scale.offset, bias + a->bias.offset, residual, y + a->y.offset, sum};
-
-    if (NORM_RESIDUAL) {
-        row.residual += a->residual.offset;
-        row.sum += a->sum.offset;
-    }
-    return row;
+    row->x = x + a->x.offset;
+    row->scale = scale + a->scale.offset;
+    row->bias = bias + a->bias.offset;
+    row->y = y + a->y.offset;
+    row->residual = NORM_RESIDUAL ? residual + a->residual.offset : residual;
+    row->sum = NORM_RESIDUAL ? sum + a->sum.offset : sum;
 }
 
-/* The place `index` rows or segments on.  It gets a pointer because rusticl (Mesa 22.3) does not copy a struct that is given by
- * value: a change of it would change the caller's. */
-static inline place moved(const place *from, int index, const int *extent, const norm_args *a)
+/* Moves a place by `index` rows or segments. */
+static inline void move(place *at, int index, const int *extent, const norm_args *a)
 {
-    place at = *from;
-
     for (int n = LAST_DIMENSION; n >= 0; n--) {
         const int rest = n ? index / extent[n] : 0;
         const args_long i = index - rest * extent[n];
-        at.x += i * a->x.stride[n];
-        at.scale += i * a->scale.stride[n];
-        at.bias += i * a->bias.stride[n];
-        at.y += i * a->y.stride[n];
+        at->x += i * a->x.stride[n];
+        at->scale += i * a->scale.stride[n];
+        at->bias += i * a->bias.stride[n];
+        at->y += i * a->y.stride[n];
         if (NORM_RESIDUAL) {
-            at.residual += i * a->residual.stride[n];
-            at.sum += i * a->sum.stride[n];
+            at->residual += i * a->residual.stride[n];
+            at->sum += i * a->sum.stride[n];
         }
         index = rest;
     }
-    return at;
 }
 
 /* What is normalised: column c of a segment that begins at `at`. */
@@ -122,9 +119,11 @@ static inline float load_x(const place *at, args_long c, const norm_args *a)
 }
 
 /* Where segment s of a row begins. */
-static inline place segment_of(const place *row, int s, const norm_args *a)
+static inline void find_segment(place *at, const place *row, int s, const norm_args *a)
 {
-    return a->segments > 1 ? moved(row, s, a->segment_extent, a) : *row;
+    *at = *row;
+    if (a->segments > 1)
+        move(at, s, a->segment_extent, a);
 }
 
 /* A row's statistics. */
@@ -134,16 +133,16 @@ typedef struct moments {
     float factor; /* 1 / sqrt(variance + epsilon) */
 } moments;
 
-static inline moments moments_of(float mean, float deviations, float squares, const norm_args *a)
+static inline void find_moments(moments *m, float mean, float deviations, float squares, const norm_args *a)
 {
     const float count = (float)a->segments * (float)a->columns;
-    moments m = {mean, a->centred ? deviations / count : 0.0f, 0.0f};
-    const float corrected = FMA(-deviations, m.drift, squares);
+    m->mean = mean;
+    m->drift = a->centred ? deviations / count : 0.0f;
+    const float corrected = FMA(-deviations, m->drift, squares);
     const float variance = corrected < 0.0f ? 0.0f : corrected / count;
 
     /* After an overflow the compensated sum may be inf or NaN: the row becomes NaN. */
-    m.factor = squares <= FLT_MAX ? 1.0f / sqrt(variance + a->epsilon) : NAN;
-    return m;
+    m->factor = squares <= FLT_MAX ? 1.0f / sqrt(variance + a->epsilon) : NAN;
 }
 
 /* Where the row's element of mean or inverse lies. */

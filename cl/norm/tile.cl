@@ -31,21 +31,19 @@
 #error "KEEP must be 0 to 32"
 #endif
 
-/* Element e of a row: where its segment begins, and its column. */
-static inline place find(const place *row, int e, int *c, const norm_args *a)
+/* Sets `at` to where the segment of a row's element e begins, and returns the element's column. */
+static inline int find_element(place *at, const place *row, int e, const norm_args *a)
 {
-    *c = e;
-    if (PLAIN || a->segments == 1)
-        return *row;
-    const int s = e / a->columns;
-    *c = e - s * a->columns;
-    return moved(row, s, a->segment_extent, a);
+    const int s = PLAIN || a->segments == 1 ? 0 : e / a->columns;
+
+    find_segment(at, row, s, a);
+    return e - s * a->columns;
 }
 
 static inline float load_one(const place *row, int e, const norm_args *a)
 {
-    int c;
-    const place at = find(row, e, &c, a);
+    place at;
+    const int c = find_element(&at, row, e, a);
     return load_x(&at, c, a);
 }
 
@@ -62,7 +60,9 @@ kernel void norm_tile(const global ELEMENT(X_TYPE) *x, const global ELEMENT(SCAL
 
     const int item = (int)get_local_id(0), elements = a.segments * a.columns;
     const int r = (int)get_group_id(0);
-    const place whole = first_row(x, scale, bias, residual, y, sum, &a), row = moved(&whole, r, a.row_extent, &a);
+    place row;
+    first_row(&row, x, scale, bias, residual, y, sum, &a);
+    move(&row, r, a.row_extent, &a);
     /* Trip counts are the same for all items: PoCL 3.1 vectorises across items and miscounts others. */
     const int steps = KEEP ? KEEP : (elements - 1) / WORK_GROUP + 1, first = KEEP || a.centred ? steps : 0;
     /* All items compute these, before the barriers: with the loop in one item's branch at the end, PoCL 3.1 made a kernel of
@@ -96,12 +96,13 @@ kernel void norm_tile(const global ELEMENT(X_TYPE) *x, const global ELEMENT(SCAL
     }
     REDUCE(shared, 1, item, squares, SUM_FLOAT);
     REDUCE(shared, 2, item, deviations, SUM_FLOAT);
-    const moments m = moments_of(centre, deviations, squares, &a);
+    moments m;
+    find_moments(&m, centre, deviations, squares, &a);
     for (int n = 0; n < steps; n++) {
         const int e = n * WORK_GROUP + item;
-        int c;
         if (e < elements) {
-            const place at = find(&row, e, &c, &a);
+            place at;
+            const int c = find_element(&at, &row, e, &a);
 #if KEEP
             const float v = kept[n];
 #else

@@ -126,7 +126,8 @@ kernel void softmax_cpu(const global ELEMENT(X_TYPE) *x, const global ELEMENT(MA
 
     args_long end;
     for (args_long r = share_of_group(a.rows, &end); r < end; r++) {
-        const row_place row = find_row(r, x, mask, y, &a);
+        row_place row;
+        find_row(&row, r, x, mask, y, &a);
         softmax_row(&row, &a);
     }
 }

@@ -101,7 +101,7 @@ kernel void softmax_cpu_short(const global ELEMENT(X_TYPE) *x, const global ELEM
     row_place row = {0};
     while (r < end) {
         if (left == 0) { /* neighbours are a stride apart as far as the last dimension goes */
-            row = find_row(r, x, mask, y, &a);
+            find_row(&row, r, x, mask, y, &a);
             left = a.extent[3] - (r - r / a.extent[3] * a.extent[3]);
         }
         const int count = (int)min(min(end - r, left), (args_long)LANES);

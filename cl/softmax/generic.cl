@@ -13,7 +13,8 @@ kernel void softmax_generic(const global ELEMENT(X_TYPE) *x, const global ELEMEN
     if (r >= a.rows)
         return;
 
-    const row_place row = find_row(r, x, mask, y, &a);
+    row_place row;
+    find_row(&row, r, x, mask, y, &a);
     float row_max = -INFINITY;
     for (int c = 0; c < a.columns; c++) {
         const float s = score(&row, c, -FLT_MAX, &a);

@@ -53,22 +53,22 @@ typedef struct row_place {
     global ELEMENT(Y_TYPE) *y;
 } row_place;
 
-static inline row_place find_row(args_long row, const global ELEMENT(X_TYPE) *x, const global ELEMENT(MASK_TYPE) *mask,
-                                 global ELEMENT(Y_TYPE) *y, const softmax_args *a)
+/* Sets `place` to row `row`.  Structs are not returned: Oclgrind 21.10 does not know what LLVM makes of functions that do
+ * (llvm.experimental.noalias.scope.decl). */
+static inline void find_row(row_place *place, args_long row, const global ELEMENT(X_TYPE) *x,
+                            const global ELEMENT(MASK_TYPE) *mask, global ELEMENT(Y_TYPE) *y, const softmax_args *a)
 {
-    row_place place = {x + a->x.offset, mask, y + a->y.offset};
-
-    if (MASK)
-        place.mask += a->mask.offset;
+    place->x = x + a->x.offset;
+    place->mask = MASK ? mask + a->mask.offset : mask;
+    place->y = y + a->y.offset;
     for (int n = 3; n >= 0; n--) {
         const args_long rest = row / a->extent[n], index = row - rest * a->extent[n];
-        place.x += index * a->x.stride[n];
-        place.y += index * a->y.stride[n];
+        place->x += index * a->x.stride[n];
+        place->y += index * a->y.stride[n];
         if (MASK)
-            place.mask += index * a->mask.stride[n];
+            place->mask += index * a->mask.stride[n];
         row = rest;
     }
-    return place;
 }
 
 /* s of column c: -inf if it is not attended, and otherwise, with a mask, at least `lowest`.  The maximum takes scores with

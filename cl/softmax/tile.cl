@@ -41,7 +41,8 @@ kernel void softmax_tile(const global ELEMENT(X_TYPE) *x, const global ELEMENT(M
         return;
 
     const int item = (int)get_local_id(0);
-    const row_place row = find_row((args_long)get_group_id(0), x, mask, y, &a);
+    row_place row;
+    find_row(&row, (args_long)get_group_id(0), x, mask, y, &a);
     /* Trip counts are the same for all items: PoCL 3.1 vectorises across items and miscounts others. */
     const int steps = KEEP ? KEEP : (a.columns + WORK_GROUP - 1) / WORK_GROUP;
     float row_max = -INFINITY, row_sum = 0.0f, lost = 0.0f;

@@ -6,19 +6,16 @@
 #   sh tests/offline/offline.sh --install [--tools FOLDER]
 #
 #   --quick       compiles only the problems marked "quick" (seconds instead of a minute)
-#   --build       a build folder of clattn (default: build/test/gcc, as tests/run.sh leaves it); offline.md is written
-# there,
+#   --build       a build folder of clattn (default: build/test/gcc, as tests/run.sh leaves it).  offline.md is written there:
 #                 tables of registers, spills and local memory, of hot loops and occupancy
 #   --tools       where the compilers are kept (default: build/tools); about 100 MB are fetched once
 #   --no-install  fetches nothing and fails if a compiler is missing
 #   --install     only fetches the compilers
 #
-# The compilers: clang 19, from Debian's packages, because clang 15 knows no sm_90 and gives kernels on gfx1100 at most
-# 128 registers; libclc 15, which is installed with rusticl; ptxas, the machine's own or that of PyPI's nvidia-cuda-
-# nvcc;
-# nvdisasm, the machine's own or that of PyPI's nvidia-cuda-nvdisasm; ocloc, from Debian's intel-opencl-icd.  Packages
-# are unpacked into the tools' folder and not installed: Intel's would add an OpenCL platform to the machine.  Prints
-# TAP.
+# The compilers: clang 19, from Debian's packages, because clang 15 knows no sm_90 and gives kernels on gfx1100 at most 128
+# registers; libclc 15, which is installed with rusticl; ptxas and nvdisasm, the machine's own or those of PyPI's
+# nvidia-cuda-nvcc and nvidia-cuda-nvdisasm; ocloc, from Debian's intel-opencl-icd.  Packages are unpacked into the tools'
+# folder and not installed: Intel's would add an OpenCL platform to the machine.  Prints TAP.
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -118,13 +115,13 @@ for bitcode in nvptx64--nvidiacl.bc amdgcn--amdhsa.bc; do
     [ -e "/usr/lib/clc/$bitcode" ] || fail "/usr/lib/clc/$bitcode is missing (package libclc-15)"
 done
 [ -n "$only_install" ] && exit 0
-[ -x "$build/tests/offline_list" ] && [ -x "$build/tests/offline_splice" ] || fail "$build is no build folder of clattn"
+[ -x "$build/tests/offline/offline_list" ] && [ -x "$build/tests/offline/offline_splice" ] || fail "$build is no build folder of clattn"
 
-export SPLICE="$build/tests/offline_splice"
+export SPLICE="$build/tests/offline/offline_splice"
 export CLANG_NVIDIA="$clang" CLANG_AMD="$clang" PTXAS="$ptxas" NVDISASM="$nvdisasm" OCLOC="$ocloc"
 export LIBCLC_NVIDIA=/usr/lib/clc/nvptx64--nvidiacl.bc LIBCLC_AMD=/usr/lib/clc/amdgcn--amdhsa.bc
 OCLOC_VERSION=$(apt-cache policy intel-opencl-icd 2> /dev/null | sed -n 's/ *Candidate: //p')
 export OCLOC_VERSION
 # shellcheck disable=SC2086 # the variable is split into words
-exec /usr/bin/python3 "$here/compile.py" --list "$build/tests/offline_list" --kernels "$root/cl" \
+exec /usr/bin/python3 "$here/compile.py" --list "$build/tests/offline/offline_list" --kernels "$root/cl" \
     --work "$tools/offline" --report "$build/offline.md" $quick

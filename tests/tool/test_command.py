@@ -2,7 +2,7 @@
 """The clattn command from outside: exit statuses, error lines, JSON, and results against NumPy in float64.  Attention
 has a file of its own, test_command_attention.py.
 
-    CLATTN=build/src/tool/clattn python3 tests/tool/test_command.py [-k PATTERN ...]"""
+    CLATTN=build/src/clattn python3 tests/tool/test_command.py [-k PATTERN ...]"""
 import io
 import json
 import os

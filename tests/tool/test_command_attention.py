@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`clattn attention` and `clattn explain` from outside: every option against NumPy in float64, and what is refused.
 
-    CLATTN=build/src/tool/clattn python3 tests/tool/test_command_attention.py [-k PATTERN ...]"""
+    CLATTN=build/src/clattn python3 tests/tool/test_command_attention.py [-k PATTERN ...]"""
 import os
 import pathlib
 import shutil

@@ -3,7 +3,7 @@
 refusals.
 test_heatmap_browser.py runs the page in a browser.
 
-    CLATTN=build/src/clattn HEATMAP_SAMPLE=build/tests/heatmap_sample python3 tests/tool/test_command_heatmap.py
+    CLATTN=build/src/clattn HEATMAP_SAMPLE=build/tests/tool/heatmap_sample python3 tests/tool/test_command_heatmap.py
 
 The device is whatever the environment chooses.  Needs NumPy and no more."""
 import os

@@ -4,7 +4,7 @@ nothing
 is loaded, run or complained of.  Needs NumPy and a headless Chromium (Debian: chromium-headless-shell); without one it
 exits with 77.  Screenshots are left in the folder SCREENSHOTS, if that is set.
 
-    CLATTN=build/src/clattn HEATMAP_SAMPLE=build/tests/heatmap_sample python3 tests/tool/test_heatmap_browser.py"""
+    CLATTN=build/src/clattn HEATMAP_SAMPLE=build/tests/tool/heatmap_sample python3 tests/tool/test_heatmap_browser.py"""
 import os
 import subprocess
 import sys

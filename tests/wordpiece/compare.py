@@ -4,7 +4,7 @@
     compare.py PROGRAM MODEL_DIR [--count N] [--seed N]     with the model's vocabulary, by tokenizer.json and by vocab.txt
     compare.py --write FOLDER                               makes vocab.txt and cases.txt of tests/wordpiece
 
-PROGRAM is the build's tests/wordpiece_tokenize.  Needs the tokenizers package.  Prints TAP."""
+PROGRAM is the build's tests/wordpiece/wordpiece_tokenize.  Needs the tokenizers package.  Prints TAP."""
 import argparse
 import pathlib
 import random
