@@ -14,8 +14,8 @@ typedef struct attention_args {
     array4 lse, entropy;              /* (b, h, i); col unused */
     array4 scores;                    /* (b, h, i, j); head 0 when averaged */
     array4 key_scale, value_scale;    /* (b, h, j, group) */
-    array4 vector;                    /* (-, h, -, d) */
-    array4 alibi, block_table;        /* (b, h), (b, block): the block's stride is `col` */
+    array2 vector;                    /* (h, d) */
+    array2 alibi, block_table;        /* (b, h), (b, block) */
     array1 sinks;                     /* (h) */
     array1 query_lengths, key_lengths, positions, query_starts, key_starts; /* (b) */
     args_long user_offset[4];

@@ -22,8 +22,7 @@
  *   SPLIT             a launch's batch index is part * a.items + item, and a part attends only its share of the item's keys;
  *                     output (float) and lse are partials, indexed by that batch index, and sinks are left to the merge
  *
- * A kernel's parameters are: query, key, value (ATTENTION_SIDE_PARAMETERS) output (ATTENTION_RESULT_PARAMETERS)
- * attention_args a.  It begins with
+ * A kernel's parameters are: query, key, value, ATTENTION_SIDE_PARAMETERS output, lse, entropy, attention_args a.  It begins with
  *   const attention_side side = ATTENTION_SIDE;   the optional arrays in one private struct
  *   if (attention_idle(&a, &side)) return;
  *
@@ -213,7 +212,7 @@ static inline long attention_row_of_head(const array4 *array, const attention_it
 #if GIVEN(PAGED)
     const long block = j / PAGE_SIZE;
     const long page = LOAD_INT(PAGED, side->block_table,
-                               a->block_table.offset + item->b * a->block_table.batch + block * a->block_table.col);
+                               a->block_table.offset + item->b * a->block_table.row + block * a->block_table.col);
     return clamp(page, 0L, (long)a->capacity - 1) * array->batch + (j - block * PAGE_SIZE) * array->row;
 #elif RING
     return j % a->capacity * array->row;
@@ -310,7 +309,7 @@ static inline state attention_biased(state s, const attention_item *item, long i
 #if ALIBI
     {
         const long distance = i + item->position - j;
-        s -= (state)side->alibi[a->alibi.offset + item->b * a->alibi.batch + item->h * a->alibi.head] *
+        s -= (state)side->alibi[a->alibi.offset + item->b * a->alibi.row + item->h * a->alibi.col] *
              fabs((state)distance);
     }
 #endif

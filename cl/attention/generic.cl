@@ -49,8 +49,8 @@ static inline void add_value(state *o, state p, const global ELEMENT(V_TYPE) *va
 
 kernel void attention_generic(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
                               const global ELEMENT(V_TYPE) *value,
-                              ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output,
-                              ATTENTION_RESULT_PARAMETERS attention_args a)
+                              ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output, global float *lse,
+                              global float *entropy, attention_args a)
 {
     const attention_side side = ATTENTION_SIDE;
     if (attention_idle(&a, &side))

@@ -15,7 +15,7 @@
 /* Term d of the score: x * y, or vector * tanh(x + y). */
 #if ADDITIVE
 #define PAIR_TERM(x, y, d, sum) \
-    STATE_FMA(side->vector[a->vector.offset + item->h * a->vector.head + (d) * a->vector.col], tanh((state)(x) + (y)), \
+    STATE_FMA(side->vector[a->vector.offset + item->h * a->vector.row + (d) * a->vector.col], tanh((state)(x) + (y)), \
               sum)
 #define PAIR_KEY(scale, y) ((scale) * (y))
 #else

@@ -33,14 +33,6 @@
 #endif
 #define PROBABILITIES (SCORES_MODE == 3)
 
-#if PROBABILITIES
-#define ROW_PARAMETER const global float *lse,
-#define ROW_VALUE(item, i) lse[attention_result_row(&a.lse, &(item), i)]
-#else
-#define ROW_PARAMETER
-#define ROW_VALUE(item, i) 0.0f
-#endif
-
 /* Whether key j is attended; a row beyond the item's queries attends nothing. */
 static inline bool attends(const attention_item *item, int i, int j, const attention_args *a,
                            const attention_side *side)
@@ -71,7 +63,8 @@ static inline float element(const global ELEMENT(Q_TYPE) *query, const global EL
 }
 
 kernel void attention_scores(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
-                             ATTENTION_SIDE_PARAMETERS ROW_PARAMETER global ELEMENT(W_TYPE) *scores, attention_args a)
+                             ATTENTION_SIDE_PARAMETERS const global float *lse, global ELEMENT(W_TYPE) *scores,
+                             attention_args a)
 {
     const attention_side side = ATTENTION_SIDE;
     if (attention_idle(&a, &side))
@@ -90,7 +83,8 @@ kernel void attention_scores(const global ELEMENT(Q_TYPE) *query, const global E
     for (int h = first; h < end; h++) {
         attention_item item;
         attention_item_of(&item, b, h, &a, &side);
-        total += element(query, key, ROW_VALUE(item, i), &item, i, j, &a, &side);
+        const float row_lse = PROBABILITIES ? lse[attention_result_row(&a.lse, &item, i)] : 0.0f;
+        total += element(query, key, row_lse, &item, i, j, &a, &side);
     }
     STORE(W_TYPE, scores,
           a.scores.offset + b * a.scores.batch + first * a.scores.head + i * a.scores.row + j * a.scores.col,

@@ -37,6 +37,11 @@ typedef struct array4 {
     args_long offset, batch, head, row, col;
 } array4;
 
+/* Element (i, j) of an (outer, inner) array lies at offset + i*row + j*col. */
+typedef struct array2 {
+    args_long offset, row, col;
+} array2;
+
 /* Element i of a one-dimensional array lies at offset + i*stride. */
 typedef struct array1 {
     args_long offset, stride;

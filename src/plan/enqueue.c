@@ -295,7 +295,8 @@ clattn_status chain_launch(struct chain *chain, const struct plan_kernel *kernel
         if (!size_mul(groups[i], kernel->local[i], &global[i]))
             return report_error(report, CLATTN_ERROR_OVERFLOW, "%s: too many work-items", kernel->name);
     for (cl_uint i = 0; i < kernel->pointers; i++)
-        TRY_CL(report, "clSetKernelArg", bind_pointer(cl, kernel->handle, i, bindings[i]));
+        if (bindings[i])
+            TRY_CL(report, "clSetKernelArg", bind_pointer(cl, kernel->handle, i, bindings[i]));
     TRY_CL(report, "clSetKernelArg", cl->clSetKernelArg(kernel->handle, kernel->pointers, kernel->args_bytes, args));
     chain_step(chain, last, &step);
     TRY_CL(report, "clEnqueueNDRangeKernel",

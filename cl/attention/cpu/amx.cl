@@ -265,8 +265,8 @@ INLINE void take_keys(const amx_call *call, amx_block *block, int start, int n)
 GROUP_SIZE(1, 1, 1)
 kernel void attention_cpu_amx(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
                               const global ELEMENT(V_TYPE) *value,
-                              ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output,
-                              ATTENTION_RESULT_PARAMETERS attention_args a)
+                              ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output, global float *lse,
+                              global float *entropy, attention_args a)
 {
     const attention_side side = ATTENTION_SIDE;
     if (attention_idle(&a, &side))

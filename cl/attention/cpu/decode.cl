@@ -116,7 +116,7 @@ INLINE void load_weights(floatv *weight, const attention_block *block, const att
 {
     for (int r = 0; r < BLOCK; r++)
         for (int d = 0; d < D_K; d += LANES) {
-            const long at = a->vector.offset + ROW_HEAD(block, LIVE_ROW(block, r)) * a->vector.head + d * a->vector.col;
+            const long at = a->vector.offset + ROW_HEAD(block, LIVE_ROW(block, r)) * a->vector.row + d * a->vector.col;
             floatv x;
             LOAD_ROW(F32, x, side->vector, at, a->vector.col, D_K - d, 0.0f);
             weight[r * K_VECTORS + d / LANES] = x;
@@ -349,8 +349,8 @@ INLINE void take_tile_in_turn(head_work *work, int heads, const global ELEMENT(K
 }
 #endif
 
-INLINE void end_head(const head_work *w, global ELEMENT(O_TYPE) *output,
-                     ATTENTION_RESULT_PARAMETERS const attention_args *a, const attention_side *side)
+INLINE void end_head(const head_work *w, global ELEMENT(O_TYPE) *output, global float *lse, global float *entropy,
+                     const attention_args *a, const attention_side *side)
 {
     const attention_block *block = &w->block;
     attention_item item = block->item;
@@ -376,8 +376,8 @@ INLINE void end_head(const head_work *w, global ELEMENT(O_TYPE) *output,
 GROUP_SIZE(1, 1, 1)
 kernel void attention_cpu_decode(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
                                  const global ELEMENT(V_TYPE) *value,
-                                 ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output,
-                                 ATTENTION_RESULT_PARAMETERS attention_args a)
+                                 ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output, global float *lse,
+                                 global float *entropy, attention_args a)
 {
     const attention_side side = ATTENTION_SIDE;
     if (attention_idle(&a, &side))
@@ -400,5 +400,5 @@ kernel void attention_cpu_decode(const global ELEMENT(Q_TYPE) *query, const glob
 #endif
     }
     for (int h = 0; h < heads; h++)
-        end_head(&work[h], output, ATTENTION_RESULT_ARGUMENTS & a, &side);
+        end_head(&work[h], output, lse, entropy, &a, &side);
 }

@@ -125,7 +125,7 @@
 GROUP_SIZE(1, 1, 1)
 kernel void attention_cpu(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
                           const global ELEMENT(V_TYPE) *value, ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output,
-                          ATTENTION_RESULT_PARAMETERS attention_args a)
+                          global float *lse, global float *entropy, attention_args a)
 {
     const attention_side side = ATTENTION_SIDE;
     if (attention_idle(&a, &side))

@@ -151,8 +151,8 @@ INLINE void add_tile(floatv *s, bool open, int start, int n, const attention_blo
 #if ALIBI
         float lane[LANES];
         for (int l = 0; l < LANES; l++)
-            lane[l] = side->alibi[a->alibi.offset + block->item.b * a->alibi.batch +
-                                  ROW_HEAD(block, LIVE_ROW(block, v * LANES + l)) * a->alibi.head];
+            lane[l] = side->alibi[a->alibi.offset + block->item.b * a->alibi.row +
+                                  ROW_HEAD(block, LIVE_ROW(block, v * LANES + l)) * a->alibi.col];
         t[v].slope = VLOAD(0, lane);
         t[v].query = block_queries(block, v);
         t[v].place = JOIN(convert_float, LANES)(t[v].query);

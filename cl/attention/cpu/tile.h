@@ -95,7 +95,7 @@ INLINE void load_weights(floatv *weight, const attention_block *block, const att
             float lane[LANES];
             for (int l = 0; l < LANES; l++)
                 lane[l] =
-                    side->vector[a->vector.offset + ROW_HEAD(block, LIVE_ROW(block, v * LANES + l)) * a->vector.head +
+                    side->vector[a->vector.offset + ROW_HEAD(block, LIVE_ROW(block, v * LANES + l)) * a->vector.row +
                                  d * a->vector.col];
             weight[d * QUERY_VECTORS + v] = VLOAD(0, lane);
         }

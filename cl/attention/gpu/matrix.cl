@@ -222,8 +222,8 @@ static inline void add_values(matrix_c out[COLUMNS], const matrix_c s[SQUARES], 
 GROUP_SIZE(MATRIX_LANES, WARPS, 1)
 kernel void attention_matrix(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
                              const global ELEMENT(V_TYPE) *value,
-                             ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output,
-                             ATTENTION_RESULT_PARAMETERS attention_args a)
+                             ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output, global float *lse,
+                             global float *entropy, attention_args a)
 {
     local uint4 key_tiles[2 * TILE_K * WIDTH / 8], value_tiles[2 * TILE_K * WIDTH / 8];
     local uint all_scratch[WARPS * SCRATCH + 1];

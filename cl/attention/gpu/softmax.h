@@ -155,8 +155,8 @@ static inline void tile_publish_rows(local float4 *stage, local float4 *prob, co
 
 /* Finishes row `item` of the tile: stores its log-sum-exp and entropy, and puts the factor of its output into stage[item]. */
 static inline void tile_finish(local float *stage, const local float *prob, const local tile_results *results,
-                               uint item, const tile_rows *t, ATTENTION_RESULT_PARAMETERS const attention_args *a,
-                               const attention_side *side)
+                               uint item, const tile_rows *t, global float *lse, global float *entropy,
+                               const attention_args *a, const attention_side *side)
 {
     tile_row row;
     tile_find_row(&row, (int)item, t, a);

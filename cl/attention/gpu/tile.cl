@@ -108,7 +108,7 @@ static inline void tile_stage_vector(local float *to, uint item, int d0, const t
 {
     const int d = d0 + (int)item;
     if (item < CHUNK)
-        to[item] = d < D_K ? side->vector[a->vector.offset + t->item.h * a->vector.head + d * a->vector.col] : 0.0f;
+        to[item] = d < D_K ? side->vector[a->vector.offset + t->item.h * a->vector.row + d * a->vector.col] : 0.0f;
 }
 #endif
 
@@ -131,8 +131,8 @@ SUB_GROUP_KERNEL
 GROUP_SIZE(ITEMS_X, ITEMS_Y, 1)
 kernel void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
                            const global ELEMENT(V_TYPE) *value,
-                           ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output,
-                           ATTENTION_RESULT_PARAMETERS attention_args a)
+                           ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output, global float *lse,
+                           global float *entropy, attention_args a)
 {
     local float4 stage[STAGE_FLOATS / 4];
     local float4 prob[TILE_K * Q_QUADS];
@@ -261,8 +261,7 @@ kernel void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELE
     tile_publish_rows(stage, prob, &state, x, y);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (item < TILE_Q)
-        tile_finish((local float *)stage, (const local float *)prob, &results, item, &t, ATTENTION_RESULT_ARGUMENTS & a,
-                    &side);
+        tile_finish((local float *)stage, (const local float *)prob, &results, item, &t, lse, entropy, &a, &side);
     barrier(CLK_LOCAL_MEM_FENCE);
     tile_scale_output(out, stage + y * QUADS);
 

@@ -8,10 +8,9 @@
 #include "ops/common/arrays.h"
 #include "ops/attention/launch.h"
 
-_Static_assert(sizeof(array4) == 40 && sizeof(array1) == 16, "arrays have padding");
-_Static_assert(sizeof(attention_args) == 14 * 40 + 6 * 16 + 10 * 8 + 26 * 4, "attention_args has padding");
-/* No kernel takes the scores besides lse and entropy, and no description both starts and pages of keys. */
-_Static_assert(sizeof(attention_args) + (ATTENTION_POINTERS - 2) * 8 <= 1024, "too many arguments");
+_Static_assert(sizeof(array4) == 40 && sizeof(array2) == 24 && sizeof(array1) == 16, "arrays have padding");
+_Static_assert(sizeof(attention_args) == 11 * 40 + 3 * 24 + 6 * 16 + 10 * 8 + 26 * 4, "attention_args has padding");
+_Static_assert(sizeof(attention_args) + ATTENTION_POINTERS * 8 <= 1024, "too many arguments");
 
 #define ARGS(field) offsetof(clattn_attention_args, field)
 const size_t attention_binding_offset[ATTENTION_ARRAYS] = {
@@ -38,6 +37,12 @@ const size_t attention_binding_offset[ATTENTION_ARRAYS] = {
 static array1 array1_of(const clattn_layout *layout, int64_t offset)
 {
     return (array1){offset, layout->stride[0]};
+}
+
+/* A first dimension of extent 1 broadcasts. */
+static array2 array2_of(const clattn_layout *layout, int64_t offset)
+{
+    return (array2){offset, layout->extent[0] == 1 ? 0 : layout->stride[0], layout->stride[1]};
 }
 
 /* (batch, heads, S_q), of which packed queries have batch 1. */
@@ -92,17 +97,12 @@ static void fill_optional(const struct attention_problem *problem, const clattn_
         a->scores = array4_of(&desc->outputs.scores, args->outputs.scores.offset);
     a->key_scale = packable(&desc->cache.key_scale, args->cache.key_scale.offset, problem->packed_keys);
     a->value_scale = packable(&desc->cache.value_scale, args->cache.value_scale.offset, problem->packed_keys);
-    a->vector = (array4){args->scoring.vector.offset, 0,
-                         desc->scoring.vector.extent[0] == 1 ? 0 : desc->scoring.vector.stride[0], 0,
-                         desc->scoring.vector.stride[1]};
+    a->vector = array2_of(&desc->scoring.vector, args->scoring.vector.offset);
     if (desc->scoring.alibi.rank == 1)
-        a->alibi = (array4){args->scoring.alibi.offset, 0, desc->scoring.alibi.stride[0], 0, 0};
+        a->alibi = (array2){args->scoring.alibi.offset, 0, desc->scoring.alibi.stride[0]};
     else
-        a->alibi =
-            (array4){args->scoring.alibi.offset, desc->scoring.alibi.extent[0] == 1 ? 0 : desc->scoring.alibi.stride[0],
-                     desc->scoring.alibi.stride[1], 0, 0};
-    a->block_table = (array4){args->cache.block_table.offset, desc->cache.block_table.stride[0], 0, 0,
-                              desc->cache.block_table.stride[1]};
+        a->alibi = array2_of(&desc->scoring.alibi, args->scoring.alibi.offset);
+    a->block_table = array2_of(&desc->cache.block_table, args->cache.block_table.offset);
     a->sinks = array1_of(&desc->scoring.sinks, args->scoring.sinks.offset);
     a->query_lengths = array1_of(&desc->lengths.query, args->lengths.query.offset);
     a->key_lengths = array1_of(&desc->lengths.key, args->lengths.key.offset);
@@ -312,23 +312,18 @@ fail:
 
 /* ---- bindings in the kernels' order ---- */
 
-size_t attention_input_bindings(const struct attention_problem *problem, const clattn_attention_args *args,
-                                const clattn_binding **bindings, size_t count)
+const clattn_binding *attention_binding_or_null(const struct attention_problem *problem,
+                                                const clattn_attention_args *args, enum attention_array array)
 {
-    for (int i = 0; i < ATTENTION_INPUT_ARRAYS; i++)
-        if (problem->has[i])
-            bindings[count++] = attention_binding(args, i);
-    for (int i = 0; i < CLATTN_USER_BUFFERS; i++)
-        if (problem->desc.snippets.buffer_dtype[i] != CLATTN_DTYPE_NONE)
-            bindings[count++] = &args->snippets.buffer[i];
-    if (problem->desc.launch.cancellable)
-        bindings[count++] = &args->cancel;
-    return count;
+    return problem->has[array] ? attention_binding(args, array) : NULL;
 }
 
-size_t attention_input_count(const struct attention_problem *problem)
+void attention_input_bindings(const struct attention_problem *problem, const clattn_attention_args *args,
+                              const clattn_binding *bindings[ATTENTION_INPUTS])
 {
-    static const clattn_attention_args none;
-    const clattn_binding *bindings[ATTENTION_POINTERS];
-    return attention_input_bindings(problem, &none, bindings, 0);
+    for (int i = 0; i < ATTENTION_INPUT_ARRAYS; i++)
+        *bindings++ = attention_binding_or_null(problem, args, i);
+    for (int i = 0; i < CLATTN_USER_BUFFERS; i++)
+        *bindings++ = problem->desc.snippets.buffer_dtype[i] != CLATTN_DTYPE_NONE ? &args->snippets.buffer[i] : NULL;
+    *bindings = problem->desc.launch.cancellable ? &args->cancel : NULL;
 }

@@ -125,9 +125,7 @@ clattn_status attention_add_kernel(struct attention_plan *plan, const char *file
     define_int(options, "LSE", has_lse || is_split);
     if (is_split)
         define_int(options, "SPLIT", 1);
-    cl_uint pointers =
-        4u + (cl_uint)attention_input_count(problem) + (has_lse || is_split) + problem->has[ATTENTION_ENTROPY];
-    TRY(plan_add_kernel(&plan->base, file, options, name, pointers, sizeof(attention_args), local));
+    TRY(plan_add_kernel(&plan->base, file, options, name, ATTENTION_POINTERS, sizeof(attention_args), local));
     note_launches(plan);
     if (is_split)
         TRY(add_merge(plan, has_lse));
@@ -183,17 +181,24 @@ static merge_args merge_of(const struct attention_problem *problem, const attent
     };
 }
 
+/* Where the rows' log-sum-exp goes: to the caller, into the workspace for the scores, or NULL. */
+static const clattn_binding *lse_of(const struct attention_plan *plan, const struct attention_problem *problem,
+                                    const clattn_attention_args *args)
+{
+    return problem->has[ATTENTION_LSE] || plan->lends_lse ? &args->outputs.lse : NULL;
+}
+
 /* The partials of all parts, then their merge. */
 static clattn_status launch_split(const struct attention_plan *plan, const struct attention_problem *problem,
                                   struct chain *chain, const clattn_attention_args *args, const struct places *places,
                                   const attention_args *whole, bool last)
 {
     clattn_status status;
-    const clattn_binding *bindings[ATTENTION_POINTERS] = {&args->query, &args->key, &args->value};
-    size_t count = attention_input_bindings(problem, args, bindings, 3), groups[3];
+    const clattn_binding *bindings[ATTENTION_POINTERS] = {
+        &args->query, &args->key, &args->value, [3 + ATTENTION_INPUTS] = &chain->workspace, &chain->workspace};
+    size_t groups[3];
     attention_args split = *whole;
-    bindings[count++] = &chain->workspace;
-    bindings[count++] = &chain->workspace;
+    attention_input_bindings(problem, args, &bindings[3]);
     split.output = placed(whole, places->partial, problem->d_v);
     split.lse = placed(whole, places->partial_lse, 1);
     split.items = whole->batch;
@@ -205,11 +210,8 @@ static clattn_status launch_split(const struct attention_plan *plan, const struc
 
     const merge_args merge = merge_of(problem, &split, &whole->output, &whole->lse);
     const clattn_binding *merged[MERGE_ARRAYS] = {
-        &chain->workspace,
-        &chain->workspace,
-        problem->has[ATTENTION_SINKS] ? &args->scoring.sinks : &chain->workspace,
-        &args->output,
-        problem->has[ATTENTION_LSE] || plan->lends_lse ? &args->outputs.lse : &args->output,
+        &chain->workspace, &chain->workspace,           attention_binding_or_null(problem, args, ATTENTION_SINKS),
+        &args->output,     lse_of(plan, problem, args),
     };
     merge_groups(&plan->base.kernels[1], &chain->context->device.caps, &merge, groups);
     TRY(chain_launch(chain, &plan->base.kernels[1], merged, &merge, groups, last));
@@ -221,28 +223,28 @@ static clattn_status launch_whole(const struct attention_plan *plan, const struc
                                   struct chain *chain, const clattn_attention_args *args, const attention_args *whole,
                                   bool last)
 {
-    const clattn_binding *bindings[ATTENTION_POINTERS] = {&args->query, &args->key, &args->value};
+    const clattn_binding *bindings[ATTENTION_POINTERS] = {
+        &args->query,
+        &args->key,
+        &args->value,
+        [3 + ATTENTION_INPUTS] = &args->output,
+        lse_of(plan, problem, args),
+        attention_binding_or_null(problem, args, ATTENTION_ENTROPY),
+    };
     const struct attention_slices slices =
         attention_slice(plan, problem, args->batch, args->query_length, args->key_length);
-    size_t count = attention_input_bindings(problem, args, bindings, 3);
-    bindings[count++] = &args->output;
-    if (problem->has[ATTENTION_LSE] || plan->lends_lse)
-        bindings[count++] = &args->outputs.lse;
-    if (problem->has[ATTENTION_ENTROPY])
-        bindings[count++] = &args->outputs.entropy;
+    attention_input_bindings(problem, args, &bindings[3]);
     return launch(plan, false, chain, bindings, whole, &slices, last);
 }
 
 static clattn_status launch_scores(const struct attention_plan *plan, const struct attention_problem *problem,
                                    struct chain *chain, const clattn_attention_args *args, const attention_args *whole)
 {
-    const clattn_binding *bindings[ATTENTION_POINTERS] = {&args->query, &args->key};
+    const clattn_binding *bindings[ATTENTION_SCORES_POINTERS] = {
+        &args->query, &args->key, [2 + ATTENTION_INPUTS] = lse_of(plan, problem, args), &args->outputs.scores};
     const struct attention_slices slices =
         attention_slice(plan, problem, args->batch, args->query_length, args->key_length);
-    size_t count = attention_input_bindings(problem, args, bindings, 2);
-    if (problem->desc.outputs.scores_mode == CLATTN_SCORES_MODE_PROBABILITIES)
-        bindings[count++] = &args->outputs.lse;
-    bindings[count++] = &args->outputs.scores;
+    attention_input_bindings(problem, args, &bindings[2]);
     return launch(plan, true, chain, bindings, whole, &slices, true);
 }
 

@@ -4,8 +4,11 @@
 
 #include "ops/attention/plan.h"
 
-/* The most pointers that a kernel takes: four arrays, the optional ones, the user's, `cancel`. */
-#define ATTENTION_POINTERS (4 + ATTENTION_ARRAYS + CLATTN_USER_BUFFERS + 1)
+/* The pointers that a kernel takes.  Query, key, value; the optional inputs; output, lse, entropy. */
+#define ATTENTION_INPUTS (ATTENTION_INPUT_ARRAYS + CLATTN_USER_BUFFERS + 1) /* the last is `cancel` */
+#define ATTENTION_POINTERS (3 + ATTENTION_INPUTS + 3)
+/* Those of the scores' kernel: query, key; the optional inputs; lse, scores. */
+#define ATTENTION_SCORES_POINTERS (2 + ATTENTION_INPUTS + 2)
 
 /* A copy of the caller's args with lengths filled in, all bindings checked. */
 clattn_status attention_args_read(clattn_context *context, const struct attention_problem *problem,
@@ -15,12 +18,13 @@ clattn_status attention_args_read(clattn_context *context, const struct attentio
 void attention_fill_args(const struct attention_problem *problem, const clattn_attention_args *args,
                          attention_args *kernel_args);
 
-/* Appends the optional inputs that every attention kernel takes, in the kernels' order; returns the new count. */
-size_t attention_input_bindings(const struct attention_problem *problem, const clattn_attention_args *args,
-                                const clattn_binding **bindings, size_t count);
+/* The optional array's binding, or NULL if the description lacks the array. */
+const clattn_binding *attention_binding_or_null(const struct attention_problem *problem,
+                                                const clattn_attention_args *args, enum attention_array array);
 
-/* How many pointers those are. */
-size_t attention_input_count(const struct attention_problem *problem);
+/* Lists the optional inputs that every attention kernel takes, in the kernels' order; NULL: absent (chain_launch). */
+void attention_input_bindings(const struct attention_problem *problem, const clattn_attention_args *args,
+                              const clattn_binding *bindings[ATTENTION_INPUTS]);
 
 /* All launches of one enqueue; the plan's lock is held.  `args` has passed attention_args_read. */
 clattn_status attention_launch(const struct attention_plan *plan, const struct attention_problem *problem,

@@ -59,15 +59,14 @@ clattn_status attention_scores_add_kernel(clattn_plan *plan, const struct attent
 {
     const struct capabilities *caps = &plan->context->device.caps;
     const size_t local[3] = {capabilities_on_cpu(caps) ? 1 : size_min(64, caps->info.max_work_item[0]), 1, 1};
-    cl_uint pointers = 3 + (cl_uint)attention_input_count(problem) + (mode == CLATTN_SCORES_MODE_PROBABILITIES);
     struct strbuf options = {0};
     attention_defines(problem, caps, &options);
     define_token(&options, "W_TYPE", storage_token(weights->dtype));
     define_int(&options, "SCORES_MODE", mode);
     define_int(&options, "AVERAGE", average);
     clattn_status status;
-    TRY(plan_add_kernel(plan, "attention/scores.cl", &options, "attention_scores", pointers, sizeof(attention_args),
-                        local));
+    TRY(plan_add_kernel(plan, "attention/scores.cl", &options, "attention_scores", ATTENTION_SCORES_POINTERS,
+                        sizeof(attention_args), local));
     const size_t groups[3] = {divide_up(problem->key_length, local[0]), problem->query_length,
                               problem->batch * weights->extent[1]};
     plan_kernel_largest(&plan->kernels[plan->kernel_count - 1], groups);
@@ -128,10 +127,10 @@ clattn_status attention_weights_enqueue(const clattn_plan *handle, const struct 
     if (!args.batch || !problem->heads || !args.query_length || !args.key_length)
         return plan_enqueue_nothing(handle, call);
 
-    const clattn_binding *bindings[ATTENTION_POINTERS] = {&args.query, &args.key};
-    size_t groups[3], count = attention_input_bindings(problem, &args, bindings, 2);
-    bindings[count++] = &args.outputs.lse;
-    bindings[count] = weights;
+    const clattn_binding *bindings[ATTENTION_SCORES_POINTERS] = {&args.query, &args.key,
+                                                                 [2 + ATTENTION_INPUTS] = &args.outputs.lse, weights};
+    size_t groups[3];
+    attention_input_bindings(problem, &args, &bindings[2]);
     attention_fill_args(problem, &args, &kernel_args);
     kernel_args.scores = array4_of(&plan->weights, weights->offset);
     attention_scores_groups(&handle->kernels[0], &kernel_args, plan->average, groups);
