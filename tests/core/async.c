@@ -124,15 +124,6 @@ static bool matches(const test_job *job, cl_command_queue queue, const unsigned 
     return same;
 }
 
-static void repoison(const test_job *job)
-{
-    for (size_t i = 0; i < COUNT_OF(job->output); i++) {
-        if (job->output[i].memory) {
-            array_poison(&job->output[i]);
-        }
-    }
-}
-
 static void team_make(test_team *team, const operator_case *op, const char *solver)
 {
     memset(team, 0, sizeof *team);
@@ -146,7 +137,7 @@ static void team_make(test_team *team, const operator_case *op, const char *solv
         }
         job_run(job, NULL);
         team->expected[i] = job_snapshot(job);
-        repoison(job);
+        job_poison(job);
     }
 }
 
@@ -220,7 +211,7 @@ static void *work(void *argument)
         cl_event event = NULL;
         bool want_event = i % 2 == 0;
 
-        if (w->job->enqueue(w->job, w->queue, 0, NULL, want_event ? &event : NULL) != CLATTN_SUCCESS) {
+        if (job_enqueue(w->job, w->queue, 0, NULL, want_event ? &event : NULL) != CLATTN_SUCCESS) {
             w->failure = "enqueue failed";
         } else if (want_event ? clWaitForEvents(1, &event) : clFinish(queue)) {
             w->failure = "waiting failed";
@@ -301,8 +292,7 @@ static void behind_a_user_event(const operator_case *op, const char *solver, cl_
 
     team_make(&team, op, solver);
     for (size_t i = 0; i < THREADS; i++) {
-        assert_status(device_context(), team.job[i].enqueue(&team.job[i], queue, 1, &user_event, &done[i]),
-                      CLATTN_SUCCESS);
+        assert_status(device_context(), job_enqueue(&team.job[i], queue, 1, &user_event, &done[i]), CLATTN_SUCCESS);
         assert_non_null(done[i]);
     }
     for (size_t i = 0; i < THREADS; i++) {
@@ -354,7 +344,7 @@ static void own_workspace(const void *which, const char *solver)
     memset(image, 0xa5, bytes);
     cl_mem buffer = bring_workspace(op, &job, BAND, image);
     if (buffer) {
-        repoison(&job);
+        job_poison(&job);
         job_run(&job, NULL);
         assert_true(matches(&job, clattn_context_queue(device_context()), expected));
         assert_cl(clEnqueueReadBuffer(clattn_context_queue(device_context()), buffer, CL_TRUE, 0, bytes, image, 0, NULL,
@@ -364,7 +354,7 @@ static void own_workspace(const void *which, const char *solver)
             assert_int_equal(image[BAND + needed + i], 0xa5);
         }
         op->workspace(&job)->offset += 2 * BAND; /* the workspace no longer fits */
-        assert_status(device_context(), job.enqueue(&job, NULL, 0, NULL, NULL), CLATTN_ERROR_BUFFER_TOO_SMALL);
+        assert_status(device_context(), job_enqueue(&job, NULL, 0, NULL, NULL), CLATTN_ERROR_BUFFER_TOO_SMALL);
         device_release_buffer(buffer);
     } else {
         assert_true(matches(&job, clattn_context_queue(device_context()), expected));
@@ -399,10 +389,10 @@ static void chained_plans(void **state)
 
         array_poison(&between);
         array_poison(&second.output[0]);
-        assert_status(device_context(), first.enqueue(&first, queue ? queue : ordered, 1, &user_event, &written),
+        assert_status(device_context(), job_enqueue(&first, queue ? queue : ordered, 1, &user_event, &written),
                       CLATTN_SUCCESS);
         /* If the device has no out-of-order queue, a second in-order queue is used instead. */
-        assert_status(device_context(), second.enqueue(&second, queue, 1, &written, &done), CLATTN_SUCCESS);
+        assert_status(device_context(), job_enqueue(&second, queue, 1, &written, &done), CLATTN_SUCCESS);
         assert_cl(clSetUserEventStatus(user_event, CL_COMPLETE));
         assert_cl(clFlush(queue ? queue : ordered)); /* only now: Oclgrind's flush waits for user events */
         assert_cl(clWaitForEvents(1, &done));

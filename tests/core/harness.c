@@ -182,10 +182,12 @@ static void the_rule(void **state)
         {-0.0, 0, 0, 1, true},
     };
 
+    const accuracy_rule rule = accuracy_rule_of(CLATTN_DTYPE_F32);
+
     (void)state;
     for (size_t i = 0; i < COUNT_OF(table); i++) {
         size_t found =
-            accuracy_find(1, &table[i].value, &table[i].reference, &table[i].naive, &table[i].magnitude, NULL);
+            accuracy_find(&rule, 1, &table[i].value, &table[i].reference, &table[i].naive, &table[i].magnitude, NULL);
         if (found != (table[i].good ? 1u : 0u)) {
             fail_msg("row %zu of the table was %s", i, table[i].good ? "refused" : "let through");
         }
@@ -253,8 +255,8 @@ static void accuracy_of_stored(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT_OF(table); i++) {
         double reference = table[i].reference, magnitude = fabs(reference);
-        size_t found =
-            accuracy_find_stored(table[i].dtype, 1, &table[i].value, &reference, &reference, &magnitude, NULL);
+        const accuracy_rule rule = accuracy_rule_of(table[i].dtype);
+        size_t found = accuracy_find(&rule, 1, &table[i].value, &reference, &reference, &magnitude, NULL);
         if (found != (table[i].good ? 1u : 0u)) {
             fail_msg("row %zu of the table was %s", i, table[i].good ? "refused" : "let through");
         }

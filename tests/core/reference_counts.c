@@ -74,11 +74,6 @@ static void take(cl_event event)
     inject_event_taken();
 }
 
-OPERATOR(attention)
-OPERATOR(softmax)
-OPERATOR(matmul)
-OPERATOR(mha)
-
 /* Makes, uses and releases a plan by `solver` (NULL: the planner's choice); `bad` are arguments that are refused. */
 static void live(const struct operator_calls *op, const char *solver, const void *desc, const void *args,
                  const void *bad)

@@ -138,7 +138,7 @@ static void minilm(const void *unused, const char *solver)
     clattn_mha_desc desc = CLATTN_MHA_DESC_INIT;
     clattn_mha_args args = CLATTN_MHA_ARGS_INIT;
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
-    test_job job = {.enqueue = enqueue_mha};
+    test_job job = {.calls = &mha_operator};
 
     (void)unused;
     assert_status(device_context(), clattn_safetensors_create(TESTS_MINILM "/weights.safetensors", &file, NULL),

@@ -61,10 +61,8 @@ static void bind_keys(node *n, const test_array *key, const test_array *value)
         present[PRESENT_KEY] = node_output_after(&n->job, n->test, &past_key, "present_key");
         present[PRESENT_VALUE] = node_output_after(&n->job, n->test, &past_value, "present_value");
         n->past = (int64_t)past_key.layout.extent[2];
-        n->desc.key = present[PRESENT_KEY].layout;
-        n->desc.value = present[PRESENT_VALUE].layout;
-        args->key = array_binding(&present[PRESENT_KEY]);
-        args->value = array_binding(&present[PRESENT_VALUE]);
+        array_bind(&present[PRESENT_KEY], &n->desc.key, &args->key);
+        array_bind(&present[PRESENT_VALUE], &n->desc.value, &args->value);
         append(n, key, value);
     }
 }
@@ -74,10 +72,8 @@ static void bind_mask_and_lengths(node *n)
     test_array mask = node_input(&n->job, n->test, "attn_mask");
     test_array lengths = node_input(&n->job, n->test, "nonpad_kv_seqlen");
 
-    n->desc.mask = mask.layout;
-    n->desc.lengths.key = lengths.layout;
-    n->job.args.attention.mask = array_binding(&mask);
-    n->job.args.attention.lengths.key = array_binding(&lengths);
+    array_bind(&mask, &n->desc.mask, &n->job.args.attention.mask);
+    array_bind(&lengths, &n->desc.lengths.key, &n->job.args.attention.lengths.key);
     n->desc.causal = node_int(n->test, "is_causal", 0) != 0;
     n->desc.window.left = node_int(n->test, "left_window_size", -1);
     n->desc.window.right = node_int(n->test, "right_window_size", -1);
@@ -97,10 +93,9 @@ static void bind_outputs(node *n)
     *output = node_output(&n->job, n->test, "Y");
     *scores = node_output(&n->job, n->test, "qk_matmul_output");
     n->desc.output = layout_of(n, output, n->heads);
-    n->desc.outputs.scores = scores->layout;
     n->desc.outputs.scores_mode = (clattn_scores_mode)node_int(n->test, "qk_matmul_output_mode", 0);
     n->job.args.attention.output = array_binding(output);
-    n->job.args.attention.outputs.scores = array_binding(scores);
+    array_bind(scores, &n->desc.outputs.scores, &n->job.args.attention.outputs.scores);
 }
 
 static void describe(node *n)
@@ -128,11 +123,10 @@ static void describe(node *n)
 static void check(const void *test, const char *solver)
 {
     static const char *const names[] = {"Y", "qk_matmul_output", "present_key", "present_value"};
-    clattn_plan_options options = {.size = sizeof options, .solver = solver};
-    node n = {.test = test, .job = {.enqueue = enqueue_attention}};
+    node n = {.test = test};
 
     describe(&n);
-    job_planned(&n.job, clattn_attention_plan_create(device_context(), &n.desc, &options, &n.job.plan), solver, false);
+    assert_true(job_plan(&n.job, &attention_operator, &n.desc, solver, JOB_TAKEN));
     job_run(&n.job, NULL);
     for (size_t i = 0; i < COUNT_OF(names); i++) {
         node_compare(&n.job.output[i], n.test, names[i]);

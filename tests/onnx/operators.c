@@ -4,9 +4,9 @@
  * Holds: that these operators are ONNX's, attribute by attribute.  The tests are named after the cases. */
 #include "onnx/onnx.h"
 
-static void make_plan(test_job *job, clattn_status status, const char *solver)
+static void run_by(test_job *job, const struct operator_calls *calls, const void *desc, const char *solver)
 {
-    job_planned(job, status, solver, false);
+    assert_true(job_plan(job, calls, desc, solver, JOB_TAKEN));
     job_run(job, NULL);
 }
 
@@ -34,8 +34,7 @@ static void check_softmax(const void *which, const char *solver)
 {
     const struct onnx_case *test = which;
     clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
-    clattn_plan_options options = {.size = sizeof options, .solver = solver};
-    test_job job = {.enqueue = enqueue_softmax};
+    test_job job = {0};
     test_array x = node_input(&job, test, "input");
 
     job.output[0] = node_output(&job, test, "output");
@@ -45,7 +44,7 @@ static void check_softmax(const void *which, const char *solver)
     clattn_softmax_args_init(&job.args.softmax);
     job.args.softmax.x = array_binding(&x);
     job.args.softmax.y = array_binding(&job.output[0]);
-    make_plan(&job, clattn_softmax_plan_create(device_context(), &desc, &options, &job.plan), solver);
+    run_by(&job, &softmax_operator, &desc, solver);
     node_compare(&job.output[0], test, "output");
     job_release(&job);
 }
@@ -55,8 +54,8 @@ static void check_norm(const void *which, const char *solver)
     const struct onnx_case *test = which;
     bool rms = node_of(test, "RMSNormalization");
     clattn_norm_desc desc = CLATTN_NORM_DESC_INIT;
-    clattn_plan_options options = {.size = sizeof options, .solver = solver};
-    test_job job = {.enqueue = enqueue_norm};
+    test_job job = {0};
+    clattn_norm_args *args = &job.args.norm;
     test_array x = node_input(&job, test, "X"), scale = node_input(&job, test, rms ? "scale" : "Scale");
     test_array bias = node_input(&job, test, "B");
 
@@ -68,20 +67,14 @@ static void check_norm(const void *which, const char *solver)
     desc.axes = x.layout.rank - axis_of(test, x.layout.rank, -1);
     desc.explicit_epsilon = 1;
     desc.epsilon = (float)node_float(test, "epsilon", 1e-5);
-    desc.x = x.layout;
-    desc.scale = scale.layout;
-    desc.bias = bias.layout;
-    desc.y = job.output[0].layout;
-    desc.mean = job.output[1].layout;
-    desc.inv_std_dev = job.output[2].layout;
-    clattn_norm_args_init(&job.args.norm);
-    job.args.norm.x = array_binding(&x);
-    job.args.norm.scale = array_binding(&scale);
-    job.args.norm.bias = array_binding(&bias);
-    job.args.norm.y = array_binding(&job.output[0]);
-    job.args.norm.mean = array_binding(&job.output[1]);
-    job.args.norm.inv_std_dev = array_binding(&job.output[2]);
-    make_plan(&job, clattn_norm_plan_create(device_context(), &desc, &options, &job.plan), solver);
+    clattn_norm_args_init(args);
+    array_bind(&x, &desc.x, &args->x);
+    array_bind(&scale, &desc.scale, &args->scale);
+    array_bind(&bias, &desc.bias, &args->bias);
+    array_bind(&job.output[0], &desc.y, &args->y);
+    array_bind(&job.output[1], &desc.mean, &args->mean);
+    array_bind(&job.output[2], &desc.inv_std_dev, &args->inv_std_dev);
+    run_by(&job, &norm_operator, &desc, solver);
     node_compare(&job.output[0], test, "Y");
     node_compare(&job.output[1], test, "Mean");
     node_compare(&job.output[2], test, "InvStdDev");
@@ -101,8 +94,8 @@ static void check_rope(const void *which, const char *solver)
 {
     const struct onnx_case *test = which;
     clattn_rope_desc desc = CLATTN_ROPE_DESC_INIT;
-    clattn_plan_options options = {.size = sizeof options, .solver = solver};
-    test_job job = {.enqueue = enqueue_rope};
+    test_job job = {0};
+    clattn_rope_args *args = &job.args.rope;
     test_array x = node_input(&job, test, "X"), positions = node_input(&job, test, "position_ids");
     test_array cosines = node_input(&job, test, "cos_cache"), sines = node_input(&job, test, "sin_cache");
     size_t heads = (size_t)node_int(test, "num_heads", 0);
@@ -110,20 +103,15 @@ static void check_rope(const void *which, const char *solver)
     job.output[0] = node_output(&job, test, "Y");
     desc.pairing = node_int(test, "interleaved", 0) ? CLATTN_ROPE_PAIRING_INTERLEAVED : CLATTN_ROPE_PAIRING_HALVES;
     desc.rotary_size = (size_t)node_int(test, "rotary_embedding_dim", 0);
-    desc.x = x.layout;
-    desc.y = job.output[0].layout;
+    clattn_rope_args_init(args);
+    array_bind(&x, &desc.x, &args->x);
+    array_bind(&job.output[0], &desc.y, &args->y);
+    array_bind(&cosines, &desc.cos, &args->cos);
+    array_bind(&sines, &desc.sin, &args->sin);
+    array_bind(&positions, &desc.positions, &args->positions);
     split_heads(&desc.x, heads);
     split_heads(&desc.y, heads);
-    desc.cos = cosines.layout;
-    desc.sin = sines.layout;
-    desc.positions = positions.layout;
-    clattn_rope_args_init(&job.args.rope);
-    job.args.rope.x = array_binding(&x);
-    job.args.rope.y = array_binding(&job.output[0]);
-    job.args.rope.cos = array_binding(&cosines);
-    job.args.rope.sin = array_binding(&sines);
-    job.args.rope.positions = array_binding(&positions);
-    make_plan(&job, clattn_rope_plan_create(device_context(), &desc, &options, &job.plan), solver);
+    run_by(&job, &rope_operator, &desc, solver);
     node_compare(&job.output[0], test, "Y");
     job_release(&job);
 }
@@ -132,8 +120,8 @@ static void check_activation(const void *which, const char *solver)
 {
     const struct onnx_case *test = which;
     clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
-    clattn_plan_options options = {.size = sizeof options, .solver = solver};
-    test_job job = {.enqueue = enqueue_activation};
+    test_job job = {0};
+    clattn_activation_args *args = &job.args.activation;
     test_array x = node_input(&job, test, "X");
 
     job.output[0] = node_output(&job, test, "Y");
@@ -142,12 +130,10 @@ static void check_activation(const void *which, const char *solver)
                                                            : CLATTN_ACTIVATION_GELU;
     desc.explicit_alpha = 1;
     desc.alpha = (float)node_float(test, "alpha", 1);
-    desc.x = x.layout;
-    desc.y = job.output[0].layout;
-    clattn_activation_args_init(&job.args.activation);
-    job.args.activation.x = array_binding(&x);
-    job.args.activation.y = array_binding(&job.output[0]);
-    make_plan(&job, clattn_activation_plan_create(device_context(), &desc, &options, &job.plan), solver);
+    clattn_activation_args_init(args);
+    array_bind(&x, &desc.x, &args->x);
+    array_bind(&job.output[0], &desc.y, &args->y);
+    run_by(&job, &activation_operator, &desc, solver);
     node_compare(&job.output[0], test, "Y");
     job_release(&job);
 }

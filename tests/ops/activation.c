@@ -88,8 +88,6 @@ static const activation_case types[] = {
     {"float16 to bfloat16", FULL, RELU, DIMS(1, 1009), .x_type = CLATTN_DTYPE_F16, .y_type = CLATTN_DTYPE_BF16},
 };
 
-OPERATOR(activation)
-
 static clattn_activation_desc good_desc(void)
 {
     clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
@@ -142,10 +140,8 @@ static void refused_arguments(void **state)
     assert_memory_equal(&twin, &good, sizeof twin);
     clattn_activation_args_init(NULL);
     job_pair(&job, 2, (size_t[]){3, 19});
-    desc.x = job.input[0].layout;
-    desc.y = job.output[0].layout;
-    good.x = array_binding(&job.input[0]);
-    good.y = array_binding(&job.output[0]);
+    array_bind(&job.input[0], &desc.x, &good.x);
+    array_bind(&job.output[0], &desc.y, &good.y);
     assert_status(device_context(), clattn_activation_plan_create(device_context(), &desc, NULL, &job.plan),
                   CLATTN_SUCCESS);
     REFUSED_ARGS(INVALID_STRUCT, size = 8);
@@ -168,10 +164,8 @@ static void one_call(void **state)
 
     (void)state;
     job_two_elements(&job, 1, -3, 4.5);
-    desc.x = job.input[0].layout;
-    desc.y = job.output[0].layout;
-    args.x = array_binding(&job.input[0]);
-    args.y = array_binding(&job.output[0]);
+    array_bind(&job.input[0], &desc.x, &args.x);
+    array_bind(&job.output[0], &desc.y, &args.y);
     operator_runs_prewarmed(&activation_operator, &desc, &args);
     job_expect_two_elements(&job, -3, 4.5); /* alpha defaults to none */
     job_release(&job);

@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/job.h"
-#include "support/operator.h"
+#include "support/verdict.h"
 
 typedef struct embedding_case {
     const char *rule;
@@ -83,11 +82,6 @@ static const embedding_case cases[] = {
 
 enum { IDS, TOKENS, POSITION_TABLE, OFFSETS, SEGMENTS, SEGMENT_TABLE }; /* indices into job.input */
 
-static clattn_dtype type_of(clattn_dtype given)
-{
-    return given == CLATTN_DTYPE_NONE ? CLATTN_DTYPE_F32 : given;
-}
-
 typedef struct index_filler {
     random_stream stream;
     int rows;
@@ -119,20 +113,15 @@ static test_array indices(test_job *job, int rank, const size_t *extent, array_f
 
 static test_array table_of(test_job *job, clattn_dtype type, size_t rows, size_t size, array_form form, uint64_t salt)
 {
-    test_array made = job_array(job, ROLE_INPUT, type_of(type), 2, (size_t[]){rows, size}, form);
+    test_array made = job_array(job, ROLE_INPUT, type, 2, (size_t[]){rows, size}, form);
 
     job_fill(&made, salt, -2, 2, false);
     return made;
 }
 
-static clattn_status enqueue(const test_job *job, cl_command_queue queue, cl_uint wait_count, const cl_event *wait_list,
-                             cl_event *event)
+static bool make(test_job *job, const void *which, const char *solver)
 {
-    return clattn_embedding_enqueue(job->plan, queue, &job->args.embedding, wait_count, wait_list, event);
-}
-
-static void make_job(test_job *job, const embedding_case *t)
-{
+    const embedding_case *t = which;
     clattn_embedding_desc desc = CLATTN_EMBEDDING_DESC_INIT;
     clattn_embedding_args args = CLATTN_EMBEDDING_ARGS_INIT;
     size_t extent[3] = {t->batch, t->length, t->size};
@@ -152,33 +141,25 @@ static void make_job(test_job *job, const embedding_case *t)
         job->input[SEGMENTS] = indices(job, 2, places, t->ids_form, SEGMENT_ROWS, t->wrong, 15);
         job->input[SEGMENT_TABLE] = table_of(job, t->segment_type, SEGMENT_ROWS, t->size, t->table_form, 16);
     }
-    job->output[0] = job_array(job, ROLE_OUTPUT, type_of(t->y_type), 3, extent, t->y_form);
+    job->output[0] = job_array(job, ROLE_OUTPUT, t->y_type, 3, extent, t->y_form);
     array_own(&job->output[0], written);
 
     desc.positions = t->positions;
     desc.explicit_scale = t->scaled;
     desc.scale = SCALE;
-    desc.ids = job->input[IDS].layout;
-    desc.table = job->input[TOKENS].layout;
-    desc.position_table = job->input[POSITION_TABLE].layout;
-    desc.offsets = job->input[OFFSETS].layout;
-    desc.segments = job->input[SEGMENTS].layout;
-    desc.segment_table = job->input[SEGMENT_TABLE].layout;
-    desc.y = job->output[0].layout;
-    args.ids = array_binding(&job->input[IDS]);
-    args.table = array_binding(&job->input[TOKENS]);
-    args.position_table = array_binding(&job->input[POSITION_TABLE]);
-    args.offsets = array_binding(&job->input[OFFSETS]);
-    args.segments = array_binding(&job->input[SEGMENTS]);
-    args.segment_table = array_binding(&job->input[SEGMENT_TABLE]);
-    args.y = array_binding(&job->output[0]);
+    array_bind(&job->input[IDS], &desc.ids, &args.ids);
+    array_bind(&job->input[TOKENS], &desc.table, &args.table);
+    array_bind(&job->input[POSITION_TABLE], &desc.position_table, &args.position_table);
+    array_bind(&job->input[OFFSETS], &desc.offsets, &args.offsets);
+    array_bind(&job->input[SEGMENTS], &desc.segments, &args.segments);
+    array_bind(&job->input[SEGMENT_TABLE], &desc.segment_table, &args.segment_table);
+    array_bind(&job->output[0], &desc.y, &args.y);
     args.explicit_lengths = t->shorter;
     args.batch = t->actual_batch;
     args.length = t->actual_length;
     args.position = t->position;
     job->args.embedding = args;
-    job->enqueue = enqueue;
-    job_planned(job, clattn_embedding_plan_create(device_context(), &desc, NULL, &job->plan), "generic", false);
+    return job_plan(job, &embedding_operator, &desc, solver, JOB_TAKEN);
 }
 
 /* ---- the verdict ---- */
@@ -202,14 +183,14 @@ static double sinusoid(double position, size_t c, size_t size)
     return (double)(c % 2 ? cosl(angle) : sinl(angle));
 }
 
-static void judge(const test_job *job, const embedding_case *t)
+static void refer(const test_job *job, const void *which, job_result *result)
 {
+    const embedding_case *t = which;
     size_t extent[3] = {t->shorter ? t->actual_batch : t->batch, t->shorter ? t->actual_length : t->length, t->size};
-    size_t count = extent[0] * extent[1] * extent[2], n = 0;
-    double *reference = malloc((count + 1) * sizeof *reference), *naive = malloc((count + 1) * sizeof *naive);
-    double *magnitude = malloc((count + 1) * sizeof *magnitude), *given = array_dense(&job->output[0], 3, extent);
+    size_t n = 0;
 
-    assert_true(reference && naive && magnitude);
+    *result = result_of("y", job->output[0].layout.dtype, 3, extent);
+    result->naive = zeros(result->count);
     for (size_t b = 0; b < extent[0]; b++) {
         for (size_t s = 0; s < extent[1]; s++) {
             double id = index_at(&job->input[IDS], b, s), segment = index_at(&job->input[SEGMENTS], b, s);
@@ -225,29 +206,18 @@ static void judge(const test_job *job, const embedding_case *t)
                     limit = 4e-7 / (8 * 0x1p-23); /* the header's limit for sinusoids */
                 }
                 term[2] = t->segments ? row_at(&job->input[SEGMENT_TABLE], segment, c) : 0;
-                reference[n] = term[0] + term[1] + term[2];
-                naive[n] = (double)(float)((double)(float)((double)(float)term[0] + term[1]) + term[2]);
-                magnitude[n] = (fabs(term[0]) + fabs(term[1]) + fabs(term[2])) / 8 + limit;
+                result->reference[n] = term[0] + term[1] + term[2];
+                result->naive[n] = (double)(float)((double)(float)((double)(float)term[0] + term[1]) + term[2]);
+                result->magnitude[n] = (fabs(term[0]) + fabs(term[1]) + fabs(term[2])) / 8 + limit;
             }
         }
     }
-    accuracy_check_stored("y", type_of(t->y_type), 3, extent, given, reference, naive, magnitude);
-    free(reference);
-    free(naive);
-    free(magnitude);
-    free(given);
 }
 
-static void check(const void *which, const char *solver)
+static void check(const void *test, const char *solver)
 {
-    const embedding_case *t = which;
-    test_job job = {0};
-
-    (void)solver;
-    make_job(&job, t);
-    job_run(&job, NULL);
-    judge(&job, t);
-    job_release(&job);
+    static const job_checker checker = {.make = make, .refer = refer};
+    job_check(&checker, test, solver);
 }
 
 /* ---- at random ---- */
@@ -291,8 +261,6 @@ static void draw(size_t count)
 }
 
 /* ---- what is refused ---- */
-
-OPERATOR(embedding)
 
 static clattn_embedding_desc good_desc(void)
 {
@@ -373,7 +341,7 @@ static void refused_arguments(void **state)
     clattn_embedding_args_init(&twin);
     assert_memory_equal(&twin, &zeroed, sizeof twin);
     clattn_embedding_args_init(NULL);
-    make_job(&job, &all);
+    assert_true(make(&job, &all, "generic"));
     clattn_embedding_args good = job.args.embedding;
     REFUSED_ARGS(INVALID_STRUCT, size = 8);
     REFUSED_ARGS(INVALID_ARGUMENT, explicit_lengths = 2);
@@ -402,11 +370,9 @@ static void one_call(void **state)
     test_array id = job_array(&job, ROLE_INPUT, CLATTN_DTYPE_I32, 2, (size_t[]){1, 1}, FORM_PLAIN);
     array_set(&id, (size_t[]){0, 0}, 0);
     array_upload(&id);
-    desc.ids = id.layout;
-    desc.table = job.input[0].layout;
+    array_bind(&id, &desc.ids, &args.ids);
+    array_bind(&job.input[0], &desc.table, &args.table);
     desc.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (size_t[]){1, 1, 2});
-    args.ids = array_binding(&id);
-    args.table = array_binding(&job.input[0]);
     args.y = array_binding(&job.output[0]);
     operator_runs_prewarmed(&embedding_operator, &desc, &args);
     job_expect_two_elements(&job, -3, 4.5);

@@ -113,8 +113,6 @@ static void release_working(working *w)
 
 static const cl_image_format bytes = {CL_RGBA, CL_UNORM_INT8};
 
-OPERATOR(image)
-
 static void refused_descriptions(void **state)
 {
     working w = make_working(CLATTN_IMAGE_OPERATION_PACK, bytes, CL_MEM_READ_ONLY);

@@ -218,8 +218,6 @@ static void draw(size_t count, int most)
 
 /* ---- what is refused ---- */
 
-OPERATOR(matmul)
-
 static clattn_matmul_desc good_desc(void)
 {
     clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
@@ -321,12 +319,9 @@ static void shorter_structs(void **state)
     memset(&args.operand, 0x5a, sizeof args - offsetof(clattn_matmul_args, operand));
     desc.size = offsetof(clattn_matmul_desc, activation);
     args.size = offsetof(clattn_matmul_args, operand);
-    desc.a = one.layout;
-    desc.b = job.input[0].layout;
-    desc.c = job.output[0].layout;
-    args.a = array_binding(&one);
-    args.b = array_binding(&job.input[0]);
-    args.c = array_binding(&job.output[0]);
+    array_bind(&one, &desc.a, &args.a);
+    array_bind(&job.input[0], &desc.b, &args.b);
+    array_bind(&job.output[0], &desc.c, &args.c);
     assert_status(device_context(), clattn_matmul_run(device_context(), NULL, &desc, &args, 0, NULL, NULL),
                   CLATTN_SUCCESS);
     job_expect_two_elements(&job, -6, 9);

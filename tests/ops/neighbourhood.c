@@ -194,8 +194,6 @@ static clattn_neighbourhood_desc plain(void)
     return desc;
 }
 
-OPERATOR(neighbourhood)
-
 static void refused_descriptions(void **state)
 {
     const struct {

@@ -241,8 +241,6 @@ static const norm_case values[] = {
     {"no elements", ALL, DIMS(2, 3, 0)},
 };
 
-OPERATOR(norm)
-
 static clattn_norm_desc good_desc(void)
 {
     clattn_norm_desc desc = CLATTN_NORM_DESC_INIT;
@@ -331,10 +329,8 @@ static void refused_arguments(void **state)
     assert_memory_equal(&twin, &good, sizeof twin);
     clattn_norm_args_init(NULL);
     job_pair(&job, 2, (size_t[]){3, 19});
-    desc.x = job.input[0].layout;
-    desc.y = job.output[0].layout;
-    good.x = array_binding(&job.input[0]);
-    good.y = array_binding(&job.output[0]);
+    array_bind(&job.input[0], &desc.x, &good.x);
+    array_bind(&job.output[0], &desc.y, &good.y);
     assert_status(device_context(), clattn_norm_plan_create(device_context(), &desc, NULL, &job.plan), CLATTN_SUCCESS);
     REFUSED_ARGS(INVALID_STRUCT, size = 8);
     REFUSED_ARGS(INVALID_ARGUMENT, scale = good.x);
@@ -363,12 +359,10 @@ static void shorter_structs(void **state)
     memset(&args.residual, 0x5a, sizeof args - offsetof(clattn_norm_args, residual));
     desc.size = offsetof(clattn_norm_desc, residual);
     args.size = offsetof(clattn_norm_args, residual);
-    desc.x = job.input[0].layout;
-    desc.y = job.output[0].layout;
+    array_bind(&job.input[0], &desc.x, &args.x);
+    array_bind(&job.output[0], &desc.y, &args.y);
     desc.explicit_epsilon = 1;
     desc.epsilon = 7;
-    args.x = array_binding(&job.input[0]);
-    args.y = array_binding(&job.output[0]);
     assert_status(device_context(), clattn_norm_run(device_context(), NULL, &desc, &args, 0, NULL, NULL),
                   CLATTN_SUCCESS);
     job_expect_two_elements(&job, -0.75, 0.75);
@@ -384,12 +378,10 @@ static void one_call(void **state)
 
     (void)state;
     job_two_elements(&job, 2, 1, 7);
-    desc.x = job.input[0].layout;
-    desc.y = job.output[0].layout;
+    array_bind(&job.input[0], &desc.x, &args.x);
+    array_bind(&job.output[0], &desc.y, &args.y);
     desc.explicit_epsilon = 1;
     desc.epsilon = 7; /* variance 9: 3 / sqrt(16) */
-    args.x = array_binding(&job.input[0]);
-    args.y = array_binding(&job.output[0]);
     operator_runs_prewarmed(&norm_operator, &desc, &args);
     job_expect_two_elements(&job, -0.75, 0.75);
     job_release(&job);

@@ -119,8 +119,6 @@ static const rope_case lengths[] = {
     {"no places at enqueue", ALL, DIMS(3, 2, 5, 16), .explicit_lengths = true, .actual_batch = 3, .actual_length = 0},
 };
 
-OPERATOR(rope)
-
 static clattn_rope_desc good_desc(void)
 {
     clattn_rope_desc desc = CLATTN_ROPE_DESC_INIT;
@@ -203,10 +201,9 @@ static void refused_arguments(void **state)
     clattn_rope_args_init(NULL);
     job_pair(&job, 4, extent);
     desc.x = job.input[0].layout;
-    desc.y = job.output[0].layout;
+    array_bind(&job.output[0], &desc.y, &good.y);
     desc.offsets = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, extent);
     good.x = good.offsets = array_binding(&job.input[0]);
-    good.y = array_binding(&job.output[0]);
     assert_status(device_context(), clattn_rope_plan_create(device_context(), &desc, NULL, &job.plan), CLATTN_SUCCESS);
     REFUSED_ARGS(INVALID_STRUCT, size = 8);
     REFUSED_ARGS(INVALID_ARGUMENT, cos = good.x);
@@ -230,10 +227,8 @@ static void one_call(void **state)
 
     (void)state;
     job_two_elements(&job, 4, 1.25, -7);
-    desc.x = job.input[0].layout;
-    desc.y = job.output[0].layout;
-    args.x = array_binding(&job.input[0]);
-    args.y = array_binding(&job.output[0]);
+    array_bind(&job.input[0], &desc.x, &args.x);
+    array_bind(&job.output[0], &desc.y, &args.y);
     operator_runs_prewarmed(&rope_operator, &desc, &args);
     job_expect_two_elements(&job, 1.25, -7);
     job_release(&job);

@@ -207,8 +207,6 @@ static const softmax_case values[] = {
     {"no rows at enqueue", ALL, DIMS(2, 3, 19), .explicit_batch = true, .batch = 0},
 };
 
-OPERATOR(softmax)
-
 static void refused_types(void **state)
 {
     static const clattn_dtype refused[] = {CLATTN_DTYPE_F64, CLATTN_DTYPE_I8, CLATTN_DTYPE_I4, CLATTN_DTYPE_I32,
@@ -255,10 +253,8 @@ static void write_only_output(void **state)
     (void)state;
     test_array x = job_array(&job, ROLE_INPUT, CLATTN_DTYPE_F32, 2, (size_t[]){3, 19}, FORM_PLAIN);
     test_array y = job_array(&job, ROLE_OUTPUT, CLATTN_DTYPE_F32, 2, (size_t[]){3, 19}, FORM_PLAIN);
-    desc.x = x.layout;
-    desc.y = y.layout;
-    args.x = array_binding(&x);
-    args.y = array_binding(&y);
+    array_bind(&x, &desc.x, &args.x);
+    array_bind(&y, &desc.y, &args.y);
     assert_status(device_context(), clattn_softmax_plan_create(device_context(), &desc, NULL, &job.plan),
                   CLATTN_SUCCESS);
     assert_status(device_context(), clattn_softmax_enqueue(job.plan, NULL, &args, 0, NULL, NULL),

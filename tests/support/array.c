@@ -77,7 +77,7 @@ test_array array_view(test_memory *memory, size_t first, clattn_layout layout)
 
 test_array array_create(array_role role, clattn_dtype dtype, int rank, const size_t *extent, array_form form)
 {
-    clattn_layout layout = {.dtype = dtype, .rank = rank};
+    clattn_layout layout = {.dtype = dtype ? dtype : CLATTN_DTYPE_F32, .rank = rank};
     int order[CLATTN_MAX_RANK]; /* dimensions, innermost first */
     int row = rank - 2, col = rank - 1;
     int64_t step = form == FORM_SPREAD ? 2 : 1;
@@ -113,7 +113,7 @@ test_array array_create(array_role role, clattn_dtype dtype, int rank, const siz
         first = -GUARD_FRONT & 7;
         step += first;
     }
-    return array_view(memory_create(role, dtype, (size_t)step), (size_t)(first < 0 ? 0 : first), layout);
+    return array_view(memory_create(role, layout.dtype, (size_t)step), (size_t)(first < 0 ? 0 : first), layout);
 }
 
 size_t array_place(const test_array *array, const size_t *index)
@@ -207,14 +207,21 @@ void array_set(test_array *array, const size_t *index, double value)
     }
 }
 
+double *zeros(size_t count)
+{
+    double *made = calloc(count + 1, sizeof *made);
+
+    assert_non_null(made);
+    return made;
+}
+
 double *array_dense(const test_array *array, int rank, const size_t *extent)
 {
     size_t index[CLATTN_MAX_RANK] = {0};
     size_t count = product(rank, extent);
-    double *dense = malloc((count + 1) * sizeof *dense);
+    double *dense = zeros(count);
     int skip = rank - array->layout.rank;
 
-    assert_non_null(dense);
     assert_true(skip >= 0);
     for (size_t i = 0; i < count; i++) {
         dense[i] = array_get(array, index + skip);
@@ -277,4 +284,10 @@ clattn_binding array_binding(const test_array *array)
 {
     clattn_binding none = {0};
     return array->memory ? clattn_binding_buffer(array->memory->buffer, array->offset) : none;
+}
+
+void array_bind(const test_array *array, clattn_layout *layout, clattn_binding *binding)
+{
+    *layout = array->layout;
+    *binding = array_binding(array);
 }

@@ -45,7 +45,8 @@ typedef struct test_array {
     int64_t offset;
 } test_array;
 
-/* An array in a memory of its own.  ROLE_OUTPUT owns nothing yet: array_own. */
+/* An array in a memory of its own, of float32 if `dtype` is CLATTN_DTYPE_NONE.  ROLE_OUTPUT owns nothing yet:
+ * array_own. */
 test_array array_create(array_role role, clattn_dtype dtype, int rank, const size_t *extent, array_form form);
 
 /* An input memory for `elements` elements that the caller lays arrays into with array_view (`first` counted from
@@ -75,6 +76,9 @@ void array_set(test_array *array, const size_t *index, double value);
  * layout's: leading 1s. */
 double *array_dense(const test_array *array, int rank, const size_t *extent);
 
+/* Returns `count` zeros, to be freed. */
+double *zeros(size_t count);
+
 /* Calls fill(context, index) for each element of the array and stores what it returns. */
 typedef double (*array_filler)(void *context, const size_t *index);
 void array_fill(test_array *array, array_filler fill, void *context);
@@ -89,5 +93,8 @@ void array_poison(const test_array *array);
 void array_download(test_array *array);
 
 clattn_binding array_binding(const test_array *array);
+
+/* Tells a description and arguments of the array: both get what stands for none if it has no memory. */
+void array_bind(const test_array *array, clattn_layout *layout, clattn_binding *binding);
 
 #endif

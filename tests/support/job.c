@@ -7,24 +7,6 @@
 
 #include "support/job.h"
 
-#define ENQUEUE(name) \
-    clattn_status enqueue_##name(const test_job *job, cl_command_queue queue, cl_uint wait_count, \
-                                 const cl_event *wait_list, cl_event *event) \
-    { \
-        return clattn_##name##_enqueue(job->plan, queue, &job->args.name, wait_count, wait_list, event); \
-    }
-
-ENQUEUE(attention)
-ENQUEUE(softmax)
-ENQUEUE(matmul)
-ENQUEUE(mha)
-ENQUEUE(norm)
-ENQUEUE(neighbourhood)
-ENQUEUE(rope)
-ENQUEUE(activation)
-ENQUEUE(merge)
-ENQUEUE(kv_append)
-
 test_memory *job_keep(test_job *job, test_memory *memory)
 {
     assert_true(job->memory_count < COUNT_OF(job->memory));
@@ -107,13 +89,8 @@ static double fill_mask(void *context, const size_t *index)
     }
 }
 
-test_array job_mask(test_job *job, mask_kind kind, int rank, const size_t *extent, array_form form, uint64_t salt)
-{
-    return job_mask_of(job, kind, CLATTN_DTYPE_F32, rank, extent, form, salt);
-}
-
-test_array job_mask_of(test_job *job, mask_kind kind, clattn_dtype dtype, int rank, const size_t *extent,
-                       array_form form, uint64_t salt)
+test_array job_mask(test_job *job, mask_kind kind, clattn_dtype dtype, int rank, const size_t *extent, array_form form,
+                    uint64_t salt)
 {
     test_array made = {0};
 
@@ -136,6 +113,21 @@ test_array job_integers(test_job *job, clattn_dtype dtype, size_t count, const i
 {
     test_array made = job_array(job, ROLE_INPUT, dtype, 1, &count, FORM_SPREAD);
     array_fill(&made, fill_integer, (void *)(uintptr_t)values);
+    array_upload(&made);
+    return made;
+}
+
+static double fill_float(void *context, const size_t *index)
+{
+    const float **next = context;
+    (void)index;
+    return (double)*(*next)++;
+}
+
+test_array job_floats(test_job *job, int rank, const size_t *extent, const float *values)
+{
+    test_array made = job_array(job, ROLE_INPUT, CLATTN_DTYPE_F32, rank, extent, FORM_PLAIN);
+    array_fill(&made, fill_float, &values);
     array_upload(&made);
     return made;
 }
@@ -176,8 +168,14 @@ bool job_refused_sub_groups(const char *solver)
     return !strcmp(solver, "sub-group") && !device_shuffles();
 }
 
-bool job_planned(const test_job *job, clattn_status status, const char *solver, bool refused)
+bool job_plan_with(test_job *job, const struct operator_calls *calls, const void *desc,
+                   const clattn_plan_options *options, job_answer answer)
 {
+    clattn_status status = calls->plan_create(device_context(), desc, options, &job->plan);
+    bool refused = answer == JOB_REFUSED || (answer == JOB_LOOPS && job_refused_for_loops(status)) ||
+                   job_refused_sub_groups(options->solver);
+
+    job->calls = calls;
     if (refused) {
         assert_status(device_context(), status, CLATTN_ERROR_UNSUPPORTED);
         assert_null(job->plan);
@@ -186,21 +184,43 @@ bool job_planned(const test_job *job, clattn_status status, const char *solver, 
     }
     assert_status(device_context(), status, CLATTN_SUCCESS);
     assert_non_null(job->plan);
-    assert_string_equal(clattn_plan_solver(job->plan), solver);
+    assert_string_equal(clattn_plan_solver(job->plan), options->solver);
     return true;
+}
+
+bool job_plan(test_job *job, const struct operator_calls *calls, const void *desc, const char *solver,
+              job_answer answer)
+{
+    const clattn_plan_options options = {.size = sizeof options, .solver = solver};
+    return job_plan_with(job, calls, desc, &options, answer);
+}
+
+clattn_status job_enqueue(const test_job *job, cl_command_queue queue, cl_uint wait_count, const cl_event *wait_list,
+                          cl_event *event)
+{
+    return job->calls->enqueue(job->plan, queue, &job->args, wait_count, wait_list, event);
 }
 
 void job_run(test_job *job, cl_command_queue queue)
 {
     cl_event event = NULL;
 
-    assert_status(device_context(), job->enqueue(job, queue, 0, NULL, &event), CLATTN_SUCCESS);
+    assert_status(device_context(), job_enqueue(job, queue, 0, NULL, &event), CLATTN_SUCCESS);
     assert_non_null(event);
     assert_cl(clWaitForEvents(1, &event));
     assert_cl(clReleaseEvent(event));
     for (size_t i = 0; i < COUNT_OF(job->output); i++) {
         if (job->output[i].memory) {
             array_download(&job->output[i]);
+        }
+    }
+}
+
+void job_poison(const test_job *job)
+{
+    for (size_t i = 0; i < COUNT_OF(job->output); i++) {
+        if (job->output[i].memory) {
+            array_poison(&job->output[i]);
         }
     }
 }

@@ -3,6 +3,9 @@
 #define TESTS_JOB_H
 
 #include "support/harness.h"
+#include "support/operator.h"
+
+#define JOB_OUTPUTS 4
 
 typedef enum mask_kind {
     MASK_NONE,
@@ -16,6 +19,7 @@ typedef enum mask_kind {
 } mask_kind;
 
 typedef struct test_job {
+    const struct operator_calls *calls; /* of the operator that the plan and the arguments are of */
     clattn_plan *plan;
     union {
         clattn_attention_args attention;
@@ -29,28 +33,22 @@ typedef struct test_job {
         clattn_embedding_args embedding;
         clattn_merge_args merge;
         clattn_kv_append_args kv_append;
+        clattn_image_args image;
     } args;
-    clattn_status (*enqueue)(const struct test_job *job, cl_command_queue queue, cl_uint wait_count,
-                             const cl_event *wait_list, cl_event *event);
-    test_array input[24]; /* in an order of the operator's */
-    test_array output[4]; /* those that the call writes; all but the first may be none */
+    test_array input[24];           /* in an order of the operator's */
+    test_array output[JOB_OUTPUTS]; /* those that the call writes; all but the first may be none */
     test_memory *memory[32];
     size_t memory_count;
 } test_job;
 
-/* clattn_…_enqueue of the job's plan and arguments: what its `enqueue` may be. */
-typedef clattn_status job_enqueue(const test_job *job, cl_command_queue queue, cl_uint wait_count,
-                                  const cl_event *wait_list, cl_event *event);
-job_enqueue enqueue_attention, enqueue_softmax, enqueue_matmul, enqueue_mha, enqueue_norm, enqueue_neighbourhood,
-    enqueue_rope, enqueue_activation, enqueue_merge, enqueue_kv_append;
-
-/* Makes an array that job_release gives back. */
+/* Makes an array that job_release gives back; CLATTN_DTYPE_NONE is float32. */
 test_array job_array(test_job *job, array_role role, clattn_dtype dtype, int rank, const size_t *extent,
                      array_form form);
 /* Makes, fills and uploads a mask; MASK_NONE: none.  Float masks are of type `dtype`. */
-test_array job_mask(test_job *job, mask_kind kind, int rank, const size_t *extent, array_form form, uint64_t salt);
-test_array job_mask_of(test_job *job, mask_kind kind, clattn_dtype dtype, int rank, const size_t *extent,
-                       array_form form, uint64_t salt);
+test_array job_mask(test_job *job, mask_kind kind, clattn_dtype dtype, int rank, const size_t *extent, array_form form,
+                    uint64_t salt);
+/* Makes and uploads a row-major float32 array of these values. */
+test_array job_floats(test_job *job, int rank, const size_t *extent, const float *values);
 
 /* Makes and uploads `count` integers of type `dtype`. */
 test_array job_integers(test_job *job, clattn_dtype dtype, size_t count, const int64_t *values);
@@ -69,9 +67,20 @@ void job_expect_two_elements(test_job *job, double first, double second);
 test_memory *job_keep(test_job *job, test_memory *memory);
 void job_release(test_job *job);
 
-/* Asserts that `status` (of plan_create) and the plan's solver are as expected: the forced solver or, when
- * `refused`, UNSUPPORTED and no plan.  Returns whether there is a plan. */
-bool job_planned(const test_job *job, clattn_status status, const char *solver, bool refused);
+/* What a solver says to a description. */
+typedef enum job_answer {
+    JOB_TAKEN,
+    JOB_LOOPS, /* taken, unless the device limits loops: job_refused_for_loops */
+    JOB_REFUSED
+} job_answer;
+
+/* Makes the plan by the named solver and asserts that it is by this one, or, if the solver is to refuse or the device
+ * lacks the sub-groups that it needs, that the answer is UNSUPPORTED and there is none.  Returns whether there is a
+ * plan. */
+bool job_plan(test_job *job, const struct operator_calls *calls, const void *desc, const char *solver,
+              job_answer answer);
+bool job_plan_with(test_job *job, const struct operator_calls *calls, const void *desc,
+                   const clattn_plan_options *options, job_answer answer);
 
 /* A solver may also refuse because of the device: llvmpipe (Mesa 22.3) stops a work-item's loops after 65,535
  * iterations.  Whether `status` (of plan_create) says that; only cases that ask for it accept it. */
@@ -80,8 +89,14 @@ bool job_refused_for_loops(clattn_status status);
 /* Whether `solver` is one by the device's sub-groups and the device has none that OpenCL C 1.2 reaches. */
 bool job_refused_sub_groups(const char *solver);
 
+clattn_status job_enqueue(const test_job *job, cl_command_queue queue, cl_uint wait_count, const cl_event *wait_list,
+                          cl_event *event);
+
 /* Enqueues on `queue` (NULL: the context's), waits for the event and reads the outputs back, guards checked. */
 void job_run(test_job *job, cl_command_queue queue);
+
+/* Restores the poison of all outputs. */
+void job_poison(const test_job *job);
 
 /* The bytes of the outputs' memories, for comparing bit by bit: job_bytes of them, to be freed. */
 unsigned char *job_snapshot(const test_job *job);

@@ -3,23 +3,69 @@
 
 #include "support/harness.h"
 
-void operator_answers(const struct operator_calls *op, const void *desc, clattn_status expected)
+/* The functions have the operator's own types, so each is wrapped. */
+#define OPERATOR(name) \
+    static clattn_status name##_supports(clattn_context *c, const void *d, const char **r) \
+    { \
+        return clattn_##name##_supports(c, d, r); \
+    } \
+    static clattn_status name##_plan_create(clattn_context *c, const void *d, const clattn_plan_options *o, \
+                                            clattn_plan **p) \
+    { \
+        return clattn_##name##_plan_create(c, d, o, p); \
+    } \
+    static clattn_status name##_enqueue(clattn_plan *p, cl_command_queue q, const void *a, cl_uint n, \
+                                        const cl_event *w, cl_event *e) \
+    { \
+        return clattn_##name##_enqueue(p, q, a, n, w, e); \
+    } \
+    static clattn_status name##_prewarm(clattn_context *c, const void *d) \
+    { \
+        return clattn_##name##_prewarm(c, d); \
+    } \
+    static clattn_status name##_run(clattn_context *c, cl_command_queue q, const void *d, const void *a, cl_uint n, \
+                                    const cl_event *w, cl_event *e) \
+    { \
+        return clattn_##name##_run(c, q, d, a, n, w, e); \
+    } \
+    const struct operator_calls name##_operator = {name##_supports, name##_plan_create, name##_enqueue, \
+                                                   name##_prewarm, name##_run};
+
+OPERATOR(activation)
+OPERATOR(attention)
+OPERATOR(embedding)
+OPERATOR(image)
+OPERATOR(kv_append)
+OPERATOR(matmul)
+OPERATOR(merge)
+OPERATOR(mha)
+OPERATOR(neighbourhood)
+OPERATOR(norm)
+OPERATOR(rope)
+OPERATOR(softmax)
+
+void operator_answers_to(const struct operator_calls *op, const void *desc, clattn_status expected, const char *file,
+                         int line, const char *what)
 {
     const char *reason = NULL;
     clattn_plan *plan = NULL;
 
-    assert_status(device_context(), op->supports(device_context(), desc, &reason), expected);
+    check_status(device_context(), op->supports(device_context(), desc, &reason), STATUS_BIT(expected), what, file,
+                 line);
     assert_true((reason == NULL) == (expected == CLATTN_SUCCESS));
     if (expected != CLATTN_SUCCESS) {
-        assert_status(device_context(), op->plan_create(device_context(), desc, NULL, &plan), expected);
+        check_status(device_context(), op->plan_create(device_context(), desc, NULL, &plan), STATUS_BIT(expected), what,
+                     file, line);
         assert_null(plan);
     }
 }
 
-void operator_refuses(const struct operator_calls *op, clattn_plan *plan, const void *args, clattn_status expected)
+void operator_refuses(const struct operator_calls *op, clattn_plan *plan, const void *args, clattn_status expected,
+                      const char *file, int line, const char *what)
 {
     assert_true(expected != CLATTN_SUCCESS);
-    assert_status(device_context(), op->enqueue(plan, NULL, args, 0, NULL, NULL), expected);
+    check_status(device_context(), op->enqueue(plan, NULL, args, 0, NULL, NULL), STATUS_BIT(expected), what, file,
+                 line);
 }
 
 void operator_needs_both(const struct operator_calls *op, clattn_plan *plan, const void *good)

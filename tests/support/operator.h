@@ -2,7 +2,7 @@
 #ifndef TESTS_OPERATOR_H
 #define TESTS_OPERATOR_H
 
-#include <clattn/clattn.h>
+#include "support/check.h"
 
 struct operator_calls {
     clattn_status (*supports)(clattn_context *, const void *, const char **);
@@ -13,42 +13,22 @@ struct operator_calls {
                          cl_event *);
 };
 
-/* Defines NAME_operator for clattn_NAME_…, without a semicolon behind it. */
-#define OPERATOR(name) \
-    static clattn_status name##_supports(clattn_context *c, const void *d, const char **r) \
-    { \
-        return clattn_##name##_supports(c, d, r); \
-    } \
-    static clattn_status name##_plan_create(clattn_context *c, const void *d, const clattn_plan_options *o, \
-                                            clattn_plan **p) \
-    { \
-        return clattn_##name##_plan_create(c, d, o, p); \
-    } \
-    static clattn_status name##_enqueue(clattn_plan *p, cl_command_queue q, const void *a, cl_uint n, \
-                                        const cl_event *w, cl_event *e) \
-    { \
-        return clattn_##name##_enqueue(p, q, a, n, w, e); \
-    } \
-    static clattn_status name##_prewarm(clattn_context *c, const void *d) \
-    { \
-        return clattn_##name##_prewarm(c, d); \
-    } \
-    static clattn_status name##_run(clattn_context *c, cl_command_queue q, const void *d, const void *a, cl_uint n, \
-                                    const cl_event *w, cl_event *e) \
-    { \
-        return clattn_##name##_run(c, q, d, a, n, w, e); \
-    } \
-    static const struct operator_calls name##_operator = {name##_supports, name##_plan_create, name##_enqueue, \
-                                                          name##_prewarm, name##_run};
+/* NAME_operator has clattn_NAME_…. */
+extern const struct operator_calls activation_operator, attention_operator, embedding_operator, image_operator,
+    kv_append_operator, matmul_operator, merge_operator, mha_operator, neighbourhood_operator, norm_operator,
+    rope_operator, softmax_operator;
 
 /* ---- on the device under test, for the programs that run a suite of the harness ---- */
 
 /* Asserts that supports answers `expected`, with a reason if and only if that is not SUCCESS, and that plan_create then
- * answers the same and makes no plan. */
-void operator_answers(const struct operator_calls *op, const void *desc, clattn_status expected);
+ * answers the same and makes no plan.  `what` is printed if not. */
+#define operator_answers(op, desc, expected) operator_answers_to((op), (desc), (expected), __FILE__, __LINE__, "")
+void operator_answers_to(const struct operator_calls *op, const void *desc, clattn_status expected, const char *file,
+                         int line, const char *what);
 
 /* Asserts that enqueue answers `expected`, which is not SUCCESS, to those arguments. */
-void operator_refuses(const struct operator_calls *op, clattn_plan *plan, const void *args, clattn_status expected);
+void operator_refuses(const struct operator_calls *op, clattn_plan *plan, const void *args, clattn_status expected,
+                      const char *file, int line, const char *what);
 
 /* Asserts that enqueue refuses to do without a plan, and without arguments; with `plan`, `good` ones would do. */
 void operator_needs_both(const struct operator_calls *op, clattn_plan *plan, const void *good);
@@ -59,13 +39,13 @@ void operator_needs_both(const struct operator_calls *op, clattn_plan *plan, con
     do { \
         __typeof__(good) desc = good; \
         desc.change; \
-        operator_answers(&name##_operator, &desc, CLATTN_ERROR_##status); \
+        operator_answers_to(&name##_operator, &desc, CLATTN_ERROR_##status, __FILE__, __LINE__, #change); \
     } while (0)
 #define OPERATOR_REFUSES_ARGS(name, plan, status, good, change) \
     do { \
         __typeof__(good) args = good; \
         args.change; \
-        operator_refuses(&name##_operator, (plan), &args, CLATTN_ERROR_##status); \
+        operator_refuses(&name##_operator, (plan), &args, CLATTN_ERROR_##status, __FILE__, __LINE__, #change); \
     } while (0)
 
 /* Asserts that prewarm makes the plan that run then finds: run succeeds and neither builds nor loads a program. */

@@ -204,7 +204,7 @@ static void probabilities_read_lse(void **state)
                                   memory->count * memory->element_size, NULL, &code);
     assert_cl(code);
     job.args.attention.outputs.lse.buffer = blind;
-    assert_status(device_context(), job.enqueue(&job, NULL, 0, NULL, NULL), CLATTN_ERROR_BUFFER_ACCESS);
+    assert_status(device_context(), job_enqueue(&job, NULL, 0, NULL, NULL), CLATTN_ERROR_BUFFER_ACCESS);
     device_release_buffer(blind);
     job_release(&job);
 }

@@ -106,11 +106,7 @@ static const attention_case sliced[] = {
 /* Runs the job and counts its launches; they are as many as the plan says at most. */
 static unsigned char *run_counted(test_job *job, size_t *launches)
 {
-    for (size_t n = 0; n < COUNT_OF(job->output); n++) {
-        if (job->output[n].memory) {
-            array_poison(&job->output[n]);
-        }
-    }
+    job_poison(job);
     inject_start(0, 0);
     job_run(job, NULL);
     *launches = inject_launches();
@@ -165,7 +161,7 @@ static void wait_for(const test_job *job)
 {
     cl_event event = NULL;
 
-    assert_status(device_context(), job->enqueue(job, NULL, 0, NULL, &event), CLATTN_SUCCESS);
+    assert_status(device_context(), job_enqueue(job, NULL, 0, NULL, &event), CLATTN_SUCCESS);
     assert_cl(clWaitForEvents(1, &event));
     assert_cl(clReleaseEvent(event));
 }

@@ -209,8 +209,6 @@ static const attention_case poisons[] = {
 
 /* ---- refusals ---- */
 
-OPERATOR(attention)
-
 static void refused_scales(void **state)
 {
     static const float refused[] = {NAN, INFINITY, -INFINITY};

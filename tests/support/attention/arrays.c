@@ -12,11 +12,6 @@ typedef struct filler {
     clattn_dtype dtype;
 } filler;
 
-static clattn_dtype type_or(clattn_dtype type, clattn_dtype otherwise)
-{
-    return type ? type : otherwise;
-}
-
 static double fill_operand(void *context, const size_t *index)
 {
     filler *f = context;
@@ -91,9 +86,9 @@ static void make_operands(test_job *job, const attention_case *t)
     const size_t query[4] = {t->list.query_starts ? 1 : t->dim.batch, heads, t->dim.queries, t->dim.d_k};
     const size_t key[4] = {batch, groups, rows, t->dim.d_k}, value[4] = {batch, groups, rows, t->dim.d_v};
 
-    job->input[QUERY] = job_array(job, ROLE_INPUT, type_or(t->type.query, CLATTN_DTYPE_F32), 4, query, t->form.query);
-    job->input[KEY] = job_array(job, ROLE_INPUT, type_or(t->type.key, CLATTN_DTYPE_F32), 4, key, t->form.key);
-    job->input[VALUE] = job_array(job, ROLE_INPUT, type_or(t->type.value, CLATTN_DTYPE_F32), 4, value, t->form.value);
+    job->input[QUERY] = job_array(job, ROLE_INPUT, t->type.query, 4, query, t->form.query);
+    job->input[KEY] = job_array(job, ROLE_INPUT, t->type.key, 4, key, t->form.key);
+    job->input[VALUE] = job_array(job, ROLE_INPUT, t->type.value, 4, value, t->form.value);
 }
 
 /* Scales that bring integers of either size to about [−1, 1]. */
@@ -114,7 +109,7 @@ static void make_scales(test_job *job, const attention_case *t, uint64_t salt)
         extent[3] = table[n].groups;
         if (extent[3]) {
             test_array *made = &job->input[table[n].which];
-            *made = job_array(job, ROLE_INPUT, type_or(table[n].type, CLATTN_DTYPE_F32), 4, extent, t->scale_form);
+            *made = job_array(job, ROLE_INPUT, table[n].type, 4, extent, t->scale_form);
             job_fill(made, salt * 32 + (uint64_t)table[n].which, most / 8, most, false);
         }
     }
@@ -129,12 +124,10 @@ static void make_addends(test_job *job, const attention_case *t, uint64_t salt)
 
     attention_lengths(t, &batch, &queries, &keys);
     const size_t whole[4] = {t->dim.batch, heads, t->longest ? t->longest : t->dim.queries, t->dim.keys};
-    job->input[MASK] =
-        job_mask_of(job, t->mask, type_or(t->type.mask, CLATTN_DTYPE_F32), t->mask_rank ? t->mask_rank : 4,
-                    t->mask_rank ? t->mask_extent : whole, t->form.mask, salt * 8 + MASK);
-    job->input[BIAS] =
-        job_mask_of(job, t->bias, type_or(t->type.bias, CLATTN_DTYPE_F32), t->bias_rank ? t->bias_rank : 4,
-                    t->bias_rank ? t->bias_extent : whole, FORM_PADDED, salt * 32 + BIAS);
+    job->input[MASK] = job_mask(job, t->mask, t->type.mask, t->mask_rank ? t->mask_rank : 4,
+                                t->mask_rank ? t->mask_extent : whole, t->form.mask, salt * 8 + MASK);
+    job->input[BIAS] = job_mask(job, t->bias, t->type.bias, t->bias_rank ? t->bias_rank : 4,
+                                t->bias_rank ? t->bias_extent : whole, FORM_PADDED, salt * 32 + BIAS);
     if (t->alibi) {
         job->input[ALIBI] = job_array(job, ROLE_INPUT, CLATTN_DTYPE_F32, t->alibi, slopes + 2 - t->alibi, FORM_SPREAD);
         job_fill(&job->input[ALIBI], salt * 32 + ALIBI, 0.02f, 0.5f, false);
@@ -183,7 +176,7 @@ static void make_lists(test_job *job, const attention_case *t)
                  {t->list.positions, POSITIONS, 0},
                  {t->list.query_starts, QUERY_STARTS, 1},
                  {t->list.key_starts, KEY_STARTS, 1}};
-    clattn_dtype dtype = type_or(t->type.integers, CLATTN_DTYPE_I32);
+    clattn_dtype dtype = t->type.integers ? t->type.integers : CLATTN_DTYPE_I32;
     const int64_t go = 0;
 
     for (size_t n = 0; n < COUNT_OF(lists); n++) {
@@ -236,8 +229,7 @@ static void make_outputs(test_job *job, const attention_case *t)
     const size_t rows[4] = {t->list.query_starts ? 1 : t->dim.batch, t->dim.heads, t->dim.queries, t->dim.d_v};
     size_t scores[4] = {t->dim.batch, t->dim.heads, t->dim.queries, t->dim.keys};
 
-    job->output[OUTPUT] =
-        job_array(job, ROLE_OUTPUT, type_or(t->type.output, CLATTN_DTYPE_F32), 4, rows, t->form.output);
+    job->output[OUTPUT] = job_array(job, ROLE_OUTPUT, t->type.output, 4, rows, t->form.output);
     own_rows(job, &job->output[OUTPUT], t);
     if (!t->no_lse) {
         job->output[LSE] = job_array(job, t->scores == SCORES_OF(PROBABILITIES) ? ROLE_READABLE_OUTPUT : ROLE_OUTPUT,
@@ -249,8 +241,7 @@ static void make_outputs(test_job *job, const attention_case *t)
         own_rows(job, &job->output[ENTROPY], t);
     }
     if (t->scores) {
-        job->output[SCORES] =
-            job_array(job, ROLE_OUTPUT, type_or(t->type.scores, CLATTN_DTYPE_F32), 4, scores, FORM_PADDED);
+        job->output[SCORES] = job_array(job, ROLE_OUTPUT, t->type.scores, 4, scores, FORM_PADDED);
         attention_lengths(t, &scores[0], &scores[2], &scores[3]);
         array_own(&job->output[SCORES], scores);
     }

@@ -18,32 +18,34 @@ void attention_lengths(const attention_case *test, size_t *batch, size_t *querie
     }
 }
 
-static clattn_attention_desc describe_arrays(const test_job *job)
+static void bind_arrays(const test_job *job, clattn_attention_desc *desc, clattn_attention_args *args)
 {
-    clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
     const test_array *input = job->input, *output = job->output;
 
-    desc.query = input[QUERY].layout;
-    desc.key = input[KEY].layout;
-    desc.value = input[VALUE].layout;
-    desc.mask = input[MASK].layout;
-    desc.bias = input[BIAS].layout;
-    desc.scoring.alibi = input[ALIBI].layout;
-    desc.scoring.sinks = input[SINKS].layout;
-    desc.scoring.vector = input[VECTOR].layout;
-    desc.lengths.query = input[QUERY_LENGTHS].layout;
-    desc.lengths.key = input[KEY_LENGTHS].layout;
-    desc.lengths.positions = input[POSITIONS].layout;
-    desc.lengths.query_starts = input[QUERY_STARTS].layout;
-    desc.lengths.key_starts = input[KEY_STARTS].layout;
-    desc.cache.block_table = input[BLOCK_TABLE].layout;
-    desc.cache.key_scale = input[KEY_SCALE].layout;
-    desc.cache.value_scale = input[VALUE_SCALE].layout;
-    desc.output = output[OUTPUT].layout;
-    desc.outputs.lse = output[LSE].layout;
-    desc.outputs.entropy = output[ENTROPY].layout;
-    desc.outputs.scores = output[SCORES].layout;
-    return desc;
+    array_bind(&input[QUERY], &desc->query, &args->query);
+    array_bind(&input[KEY], &desc->key, &args->key);
+    array_bind(&input[VALUE], &desc->value, &args->value);
+    array_bind(&input[MASK], &desc->mask, &args->mask);
+    array_bind(&input[BIAS], &desc->bias, &args->bias);
+    array_bind(&input[ALIBI], &desc->scoring.alibi, &args->scoring.alibi);
+    array_bind(&input[SINKS], &desc->scoring.sinks, &args->scoring.sinks);
+    array_bind(&input[VECTOR], &desc->scoring.vector, &args->scoring.vector);
+    array_bind(&input[QUERY_LENGTHS], &desc->lengths.query, &args->lengths.query);
+    array_bind(&input[KEY_LENGTHS], &desc->lengths.key, &args->lengths.key);
+    array_bind(&input[POSITIONS], &desc->lengths.positions, &args->lengths.positions);
+    array_bind(&input[QUERY_STARTS], &desc->lengths.query_starts, &args->lengths.query_starts);
+    array_bind(&input[KEY_STARTS], &desc->lengths.key_starts, &args->lengths.key_starts);
+    array_bind(&input[BLOCK_TABLE], &desc->cache.block_table, &args->cache.block_table);
+    array_bind(&input[KEY_SCALE], &desc->cache.key_scale, &args->cache.key_scale);
+    array_bind(&input[VALUE_SCALE], &desc->cache.value_scale, &args->cache.value_scale);
+    array_bind(&output[OUTPUT], &desc->output, &args->output);
+    array_bind(&output[LSE], &desc->outputs.lse, &args->outputs.lse);
+    array_bind(&output[ENTROPY], &desc->outputs.entropy, &args->outputs.entropy);
+    array_bind(&output[SCORES], &desc->outputs.scores, &args->outputs.scores);
+    args->cancel = array_binding(&input[CANCEL]);
+    for (int n = 0; n < CLATTN_USER_BUFFERS; n++) {
+        args->snippets.buffer[n] = array_binding(&input[USER + n]);
+    }
 }
 
 static void describe_rules(clattn_attention_desc *desc, const attention_case *test)
@@ -74,61 +76,31 @@ static void describe_rules(clattn_attention_desc *desc, const attention_case *te
     }
 }
 
-static clattn_attention_args bind(const test_job *job, const attention_case *test)
+static void set_arguments(clattn_attention_args *args, const attention_case *test)
 {
-    clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;
-    clattn_binding *const inputs[] = {[QUERY] = &args.query,
-                                      [KEY] = &args.key,
-                                      [VALUE] = &args.value,
-                                      [MASK] = &args.mask,
-                                      [BIAS] = &args.bias,
-                                      [ALIBI] = &args.scoring.alibi,
-                                      [SINKS] = &args.scoring.sinks,
-                                      [VECTOR] = &args.scoring.vector,
-                                      [QUERY_LENGTHS] = &args.lengths.query,
-                                      [KEY_LENGTHS] = &args.lengths.key,
-                                      [POSITIONS] = &args.lengths.positions,
-                                      [QUERY_STARTS] = &args.lengths.query_starts,
-                                      [KEY_STARTS] = &args.lengths.key_starts,
-                                      [BLOCK_TABLE] = &args.cache.block_table,
-                                      [KEY_SCALE] = &args.cache.key_scale,
-                                      [VALUE_SCALE] = &args.cache.value_scale,
-                                      [CANCEL] = &args.cancel,
-                                      [USER] = &args.snippets.buffer[0],
-                                      &args.snippets.buffer[1],
-                                      &args.snippets.buffer[2],
-                                      &args.snippets.buffer[3]};
-    clattn_binding *const outputs[] = {[OUTPUT] = &args.output,
-                                       [LSE] = &args.outputs.lse,
-                                       [ENTROPY] = &args.outputs.entropy,
-                                       [SCORES] = &args.outputs.scores};
-
-    for (size_t n = 0; n < COUNT_OF(inputs); n++) {
-        *inputs[n] = array_binding(&job->input[n]);
-    }
-    for (size_t n = 0; n < COUNT_OF(outputs); n++) {
-        *outputs[n] = array_binding(&job->output[n]);
-    }
-    args.explicit_lengths = test->shorter;
-    args.batch = test->actual.batch;
-    args.query_length = test->actual.queries;
-    args.key_length = test->actual.keys;
-    args.position = test->position;
-    args.dropout.seed = test->seed;
-    args.dropout.offset = test->dropout_offset;
+    args->explicit_lengths = test->shorter;
+    args->batch = test->actual.batch;
+    args->query_length = test->actual.queries;
+    args->key_length = test->actual.keys;
+    args->position = test->position;
+    args->dropout.seed = test->seed;
+    args->dropout.offset = test->dropout_offset;
     for (int n = 0; test->mod && n < CLATTN_USER_BUFFERS; n++) {
-        args.snippets.scalar[n] = test->mod->scalar[n];
+        args->snippets.scalar[n] = test->mod->scalar[n];
     }
-    return args;
 }
 
 clattn_attention_desc attention_prepare(test_job *job, const attention_case *test, uint64_t salt)
 {
+    clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
+    clattn_attention_args *args = &job->args.attention;
+
     attention_make_arrays(job, test, salt);
-    clattn_attention_desc desc = describe_arrays(job);
+    clattn_attention_args_init(args);
+    bind_arrays(job, &desc, args);
     describe_rules(&desc, test);
-    job->args.attention = bind(job, test);
-    job->enqueue = enqueue_attention;
+    set_arguments(args, test);
+    job->calls = &attention_operator;
     return desc;
 }
 
@@ -150,14 +122,13 @@ bool attention_refuses(const attention_case *test, const char *solver)
 
 bool attention_job(test_job *job, const attention_case *test, const char *solver, uint64_t salt)
 {
-    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     clattn_attention_desc desc = attention_prepare(job, test, salt);
     bool refused = attention_refuses(test, solver);
 
-    options.solver = solver;
-    clattn_status status = clattn_attention_plan_create(device_context(), &desc, &options, &job->plan);
-    refused = refused || (test->long_loops && job_refused_for_loops(status));
-    return job_planned(job, status, solver, refused);
+    return job_plan(job, &attention_operator, &desc, solver,
+                    refused            ? JOB_REFUSED
+                    : test->long_loops ? JOB_LOOPS
+                                       : JOB_TAKEN);
 }
 
 void attention_describe(const attention_case *t, char *text, size_t size)

@@ -99,19 +99,11 @@ bool attention_row_index(const test_job *job, const attention_case *t, bool is_k
     return is_key ? key_index(job, t, b, h, row, index) : query_index(t, b, h, row, index);
 }
 
-static double *doubles(size_t count)
-{
-    double *made = malloc((count + 1) * sizeof *made);
-
-    assert_non_null(made);
-    return made;
-}
-
 /* The numbers of an array as (batch, heads, rows, size), NaN for rows that do not exist; `scale` is a quantised array's. */
 static double *gather(const test_job *job, const attention_case *t, int which, const test_array *scale, size_t batch,
                       size_t heads, size_t rows, size_t size)
 {
-    double *dense = doubles(batch * heads * rows * size);
+    double *dense = zeros(batch * heads * rows * size);
     size_t n = 0, index[4];
 
     for (size_t b = 0; b < batch; b++) {
@@ -222,7 +214,7 @@ static void make_vectors(attention_dense *dense, const test_job *job, const atte
     size_t heads = t->dim.heads, d_k = t->dim.d_k;
 
     if (t->additive) {
-        dense->vector = doubles(heads * d_k);
+        dense->vector = zeros(heads * d_k);
         for (size_t n = 0; n < heads * d_k; n++) {
             size_t index[2] = {t->shared_vector ? 0 : n / d_k, n % d_k};
             dense->vector[n] = array_get(&job->input[VECTOR], index);
@@ -238,9 +230,9 @@ static void make_pairs(attention_dense *dense, const attention_case *t)
     const reference_problem *p = &dense->problem;
     size_t pairs = p->batch * p->heads * p->queries * p->keys;
 
-    dense->addend = doubles(pairs);
-    dense->bias = t->bias ? doubles(pairs) : NULL;
-    dense->alibi = t->alibi ? doubles(pairs) : NULL;
+    dense->addend = zeros(pairs);
+    dense->bias = t->bias ? zeros(pairs) : NULL;
+    dense->alibi = t->alibi ? zeros(pairs) : NULL;
     dense->kept = t->dropout > 0 ? malloc(pairs + 1) : NULL;
     assert_true(t->dropout == 0 || dense->kept);
     fill_pairs(dense);

@@ -5,45 +5,7 @@
 #include <string.h>
 
 #include "support/attention/case.h"
-
-#define RESULTS 4 /* OUTPUT, LSE, ENTROPY, SCORES */
-
-static const char *const names[RESULTS] = {"output", "lse", "entropy", "scores"};
-
-/* One result, dense: the reference, its magnitude for the accuracy rule, the naive computation, what the device gave. */
-typedef struct result {
-    double *reference, *magnitude, *naive, *given;
-    size_t count;
-} result;
-
-typedef struct verdict {
-    size_t batch, heads, queries, keys, d_v;
-    attention_dense dense;
-    result of[RESULTS];
-} verdict;
-
-static void verdict_release(verdict *v)
-{
-    for (int n = 0; n < RESULTS; n++) {
-        free(v->of[n].reference);
-        free(v->of[n].magnitude);
-        free(v->of[n].naive);
-        free(v->of[n].given);
-    }
-    attention_dense_release(&v->dense);
-}
-
-static double *doubles(size_t count)
-{
-    double *made = calloc(count + 1, sizeof *made);
-    assert_non_null(made);
-    return made;
-}
-
-static result make_result(size_t count)
-{
-    return (result){doubles(count), doubles(count), doubles(count), NULL, count};
-}
+#include "support/verdict.h"
 
 /* Where the reference leaves what the mode asks for. */
 static double **scores_of(reference_result *r, int mode)
@@ -54,15 +16,16 @@ static double **scores_of(reference_result *r, int mode)
                                                : &r->weights;
 }
 
-static void compute(verdict *v, const attention_case *test)
+static void compute(const reference_problem *problem, const attention_case *test, const job_result *result)
 {
-    result *output = &v->of[OUTPUT], *lse = &v->of[LSE], *entropy = &v->of[ENTROPY], *scores = &v->of[SCORES];
+    const job_result *output = &result[OUTPUT], *lse = &result[LSE], *entropy = &result[ENTROPY],
+                     *scores = &result[SCORES];
     reference_result wide = {.output = output->reference,
                              .magnitude = output->magnitude,
                              .lse = lse->reference,
                              .entropy = entropy->reference};
     reference_result narrow = {.output = output->naive, .lse = lse->naive, .entropy = entropy->naive};
-    double *unused = doubles(scores->count);
+    double *unused = zeros(scores->count);
 
     if (test->scores) {
         int mode = test->scores - 1;
@@ -72,28 +35,29 @@ static void compute(verdict *v, const attention_case *test)
             scores->magnitude;
         narrow.weights_magnitude = unused;
     }
-    reference_attention(&v->dense.problem, false, &wide);
-    reference_attention(&v->dense.problem, true, &narrow);
+    reference_attention(problem, false, &wide);
+    reference_attention(problem, true, &narrow);
     free(unused);
 }
 
 /* What the scores' magnitudes are beyond the products that the reference has summed up, and what lies beyond an item's
  * lengths. */
-static void finish_scores(verdict *v, const attention_case *test)
+static void finish_scores(const attention_dense *dense, const attention_case *test, const job_result *result)
 {
-    result *scores = &v->of[SCORES];
+    const job_result *scores = &result[SCORES];
+    const reference_problem *p = &dense->problem;
     int mode = test->scores - 1;
 
     for (size_t at = 0; at < scores->count; at++) {
-        size_t row = at / v->keys, j = at % v->keys, i = row % v->queries;
-        attention_item item = attention_item_of(test, row / v->queries / v->heads);
-        double lse = v->of[LSE].reference[row];
+        size_t row = at / p->keys, j = at % p->keys, i = row % p->queries;
+        attention_item item = attention_item_of(test, row / p->queries / p->heads);
+        double lse = result[LSE].reference[row];
 
         if (mode == CLATTN_SCORES_MODE_PROBABILITIES) { /* exp(s − lse), with lse rounded to float */
             scores->magnitude[at] *= scores->magnitude[at] > 0 && isfinite(lse) ? 1 + fabs(lse) : 1;
         } else if (mode == CLATTN_SCORES_MODE_BIASED) {
             scores->magnitude[at] += 1 + (isfinite(scores->reference[at]) ? fabs(scores->reference[at]) : 0) +
-                                     (test->alibi ? v->dense.alibi[at] : 0);
+                                     (test->alibi ? dense->alibi[at] : 0);
         } else if (i >= item.queries || j >= item.keys) {
             scores->reference[at] = scores->naive[at] = 0;
             scores->magnitude[at] = EXACT_ZERO;
@@ -102,16 +66,19 @@ static void finish_scores(verdict *v, const attention_case *test)
 }
 
 /* The rows that the device has written, or the expected ones if there are none. */
-static double *given_rows(const test_job *job, const attention_case *test, int which, const verdict *v, size_t width)
+static double *read_rows(const test_job *job, const void *test, int which, const job_result *r)
 {
-    double *given = doubles(v->of[which].count);
-    size_t at = 0, index[4];
+    size_t index[4], width = which == OUTPUT ? r->extent[3] : 1, at = 0;
 
-    for (size_t row = 0; row < v->of[which].count / width; row++) {
-        size_t b = row / v->queries / v->heads, h = row / v->queries % v->heads, i = row % v->queries;
+    if (which == SCORES) {
+        return array_dense(&job->output[SCORES], r->rank, r->extent);
+    }
+    double *given = zeros(r->count);
+    for (size_t row = 0; row < r->count / width; row++) {
+        size_t b = row / r->extent[2] / r->extent[1], h = row / r->extent[2] % r->extent[1], i = row % r->extent[2];
         bool there = attention_row_index(job, test, false, b, h, i, index);
         for (index[3] = 0; index[3] < width; index[3]++, at++) {
-            given[at] = there ? array_get(&job->output[which], index) : v->of[which].reference[at];
+            given[at] = there ? array_get(&job->output[which], index) : r->reference[at];
         }
     }
     return given;
@@ -123,11 +90,11 @@ static bool is_short(clattn_dtype dtype)
 }
 
 /* The rule for the output: that of 16-bit storage if the values (and so the probabilities) or the output have it. */
-static accuracy_rule output_rule(const attention_case *test, const verdict *v)
+static accuracy_rule output_rule(const attention_case *test, bool wide)
 {
-    accuracy_rule rule = {.stored = test->type.output ? test->type.output : CLATTN_DTYPE_F32,
-                          .unit = v->dense.problem.wide ? DBL_EPSILON : (double)FLT_EPSILON};
+    accuracy_rule rule = accuracy_rule_of(test->type.output ? test->type.output : CLATTN_DTYPE_F32);
 
+    rule.unit = wide ? DBL_EPSILON : rule.unit;
     if (is_short(test->type.output) || is_short(test->type.value)) {
         rule.roundings = 2;
         rule.mean = test->softcap > 0 ? 3 : 1.5;
@@ -135,72 +102,49 @@ static accuracy_rule output_rule(const attention_case *test, const verdict *v)
     return rule;
 }
 
-static void compare(const test_job *job, const attention_case *test, verdict *v)
+static void refer(const test_job *job, const void *which, job_result *result)
 {
-    const accuracy_rule single = {.stored = CLATTN_DTYPE_F32, .unit = (double)FLT_EPSILON};
-    accuracy_rule rule = output_rule(test, v);
-    size_t extent[4] = {v->batch, v->heads, v->queries, v->d_v}, scores[4] = {v->batch, v->heads, v->queries, v->keys};
+    const attention_case *test = which;
+    attention_dense dense;
 
-    for (size_t n = 0; n < v->of[OUTPUT].count && rule.roundings; n++) {
-        v->of[OUTPUT].naive[n] = storage_round(rule.stored, v->of[OUTPUT].naive[n]);
+    attention_dense_make(&dense, job, test);
+    const reference_problem *p = &dense.problem;
+    const size_t rows[4] = {p->batch, p->heads, p->queries, p->d_v};
+    const size_t scores[4] = {p->batch, p->heads, p->queries, test->scores ? p->keys : 0};
+    job_result *output = &result[OUTPUT];
+    *output = result_of("output", CLATTN_DTYPE_F32, 4, rows);
+    output->rule = output_rule(test, p->wide);
+    result[LSE] = result_of(test->no_lse ? NULL : "lse", CLATTN_DTYPE_F32, 3, rows);
+    result[ENTROPY] = result_of(test->entropy ? "entropy" : NULL, CLATTN_DTYPE_F32, 3, rows);
+    result[SCORES] = result_of(test->scores ? "scores" : NULL, job->output[SCORES].layout.dtype, 4, scores);
+    for (int n = OUTPUT; n <= SCORES; n++) {
+        result[n].naive = zeros(result[n].count);
+    }
+    compute(p, test, result);
+    for (size_t n = 0; n < output->count && output->rule.roundings > 0; n++) {
+        output->naive[n] = storage_round(output->rule.stored, output->naive[n]);
     }
     for (int n = LSE; n <= ENTROPY; n++) {
-        for (size_t i = 0; i < v->of[n].count; i++) {
-            v->of[n].magnitude[i] = isfinite(v->of[n].reference[i]) ? fmax(1, fabs(v->of[n].reference[i])) : 1;
-        }
-    }
-    for (int n = OUTPUT; n <= ENTROPY; n++) {
-        if (job->output[n].memory) {
-            v->of[n].given = given_rows(job, test, n, v, n == OUTPUT ? v->d_v : 1);
-            accuracy_check_by(n == OUTPUT ? &rule : &single, names[n], n == OUTPUT ? 4 : 3, extent, v->of[n].given,
-                              v->of[n].reference, v->of[n].naive, v->of[n].magnitude);
+        for (size_t i = 0; i < result[n].count; i++) {
+            result[n].magnitude[i] = isfinite(result[n].reference[i]) ? fmax(1, fabs(result[n].reference[i])) : 1;
         }
     }
     if (test->scores) {
-        rule = single;
-        rule.stored = test->type.scores ? test->type.scores : CLATTN_DTYPE_F32;
-        finish_scores(v, test);
-        v->of[SCORES].given = array_dense(&job->output[SCORES], 4, scores);
-        accuracy_check_by(&rule, names[SCORES], 4, scores, v->of[SCORES].given, v->of[SCORES].reference,
-                          v->of[SCORES].naive, v->of[SCORES].magnitude);
+        finish_scores(&dense, test, result);
     }
-}
-
-/* Computes the reference of what the inputs hold now, compares the outputs with it and keeps both. */
-static void judge(verdict *v, const test_job *job, const attention_case *test)
-{
-    memset(v, 0, sizeof *v);
-    attention_dense_make(&v->dense, job, test);
-    v->batch = v->dense.problem.batch;
-    v->heads = v->dense.problem.heads;
-    v->queries = v->dense.problem.queries;
-    v->keys = v->dense.problem.keys;
-    v->d_v = v->dense.problem.d_v;
-    size_t rows = v->batch * v->heads * v->queries;
-    v->of[OUTPUT] = make_result(rows * v->d_v);
-    v->of[LSE] = make_result(rows);
-    v->of[ENTROPY] = make_result(rows);
-    v->of[SCORES] = make_result(test->scores ? rows * v->keys : 0);
-    compute(v, test);
-    compare(job, test, v);
-}
-
-void attention_judge(const test_job *job, const attention_case *test)
-{
-    verdict v;
-
-    judge(&v, job, test);
-    verdict_release(&v);
+    attention_dense_release(&dense);
 }
 
 /* ---- injections ---- */
 
 /* Whether query head h attends key j of item b with any query. */
-static bool head_attends(const verdict *v, size_t b, size_t h, size_t j)
+static bool head_attends(const attention_dense *dense, size_t b, size_t h, size_t j)
 {
-    for (size_t i = 0; i < v->queries; i++) {
-        size_t at = ((b * v->heads + h) * v->queries + i) * v->keys + j;
-        if (v->dense.addend[at] != -INFINITY && (!v->dense.bias || v->dense.bias[at] != -INFINITY)) {
+    const reference_problem *p = &dense->problem;
+
+    for (size_t i = 0; i < p->queries; i++) {
+        size_t at = ((b * p->heads + h) * p->queries + i) * p->keys + j;
+        if (dense->addend[at] != -INFINITY && (!dense->bias || dense->bias[at] != -INFINITY)) {
             return true;
         }
     }
@@ -208,15 +152,16 @@ static bool head_attends(const verdict *v, size_t b, size_t h, size_t j)
 }
 
 /* Whether the row counts: a query within its item's lengths, a value too, a key if some query of its group attends it. */
-static bool row_counts(const attention_case *test, const verdict *v, int which, size_t b, size_t h, size_t row)
+static bool row_counts(const attention_case *test, const attention_dense *dense, int which, size_t b, size_t h,
+                       size_t row)
 {
-    size_t group = v->heads / v->dense.problem.kv_heads;
+    size_t group = dense->problem.heads / dense->problem.kv_heads;
 
     if (which == QUERY) {
         return row < attention_item_of(test, b).queries;
     }
     for (size_t head = h * group; head < (h + 1) * group && (which == KEY || which == KEY_SCALE); head++) {
-        if (head_attends(v, b, head, row)) {
+        if (head_attends(dense, b, head, row)) {
             return true;
         }
     }
@@ -224,19 +169,20 @@ static bool row_counts(const attention_case *test, const verdict *v, int which, 
 }
 
 /* Marks the places of the array's elements that count. */
-static bool *mark_places(const test_job *job, const attention_case *test, const verdict *v, int which)
+static bool *mark_places(const test_job *job, const attention_case *test, const attention_dense *dense, int which)
 {
     const test_array *array = &job->input[which];
+    const reference_problem *p = &dense->problem;
     bool *used = calloc(array_places(array) + 1, sizeof *used);
     bool is_key = which != QUERY;
-    size_t index[4], heads = is_key ? v->dense.problem.kv_heads : v->heads;
+    size_t index[4], heads = is_key ? p->kv_heads : p->heads;
 
     assert_non_null(used);
-    for (size_t b = 0; b < v->batch; b++) {
+    for (size_t b = 0; b < p->batch; b++) {
         for (size_t h = 0; h < heads; h++) {
-            for (size_t row = 0; row < (is_key ? v->keys : v->queries); row++) {
+            for (size_t row = 0; row < (is_key ? p->keys : p->queries); row++) {
                 if (!attention_row_index(job, test, is_key, b, h, row, index) ||
-                    !row_counts(test, v, which, b, h, row)) {
+                    !row_counts(test, dense, which, b, h, row)) {
                     continue;
                 }
                 for (index[3] = 0; index[3] < array->layout.extent[3]; index[3]++) {
@@ -249,11 +195,13 @@ static bool *mark_places(const test_job *job, const attention_case *test, const 
 }
 
 /* Spoils what cannot matter: elements beyond the actual lengths, and keys that nothing attends. */
-static void spoil(test_job *job, const attention_case *test, const verdict *before)
+static void spoil(test_job *job, const attention_case *test)
 {
     static const float bad[] = {NAN, INFINITY, -INFINITY, FLT_MAX};
     static const int arrays[] = {QUERY, KEY, VALUE, KEY_SCALE, VALUE_SCALE};
+    attention_dense dense;
 
+    attention_dense_make(&dense, job, test);
     for (size_t a = 0; a < COUNT_OF(arrays); a++) {
         test_array *array = &job->input[arrays[a]];
         bool quantised = (arrays[a] == KEY && test->key_groups) || (arrays[a] == VALUE && test->value_groups);
@@ -262,7 +210,7 @@ static void spoil(test_job *job, const attention_case *test, const verdict *befo
         if (!array->memory || quantised) {
             continue;
         }
-        bool *used = mark_places(job, test, before, arrays[a]);
+        bool *used = mark_places(job, test, &dense, arrays[a]);
         do {
             if (!used[array_place(array, index)]) {
                 array_set(array, index, bad[n++ % COUNT_OF(bad)]);
@@ -270,10 +218,12 @@ static void spoil(test_job *job, const attention_case *test, const verdict *befo
         } while (array_next(4, array->layout.extent, index));
         free(used);
     }
+    attention_dense_release(&dense);
 }
 
-static void inject(test_job *job, const attention_case *test, const verdict *before)
+static bool inject(test_job *job, const void *asked)
 {
+    const attention_case *test = asked;
     static const struct {
         int which;
         double value;
@@ -282,8 +232,11 @@ static void inject(test_job *job, const attention_case *test, const verdict *bef
         [INJECT_VALUE_INF] = {VALUE, -INFINITY}, [INJECT_QUERY_NAN] = {QUERY, NAN},  [INJECT_MASK_NAN] = {MASK, NAN},
         [INJECT_MASK_INF] = {MASK, INFINITY},    [INJECT_BIAS_NAN] = {BIAS, NAN},    [INJECT_SINK_NAN] = {SINKS, NAN}};
 
+    if (test->inject == INJECT_NOTHING) {
+        return false;
+    }
     if (test->inject == INJECT_MASKED) {
-        spoil(job, test, before);
+        spoil(job, test);
     } else {
         int which = what[test->inject].which;
         const clattn_layout *layout = &job->input[which].layout;
@@ -301,43 +254,22 @@ static void inject(test_job *job, const attention_case *test, const verdict *bef
             array_upload(&job->input[n]);
         }
     }
+    return true;
 }
 
-static void run_again(test_job *job, const attention_case *test, const verdict *before)
+static bool make(test_job *job, const void *test, const char *solver)
 {
-    verdict after;
-
-    inject(job, test, before);
-    for (int n = 0; n < RESULTS; n++) {
-        if (job->output[n].memory) {
-            array_poison(&job->output[n]);
-        }
-    }
-    job_run(job, NULL);
-    judge(&after, job, test);
-    for (int n = 0; n < RESULTS; n++) {
-        if (before->of[n].given) {
-            accuracy_unchanged(names[n], before->of[n].count, before->of[n].reference, before->of[n].given,
-                               after.of[n].reference, after.of[n].given);
-        }
-    }
-    verdict_release(&after);
+    return attention_job(job, test, solver, 1);
 }
 
-void attention_check(const void *which, const char *solver)
+static const job_checker checker = {.make = make, .refer = refer, .read = read_rows, .inject = inject};
+
+void attention_judge(const test_job *job, const attention_case *test)
 {
-    const attention_case *test = which;
-    test_job job = {0};
+    job_judge(&checker, job, test);
+}
 
-    if (attention_job(&job, test, solver, 1)) {
-        verdict before;
-
-        job_run(&job, NULL);
-        judge(&before, &job, test);
-        if (test->inject != INJECT_NOTHING) {
-            run_again(&job, test, &before);
-        }
-        verdict_release(&before);
-    }
-    job_release(&job);
+void attention_check(const void *test, const char *solver)
+{
+    job_check(&checker, test, solver);
 }

@@ -5,13 +5,9 @@
 #include <string.h>
 
 #include "support/ops/activation_case.h"
+#include "support/verdict.h"
 
 const char *const activation_solvers[ACTIVATION_SOLVERS] = {"generic", "cpu"};
-
-static clattn_dtype type_or_float(clattn_dtype dtype)
-{
-    return dtype == CLATTN_DTYPE_NONE ? CLATTN_DTYPE_F32 : dtype;
-}
 
 static void actual_extent(const activation_case *test, size_t *extent)
 {
@@ -29,7 +25,7 @@ typedef struct value_filler {
 
 static double any_float(value_filler *f)
 {
-    clattn_dtype dtype = type_or_float(f->test->x_type);
+    clattn_dtype dtype = f->test->x_type ? f->test->x_type : CLATTN_DTYPE_F32;
     uint32_t bits = (uint32_t)random_bits(&f->stream);
     unsigned char element[4];
 
@@ -56,77 +52,55 @@ static double fill_value(void *context, const size_t *index)
     }
 }
 
-static bool make_job(test_job *job, const activation_case *test, const char *solver)
+static bool make(test_job *job, const void *which, const char *solver)
 {
+    const activation_case *test = which;
     clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
     clattn_activation_args args = CLATTN_ACTIVATION_ARGS_INIT;
-    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     size_t written[CLATTN_MAX_RANK];
 
-    job->input[0] = job_array(job, test->in_place ? ROLE_IN_PLACE : ROLE_INPUT, type_or_float(test->x_type), test->rank,
-                              test->extent, test->x);
+    job->input[0] =
+        job_array(job, test->in_place ? ROLE_IN_PLACE : ROLE_INPUT, test->x_type, test->rank, test->extent, test->x);
     array_fill(&job->input[0], fill_value, &(value_filler){.stream = random_start(3), .test = test});
     array_upload(&job->input[0]);
-    job->output[0] = test->in_place
-                         ? job->input[0]
-                         : job_array(job, ROLE_OUTPUT, type_or_float(test->y_type), test->rank, test->extent, test->y);
+    job->output[0] =
+        test->in_place ? job->input[0] : job_array(job, ROLE_OUTPUT, test->y_type, test->rank, test->extent, test->y);
     actual_extent(test, written);
     array_own(&job->output[0], written);
 
     desc.function = test->function;
     desc.explicit_alpha = test->explicit_alpha;
     desc.alpha = test->alpha;
-    desc.x = job->input[0].layout;
-    desc.y = job->output[0].layout;
-    args.x = array_binding(&job->input[0]);
-    args.y = array_binding(&job->output[0]);
+    array_bind(&job->input[0], &desc.x, &args.x);
+    array_bind(&job->output[0], &desc.y, &args.y);
     args.explicit_batch = test->explicit_batch;
     args.batch = test->batch;
     job->args.activation = args;
-    job->enqueue = enqueue_activation;
-    options.solver = solver;
-    clattn_status status = clattn_activation_plan_create(device_context(), &desc, &options, &job->plan);
-    return job_planned(job, status, solver, false);
+    return job_plan(job, &activation_operator, &desc, solver, JOB_TAKEN);
 }
 
 /* Holds the header's accuracy relative to each element and grants nothing for the errors of a naive computation.
  * Results below 2^-126 may become 0, and numbers of that size in x may count as 0. */
-static void run_and_judge(test_job *job, const activation_case *test)
-{
-    size_t extent[CLATTN_MAX_RANK], count = 1;
-
-    actual_extent(test, extent);
-    for (int d = 0; d < test->rank; d++) {
-        count *= extent[d];
-    }
-    double *x = array_dense(&job->input[0], test->rank, extent);
-    double *reference = malloc((count + 1) * sizeof *reference), *magnitude = malloc((count + 1) * sizeof *magnitude);
-    assert_true(reference && magnitude);
-    for (size_t i = 0; i < count; i++) {
-        reference[i] = reference_activation(test->function, test->explicit_alpha ? (double)test->alpha : 1, x[i]);
-        magnitude[i] = fabs(reference[i]) + (double)FLT_MIN / (8 * (double)FLT_EPSILON);
-        if (reference[i] != 0 && storage_round(CLATTN_DTYPE_F32, reference[i]) == INFINITY) {
-            reference[i] = copysign(INFINITY, reference[i]);
-        }
-    }
-    job_run(job, NULL);
-    double *given = array_dense(&job->output[0], test->rank, extent);
-    accuracy_check_stored("y", job->output[0].layout.dtype, test->rank, extent, given, reference, reference, magnitude);
-    free(x);
-    free(reference);
-    free(magnitude);
-    free(given);
-}
-
-void activation_check(const void *which, const char *solver)
+static void refer(const test_job *job, const void *which, job_result *result)
 {
     const activation_case *test = which;
-    test_job job = {0};
+    size_t extent[CLATTN_MAX_RANK];
 
-    if (make_job(&job, test, solver)) {
-        run_and_judge(&job, test);
+    actual_extent(test, extent);
+    *result = result_of("y", job->output[0].layout.dtype, test->rank, extent);
+    double *x = array_dense(&job->input[0], test->rank, extent);
+    for (size_t i = 0; i < result->count; i++) {
+        double y = reference_activation(test->function, test->explicit_alpha ? (double)test->alpha : 1, x[i]);
+        result->magnitude[i] = fabs(y) + (double)FLT_MIN / (8 * (double)FLT_EPSILON);
+        result->reference[i] = y != 0 && storage_round(CLATTN_DTYPE_F32, y) == INFINITY ? copysign(INFINITY, y) : y;
     }
-    job_release(&job);
+    free(x);
+}
+
+void activation_check(const void *test, const char *solver)
+{
+    static const job_checker checker = {.make = make, .refer = refer};
+    job_check(&checker, test, solver);
 }
 
 static const char *name_of(clattn_activation function)

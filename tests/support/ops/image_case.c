@@ -7,6 +7,8 @@
 
 #include "support/ops/image_case.h"
 
+enum { ARRAY, NORM }; /* of job.output */
+
 static size_t component_bytes(cl_channel_type type)
 {
     return type == CL_UNORM_INT8 ? 1 : type == CL_FLOAT ? 4 : 2;
@@ -250,22 +252,20 @@ void image_check(const void *which, const char *solver)
     const image_case *t = which;
     bool pack = t->operation == CLATTN_IMAGE_OPERATION_PACK;
     cl_image_format format = {t->order ? t->order : CL_RGBA, t->type};
-    clattn_dtype dtype = t->dtype ? t->dtype : CLATTN_DTYPE_F32;
     size_t patch = t->patch ? (size_t)t->patch : 1;
     size_t extent[3] = {t->region[1], t->region[0], (size_t)t->channels * patch * patch};
     const size_t *actual = t->explicit_region ? t->actual : t->region;
     const size_t owned[3] = {actual[1], actual[0], extent[2]};
     clattn_image_desc desc = CLATTN_IMAGE_DESC_INIT;
     clattn_image_args args = CLATTN_IMAGE_ARGS_INIT;
-    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     test_job job = {0};
-    cl_event event = NULL;
 
     test_image image = image_create(pack ? CL_MEM_READ_ONLY : CL_MEM_WRITE_ONLY, format, t->image[0], t->image[1], 5);
     array_role role = !pack ? ROLE_INPUT : t->norm ? ROLE_READABLE_OUTPUT : ROLE_OUTPUT;
-    test_array array = job_array(&job, role, dtype, 3, extent, t->form), norm = {0};
+    test_array array = job_array(&job, role, t->dtype, 3, extent, t->form), *norm = &job.output[NORM];
     if (pack) {
         array_own(&array, owned);
+        job.output[ARRAY] = array;
     } else {
         array_fill(&array, fill_value, &(value_filler){random_start(6), 0, t->finite});
         array_upload(&array);
@@ -273,16 +273,14 @@ void image_check(const void *which, const char *solver)
     if (t->norm) {
         const size_t norm_extent[3] = {extent[0], extent[1], (size_t)t->channels};
         const size_t norm_owned[3] = {owned[0], owned[1], (size_t)t->channels};
-        norm = job_array(&job, ROLE_OUTPUT, CLATTN_DTYPE_F32, t->norm + 1, norm_extent, t->form);
-        array_own(&norm, norm_owned);
+        *norm = job_array(&job, ROLE_OUTPUT, CLATTN_DTYPE_F32, t->norm + 1, norm_extent, t->form);
+        array_own(norm, norm_owned);
     }
     desc.operation = t->operation;
     desc.patch = t->patch;
-    desc.array = array.layout;
-    desc.norm = norm.layout;
     args.image = clattn_binding_image(image.memory);
-    args.array = array_binding(&array);
-    args.norm = array_binding(&norm);
+    array_bind(&array, &desc.array, &args.array);
+    array_bind(norm, &desc.norm, &args.norm);
     args.origin_x = t->origin[0];
     args.origin_y = t->origin[1];
     args.explicit_region = t->explicit_region;
@@ -291,19 +289,12 @@ void image_check(const void *which, const char *solver)
     args.norm_factor = t->norm ? -0.75f : 0;
     args.explicit_matrix = t->transform;
     memcpy(args.matrix, colours, sizeof args.matrix);
-    options.solver = solver;
+    job.args.image = args;
     assert_status(device_context(), clattn_image_supports(device_context(), &desc, NULL), CLATTN_SUCCESS);
-    assert_status(device_context(), clattn_image_plan_create(device_context(), &desc, &options, &job.plan),
-                  CLATTN_SUCCESS);
-    assert_status(device_context(), clattn_image_enqueue(job.plan, NULL, &args, 0, NULL, &event), CLATTN_SUCCESS);
-    assert_cl(clWaitForEvents(1, &event));
-    assert_cl(clReleaseEvent(event));
+    assert_true(job_plan(&job, &image_operator, &desc, solver, JOB_TAKEN));
+    job_run(&job, NULL);
     if (pack) {
-        array_download(&array);
-        if (norm.memory) {
-            array_download(&norm);
-        }
-        judge_pack(t, &image, &array, &norm, args.norm_factor, actual);
+        judge_pack(t, &image, &array, norm, args.norm_factor, actual);
     } else {
         test_image before = image;
         size_t bytes = image.width * image.height * 4 * image.component;

@@ -14,11 +14,6 @@ static bool is_paged(const kv_append_case *test)
     return test->cache == CLATTN_CACHE_KIND_PAGED;
 }
 
-static clattn_dtype type_or_float(clattn_dtype dtype)
-{
-    return dtype == CLATTN_DTYPE_NONE ? CLATTN_DTYPE_F32 : dtype;
-}
-
 /* Returns the page number of a block; they descend, and one is out of range. */
 static int64_t page_of(size_t b, size_t block)
 {
@@ -72,7 +67,6 @@ static bool make_job(test_job *job, const kv_append_case *test, const char *solv
 {
     clattn_kv_append_desc desc = CLATTN_KV_APPEND_DESC_INIT;
     clattn_kv_append_args args = CLATTN_KV_APPEND_ARGS_INIT;
-    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     const size_t sizes[2] = {test->d_k, test->d_v};
     int64_t table[KV_BATCH * BLOCKS];
 
@@ -81,11 +75,10 @@ static bool make_job(test_job *job, const kv_append_case *test, const char *solv
         size_t cache[4] = {is_paged(test) ? PAGES : KV_BATCH, KV_HEADS, test->capacity, sizes[n]};
         job->input[KEY + n] = job_array(job, ROLE_INPUT, CLATTN_DTYPE_F32, 4, rows, FORM_PADDED);
         job_fill(&job->input[KEY + n], (uint64_t)n + 1, -1, 1, false);
-        job->output[KEY_CACHE + n] = job_array(job, ROLE_IN_PLACE, type_or_float(test->type), 4, cache, test->form);
+        job->output[KEY_CACHE + n] = job_array(job, ROLE_IN_PLACE, test->type, 4, cache, test->form);
         cache[3] = test->groups;
         if (test->groups)
-            job->output[KEY_SCALE + n] =
-                job_array(job, ROLE_IN_PLACE, type_or_float(test->scale_type), 4, cache, test->form);
+            job->output[KEY_SCALE + n] = job_array(job, ROLE_IN_PLACE, test->scale_type, 4, cache, test->form);
     }
     for (int n = KEY_CACHE; n <= VALUE_SCALE; n++)
         if (job->output[n].memory)
@@ -108,31 +101,21 @@ static bool make_job(test_job *job, const kv_append_case *test, const char *solv
     desc.pairing = test->interleaved ? CLATTN_ROPE_PAIRING_INTERLEAVED : CLATTN_ROPE_PAIRING_HALVES;
     desc.base = test->base;
     desc.rotary_size = test->rotary;
-    desc.key = job->input[KEY].layout;
-    desc.value = job->input[VALUE].layout;
-    desc.key_cache = job->output[KEY_CACHE].layout;
-    desc.value_cache = job->output[VALUE_CACHE].layout;
-    desc.key_scale = job->output[KEY_SCALE].layout;
-    desc.value_scale = job->output[VALUE_SCALE].layout;
-    desc.block_table = job->input[BLOCK_TABLE].layout;
-    desc.past_lengths = job->input[PAST].layout;
-    desc.new_lengths = job->input[NEW].layout;
-    args.key = array_binding(&job->input[KEY]);
-    args.value = array_binding(&job->input[VALUE]);
-    args.key_cache = array_binding(&job->output[KEY_CACHE]);
-    args.value_cache = array_binding(&job->output[VALUE_CACHE]);
-    args.key_scale = array_binding(&job->output[KEY_SCALE]);
-    args.value_scale = array_binding(&job->output[VALUE_SCALE]);
-    args.block_table = array_binding(&job->input[BLOCK_TABLE]);
+    array_bind(&job->input[KEY], &desc.key, &args.key);
+    array_bind(&job->input[VALUE], &desc.value, &args.value);
+    array_bind(&job->output[KEY_CACHE], &desc.key_cache, &args.key_cache);
+    array_bind(&job->output[VALUE_CACHE], &desc.value_cache, &args.value_cache);
+    array_bind(&job->output[KEY_SCALE], &desc.key_scale, &args.key_scale);
+    array_bind(&job->output[VALUE_SCALE], &desc.value_scale, &args.value_scale);
+    array_bind(&job->input[BLOCK_TABLE], &desc.block_table, &args.block_table);
+    array_bind(&job->input[PAST], &desc.past_lengths, &args.past_lengths);
+    array_bind(&job->input[NEW], &desc.new_lengths, &args.new_lengths);
     args.past_lengths = array_binding(&job->input[PAST]);
     args.new_lengths = array_binding(&job->input[NEW]);
     args.past_length = test->one_past ? test->past[0] : 0;
     args.position = test->position;
     job->args.kv_append = args;
-    job->enqueue = enqueue_kv_append;
-    options.solver = solver;
-    clattn_status status = clattn_kv_append_plan_create(device_context(), &desc, &options, &job->plan);
-    return job_planned(job, status, solver, false);
+    return job_plan(job, &kv_append_operator, &desc, solver, JOB_TAKEN);
 }
 
 /* ---- the verdict ---- */
@@ -144,9 +127,8 @@ static void expected_row(const test_job *job, const kv_append_case *test, int wh
     const test_array *rows = &job->input[KEY + which];
     const size_t size = rows->layout.extent[3], rotary = test->rotary ? test->rotary : test->d_k;
     const double position = (double)(test->past[from[0]] + (int64_t)from[2] + test->position);
-    double *x = calloc(size, sizeof *x), *magnitude = calloc(size, sizeof *magnitude);
+    double *x = zeros(size), *magnitude = zeros(size);
 
-    assert_true(x && magnitude);
     for (size_t d = 0; d < size; d++)
         out[d] = x[d] = array_get(rows, (const size_t[4]){from[0], from[1], from[2], d});
     *error = 0;
@@ -191,9 +173,8 @@ static void judge(const kv_append_case *test, const test_array *cache, const tes
 static void judge_row(test_job *job, const kv_append_case *test, const size_t from[3], const size_t to[3])
 {
     const size_t longest = test->d_k > test->d_v ? test->d_k : test->d_v;
-    double *wanted = calloc(longest, sizeof *wanted), error;
+    double *wanted = zeros(longest), error;
 
-    assert_non_null(wanted);
     for (int n = 0; n < 2; n++) {
         expected_row(job, test, n, from, wanted, &error);
         judge(test, &job->output[KEY_CACHE + n], &job->output[KEY_SCALE + n], to, wanted, error);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "support/ops/matmul_case.h"
+#include "support/verdict.h"
 
 const char *const matmul_solvers[MATMUL_ALL_SOLVERS] = {
     "generic",      "cpu",           "tile",          "clblast",        "cpu-bf16",        "cpu-amx",       "matrix",
@@ -19,11 +20,6 @@ static test_array matrix(test_job *job, array_role role, clattn_dtype type, size
     size_t extent[3] = {batch, rows, columns};
 
     return batch ? job_array(job, role, type, 3, extent, form) : job_array(job, role, type, 2, extent + 1, form);
-}
-
-static clattn_dtype type_of(clattn_dtype given)
-{
-    return given == CLATTN_DTYPE_NONE ? CLATTN_DTYPE_F32 : given;
 }
 
 static size_t batch_of_operand(const matmul_case *test)
@@ -59,19 +55,19 @@ bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     float limit = test->integers ? 3 : 1;
     size_t written[3] = {0, 0, test->n};
-    bool refused = false;
+    bool refused = is_too_large(test, solver);
 
-    job->input[A] = matrix(job, ROLE_INPUT, type_of(test->type.a), test->batch, test->m, test->k, test->a);
-    job->input[B] = matrix(job, ROLE_INPUT, type_of(test->type.b), batch_of_b(test), test->k, test->n, test->b);
+    job->input[A] = matrix(job, ROLE_INPUT, test->type.a, test->batch, test->m, test->k, test->a);
+    job->input[B] = matrix(job, ROLE_INPUT, test->type.b, batch_of_b(test), test->k, test->n, test->b);
     if (test->bias) {
-        job->input[BIAS] = job_array(job, ROLE_INPUT, type_of(test->type.bias), 1, &test->n, test->bias_form);
+        job->input[BIAS] = job_array(job, ROLE_INPUT, test->type.bias, 1, &test->n, test->bias_form);
     }
     if (test->type.b == CLATTN_DTYPE_I8) {
         job->input[SCALE] = job_array(job, ROLE_INPUT, CLATTN_DTYPE_F32, 1, &test->n, test->scale_form);
     }
     if (test->operand && !test->in_place) {
-        job->input[OPERAND] = matrix(job, ROLE_INPUT, type_of(test->type.operand), batch_of_operand(test), test->m,
-                                     test->n, test->operand_form);
+        job->input[OPERAND] =
+            matrix(job, ROLE_INPUT, test->type.operand, batch_of_operand(test), test->m, test->n, test->operand_form);
     }
     for (int which = A; which < INPUTS; which++) {
         bool bytes = job->input[which].memory && job->input[which].layout.dtype == CLATTN_DTYPE_I8;
@@ -85,7 +81,7 @@ bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint
     /* CLBlast adds to C, which holds the bias. */
     array_role role = test->bias && strcmp(solver, "clblast") == 0 ? ROLE_READABLE_OUTPUT : ROLE_OUTPUT;
     role = test->in_place ? ROLE_IN_PLACE : role;
-    job->output[0] = matrix(job, role, type_of(test->type.c), test->batch, test->m, test->n, test->c);
+    job->output[0] = matrix(job, role, test->type.c, test->batch, test->m, test->n, test->c);
     actual_extent(test, &written[0], &written[1]);
     array_own(&job->output[0], test->batch ? written : written + 1);
     if (test->in_place) {
@@ -93,35 +89,32 @@ bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint
         job->input[OPERAND] = job->output[0];
     }
 
-    desc.a = job->input[A].layout;
-    desc.b = job->input[B].layout;
-    desc.bias = job->input[BIAS].layout;
-    desc.c = job->output[0].layout;
-    desc.b_scale = job->input[SCALE].layout;
-    desc.operand = job->input[OPERAND].layout;
     desc.operand_use =
         test->operand == OPERAND_MULTIPLY ? CLATTN_MATMUL_OPERAND_USE_MULTIPLY : CLATTN_MATMUL_OPERAND_USE_ADD;
     desc.activation = test->activation;
     desc.explicit_alpha = test->alpha < 0 || test->alpha > 0;
     desc.alpha = test->alpha;
-    args.a = array_binding(&job->input[A]);
-    args.b = array_binding(&job->input[B]);
-    args.bias = array_binding(&job->input[BIAS]);
-    args.c = array_binding(&job->output[0]);
-    args.b_scale = array_binding(&job->input[SCALE]);
-    args.operand = array_binding(&job->input[OPERAND]);
+    array_bind(&job->input[A], &desc.a, &args.a);
+    array_bind(&job->input[B], &desc.b, &args.b);
+    array_bind(&job->input[BIAS], &desc.bias, &args.bias);
+    array_bind(&job->output[0], &desc.c, &args.c);
+    array_bind(&job->input[SCALE], &desc.b_scale, &args.b_scale);
+    array_bind(&job->input[OPERAND], &desc.operand, &args.operand);
     args.explicit_lengths = test->shorter;
     args.batch = test->actual_batch;
     args.m = test->actual_m;
     job->args.matmul = args;
-    job->enqueue = enqueue_matmul;
     for (int n = 0; n < MATMUL_ALL_SOLVERS; n++) {
         refused = refused || ((test->refused_by >> n & 1) && strcmp(solver, matmul_solvers[n]) == 0);
     }
-    refused = refused || is_too_large(test, solver);
     options.solver = solver;
     options.tuning = test->tuning;
-    return job_planned(job, clattn_matmul_plan_create(device_context(), &desc, &options, &job->plan), solver, refused);
+    return job_plan_with(job, &matmul_operator, &desc, &options, refused ? JOB_REFUSED : JOB_TAKEN);
+}
+
+static bool make(test_job *job, const void *test, const char *solver)
+{
+    return matmul_job(job, test, solver, 1);
 }
 
 bool matmul_has_clblast(void)
@@ -142,19 +135,6 @@ bool matmul_has_clblast(void)
 
 /* ---- the verdict ---- */
 
-typedef struct verdict {
-    size_t count;
-    double *reference, *naive, *magnitude, *given;
-} verdict;
-
-static void verdict_release(verdict *v)
-{
-    free(v->reference);
-    free(v->naive);
-    free(v->magnitude);
-    free(v->given);
-}
-
 static double as_float(double x)
 {
     return (double)(float)x;
@@ -162,7 +142,7 @@ static double as_float(double x)
 
 /* Applies the epilogue of clattn/matmul.h to the sums of item `item`, exactly and with every step rounded to float.  An
  * activation makes the error of a sum at most 1.2 times as large and adds one of its own. */
-static void finish(const test_job *job, const matmul_case *test, size_t item, verdict *v)
+static void finish(const test_job *job, const matmul_case *test, size_t item, job_result *v)
 {
     size_t batch, m;
 
@@ -199,59 +179,51 @@ static void finish(const test_job *job, const matmul_case *test, size_t item, ve
     }
 }
 
-static verdict run_and_judge(test_job *job, const matmul_case *test)
+static void refer(const test_job *job, const void *which, job_result *result)
 {
+    const matmul_case *test = which;
     size_t batch, m, n = test->n, k = test->k;
 
     actual_extent(test, &batch, &m);
-    verdict v = {.count = batch * m * n};
+    *result = result_of("c", job->output[0].layout.dtype, 3, (size_t[]){batch, m, n});
+    result->exact = test->integers;
+    result->naive = zeros(result->count);
     bool each = batch_of_b(test) > 1;
     double *a = array_dense(&job->input[A], 3, (size_t[]){batch, m, k});
     double *b = array_dense(&job->input[B], 3, (size_t[]){each ? batch : 1, k, n});
-
-    v.reference = calloc(v.count + 1, sizeof *v.reference);
-    v.naive = calloc(v.count + 1, sizeof *v.naive);
-    v.magnitude = calloc(v.count + 1, sizeof *v.magnitude);
-    assert_true(v.reference && v.naive && v.magnitude);
     for (size_t item = 0; item < batch; item++) {
         const double *left = a + item * m * k, *right = b + (each ? item : 0) * k * n;
         size_t at = item * m * n;
-        reference_matmul(m, n, k, left, right, n, 1, NULL, false, v.reference + at, v.magnitude + at);
-        reference_matmul(m, n, k, left, right, n, 1, NULL, true, v.naive + at, NULL);
-        finish(job, test, item, &v);
+        reference_matmul(m, n, k, left, right, n, 1, NULL, false, result->reference + at, result->magnitude + at);
+        reference_matmul(m, n, k, left, right, n, 1, NULL, true, result->naive + at, NULL);
+        finish(job, test, item, result);
     }
-    job_run(job, NULL);
-    v.given = array_dense(&job->output[0], 3, (size_t[]){batch, m, n});
-    accuracy_check_stored("c", type_of(test->type.c), 3, (size_t[]){batch, m, n}, v.given, v.reference, v.naive,
-                          v.magnitude);
     free(a);
     free(b);
-    return v;
 }
 
 /* Writes NaN beyond the actual batch and rows of A, or the actual batch of B. */
 static void spoil_beyond(test_array *array, size_t batch, size_t rows)
 {
-    const size_t *extent = array->layout.extent;
-    size_t index[3];
+    size_t index[3] = {0};
 
     assert_int_equal(array->layout.rank, 3);
-    for (index[0] = 0; index[0] < extent[0]; index[0]++) {
-        for (index[1] = 0; index[1] < extent[1]; index[1]++) {
-            for (index[2] = 0; index[2] < extent[2]; index[2]++) {
-                if (index[0] >= batch || index[1] >= rows) {
-                    array_set(array, index, NAN);
-                }
-            }
+    do {
+        if (index[0] >= batch || index[1] >= rows) {
+            array_set(array, index, NAN);
         }
-    }
+    } while (array_next(3, array->layout.extent, index));
 }
 
-static void inject(test_job *job, const matmul_case *test)
+static bool inject(test_job *job, const void *which)
 {
+    const matmul_case *test = which;
     size_t batch, m, index[3] = {0};
     test_array *array = &job->input[A];
 
+    if (!test->inject) {
+        return false;
+    }
     actual_extent(test, &batch, &m);
     if (test->inject == MATMUL_BEYOND) {
         spoil_beyond(array, batch, m);
@@ -276,28 +248,13 @@ static void inject(test_job *job, const matmul_case *test)
         array_set(array, index, test->inject == MATMUL_A_INF ? INFINITY : NAN);
     }
     array_upload(array);
+    return true;
 }
 
-void matmul_check(const void *which, const char *solver)
+void matmul_check(const void *test, const char *solver)
 {
-    const matmul_case *test = which;
-    test_job job = {0};
-
-    if (matmul_job(&job, test, solver, 1)) {
-        verdict before = run_and_judge(&job, test);
-        if (test->inject != MATMUL_NOTHING) {
-            inject(&job, test);
-            array_poison(&job.output[0]);
-            verdict after = run_and_judge(&job, test);
-            accuracy_unchanged("c", before.count, before.reference, before.given, after.reference, after.given);
-            verdict_release(&after);
-        }
-        for (size_t i = 0; i < before.count && test->integers; i++) {
-            assert_true(before.given[i] == before.reference[i]);
-        }
-        verdict_release(&before);
-    }
-    job_release(&job);
+    static const job_checker checker = {.make = make, .refer = refer, .inject = inject};
+    job_check(&checker, test, solver);
 }
 
 void matmul_add(const matmul_case *cases, size_t count)

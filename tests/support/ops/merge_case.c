@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "support/ops/merge_case.h"
+#include "support/verdict.h"
 
 enum { PARTIAL, PARTIAL_LSE, SINKS }; /* of job.input */
 enum { OUTPUT, LSE };                 /* of job.output */
@@ -43,11 +44,11 @@ static void fill_partials(test_job *job, const merge_case *test)
     array_upload(&job->input[PARTIAL_LSE]);
 }
 
-static bool make_job(test_job *job, const merge_case *test, const char *solver)
+static bool make(test_job *job, const void *which, const char *solver)
 {
+    const merge_case *test = which;
     clattn_merge_desc desc = CLATTN_MERGE_DESC_INIT;
     clattn_merge_args args = CLATTN_MERGE_ARGS_INIT;
-    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     const size_t extent[5] = {test->parts, test->batch, test->heads, test->queries, test->columns};
     size_t written[4];
 
@@ -58,8 +59,7 @@ static bool make_job(test_job *job, const merge_case *test, const char *solver)
         job->input[SINKS] = job_array(job, ROLE_INPUT, CLATTN_DTYPE_F32, 1, &extent[2], test->partial);
         job_fill(&job->input[SINKS], 3, -5, 5, false);
     }
-    job->output[OUTPUT] =
-        job_array(job, ROLE_OUTPUT, test->type ? test->type : CLATTN_DTYPE_F32, 4, &extent[1], test->output);
+    job->output[OUTPUT] = job_array(job, ROLE_OUTPUT, test->type, 4, &extent[1], test->output);
     if (test->lse)
         job->output[LSE] = job_array(job, ROLE_OUTPUT, CLATTN_DTYPE_F32, 3, &extent[1], test->output);
     actual_extent(test, written);
@@ -67,25 +67,17 @@ static bool make_job(test_job *job, const merge_case *test, const char *solver)
         if (job->output[n].memory)
             array_own(&job->output[n], written);
 
-    desc.partial = job->input[PARTIAL].layout;
-    desc.partial_lse = job->input[PARTIAL_LSE].layout;
-    desc.sinks = job->input[SINKS].layout;
-    desc.output = job->output[OUTPUT].layout;
-    desc.lse = job->output[LSE].layout;
-    args.partial = array_binding(&job->input[PARTIAL]);
-    args.partial_lse = array_binding(&job->input[PARTIAL_LSE]);
-    args.sinks = array_binding(&job->input[SINKS]);
-    args.output = array_binding(&job->output[OUTPUT]);
-    args.lse = array_binding(&job->output[LSE]);
+    array_bind(&job->input[PARTIAL], &desc.partial, &args.partial);
+    array_bind(&job->input[PARTIAL_LSE], &desc.partial_lse, &args.partial_lse);
+    array_bind(&job->input[SINKS], &desc.sinks, &args.sinks);
+    array_bind(&job->output[OUTPUT], &desc.output, &args.output);
+    array_bind(&job->output[LSE], &desc.lse, &args.lse);
     args.explicit_lengths = test->explicit_lengths;
     args.parts = test->actual_parts;
     args.batch = test->actual_batch;
     args.query_length = test->actual_queries;
     job->args.merge = args;
-    job->enqueue = enqueue_merge;
-    options.solver = solver;
-    clattn_status status = clattn_merge_plan_create(device_context(), &desc, &options, &job->plan);
-    return job_planned(job, status, solver, false);
+    return job_plan(job, &merge_operator, &desc, solver, JOB_TAKEN);
 }
 
 /* Computes one row in double precision, or with weights and sums in float if `narrow`; returns its log-sum-exp. */
@@ -95,9 +87,8 @@ static double merge_row(const test_job *job, const merge_case *test, const size_
     const size_t parts = parts_of(test);
     size_t index[5] = {0, row[0], row[1], row[2], 0};
     double row_max = test->sinks ? array_get(&job->input[SINKS], &row[1]) : -INFINITY, row_sum = 0;
-    double *weight = calloc(parts + 1, sizeof *weight);
+    double *weight = zeros(parts);
 
-    assert_non_null(weight);
     for (index[0] = 0; index[0] < parts; index[0]++)
         row_max = fmax(row_max, array_get(&job->input[PARTIAL_LSE], index));
     for (index[0] = 0; index[0] < parts; index[0]++) {
@@ -124,42 +115,29 @@ static double merge_row(const test_job *job, const merge_case *test, const size_
     return row_sum == 0 ? -INFINITY : row_max + log(row_sum);
 }
 
-void merge_check(const void *which, const char *solver)
+static void refer(const test_job *job, const void *which, job_result *result)
 {
     const merge_case *test = which;
-    test_job job = {0};
     size_t extent[4], index[4] = {0};
 
     actual_extent(test, extent);
-    const size_t rows = extent[0] * extent[1] * extent[2], count = rows * extent[3];
-    double *reference = calloc(count + 1, sizeof *reference), *naive = calloc(count + 1, sizeof *naive);
-    double *magnitude = calloc(count + 1, sizeof *magnitude);
-    double *lse = calloc(rows + 1, sizeof *lse), *lse_size = calloc(rows + 1, sizeof *lse_size);
-    assert_true(reference && naive && magnitude && lse && lse_size);
-    if (make_job(&job, test, solver)) {
-        for (size_t row = 0; row < rows; row++) {
-            const size_t at = row * test->columns;
-            lse[row] = merge_row(&job, test, index, false, reference + at, magnitude + at);
-            merge_row(&job, test, index, true, naive + at, NULL);
-            lse_size[row] = 1 + fabs(lse[row]);
-            array_next(3, extent, index);
-        }
-        job_run(&job, NULL);
-        double *given = array_dense(&job.output[OUTPUT], 4, extent);
-        accuracy_check_stored("output", job.output[OUTPUT].layout.dtype, 4, extent, given, reference, naive, magnitude);
-        free(given);
-        if (test->lse) {
-            given = array_dense(&job.output[LSE], 3, extent);
-            accuracy_check("lse", 3, extent, given, lse, lse, lse_size);
-            free(given);
-        }
+    result[OUTPUT] = result_of("output", job->output[OUTPUT].layout.dtype, 4, extent);
+    result[OUTPUT].naive = zeros(result[OUTPUT].count);
+    result[LSE] = result_of(test->lse ? "lse" : NULL, CLATTN_DTYPE_F32, 3, extent);
+    for (size_t row = 0; row < result[LSE].count; row++) {
+        const size_t at = row * test->columns;
+        double lse = merge_row(job, test, index, false, result[OUTPUT].reference + at, result[OUTPUT].magnitude + at);
+        merge_row(job, test, index, true, result[OUTPUT].naive + at, NULL);
+        result[LSE].reference[row] = lse;
+        result[LSE].magnitude[row] = 1 + fabs(lse);
+        array_next(3, extent, index);
     }
-    job_release(&job);
-    free(reference);
-    free(naive);
-    free(magnitude);
-    free(lse);
-    free(lse_size);
+}
+
+void merge_check(const void *test, const char *solver)
+{
+    static const job_checker checker = {.make = make, .refer = refer};
+    job_check(&checker, test, solver);
 }
 
 void merge_add(const merge_case *cases, size_t count)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "support/ops/mha_case.h"
+#include "support/verdict.h"
 
 const char *const mha_solvers[MHA_SOLVERS] = {"generic", "cpu", "tile"};
 
@@ -35,17 +36,12 @@ static sizes sizes_of(const mha_case *t)
 
 /* ---- making the job ---- */
 
-static clattn_dtype type_of(const mha_case *t)
-{
-    return t->type == CLATTN_DTYPE_NONE ? CLATTN_DTYPE_F32 : t->type;
-}
-
 static void make(test_job *job, const mha_case *t, int which, uint64_t salt, float limit, size_t a, size_t b, size_t c)
 {
     size_t extent[3] = {a, b, c};
     int skip = a ? 0 : b ? 1 : 2;
 
-    job->input[which] = job_array(job, ROLE_INPUT, type_of(t), 3 - skip, extent + skip, FORM_PLAIN);
+    job->input[which] = job_array(job, ROLE_INPUT, t->type, 3 - skip, extent + skip, FORM_PLAIN);
     job_fill(&job->input[which], salt * INPUTS + (uint64_t)which, -limit, limit, false);
 }
 
@@ -81,9 +77,9 @@ static void make_arrays(test_job *job, const mha_case *t, const sizes *s, uint64
     if (t->bias_out) {
         make(job, t, B_O, salt, 1, 0, 0, t->d_model);
     }
-    job->input[MASK] = job_mask(job, t->mask, t->mask_rank ? t->mask_rank : 4, t->mask_rank ? t->mask_extent : mask,
-                                FORM_PLAIN, salt * INPUTS + MASK);
-    job->output[Y] = job_array(job, ROLE_OUTPUT, type_of(t), 3, y, FORM_PLAIN);
+    job->input[MASK] = job_mask(job, t->mask, CLATTN_DTYPE_F32, t->mask_rank ? t->mask_rank : 4,
+                                t->mask_rank ? t->mask_extent : mask, FORM_PLAIN, salt * INPUTS + MASK);
+    job->output[Y] = job_array(job, ROLE_OUTPUT, t->type, 3, y, FORM_PLAIN);
     array_own(&job->output[Y], (size_t[]){s->batch, s->actual_queries, t->d_model});
     if (t->weights) {
         memcpy(weights, average ? (size_t[]){t->batch, t->queries, s->keys, 0} : mask, sizeof weights);
@@ -144,7 +140,7 @@ void mha_job(test_job *job, const mha_case *t, const char *solver, uint64_t salt
     args.key_length = t->actual.keys;
     args.position = t->position;
     job->args.mha = args;
-    job->enqueue = enqueue_mha;
+    job->calls = &mha_operator;
     options.solver = solver;
     assert_status(device_context(), clattn_mha_plan_create(device_context(), &desc, &options, &job->plan),
                   CLATTN_SUCCESS);
@@ -154,16 +150,18 @@ void mha_job(test_job *job, const mha_case *t, const char *solver, uint64_t salt
     }
 }
 
-/* ---- the reference ---- */
+static bool make_job(test_job *job, const void *test, const char *solver)
+{
+    mha_job(job, test, solver, 1);
+    return true;
+}
 
-typedef struct verdict {
-    double *y, *magnitude, *weights, *weights_magnitude;
-} verdict;
+/* ---- the reference ---- */
 
 /* Returns a number between two kernels, which the naive computation rounds to the case's type. */
 static double kept(const mha_case *t, bool narrow, double value)
 {
-    return narrow ? storage_round(type_of(t), value) : value;
+    return narrow ? storage_round(t->type ? t->type : CLATTN_DTYPE_F32, value) : value;
 }
 
 /* Computes rows (batch, length, in) times a weight (heads * size, in), plus bias, as (batch, heads, length, size). */
@@ -171,9 +169,8 @@ static double *project(const mha_case *t, const double *rows, const double *weig
                        size_t length, size_t in, size_t heads, size_t size, bool narrow)
 {
     size_t out = heads * size;
-    double *flat = calloc(length * out + 1, sizeof *flat), *result = calloc(batch * length * out + 1, sizeof *result);
+    double *flat = zeros(length * out), *result = zeros(batch * length * out);
 
-    assert_true(flat && result);
     for (size_t b = 0; b < batch; b++) {
         reference_matmul(length, out, in, rows + b * length * in, weight, 1, in, bias, narrow, flat, NULL);
         for (size_t i = 0; i < length * out; i++) {
@@ -260,15 +257,11 @@ static void operands_release(operands *o)
     }
 }
 
-static double *doubles(size_t count)
+/* Computes the references, or the naive ones if `narrow`, and the magnitudes. */
+static void reference_mha(const mha_case *t, const sizes *s, const operands *o, bool narrow, const job_result *y,
+                          const job_result *weights)
 {
-    double *made = calloc(count + 1, sizeof *made);
-    assert_non_null(made);
-    return made;
-}
-
-static verdict reference_mha(const mha_case *t, const sizes *s, const operands *o, bool narrow)
-{
+    bool mean = t->weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE;
     size_t keys = s->actual_keys, queries = s->actual_queries, rows = s->batch * t->heads * queries;
     const double *context = t->cross ? o->context : o->x;
     const double *context_value = o->context_value ? o->context_value : context;
@@ -290,70 +283,55 @@ static verdict reference_mha(const mha_case *t, const sizes *s, const operands *
                            .key = key,
                            .value = value,
                            .addend = o->addend};
-    verdict v = {doubles(s->batch * queries * t->d_model), doubles(s->batch * queries * t->d_model),
-                 doubles(rows * keys), doubles(rows * keys)};
-    double *heads = doubles(rows * s->size), *joined = doubles(rows * s->size);
+    double *heads = zeros(rows * s->size), *joined = zeros(rows * s->size);
+    double *weights_out = narrow ? weights->naive : weights->reference;
+    double *each = mean ? zeros(rows * keys) : weights_out;
+    double *each_magnitude = mean ? zeros(rows * keys) : weights->magnitude;
 
-    reference_attention(
-        &p, narrow,
-        &(reference_result){.output = heads, .weights = v.weights, .weights_magnitude = v.weights_magnitude});
+    reference_attention(&p, narrow,
+                        &(reference_result){.output = heads, .weights = each, .weights_magnitude = each_magnitude});
     for (size_t i = 0; i < rows * s->size; i++) {
         size_t d = i % s->size, row = i / s->size % queries, h = i / s->size / queries % t->heads;
         size_t b = i / s->size / queries / t->heads;
         joined[((b * queries + row) * t->heads + h) * s->size + d] = kept(t, narrow, heads[i]);
     }
-    reference_matmul(s->batch * queries, t->d_model, s->inner, joined, o->w_o, 1, s->inner, o->b_o, narrow, v.y,
-                     v.magnitude);
-    if (t->weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE) {
-        double *mean = doubles(rows * keys), *magnitude = doubles(rows * keys);
-        average(s, t->heads, narrow, v.weights, v.weights_magnitude, mean, magnitude);
-        free(v.weights);
-        free(v.weights_magnitude);
-        v.weights = mean;
-        v.weights_magnitude = magnitude;
+    reference_matmul(s->batch * queries, t->d_model, s->inner, joined, o->w_o, 1, s->inner, o->b_o, narrow,
+                     narrow ? y->naive : y->reference, y->magnitude);
+    if (mean) {
+        average(s, t->heads, narrow, each, each_magnitude, weights_out, weights->magnitude);
+        free(each);
+        free(each_magnitude);
     }
     double *spent[] = {query, key, value, heads, joined};
     for (size_t i = 0; i < COUNT_OF(spent); i++) {
         free(spent[i]);
     }
-    return v;
 }
 
-static void verdict_release(verdict *v)
-{
-    free(v->y);
-    free(v->magnitude);
-    free(v->weights);
-    free(v->weights_magnitude);
-}
-
-void mha_check(const void *which, const char *solver)
+static void refer(const test_job *job, const void *which, job_result *result)
 {
     const mha_case *t = which;
-    test_job job = {0};
-    sizes s = sizes_of(t);
+    const sizes s = sizes_of(t);
+    const size_t y[3] = {s.batch, s.actual_queries, t->d_model};
+    const size_t weights[4] = {s.batch, t->heads, s.actual_queries, s.actual_keys};
+    const size_t averages[3] = {s.batch, s.actual_queries, s.actual_keys};
+    bool mean = t->weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE;
+    operands o = gather(job, t, &s);
 
-    mha_job(&job, t, solver, 1);
-    operands o = gather(&job, t, &s);
-    verdict wide = reference_mha(t, &s, &o, false), narrow = reference_mha(t, &s, &o, true);
-    size_t y[3] = {s.batch, s.actual_queries, t->d_model};
-
-    job_run(&job, NULL);
-    double *given = array_dense(&job.output[Y], 3, y);
-    accuracy_check_stored("y", type_of(t), 3, y, given, wide.y, narrow.y, wide.magnitude);
-    free(given);
-    if (t->weights) {
-        bool mean = t->weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE;
-        size_t extent[4] = {s.batch, mean ? 1 : t->heads, s.actual_queries, s.actual_keys};
-        given = mean ? array_dense(&job.output[WEIGHTS], 3, (size_t[]){s.batch, s.actual_queries, s.actual_keys})
-                     : array_dense(&job.output[WEIGHTS], 4, extent);
-        accuracy_check("weights", 4, extent, given, wide.weights, narrow.weights, wide.weights_magnitude);
-        free(given);
-    }
-    verdict_release(&wide);
-    verdict_release(&narrow);
+    result[Y] = result_of("y", job->output[Y].layout.dtype, 3, y);
+    result[WEIGHTS] =
+        result_of(t->weights ? "weights" : NULL, CLATTN_DTYPE_F32, mean ? 3 : 4, mean ? averages : weights);
+    result[Y].naive = zeros(result[Y].count);
+    result[WEIGHTS].naive = zeros(result[WEIGHTS].count);
+    reference_mha(t, &s, &o, true, &result[Y], &result[WEIGHTS]);
+    reference_mha(t, &s, &o, false, &result[Y], &result[WEIGHTS]); /* whose magnitudes remain */
     operands_release(&o);
-    job_release(&job);
+}
+
+void mha_check(const void *test, const char *solver)
+{
+    static const job_checker checker = {.make = make_job, .refer = refer};
+    job_check(&checker, test, solver);
 }
 
 void mha_add(const mha_case *cases, size_t count)

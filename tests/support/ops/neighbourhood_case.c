@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "support/ops/neighbourhood_case.h"
+#include "support/verdict.h"
 
 const char *const neighbourhood_solvers[NEIGHBOURHOOD_SOLVERS] = {"generic", "cpu"};
 
@@ -65,11 +66,6 @@ bool neighbourhood_attends(int p, int j, int length, int window, int dilation, b
     return its >= best && its < best + window;
 }
 
-static clattn_dtype type_or_float(clattn_dtype dtype)
-{
-    return dtype ? dtype : CLATTN_DTYPE_F32;
-}
-
 typedef struct bias_filler {
     random_stream stream;
     bias_kind kind;
@@ -92,9 +88,9 @@ static void fill_inputs(test_job *job, const neighbourhood_case *t, const sizes 
     const size_t bias[4] = {or_else(t->bias_batch, 1), or_else(t->bias_heads, 1), s->map[0], s->map[1]};
     float spread = t->spread > 0 ? t->spread : 1.5f;
 
-    job->input[QUERY] = job_array(job, ROLE_INPUT, type_or_float(t->q), 5, query, t->form);
-    job->input[KEY] = job_array(job, ROLE_INPUT, type_or_float(t->k), 5, key, t->form);
-    job->input[VALUE] = job_array(job, ROLE_INPUT, type_or_float(t->v), 5, value, t->form);
+    job->input[QUERY] = job_array(job, ROLE_INPUT, t->q, 5, query, t->form);
+    job->input[KEY] = job_array(job, ROLE_INPUT, t->k, 5, key, t->form);
+    job->input[VALUE] = job_array(job, ROLE_INPUT, t->v, 5, value, t->form);
     /* Large scores are whole numbers, because only exact ones can be compared. */
     job_fill(&job->input[QUERY], 11, -spread, spread, spread >= 50);
     job_fill(&job->input[KEY], 12, -spread, spread, spread >= 50);
@@ -106,17 +102,18 @@ static void fill_inputs(test_job *job, const neighbourhood_case *t, const sizes 
     }
 }
 
-static bool make_job(test_job *job, const neighbourhood_case *t, const sizes *s, const char *solver)
+static bool make(test_job *job, const void *which, const char *solver)
 {
+    const neighbourhood_case *t = which;
+    const sizes actual = sizes_of(t), *s = &actual;
     clattn_neighbourhood_desc desc = CLATTN_NEIGHBOURHOOD_DESC_INIT;
     clattn_neighbourhood_args *args = &job->args.neighbourhood;
-    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     array_form out = t->form >= FORM_SHARED_FIRST ? FORM_PLAIN : t->form;
     const size_t output[5] = {s->batch, s->heads, s->tile[0], s->tile[1], s->d_v};
     const size_t owned[5] = {s->actual_batch, s->heads, s->queries[0], s->queries[1], s->d_v};
 
     fill_inputs(job, t, s);
-    job->output[OUTPUT] = job_array(job, ROLE_OUTPUT, type_or_float(t->o), 5, output, out);
+    job->output[OUTPUT] = job_array(job, ROLE_OUTPUT, t->o, 5, output, out);
     array_own(&job->output[OUTPUT], owned);
     if (t->lse) {
         job->output[LSE] = job_array(job, ROLE_OUTPUT, CLATTN_DTYPE_F32, 4, output, out);
@@ -127,19 +124,13 @@ static bool make_job(test_job *job, const neighbourhood_case *t, const sizes *s,
     memcpy(desc.dilation, t->dilation, sizeof desc.dilation);
     desc.explicit_scale = t->scaled;
     desc.scale = t->scale;
-    desc.query = job->input[QUERY].layout;
-    desc.key = job->input[KEY].layout;
-    desc.value = job->input[VALUE].layout;
-    desc.bias = job->input[BIAS].layout;
-    desc.output = job->output[OUTPUT].layout;
-    desc.lse = job->output[LSE].layout;
     clattn_neighbourhood_args_init(args);
-    args->query = array_binding(&job->input[QUERY]);
-    args->key = array_binding(&job->input[KEY]);
-    args->value = array_binding(&job->input[VALUE]);
-    args->bias = array_binding(&job->input[BIAS]);
-    args->output = array_binding(&job->output[OUTPUT]);
-    args->lse = array_binding(&job->output[LSE]);
+    array_bind(&job->input[QUERY], &desc.query, &args->query);
+    array_bind(&job->input[KEY], &desc.key, &args->key);
+    array_bind(&job->input[VALUE], &desc.value, &args->value);
+    array_bind(&job->input[BIAS], &desc.bias, &args->bias);
+    array_bind(&job->output[OUTPUT], &desc.output, &args->output);
+    array_bind(&job->output[LSE], &desc.lse, &args->lse);
     args->explicit_sizes = t->explicit_sizes;
     args->batch = t->actual_batch;
     args->query_height = t->actual_tile[0];
@@ -148,41 +139,15 @@ static bool make_job(test_job *job, const neighbourhood_case *t, const sizes *s,
     args->key_width = t->actual_map[1];
     args->query_y = t->tile_at[0];
     args->query_x = t->tile_at[1];
-    job->enqueue = enqueue_neighbourhood;
-    options.solver = solver;
-    clattn_status status = clattn_neighbourhood_plan_create(device_context(), &desc, &options, &job->plan);
-    return job_planned(job, status, solver, t->long_loops && job_refused_for_loops(status));
+    return job_plan(job, &neighbourhood_operator, &desc, solver, t->long_loops ? JOB_LOOPS : JOB_TAKEN);
 }
 
 /* ---- the verdict ---- */
 
-typedef struct verdict {
-    size_t count, rows;
-    double *addend, *output, *magnitude, *naive, *given;
-    double *lse, *naive_lse, *given_lse;
-} verdict;
-
-static void verdict_release(verdict *v)
-{
-    double *all[] = {v->addend, v->output, v->magnitude, v->naive, v->given, v->lse, v->naive_lse, v->given_lse};
-
-    for (size_t i = 0; i < COUNT_OF(all); i++) {
-        free(all[i]);
-    }
-}
-
-static double *doubles(size_t count)
-{
-    double *made = calloc(count + 1, sizeof *made);
-
-    assert_non_null(made);
-    return made;
-}
-
 /* Returns −inf for every pair outside the windows and the bias elsewhere: (batch, heads, queries, keys). */
 static double *make_addend(const test_job *job, const neighbourhood_case *t, const sizes *s)
 {
-    double *addend = doubles(s->actual_batch * s->heads * s->queries[0] * s->queries[1] * s->keys[0] * s->keys[1]);
+    double *addend = zeros(s->actual_batch * s->heads * s->queries[0] * s->queries[1] * s->keys[0] * s->keys[1]);
     const test_array *bias = &job->input[BIAS];
     size_t n = 0;
 
@@ -206,52 +171,45 @@ static double *make_addend(const test_job *job, const neighbourhood_case *t, con
     return addend;
 }
 
-static verdict judge(const test_job *job, const neighbourhood_case *t, const sizes *s)
+static void refer(const test_job *job, const void *which, job_result *result)
 {
-    const size_t queries[5] = {s->actual_batch, s->heads, s->queries[0], s->queries[1], s->d_k};
-    const size_t keys[5] = {s->actual_batch, s->kv_heads, s->keys[0], s->keys[1], s->d_k};
-    const size_t values[5] = {s->actual_batch, s->kv_heads, s->keys[0], s->keys[1], s->d_v};
-    const size_t outputs[5] = {s->actual_batch, s->heads, s->queries[0], s->queries[1], s->d_v};
+    const neighbourhood_case *t = which;
+    const sizes s = sizes_of(t);
+    const size_t queries[5] = {s.actual_batch, s.heads, s.queries[0], s.queries[1], s.d_k};
+    const size_t keys[5] = {s.actual_batch, s.kv_heads, s.keys[0], s.keys[1], s.d_k};
+    const size_t values[5] = {s.actual_batch, s.kv_heads, s.keys[0], s.keys[1], s.d_v};
+    const size_t outputs[5] = {s.actual_batch, s.heads, s.queries[0], s.queries[1], s.d_v};
     double *query = array_dense(&job->input[QUERY], 5, queries), *key = array_dense(&job->input[KEY], 5, keys),
-           *value = array_dense(&job->input[VALUE], 5, values);
-    verdict v = {.rows = s->actual_batch * s->heads * s->queries[0] * s->queries[1]};
-    reference_problem p = {.batch = s->actual_batch,
-                           .heads = s->heads,
-                           .kv_heads = s->kv_heads,
-                           .queries = s->queries[0] * s->queries[1],
-                           .keys = s->keys[0] * s->keys[1],
-                           .d_k = s->d_k,
-                           .d_v = s->d_v,
-                           .scale = t->scaled ? (double)t->scale : 1 / sqrt((double)s->d_k),
-                           .query = query,
-                           .key = key,
-                           .value = value};
+           *value = array_dense(&job->input[VALUE], 5, values), *addend = make_addend(job, t, &s);
+    const reference_problem p = {.batch = s.actual_batch,
+                                 .heads = s.heads,
+                                 .kv_heads = s.kv_heads,
+                                 .queries = s.queries[0] * s.queries[1],
+                                 .keys = s.keys[0] * s.keys[1],
+                                 .d_k = s.d_k,
+                                 .d_v = s.d_v,
+                                 .scale = t->scaled ? (double)t->scale : 1 / sqrt((double)s.d_k),
+                                 .query = query,
+                                 .key = key,
+                                 .value = value,
+                                 .addend = addend};
+    job_result *output = &result[OUTPUT], *lse = &result[LSE];
 
-    v.count = v.rows * s->d_v;
-    p.addend = v.addend = make_addend(job, t, s);
-    v.output = doubles(v.count);
-    v.magnitude = doubles(v.count);
-    v.naive = doubles(v.count);
-    v.lse = doubles(v.rows);
-    v.naive_lse = doubles(v.rows);
-    reference_attention(&p, false, &(reference_result){.output = v.output, .magnitude = v.magnitude, .lse = v.lse});
-    reference_attention(&p, true, &(reference_result){.output = v.naive, .lse = v.naive_lse});
-    v.given = array_dense(&job->output[OUTPUT], 5, outputs);
-    accuracy_check_stored("output", type_or_float(t->o), 5, outputs, v.given, v.output, v.naive, v.magnitude);
-    if (t->lse) {
-        double *magnitude = doubles(v.rows);
-
-        for (size_t i = 0; i < v.rows; i++) {
-            magnitude[i] = fmax(1, fabs(v.lse[i]));
-        }
-        v.given_lse = array_dense(&job->output[LSE], 4, outputs);
-        accuracy_check("lse", 4, outputs, v.given_lse, v.lse, v.naive_lse, magnitude);
-        free(magnitude);
+    *output = result_of("output", job->output[OUTPUT].layout.dtype, 5, outputs);
+    *lse = result_of(t->lse ? "lse" : NULL, CLATTN_DTYPE_F32, 4, outputs);
+    output->naive = zeros(output->count);
+    lse->naive = zeros(lse->count);
+    reference_attention(
+        &p, false,
+        &(reference_result){.output = output->reference, .magnitude = output->magnitude, .lse = lse->reference});
+    reference_attention(&p, true, &(reference_result){.output = output->naive, .lse = lse->naive});
+    for (size_t i = 0; i < lse->count; i++) {
+        lse->magnitude[i] = fmax(1, fabs(lse->reference[i]));
     }
     free(query);
     free(key);
     free(value);
-    return v;
+    free(addend);
 }
 
 /* Sets all elements of a key to `value`. */
@@ -262,9 +220,11 @@ static void set_key(test_array *array, size_t b, size_t h, size_t y, size_t x, d
     }
 }
 
-static void inject(test_job *job, const neighbourhood_case *t, const sizes *s)
+static bool inject(test_job *job, const void *which)
 {
     static const double bad[] = {NAN, INFINITY, -INFINITY, FLT_MAX};
+    const neighbourhood_case *t = which;
+    const sizes actual = sizes_of(t), *s = &actual;
     bool corner = t->inject == NEIGHBOURHOOD_CORNER;
     size_t y = corner ? s->keys[0] - 1 : s->keys[0] / 2, x = corner ? s->keys[1] - 1 : s->keys[1] / 2;
 
@@ -287,31 +247,13 @@ static void inject(test_job *job, const neighbourhood_case *t, const sizes *s)
     }
     array_upload(&job->input[KEY]);
     array_upload(&job->input[VALUE]);
+    return t->inject;
 }
 
-void neighbourhood_check(const void *which, const char *solver)
+void neighbourhood_check(const void *test, const char *solver)
 {
-    const neighbourhood_case *t = which;
-    const sizes s = sizes_of(t);
-    test_job job = {0};
-
-    if (make_job(&job, t, &s, solver)) {
-        job_run(&job, NULL);
-        verdict before = judge(&job, t, &s);
-        if (t->inject != NEIGHBOURHOOD_NOTHING) {
-            inject(&job, t, &s);
-            array_poison(&job.output[OUTPUT]);
-            if (t->lse) {
-                array_poison(&job.output[LSE]);
-            }
-            job_run(&job, NULL);
-            verdict after = judge(&job, t, &s);
-            accuracy_unchanged("output", before.count, before.output, before.given, after.output, after.given);
-            verdict_release(&after);
-        }
-        verdict_release(&before);
-    }
-    job_release(&job);
+    static const job_checker checker = {.make = make, .refer = refer, .inject = inject};
+    job_check(&checker, test, solver);
 }
 
 void neighbourhood_add(const neighbourhood_case *cases, size_t count)

@@ -4,17 +4,13 @@
 #include <string.h>
 
 #include "support/ops/rope_case.h"
+#include "support/verdict.h"
 
 const char *const rope_solvers[ROPE_SOLVERS] = {"generic", "cpu"};
 
 #define TABLE_ROWS 97
 
 enum { X, COS, SIN, POSITIONS, OFFSETS }; /* of job.input */
-
-static clattn_dtype type_or(clattn_dtype dtype, clattn_dtype otherwise)
-{
-    return dtype == CLATTN_DTYPE_NONE ? otherwise : dtype;
-}
 
 static size_t rotary_of(const rope_case *test)
 {
@@ -38,8 +34,8 @@ static void make_caches(test_job *job, const rope_case *test)
     bool table = test->angles == ANGLES_TABLE;
 
     for (int which = COS; which <= SIN; which++) {
-        job->input[which] = job_array(job, ROLE_INPUT, type_or(test->cache_type, CLATTN_DTYPE_F32), table ? 2 : 3,
-                                      table ? by_position : by_place, test->cache);
+        job->input[which] =
+            job_array(job, ROLE_INPUT, test->cache_type, table ? 2 : 3, table ? by_position : by_place, test->cache);
         job_fill(&job->input[which], (uint64_t)which, -1, 1, false);
     }
 }
@@ -66,23 +62,22 @@ static void make_indices(test_job *job, const rope_case *test)
     test_array *made = &job->input[offsets ? OFFSETS : POSITIONS];
     int64_t high = offsets ? TABLE_ROWS - (int64_t)test->length : TABLE_ROWS - 1;
 
-    *made = job_array(job, ROLE_INPUT, type_or(test->index_type, CLATTN_DTYPE_I32), offsets ? 1 : 2, extent,
+    *made = job_array(job, ROLE_INPUT, test->index_type ? test->index_type : CLATTN_DTYPE_I32, offsets ? 1 : 2, extent,
                       offsets ? FORM_PLAIN : FORM_PADDED);
     array_fill(made, fill_integer,
                &(integer_filler){random_start(7), given ? test->low : 0, given ? test->high : high});
     array_upload(made);
 }
 
-static bool make_job(test_job *job, const rope_case *test, const char *solver)
+static bool make(test_job *job, const void *which, const char *solver)
 {
+    const rope_case *test = which;
     clattn_rope_desc desc = CLATTN_ROPE_DESC_INIT;
     clattn_rope_args args = CLATTN_ROPE_ARGS_INIT;
-    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     size_t extent[] = {test->batch, test->heads, test->length, test->size};
     size_t written[] = {batch_of(test), test->heads, length_of(test), test->size};
 
-    job->input[X] = job_array(job, test->in_place ? ROLE_IN_PLACE : ROLE_INPUT, type_or(test->x_type, CLATTN_DTYPE_F32),
-                              4, extent, test->x);
+    job->input[X] = job_array(job, test->in_place ? ROLE_IN_PLACE : ROLE_INPUT, test->x_type, 4, extent, test->x);
     job_fill(&job->input[X], 5, -4, 4, false);
     if (test->angles != ANGLES_COMPUTED) {
         make_caches(job, test);
@@ -90,35 +85,24 @@ static bool make_job(test_job *job, const rope_case *test, const char *solver)
     if (test->where != WHERE_COUNTED) {
         make_indices(job, test);
     }
-    job->output[0] = test->in_place
-                         ? job->input[X]
-                         : job_array(job, ROLE_OUTPUT, type_or(test->y_type, CLATTN_DTYPE_F32), 4, extent, test->y);
+    job->output[0] = test->in_place ? job->input[X] : job_array(job, ROLE_OUTPUT, test->y_type, 4, extent, test->y);
     array_own(&job->output[0], written);
 
     desc.pairing = test->interleaved ? CLATTN_ROPE_PAIRING_INTERLEAVED : CLATTN_ROPE_PAIRING_HALVES;
     desc.base = test->base;
     desc.rotary_size = test->rotary;
-    desc.x = job->input[X].layout;
-    desc.y = job->output[0].layout;
-    desc.cos = job->input[COS].layout;
-    desc.sin = job->input[SIN].layout;
-    desc.positions = job->input[POSITIONS].layout;
-    desc.offsets = job->input[OFFSETS].layout;
-    args.x = array_binding(&job->input[X]);
-    args.y = array_binding(&job->output[0]);
-    args.cos = array_binding(&job->input[COS]);
-    args.sin = array_binding(&job->input[SIN]);
-    args.positions = array_binding(&job->input[POSITIONS]);
-    args.offsets = array_binding(&job->input[OFFSETS]);
+    array_bind(&job->input[X], &desc.x, &args.x);
+    array_bind(&job->output[0], &desc.y, &args.y);
+    array_bind(&job->input[COS], &desc.cos, &args.cos);
+    array_bind(&job->input[SIN], &desc.sin, &args.sin);
+    array_bind(&job->input[POSITIONS], &desc.positions, &args.positions);
+    array_bind(&job->input[OFFSETS], &desc.offsets, &args.offsets);
     args.explicit_lengths = test->explicit_lengths;
     args.batch = test->actual_batch;
     args.length = test->actual_length;
     args.position = test->position;
     job->args.rope = args;
-    job->enqueue = enqueue_rope;
-    options.solver = solver;
-    clattn_status status = clattn_rope_plan_create(device_context(), &desc, &options, &job->plan);
-    return job_planned(job, status, solver, false);
+    return job_plan(job, &rope_operator, &desc, solver, JOB_TAKEN);
 }
 
 /* ---- the verdict ---- */
@@ -154,83 +138,52 @@ static const double *given(const test_job *job, const rope_case *test, int which
     return test->angles == ANGLES_COMPUTED ? NULL : out;
 }
 
-typedef struct verdict {
-    size_t count;
-    double *reference, *given;
-} verdict;
-
-/* Computes the reference before the run, because x is overwritten in place.  Holds the header's accuracy, which is
- * tighter than the accuracy rule: it grants nothing for the errors of a naive computation. */
-static verdict run_and_judge(test_job *job, const rope_case *test)
+/* Holds the header's accuracy, which is tighter than the accuracy rule: it grants nothing for the errors of a naive
+ * computation. */
+static void refer(const test_job *job, const void *which, job_result *result)
 {
+    const rope_case *test = which;
     size_t extent[] = {batch_of(test), test->heads, length_of(test), test->size};
-    verdict v = {.count = extent[0] * extent[1] * extent[2] * extent[3]};
-    double *x = array_dense(&job->input[X], 4, extent), *cosine_row = malloc((test->size + 1) * sizeof *cosine_row);
-    double *magnitude = malloc((v.count + 1) * sizeof *magnitude);
-    double *sine_row = malloc((test->size + 1) * sizeof *sine_row);
+    double *x = array_dense(&job->input[X], 4, extent);
+    double *cosine_row = zeros(test->size), *sine_row = zeros(test->size);
 
-    v.reference = malloc((v.count + 1) * sizeof *v.reference);
-    assert_true(cosine_row && sine_row && magnitude && v.reference);
-    for (size_t at = 0, row = 0; at < v.count; at += test->size, row++) {
+    *result = result_of("y", job->output[0].layout.dtype, 4, extent);
+    for (size_t at = 0, row = 0; at < result->count; at += test->size, row++) {
         size_t s = row % extent[2], b = row / extent[2] / extent[1];
         const double *cosines = test->angles ? given(job, test, COS, b, s, cosine_row) : NULL;
         const double *sines = test->angles ? given(job, test, SIN, b, s, sine_row) : NULL;
         reference_rope(test->size, rotary_of(test), test->interleaved, test->base > 0 ? (double)test->base : 10000,
-                       cosines, sines, position_of(job, test, b, s), x + at, v.reference + at, magnitude + at);
+                       cosines, sines, position_of(job, test, b, s), x + at, result->reference + at,
+                       result->magnitude + at);
     }
-    job_run(job, NULL);
-    v.given = array_dense(&job->output[0], 4, extent);
-    accuracy_check_stored("y", job->output[0].layout.dtype, 4, extent, v.given, v.reference, v.reference, magnitude);
     free(x);
     free(cosine_row);
     free(sine_row);
-    free(magnitude);
-    return v;
 }
 
-static void verdict_release(verdict *v)
-{
-    free(v->reference);
-    free(v->given);
-}
-
-static void inject(test_job *job, const rope_case *test)
-{
-    size_t index[4];
-
-    for (index[0] = 0; index[0] < test->batch; index[0]++) {
-        for (index[1] = 0; index[1] < test->heads; index[1]++) {
-            for (index[2] = 0; index[2] < test->length; index[2]++) {
-                for (index[3] = 0; index[3] < test->size; index[3]++) {
-                    bool beyond = index[0] >= batch_of(test) || index[2] >= length_of(test);
-                    bool first = !index[0] && !index[1] && !index[2] && index[3] == 1;
-                    if (beyond || first) {
-                        array_set(&job->input[X], index, first || index[3] % 2 ? NAN : INFINITY);
-                    }
-                }
-            }
-        }
-    }
-    array_upload(&job->input[X]);
-}
-
-void rope_check(const void *which, const char *solver)
+static bool inject(test_job *job, const void *which)
 {
     const rope_case *test = which;
-    test_job job = {0};
+    size_t index[4] = {0};
 
-    if (make_job(&job, test, solver)) {
-        verdict before = run_and_judge(&job, test);
-        if (test->inject) {
-            inject(&job, test);
-            array_poison(&job.output[0]);
-            verdict after = run_and_judge(&job, test);
-            accuracy_unchanged("y", before.count, before.reference, before.given, after.reference, after.given);
-            verdict_release(&after);
-        }
-        verdict_release(&before);
+    if (!test->inject) {
+        return false;
     }
-    job_release(&job);
+    do {
+        bool beyond = index[0] >= batch_of(test) || index[2] >= length_of(test);
+        bool first = !index[0] && !index[1] && !index[2] && index[3] == 1;
+        if (beyond || first) {
+            array_set(&job->input[X], index, first || index[3] % 2 ? NAN : INFINITY);
+        }
+    } while (array_next(4, job->input[X].layout.extent, index));
+    array_upload(&job->input[X]);
+    return true;
+}
+
+void rope_check(const void *test, const char *solver)
+{
+    static const job_checker checker = {.make = make, .refer = refer, .inject = inject};
+    job_check(&checker, test, solver);
 }
 
 void rope_add(const rope_case *cases, size_t count)
