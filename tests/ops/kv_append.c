@@ -35,126 +35,111 @@ static void attention_reads_what_was_appended(void **state)
 {
     enum { D = 8, KEYS = 7, CAPACITY = 5 };
     static const size_t steps[] = {3, 1, 3};
-    clattn_context *context = new_context();
-    cl_context opencl = clattn_context_opencl_context(context);
+    static const size_t one[4] = {1, 1, 1, D}, keys[4] = {1, 1, KEYS, D}, ring[4] = {1, 1, CAPACITY, D};
     float q[D], k[KEYS * D], v[KEYS * D], wanted[D], got[D];
     clattn_kv_append_desc append = CLATTN_KV_APPEND_DESC_INIT;
     clattn_kv_append_args append_args = CLATTN_KV_APPEND_ARGS_INIT;
     clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
-    clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;
+    test_job job = {.args.attention = CLATTN_ATTENTION_ARGS_INIT};
+    clattn_attention_args *args = &job.args.attention;
+
     (void)state;
     fill_floats(q, D, 1);
     fill_floats(k, KEYS * D, 2);
     fill_floats(v, KEYS * D, 3);
     expected_attention(1, 1, CAPACITY, D, D, false, q, k + (KEYS - CAPACITY) * D, v + (KEYS - CAPACITY) * D, wanted);
-    cl_mem memory[] = {new_buffer(opencl, CL_MEM_READ_ONLY, sizeof q, q),
-                       new_buffer(opencl, CL_MEM_READ_ONLY, sizeof k, k),
-                       new_buffer(opencl, CL_MEM_READ_ONLY, sizeof v, v),
-                       new_buffer(opencl, CL_MEM_READ_WRITE, CAPACITY * D * sizeof(float), NULL),
-                       new_buffer(opencl, CL_MEM_READ_WRITE, CAPACITY * D * sizeof(float), NULL),
-                       new_buffer(opencl, CL_MEM_WRITE_ONLY, sizeof got, NULL)};
+    test_array query = job_floats(&job, 4, one, q), key = job_floats(&job, 4, keys, k);
+    test_array value = job_floats(&job, 4, keys, v);
+    test_array key_cache = job_array(&job, ROLE_IN_PLACE, CLATTN_DTYPE_F32, 4, ring, FORM_PLAIN);
+    test_array value_cache = job_array(&job, ROLE_IN_PLACE, CLATTN_DTYPE_F32, 4, ring, FORM_PLAIN);
     append.cache = desc.cache.kind = CLATTN_CACHE_KIND_RING;
-    append.key = append.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 3, D);
-    append.key_cache = append.value_cache = desc.key = desc.value =
-        clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, CAPACITY, D);
-    append_args.key_cache = args.key = clattn_binding_buffer(memory[3], 0);
-    append_args.value_cache = args.value = clattn_binding_buffer(memory[4], 0);
+    array_bind(&key, &append.key, &append_args.key);
+    array_bind(&value, &append.value, &append_args.value);
+    append.key.extent[2] = append.value.extent[2] = 3;
+    array_bind(&key_cache, &append.key_cache, &append_args.key_cache);
+    array_bind(&value_cache, &append.value_cache, &append_args.value_cache);
     append_args.explicit_lengths = 1;
     append_args.batch = 1;
-    for (size_t n = 0; n < 3; n++) {
+    for (size_t n = 0; n < COUNT_OF(steps); n++) {
         append_args.length = steps[n];
-        append_args.key = clattn_binding_buffer(memory[1], append_args.past_length * D);
-        append_args.value = clattn_binding_buffer(memory[2], append_args.past_length * D);
-        assert_status(context, clattn_kv_append_run(context, NULL, &append, &append_args, 0, NULL, NULL),
+        assert_status(device_context(),
+                      clattn_kv_append_run(device_context(), NULL, &append, &append_args, 0, NULL, NULL),
                       CLATTN_SUCCESS);
         append_args.past_length += (int64_t)steps[n];
+        append_args.key.offset += (int64_t)steps[n] * D;
+        append_args.value.offset += (int64_t)steps[n] * D;
     }
-    desc.query = desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 1, D);
-    args.query = clattn_binding_buffer(memory[0], 0);
-    args.output = clattn_binding_buffer(memory[5], 0);
-    args.explicit_lengths = 1;
-    args.batch = args.query_length = 1;
-    args.key_length = KEYS;
-    assert_status(context, clattn_attention_run(context, NULL, &desc, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-    read_buffer(clattn_context_queue(context), memory[5], sizeof got, got);
+    array_bind(&query, &desc.query, &args->query);
+    array_bind(&key_cache, &desc.key, &args->key);
+    array_bind(&value_cache, &desc.value, &args->value);
+    array_bind(job_output(&job, 4, one), &desc.output, &args->output);
+    args->explicit_lengths = 1;
+    args->batch = args->query_length = 1;
+    args->key_length = KEYS;
+    job_run_once(&job, &attention_operator, &desc);
+    job_copy_output(&job, got);
     assert_true(largest_difference(got, wanted, D) < 2e-6);
-    for (size_t i = 0; i < COUNT_OF(memory); i++)
-        clReleaseMemObject(memory[i]);
-    release_context(&context);
+    job_release(&job);
 }
 
-#define REFUSED(status, change) \
-    do { \
-        clattn_kv_append_desc d = good; \
-        const char *reason = NULL; \
-        change; \
-        assert_int_equal(clattn_kv_append_supports(context, &d, &reason), CLATTN_ERROR_##status); \
-        assert_non_null(reason); \
-    } while (0)
+#define REFUSED(status, change) OPERATOR_REFUSES_DESC(kv_append, status, good, change)
 
 static void what_does_not_fit_is_refused(void **state)
 {
     static const size_t one[1] = {2}, other[1] = {3}, table[2] = {2, 4};
-    clattn_context *context = new_context();
     clattn_kv_append_desc good = CLATTN_KV_APPEND_DESC_INIT;
     (void)state;
     good.key = good.value = clattn_layout_bhsd(CLATTN_DTYPE_F16, 2, 2, 3, 8);
     good.key_cache = good.value_cache = clattn_layout_bhsd(CLATTN_DTYPE_BF16, 2, 2, 9, 8);
-    assert_int_equal(clattn_kv_append_supports(context, &good, NULL), CLATTN_SUCCESS);
-    REFUSED(INVALID_STRUCT, d.size++);
-    REFUSED(INVALID_ARGUMENT, d.cache = 3);
-    REFUSED(INVALID_ARGUMENT, d.rotate = 2);
-    REFUSED(INVALID_ARGUMENT, (d.rotate = 1, d.rotary_size = 3));
-    REFUSED(INVALID_ARGUMENT, (d.rotate = 1, d.pairing = 2));
-    REFUSED(UNSUPPORTED, d.key.dtype = CLATTN_DTYPE_F64);
-    REFUSED(UNSUPPORTED, d.value_cache.dtype = CLATTN_DTYPE_U8);
-    REFUSED(INVALID_LAYOUT, d.key_cache.extent[1] = 1);
-    REFUSED(INVALID_LAYOUT, d.value_cache.extent[3] = 7);
-    REFUSED(INVALID_LAYOUT, d.value.extent[2] = 2);
-    REFUSED(INVALID_LAYOUT, d.key_cache.stride[3] = 0);
-    REFUSED(INVALID_ARGUMENT, d.key_cache.dtype = CLATTN_DTYPE_I8);
-    REFUSED(INVALID_ARGUMENT, (d.key_scale = clattn_layout_bhsd(CLATTN_DTYPE_F32, 2, 2, 9, 2)));
+    operator_answers(&kv_append_operator, &good, CLATTN_SUCCESS);
+    REFUSED(INVALID_STRUCT, size++);
+    REFUSED(INVALID_ARGUMENT, cache = 3);
+    REFUSED(INVALID_ARGUMENT, rotate = 2);
+    REFUSED(INVALID_ARGUMENT, rotary_size = (desc.rotate = 1, 3));
+    REFUSED(INVALID_ARGUMENT, pairing = (desc.rotate = 1, 2));
+    REFUSED(UNSUPPORTED, key.dtype = CLATTN_DTYPE_F64);
+    REFUSED(UNSUPPORTED, value_cache.dtype = CLATTN_DTYPE_U8);
+    REFUSED(INVALID_LAYOUT, key_cache.extent[1] = 1);
+    REFUSED(INVALID_LAYOUT, value_cache.extent[3] = 7);
+    REFUSED(INVALID_LAYOUT, value.extent[2] = 2);
+    REFUSED(INVALID_LAYOUT, key_cache.stride[3] = 0);
+    REFUSED(INVALID_ARGUMENT, key_cache.dtype = CLATTN_DTYPE_I8);
+    REFUSED(INVALID_ARGUMENT, key_scale = clattn_layout_bhsd(CLATTN_DTYPE_F32, 2, 2, 9, 2));
     REFUSED(INVALID_LAYOUT,
-            (d.key_cache.dtype = CLATTN_DTYPE_I8, d.key_scale = clattn_layout_bhsd(CLATTN_DTYPE_F32, 2, 2, 9, 3)));
+            key_scale = (desc.key_cache.dtype = CLATTN_DTYPE_I8, clattn_layout_bhsd(CLATTN_DTYPE_F32, 2, 2, 9, 3)));
     REFUSED(UNSUPPORTED,
-            (d.key_cache.dtype = CLATTN_DTYPE_I8, d.key_scale = clattn_layout_bhsd(CLATTN_DTYPE_BF16, 2, 2, 9, 2)));
+            key_scale = (desc.key_cache.dtype = CLATTN_DTYPE_I8, clattn_layout_bhsd(CLATTN_DTYPE_BF16, 2, 2, 9, 2)));
     REFUSED(UNSUPPORTED,
-            (d.key_cache.dtype = CLATTN_DTYPE_I4, d.key_scale = clattn_layout_bhsd(CLATTN_DTYPE_F32, 2, 2, 9, 8)));
-    REFUSED(INVALID_ARGUMENT, (d.block_table = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, table)));
-    REFUSED(INVALID_ARGUMENT, d.cache = CLATTN_CACHE_KIND_PAGED);
-    REFUSED(INVALID_LAYOUT, (d.past_lengths = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, other)));
-    REFUSED(INVALID_LAYOUT, (d.new_lengths = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, one)));
-    release_context(&context);
+            key_scale = (desc.key_cache.dtype = CLATTN_DTYPE_I4, clattn_layout_bhsd(CLATTN_DTYPE_F32, 2, 2, 9, 8)));
+    REFUSED(INVALID_ARGUMENT, block_table = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, table));
+    REFUSED(INVALID_ARGUMENT, cache = CLATTN_CACHE_KIND_PAGED);
+    REFUSED(INVALID_LAYOUT, past_lengths = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, other));
+    REFUSED(INVALID_LAYOUT, new_lengths = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, one));
 }
 
 /* Attention counts a ring's keys in an int, so kv_append refuses more. */
 static void a_ring_ends_where_attention_stops_counting(void **state)
 {
     const int64_t most = INT32_MAX - 65536;
-    clattn_context *context = new_context();
-    cl_context opencl = clattn_context_opencl_context(context);
     clattn_kv_append_desc desc = CLATTN_KV_APPEND_DESC_INIT;
-    clattn_kv_append_args args = CLATTN_KV_APPEND_ARGS_INIT;
-    cl_mem cache = new_buffer(opencl, CL_MEM_READ_WRITE, 2 * 4 * 8 * sizeof(float), NULL);
-    float zeros[3 * 8] = {0};
-    cl_mem rows = new_buffer(opencl, CL_MEM_READ_ONLY, sizeof zeros, zeros);
+    clattn_kv_append_args good = CLATTN_KV_APPEND_ARGS_INIT;
+    test_job job = {0};
+    test_array rows = job_array(&job, ROLE_INPUT, CLATTN_DTYPE_F32, 4, (size_t[]){1, 1, 3, 8}, FORM_PLAIN);
+    test_array key_cache = job_array(&job, ROLE_IN_PLACE, CLATTN_DTYPE_F32, 4, (size_t[]){1, 1, 4, 8}, FORM_PLAIN);
+    test_array value_cache = job_array(&job, ROLE_IN_PLACE, CLATTN_DTYPE_F32, 4, (size_t[]){1, 1, 4, 8}, FORM_PLAIN);
 
     (void)state;
     desc.cache = CLATTN_CACHE_KIND_RING;
-    desc.key = desc.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 3, 8);
-    desc.key_cache = desc.value_cache = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 4, 8);
-    args.key = args.value = clattn_binding_buffer(rows, 0);
-    args.key_cache = clattn_binding_buffer(cache, 0);
-    args.value_cache = clattn_binding_buffer(cache, 4 * 8);
-    args.past_length = most - 3;
-    assert_int_equal(clattn_kv_append_run(context, NULL, &desc, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-    args.past_length = most - 2;
-    assert_int_equal(clattn_kv_append_run(context, NULL, &desc, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
-    args.past_length = INT64_MAX;
-    assert_int_equal(clattn_kv_append_run(context, NULL, &desc, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
-    clReleaseMemObject(cache);
-    clReleaseMemObject(rows);
-    release_context(&context);
+    array_bind(&rows, &desc.key, &good.key);
+    array_bind(&rows, &desc.value, &good.value);
+    array_bind(&key_cache, &desc.key_cache, &good.key_cache);
+    array_bind(&value_cache, &desc.value_cache, &good.value_cache);
+    good.past_length = most - 3;
+    job_plan(&job, &kv_append_operator, &desc, "generic", JOB_TAKEN);
+    assert_status(device_context(), clattn_kv_append_enqueue(job.plan, NULL, &good, 0, NULL, NULL), CLATTN_SUCCESS);
+    OPERATOR_REFUSES_ARGS(kv_append, job.plan, INVALID_ARGUMENT, good, past_length = most - 2);
+    OPERATOR_REFUSES_ARGS(kv_append, job.plan, INVALID_ARGUMENT, good, past_length = INT64_MAX);
+    job_release(&job);
 }
 
 int main(int argc, char **argv)

@@ -201,13 +201,10 @@ static const matmul_case clblast[] = {
 /* CLBlast is never the planner's choice on CPUs; in a build without CLBlast its name is unknown. */
 static void clblast_is_a_choice(void **state)
 {
-    clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+    clattn_matmul_desc desc = matmul_contiguous(CLATTN_DTYPE_F32, 7, 13, 11);
     clattn_plan *plan = NULL;
 
     (void)state;
-    desc.a = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){7, 11});
-    desc.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){11, 13});
-    desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){7, 13});
     assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, NULL, &plan), CLATTN_SUCCESS);
     if (device_is_cpu()) {
         assert_string_equal(clattn_plan_solver(plan), "cpu");
@@ -233,92 +230,59 @@ static const overlap overlaps[] = {{8, 0, 0}, {1, 0, 0}, {1, 5, 5}, {3, 15, 5}, 
 
 static void rows_overlap(const void *which, const char *solver)
 {
-    enum { LARGEST = 100, N = 65, K = 11, BAND = 64, A = 3 * 5 * LARGEST + K, MOST = LARGEST * 8 * N };
-    const size_t batch = level() == LEVEL_TINY ? 5 : LARGEST;
+    enum { LARGEST = 100, N = 65, K = 11, BAND = 64 * sizeof(float), A = 3 * 5 * LARGEST + K };
     const overlap *o = which;
-    const size_t count = batch * o->m * N;
+    const size_t extent[3] = {level() == LEVEL_TINY ? 5 : LARGEST, o->m, N}, a_size = A;
     clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
-    clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
-    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
-    clattn_plan *plan = NULL;
-    static float a[A], c[MOST];
+    test_job job = {.args.matmul = CLATTN_MATMUL_ARGS_INIT};
+    clattn_matmul_args *args = &job.args.matmul;
+    static float a[A];
     float b[K * N];
-    cl_context context = clattn_context_opencl_context(device_context());
-    cl_command_queue queue = device_queue();
-    cl_int code;
+    size_t index[3] = {0};
 
-    desc.a = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (size_t[]){batch, o->m, K});
-    desc.a.stride[0] = o->item;
-    desc.a.stride[1] = o->row;
-    desc.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){K, N});
-    desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (size_t[]){batch, o->m, N});
-    options.solver = solver;
-    clattn_status status = clattn_matmul_plan_create(device_context(), &desc, &options, &plan);
-    if (strcmp(solver, "clblast") == 0 && o->m > 1) {
-        assert_status(device_context(), status, CLATTN_ERROR_UNSUPPORTED);
-        assert_cl(clReleaseCommandQueue(queue));
-        return;
-    }
-    assert_status(device_context(), status, CLATTN_SUCCESS);
     for (int i = 0; i < A; i++) {
         a[i] = (float)(i % 5) - 2;
     }
     for (int i = 0; i < K * N; i++) {
         b[i] = (float)(i % 7) - 3;
     }
-    size_t workspace = clattn_plan_workspace_size(plan), bytes = workspace + 2 * BAND * sizeof(float);
+    test_array left = job_floats(&job, 1, &a_size, a), right = job_floats(&job, 2, (size_t[]){K, N}, b);
+    left.layout = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (size_t[]){extent[0], o->m, K});
+    left.layout.stride[0] = o->item;
+    left.layout.stride[1] = o->row;
+    array_bind(&left, &desc.a, &args->a);
+    array_bind(&right, &desc.b, &args->b);
+    array_bind(job_output(&job, 3, extent), &desc.c, &args->c);
+    if (!job_plan(&job, &matmul_operator, &desc, solver,
+                  strcmp(solver, "clblast") == 0 && o->m > 1 ? JOB_REFUSED : JOB_TAKEN)) {
+        job_release(&job);
+        return;
+    }
+    size_t workspace = clattn_plan_workspace_size(job.plan), bytes = workspace + 2 * BAND;
     unsigned char *image = malloc(bytes);
     assert_non_null(image);
     memset(image, 0xa5, bytes);
-    cl_mem own = clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, bytes, image, &code);
-    assert_cl(code);
-    cl_mem left = clCreateBuffer(context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof a, a, &code);
-    assert_cl(code);
-    cl_mem right = clCreateBuffer(context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof b, b, &code);
-    assert_cl(code);
-    cl_mem out = clCreateBuffer(context, CL_MEM_WRITE_ONLY, sizeof c, NULL, &code);
-    assert_cl(code);
-    args.a = clattn_binding_buffer(left, 0);
-    args.b = clattn_binding_buffer(right, 0);
-    args.c = clattn_binding_buffer(out, 0);
+    cl_mem own = new_buffer(clattn_context_opencl_context(device_context()), CL_MEM_READ_WRITE, bytes, image);
     if (workspace) {
-        args.workspace = clattn_binding_buffer(own, BAND * sizeof(float));
+        args->workspace = clattn_binding_buffer(own, BAND);
     }
-    assert_status(device_context(), clattn_matmul_enqueue(plan, queue, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-    assert_cl(clEnqueueReadBuffer(queue, out, CL_TRUE, 0, sizeof c, c, 0, NULL, NULL));
-    assert_cl(clEnqueueReadBuffer(queue, own, CL_TRUE, 0, bytes, image, 0, NULL, NULL));
-    for (size_t i = 0; i < BAND * sizeof(float); i++) {
+    job_run(&job, NULL);
+    read_buffer(clattn_context_queue(device_context()), own, bytes, image);
+    for (size_t i = 0; i < BAND; i++) {
         assert_int_equal(image[i], 0xa5);
         assert_int_equal(image[bytes - 1 - i], 0xa5);
     }
-    for (size_t i = 0; i < count; i++) {
-        const float *row = a + (int64_t)(i / N / o->m) * o->item + (int64_t)(i / N % o->m) * o->row;
+    do {
+        const float *row = a + (int64_t)index[0] * o->item + (int64_t)index[1] * o->row;
         float sum = 0; /* exact, because the numbers are whole */
         for (size_t k = 0; k < K; k++) {
-            sum += row[k] * b[k * N + i % N];
+            sum += row[k] * b[k * N + index[2]];
         }
-        assert_true(c[i] == sum);
-    }
+        assert_true(array_get(&job.output[0], index) == (double)sum);
+    } while (array_next(3, extent, index));
     device_release_buffer(own);
-    device_release_buffer(left);
-    device_release_buffer(right);
-    device_release_buffer(out);
-    assert_cl(clReleaseCommandQueue(queue));
     free(image);
-    clattn_plan_release(&plan);
-}
-
-static clattn_matmul_desc small_product(bool bias)
-{
-    clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
-
-    desc.a = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){7, 11});
-    desc.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){11, 13});
-    desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){7, 13});
-    if (bias) {
-        desc.bias = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (size_t[]){13});
-    }
-    return desc;
+    job_release(&job);
 }
 
 /* CLBlast calls the OpenCL loader that it was linked with, so it is refused if OpenCL comes from the application. */
@@ -326,7 +290,7 @@ static void clblast_calls_no_other_opencl(void **state)
 {
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
-    clattn_matmul_desc desc = small_product(false);
+    clattn_matmul_desc desc = matmul_contiguous(CLATTN_DTYPE_F32, 7, 13, 11);
     clattn_context *context = NULL;
     clattn_plan *plan = NULL;
     char message[256];
@@ -351,31 +315,26 @@ static void clblast_calls_no_other_opencl(void **state)
 /* CLBlast reads C if there is a bias, so C must be readable by kernels. */
 static void clblast_reads_a_biased_c(void **state)
 {
-    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
-    cl_context context = clattn_context_opencl_context(device_context());
+    static const float numbers[11 * 13];
 
     (void)state;
-    options.solver = "clblast";
     for (int bias = 0; bias < 2; bias++) {
-        clattn_matmul_desc desc = small_product(bias);
-        clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
-        clattn_plan *plan = NULL;
-        float zeros[11 * 13] = {0};
-        cl_mem in = clCreateBuffer(context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof zeros, zeros, NULL);
-        cl_mem out = clCreateBuffer(context, CL_MEM_WRITE_ONLY, sizeof zeros, NULL, NULL);
+        clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+        test_job job = {.args.matmul = CLATTN_MATMUL_ARGS_INIT};
+        clattn_matmul_args *args = &job.args.matmul;
+        test_array a = job_floats(&job, 2, (size_t[]){7, 11}, numbers);
+        test_array b = job_floats(&job, 2, (size_t[]){11, 13}, numbers);
+        test_array added = bias ? job_floats(&job, 1, (size_t[]){13}, numbers) : (test_array){0};
 
-        assert_true(in && out);
-        args.a = args.b = clattn_binding_buffer(in, 0);
-        args.bias = bias ? args.a : clattn_binding_buffer(NULL, 0);
-        args.c = clattn_binding_buffer(out, 0);
-        assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, &options, &plan),
-                      CLATTN_SUCCESS);
-        assert_status(device_context(), clattn_matmul_enqueue(plan, NULL, &args, 0, NULL, NULL),
+        array_bind(&a, &desc.a, &args->a);
+        array_bind(&b, &desc.b, &args->b);
+        array_bind(&added, &desc.bias, &args->bias);
+        array_bind(job_output(&job, 2, (size_t[]){7, 13}), &desc.c, &args->c);
+        assert_true(job_plan(&job, &matmul_operator, &desc, "clblast", JOB_TAKEN));
+        assert_status(device_context(), job_enqueue(&job, NULL, 0, NULL, NULL),
                       bias ? CLATTN_ERROR_BUFFER_ACCESS : CLATTN_SUCCESS);
         assert_cl(clFinish(clattn_context_queue(device_context())));
-        clattn_plan_release(&plan);
-        device_release_buffer(in);
-        device_release_buffer(out);
+        job_release(&job);
     }
 }
 
@@ -392,7 +351,7 @@ static cl_uint context_references(cl_context context)
 static void clblast_in_two_contexts(void **state)
 {
     enum { ROUNDS = 2, M = 7, N = 13, K = 11 };
-    clattn_matmul_desc desc = small_product(false);
+    clattn_matmul_desc desc = matmul_contiguous(CLATTN_DTYPE_F32, 7, 13, 11);
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     cl_device_id device = clattn_context_opencl_device(device_context());
     cl_context opencl[ROUNDS];
@@ -424,12 +383,9 @@ static void clblast_in_two_contexts(void **state)
     for (int i = 0; i < ROUNDS; i++) {
         clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
         cl_command_queue queue = clattn_context_queue(context[i]);
-        cl_mem in = clCreateBuffer(opencl[i], CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof a, a, &code);
-        assert_cl(code);
-        cl_mem weights = clCreateBuffer(opencl[i], CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof b, b, &code);
-        assert_cl(code);
-        cl_mem out = clCreateBuffer(opencl[i], CL_MEM_READ_WRITE, sizeof c, NULL, &code);
-        assert_cl(code);
+        cl_mem in = new_buffer(opencl[i], CL_MEM_READ_ONLY, sizeof a, a);
+        cl_mem weights = new_buffer(opencl[i], CL_MEM_READ_ONLY, sizeof b, b);
+        cl_mem out = new_buffer(opencl[i], CL_MEM_READ_WRITE, sizeof c, NULL);
         args.a = clattn_binding_buffer(in, 0);
         args.b = clattn_binding_buffer(weights, 0);
         args.c = clattn_binding_buffer(out, 0);

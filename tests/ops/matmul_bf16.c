@@ -95,11 +95,8 @@ static void chosen_where_it_pays(void **state)
 {
     (void)state;
     for (size_t m = 4; m <= 5; m++) {
-        clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+        clattn_matmul_desc desc = matmul_contiguous(CLATTN_DTYPE_BF16, m, 20, 24);
         clattn_plan *plan = NULL;
-        desc.a = clattn_layout_contiguous(CLATTN_DTYPE_BF16, 2, (size_t[]){m, 24});
-        desc.b = clattn_layout_contiguous(CLATTN_DTYPE_BF16, 2, (size_t[]){24, 20});
-        desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){m, 20});
         assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, NULL, &plan),
                       CLATTN_SUCCESS);
         device_check_pairs(plan, m == 5);
@@ -122,11 +119,8 @@ static void wisdom_does_not_choose_it(void **state)
     (void)state;
     for (int n = 0; n < 2; n++) {
         clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
-        clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+        clattn_matmul_desc desc = matmul_contiguous(CLATTN_DTYPE_BF16, 40, 20, 24);
         clattn_plan *plan = NULL;
-        desc.a = clattn_layout_contiguous(CLATTN_DTYPE_BF16, 2, (size_t[]){40, 24});
-        desc.b = clattn_layout_contiguous(CLATTN_DTYPE_BF16, 2, (size_t[]){24, 20});
-        desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){40, 20});
         options.solver = names[n];
         if (n == 0 && !may_imitate_amx()) {
             assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, &options, &plan),
@@ -155,11 +149,9 @@ static void amx_packs_by_its_own_tile(void **state)
     for (int along_m = 0; along_m < 2; along_m++) {
         size_t m = along_m ? 33 : 40, n = along_m ? 40 : 33;
         clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
-        clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+        clattn_matmul_desc desc = matmul_contiguous(CLATTN_DTYPE_BF16, m, n, 24);
         clattn_plan *plan = NULL;
-        desc.a = clattn_layout_contiguous(CLATTN_DTYPE_BF16, 2, (size_t[]){m, 24});
         desc.b = (clattn_layout){.dtype = CLATTN_DTYPE_BF16, .rank = 2, .extent = {24, n}, .stride = {1, 24}};
-        desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){m, n});
         options.solver = "cpu-amx";
         assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, &options, &plan),
                       CLATTN_SUCCESS);
@@ -172,40 +164,27 @@ static void amx_packs_by_its_own_tile(void **state)
 static void subnormal_numbers(void **state)
 {
     enum { M = 5, N = 3, K = 16 };
-    cl_context context = clattn_context_opencl_context(device_context());
-    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
-    clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
-    cl_ushort a[M * K], b[K * N];
-    float c[M * N];
-    clattn_plan *plan = NULL;
+    test_job job = {.args.matmul = CLATTN_MATMUL_ARGS_INIT};
+    test_array a = job_array(&job, ROLE_INPUT, CLATTN_DTYPE_BF16, 2, (size_t[]){M, K}, FORM_PLAIN);
+    test_array b = job_array(&job, ROLE_INPUT, CLATTN_DTYPE_BF16, 2, (size_t[]){K, N}, FORM_PLAIN);
+    size_t index[2] = {0};
 
     (void)state;
-    for (int i = 0; i < M * K; i++)
-        a[i] = 0x0008;
-    for (int i = 0; i < K * N; i++)
-        b[i] = i == 0 ? 0x7f80 : (100 + 127) << 7;
-    desc.a = clattn_layout_contiguous(CLATTN_DTYPE_BF16, 2, (size_t[]){M, K});
-    desc.b = clattn_layout_contiguous(CLATTN_DTYPE_BF16, 2, (size_t[]){K, N});
-    desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){M, N});
-    options.solver = "cpu-bf16";
-    assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, &options, &plan),
-                  CLATTN_SUCCESS);
-    cl_mem left = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, sizeof a, a, NULL);
-    cl_mem right = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, sizeof b, b, NULL);
-    cl_mem out = clCreateBuffer(context, 0, sizeof c, NULL, NULL);
-    assert_true(left && right && out);
-    args.a = clattn_binding_buffer(left, 0);
-    args.b = clattn_binding_buffer(right, 0);
-    args.c = clattn_binding_buffer(out, 0);
-    assert_status(device_context(), clattn_matmul_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-    assert_cl(clEnqueueReadBuffer(clattn_context_queue(device_context()), out, CL_TRUE, 0, sizeof c, c, 0, NULL, NULL));
-    for (int i = 0; i < M * N; i++)
-        assert_true(i % N == 0 ? isnan(c[i]) : c[i] == 0);
-    device_release_buffer(left);
-    device_release_buffer(right);
-    device_release_buffer(out);
-    clattn_plan_release(&plan);
+    job_fill(&a, 1, 0x1p-130f, 0x1p-130f, false);
+    job_fill(&b, 1, 0x1p100f, 0x1p100f, false);
+    array_set(&b, index, INFINITY);
+    array_upload(&b);
+    array_bind(&a, &desc.a, &job.args.matmul.a);
+    array_bind(&b, &desc.b, &job.args.matmul.b);
+    array_bind(job_output(&job, 2, (size_t[]){M, N}), &desc.c, &job.args.matmul.c);
+    assert_true(job_plan(&job, &matmul_operator, &desc, "cpu-bf16", JOB_TAKEN));
+    job_run(&job, NULL);
+    do {
+        double c = array_get(&job.output[0], index);
+        assert_true(index[1] == 0 ? isnan(c) : c == 0);
+    } while (array_next(2, job.output[0].layout.extent, index));
+    job_release(&job);
 }
 
 int main(int argc, char **argv)

@@ -117,12 +117,8 @@ static const matmul_case batches[] = {
 static clattn_status plan_of(clattn_context *context, const char *solver, clattn_dtype dtype, size_t m,
                              clattn_plan **plan)
 {
-    clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
-    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
-    desc.a = clattn_layout_contiguous(dtype, 2, (size_t[]){m, 64});
-    desc.b = clattn_layout_contiguous(dtype, 2, (size_t[]){64, 64});
-    desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){m, 64});
-    options.solver = solver;
+    const clattn_matmul_desc desc = matmul_contiguous(dtype, m, 64, 64);
+    const clattn_plan_options options = {.size = sizeof options, .solver = solver};
     return clattn_matmul_plan_create(context, &desc, &options, plan);
 }
 

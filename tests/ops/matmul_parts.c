@@ -158,32 +158,17 @@ static bool may_imitate_amx(void)
 /* Computes C (m x n, contiguous) of A (m x k) and B (k x n) by a solver. */
 static void product(const char *solver, size_t m, size_t n, size_t k, const float *a, const float *b, float *c)
 {
-    cl_context context = clattn_context_opencl_context(device_context());
-    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
-    clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
-    clattn_plan *plan = NULL;
+    test_job job = {.args.matmul = CLATTN_MATMUL_ARGS_INIT};
+    test_array left = job_floats(&job, 2, (size_t[]){m, k}, a), right = job_floats(&job, 2, (size_t[]){k, n}, b);
 
-    desc.a = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){m, k});
-    desc.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){k, n});
-    desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){m, n});
-    options.solver = solver;
-    assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, &options, &plan),
-                  CLATTN_SUCCESS);
-    cl_mem left = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, m * k * sizeof *a, (void *)(uintptr_t)a, NULL);
-    cl_mem right = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, k * n * sizeof *b, (void *)(uintptr_t)b, NULL);
-    cl_mem out = clCreateBuffer(context, 0, m * n * sizeof *c, NULL, NULL);
-    assert_true(left && right && out);
-    args.a = clattn_binding_buffer(left, 0);
-    args.b = clattn_binding_buffer(right, 0);
-    args.c = clattn_binding_buffer(out, 0);
-    assert_status(device_context(), clattn_matmul_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-    assert_cl(clEnqueueReadBuffer(clattn_context_queue(device_context()), out, CL_TRUE, 0, m * n * sizeof *c, c, 0,
-                                  NULL, NULL));
-    device_release_buffer(left);
-    device_release_buffer(right);
-    device_release_buffer(out);
-    clattn_plan_release(&plan);
+    array_bind(&left, &desc.a, &job.args.matmul.a);
+    array_bind(&right, &desc.b, &job.args.matmul.b);
+    array_bind(job_output(&job, 2, (size_t[]){m, n}), &desc.c, &job.args.matmul.c);
+    assert_true(job_plan(&job, &matmul_operator, &desc, solver, JOB_TAKEN));
+    job_run(&job, NULL);
+    job_copy_output(&job, c);
+    job_release(&job);
 }
 
 /* A row or column that split floats cannot hold is summed bit by bit like the cpu solver does, and no other one is. */
@@ -252,11 +237,10 @@ static void tiny_beside_great(void **state)
 static void few_k_by_a_small_depth(void **state)
 {
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
-    clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+    clattn_matmul_desc desc = matmul_contiguous(CLATTN_DTYPE_F32, 64, 64, 64);
     clattn_plan *plan = NULL;
 
     (void)state;
-    desc.a = desc.b = desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){64, 64});
     options.solver = "cpu-amx";
     options.tuning = "depth=2";
     assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, &options, &plan),
@@ -272,12 +256,9 @@ static void chosen_where_it_pays(void **state)
 
     (void)state;
     for (int thin = 0; thin < 4; thin++) {
-        clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+        clattn_matmul_desc desc =
+            matmul_contiguous(CLATTN_DTYPE_F32, thin == 1 ? 64 : 256, thin == 2 ? 64 : 256, thin == 3 ? 32 : 64);
         clattn_plan *plan = NULL;
-        size_t m = thin == 1 ? 64 : 256, n = thin == 2 ? 64 : 256, k = thin == 3 ? 32 : 64;
-        desc.a = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){m, k});
-        desc.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){k, n});
-        desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){m, n});
         assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, NULL, &plan),
                       CLATTN_SUCCESS);
         bool taken = strstr(clattn_plan_explain(plan), "matmul_cpu_bf16x3") != NULL;

@@ -32,88 +32,72 @@ static const merge_case cases[] = {
 /* Two attentions over the first and the last keys are merged and agree with one over all keys. */
 static void parts_of_the_keys_merge_to_the_whole(void **state)
 {
-    enum { HEADS = 2, QUERIES = 5, KEYS = 23, D = 8, FIRST = 9 };
-    clattn_context *context = new_context();
-    cl_context opencl = clattn_context_opencl_context(context);
-    float q[HEADS * QUERIES * D], k[HEADS * KEYS * D], v[HEADS * KEYS * D], whole[HEADS * QUERIES * D];
-    float merged[HEADS * QUERIES * D];
-    const size_t partial_extent[5] = {2, 1, HEADS, QUERIES, D};
+    enum { HEADS = 2, QUERIES = 5, KEYS = 23, D = 8, FIRST = 9, ROWS = HEADS * QUERIES };
+    static const size_t partials[5] = {2, 1, HEADS, QUERIES, D}, *rows = partials + 1, keys[4] = {1, HEADS, KEYS, D};
+    float q[ROWS * D], k[HEADS * KEYS * D], v[HEADS * KEYS * D], whole[ROWS * D], merged[ROWS * D];
+    clattn_attention_desc attention = CLATTN_ATTENTION_DESC_INIT;
+    clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;
+    clattn_merge_desc merge = CLATTN_MERGE_DESC_INIT;
+    test_job job = {.args.merge = CLATTN_MERGE_ARGS_INIT};
+
     (void)state;
-    fill_floats(q, HEADS * QUERIES * D, 1);
+    fill_floats(q, ROWS * D, 1);
     fill_floats(k, HEADS * KEYS * D, 2);
     fill_floats(v, HEADS * KEYS * D, 3);
     expected_attention(HEADS, QUERIES, KEYS, D, D, false, q, k, v, whole);
-    cl_mem query = new_buffer(opencl, CL_MEM_READ_ONLY, sizeof q, q);
-    cl_mem key = new_buffer(opencl, CL_MEM_READ_ONLY, sizeof k, k);
-    cl_mem value = new_buffer(opencl, CL_MEM_READ_ONLY, sizeof v, v);
-    cl_mem partial = new_buffer(opencl, CL_MEM_READ_WRITE, 2 * sizeof whole, NULL);
-    cl_mem lse = new_buffer(opencl, CL_MEM_READ_WRITE, 2 * HEADS * QUERIES * sizeof(float), NULL);
-    cl_mem output = new_buffer(opencl, CL_MEM_WRITE_ONLY, sizeof whole, NULL);
+    test_array query = job_floats(&job, 4, rows, q), key = job_floats(&job, 4, keys, k);
+    test_array value = job_floats(&job, 4, keys, v);
+    test_array partial = job_array(&job, ROLE_IN_PLACE, CLATTN_DTYPE_F32, 5, partials, FORM_PLAIN);
+    test_array lse = job_array(&job, ROLE_IN_PLACE, CLATTN_DTYPE_F32, 4, partials, FORM_PLAIN);
+    array_bind(&partial, &merge.partial, &job.args.merge.partial);
+    array_bind(&lse, &merge.partial_lse, &job.args.merge.partial_lse);
+    array_bind(job_output(&job, 4, rows), &merge.output, &job.args.merge.output);
     for (int part = 0; part < 2; part++) {
-        clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
-        clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;
-        size_t first = part ? FIRST : 0, keys = part ? KEYS - FIRST : FIRST;
-        const size_t lse_extent[3] = {1, HEADS, QUERIES};
-        desc.query = desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, HEADS, QUERIES, D);
-        desc.key = desc.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, HEADS, KEYS, D);
-        desc.key.extent[2] = desc.value.extent[2] = keys;
-        desc.outputs.lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, lse_extent);
-        args.query = clattn_binding_buffer(query, 0);
-        args.key = clattn_binding_buffer(key, (int64_t)(first * D));
-        args.value = clattn_binding_buffer(value, (int64_t)(first * D));
-        args.output = clattn_binding_buffer(partial, part * HEADS * QUERIES * D);
-        args.outputs.lse = clattn_binding_buffer(lse, part * HEADS * QUERIES);
-        assert_status(context, clattn_attention_run(context, NULL, &desc, &args, 0, NULL, NULL), CLATTN_SUCCESS);
+        array_bind(&query, &attention.query, &args.query);
+        array_bind(&key, &attention.key, &args.key);
+        array_bind(&value, &attention.value, &args.value);
+        attention.key.extent[2] = attention.value.extent[2] = part ? KEYS - FIRST : FIRST;
+        attention.output = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, rows);
+        attention.outputs.lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, rows);
+        args.output = array_binding(&partial);
+        args.outputs.lse = array_binding(&lse);
+        args.key.offset += part * FIRST * D;
+        args.value.offset += part * FIRST * D;
+        args.output.offset += part * ROWS * D;
+        args.outputs.lse.offset += part * ROWS;
+        assert_status(device_context(), clattn_attention_run(device_context(), NULL, &attention, &args, 0, NULL, NULL),
+                      CLATTN_SUCCESS);
     }
-    clattn_merge_desc desc = CLATTN_MERGE_DESC_INIT;
-    clattn_merge_args args = CLATTN_MERGE_ARGS_INIT;
-    desc.partial = clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, partial_extent);
-    desc.partial_lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, partial_extent);
-    desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, HEADS, QUERIES, D);
-    args.partial = clattn_binding_buffer(partial, 0);
-    args.partial_lse = clattn_binding_buffer(lse, 0);
-    args.output = clattn_binding_buffer(output, 0);
-    assert_status(context, clattn_merge_run(context, NULL, &desc, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-    read_buffer(clattn_context_queue(context), output, sizeof merged, merged);
-    assert_true(largest_difference(merged, whole, HEADS * QUERIES * D) < 2e-6);
-    cl_mem all[] = {query, key, value, partial, lse, output};
-    for (size_t i = 0; i < COUNT_OF(all); i++)
-        clReleaseMemObject(all[i]);
-    release_context(&context);
+    job_run_once(&job, &merge_operator, &merge);
+    job_copy_output(&job, merged);
+    assert_true(largest_difference(merged, whole, ROWS * D) < 2e-6);
+    job_release(&job);
 }
 
-#define REFUSED(status, change) \
-    do { \
-        clattn_merge_desc d = good; \
-        const char *reason = NULL; \
-        change; \
-        assert_int_equal(clattn_merge_supports(context, &d, &reason), CLATTN_ERROR_##status); \
-        assert_non_null(reason); \
-    } while (0)
+#define REFUSED(status, change) OPERATOR_REFUSES_DESC(merge, status, good, change)
 
 static void what_does_not_fit_is_refused(void **state)
 {
     const size_t extent[5] = {3, 2, 2, 5, 8};
-    clattn_context *context = new_context();
     clattn_merge_desc good = CLATTN_MERGE_DESC_INIT;
+
     (void)state;
     good.partial = clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, extent);
     good.partial_lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, extent);
     good.output = clattn_layout_contiguous(CLATTN_DTYPE_F16, 4, extent + 1);
-    assert_int_equal(clattn_merge_supports(context, &good, NULL), CLATTN_SUCCESS);
-    REFUSED(INVALID_STRUCT, d.size--);
-    REFUSED(INVALID_ARGUMENT, d.reserved = 1);
-    REFUSED(INVALID_ARGUMENT, d.direction = 1);
-    REFUSED(UNSUPPORTED, d.partial.dtype = CLATTN_DTYPE_F16);
-    REFUSED(UNSUPPORTED, d.partial_lse.dtype = CLATTN_DTYPE_F64);
-    REFUSED(UNSUPPORTED, d.output.dtype = CLATTN_DTYPE_I32);
-    REFUSED(INVALID_LAYOUT, d.partial_lse.extent[0] = 2);
-    REFUSED(INVALID_LAYOUT, d.output.extent[3] = 7);
-    REFUSED(INVALID_LAYOUT, d.output.rank = 3);
-    REFUSED(INVALID_LAYOUT, d.output.stride[3] = 0);
-    REFUSED(INVALID_LAYOUT, (d.sinks = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, extent)));
-    REFUSED(INVALID_LAYOUT, (d.lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, extent)));
-    release_context(&context);
+    operator_answers(&merge_operator, &good, CLATTN_SUCCESS);
+    REFUSED(INVALID_STRUCT, size--);
+    REFUSED(INVALID_ARGUMENT, reserved = 1);
+    REFUSED(INVALID_ARGUMENT, direction = 1);
+    REFUSED(UNSUPPORTED, partial.dtype = CLATTN_DTYPE_F16);
+    REFUSED(UNSUPPORTED, partial_lse.dtype = CLATTN_DTYPE_F64);
+    REFUSED(UNSUPPORTED, output.dtype = CLATTN_DTYPE_I32);
+    REFUSED(INVALID_LAYOUT, partial_lse.extent[0] = 2);
+    REFUSED(INVALID_LAYOUT, output.extent[3] = 7);
+    REFUSED(INVALID_LAYOUT, output.rank = 3);
+    REFUSED(INVALID_LAYOUT, output.stride[3] = 0);
+    REFUSED(INVALID_LAYOUT, sinks = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, extent));
+    REFUSED(INVALID_LAYOUT, lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, extent));
 }
 
 int main(int argc, char **argv)

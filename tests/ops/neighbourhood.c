@@ -194,50 +194,38 @@ static clattn_neighbourhood_desc plain(void)
     return desc;
 }
 
+#define REFUSED(status, change) OPERATOR_REFUSES_DESC(neighbourhood, status, plain(), change)
+
 static void refused_descriptions(void **state)
 {
-    const struct {
-        clattn_status status;
-        clattn_neighbourhood_desc desc;
-    } wrong[] = {
-#define WITH(status, ...) \
-    {CLATTN_ERROR_##status, ({ \
-         clattn_neighbourhood_desc d = plain(); \
-         __VA_ARGS__; \
-         d; \
-     })}
-        WITH(INVALID_STRUCT, d.size = 8),
-        WITH(INVALID_ARGUMENT, d.direction = 1),
-        WITH(INVALID_ARGUMENT, d.edge = 2),
-        WITH(INVALID_ARGUMENT, d.window[0] = 0),
-        WITH(INVALID_ARGUMENT, d.window[1] = 4),
-        WITH(INVALID_ARGUMENT, d.window[1] = 32769; d.edge = CLATTN_EDGE_CLIP),
-        WITH(INVALID_ARGUMENT, d.dilation[0] = -1),
-        WITH(INVALID_ARGUMENT, d.explicit_scale = 7),
-        WITH(INVALID_ARGUMENT, d.explicit_scale = 1; d.scale = NAN),
-        WITH(INVALID_LAYOUT, d.window[0] = 7),
-        WITH(INVALID_LAYOUT, d.dilation[0] = 2),
-        WITH(INVALID_LAYOUT, d.query.rank = 4),
-        WITH(INVALID_LAYOUT, d.query.extent[2] = d.output.extent[2] = 6),
-        WITH(INVALID_LAYOUT, d.output.extent[3] = 5),
-        WITH(INVALID_LAYOUT, d.key.extent[4] = 3),
-        WITH(INVALID_LAYOUT, d.key.extent[1] = d.value.extent[1] = 3),
-        WITH(INVALID_LAYOUT, d.output.stride[3] = 0),
-        WITH(UNSUPPORTED, d.value.dtype = CLATTN_DTYPE_I32),
-        WITH(INVALID_LAYOUT, d.bias = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){2, 1, 5, 6})),
-        WITH(INVALID_LAYOUT, d.bias = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){1, 1, 5, 1})),
-        WITH(INVALID_LAYOUT, d.bias = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){5, 6})),
-        WITH(UNSUPPORTED, d.bias = clattn_layout_contiguous(CLATTN_DTYPE_BOOL, 4, (size_t[]){1, 1, 5, 6})),
-        WITH(INVALID_LAYOUT, d.lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){1, 2, 5, 5})),
-        WITH(UNSUPPORTED, d.lse = clattn_layout_contiguous(CLATTN_DTYPE_F16, 4, (size_t[]){1, 2, 5, 6})),
-    };
-
     (void)state;
-    for (size_t i = 0; i < COUNT_OF(wrong); i++) {
-        print_message("# description %zu\n", i);
-        operator_answers(&neighbourhood_operator, &wrong[i].desc, wrong[i].status);
-    }
+    REFUSED(INVALID_STRUCT, size = 8);
+    REFUSED(INVALID_ARGUMENT, direction = 1);
+    REFUSED(INVALID_ARGUMENT, edge = 2);
+    REFUSED(INVALID_ARGUMENT, window[0] = 0);
+    REFUSED(INVALID_ARGUMENT, window[1] = 4);
+    REFUSED(INVALID_ARGUMENT, edge = (desc.window[1] = 32769, CLATTN_EDGE_CLIP));
+    REFUSED(INVALID_ARGUMENT, dilation[0] = -1);
+    REFUSED(INVALID_ARGUMENT, explicit_scale = 7);
+    REFUSED(INVALID_ARGUMENT, scale = (desc.explicit_scale = 1, NAN));
+    REFUSED(INVALID_LAYOUT, window[0] = 7);
+    REFUSED(INVALID_LAYOUT, dilation[0] = 2);
+    REFUSED(INVALID_LAYOUT, query.rank = 4);
+    REFUSED(INVALID_LAYOUT, query.extent[2] = desc.output.extent[2] = 6);
+    REFUSED(INVALID_LAYOUT, output.extent[3] = 5);
+    REFUSED(INVALID_LAYOUT, key.extent[4] = 3);
+    REFUSED(INVALID_LAYOUT, key.extent[1] = desc.value.extent[1] = 3);
+    REFUSED(INVALID_LAYOUT, output.stride[3] = 0);
+    REFUSED(UNSUPPORTED, value.dtype = CLATTN_DTYPE_I32);
+    REFUSED(INVALID_LAYOUT, bias = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){2, 1, 5, 6}));
+    REFUSED(INVALID_LAYOUT, bias = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){1, 1, 5, 1}));
+    REFUSED(INVALID_LAYOUT, bias = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){5, 6}));
+    REFUSED(UNSUPPORTED, bias = clattn_layout_contiguous(CLATTN_DTYPE_BOOL, 4, (size_t[]){1, 1, 5, 6}));
+    REFUSED(INVALID_LAYOUT, lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){1, 2, 5, 5}));
+    REFUSED(UNSUPPORTED, lse = clattn_layout_contiguous(CLATTN_DTYPE_F16, 4, (size_t[]){1, 2, 5, 6}));
 }
+
+#define REFUSED_ARGS(status, change) OPERATOR_REFUSES_ARGS(neighbourhood, job.plan, status, good, change)
 
 static void refused_arguments(void **state)
 {
@@ -252,38 +240,22 @@ static void refused_arguments(void **state)
     good.batch = 1;
     good.query_height = good.key_height = 5;
     good.query_width = good.key_width = 6;
-    const struct {
-        clattn_status status;
-        clattn_neighbourhood_args args;
-    } wrong[] = {
-#define ARGS_WITH(status, ...) \
-    {CLATTN_ERROR_##status, ({ \
-         clattn_neighbourhood_args a = good; \
-         __VA_ARGS__; \
-         a; \
-     })}
-        ARGS_WITH(INVALID_STRUCT, a.size = 8),
-        ARGS_WITH(INVALID_ARGUMENT, a.explicit_sizes = 2),
-        ARGS_WITH(INVALID_ARGUMENT, a.reserved = 1),
-        ARGS_WITH(INVALID_ARGUMENT, a.explicit_sizes = 1; a.batch = 2),
-        ARGS_WITH(INVALID_ARGUMENT, a.explicit_sizes = 1; a.key_width = 7),
-        ARGS_WITH(INVALID_ARGUMENT, a.explicit_sizes = 1; a.query_y = 1),
-        ARGS_WITH(INVALID_ARGUMENT, a.explicit_sizes = 1; a.query_x = SIZE_MAX),
-        ARGS_WITH(INVALID_ARGUMENT, a.explicit_sizes = 1; a.key_height = a.query_height = 2),
-        ARGS_WITH(INVALID_ARGUMENT, a.bias = a.key),
-        ARGS_WITH(INVALID_ARGUMENT, a.lse = a.key),
-        ARGS_WITH(INVALID_ARGUMENT, a.key = (clattn_binding){0}),
-        ARGS_WITH(INVALID_ARGUMENT, a.key = clattn_binding_image(a.key.buffer)),
-        ARGS_WITH(BUFFER_TOO_SMALL, a.value.offset = 1000000),
-        ARGS_WITH(BUFFER_ACCESS, a.output = array_binding(&closed)),
-    };
     assert_status(device_context(), clattn_neighbourhood_plan_create(device_context(), &desc, NULL, &job.plan),
                   CLATTN_SUCCESS);
-    for (size_t i = 0; i < COUNT_OF(wrong); i++) {
-        print_message("# arguments %zu\n", i);
-        assert_status(device_context(), clattn_neighbourhood_enqueue(job.plan, NULL, &wrong[i].args, 0, NULL, NULL),
-                      wrong[i].status);
-    }
+    REFUSED_ARGS(INVALID_STRUCT, size = 8);
+    REFUSED_ARGS(INVALID_ARGUMENT, explicit_sizes = 2);
+    REFUSED_ARGS(INVALID_ARGUMENT, reserved = 1);
+    REFUSED_ARGS(INVALID_ARGUMENT, batch = (args.explicit_sizes = 1, 2));
+    REFUSED_ARGS(INVALID_ARGUMENT, key_width = (args.explicit_sizes = 1, 7));
+    REFUSED_ARGS(INVALID_ARGUMENT, query_y = (args.explicit_sizes = 1, 1));
+    REFUSED_ARGS(INVALID_ARGUMENT, query_x = (args.explicit_sizes = 1, SIZE_MAX));
+    REFUSED_ARGS(INVALID_ARGUMENT, key_height = args.query_height = (args.explicit_sizes = 1, 2));
+    REFUSED_ARGS(INVALID_ARGUMENT, bias = args.key);
+    REFUSED_ARGS(INVALID_ARGUMENT, lse = args.key);
+    REFUSED_ARGS(INVALID_ARGUMENT, key = (clattn_binding){0});
+    REFUSED_ARGS(INVALID_ARGUMENT, key = clattn_binding_image(args.key.buffer));
+    REFUSED_ARGS(BUFFER_TOO_SMALL, value.offset = 1000000);
+    REFUSED_ARGS(BUFFER_ACCESS, output = array_binding(&closed));
     job_release(&job);
 }
 

@@ -132,6 +132,23 @@ test_array job_floats(test_job *job, int rank, const size_t *extent, const float
     return made;
 }
 
+test_array *job_output(test_job *job, int rank, const size_t *extent)
+{
+    job->output[0] = job_array(job, ROLE_OUTPUT, CLATTN_DTYPE_F32, rank, extent, FORM_PLAIN);
+    array_own(&job->output[0], extent);
+    return &job->output[0];
+}
+
+void job_copy_output(const test_job *job, float *values)
+{
+    const test_array *output = &job->output[0];
+    size_t index[CLATTN_MAX_RANK] = {0};
+
+    do {
+        *values++ = (float)array_get(output, index);
+    } while (array_next(output->layout.rank, output->layout.extent, index));
+}
+
 typedef struct number_filler {
     random_stream stream;
     float low, high;
@@ -201,6 +218,15 @@ clattn_status job_enqueue(const test_job *job, cl_command_queue queue, cl_uint w
     return job->calls->enqueue(job->plan, queue, &job->args, wait_count, wait_list, event);
 }
 
+static void download(test_job *job)
+{
+    for (size_t i = 0; i < COUNT_OF(job->output); i++) {
+        if (job->output[i].memory) {
+            array_download(&job->output[i]);
+        }
+    }
+}
+
 void job_run(test_job *job, cl_command_queue queue)
 {
     cl_event event = NULL;
@@ -209,11 +235,14 @@ void job_run(test_job *job, cl_command_queue queue)
     assert_non_null(event);
     assert_cl(clWaitForEvents(1, &event));
     assert_cl(clReleaseEvent(event));
-    for (size_t i = 0; i < COUNT_OF(job->output); i++) {
-        if (job->output[i].memory) {
-            array_download(&job->output[i]);
-        }
-    }
+    download(job);
+}
+
+void job_run_once(test_job *job, const struct operator_calls *calls, const void *desc)
+{
+    assert_status(device_context(), calls->run(device_context(), NULL, desc, &job->args, 0, NULL, NULL),
+                  CLATTN_SUCCESS);
+    download(job);
 }
 
 void job_poison(const test_job *job)

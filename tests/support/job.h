@@ -50,6 +50,12 @@ test_array job_mask(test_job *job, mask_kind kind, clattn_dtype dtype, int rank,
 /* Makes and uploads a row-major float32 array of these values. */
 test_array job_floats(test_job *job, int rank, const size_t *extent, const float *values);
 
+/* Makes output[0], row-major float32, to be written as a whole. */
+test_array *job_output(test_job *job, int rank, const size_t *extent);
+
+/* Copies the elements of output[0], which job_run has read back. */
+void job_copy_output(const test_job *job, float *values);
+
 /* Makes and uploads `count` integers of type `dtype`. */
 test_array job_integers(test_job *job, clattn_dtype dtype, size_t count, const int64_t *values);
 
@@ -94,6 +100,9 @@ clattn_status job_enqueue(const test_job *job, cl_command_queue queue, cl_uint w
 
 /* Enqueues on `queue` (NULL: the context's), waits for the event and reads the outputs back, guards checked. */
 void job_run(test_job *job, cl_command_queue queue);
+
+/* Calls the operator's one-call form, which takes the planner's choice, and reads the outputs back, guards checked. */
+void job_run_once(test_job *job, const struct operator_calls *calls, const void *desc);
 
 /* Restores the poison of all outputs. */
 void job_poison(const test_job *job);

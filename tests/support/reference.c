@@ -3,6 +3,7 @@
  * The same code gives both the reference and the naive float computation: rounding the double result of one
  * addition, product or quotient of floats to float gives exactly what float arithmetic does (a double
  * has more than twice the digits), so "narrow" only adds roundings. */
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -60,25 +61,15 @@ double reference_mask(const test_array *mask, int rank, const size_t *index)
 double *reference_addend(const test_array *mask, bool causal, int64_t position, size_t batch, size_t heads,
                          size_t queries, size_t keys)
 {
+    const size_t extent[4] = {batch, heads, queries, keys}, count = batch * heads * queries * keys;
     bool masked = mask && mask->memory;
-    double *addend = malloc((batch * heads * queries * keys + 1) * sizeof *addend);
-    size_t n = 0;
+    double *addend = masked || causal ? zeros(count) : NULL;
+    size_t index[4] = {0};
 
-    assert_non_null(addend);
-    for (size_t b = 0; b < batch; b++) {
-        for (size_t h = 0; h < heads; h++) {
-            for (size_t i = 0; i < queries; i++) {
-                for (size_t j = 0; j < keys; j++) {
-                    bool ahead = causal && (int64_t)j - (int64_t)i > position;
-                    size_t index[4] = {b, h, i, j};
-                    addend[n++] = ahead ? -INFINITY : masked ? reference_mask(mask, 4, index) : 0;
-                }
-            }
-        }
-    }
-    if (!masked && !causal) {
-        free(addend);
-        return NULL;
+    for (size_t n = 0; n < count && addend; n++) {
+        bool ahead = causal && (int64_t)index[3] - (int64_t)index[2] > position;
+        addend[n] = ahead ? -INFINITY : masked ? reference_mask(mask, 4, index) : 0;
+        array_next(4, extent, index);
     }
     return addend;
 }
@@ -104,11 +95,9 @@ void reference_matmul(size_t m, size_t n, size_t k, const double *a, const doubl
 void reference_softmax(size_t columns, double scale, const double *x, const double *addend, bool narrow, double *y,
                        double *magnitude)
 {
-    double *score = malloc(columns * sizeof *score);
-    double maximum;
+    double *score = zeros(columns), maximum;
     size_t count = 0;
 
-    assert_non_null(score);
     for (size_t j = 0; j < columns; j++) {
         if (!addend || addend[j] != -INFINITY) {
             double s = rounded(scale * x[j], narrow);
@@ -125,4 +114,136 @@ void reference_softmax(size_t columns, double scale, const double *x, const doub
         }
     }
     free(score);
+}
+
+/* ---- the small operators ---- */
+
+void reference_norm(size_t elements, bool rms, double epsilon, const double *x, const double *scale, const double *bias,
+                    double *y, double *magnitude, double *mean, double *factor)
+{
+    double n = (double)elements, sum = 0, lost = 0, square = 0, spread = 0;
+
+    for (size_t i = 0; i < elements; i++) {
+        sum += x[i];
+    }
+    *mean = rms ? 0 : sum / n;
+    for (size_t i = 0; i < elements && !rms; i++) {
+        lost += x[i] - *mean; /* a large offset's rounding, in double too */
+    }
+    *mean += lost / n;
+    for (size_t i = 0; i < elements; i++) {
+        y[i] = x[i] - *mean;
+        square += y[i] * y[i];
+        spread += rms ? 0 : fabs(y[i]);
+    }
+    *factor = square <= FLT_MAX && fabs(sum) <= FLT_MAX ? 1 / sqrt(square / n + epsilon) : NAN;
+    for (size_t i = 0; i < elements; i++) {
+        double s = scale ? scale[i] : 1, b = bias ? bias[i] : 0;
+        magnitude[i] = (fabs(y[i]) + spread / n) * *factor * fabs(s) + fabs(b);
+        y[i] = y[i] * *factor * s + b;
+    }
+}
+
+void reference_rope(size_t size, size_t rotary, bool interleaved, double base, const double *cosines,
+                    const double *sines, double position, const double *x, double *y, double *magnitude)
+{
+    size_t half = rotary / 2;
+
+    for (size_t d = 0; d < size; d++) {
+        y[d] = x[d];
+        magnitude[d] = 0;
+    }
+    for (size_t d = 0; d < rotary; d++) {
+        bool second = interleaved ? d % 2 : d >= half;
+        size_t i = interleaved ? d / 2 : d % half;
+        size_t partner = interleaved ? d ^ 1 : second ? d - half : d + half;
+        long double angle =
+            (long double)position * powl((long double)base, -2.0L * (long double)i / (long double)rotary);
+        double c = cosines ? cosines[i] : (double)cosl(angle), s = sines ? sines[i] : (double)sinl(angle);
+        y[d] = x[d] * c + (second ? x[partner] : -x[partner]) * s;
+        magnitude[d] = (fabs(x[d]) + fabs(x[partner])) / 2;
+    }
+}
+
+/* x / (1 + e^-z) without a difference that cancels; the limit if x and z are infinite. */
+static double gated(double x, double z)
+{
+    if (z == -INFINITY) {
+        return 0;
+    }
+    return z > 0 ? x / (exp(-z) + 1) : x * (1 / (exp(-z) + 1));
+}
+
+double reference_activation(clattn_activation function, double alpha, double x)
+{
+    const double pi = acos(-1);
+
+    switch (function) {
+    case CLATTN_ACTIVATION_NONE: return x;
+    case CLATTN_ACTIVATION_RELU: return isnan(x) ? x : fmax(x, 0);
+    case CLATTN_ACTIVATION_GELU: return x == -INFINITY ? 0 : x * erfc(-x / sqrt(2)) / 2;
+    /* (1 + tanh u) / 2 = 1 / (1 + e^-2u) */
+    case CLATTN_ACTIVATION_GELU_TANH: return gated(x, 2 * sqrt(2 / pi) * (x + 0.044715 * x * x * x));
+    case CLATTN_ACTIVATION_SWISH: return gated(x, alpha == 0 ? 0 : alpha * x);
+    default: fail_msg("no such activation: %d", (int)function);
+    }
+    return 0;
+}
+
+/* ---- contiguous float32 arrays ---- */
+
+static double *widened(size_t count, const float *values)
+{
+    double *made = zeros(count);
+
+    for (size_t i = 0; i < count; i++) {
+        made[i] = (double)values[i];
+    }
+    return made;
+}
+
+static void narrow_into(float *out, size_t count, double *values)
+{
+    for (size_t i = 0; i < count; i++) {
+        out[i] = (float)values[i];
+    }
+    free(values);
+}
+
+void expected_attention(size_t heads, size_t queries, size_t keys, size_t d_k, size_t d_v, bool causal, const float *q,
+                        const float *k, const float *v, float *out)
+{
+    double *query = widened(heads * queries * d_k, q), *key = widened(heads * keys * d_k, k);
+    double *value = widened(heads * keys * d_v, v), *output = zeros(heads * queries * d_v);
+    double *addend = reference_addend(NULL, causal, 0, 1, heads, queries, keys);
+    const reference_problem problem = {.batch = 1,
+                                       .heads = heads,
+                                       .kv_heads = heads,
+                                       .queries = queries,
+                                       .keys = keys,
+                                       .d_k = d_k,
+                                       .d_v = d_v,
+                                       .scale = 1 / sqrt((double)d_k),
+                                       .query = query,
+                                       .key = key,
+                                       .value = value,
+                                       .addend = addend};
+
+    reference_attention(&problem, false, &(reference_result){.output = output});
+    narrow_into(out, heads * queries * d_v, output);
+    free(query);
+    free(key);
+    free(value);
+    free(addend);
+}
+
+void expected_softmax(size_t rows, size_t columns, const float *x, float *y)
+{
+    double *wide = widened(rows * columns, x), *output = zeros(rows * columns);
+
+    for (size_t r = 0; r < rows; r++) {
+        reference_softmax(columns, 1, wide + r * columns, NULL, false, output + r * columns, NULL);
+    }
+    narrow_into(y, rows * columns, output);
+    free(wide);
 }

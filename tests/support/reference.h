@@ -64,7 +64,7 @@ void reference_matmul(size_t m, size_t n, size_t k, const double *a, const doubl
 void reference_softmax(size_t columns, double scale, const double *x, const double *addend, bool narrow, double *y,
                        double *magnitude);
 
-/* ---- references of the small operators (reference_small.c), in double only ---- */
+/* ---- references of the small operators, in double only ---- */
 
 /* One row of LayerNorm or RMSNorm; scale and bias (as many elements as x) may be NULL.  magnitude is
  * (|x − mean| + mean |x − mean|) · |factor · scale| + |bias|; *factor is 1 / sqrt(mean((x − mean)²) + epsilon).  A
@@ -81,7 +81,7 @@ void reference_rope(size_t size, size_t rotary, bool interleaved, double base, c
 /* One element of an activation; alpha is CLATTN_ACTIVATION_SWISH's. */
 double reference_activation(clattn_activation function, double alpha, double x);
 
-/* ---- references of contiguous float32 arrays (reference_small.c) ---- */
+/* ---- references of contiguous float32 arrays ---- */
 
 /* Attention on contiguous (batch*heads, length, size) arrays in double precision, scale 1/sqrt(d_k). */
 void expected_attention(size_t heads, size_t queries, size_t keys, size_t d_k, size_t d_v, bool causal, const float *q,

@@ -65,34 +65,20 @@ enum { HEADS = 2, ROWS = 40, KEYS = 67, SIZE = 40, ELEMENTS = HEADS * KEYS * SIZ
 /* Computes attention of (1, HEADS, ROWS, SIZE) and KEYS keys by a solver. */
 static void attend(const char *solver, const float *q, const float *k, const float *v, float *o)
 {
-    cl_context context = clattn_context_opencl_context(device_context());
-    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    const size_t rows[4] = {1, HEADS, ROWS, SIZE}, keys[4] = {1, HEADS, KEYS, SIZE};
     clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
-    clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;
-    const size_t rows = HEADS * ROWS * SIZE * sizeof *q, keys = ELEMENTS * sizeof *k;
-    clattn_plan *plan = NULL;
+    test_job job = {.args.attention = CLATTN_ATTENTION_ARGS_INIT};
+    test_array query = job_floats(&job, 4, rows, q), key = job_floats(&job, 4, keys, k);
+    test_array value = job_floats(&job, 4, keys, v);
 
-    desc.query = desc.output = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){1, HEADS, ROWS, SIZE});
-    desc.key = desc.value = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){1, HEADS, KEYS, SIZE});
-    options.solver = solver;
-    assert_status(device_context(), clattn_attention_plan_create(device_context(), &desc, &options, &plan),
-                  CLATTN_SUCCESS);
-    cl_mem memory[4] = {clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, rows, (void *)(uintptr_t)q, NULL),
-                        clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, keys, (void *)(uintptr_t)k, NULL),
-                        clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, keys, (void *)(uintptr_t)v, NULL),
-                        clCreateBuffer(context, 0, rows, NULL, NULL)};
-    assert_true(memory[0] && memory[1] && memory[2] && memory[3]);
-    args.query = clattn_binding_buffer(memory[0], 0);
-    args.key = clattn_binding_buffer(memory[1], 0);
-    args.value = clattn_binding_buffer(memory[2], 0);
-    args.output = clattn_binding_buffer(memory[3], 0);
-    assert_status(device_context(), clattn_attention_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-    assert_cl(
-        clEnqueueReadBuffer(clattn_context_queue(device_context()), memory[3], CL_TRUE, 0, rows, o, 0, NULL, NULL));
-    for (int i = 0; i < 4; i++) {
-        device_release_buffer(memory[i]);
-    }
-    clattn_plan_release(&plan);
+    array_bind(&query, &desc.query, &job.args.attention.query);
+    array_bind(&key, &desc.key, &job.args.attention.key);
+    array_bind(&value, &desc.value, &job.args.attention.value);
+    array_bind(job_output(&job, 4, rows), &desc.output, &job.args.attention.output);
+    assert_true(job_plan(&job, &attention_operator, &desc, solver, JOB_TAKEN));
+    job_run(&job, NULL);
+    job_copy_output(&job, o);
+    job_release(&job);
 }
 
 static void fill(float *x, int count, int step)

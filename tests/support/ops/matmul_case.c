@@ -117,14 +117,23 @@ static bool make(test_job *job, const void *test, const char *solver)
     return matmul_job(job, test, solver, 1);
 }
 
-bool matmul_has_clblast(void)
+clattn_matmul_desc matmul_contiguous(clattn_dtype operands, size_t m, size_t n, size_t k)
 {
     clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+
+    desc.a = clattn_layout_contiguous(operands, 2, (size_t[]){m, k});
+    desc.b = clattn_layout_contiguous(operands, 2, (size_t[]){k, n});
+    desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){m, n});
+    return desc;
+}
+
+bool matmul_has_clblast(void)
+{
+    clattn_matmul_desc desc = matmul_contiguous(CLATTN_DTYPE_F32, 3, 3, 3);
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     clattn_plan *plan = NULL;
 
     /* CLBlast refuses these strides and builds nothing; a library without CLBlast does not know its name. */
-    desc.a = desc.b = desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){3, 3});
     desc.a.stride[0] = 12;
     desc.a.stride[1] = 2;
     options.solver = "clblast";

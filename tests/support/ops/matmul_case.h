@@ -63,6 +63,9 @@ typedef struct matmul_case {
     const char *tuning;  /* the solver's parameters; NULL: its own choice */
 } matmul_case;
 
+/* The description of a product of m x k by k x n, all contiguous, C of float32. */
+clattn_matmul_desc matmul_contiguous(clattn_dtype operands, size_t m, size_t n, size_t k);
+
 /* Whether the library was built with CLBlast; the call compiles nothing. */
 bool matmul_has_clblast(void);
 
