@@ -9,7 +9,7 @@
 static const char *const solvers[] = {"generic", "cpu", "tile"};
 
 typedef struct node {
-    const struct onnx_case *test;
+    const onnx_case *test;
     test_job job;
     clattn_attention_desc desc;
     size_t heads, kv_heads;
@@ -139,10 +139,10 @@ int main(int argc, char **argv)
     size_t asked = level() == LEVEL_FULL ? 3 : 2;
 
     for (size_t s = 0; s < asked; s++) {
-        for (size_t i = 0; i < node_count(); i++) {
-            if (node_of(node_at(i), "Attention")) {
-                suite_add_case(check, node_at(i), solvers[s], "attention %s: ONNX %s", solvers[s],
-                               node_name(node_at(i)));
+        for (size_t i = 0; i < onnx_case_count; i++) {
+            if (node_of(&onnx_cases[i], "Attention")) {
+                suite_add_case(check, &onnx_cases[i], solvers[s], "attention %s: ONNX %s", solvers[s],
+                               onnx_cases[i].name);
             }
         }
     }

@@ -3,12 +3,7 @@
 #ifndef TESTS_ONNX_CASES_H
 #define TESTS_ONNX_CASES_H
 
-static const struct onnx_case {
-    const char *op, *name;
-    int opset;
-    const char *attributes; /* NAME=VALUE, separated by blanks */
-    double rtol, atol;
-} onnx_cases[] = {
+const onnx_case onnx_cases[] = {
     {"Attention", "test_attention_23_boolmask_fullymasked_row_nan_robustness", 23, "", 0.001, 1e-07},
     {"Attention", "test_attention_23_fullymasked_qk_matmul_output_mode3_zero", 23, "qk_matmul_output_mode=3", 0.001, 1e-07},
     {"Attention", "test_attention_24_fullymasked_qk_matmul_output_mode3_zero", 24, "qk_matmul_output_mode=3", 0.001, 1e-07},

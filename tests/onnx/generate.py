@@ -78,9 +78,7 @@ def main():
         out.write("/* Written by generate.py: ONNX's node tests, whose tensors cases.safetensors holds. */\n")
         out.write("/* clang-format off */\n")
         out.write("#ifndef TESTS_ONNX_CASES_H\n#define TESTS_ONNX_CASES_H\n\n")
-        out.write("static const struct onnx_case {\n    const char *op, *name;\n    int opset;\n")
-        out.write("    const char *attributes; /* NAME=VALUE, separated by blanks */\n    double rtol, atol;\n")
-        out.write("} onnx_cases[] = {\n")
+        out.write("const onnx_case onnx_cases[] = {\n")
         out.writelines(rows)
         out.write("};\n\n#endif\n")
 

@@ -9,28 +9,15 @@
 #include "onnx/onnx.h"
 #include "onnx/cases.h"
 
-size_t node_count(void)
-{
-    return COUNT_OF(onnx_cases);
-}
+const size_t onnx_case_count = COUNT_OF(onnx_cases);
 
-const struct onnx_case *node_at(size_t index)
-{
-    return &onnx_cases[index];
-}
-
-const char *node_name(const struct onnx_case *test)
-{
-    return test->name;
-}
-
-bool node_of(const struct onnx_case *test, const char *op)
+bool node_of(const onnx_case *test, const char *op)
 {
     return strcmp(test->op, op) == 0;
 }
 
 /* The text behind NAME=, up to the next blank; NULL if there is no such attribute. */
-static const char *find(const struct onnx_case *test, const char *attribute)
+static const char *find(const onnx_case *test, const char *attribute)
 {
     size_t length = strlen(attribute);
 
@@ -42,31 +29,31 @@ static const char *find(const struct onnx_case *test, const char *attribute)
     return NULL;
 }
 
-bool node_sets(const struct onnx_case *test, const char *attribute)
+bool node_sets(const onnx_case *test, const char *attribute)
 {
     return find(test, attribute) != NULL;
 }
 
-long node_int(const struct onnx_case *test, const char *attribute, long missing)
+long node_int(const onnx_case *test, const char *attribute, long missing)
 {
     const char *text = find(test, attribute);
     return text ? strtol(text, NULL, 10) : missing;
 }
 
-double node_float(const struct onnx_case *test, const char *attribute, double missing)
+double node_float(const onnx_case *test, const char *attribute, double missing)
 {
     const char *text = find(test, attribute);
     return text ? strtod(text, NULL) : missing;
 }
 
-bool node_is(const struct onnx_case *test, const char *attribute, const char *text)
+bool node_is(const onnx_case *test, const char *attribute, const char *text)
 {
     const char *value = find(test, attribute);
     return value && strncmp(value, text, strlen(text)) == 0 && strchr(" ", value[strlen(text)]);
 }
 
 /* The file stays open until the process ends. */
-static clattn_host_tensor tensor(const struct onnx_case *test, const char *formal)
+static clattn_host_tensor tensor(const onnx_case *test, const char *formal)
 {
     static clattn_safetensors *file;
     clattn_io_error error = {""};
@@ -101,7 +88,7 @@ static double fill(void *context, const size_t *index)
     return next_element(context);
 }
 
-test_array node_input(test_job *job, const struct onnx_case *test, const char *formal)
+test_array node_input(test_job *job, const onnx_case *test, const char *formal)
 {
     tensor_reader reader = {tensor(test, formal), 0};
     test_array made = {0};
@@ -114,7 +101,7 @@ test_array node_input(test_job *job, const struct onnx_case *test, const char *f
     return made;
 }
 
-test_array node_output(test_job *job, const struct onnx_case *test, const char *formal)
+test_array node_output(test_job *job, const onnx_case *test, const char *formal)
 {
     clattn_host_tensor expected = tensor(test, formal);
     test_array made = {0};
@@ -126,7 +113,7 @@ test_array node_output(test_job *job, const struct onnx_case *test, const char *
     return made;
 }
 
-test_array node_output_after(test_job *job, const struct onnx_case *test, const test_array *past, const char *formal)
+test_array node_output_after(test_job *job, const onnx_case *test, const test_array *past, const char *formal)
 {
     test_array made = node_output(job, test, formal);
     size_t index[CLATTN_MAX_RANK] = {0};
@@ -144,7 +131,7 @@ test_array node_output_after(test_job *job, const struct onnx_case *test, const 
     return made;
 }
 
-void node_compare(const test_array *output, const struct onnx_case *test, const char *formal)
+void node_compare(const test_array *output, const onnx_case *test, const char *formal)
 {
     tensor_reader reader = {tensor(test, formal), 0};
     test_array whole = *output; /* the layout that the memory was made with */

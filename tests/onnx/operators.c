@@ -10,7 +10,7 @@ static void run_by(test_job *job, const struct operator_calls *calls, const void
     job_run(job, NULL);
 }
 
-static int axis_of(const struct onnx_case *test, int rank, long missing)
+static int axis_of(const onnx_case *test, int rank, long missing)
 {
     long axis = node_int(test, "axis", missing);
     return (int)(axis < 0 ? axis + rank : axis);
@@ -32,7 +32,7 @@ static clattn_layout with_last(const clattn_layout *layout, int axis)
 
 static void check_softmax(const void *which, const char *solver)
 {
-    const struct onnx_case *test = which;
+    const onnx_case *test = which;
     clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
     test_job job = {0};
     test_array x = node_input(&job, test, "input");
@@ -51,7 +51,7 @@ static void check_softmax(const void *which, const char *solver)
 
 static void check_norm(const void *which, const char *solver)
 {
-    const struct onnx_case *test = which;
+    const onnx_case *test = which;
     bool rms = node_of(test, "RMSNormalization");
     clattn_norm_desc desc = CLATTN_NORM_DESC_INIT;
     test_job job = {0};
@@ -92,7 +92,7 @@ static void split_heads(clattn_layout *layout, size_t heads)
 
 static void check_rope(const void *which, const char *solver)
 {
-    const struct onnx_case *test = which;
+    const onnx_case *test = which;
     clattn_rope_desc desc = CLATTN_ROPE_DESC_INIT;
     test_job job = {0};
     clattn_rope_args *args = &job.args.rope;
@@ -118,7 +118,7 @@ static void check_rope(const void *which, const char *solver)
 
 static void check_activation(const void *which, const char *solver)
 {
-    const struct onnx_case *test = which;
+    const onnx_case *test = which;
     clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
     test_job job = {0};
     clattn_activation_args *args = &job.args.activation;
@@ -156,8 +156,8 @@ static void all_there(void **state)
     (void)state;
     for (size_t o = 0; o < COUNT_OF(operators); o++) {
         size_t count = 0;
-        for (size_t i = 0; i < node_count(); i++) {
-            count += node_of(node_at(i), operators[o].op);
+        for (size_t i = 0; i < onnx_case_count; i++) {
+            count += node_of(&onnx_cases[i], operators[o].op);
         }
         assert_int_equal(count, operators[o].expected);
     }
@@ -167,12 +167,12 @@ int main(int argc, char **argv)
 {
     suite_add(all_there, "onnx: every case of the release is there");
     for (size_t o = 0; o < COUNT_OF(operators); o++) {
-        for (size_t i = 0; i < node_count() * operators[o].solvers; i++) {
-            const struct onnx_case *test = node_at(i / operators[o].solvers);
+        for (size_t i = 0; i < onnx_case_count * operators[o].solvers; i++) {
+            const onnx_case *test = &onnx_cases[i / operators[o].solvers];
             const char *solver = with_tile[i % operators[o].solvers];
             if (node_of(test, operators[o].op)) {
                 suite_add_case(operators[o].check, test, solver, "%s %s: ONNX %s", operators[o].name, solver,
-                               node_name(test));
+                               test->name);
             }
         }
     }

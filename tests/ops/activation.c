@@ -142,8 +142,7 @@ static void refused_arguments(void **state)
     job_pair(&job, 2, (size_t[]){3, 19});
     array_bind(&job.input[0], &desc.x, &good.x);
     array_bind(&job.output[0], &desc.y, &good.y);
-    assert_status(device_context(), clattn_activation_plan_create(device_context(), &desc, NULL, &job.plan),
-                  CLATTN_SUCCESS);
+    job.plan = operator_plan(&activation_operator, &desc, NULL);
     REFUSED_ARGS(INVALID_STRUCT, size = 8);
     REFUSED_ARGS(INVALID_ARGUMENT, explicit_batch = 2);
     REFUSED_ARGS(INVALID_ARGUMENT, batch = (args.explicit_batch = 1, 4));

@@ -152,8 +152,7 @@ static void refused_arguments(void **state)
         test_image closed = image_create(pack ? CL_MEM_WRITE_ONLY : CL_MEM_READ_ONLY, bytes, 6, 5, 8);
         clattn_binding buffer = w.args.array;
 
-        assert_status(device_context(), clattn_image_plan_create(device_context(), &w.desc, NULL, &w.job.plan),
-                      CLATTN_SUCCESS);
+        w.job.plan = operator_plan(&image_operator, &w.desc, NULL);
         REFUSED_ARGS(INVALID_STRUCT, size = 8);
         REFUSED_ARGS(INVALID_ARGUMENT, image = (clattn_binding){0});
         REFUSED_ARGS(INVALID_ARGUMENT, image = buffer);
@@ -194,8 +193,7 @@ static void refused_formats(void **state)
     int tried = 0;
 
     (void)state;
-    assert_status(device_context(), clattn_image_plan_create(device_context(), &w.desc, NULL, &w.job.plan),
-                  CLATTN_SUCCESS);
+    w.job.plan = operator_plan(&image_operator, &w.desc, NULL);
     for (size_t i = 0; i < COUNT_OF(formats); i++) {
         const cl_image_desc desc = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 6, .image_height = 5};
         cl_int code;

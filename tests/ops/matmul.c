@@ -202,20 +202,15 @@ static const matmul_case clblast[] = {
 static void clblast_is_a_choice(void **state)
 {
     clattn_matmul_desc desc = matmul_contiguous(CLATTN_DTYPE_F32, 7, 13, 11);
-    clattn_plan *plan = NULL;
+    clattn_plan *plan = operator_plan(&matmul_operator, &desc, NULL);
 
     (void)state;
-    assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, NULL, &plan), CLATTN_SUCCESS);
     if (device_is_cpu()) {
         assert_string_equal(clattn_plan_solver(plan), "cpu");
     }
     clattn_plan_release(&plan);
     if (!matmul_has_clblast()) {
-        clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
-        options.solver = "clblast";
-        assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, &options, &plan),
-                      CLATTN_ERROR_INVALID_ARGUMENT);
-        assert_null(plan);
+        operator_refuses_plan(&matmul_operator, &desc, "clblast", CLATTN_ERROR_INVALID_ARGUMENT);
     }
 }
 

@@ -96,9 +96,7 @@ static void chosen_where_it_pays(void **state)
     (void)state;
     for (size_t m = 4; m <= 5; m++) {
         clattn_matmul_desc desc = matmul_contiguous(CLATTN_DTYPE_BF16, m, 20, 24);
-        clattn_plan *plan = NULL;
-        assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, NULL, &plan),
-                      CLATTN_SUCCESS);
+        clattn_plan *plan = operator_plan(&matmul_operator, &desc, NULL);
         device_check_pairs(plan, m == 5);
         clattn_plan_release(&plan);
     }
@@ -118,21 +116,15 @@ static void wisdom_does_not_choose_it(void **state)
 
     (void)state;
     for (int n = 0; n < 2; n++) {
-        clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
         clattn_matmul_desc desc = matmul_contiguous(CLATTN_DTYPE_BF16, 40, 20, 24);
-        clattn_plan *plan = NULL;
-        options.solver = names[n];
         if (n == 0 && !may_imitate_amx()) {
-            assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, &options, &plan),
-                          CLATTN_ERROR_UNSUPPORTED);
+            operator_refuses_plan(&matmul_operator, &desc, names[n], CLATTN_ERROR_UNSUPPORTED);
             continue;
         }
-        assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, &options, &plan),
-                      CLATTN_SUCCESS);
+        clattn_plan *plan = operator_plan(&matmul_operator, &desc, names[n]);
         assert_status(device_context(), clattn_wisdom_learn(plan, 0, 1), CLATTN_SUCCESS);
         clattn_plan_release(&plan);
-        assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, NULL, &plan),
-                      CLATTN_SUCCESS);
+        plan = operator_plan(&matmul_operator, &desc, NULL);
         device_check_pairs(plan, true);
         assert_non_null(strstr(clattn_plan_explain(plan), names[n]));
         assert_int_equal(!strstr(clattn_plan_explain(plan), "that is ignored"), here && !strcmp(here, names[n]));
@@ -148,13 +140,9 @@ static void amx_packs_by_its_own_tile(void **state)
     (void)state;
     for (int along_m = 0; along_m < 2; along_m++) {
         size_t m = along_m ? 33 : 40, n = along_m ? 40 : 33;
-        clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
         clattn_matmul_desc desc = matmul_contiguous(CLATTN_DTYPE_BF16, m, n, 24);
-        clattn_plan *plan = NULL;
         desc.b = (clattn_layout){.dtype = CLATTN_DTYPE_BF16, .rank = 2, .extent = {24, n}, .stride = {1, 24}};
-        options.solver = "cpu-amx";
-        assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, &options, &plan),
-                      CLATTN_SUCCESS);
+        clattn_plan *plan = operator_plan(&matmul_operator, &desc, "cpu-amx");
         assert_non_null(strstr(clattn_plan_explain(plan), along_m ? " along_m=1" : " along_m=0"));
         clattn_plan_release(&plan);
     }

@@ -285,7 +285,7 @@ static void refused_arguments(void **state)
     args_given.b_scale = array_binding(&scale);
     args_given.operand = array_binding(&operand);
     args_given.c = array_binding(&c);
-    assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, NULL, &plan), CLATTN_SUCCESS);
+    plan = operator_plan(&matmul_operator, &desc, NULL);
     REFUSED_ARGS(INVALID_ARGUMENT, operand = none);
     REFUSED_ARGS(INVALID_ARGUMENT, b_scale = none);
     REFUSED_ARGS(BUFFER_TOO_SMALL, operand.offset = 100);
@@ -295,7 +295,7 @@ static void refused_arguments(void **state)
     memset(&desc.operand, 0, sizeof desc.operand);
     memset(&desc.b_scale, 0, sizeof desc.b_scale);
     desc.b.dtype = CLATTN_DTYPE_F32;
-    assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, NULL, &plan), CLATTN_SUCCESS);
+    plan = operator_plan(&matmul_operator, &desc, NULL);
     args_given.b = array_binding(&operand); /* this array is large enough */
     REFUSED_ARGS(INVALID_ARGUMENT, b_scale = none);
     REFUSED_ARGS(INVALID_ARGUMENT, operand = none);

@@ -258,9 +258,7 @@ static void chosen_where_it_pays(void **state)
     for (int thin = 0; thin < 4; thin++) {
         clattn_matmul_desc desc =
             matmul_contiguous(CLATTN_DTYPE_F32, thin == 1 ? 64 : 256, thin == 2 ? 64 : 256, thin == 3 ? 32 : 64);
-        clattn_plan *plan = NULL;
-        assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, NULL, &plan),
-                      CLATTN_SUCCESS);
+        clattn_plan *plan = operator_plan(&matmul_operator, &desc, NULL);
         bool taken = strstr(clattn_plan_explain(plan), "matmul_cpu_bf16x3") != NULL;
         assert_int_equal(taken, here && thin == 0);
         clattn_plan_release(&plan);

@@ -172,8 +172,7 @@ static void cost_is_not_in_the_map_squared(void **state)
         desc.query = desc.key = desc.value = desc.output =
             clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, (size_t[]){1, 1, 21, 40, 4});
         desc.window[0] = desc.window[1] = i ? 21 : 7;
-        assert_status(device_context(), clattn_neighbourhood_plan_create(device_context(), &desc, NULL, &plan),
-                      CLATTN_SUCCESS);
+        plan = operator_plan(&neighbourhood_operator, &desc, NULL);
         workspace[i] = clattn_plan_workspace_size(plan);
         kernels[i] = clattn_plan_launch_count(plan);
         assert_true(workspace[i] <= 4 * sizeof(float) * 21 * 4 * (40 + 64));
@@ -240,8 +239,7 @@ static void refused_arguments(void **state)
     good.batch = 1;
     good.query_height = good.key_height = 5;
     good.query_width = good.key_width = 6;
-    assert_status(device_context(), clattn_neighbourhood_plan_create(device_context(), &desc, NULL, &job.plan),
-                  CLATTN_SUCCESS);
+    job.plan = operator_plan(&neighbourhood_operator, &desc, NULL);
     REFUSED_ARGS(INVALID_STRUCT, size = 8);
     REFUSED_ARGS(INVALID_ARGUMENT, explicit_sizes = 2);
     REFUSED_ARGS(INVALID_ARGUMENT, reserved = 1);

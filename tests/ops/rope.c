@@ -204,7 +204,7 @@ static void refused_arguments(void **state)
     array_bind(&job.output[0], &desc.y, &good.y);
     desc.offsets = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, extent);
     good.x = good.offsets = array_binding(&job.input[0]);
-    assert_status(device_context(), clattn_rope_plan_create(device_context(), &desc, NULL, &job.plan), CLATTN_SUCCESS);
+    job.plan = operator_plan(&rope_operator, &desc, NULL);
     REFUSED_ARGS(INVALID_STRUCT, size = 8);
     REFUSED_ARGS(INVALID_ARGUMENT, cos = good.x);
     REFUSED_ARGS(INVALID_ARGUMENT, positions = good.x);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NAME_SIZE 256
+
 static clattn_context *opened;
 static clattn_program_statistics released; /* of the contexts that release_context had */
 static void *(*functions)(void *user, const char *name);
@@ -13,16 +15,22 @@ void device_use_functions(void *(*get_proc)(void *user, const char *name))
     functions = get_proc;
 }
 
-static void print_device(void)
+static void get_platform_name(char name[NAME_SIZE])
 {
-    char name[128] = "", platform_name[128] = "";
-    cl_device_id device = clattn_context_opencl_device(opened);
     cl_platform_id platform = NULL;
 
-    clGetDeviceInfo(device, CL_DEVICE_NAME, sizeof name - 1, name, NULL);
-    clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL);
-    clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof platform_name - 1, platform_name, NULL);
-    printf("# %s, %s\n", platform_name, name);
+    name[0] = '\0';
+    clGetDeviceInfo(clattn_context_opencl_device(opened), CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL);
+    clGetPlatformInfo(platform, CL_PLATFORM_NAME, NAME_SIZE, name, NULL);
+}
+
+static void print_device(void)
+{
+    char name[NAME_SIZE] = "", platform[NAME_SIZE];
+
+    clGetDeviceInfo(clattn_context_opencl_device(opened), CL_DEVICE_NAME, sizeof name, name, NULL);
+    get_platform_name(platform);
+    printf("# %s, %s\n", platform, name);
 }
 
 clattn_context *device_context(void)
@@ -111,13 +119,11 @@ bool device_is_cpu(void)
 
 bool device_platform_contains(const char *part)
 {
-    char text[256] = "";
-    cl_device_id device = clattn_context_opencl_device(device_context());
-    cl_platform_id platform = NULL;
+    char name[NAME_SIZE];
 
-    clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL);
-    clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof text - 1, text, NULL);
-    return strstr(text, part) != NULL;
+    device_context();
+    get_platform_name(name);
+    return strstr(name, part) != NULL;
 }
 
 void device_release_buffer(cl_mem buffer)

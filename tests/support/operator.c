@@ -44,6 +44,26 @@ OPERATOR(norm)
 OPERATOR(rope)
 OPERATOR(softmax)
 
+clattn_plan *operator_plan(const struct operator_calls *op, const void *desc, const char *solver)
+{
+    const clattn_plan_options options = {.size = sizeof options, .solver = solver};
+    clattn_plan *plan = NULL;
+
+    assert_status(device_context(), op->plan_create(device_context(), desc, &options, &plan), CLATTN_SUCCESS);
+    assert_non_null(plan);
+    return plan;
+}
+
+void operator_refuses_plan(const struct operator_calls *op, const void *desc, const char *solver,
+                           clattn_status expected)
+{
+    const clattn_plan_options options = {.size = sizeof options, .solver = solver};
+    clattn_plan *plan = NULL;
+
+    assert_status(device_context(), op->plan_create(device_context(), desc, &options, &plan), expected);
+    assert_null(plan);
+}
+
 void operator_answers_to(const struct operator_calls *op, const void *desc, clattn_status expected, const char *file,
                          int line, const char *what)
 {

@@ -20,6 +20,13 @@ extern const struct operator_calls activation_operator, attention_operator, embe
 
 /* ---- on the device under test, for the programs that run a suite of the harness ---- */
 
+/* Returns a plan by `solver` (NULL: the planner's choice); the test fails if there is none. */
+clattn_plan *operator_plan(const struct operator_calls *op, const void *desc, const char *solver);
+
+/* Asserts that a plan by `solver` is refused with `expected`. */
+void operator_refuses_plan(const struct operator_calls *op, const void *desc, const char *solver,
+                           clattn_status expected);
+
 /* Asserts that supports answers `expected`, with a reason if and only if that is not SUCCESS, and that plan_create then
  * answers the same and makes no plan.  `what` is printed if not. */
 #define operator_answers(op, desc, expected) operator_answers_to((op), (desc), (expected), __FILE__, __LINE__, "")

@@ -73,17 +73,19 @@ static const binary_format *format_of(clattn_dtype dtype)
     return dtype == CLATTN_DTYPE_F16 ? &half_format : dtype == CLATTN_DTYPE_BF16 ? &bfloat_format : NULL;
 }
 
+typedef union stored {
+    float f32;
+    double f64;
+    uint16_t bits;
+    uint8_t u8;
+    int8_t i8;
+    int32_t i32;
+    int64_t i64;
+} stored;
+
 double storage_get(clattn_dtype dtype, const void *element)
 {
-    union {
-        float f32;
-        double f64;
-        uint16_t bits;
-        uint8_t u8;
-        int8_t i8;
-        int32_t i32;
-        int64_t i64;
-    } value;
+    stored value;
 
     memcpy(&value, element, clattn_dtype_size(dtype));
     switch (dtype) {
@@ -103,43 +105,21 @@ double storage_get(clattn_dtype dtype, const void *element)
 
 void storage_set(clattn_dtype dtype, void *element, double value)
 {
-    float f32 = (float)value;
-    uint16_t bits;
-    uint8_t u8;
-    int8_t i8;
-    int32_t i32;
-    int64_t i64;
+    stored made = {0};
 
     switch (dtype) {
-    case CLATTN_DTYPE_F32: memcpy(element, &f32, sizeof f32); return;
-    case CLATTN_DTYPE_F64: memcpy(element, &value, sizeof value); return;
+    case CLATTN_DTYPE_F32: made.f32 = (float)value; break;
+    case CLATTN_DTYPE_F64: made.f64 = value; break;
     case CLATTN_DTYPE_F16:
-    case CLATTN_DTYPE_BF16:
-        bits = bits_of(format_of(dtype), value);
-        memcpy(element, &bits, sizeof bits);
-        return;
-    case CLATTN_DTYPE_BOOL:
-        u8 = value != 0;
-        memcpy(element, &u8, sizeof u8);
-        return;
-    case CLATTN_DTYPE_U8:
-        u8 = (uint8_t)value;
-        memcpy(element, &u8, sizeof u8);
-        return;
-    case CLATTN_DTYPE_I8:
-        i8 = (int8_t)value;
-        memcpy(element, &i8, sizeof i8);
-        return;
-    case CLATTN_DTYPE_I32:
-        i32 = (int32_t)value;
-        memcpy(element, &i32, sizeof i32);
-        return;
-    case CLATTN_DTYPE_I64:
-        i64 = (int64_t)value;
-        memcpy(element, &i64, sizeof i64);
-        return;
+    case CLATTN_DTYPE_BF16: made.bits = bits_of(format_of(dtype), value); break;
+    case CLATTN_DTYPE_BOOL: made.u8 = value != 0; break;
+    case CLATTN_DTYPE_U8: made.u8 = (uint8_t)value; break;
+    case CLATTN_DTYPE_I8: made.i8 = (int8_t)value; break;
+    case CLATTN_DTYPE_I32: made.i32 = (int32_t)value; break;
+    case CLATTN_DTYPE_I64: made.i64 = (int64_t)value; break;
     default: fail_msg("no such element type: %d", (int)dtype);
     }
+    memcpy(element, &made, clattn_dtype_size(dtype));
 }
 
 double storage_round(clattn_dtype dtype, double value)

@@ -17,8 +17,7 @@ static void chosen_where_it_pays(void **state)
     for (int few = 0; few < 2; few++) {
         test_job job = {0};
         clattn_attention_desc desc = attention_prepare(&job, few ? &one_query : &attention_engine_cases[0], 1);
-        assert_status(device_context(), clattn_attention_plan_create(device_context(), &desc, NULL, &job.plan),
-                      CLATTN_SUCCESS);
+        job.plan = operator_plan(&attention_operator, &desc, NULL);
         device_check_pairs(job.plan, !few);
         job_release(&job);
     }
@@ -33,23 +32,23 @@ static bool emulates_too_slowly(void)
 /* Emulated AMX is only for callers who name it. */
 static void imitated_amx_must_be_asked_for(void **state)
 {
-    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     test_job job = {0};
     clattn_attention_desc desc = attention_prepare(&job, &attention_engine_cases[0], 1);
     const char *here = device_pairs_solver();
     bool slow = emulates_too_slowly();
 
     (void)state;
-    assert_status(device_context(), clattn_attention_plan_create(device_context(), &desc, NULL, &job.plan),
-                  CLATTN_SUCCESS);
+    job.plan = operator_plan(&attention_operator, &desc, NULL);
     assert_non_null(strstr(clattn_plan_explain(job.plan), slow ? "cpu-amx: refused, this device is too slow"
                                                           : here && !strcmp(here, "cpu-amx")
                                                               ? "cpu-amx: chosen"
                                                               : "cpu-amx: refused, no AMX for bfloat16"));
     clattn_plan_release(&job.plan);
-    options.solver = "cpu-amx";
-    assert_status(device_context(), clattn_attention_plan_create(device_context(), &desc, &options, &job.plan),
-                  slow ? CLATTN_ERROR_UNSUPPORTED : CLATTN_SUCCESS);
+    if (slow) {
+        operator_refuses_plan(&attention_operator, &desc, "cpu-amx", CLATTN_ERROR_UNSUPPORTED);
+    } else {
+        job.plan = operator_plan(&attention_operator, &desc, "cpu-amx");
+    }
     job_release(&job);
 }
 

@@ -67,19 +67,14 @@ static const attention_case cases[] = {
 /* No device of the tests has an engine, and nobody gets the emulation without asking for it. */
 static void without_an_engine(void **state)
 {
-    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     test_job job = {0};
     clattn_attention_desc desc = attention_prepare(&job, &cases[0], 1);
 
     (void)state;
-    assert_status(device_context(), clattn_attention_plan_create(device_context(), &desc, NULL, &job.plan),
-                  CLATTN_SUCCESS);
+    job.plan = operator_plan(&attention_operator, &desc, NULL);
     assert_non_null(strstr(clattn_plan_explain(job.plan), "  matrix: "));
     assert_null(strstr(clattn_plan_explain(job.plan), "emulated"));
-    clattn_plan_release(&job.plan);
-    options.solver = "matrix";
-    assert_status(device_context(), clattn_attention_plan_create(device_context(), &desc, &options, &job.plan),
-                  CLATTN_ERROR_UNSUPPORTED);
+    operator_refuses_plan(&attention_operator, &desc, "matrix", CLATTN_ERROR_UNSUPPORTED);
     job_release(&job);
 }
 

@@ -2,12 +2,10 @@
  * compile errors reach the user; and no plan or binary is ever used for another text.
  *
  * Holds: score_mod, mask_mod, user_dtype of include/clattn/attention.h, against the same functions in C. */
-#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "support/attention/case.h"
 
@@ -177,24 +175,19 @@ static void compile_errors(const void *which, const char *solver)
         {SCORE "{ score + 1; } // return score", NULL, "score_mod: has no return"},
         {NULL, DROP "{}", "mask_mod: has no return"},
     };
-    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     const attention_case test = {"", ALL, LITTLE};
     test_job job = {0};
     clattn_attention_desc desc = attention_prepare(&job, &test, 1);
 
     (void)which;
-    options.solver = solver;
     for (size_t n = 0; n < COUNT_OF(table); n++) {
         char message[512] = ""; /* as in the examples, the fault comes first */
-        clattn_plan *plan = NULL;
 
         desc.snippets.score_mod = table[n].score;
         desc.snippets.mask_mod = table[n].mask;
         assert_status(device_context(), clattn_attention_supports(device_context(), &desc, NULL),
                       CLATTN_SUCCESS); /* this builds nothing */
-        assert_status(device_context(), clattn_attention_plan_create(device_context(), &desc, &options, &plan),
-                      CLATTN_ERROR_BUILD);
-        assert_null(plan);
+        operator_refuses_plan(&attention_operator, &desc, solver, CLATTN_ERROR_BUILD);
         clattn_context_message(device_context(), message, sizeof message);
         message[strcspn(message, "\n")] = '\0';
         if (strncmp(message, table[n].place, strlen(table[n].place)) != 0) {
@@ -203,8 +196,7 @@ static void compile_errors(const void *which, const char *solver)
     }
     desc.snippets.mask_mod = NULL; /* the context still works */
     desc.snippets.score_mod = SCORE "{ return score; }";
-    assert_status(device_context(), clattn_attention_plan_create(device_context(), &desc, &options, &job.plan),
-                  CLATTN_SUCCESS);
+    job.plan = operator_plan(&attention_operator, &desc, solver);
     job_run(&job, NULL);
     attention_judge(&job, &test);
     job_release(&job);
@@ -228,11 +220,11 @@ static double first_value(const test_job *job, size_t key)
     return array_get(&job->input[VALUE], (size_t[]){0, 0, key, 0});
 }
 
-static unsigned long long programs(clattn_context *context, bool loaded)
+/* How many programs the context of the other tests has built and loaded. */
+static unsigned long long programs(void)
 {
-    clattn_program_statistics s = {.size = sizeof s};
-    assert_int_equal(clattn_context_program_statistics(context, &s), CLATTN_SUCCESS);
-    return loaded ? s.loaded : s.built;
+    clattn_program_statistics s = device_programs();
+    return s.built + s.loaded;
 }
 
 /* The one-call form compares the text and not its address, and a plan outlives the text. */
@@ -247,18 +239,17 @@ static void plan_cache(void **state)
     desc.snippets.mask_mod = text;
     snprintf(text, sizeof text, "%s", DROP "{ return key == 3; }");
     assert_true(first_output(&job, &desc) == first_value(&job, 3));
-    unsigned long long before = programs(device_context(), false) + programs(device_context(), true);
+    unsigned long long before = programs();
     text[strlen(text) - 4] = '4'; /* changed in place */
     assert_true(first_output(&job, &desc) == first_value(&job, 4));
-    unsigned long long after = programs(device_context(), false) + programs(device_context(), true);
+    unsigned long long after = programs();
     assert_true(after > before);
     char copy[sizeof text];
     memcpy(copy, text, sizeof text);
     desc.snippets.mask_mod = copy;
     memset(text, 'x', sizeof text - 1);
     assert_true(first_output(&job, &desc) == first_value(&job, 4));
-    assert_true(programs(device_context(), false) + programs(device_context(), true) ==
-                after); /* the plan was found again */
+    assert_true(programs() == after); /* the plan was found again */
     desc.snippets.mask_mod = NULL;
     desc.snippets.score_mod = SCORE "{ return key == 3 ? 1e4f : 0.0f; }";
     assert_true(first_output(&job, &desc) == first_value(&job, 3));
@@ -269,28 +260,14 @@ static void plan_cache(void **state)
     job_release(&job);
 }
 
-static void remove_folder(const char *path)
-{
-    DIR *folder = opendir(path);
-
-    assert_non_null(folder);
-    for (struct dirent *entry = readdir(folder); entry; entry = readdir(folder)) {
-        char name[1024];
-        snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
-        remove(name); /* fails for "." and ".." */
-    }
-    closedir(folder);
-    assert_int_equal(rmdir(path), 0);
-}
-
 /* Makes a plan with that mask_mod on a new context and returns what was built and loaded for it. */
 static void fresh_plan(const char *folder, const clattn_attention_desc *like, const char *mask,
                        unsigned long long built, unsigned long long loaded)
 {
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    clattn_program_statistics programs = {.size = sizeof programs};
     clattn_attention_desc desc = *like;
-    clattn_context *context = NULL;
     clattn_plan *plan = NULL;
 
     params.device = getenv("CLATTN_DEVICE") ? NULL : "0";
@@ -298,31 +275,29 @@ static void fresh_plan(const char *folder, const clattn_attention_desc *like, co
     params.cache_dir = folder;
     options.solver = "generic";
     desc.snippets.mask_mod = mask;
-    assert_int_equal(clattn_context_create(&params, &context), CLATTN_SUCCESS);
+    clattn_context *context = new_context_with(&params);
     assert_int_equal(clattn_attention_plan_create(context, &desc, &options, &plan), CLATTN_SUCCESS);
-    assert_int_equal(programs(context, false), built);
-    assert_int_equal(programs(context, true), loaded);
+    assert_int_equal(clattn_context_program_statistics(context, &programs), CLATTN_SUCCESS);
+    assert_int_equal(programs.built, built);
+    assert_int_equal(programs.loaded, loaded);
     clattn_plan_release(&plan);
-    clattn_context_release(&context);
+    release_context(&context);
 }
 
 /* Binaries on the disk are found for the same text and for no other. */
 static void binary_cache(void **state)
 {
     const attention_case test = {"", ALL, LITTLE};
-    char folder[512], here[400];
+    char folder[FOLDER_SIZE];
     test_job job = {0};
     clattn_attention_desc desc = attention_prepare(&job, &test, 1);
 
     (void)state;
-    assert_non_null(getcwd(here, sizeof here));
-    snprintf(folder, sizeof folder, "%s/mods-XXXXXX", here);
-    assert_non_null(mkdtemp(folder));
+    new_folder(folder);
     fresh_plan(folder, &desc, DROP "{ return key == 3; }", 1, 0);
     fresh_plan(folder, &desc, DROP "{ return key == 4; }", 1, 0);
     fresh_plan(folder, &desc, DROP "{ return key == 3; }", 0, 1);
     fresh_plan(folder, &desc, NULL, 1, 0);
-    remove_folder(folder);
     job_release(&job);
 }
 
@@ -342,8 +317,7 @@ static void snippet_limit(void **state)
     assert_status(device_context(), clattn_attention_supports(device_context(), &desc, NULL),
                   CLATTN_ERROR_INVALID_ARGUMENT);
     text[CLATTN_SNIPPET_LIMIT - 1] = '\0';
-    assert_status(device_context(), clattn_attention_plan_create(device_context(), &desc, NULL, &job.plan),
-                  CLATTN_SUCCESS);
+    job.plan = operator_plan(&attention_operator, &desc, NULL);
     job_run(&job, NULL);
     attention_judge(&job, &test);
     job_release(&job);

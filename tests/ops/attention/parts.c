@@ -148,8 +148,7 @@ static void chosen_where_it_pays(void **state)
         clattn_plan *plan = NULL;
         desc.query = desc.output = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){1, 2, rows, 32});
         desc.key = desc.value = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){1, 2, 128, 32});
-        assert_status(device_context(), clattn_attention_plan_create(device_context(), &desc, NULL, &plan),
-                      CLATTN_SUCCESS);
+        plan = operator_plan(&attention_operator, &desc, NULL);
         assert_int_equal(!strcmp(clattn_plan_solver(plan), "cpu-amx"), here && rows == 128);
         clattn_plan_release(&plan);
     }

@@ -53,12 +53,8 @@ static clattn_attention_desc lengthened(const clattn_attention_desc *desc, size_
 
 static void read_cost(const clattn_attention_desc *desc, const char *solver, size_t *kernels, size_t *workspace)
 {
-    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
-    clattn_plan *plan = NULL;
+    clattn_plan *plan = operator_plan(&attention_operator, desc, solver);
 
-    options.solver = solver;
-    assert_status(device_context(), clattn_attention_plan_create(device_context(), desc, &options, &plan),
-                  CLATTN_SUCCESS);
     *kernels = clattn_plan_launch_count(plan);
     *workspace = clattn_plan_workspace_size(plan);
     clattn_plan_release(&plan);

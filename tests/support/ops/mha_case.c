@@ -203,58 +203,41 @@ static void average(const sizes *s, size_t heads, bool narrow, const double *eac
 
 /* Dense inputs of the actual lengths, and the projections' weights whether packed or not. */
 typedef struct operands {
-    double *x, *context, *context_value, *w_o, *b_o, *addend;
-    double *own[6];
+    double *dense[INPUTS], *addend;
     const double *weight[3], *bias[3];
 } operands;
 
 static operands gather(const test_job *job, const mha_case *t, const sizes *s)
 {
-    const size_t rows[3] = {s->inner, s->inner_kv, s->inner_kv};
-    const size_t columns[3] = {t->d_model, s->d_context, s->d_context_value};
     int64_t position = t->alignment == CLATTN_ALIGNMENT_TOP_LEFT ? 0
                        : t->alignment == CLATTN_ALIGNMENT_EXPLICIT
                            ? t->position
                            : (int64_t)s->actual_keys - (int64_t)s->actual_queries;
     operands o = {0};
 
-    o.x = array_dense(&job->input[X], 3, (size_t[]){s->batch, s->actual_queries, t->d_model});
-    if (t->cross) {
-        o.context = array_dense(&job->input[CONTEXT], 3, (size_t[]){s->batch, s->actual_keys, s->d_context});
+    for (int which = X; which < MASK; which++) {
+        const clattn_layout *layout = &job->input[which].layout;
+        bool is_weight = which > CONTEXT_VALUE;
+        const size_t actual[3] = {s->batch, which == X ? s->actual_queries : s->actual_keys, layout->extent[2]};
+        if (job->input[which].memory) {
+            o.dense[which] = array_dense(&job->input[which], layout->rank, is_weight ? layout->extent : actual);
+        }
     }
-    if (t->d_context_value) {
-        o.context_value =
-            array_dense(&job->input[CONTEXT_VALUE], 3, (size_t[]){s->batch, s->actual_keys, s->d_context_value});
-    }
-    o.w_o = array_dense(&job->input[W_O], 2, (size_t[]){t->d_model, s->inner});
-    o.b_o = t->bias_out ? array_dense(&job->input[B_O], 1, &t->d_model) : NULL;
     o.addend =
         reference_addend(&job->input[MASK], t->causal, position, s->batch, t->heads, s->actual_queries, s->actual_keys);
-    if (t->packed) {
-        size_t all = 3 * s->inner;
-        o.own[0] = array_dense(&job->input[W_IN], 2, (size_t[]){all, t->d_model});
-        o.own[3] = t->bias_in ? array_dense(&job->input[B_IN], 1, &all) : NULL;
-    }
     for (size_t part = 0; part < 3; part++) {
-        if (t->packed) {
-            o.weight[part] = o.own[0] + part * s->inner * t->d_model;
-            o.bias[part] = t->bias_in ? o.own[3] + part * s->inner : NULL;
-        } else {
-            o.weight[part] = o.own[part] =
-                array_dense(&job->input[W_Q + part], 2, (size_t[]){rows[part], columns[part]});
-            o.bias[part] = o.own[part + 3] = t->bias_in ? array_dense(&job->input[B_Q + part], 1, &rows[part]) : NULL;
-        }
+        o.weight[part] = t->packed ? o.dense[W_IN] + part * s->inner * t->d_model : o.dense[W_Q + part];
+        o.bias[part] = t->bias_in && t->packed ? o.dense[B_IN] + part * s->inner : o.dense[B_Q + part];
     }
     return o;
 }
 
 static void operands_release(operands *o)
 {
-    double *all[] = {o->x,      o->context, o->context_value, o->w_o,    o->b_o,    o->addend,
-                     o->own[0], o->own[1],  o->own[2],        o->own[3], o->own[4], o->own[5]};
-    for (size_t i = 0; i < COUNT_OF(all); i++) {
-        free(all[i]);
+    for (int which = 0; which < INPUTS; which++) {
+        free(o->dense[which]);
     }
+    free(o->addend);
 }
 
 /* Computes the references, or the naive ones if `narrow`, and the magnitudes. */
@@ -263,10 +246,10 @@ static void reference_mha(const mha_case *t, const sizes *s, const operands *o, 
 {
     bool mean = t->weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE;
     size_t keys = s->actual_keys, queries = s->actual_queries, rows = s->batch * t->heads * queries;
-    const double *context = t->cross ? o->context : o->x;
-    const double *context_value = o->context_value ? o->context_value : context;
+    const double *context = t->cross ? o->dense[CONTEXT] : o->dense[X];
+    const double *context_value = t->d_context_value ? o->dense[CONTEXT_VALUE] : context;
     double *query =
-        project(t, o->x, o->weight[0], o->bias[0], s->batch, queries, t->d_model, t->heads, s->size, narrow);
+        project(t, o->dense[X], o->weight[0], o->bias[0], s->batch, queries, t->d_model, t->heads, s->size, narrow);
     double *key =
         project(t, context, o->weight[1], o->bias[1], s->batch, keys, s->d_context, s->kv_heads, s->size, narrow);
     double *value = project(t, context_value, o->weight[2], o->bias[2], s->batch, keys, s->d_context_value, s->kv_heads,
@@ -295,8 +278,8 @@ static void reference_mha(const mha_case *t, const sizes *s, const operands *o, 
         size_t b = i / s->size / queries / t->heads;
         joined[((b * queries + row) * t->heads + h) * s->size + d] = kept(t, narrow, heads[i]);
     }
-    reference_matmul(s->batch * queries, t->d_model, s->inner, joined, o->w_o, 1, s->inner, o->b_o, narrow,
-                     narrow ? y->naive : y->reference, y->magnitude);
+    reference_matmul(s->batch * queries, t->d_model, s->inner, joined, o->dense[W_O], 1, s->inner, o->dense[B_O],
+                     narrow, narrow ? y->naive : y->reference, y->magnitude);
     if (mean) {
         average(s, t->heads, narrow, each, each_magnitude, weights_out, weights->magnitude);
         free(each);
