@@ -101,12 +101,10 @@ static clattn_activation_desc good_desc(void)
 
 static void refused_descriptions(void **state)
 {
-    clattn_activation_desc twin, good = good_desc(), zeroed = CLATTN_ACTIVATION_DESC_INIT;
+    clattn_activation_desc good = good_desc(), zeroed = CLATTN_ACTIVATION_DESC_INIT;
 
     (void)state;
-    clattn_activation_desc_init(&twin);
-    assert_memory_equal(&twin, &zeroed, sizeof twin);
-    clattn_activation_desc_init(NULL);
+    OPERATOR_INITIALISES(activation_desc, CLATTN_ACTIVATION_DESC_INIT);
     operator_answers(&activation_operator, &good, CLATTN_SUCCESS);
     good.alpha = NAN; /* ignored for this function */
     operator_answers(&activation_operator, &good, CLATTN_SUCCESS);
@@ -132,16 +130,14 @@ static void refused_descriptions(void **state)
 static void refused_arguments(void **state)
 {
     clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
-    clattn_activation_args good = CLATTN_ACTIVATION_ARGS_INIT, twin;
+    clattn_activation_args good = CLATTN_ACTIVATION_ARGS_INIT;
     test_job job = {0};
 
     (void)state;
-    clattn_activation_args_init(&twin);
-    assert_memory_equal(&twin, &good, sizeof twin);
-    clattn_activation_args_init(NULL);
-    job_pair(&job, 2, (size_t[]){3, 19});
-    array_bind(&job.input[0], &desc.x, &good.x);
-    array_bind(&job.output[0], &desc.y, &good.y);
+    OPERATOR_INITIALISES(activation_args, CLATTN_ACTIVATION_ARGS_INIT);
+    test_array x = job_array(&job, ROLE_INPUT, CLATTN_DTYPE_F32, 2, (size_t[]){3, 19}, FORM_PLAIN);
+    array_bind(&x, &desc.x, &good.x);
+    array_bind(job_output(&job, 2, (size_t[]){3, 19}), &desc.y, &good.y);
     job.plan = operator_plan(&activation_operator, &desc, NULL);
     REFUSED_ARGS(INVALID_STRUCT, size = 8);
     REFUSED_ARGS(INVALID_ARGUMENT, explicit_batch = 2);

@@ -279,13 +279,11 @@ static clattn_embedding_desc good_desc(void)
 
 static void refused_descriptions(void **state)
 {
-    clattn_embedding_desc twin, good = good_desc(), zeroed = CLATTN_EMBEDDING_DESC_INIT;
+    clattn_embedding_desc good = good_desc(), zeroed = CLATTN_EMBEDDING_DESC_INIT;
     clattn_layout none = {0};
 
     (void)state;
-    clattn_embedding_desc_init(&twin);
-    assert_memory_equal(&twin, &zeroed, sizeof twin);
-    clattn_embedding_desc_init(NULL);
+    OPERATOR_INITIALISES(embedding_desc, CLATTN_EMBEDDING_DESC_INIT);
     operator_answers(&embedding_operator, &good, CLATTN_SUCCESS);
     good.scale = NAN; /* ignored without explicit_scale */
     operator_answers(&embedding_operator, &good, CLATTN_SUCCESS);
@@ -334,13 +332,10 @@ static void refused_arguments(void **state)
 {
     static const embedding_case all = {.batch = 2, .length = 3, .size = 6, TABLE, .offsets = true};
     clattn_binding none = {0};
-    clattn_embedding_args twin, zeroed = CLATTN_EMBEDDING_ARGS_INIT;
     test_job job = {0};
 
     (void)state;
-    clattn_embedding_args_init(&twin);
-    assert_memory_equal(&twin, &zeroed, sizeof twin);
-    clattn_embedding_args_init(NULL);
+    OPERATOR_INITIALISES(embedding_args, CLATTN_EMBEDDING_ARGS_INIT);
     assert_true(make(&job, &all, "generic"));
     clattn_embedding_args good = job.args.embedding;
     REFUSED_ARGS(INVALID_STRUCT, size = 8);

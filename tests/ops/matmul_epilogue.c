@@ -271,7 +271,6 @@ static void refused_arguments(void **state)
     clattn_matmul_desc desc = good_desc();
     clattn_matmul_args args_given = CLATTN_MATMUL_ARGS_INIT;
     clattn_binding none = {0};
-    clattn_plan *plan = NULL;
     test_job job = {0};
     test_array a = job_array(&job, ROLE_INPUT, CLATTN_DTYPE_F32, 3, desc.a.extent, FORM_PLAIN);
     test_array b = job_array(&job, ROLE_INPUT, CLATTN_DTYPE_I8, 2, desc.b.extent, FORM_PLAIN);
@@ -285,7 +284,7 @@ static void refused_arguments(void **state)
     args_given.b_scale = array_binding(&scale);
     args_given.operand = array_binding(&operand);
     args_given.c = array_binding(&c);
-    plan = operator_plan(&matmul_operator, &desc, NULL);
+    clattn_plan *plan = operator_plan(&matmul_operator, &desc, NULL);
     REFUSED_ARGS(INVALID_ARGUMENT, operand = none);
     REFUSED_ARGS(INVALID_ARGUMENT, b_scale = none);
     REFUSED_ARGS(BUFFER_TOO_SMALL, operand.offset = 100);

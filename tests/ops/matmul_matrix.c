@@ -142,69 +142,27 @@ static void no_engine_here(void **state)
     assert_non_null(strstr(message, "the device is no GPU"));
 }
 
-/* Which GPUs on paper have an engine, and why the others have none.  They compute nothing, so that self-checks refuse
- * the engine and the tile solver too. */
+#define NO_WGMMA "its compute capability is not 9.0, the only one with wgmma"
+#define NO_AMD "it has neither WMMA (gfx11) nor MFMA (gfx90a, gfx94x)"
+#define NO_NVIDIA "it is no GPU of NVIDIA's"
+
+/* An engine of a GPU on paper, or why it has none. */
+typedef struct gpu_engine {
+    const char *name, *refusal;
+} gpu_engine;
+
+/* Which GPUs on paper have an engine and wgmma, which only Hopper has.  They compute nothing, so that self-checks refuse
+ * the engines and the tile solver too. */
 static const struct {
-    const char *target, *engine, *refusal;
+    const char *target;
+    gpu_engine matrix, wgmma;
 } known[] = {
-    {"sm_80", "NVIDIA's mma.sync", NULL},
-    {"sm_90", "NVIDIA's mma.sync", NULL},
-    {"gfx1030", NULL, "it has neither WMMA (gfx11) nor MFMA (gfx90a, gfx94x)"},
-    {"gfx90a", "AMD's MFMA", NULL},
-    {"gfx1100", "AMD's WMMA", NULL},
-    {"dg2", "Intel's dpas in sub-groups of 8", NULL},
-};
-
-static void engines_of_gpus(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < target_count; i++) {
-        clattn_context *context = paper_context(&targets[i], false);
-        clattn_plan *plan = NULL;
-        char message[512], line[256];
-        assert_string_equal(targets[i].name, known[i].target);
-
-        /* Without a self-check only a caller who names the engine gets it. */
-        clattn_status status = plan_of(context, "matrix", CLATTN_DTYPE_BF16, 64, &plan);
-        clattn_context_message(context, message, sizeof message);
-        assert_int_equal(status, known[i].engine ? CLATTN_SUCCESS : CLATTN_ERROR_UNSUPPORTED);
-        if (known[i].engine) {
-            snprintf(line, sizeof line, "    %s, tiles of ", known[i].engine);
-            assert_contains(clattn_plan_explain(plan), line);
-            assert_contains(clattn_plan_explain(plan), "this kernel has never run on real hardware");
-            clattn_plan_release(&plan);
-        } else {
-            assert_contains(message, known[i].refusal);
-        }
-        assert_int_equal(plan_of(context, NULL, CLATTN_DTYPE_BF16, 64, &plan), CLATTN_SUCCESS);
-        assert_string_equal(clattn_plan_solver(plan), "tile");
-        snprintf(line, sizeof line, "matrix: refused, %s",
-                 known[i].engine ? "it has never run on real hardware, and the self-check that would tell is off"
-                                 : known[i].refusal);
-        assert_contains(clattn_plan_explain(plan), line);
-        assert_null(strstr(clattn_plan_explain(plan), "emulated"));
-        clattn_plan_release(&plan);
-        clattn_context_release(&context);
-
-        /* With a self-check the engine is tried and found wrong. */
-        context = paper_context(&targets[i], true);
-        status = plan_of(context, "matrix", CLATTN_DTYPE_BF16, 64, &plan);
-        clattn_context_message(context, message, sizeof message);
-        assert_contains(message, known[i].engine ? "matmul_matrix disagrees with the reference on this device: c["
-                                                 : known[i].refusal);
-        assert_int_equal(status, known[i].engine ? CLATTN_ERROR_MISCOMPILED : CLATTN_ERROR_UNSUPPORTED);
-        clattn_context_release(&context);
-    }
-}
-
-/* Why GPUs on paper have no wgmma, which only Hopper has, or NULL. */
-static const char *const no_wgmma[] = {
-    "its compute capability is not 9.0, the only one with wgmma",
-    NULL,
-    "it has neither WMMA (gfx11) nor MFMA (gfx90a, gfx94x)",
-    "it is no GPU of NVIDIA's",
-    "it is no GPU of NVIDIA's",
-    "it is no GPU of NVIDIA's",
+    {"sm_80", {"NVIDIA's mma.sync, tiles of ", NULL}, {NULL, NO_WGMMA}},
+    {"sm_90", {"NVIDIA's mma.sync, tiles of ", NULL}, {"NVIDIA's wgmma, tiles of 64 x ", NULL}},
+    {"gfx1030", {NULL, NO_AMD}, {NULL, NO_AMD}},
+    {"gfx90a", {"AMD's MFMA, tiles of ", NULL}, {NULL, NO_NVIDIA}},
+    {"gfx1100", {"AMD's WMMA, tiles of ", NULL}, {NULL, NO_NVIDIA}},
+    {"dg2", {"Intel's dpas in sub-groups of 8, tiles of ", NULL}, {NULL, NO_NVIDIA}},
 };
 
 static void of_one_kernel(void *user, const built_kernel *kernel)
@@ -222,42 +180,62 @@ static void of_one_kernel(void *user, const built_kernel *kernel)
     }
 }
 
+static void engine_of_gpu(const offline_target *target, const char *solver, const gpu_engine *engine)
+{
+    clattn_context *context = paper_context(target, false);
+    clattn_plan *plan = NULL;
+    char message[512], line[256];
+    bool seen = false;
+
+    /* Without a self-check only a caller who names the engine gets it. */
+    clattn_status status = plan_of(context, solver, CLATTN_DTYPE_BF16, 64, &plan);
+    clattn_context_message(context, message, sizeof message);
+    assert_int_equal(status, engine->name ? CLATTN_SUCCESS : CLATTN_ERROR_UNSUPPORTED);
+    if (engine->name) {
+        snprintf(line, sizeof line, "    %s", engine->name);
+        assert_contains(clattn_plan_explain(plan), line);
+        assert_contains(clattn_plan_explain(plan), "this kernel has never run on real hardware");
+        platform_visit_kernels(of_one_kernel, &seen);
+        assert_int_equal(seen, !strcmp(solver, "wgmma"));
+        clattn_plan_release(&plan);
+    } else {
+        assert_contains(message, engine->refusal);
+    }
+    assert_int_equal(plan_of(context, NULL, CLATTN_DTYPE_BF16, 64, &plan), CLATTN_SUCCESS);
+    assert_string_equal(clattn_plan_solver(plan), "tile");
+    snprintf(line, sizeof line, "  %s: refused, %s", solver,
+             engine->name ? "it has never run on real hardware, and the self-check that would tell is off"
+                          : engine->refusal);
+    assert_contains(clattn_plan_explain(plan), line);
+    assert_null(strstr(clattn_plan_explain(plan), "emulated"));
+    clattn_plan_release(&plan);
+    clattn_context_release(&context);
+
+    /* With a self-check the engine is tried and found wrong. */
+    context = paper_context(target, true);
+    status = plan_of(context, solver, CLATTN_DTYPE_BF16, 64, &plan);
+    clattn_context_message(context, message, sizeof message);
+    snprintf(line, sizeof line, "matmul_%s disagrees with the reference on this device: c[", solver);
+    assert_contains(message, engine->name ? line : engine->refusal);
+    assert_int_equal(status, engine->name ? CLATTN_ERROR_MISCOMPILED : CLATTN_ERROR_UNSUPPORTED);
+    clattn_context_release(&context);
+}
+
+static void engines_of_gpus(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < target_count; i++) {
+        assert_string_equal(targets[i].name, known[i].target);
+        engine_of_gpu(&targets[i], "matrix", &known[i].matrix);
+    }
+}
+
 static void wgmma_of_gpus(void **state)
 {
     (void)state;
     for (size_t i = 0; i < target_count; i++) {
-        clattn_context *context = paper_context(&targets[i], false);
-        clattn_plan *plan = NULL;
-        char text[512];
-        bool seen = false;
-        clattn_status status = plan_of(context, "wgmma", CLATTN_DTYPE_BF16, 64, &plan);
-        assert_int_equal(status, no_wgmma[i] ? CLATTN_ERROR_UNSUPPORTED : CLATTN_SUCCESS);
-        if (no_wgmma[i]) {
-            clattn_context_message(context, text, sizeof text);
-            assert_contains(text, no_wgmma[i]);
-        } else {
-            assert_contains(clattn_plan_explain(plan), "    NVIDIA's wgmma, tiles of 64 x ");
-            assert_contains(clattn_plan_explain(plan), "this kernel has never run on real hardware");
-            platform_visit_kernels(of_one_kernel, &seen);
-            assert_true(seen);
-            clattn_plan_release(&plan);
-        }
-        assert_int_equal(plan_of(context, NULL, CLATTN_DTYPE_BF16, 64, &plan), CLATTN_SUCCESS);
-        snprintf(text, sizeof text, "  wgmma: refused, %s",
-                 no_wgmma[i] ? no_wgmma[i]
-                             : "it has never run on real hardware, and the self-check that would tell is off");
-        assert_contains(clattn_plan_explain(plan), text);
-        clattn_plan_release(&plan);
-        clattn_context_release(&context);
+        engine_of_gpu(&targets[i], "wgmma", &known[i].wgmma);
     }
-    /* With a self-check wgmma is tried and found wrong. */
-    clattn_context *context = paper_context(&targets[1], true);
-    clattn_plan *plan = NULL;
-    char text[512];
-    assert_int_equal(plan_of(context, "wgmma", CLATTN_DTYPE_BF16, 64, &plan), CLATTN_ERROR_MISCOMPILED);
-    clattn_context_message(context, text, sizeof text);
-    assert_contains(text, "matmul_wgmma disagrees with the reference on this device: c[");
-    clattn_context_release(&context);
 }
 
 /* If a driver's binary cannot be spliced, the solver fails with the reason, and the next solver is tried. */
@@ -372,8 +350,8 @@ static const struct refusal {
     {"matrix", 1, as_it_is, "a and b must both be float16 or both bfloat16", CLATTN_DTYPE_F32, 64, true},
     {"matrix", 3, as_it_is, "this GPU's MFMA takes float16 below 2^-14 for 0", CLATTN_DTYPE_F16, 64, false},
     {"matrix", 1, as_it_is, "most of a square of 16 x 16 would be idle", CLATTN_DTYPE_BF16, 4, false},
-    {"wgmma", 1, newer, "its compute capability is not 9.0, the only one with wgmma", CLATTN_DTYPE_BF16, 64, true},
-    {"wgmma", 1, much_newer, "its compute capability is not 9.0, the only one with wgmma", CLATTN_DTYPE_BF16, 64, true},
+    {"wgmma", 1, newer, NO_WGMMA, CLATTN_DTYPE_BF16, 64, true},
+    {"wgmma", 1, much_newer, NO_WGMMA, CLATTN_DTYPE_BF16, 64, true},
     {"wgmma", 1, paper_hide_capability, "the driver does not tell the compute capability", CLATTN_DTYPE_BF16, 64, true},
     {"wgmma", 1, paper_change_driver, DRIVERS, CLATTN_DTYPE_BF16, 64, true},
     {"wgmma", 1, with_little_local_memory, "the device's work-groups or local memory are too small", CLATTN_DTYPE_F16,

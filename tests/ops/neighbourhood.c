@@ -167,12 +167,11 @@ static void cost_is_not_in_the_map_squared(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         clattn_neighbourhood_desc desc = CLATTN_NEIGHBOURHOOD_DESC_INIT;
-        clattn_plan *plan = NULL;
 
         desc.query = desc.key = desc.value = desc.output =
             clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, (size_t[]){1, 1, 21, 40, 4});
         desc.window[0] = desc.window[1] = i ? 21 : 7;
-        plan = operator_plan(&neighbourhood_operator, &desc, NULL);
+        clattn_plan *plan = operator_plan(&neighbourhood_operator, &desc, NULL);
         workspace[i] = clattn_plan_workspace_size(plan);
         kernels[i] = clattn_plan_launch_count(plan);
         assert_true(workspace[i] <= 4 * sizeof(float) * 21 * 4 * (40 + 64));

@@ -255,12 +255,10 @@ static clattn_norm_desc good_desc(void)
 
 static void refused_descriptions(void **state)
 {
-    clattn_norm_desc twin, good = good_desc(), zeroed = CLATTN_NORM_DESC_INIT;
+    clattn_norm_desc good = good_desc(), zeroed = CLATTN_NORM_DESC_INIT;
 
     (void)state;
-    clattn_norm_desc_init(&twin);
-    assert_memory_equal(&twin, &zeroed, sizeof twin);
-    clattn_norm_desc_init(NULL);
+    OPERATOR_INITIALISES(norm_desc, CLATTN_NORM_DESC_INIT);
     operator_answers(&norm_operator, &good, CLATTN_SUCCESS);
     operator_answers(&norm_operator, NULL, CLATTN_ERROR_INVALID_ARGUMENT);
     operator_answers(&norm_operator, &zeroed, CLATTN_ERROR_INVALID_LAYOUT);
@@ -321,16 +319,14 @@ static void refused_epsilons(void **state)
 static void refused_arguments(void **state)
 {
     clattn_norm_desc desc = CLATTN_NORM_DESC_INIT;
-    clattn_norm_args good = CLATTN_NORM_ARGS_INIT, twin;
+    clattn_norm_args good = CLATTN_NORM_ARGS_INIT;
     test_job job = {0};
 
     (void)state;
-    clattn_norm_args_init(&twin);
-    assert_memory_equal(&twin, &good, sizeof twin);
-    clattn_norm_args_init(NULL);
-    job_pair(&job, 2, (size_t[]){3, 19});
-    array_bind(&job.input[0], &desc.x, &good.x);
-    array_bind(&job.output[0], &desc.y, &good.y);
+    OPERATOR_INITIALISES(norm_args, CLATTN_NORM_ARGS_INIT);
+    test_array x = job_array(&job, ROLE_INPUT, CLATTN_DTYPE_F32, 2, (size_t[]){3, 19}, FORM_PLAIN);
+    array_bind(&x, &desc.x, &good.x);
+    array_bind(job_output(&job, 2, (size_t[]){3, 19}), &desc.y, &good.y);
     job.plan = operator_plan(&norm_operator, &desc, NULL);
     REFUSED_ARGS(INVALID_STRUCT, size = 8);
     REFUSED_ARGS(INVALID_ARGUMENT, scale = good.x);

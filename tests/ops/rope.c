@@ -133,13 +133,11 @@ static clattn_rope_desc good_desc(void)
 
 static void refused_descriptions(void **state)
 {
-    clattn_rope_desc twin, good = good_desc(), zeroed = CLATTN_ROPE_DESC_INIT;
+    clattn_rope_desc good = good_desc(), zeroed = CLATTN_ROPE_DESC_INIT;
     const clattn_layout none = {0};
 
     (void)state;
-    clattn_rope_desc_init(&twin);
-    assert_memory_equal(&twin, &zeroed, sizeof twin);
-    clattn_rope_desc_init(NULL);
+    OPERATOR_INITIALISES(rope_desc, CLATTN_ROPE_DESC_INIT);
     operator_answers(&rope_operator, &good, CLATTN_SUCCESS);
     operator_answers(&rope_operator, NULL, CLATTN_ERROR_INVALID_ARGUMENT);
     operator_answers(&rope_operator, &zeroed, CLATTN_ERROR_INVALID_LAYOUT);
@@ -191,19 +189,17 @@ static void refused_rotary_sizes(void **state)
 static void refused_arguments(void **state)
 {
     clattn_rope_desc desc = CLATTN_ROPE_DESC_INIT;
-    clattn_rope_args good = CLATTN_ROPE_ARGS_INIT, twin;
+    clattn_rope_args good = CLATTN_ROPE_ARGS_INIT;
     test_job job = {0};
     size_t extent[] = {2, 1, 3, 8};
 
     (void)state;
-    clattn_rope_args_init(&twin);
-    assert_memory_equal(&twin, &good, sizeof twin);
-    clattn_rope_args_init(NULL);
-    job_pair(&job, 4, extent);
-    desc.x = job.input[0].layout;
-    array_bind(&job.output[0], &desc.y, &good.y);
+    OPERATOR_INITIALISES(rope_args, CLATTN_ROPE_ARGS_INIT);
+    test_array x = job_array(&job, ROLE_INPUT, CLATTN_DTYPE_F32, 4, extent, FORM_PLAIN);
+    array_bind(&x, &desc.x, &good.x);
+    array_bind(job_output(&job, 4, extent), &desc.y, &good.y);
     desc.offsets = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, extent);
-    good.x = good.offsets = array_binding(&job.input[0]);
+    good.offsets = good.x;
     job.plan = operator_plan(&rope_operator, &desc, NULL);
     REFUSED_ARGS(INVALID_STRUCT, size = 8);
     REFUSED_ARGS(INVALID_ARGUMENT, cos = good.x);

@@ -82,16 +82,21 @@ static const struct {
 enum { SOFTMAX, NORM, OPERATORS };
 static const char *const names[OPERATORS] = {"softmax", "norm"};
 
-static clattn_status plan_of(clattn_context *context, int which, const char *solver, clattn_plan **plan)
+static clattn_status tuned_plan_of(clattn_context *context, int which, const char *solver, const char *tuning,
+                                   clattn_plan **plan)
 {
-    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    const clattn_plan_options options = {.size = sizeof options, .solver = solver, .tuning = tuning};
     clattn_softmax_desc softmax = CLATTN_SOFTMAX_DESC_INIT;
     clattn_norm_desc norm = CLATTN_NORM_DESC_INIT;
     softmax.x = softmax.y = norm.x = norm.y =
         clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){64, 1024});
-    options.solver = solver;
     return which == SOFTMAX ? clattn_softmax_plan_create(context, &softmax, &options, plan)
                             : clattn_norm_plan_create(context, &norm, &options, plan);
+}
+
+static clattn_status plan_of(clattn_context *context, int which, const char *solver, clattn_plan **plan)
+{
+    return tuned_plan_of(context, which, solver, NULL, plan);
 }
 
 static void gpus(void **state)
@@ -208,19 +213,11 @@ static void given_work_groups(void **state)
 {
     (void)state;
     for (int which = 0; which < OPERATORS; which++) {
-        clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
-        clattn_softmax_desc softmax = CLATTN_SOFTMAX_DESC_INIT;
-        clattn_norm_desc norm = CLATTN_NORM_DESC_INIT;
         char text[512];
         clattn_plan *plan = NULL;
-        softmax.x = softmax.y = norm.x = norm.y =
-            clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){64, 100});
-        options.solver = "sub-group";
         for (int i = 0; i < 2; i++) {
             clattn_context *context = paper_context(&targets[3], false);
-            options.tuning = i ? "items=64" : "items=32";
-            assert_int_equal(which == SOFTMAX ? clattn_softmax_plan_create(context, &softmax, &options, &plan)
-                                              : clattn_norm_plan_create(context, &norm, &options, &plan),
+            assert_int_equal(tuned_plan_of(context, which, "sub-group", i ? "items=64" : "items=32", &plan),
                              i ? CLATTN_SUCCESS : CLATTN_ERROR_UNSUPPORTED);
             if (!i) {
                 clattn_context_message(context, text, sizeof text);

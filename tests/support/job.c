@@ -33,35 +33,22 @@ void job_release(test_job *job)
     job->memory_count = 0;
 }
 
-void job_pair(test_job *job, int rank, const size_t *extent)
+void job_two_elements(test_job *job, int rank, float first, float second)
 {
-    job->input[0] = job_array(job, ROLE_INPUT, CLATTN_DTYPE_F32, rank, extent, FORM_PLAIN);
-    job->output[0] = job_array(job, ROLE_OUTPUT, CLATTN_DTYPE_F32, rank, extent, FORM_PLAIN);
+    static const size_t extents[CLATTN_MAX_RANK] = {1, 1, 1, 1, 2};
+    const size_t *extent = extents + CLATTN_MAX_RANK - rank;
+
+    job->input[0] = job_floats(job, rank, extent, (float[]){first, second});
+    job_output(job, rank, extent);
 }
 
-void job_two_elements(test_job *job, int rank, double first, double second)
+void job_expect_two_elements(test_job *job, float first, float second)
 {
-    size_t extent[CLATTN_MAX_RANK], index[CLATTN_MAX_RANK] = {0};
-
-    for (int d = 0; d < rank; d++) {
-        extent[d] = d == rank - 1 ? 2 : 1;
-    }
-    job_pair(job, rank, extent);
-    array_set(&job->input[0], index, first);
-    index[rank - 1] = 1;
-    array_set(&job->input[0], index, second);
-    array_upload(&job->input[0]);
-    array_own(&job->output[0], extent);
-}
-
-void job_expect_two_elements(test_job *job, double first, double second)
-{
-    size_t index[CLATTN_MAX_RANK] = {0};
+    float found[2];
 
     array_download(&job->output[0]);
-    assert_true(array_get(&job->output[0], index) == first);
-    index[job->output[0].layout.rank - 1] = 1;
-    assert_true(array_get(&job->output[0], index) == second);
+    job_copy_output(job, found);
+    assert_true(found[0] == first && found[1] == second);
 }
 
 typedef struct mask_filler {

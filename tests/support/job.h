@@ -62,13 +62,10 @@ test_array job_integers(test_job *job, clattn_dtype dtype, size_t count, const i
 /* Fills an array with numbers from [low, high), whole ones if `integers`, and uploads it. */
 void job_fill(test_array *array, uint64_t salt, float low, float high, bool integers);
 
-/* Makes input[0] and output[0] of float32, for an operator that turns one array into another of its shape. */
-void job_pair(test_job *job, int rank, const size_t *extent);
-
-/* The same of a single row with two elements, uploaded, the output to be written as a whole. */
-void job_two_elements(test_job *job, int rank, double first, double second);
+/* Makes input[0], which has these two elements in one row, and output[0] of the same shape, float32. */
+void job_two_elements(test_job *job, int rank, float first, float second);
 /* Waits for the context's queue, reads output[0] back, guards checked, and asserts that it has these two. */
-void job_expect_two_elements(test_job *job, double first, double second);
+void job_expect_two_elements(test_job *job, float first, float second);
 
 test_memory *job_keep(test_job *job, test_memory *memory);
 void job_release(test_job *job);

@@ -145,10 +145,9 @@ static void chosen_where_it_pays(void **state)
     (void)state;
     for (size_t rows = 32; rows <= 128; rows += 96) {
         clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
-        clattn_plan *plan = NULL;
         desc.query = desc.output = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){1, 2, rows, 32});
         desc.key = desc.value = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){1, 2, 128, 32});
-        plan = operator_plan(&attention_operator, &desc, NULL);
+        clattn_plan *plan = operator_plan(&attention_operator, &desc, NULL);
         assert_int_equal(!strcmp(clattn_plan_solver(plan), "cpu-amx"), here && rows == 128);
         clattn_plan_release(&plan);
     }

@@ -103,24 +103,19 @@ bool attention_row_index(const test_job *job, const attention_case *t, bool is_k
 static double *gather(const test_job *job, const attention_case *t, int which, const test_array *scale, size_t batch,
                       size_t heads, size_t rows, size_t size)
 {
+    const size_t extent[4] = {batch, heads, rows, size};
     double *dense = zeros(batch * heads * rows * size);
-    size_t n = 0, index[4];
+    size_t at[4] = {0}, index[4];
 
-    for (size_t b = 0; b < batch; b++) {
-        for (size_t h = 0; h < heads; h++) {
-            for (size_t row = 0; row < rows; row++) {
-                bool there = attention_row_index(job, t, which != QUERY, b, h, row, index);
-                for (size_t d = 0; d < size; d++) {
-                    index[3] = d;
-                    double x = there ? array_get(&job->input[which], index) : NAN;
-                    if (there && scale) {
-                        index[3] = d / (size / scale->layout.extent[3]);
-                        x *= array_get(scale, index);
-                    }
-                    dense[n++] = x;
-                }
-            }
+    for (size_t n = 0; n < batch * heads * rows * size; n++) {
+        bool there = attention_row_index(job, t, which != QUERY, at[0], at[1], at[2], index);
+        index[3] = at[3];
+        dense[n] = there ? array_get(&job->input[which], index) : NAN;
+        if (there && scale) {
+            index[3] = at[3] / (size / scale->layout.extent[3]);
+            dense[n] *= array_get(scale, index);
         }
+        array_next(4, extent, at);
     }
     return dense;
 }

@@ -147,26 +147,22 @@ static bool make(test_job *job, const void *which, const char *solver)
 /* Returns −inf for every pair outside the windows and the bias elsewhere: (batch, heads, queries, keys). */
 static double *make_addend(const test_job *job, const neighbourhood_case *t, const sizes *s)
 {
-    double *addend = zeros(s->actual_batch * s->heads * s->queries[0] * s->queries[1] * s->keys[0] * s->keys[1]);
+    const size_t extent[6] = {s->actual_batch, s->heads, s->queries[0], s->queries[1], s->keys[0], s->keys[1]};
     const test_array *bias = &job->input[BIAS];
-    size_t n = 0;
+    size_t count = 1, at[6] = {0};
 
-    for (size_t b = 0; b < s->actual_batch; b++) {
-        for (size_t h = 0; h < s->heads; h++) {
-            for (size_t q = 0; q < s->queries[0] * s->queries[1]; q++) {
-                int y = (int)(t->tile_at[0] + q / s->queries[1]), x = (int)(t->tile_at[1] + q % s->queries[1]);
+    for (int d = 0; d < 6; d++) {
+        count *= extent[d];
+    }
+    double *addend = zeros(count);
+    for (size_t n = 0; n < count; n++) {
+        int y = (int)(t->tile_at[0] + at[2]), x = (int)(t->tile_at[1] + at[3]), i = (int)at[4], j = (int)at[5];
+        bool inside = neighbourhood_attends(y, i, (int)s->keys[0], t->window[0], s->dilation[0], t->clip) &&
+                      neighbourhood_attends(x, j, (int)s->keys[1], t->window[1], s->dilation[1], t->clip);
+        const size_t place[4] = {t->bias_batch > 1 ? at[0] : 0, t->bias_heads > 1 ? at[1] : 0, at[4], at[5]};
 
-                for (size_t k = 0; k < s->keys[0] * s->keys[1]; k++) {
-                    int i = (int)(k / s->keys[1]), j = (int)(k % s->keys[1]);
-                    bool inside = neighbourhood_attends(y, i, (int)s->keys[0], t->window[0], s->dilation[0], t->clip) &&
-                                  neighbourhood_attends(x, j, (int)s->keys[1], t->window[1], s->dilation[1], t->clip);
-                    const size_t at[4] = {or_else(t->bias_batch, 1) == 1 ? 0 : b,
-                                          or_else(t->bias_heads, 1) == 1 ? 0 : h, (size_t)i, (size_t)j};
-
-                    addend[n++] = !inside ? -INFINITY : bias->memory ? array_get(bias, at) : 0;
-                }
-            }
-        }
+        addend[n] = !inside ? -INFINITY : bias->memory ? array_get(bias, place) : 0;
+        array_next(6, extent, at);
     }
     return addend;
 }
