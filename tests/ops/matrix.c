@@ -160,7 +160,7 @@ static void expand(expansion *e, const char *folder, const char *name)
     fclose(file);
 }
 
-static cl_kernel build(const char *file, const char *options, const char *name, cl_program *program)
+static cl_program build(const char *file, const char *options)
 {
     cl_context context = clattn_context_opencl_context(device_context());
     cl_device_id device = clattn_context_opencl_device(device_context());
@@ -168,19 +168,47 @@ static cl_kernel build(const char *file, const char *options, const char *name, 
     cl_int code;
 
     expand(&source, TESTS_KERNELS, file);
-    *program = clCreateProgramWithSource(context, 1, (const char *[]){source.text}, NULL, &code);
+    cl_program program = clCreateProgramWithSource(context, 1, (const char *[]){source.text}, NULL, &code);
     free(source.text);
     assert_cl(code);
-    code = clBuildProgram(*program, 1, &device, options, NULL, NULL);
+    code = clBuildProgram(program, 1, &device, options, NULL, NULL);
     if (code != CL_SUCCESS) {
         char log[4096] = "";
-        clGetProgramBuildInfo(*program, device, CL_PROGRAM_BUILD_LOG, sizeof log - 1, log, NULL);
+        clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, sizeof log - 1, log, NULL);
         print_error("%s\n", log);
     }
     assert_cl(code);
-    cl_kernel kernel = clCreateKernel(*program, name, &code);
+    return program;
+}
+
+#define MOST_BUFFERS 8
+
+/* Runs a kernel of FILE once by one work-group of `items`.  Its arguments are buffers, which begin with what is in
+ * host[] and end there. */
+static void run_kernel(const char *file, const char *name, const char *options, size_t items, cl_uint count,
+                       void *const *host, const size_t *bytes)
+{
+    cl_context context = clattn_context_opencl_context(device_context());
+    cl_command_queue queue = device_queue();
+    cl_program program = build(file, options);
+    cl_mem buffer[MOST_BUFFERS];
+    cl_int code;
+    cl_kernel kernel = clCreateKernel(program, name, &code);
+
     assert_cl(code);
-    return kernel;
+    assert_true(count <= MOST_BUFFERS);
+    for (cl_uint i = 0; i < count; i++) {
+        buffer[i] = new_buffer(context, CL_MEM_READ_WRITE, bytes[i], host[i]);
+        assert_cl(clSetKernelArg(kernel, i, sizeof buffer[i], &buffer[i]));
+    }
+    assert_cl(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &items, &items, 0, NULL, NULL));
+    for (cl_uint i = 0; i < count; i++) {
+        read_buffer(queue, buffer[i], bytes[i], host[i]);
+        device_release_buffer(buffer[i]);
+    }
+    assert_cl(clReleaseKernel(kernel));
+    assert_cl(clReleaseProgram(program));
+    assert_cl(clReleaseCommandQueue(queue));
 }
 
 /* ---- one kernel ---- */
@@ -216,38 +244,17 @@ typedef struct results {
 
 static void run(const engine *e, bool bf16, bool transposed, const fragments_case *shape, results *r)
 {
-    cl_context context = clattn_context_opencl_context(device_context());
-    cl_command_queue queue = device_queue();
     char options[256];
-    cl_program program;
-    const size_t items = (size_t)e->lanes;
     void *host[BUFFERS] = {r->a, r->b, r->words, r->c, r->places, r->chained, r->swapped, r->copied};
     const size_t bytes[BUFFERS] = {sizeof r->a,      sizeof r->b,       sizeof r->words,   sizeof r->c,
                                    sizeof r->places, sizeof r->chained, sizeof r->swapped, sizeof r->copied};
-    cl_mem buffer[BUFFERS];
-    cl_int code;
 
     snprintf(options, sizeof options,
              "-cl-std=CL1.2 -w -DMATRIX_EMULATED=1 -DMATRIX_ENGINE=%d -DMATRIX_BF16=%d -DTRANSPOSED=%d -DWIDTH=%d "
              "-DAT_ROW=%d "
              "-DAT_COLUMN=%d -DSWAP=%d",
              e->number, bf16, transposed, shape->width, shape->row, shape->column, shape->swap);
-    cl_kernel kernel = build("fragments.cl", options, "fragments", &program);
-    for (cl_uint i = 0; i < BUFFERS; i++) {
-        buffer[i] = clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, bytes[i], host[i], &code);
-        assert_cl(code);
-        assert_cl(clSetKernelArg(kernel, i, sizeof buffer[i], &buffer[i]));
-    }
-    assert_cl(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &items, &items, 0, NULL, NULL));
-    for (int i = WORDS; i < BUFFERS; i++) {
-        assert_cl(clEnqueueReadBuffer(queue, buffer[i], CL_TRUE, 0, bytes[i], host[i], 0, NULL, NULL));
-    }
-    for (int i = 0; i < BUFFERS; i++) {
-        device_release_buffer(buffer[i]);
-    }
-    assert_cl(clReleaseKernel(kernel));
-    assert_cl(clReleaseProgram(program));
-    assert_cl(clReleaseCommandQueue(queue));
+    run_kernel("fragments.cl", "fragments", options, (size_t)e->lanes, BUFFERS, host, bytes);
 }
 
 static uint16_t element(const uint32_t *words, int i)
@@ -365,17 +372,12 @@ static const wgmma_tile wgmma_tiles[] = {
 static void wgmma_places(const void *which, const char *type)
 {
     const wgmma_tile *t = which;
-    cl_context context = clattn_context_opencl_context(device_context());
-    cl_command_queue queue = device_queue();
     static int32_t places[64 * 128];
     static uint32_t elements[128 * 16];
     static uint64_t descriptors[2];
     void *host[3] = {places, descriptors, elements};
-    const size_t bytes[3] = {sizeof places, sizeof descriptors, sizeof elements}, items = 128;
+    const size_t bytes[3] = {sizeof places, sizeof descriptors, sizeof elements};
     char options[256];
-    cl_program program;
-    cl_mem buffer[3];
-    cl_int code;
 
     (void)type;
     snprintf(
@@ -383,18 +385,10 @@ static void wgmma_places(const void *which, const char *type)
         "-cl-std=CL1.2 -w -DMATRIX_EMULATED=1 -DMATRIX_ENGINE=1 -DMATRIX_BF16=1 -DWGMMA_N=%d -DWGMMA_A_TRANSPOSED=0 "
         "-DWGMMA_B_TRANSPOSED=%d -DAT=%d -DLEADING=%d -DSTRIDE=%d -DSPAN=%d",
         t->columns, t->transposed, t->at, t->leading, t->stride, t->span);
-    cl_kernel kernel = build("wgmma.cl", options, "wgmma_places", &program);
-    for (cl_uint i = 0; i < 3; i++) {
-        memset(host[i], 0xff, bytes[i]);
-        buffer[i] = clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, bytes[i], host[i], &code);
-        assert_cl(code);
-        assert_cl(clSetKernelArg(kernel, i, sizeof buffer[i], &buffer[i]));
-    }
-    assert_cl(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &items, &items, 0, NULL, NULL));
     for (int i = 0; i < 3; i++) {
-        assert_cl(clEnqueueReadBuffer(queue, buffer[i], CL_TRUE, 0, bytes[i], host[i], 0, NULL, NULL));
-        device_release_buffer(buffer[i]);
+        memset(host[i], 0xff, bytes[i]);
     }
+    run_kernel("wgmma.cl", "wgmma_places", options, 128, 3, host, bytes);
     for (int lane = 0; lane < 128; lane++) {
         for (int i = 0; i < t->columns / 2; i++) {
             place p = wgmma_c(lane, i);
@@ -409,9 +403,6 @@ static void wgmma_places(const void *which, const char *type)
                              wgmma_byte(t->transposed, t->at, t->leading, t->stride, t->span, i, k) / 2);
         }
     }
-    assert_cl(clReleaseKernel(kernel));
-    assert_cl(clReleaseProgram(program));
-    assert_cl(clReleaseCommandQueue(queue));
 }
 
 int main(int argc, char **argv)

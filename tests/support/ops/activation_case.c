@@ -7,7 +7,7 @@
 #include "support/ops/activation_case.h"
 #include "support/verdict.h"
 
-const char *const activation_solvers[ACTIVATION_SOLVERS] = {"generic", "cpu"};
+static const char *const solvers[] = {"generic", "cpu"};
 
 static void actual_extent(const activation_case *test, size_t *extent)
 {
@@ -97,7 +97,7 @@ static void refer(const test_job *job, const void *which, job_result *result)
     free(x);
 }
 
-void activation_check(const void *test, const char *solver)
+static void check(const void *test, const char *solver)
 {
     static const job_checker checker = {.make = make, .refer = refer};
     job_check(&checker, test, solver);
@@ -116,13 +116,12 @@ static const char *name_of(clattn_activation function)
 
 void activation_add(const activation_case *cases, size_t count)
 {
-    for (int n = 0; n < ACTIVATION_SOLVERS; n++) {
+    for (size_t n = 0; n < COUNT_OF(solvers); n++) {
         for (size_t i = 0; i < count; i++) {
             const activation_case *t = &cases[i];
 
             if (t->levels & level()) {
-                suite_add_case(activation_check, t, activation_solvers[n],
-                               "activation %s: %s, %s, alpha %g, rank %d, last %zu", activation_solvers[n],
+                suite_add_case(check, t, solvers[n], "activation %s: %s, %s, alpha %g, rank %d, last %zu", solvers[n],
                                name_of(t->function), t->rule, t->explicit_alpha ? (double)t->alpha : 1, t->rank,
                                t->extent[t->rank - 1]);
             }

@@ -4,9 +4,6 @@
 
 #include "support/job.h"
 
-#define ACTIVATION_SOLVERS 2
-extern const char *const activation_solvers[ACTIVATION_SOLVERS];
-
 /* What x holds. */
 typedef enum activation_values {
     VALUES_UNIFORM, /* [−8, 8] */
@@ -31,7 +28,6 @@ typedef struct activation_case {
     size_t batch;
 } activation_case;
 
-void activation_check(const void *test, const char *solver);
 void activation_add(const activation_case *cases, size_t count);
 
 #endif

@@ -182,7 +182,7 @@ static void judge_row(test_job *job, const kv_append_case *test, const size_t fr
     free(wanted);
 }
 
-void kv_append_check(const void *which, const char *solver)
+static void check(const void *which, const char *solver)
 {
     const kv_append_case *test = which;
     test_job job = {0};
@@ -200,6 +200,6 @@ void kv_append_add(const kv_append_case *cases, size_t count)
         const kv_append_case *t = &cases[i];
 
         if (t->levels & level())
-            suite_add_case(kv_append_check, t, "generic", "kv_append: %s", t->rule);
+            suite_add_case(check, t, "generic", "kv_append: %s", t->rule);
     }
 }

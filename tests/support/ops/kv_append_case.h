@@ -25,7 +25,6 @@ typedef struct kv_append_case {
     array_form form; /* form of the caches and scales */
 } kv_append_case;
 
-void kv_append_check(const void *test, const char *solver);
 void kv_append_add(const kv_append_case *cases, size_t count);
 
 #endif

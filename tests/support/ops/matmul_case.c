@@ -260,7 +260,7 @@ static bool inject(test_job *job, const void *which)
     return true;
 }
 
-void matmul_check(const void *test, const char *solver)
+static void check(const void *test, const char *solver)
 {
     static const job_checker checker = {.make = make, .refer = refer, .inject = inject};
     job_check(&checker, test, solver);
@@ -274,8 +274,8 @@ void matmul_add(const matmul_case *cases, size_t count)
             unsigned solvers = t->solvers ? t->solvers : MATMUL_GENERIC | MATMUL_CPU | MATMUL_TILE;
 
             if ((t->levels & level()) && (solvers >> n & 1)) {
-                suite_add_case(matmul_check, t, matmul_solvers[n], "matmul %s: %s, %zu x %zux%zux%zu",
-                               matmul_solvers[n], t->rule, t->batch ? t->batch : 1, t->m, t->n, t->k);
+                suite_add_case(check, t, matmul_solvers[n], "matmul %s: %s, %zu x %zux%zux%zu", matmul_solvers[n],
+                               t->rule, t->batch ? t->batch : 1, t->m, t->n, t->k);
             }
         }
     }

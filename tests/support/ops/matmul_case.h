@@ -70,7 +70,6 @@ clattn_matmul_desc matmul_contiguous(clattn_dtype operands, size_t m, size_t n, 
 bool matmul_has_clblast(void);
 
 bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint64_t salt);
-void matmul_check(const void *test, const char *solver);
 void matmul_add(const matmul_case *cases, size_t count);
 
 #endif

@@ -134,7 +134,7 @@ static void refer(const test_job *job, const void *which, job_result *result)
     }
 }
 
-void merge_check(const void *test, const char *solver)
+static void check(const void *test, const char *solver)
 {
     static const job_checker checker = {.make = make, .refer = refer};
     job_check(&checker, test, solver);
@@ -146,7 +146,7 @@ void merge_add(const merge_case *cases, size_t count)
         const merge_case *t = &cases[i];
 
         if (t->levels & level())
-            suite_add_case(merge_check, t, "generic", "merge: %s, %zu parts, %zux%zux%zux%zu", t->rule, t->parts,
-                           t->batch, t->heads, t->queries, t->columns);
+            suite_add_case(check, t, "generic", "merge: %s, %zu parts, %zux%zux%zux%zu", t->rule, t->parts, t->batch,
+                           t->heads, t->queries, t->columns);
     }
 }

@@ -16,7 +16,6 @@ typedef struct merge_case {
     size_t actual_parts, actual_batch, actual_queries;
 } merge_case;
 
-void merge_check(const void *test, const char *solver);
 void merge_add(const merge_case *cases, size_t count);
 
 #endif

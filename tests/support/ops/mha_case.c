@@ -311,7 +311,7 @@ static void refer(const test_job *job, const void *which, job_result *result)
     operands_release(&o);
 }
 
-void mha_check(const void *test, const char *solver)
+static void check(const void *test, const char *solver)
 {
     static const job_checker checker = {.make = make_job, .refer = refer};
     job_check(&checker, test, solver);
@@ -324,8 +324,8 @@ void mha_add(const mha_case *cases, size_t count)
             const mha_case *t = &cases[i];
 
             if (t->levels & level()) {
-                suite_add_case(mha_check, t, mha_solvers[n], "mha %s: %s, %zu x %zux%zu, %zu/%zu", mha_solvers[n],
-                               t->rule, t->batch, t->queries, t->cross ? t->keys : t->queries, t->d_model, t->heads);
+                suite_add_case(check, t, mha_solvers[n], "mha %s: %s, %zu x %zux%zu, %zu/%zu", mha_solvers[n], t->rule,
+                               t->batch, t->queries, t->cross ? t->keys : t->queries, t->d_model, t->heads);
             }
         }
     }

@@ -33,7 +33,6 @@ typedef struct mha_case {
 
 /* Fills `job` (zeroed) with arrays of random numbers, arguments and a plan whose attention is by `solver`. */
 void mha_job(test_job *job, const mha_case *test, const char *solver, uint64_t salt);
-void mha_check(const void *test, const char *solver);
 void mha_add(const mha_case *cases, size_t count);
 
 #endif

@@ -8,7 +8,7 @@
 #include "support/ops/neighbourhood_case.h"
 #include "support/verdict.h"
 
-const char *const neighbourhood_solvers[NEIGHBOURHOOD_SOLVERS] = {"generic", "cpu"};
+static const char *const solvers[] = {"generic", "cpu"};
 
 enum { QUERY, KEY, VALUE, BIAS }; /* of job.input */
 enum { OUTPUT, LSE };             /* of job.output */
@@ -246,7 +246,7 @@ static bool inject(test_job *job, const void *which)
     return t->inject;
 }
 
-void neighbourhood_check(const void *test, const char *solver)
+static void check(const void *test, const char *solver)
 {
     static const job_checker checker = {.make = make, .refer = refer, .inject = inject};
     job_check(&checker, test, solver);
@@ -254,13 +254,12 @@ void neighbourhood_check(const void *test, const char *solver)
 
 void neighbourhood_add(const neighbourhood_case *cases, size_t count)
 {
-    for (int n = 0; n < NEIGHBOURHOOD_SOLVERS; n++) {
+    for (size_t n = 0; n < COUNT_OF(solvers); n++) {
         for (size_t i = 0; i < count; i++) {
             const neighbourhood_case *t = &cases[i];
 
             if (t->levels & level()) {
-                suite_add_case(neighbourhood_check, t, neighbourhood_solvers[n],
-                               "neighbourhood %s: %s, %zux%zu, window %dx%d", neighbourhood_solvers[n], t->rule,
+                suite_add_case(check, t, solvers[n], "neighbourhood %s: %s, %zux%zu, window %dx%d", solvers[n], t->rule,
                                t->map[0], t->map[1], t->window[0], t->window[1]);
             }
         }

@@ -4,9 +4,6 @@
 
 #include "support/job.h"
 
-#define NEIGHBOURHOOD_SOLVERS 2
-extern const char *const neighbourhood_solvers[NEIGHBOURHOOD_SOLVERS];
-
 typedef enum bias_kind {
     BIAS_NONE,
     BIAS_FINITE, /* addends in [−2, 2] */
@@ -47,7 +44,6 @@ typedef struct neighbourhood_case {
     neighbourhood_inject inject;
 } neighbourhood_case;
 
-void neighbourhood_check(const void *test, const char *solver);
 void neighbourhood_add(const neighbourhood_case *cases, size_t count);
 
 /* Whether position p of a line of `length` attends position j, by the header's definition without any optimisation. */

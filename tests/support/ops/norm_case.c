@@ -7,7 +7,7 @@
 #include "support/ops/norm_case.h"
 #include "support/verdict.h"
 
-const char *const norm_solvers[NORM_SOLVERS] = {"generic", "cpu", "tile"};
+static const char *const solvers[] = {"generic", "cpu", "tile"};
 
 enum { X, SCALE, BIAS, RESIDUAL };       /* of job.input */
 enum { Y, MEAN, INVERSE, SUM, OUTPUTS }; /* of job.output */
@@ -187,7 +187,7 @@ static bool inject(test_job *job, const void *which)
     return true;
 }
 
-void norm_check(const void *test, const char *solver)
+static void check(const void *test, const char *solver)
 {
     static const job_checker checker = {.make = make, .refer = refer, .inject = inject};
     job_check(&checker, test, solver);
@@ -199,7 +199,7 @@ void norm_add_by(const char *solver, const norm_case *cases, size_t count)
         const norm_case *t = &cases[i];
 
         if (t->levels & level()) {
-            suite_add_case(norm_check, t, solver, "norm %s: %s %s, rank %d, %d axes, last %zu", solver,
+            suite_add_case(check, t, solver, "norm %s: %s %s, rank %d, %d axes, last %zu", solver,
                            t->rms ? "RMS" : "layer", t->rule, t->rank, axes_of(t), t->extent[t->rank - 1]);
         }
     }
@@ -207,7 +207,7 @@ void norm_add_by(const char *solver, const norm_case *cases, size_t count)
 
 void norm_add(const norm_case *cases, size_t count)
 {
-    for (int n = 0; n < NORM_SOLVERS; n++) {
-        norm_add_by(norm_solvers[n], cases, count);
+    for (size_t n = 0; n < COUNT_OF(solvers); n++) {
+        norm_add_by(solvers[n], cases, count);
     }
 }

@@ -4,9 +4,6 @@
 
 #include "support/job.h"
 
-#define NORM_SOLVERS 3
-extern const char *const norm_solvers[NORM_SOLVERS];
-
 /* What x gets for a second run; rows without it must keep every bit. */
 typedef enum norm_inject {
     NORM_NOTHING,
@@ -53,7 +50,6 @@ typedef struct norm_case {
     norm_inject inject;
 } norm_case;
 
-void norm_check(const void *test, const char *solver);
 void norm_add(const norm_case *cases, size_t count);
 void norm_add_by(const char *solver, const norm_case *cases, size_t count);
 

@@ -6,7 +6,7 @@
 #include "support/ops/rope_case.h"
 #include "support/verdict.h"
 
-const char *const rope_solvers[ROPE_SOLVERS] = {"generic", "cpu"};
+static const char *const solvers[] = {"generic", "cpu"};
 
 #define TABLE_ROWS 97
 
@@ -180,7 +180,7 @@ static bool inject(test_job *job, const void *which)
     return true;
 }
 
-void rope_check(const void *test, const char *solver)
+static void check(const void *test, const char *solver)
 {
     static const job_checker checker = {.make = make, .refer = refer, .inject = inject};
     job_check(&checker, test, solver);
@@ -188,14 +188,13 @@ void rope_check(const void *test, const char *solver)
 
 void rope_add(const rope_case *cases, size_t count)
 {
-    for (int n = 0; n < ROPE_SOLVERS; n++) {
+    for (size_t n = 0; n < COUNT_OF(solvers); n++) {
         for (size_t i = 0; i < count; i++) {
             const rope_case *t = &cases[i];
 
             if (t->levels & level()) {
-                suite_add_case(rope_check, t, rope_solvers[n], "rope %s: %s, %s, %zux%zux%zux%zu", rope_solvers[n],
-                               t->rule, t->interleaved ? "interleaved" : "halves", t->batch, t->heads, t->length,
-                               t->size);
+                suite_add_case(check, t, solvers[n], "rope %s: %s, %s, %zux%zux%zux%zu", solvers[n], t->rule,
+                               t->interleaved ? "interleaved" : "halves", t->batch, t->heads, t->length, t->size);
             }
         }
     }

@@ -4,9 +4,6 @@
 
 #include "support/job.h"
 
-#define ROPE_SOLVERS 2
-extern const char *const rope_solvers[ROPE_SOLVERS];
-
 typedef enum rope_angles {
     ANGLES_COMPUTED,
     ANGLES_TABLE, /* caches of 97 rows, by position */
@@ -41,7 +38,6 @@ typedef struct rope_case {
     bool inject; /* runs once more with NaN in one element, and NaN, Inf beyond the actual lengths */
 } rope_case;
 
-void rope_check(const void *test, const char *solver);
 void rope_add(const rope_case *cases, size_t count);
 
 #endif

@@ -106,7 +106,7 @@ static bool inject(test_job *job, const void *which)
     return true;
 }
 
-void softmax_check(const void *test, const char *solver)
+static void check(const void *test, const char *solver)
 {
     static const job_checker checker = {.make = make, .refer = refer, .inject = inject};
     job_check(&checker, test, solver);
@@ -118,7 +118,7 @@ void softmax_add_by(const char *solver, const softmax_case *cases, size_t count)
         const softmax_case *t = &cases[i];
 
         if (t->levels & level()) {
-            suite_add_case(softmax_check, t, solver, "softmax %s: %s, rank %d, %zu columns", solver, t->rule, t->rank,
+            suite_add_case(check, t, solver, "softmax %s: %s, rank %d, %zu columns", solver, t->rule, t->rank,
                            t->extent[t->rank - 1]);
         }
     }

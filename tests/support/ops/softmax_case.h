@@ -38,7 +38,6 @@ typedef struct softmax_case {
 } softmax_case;
 
 bool softmax_job(test_job *job, const softmax_case *test, const char *solver, uint64_t salt);
-void softmax_check(const void *test, const char *solver);
 void softmax_add(const softmax_case *cases, size_t count);
 void softmax_add_by(const char *solver, const softmax_case *cases, size_t count);
 
