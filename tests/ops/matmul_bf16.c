@@ -102,12 +102,6 @@ static void chosen_where_it_pays(void **state)
     }
 }
 
-/* Whether emulated AMX may be tested: some compilers take a minute for it. */
-static bool may_imitate_amx(void)
-{
-    return !device_platform_contains("rusticl");
-}
-
 /* A record of wisdom does not make the planner choose an emulation. */
 static void wisdom_does_not_choose_it(void **state)
 {
@@ -117,7 +111,7 @@ static void wisdom_does_not_choose_it(void **state)
     (void)state;
     for (int n = 0; n < 2; n++) {
         clattn_matmul_desc desc = matmul_contiguous(CLATTN_DTYPE_BF16, 40, 20, 24);
-        if (n == 0 && !may_imitate_amx()) {
+        if (n == 0 && !matmul_may_emulate_amx()) {
             operator_refuses_plan(&matmul_operator, &desc, names[n], CLATTN_ERROR_UNSUPPORTED);
             continue;
         }
@@ -182,7 +176,7 @@ int main(int argc, char **argv)
     matmul_add(batches, COUNT_OF(batches));
     suite_add(chosen_where_it_pays, "matmul cpu-bf16: chosen where it pays");
     suite_add(wisdom_does_not_choose_it, "matmul cpu-bf16, cpu-amx: not by wisdom where they are held back");
-    if (may_imitate_amx()) {
+    if (matmul_may_emulate_amx()) {
         suite_add(amx_packs_by_its_own_tile, "matmul cpu-amx: packs by its own tile");
     }
     suite_add(subnormal_numbers, "matmul cpu-bf16: subnormal numbers");

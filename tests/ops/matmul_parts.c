@@ -149,12 +149,6 @@ static const matmul_case epilogues[] = {
 
 /* ---- what the tables cannot say ---- */
 
-/* Whether emulated AMX may be tested: some compilers take a minute for it. */
-static bool may_imitate_amx(void)
-{
-    return !device_platform_contains("rusticl");
-}
-
 /* Computes C (m x n, contiguous) of A (m x k) and B (k x n) by a solver. */
 static void product(const char *solver, size_t m, size_t n, size_t k, const float *a, const float *b, float *c)
 {
@@ -275,7 +269,7 @@ int main(int argc, char **argv)
     matmul_add(magnitudes, COUNT_OF(magnitudes));
     matmul_add(epilogues, COUNT_OF(epilogues));
     suite_add(chosen_where_it_pays, "matmul cpu-amx of float32: chosen where it pays");
-    if (may_imitate_amx()) {
+    if (matmul_may_emulate_amx()) {
         suite_add(beyond_parts_as_cpu, "matmul cpu-amx of float32: beyond parts as cpu");
         suite_add(few_k_by_a_small_depth, "matmul cpu-amx of float32: few k by a small depth");
         suite_add(tiny_beside_great, "matmul cpu-amx of float32: tiny elements beside great ones");

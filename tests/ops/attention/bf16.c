@@ -23,19 +23,13 @@ static void chosen_where_it_pays(void **state)
     }
 }
 
-/* Whether AMX is emulated too slowly to be offered. */
-static bool emulates_too_slowly(void)
-{
-    return device_platform_contains("Oclgrind") || device_platform_contains("rusticl");
-}
-
 /* Emulated AMX is only for callers who name it. */
 static void imitated_amx_must_be_asked_for(void **state)
 {
     test_job job = {0};
     clattn_attention_desc desc = attention_prepare(&job, &attention_engine_cases[0], 1);
     const char *here = device_pairs_solver();
-    bool slow = emulates_too_slowly();
+    bool slow = emulates_amx_too_slowly();
 
     (void)state;
     job.plan = operator_plan(&attention_operator, &desc, NULL);
@@ -55,7 +49,7 @@ static void imitated_amx_must_be_asked_for(void **state)
 int main(int argc, char **argv)
 {
     attention_add_by("cpu-bf16", attention_engine_cases, attention_engine_case_count);
-    if (!emulates_too_slowly()) {
+    if (!emulates_amx_too_slowly()) {
         attention_add_by("cpu-amx", attention_engine_cases, attention_engine_case_count);
     }
     suite_add(chosen_where_it_pays, "attention cpu-bf16: chosen where it pays");

@@ -133,14 +133,11 @@ static const attention_case cases[] = {
      .alibi = 2, .mask = MASK_BOOL, .causal = true, AT(EXPLICIT, 40), .scores = SCORES_OF(BIASED),
      .inject = INJECT_MASKED},
     {"float16, pages, probabilities", BIG, .dim = {2, 4, 2, 9, 40, 8, 8}, .mod = &indices,
-     .type = {.query = CLATTN_DTYPE_F16, .key = CLATTN_DTYPE_F16, .value = CLATTN_DTYPE_F16},
-     .cache = CLATTN_CACHE_KIND_PAGED, .pages = 41, .page_size = 4, .list.keys = LIST(33, 40),
-     .scores = SCORES_OF(PROBABILITIES)},
+     .type = {.query = CLATTN_DTYPE_F16, .key = CLATTN_DTYPE_F16, .value = CLATTN_DTYPE_F16}, PAGED(41, 4),
+     .list.keys = LIST(33, 40), .scores = SCORES_OF(PROBABILITIES)},
     {"a ring, the keys' own numbers", BIG, .dim = {2, 4, 2, 3, 8, 8, 8}, .mod = &indices,
      .cache = CLATTN_CACHE_KIND_RING, .shorter = true, .actual = {2, 3, 29}},
-    {"float64 by way of float", FULL, MEDIUM, .mod = &indices,
-     .type =
-         {.query = CLATTN_DTYPE_F64, .key = CLATTN_DTYPE_F64, .value = CLATTN_DTYPE_F64, .output = CLATTN_DTYPE_F64}},
+    {"float64 by way of float", FULL, MEDIUM, .mod = &indices, .type = FOUR(CLATTN_DTYPE_F64)},
 };
 
 /* ---- compile errors ---- */

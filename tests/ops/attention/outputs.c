@@ -64,10 +64,8 @@ static const attention_case scores[] = {
      .additive = true, .causal = true},
     {"biased scores, float16, paged int8 keys", BIG, .dim = {2, 4, 2, 9, 40, 8, 8}, .scores = SCORES_OF(BIASED),
      .type = {.query = CLATTN_DTYPE_F16, .key = CLATTN_DTYPE_I8, .value = CLATTN_DTYPE_F16}, .key_groups = 2,
-     .cache = CLATTN_CACHE_KIND_PAGED, .pages = 41, .page_size = 4, .list.keys = LIST(33, 40)},
-    {"probabilities in float64 state", BIG, MEDIUM, .scores = SCORES_OF(PROBABILITIES),
-     .type =
-         {.query = CLATTN_DTYPE_F64, .key = CLATTN_DTYPE_F64, .value = CLATTN_DTYPE_F64, .output = CLATTN_DTYPE_F64}},
+     PAGED(41, 4), .list.keys = LIST(33, 40)},
+    {"probabilities in float64 state", BIG, MEDIUM, .scores = SCORES_OF(PROBABILITIES), .type = FOUR(CLATTN_DTYPE_F64)},
 };
 
 static const attention_case dropouts[] = {

@@ -153,18 +153,12 @@ static void chosen_where_it_pays(void **state)
     }
 }
 
-/* Whether AMX is refused: Oclgrind and llvmpipe are too slow for its emulation. */
-static bool is_refused(void)
-{
-    return device_platform_contains("Oclgrind") || device_platform_contains("rusticl");
-}
-
 int main(int argc, char **argv)
 {
     size_t count;
     attention_case *shared = float_cases(&count);
 
-    if (!is_refused()) {
+    if (!emulates_amx_too_slowly()) {
         attention_add_by("cpu-amx", shared, count);
         attention_add_by("cpu-amx", cases, COUNT_OF(cases));
         suite_add(beyond_parts, "attention cpu-amx of float32: beyond parts");

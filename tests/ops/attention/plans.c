@@ -17,8 +17,8 @@ static const attention_case costs[] = {
      .mask = MASK_BOOL, .sinks = true, .causal = true, AT(BOTTOM_RIGHT, 0), .windowed = true, .left = 30, .right = -1,
      .dropout = 0.5f, .entropy = true, .list = {.queries = LIST(0, 0), .keys = LIST(0, 0)}},
     {"cost of int8 pages", ALL, .dim = {2, 4, 2, 64, 64, 8, 8},
-     .type = {.key = CLATTN_DTYPE_I8, .value = CLATTN_DTYPE_I8}, .key_groups = 2, .value_groups = 1,
-     .cache = CLATTN_CACHE_KIND_PAGED, .pages = 9, .page_size = 16, .list.keys = LIST(0, 0)},
+     .type = {.key = CLATTN_DTYPE_I8, .value = CLATTN_DTYPE_I8}, .key_groups = 2, .value_groups = 1, PAGED(9, 16),
+     .list.keys = LIST(0, 0)},
     {"cost of packed queries", ALL, .dim = {2, 4, 2, 64, 64, 8, 8}, .additive = true,
      .list.query_starts = LIST(0, 0, 0)},
 };

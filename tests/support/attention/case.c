@@ -131,19 +131,12 @@ bool attention_job(test_job *job, const attention_case *test, const char *solver
                                        : JOB_TAKEN);
 }
 
-void attention_describe(const attention_case *t, char *text, size_t size)
+static void add_case(case_check check, const attention_case *t, const char *solver)
 {
-    snprintf(text, size, "%s, %zux%zu/%zu %zux%zu d %zu,%zu", t->rule, t->dim.batch, t->dim.heads, t->dim.kv_heads,
-             t->dim.queries, t->dim.keys, t->dim.d_k, t->dim.d_v);
-}
-
-static void add_case(case_check check, const attention_case *test, const char *solver)
-{
-    char text[256];
-
-    attention_describe(test, text, sizeof text);
-    if (test->levels & level()) {
-        suite_add_case(check, test, solver, "attention %s: %s", solver, text);
+    if (t->levels & level()) {
+        suite_add_case(check, t, solver, "attention %s: %s, %zux%zu/%zu %zux%zu d %zu,%zu", solver, t->rule,
+                       t->dim.batch, t->dim.heads, t->dim.kv_heads, t->dim.queries, t->dim.keys, t->dim.d_k,
+                       t->dim.d_v);
     }
 }
 

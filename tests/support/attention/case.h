@@ -172,9 +172,6 @@ void attention_lengths(const attention_case *test, size_t *batch, size_t *querie
 /* Whether `solver` refuses the case, for one of its features or for the device. */
 bool attention_refuses(const attention_case *test, const char *solver);
 
-/* The case's features in a few words. */
-void attention_describe(const attention_case *test, char *text, size_t size);
-
 /* All of it: plan, run, reference, accuracy; then the injection and the second run. */
 void attention_check(const void *test, const char *solver);
 

@@ -68,3 +68,8 @@ const attention_case attention_engine_cases[] = {
 };
 
 const size_t attention_engine_case_count = COUNT_OF(attention_engine_cases);
+
+bool emulates_amx_too_slowly(void)
+{
+    return device_platform_contains("Oclgrind") || device_platform_contains("rusticl");
+}

@@ -8,4 +8,7 @@
 extern const attention_case attention_engine_cases[];
 extern const size_t attention_engine_case_count;
 
+/* Whether the device's emulation of AMX is too slow to be offered: Oclgrind's and llvmpipe's. */
+bool emulates_amx_too_slowly(void);
+
 #endif

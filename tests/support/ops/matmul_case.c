@@ -142,6 +142,11 @@ bool matmul_has_clblast(void)
     return status == CLATTN_ERROR_UNSUPPORTED;
 }
 
+bool matmul_may_emulate_amx(void)
+{
+    return !device_platform_contains("rusticl");
+}
+
 /* ---- the verdict ---- */
 
 static double as_float(double x)

@@ -69,6 +69,9 @@ clattn_matmul_desc matmul_contiguous(clattn_dtype operands, size_t m, size_t n, 
 /* Whether the library was built with CLBlast; the call compiles nothing. */
 bool matmul_has_clblast(void);
 
+/* Whether emulated AMX may be tested: some compilers take a minute for it. */
+bool matmul_may_emulate_amx(void);
+
 bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint64_t salt);
 void matmul_add(const matmul_case *cases, size_t count);
 
