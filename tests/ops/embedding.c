@@ -186,13 +186,12 @@ static double sinusoid(double position, size_t c, size_t size)
 static void refer(const test_job *job, const void *which, job_result *result)
 {
     const embedding_case *t = which;
-    size_t extent[3] = {t->shorter ? t->actual_batch : t->batch, t->shorter ? t->actual_length : t->length, t->size};
     size_t n = 0;
 
-    *result = result_of("y", job->output[0].layout.dtype, 3, extent);
+    *result = result_of("y", &job->output[0]);
     result->naive = zeros(result->count);
-    for (size_t b = 0; b < extent[0]; b++) {
-        for (size_t s = 0; s < extent[1]; s++) {
+    for (size_t b = 0; b < result->extent[0]; b++) {
+        for (size_t s = 0; s < result->extent[1]; s++) {
             double id = index_at(&job->input[IDS], b, s), segment = index_at(&job->input[SEGMENTS], b, s);
             double offset = t->offsets ? index_at(&job->input[OFFSETS], b, 0) : 0;
             double position = (double)t->position + offset + (double)s;

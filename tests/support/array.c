@@ -71,8 +71,7 @@ void memory_release(test_memory *memory)
 test_array array_view(test_memory *memory, size_t first, clattn_layout layout)
 {
     size_t guard = layout.dtype == CLATTN_DTYPE_I4 ? 2 * GUARD_FRONT : GUARD_FRONT;
-    test_array view = {memory, layout, (int64_t)(guard + first)};
-    return view;
+    return (test_array){.memory = memory, .layout = layout, .offset = (int64_t)(guard + first)};
 }
 
 test_array array_create(array_role role, clattn_dtype dtype, int rank, const size_t *extent, array_form form)
@@ -156,6 +155,7 @@ void array_own(test_array *array, const size_t *extent)
 {
     size_t index[CLATTN_MAX_RANK] = {0};
 
+    memcpy(array->written, extent, (size_t)array->layout.rank * sizeof *extent);
     memset(array->memory->owned, 0, array->memory->count);
     if (product(array->layout.rank, extent) > 0) {
         do {

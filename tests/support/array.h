@@ -43,6 +43,7 @@ typedef struct test_array {
     test_memory *memory; /* NULL: there is no such array */
     clattn_layout layout;
     int64_t offset;
+    size_t written[CLATTN_MAX_RANK]; /* an output's extents that array_own was given */
 } test_array;
 
 /* An array in a memory of its own, of float32 if `dtype` is CLATTN_DTYPE_NONE.  ROLE_OUTPUT owns nothing yet:

@@ -6,7 +6,7 @@
 
 #include "support/verdict.h"
 
-job_result result_of(const char *name, clattn_dtype stored, int rank, const size_t *extent)
+job_result result_sized(const char *name, clattn_dtype stored, int rank, const size_t *extent)
 {
     job_result made = {.name = name, .rule = accuracy_rule_of(stored), .rank = rank, .count = 1};
 
@@ -17,6 +17,12 @@ job_result result_of(const char *name, clattn_dtype stored, int rank, const size
     made.reference = zeros(made.count);
     made.magnitude = zeros(made.count);
     return made;
+}
+
+job_result result_of(const char *name, const test_array *output)
+{
+    return output->memory ? result_sized(name, output->layout.dtype, output->layout.rank, output->written)
+                          : (job_result){0};
 }
 
 static void release(job_result result[JOB_OUTPUTS])

@@ -16,7 +16,10 @@ typedef struct job_result {
 } job_result;
 
 /* A result of these actual extents, stored as `stored`; its reference and magnitude are zeros. */
-job_result result_of(const char *name, clattn_dtype stored, int rank, const size_t *extent);
+job_result result_sized(const char *name, clattn_dtype stored, int rank, const size_t *extent);
+
+/* The result of what array_own has declared of an output; none if the output has no memory. */
+job_result result_of(const char *name, const test_array *output);
 
 /* How an operator's cases are checked. */
 typedef struct job_checker {

@@ -112,11 +112,11 @@ static void refer(const test_job *job, const void *which, job_result *result)
     const size_t rows[4] = {p->batch, p->heads, p->queries, p->d_v};
     const size_t scores[4] = {p->batch, p->heads, p->queries, test->scores ? p->keys : 0};
     job_result *output = &result[OUTPUT];
-    *output = result_of("output", CLATTN_DTYPE_F32, 4, rows);
+    *output = result_sized("output", CLATTN_DTYPE_F32, 4, rows);
     output->rule = output_rule(test, p->wide);
-    result[LSE] = result_of(test->no_lse ? NULL : "lse", CLATTN_DTYPE_F32, 3, rows);
-    result[ENTROPY] = result_of(test->entropy ? "entropy" : NULL, CLATTN_DTYPE_F32, 3, rows);
-    result[SCORES] = result_of(test->scores ? "scores" : NULL, job->output[SCORES].layout.dtype, 4, scores);
+    result[LSE] = result_sized(test->no_lse ? NULL : "lse", CLATTN_DTYPE_F32, 3, rows);
+    result[ENTROPY] = result_sized(test->entropy ? "entropy" : NULL, CLATTN_DTYPE_F32, 3, rows);
+    result[SCORES] = result_sized(test->scores ? "scores" : NULL, job->output[SCORES].layout.dtype, 4, scores);
     for (int n = OUTPUT; n <= SCORES; n++) {
         result[n].naive = zeros(result[n].count);
     }

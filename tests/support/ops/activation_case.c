@@ -9,14 +9,6 @@
 
 static const char *const solvers[] = {"generic", "cpu"};
 
-static void actual_extent(const activation_case *test, size_t *extent)
-{
-    memcpy(extent, test->extent, sizeof test->extent);
-    if (test->explicit_batch) {
-        extent[0] = test->batch;
-    }
-}
-
 typedef struct value_filler {
     random_stream stream;
     const activation_case *test;
@@ -65,7 +57,8 @@ static bool make(test_job *job, const void *which, const char *solver)
     array_upload(&job->input[0]);
     job->output[0] =
         test->in_place ? job->input[0] : job_array(job, ROLE_OUTPUT, test->y_type, test->rank, test->extent, test->y);
-    actual_extent(test, written);
+    memcpy(written, test->extent, sizeof written);
+    written[0] = test->explicit_batch ? test->batch : written[0];
     array_own(&job->output[0], written);
 
     desc.function = test->function;
@@ -84,11 +77,9 @@ static bool make(test_job *job, const void *which, const char *solver)
 static void refer(const test_job *job, const void *which, job_result *result)
 {
     const activation_case *test = which;
-    size_t extent[CLATTN_MAX_RANK];
 
-    actual_extent(test, extent);
-    *result = result_of("y", job->output[0].layout.dtype, test->rank, extent);
-    double *x = array_dense(&job->input[0], test->rank, extent);
+    *result = result_of("y", &job->output[0]);
+    double *x = array_dense(&job->input[0], test->rank, result->extent);
     for (size_t i = 0; i < result->count; i++) {
         double y = reference_activation(test->function, test->explicit_alpha ? (double)test->alpha : 1, x[i]);
         result->magnitude[i] = fabs(y) + (double)FLT_MIN / (8 * (double)FLT_EPSILON);

@@ -199,7 +199,7 @@ static void refer(const test_job *job, const void *which, job_result *result)
     size_t batch, m, n = test->n, k = test->k;
 
     actual_extent(test, &batch, &m);
-    *result = result_of("c", job->output[0].layout.dtype, 3, (size_t[]){batch, m, n});
+    *result = result_of("c", &job->output[0]);
     result->exact = test->integers;
     result->naive = zeros(result->count);
     bool each = batch_of_b(test) > 1;

@@ -13,15 +13,6 @@ static size_t parts_of(const merge_case *test)
     return test->explicit_lengths ? test->actual_parts : test->parts;
 }
 
-/* The extents of the output that count at enqueue. */
-static void actual_extent(const merge_case *test, size_t extent[4])
-{
-    extent[0] = test->explicit_lengths ? test->actual_batch : test->batch;
-    extent[1] = test->heads;
-    extent[2] = test->explicit_lengths ? test->actual_queries : test->queries;
-    extent[3] = test->columns;
-}
-
 /* Fills log-sum-exps with numbers in [−20, 20].  Some partials have attended nothing: their output is NaN and must not
  * be read.  Row (0, 0, 0) has attended nothing at all, and row (0, 0, 1) has a NaN. */
 static void fill_partials(test_job *job, const merge_case *test)
@@ -50,7 +41,8 @@ static bool make(test_job *job, const void *which, const char *solver)
     clattn_merge_desc desc = CLATTN_MERGE_DESC_INIT;
     clattn_merge_args args = CLATTN_MERGE_ARGS_INIT;
     const size_t extent[5] = {test->parts, test->batch, test->heads, test->queries, test->columns};
-    size_t written[4];
+    const size_t written[4] = {test->explicit_lengths ? test->actual_batch : test->batch, test->heads,
+                               test->explicit_lengths ? test->actual_queries : test->queries, test->columns};
 
     job->input[PARTIAL] = job_array(job, ROLE_INPUT, CLATTN_DTYPE_F32, 5, extent, test->partial);
     job->input[PARTIAL_LSE] = job_array(job, ROLE_INPUT, CLATTN_DTYPE_F32, 4, extent, test->partial);
@@ -62,7 +54,6 @@ static bool make(test_job *job, const void *which, const char *solver)
     job->output[OUTPUT] = job_array(job, ROLE_OUTPUT, test->type, 4, &extent[1], test->output);
     if (test->lse)
         job->output[LSE] = job_array(job, ROLE_OUTPUT, CLATTN_DTYPE_F32, 3, &extent[1], test->output);
-    actual_extent(test, written);
     for (int n = OUTPUT; n <= LSE; n++)
         if (job->output[n].memory)
             array_own(&job->output[n], written);
@@ -118,19 +109,19 @@ static double merge_row(const test_job *job, const merge_case *test, const size_
 static void refer(const test_job *job, const void *which, job_result *result)
 {
     const merge_case *test = which;
-    size_t extent[4], index[4] = {0};
+    size_t index[4] = {0};
 
-    actual_extent(test, extent);
-    result[OUTPUT] = result_of("output", job->output[OUTPUT].layout.dtype, 4, extent);
+    result[OUTPUT] = result_of("output", &job->output[OUTPUT]);
     result[OUTPUT].naive = zeros(result[OUTPUT].count);
-    result[LSE] = result_of(test->lse ? "lse" : NULL, CLATTN_DTYPE_F32, 3, extent);
-    for (size_t row = 0; row < result[LSE].count; row++) {
-        const size_t at = row * test->columns;
+    result[LSE] = result_of("lse", &job->output[LSE]);
+    for (size_t row = 0, at = 0; at < result[OUTPUT].count; row++, at += test->columns) {
         double lse = merge_row(job, test, index, false, result[OUTPUT].reference + at, result[OUTPUT].magnitude + at);
         merge_row(job, test, index, true, result[OUTPUT].naive + at, NULL);
-        result[LSE].reference[row] = lse;
-        result[LSE].magnitude[row] = 1 + fabs(lse);
-        array_next(3, extent, index);
+        if (test->lse) {
+            result[LSE].reference[row] = lse;
+            result[LSE].magnitude[row] = 1 + fabs(lse);
+        }
+        array_next(3, result[OUTPUT].extent, index);
     }
 }
 

@@ -295,17 +295,12 @@ static void refer(const test_job *job, const void *which, job_result *result)
 {
     const mha_case *t = which;
     const sizes s = sizes_of(t);
-    const size_t y[3] = {s.batch, s.actual_queries, t->d_model};
-    const size_t weights[4] = {s.batch, t->heads, s.actual_queries, s.actual_keys};
-    const size_t averages[3] = {s.batch, s.actual_queries, s.actual_keys};
-    bool mean = t->weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE;
     operands o = gather(job, t, &s);
 
-    result[Y] = result_of("y", job->output[Y].layout.dtype, 3, y);
-    result[WEIGHTS] =
-        result_of(t->weights ? "weights" : NULL, CLATTN_DTYPE_F32, mean ? 3 : 4, mean ? averages : weights);
+    result[Y] = result_of("y", &job->output[Y]);
+    result[WEIGHTS] = result_of("weights", &job->output[WEIGHTS]);
     result[Y].naive = zeros(result[Y].count);
-    result[WEIGHTS].naive = zeros(result[WEIGHTS].count);
+    result[WEIGHTS].naive = t->weights ? zeros(result[WEIGHTS].count) : NULL;
     reference_mha(t, &s, &o, true, &result[Y], &result[WEIGHTS]);
     reference_mha(t, &s, &o, false, &result[Y], &result[WEIGHTS]); /* whose magnitudes remain */
     operands_release(&o);

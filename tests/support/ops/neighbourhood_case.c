@@ -174,7 +174,6 @@ static void refer(const test_job *job, const void *which, job_result *result)
     const size_t queries[5] = {s.actual_batch, s.heads, s.queries[0], s.queries[1], s.d_k};
     const size_t keys[5] = {s.actual_batch, s.kv_heads, s.keys[0], s.keys[1], s.d_k};
     const size_t values[5] = {s.actual_batch, s.kv_heads, s.keys[0], s.keys[1], s.d_v};
-    const size_t outputs[5] = {s.actual_batch, s.heads, s.queries[0], s.queries[1], s.d_v};
     double *query = array_dense(&job->input[QUERY], 5, queries), *key = array_dense(&job->input[KEY], 5, keys),
            *value = array_dense(&job->input[VALUE], 5, values), *addend = make_addend(job, t, &s);
     const reference_problem p = {.batch = s.actual_batch,
@@ -191,10 +190,10 @@ static void refer(const test_job *job, const void *which, job_result *result)
                                  .addend = addend};
     job_result *output = &result[OUTPUT], *lse = &result[LSE];
 
-    *output = result_of("output", job->output[OUTPUT].layout.dtype, 5, outputs);
-    *lse = result_of(t->lse ? "lse" : NULL, CLATTN_DTYPE_F32, 4, outputs);
+    *output = result_of("output", &job->output[OUTPUT]);
+    *lse = result_of("lse", &job->output[LSE]);
     output->naive = zeros(output->count);
-    lse->naive = zeros(lse->count);
+    lse->naive = t->lse ? zeros(lse->count) : NULL;
     reference_attention(
         &p, false,
         &(reference_result){.output = output->reference, .magnitude = output->magnitude, .lse = lse->reference});

@@ -17,18 +17,6 @@ static int axes_of(const norm_case *test)
     return test->axes ? test->axes : 1;
 }
 
-/* The extents of an output, which of mean and inverse end in 1s; with `actual` those that count at enqueue. */
-static void extent_of(const norm_case *test, int output, bool actual, size_t *extent)
-{
-    memcpy(extent, test->extent, sizeof test->extent);
-    if (test->explicit_batch && actual) {
-        extent[0] = test->batch;
-    }
-    for (int d = test->rank - axes_of(test); d < test->rank && (output == MEAN || output == INVERSE); d++) {
-        extent[d] = 1;
-    }
-}
-
 static void make_factor(test_job *job, int which, const norm_factor *factor, uint64_t salt)
 {
     if (factor->rank) {
@@ -37,15 +25,18 @@ static void make_factor(test_job *job, int which, const norm_factor *factor, uin
     }
 }
 
-static void make_statistic(test_job *job, const norm_case *test, int which)
+static void make_statistic(test_job *job, const norm_case *test, int which, const size_t *written)
 {
-    size_t extent[CLATTN_MAX_RANK];
+    size_t extent[CLATTN_MAX_RANK], actual[CLATTN_MAX_RANK];
 
-    extent_of(test, which, false, extent);
+    for (int d = 0; d < test->rank; d++) {
+        bool reduced = d >= test->rank - axes_of(test);
+        extent[d] = reduced ? 1 : test->extent[d];
+        actual[d] = reduced ? 1 : written[d];
+    }
     job->output[which] =
         job_array(job, ROLE_OUTPUT, CLATTN_DTYPE_F32, test->rank, extent, which == MEAN ? FORM_PLAIN : test->y);
-    extent_of(test, which, true, extent);
-    array_own(&job->output[which], extent);
+    array_own(&job->output[which], actual);
 }
 
 static bool make(test_job *job, const void *which, const char *solver)
@@ -63,7 +54,8 @@ static bool make(test_job *job, const void *which, const char *solver)
     make_factor(job, BIAS, &test->bias, 3);
     job->output[Y] =
         test->in_place ? job->input[X] : job_array(job, ROLE_OUTPUT, test->y_type, test->rank, test->extent, test->y);
-    extent_of(test, Y, true, written);
+    memcpy(written, test->extent, sizeof written);
+    written[0] = test->explicit_batch ? test->batch : written[0];
     array_own(&job->output[Y], written);
     if (test->residual.rank) {
         const norm_factor *r = &test->residual;
@@ -78,10 +70,10 @@ static bool make(test_job *job, const void *which, const char *solver)
         array_own(&job->output[SUM], written);
     }
     if (test->outputs & NORM_MEAN) {
-        make_statistic(job, test, MEAN);
+        make_statistic(job, test, MEAN, written);
     }
     if (test->outputs & NORM_INVERSE) {
-        make_statistic(job, test, INVERSE);
+        make_statistic(job, test, INVERSE, written);
     }
 
     desc.kind = test->rms ? CLATTN_NORM_KIND_RMS : CLATTN_NORM_KIND_LAYER;
@@ -127,32 +119,41 @@ static void refer(const test_job *job, const void *which, job_result *result)
 {
     static const char *const names[OUTPUTS] = {"y", "mean", "inv_std_dev", "sum"};
     const norm_case *test = which;
-    size_t extent[CLATTN_MAX_RANK];
+    size_t rows = 1, elements = 1;
 
     for (int o = 0; o < OUTPUTS; o++) {
-        extent_of(test, o, true, extent);
-        result[o] = result_of(job->output[o].memory ? names[o] : NULL, job->output[o].layout.dtype, test->rank, extent);
+        result[o] = result_of(names[o], &job->output[o]);
     }
-    size_t count = result[Y].count, rows = result[MEAN].count, elements = rows ? count / rows : 0;
+    for (int d = 0; d < test->rank; d++) {
+        *(d < test->rank - axes_of(test) ? &rows : &elements) *= result[Y].extent[d];
+    }
+    size_t count = result[Y].count;
     double epsilon = test->explicit_epsilon ? (double)test->epsilon : 1e-5;
     double *x = array_dense(&job->input[X], test->rank, result[Y].extent);
     double *scale = spread_out(&job->input[SCALE], test->rank, result[Y].extent, count);
     double *bias = spread_out(&job->input[BIAS], test->rank, result[Y].extent, count);
     double *residual = spread_out(&job->input[RESIDUAL], test->rank, result[Y].extent, count);
     for (size_t i = 0; i < count && residual; i++) {
-        x[i] = result[SUM].reference[i] =
-            (double)(float)(x[i] + residual[i]); /* the header says exactly this: a sum in float */
+        x[i] = (double)(float)(x[i] + residual[i]); /* the header says exactly this: a sum in float */
+    }
+    for (size_t i = 0; i < count && test->sum; i++) {
+        result[SUM].reference[i] = x[i];
     }
     for (size_t r = 0; r < rows; r++) {
-        double *mean = &result[MEAN].reference[r], *inverse = &result[INVERSE].reference[r], deviation = 0;
         size_t at = r * elements;
+        double mean, inverse, deviation = 0;
         reference_norm(elements, test->rms, epsilon, x + at, scale ? scale + at : NULL, bias ? bias + at : NULL,
-                       result[Y].reference + at, result[Y].magnitude + at, mean, inverse);
+                       result[Y].reference + at, result[Y].magnitude + at, &mean, &inverse);
         for (size_t e = 0; e < elements; e++) {
-            deviation += fabs(x[at + e] - *mean) / (double)elements;
+            deviation += fabs(x[at + e] - mean) / (double)elements;
         }
-        result[MEAN].magnitude[r] = fabs(*mean) + deviation;
-        result[INVERSE].magnitude[r] = *inverse;
+        if (test->outputs & NORM_MEAN) {
+            result[MEAN].reference[r] = mean;
+            result[MEAN].magnitude[r] = fabs(mean) + deviation;
+        }
+        if (test->outputs & NORM_INVERSE) {
+            result[INVERSE].reference[r] = result[INVERSE].magnitude[r] = inverse;
+        }
     }
     free(x);
     free(scale);

@@ -143,13 +143,12 @@ static const double *given(const test_job *job, const rope_case *test, int which
 static void refer(const test_job *job, const void *which, job_result *result)
 {
     const rope_case *test = which;
-    size_t extent[] = {batch_of(test), test->heads, length_of(test), test->size};
-    double *x = array_dense(&job->input[X], 4, extent);
     double *cosine_row = zeros(test->size), *sine_row = zeros(test->size);
 
-    *result = result_of("y", job->output[0].layout.dtype, 4, extent);
+    *result = result_of("y", &job->output[0]);
+    double *x = array_dense(&job->input[X], 4, result->extent);
     for (size_t at = 0, row = 0; at < result->count; at += test->size, row++) {
-        size_t s = row % extent[2], b = row / extent[2] / extent[1];
+        size_t s = row % result->extent[2], b = row / result->extent[2] / test->heads;
         const double *cosines = test->angles ? given(job, test, COS, b, s, cosine_row) : NULL;
         const double *sines = test->angles ? given(job, test, SIN, b, s, sine_row) : NULL;
         reference_rope(test->size, rotary_of(test), test->interleaved, test->base > 0 ? (double)test->base : 10000,

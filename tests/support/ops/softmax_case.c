@@ -11,15 +11,6 @@ const char *const softmax_solvers[SOFTMAX_SOLVERS] = {"generic", "cpu", "tile"};
 
 enum { X, MASK }; /* of job.input */
 
-/* The extents that count at enqueue. */
-static void actual_extent(const softmax_case *test, size_t *extent)
-{
-    memcpy(extent, test->extent, sizeof test->extent);
-    if (test->explicit_batch) {
-        extent[0] = test->batch;
-    }
-}
-
 bool softmax_job(test_job *job, const softmax_case *test, const char *solver, uint64_t salt)
 {
     clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
@@ -35,7 +26,8 @@ bool softmax_job(test_job *job, const softmax_case *test, const char *solver, ui
     job->output[0] = test->in_place
                          ? job->input[X]
                          : job_array(job, ROLE_READABLE_OUTPUT, test->y_type, test->rank, test->extent, test->y);
-    actual_extent(test, written);
+    memcpy(written, test->extent, sizeof written);
+    written[0] = test->explicit_batch ? test->batch : written[0];
     array_own(&job->output[0], written);
 
     desc.explicit_scale = test->scaled;
@@ -60,17 +52,16 @@ static bool make(test_job *job, const void *test, const char *solver)
 static void refer(const test_job *job, const void *which, job_result *result)
 {
     const softmax_case *test = which;
-    size_t extent[CLATTN_MAX_RANK], index[CLATTN_MAX_RANK] = {0};
+    size_t index[CLATTN_MAX_RANK] = {0};
     size_t columns = test->extent[test->rank - 1];
     double scale = test->scaled ? test->scale : 1;
 
-    actual_extent(test, extent);
-    *result = result_of("y", job->output[0].layout.dtype, test->rank, extent);
+    *result = result_of("y", &job->output[0]);
     result->naive = zeros(result->count);
-    double *x = array_dense(&job->input[X], test->rank, extent), *addends = zeros(result->count);
+    double *x = array_dense(&job->input[X], test->rank, result->extent), *addends = zeros(result->count);
     for (size_t i = 0; i < result->count && test->mask; i++) {
         addends[i] = reference_mask(&job->input[MASK], test->rank, index);
-        array_next(test->rank, extent, index);
+        array_next(test->rank, result->extent, index);
     }
     for (size_t at = 0; at < result->count; at += columns) {
         const double *addend = test->mask ? addends + at : NULL;
