@@ -136,17 +136,13 @@ void node_compare(const test_array *output, const onnx_case *test, const char *f
     tensor_reader reader = {tensor(test, formal), 0};
     test_array whole = *output; /* the layout that the memory was made with */
     double rtol = reader.tensor.dtype == CLATTN_DTYPE_BF16 ? fmax(test->rtol, 0x1p-6) : test->rtol;
-    size_t count = 1;
 
     if (!output->memory) {
         return;
     }
     whole.layout = clattn_layout_contiguous(reader.tensor.dtype, reader.tensor.rank, reader.tensor.extent);
     double *given = array_dense(&whole, reader.tensor.rank, reader.tensor.extent);
-    for (int d = 0; d < reader.tensor.rank; d++) {
-        count *= reader.tensor.extent[d];
-    }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < array_count(reader.tensor.rank, reader.tensor.extent); i++) {
         double expected = next_element(&reader), value = given[i];
         bool same = isfinite(expected) ? fabs(value - expected) <= test->atol + rtol * fabs(expected)
                     : isnan(expected)  ? isnan(value)

@@ -4,15 +4,21 @@
  * Holds: that these operators are ONNX's, attribute by attribute.  The tests are named after the cases. */
 #include "onnx/onnx.h"
 
-static void run_by(test_job *job, const struct operator_calls *calls, const void *desc, const char *solver)
+/* Runs the job by a solver and compares its outputs, which have these names in the case. */
+static void run_and_compare(test_job *job, const struct operator_calls *calls, const void *desc, const char *solver,
+                            const onnx_case *test, const char *const names[JOB_OUTPUTS])
 {
     assert_true(job_plan(job, calls, desc, solver, JOB_TAKEN));
     job_run(job, NULL);
+    for (size_t n = 0; n < JOB_OUTPUTS && names[n]; n++) {
+        node_compare(&job->output[n], test, names[n]);
+    }
+    job_release(job);
 }
 
-static int axis_of(const onnx_case *test, int rank, long missing)
+static int axis_of(const onnx_case *test, int rank)
 {
-    long axis = node_int(test, "axis", missing);
+    long axis = node_int(test, "axis", -1);
     return (int)(axis < 0 ? axis + rank : axis);
 }
 
@@ -34,19 +40,16 @@ static void check_softmax(const void *which, const char *solver)
 {
     const onnx_case *test = which;
     clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
-    test_job job = {0};
+    test_job job = {.args.softmax = CLATTN_SOFTMAX_ARGS_INIT};
     test_array x = node_input(&job, test, "input");
 
     job.output[0] = node_output(&job, test, "output");
-    int axis = axis_of(test, x.layout.rank, -1);
+    int axis = axis_of(test, x.layout.rank);
     desc.x = with_last(&x.layout, axis);
     desc.y = with_last(&job.output[0].layout, axis);
-    clattn_softmax_args_init(&job.args.softmax);
     job.args.softmax.x = array_binding(&x);
     job.args.softmax.y = array_binding(&job.output[0]);
-    run_by(&job, &softmax_operator, &desc, solver);
-    node_compare(&job.output[0], test, "output");
-    job_release(&job);
+    run_and_compare(&job, &softmax_operator, &desc, solver, test, (const char *[JOB_OUTPUTS]){"output"});
 }
 
 static void check_norm(const void *which, const char *solver)
@@ -54,7 +57,7 @@ static void check_norm(const void *which, const char *solver)
     const onnx_case *test = which;
     bool rms = node_of(test, "RMSNormalization");
     clattn_norm_desc desc = CLATTN_NORM_DESC_INIT;
-    test_job job = {0};
+    test_job job = {.args.norm = CLATTN_NORM_ARGS_INIT};
     clattn_norm_args *args = &job.args.norm;
     test_array x = node_input(&job, test, "X"), scale = node_input(&job, test, rms ? "scale" : "Scale");
     test_array bias = node_input(&job, test, "B");
@@ -64,21 +67,16 @@ static void check_norm(const void *which, const char *solver)
     job.output[2] = node_output(&job, test, "InvStdDev");
     assert_true((job.output[1].memory && job.output[2].memory) || rms);
     desc.kind = rms ? CLATTN_NORM_KIND_RMS : CLATTN_NORM_KIND_LAYER;
-    desc.axes = x.layout.rank - axis_of(test, x.layout.rank, -1);
+    desc.axes = x.layout.rank - axis_of(test, x.layout.rank);
     desc.explicit_epsilon = 1;
     desc.epsilon = (float)node_float(test, "epsilon", 1e-5);
-    clattn_norm_args_init(args);
     array_bind(&x, &desc.x, &args->x);
     array_bind(&scale, &desc.scale, &args->scale);
     array_bind(&bias, &desc.bias, &args->bias);
     array_bind(&job.output[0], &desc.y, &args->y);
     array_bind(&job.output[1], &desc.mean, &args->mean);
     array_bind(&job.output[2], &desc.inv_std_dev, &args->inv_std_dev);
-    run_by(&job, &norm_operator, &desc, solver);
-    node_compare(&job.output[0], test, "Y");
-    node_compare(&job.output[1], test, "Mean");
-    node_compare(&job.output[2], test, "InvStdDev");
-    job_release(&job);
+    run_and_compare(&job, &norm_operator, &desc, solver, test, (const char *[JOB_OUTPUTS]){"Y", "Mean", "InvStdDev"});
 }
 
 /* (batch, length, heads · size) as (batch, heads, length, size); what has four dimensions already stays. */
@@ -94,7 +92,7 @@ static void check_rope(const void *which, const char *solver)
 {
     const onnx_case *test = which;
     clattn_rope_desc desc = CLATTN_ROPE_DESC_INIT;
-    test_job job = {0};
+    test_job job = {.args.rope = CLATTN_ROPE_ARGS_INIT};
     clattn_rope_args *args = &job.args.rope;
     test_array x = node_input(&job, test, "X"), positions = node_input(&job, test, "position_ids");
     test_array cosines = node_input(&job, test, "cos_cache"), sines = node_input(&job, test, "sin_cache");
@@ -103,7 +101,6 @@ static void check_rope(const void *which, const char *solver)
     job.output[0] = node_output(&job, test, "Y");
     desc.pairing = node_int(test, "interleaved", 0) ? CLATTN_ROPE_PAIRING_INTERLEAVED : CLATTN_ROPE_PAIRING_HALVES;
     desc.rotary_size = (size_t)node_int(test, "rotary_embedding_dim", 0);
-    clattn_rope_args_init(args);
     array_bind(&x, &desc.x, &args->x);
     array_bind(&job.output[0], &desc.y, &args->y);
     array_bind(&cosines, &desc.cos, &args->cos);
@@ -111,16 +108,14 @@ static void check_rope(const void *which, const char *solver)
     array_bind(&positions, &desc.positions, &args->positions);
     split_heads(&desc.x, heads);
     split_heads(&desc.y, heads);
-    run_by(&job, &rope_operator, &desc, solver);
-    node_compare(&job.output[0], test, "Y");
-    job_release(&job);
+    run_and_compare(&job, &rope_operator, &desc, solver, test, (const char *[JOB_OUTPUTS]){"Y"});
 }
 
 static void check_activation(const void *which, const char *solver)
 {
     const onnx_case *test = which;
     clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
-    test_job job = {0};
+    test_job job = {.args.activation = CLATTN_ACTIVATION_ARGS_INIT};
     clattn_activation_args *args = &job.args.activation;
     test_array x = node_input(&job, test, "X");
 
@@ -130,12 +125,9 @@ static void check_activation(const void *which, const char *solver)
                                                            : CLATTN_ACTIVATION_GELU;
     desc.explicit_alpha = 1;
     desc.alpha = (float)node_float(test, "alpha", 1);
-    clattn_activation_args_init(args);
     array_bind(&x, &desc.x, &args->x);
     array_bind(&job.output[0], &desc.y, &args->y);
-    run_by(&job, &activation_operator, &desc, solver);
-    node_compare(&job.output[0], test, "Y");
-    job_release(&job);
+    run_and_compare(&job, &activation_operator, &desc, solver, test, (const char *[JOB_OUTPUTS]){"Y"});
 }
 
 static const char *const with_tile[] = {"generic", "cpu", "tile"};

@@ -141,7 +141,7 @@ bool array_next(int rank, const size_t *extent, size_t *index)
     return false;
 }
 
-static size_t product(int rank, const size_t *extent)
+size_t array_count(int rank, const size_t *extent)
 {
     size_t count = 1;
 
@@ -157,7 +157,7 @@ void array_own(test_array *array, const size_t *extent)
 
     memcpy(array->written, extent, (size_t)array->layout.rank * sizeof *extent);
     memset(array->memory->owned, 0, array->memory->count);
-    if (product(array->layout.rank, extent) > 0) {
+    if (array_count(array->layout.rank, extent) > 0) {
         do {
             array->memory->owned[array_place(array, index)] = 1;
         } while (array_next(array->layout.rank, extent, index));
@@ -218,7 +218,7 @@ double *zeros(size_t count)
 double *array_dense(const test_array *array, int rank, const size_t *extent)
 {
     size_t index[CLATTN_MAX_RANK] = {0};
-    size_t count = product(rank, extent);
+    size_t count = array_count(rank, extent);
     double *dense = zeros(count);
     int skip = rank - array->layout.rank;
 
@@ -234,7 +234,7 @@ void array_fill(test_array *array, array_filler fill, void *context)
 {
     size_t index[CLATTN_MAX_RANK] = {0};
 
-    if (product(array->layout.rank, array->layout.extent) > 0) {
+    if (array_count(array->layout.rank, array->layout.extent) > 0) {
         do {
             array_set(array, index, fill(context, index));
         } while (array_next(array->layout.rank, array->layout.extent, index));

@@ -66,6 +66,9 @@ void array_own_element(test_array *array, const size_t *index);
 size_t array_place(const test_array *array, const size_t *index);
 size_t array_places(const test_array *array);
 
+/* The number of elements of these extents. */
+size_t array_count(int rank, const size_t *extent);
+
 /* Steps index[] through extent[], last dimension fastest; false after the last one, at 0, … again. */
 bool array_next(int rank, const size_t *extent, size_t *index);
 

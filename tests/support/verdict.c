@@ -8,12 +8,10 @@
 
 job_result result_sized(const char *name, clattn_dtype stored, int rank, const size_t *extent)
 {
-    job_result made = {.name = name, .rule = accuracy_rule_of(stored), .rank = rank, .count = 1};
+    job_result made = {
+        .name = name, .rule = accuracy_rule_of(stored), .rank = rank, .count = array_count(rank, extent)};
 
-    for (int d = 0; d < rank; d++) {
-        made.extent[d] = extent[d];
-        made.count *= extent[d];
-    }
+    memcpy(made.extent, extent, (size_t)rank * sizeof *extent);
     made.reference = zeros(made.count);
     made.magnitude = zeros(made.count);
     return made;
@@ -76,11 +74,7 @@ static void compare(const job_result *r)
         return;
     }
     for (int d = 0, length = 0; d < r->rank; d++) {
-        size_t below = 1;
-
-        for (int inner = d + 1; inner < r->rank; inner++) {
-            below *= r->extent[inner];
-        }
+        size_t below = array_count(r->rank - d - 1, r->extent + d + 1);
         length +=
             snprintf(where + length, sizeof where - (size_t)length, "%s%zu", d ? ", " : "", bad / below % r->extent[d]);
     }

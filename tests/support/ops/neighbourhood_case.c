@@ -149,12 +149,9 @@ static double *make_addend(const test_job *job, const neighbourhood_case *t, con
 {
     const size_t extent[6] = {s->actual_batch, s->heads, s->queries[0], s->queries[1], s->keys[0], s->keys[1]};
     const test_array *bias = &job->input[BIAS];
-    size_t count = 1, at[6] = {0};
-
-    for (int d = 0; d < 6; d++) {
-        count *= extent[d];
-    }
+    size_t count = array_count(6, extent), at[6] = {0};
     double *addend = zeros(count);
+
     for (size_t n = 0; n < count; n++) {
         int y = (int)(t->tile_at[0] + at[2]), x = (int)(t->tile_at[1] + at[3]), i = (int)at[4], j = (int)at[5];
         bool inside = neighbourhood_attends(y, i, (int)s->keys[0], t->window[0], s->dilation[0], t->clip) &&

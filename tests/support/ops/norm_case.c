@@ -119,15 +119,13 @@ static void refer(const test_job *job, const void *which, job_result *result)
 {
     static const char *const names[OUTPUTS] = {"y", "mean", "inv_std_dev", "sum"};
     const norm_case *test = which;
-    size_t rows = 1, elements = 1;
 
     for (int o = 0; o < OUTPUTS; o++) {
         result[o] = result_of(names[o], &job->output[o]);
     }
-    for (int d = 0; d < test->rank; d++) {
-        *(d < test->rank - axes_of(test) ? &rows : &elements) *= result[Y].extent[d];
-    }
-    size_t count = result[Y].count;
+    int outer = test->rank - axes_of(test);
+    size_t count = result[Y].count, rows = array_count(outer, result[Y].extent);
+    size_t elements = array_count(axes_of(test), result[Y].extent + outer);
     double epsilon = test->explicit_epsilon ? (double)test->epsilon : 1e-5;
     double *x = array_dense(&job->input[X], test->rank, result[Y].extent);
     double *scale = spread_out(&job->input[SCALE], test->rank, result[Y].extent, count);
@@ -167,13 +165,11 @@ static bool inject(test_job *job, const void *which)
     static const double single[] = {
         [NORM_NAN] = NAN, [NORM_INF] = -INFINITY, [NORM_OVERFLOW] = 1e25, [NORM_CONSTANT] = 7};
     const norm_case *test = which;
-    size_t index[CLATTN_MAX_RANK] = {0}, elements = 1, i = 0;
+    int axes = axes_of(test);
+    size_t index[CLATTN_MAX_RANK] = {0}, elements = array_count(axes, test->extent + test->rank - axes), i = 0;
 
     if (!test->inject) {
         return false;
-    }
-    for (int d = test->rank - axes_of(test); d < test->rank; d++) {
-        elements *= test->extent[d];
     }
     do {
         bool here = test->inject == NORM_BEYOND     ? index[0] >= test->batch
