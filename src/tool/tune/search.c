@@ -23,7 +23,6 @@
 #define MOST_TRIED 512
 #define PASSES 2
 #define MOST_VALUES 32
-#define CLBLAST_PARAMETERS 8
 #define DISAGREEMENT 1e-3 /* relative to the largest element: two ways to sum floats */
 
 /* A step is the place of a candidate in the search, whether it is measured or not: solvers in their order, then the
@@ -58,7 +57,7 @@ static double run(search *s, clattn_plan *plan, size_t runs)
     return (os_seconds() - before) / (double)runs;
 }
 
-/* Whether the plan's result agrees with the untuned choice's, within rounding: CLBlast has no self-check. */
+/* Whether the plan's result agrees with the best so far's, within rounding: CLBlast has no self-check. */
 static bool agrees(search *s, clattn_plan *plan)
 {
     size_t count = s->job->outputs[0].bytes / sizeof(float);
@@ -249,87 +248,8 @@ static void swap(tune_best *a, tune_best *b)
     *b = c;
 }
 
-/* The time of a plan relative to the best of the library's own solvers. */
-static double ratio(search *s, clattn_plan *plan)
-{
-    contest result = compete(s, s->outcome->best[0].plan, plan, ROUNDS);
-    return s->status == TOOL_DONE && result.a > 0 ? result.b / result.a : 1e30;
-}
-
-/* Measures one of CLBlast's parameter sets; *lowest is the lowest ratio to the own best so far. */
-static void try_clblast(search *s, tune_best *best, const char *text, double *lowest)
-{
-    clattn_plan *plan = NULL;
-    if (make(s, best->solver, text, &plan) != CLATTN_SUCCESS)
-        return;
-    double times = agrees(s, plan) ? ratio(s, plan) : 1e30;
-    s->outcome->candidates++;
-    if (times < *lowest * (1 - WORTH)) {
-        *lowest = times;
-        snprintf(best->text, TUNE_TEXT, "%s", text);
-    }
-    clattn_plan_release(&plan);
-}
-
-/* CLBlast's parameters belong to the process: two plans with different ones cannot run in turn.  Each set runs in
- * turn with the own best instead, and the ratios are compared.  A set takes about as long as the last. */
-static void search_clblast(search *s, const char *solver)
-{
-    struct {
-        char name[64];
-        int32_t allowed[MOST_VALUES];
-        size_t count;
-    } parameter[CLBLAST_PARAMETERS];
-    tune_outcome *outcome = s->outcome;
-    bool original = strcmp(outcome->original, solver) == 0;
-    double cost = os_seconds(), lowest;
-    if (original && outcome->count < TUNE_SOLVERS) {
-        outcome->best[outcome->count++] = (tune_best){.solver = solver, .plan = s->job->plan};
-        outcome->candidates++;
-        s->job->plan = NULL;
-    } else if (!begin_solver(s, solver, "")) {
-        return;
-    }
-    tune_best *best = &outcome->best[outcome->count - 1];
-    lowest = outcome->untuned_ratio = ratio(s, best->plan);
-    cost = os_seconds() - cost;
-    size_t parameters = clattn_plan_parameter_count(best->plan);
-    parameters = parameters < CLBLAST_PARAMETERS ? parameters : CLBLAST_PARAMETERS;
-    for (size_t i = 0; i < parameters; i++) {
-        clattn_plan_parameter info = {.size = sizeof info};
-        clattn_plan_parameter_info(best->plan, i, &info);
-        snprintf(parameter[i].name, sizeof parameter[i].name, "%s", info.name);
-        parameter[i].count = 0;
-        for (size_t j = 0; j < info.allowed_count && parameter[i].count < MOST_VALUES; j++)
-            if (info.allowed[j] != 0)
-                parameter[i].allowed[parameter[i].count++] = info.allowed[j];
-    }
-    clattn_plan_release(&best->plan);
-    if (past_text(s, solver)[0] != '\0' && s->status == TOOL_DONE)
-        try_clblast(s, best, past_text(s, solver), &lowest);
-    for (size_t i = 0; i < parameters; i++)
-        for (size_t j = 0; j < parameter[i].count; j++) {
-            char text[TUNE_TEXT];
-            double before = os_seconds();
-            if (!step(s, cost) || !change(best->text, parameter[i].name, parameter[i].allowed[j], text))
-                continue;
-            try_clblast(s, best, text, &lowest);
-            cost = os_seconds() - before;
-        }
-    /* A plan without parameters has those of the last candidate; only in a new process it has CLBlast's own. */
-    if (s->status == TOOL_DONE && make(s, solver, best->text, &best->plan) != CLATTN_SUCCESS) {
-        outcome->count--;
-        return;
-    }
-    contest result = compete(s, outcome->best[0].plan, best->plan, ROUNDS);
-    best->seconds = result.a * lowest;
-    outcome->original_seconds = original ? result.a * outcome->untuned_ratio : 0;
-    if (s->status == TOOL_DONE && lowest < 1 - WORTH)
-        swap(&outcome->best[0], best);
-}
-
-/* Searches one of the library's own solvers, if time is left or an earlier search had it. */
-static void search_own(search *s, const char *solver)
+/* Searches one solver, if time is left or an earlier search had it. */
+static void search_solver(search *s, const char *solver)
 {
     tune_outcome *outcome = s->outcome;
     bool original = strcmp(solver, outcome->original) == 0;
@@ -342,6 +262,11 @@ static void search_own(search *s, const char *solver)
         descend(s, best);
         return;
     }
+    if (strcmp(solver, "clblast") == 0 && !agrees(s, best->plan)) {
+        clattn_plan_release(&best->plan);
+        outcome->count--;
+        return;
+    }
     contest result = compete(s, outcome->best[0].plan, best->plan, ROUNDS);
     best->seconds = result.b;
     if (s->status == TOOL_DONE && result.b < 4 * result.a)
@@ -351,43 +276,15 @@ static void search_own(search *s, const char *solver)
         swap(&outcome->best[0], best);
 }
 
-/* Searches the untuned choice's solver first, then the others (the parameters only of those that are not far off),
- * then CLBlast. */
+/* Searches the untuned choice's solver first, then the others: the parameters only of those that are not far off. */
 static void search_all(search *s)
 {
-    const char *original = s->outcome->original;
-    uint64_t begun = 0;
-    if (strcmp(original, "clblast") != 0)
-        search_own(s, original);
+    search_solver(s, s->outcome->original);
     for (size_t i = 0; s->solvers[i] != NULL; i++) {
-        s->steps = begun += STEPS_OF_SOLVER;
-        if (strcmp(s->solvers[i], original) != 0 && strcmp(s->solvers[i], "clblast") != 0)
-            search_own(s, s->solvers[i]);
+        s->steps = (i + 1) * STEPS_OF_SOLVER;
+        if (strcmp(s->solvers[i], s->outcome->original) != 0)
+            search_solver(s, s->solvers[i]);
     }
-    s->steps = begun + STEPS_OF_SOLVER;
-    for (size_t i = 0; s->solvers[i] != NULL && s->outcome->count > 0; i++) {
-        if (strcmp(s->solvers[i], "clblast") != 0)
-            continue;
-        step(s, 0);
-        if (!s->outcome->cut && s->status == TOOL_DONE)
-            search_clblast(s, s->solvers[i]);
-    }
-}
-
-/* Judges if CLBlast was the untuned choice: everything was compared with it by way of the own best. */
-static void judge_clblast(search *s)
-{
-    tune_outcome *outcome = s->outcome;
-    double gain = 1 - outcome->best[0].seconds / outcome->original_seconds;
-    if (strcmp(outcome->best[0].solver, "clblast") != 0)
-        gain = 1 - 1 / outcome->untuned_ratio;
-    if (gain >= WORTH) {
-        outcome->gain = gain;
-        return;
-    }
-    for (size_t i = 1; i < outcome->count; i++)
-        if (strcmp(outcome->best[i].solver, "clblast") == 0)
-            swap(&outcome->best[i], &outcome->best[0]);
 }
 
 /* Compares the search's result with the untuned choice, which stays unless the result is faster beyond noise. */
@@ -395,10 +292,6 @@ static void judge(search *s)
 {
     tune_outcome *outcome = s->outcome;
     tune_best *found = &outcome->best[0];
-    if (s->job->plan == NULL) { /* this process cannot restore CLBlast's untuned choice: the ratios decide */
-        judge_clblast(s);
-        return;
-    }
     bool same = strcmp(found->solver, outcome->original) == 0 && found->text[0] == '\0';
     s->deadline += 1e9; /* a search that ran out of time is judged, too */
     contest result = compete(s, s->job->plan, found->plan, ROUNDS_LAST);

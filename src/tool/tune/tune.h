@@ -54,7 +54,6 @@ typedef struct tune_outcome {
     size_t count;
     char original[32];       /* the solver that the library chooses untuned */
     double original_seconds; /* median of that choice, run in turn with best[0] */
-    double untuned_ratio;    /* CLBlast's untuned time divided by the best own solver's */
     double gain;             /* 0.05: five per cent of the time saved; 0: the untuned choice stays */
     size_t candidates;       /* candidates measured, with the untuned choice */
     bool cut;                /* time ran out before all were measured */
