@@ -130,7 +130,7 @@ static void assert_map(const heatmap_part *part, size_t positions, size_t merged
                 double sum = 0.0;
                 for (size_t f = c * merged; f < (c + 1) * merged && f < positions; f++)
                     sum += (double)(h + 1) * (f / 30 == i ? (double)0.03f : (double)0.0001f);
-                const float *row = part->layer[h / 3] + (h % 3 * part->query.count + i) * part->key.count;
+                const float *row = part->values + (h * part->query.count + i) * part->key.count;
                 assert_close((double)row[c], sum, 1e-6);
             }
 }

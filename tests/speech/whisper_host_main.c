@@ -14,12 +14,11 @@
 static json_t *part_json(const heatmap_part *part)
 {
     json_t *labels = json_array(), *cells = json_array();
-    size_t each = part->heads * part->query.count * part->key.count;
+    size_t count = part->layers * part->heads * part->query.count * part->key.count;
     for (size_t i = 0; i < part->query.count; i++)
         json_array_append_new(labels, json_string(part->query.labels[i]));
-    for (size_t l = 0; l < part->layers; l++)
-        for (size_t i = 0; i < each; i++)
-            json_array_append_new(cells, json_real((double)part->layer[l][i]));
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(cells, json_real((double)part->values[i]));
     return json_pack("{s:I, s:I, s:I, s:I, s:o, s:f, s:f, s:o}", "layers", (json_int_t)part->layers, "heads",
                      (json_int_t)part->heads, "tokens", (json_int_t)part->query.count, "columns",
                      (json_int_t)part->key.count, "labels", labels, "first", part->key.first, "step", part->key.step,

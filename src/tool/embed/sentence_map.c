@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/try.h"
+
 #define LAYERS_MOST 64 /* as many as clattn_encoder_desc.probabilities has bits */
 
 struct sentence_map_text {
@@ -11,7 +13,6 @@ struct sentence_map_text {
     wordpiece_ids ids;
     const char **label; /* of each token */
     float *values;      /* (layers, heads, tokens, tokens) */
-    const float **layer;
 };
 
 static int no_memory(void)
@@ -24,8 +25,7 @@ static int begin_text(const sentence_model *model, const sentence_text *text, se
     if (wordpiece_encode(model->tokenizer, text->text, text->bytes, model->most_tokens, &t->ids) != CLATTN_SUCCESS)
         return no_memory();
     t->label = calloc(t->ids.count, sizeof *t->label);
-    t->layer = calloc(model->stack.layers, sizeof *t->layer);
-    if (t->label == NULL || t->layer == NULL)
+    if (t->label == NULL)
         return no_memory();
     for (size_t i = 0; i < t->ids.count; i++) {
         const char *token = wordpiece_token(model->tokenizer, t->ids.id[i]);
@@ -37,8 +37,7 @@ static int begin_text(const sentence_model *model, const sentence_text *text, se
                            .layers = model->stack.layers,
                            .heads = model->stack.heads,
                            .query = axis,
-                           .key = axis,
-                           .layer = t->layer};
+                           .key = axis};
     return TOOL_DONE;
 }
 
@@ -83,11 +82,11 @@ static clattn_status begin_work(work *w)
     desc.length = w->length;
     desc.probabilities = model->stack.layers < 64 ? ((uint64_t)1 << model->stack.layers) - 1 : UINT64_MAX;
     options.solver = model->solver;
-    clattn_status status = clattn_encoder_plan_create(model->transformer, &desc, &options, &w->plan);
-    if (status == CLATTN_SUCCESS)
-        status = device_output(model->device, w->length * sizeof(int32_t), &w->input);
-    if (status == CLATTN_SUCCESS)
-        status = device_output(model->device, floats * sizeof(float), &w->output);
+    clattn_status status;
+    TRY(clattn_encoder_plan_create(model->transformer, &desc, &options, &w->plan));
+    TRY(device_output(model->device, w->length * sizeof(int32_t), &w->input));
+    TRY(device_output(model->device, floats * sizeof(float), &w->output));
+fail:
     return status;
 }
 
@@ -96,24 +95,22 @@ static clattn_status compute_text(const work *w, const wordpiece_ids *ids)
 {
     tool_device *device = w->model->device;
     clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
-    cl_int code =
-        clEnqueueWriteBuffer(device->queue, w->input, CL_TRUE, 0, ids->count * sizeof *ids->id, ids->id, 0, NULL, NULL);
-    if (code != CL_SUCCESS)
-        return device_opencl_failed(device, "clEnqueueWriteBuffer", code);
     args.input = clattn_binding_buffer(w->input, 0);
     args.probabilities = clattn_binding_buffer(w->output, 0);
     args.explicit_lengths = 1;
     args.batch = 1;
     args.length = ids->count;
-    clattn_status status = clattn_encoder_enqueue(w->plan, device->queue, &args, 0, NULL, NULL);
-    if (status == CLATTN_SUCCESS)
-        status = device_download(device, w->output, w->matrices * w->length * w->length * sizeof *w->all, w->all);
+    clattn_status status;
+    TRY(device_write(device, w->input, ids->count * sizeof *ids->id, ids->id));
+    TRY(clattn_encoder_enqueue(w->plan, device->queue, &args, 0, NULL, NULL));
+    TRY(device_download(device, w->output, w->matrices * w->length * w->length * sizeof *w->all, w->all));
+fail:
     return status;
 }
 
-static int copy_text(const work *w, sentence_map_text *t)
+static int copy_text(const work *w, sentence_map_text *t, heatmap_part *part)
 {
-    const size_t tokens = t->ids.count, layers = w->model->stack.layers;
+    const size_t tokens = t->ids.count;
     t->values = malloc(w->matrices * tokens * tokens * sizeof *t->values);
     if (t->values == NULL)
         return no_memory();
@@ -121,8 +118,7 @@ static int copy_text(const work *w, sentence_map_text *t)
         for (size_t i = 0; i < tokens; i++)
             memcpy(t->values + (m * tokens + i) * tokens, w->all + (m * w->length + i) * w->length,
                    tokens * sizeof *t->values);
-    for (size_t l = 0; l < layers; l++)
-        t->layer[l] = t->values + l * (w->matrices / layers) * tokens * tokens;
+    part->values = t->values;
     return TOOL_DONE;
 }
 
@@ -139,7 +135,7 @@ int sentence_map_compute(sentence_model *model, sentence_map *map)
     for (size_t i = 0; computed == CLATTN_SUCCESS && status == TOOL_DONE && i < map->count; i++) {
         computed = compute_text(&w, &map->texts[i].ids);
         if (computed == CLATTN_SUCCESS)
-            status = copy_text(&w, &map->texts[i]);
+            status = copy_text(&w, &map->texts[i], &map->parts[i]);
     }
     if (computed != CLATTN_SUCCESS)
         status = device_failed(model->device, computed, NULL);
@@ -157,7 +153,6 @@ void sentence_map_release(sentence_map *map)
     for (size_t i = 0; i < map->count; i++) {
         wordpiece_ids_release(&map->texts[i].ids);
         free(map->texts[i].label);
-        free(map->texts[i].layer);
         free(map->texts[i].values);
     }
     free(map->parts);

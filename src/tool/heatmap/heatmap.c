@@ -43,9 +43,7 @@ int heatmap_store(const heatmap *map, const char *path)
 
 const float *heatmap_row(const heatmap_part *part, size_t layer, size_t head, size_t query)
 {
-    size_t row = part->row_stride != 0 ? part->row_stride : part->key.count;
-    size_t whole = part->head_stride != 0 ? part->head_stride : part->query.count * row;
-    return part->layer[layer] + head * whole + query * row;
+    return part->values + ((layer * part->heads + head) * part->query.count + query) * part->key.count;
 }
 
 float heatmap_largest(const heatmap_part *part, size_t layer, size_t head)

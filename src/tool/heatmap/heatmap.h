@@ -33,9 +33,7 @@ typedef struct heatmap_part {
     const char *layer_name; /* of one layer: "layer", "batch item" */
     size_t layers, heads;
     heatmap_axis query, key;
-    const float *const *layer; /* `layers` pointers to (heads, queries, keys), the last dimension contiguous */
-    size_t head_stride;        /* in elements; 0: queries * row_stride */
-    size_t row_stride;         /* in elements; 0: keys */
+    const float *values; /* (layers, heads, queries, keys), contiguous */
 } heatmap_part;
 
 /* All is borrowed. */

@@ -92,9 +92,6 @@ int heatmap_request_begin(const heatmap_options *options, const heatmap_shape *s
     int status;
     TOOL_TRY(heatmap_files_accept(&options->files, &map));
     TOOL_TRY(load_labels(options, same, request));
-    request->layer = calloc(shape->batch, sizeof *request->layer);
-    if (request->layer == NULL)
-        TOOL_TRY(complain(TOOL_FAILED, "%s: out of memory", options->files.item[0]));
 fail:
     if (status != TOOL_DONE)
         heatmap_request_release(request);
@@ -103,13 +100,8 @@ fail:
 
 int heatmap_request_store(heatmap_request *request, const float *probabilities)
 {
-    heatmap_part *part = &request->part;
-    const heatmap map = {request->title, 1, part};
-    if (request->layer == NULL)
-        return TOOL_DONE;
-    for (size_t i = 0; i < part->layers; i++)
-        request->layer[i] = probabilities + i * part->heads * part->query.count * part->key.count;
-    part->layer = request->layer;
+    const heatmap map = {request->title, 1, &request->part};
+    request->part.values = probabilities;
     return heatmap_files_store(&request->options->files, &map);
 }
 
@@ -117,6 +109,5 @@ void heatmap_request_release(heatmap_request *request)
 {
     labels_release(&request->query);
     labels_release(&request->key);
-    free(request->layer);
     *request = (heatmap_request){0};
 }

@@ -68,7 +68,6 @@ typedef struct heatmap_request {
     const heatmap_options *options; /* borrowed */
     label_list query, key;
     heatmap_part part;
-    const float **layer; /* owned */
     char title[512];
 } heatmap_request;
 

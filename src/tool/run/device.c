@@ -146,8 +146,7 @@ clattn_status device_upload(tool_device *device, const clattn_host_tensor *tenso
     clattn_status status = make_buffer(device, CL_MEM_READ_ONLY, tensor->bytes, buffer);
     if (status != CLATTN_SUCCESS || tensor->bytes == 0)
         return status;
-    cl_int code = clEnqueueWriteBuffer(device->queue, *buffer, CL_TRUE, 0, tensor->bytes, tensor->data, 0, NULL, NULL);
-    return code == CL_SUCCESS ? CLATTN_SUCCESS : device_opencl_failed(device, "clEnqueueWriteBuffer", code);
+    return device_write(device, *buffer, tensor->bytes, tensor->data);
 }
 
 clattn_status device_output(tool_device *device, size_t bytes, cl_mem *buffer)
@@ -172,6 +171,12 @@ clattn_status device_wait(tool_device *device, cl_event event)
         return CLATTN_SUCCESS;
     clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
     return device_opencl_failed(device, "clWaitForEvents", state < 0 ? state : code);
+}
+
+clattn_status device_write(tool_device *device, cl_mem buffer, size_t bytes, const void *data)
+{
+    cl_int code = clEnqueueWriteBuffer(device->queue, buffer, CL_TRUE, 0, bytes, data, 0, NULL, NULL);
+    return code == CL_SUCCESS ? CLATTN_SUCCESS : device_opencl_failed(device, "clEnqueueWriteBuffer", code);
 }
 
 clattn_status device_download(tool_device *device, cl_mem buffer, size_t bytes, void *data)

@@ -47,7 +47,8 @@ clattn_status device_output(tool_device *device, size_t bytes, cl_mem *buffer);
 /* Blocks until `event` has completed; fails if its command failed. */
 clattn_status device_wait(tool_device *device, cl_event event);
 
-/* Blocks until the data has arrived. */
+/* Block until the data has arrived. */
+clattn_status device_write(tool_device *device, cl_mem buffer, size_t bytes, const void *data);
 clattn_status device_download(tool_device *device, cl_mem buffer, size_t bytes, void *data);
 
 #endif

@@ -9,6 +9,8 @@
 #include <clattn/io.h>
 #include <clattn/transformer.h>
 
+#include "base/size.h"
+#include "base/try.h"
 #include "tool/transcribe/sound/mel.h"
 
 /* Tokens that one enqueue reads: longer prompts and alignments take several. */
@@ -120,7 +122,8 @@ static int load_model(whisper_device *m, const clattn_ctranslate2 *file)
     clattn_transformer_desc desc = CLATTN_TRANSFORMER_DESC_INIT;
     clattn_stack_desc encoder = CLATTN_STACK_DESC_INIT, decoder = CLATTN_STACK_DESC_INIT;
     clattn_weight_source source = CLATTN_WEIGHT_SOURCE_INIT;
-    clattn_status status = clattn_transformer_preset(CLATTN_PRESET_WHISPER_TINY_EN, &desc, &encoder, &decoder);
+    clattn_status status;
+    TRY(clattn_transformer_preset(CLATTN_PRESET_WHISPER_TINY_EN, &desc, &encoder, &decoder));
     set_stack(m, &encoder);
     set_stack(m, &decoder);
     encoder.features = m->bins;
@@ -128,8 +131,8 @@ static int load_model(whisper_device *m, const clattn_ctranslate2 *file)
     source.lookup = clattn_ctranslate2_lookup;
     source.user = (void *)(uintptr_t)file;
     source.format = CLATTN_NAME_FORMAT_WHISPER_CTRANSLATE2;
-    if (status == CLATTN_SUCCESS)
-        status = clattn_transformer_create(m->device->context, &desc, &source, &m->transformer);
+    TRY(clattn_transformer_create(m->device->context, &desc, &source, &m->transformer));
+fail:
     return status == CLATTN_SUCCESS ? TOOL_DONE : failed(m, status);
 }
 
@@ -152,27 +155,21 @@ static int make_plans(whisper_device *m)
     decoder.memory_length = WHISPER_POSITIONS;
     decoder.logits = CLATTN_LOGITS_ALL;
     decoder.cross_probabilities = m->attention_mask;
-    clattn_status status = clattn_encoder_plan_create(m->transformer, &encoder, NULL, &m->encoder);
-    if (status == CLATTN_SUCCESS)
-        status = clattn_decoder_plan_create(m->transformer, &decoder, NULL, &m->decoder);
-    if (status == CLATTN_SUCCESS)
-        status = clattn_decoder_state_create(m->decoder, &m->state);
-    size_t rows = m->beams > CHUNK ? m->beams : CHUNK,
-           shares = m->attention_layers * m->heads * CHUNK * WHISPER_POSITIONS;
-    if (status == CLATTN_SUCCESS)
-        status = make_buffer(m, MEL_WINDOW * m->bins, &m->window);
-    if (status == CLATTN_SUCCESS)
-        status = make_buffer(m, WHISPER_POSITIONS * m->d_model, &m->memory);
-    if (status == CLATTN_SUCCESS)
-        status = make_buffer(m, rows, &m->ids);
-    if (status == CLATTN_SUCCESS)
-        status = make_buffer(m, rows * m->vocabulary, &m->logits);
-    if (status == CLATTN_SUCCESS && shares > 0)
-        status = make_buffer(m, shares, &m->attention);
-    if (status == CLATTN_SUCCESS && shares > 0) {
+    clattn_status status;
+    TRY(clattn_encoder_plan_create(m->transformer, &encoder, NULL, &m->encoder));
+    TRY(clattn_decoder_plan_create(m->transformer, &decoder, NULL, &m->decoder));
+    TRY(clattn_decoder_state_create(m->decoder, &m->state));
+    size_t rows = size_max(m->beams, CHUNK), shares = m->attention_layers * m->heads * CHUNK * WHISPER_POSITIONS;
+    TRY(make_buffer(m, MEL_WINDOW * m->bins, &m->window));
+    TRY(make_buffer(m, WHISPER_POSITIONS * m->d_model, &m->memory));
+    TRY(make_buffer(m, rows, &m->ids));
+    TRY(make_buffer(m, rows * m->vocabulary, &m->logits));
+    if (shares > 0) {
+        TRY(make_buffer(m, shares, &m->attention));
         m->shares = malloc(shares * sizeof *m->shares);
         status = m->shares != NULL ? CLATTN_SUCCESS : CLATTN_ERROR_OUT_OF_MEMORY;
     }
+fail:
     return status == CLATTN_SUCCESS ? TOOL_DONE : failed(m, status);
 }
 
@@ -211,22 +208,17 @@ fail:
     return status;
 }
 
-static clattn_status write_buffer(whisper_device *m, cl_mem buffer, const void *data, size_t bytes)
-{
-    cl_int code = clEnqueueWriteBuffer(m->device->queue, buffer, CL_TRUE, 0, bytes, data, 0, NULL, NULL);
-    return code == CL_SUCCESS ? CLATTN_SUCCESS : device_opencl_failed(m->device, "clEnqueueWriteBuffer", code);
-}
-
 static int encode(void *user, const float *window)
 {
     whisper_device *m = user;
     clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
     args.input = clattn_binding_buffer(m->window, 0);
     args.output = clattn_binding_buffer(m->memory, 0);
-    clattn_status status = write_buffer(m, m->window, window, MEL_WINDOW * m->bins * sizeof *window);
-    if (status == CLATTN_SUCCESS)
-        status = clattn_encoder_enqueue(m->encoder, m->device->queue, &args, 0, NULL, NULL);
+    clattn_status status;
     m->encoded = true;
+    TRY(device_write(m->device, m->window, MEL_WINDOW * m->bins * sizeof *window, window));
+    TRY(clattn_encoder_enqueue(m->encoder, m->device->queue, &args, 0, NULL, NULL));
+fail:
     return status == CLATTN_SUCCESS ? TOOL_DONE : failed(m, status);
 }
 
@@ -256,9 +248,10 @@ static clattn_status append(whisper_device *m, const int32_t *tokens, size_t len
         args.logits = clattn_binding_buffer(m->logits, 0);
     if (attention)
         args.cross_probabilities = clattn_binding_buffer(m->attention, 0);
-    clattn_status status = write_buffer(m, m->ids, tokens, m->sequences * length * sizeof *tokens);
-    if (status == CLATTN_SUCCESS)
-        status = clattn_decoder_enqueue(m->state, m->device->queue, &args, 0, NULL, NULL);
+    clattn_status status;
+    TRY(device_write(m->device, m->ids, m->sequences * length * sizeof *tokens, tokens));
+    TRY(clattn_decoder_enqueue(m->state, m->device->queue, &args, 0, NULL, NULL));
+fail:
     return status;
 }
 
@@ -272,32 +265,31 @@ static int begin(void *user, const int32_t *tokens, size_t count, size_t sequenc
 {
     static const size_t same[WHISPER_SEQUENCES] = {0};
     whisper_device *m = user;
-    clattn_status status = begin_one(m);
+    clattn_status status;
+    TRY(begin_one(m));
     /* Only the last token's logits are wanted. */
-    for (size_t at = 0; at + 1 < count && status == CLATTN_SUCCESS; at += CHUNK)
-        status = append(m, tokens + at, count - 1 - at < CHUNK ? count - 1 - at : CHUNK, false, false);
-    if (status == CLATTN_SUCCESS)
-        status = append(m, tokens + count - 1, 1, true, false);
-    if (status == CLATTN_SUCCESS)
-        status = device_download(m->device, m->logits, m->vocabulary * sizeof *logits, logits);
-    if (status == CLATTN_SUCCESS && sequences > 1)
-        status = reorder(m, sequences, same);
+    for (size_t at = 0; at + 1 < count; at += CHUNK)
+        TRY(append(m, tokens + at, size_min(count - 1 - at, CHUNK), false, false));
+    TRY(append(m, tokens + count - 1, 1, true, false));
+    TRY(device_download(m->device, m->logits, m->vocabulary * sizeof *logits, logits));
+    if (sequences > 1)
+        TRY(reorder(m, sequences, same));
+fail:
     return status == CLATTN_SUCCESS ? TOOL_DONE : failed(m, status);
 }
 
 static int step(void *user, const size_t *parents, const int32_t *tokens, float *logits)
 {
     whisper_device *m = user;
-    clattn_status status = CLATTN_SUCCESS;
+    clattn_status status;
     bool moved = false;
     for (size_t s = 0; parents != NULL && s < m->sequences; s++)
         moved |= parents[s] != s;
     if (moved)
-        status = reorder(m, m->sequences, parents);
-    if (status == CLATTN_SUCCESS)
-        status = append(m, tokens, 1, true, false);
-    if (status == CLATTN_SUCCESS)
-        status = device_download(m->device, m->logits, m->sequences * m->vocabulary * sizeof *logits, logits);
+        TRY(reorder(m, m->sequences, parents));
+    TRY(append(m, tokens, 1, true, false));
+    TRY(device_download(m->device, m->logits, m->sequences * m->vocabulary * sizeof *logits, logits));
+fail:
     return status == CLATTN_SUCCESS ? TOOL_DONE : failed(m, status);
 }
 
@@ -335,21 +327,19 @@ static int align(void *user, const int32_t *tokens, size_t count, int32_t words,
 {
     whisper_device *m = user;
     float *logits = malloc(CHUNK * m->vocabulary * sizeof *logits);
-    clattn_status status = logits != NULL ? begin_one(m) : CLATTN_ERROR_OUT_OF_MEMORY;
-    for (size_t at = 0, length; at < count && status == CLATTN_SUCCESS; at += length) {
-        length = count - at < CHUNK ? count - at : CHUNK;
+    clattn_status status;
+    TRY(logits != NULL ? begin_one(m) : CLATTN_ERROR_OUT_OF_MEMORY);
+    for (size_t at = 0, length; at < count; at += length) {
+        length = size_min(count - at, CHUNK);
         size_t shares = m->attention_layers * m->heads * (length > 1 ? CHUNK : 1) * WHISPER_POSITIONS;
-        status = append(m, tokens + at, length, true, true);
-        if (status == CLATTN_SUCCESS)
-            status = device_download(m->device, m->logits, length * m->vocabulary * sizeof *logits, logits);
-        if (status == CLATTN_SUCCESS)
-            status = device_download(m->device, m->attention, shares * sizeof *m->shares, m->shares);
-        if (status != CLATTN_SUCCESS)
-            break;
+        TRY(append(m, tokens + at, length, true, true));
+        TRY(device_download(m->device, m->logits, length * m->vocabulary * sizeof *logits, logits));
+        TRY(device_download(m->device, m->attention, shares * sizeof *m->shares, m->shares));
         for (size_t i = 0; i < length && at + i + 1 < count; i++)
             probabilities[at + i] = probability_among(logits + i * m->vocabulary, words, tokens[at + i + 1]);
         take_attention(m, heads, head_count, at, length, count, attention);
     }
+fail:
     free(logits);
     return status == CLATTN_SUCCESS ? TOOL_DONE : failed(m, status);
 }
@@ -366,8 +356,8 @@ size_t whisper_device_weight_bytes(const whisper_device *m)
 
 size_t whisper_device_work_bytes(const whisper_device *m)
 {
-    size_t encoder = clattn_plan_workspace_size(m->encoder), decoder = clattn_plan_workspace_size(m->decoder);
-    return m->buffers + clattn_decoder_state_bytes(m->state) + (encoder > decoder ? encoder : decoder);
+    return m->buffers + clattn_decoder_state_bytes(m->state) +
+           size_max(clattn_plan_workspace_size(m->encoder), clattn_plan_workspace_size(m->decoder));
 }
 
 void whisper_device_close(whisper_device *m)

@@ -13,7 +13,6 @@ struct whisper_map_window {
     char name[48];
     char **label;  /* of each row */
     float *values; /* (layers, heads, rows, columns) */
-    const float **layer;
     size_t positions;
 };
 
@@ -45,8 +44,7 @@ static void set_axes(const whisper_map *map, size_t index)
     whisper_map_window *window = &map->windows[index];
     part->key.count = columns_of(map, window);
     part->key.step = POSITION_SECONDS * (double)map->merged;
-    for (size_t l = 0; l < part->layers; l++)
-        window->layer[l] = window->values + l * part->heads * part->query.count * part->key.count;
+    part->values = window->values;
 }
 
 static size_t cells_of(const whisper_map *map)
@@ -140,8 +138,7 @@ int whisper_map_add(whisper_map *map, const whisper_engine *engine, const whispe
     whisper_map_window *window = &map->windows[map->count - 1];
     window->positions = positions;
     window->label = calloc(rows, sizeof *window->label);
-    window->layer = calloc(engine->layers, sizeof *window->layer);
-    if (window->label == NULL || window->layer == NULL)
+    if (window->label == NULL)
         return no_memory();
     snprintf(window->name, sizeof window->name, "%.2f s to %.2f s", offset,
              offset + (double)positions * POSITION_SECONDS);
@@ -151,8 +148,7 @@ int whisper_map_add(whisper_map *map, const whisper_engine *engine, const whispe
                        .layers = engine->layers,
                        .heads = engine->heads,
                        .query = {.name = "token", .count = rows, .labels = (const char *const *)window->label},
-                       .key = {.name = "time", .first = offset, .unit = " s"},
-                       .layer = window->layer};
+                       .key = {.name = "time", .first = offset, .unit = " s"}};
     for (size_t i = 0; i < rows; i++)
         if ((window->label[i] = label_of(tokens, ids[i + 2])) == NULL)
             return no_memory();
@@ -171,7 +167,6 @@ void whisper_map_release(whisper_map *map)
             free(map->windows[i].label[r]);
         free(map->windows[i].label);
         free(map->windows[i].values);
-        free(map->windows[i].layer);
     }
     free(map->parts);
     free(map->windows);
