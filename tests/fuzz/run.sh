@@ -20,11 +20,12 @@ about()
     npy | safetensors | ctranslate2) sources=$io packages=jansson ;;
     wordpiece)
         sources=$io packages="jansson libutf8proc"
-        parts="embed/wordpiece embed/wordpiece_json embed/wordpiece_load embed/wordpiece_vocab embed/bert_text embed/model_file"
+        parts="embed/wordpiece embed/wordpiece_json embed/wordpiece_load embed/wordpiece_vocab embed/bert_text run/model_file"
         ;;
     audio) packages="sndfile soxr fftw3" parts="cli/os_tool transcribe/sound/audio transcribe/sound/mel" ;;
     whisper_tokens)
-        packages=jansson parts="cli/os_tool transcribe/tokens transcribe/words transcribe/rules transcribe/utf8"
+        sources="$io $root/src/base/strbuf.c" packages=jansson
+        parts="cli/os_tool run/model_file transcribe/tokens transcribe/words transcribe/rules transcribe/utf8"
         ;;
     *) return 1 ;;
     esac

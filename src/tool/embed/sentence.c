@@ -6,7 +6,7 @@
 
 #include "tool/cli/os_tool.h"
 #include "io/common.h"
-#include "tool/embed/model_file.h"
+#include "tool/run/model_file.h"
 
 #define MOST_CONFIG ((size_t)1 << 20)
 #define MOST_TOKENS 65536 /* the largest max_position_embeddings and max_seq_length */

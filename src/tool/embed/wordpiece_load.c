@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "io/common.h"
-#include "tool/embed/model_file.h"
+#include "tool/run/model_file.h"
 #include "tool/embed/wordpiece_private.h"
 
 clattn_status wordpiece_no_memory(const char *path, clattn_io_error *error)

@@ -1,12 +1,13 @@
 #include "tool/transcribe/tokens.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/strbuf.h"
 #include "tool/cli/os_tool.h"
+#include "tool/run/model_file.h"
 #include "tool/tool.h"
 #include "tool/transcribe/utf8.h"
 
@@ -17,37 +18,14 @@
 #define LAYERS_MOST 64
 #define HEADS_MOST 1024
 
-/* Reads a whole file and adds a NUL. */
 static int read_file(const char *path, char **text, size_t *bytes)
 {
-    FILE *file = os_look_at(path) == OS_PATH_FILE ? fopen(path, "rb") : NULL;
-    *text = NULL;
-    if (file == NULL)
-        return complain(TOOL_BAD_INPUT, "%s: cannot be opened, expected a file of a model", path);
-    size_t capacity = 1 << 16, length = 0, got = 0;
-    int status = TOOL_DONE;
-    do {
-        char *more = realloc(*text, 2 * capacity);
-        if (more == NULL)
-            TOOL_TRY(complain(TOOL_FAILED, "%s: no memory to read it", path));
-        *text = more;
-        capacity *= 2;
-        got = fread(*text + length, 1, capacity - length - 1, file);
-        length += got;
-    } while (got > 0 && length <= FILE_MOST);
-    if (ferror(file))
-        TOOL_TRY(complain(TOOL_BAD_INPUT, "%s: cannot be read", path));
-    if (length > FILE_MOST)
-        TOOL_TRY(complain(TOOL_BAD_INPUT, "%s: has more than %zu bytes", path, FILE_MOST));
-    (*text)[length] = '\0';
-    *bytes = length;
-fail:
-    fclose(file);
-    if (status != TOOL_DONE) {
-        free(*text);
-        *text = NULL;
+    switch (model_file_read(path, FILE_MOST, text, bytes, NULL)) {
+    case CLATTN_SUCCESS: return TOOL_DONE;
+    case CLATTN_ERROR_OUT_OF_MEMORY: return complain(TOOL_FAILED, "%s: no memory to read it", path);
+    case CLATTN_ERROR_UNSUPPORTED: return complain(TOOL_BAD_INPUT, "%s: has more than %zu bytes", path, FILE_MOST);
+    default: return complain(TOOL_BAD_INPUT, "%s: cannot be opened, expected a file of a model", path);
     }
-    return status;
 }
 
 /* The byte that a character stands for in byte-level byte-pair encoding, or -1: printable characters of
@@ -281,30 +259,19 @@ void whisper_tokens_release(whisper_tokens *tokens)
 
 char *whisper_text(const whisper_tokens *tokens, const int32_t *ids, size_t count)
 {
-    size_t bytes = 0, used = 0;
+    struct strbuf raw = {0}, text = {0};
     for (size_t i = 0; i < count; i++)
-        if (ids[i] >= 0 && ids[i] < tokens->end_of_text)
-            bytes += tokens->start[ids[i] + 1] - tokens->start[ids[i]];
-    char *raw = malloc(bytes + 1), *text = malloc(3 * bytes + 1);
-    if (raw != NULL && text != NULL) {
-        for (size_t i = 0; i < count; i++)
-            if (ids[i] >= 0 && ids[i] < tokens->end_of_text) {
-                size_t length = tokens->start[ids[i] + 1] - tokens->start[ids[i]];
-                memcpy(raw + used, tokens->bytes + tokens->start[ids[i]], length);
-                used += length;
-            }
-        size_t end = 0;
-        for (size_t at = 0; at < bytes;) {
-            uint32_t character;
-            size_t step = utf8_next(raw + at, bytes - at, &character);
-            end += utf8_put(character, text + end);
-            at += step;
+        if (ids[i] >= 0 && ids[i] < tokens->end_of_text) {
+            const size_t *start = &tokens->start[ids[i]];
+            strbuf_append(&raw, tokens->bytes + start[0], start[1] - start[0]);
         }
-        text[end] = '\0';
-    } else {
-        free(text);
-        text = NULL;
+    for (size_t at = 0; at < raw.length && !text.failed;) {
+        char encoded[4];
+        uint32_t character;
+        at += utf8_next(raw.text + at, raw.length - at, &character);
+        strbuf_append(&text, encoded, utf8_put(character, encoded));
     }
-    free(raw);
-    return text;
+    text.failed |= raw.failed;
+    strbuf_clear(&raw);
+    return strbuf_take(&text);
 }

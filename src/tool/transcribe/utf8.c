@@ -1,5 +1,7 @@
 #include "tool/transcribe/utf8.h"
 
+#include <string.h>
+
 size_t utf8_next(const char *text, size_t bytes, uint32_t *character)
 {
     const unsigned char *b = (const unsigned char *)text;
@@ -62,4 +64,20 @@ bool utf8_is_space(uint32_t c)
 {
     return (c >= 9 && c <= 13) || (c >= 28 && c <= 32) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
            (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+}
+
+const char *utf8_strip(const char *text, size_t *length)
+{
+    size_t bytes = strlen(text), from = 0, to = 0;
+    for (size_t at = 0; at < bytes;) {
+        uint32_t character;
+        size_t step = utf8_next(text + at, bytes - at, &character);
+        if (!utf8_is_space(character))
+            to = at + step;
+        else if (to == 0)
+            from = at + step;
+        at += step;
+    }
+    *length = to > from ? to - from : 0;
+    return text + from;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "base/strbuf.h"
 #include "tool/tool.h"
 #include "tool/transcribe/dtw.h"
 #include "tool/transcribe/utf8.h"
@@ -49,23 +50,6 @@ static int no_memory(void)
     return complain(TOOL_FAILED, "no memory for the text of a recording");
 }
 
-/* The text's part without white space around it. */
-static const char *strip(const char *text, size_t *length)
-{
-    size_t bytes = strlen(text), from = 0, to = 0;
-    for (size_t at = 0; at < bytes;) {
-        uint32_t character;
-        size_t step = utf8_next(text + at, bytes - at, &character);
-        if (!utf8_is_space(character))
-            to = at + step;
-        else if (to == 0)
-            from = at + step;
-        at += step;
-    }
-    *length = to > from ? to - from : 0;
-    return text + from;
-}
-
 /* Bytes of text for one byte that zlib compresses them to. */
 static int measure(const work *w, const whisper_result *result, double *ratio)
 {
@@ -73,7 +57,7 @@ static int measure(const work *w, const whisper_result *result, double *ratio)
     char *text = whisper_text(w->tokens, result->tokens, result->count);
     if (text == NULL)
         return no_memory();
-    const char *stripped = strip(text, &length);
+    const char *stripped = utf8_strip(text, &length);
     uLongf packed = compressBound((uLong)length);
     Bytef *room = malloc(packed);
     int done = room != NULL ? compress(room, &packed, (const Bytef *)stripped, (uLong)length) : Z_MEM_ERROR;
@@ -304,7 +288,7 @@ static int keep_segments(work *w, const window *win)
     }
     for (size_t i = win->first; i < w->out->count; i++) {
         whisper_segment *s = &w->out->segment[i];
-        strip(s->text, &length);
+        utf8_strip(s->text, &length);
         if (s->start == s->end || length == 0) {
             release_segment(s);
             continue;
@@ -375,19 +359,14 @@ int whisper_transcribe(const whisper_engine *engine, const whisper_tokens *token
 
 char *whisper_transcript_text(const whisper_transcript *transcript)
 {
-    size_t bytes = 1, length;
+    struct strbuf all = {0};
+    size_t length;
     for (size_t i = 0; i < transcript->count; i++)
-        bytes += strlen(transcript->segment[i].text);
-    char *text = calloc(bytes, 1);
+        strbuf_append(&all, transcript->segment[i].text, strlen(transcript->segment[i].text));
+    char *text = strbuf_take(&all);
     if (text == NULL)
         return NULL;
-    size_t used = 0;
-    for (size_t i = 0; i < transcript->count; i++) {
-        size_t more = strlen(transcript->segment[i].text);
-        memcpy(text + used, transcript->segment[i].text, more);
-        used += more;
-    }
-    const char *stripped = strip(text, &length);
+    const char *stripped = utf8_strip(text, &length);
     memmove(text, stripped, length);
     text[length] = '\0';
     return text;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/strbuf.h"
 #include "tool/transcribe/utf8.h"
 
 #define POSITION_SECONDS 0.02
@@ -16,72 +17,41 @@ static const char behind_words[] =
 static const char sentence_ends[] = ".\xe3\x80\x82!\xef\xbc\x81?\xef\xbc\x9f";
 static const char punctuation[] = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
 
-/* Whether the text, without white space around it, is a piece of `marks`; true for an empty text. */
+/* Whether the text, with `stripped` without the white space around it, is a piece of `marks`; true for an empty text. */
 static bool is_piece(const char *text, bool stripped, const char *marks)
 {
-    size_t length = strlen(text), from = 0, to = 0;
-    for (size_t at = 0; at < length;) {
-        uint32_t character;
-        size_t step = utf8_next(text + at, length - at, &character);
-        if (!stripped || !utf8_is_space(character))
-            to = at + step;
-        else if (to == 0)
-            from = at + step;
-        at += step;
-    }
-    if (to <= from)
-        return true;
     char piece[64];
-    if (to - from >= sizeof piece)
+    size_t length = strlen(text);
+    if (stripped)
+        text = utf8_strip(text, &length);
+    if (length >= sizeof piece)
         return false;
-    memcpy(piece, text + from, to - from);
-    piece[to - from] = '\0';
+    memcpy(piece, text, length);
+    piece[length] = '\0';
     return strstr(marks, piece) != NULL;
 }
 
 static char *joined(const char *first, const char *second)
 {
-    size_t length = strlen(first);
-    char *text = malloc(length + strlen(second) + 1);
-    if (text != NULL) {
-        memcpy(text, first, length);
-        strcpy(text + length, second);
-    }
-    return text;
+    struct strbuf text = {0};
+    strbuf_printf(&text, "%s%s", first, second);
+    return strbuf_take(&text);
 }
 
-/* The place of the first U+FFFD, in characters; SIZE_MAX if there is none. */
-static size_t first_replacement(const char *text)
+/* How many characters the text's first `bytes` bytes have: every byte but a continuation begins one. */
+static size_t characters(const char *text, size_t bytes)
 {
-    size_t length = strlen(text), place = 0;
-    for (size_t at = 0; at < length; place++) {
-        uint32_t character;
-        at += utf8_next(text + at, length - at, &character);
-        if (character == UTF8_REPLACEMENT)
-            return place;
-    }
-    return SIZE_MAX;
-}
-
-static size_t characters(const char *text)
-{
-    size_t length = strlen(text), count = 0;
-    for (size_t at = 0; at < length; count++) {
-        uint32_t character;
-        at += utf8_next(text + at, length - at, &character);
-    }
+    size_t count = 0;
+    for (size_t i = 0; i < bytes; i++)
+        count += ((unsigned char)text[i] & 0xc0) != 0x80;
     return count;
 }
 
 static bool is_replacement_at(const char *text, size_t place)
 {
-    size_t length = strlen(text);
-    uint32_t character = 0;
-    for (size_t at = 0; at < length; place--) {
-        at += utf8_next(text + at, length - at, &character);
-        if (place == 0)
-            return character == UTF8_REPLACEMENT;
-    }
+    for (; *text != '\0'; text++)
+        if (characters(text, 1) == 1 && place-- == 0)
+            return strncmp(text, UTF8_REPLACEMENT_TEXT, strlen(UTF8_REPLACEMENT_TEXT)) == 0;
     return false;
 }
 
@@ -112,11 +82,11 @@ bool whisper_words_split(const whisper_tokens *tokens, const int32_t *ids, size_
     size_t from = 0, place = 0; /* the first token of this piece, and its place in `all`, in characters */
     for (size_t i = 0; i < count && good; i++) {
         char *text = whisper_text(tokens, ids + from, i + 1 - from);
-        size_t broken = text != NULL ? first_replacement(text) : 0;
+        const char *broken = text != NULL ? strstr(text, UTF8_REPLACEMENT_TEXT) : NULL;
         good = text != NULL;
         /* A U+FFFD that is there in the whole text as well is none that more tokens would mend. */
-        if (good && (broken == SIZE_MAX || is_replacement_at(all, place + broken))) {
-            place += characters(text);
+        if (good && (broken == NULL || is_replacement_at(all, place + characters(text, (size_t)(broken - text))))) {
+            place += characters(text, strlen(text));
             good = add_piece(words, text, i + 1 - from);
             from = i + 1;
         } else {
@@ -229,16 +199,6 @@ static double hundredths(double seconds)
     return rint(seconds * 100.0) / 100.0;
 }
 
-static double larger(double a, double b)
-{
-    return a > b ? a : b;
-}
-
-static double smaller(double a, double b)
-{
-    return a < b ? a : b;
-}
-
 void whisper_words_place(whisper_word *word, size_t count, double offset, double median, double *start, double *end,
                          double *last)
 {
@@ -253,15 +213,15 @@ void whisper_words_place(whisper_word *word, size_t count, double offset, double
     if (first->end - *last > 4.0 * median &&
         (first->end - first->start > most || (count > 1 && word[1].end - first->start > 2.0 * most))) {
         if (count > 1 && word[1].end - word[1].start > most)
-            first->end = word[1].start = larger(word[1].end / 2.0, word[1].end - most);
-        first->start = larger(0.0, first->end - most);
+            first->end = word[1].start = fmax(word[1].end / 2.0, word[1].end - most);
+        first->start = fmax(0.0, first->end - most);
     }
     if (*start < first->end && *start - 0.5 > first->start)
-        first->start = larger(0.0, smaller(first->end - median, *start));
+        first->start = fmax(0.0, fmin(first->end - median, *start));
     else
         *start = first->start;
     if (*end > final->start && *end + 0.5 < final->end)
-        final->end = larger(final->start + median, *end);
+        final->end = fmax(final->start + median, *end);
     else
         *end = final->end;
     *last = *end;

@@ -1,6 +1,6 @@
 /* Readers of the small files beside a model's weights. */
-#ifndef CLATTN_TOOL_EMBED_MODEL_FILE_H
-#define CLATTN_TOOL_EMBED_MODEL_FILE_H
+#ifndef CLATTN_TOOL_RUN_MODEL_FILE_H
+#define CLATTN_TOOL_RUN_MODEL_FILE_H
 
 #include <jansson.h>
 

@@ -1,4 +1,4 @@
-#include "tool/embed/model_file.h"
+#include "tool/run/model_file.h"
 
 #include <stdlib.h>
 
