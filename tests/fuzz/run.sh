@@ -20,7 +20,7 @@ about()
     npy | safetensors | ctranslate2) sources=$io packages=jansson ;;
     wordpiece)
         sources=$io packages="jansson libutf8proc"
-        parts="embed/wordpiece embed/wordpiece_json embed/wordpiece_load embed/wordpiece_vocab embed/bert_text run/model_file"
+        parts="embed/wordpiece embed/wordpiece_json embed/wordpiece_load embed/bert_text run/model_file"
         ;;
     audio) packages="sndfile soxr fftw3" parts="cli/os_tool transcribe/sound/audio transcribe/sound/mel" ;;
     whisper_tokens)

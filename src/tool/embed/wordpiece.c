@@ -40,18 +40,17 @@ static void add(encoder *e, int32_t id)
 static int32_t longest_piece(const encoder *e, size_t from, size_t *to)
 {
     const wordpiece *t = e->tokenizer;
-    const char *prefix = from > 0 ? t->prefix : "";
-    const size_t prefix_bytes = from > 0 ? t->prefix_bytes : 0, begin = e->end[from];
-    uint64_t hash[WORDPIECE_MOST_CHARACTERS + 1];
+    const size_t prefix = from > 0 ? t->prefix_bytes : 0, begin = e->end[from];
+    char piece[WORDPIECE_MOST_PREFIX + WORDPIECE_MOST_TOKEN + 1];
     size_t last = from;
-    hash[from] = vocab_hash(VOCAB_HASH_EMPTY, prefix, prefix_bytes);
-    while (last < e->characters && prefix_bytes + e->end[last + 1] - begin <= t->vocab.longest) {
-        hash[last + 1] = vocab_hash(hash[last], e->word + e->end[last], (size_t)(e->end[last + 1] - e->end[last]));
+    /* No token holds a NUL. */
+    while (last < e->characters && prefix + e->end[last + 1] - begin <= t->longest && e->word[e->end[last]] != '\0')
         last++;
-    }
+    memcpy(piece, t->prefix, prefix);
+    memcpy(piece + prefix, e->word + begin, e->end[last] - begin);
     for (; last > from; last--) {
-        int32_t id =
-            vocab_find_hashed(&t->vocab, hash[last], prefix, prefix_bytes, e->word + begin, e->end[last] - begin);
+        piece[prefix + e->end[last] - begin] = '\0';
+        int32_t id = wordpiece_number(t, piece);
         if (id >= 0) {
             *to = last;
             return id;
@@ -161,29 +160,23 @@ void wordpiece_ids_release(wordpiece_ids *ids)
 
 size_t wordpiece_size(const wordpiece *tokenizer)
 {
-    return tokenizer->vocab.size;
+    return tokenizer->size;
 }
 
 const char *wordpiece_token(const wordpiece *t, int32_t number)
 {
-    if (number < 0 || (size_t)number >= t->vocab.size || t->vocab.entry[number].bytes == 0)
-        return NULL;
-    return t->vocab.text + t->vocab.entry[number].offset;
+    return number >= 0 && (size_t)number < t->size ? t->token[number] : NULL;
 }
 
-bool wordpiece_add_special(wordpiece *t, const char *text, size_t bytes, int32_t id)
+int32_t wordpiece_number(const wordpiece *t, const char *text)
 {
-    special_token *larger = realloc(t->special, (t->special_count + 1) * sizeof *larger);
-    if (larger == NULL)
-        return false;
-    t->special = larger;
-    special_token *special = &larger[t->special_count];
-    *special = (special_token){malloc(bytes), bytes, id};
-    if (special->text == NULL)
-        return false;
-    memcpy(special->text, text, bytes);
-    t->special_count++;
-    return true;
+    const json_t *number = json_object_get(t->numbers, text);
+    return number != NULL ? (int32_t)json_integer_value(number) : -1;
+}
+
+void wordpiece_add_special(wordpiece *t, int32_t id)
+{
+    t->special[t->special_count++] = (special_token){t->token[id], strlen(t->token[id]), id};
 }
 
 void wordpiece_close(wordpiece **tokenizer)
@@ -191,10 +184,8 @@ void wordpiece_close(wordpiece **tokenizer)
     if (tokenizer == NULL || *tokenizer == NULL)
         return;
     wordpiece *t = *tokenizer;
-    for (size_t i = 0; i < t->special_count; i++)
-        free(t->special[i].text);
-    free(t->special);
-    vocab_release(&t->vocab);
+    json_decref(t->numbers);
+    free(t->token);
     free(t);
     *tokenizer = NULL;
 }

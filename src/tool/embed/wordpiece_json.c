@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/try.h"
 #include "io/common.h"
 #include "tool/run/model_file.h"
 #include "tool/embed/wordpiece_private.h"
@@ -33,8 +34,7 @@ static bool read_number(const json_t *value, json_int_t least, json_int_t most, 
 
 static clattn_status read_vocab(wordpiece *t, const json_file *file, json_t *tokens)
 {
-    clattn_status status = CLATTN_SUCCESS;
-    size_t size = 0, bytes = 0, number = 0;
+    size_t size = 0, number = 0;
     const char *key;
     json_t *value;
     if (!json_is_object(tokens))
@@ -44,25 +44,17 @@ static clattn_status read_vocab(wordpiece *t, const json_file *file, json_t *tok
     {
         const size_t length = strlen(key);
         const int shown = (int)(length < WORDPIECE_SHOWN ? length : WORDPIECE_SHOWN);
-        if (!read_number(value, 0, (json_int_t)VOCAB_MOST_TOKENS - 1, &number))
+        if (!read_number(value, 0, (json_int_t)WORDPIECE_MOST_TOKENS - 1, &number))
             return io_fail(file->error, CLATTN_ERROR_FORMAT, file->path,
                            "the token '%.*s' has no number, expected one from 0 to %zu", shown, key,
-                           VOCAB_MOST_TOKENS - 1);
-        if (length == 0 || length > VOCAB_MOST_BYTES)
+                           WORDPIECE_MOST_TOKENS - 1);
+        if (length == 0 || length > WORDPIECE_MOST_TOKEN)
             return io_fail(file->error, length == 0 ? CLATTN_ERROR_FORMAT : CLATTN_ERROR_UNSUPPORTED, file->path,
-                           "token %zu has %zu bytes, expected 1 to %d", number, length, VOCAB_MOST_BYTES);
+                           "token %zu has %zu bytes, expected 1 to %d", number, length, WORDPIECE_MOST_TOKEN);
         size = number >= size ? number + 1 : size;
-        bytes += length;
     }
-    if (!vocab_init(&t->vocab, size, bytes))
-        return wordpiece_no_memory(file->path, file->error);
-    json_object_foreach(tokens, key, value)
-    {
-        status = wordpiece_add(t, (size_t)json_integer_value(value), key, strlen(key), file->path, file->error);
-        if (status != CLATTN_SUCCESS)
-            break;
-    }
-    return status;
+    t->numbers = json_incref(tokens);
+    return wordpiece_index(t, size, file->path, file->error);
 }
 
 static clattn_status read_model(wordpiece *t, const json_file *file, const json_t *model)
@@ -82,8 +74,7 @@ static clattn_status read_model(wordpiece *t, const json_file *file, const json_
     memcpy(t->prefix, json_string_value(prefix), t->prefix_bytes);
     clattn_status status = read_vocab(t, file, json_object_get(model, "vocab"));
     if (status == CLATTN_SUCCESS)
-        status = wordpiece_find(t, json_string_value(unknown), json_string_length(unknown), file->path, &t->unknown,
-                                file->error);
+        status = wordpiece_find(t, json_string_value(unknown), file->path, &t->unknown, file->error);
     return status;
 }
 
@@ -116,7 +107,7 @@ static bool read_template_token(const json_t *item, const json_t *tokens, const 
     const json_t *ids = name != NULL ? json_object_get(json_object_get(tokens, name), "ids") : NULL;
     size_t number = 0;
     if (json_array_size(ids) != 1 ||
-        !read_number(json_array_get(ids, 0), 0, (json_int_t)VOCAB_MOST_TOKENS - 1, &number))
+        !read_number(json_array_get(ids, 0), 0, (json_int_t)WORDPIECE_MOST_TOKENS - 1, &number))
         return false;
     *id = (int32_t)number;
     return wordpiece_token(t, *id) != NULL;
@@ -127,7 +118,7 @@ static bool read_pair(const json_t *pair, const wordpiece *t, int32_t *id)
 {
     size_t number = 0;
     if (json_array_size(pair) != 2 ||
-        !read_number(json_array_get(pair, 1), 0, (json_int_t)VOCAB_MOST_TOKENS - 1, &number))
+        !read_number(json_array_get(pair, 1), 0, (json_int_t)WORDPIECE_MOST_TOKENS - 1, &number))
         return false;
     *id = (int32_t)number;
     return wordpiece_token(t, *id) != NULL;
@@ -163,30 +154,28 @@ static clattn_status read_special(wordpiece *t, const json_file *file, const jso
         const json_t *content = json_object_get(each, "content");
         const size_t bytes = json_string_length(content);
         bool word, left, right, normalized;
-        if (bytes == 0 || bytes > VOCAB_MOST_BYTES || !read_flag(each, "single_word", &word) || word ||
+        if (bytes == 0 || bytes > WORDPIECE_MOST_TOKEN || !read_flag(each, "single_word", &word) || word ||
             !read_flag(each, "lstrip", &left) || left || !read_flag(each, "rstrip", &right) || right ||
             !read_flag(each, "normalized", &normalized) || normalized)
             return unsupported(file, "added_tokens", "tokens that the text holds as they are");
-        int32_t known = vocab_find(&t->vocab, json_string_value(content), bytes);
-        if (!read_number(json_object_get(each, "id"), 0, (json_int_t)t->vocab.size - 1, &id) || known != (int32_t)id)
+        int32_t known = wordpiece_number(t, json_string_value(content));
+        if (!read_number(json_object_get(each, "id"), 0, (json_int_t)t->size - 1, &id) || known != (int32_t)id)
             return io_fail(file->error, CLATTN_ERROR_FORMAT, file->path,
                            "added_tokens[%zu] has another number than the vocabulary, where it has %d", index,
                            (int)known);
-        if (!wordpiece_add_special(t, json_string_value(content), bytes, (int32_t)id))
-            return wordpiece_no_memory(file->path, file->error);
+        wordpiece_add_special(t, known);
     }
     return CLATTN_SUCCESS;
 }
 
 static clattn_status read_root(wordpiece *t, const json_file *file, const json_t *root)
 {
-    clattn_status status = read_model(t, file, json_object_get(root, "model"));
-    if (status == CLATTN_SUCCESS)
-        status = read_rules(t, file, root);
-    if (status == CLATTN_SUCCESS)
-        status = read_frame(t, file, json_object_get(root, "post_processor"));
-    if (status == CLATTN_SUCCESS)
-        status = read_special(t, file, json_object_get(root, "added_tokens"));
+    clattn_status status;
+    TRY(read_model(t, file, json_object_get(root, "model")));
+    TRY(read_rules(t, file, root));
+    TRY(read_frame(t, file, json_object_get(root, "post_processor")));
+    TRY(read_special(t, file, json_object_get(root, "added_tokens")));
+fail:
     return status;
 }
 

@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/size.h"
+#include "base/try.h"
 #include "io/common.h"
 #include "tool/run/model_file.h"
 #include "tool/embed/wordpiece_private.h"
@@ -11,33 +13,39 @@ clattn_status wordpiece_no_memory(const char *path, clattn_io_error *error)
     return io_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, path, "no memory for its tokens");
 }
 
-clattn_status wordpiece_add(wordpiece *t, size_t number, const char *text, size_t bytes, const char *path,
-                            clattn_io_error *error)
+/* The bytes of a token that a message shows. */
+static int shown(const char *text)
 {
-    size_t other = 0;
-    const int shown = (int)(bytes < WORDPIECE_SHOWN ? bytes : WORDPIECE_SHOWN);
-    switch (vocab_add(&t->vocab, number, text, bytes, &other)) {
-    case VOCAB_SAME_TEXT:
-        return io_fail(error, CLATTN_ERROR_FORMAT, path, "the token '%.*s' is number %zu and %zu, expected once", shown,
-                       text, other, number);
-    case VOCAB_SAME_NUMBER:
-        return io_fail(error, CLATTN_ERROR_FORMAT, path, "number %zu is '%s' and '%.*s', expected one token", number,
-                       wordpiece_token(t, (int32_t)number), shown, text);
-    case VOCAB_ALIKE:
-        return io_fail(error, CLATTN_ERROR_UNSUPPORTED, path, "too many of its tokens have one hash, '%.*s' among them",
-                       shown, text);
-    case VOCAB_ADDED: break;
+    return (int)size_min(strlen(text), WORDPIECE_SHOWN);
+}
+
+clattn_status wordpiece_index(wordpiece *t, size_t size, const char *path, clattn_io_error *error)
+{
+    const char *text;
+    json_t *value;
+    t->token = calloc(size + 1, sizeof *t->token);
+    if (t->token == NULL)
+        return wordpiece_no_memory(path, error);
+    t->size = size;
+    json_object_foreach(t->numbers, text, value)
+    {
+        const char **place = &t->token[json_integer_value(value)];
+        if (*place != NULL)
+            return io_fail(error, CLATTN_ERROR_FORMAT, path, "number %zu is '%s' and '%.*s', expected one token",
+                           (size_t)json_integer_value(value), *place, shown(text), text);
+        *place = text;
+        t->longest = size_max(t->longest, strlen(text));
     }
     return CLATTN_SUCCESS;
 }
 
-clattn_status wordpiece_find(const wordpiece *t, const char *text, size_t bytes, const char *path, int32_t *id,
+clattn_status wordpiece_find(const wordpiece *t, const char *text, const char *path, int32_t *id,
                              clattn_io_error *error)
 {
-    *id = vocab_find(&t->vocab, text, bytes);
-    return *id >= 0 ? CLATTN_SUCCESS
-                    : io_fail(error, CLATTN_ERROR_FORMAT, path, "its vocabulary lacks the token '%.*s'",
-                              (int)(bytes < WORDPIECE_SHOWN ? bytes : WORDPIECE_SHOWN), text);
+    *id = wordpiece_number(t, text);
+    return *id >= 0
+               ? CLATTN_SUCCESS
+               : io_fail(error, CLATTN_ERROR_FORMAT, path, "its vocabulary lacks the token '%.*s'", shown(text), text);
 }
 
 /* The length of the line at `at`, without its end, and the beginning of the next line. */
@@ -49,49 +57,58 @@ static size_t line_length(const char *text, size_t bytes, size_t at, size_t *nex
     return length > 0 && text[at + length - 1] == '\r' ? length - 1 : length;
 }
 
-static clattn_status read_lines(wordpiece *t, const char *path, const char *text, size_t bytes, clattn_io_error *error)
+static clattn_status add_line(wordpiece *t, size_t line, const char *text, size_t bytes, const char *path,
+                              clattn_io_error *error)
 {
-    clattn_status status = CLATTN_SUCCESS;
+    if (bytes == 0 || strlen(text) != bytes)
+        return io_fail(error, CLATTN_ERROR_FORMAT, path, "token %zu, on line %zu, %s, expected a token a line", line,
+                       line + 1, bytes == 0 ? "is empty" : "holds a NUL");
+    if (bytes > WORDPIECE_MOST_TOKEN)
+        return io_fail(error, CLATTN_ERROR_UNSUPPORTED, path,
+                       "token %zu, on line %zu, has %zu bytes, expected at most %d", line, line + 1, bytes,
+                       WORDPIECE_MOST_TOKEN);
+    if (wordpiece_number(t, text) >= 0)
+        return io_fail(error, CLATTN_ERROR_FORMAT, path, "the token '%.*s' is number %d and %zu, expected once",
+                       shown(text), text, (int)wordpiece_number(t, text), line);
+    return json_object_set_new(t->numbers, text, json_integer((json_int_t)line)) == 0
+               ? CLATTN_SUCCESS
+               : wordpiece_no_memory(path, error);
+}
+
+static clattn_status read_lines(wordpiece *t, const char *path, char *text, size_t bytes, clattn_io_error *error)
+{
+    clattn_status status;
     size_t lines = 0, next;
     if (!bert_text_is_utf8(text, bytes))
         return io_fail(error, CLATTN_ERROR_FORMAT, path, "is not UTF-8, expected a token a line");
     for (size_t at = 0; at < bytes; at = next, lines++)
         line_length(text, bytes, at, &next);
-    if (lines > VOCAB_MOST_TOKENS)
+    if (lines > WORDPIECE_MOST_TOKENS)
         return io_fail(error, CLATTN_ERROR_UNSUPPORTED, path, "has %zu lines, expected at most %zu", lines,
-                       VOCAB_MOST_TOKENS);
-    if (!vocab_init(&t->vocab, lines, bytes))
-        return wordpiece_no_memory(path, error);
-    for (size_t at = 0, line = 0; status == CLATTN_SUCCESS && line < lines; at = next, line++) {
+                       WORDPIECE_MOST_TOKENS);
+    t->numbers = json_object();
+    for (size_t at = 0, line = 0; line < lines; at = next, line++) {
         size_t length = line_length(text, bytes, at, &next);
-        if (length == 0 || memchr(text + at, '\0', length) != NULL)
-            status = io_fail(error, CLATTN_ERROR_FORMAT, path, "token %zu, on line %zu, %s, expected a token a line",
-                             line, line + 1, length == 0 ? "is empty" : "holds a NUL");
-        else if (length > VOCAB_MOST_BYTES)
-            status = io_fail(error, CLATTN_ERROR_UNSUPPORTED, path,
-                             "token %zu, on line %zu, has %zu bytes, expected at most %d", line, line + 1, length,
-                             VOCAB_MOST_BYTES);
-        else
-            status = wordpiece_add(t, line, text + at, length, path, error);
+        text[at + length] = '\0';
+        TRY(add_line(t, line, text + at, length, path, error));
     }
+    TRY(wordpiece_index(t, lines, path, error));
+fail:
     return status;
 }
 
 static clattn_status add_usual_special(wordpiece *t, const char *path, clattn_io_error *error)
 {
     static const char *const names[] = {"[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"};
-    int32_t *const ids[] = {&t->unknown, &t->first, &t->last};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        int32_t id = vocab_find(&t->vocab, names[i], strlen(names[i]));
-        if (i < sizeof ids / sizeof ids[0]) {
-            clattn_status status = wordpiece_find(t, names[i], strlen(names[i]), path, ids[i], error);
-            if (status != CLATTN_SUCCESS)
-                return status;
-        }
-        if (id >= 0 && !wordpiece_add_special(t, names[i], strlen(names[i]), id))
-            return wordpiece_no_memory(path, error);
-    }
-    return CLATTN_SUCCESS;
+    clattn_status status;
+    TRY(wordpiece_find(t, "[UNK]", path, &t->unknown, error));
+    TRY(wordpiece_find(t, "[CLS]", path, &t->first, error));
+    TRY(wordpiece_find(t, "[SEP]", path, &t->last, error));
+    for (size_t i = 0; i < COUNT_OF(names); i++)
+        if (wordpiece_number(t, names[i]) >= 0)
+            wordpiece_add_special(t, wordpiece_number(t, names[i]));
+fail:
+    return status;
 }
 
 clattn_status wordpiece_open_vocab(const char *path, wordpiece **tokenizer, clattn_io_error *error)
@@ -106,11 +123,11 @@ clattn_status wordpiece_open_vocab(const char *path, wordpiece **tokenizer, clat
     memcpy(t->prefix, "##", 3);
     t->prefix_bytes = 2;
     t->most_characters = 100;
-    clattn_status status = model_file_read(path, WORDPIECE_MOST_BYTES, &text, &bytes, error);
-    if (status == CLATTN_SUCCESS)
-        status = read_lines(t, path, text, bytes, error);
-    if (status == CLATTN_SUCCESS)
-        status = add_usual_special(t, path, error);
+    clattn_status status;
+    TRY(model_file_read(path, WORDPIECE_MOST_BYTES, &text, &bytes, error));
+    TRY(read_lines(t, path, text, bytes, error));
+    TRY(add_usual_special(t, path, error));
+fail:
     free(text);
     if (status != CLATTN_SUCCESS)
         wordpiece_close(&t);

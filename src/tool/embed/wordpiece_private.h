@@ -2,9 +2,12 @@
 #ifndef CLATTN_TOOL_EMBED_WORDPIECE_PRIVATE_H
 #define CLATTN_TOOL_EMBED_WORDPIECE_PRIVATE_H
 
-#include "tool/embed/wordpiece.h"
-#include "tool/embed/wordpiece_vocab.h"
+#include <jansson.h>
 
+#include "tool/embed/wordpiece.h"
+
+#define WORDPIECE_MOST_TOKENS ((size_t)1 << 20)
+#define WORDPIECE_MOST_TOKEN 1024      /* bytes */
 #define WORDPIECE_MOST_CHARACTERS 1000 /* of a word; a file that allows more is refused */
 #define WORDPIECE_MOST_SPECIAL 1024
 #define WORDPIECE_MOST_PREFIX 16
@@ -12,31 +15,36 @@
 #define WORDPIECE_SHOWN 40                      /* bytes of a token in a message */
 
 typedef struct special_token {
-    char *text;
+    const char *text; /* in the vocabulary */
     size_t bytes;
     int32_t id;
 } special_token;
 
 struct wordpiece {
-    wordpiece_vocab vocab;
+    json_t *numbers;    /* an object: tokens and their numbers */
+    const char **token; /* by number, `size` of them, in `numbers`; NULL: there is no such number */
+    size_t size;        /* the largest number plus 1 */
+    size_t longest;     /* bytes of the longest token */
     bert_rules rules;
     char prefix[WORDPIECE_MOST_PREFIX + 1]; /* of every piece of a word but the first */
     size_t prefix_bytes;
     size_t most_characters;       /* of a word that is cut */
     int32_t unknown, first, last; /* [UNK], [CLS], [SEP] */
-    special_token *special;
+    special_token special[WORDPIECE_MOST_SPECIAL];
     size_t special_count;
 };
 
-/* Adds a special token, which the vocabulary need not have; false if memory runs out. */
-bool wordpiece_add_special(wordpiece *tokenizer, const char *text, size_t bytes, int32_t id);
+/* Adds a token of the vocabulary to the special ones. */
+void wordpiece_add_special(wordpiece *tokenizer, int32_t id);
 
-/* Adds a token to the vocabulary, or refuses the file. */
-clattn_status wordpiece_add(wordpiece *tokenizer, size_t number, const char *text, size_t bytes, const char *path,
-                            clattn_io_error *error);
+/* Fills `token`, `size` and `longest` from `numbers`, which are all below `size`; refuses a number with two tokens. */
+clattn_status wordpiece_index(wordpiece *tokenizer, size_t size, const char *path, clattn_io_error *error);
+
+/* The number of a token, or −1. */
+int32_t wordpiece_number(const wordpiece *tokenizer, const char *text);
 
 /* Finds the number of a token that must be in the vocabulary. */
-clattn_status wordpiece_find(const wordpiece *tokenizer, const char *text, size_t bytes, const char *path, int32_t *id,
+clattn_status wordpiece_find(const wordpiece *tokenizer, const char *text, const char *path, int32_t *id,
                              clattn_io_error *error);
 
 /* Reports that memory ran out. */
