@@ -19,6 +19,8 @@
 #include <string.h>
 #include <stdlib.h>
 
+#include "base/size.h"
+#include "base/try.h"
 #include "tool/cli/progress.h"
 
 /* The largest tile: a larger one saves little of the margins' cost, and progress would be shown less often. */
@@ -65,18 +67,13 @@ static double memory_for(const denoiser *d, size_t height, size_t width)
     return 4 * (patches + packed + 2 * image + planes * (double)height * (double)width);
 }
 
-static size_t divided(size_t length, size_t parts)
-{
-    return (length + parts - 1) / parts;
-}
-
 /* Divides the picture into equal tiles, as few as the budget and the device's limits allow. */
 static int choose_tile(denoiser *d)
 {
     const picture *p = d->picture;
     size_t most = (size_t)d->device->info.max_allocation, rows = 1, columns = 1;
     for (;;) {
-        size_t height = divided(p->height, rows), width = divided(p->width, columns);
+        size_t height = divide_up(p->height, rows), width = divide_up(p->width, columns);
         double need = memory_for(d, height, width);
         d->tile[0] = height;
         d->tile[1] = width;
@@ -128,21 +125,12 @@ static clattn_status make_plans(denoiser *d)
     attend.bias.rank = 4;
     attend.output = layout_of(planes, d->tile[0], d->tile[1], 1, d->tile[1] * planes, planes, 1);
     options.solver = d->rule->solver;
-    clattn_status status = clattn_image_plan_create(context, &pack, NULL, &d->pack);
-    if (status == CLATTN_SUCCESS)
-        status = clattn_image_plan_create(context, &unpack, NULL, &d->unpack);
-    if (status == CLATTN_SUCCESS)
-        status = clattn_neighbourhood_plan_create(context, &attend, &options, &d->attend);
+    clattn_status status;
+    TRY(clattn_image_plan_create(context, &pack, NULL, &d->pack));
+    TRY(clattn_image_plan_create(context, &unpack, NULL, &d->unpack));
+    TRY(clattn_neighbourhood_plan_create(context, &attend, &options, &d->attend));
+fail:
     return status;
-}
-
-static clattn_status opencl_status(tool_device *device, const char *call, cl_int code)
-{
-    if (code == CL_SUCCESS)
-        return CLATTN_SUCCESS;
-    snprintf(device->message, sizeof device->message, "%s failed with OpenCL error %d", call, (int)code);
-    return code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_RESOURCES ? CLATTN_ERROR_OUT_OF_MEMORY
-                                                                                   : CLATTN_ERROR_OPENCL;
 }
 
 static clattn_status make_memory(denoiser *d)
@@ -153,12 +141,8 @@ static clattn_status make_memory(denoiser *d)
                                 .image_width = d->tile[1] + 2 * d->margin,
                                 .image_height = d->tile[0] + 2 * d->margin};
     cl_context context = clattn_context_opencl_context(d->device->context);
-    const struct {
-        cl_mem *memory;
-        size_t floats;
-    } buffers[] = {
-        {&d->patches, map * d->size * d->planes}, {&d->norms, map * d->planes}, {&d->cleaned, tile * d->planes}};
     cl_int code = CL_SUCCESS;
+    clattn_status status;
     d->staging = malloc(desc.image_width * desc.image_height * 4 * (size_t)(d->picture->bits / 8));
     if (d->staging == NULL)
         return CLATTN_ERROR_OUT_OF_MEMORY;
@@ -166,13 +150,12 @@ static clattn_status make_memory(denoiser *d)
     if (code == CL_SUCCESS)
         d->out = clCreateImage(context, CL_MEM_WRITE_ONLY, &format, &desc, NULL, &code);
     if (code != CL_SUCCESS)
-        return opencl_status(d->device, "clCreateImage", code);
-    for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++) {
-        *buffers[i].memory = clCreateBuffer(context, CL_MEM_READ_WRITE, buffers[i].floats * sizeof(float), NULL, &code);
-        if (code != CL_SUCCESS)
-            return opencl_status(d->device, "clCreateBuffer", code);
-    }
-    return CLATTN_SUCCESS;
+        return device_opencl_failed(d->device, "clCreateImage", code);
+    TRY(device_output(d->device, map * d->size * d->planes * sizeof(float), &d->patches));
+    TRY(device_output(d->device, map * d->planes * sizeof(float), &d->norms));
+    TRY(device_output(d->device, tile * d->planes * sizeof(float), &d->cleaned));
+fail:
+    return status;
 }
 
 /* Copies a pixel from or to RGBA, with grey in red. Alpha stays on the host. */
@@ -185,8 +168,7 @@ static void move_pixel(const picture *p, size_t y, size_t x, unsigned char *rgba
 
 static size_t clamped(size_t at, size_t margin, size_t length)
 {
-    size_t from_zero = at < margin ? 0 : at - margin;
-    return from_zero < length ? from_zero : length - 1;
+    return size_min(at < margin ? 0 : at - margin, length - 1);
 }
 
 /* Uploads the tile with its margin; beyond the picture the nearest pixel of its edge is repeated. */
@@ -201,9 +183,9 @@ static clattn_status upload(denoiser *d, const part *tile)
             move_pixel(p, clamped(tile->y + y, d->margin, p->height), clamped(tile->x + x, d->margin, p->width),
                        d->staging + (y * width + x) * bytes, false);
     const size_t origin[3] = {0, 0, 0}, region[3] = {width, height, 1};
-    return opencl_status(d->device, "clEnqueueWriteImage",
-                         clEnqueueWriteImage(d->device->queue, d->in, CL_TRUE, origin, region, width * bytes, 0,
-                                             d->staging, 0, NULL, NULL));
+    cl_int code = clEnqueueWriteImage(d->device->queue, d->in, CL_TRUE, origin, region, width * bytes, 0, d->staging, 0,
+                                      NULL, NULL);
+    return code == CL_SUCCESS ? CLATTN_SUCCESS : device_opencl_failed(d->device, "clEnqueueWriteImage", code);
 }
 
 /* Writes the means into `clean`, since later tiles read the picture itself. */
@@ -216,19 +198,18 @@ static clattn_status download(denoiser *d, const part *tile, const picture *clea
     for (size_t y = 0; y < tile->height && code == CL_SUCCESS; y++)
         for (size_t x = 0; x < tile->width; x++)
             move_pixel(clean, tile->y + y, tile->x + x, d->staging + (y * tile->width + x) * bytes, true);
-    return opencl_status(d->device, "clEnqueueReadImage", code);
+    return code == CL_SUCCESS ? CLATTN_SUCCESS : device_opencl_failed(d->device, "clEnqueueReadImage", code);
 }
 
 /* How many rows or columns before `at` the window of a tile reaches, and how many keys that makes. */
 static size_t before(const denoiser *d, size_t at)
 {
-    return at < d->rule->radius ? at : d->rule->radius;
+    return size_min(at, d->rule->radius);
 }
 
 static size_t keys_of(const denoiser *d, size_t at, size_t length, size_t whole)
 {
-    size_t after = whole - at - length;
-    return before(d, at) + length + (after < d->rule->radius ? after : d->rule->radius);
+    return before(d, at) + length + size_min(whole - at - length, d->rule->radius);
 }
 
 static clattn_status enqueue_tile(denoiser *d, const part *tile)
@@ -263,11 +244,11 @@ static clattn_status enqueue_tile(denoiser *d, const part *tile)
     pack.explicit_matrix = unpack.explicit_matrix = 1;
     memcpy(pack.matrix, grey ? grey_in : colours_in, sizeof pack.matrix);
     memcpy(unpack.matrix, grey ? grey_out : colours_out, sizeof unpack.matrix);
-    clattn_status status = clattn_image_enqueue(d->pack, queue, &pack, 0, NULL, NULL);
-    if (status == CLATTN_SUCCESS)
-        status = clattn_neighbourhood_enqueue(d->attend, queue, &attend, 0, NULL, NULL);
-    if (status == CLATTN_SUCCESS)
-        status = clattn_image_enqueue(d->unpack, queue, &unpack, 0, NULL, NULL);
+    clattn_status status;
+    TRY(clattn_image_enqueue(d->pack, queue, &pack, 0, NULL, NULL));
+    TRY(clattn_neighbourhood_enqueue(d->attend, queue, &attend, 0, NULL, NULL));
+    TRY(clattn_image_enqueue(d->unpack, queue, &unpack, 0, NULL, NULL));
+fail:
     return status;
 }
 
@@ -277,17 +258,14 @@ static clattn_status run_tiles(denoiser *d, const picture *clean, size_t tiles)
     clattn_status status = CLATTN_SUCCESS;
     size_t done = 0;
     for (size_t y = 0; y < p->height; y += d->tile[0])
-        for (size_t x = 0; x < p->width && status == CLATTN_SUCCESS; x += d->tile[1]) {
-            part tile = {y, x, p->height - y, p->width - x};
-            tile.height = tile.height < d->tile[0] ? tile.height : d->tile[0];
-            tile.width = tile.width < d->tile[1] ? tile.width : d->tile[1];
-            status = upload(d, &tile);
-            if (status == CLATTN_SUCCESS)
-                status = enqueue_tile(d, &tile);
-            if (status == CLATTN_SUCCESS)
-                status = download(d, &tile, clean);
+        for (size_t x = 0; x < p->width; x += d->tile[1]) {
+            const part tile = {y, x, size_min(p->height - y, d->tile[0]), size_min(p->width - x, d->tile[1])};
+            TRY(upload(d, &tile));
+            TRY(enqueue_tile(d, &tile));
+            TRY(download(d, &tile, clean));
             progress_show((double)++done / (double)tiles);
         }
+fail:
     return status;
 }
 
@@ -321,7 +299,7 @@ int denoise_picture(tool_device *device, picture *p, const denoise_rule *rule, d
         d.map[i] = d.tile[i] + 2 * rule->radius;
     result->tile_height = d.tile[0];
     result->tile_width = d.tile[1];
-    result->tiles = divided(p->height, d.tile[0]) * divided(p->width, d.tile[1]);
+    result->tiles = divide_up(p->height, d.tile[0]) * divide_up(p->width, d.tile[1]);
     result->memory = (size_t)memory_for(&d, d.tile[0], d.tile[1]);
     clean.pixels = malloc(bytes);
     if (clean.pixels == NULL)
@@ -329,13 +307,12 @@ int denoise_picture(tool_device *device, picture *p, const denoise_rule *rule, d
     memcpy(clean.pixels, p->pixels, bytes); /* alpha */
     device->message[0] = '\0';
     progress_begin("denoise");
-    clattn_status status = make_plans(&d);
-    if (status == CLATTN_SUCCESS)
-        status = make_memory(&d);
-    if (status == CLATTN_SUCCESS) {
-        snprintf(result->solver, sizeof result->solver, "%s", clattn_plan_solver(d.attend));
-        status = run_tiles(&d, &clean, result->tiles);
-    }
+    clattn_status status;
+    TRY(make_plans(&d));
+    TRY(make_memory(&d));
+    snprintf(result->solver, sizeof result->solver, "%s", clattn_plan_solver(d.attend));
+    TRY(run_tiles(&d, &clean, result->tiles));
+fail:
     progress_end();
     code = status == CLATTN_SUCCESS ? TOOL_DONE : device_failed(device, status, NULL);
     clear(&d);
