@@ -42,7 +42,7 @@ int attention_take_results(attention_options *options, attention_request *reques
                         "probabilities:FILE");
     request->wants[RESULT_SCORES] = true;
     request->desc.outputs.scores_mode = CLATTN_SCORES_MODE_PROBABILITIES;
-    TOOL_TRY(heatmap_options_check_distinct(&options->heat, options->result, RESULT_COUNT));
+    TOOL_TRY(heatmap_files_check_distinct(&options->heat.files, options->result, RESULT_COUNT));
 fail:
     return status;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/size.h"
 #include "tool/heatmap/options.h"
 #include "tool/embed/sentence_map.h"
 #include "tool/cli/options.h"
@@ -133,24 +134,16 @@ static size_t count_texts(const embed_options *options)
     return count;
 }
 
-static int embed_operands(embedding *e)
+/* The texts of the command line from `first` on, into e->texts. */
+static bool take_operands(embedding *e, size_t first, size_t count)
 {
-    const size_t count = count_texts(e->options);
-    int status = TOOL_DONE;
-    for (size_t first = 0; first < count; first += PORTION) {
-        size_t some = count - first < PORTION ? count - first : PORTION;
-        if (!make_room(e, some))
-            return out_of_memory();
-        for (size_t i = 0; i < some; i++) {
-            const char *text = e->options->operands[1 + first + i];
-            e->texts[i] = (sentence_text){text, strlen(text)};
-        }
-        TOOL_TRY(encode(e, some));
-        for (size_t i = 0; i < some; i++)
-            TOOL_TRY(deliver(e, e->vectors + i * e->model.stack.d_model));
+    if (!make_room(e, count))
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        const char *text = e->options->operands[1 + first + i];
+        e->texts[i] = (sentence_text){text, strlen(text)};
     }
-fail:
-    return status;
+    return true;
 }
 
 /* Lines `first` … of those read, into e->texts. */
@@ -160,9 +153,32 @@ static bool take_lines(embedding *e, const text_lines *lines, size_t first, size
         return false;
     for (size_t i = 0; i < count; i++) {
         const text_line *line = &lines->line[first + i];
-        e->texts[i] = (sentence_text){lines->text + line->begin, line->bytes};
+        e->texts[i] = (sentence_text){lines->text.text + line->begin, line->bytes};
     }
     return true;
+}
+
+/* The vectors of e->texts. */
+static int embed_texts(embedding *e, size_t count)
+{
+    int status;
+    TOOL_TRY(encode(e, count));
+    for (size_t i = 0; i < count; i++)
+        TOOL_TRY(deliver(e, e->vectors + i * e->model.stack.d_model));
+fail:
+    return status;
+}
+
+static int embed_operands(embedding *e)
+{
+    const size_t count = count_texts(e->options);
+    int status = TOOL_DONE;
+    for (size_t first = 0; first < count; first += PORTION) {
+        size_t some = size_min(count - first, PORTION);
+        TOOL_TRY(take_operands(e, first, some) ? embed_texts(e, some) : out_of_memory());
+    }
+fail:
+    return status;
 }
 
 static int embed_lines(embedding *e)
@@ -171,11 +187,7 @@ static int embed_lines(embedding *e)
     int status = TOOL_DONE;
     do {
         TOOL_TRY(text_lines_read(&lines, PORTION, false, false));
-        if (lines.count > 0 && !take_lines(e, &lines, 0, lines.count))
-            TOOL_TRY(out_of_memory());
-        TOOL_TRY(encode(e, lines.count));
-        for (size_t i = 0; i < lines.count; i++)
-            TOOL_TRY(deliver(e, e->vectors + i * e->model.stack.d_model));
+        TOOL_TRY(take_lines(e, &lines, 0, lines.count) ? embed_texts(e, lines.count) : out_of_memory());
     } while (lines.count > 0);
 fail:
     text_lines_release(&lines);
@@ -195,15 +207,11 @@ static int begin_maps(embedding *e)
 {
     const size_t count = count_texts(e->options);
     char title[512];
-    sentence_text *texts = e->options->maps.count > 0 ? malloc(count * sizeof *texts) : NULL;
     if (e->options->maps.count == 0)
         return TOOL_DONE;
-    if (texts == NULL)
+    if (!take_operands(e, 0, count))
         return out_of_memory();
-    for (size_t i = 0; i < count; i++)
-        texts[i] = (sentence_text){e->options->operands[1 + i], strlen(e->options->operands[1 + i])};
-    int status = sentence_map_begin(&e->model, texts, count, &e->map);
-    free(texts);
+    int status = sentence_map_begin(&e->model, e->texts, count, &e->map);
     if (status != TOOL_DONE)
         return status;
     const heatmap map = map_of(e, title, sizeof title);
@@ -238,25 +246,16 @@ static int nearer_first(const void *left, const void *right)
 static int deliver_match(embedding *e, const text_lines *lines, const match *found)
 {
     const text_line *line = &lines->line[found->line];
-    const char *text = lines->text + line->begin;
+    const char *text = lines->text.text + line->begin;
     if (e->result == NULL) {
         printf("%.6f\t", found->score);
         fwrite(text, 1, line->bytes, stdout);
         putchar('\n');
         return TOOL_DONE;
     }
-    char *copy = malloc(line->bytes + 1);
-    json_t *object = json_object();
-    if (copy != NULL) {
-        memcpy(copy, text, line->bytes);
-        copy[line->bytes] = '\0';
-    }
-    bool added = copy != NULL && json_object_set_new(object, "score", json_real(found->score)) == 0 &&
-                 json_object_set_new(object, "line", json_integer((json_int_t)line->number)) == 0 &&
-                 json_object_set_new(object, "text", json_text(copy)) == 0;
-    added = json_array_append_new(e->result, object) == 0 && added;
-    free(copy);
-    return added ? TOOL_DONE : out_of_memory();
+    json_t *object =
+        json_pack("{s:f, s:I, s:o}", "score", found->score, "line", (json_int_t)line->number, "text", json_text(text));
+    return json_array_append_new(e->result, object) == 0 ? TOOL_DONE : out_of_memory();
 }
 
 /* The cosines of the lines that were read with the query, whose vector is of length 1 as theirs are. */
@@ -265,7 +264,7 @@ static int score_lines(embedding *e, const text_lines *lines, const float *query
     const size_t d_model = e->model.stack.d_model;
     int status = TOOL_DONE;
     for (size_t first = 0; first < lines->count; first += PORTION) {
-        size_t some = lines->count - first < PORTION ? lines->count - first : PORTION;
+        size_t some = size_min(lines->count - first, PORTION);
         TOOL_TRY(take_lines(e, lines, first, some) ? encode(e, some) : out_of_memory());
         for (size_t i = 0; i < some; i++) {
             double score = 0.0;
@@ -283,11 +282,10 @@ static int search(embedding *e, text_lines *lines)
     const size_t d_model = e->model.stack.d_model;
     float *query = malloc(d_model * sizeof *query);
     match *matches = malloc((lines->count + 1) * sizeof *matches);
-    size_t top = e->options->top == 0 || e->options->top > lines->count ? lines->count : e->options->top;
+    size_t top = e->options->top == 0 ? lines->count : size_min(e->options->top, lines->count);
     int status = TOOL_DONE;
-    if (query == NULL || matches == NULL || !make_room(e, 1))
+    if (query == NULL || matches == NULL || !take_operands(e, 0, 1))
         TOOL_TRY(out_of_memory());
-    e->texts[0] = (sentence_text){e->options->operands[1], strlen(e->options->operands[1])};
     TOOL_TRY(sentence_encode(&e->model, e->texts, 1, e->vectors, &e->counts));
     memcpy(query, e->vectors, d_model * sizeof *query);
     TOOL_TRY(score_lines(e, lines, query, matches));

@@ -11,27 +11,18 @@
 #define MOST_CONFIG ((size_t)1 << 20)
 #define MOST_TOKENS 65536 /* the largest max_position_embeddings and max_seq_length */
 
-typedef struct model_path {
-    char text[4096];
-} model_path;
-
-static bool path_in(const sentence_model *model, const char *name, model_path *path)
-{
-    int length = snprintf(path->text, sizeof path->text, "%s/%s", model->folder, name);
-    return length > 0 && (size_t)length < sizeof path->text;
-}
-
 static bool is_there(const sentence_model *model, const char *name)
 {
     model_path path;
-    return path_in(model, name, &path) && os_look_at(path.text) == OS_PATH_FILE;
+    return model_path_in(model->folder, name, &path) && os_look_at(path.text) == OS_PATH_FILE;
 }
 
 /* Whether the subfolder that `name` lies in exists; true if `name` lies in the model's folder itself. */
 static bool has_folder(const sentence_model *model, const char *name)
 {
     model_path path;
-    char *slash = path_in(model, name, &path) && strchr(name, '/') != NULL ? strrchr(path.text, '/') : NULL;
+    char *slash =
+        model_path_in(model->folder, name, &path) && strchr(name, '/') != NULL ? strrchr(path.text, '/') : NULL;
     if (slash == NULL)
         return true;
     *slash = '\0';
@@ -176,7 +167,7 @@ static clattn_status read_pooling(config *c, int32_t *pooling)
 static int open_config(const sentence_model *model, const char *name, bool optional, config *c)
 {
     *c = (config){0};
-    if (!path_in(model, name, &c->path))
+    if (!model_path_in(model->folder, name, &c->path))
         return complain(TOOL_BAD_INPUT, "%s: the folder's name is too long", model->folder);
     if (optional && (os_look_at(c->path.text) == OS_PATH_MISSING || !has_folder(model, name)))
         return TOOL_DONE;
@@ -214,7 +205,7 @@ static int open_tokenizer(sentence_model *model)
     model_path path;
     if (!json && !is_there(model, "vocab.txt"))
         return complain(TOOL_BAD_INPUT, "%s: has neither tokenizer.json nor vocab.txt", model->folder);
-    path_in(model, json ? "tokenizer.json" : "vocab.txt", &path);
+    model_path_in(model->folder, json ? "tokenizer.json" : "vocab.txt", &path);
     clattn_status status = json ? wordpiece_open_json(path.text, &model->tokenizer, &error)
                                 : wordpiece_open_vocab(path.text, &model->tokenizer, &error);
     if (status != CLATTN_SUCCESS)
@@ -230,7 +221,7 @@ static int open_weights(sentence_model *model)
 {
     clattn_io_error error;
     model_path path;
-    path_in(model, "model.safetensors", &path);
+    model_path_in(model->folder, "model.safetensors", &path);
     clattn_status status = clattn_safetensors_create(path.text, &model->file, &error);
     return status == CLATTN_SUCCESS ? TOOL_DONE : fail(status, &error);
 }
@@ -274,7 +265,7 @@ int sentence_load(sentence_model *model, tool_device *device)
     if (plain.dtype == CLATTN_DTYPE_NONE && prefixed.dtype != CLATTN_DTYPE_NONE)
         source.prefix = "bert.";
     model->device = device;
-    path_in(model, "model.safetensors", &path);
+    model_path_in(model->folder, "model.safetensors", &path);
     clattn_status status = clattn_transformer_create(device->context, &desc, &source, &model->transformer);
     return status == CLATTN_SUCCESS ? TOOL_DONE : device_failed(device, status, path.text);
 }

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "base/strbuf.h"
+
 typedef struct text_line {
     size_t begin, bytes; /* in text_lines.text, without the line's end */
     size_t number;       /* from 1 */
@@ -15,10 +17,9 @@ typedef struct text_line {
  * open. */
 typedef struct text_lines {
     FILE *file;
-    const char *name; /* for messages */
-    size_t read;      /* lines so far */
-    char *text;
-    size_t used, capacity;
+    const char *name;   /* for messages */
+    size_t read;        /* lines so far */
+    struct strbuf text; /* a NUL is after each line */
     text_line *line;
     size_t count, line_capacity;
 } text_lines;

@@ -43,43 +43,33 @@ int labels_load(const char *path, size_t count, const char *of, label_list *resu
 {
     size_t length = 0, found = 0;
     *result = (label_list){0};
-    int status = read_text(path, count, &result->text, &length);
-    if (status != TOOL_DONE)
-        goto fail;
+    int status;
+    TOOL_TRY(read_text(path, count, &result->text, &length));
     result->label = calloc(count + 1, sizeof *result->label);
-    if (result->label == NULL) {
-        status = complain(TOOL_FAILED, "%s: out of memory", path);
-        goto fail;
-    }
-    if (memchr(result->text, '\0', length) != NULL) {
-        status = complain(TOOL_BAD_INPUT, "%s: is no text, expected a label a line", path);
-        goto fail;
-    }
+    if (result->label == NULL)
+        TOOL_TRY(complain(TOOL_FAILED, "%s: out of memory", path));
+    if (memchr(result->text, '\0', length) != NULL)
+        TOOL_TRY(complain(TOOL_BAD_INPUT, "%s: is no text, expected a label a line", path));
     for (char *line = result->text, *end = line + length; line < end; found++) {
         char *next = memchr(line, '\n', (size_t)(end - line));
         char *stop = next != NULL ? next : end;
         size_t bytes = (size_t)(stop - line);
         if (bytes > 0 && stop[-1] == '\r')
             bytes--;
-        if (bytes > LABEL_BYTES) {
-            status = complain(TOOL_BAD_INPUT, "%s: line %zu has more than %d bytes, expected a label", path, found + 1,
-                              LABEL_BYTES);
-            goto fail;
-        }
+        if (bytes > LABEL_BYTES)
+            TOOL_TRY(complain(TOOL_BAD_INPUT, "%s: line %zu has more than %d bytes, expected a label", path, found + 1,
+                              LABEL_BYTES));
         line[bytes] = '\0';
         if (found < count)
             result->label[found] = line;
         line = stop + 1;
     }
-    if (found != count) {
-        status = complain(TOOL_BAD_INPUT, "%s: has %zu lines%s, expected %zu: a label for each of the %s", path, found,
-                          found > count ? " or more" : "", count, of);
-        goto fail;
-    }
-    result->count = count;
-    return TOOL_DONE;
+    if (found != count)
+        TOOL_TRY(complain(TOOL_BAD_INPUT, "%s: has %zu lines%s, expected %zu: a label for each of the %s", path, found,
+                          found > count ? " or more" : "", count, of));
 fail:
-    labels_release(result);
+    if (status != TOOL_DONE)
+        labels_release(result);
     return status;
 }
 

@@ -10,7 +10,6 @@
 typedef struct label_list {
     char *text;         /* owned */
     const char **label; /* owned; into the text */
-    size_t count;
 } label_list;
 
 /* Reads exactly `count` labels, for what `of` names ("queries").  A line's end is LF or CR LF, the last one's may be

@@ -11,11 +11,9 @@ int heatmap_files_check(const option_list *files, const char *const *inputs, siz
     const heatmap none = {0};
     int status;
     TOOL_TRY(heatmap_files_accept(files, &none));
-    for (size_t i = 0; i < files->count; i++) {
+    for (size_t i = 0; i < files->count; i++)
         TOOL_TRY(host_check_output(files->item[i], inputs, input_count));
-        for (size_t j = 0; j < i; j++)
-            TOOL_TRY(host_check_distinct(files->item[j], files->item[i]));
-    }
+    TOOL_TRY(heatmap_files_check_distinct(files, NULL, 0));
 fail:
     return status;
 }
@@ -44,14 +42,14 @@ int heatmap_options_check(const char *command, const heatmap_options *options)
     return complain(TOOL_BAD_INPUT, "%s: %s is given without --attention OUT.html", command, given);
 }
 
-int heatmap_options_check_distinct(const heatmap_options *options, const char *const *outputs, size_t count)
+int heatmap_files_check_distinct(const option_list *files, const char *const *outputs, size_t count)
 {
     int status = TOOL_DONE;
-    for (size_t i = 0; i < options->files.count; i++) {
+    for (size_t i = 0; i < files->count; i++) {
         for (size_t j = 0; j < i; j++)
-            TOOL_TRY(host_check_distinct(options->files.item[j], options->files.item[i]));
+            TOOL_TRY(host_check_distinct(files->item[j], files->item[i]));
         for (size_t j = 0; j < count; j++)
-            TOOL_TRY(host_check_distinct(outputs[j], options->files.item[i]));
+            TOOL_TRY(host_check_distinct(outputs[j], files->item[i]));
     }
 fail:
     return status;

@@ -57,7 +57,7 @@ int heatmap_files_store(const option_list *files, const heatmap *map);
 int heatmap_options_check(const char *command, const heatmap_options *options);
 
 /* Refuses a map in the file of another output, of which NULLs are accepted, or of another map. */
-int heatmap_options_check_distinct(const heatmap_options *options, const char *const *outputs, size_t count);
+int heatmap_files_check_distinct(const option_list *files, const char *const *outputs, size_t count);
 
 typedef struct heatmap_shape {
     size_t batch, heads, queries, keys;

@@ -247,7 +247,7 @@ static int check_outputs(const mha_options *options)
     for (size_t i = 0; i < options->heat.files.count; i++)
         TOOL_TRY(host_check_output(options->heat.files.item[i], inputs, sizeof inputs / sizeof inputs[0]));
     TOOL_TRY(host_check_distinct(options->output, options->attention_weights));
-    TOOL_TRY(heatmap_options_check_distinct(&options->heat, outputs, 2));
+    TOOL_TRY(heatmap_files_check_distinct(&options->heat.files, outputs, 2));
 fail:
     return status;
 }

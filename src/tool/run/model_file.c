@@ -1,8 +1,15 @@
 #include "tool/run/model_file.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "io/os_file.h"
+
+bool model_path_in(const char *folder, const char *name, model_path *path)
+{
+    int length = snprintf(path->text, sizeof path->text, "%s/%s", folder, name);
+    return length > 0 && (size_t)length < sizeof path->text;
+}
 
 clattn_status model_file_read(const char *path, size_t most, char **text, size_t *bytes, clattn_io_error *error)
 {

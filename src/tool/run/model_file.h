@@ -2,9 +2,18 @@
 #ifndef CLATTN_TOOL_RUN_MODEL_FILE_H
 #define CLATTN_TOOL_RUN_MODEL_FILE_H
 
+#include <stdbool.h>
+
 #include <jansson.h>
 
 #include <clattn/io.h>
+
+typedef struct model_path {
+    char text[4096];
+} model_path;
+
+/* Writes the path of a file in a model's folder; false if it is too long. */
+bool model_path_in(const char *folder, const char *name, model_path *path);
 
 /* Reads a regular file of at most `most` bytes and adds a NUL; the caller frees *text.
  * CLATTN_ERROR_IO; CLATTN_ERROR_UNSUPPORTED: larger; CLATTN_ERROR_OUT_OF_MEMORY. */

@@ -11,6 +11,7 @@
 
 #include "base/size.h"
 #include "base/try.h"
+#include "tool/run/model_file.h"
 #include "tool/transcribe/sound/mel.h"
 
 /* Tokens that one enqueue reads: longer prompts and alignments take several. */
@@ -176,11 +177,11 @@ fail:
 int whisper_device_open(tool_device *device, const char *folder, const whisper_tokens *tokens, size_t beams,
                         whisper_attention attention, whisper_device **made)
 {
-    char path[4096];
+    model_path path;
     clattn_ctranslate2 *file = NULL;
     clattn_io_error error;
     *made = NULL;
-    if ((size_t)snprintf(path, sizeof path, "%s/model.bin", folder) >= sizeof path)
+    if (!model_path_in(folder, "model.bin", &path))
         return complain(TOOL_BAD_INPUT, "%s: this name is too long for a folder", folder);
     whisper_device *m = calloc(1, sizeof *m);
     if (m == NULL)
@@ -188,9 +189,9 @@ int whisper_device_open(tool_device *device, const char *folder, const whisper_t
     m->device = device;
     m->beams = beams;
     int status = TOOL_DONE;
-    if (clattn_ctranslate2_create(path, &file, &error) != CLATTN_SUCCESS)
+    if (clattn_ctranslate2_create(path.text, &file, &error) != CLATTN_SUCCESS)
         TOOL_TRY(complain(TOOL_BAD_INPUT, "%s", error.message));
-    TOOL_TRY(read_sizes(file, path, tokens, m));
+    TOOL_TRY(read_sizes(file, path.text, tokens, m));
     for (size_t i = 0; attention != WHISPER_ATTENTION_NONE && i < tokens->head_count; i++)
         m->attention_mask |= (uint64_t)1 << tokens->heads[i].layer;
     for (size_t l = 0; attention == WHISPER_ATTENTION_ALL && l < m->layers; l++)

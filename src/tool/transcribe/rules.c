@@ -8,26 +8,24 @@ static void forbid(float *logits, int32_t from, int32_t to)
         logits[i] = -INFINITY;
 }
 
+static float largest(const float *logits, size_t count)
+{
+    float top = -INFINITY;
+    for (size_t i = 0; i < count; i++)
+        top = logits[i] > top ? logits[i] : top;
+    return top;
+}
+
 /* The logarithm of the sum of exponentials; -INFINITY of nothing. */
 static double log_sum(const float *logits, size_t count)
 {
-    float top = -INFINITY;
+    const float top = largest(logits, count);
     double sum = 0.0;
-    for (size_t i = 0; i < count; i++)
-        top = logits[i] > top ? logits[i] : top;
     if (!isfinite(top))
         return -INFINITY;
     for (size_t i = 0; i < count; i++)
         sum += (double)expf(logits[i] - top);
     return (double)top + log(sum);
-}
-
-static float largest(const float *logits, int32_t count)
-{
-    float top = -INFINITY;
-    for (int32_t i = 0; i < count; i++)
-        top = logits[i] > top ? logits[i] : top;
-    return top;
 }
 
 /* Applies the rules of timestamps that depend on earlier tokens; returns whether the sum of all timestamps'
@@ -67,7 +65,7 @@ void whisper_rules_apply(const whisper_tokens *t, const int32_t *generated, size
             forbid(logits, stamps + WHISPER_FIRST_MOST + 1, end);
     } else if (keep_order(t, generated, count, logits)) {
         /* A softmax would subtract the same number from both sides. */
-        if (log_sum(logits + stamps, (size_t)(end - stamps)) > (double)largest(logits, stamps))
+        if (log_sum(logits + stamps, (size_t)(end - stamps)) > (double)largest(logits, (size_t)stamps))
             forbid(logits, 0, stamps);
     }
 }

@@ -216,30 +216,25 @@ fail:
     return status;
 }
 
-/* Writes the path of a file in the folder; NULL if it is too long. */
-static const char *join(char *path, size_t bytes, const char *folder, const char *name)
-{
-    int length = snprintf(path, bytes, "%s/%s", folder, name);
-    return length > 0 && (size_t)length < bytes ? path : NULL;
-}
-
 int whisper_tokens_load(const char *folder, whisper_tokens *tokens)
 {
-    char path[4096], *text = NULL;
+    model_path path;
+    char *text = NULL;
     size_t bytes = 0;
     *tokens = (whisper_tokens){0};
     for (size_t i = 0; i < SPECIALS; i++)
         *special_of(tokens, &specials[i]) = -1;
-    if (join(path, sizeof path, folder, "vocabulary.json") == NULL)
+    if (!model_path_in(folder, "vocabulary.json", &path))
         return complain(TOOL_BAD_INPUT, "%s: this name is too long for a folder", folder);
-    bool lines = os_look_at(path) != OS_PATH_FILE;
+    bool lines = os_look_at(path.text) != OS_PATH_FILE;
     if (lines)
-        join(path, sizeof path, folder, "vocabulary.txt");
+        model_path_in(folder, "vocabulary.txt", &path);
     int status;
-    TOOL_TRY(read_file(path, &text, &bytes));
-    TOOL_TRY(lines ? read_lines(path, text, bytes, tokens) : read_array(path, text, bytes, tokens));
-    TOOL_TRY(check_specials(path, tokens));
-    TOOL_TRY(read_config(join(path, sizeof path, folder, "config.json"), tokens));
+    TOOL_TRY(read_file(path.text, &text, &bytes));
+    TOOL_TRY(lines ? read_lines(path.text, text, bytes, tokens) : read_array(path.text, text, bytes, tokens));
+    TOOL_TRY(check_specials(path.text, tokens));
+    model_path_in(folder, "config.json", &path);
+    TOOL_TRY(read_config(path.text, tokens));
 fail:
     free(text);
     if (status != TOOL_DONE)
