@@ -8,29 +8,16 @@
 #define PREFIX 10
 #define ALIGNMENT 64
 
-/* Appends to a header of HEADER_CAPACITY bytes. */
-static size_t append(char *header, size_t used, const char *text)
-{
-    size_t length = strlen(text);
-    memcpy(header + used, text, length);
-    return used + length;
-}
-
 /* Version 1.0: the dictionary as NumPy prints it, then spaces and a newline up to a multiple of ALIGNMENT. */
 static size_t make_header(char *header, const io_dtype *type, size_t rank, const size_t *extent)
 {
     size_t used = PREFIX;
-    used = append(header, used, "{'descr': '");
-    used = append(header, used, type->npy);
-    used = append(header, used, "', 'fortran_order': False, 'shape': (");
-    for (size_t i = 0; i < rank; i++) {
-        char digits[32];
-        snprintf(digits, sizeof digits, i == 0 ? "%zu" : " %zu", extent[i]);
-        used = append(header, used, digits);
-        if (i + 1 < rank || rank == 1)
-            used = append(header, used, ",");
-    }
-    used = append(header, used, "), }");
+    used += (size_t)snprintf(header + used, HEADER_CAPACITY - used,
+                             "{'descr': '%s', 'fortran_order': False, 'shape': (", type->npy);
+    for (size_t i = 0; i < rank; i++)
+        used += (size_t)snprintf(header + used, HEADER_CAPACITY - used, "%s%zu%s", i == 0 ? "" : " ", extent[i],
+                                 i + 1 < rank || rank == 1 ? "," : "");
+    used += (size_t)snprintf(header + used, HEADER_CAPACITY - used, "), }");
     while ((used + 1) % ALIGNMENT != 0)
         header[used++] = ' ';
     header[used++] = '\n';

@@ -8,21 +8,20 @@
  * extents, none if `rank` is over CLATTN_MAX_RANK, then the name and the element type's spelling, each with
  * its NUL. */
 typedef struct tensor_record {
-    struct tensor_record *next; /* in the header's order */
-    size_t begin;               /* from the start of the data */
+    size_t begin; /* from the start of the data */
     size_t bytes;
-    uint16_t name_bytes; /* with the NUL */
-    uint8_t dtype;       /* clattn_dtype; NONE for a type that clattn lacks */
-    uint8_t rank;        /* as the file has it */
+    uint32_t record_bytes; /* of all of this; a multiple of a size_t's */
+    uint16_t name_bytes;   /* with the NUL */
+    uint8_t dtype;         /* clattn_dtype; NONE for a type that clattn lacks */
+    uint8_t rank;          /* as the file has it */
     size_t extent[];
 } tensor_record;
 
 typedef struct tensor_table {
     tensor_record **index; /* `count` records in the byte order of their names */
     size_t count;
-    tensor_record *first;
-    struct table_block *blocks; /* the memory of the records */
-    size_t bytes;               /* allocated for blocks */
+    char *records; /* one after the other, in the header's order */
+    size_t bytes;  /* of them */
 } tensor_table;
 
 /* How many extents the record holds. */

@@ -3,21 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/size.h"
 #include "io/json_stream.h"
 #include "io/safetensors.h"
 
-/* The bytes that the table may have, including its index and the memory for sorting it. Together with jansson's values
- * and the window they stay below the 1 MB that io.h promises. */
+/* The bytes that the records may have, including their index and the memory for sorting it.  Together with jansson's
+ * values and the window they stay below the 1 MB that io.h promises.  So many are allocated before the header is read,
+ * and those that no record has taken are given back after it. */
 #define TABLE_BUDGET 800000
-#define BLOCK_BYTES 16384
 #define RANK_MOST 64
 #define DTYPE_NAME_MOST 15
-
-typedef struct table_block {
-    struct table_block *next;
-    size_t used;
-    max_align_t memory[(BLOCK_BYTES - 2 * sizeof(size_t)) / sizeof(max_align_t)];
-} table_block;
 
 size_t tensor_record_extents(const tensor_record *record)
 {
@@ -34,35 +29,21 @@ const char *tensor_record_dtype_name(const tensor_record *record)
     return tensor_record_name(record) + record->name_bytes;
 }
 
-/* Appends a record with room for `bytes`, which a token's limit keeps far below a block.  Each record also
- * needs a pointer in the index, and qsort may copy that. */
+/* Appends a record with room for `bytes`.  Each record also needs a pointer in the index, and qsort may copy that. */
 static tensor_record *append_record(tensor_table *table, size_t bytes, const os_file *file, clattn_status *status,
                                     clattn_io_error *error)
 {
-    table_block *block = table->blocks;
-    bytes = (bytes + sizeof(size_t) - 1) / sizeof(size_t) * sizeof(size_t);
-    if (block == NULL || sizeof block->memory - block->used < bytes) {
-        size_t index = (table->count + 1) * 2 * sizeof(tensor_record *);
-        if (table->bytes + sizeof *block + index > TABLE_BUDGET) {
-            *status = io_fail(error, CLATTN_ERROR_UNSUPPORTED, file->path,
-                              "its safetensors header needs over %d bytes for its table, after %zu tensors",
-                              TABLE_BUDGET, table->count);
-            return NULL;
-        }
-        block = malloc(sizeof *block);
-        if (block == NULL) {
-            *status = io_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, file->path, "no memory for its table");
-            return NULL;
-        }
-        block->next = table->blocks;
-        block->used = 0;
-        table->blocks = block;
-        table->bytes += sizeof *block;
+    const size_t index = (table->count + 1) * 2 * sizeof(tensor_record *);
+    tensor_record *record = (tensor_record *)(void *)(table->records + table->bytes);
+    bytes = round_up(bytes, sizeof(size_t));
+    if (table->bytes + bytes + index > TABLE_BUDGET) {
+        *status = io_fail(error, CLATTN_ERROR_UNSUPPORTED, file->path,
+                          "its safetensors header needs over %d bytes for its table, after %zu tensors", TABLE_BUDGET,
+                          table->count);
+        return NULL;
     }
-    tensor_record *record = (tensor_record *)((char *)block->memory + block->used);
-    block->used += bytes;
-    record->next = table->first;
-    table->first = record;
+    record->record_bytes = (uint32_t)bytes;
+    table->bytes += bytes;
     table->count++;
     return record;
 }
@@ -220,27 +201,27 @@ clattn_status tensor_table_read(tensor_table *table, const os_file *file, size_t
                                 clattn_io_error *error)
 {
     json_stream stream;
+    table->records = malloc(TABLE_BUDGET);
+    if (table->records == NULL)
+        return io_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, file->path, "no memory for its table");
     json_stream_init(&stream, file, 8, 8 + header_bytes, error);
     clattn_status status = read_header(table, &stream, data_bytes);
     if (status != CLATTN_SUCCESS)
         return status;
+    char *smaller = realloc(table->records, table->bytes + 1);
+    table->records = smaller != NULL ? smaller : table->records;
     /* One more than needed: an empty table's index is not NULL, which qsort and bsearch may not be given. */
     table->index = malloc((table->count + 1) * sizeof *table->index);
     if (table->index == NULL)
         return io_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, file->path, "no memory for its table");
-    size_t i = 0;
-    for (tensor_record *record = table->first; record != NULL; record = record->next)
-        table->index[i++] = record;
+    for (size_t i = 0, at = 0; i < table->count; at += table->index[i++]->record_bytes)
+        table->index[i] = (tensor_record *)(void *)(table->records + at);
     return check_table(table, file, data_bytes, error);
 }
 
 void tensor_table_release(tensor_table *table)
 {
     free(table->index);
-    while (table->blocks != NULL) {
-        table_block *block = table->blocks;
-        table->blocks = block->next;
-        free(block);
-    }
+    free(table->records);
     *table = (tensor_table){0};
 }

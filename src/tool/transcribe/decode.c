@@ -60,7 +60,7 @@ static int32_t likeliest(const float *logs, size_t count)
     return (int32_t)best;
 }
 
-static void append(work *w, sequence *s, int32_t token, double log)
+static void append(const work *w, sequence *s, int32_t token, double log)
 {
     s->sum += log;
     if (token == w->tokens->end_of_text) {
@@ -143,6 +143,14 @@ static size_t best_candidates(const work *w, size_t rows, candidate *best)
     return count;
 }
 
+static sequence continued(const work *w, const candidate *c)
+{
+    sequence s = w->now[c->parent];
+    s.sum = c->sum;
+    append(w, &s, c->token, 0.0);
+    return s;
+}
+
 /* Does a beam search.  A beginning that has finished leaves its place to the next candidate that goes on, or to
  * none, whose sum is -INFINITY.  The search ends once as many have finished as there are beams, or none goes on. */
 static int decode_beams(work *w)
@@ -162,18 +170,14 @@ static int decode_beams(work *w)
         for (size_t k = 0; k < beams; k++) {
             static const candidate none = {0, 0, -INFINITY};
             const candidate *c = k < count ? &best[k] : &none;
-            w->next[k] = w->now[c->parent];
-            w->next[k].sum = c->sum;
-            append(w, &w->next[k], c->token, 0.0);
+            w->next[k] = continued(w, c);
             if (k < count && w->next[k].ended && w->finished_count < 2 * WHISPER_SEQUENCES) {
                 w->finished[w->finished_count++] = w->next[k];
                 for (; spare < count && best[spare].token == w->tokens->end_of_text; spare++)
                     continue;
                 if (spare < count) {
                     c = &best[spare++];
-                    w->next[k] = w->now[c->parent];
-                    w->next[k].sum = c->sum;
-                    append(w, &w->next[k], c->token, 0.0);
+                    w->next[k] = continued(w, c);
                 } else {
                     w->next[k].sum = -INFINITY;
                 }

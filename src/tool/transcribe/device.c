@@ -38,21 +38,19 @@ static int failed(const whisper_device *m, clattn_status status)
     return device_failed(m->device, status, "transcribe");
 }
 
-/* Reads a weight's extents; false, after an error message, unless the file has it with that rank. */
-static bool extents(const clattn_ctranslate2 *file, const char *path, const char *name, int rank, size_t *extent,
-                    int *status)
+/* Reads a weight's extents; refuses a file that does not have it with that rank. */
+static int extents(const clattn_ctranslate2 *file, const char *path, const char *name, int rank, size_t *extent)
 {
     clattn_host_tensor tensor;
     clattn_io_error error;
     if (clattn_ctranslate2_find(file, name, &tensor, &error) != CLATTN_SUCCESS)
-        *status = complain(TOOL_BAD_INPUT, "%s", error.message);
-    else if (tensor.dtype == CLATTN_DTYPE_NONE)
-        *status = complain(TOOL_BAD_INPUT, "%s: has no %s", path, name);
-    else if (tensor.rank != rank)
-        *status = complain(TOOL_BAD_INPUT, "%s: %s has rank %d, expected %d", path, name, tensor.rank, rank);
-    else
-        memcpy(extent, tensor.extent, (size_t)rank * sizeof *extent);
-    return *status == TOOL_DONE;
+        return complain(TOOL_BAD_INPUT, "%s", error.message);
+    if (tensor.dtype == CLATTN_DTYPE_NONE)
+        return complain(TOOL_BAD_INPUT, "%s: has no %s", path, name);
+    if (tensor.rank != rank)
+        return complain(TOOL_BAD_INPUT, "%s: %s has rank %d, expected %d", path, name, tensor.rank, rank);
+    memcpy(extent, tensor.extent, (size_t)rank * sizeof *extent);
+    return TOOL_DONE;
 }
 
 static size_t count_layers(const clattn_ctranslate2 *file, const char *stack)
@@ -71,18 +69,17 @@ static size_t count_layers(const clattn_ctranslate2 *file, const char *stack)
 /* Reads the model's sizes from the shapes of its weights. */
 static int read_sizes(const clattn_ctranslate2 *file, const char *path, const whisper_tokens *tokens, whisper_device *m)
 {
-    int status = TOOL_DONE;
+    int status;
     int32_t heads = 0, encoder_heads = 0;
     size_t embedding[2], conv[3], inner[2], encoder_positions[2], decoder_positions[2];
     if (strcmp(clattn_ctranslate2_spec(file), "WhisperSpec") != 0)
         return complain(TOOL_BAD_INPUT, "%s: is a '%.60s' model, expected WhisperSpec", path,
                         clattn_ctranslate2_spec(file));
-    if (!extents(file, path, "decoder/embeddings/weight", 2, embedding, &status) ||
-        !extents(file, path, "encoder/conv1/weight", 3, conv, &status) ||
-        !extents(file, path, "encoder/layer_0/ffn/linear_0/weight", 2, inner, &status) ||
-        !extents(file, path, "encoder/position_encodings/encodings", 2, encoder_positions, &status) ||
-        !extents(file, path, "decoder/position_encodings/encodings", 2, decoder_positions, &status))
-        return status;
+    TOOL_TRY(extents(file, path, "decoder/embeddings/weight", 2, embedding));
+    TOOL_TRY(extents(file, path, "encoder/conv1/weight", 3, conv));
+    TOOL_TRY(extents(file, path, "encoder/layer_0/ffn/linear_0/weight", 2, inner));
+    TOOL_TRY(extents(file, path, "encoder/position_encodings/encodings", 2, encoder_positions));
+    TOOL_TRY(extents(file, path, "decoder/position_encodings/encodings", 2, decoder_positions));
     clattn_ctranslate2_integer(file, "encoder/num_heads", &encoder_heads);
     clattn_ctranslate2_integer(file, "decoder/num_heads", &heads);
     m->vocabulary = embedding[0];
@@ -108,6 +105,8 @@ static int read_sizes(const clattn_ctranslate2 *file, const char *path, const wh
             return complain(TOOL_BAD_INPUT, "%s: has no head %d in layer %d, which config.json's alignment_heads names",
                             path, tokens->heads[i].head, tokens->heads[i].layer);
     return TOOL_DONE;
+fail:
+    return status;
 }
 
 static void set_stack(const whisper_device *m, clattn_stack_desc *stack)

@@ -2,8 +2,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "base/strbuf.h"
 #include "tool/tool.h"
 
 #define BEFORE 1 /* rows before that of the text's first token */
@@ -76,13 +76,7 @@ static void make_fit(whisper_map *map)
 /* The token's text, or its name if it has no text. */
 static char *label_of(const whisper_tokens *tokens, int32_t id)
 {
-    static const char end[] = "<|endoftext|>";
-    if (id != tokens->end_of_text)
-        return whisper_text(tokens, &id, 1);
-    char *label = malloc(sizeof end);
-    if (label != NULL)
-        memcpy(label, end, sizeof end);
-    return label;
+    return id == tokens->end_of_text ? string_copy("<|endoftext|>") : whisper_text(tokens, &id, 1);
 }
 
 /* Appends an empty window. */

@@ -113,14 +113,10 @@ bool mel_compute(const float *samples, size_t count, size_t bins, mel_spectrogra
 {
     mel_work work;
     *mel = (mel_spectrogram){bins, count / MEL_HOP + 1, NULL};
-    if (mel->frames > SIZE_MAX / sizeof(float) / bins || !make_work(bins, &work)) {
-        *mel = (mel_spectrogram){0};
-        return false;
-    }
-    mel->values = malloc(mel->frames * bins * sizeof(float));
-    if (mel->values == NULL) {
-        release_work(&work);
-        *mel = (mel_spectrogram){0};
+    if (mel->frames <= SIZE_MAX / sizeof(float) / bins)
+        mel->values = malloc(mel->frames * bins * sizeof(float));
+    if (mel->values == NULL || !make_work(bins, &work)) {
+        mel_release(mel);
         return false;
     }
     float largest = -10.0f;
