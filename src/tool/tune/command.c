@@ -98,24 +98,22 @@ static int choose_shapes(const tune_options *options, tune_shape **shapes, size_
 {
     tune_operator named[TUNE_OPERATORS];
     size_t names = 0;
-    int status = TOOL_DONE;
+    int status;
     *count = 0;
     *shapes = calloc(tune_shape_count + OPTION_LIST_LIMIT, sizeof **shapes);
     if (*shapes == NULL)
         return complain(TOOL_FAILED, "out of memory for the shapes");
-    while (names < TUNE_OPERATORS && options->operators[names] != NULL && status == TOOL_DONE) {
-        status = find_operator(options->operators[names], &named[names]);
-        names++;
-    }
-    if (status == TOOL_DONE && options->shapes.count > 0 && names != 1)
-        status = complain(TOOL_BAD_INPUT,
-                          "tune: --shape needs one operator, as in 'clattn tune matmul --shape 512,512,512'");
-    if (status == TOOL_DONE && options->shapes.count == 0 && (options->causal || options->dtype != 0))
-        status = complain(TOOL_BAD_INPUT, "tune: --causal and --dtype belong to --shape");
-    if (status == TOOL_DONE && options->causal && named[0] != TUNE_ATTENTION)
-        status = complain(TOOL_BAD_INPUT, "tune: --causal is attention's");
-    for (size_t i = 0; i < options->shapes.count && status == TOOL_DONE; i++)
-        status = read_shape(options, named[0], options->shapes.item[i], &(*shapes)[(*count)++]);
+    for (; names < TUNE_OPERATORS && options->operators[names] != NULL; names++)
+        TOOL_TRY(find_operator(options->operators[names], &named[names]));
+    if (options->shapes.count > 0 && names != 1)
+        return complain(TOOL_BAD_INPUT,
+                        "tune: --shape needs one operator, as in 'clattn tune matmul --shape 512,512,512'");
+    if (options->shapes.count == 0 && (options->causal || options->dtype != 0))
+        return complain(TOOL_BAD_INPUT, "tune: --causal and --dtype belong to --shape");
+    if (options->causal && named[0] != TUNE_ATTENTION)
+        return complain(TOOL_BAD_INPUT, "tune: --causal is attention's");
+    for (size_t i = 0; i < options->shapes.count; i++)
+        TOOL_TRY(read_shape(options, named[0], options->shapes.item[i], &(*shapes)[(*count)++]));
     bool acts = options->reset || options->export_file != NULL || options->import_file != NULL;
     for (size_t i = 0; i < tune_shape_count && options->shapes.count == 0 && !(acts && names == 0); i++)
         for (size_t j = 0; j < names || (names == 0 && j == 0); j++)
@@ -123,6 +121,8 @@ static int choose_shapes(const tune_options *options, tune_shape **shapes, size_
                 (*shapes)[(*count)++] = tune_shapes[i];
                 break;
             }
+    return TOOL_DONE;
+fail:
     return status;
 }
 
@@ -166,14 +166,14 @@ static int export_wisdom(tool_device *device, const char *file)
 {
     char *text = NULL;
     size_t bytes = 0;
-    int status = wisdom_text(device, &text, &bytes);
-    if (status == TOOL_DONE) {
-        FILE *to = fopen(file, "wb");
-        bool written = to != NULL && fwrite(text, 1, bytes, to) == bytes;
-        written = to != NULL && fclose(to) == 0 && written;
-        if (!written)
-            status = complain(TOOL_FAILED, "%s: could not be written", file);
-    }
+    int status;
+    TOOL_TRY(wisdom_text(device, &text, &bytes));
+    FILE *to = fopen(file, "wb");
+    bool written = to != NULL && fwrite(text, 1, bytes, to) == bytes;
+    written = to != NULL && fclose(to) == 0 && written;
+    if (!written)
+        TOOL_TRY(complain(TOOL_FAILED, "%s: could not be written", file));
+fail:
     free(text);
     return status;
 }
@@ -224,14 +224,16 @@ static int recall(const tool_job *job, const char *const *solvers, tune_past *pa
     char *text = NULL;
     size_t bytes;
     const char *key = clattn_wisdom_key(job->plan);
-    int status = wisdom_text(job->device, &text, &bytes);
+    int status;
     *measured = false;
-    for (const char *line = text; status == TOOL_DONE && line != NULL; line = strchr(line, '\n')) {
+    TOOL_TRY(wisdom_text(job->device, &text, &bytes));
+    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
         line += *line == '\n';
         if (strncmp(line, key, strlen(key)) == 0 && line[strlen(key)] == ' ' &&
             read_record(line + strlen(key) + 1, solvers, past))
             *measured = true;
     }
+fail:
     free(text);
     return status;
 }
@@ -340,17 +342,15 @@ static int tune_one(tuning_run *run, const tune_shape *shape, size_t rest)
 {
     char name[TUNE_NAME];
     tool_job job = {0};
-    bool complained;
+    clattn_status made;
     int status;
     tune_shape_name(shape, name);
     if (os_seconds() >= run->started + run->budget && run->measured + run->begun > 0) {
         run->left++;
         return tell(run, name, "left for the next run", NULL, 0);
     }
-    clattn_status made = tune_job(run->device, shape, &job, &complained);
-    if (complained) {
-        status = TOOL_BAD_INPUT;
-    } else if (made == CLATTN_SUCCESS) {
+    TOOL_TRY(tune_operators[shape->operator_index].make_job(run->device, shape, &job, &made));
+    if (made == CLATTN_SUCCESS) {
         status = tune_planned(run, shape, name, &job, rest);
     } else if (made == CLATTN_ERROR_UNSUPPORTED || made == CLATTN_ERROR_MISCOMPILED ||
                made == CLATTN_ERROR_OUT_OF_MEMORY) {
@@ -359,6 +359,7 @@ static int tune_one(tuning_run *run, const tune_shape *shape, size_t rest)
     } else {
         status = device_failed(run->device, made, NULL);
     }
+fail:
     job_release(&job);
     return status;
 }
@@ -404,12 +405,11 @@ static int tune(tuning_run *run, const tune_shape *shapes, size_t count)
     int status = TOOL_DONE;
     if (options->reset) {
         clattn_wisdom_clear(run->device->context);
-        status = save(run, CLATTN_WISDOM_MODE_REPLACE);
+        TOOL_TRY(save(run, CLATTN_WISDOM_MODE_REPLACE));
     }
-    if (status == TOOL_DONE && options->import_file != NULL) {
-        status = import_wisdom(run->device, options->import_file);
-        if (status == TOOL_DONE)
-            status = save(run, CLATTN_WISDOM_MODE_MERGE);
+    if (options->import_file != NULL) {
+        TOOL_TRY(import_wisdom(run->device, options->import_file));
+        TOOL_TRY(save(run, CLATTN_WISDOM_MODE_MERGE));
     }
     progress_begin_within("tuning", run->budget);
     for (size_t i = 0; i < count && status == TOOL_DONE; i++) {
@@ -421,6 +421,7 @@ static int tune(tuning_run *run, const tune_shape *shapes, size_t count)
         int exported = export_wisdom(run->device, options->export_file);
         status = status == TOOL_DONE ? exported : status;
     }
+fail:
     return status == TOOL_DONE ? report(run) : status;
 }
 
@@ -436,21 +437,19 @@ int cmd_tune(int argc, char **argv)
         return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
     tuning_run run = {.options = &options, .device = &device};
     run.budget = options.budget.given ? options.budget.value : BUDGET;
-    int status = choose_shapes(&options, &shapes, &count);
-    if (status == TOOL_DONE && run.budget <= 0)
-        status = complain(TOOL_BAD_INPUT, "tune: --budget %g is not positive", run.budget);
-    if (status == TOOL_DONE)
-        status = device_open(options.device, &device);
-    if (status == TOOL_DONE) {
-        run.started = os_seconds();
-        run.shapes = json_array();
-        run.saves = clattn_context_cache_dir(device.context, &reason) != NULL;
-        if (!run.saves && count > 0 && options.export_file == NULL)
-            status = complain(TOOL_FAILED, "tune: there is no folder for wisdom (%s), and no --export", reason);
-        if (status == TOOL_DONE)
-            status = tune(&run, shapes, count);
-        json_decref(run.shapes);
-    }
+    int status;
+    TOOL_TRY(choose_shapes(&options, &shapes, &count));
+    if (run.budget <= 0)
+        TOOL_TRY(complain(TOOL_BAD_INPUT, "tune: --budget %g is not positive", run.budget));
+    TOOL_TRY(device_open(options.device, &device));
+    run.started = os_seconds();
+    run.shapes = json_array();
+    run.saves = clattn_context_cache_dir(device.context, &reason) != NULL;
+    if (!run.saves && count > 0 && options.export_file == NULL)
+        TOOL_TRY(complain(TOOL_FAILED, "tune: there is no folder for wisdom (%s), and no --export", reason));
+    TOOL_TRY(tune(&run, shapes, count));
+fail:
+    json_decref(run.shapes);
     free(shapes);
     device_close(&device);
     return status;

@@ -226,8 +226,9 @@ static const char *past_text(const search *s, const char *solver)
 
 /* Starts with the solver's own choice of parameters, or what an earlier search found, if the solver takes the
  * problem. */
-static bool begin_solver(search *s, const char *solver, const char *text)
+static bool begin_solver(search *s, const char *solver)
 {
+    const char *text = past_text(s, solver);
     tune_best *best = &s->outcome->best[s->outcome->count];
     *best = (tune_best){.solver = solver};
     if (s->outcome->count == TUNE_SOLVERS)
@@ -255,7 +256,7 @@ static void search_solver(search *s, const char *solver)
     bool original = strcmp(solver, outcome->original) == 0;
     if (!original)
         step(s, 0);
-    if (outcome->cut || s->status != TOOL_DONE || !begin_solver(s, solver, past_text(s, solver)))
+    if (outcome->cut || s->status != TOOL_DONE || !begin_solver(s, solver))
         return;
     tune_best *best = &outcome->best[outcome->count - 1];
     if (outcome->count == 1) {

@@ -21,6 +21,10 @@ typedef struct tune_operator_info {
     size_t sizes;
     const char *expected;       /* the sizes' names */
     const char *const *solvers; /* ended by NULL, in no order */
+
+    /* Makes random arrays on the device and the plan of the library's choice: *made is UNSUPPORTED and other statuses as
+     * job_* return them.  An exit status. */
+    int (*make_job)(tool_device *device, const struct tune_shape *shape, tool_job *job, clattn_status *made);
 } tune_operator_info;
 extern const tune_operator_info tune_operators[TUNE_OPERATORS];
 
@@ -31,10 +35,6 @@ extern const size_t tune_shape_count;
 /* Writes the shape's name: "attention 1,8,8,1024,1024,64,64 causal bf16". */
 #define TUNE_NAME 128
 void tune_shape_name(const tune_shape *shape, char name[TUNE_NAME]);
-
-/* Makes random arrays on the device and the plan of the library's choice.  Returns UNSUPPORTED and other statuses as
- * job_* do; *complained says that the error line has been written. */
-clattn_status tune_job(tool_device *device, const tune_shape *shape, tool_job *job, bool *complained);
 
 /* ---- the search (search.c) ---- */
 
