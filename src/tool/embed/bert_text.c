@@ -273,3 +273,8 @@ bool bert_text_is_utf8(const char *text, size_t bytes)
     }
     return true;
 }
+
+size_t bert_text_encode(int32_t character, unsigned char to[4])
+{
+    return (size_t)utf8proc_encode_char(character, to);
+}

@@ -56,4 +56,7 @@ void bert_reader_release(bert_reader *reader);
 /* Whether the bytes are UTF-8 throughout. */
 bool bert_text_is_utf8(const char *text, size_t bytes);
 
+/* Writes the character as UTF-8; how many bytes, 1 to 4. */
+size_t bert_text_encode(int32_t character, unsigned char to[4]);
+
 #endif

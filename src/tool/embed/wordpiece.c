@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <utf8proc.h>
-
 #include "tool/embed/wordpiece_private.h"
 
 #define MOST_WORD_BYTES (4 * WORDPIECE_MOST_CHARACTERS)
@@ -88,8 +86,7 @@ static void add_character(encoder *e, int32_t character)
 {
     if (e->characters < e->tokenizer->most_characters) {
         size_t at = e->end[e->characters];
-        e->end[e->characters + 1] =
-            (uint16_t)(at + (size_t)utf8proc_encode_char(character, (utf8proc_uint8_t *)e->word + at));
+        e->end[e->characters + 1] = (uint16_t)(at + bert_text_encode(character, (unsigned char *)e->word + at));
     }
     if (e->characters <= e->tokenizer->most_characters)
         e->characters++;
