@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/try.h"
 #include "io/os_file.h"
 
 /*
@@ -254,30 +255,25 @@ clattn_status clattn_ctranslate2_create(const char *path, clattn_ctranslate2 **f
     os_file source = OS_FILE_INIT;
     clattn_ctranslate2 *made = NULL;
     const void *map = NULL;
+    clattn_status status;
 
     if (file != NULL)
         *file = NULL;
     if (path == NULL || file == NULL)
         return io_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, "CTranslate2 model",
                        "its path or the result's place is NULL");
-    clattn_status status = os_file_open(&source, path, error);
-    if (status == CLATTN_SUCCESS && source.size == 0)
-        status = io_fail(error, CLATTN_ERROR_FORMAT, path, "is not a CTranslate2 model (0 bytes)");
-    if (status == CLATTN_SUCCESS)
-        status = os_file_map(&source, &map, error);
-    if (status != CLATTN_SUCCESS)
-        goto done;
+    TRY(os_file_open(&source, path, error));
+    if (source.size == 0)
+        TRY(io_fail(error, CLATTN_ERROR_FORMAT, path, "is not a CTranslate2 model (0 bytes)"));
     made = calloc(1, sizeof *made + strlen(path) + 1);
-    if (made == NULL) {
-        os_file_unmap(map, source.size);
-        status = io_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, path, "no memory for its handle");
-        goto done;
-    }
+    if (made == NULL)
+        TRY(io_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, path, "no memory for its handle"));
     strcpy(made->path, path);
+    TRY(os_file_map(&source, &map, error));
     made->map = map;
     made->map_bytes = source.size;
-    status = read_all(made, error);
-done:
+    TRY(read_all(made, error));
+fail:
     os_file_close(&source);
     if (status != CLATTN_SUCCESS)
         clattn_ctranslate2_release(&made);

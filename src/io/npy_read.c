@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/try.h"
 #include "io/os_file.h"
 
 #define HEADER_MOST 65535
@@ -259,25 +260,20 @@ clattn_status clattn_npy_create(const char *path, clattn_npy **npy, clattn_io_er
         *npy = NULL;
     if (path == NULL || npy == NULL)
         return io_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, "npy file", "its path or the result's place is NULL");
-    clattn_status status = os_file_open(&file, path, error);
-    if (status != CLATTN_SUCCESS)
-        goto done;
+    clattn_status status;
+    TRY(os_file_open(&file, path, error));
     made = calloc(1, sizeof *made);
-    if (made == NULL) {
-        status = io_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, path, "no memory for its handle");
-        goto done;
+    if (made == NULL)
+        TRY(io_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, path, "no memory for its handle"));
+    TRY(read_header(&file, &made->tensor, &offset, error));
+    if (made->tensor.bytes > 0) {
+        made->data = os_alloc_aligned(made->tensor.bytes);
+        if (made->data == NULL)
+            TRY(io_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, path, "no memory for its %zu bytes", made->tensor.bytes));
+        made->tensor.data = made->data;
+        TRY(os_file_read(&file, offset, made->data, made->tensor.bytes, error));
     }
-    status = read_header(&file, &made->tensor, &offset, error);
-    if (status != CLATTN_SUCCESS || made->tensor.bytes == 0)
-        goto done;
-    made->data = os_alloc_aligned(made->tensor.bytes);
-    if (made->data == NULL) {
-        status = io_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, path, "no memory for its %zu bytes", made->tensor.bytes);
-        goto done;
-    }
-    made->tensor.data = made->data;
-    status = os_file_read(&file, offset, made->data, made->tensor.bytes, error);
-done:
+fail:
     os_file_close(&file);
     if (status != CLATTN_SUCCESS)
         clattn_npy_release(&made);

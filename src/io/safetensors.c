@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/try.h"
 #include "io/safetensors.h"
 
 #define LENGTH_BYTES 8
@@ -50,25 +51,18 @@ clattn_status clattn_safetensors_create(const char *path, clattn_safetensors **f
     if (path == NULL || file == NULL)
         return io_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, "safetensors file",
                        "its path or the result's place is NULL");
-    clattn_status status = os_file_open(&source, path, error);
-    if (status == CLATTN_SUCCESS)
-        status = read_length(&source, &length, error);
-    if (status != CLATTN_SUCCESS)
-        goto done;
+    clattn_status status;
+    TRY(os_file_open(&source, path, error));
+    TRY(read_length(&source, &length, error));
     made = calloc(1, sizeof *made + strlen(path) + 1);
-    if (made == NULL) {
-        status = io_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, path, "no memory for its handle");
-        goto done;
-    }
+    if (made == NULL)
+        TRY(io_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, path, "no memory for its handle"));
     strcpy(made->path, path);
-    status = tensor_table_read(&made->table, &source, length, source.size - LENGTH_BYTES - length, error);
-    if (status == CLATTN_SUCCESS)
-        status = os_file_map(&source, &made->map, error);
-    if (status != CLATTN_SUCCESS)
-        goto done;
+    TRY(tensor_table_read(&made->table, &source, length, source.size - LENGTH_BYTES - length, error));
+    TRY(os_file_map(&source, &made->map, error));
     made->map_bytes = source.size;
     made->data = (const char *)made->map + LENGTH_BYTES + length;
-done:
+fail:
     os_file_close(&source);
     if (status != CLATTN_SUCCESS)
         clattn_safetensors_release(&made);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/try.h"
 #include "tool/cli/os_tool.h"
 #include "io/common.h"
 #include "tool/run/model_file.h"
@@ -95,7 +96,7 @@ static clattn_status read_shape(config *c, clattn_stack_desc *stack)
     const char *type = json_string_value(json_object_get(c->root, "model_type"));
     const json_t *epsilon = json_object_get(c->root, "layer_norm_eps");
     const json_t *positions = json_object_get(c->root, "position_embedding_type");
-    clattn_status status = CLATTN_SUCCESS;
+    clattn_status status;
     const struct {
         const char *name;
         size_t most, *size;
@@ -108,10 +109,8 @@ static clattn_status read_shape(config *c, clattn_stack_desc *stack)
                  {"type_vocab_size", 65536, &stack->segments}};
     if (type == NULL || strcmp(type, "bert") != 0)
         return wrong(c, "model_type", "\"bert\"");
-    for (size_t i = 0; status == CLATTN_SUCCESS && i < sizeof sizes / sizeof sizes[0]; i++)
-        status = read_size(c, sizes[i].name, sizes[i].most, sizes[i].size);
-    if (status != CLATTN_SUCCESS)
-        return status;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        TRY(read_size(c, sizes[i].name, sizes[i].most, sizes[i].size));
     if (stack->d_model % stack->heads != 0)
         return io_fail(&c->error, CLATTN_ERROR_FORMAT, c->path.text,
                        "hidden_size is %zu, expected a multiple of num_attention_heads, %zu", stack->d_model,
@@ -129,7 +128,9 @@ static clattn_status read_shape(config *c, clattn_stack_desc *stack)
     stack->input = CLATTN_STACK_INPUT_TOKENS;
     stack->positions = CLATTN_POSITIONS_TABLE;
     stack->input_norm = 1;
-    return read_activation(c, &stack->activation);
+    TRY(read_activation(c, &stack->activation));
+fail:
+    return status;
 }
 
 static clattn_status read_limit(config *c, size_t most, size_t *limit)

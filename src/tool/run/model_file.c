@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/try.h"
 #include "io/os_file.h"
 
 bool model_path_in(const char *folder, const char *name, model_path *path)
@@ -14,22 +15,22 @@ bool model_path_in(const char *folder, const char *name, model_path *path)
 clattn_status model_file_read(const char *path, size_t most, char **text, size_t *bytes, clattn_io_error *error)
 {
     os_file file = OS_FILE_INIT;
+    char *contents = NULL;
+    clattn_status status;
     *text = NULL;
-    clattn_status status = os_file_open(&file, path, error);
-    if (status == CLATTN_SUCCESS && file.size > most)
-        status = io_fail(error, CLATTN_ERROR_UNSUPPORTED, path, "has %zu bytes, expected at most %zu", file.size, most);
-    if (status == CLATTN_SUCCESS) {
-        *text = malloc(file.size + 1);
-        status = *text != NULL ? os_file_read(&file, 0, *text, file.size, error)
-                               : io_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, path, "no memory for its contents");
-    }
-    if (status == CLATTN_SUCCESS) {
-        (*text)[file.size] = '\0';
-        *bytes = file.size;
-    } else {
-        free(*text);
-        *text = NULL;
-    }
+    TRY(os_file_open(&file, path, error));
+    if (file.size > most)
+        TRY(io_fail(error, CLATTN_ERROR_UNSUPPORTED, path, "has %zu bytes, expected at most %zu", file.size, most));
+    contents = malloc(file.size + 1);
+    if (contents == NULL)
+        TRY(io_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, path, "no memory for its contents"));
+    TRY(os_file_read(&file, 0, contents, file.size, error));
+    contents[file.size] = '\0';
+    *text = contents;
+    *bytes = file.size;
+    contents = NULL;
+fail:
+    free(contents);
     os_file_close(&file);
     return status;
 }

@@ -83,29 +83,25 @@ static int read_frames(SNDFILE *file, const char *path, const SF_INFO *info, aud
            most = (size_t)AUDIO_HOURS * 3600 * (size_t)info->samplerate;
     bool resampled = info->samplerate != MEL_RATE;
     float *frames = malloc(BLOCK * channels * sizeof *frames);
-    int status = frames != NULL ? TOOL_DONE : complain(TOOL_FAILED, "%s: no memory to read it", path);
-    while (status == TOOL_DONE) {
-        sf_count_t got = sf_readf_float(file, frames, BLOCK);
-        if (got <= 0)
-            break;
-        if (a->count + (size_t)got > most) {
-            status = complain(TOOL_BAD_INPUT, "%s: is longer than %d hours", path, AUDIO_HOURS);
-            break;
-        }
+    int status = TOOL_DONE;
+    if (frames == NULL)
+        TOOL_TRY(complain(TOOL_FAILED, "%s: no memory to read it", path));
+    for (sf_count_t got; (got = sf_readf_float(file, frames, BLOCK)) > 0; a->count += (size_t)got) {
+        if (a->count + (size_t)got > most)
+            TOOL_TRY(complain(TOOL_BAD_INPUT, "%s: is longer than %d hours", path, AUDIO_HOURS));
         if (a->count + (size_t)got > capacity) {
             capacity = 2 * (a->count + (size_t)got);
             float *more = realloc(a->samples, capacity * sizeof *more);
-            if (more == NULL) {
-                status = complain(TOOL_FAILED, "%s: no memory for %zu samples", path, capacity);
-                break;
-            }
+            if (more == NULL)
+                TOOL_TRY(complain(TOOL_FAILED, "%s: no memory for %zu samples", path, capacity));
             a->samples = more;
         }
         if (!mix(frames, (size_t)got, info->channels, info->format, resampled, a->samples + a->count))
-            status = complain(TOOL_BAD_INPUT, "%s: a sample between %.2f s and %.2f s is not a finite number", path,
-                              (double)a->count / info->samplerate, (double)(a->count + (size_t)got) / info->samplerate);
-        a->count += (size_t)got;
+            TOOL_TRY(complain(TOOL_BAD_INPUT, "%s: a sample between %.2f s and %.2f s is not a finite number", path,
+                              (double)a->count / info->samplerate,
+                              (double)(a->count + (size_t)got) / info->samplerate));
     }
+fail:
     free(frames);
     return status;
 }
