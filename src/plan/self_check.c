@@ -78,26 +78,15 @@ void check_array_count(struct check_array *array, clattn_dtype dtype, int64_t st
         check_put_integer(array->host, dtype, i, (step * i + first) % below);
 }
 
-clattn_status check_array_upload(clattn_context *context, struct check_array *array, clattn_binding *binding)
+clattn_status check_array_upload(clattn_context *context, struct check_array *array)
 {
     cl_int code;
     array->buffer = context->device.cl.clCreateBuffer(context->device.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
                                                       array->bytes, array->host, &code);
     if (!array->buffer)
         return report_opencl(&context->device.report, "clCreateBuffer", code);
-    *binding = clattn_binding_buffer(array->buffer, 0);
+    *array->place.binding = clattn_binding_buffer(array->buffer, 0);
     return CLATTN_SUCCESS;
-}
-
-clattn_status check_workspace(clattn_context *context, size_t bytes, struct check_array *array, clattn_binding *binding)
-{
-    if (!bytes)
-        return CLATTN_SUCCESS;
-    array->bytes = bytes;
-    array->host = calloc(1, bytes);
-    if (!array->host)
-        return report_error(&context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a self-check");
-    return check_array_upload(context, array, binding);
 }
 
 clattn_status check_array_read(clattn_context *context, struct check_array *array)
@@ -113,6 +102,7 @@ fail:
 void check_array_clear(clattn_context *context, struct check_array *array)
 {
     free(array->host);
+    free(array->before);
     if (array->buffer)
         context->device.cl.clReleaseMemObject(array->buffer);
     memset(array, 0, sizeof *array);
@@ -131,6 +121,7 @@ clattn_status check_arrays_make(clattn_context *context, const struct check_plac
     clattn_status status = CLATTN_SUCCESS;
     uint32_t random = CHECK_SEED;
     for (size_t i = 0; i < count; i++) {
+        arrays[i].place = places[i];
         if (layout_is_none(places[i].layout))
             continue;
         TRY(check_array_room(context, places[i].layout, &arrays[i]));
@@ -141,13 +132,12 @@ fail:
     return status;
 }
 
-clattn_status check_arrays_upload(clattn_context *context, const struct check_place *places, size_t count,
-                                  struct check_array *arrays)
+clattn_status check_arrays_upload(clattn_context *context, struct check_array *arrays, size_t count)
 {
     clattn_status status = CLATTN_SUCCESS;
     for (size_t i = 0; i < count; i++)
-        if (!layout_is_none(places[i].layout))
-            TRY(check_array_upload(context, &arrays[i], places[i].binding));
+        if (arrays[i].host)
+            TRY(check_array_upload(context, &arrays[i]));
 fail:
     return status;
 }
@@ -171,24 +161,55 @@ clattn_status check_end(clattn_context *context, struct check_array *arrays, siz
     return status;
 }
 
+clattn_status check_describe(const clattn_plan *plan, const void *desc, void *small)
+{
+    const char *reason;
+    clattn_status status = plan->type->read(desc, small, &reason);
+    return status == CLATTN_SUCCESS
+               ? CLATTN_SUCCESS
+               : report_error(&plan->context->device.report, CLATTN_ERROR_INTERNAL, "self-check: %s", reason);
+}
+
 clattn_status check_enqueue(const clattn_plan *plan, const void *small, size_t workspace, const void *args)
 {
     const struct enqueue_call call = {.problem = small, .workspace = workspace, .queue = plan->context->warm_queue};
     return plan->type->enqueue(plan, &call, args);
 }
 
-clattn_status check_run(const clattn_plan *plan, const struct check_course *course, void *check)
+/* Copies what the outputs hold before the run. */
+static clattn_status keep_outputs(clattn_context *context, struct check_array *outputs, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!outputs[i].host)
+            continue;
+        outputs[i].before = malloc(outputs[i].bytes);
+        if (!outputs[i].before)
+            return report_error(&context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a self-check");
+        memcpy(outputs[i].before, outputs[i].host, outputs[i].bytes);
+    }
+    return CLATTN_SUCCESS;
+}
+
+clattn_status check_run(const clattn_plan *plan, const struct check_course *course, const void *desc, void *small,
+                        const void *args)
 {
     clattn_status status;
     clattn_context *context = plan->context;
+    struct check check = {.problem = small, .report = &context->device.report};
+    struct check_array *outputs = check.arrays + course->output;
+    check.kernel = plan->kernel_count ? plan->kernels[plan->kernel_count - 1].name : plan->type->name;
     TRY(check_begin(context));
-    TRY(course->make(check, context));
-    TRY(check_enqueue(plan, course->small, course->workspace, course->args));
-    TRY(check_arrays_read(context, &course->arrays[course->output], course->outputs));
-    status = course->judge(check, &context->device.report,
-                           plan->kernel_count ? plan->kernels[plan->kernel_count - 1].name : plan->type->name);
+    TRY(check_describe(plan, desc, small));
+    TRY(check_arrays_make(context, course->places, course->count, check.arrays));
+    if (course->fill)
+        course->fill(&check);
+    TRY(keep_outputs(context, outputs, course->count - course->output));
+    TRY(check_arrays_upload(context, check.arrays, course->count));
+    TRY(check_enqueue(plan, small, course->workspace, args));
+    TRY(check_arrays_read(context, outputs, course->count - course->output));
+    status = course->judge(&check);
 fail:
-    return check_end(context, course->arrays, course->count, status);
+    return check_end(context, check.arrays, course->count, status);
 }
 
 /* Whether a result agrees with the exact one: both NaN, the same infinity, or within `slack`. */

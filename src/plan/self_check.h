@@ -6,9 +6,25 @@
 
 #include "plan/plan.h"
 
+enum check_contents {
+    CHECK_ZEROS,    /* for outputs, and for arrays that the check itself fills */
+    CHECK_NUMBERS,  /* check_array_fill */
+    CHECK_EXCLUDES, /* check_array_fill with -inf */
+};
+
+/* What a self-check says of an array. */
+struct check_place {
+    const char *name;            /* for messages */
+    const clattn_layout *layout; /* in the small problem, which may have none */
+    clattn_binding *binding;     /* in the arguments */
+    enum check_contents contents;
+};
+
 /* An array of a self-check; zeroed if there is none.  Clear it with check_array_clear. */
 struct check_array {
+    struct check_place place;
     void *host;
+    void *before; /* the bytes of an output before the run, or NULL */
     size_t elements, bytes;
     cl_mem buffer;
 };
@@ -28,13 +44,8 @@ void check_put_integer(void *data, clattn_dtype dtype, int64_t at, int64_t value
 /* Sets element i of an int32 or int64 array to (step * i + first) % below; does nothing to an array that is absent. */
 void check_array_count(struct check_array *array, clattn_dtype dtype, int64_t step, int64_t first, int64_t below);
 
-/* Makes a buffer with a copy of the host's bytes, and binds it. */
-clattn_status check_array_upload(clattn_context *context, struct check_array *array, clattn_binding *binding);
-
-/* Makes and binds a buffer of `bytes` bytes, or none for 0.  A check has a workspace of its own, because the pool is
- * for callers. */
-clattn_status check_workspace(clattn_context *context, size_t bytes, struct check_array *array,
-                              clattn_binding *binding);
+/* Makes a buffer with a copy of the host's bytes, and binds it to the array's place. */
+clattn_status check_array_upload(clattn_context *context, struct check_array *array);
 
 /* Waits for the context's private queue and reads the buffer back. */
 clattn_status check_array_read(clattn_context *context, struct check_array *array);
@@ -47,19 +58,6 @@ uint32_t check_random(uint32_t *random);
 
 /* ---- all of a check's ---- */
 
-enum check_contents {
-    CHECK_ZEROS,    /* for outputs, and for arrays that the check itself fills */
-    CHECK_NUMBERS,  /* check_array_fill */
-    CHECK_EXCLUDES, /* check_array_fill with -inf */
-};
-
-/* One array of a check: its layout in the small description, which may be none, and its binding in the arguments. */
-struct check_place {
-    const clattn_layout *layout;
-    clattn_binding *binding;
-    enum check_contents contents;
-};
-
 /* Locks the context's private queue for a self-check, and makes it unless it exists; log lines are held.  Call
  * check_end whatever this returns. */
 clattn_status check_begin(clattn_context *context);
@@ -68,9 +66,8 @@ clattn_status check_begin(clattn_context *context);
 clattn_status check_arrays_make(clattn_context *context, const struct check_place *places, size_t count,
                                 struct check_array *arrays);
 
-/* Does check_array_upload on every array that has a layout. */
-clattn_status check_arrays_upload(clattn_context *context, const struct check_place *places, size_t count,
-                                  struct check_array *arrays);
+/* Does check_array_upload on every array that has been made. */
+clattn_status check_arrays_upload(clattn_context *context, struct check_array *arrays, size_t count);
 
 /* Does check_array_read on every array that has a buffer. */
 clattn_status check_arrays_read(clattn_context *context, struct check_array *arrays, size_t count);
@@ -80,24 +77,35 @@ clattn_status check_end(clattn_context *context, struct check_array *arrays, siz
 
 /* ---- the course of a check ---- */
 
+/* Reads the description of a small problem into `small`, a problem struct of the plan's operator. */
+clattn_status check_describe(const clattn_plan *plan, const void *desc, void *small);
+
 /* Enqueues the plan on the private queue for `small`, a problem struct of its operator that needs `workspace` bytes. */
 clattn_status check_enqueue(const clattn_plan *plan, const void *small, size_t workspace, const void *args);
 
-/* A check that enqueues its plan once. */
-struct check_course {
-    const void *small; /* the problem, as `make` leaves it */
-    const void *args;  /* the arguments, as `make` leaves them */
-    struct check_array *arrays;
-    size_t count, output, outputs; /* how many arrays; the first one to read back; how many to read back */
-    clattn_status (*make)(void *check,
-                          clattn_context *context); /* describes the problem, fills and uploads the arrays */
-    /* Compares the outputs with the reference; `kernel` is the name of the plan's last kernel. */
-    clattn_status (*judge)(void *check, struct report *report, const char *kernel);
-    size_t workspace; /* bytes that the small problem needs; `make` binds as many */
+#define CHECK_MOST_ARRAYS 9 /* a check has at most so many */
+
+/* What `fill` and `judge` are given. */
+struct check {
+    const void *problem; /* the small problem */
+    struct check_array arrays[CHECK_MOST_ARRAYS];
+    struct report *report;
+    const char *kernel; /* the name of the plan's last kernel */
 };
 
-/* Runs a whole check, from check_begin to check_end; `check` is the operator's own struct. */
-clattn_status check_run(const clattn_plan *plan, const struct check_course *course, void *check);
+/* A check that enqueues its plan once. */
+struct check_course {
+    const struct check_place *places;
+    size_t count, output;              /* how many places; the first output, behind which all are outputs */
+    void (*fill)(struct check *check); /* finishes what the arrays hold before they are uploaded; NULL: nothing */
+    clattn_status (*judge)(const struct check *check); /* compares the outputs with the reference */
+    size_t workspace; /* bytes that the small problem needs, which is an array of its own: the pool is for callers */
+};
+
+/* Runs a whole check, from check_begin to check_end.  `desc` describes the small problem; `small` receives it as a problem
+ * struct of the operator, into which the places' layouts point; `args` are the enqueue's. */
+clattn_status check_run(const clattn_plan *plan, const struct check_course *course, const void *desc, void *small,
+                        const void *args);
 
 /* ---- the verdict ---- */
 

@@ -178,6 +178,7 @@ static clattn_status make_array(struct attention_check *check, clattn_context *c
     clattn_status status;
     struct check_array *array = &check->array[slot];
     clattn_layout written = *layout;
+    array->place.binding = binding;
     if (slot == ATTENTION_SCORES)
         written.extent[3] = check->args.key_length;
     TRY(check_array_room(context, &written, array));
@@ -187,9 +188,9 @@ static clattn_status make_array(struct attention_check *check, clattn_context *c
         fill_integers(check, (enum attention_array)slot, array->host);
     else if (slot == ATTENTION_KEY_SCALE || slot == ATTENTION_VALUE_SCALE)
         fill_scales(array, layout->dtype, random);
-    else if (slot != CHECK_CANCEL)
+    else if (slot < CHECK_CANCEL)
         check_array_fill(array, layout->dtype, slot == ATTENTION_MASK || slot == ATTENTION_BIAS, random);
-    TRY(check_array_upload(context, array, binding));
+    TRY(check_array_upload(context, array));
 fail:
     return status;
 }
@@ -222,10 +223,13 @@ static clattn_status run(struct attention_check *check, const struct attention_p
 {
     clattn_status status;
     clattn_context *context = plan->base.context;
+    uint32_t random = CHECK_SEED;
     size_t bytes;
-    TRY(attention_workspace(plan, &check->small, &bytes)
-            ? check_workspace(context, bytes, &check->array[CHECK_WORKSPACE], &check->args.workspace)
-            : report_error(&context->device.report, CLATTN_ERROR_INTERNAL, "self-check: a workspace overflows"));
+    if (!attention_workspace(plan, &check->small, &bytes))
+        return report_error(&context->device.report, CLATTN_ERROR_INTERNAL, "self-check: a workspace overflows");
+    const clattn_layout workspace = clattn_layout_contiguous(CLATTN_DTYPE_U8, 1, &bytes);
+    if (bytes)
+        TRY(make_array(check, context, CHECK_WORKSPACE, &workspace, &check->args.workspace, &random));
     TRY(check_enqueue(&plan->base, &check->small, bytes, &check->args));
     TRY(check_array_read(context, &check->array[CHECK_OUTPUT]));
     TRY(check_arrays_read(context, &check->array[ATTENTION_INPUT_ARRAYS], ATTENTION_ARRAYS - ATTENTION_INPUT_ARRAYS));
@@ -247,7 +251,6 @@ clattn_status attention_self_check(struct self_check *self)
     const struct attention_plan *plan = (const struct attention_plan *)base;
     const struct attention_problem *problem = &plan->problem;
     clattn_context *context = base->context;
-    const char *reason;
     self->unchecked = attention_has_snippet(problem) || !problem->heads || has_huge_pages(problem);
     if (self->unchecked)
         return CLATTN_SUCCESS;
@@ -262,11 +265,7 @@ clattn_status attention_self_check(struct self_check *self)
     check->keys = size_max(KEYS, plan->key_tile + KEYS_MORE);
     small_description(problem, check->keys, &desc);
     TRY(check_begin(context));
-    status = attention_problem_read(&desc, &check->small, &reason);
-    if (status != CLATTN_SUCCESS) {
-        status = report_error(&context->device.report, CLATTN_ERROR_INTERNAL, "self-check: %s", reason);
-        goto fail;
-    }
+    TRY(check_describe(base, &desc, &check->small));
     check->args.batch = check->small.batch;
     check->args.query_length = check->small.query_length;
     check->args.key_length = check->small.key_length;

@@ -1,12 +1,7 @@
 /* The self-check of embedding: the plan's own kernel on some places, one of them with an id that is not in the table. */
-#include <float.h>
-#include <math.h>
-
 #include "base/try.h"
-#include "ops/common/arrays.h"
+#include "ops/common/check.h"
 #include "ops/embedding/embedding.h"
-#include "plan/self_check.h"
-#include "ref/attention.h"
 #include "ref/ref.h"
 
 #define BATCH 2
@@ -18,125 +13,95 @@
 
 enum { IDS, TABLE, POSITION_TABLE, OFFSETS, SEGMENTS, SEGMENT_TABLE, Y, ARRAYS };
 
-struct embedding_check {
-    struct embedding_problem small, original;
-    size_t size; /* of a row: SIZE or WHOLE_SIZE */
-    clattn_embedding_args args;
-    struct check_array arrays[ARRAYS];
-};
-
-/* The small problem has the same -D options: types, what is added, whether columns are contiguous, whether the size is a
- * multiple of a vector. */
-static clattn_status describe(struct embedding_check *check)
+/* Rows of the tables, also after up to LENGTH has been added to an offset; and one id beyond them. */
+static void fill_integers(struct check *check)
 {
-    const clattn_embedding_desc *full = &check->original.desc;
-    clattn_embedding_desc desc = *full;
-    const size_t places[3] = {BATCH, LENGTH, check->size}, table[2] = {ROWS, check->size};
-    const char *reason;
-    desc.explicit_scale = 1;
-    desc.scale = 1.5f; /* the plan's own may be 0 */
-    desc.ids = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, places);
-    desc.y = clattn_layout_contiguous(full->y.dtype, 3, places);
-    desc.table = clattn_layout_contiguous(full->table.dtype, 2, table);
-    if (full->position_table.rank)
-        desc.position_table = clattn_layout_contiguous(full->position_table.dtype, 2, table);
-    if (full->offsets.rank)
-        desc.offsets = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, places);
-    if (full->segments.rank) {
-        desc.segments = desc.ids;
-        desc.segment_table = clattn_layout_contiguous(full->segment_table.dtype, 2, table);
-    }
-    for (int i = 0; i < 2 && !check->original.unit_columns; i++)
-        desc.table.stride[i] *= 2;
-    return embedding_problem_read(&desc, &check->small, &reason);
+    struct check_array *arrays = check->arrays;
+    check_array_count(&arrays[IDS], CLATTN_DTYPE_I32, 5, 2, ROWS - LENGTH);
+    check_array_count(&arrays[OFFSETS], CLATTN_DTYPE_I32, 3, 2, ROWS - LENGTH);
+    check_array_count(&arrays[SEGMENTS], CLATTN_DTYPE_I32, 7, 2, ROWS - LENGTH);
+    check_put_integer(arrays[IDS].host, CLATTN_DTYPE_I32, 1, ROWS);
 }
 
-static clattn_status make(void *data, clattn_context *context)
+static int64_t first_position(const clattn_embedding_desc *desc)
 {
-    clattn_status status;
-    struct embedding_check *check = data;
-    const clattn_embedding_desc *desc = &check->small.desc;
-    TRY(describe(check));
-    const struct check_place places[ARRAYS] = {
-        [IDS] = {&desc->ids, &check->args.ids, CHECK_ZEROS},
-        [TABLE] = {&desc->table, &check->args.table, CHECK_NUMBERS},
-        [POSITION_TABLE] = {&desc->position_table, &check->args.position_table, CHECK_NUMBERS},
-        [OFFSETS] = {&desc->offsets, &check->args.offsets, CHECK_ZEROS},
-        [SEGMENTS] = {&desc->segments, &check->args.segments, CHECK_ZEROS},
-        [SEGMENT_TABLE] = {&desc->segment_table, &check->args.segment_table, CHECK_NUMBERS},
-        [Y] = {&desc->y, &check->args.y, CHECK_ZEROS},
-    };
-    TRY(check_arrays_make(context, places, ARRAYS, check->arrays));
-    /* Rows of the tables, also after up to LENGTH has been added to an offset. */
-    check_array_count(&check->arrays[IDS], CLATTN_DTYPE_I32, 5, 2, ROWS - LENGTH);
-    check_array_count(&check->arrays[OFFSETS], CLATTN_DTYPE_I32, 3, 2, ROWS - LENGTH);
-    check_array_count(&check->arrays[SEGMENTS], CLATTN_DTYPE_I32, 7, 2, ROWS - LENGTH);
-    check_put_integer(check->arrays[IDS].host, CLATTN_DTYPE_I32, 1, ROWS);
-    TRY(check_arrays_upload(context, places, ARRAYS, check->arrays));
-    check->args.position = desc->positions == CLATTN_POSITIONS_SINUSOIDS ? FAR : 1;
-fail:
-    return status;
+    return desc->positions == CLATTN_POSITIONS_SINUSOIDS ? FAR : 1;
 }
 
-static int64_t integer_at(const struct embedding_check *check, int which, int64_t i)
+static int64_t integer_at(const struct check *check, int which, int64_t i)
 {
     return check->arrays[which].host ? ((const int32_t *)check->arrays[which].host)[i] : 0;
 }
 
 /* Row `row` of a table as floats, or NULL if there is no such table. */
-static const float *row_of(const struct embedding_check *check, int which, const clattn_layout *layout, int64_t row,
-                           float *scratch)
+static const float *row_of(const struct check_array *table, int64_t row, float *scratch)
 {
-    for (int64_t c = 0; c < (int64_t)check->size && layout->rank; c++)
-        scratch[c] = (float)ref_element(check->arrays[which].host, layout->dtype,
-                                        row * layout->stride[0] + c * layout->stride[1]);
-    return layout->rank ? scratch : NULL;
+    const clattn_layout *layout = table->place.layout;
+    if (!layout->rank)
+        return NULL;
+    for (int64_t c = 0; c < (int64_t)layout->extent[1]; c++)
+        scratch[c] = (float)check_read(table, row * layout->stride[0] + c * layout->stride[1]);
+    return scratch;
 }
 
-static clattn_status judge(void *data, struct report *report, const char *kernel)
+static clattn_status judge(const struct check *check)
 {
     clattn_status status = CLATTN_SUCCESS;
-    const struct embedding_check *check = data;
-    const clattn_embedding_desc *desc = &check->small.desc;
-    const int64_t size = (int64_t)check->size;
+    const clattn_embedding_desc *desc = check->problem;
     float rows[3][WHOLE_SIZE];
     double exact[WHOLE_SIZE], magnitude[WHOLE_SIZE];
     for (int64_t place = 0; place < BATCH * LENGTH; place++) {
         int64_t b = place / LENGTH, s = place % LENGTH, id = integer_at(check, IDS, place);
-        ref_embedding_problem reference = {.size = check->size, .scale = (double)desc->scale};
-        reference.position = check->args.position + integer_at(check, OFFSETS, b) + s;
+        ref_embedding_problem reference = {.size = (int64_t)desc->y.extent[2], .scale = (double)desc->scale};
         reference.sinusoids = desc->positions == CLATTN_POSITIONS_SINUSOIDS;
+        reference.position = first_position(desc) + integer_at(check, OFFSETS, b) + s;
         if (id < ROWS)
-            reference.row = row_of(check, TABLE, &desc->table, id, rows[0]);
-        if (desc->position_table.rank)
-            reference.position_row = row_of(check, POSITION_TABLE, &desc->position_table, reference.position, rows[1]);
-        if (desc->segments.rank)
-            reference.segment_row =
-                row_of(check, SEGMENT_TABLE, &desc->segment_table, integer_at(check, SEGMENTS, place), rows[2]);
+            reference.row = row_of(&check->arrays[TABLE], id, rows[0]);
+        reference.position_row = row_of(&check->arrays[POSITION_TABLE], reference.position, rows[1]);
+        reference.segment_row = row_of(&check->arrays[SEGMENT_TABLE], integer_at(check, SEGMENTS, place), rows[2]);
         ref_embedding_row(&reference, exact, magnitude);
-        for (int64_t c = 0; c < size; c++) {
-            double value = ref_element(check->arrays[Y].host, desc->y.dtype, place * size + c);
-            TRY(check_element(
-                report, kernel, "y", (const int64_t[4]){0, b, s, c}, value, exact[c],
-                check_slack(exact[c], exact[c], magnitude[c], FLT_EPSILON, storage_epsilon(desc->y.dtype))));
-        }
+        TRY(check_row(check, &check->arrays[Y], (const int64_t[3]){0, b, s}, exact, NULL, magnitude));
     }
 fail:
     return status;
 }
 
+/* The small problem has the same -D options: types, what is added, whether columns are contiguous, whether the size is a
+ * multiple of a vector. */
 clattn_status embedding_self_check(struct self_check *self)
 {
-    const clattn_plan *base = self->plan;
-    const struct embedding_plan *plan = (const struct embedding_plan *)base;
-    struct embedding_check check = {
-        .original = plan->problem,
-        .size = plan->whole_vectors ? WHOLE_SIZE : SIZE,
-        .args = CLATTN_EMBEDDING_ARGS_INIT,
+    const struct embedding_plan *plan = (const struct embedding_plan *)self->plan;
+    const size_t size = plan->whole_vectors ? WHOLE_SIZE : SIZE;
+    const size_t extent[3] = {BATCH, LENGTH, size}, table[2] = {ROWS, size};
+    clattn_embedding_desc desc = plan->problem.desc;
+    desc.explicit_scale = 1;
+    desc.scale = 1.5f; /* the plan's own may be 0 */
+    desc.ids = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, extent);
+    desc.y = clattn_layout_contiguous(desc.y.dtype, 3, extent);
+    desc.table = clattn_layout_contiguous(desc.table.dtype, 2, table);
+    if (desc.position_table.rank)
+        desc.position_table = clattn_layout_contiguous(desc.position_table.dtype, 2, table);
+    if (desc.offsets.rank)
+        desc.offsets = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, extent);
+    if (desc.segments.rank) {
+        desc.segments = desc.ids;
+        desc.segment_table = clattn_layout_contiguous(desc.segment_table.dtype, 2, table);
+    }
+    for (int i = 0; i < 2 && !plan->problem.unit_columns; i++)
+        desc.table.stride[i] *= 2;
+    struct embedding_problem small;
+    clattn_embedding_args args = CLATTN_EMBEDDING_ARGS_INIT;
+    const struct check_place places[ARRAYS] = {
+        [IDS] = {"ids", &small.desc.ids, &args.ids, CHECK_ZEROS},
+        [TABLE] = {"table", &small.desc.table, &args.table, CHECK_NUMBERS},
+        [POSITION_TABLE] = {"position_table", &small.desc.position_table, &args.position_table, CHECK_NUMBERS},
+        [OFFSETS] = {"offsets", &small.desc.offsets, &args.offsets, CHECK_ZEROS},
+        [SEGMENTS] = {"segments", &small.desc.segments, &args.segments, CHECK_ZEROS},
+        [SEGMENT_TABLE] = {"segment_table", &small.desc.segment_table, &args.segment_table, CHECK_NUMBERS},
+        [Y] = {"y", &small.desc.y, &args.y, CHECK_ZEROS},
     };
-    const struct check_course course = {&check.small, &check.args, check.arrays, ARRAYS, Y, 1, make, judge, 0};
-    self->unchecked = check.original.empty;
-    if (self->unchecked)
-        return CLATTN_SUCCESS;
-    return check_run(base, &course, &check);
+    args.position = first_position(&desc);
+    const struct check_course course = {places, ARRAYS, Y, fill_integers, judge, 0};
+    self->unchecked = plan->problem.empty;
+    return self->unchecked ? CLATTN_SUCCESS : check_run(self->plan, &course, &desc, &small, &args);
 }

@@ -1,13 +1,12 @@
 /* The self-check of images: a plan's own kernel on a small image of each format. */
 #include <float.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/try.h"
 #include "ops/common/arrays.h"
+#include "ops/common/check.h"
 #include "ops/image/image.h"
-#include "plan/self_check.h"
 #include "ref/attention.h"
 #include "ref/ref.h"
 
@@ -33,29 +32,27 @@ static const float matrix[3][4] = {
 enum { ARRAY, NORM, IMAGE, ARRAYS }; /* IMAGE has the image's bytes as `host` and the image as `buffer` */
 
 struct image_check {
-    struct image_problem small, original;
+    struct image_problem small;
     clattn_image_args args;
     struct check_array arrays[ARRAYS];
     const struct format *format;
-    void *before; /* the image's bytes before the run */
+    uint8_t before[WIDTH * HEIGHT * 4 * sizeof(float)]; /* the image's bytes before the run */
 };
 
 /* Describes a small image for which every -D of the kernel is the same: the array's type and the kind of norm. */
-static clattn_status describe(struct image_check *check)
+static clattn_image_desc describe(const struct image_problem *full)
 {
-    const clattn_image_desc *full = &check->original.desc;
-    clattn_image_desc desc = *full;
-    bool pack = full->operation == CLATTN_IMAGE_OPERATION_PACK;
-    desc.patch = full->patch > 3 ? 3 : full->patch;
+    clattn_image_desc desc = full->desc;
+    bool pack = desc.operation == CLATTN_IMAGE_OPERATION_PACK;
+    desc.patch = desc.patch > 3 ? 3 : desc.patch;
     const size_t margin = pack ? MARGIN : (size_t)0 - MARGIN;
     const size_t extent[3] = {HEIGHT + 2 * margin, WIDTH + 2 * margin,
-                              check->original.channels * (size_t)desc.patch * (size_t)desc.patch};
-    const size_t norm[3] = {extent[0], extent[1], check->original.channels};
-    const char *reason;
-    desc.array = clattn_layout_contiguous(full->array.dtype, 3, extent);
-    if (full->norm.rank)
-        desc.norm = clattn_layout_contiguous(CLATTN_DTYPE_F32, full->norm.rank, norm);
-    return image_problem_read(&desc, &check->small, &reason);
+                              full->channels * (size_t)desc.patch * (size_t)desc.patch};
+    const size_t norm[3] = {extent[0], extent[1], full->channels};
+    desc.array = clattn_layout_contiguous(desc.array.dtype, 3, extent);
+    if (desc.norm.rank)
+        desc.norm = clattn_layout_contiguous(CLATTN_DTYPE_F32, desc.norm.rank, norm);
+    return desc;
 }
 
 static void put_odd(struct check_array *array, clattn_dtype dtype, size_t i, bool nan)
@@ -74,14 +71,13 @@ static clattn_status make(struct image_check *check, clattn_context *context)
     clattn_status status;
     const clattn_image_desc *desc = &check->small.desc;
     const struct check_place places[IMAGE] = {
-        [ARRAY] = {&desc->array, &check->args.array, CHECK_NUMBERS},
-        [NORM] = {&desc->norm, &check->args.norm, CHECK_ZEROS},
+        [ARRAY] = {"array", &desc->array, &check->args.array, CHECK_NUMBERS},
+        [NORM] = {"norm", &desc->norm, &check->args.norm, CHECK_ZEROS},
     };
-    TRY(describe(check));
     TRY(check_arrays_make(context, places, IMAGE, check->arrays));
     put_odd(&check->arrays[ARRAY], desc->array.dtype, 3, true);
     put_odd(&check->arrays[ARRAY], desc->array.dtype, 9, false);
-    TRY(check_arrays_upload(context, places, IMAGE, check->arrays));
+    TRY(check_arrays_upload(context, check->arrays, IMAGE));
     check->args.origin_x = check->args.origin_y = desc->operation == CLATTN_IMAGE_OPERATION_PACK ? -MARGIN : MARGIN;
     check->args.norm_factor = FACTOR;
     memcpy(check->args.matrix, matrix, sizeof matrix);
@@ -141,7 +137,7 @@ static clattn_status judge_norm(const struct image_check *check, struct report *
     const clattn_layout *norm = &check->small.desc.norm;
     int64_t count = norm->rank == 3 ? (int64_t)check->small.channels : norm->rank ? 1 : 0;
     for (int64_t c = 0; c < count; c++) {
-        double exact = FACTOR * sums[c], value = ((const float *)check->arrays[NORM].host)[pixel * count + c];
+        double exact = FACTOR * sums[c], value = check_read(&check->arrays[NORM], pixel * count + c);
         double slack = exact * FLT_EPSILON * (double)check->small.desc.array.extent[2];
         TRY(check_element(report, kernel, "norm", (const int64_t[4]){0, 0, pixel, c}, value, exact, slack));
     }
@@ -164,7 +160,7 @@ static clattn_status judge_packed(const struct image_check *check, struct report
             rgba[i] = stored(check, check->before, clamped(x + at % patch, WIDTH), clamped(y + at / patch, HEIGHT), i) /
                       (levels != 0 ? levels : 1);
         ref_image_colour(check->format->transform ? matrix[0] : NULL, rgba, colour, magnitude);
-        double value = ref_element(check->arrays[ARRAY].host, array->dtype, pixel * count + e);
+        double value = check_read(&check->arrays[ARRAY], pixel * count + e);
         double slack = FLT_EPSILON * ((levels != 0 ? 1.5 : 0) * (fabs(rgba[c]) + magnitude[c]) + 4 * magnitude[c]);
         slack += storage_rounding(array->dtype, fabs(colour[c]) + slack);
         TRY(check_element(report, kernel, "array", (const int64_t[4]){0, 0, pixel, e}, value, colour[c], slack));
@@ -185,8 +181,8 @@ static clattn_status judge_unpacked(const struct image_check *check, struct repo
     bool inside = x >= MARGIN && x < WIDTH - MARGIN && y >= MARGIN && y < HEIGHT - MARGIN;
     double rgba[4] = {0, 0, 0, 1}, colour[4], magnitude[4], levels = check->format->levels;
     for (int64_t c = 0; c < channels && inside; c++)
-        rgba[c] = ref_element(check->arrays[ARRAY].host, array->dtype,
-                              ((y - MARGIN) * (int64_t)array->extent[1] + x - MARGIN) * channels + c);
+        rgba[c] =
+            check_read(&check->arrays[ARRAY], ((y - MARGIN) * (int64_t)array->extent[1] + x - MARGIN) * channels + c);
     ref_image_colour(check->format->transform ? matrix[0] : NULL, rgba, colour, magnitude);
     for (int c = 0; c < 4; c++) {
         double value = stored(check, check->arrays[IMAGE].host, x, y, c);
@@ -228,15 +224,13 @@ fail:
 
 clattn_status image_self_check(struct self_check *self)
 {
-    const clattn_plan *base = self->plan;
     clattn_status status;
-    const struct image_plan *plan = (const struct image_plan *)base;
+    const clattn_plan *base = self->plan;
     clattn_context *context = base->context;
-    struct image_check check = {.original = plan->problem, .args = CLATTN_IMAGE_ARGS_INIT};
+    const clattn_image_desc desc = describe(&((const struct image_plan *)base)->problem);
+    struct image_check check = {.args = CLATTN_IMAGE_ARGS_INIT};
     TRY(check_begin(context));
-    check.before = malloc(WIDTH * HEIGHT * 4 * sizeof(float));
-    if (!check.before)
-        TRY(report_error(&context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a self-check"));
+    TRY(check_describe(base, &desc, &check.small));
     TRY(make(&check, context));
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
         check.format = &formats[i];
@@ -247,6 +241,5 @@ clattn_status image_self_check(struct self_check *self)
         TRY(judge(&check, context, base->kernels[0].name));
     }
 fail:
-    free(check.before);
     return check_end(context, check.arrays, ARRAYS, status);
 }
