@@ -10,7 +10,7 @@
 static void *read_problem(const struct operator_type *type, const void *desc, clattn_status *status,
                           const char **reason)
 {
-    void *problem = malloc(type->problem_bytes);
+    void *problem = malloc(type->bytes.problem);
     *status = CLATTN_ERROR_OUT_OF_MEMORY;
     *reason = "no memory for a description";
     if (problem)
@@ -54,7 +54,7 @@ static clattn_status make_plan(const struct operator_type *type, clattn_context 
     clattn_status status;
     clattn_plan *made = NULL;
     TRY(plan_new(context, type, &made));
-    memcpy((unsigned char *)made + type->problem_offset, problem, type->problem_bytes);
+    memcpy((unsigned char *)made + type->bytes.problem_offset, problem, type->bytes.problem);
     if (type->shape_bucket)
         TRY(find_wisdom_key(type, made));
     if (type->begin)
@@ -107,10 +107,10 @@ clattn_status operator_plan_find(const struct operator_type *type, clattn_contex
     *plan = NULL;
     TRY(context_check(context));
     TRY(read_reported(type, context, desc, &problem));
-    *plan = plan_cache_find(&context->plans, type, problem, type->desc_bytes);
+    *plan = plan_cache_find(&context->plans, type, problem, type->bytes.desc);
     if (!*plan) {
         TRY(make_plan(type, context, problem, &options, plan));
-        plan_cache_add(&context->plans, type, problem, type->desc_bytes, *plan);
+        plan_cache_add(&context->plans, type, problem, type->bytes.desc, *plan);
     }
 fail:
     free(problem);

@@ -14,7 +14,9 @@ struct enqueue_call; /* plan/enqueue.h */
  * begins with the normalised description. */
 struct operator_type {
     const char *name;
-    size_t plan_bytes, problem_offset, problem_bytes, desc_bytes;
+    struct {
+        size_t plan, problem_offset, problem, desc;
+    } bytes; /* of its structs; OPERATOR_BYTES */
     /* Reads and checks a description into a problem; *reason is a static string when it fails. */
     clattn_status (*read)(const void *desc, void *problem, const char **reason);
     /* Enqueues one of its plans with the operator's own struct of arguments. */
@@ -33,6 +35,11 @@ struct operator_type {
     clattn_status (*make)(clattn_plan *plan, const clattn_plan_options *options);
 };
 
+/* `bytes` of the operator with struct NAME_plan, struct NAME_problem and clattn_NAME_desc. */
+#define OPERATOR_BYTES(name) \
+    {sizeof(struct name##_plan), offsetof(struct name##_plan, problem), sizeof(struct name##_problem), \
+     sizeof(clattn_##name##_desc)}
+
 /* The smallest power of two that is at least `length`, to which a shape bucket rounds its lengths up. */
 static inline size_t bucket_length(size_t length)
 {
@@ -45,7 +52,7 @@ static inline size_t bucket_length(size_t length)
 /* The plan's problem struct, whose type is the operator's. */
 static inline const void *operator_problem(const clattn_plan *plan)
 {
-    return (const unsigned char *)plan + plan->type->problem_offset;
+    return (const unsigned char *)plan + plan->type->bytes.problem_offset;
 }
 
 clattn_status operator_supports(const struct operator_type *type, clattn_context *context, const void *desc,

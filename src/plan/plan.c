@@ -33,7 +33,7 @@ clattn_status plan_options_read(clattn_context *context, const clattn_plan_optio
 
 clattn_status plan_new(clattn_context *context, const struct operator_type *type, clattn_plan **result)
 {
-    clattn_plan *plan = calloc(1, type->plan_bytes);
+    clattn_plan *plan = calloc(1, type->bytes.plan);
     mtx_t *lock = malloc(sizeof *lock);
     *result = NULL;
     if (!plan || !lock || mtx_init(lock, mtx_plain) != thrd_success) {

@@ -44,7 +44,7 @@ struct clattn_plan {
     void (*clear)(clattn_plan *plan); /* frees what the operator added; may be NULL */
 };
 
-/* Allocates a zeroed plan of type->plan_bytes bytes, with one reference. */
+/* Allocates a zeroed plan of type->bytes.plan bytes, with one reference. */
 clattn_status plan_new(clattn_context *context, const struct operator_type *type, clattn_plan **plan);
 void plan_retain(clattn_plan *plan);
 

@@ -347,10 +347,7 @@ fail:
 
 static const struct operator_type mha_operator = {
     .name = "mha",
-    .plan_bytes = sizeof(struct mha_plan),
-    .problem_offset = offsetof(struct mha_plan, problem),
-    .problem_bytes = sizeof(struct mha_problem),
-    .desc_bytes = sizeof(clattn_mha_desc),
+    .bytes = OPERATOR_BYTES(mha),
     .read = read_desc,
     .enqueue = enqueue,
     .supports = supports,

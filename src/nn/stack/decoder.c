@@ -29,7 +29,7 @@ void clattn_decoder_begin_args_init(clattn_decoder_begin_args *args)
 
 /* The operator_type has no functions: a decoder's plans need a model, and are made and enqueued by the functions below.
  * */
-static const struct operator_type decoder_type = {.name = "decoder", .plan_bytes = sizeof(struct decoder_plan)};
+static const struct operator_type decoder_type = {.name = "decoder", .bytes.plan = sizeof(struct decoder_plan)};
 
 clattn_status decoder_plan_check(const clattn_plan *plan)
 {

@@ -25,7 +25,7 @@ void clattn_encoder_args_init(clattn_encoder_args *args)
 
 /* The operator_type has no functions: an encoder's plans need a model, and are made and enqueued by the functions
  * below. */
-static const struct operator_type encoder_type = {.name = "encoder", .plan_bytes = sizeof(struct encoder_plan)};
+static const struct operator_type encoder_type = {.name = "encoder", .bytes.plan = sizeof(struct encoder_plan)};
 
 static clattn_status check_desc(const struct stack *stack, const clattn_encoder_desc *desc, size_t positions,
                                 const char **reason)

@@ -177,10 +177,7 @@ fail:
 
 static const struct operator_type feed_forward_operator = {
     .name = "feed_forward",
-    .plan_bytes = sizeof(struct feed_forward_plan),
-    .problem_offset = offsetof(struct feed_forward_plan, problem),
-    .problem_bytes = sizeof(struct feed_forward_problem),
-    .desc_bytes = sizeof(clattn_feed_forward_desc),
+    .bytes = OPERATOR_BYTES(feed_forward),
     .read = read_desc,
     .enqueue = enqueue,
     .supports = supports,

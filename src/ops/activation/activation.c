@@ -19,11 +19,6 @@ static const struct solver *const solvers[] = {
     &activation_generic_solver,
 };
 
-static clattn_status read_desc(const void *desc, void *problem, const char **reason)
-{
-    return activation_problem_read(desc, problem, reason);
-}
-
 static size_t groups_of(const struct activation_plan *plan, const activation_args *walk)
 {
     return divide_up((size_t)walk->pieces, plan->pieces_per_group);
@@ -80,15 +75,12 @@ fail:
 
 static const struct operator_type activation_operator = {
     .name = "activation",
-    .plan_bytes = sizeof(struct activation_plan),
-    .problem_offset = offsetof(struct activation_plan, problem),
-    .problem_bytes = sizeof(struct activation_problem),
-    .desc_bytes = sizeof(clattn_activation_desc),
-    .read = read_desc,
+    .bytes = OPERATOR_BYTES(activation),
+    .read = activation_problem_read,
     .enqueue = enqueue,
-    .check = activation_self_check,
     .solvers = solvers,
     .solver_count = COUNT_OF(solvers),
+    .check = activation_self_check,
 };
 
 OPERATOR_CALLS(activation, clattn_activation_desc_init, clattn_activation_args_init, clattn_activation_supports,

@@ -20,8 +20,7 @@ struct activation_plan {
     size_t pieces_per_group; /* 1 by the generic solver */
 };
 
-clattn_status activation_problem_read(const clattn_activation_desc *desc, struct activation_problem *problem,
-                                      const char **reason);
+clattn_status activation_problem_read(const void *desc, void *problem, const char **reason);
 
 /* How the kernels walk the first `batch` items of a problem that is not empty: rows and columns, in pieces of `chunk`
  * columns. */

@@ -90,10 +90,10 @@ static clattn_status read_options(clattn_activation_desc *desc, const char **rea
     return CLATTN_SUCCESS;
 }
 
-clattn_status activation_problem_read(const clattn_activation_desc *given, struct activation_problem *problem,
-                                      const char **reason)
+clattn_status activation_problem_read(const void *given, void *result, const char **reason)
 {
     clattn_status status;
+    struct activation_problem *problem = result;
     clattn_activation_desc *desc = &problem->desc;
     memset(problem, 0, sizeof *problem);
     *reason = "desc is NULL, or its size is none that clattn_activation_desc ever had";

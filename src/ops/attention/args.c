@@ -12,26 +12,6 @@ _Static_assert(sizeof(array4) == 40 && sizeof(array2) == 24 && sizeof(array1) ==
 _Static_assert(sizeof(attention_args) == 11 * 40 + 3 * 24 + 6 * 16 + 10 * 8 + 26 * 4, "attention_args has padding");
 _Static_assert(sizeof(attention_args) + ATTENTION_POINTERS * 8 <= 1024, "too many arguments");
 
-#define ARGS(field) offsetof(clattn_attention_args, field)
-const size_t attention_binding_offset[ATTENTION_ARRAYS] = {
-    ARGS(mask),
-    ARGS(bias),
-    ARGS(scoring.alibi),
-    ARGS(scoring.sinks),
-    ARGS(scoring.vector),
-    ARGS(lengths.query),
-    ARGS(lengths.key),
-    ARGS(lengths.positions),
-    ARGS(lengths.query_starts),
-    ARGS(lengths.key_starts),
-    ARGS(cache.block_table),
-    ARGS(cache.key_scale),
-    ARGS(cache.value_scale),
-    ARGS(outputs.lse),
-    ARGS(outputs.entropy),
-    ARGS(outputs.scores),
-};
-
 /* ---- the struct ---- */
 
 static array1 array1_of(const clattn_layout *layout, int64_t offset)
@@ -183,7 +163,7 @@ static clattn_status check_absent(clattn_context *context, const struct attentio
     clattn_status status = CLATTN_SUCCESS;
     for (int i = 0; i < ATTENTION_ARRAYS; i++)
         if (!problem->has[i])
-            TRY(binding_absent(context, attention_binding(args, i), attention_array_name[i]));
+            TRY(binding_absent(context, attention_binding(args, i), attention_arrays[i].name));
     for (int i = 0; i < CLATTN_USER_BUFFERS; i++)
         if (problem->desc.snippets.buffer_dtype[i] == CLATTN_DTYPE_NONE)
             TRY(binding_absent_field(context, &args->snippets.buffer[i], user_name[i], "user_dtype"));
@@ -248,7 +228,7 @@ static clattn_status check_mask(clattn_context *context, const struct attention_
     size_t reach[4];
     const clattn_layout mask = mask_reach(attention_layout(&problem->desc, array), size, reach);
     return binding_check(context, attention_binding(args, array), &mask, reach, BINDING_READ,
-                         attention_array_name[array]);
+                         attention_arrays[array].name);
 }
 
 static clattn_status check_optional(clattn_context *context, const struct attention_problem *problem,
@@ -266,7 +246,7 @@ static clattn_status check_optional(clattn_context *context, const struct attent
         }
         reached(problem, args, i, extent);
         TRY(binding_check(context, attention_binding(args, i), attention_layout(&problem->desc, i), extent,
-                          access_of(problem, i), attention_array_name[i]));
+                          access_of(problem, i), attention_arrays[i].name));
     }
     for (int i = 0; i < CLATTN_USER_BUFFERS; i++) {
         clattn_layout element = one;

@@ -16,11 +16,6 @@ static const struct solver *const solvers[] = {
     &attention_generic_solver, &attention_emulated_mma_solver, &attention_emulated_sub_group_solver,
 };
 
-static clattn_status read_desc(const void *desc, void *problem, const char **reason)
-{
-    return attention_problem_read(desc, problem, reason);
-}
-
 static void release_snippets(clattn_plan *plan)
 {
     free(((struct attention_plan *)plan)->snippets);
@@ -129,11 +124,9 @@ static void shape_bucket(const void *data, struct strbuf *text)
 
 static const struct operator_type attention_operator = {
     .name = "attention",
-    .plan_bytes = sizeof(struct attention_plan),
-    .problem_offset = offsetof(struct attention_plan, problem),
-    .problem_bytes = sizeof(struct attention_problem),
-    .desc_bytes = ATTENTION_DESC_BYTES,
-    .read = read_desc,
+    .bytes = {sizeof(struct attention_plan), offsetof(struct attention_plan, problem), sizeof(struct attention_problem),
+              ATTENTION_DESC_BYTES},
+    .read = attention_problem_read,
     .enqueue = enqueue,
     .begin = take_snippets,
     .solvers = solvers,

@@ -147,8 +147,8 @@ static clattn_status judge_row(const struct attention_check *check, const struct
             lent ? lent_lse(check, plan, b, h, i)
                  : read_at(check, results[n].array, attention_layout(desc, results[n].array), at_b, h, at_i, 0);
         double magnitude = 1 + fabs(results[n].exact) + fabs(rows->exact.lse);
-        TRY(check_element(report, kernel, attention_array_name[results[n].array], (const int64_t[4]){b, h, i, 0}, value,
-                          results[n].exact,
+        TRY(check_element(report, kernel, attention_arrays[results[n].array].name, (const int64_t[4]){b, h, i, 0},
+                          value, results[n].exact,
                           check_slack(results[n].exact, results[n].plain, magnitude, FLT_EPSILON, FLT_EPSILON)));
     }
 fail:

@@ -8,62 +8,25 @@
 #include "ops/common/arrays.h"
 #include "ops/attention/desc.h"
 
-#define DESC(field) offsetof(clattn_attention_desc, field)
-const size_t attention_layout_offset[ATTENTION_ARRAYS] = {
-    DESC(mask),
-    DESC(bias),
-    DESC(scoring.alibi),
-    DESC(scoring.sinks),
-    DESC(scoring.vector),
-    DESC(lengths.query),
-    DESC(lengths.key),
-    DESC(lengths.positions),
-    DESC(lengths.query_starts),
-    DESC(lengths.key_starts),
-    DESC(cache.block_table),
-    DESC(cache.key_scale),
-    DESC(cache.value_scale),
-    DESC(outputs.lse),
-    DESC(outputs.entropy),
-    DESC(outputs.scores),
-};
-
-const char *const attention_array_name[ATTENTION_ARRAYS] = {
-    "mask",
-    "bias",
-    "scoring.alibi",
-    "scoring.sinks",
-    "scoring.vector",
-    "lengths.query",
-    "lengths.key",
-    "lengths.positions",
-    "lengths.query_starts",
-    "lengths.key_starts",
-    "cache.block_table",
-    "cache.key_scale",
-    "cache.value_scale",
-    "outputs.lse",
-    "outputs.entropy",
-    "outputs.scores",
-};
-
-static const struct layout_words layout_words[ATTENTION_ARRAYS] = {
-    LAYOUT_WORDS("mask"),
-    LAYOUT_WORDS("bias"),
-    LAYOUT_WORDS("scoring.alibi"),
-    LAYOUT_WORDS("scoring.sinks"),
-    LAYOUT_WORDS("scoring.vector"),
-    LAYOUT_WORDS("lengths.query"),
-    LAYOUT_WORDS("lengths.key"),
-    LAYOUT_WORDS("lengths.positions"),
-    LAYOUT_WORDS("lengths.query_starts"),
-    LAYOUT_WORDS("lengths.key_starts"),
-    LAYOUT_WORDS("cache.block_table"),
-    LAYOUT_WORDS("cache.key_scale"),
-    LAYOUT_WORDS("cache.value_scale"),
-    LAYOUT_WORDS("outputs.lse"),
-    LAYOUT_WORDS("outputs.entropy"),
-    LAYOUT_WORDS("outputs.scores"),
+#define ARRAY(field) \
+    {offsetof(clattn_attention_desc, field), offsetof(clattn_attention_args, field), #field, LAYOUT_WORDS(#field)}
+const struct attention_array_type attention_arrays[ATTENTION_ARRAYS] = {
+    [ATTENTION_MASK] = ARRAY(mask),
+    [ATTENTION_BIAS] = ARRAY(bias),
+    [ATTENTION_ALIBI] = ARRAY(scoring.alibi),
+    [ATTENTION_SINKS] = ARRAY(scoring.sinks),
+    [ATTENTION_VECTOR] = ARRAY(scoring.vector),
+    [ATTENTION_QUERY_LENGTHS] = ARRAY(lengths.query),
+    [ATTENTION_KEY_LENGTHS] = ARRAY(lengths.key),
+    [ATTENTION_POSITIONS] = ARRAY(lengths.positions),
+    [ATTENTION_QUERY_STARTS] = ARRAY(lengths.query_starts),
+    [ATTENTION_KEY_STARTS] = ARRAY(lengths.key_starts),
+    [ATTENTION_BLOCK_TABLE] = ARRAY(cache.block_table),
+    [ATTENTION_KEY_SCALE] = ARRAY(cache.key_scale),
+    [ATTENTION_VALUE_SCALE] = ARRAY(cache.value_scale),
+    [ATTENTION_LSE] = ARRAY(outputs.lse),
+    [ATTENTION_ENTROPY] = ARRAY(outputs.entropy),
+    [ATTENTION_SCORES] = ARRAY(outputs.scores),
 };
 
 static clattn_status fail(const char **reason, clattn_status status, const char *why)
@@ -166,11 +129,11 @@ static clattn_status check_layouts(struct attention_problem *problem, const char
     };
     TRY(layouts_read(all, sizeof all / sizeof all[0], NULL, reason));
     for (size_t i = 0; i < ATTENTION_ARRAYS; i++) {
-        clattn_layout *layout = (clattn_layout *)((char *)desc + attention_layout_offset[i]);
+        clattn_layout *layout = (clattn_layout *)((char *)desc + attention_arrays[i].layout);
         problem->has[i] = !layout_is_none(layout);
         if (problem->has[i])
-            TRY(layout_check(layout, i >= ATTENTION_INPUT_ARRAYS ? LAYOUT_OUTPUT : LAYOUT_INPUT, &layout_words[i],
-                             reason));
+            TRY(layout_check(layout, i >= ATTENTION_INPUT_ARRAYS ? LAYOUT_OUTPUT : LAYOUT_INPUT,
+                             &attention_arrays[i].words, reason));
         layout_normalise(layout);
     }
 fail:
@@ -411,10 +374,10 @@ static void normalise(struct attention_problem *problem)
         desc->outputs.scores_mode = 0;
 }
 
-clattn_status attention_problem_read(const clattn_attention_desc *desc, struct attention_problem *problem,
-                                     const char **reason)
+clattn_status attention_problem_read(const void *desc, void *result, const char **reason)
 {
     clattn_status status;
+    struct attention_problem *problem = result;
     memset(problem, 0, sizeof *problem);
     *reason = "desc is NULL, or its size is none that clattn_attention_desc ever had";
     TRY(struct_read(&problem->desc, sizeof problem->desc, sizeof problem->desc, desc));

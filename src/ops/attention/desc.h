@@ -3,6 +3,7 @@
 #define CLATTN_OPS_ATTENTION_DESC_H
 
 #include "attention/args.h"
+#include "base/layout.h"
 #include "base/sha256.h"
 #include "clattn/attention.h"
 #include "device/capabilities.h"
@@ -68,24 +69,27 @@ static inline bool attention_inputs_are(const struct attention_problem *problem,
     return desc->query.dtype == dtype && desc->key.dtype == dtype && desc->value.dtype == dtype;
 }
 
+/* Where an optional array's layout is in the description and its binding in the arguments, its name as the public structs'
+ * fields are named ("mask", "lengths.query", ...), and why its layout is refused. */
+struct attention_array_type {
+    size_t layout, binding;
+    const char *name;
+    struct layout_words words;
+};
+extern const struct attention_array_type attention_arrays[ATTENTION_ARRAYS];
+
 static inline const clattn_layout *attention_layout(const clattn_attention_desc *desc, enum attention_array array)
 {
-    extern const size_t attention_layout_offset[ATTENTION_ARRAYS];
-    return (const clattn_layout *)((const char *)desc + attention_layout_offset[array]);
+    return (const clattn_layout *)((const char *)desc + attention_arrays[array].layout);
 }
 
 static inline const clattn_binding *attention_binding(const clattn_attention_args *args, enum attention_array array)
 {
-    extern const size_t attention_binding_offset[ATTENTION_ARRAYS];
-    return (const clattn_binding *)((const char *)args + attention_binding_offset[array]);
+    return (const clattn_binding *)((const char *)args + attention_arrays[array].binding);
 }
 
-/* "mask", "bias", ... as the public structs' fields are named. */
-extern const char *const attention_array_name[ATTENTION_ARRAYS];
-
 /* Reads and checks a description; *reason is a static string if it fails.  The snippets' texts stay the caller's. */
-clattn_status attention_problem_read(const clattn_attention_desc *desc, struct attention_problem *problem,
-                                     const char **reason);
+clattn_status attention_problem_read(const void *desc, void *problem, const char **reason);
 
 /* Why the device cannot compute the problem at all, a static string, or NULL. */
 const char *attention_refuse(const struct capabilities *caps, const struct attention_problem *problem);

@@ -20,8 +20,7 @@ struct weights_plan {
 /* Its plans are made and enqueued by the functions below. */
 static const struct operator_type weights_operator = {
     .name = "attention weights",
-    .plan_bytes = sizeof(struct weights_plan),
-    .problem_offset = offsetof(struct weights_plan, problem),
+    .bytes = {.plan = sizeof(struct weights_plan), .problem_offset = offsetof(struct weights_plan, problem)},
 };
 
 static clattn_status read_weights(const clattn_attention_desc *attention, const clattn_layout *weights, bool average,

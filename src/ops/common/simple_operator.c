@@ -13,15 +13,6 @@ fail:
     return status;
 }
 
-/* The first array that is present and is written, or only read, as the absent one would be. */
-static const clattn_binding *stand_in(const struct bound_array *arrays, size_t count, const struct bound_array *absent)
-{
-    for (size_t i = 0; i < count; i++)
-        if (arrays[i].present && !((absent->access ^ arrays[i].access) & BINDING_WRITE))
-            return arrays[i].binding;
-    return arrays[0].binding;
-}
-
 clattn_status simple_enqueue(const clattn_plan *plan, const struct enqueue_call *call, const struct bound_array *arrays,
                              size_t count, const void *kernel_args, const size_t groups[3])
 {
@@ -33,7 +24,7 @@ clattn_status simple_enqueue(const clattn_plan *plan, const struct enqueue_call 
     }
     TRY(bindings_check(plan->context, arrays, count));
     for (size_t i = 0; i < count; i++)
-        bindings[i] = arrays[i].present ? arrays[i].binding : stand_in(arrays, count, &arrays[i]);
+        bindings[i] = arrays[i].present ? arrays[i].binding : NULL;
     status = plan_enqueue_kernel(plan, call, bindings, kernel_args, groups);
 fail:
     return status;

@@ -21,10 +21,7 @@ clattn_status simple_add_kernel(clattn_plan *plan, const struct simple_kernel *k
 
 /* Checks `arrays`, which stand in the order of the kernel's buffers, and launches the plan's kernel with them and
  * `kernel_args`.  If a count in `groups` is 0, there is nothing to do: then the arrays may be unbound, but nothing may be
- * bound to an array that the description does not have.
- *
- * A kernel has a parameter for each array, also for optional ones.  Absent ones are bound to an array that is present;
- * the kernel does not touch them. */
+ * bound to an array that the description does not have.  A kernel has a parameter for each array, also for absent ones. */
 clattn_status simple_enqueue(const clattn_plan *plan, const struct enqueue_call *call, const struct bound_array *arrays,
                              size_t count, const void *kernel_args, const size_t groups[3]);
 

@@ -114,10 +114,10 @@ static void fill_kernel(struct embedding_problem *problem)
                             (layout_is_none(&desc->segment_table) || desc->segment_table.stride[1] == 1);
 }
 
-clattn_status embedding_problem_read(const clattn_embedding_desc *given, struct embedding_problem *problem,
-                                     const char **reason)
+clattn_status embedding_problem_read(const void *given, void *result, const char **reason)
 {
     clattn_status status;
+    struct embedding_problem *problem = result;
     clattn_embedding_desc *desc = &problem->desc;
     size_t places;
     memset(problem, 0, sizeof *problem);

@@ -87,11 +87,6 @@ static clattn_status prepare(clattn_plan *base)
 static const struct solver embedding_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};
 static const struct solver *const solvers[] = {&embedding_generic_solver};
 
-static clattn_status read_desc(const void *desc, void *problem, const char **reason)
-{
-    return embedding_problem_read(desc, problem, reason);
-}
-
 /* ---- the calls ---- */
 
 /* A copy of the caller's args, and what they and the problem tell the kernel; its batch stays 0 if there is nothing to do. */
@@ -153,15 +148,12 @@ fail:
 
 static const struct operator_type embedding_operator = {
     .name = "embedding",
-    .plan_bytes = sizeof(struct embedding_plan),
-    .problem_offset = offsetof(struct embedding_plan, problem),
-    .problem_bytes = sizeof(struct embedding_problem),
-    .desc_bytes = sizeof(clattn_embedding_desc),
-    .read = read_desc,
+    .bytes = OPERATOR_BYTES(embedding),
+    .read = embedding_problem_read,
     .enqueue = enqueue,
-    .check = embedding_self_check,
     .solvers = solvers,
     .solver_count = COUNT_OF(solvers),
+    .check = embedding_self_check,
 };
 
 OPERATOR_CALLS(embedding, clattn_embedding_desc_init, clattn_embedding_args_init, clattn_embedding_supports,

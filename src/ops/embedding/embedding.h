@@ -21,8 +21,7 @@ struct embedding_plan {
     bool whole_vectors; /* the size of a row is a multiple of the kernel's LANES */
 };
 
-clattn_status embedding_problem_read(const clattn_embedding_desc *desc, struct embedding_problem *problem,
-                                     const char **reason);
+clattn_status embedding_problem_read(const void *desc, void *problem, const char **reason);
 
 /* For plan_self_check. */
 clattn_status embedding_self_check(struct self_check *check);

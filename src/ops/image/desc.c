@@ -62,9 +62,10 @@ fail:
     return status;
 }
 
-clattn_status image_problem_read(const clattn_image_desc *given, struct image_problem *problem, const char **reason)
+clattn_status image_problem_read(const void *given, void *result, const char **reason)
 {
     clattn_status status;
+    struct image_problem *problem = result;
     clattn_image_desc *desc = &problem->desc;
     memset(problem, 0, sizeof *problem);
     *reason = "desc is NULL, or its size is none that clattn_image_desc ever had";

@@ -41,11 +41,6 @@ fail:
 static const struct solver generic = {.name = "generic", .refuse = refuse, .prepare = prepare};
 static const struct solver *const solvers[] = {&generic};
 
-static clattn_status read_desc(const void *desc, void *problem, const char **reason)
-{
-    return image_problem_read(desc, problem, reason);
-}
-
 static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_call *call, const void *given)
 {
     clattn_status status;
@@ -56,7 +51,7 @@ static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_cal
     if (!kernel_args.batch)
         return plan_enqueue_nothing(handle, call);
     /* The first buffer is an image, which simple_enqueue does not check. */
-    const clattn_binding *bindings[3] = {&args.image, &args.array, problem->has_norm ? &args.norm : &args.array};
+    const clattn_binding *bindings[3] = {&args.image, &args.array, problem->has_norm ? &args.norm : NULL};
     const size_t groups[3] = {divide_up(args.width, handle->kernels[0].local[0]), args.height, 1};
     status = plan_enqueue_kernel(handle, call, bindings, &kernel_args, groups);
 fail:
@@ -65,11 +60,8 @@ fail:
 
 static const struct operator_type image_operator = {
     .name = "image",
-    .plan_bytes = sizeof(struct image_plan),
-    .problem_offset = offsetof(struct image_plan, problem),
-    .problem_bytes = sizeof(struct image_problem),
-    .desc_bytes = sizeof(clattn_image_desc),
-    .read = read_desc,
+    .bytes = OPERATOR_BYTES(image),
+    .read = image_problem_read,
     .enqueue = enqueue,
     .solvers = solvers,
     .solver_count = COUNT_OF(solvers),

@@ -17,7 +17,7 @@ struct image_plan {
     struct image_problem problem;
 };
 
-clattn_status image_problem_read(const clattn_image_desc *desc, struct image_problem *problem, const char **reason);
+clattn_status image_problem_read(const void *desc, void *problem, const char **reason);
 
 /* Copies the caller's args, checks all bindings and fills the kernel's arguments; their batch is 0 if there is
  * nothing to do. */

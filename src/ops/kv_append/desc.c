@@ -133,10 +133,10 @@ fail:
     return status;
 }
 
-clattn_status kv_append_problem_read(const clattn_kv_append_desc *given, struct kv_append_problem *problem,
-                                     const char **reason)
+clattn_status kv_append_problem_read(const void *given, void *result, const char **reason)
 {
     clattn_status status;
+    struct kv_append_problem *problem = result;
     clattn_kv_append_desc *desc = &problem->desc;
     memset(problem, 0, sizeof *problem);
     *reason = "desc is NULL, or its size is none that clattn_kv_append_desc ever had";

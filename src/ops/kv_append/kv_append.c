@@ -12,11 +12,6 @@
 
 #define ARRAYS 9 /* of the kernel */
 
-static clattn_status read_desc(const void *desc, void *problem, const char **reason)
-{
-    return kv_append_problem_read(desc, problem, reason);
-}
-
 static const char *integer_token(const clattn_layout *layout)
 {
     return layout->dtype == CLATTN_DTYPE_I64 ? "I64" : "I32";
@@ -170,11 +165,8 @@ fail:
 
 static const struct operator_type kv_append_operator = {
     .name = "kv_append",
-    .plan_bytes = sizeof(struct kv_append_plan),
-    .problem_offset = offsetof(struct kv_append_plan, problem),
-    .problem_bytes = sizeof(struct kv_append_problem),
-    .desc_bytes = sizeof(clattn_kv_append_desc),
-    .read = read_desc,
+    .bytes = OPERATOR_BYTES(kv_append),
+    .read = kv_append_problem_read,
     .enqueue = enqueue,
     .solvers = solvers,
     .solver_count = COUNT_OF(solvers),

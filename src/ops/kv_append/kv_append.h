@@ -22,8 +22,7 @@ struct kv_append_plan {
     struct kv_append_problem problem;
 };
 
-clattn_status kv_append_problem_read(const clattn_kv_append_desc *desc, struct kv_append_problem *problem,
-                                     const char **reason);
+clattn_status kv_append_problem_read(const void *desc, void *problem, const char **reason);
 
 /* For plan_self_check. */
 clattn_status kv_append_self_check(struct self_check *check);

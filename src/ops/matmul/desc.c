@@ -114,9 +114,10 @@ static clattn_status read_product(struct matmul_problem *problem, const char **r
     return CLATTN_SUCCESS;
 }
 
-clattn_status matmul_problem_read(const clattn_matmul_desc *given, struct matmul_problem *problem, const char **reason)
+clattn_status matmul_problem_read(const void *given, void *result, const char **reason)
 {
     clattn_status status;
+    struct matmul_problem *problem = result;
     clattn_matmul_desc *desc = &problem->desc;
     memset(problem, 0, sizeof *problem);
     *reason = "desc is NULL, or its size is none that clattn_matmul_desc ever had";

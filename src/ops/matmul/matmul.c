@@ -18,11 +18,6 @@ static const struct solver *const solvers[] = {
     &matmul_wgmma_emulation,
 };
 
-static clattn_status read_desc(const void *desc, void *problem, const char **reason)
-{
-    return matmul_problem_read(desc, problem, reason);
-}
-
 clattn_status matmul_launch_tiles(const struct matmul_plan *plan, const struct matmul_problem *problem,
                                   struct chain *chain, const clattn_matmul_args *args, const matmul_args *kernel_args)
 {
@@ -114,11 +109,8 @@ static void shape_bucket(const void *data, struct strbuf *text)
 
 static const struct operator_type matmul_operator = {
     .name = "matmul",
-    .plan_bytes = sizeof(struct matmul_plan),
-    .problem_offset = offsetof(struct matmul_plan, problem),
-    .problem_bytes = sizeof(struct matmul_problem),
-    .desc_bytes = sizeof(clattn_matmul_desc),
-    .read = read_desc,
+    .bytes = OPERATOR_BYTES(matmul),
+    .read = matmul_problem_read,
     .enqueue = enqueue,
     .solvers = solvers,
     .solver_count = sizeof solvers / sizeof solvers[0],

@@ -34,7 +34,7 @@ static inline size_t matmul_rows(const struct matmul_problem *problem)
     return problem->m * (problem->b.batch || !problem->batch ? 1 : problem->batch);
 }
 
-clattn_status matmul_problem_read(const clattn_matmul_desc *desc, struct matmul_problem *problem, const char **reason);
+clattn_status matmul_problem_read(const void *desc, void *problem, const char **reason);
 
 /* A copy of the caller's args with lengths filled in and all bindings checked. */
 clattn_status matmul_args_read(const struct matmul_plan *plan, const struct matmul_problem *problem,

@@ -41,9 +41,10 @@ fail:
     return status;
 }
 
-clattn_status merge_problem_read(const clattn_merge_desc *given, struct merge_problem *problem, const char **reason)
+clattn_status merge_problem_read(const void *given, void *result, const char **reason)
 {
     clattn_status status;
+    struct merge_problem *problem = result;
     clattn_merge_desc *desc = &problem->desc;
     memset(problem, 0, sizeof *problem);
     *reason = "desc is NULL, or its size is none that clattn_merge_desc ever had";
@@ -144,11 +145,6 @@ static clattn_status prepare(clattn_plan *base)
 static const struct solver merge_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};
 static const struct solver *const solvers[] = {&merge_generic_solver};
 
-static clattn_status read_desc(const void *desc, void *problem, const char **reason)
-{
-    return merge_problem_read(desc, problem, reason);
-}
-
 /* ---- the calls ---- */
 
 static clattn_status enqueue(const clattn_plan *plan, const struct enqueue_call *call, const void *given)
@@ -183,11 +179,8 @@ fail:
 
 static const struct operator_type merge_operator = {
     .name = "merge",
-    .plan_bytes = sizeof(struct merge_plan),
-    .problem_offset = offsetof(struct merge_plan, problem),
-    .problem_bytes = sizeof(struct merge_problem),
-    .desc_bytes = sizeof(clattn_merge_desc),
-    .read = read_desc,
+    .bytes = OPERATOR_BYTES(merge),
+    .read = merge_problem_read,
     .enqueue = enqueue,
     .solvers = solvers,
     .solver_count = COUNT_OF(solvers),

@@ -17,7 +17,7 @@ struct merge_plan {
     struct merge_problem problem;
 };
 
-clattn_status merge_problem_read(const clattn_merge_desc *desc, struct merge_problem *problem, const char **reason);
+clattn_status merge_problem_read(const void *desc, void *problem, const char **reason);
 
 /* For plan_self_check. */
 clattn_status merge_self_check(struct self_check *check);

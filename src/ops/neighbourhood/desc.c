@@ -117,10 +117,10 @@ static bool windows_fit(const clattn_neighbourhood_desc *desc, size_t height, si
     return desc->edge == CLATTN_EDGE_CLIP || (needed(desc, 0) <= height && needed(desc, 1) <= width);
 }
 
-clattn_status neighbourhood_problem_read(const clattn_neighbourhood_desc *given, struct neighbourhood_problem *problem,
-                                         const char **reason)
+clattn_status neighbourhood_problem_read(const void *given, void *result, const char **reason)
 {
     clattn_status status;
+    struct neighbourhood_problem *problem = result;
     clattn_neighbourhood_desc *desc = &problem->desc;
     memset(problem, 0, sizeof *problem);
     *reason = "desc is NULL, or its size is none that clattn_neighbourhood_desc ever had";

@@ -11,11 +11,6 @@ static const struct solver *const solvers[] = {
     &neighbourhood_generic_solver,
 };
 
-static clattn_status read_desc(const void *desc, void *problem, const char **reason)
-{
-    return neighbourhood_problem_read(desc, problem, reason);
-}
-
 static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_call *call, const void *given)
 {
     clattn_status status;
@@ -41,11 +36,8 @@ fail:
 
 static const struct operator_type neighbourhood_operator = {
     .name = "neighbourhood",
-    .plan_bytes = sizeof(struct neighbourhood_plan),
-    .problem_offset = offsetof(struct neighbourhood_plan, problem),
-    .problem_bytes = sizeof(struct neighbourhood_problem),
-    .desc_bytes = sizeof(clattn_neighbourhood_desc),
-    .read = read_desc,
+    .bytes = OPERATOR_BYTES(neighbourhood),
+    .read = neighbourhood_problem_read,
     .enqueue = enqueue,
     .solvers = solvers,
     .solver_count = COUNT_OF(solvers),

@@ -29,8 +29,7 @@ struct neighbourhood_plan {
     size_t lanes, rows, chunk;
 };
 
-clattn_status neighbourhood_problem_read(const clattn_neighbourhood_desc *desc, struct neighbourhood_problem *problem,
-                                         const char **reason);
+clattn_status neighbourhood_problem_read(const void *desc, void *problem, const char **reason);
 
 /* Copies the caller's args, fills in sizes and checks all bindings. */
 clattn_status neighbourhood_args_read(clattn_context *context, const struct neighbourhood_problem *problem,

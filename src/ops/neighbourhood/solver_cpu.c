@@ -95,11 +95,10 @@ static clattn_status launch(const struct neighbourhood_plan *plan, const struct 
                             struct chain *chain, const clattn_neighbourhood_args *args, neighbourhood_args *kernel_args)
 {
     clattn_status status;
-    /* Absent arrays are bound to others, which the kernels then do not touch. */
-    const clattn_binding *pack[] = {&args->key, &args->value, problem->has_bias ? &args->bias : &args->key,
+    const clattn_binding *pack[] = {&args->key, &args->value, problem->has_bias ? &args->bias : NULL,
                                     &chain->workspace};
     const clattn_binding *attend[] = {&args->query, &chain->workspace, &args->output,
-                                      problem->has_lse ? &args->lse : &args->output};
+                                      problem->has_lse ? &args->lse : NULL};
     size_t width = packed_width(plan, problem), pack_groups[3], attend_groups[3];
     kernel_args->packed_offset = chain->workspace.offset / (int64_t)sizeof(float);
     kernel_args->packed_width = (int)width;

@@ -33,10 +33,9 @@ static clattn_status groups_of(const struct neighbourhood_plan *plan, const stru
 static clattn_status launch(const struct neighbourhood_plan *plan, const struct neighbourhood_problem *problem,
                             struct chain *chain, const clattn_neighbourhood_args *args, neighbourhood_args *kernel_args)
 {
-    /* Absent arrays are bound to others, which the kernel then does not touch. */
     const clattn_binding *bindings[] = {&args->query,  &args->key,
-                                        &args->value,  problem->has_bias ? &args->bias : &args->query,
-                                        &args->output, problem->has_lse ? &args->lse : &args->output};
+                                        &args->value,  problem->has_bias ? &args->bias : NULL,
+                                        &args->output, problem->has_lse ? &args->lse : NULL};
     size_t groups[3];
     clattn_status status = groups_of(plan, problem, args->batch, args->query_height, args->query_width, groups);
     return status != CLATTN_SUCCESS ? status

@@ -232,9 +232,10 @@ static void lay_out(struct norm_problem *problem)
     }
 }
 
-clattn_status norm_problem_read(const clattn_norm_desc *given, struct norm_problem *problem, const char **reason)
+clattn_status norm_problem_read(const void *given, void *result, const char **reason)
 {
     clattn_status status;
+    struct norm_problem *problem = result;
     clattn_norm_desc *desc = &problem->desc;
     norm_args *walk = &problem->walk;
     memset(problem, 0, sizeof *problem);

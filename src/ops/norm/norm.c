@@ -17,11 +17,6 @@ static const struct solver *const solvers[] = {
     &norm_cpu_solver, &norm_sub_group_solver, &norm_tile_solver, &norm_generic_solver, &norm_emulated_sub_group_solver,
 };
 
-static clattn_status read_desc(const void *desc, void *problem, const char **reason)
-{
-    return norm_problem_read(desc, problem, reason);
-}
-
 /* Whether one index tells rows apart, and each is one segment. */
 static bool is_plain(const norm_args *walk)
 {
@@ -151,16 +146,13 @@ static void shape_bucket(const void *data, struct strbuf *text)
 
 static const struct operator_type norm_operator = {
     .name = "norm",
-    .plan_bytes = sizeof(struct norm_plan),
-    .problem_offset = offsetof(struct norm_plan, problem),
-    .problem_bytes = sizeof(struct norm_problem),
-    .desc_bytes = sizeof(clattn_norm_desc),
-    .read = read_desc,
+    .bytes = OPERATOR_BYTES(norm),
+    .read = norm_problem_read,
     .enqueue = enqueue,
-    .check = norm_self_check,
-    .shape_bucket = shape_bucket,
     .solvers = solvers,
     .solver_count = COUNT_OF(solvers),
+    .check = norm_self_check,
+    .shape_bucket = shape_bucket,
 };
 
 OPERATOR_CALLS(norm, clattn_norm_desc_init, clattn_norm_args_init, clattn_norm_supports, clattn_norm_plan_create,

@@ -22,7 +22,7 @@ struct norm_plan {
     struct norm_problem problem;
 };
 
-clattn_status norm_problem_read(const clattn_norm_desc *desc, struct norm_problem *problem, const char **reason);
+clattn_status norm_problem_read(const void *desc, void *problem, const char **reason);
 
 /* For plan_self_check. */
 clattn_status norm_self_check(struct self_check *check);

@@ -141,9 +141,10 @@ static void set_strides(const clattn_rope_desc *desc, rope_args *kernel)
     kernel->offsets_batch = desc->offsets.stride[0];
 }
 
-clattn_status rope_problem_read(const clattn_rope_desc *given, struct rope_problem *problem, const char **reason)
+clattn_status rope_problem_read(const void *given, void *result, const char **reason)
 {
     clattn_status status;
+    struct rope_problem *problem = result;
     clattn_rope_desc *desc = &problem->desc;
     rope_args *kernel = &problem->kernel;
     size_t places;

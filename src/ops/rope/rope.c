@@ -15,11 +15,6 @@ static const struct solver *const solvers[] = {
     &rope_generic_solver,
 };
 
-static clattn_status read_desc(const void *desc, void *problem, const char **reason)
-{
-    return rope_problem_read(desc, problem, reason);
-}
-
 /* Work-groups of `items` for these places of a problem that is not empty. */
 static size_t groups_of(const struct rope_plan *plan, const struct rope_problem *problem, size_t batch, size_t length,
                         size_t items)
@@ -104,15 +99,12 @@ fail:
 
 static const struct operator_type rope_operator = {
     .name = "rope",
-    .plan_bytes = sizeof(struct rope_plan),
-    .problem_offset = offsetof(struct rope_plan, problem),
-    .problem_bytes = sizeof(struct rope_problem),
-    .desc_bytes = sizeof(clattn_rope_desc),
-    .read = read_desc,
+    .bytes = OPERATOR_BYTES(rope),
+    .read = rope_problem_read,
     .enqueue = enqueue,
-    .check = rope_self_check,
     .solvers = solvers,
     .solver_count = COUNT_OF(solvers),
+    .check = rope_self_check,
 };
 
 OPERATOR_CALLS(rope, clattn_rope_desc_init, clattn_rope_args_init, clattn_rope_supports, clattn_rope_plan_create,

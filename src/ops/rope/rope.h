@@ -19,7 +19,7 @@ struct rope_plan {
     size_t places_per_group; /* 0: rope_generic, of whose work-groups several share a place */
 };
 
-clattn_status rope_problem_read(const clattn_rope_desc *desc, struct rope_problem *problem, const char **reason);
+clattn_status rope_problem_read(const void *desc, void *problem, const char **reason);
 
 /* The -D options that all kernels share. */
 void rope_defines(const struct rope_problem *problem, struct strbuf *options);

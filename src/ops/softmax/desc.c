@@ -47,10 +47,10 @@ static clattn_status read_mask(struct softmax_problem *problem, const char **rea
     return CLATTN_SUCCESS;
 }
 
-clattn_status softmax_problem_read(const clattn_softmax_desc *given, struct softmax_problem *problem,
-                                   const char **reason)
+clattn_status softmax_problem_read(const void *given, void *result, const char **reason)
 {
     clattn_status status;
+    struct softmax_problem *problem = result;
     clattn_softmax_desc *desc = &problem->desc;
     memset(problem, 0, sizeof *problem);
     *reason = "desc is NULL, or its size is none that clattn_softmax_desc ever had";

@@ -18,11 +18,6 @@ static const struct solver *const solvers[] = {
     &softmax_generic_solver, &softmax_emulated_sub_group_solver,
 };
 
-static clattn_status read_desc(const void *desc, void *problem, const char **reason)
-{
-    return softmax_problem_read(desc, problem, reason);
-}
-
 static struct rows rows_of(const void *data)
 {
     const struct softmax_problem *problem = data;
@@ -162,11 +157,8 @@ static void shape_bucket(const void *data, struct strbuf *text)
 
 static const struct operator_type softmax_operator = {
     .name = "softmax",
-    .plan_bytes = sizeof(struct softmax_plan),
-    .problem_offset = offsetof(struct softmax_plan, problem),
-    .problem_bytes = sizeof(struct softmax_problem),
-    .desc_bytes = sizeof(clattn_softmax_desc),
-    .read = read_desc,
+    .bytes = OPERATOR_BYTES(softmax),
+    .read = softmax_problem_read,
     .enqueue = enqueue,
     .solvers = solvers,
     .solver_count = COUNT_OF(solvers),

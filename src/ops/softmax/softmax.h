@@ -25,8 +25,7 @@ struct softmax_plan {
     struct softmax_problem problem;
 };
 
-clattn_status softmax_problem_read(const clattn_softmax_desc *desc, struct softmax_problem *problem,
-                                   const char **reason);
+clattn_status softmax_problem_read(const void *desc, void *problem, const char **reason);
 
 /* All rows of the problem. */
 size_t softmax_rows(const struct softmax_problem *problem);
