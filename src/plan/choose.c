@@ -10,14 +10,14 @@ const char *refuse_loops(const struct capabilities *caps, double iterations)
     return capabilities_allow_loops(caps, iterations) ? NULL : LOOPS_REASON;
 }
 
-const char *refuse_all_but_cpu(const struct capabilities *caps, bool forced)
+const char *refuse_all_but_cpu(const struct offer *offer)
 {
-    return forced || capabilities_on_cpu(caps) ? NULL : "the device is no CPU";
+    return offer->forced || capabilities_on_cpu(offer->caps) ? NULL : "the device is no CPU";
 }
 
-const char *refuse_cpu(const struct capabilities *caps, bool forced)
+const char *refuse_cpu(const struct offer *offer)
 {
-    return forced || !capabilities_on_cpu(caps) ? NULL : "barriers and local memory are slow on a CPU";
+    return offer->forced || !capabilities_on_cpu(offer->caps) ? NULL : "barriers and local memory are slow on a CPU";
 }
 
 /* ---- which solvers may serve ---- */
@@ -39,7 +39,8 @@ static const char *why_not(const clattn_context *context, const struct operator_
         return "denied by the application";
     if (is_hidden(solver) && asker != BY_NAME)
         return "only a caller may ask for it";
-    const char *reason = solver->refuse(context, problem, asker != BY_DEFAULT);
+    const struct offer offer = {solver, context, &context->device.caps, problem, asker != BY_DEFAULT};
+    const char *reason = solver->refuse ? solver->refuse(&offer) : NULL;
     if (!reason && solver->only_named && asker != BY_NAME)
         reason = solver->only_named(context);
     return reason;
@@ -130,6 +131,7 @@ static void explain_failure(clattn_plan *plan, const char *heading, const char *
 static clattn_status try_solver(clattn_plan *plan, const struct solver *solver, const char *source)
 {
     clattn_status status;
+    plan->trying = solver;
     TRY(solver->prepare(plan));
     TRY(plan_warm(plan));
     TRY(plan_self_check(plan));

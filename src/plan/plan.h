@@ -37,6 +37,7 @@ struct clattn_plan {
     size_t workspace;    /* bytes */
     bool reads_output;   /* the kernels read the output that they have written */
     const char *solver;
+    const struct solver *trying;     /* the solver whose `prepare` runs */
     struct source_snippets snippets; /* the user's code in the kernels; the operator owns the texts */
     struct strbuf explain;
     struct tuning tuning;             /* the solver's parameters */
@@ -84,18 +85,30 @@ void plan_explain_workspace(clattn_plan *plan);
 /* Returns SUCCESS if `plan` is of that operator and of this process; otherwise reports INVALID_ARGUMENT or FORKED. */
 clattn_status plan_check(const clattn_plan *plan, const struct operator_type *type);
 
+/* A problem that is offered to a solver. */
+struct offer {
+    const struct solver *solver;
+    const clattn_context *context;
+    const struct capabilities *caps; /* the context's device's */
+    const void *problem;
+    bool forced; /* asked for by name or by wisdom */
+};
+
 /* One way to compute an operator.  `prepare` declares the numbers of its geometry that are worth measuring with
  * tuning_parameter(&plan->tuning, ...), which replaces the solver's choice by the value of wisdom or the caller.
  * `prepare` returns UNSUPPORTED for a combination that the solver does not take: any value that it is given may be
  * hostile. */
 struct solver {
     const char *name; /* a name with "emulated-" in front is for tests: found by name, never listed */
-    /* Why the solver does not take the problem, a static string, or NULL.  Only capabilities decide: with `forced`
-     * (asked for by name or by wisdom) the solver must not refuse by mere preference. */
-    const char *(*refuse)(const clattn_context *context, const void *problem, bool forced);
+    /* Why the solver does not take the problem, a static string, or NULL.  Only capabilities decide: a solver that is forced
+     * must not refuse by mere preference.  If the function is NULL, the solver takes every problem. */
+    const char *(*refuse)(const struct offer *offer);
     /* Chooses the geometry and adds kernels to the plan, whose operator part holds the problem.  After a failure the
      * next solver is tried, unless this one was asked for by name or host memory is out. */
     clattn_status (*prepare)(clattn_plan *plan);
+    /* What solvers that share these two functions differ in; `prepare` finds them through plan->trying. */
+    int variant;
+    const void *family;
     /* Why only a caller who names the solver gets it on this device, and wisdom does not: it has never been tried on
      * such hardware, or only imitates that hardware.  A static string, or NULL; the function may be NULL. */
     const char *(*only_named)(const clattn_context *context);
@@ -107,8 +120,8 @@ struct solver {
 /* Refusals that solvers share: a reason, or NULL.  refuse_loops refuses a work-item that runs more loop iterations
  * in all than the device allows; refuse_all_but_cpu and refuse_cpu are preferences, which `forced` overrides. */
 const char *refuse_loops(const struct capabilities *caps, double iterations);
-const char *refuse_all_but_cpu(const struct capabilities *caps, bool forced);
-const char *refuse_cpu(const struct capabilities *caps, bool forced);
+const char *refuse_all_but_cpu(const struct offer *offer);
+const char *refuse_cpu(const struct offer *offer);
 
 /* Lets the first of the operator's solvers that takes the plan's problem prepare and warm the plan; fills plan->solver and
  * ->explain. */

@@ -22,10 +22,9 @@ static int chunk_of(const struct capabilities *caps, const struct activation_pro
     return chunk;
 }
 
-static const char *refuse(const clattn_context *context, const void *data, bool forced)
+static const char *refuse(const struct offer *offer)
 {
-    (void)data;
-    return refuse_all_but_cpu(&context->device.caps, forced);
+    return refuse_all_but_cpu(offer);
 }
 
 static clattn_status prepare(clattn_plan *base)

@@ -6,12 +6,6 @@
 #define LANES 4
 #define VECTORS 4 /* of an item */
 
-static const char *refuse(const clattn_context *context, const void *data, bool forced)
-{
-    (void)context, (void)data, (void)forced;
-    return NULL;
-}
-
 static clattn_status prepare(clattn_plan *base)
 {
     struct activation_plan *plan = (struct activation_plan *)base;
@@ -26,4 +20,4 @@ static clattn_status prepare(clattn_plan *base)
     return activation_add_kernel(plan, "activation/generic.cl", "activation_generic", LANES, items);
 }
 
-const struct solver activation_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};
+const struct solver activation_generic_solver = {.name = "generic", .prepare = prepare};

@@ -85,10 +85,10 @@ static const char *mismatch(const struct geometry *g, const struct attention_pro
     return cpu_refuse_loops(caps, &g->cpu, problem, (double)(problem->d_k + problem->d_v));
 }
 
-static const char *refuse(const clattn_context *context, const void *data, bool forced)
+static const char *refuse(const struct offer *offer)
 {
-    const struct attention_problem *problem = data;
-    const struct capabilities *caps = &context->device.caps;
+    const struct attention_problem *problem = offer->problem;
+    const struct capabilities *caps = offer->caps;
     if (!x86_amx_takes(problem->desc.query.dtype) || !x86_amx_takes(problem->desc.key.dtype) ||
         !x86_amx_takes(problem->desc.value.dtype))
         return "query, key or value is none of float32, float16 and bfloat16";
@@ -103,12 +103,12 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
     if (cpu_decodes(problem, &begun, NULL))
         return "few queries wait for memory, not for arithmetic";
     size_t rows = problem->query_length * (problem->heads / size_max(problem->kv_heads, 1));
-    if (!forced && splits_floats(problem) &&
+    if (!offer->forced && splits_floats(problem) &&
         (rows < SPLIT_ROWS || problem->key_length < SPLIT_KEYS || problem->d_k + problem->d_v < SPLIT_SIZES))
         return "of so few queries, keys or columns there is more splitting than arithmetic";
     const struct geometry g = geometry_of(caps, problem, NULL);
     reason = mismatch(&g, problem, caps);
-    return reason ? reason : refuse_all_but_cpu(caps, forced);
+    return reason ? reason : refuse_all_but_cpu(offer);
 }
 
 static clattn_status prepare(clattn_plan *base)

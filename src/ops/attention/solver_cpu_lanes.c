@@ -123,21 +123,21 @@ static clattn_status prepare_by(struct attention_plan *plan, const struct cpu_ge
 
 /* ---- float ---- */
 
-static const char *refuse(const clattn_context *context, const void *data, bool forced)
+static const char *refuse(const struct offer *offer)
 {
-    const struct attention_problem *problem = data;
-    const struct capabilities *caps = &context->device.caps;
+    const struct attention_problem *problem = offer->problem;
+    const struct capabilities *caps = offer->caps;
     const char *reason = cpu_refuse(problem);
     if (reason)
         return reason;
     const struct cpu_geometry begun = begin_geometry(caps, problem, NULL);
     if (cpu_decodes(problem, &begun, NULL)) {
-        reason = cpu_decode_refuse(context, problem, &begun);
+        reason = cpu_decode_refuse(offer->context, problem, &begun);
     } else {
         const struct geometry g = geometry_of(caps, problem, &begun, false, NULL);
         reason = refuse_iterations(caps, &g, problem);
     }
-    return reason ? reason : refuse_all_but_cpu(caps, forced);
+    return reason ? reason : refuse_all_but_cpu(offer);
 }
 
 static clattn_status prepare(clattn_plan *base)
@@ -152,10 +152,10 @@ const struct solver attention_cpu_solver = {.name = "cpu", .refuse = refuse, .pr
 
 /* ---- bfloat16 pairs ---- */
 
-static const char *refuse_pairs(const clattn_context *context, const void *data, bool forced)
+static const char *refuse_pairs(const struct offer *offer)
 {
-    const struct attention_problem *problem = data;
-    const struct capabilities *caps = &context->device.caps;
+    const struct attention_problem *problem = offer->problem;
+    const struct capabilities *caps = offer->caps;
     if (!attention_inputs_are(problem, CLATTN_DTYPE_BF16))
         return "query, key and value are not all bfloat16";
     const char *reason = cpu_refuse_bf16_products(problem);
@@ -168,7 +168,7 @@ static const char *refuse_pairs(const clattn_context *context, const void *data,
         return "few queries wait for memory, not for arithmetic";
     const struct geometry g = geometry_of(caps, problem, &begun, true, NULL);
     reason = refuse_iterations(caps, &g, problem);
-    return reason ? reason : refuse_all_but_cpu(caps, forced);
+    return reason ? reason : refuse_all_but_cpu(offer);
 }
 
 static clattn_status prepare_pairs(clattn_plan *base)

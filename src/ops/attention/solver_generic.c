@@ -12,16 +12,15 @@ static size_t chunk_of(const struct capabilities *caps, const struct attention_p
     return size_min(problem->d_v, wide ? 64 : narrow ? 8 : 16);
 }
 
-static const char *refuse(const clattn_context *context, const void *data, bool forced)
+static const char *refuse(const struct offer *offer)
 {
-    const struct attention_problem *problem = data;
-    double chunk = (double)chunk_of(&context->device.caps, problem);
+    const struct attention_problem *problem = offer->problem;
+    double chunk = (double)chunk_of(offer->caps, problem);
     double each = (double)problem->d_k / 2 + 2 * chunk + 2;
-    const char *reason = attention_refuse(&context->device.caps, problem);
-    (void)forced;
+    const char *reason = attention_refuse(offer->caps, problem);
     if (reason)
         return reason;
-    return refuse_loops(&context->device.caps, (double)problem->key_length * each + 4 * chunk);
+    return refuse_loops(offer->caps, (double)problem->key_length * each + 4 * chunk);
 }
 
 static void groups(const struct attention_plan *plan, const attention_args *kernel_args, size_t count[3])

@@ -8,6 +8,8 @@
 #include "ops/attention/plan.h"
 #include "program/defines.h"
 
+enum { REAL, EMULATED }; /* variants: by the engine itself, or in plain OpenCL C */
+
 #define LANES 32
 #define SIDE 16
 #define MAX_SIZE 128
@@ -97,8 +99,9 @@ static clattn_status prepare_geometry(struct attention_plan *plan, const struct 
 }
 
 /* A kernel may allow fewer items than the device: step down until one fits. */
-static clattn_status prepare_engine(clattn_plan *base, bool emulated)
+static clattn_status prepare(clattn_plan *base)
 {
+    const bool emulated = base->trying->variant == EMULATED;
     struct attention_plan *plan = (struct attention_plan *)base;
     clattn_status status = CLATTN_ERROR_UNSUPPORTED;
     for (size_t i = choose(base->context, &plan->problem, 0); i < GEOMETRIES;
@@ -114,30 +117,25 @@ static clattn_status prepare_engine(clattn_plan *base, bool emulated)
     return status;
 }
 
-static const char *refuse(const clattn_context *context, const void *data, bool forced)
+static const char *refuse(const struct offer *offer)
 {
-    const struct capabilities *caps = &context->device.caps;
-    const struct attention_problem *problem = data;
+    const struct capabilities *caps = offer->caps;
+    const struct attention_problem *problem = offer->problem;
     if (caps->matrix == MATRIX_NONE)
         return caps->no_matrix;
     if (caps->matrix != MATRIX_MMA)
         return "so far it is written for NVIDIA's engine alone";
-    const char *reason = refuse_problem(context, problem);
-    if (reason || forced)
+    const char *reason = refuse_problem(offer->context, problem);
+    if (reason || offer->forced)
         return reason;
     if (problem->query_length < SIDE)
         return "most of a square of 16 x 16 would be idle";
-    if (!context->programs.checks)
+    if (!offer->context->programs.checks)
         return "it has never run on real hardware, and the self-check that would tell is off";
     return NULL;
 }
 
-static clattn_status prepare(clattn_plan *base)
-{
-    return prepare_engine(base, false);
-}
-
-const struct solver attention_matrix_solver = {.name = "matrix", .refuse = refuse, .prepare = prepare};
+const struct solver attention_matrix_solver = {.name = "matrix", .refuse = refuse, .prepare = prepare, .variant = REAL};
 
 /* ---- the emulation ---- */
 
@@ -152,19 +150,13 @@ static double iterations(const struct attention_problem *problem, const struct g
     return tiles * (squares * (depths * 180 + 32) + staged) + 1000;
 }
 
-static const char *refuse_emulation(const clattn_context *context, const void *data, bool forced)
+static const char *refuse_emulation(const struct offer *offer)
 {
-    const struct attention_problem *problem = data;
-    (void)forced; /* hidden from who does not */
-    const char *reason = refuse_problem(context, problem);
+    const struct attention_problem *problem = offer->problem;
+    const char *reason = refuse_problem(offer->context, problem);
     return reason ? reason
-                  : refuse_loops(&context->device.caps, iterations(problem, &geometries[choose(context, problem, 0)]));
-}
-
-static clattn_status prepare_emulation(clattn_plan *base)
-{
-    return prepare_engine(base, true);
+                  : refuse_loops(offer->caps, iterations(problem, &geometries[choose(offer->context, problem, 0)]));
 }
 
 const struct solver attention_emulated_mma_solver = {
-    .name = "emulated-mma", .refuse = refuse_emulation, .prepare = prepare_emulation};
+    .name = "emulated-mma", .refuse = refuse_emulation, .prepare = prepare, .variant = EMULATED};

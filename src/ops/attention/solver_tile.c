@@ -179,77 +179,43 @@ static const struct geometry *tune(clattn_plan *base, const struct sub_groups *g
     return NULL;
 }
 
-/* A kernel may allow fewer items than the device, or spill: step down until one fits; the smallest may spill. */
-static clattn_status prepare_reduction(clattn_plan *base, const struct sub_groups *groups)
+static const char *refuse(const struct offer *offer)
 {
+    const struct sub_groups groups = sub_groups_for(offer->context, offer->solver, SUB_GROUP);
+    const char *reason = refuse_sub_groups(offer);
+    if (!reason)
+        reason = refuse_problem(offer->context, offer->problem, &groups);
+    return reason ? reason : refuse_cpu(offer);
+}
+
+/* A kernel may allow fewer items than the device, or spill: step down until one fits; the smallest may spill. */
+static clattn_status prepare(clattn_plan *base)
+{
+    const struct sub_groups groups = sub_groups_for(base->context, base->trying, SUB_GROUP);
     struct attention_plan *plan = (struct attention_plan *)base;
     clattn_status status = CLATTN_ERROR_UNSUPPORTED;
-    for (size_t i = choose(base->context, &plan->problem, groups, 0); i < GEOMETRIES;
-         i = choose(base->context, &plan->problem, groups, i + 1)) {
-        const struct geometry *g = tune(base, groups, i);
+    for (size_t i = choose(base->context, &plan->problem, &groups, 0); i < GEOMETRIES;
+         i = choose(base->context, &plan->problem, &groups, i + 1)) {
+        const struct geometry *g = tune(base, &groups, i);
         if (!g)
             return report_error(&base->context->device.report, CLATTN_ERROR_UNSUPPORTED,
                                 "there is no such tile, or it does not fit the device");
-        status = prepare_geometry(plan, g, groups);
+        status = prepare_geometry(plan, g, &groups);
         if (g != &geometries[i])
             break; /* as it was asked for */
-        bool last = choose(base->context, &plan->problem, groups, i + 1) == GEOMETRIES;
+        bool last = choose(base->context, &plan->problem, &groups, i + 1) == GEOMETRIES;
         if (status != CLATTN_ERROR_UNSUPPORTED && (status != CLATTN_SUCCESS || last || !spills(base)))
             break;
         plan_drop_kernels(base);
     }
     if (status == CLATTN_SUCCESS)
-        sub_groups_explain(groups, base);
+        sub_groups_explain(&groups, base);
     return status;
 }
 
-static const char *refuse(const clattn_context *context, const void *problem, bool forced)
-{
-    const struct sub_groups groups = sub_groups_none();
-    const char *reason = refuse_problem(context, problem, &groups);
-    return reason ? reason : refuse_cpu(&context->device.caps, forced);
-}
-
-static clattn_status prepare(clattn_plan *base)
-{
-    const struct sub_groups groups = sub_groups_none();
-    return prepare_reduction(base, &groups);
-}
-
-const struct solver attention_tile_solver = {.name = "tile", .refuse = refuse, .prepare = prepare};
-
-/* ---- in sub-groups ---- */
-
-static const char *refuse_device(const clattn_context *context, const void *problem, bool forced)
-{
-    const struct sub_groups groups = sub_groups_of(context, SUB_GROUP);
-    const char *reason = refuse_sub_groups(context, forced);
-    if (!reason)
-        reason = refuse_problem(context, problem, &groups);
-    return reason ? reason : refuse_cpu(&context->device.caps, forced);
-}
-
-static clattn_status prepare_device(clattn_plan *base)
-{
-    const struct sub_groups groups = sub_groups_of(base->context, SUB_GROUP);
-    return prepare_reduction(base, &groups);
-}
-
+const struct solver attention_tile_solver = {
+    .name = "tile", .refuse = refuse, .prepare = prepare, .variant = REDUCE_LOCAL_MEMORY};
 const struct solver attention_sub_group_solver = {
-    .name = "sub-group", .refuse = refuse_device, .prepare = prepare_device};
-
-static const char *refuse_emulation(const clattn_context *context, const void *problem, bool forced)
-{
-    const struct sub_groups groups = sub_groups_emulated();
-    (void)forced; /* hidden from who does not */
-    return refuse_problem(context, problem, &groups);
-}
-
-static clattn_status prepare_emulation(clattn_plan *base)
-{
-    const struct sub_groups groups = sub_groups_emulated();
-    return prepare_reduction(base, &groups);
-}
-
+    .name = "sub-group", .refuse = refuse, .prepare = prepare, .variant = REDUCE_SUB_GROUPS};
 const struct solver attention_emulated_sub_group_solver = {
-    .name = "emulated-sub-group", .refuse = refuse_emulation, .prepare = prepare_emulation};
+    .name = "emulated-sub-group", .refuse = refuse, .prepare = prepare, .variant = REDUCE_EMULATED};

@@ -12,10 +12,15 @@ size_t row_groups(const clattn_plan *plan, size_t rows)
     return divide_up(rows, ((const struct row_plan *)plan)->rows_per_group);
 }
 
-/* Builds the solver's kernel, whose work-groups have `items`; `options` is taken over and cleared. */
-static clattn_status add_kernel(const struct row_operator *type, clattn_plan *plan, enum row_solver solver,
-                                size_t items, struct strbuf *options)
+static struct rows rows_of(const struct solver *solver, const void *problem)
 {
+    return ((const struct row_operator *)solver->family)->rows(problem);
+}
+
+/* Builds the solver's kernel, whose work-groups have `items`; `options` is taken over and cleared. */
+static clattn_status add_kernel(clattn_plan *plan, enum row_solver solver, size_t items, struct strbuf *options)
+{
+    const struct row_operator *type = plan->trying->family;
     const struct simple_kernel kernel = {
         type->kernels[solver].file, type->kernels[solver].name, type->arrays, type->args_bytes, {items, 1, 1}};
     const size_t groups[3] = {row_groups(plan, type->rows(operator_problem(plan)).count), 1, 1};
@@ -49,13 +54,11 @@ static double cpu_iterations(const struct capabilities *caps, const struct rows 
     return (double)rows->segments * (3.2 * vectors + 64) + 64;
 }
 
-const char *row_refuse_cpu(const struct row_operator *type, const clattn_context *context, const void *problem,
-                           bool forced)
+const char *row_refuse_cpu(const struct offer *offer)
 {
-    const struct capabilities *caps = &context->device.caps;
-    const struct rows rows = type->rows(problem);
-    const char *reason = refuse_loops(caps, cpu_iterations(caps, &rows));
-    return reason ? reason : refuse_all_but_cpu(caps, forced);
+    const struct rows rows = rows_of(offer->solver, offer->problem);
+    const char *reason = refuse_loops(offer->caps, cpu_iterations(offer->caps, &rows));
+    return reason ? reason : refuse_all_but_cpu(offer);
 }
 
 /* Rows of a work-group: no more than there are, nor than the device lets an item loop over. */
@@ -76,11 +79,11 @@ static int window_of(const struct capabilities *caps, const struct rows *rows)
     return window;
 }
 
-clattn_status row_prepare_cpu(const struct row_operator *type, clattn_plan *base)
+clattn_status row_prepare_cpu(clattn_plan *base)
 {
     struct row_plan *plan = (struct row_plan *)base;
     const struct capabilities *caps = &base->context->device.caps;
-    const struct rows rows = type->rows(operator_problem(base));
+    const struct rows rows = rows_of(base->trying, operator_problem(base));
     const bool is_short = are_short(caps, &rows);
     struct strbuf options = {0};
     size_t elements = GROUP_ELEMENTS;
@@ -95,7 +98,7 @@ clattn_status row_prepare_cpu(const struct row_operator *type, clattn_plan *base
         define_int(&options, "UNIT_STRIDE", rows.unit_columns);
         plan->longest_row = SIZE_MAX;
     }
-    return add_kernel(type, base, is_short ? ROW_CPU_SHORT : ROW_CPU, 1, &options);
+    return add_kernel(base, is_short ? ROW_CPU_SHORT : ROW_CPU, 1, &options);
 }
 
 /* ---- tile ---- */
@@ -106,13 +109,6 @@ clattn_status row_prepare_cpu(const struct row_operator *type, clattn_plan *base
 /* Sub-groups have so many items if the device leaves a choice: with 32, Intel's compiler puts 16 kept values into memory;
  * with 8, a row has many partial results. */
 #define SUB_GROUP 16
-
-static struct sub_groups sub_groups_for(const clattn_context *context, enum row_reduction reduction)
-{
-    return reduction == ROW_SUB_GROUPS            ? sub_groups_of(context, SUB_GROUP)
-           : reduction == ROW_EMULATED_SUB_GROUPS ? sub_groups_emulated()
-                                                  : sub_groups_none();
-}
 
 static size_t most_items(const clattn_context *context)
 {
@@ -137,22 +133,22 @@ static double tile_iterations(const struct rows *rows, size_t items)
     return (rows->segments > 1 ? 16 : 3.2) * (double)rows->elements / (double)items + 64;
 }
 
-const char *row_refuse_tile(const struct row_operator *type, enum row_reduction reduction,
-                            const clattn_context *context, const void *problem, bool forced)
+const char *row_refuse_tile(const struct offer *offer)
 {
-    const struct capabilities *caps = &context->device.caps;
-    const struct rows rows = type->rows(problem);
-    const struct sub_groups groups = sub_groups_for(context, reduction);
-    const char *reason = reduction == ROW_SUB_GROUPS ? refuse_sub_groups(context, forced) : NULL;
+    const struct row_operator *type = offer->solver->family;
+    const clattn_context *context = offer->context;
+    const struct rows rows = rows_of(offer->solver, offer->problem);
+    const struct sub_groups groups = sub_groups_for(context, offer->solver, SUB_GROUP);
+    const char *reason = refuse_sub_groups(offer);
     if (!reason)
-        reason = refuse_loops(caps, tile_iterations(&rows, tile_items(type, context, &rows, &groups)));
+        reason = refuse_loops(offer->caps, tile_iterations(&rows, tile_items(type, context, &rows, &groups)));
     if (reason)
         return reason;
     if (groups.size > most_items(context))
         return "the device's work-groups are smaller than a sub-group";
-    if (caps->info.local_memory < MAX_ITEMS * 2 * sizeof(float))
+    if (offer->caps->info.local_memory < MAX_ITEMS * 2 * sizeof(float))
         return "the device has too little local memory";
-    return refuse_cpu(caps, forced);
+    return refuse_cpu(offer);
 }
 
 /* The items of a work-group; UNSUPPORTED, reported, if a tuning gives a number that the device does not take or that is no
@@ -182,12 +178,13 @@ static size_t kept_elements(const struct row_operator *type, const struct rows *
     return keep > MAX_KEEP ? 0 : keep;
 }
 
-clattn_status row_prepare_tile(const struct row_operator *type, enum row_reduction reduction, clattn_plan *base)
+clattn_status row_prepare_tile(clattn_plan *base)
 {
     clattn_status status;
+    const struct row_operator *type = base->trying->family;
     struct row_plan *plan = (struct row_plan *)base;
-    const struct rows rows = type->rows(operator_problem(base));
-    const struct sub_groups groups = sub_groups_for(base->context, reduction);
+    const struct rows rows = rows_of(base->trying, operator_problem(base));
+    const struct sub_groups groups = sub_groups_for(base->context, base->trying, SUB_GROUP);
     struct strbuf options = {0};
     size_t items, keep;
     TRY(choose_items(type, base, &rows, &groups, &items));
@@ -198,20 +195,20 @@ clattn_status row_prepare_tile(const struct row_operator *type, enum row_reducti
     define_int(&options, "KEEP", (long long)keep);
     sub_groups_define(&groups, &options);
     sub_groups_explain(&groups, base);
-    status = add_kernel(type, base, ROW_TILE, items, &options);
+    status = add_kernel(base, ROW_TILE, items, &options);
 fail:
     return status;
 }
 
 /* ---- generic ---- */
 
-const char *row_refuse_generic(const struct row_operator *type, const clattn_context *context, const void *problem)
+const char *row_refuse_generic(const struct offer *offer)
 {
-    const struct rows rows = type->rows(problem);
-    return refuse_loops(&context->device.caps, 3.2 * (double)rows.elements + 16 * (double)rows.segments + 64);
+    const struct rows rows = rows_of(offer->solver, offer->problem);
+    return refuse_loops(offer->caps, 3.2 * (double)rows.elements + 16 * (double)rows.segments + 64);
 }
 
-clattn_status row_prepare_generic(const struct row_operator *type, clattn_plan *base)
+clattn_status row_prepare_generic(clattn_plan *base)
 {
     struct row_plan *plan = (struct row_plan *)base;
     const struct capabilities *caps = &base->context->device.caps;
@@ -219,5 +216,5 @@ clattn_status row_prepare_generic(const struct row_operator *type, clattn_plan *
     struct strbuf options = {0};
     plan->longest_row = SIZE_MAX;
     plan->rows_per_group = items;
-    return add_kernel(type, base, ROW_GENERIC, items, &options);
+    return add_kernel(base, ROW_GENERIC, items, &options);
 }

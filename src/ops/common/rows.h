@@ -3,6 +3,7 @@
 #define CLATTN_OPS_COMMON_ROWS_H
 
 #include "base/strbuf.h"
+#include "ops/common/sub_groups.h"
 #include "plan/plan.h"
 
 /* The rows of a problem. */
@@ -17,11 +18,7 @@ struct rows {
 
 enum row_solver { ROW_CPU, ROW_CPU_SHORT, ROW_TILE, ROW_GENERIC, ROW_SOLVERS };
 
-/* How a work-group of the tile solvers reduces a row: through local memory alone, or first in sub-groups of the device or
- * in those that tests imitate. */
-enum row_reduction { ROW_LOCAL_MEMORY, ROW_SUB_GROUPS, ROW_EMULATED_SUB_GROUPS };
-
-/* An operator on rows.  Its plan struct begins with a row_plan. */
+/* An operator on rows, the `family` of its solvers.  Its plan struct begins with a row_plan. */
 struct row_operator {
     struct rows (*rows)(const void *problem);
     void (*define)(const clattn_plan *plan, enum row_solver solver,
@@ -45,17 +42,16 @@ struct row_plan {
 size_t row_groups(const clattn_plan *plan, size_t rows);
 
 /* Solver "cpu", for CPU devices: one work-item a work-group walks rows with whole vectors, or short rows across the lanes. */
-const char *row_refuse_cpu(const struct row_operator *type, const clattn_context *context, const void *problem,
-                           bool forced);
-clattn_status row_prepare_cpu(const struct row_operator *type, clattn_plan *plan);
+const char *row_refuse_cpu(const struct offer *offer);
+clattn_status row_prepare_cpu(clattn_plan *plan);
 
-/* Solvers "tile", "sub-group" and "emulated-sub-group", for GPU-class devices: a work-group a row. */
-const char *row_refuse_tile(const struct row_operator *type, enum row_reduction reduction,
-                            const clattn_context *context, const void *problem, bool forced);
-clattn_status row_prepare_tile(const struct row_operator *type, enum row_reduction reduction, clattn_plan *plan);
+/* Solvers "tile", "sub-group" and "emulated-sub-group", for GPU-class devices: a work-group a row.  They differ in `variant`,
+ * a reduction. */
+const char *row_refuse_tile(const struct offer *offer);
+clattn_status row_prepare_tile(clattn_plan *plan);
 
 /* Solver "generic", for every device: one work-item a row. */
-const char *row_refuse_generic(const struct row_operator *type, const clattn_context *context, const void *problem);
-clattn_status row_prepare_generic(const struct row_operator *type, clattn_plan *plan);
+const char *row_refuse_generic(const struct offer *offer);
+clattn_status row_prepare_generic(clattn_plan *plan);
 
 #endif

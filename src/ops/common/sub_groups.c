@@ -2,21 +2,13 @@
 
 #include "program/defines.h"
 
-struct sub_groups sub_groups_none(void)
-{
-    return (struct sub_groups){SUB_GROUPS_NONE, 1};
-}
-
-struct sub_groups sub_groups_emulated(void)
-{
-    return (struct sub_groups){SUB_GROUPS_EMULATED, EMULATED_SUB_GROUP};
-}
-
-struct sub_groups sub_groups_of(const clattn_context *context, size_t wanted)
+struct sub_groups sub_groups_for(const clattn_context *context, const struct solver *solver, size_t wanted)
 {
     const struct capabilities *caps = &context->device.caps;
-    if (caps->sub_groups == SUB_GROUPS_NONE)
-        return sub_groups_none();
+    if (solver->variant == REDUCE_EMULATED)
+        return (struct sub_groups){SUB_GROUPS_EMULATED, EMULATED_SUB_GROUP};
+    if (solver->variant == REDUCE_LOCAL_MEMORY || caps->sub_groups == SUB_GROUPS_NONE)
+        return (struct sub_groups){SUB_GROUPS_NONE, 1};
     size_t size = wanted;
     while (size > 1 && !(caps->sub_group_sizes & size))
         size /= 2;
@@ -26,12 +18,13 @@ struct sub_groups sub_groups_of(const clattn_context *context, size_t wanted)
     return (struct sub_groups){caps->sub_groups, size};
 }
 
-const char *refuse_sub_groups(const clattn_context *context, bool forced)
+const char *refuse_sub_groups(const struct offer *offer)
 {
-    const struct capabilities *caps = &context->device.caps;
-    if (caps->sub_groups == SUB_GROUPS_NONE)
-        return caps->no_sub_groups;
-    if (!forced && !context->programs.checks)
+    if (offer->solver->variant != REDUCE_SUB_GROUPS)
+        return NULL;
+    if (offer->caps->sub_groups == SUB_GROUPS_NONE)
+        return offer->caps->no_sub_groups;
+    if (!offer->forced && !offer->context->programs.checks)
         return "shuffles have never run on a GPU, and the self-check that would tell is off";
     return NULL;
 }

@@ -16,15 +16,16 @@ struct sub_groups {
     size_t size; /* items of a sub-group; 1: there are none */
 };
 
-/* No sub-groups, and those that tests imitate. */
-struct sub_groups sub_groups_none(void);
-struct sub_groups sub_groups_emulated(void);
+/* Variants of such a solver: a work-group reduces through local memory alone, or first in sub-groups of the device or in
+ * those that tests imitate. */
+enum reduction { REDUCE_LOCAL_MEMORY, REDUCE_SUB_GROUPS, REDUCE_EMULATED };
 
-/* The device's sub-groups, of the size nearest to `wanted`, smaller ones first; none if the device has no means. */
-struct sub_groups sub_groups_of(const clattn_context *context, size_t wanted);
+/* The sub-groups of the variant; the device's are of the size nearest to `wanted`, smaller ones first.  None if the device has
+ * no means. */
+struct sub_groups sub_groups_for(const clattn_context *context, const struct solver *solver, size_t wanted);
 
-/* Why a kernel does not use the device's sub-groups, or NULL. */
-const char *refuse_sub_groups(const clattn_context *context, bool forced);
+/* Why the variant cannot or should not use the device's sub-groups, or NULL. */
+const char *refuse_sub_groups(const struct offer *offer);
 
 /* Adds the kernel's -D options, if there are sub-groups. */
 void sub_groups_define(const struct sub_groups *groups, struct strbuf *options);

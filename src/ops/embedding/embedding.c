@@ -49,11 +49,10 @@ static size_t places_of(const struct capabilities *caps, const struct embedding_
     return places;
 }
 
-static const char *refuse(const clattn_context *context, const void *data, bool forced)
+static const char *refuse(const struct offer *offer)
 {
-    const struct capabilities *caps = &context->device.caps;
-    (void)forced;
-    return refuse_loops(caps, iterations(caps, data, 1, items_of(caps, data)));
+    const struct capabilities *caps = offer->caps;
+    return refuse_loops(caps, iterations(caps, offer->problem, 1, items_of(caps, offer->problem)));
 }
 
 static size_t groups_of(const struct embedding_plan *plan, size_t batch, size_t length)

@@ -8,14 +8,13 @@
 #include "plan/operator.h"
 #include "program/defines.h"
 
-static const char *refuse(const clattn_context *context, const void *data, bool forced)
+static const char *refuse(const struct offer *offer)
 {
-    const struct image_problem *problem = data;
+    const struct image_problem *problem = offer->problem;
     double patch = (double)problem->desc.patch;
-    (void)forced;
-    if (!context->device.caps.images)
+    if (!offer->caps->images)
         return "the device has no images";
-    return refuse_loops(&context->device.caps, patch * (patch * 5 + 1));
+    return refuse_loops(offer->caps, patch * (patch * 5 + 1));
 }
 
 static clattn_status prepare(clattn_plan *base)

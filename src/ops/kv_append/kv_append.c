@@ -48,11 +48,10 @@ static size_t units(const struct kv_append_problem *problem)
     return size_max(problem->size[KV_KEY] / problem->unit[KV_KEY], problem->size[KV_VALUE] / problem->unit[KV_VALUE]);
 }
 
-static const char *refuse(const clattn_context *context, const void *data, bool forced)
+static const char *refuse(const struct offer *offer)
 {
-    const struct kv_append_problem *problem = data;
-    (void)forced;
-    return refuse_loops(&context->device.caps,
+    const struct kv_append_problem *problem = offer->problem;
+    return refuse_loops(offer->caps,
                         (double)size_max(problem->unit[KV_KEY], problem->unit[KV_VALUE]) * (ROPE_RATIOS + 4));
 }
 

@@ -14,10 +14,10 @@
 #include "ops/matmul/packed.h"
 #include "ops/matmul/skinny.h"
 
-static const char *refuse_any(const clattn_context *context, const void *problem, bool forced)
+static const char *refuse_any(const struct offer *offer)
 {
-    const char *reason = matmul_packed_refuse(context, problem);
-    return reason ? reason : refuse_all_but_cpu(&context->device.caps, forced);
+    const char *reason = matmul_packed_refuse(offer->context, offer->problem);
+    return reason ? reason : refuse_all_but_cpu(offer);
 }
 
 static clattn_status prepare_any(clattn_plan *base)
@@ -28,9 +28,9 @@ static clattn_status prepare_any(clattn_plan *base)
 
 const struct solver matmul_cpu_solver = {.name = "cpu", .refuse = refuse_any, .prepare = prepare_any};
 
-static const char *refuse_bf16(const clattn_context *context, const void *problem, bool forced)
+static const char *refuse_bf16(const struct offer *offer)
 {
-    return matmul_pairs_refuse(context, problem, forced);
+    return matmul_pairs_refuse(offer->context, offer->problem, offer->forced);
 }
 
 static clattn_status prepare_bf16(clattn_plan *base)
@@ -47,11 +47,11 @@ static bool is_bf16(const struct matmul_problem *problem)
     return problem->desc.a.dtype == CLATTN_DTYPE_BF16 && problem->desc.b.dtype == CLATTN_DTYPE_BF16;
 }
 
-static const char *refuse_amx(const clattn_context *context, const void *problem, bool forced)
+static const char *refuse_amx(const struct offer *offer)
 {
-    const char *reason = is_bf16(problem) ? matmul_pairs_refuse(context, problem, forced)
-                                          : matmul_bf16x3_refuse(context, problem, forced);
-    if (!reason && (context->device.caps.quirks & QUIRK_SLOW_COMPILER))
+    const char *reason = is_bf16(offer->problem) ? matmul_pairs_refuse(offer->context, offer->problem, offer->forced)
+                                                 : matmul_bf16x3_refuse(offer->context, offer->problem, offer->forced);
+    if (!reason && (offer->caps->quirks & QUIRK_SLOW_COMPILER))
         reason = "this device's compiler is too slow for what stands in for AMX";
     return reason;
 }

@@ -2,11 +2,10 @@
 #include "base/size.h"
 #include "ops/matmul/matmul.h"
 
-static const char *refuse(const clattn_context *context, const void *data, bool forced)
+static const char *refuse(const struct offer *offer)
 {
-    const struct matmul_problem *problem = data;
-    (void)forced;
-    return refuse_loops(&context->device.caps, (double)problem->k / 4 + 8);
+    const struct matmul_problem *problem = offer->problem;
+    return refuse_loops(offer->caps, (double)problem->k / 4 + 8);
 }
 
 static clattn_status prepare(clattn_plan *base)

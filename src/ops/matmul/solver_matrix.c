@@ -101,20 +101,20 @@ static const char *refuse_problem(const clattn_context *context, const struct ma
     return NULL;
 }
 
-static const char *refuse(const clattn_context *context, const void *data, bool forced)
+static const char *refuse(const struct offer *offer)
 {
-    const struct capabilities *caps = &context->device.caps;
-    const struct matmul_problem *problem = data;
+    const struct capabilities *caps = offer->caps;
+    const struct matmul_problem *problem = offer->problem;
     if (caps->matrix == MATRIX_NONE)
         return caps->no_matrix;
-    const char *reason = refuse_problem(context, problem, caps->matrix, false);
-    if (reason || forced)
+    const char *reason = refuse_problem(offer->context, problem, caps->matrix, false);
+    if (reason || offer->forced)
         return reason;
     if (caps->matrix == MATRIX_MFMA && problem->desc.a.dtype == CLATTN_DTYPE_F16 && strstr(caps->info.name, "gfx90a"))
         return "this GPU's MFMA takes float16 below 2^-14 for 0";
     if (problem->m < SIDE || problem->n < SIDE)
         return "most of a square of 16 x 16 would be idle";
-    if (!context->programs.checks)
+    if (!offer->context->programs.checks)
         return "it has never run on real hardware, and the self-check that would tell is off";
     return NULL;
 }
@@ -164,8 +164,11 @@ static const struct geometry *tune(clattn_plan *base, enum matrix_engine engine,
 }
 
 /* A kernel may allow fewer items than the device: step down until one fits. */
-static clattn_status prepare_engine(clattn_plan *base, enum matrix_engine engine, bool emulated)
+static clattn_status prepare(clattn_plan *base)
 {
+    const bool emulated = base->trying->variant != MATRIX_NONE;
+    const enum matrix_engine engine =
+        emulated ? (enum matrix_engine)base->trying->variant : base->context->device.caps.matrix;
     struct matmul_plan *plan = (struct matmul_plan *)base;
     clattn_status status = CLATTN_ERROR_UNSUPPORTED;
     for (size_t i = choose(base->context, &plan->problem, engine, emulated, 0); i < GEOMETRIES;
@@ -181,48 +184,28 @@ static clattn_status prepare_engine(clattn_plan *base, enum matrix_engine engine
     return status;
 }
 
-static clattn_status prepare(clattn_plan *base)
-{
-    return prepare_engine(base, base->context->device.caps.matrix, false);
-}
-
 const struct solver matmul_matrix_solver = {.name = "matrix", .refuse = refuse, .prepare = prepare};
 
 /* ---- emulations ---- */
 
 /* The loops of an item for 16 of k: sums of 16 products for its floats, and what it puts into the scratch memory. */
-static const char *refuse_emulation(const clattn_context *context, const void *data, enum matrix_engine engine)
+static const char *refuse_emulation(const struct offer *offer)
 {
-    const struct matmul_problem *problem = data;
+    const clattn_context *context = offer->context;
+    const struct matmul_problem *problem = offer->problem;
+    const enum matrix_engine engine = (enum matrix_engine)offer->solver->variant;
     const char *reason = refuse_problem(context, problem, engine, true);
     if (reason)
         return reason;
     size_t i = choose(context, problem, engine, true, 0);
     double squares = (double)(geometries[engine][i].squares_m * geometries[engine][i].squares_n);
     double floats = (double)SIDE * SIDE / matrix_engine_lanes(engine);
-    return refuse_loops(&context->device.caps, ((double)problem->k / SIDE + 1) * squares * floats * 24 + 1000);
+    return refuse_loops(offer->caps, ((double)problem->k / SIDE + 1) * squares * floats * 24 + 1000);
 }
 
-#define EMULATION(number, engine) \
-    static const char *refuse_##number(const clattn_context *context, const void *data, bool forced) \
-    { \
-        (void)forced; \
-        return refuse_emulation(context, data, engine); \
-    } \
-    static clattn_status prepare_##number(clattn_plan *base) \
-    { \
-        return prepare_engine(base, engine, true); \
-    }
-EMULATION(1, MATRIX_MMA)
-EMULATION(2, MATRIX_WMMA)
-EMULATION(3, MATRIX_MFMA)
-EMULATION(4, MATRIX_DPAS8)
-EMULATION(5, MATRIX_DPAS16)
-
+#define EMULATION(NAME, ENGINE) {.name = NAME, .refuse = refuse_emulation, .prepare = prepare, .variant = ENGINE}
 const struct solver matmul_matrix_emulations[MATMUL_EMULATIONS] = {
-    {.name = "emulated-mma", .refuse = refuse_1, .prepare = prepare_1},
-    {.name = "emulated-wmma", .refuse = refuse_2, .prepare = prepare_2},
-    {.name = "emulated-mfma", .refuse = refuse_3, .prepare = prepare_3},
-    {.name = "emulated-dpas8", .refuse = refuse_4, .prepare = prepare_4},
-    {.name = "emulated-dpas16", .refuse = refuse_5, .prepare = prepare_5},
+    EMULATION("emulated-mma", MATRIX_MMA),       EMULATION("emulated-wmma", MATRIX_WMMA),
+    EMULATION("emulated-mfma", MATRIX_MFMA),     EMULATION("emulated-dpas8", MATRIX_DPAS8),
+    EMULATION("emulated-dpas16", MATRIX_DPAS16),
 };

@@ -72,13 +72,13 @@ static size_t choose(const clattn_context *context, const struct matmul_problem 
     return GEOMETRIES;
 }
 
-static const char *refuse(const clattn_context *context, const void *data, bool forced)
+static const char *refuse(const struct offer *offer)
 {
-    if (choose(context, data, 0) == GEOMETRIES)
+    if (choose(offer->context, offer->problem, 0) == GEOMETRIES)
         return "the device's work-groups or local memory are too small";
-    const struct matmul_problem *problem = data;
-    const char *reason = refuse_loops(&context->device.caps, 3 * (double)problem->k + 1000);
-    return reason ? reason : refuse_cpu(&context->device.caps, forced);
+    const struct matmul_problem *problem = offer->problem;
+    const char *reason = refuse_loops(offer->caps, 3 * (double)problem->k + 1000);
+    return reason ? reason : refuse_cpu(offer);
 }
 
 static clattn_status prepare_geometry(struct matmul_plan *plan, const struct geometry *g)

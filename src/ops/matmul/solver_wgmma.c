@@ -8,6 +8,8 @@
 #include "program/defines.h"
 #include "program/ptx_splice.h"
 
+enum { REAL, EMULATED }; /* variants: by the instruction itself, or in plain OpenCL C */
+
 #define LANES 128
 #define ROWS 64 /* of a product */
 
@@ -68,17 +70,17 @@ static const char *refuse_problem(const clattn_context *context, const struct ma
     return NULL;
 }
 
-static const char *refuse(const clattn_context *context, const void *data, bool forced)
+static const char *refuse(const struct offer *offer)
 {
-    const struct matmul_problem *problem = data;
-    if (!context->device.caps.wgmma)
-        return context->device.caps.no_wgmma;
-    const char *reason = refuse_problem(context, problem, false);
-    if (reason || forced)
+    const struct matmul_problem *problem = offer->problem;
+    if (!offer->caps->wgmma)
+        return offer->caps->no_wgmma;
+    const char *reason = refuse_problem(offer->context, problem, false);
+    if (reason || offer->forced)
         return reason;
     if (problem->m < ROWS || problem->n < 16)
         return "some of a product's 64 rows and 16 columns would be idle";
-    if (!context->programs.checks)
+    if (!offer->context->programs.checks)
         return "it has never run on real hardware, and the self-check that would tell is off";
     return NULL;
 }
@@ -118,8 +120,9 @@ static const struct geometry *tune(clattn_plan *base, size_t i)
 }
 
 /* A kernel may allow fewer items than the device: step down until one fits. */
-static clattn_status prepare_either(clattn_plan *base, bool emulated)
+static clattn_status prepare(clattn_plan *base)
 {
+    const bool emulated = base->trying->variant == EMULATED;
     struct matmul_plan *plan = (struct matmul_plan *)base;
     clattn_status status = CLATTN_ERROR_UNSUPPORTED;
     for (size_t i = choose(base->context, &plan->problem, emulated, 0); i < GEOMETRIES;
@@ -135,29 +138,18 @@ static clattn_status prepare_either(clattn_plan *base, bool emulated)
     return status;
 }
 
-static clattn_status prepare(clattn_plan *base)
-{
-    return prepare_either(base, false);
-}
-
-const struct solver matmul_wgmma_solver = {.name = "wgmma", .refuse = refuse, .prepare = prepare};
+const struct solver matmul_wgmma_solver = {.name = "wgmma", .refuse = refuse, .prepare = prepare, .variant = REAL};
 
 /* Refuses if the loops of an item, over its sums for each 16 of k, are too long for the device. */
-static const char *refuse_emulation(const clattn_context *context, const void *data, bool forced)
+static const char *refuse_emulation(const struct offer *offer)
 {
-    const struct matmul_problem *problem = data;
-    const char *reason = refuse_problem(context, problem, true);
-    (void)forced;
+    const struct matmul_problem *problem = offer->problem;
+    const char *reason = refuse_problem(offer->context, problem, true);
     if (reason)
         return reason;
-    double sums = (double)geometries[choose(context, problem, true, 0)].columns / 2;
-    return refuse_loops(&context->device.caps, ((double)problem->k / 16 + 1) * sums * 24 + 1000);
-}
-
-static clattn_status prepare_emulation(clattn_plan *base)
-{
-    return prepare_either(base, true);
+    double sums = (double)geometries[choose(offer->context, problem, true, 0)].columns / 2;
+    return refuse_loops(offer->caps, ((double)problem->k / 16 + 1) * sums * 24 + 1000);
 }
 
 const struct solver matmul_wgmma_emulation = {
-    .name = "emulated-wgmma", .refuse = refuse_emulation, .prepare = prepare_emulation};
+    .name = "emulated-wgmma", .refuse = refuse_emulation, .prepare = prepare, .variant = EMULATED};

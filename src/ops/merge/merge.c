@@ -126,12 +126,11 @@ void merge_groups(const struct plan_kernel *kernel, const struct capabilities *c
     groups[2] = 1;
 }
 
-static const char *refuse(const clattn_context *context, const void *data, bool forced)
+static const char *refuse(const struct offer *offer)
 {
-    const struct merge_problem *problem = data;
-    const struct capabilities *caps = &context->device.caps;
+    const struct merge_problem *problem = offer->problem;
+    const struct capabilities *caps = offer->caps;
     double chunk = (double)merge_chunk(caps, problem->columns);
-    (void)forced;
     return refuse_loops(caps, (double)problem->parts * (chunk + 3) + 2 * chunk);
 }
 

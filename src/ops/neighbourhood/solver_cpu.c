@@ -61,14 +61,14 @@ static double iterations(const struct geometry *g, const struct neighbourhood_pr
            4 * (double)g->rows * (double)(problem->d_k + problem->d_v) + 16 * lanes;
 }
 
-static const char *refuse(const clattn_context *context, const void *data, bool forced)
+static const char *refuse(const struct offer *offer)
 {
-    const struct neighbourhood_problem *problem = data;
+    const struct neighbourhood_problem *problem = offer->problem;
     if (problem->d_k > MAX_SIZE || problem->d_v > MAX_SIZE)
         return "a head size is above 256";
-    struct geometry g = geometry_of(context, problem);
-    const char *reason = refuse_loops(&context->device.caps, iterations(&g, problem));
-    return reason ? reason : refuse_all_but_cpu(&context->device.caps, forced);
+    struct geometry g = geometry_of(offer->context, problem);
+    const char *reason = refuse_loops(offer->caps, iterations(&g, problem));
+    return reason ? reason : refuse_all_but_cpu(offer);
 }
 
 static void groups_of(const struct neighbourhood_plan *plan, const struct neighbourhood_problem *problem,

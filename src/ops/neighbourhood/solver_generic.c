@@ -10,13 +10,12 @@ static size_t chunk_of(const struct capabilities *caps, const struct neighbourho
     return size_min(problem->d_v, wide ? 64 : 16);
 }
 
-static const char *refuse(const clattn_context *context, const void *data, bool forced)
+static const char *refuse(const struct offer *offer)
 {
-    const struct neighbourhood_problem *problem = data;
-    double chunk = (double)chunk_of(&context->device.caps, problem);
+    const struct neighbourhood_problem *problem = offer->problem;
+    double chunk = (double)chunk_of(offer->caps, problem);
     double keys = (double)neighbourhood_keys(problem, 0) * (double)neighbourhood_keys(problem, 1);
-    (void)forced;
-    return refuse_loops(&context->device.caps, keys * ((double)problem->d_k / 2 + 2 * chunk + 3) + 4 * chunk);
+    return refuse_loops(offer->caps, keys * ((double)problem->d_k / 2 + 2 * chunk + 3) + 4 * chunk);
 }
 
 static clattn_status groups_of(const struct neighbourhood_plan *plan, const struct neighbourhood_problem *problem,

@@ -12,11 +12,6 @@
 
 #define ARRAYS 8 /* of the kernels */
 
-/* Best first. */
-static const struct solver *const solvers[] = {
-    &norm_cpu_solver, &norm_sub_group_solver, &norm_tile_solver, &norm_generic_solver, &norm_emulated_sub_group_solver,
-};
-
 /* Whether one index tells rows apart, and each is one segment. */
 static bool is_plain(const norm_args *walk)
 {
@@ -55,7 +50,7 @@ static void define(const clattn_plan *plan, enum row_solver solver, struct strbu
     }
 }
 
-const struct row_operator norm_row_operator = {
+static const struct row_operator row_operator = {
     .rows = rows_of,
     .define = define,
     .kernels = {[ROW_CPU] = {"norm/cpu.cl", "norm_cpu"},
@@ -67,6 +62,26 @@ const struct row_operator norm_row_operator = {
     .least_items = 32, /* fewer leave some of a GPU's narrowest unit idle */
     .keep_step = 4,
 };
+
+static const struct solver cpu = {
+    .name = "cpu", .refuse = row_refuse_cpu, .prepare = row_prepare_cpu, .family = &row_operator};
+static const struct solver tile = {
+    .name = "tile", .refuse = row_refuse_tile, .prepare = row_prepare_tile, .family = &row_operator};
+static const struct solver sub_group = {.name = "sub-group",
+                                        .refuse = row_refuse_tile,
+                                        .prepare = row_prepare_tile,
+                                        .family = &row_operator,
+                                        .variant = REDUCE_SUB_GROUPS};
+static const struct solver emulated = {.name = "emulated-sub-group",
+                                       .refuse = row_refuse_tile,
+                                       .prepare = row_prepare_tile,
+                                       .family = &row_operator,
+                                       .variant = REDUCE_EMULATED};
+static const struct solver generic = {
+    .name = "generic", .refuse = row_refuse_generic, .prepare = row_prepare_generic, .family = &row_operator};
+
+/* Best first; the last is for tests, by name only. */
+static const struct solver *const solvers[] = {&cpu, &sub_group, &tile, &generic, &emulated};
 
 /* ---- an enqueue ---- */
 

@@ -27,11 +27,4 @@ clattn_status norm_problem_read(const void *desc, void *problem, const char **re
 /* For plan_self_check. */
 clattn_status norm_self_check(struct self_check *check);
 
-extern const struct row_operator norm_row_operator;
-extern const struct solver norm_cpu_solver;
-extern const struct solver norm_sub_group_solver;
-extern const struct solver norm_emulated_sub_group_solver;
-extern const struct solver norm_tile_solver;
-extern const struct solver norm_generic_solver;
-
 #endif

@@ -27,11 +27,11 @@ static size_t places_of(const struct capabilities *caps, const struct rope_probl
     return places;
 }
 
-static const char *refuse(const clattn_context *context, const void *data, bool forced)
+static const char *refuse(const struct offer *offer)
 {
-    const struct capabilities *caps = &context->device.caps;
-    const char *reason = refuse_loops(caps, iterations(caps, data, 1));
-    return reason ? reason : refuse_all_but_cpu(caps, forced);
+    const struct capabilities *caps = offer->caps;
+    const char *reason = refuse_loops(caps, iterations(caps, offer->problem, 1));
+    return reason ? reason : refuse_all_but_cpu(offer);
 }
 
 static clattn_status prepare(clattn_plan *base)

@@ -5,12 +5,6 @@
 /* The most items of a work-group; it has fewer if there are fewer pairs. */
 #define MAX_ITEMS 64
 
-static const char *refuse(const clattn_context *context, const void *data, bool forced)
-{
-    (void)context, (void)data, (void)forced;
-    return NULL;
-}
-
 static clattn_status prepare(clattn_plan *base)
 {
     struct rope_plan *plan = (struct rope_plan *)base;
@@ -27,4 +21,4 @@ static clattn_status prepare(clattn_plan *base)
     return rope_add_kernel(plan, "rope/generic.cl", "rope_generic", &options, (const size_t[3]){items, 1, 1});
 }
 
-const struct solver rope_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};
+const struct solver rope_generic_solver = {.name = "generic", .prepare = prepare};

@@ -12,12 +12,6 @@
 
 #define ARRAYS 3 /* of the kernels */
 
-/* Best first. */
-static const struct solver *const solvers[] = {
-    &softmax_cpu_solver,     &softmax_sub_group_solver,          &softmax_tile_solver,
-    &softmax_generic_solver, &softmax_emulated_sub_group_solver,
-};
-
 static struct rows rows_of(const void *data)
 {
     const struct softmax_problem *problem = data;
@@ -40,7 +34,7 @@ static void define(const clattn_plan *plan, enum row_solver solver, struct strbu
         define_token(options, "MASK_TYPE", storage_token(problem->desc.mask.dtype));
 }
 
-const struct row_operator softmax_row_operator = {
+static const struct row_operator row_operator = {
     .rows = rows_of,
     .define = define,
     .kernels = {[ROW_CPU] = {"softmax/cpu.cl", "softmax_cpu"},
@@ -52,6 +46,26 @@ const struct row_operator softmax_row_operator = {
     .least_items = 1,
     .keep_step = 2,
 };
+
+static const struct solver cpu = {
+    .name = "cpu", .refuse = row_refuse_cpu, .prepare = row_prepare_cpu, .family = &row_operator};
+static const struct solver tile = {
+    .name = "tile", .refuse = row_refuse_tile, .prepare = row_prepare_tile, .family = &row_operator};
+static const struct solver sub_group = {.name = "sub-group",
+                                        .refuse = row_refuse_tile,
+                                        .prepare = row_prepare_tile,
+                                        .family = &row_operator,
+                                        .variant = REDUCE_SUB_GROUPS};
+static const struct solver emulated = {.name = "emulated-sub-group",
+                                       .refuse = row_refuse_tile,
+                                       .prepare = row_prepare_tile,
+                                       .family = &row_operator,
+                                       .variant = REDUCE_EMULATED};
+static const struct solver generic = {
+    .name = "generic", .refuse = row_refuse_generic, .prepare = row_prepare_generic, .family = &row_operator};
+
+/* Best first; the last is for tests, by name only. */
+static const struct solver *const solvers[] = {&cpu, &sub_group, &tile, &generic, &emulated};
 
 /* ---- an enqueue ---- */
 

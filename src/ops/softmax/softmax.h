@@ -33,11 +33,4 @@ size_t softmax_rows(const struct softmax_problem *problem);
 /* Compares the plan's kernel with the reference on some rows (plan_self_check). */
 clattn_status softmax_self_check(struct self_check *check);
 
-extern const struct row_operator softmax_row_operator;
-extern const struct solver softmax_cpu_solver;
-extern const struct solver softmax_sub_group_solver;
-extern const struct solver softmax_emulated_sub_group_solver;
-extern const struct solver softmax_tile_solver;
-extern const struct solver softmax_generic_solver;
-
 #endif

@@ -42,13 +42,13 @@ static bool operands_of(const struct matmul_problem *problem, size_t m, struct o
            operand_of(&problem->c, m, problem->n, &operands->c) && !operands->c.transposed;
 }
 
-static const char *refuse(const clattn_context *context, const void *data, bool forced)
+static const char *refuse(const struct offer *offer)
 {
-    const struct matmul_problem *problem = data;
+    const struct matmul_problem *problem = offer->problem;
     struct operands operands;
-    if (context->clblast == CLATTN_CLBLAST_MODE_NEVER)
+    if (offer->context->clblast == CLATTN_CLBLAST_MODE_NEVER)
         return "the context's params exclude it";
-    if (context->foreign_opencl)
+    if (offer->context->foreign_opencl)
         return "CLBlast calls the linked loader, and the application brought OpenCL functions of its own";
     if (!problem->m || !problem->n || !problem->k || !problem->batch)
         return "CLBlast takes no empty products";
@@ -62,7 +62,7 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
         return "CLBlast needs rows or columns that lie next to each other";
     if (problem->a.batch < 0 || problem->b.batch < 0 || problem->c.batch < 0)
         return "CLBlast takes no negative strides";
-    if (!forced && context->clblast != CLATTN_CLBLAST_MODE_PREFER && capabilities_on_cpu(&context->device.caps))
+    if (!offer->forced && offer->context->clblast != CLATTN_CLBLAST_MODE_PREFER && capabilities_on_cpu(offer->caps))
         return "on a CPU the own kernels are faster, cold and warm";
     return NULL;
 }
