@@ -122,7 +122,7 @@ fail:
 }
 
 clattn_status plan_add_kernel(clattn_plan *plan, const char *file, struct strbuf *options, const char *name,
-                              cl_uint pointers, size_t args_bytes, const size_t local[3])
+                              cl_uint pointers, size_t args_bytes, const size_t local[3], const size_t groups[3])
 {
     clattn_status status;
     struct device *device = &plan->context->device;
@@ -145,6 +145,10 @@ clattn_status plan_add_kernel(clattn_plan *plan, const char *file, struct strbuf
     TRY(program_get(&plan->context->programs, file, text, &plan->snippets, GRID_SMALL, &kernel->program));
     TRY(program_kernel(&plan->context->programs, kernel->program, name, &kernel->handle));
     TRY(check_resources(device, kernel));
+    if (groups) {
+        plan_kernel_largest(kernel, groups);
+        plan->launches++;
+    }
 fail:
     return status;
 }

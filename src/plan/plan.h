@@ -50,9 +50,10 @@ clattn_status plan_new(clattn_context *context, const struct operator_type *type
 void plan_retain(clattn_plan *plan);
 
 /* Builds `file` with `options` (taken over and cleared), creates kernel `name` and checks that a work-group
- * of local[0]*local[1]*local[2] items and its local memory fit the device (UNSUPPORTED if not). */
+ * of local[0]*local[1]*local[2] items and its local memory fit the device (UNSUPPORTED if not).  An enqueue launches the
+ * kernel once, with at most the work-groups in `groups`; NULL: the caller sets both. */
 clattn_status plan_add_kernel(clattn_plan *plan, const char *file, struct strbuf *options, const char *name,
-                              cl_uint pointers, size_t args_bytes, const size_t local[3]);
+                              cl_uint pointers, size_t args_bytes, const size_t local[3], const size_t groups[3]);
 
 /* Drops the kernels again, so that another solver can try. */
 void plan_drop_kernels(clattn_plan *plan);

@@ -28,7 +28,7 @@ clattn_status activation_add_kernel(struct activation_plan *plan, const char *fi
                                     size_t items)
 {
     const clattn_activation_desc *desc = &plan->problem.desc;
-    const struct simple_kernel kernel = {file, name, ARRAYS, sizeof(activation_args), {items, 1, 1}};
+    const size_t local[3] = {items, 1, 1};
     struct strbuf options = {0};
     size_t groups[3] = {0, 1, 1};
     if (!plan->problem.empty) {
@@ -40,7 +40,7 @@ clattn_status activation_add_kernel(struct activation_plan *plan, const char *fi
     define_token(&options, "ACTIVATION", activation_name(desc->function));
     define_int(&options, "UNIT_STRIDE", plan->problem.unit_columns);
     define_int(&options, "LANES", lanes);
-    return simple_add_kernel(&plan->base, &kernel, &options, groups);
+    return plan_add_kernel(&plan->base, file, &options, name, ARRAYS, sizeof(activation_args), local, groups);
 }
 
 static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_call *call, const void *given)

@@ -125,7 +125,7 @@ clattn_status attention_add_kernel(struct attention_plan *plan, const char *file
     define_int(options, "LSE", has_lse || is_split);
     if (is_split)
         define_int(options, "SPLIT", 1);
-    TRY(plan_add_kernel(&plan->base, file, options, name, ATTENTION_POINTERS, sizeof(attention_args), local));
+    TRY(plan_add_kernel(&plan->base, file, options, name, ATTENTION_POINTERS, sizeof(attention_args), local, NULL));
     note_launches(plan);
     if (is_split)
         TRY(add_merge(plan, has_lse));

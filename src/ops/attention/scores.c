@@ -58,20 +58,15 @@ clattn_status attention_scores_add_kernel(clattn_plan *plan, const struct attent
 {
     const struct capabilities *caps = &plan->context->device.caps;
     const size_t local[3] = {capabilities_on_cpu(caps) ? 1 : size_min(64, caps->info.max_work_item[0]), 1, 1};
+    const size_t groups[3] = {divide_up(problem->key_length, local[0]), problem->query_length,
+                              problem->batch * weights->extent[1]};
     struct strbuf options = {0};
     attention_defines(problem, caps, &options);
     define_token(&options, "W_TYPE", storage_token(weights->dtype));
     define_int(&options, "SCORES_MODE", mode);
     define_int(&options, "AVERAGE", average);
-    clattn_status status;
-    TRY(plan_add_kernel(plan, "attention/scores.cl", &options, "attention_scores", ATTENTION_SCORES_POINTERS,
-                        sizeof(attention_args), local));
-    const size_t groups[3] = {divide_up(problem->key_length, local[0]), problem->query_length,
-                              problem->batch * weights->extent[1]};
-    plan_kernel_largest(&plan->kernels[plan->kernel_count - 1], groups);
-    plan->launches++;
-fail:
-    return status;
+    return plan_add_kernel(plan, "attention/scores.cl", &options, "attention_scores", ATTENTION_SCORES_POINTERS,
+                           sizeof(attention_args), local, groups);
 }
 
 void attention_scores_groups(const struct plan_kernel *kernel, const attention_args *kernel_args, bool average,

@@ -2,7 +2,6 @@
 
 #include "base/size.h"
 #include "base/try.h"
-#include "ops/common/simple_operator.h"
 #include "ops/common/sub_groups.h"
 #include "plan/operator.h"
 #include "program/defines.h"
@@ -21,11 +20,11 @@ static struct rows rows_of(const struct solver *solver, const void *problem)
 static clattn_status add_kernel(clattn_plan *plan, enum row_solver solver, size_t items, struct strbuf *options)
 {
     const struct row_operator *type = plan->trying->family;
-    const struct simple_kernel kernel = {
-        type->kernels[solver].file, type->kernels[solver].name, type->arrays, type->args_bytes, {items, 1, 1}};
+    const size_t local[3] = {items, 1, 1};
     const size_t groups[3] = {row_groups(plan, type->rows(operator_problem(plan)).count), 1, 1};
     type->define(plan, solver, options);
-    return simple_add_kernel(plan, &kernel, options, groups);
+    return plan_add_kernel(plan, type->kernels[solver].file, options, type->kernels[solver].name, type->arrays,
+                           type->args_bytes, local, groups);
 }
 
 /* ---- cpu ---- */

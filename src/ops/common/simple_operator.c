@@ -2,17 +2,6 @@
 
 #include "base/try.h"
 
-clattn_status simple_add_kernel(clattn_plan *plan, const struct simple_kernel *kernel, struct strbuf *options,
-                                const size_t groups[3])
-{
-    clattn_status status;
-    TRY(plan_add_kernel(plan, kernel->file, options, kernel->name, kernel->arrays, kernel->args_bytes, kernel->local));
-    plan_kernel_largest(&plan->kernels[0], groups);
-    plan->launches = 1;
-fail:
-    return status;
-}
-
 clattn_status simple_enqueue(const clattn_plan *plan, const struct enqueue_call *call, const struct bound_array *arrays,
                              size_t count, const void *kernel_args, const size_t groups[3])
 {

@@ -1,23 +1,10 @@
-/* What operators of one kernel share: the plan's kernel, and an enqueue that checks the caller's arrays and launches it. */
+/* What operators of one kernel share: an enqueue that checks the caller's arrays and launches the kernel. */
 #ifndef CLATTN_OPS_COMMON_SIMPLE_OPERATOR_H
 #define CLATTN_OPS_COMMON_SIMPLE_OPERATOR_H
 
 #include "plan/enqueue.h"
 
 #define SIMPLE_ARRAYS 9 /* a kernel has at most so many */
-
-/* The only kernel of a plan; the members are plan_add_kernel's arguments. */
-struct simple_kernel {
-    const char *file, *name;
-    cl_uint arrays;    /* as many as simple_enqueue gets */
-    size_t args_bytes; /* of the struct behind them */
-    size_t local[3];
-};
-
-/* Makes `kernel` the plan's only one.  `options` is taken over and cleared; `groups` are the work-groups of the largest
- * launch, 0 if the problem is empty. */
-clattn_status simple_add_kernel(clattn_plan *plan, const struct simple_kernel *kernel, struct strbuf *options,
-                                const size_t groups[3]);
 
 /* Checks `arrays`, which stand in the order of the kernel's buffers, and launches the plan's kernel with them and
  * `kernel_args`.  If a count in `groups` is 0, there is nothing to do: then the arrays may be unbound, but nothing may be

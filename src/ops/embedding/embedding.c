@@ -65,8 +65,7 @@ static clattn_status prepare(clattn_plan *base)
     struct embedding_plan *plan = (struct embedding_plan *)base;
     const struct capabilities *caps = &base->context->device.caps;
     const clattn_embedding_desc *desc = &plan->problem.desc;
-    const struct simple_kernel kernel = {
-        "embedding/embedding.cl", "embedding", ARRAYS, sizeof(embedding_args), {items_of(caps, &plan->problem), 1, 1}};
+    const size_t local[3] = {items_of(caps, &plan->problem), 1, 1};
     struct strbuf options = {0};
     plan->places_per_group = places_of(caps, &plan->problem);
     plan->whole_vectors = desc->y.extent[2] % (size_t)lanes_of(caps) == 0;
@@ -80,7 +79,8 @@ static clattn_status prepare(clattn_plan *base)
     define_int(&options, "WHOLE_VECTORS", plan->whole_vectors);
     define_int(&options, "LANES", lanes_of(caps));
     const size_t groups[3] = {plan->problem.empty ? 0 : groups_of(plan, desc->y.extent[0], desc->y.extent[1]), 1, 1};
-    return simple_add_kernel(base, &kernel, &options, groups);
+    return plan_add_kernel(base, "embedding/embedding.cl", &options, "embedding", ARRAYS, sizeof(embedding_args), local,
+                           groups);
 }
 
 static const struct solver embedding_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};

@@ -25,13 +25,13 @@ static clattn_status prepare(clattn_plan *base)
     const bool pack = problem->desc.operation == CLATTN_IMAGE_OPERATION_PACK;
     /* Neighbours along x share cache lines of both the image and the array. */
     const size_t items = size_min(caps->quirks & QUIRK_SIMULATOR ? 4 : 32, caps->info.max_work_item[0]);
-    const struct simple_kernel kernel = {
-        "image/image.cl", pack ? "image_pack" : "image_unpack", pack ? 3 : 2, sizeof(image_args), {items, 1, 1}};
+    const size_t local[3] = {items, 1, 1};
     const size_t groups[3] = {divide_up(problem->width, items), problem->height, 1};
     struct strbuf options = {0};
     define_token(&options, "A_TYPE", storage_token(problem->desc.array.dtype));
     define_int(&options, "NORM", problem->has_norm ? problem->desc.norm.rank - 1 : 0);
-    TRY(simple_add_kernel(base, &kernel, &options, groups));
+    TRY(plan_add_kernel(base, "image/image.cl", &options, pack ? "image_pack" : "image_unpack", pack ? 3 : 2,
+                        sizeof(image_args), local, groups));
     base->kernels[0].images = 1;
 fail:
     return status;

@@ -62,12 +62,12 @@ static clattn_status prepare(clattn_plan *base)
     /* On a GPU the units of a row fill a wave. */
     const size_t items =
         capabilities_on_cpu(caps) ? 1 : size_min(size_min(32, units(problem)), caps->info.max_work_item[0]);
-    const struct simple_kernel
-        kernel = {"kv_append/kv_append.cl", "kv_append", ARRAYS, sizeof(kv_append_args), {items, 1, 1}};
+    const size_t local[3] = {items, 1, 1};
     const size_t groups[3] = {divide_up(units(problem), items), problem->batch * problem->heads * problem->length, 2};
     struct strbuf options = {0};
     defines(problem, &options);
-    return simple_add_kernel(base, &kernel, &options, groups);
+    return plan_add_kernel(base, "kv_append/kv_append.cl", &options, "kv_append", ARRAYS, sizeof(kv_append_args), local,
+                           groups);
 }
 
 static const struct solver kv_append_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};

@@ -134,14 +134,12 @@ static struct geometry choose_geometry(const struct capabilities *caps, size_t p
 
 clattn_status matmul_bf16x3_prepare(struct matmul_plan *plan, bool instructions)
 {
-    static const size_t one[3] = {1, 1, 1};
     static const int32_t tiles[] = {1, 2, 4, 8, -1}, groups[] = {1, 2, 4, 8, 16, 32, 64, -1},
                          depths[] = {2, 4, 8, 16, -1};
     clattn_plan *base = &plan->base;
     const struct matmul_problem *problem = &plan->problem;
     const struct capabilities *caps = &base->context->device.caps;
-    struct strbuf options = {0}, again = {0};
-    clattn_status status;
+    struct strbuf options = {0};
     plan->lanes_along_m = along_m(problem);
     tuning_flag(&base->tuning, "along_m", &plan->lanes_along_m);
     size_t panels = divide_up(plan->lanes_along_m ? problem->m : problem->n, PANEL);
@@ -152,12 +150,10 @@ clattn_status matmul_bf16x3_prepare(struct matmul_plan *plan, bool instructions)
     tuning_parameter(&base->tuning, "group", groups, &g.group);
     tuning_parameter(&base->tuning, "depth", depths, &g.depth);
     g.deep = size_max(blocks, CHECK_BLOCKS) > g.depth;
-    status = CLATTN_ERROR_UNSUPPORTED;
-    if (local_bytes(&g) > caps->info.local_memory) {
-        report_error(&base->context->device.report, status,
-                     "tiles=%zu, group=%zu and depth=%zu do not fit the local memory", g.tiles, g.group, g.depth);
-        goto fail;
-    }
+    if (local_bytes(&g) > caps->info.local_memory)
+        return report_error(&base->context->device.report, CLATTN_ERROR_UNSUPPORTED,
+                            "tiles=%zu, group=%zu and depth=%zu do not fit the local memory", g.tiles, g.group,
+                            g.depth);
     plan->tile_rows = PANEL * g.tiles;
     plan->tile_columns = PANEL * g.group;
     matmul_defines(problem, &options);
@@ -170,19 +166,14 @@ clattn_status matmul_bf16x3_prepare(struct matmul_plan *plan, bool instructions)
     define_int(&options, "SPLIT_BLOCKS", SPLIT_BLOCKS);
     define_int(&options, "LANES_ALONG_M", plan->lanes_along_m);
     define_int(&options, "X86_AMX", instructions);
-    strbuf_printf(&again, "%s", options.text ? options.text : "");
-    TRY(plan_add_kernel(base, "matmul/cpu/bf16x3.cl", &options, "matmul_split", 2, matmul_args_bytes(problem), one));
-    TRY(plan_add_kernel(base, "matmul/cpu/bf16x3.cl", &again, "matmul_cpu_bf16x3", 1 + matmul_pointers(problem),
-                        matmul_args_bytes(problem), one));
-    base->workspace = all_panels(plan) * panel_bytes(problem->k);
     /* Items folded into one have no more panels than they do apart. */
-    plan_kernel_largest(&base->kernels[0], (const size_t[3]){batch * panels, divide_up(blocks, SPLIT_BLOCKS), batch});
-    plan_kernel_largest(&base->kernels[1],
-                        (const size_t[3]){batch * panels, batch * divide_up(row_tiles, g.tiles), batch});
+    const struct packed_kernel kernels[2] = {
+        {"matmul_split", 2, {batch * panels, divide_up(blocks, SPLIT_BLOCKS), batch}},
+        {"matmul_cpu_bf16x3",
+         1 + matmul_pointers(problem),
+         {batch * panels, batch * divide_up(row_tiles, g.tiles), batch}},
+    };
+    base->workspace = all_panels(plan) * panel_bytes(problem->k);
     plan->launch = launch;
-    base->launches = 2;
-fail:
-    strbuf_clear(&options);
-    strbuf_clear(&again);
-    return status;
+    return matmul_add_packed_kernels(plan, "matmul/cpu/bf16x3.cl", &options, kernels);
 }

@@ -31,16 +31,30 @@ clattn_status matmul_launch_tiles(const struct matmul_plan *plan, const struct m
 clattn_status matmul_add_tiled_kernel(struct matmul_plan *plan, const char *file, const char *name,
                                       struct strbuf *options, const size_t local[3])
 {
-    clattn_status status;
     const struct matmul_problem *problem = &plan->problem;
-    TRY(plan_add_kernel(&plan->base, file, options, name, matmul_pointers(problem), matmul_args_bytes(problem), local));
     /* All items of a batch may be folded into one taller item. */
     const size_t groups[3] = {divide_up(problem->n, plan->tile_columns),
                               problem->batch * divide_up(problem->m, plan->tile_rows), problem->batch};
-    plan_kernel_largest(&plan->base.kernels[0], groups);
     plan->launch = matmul_launch_tiles;
-    plan->base.launches = 1;
+    return plan_add_kernel(&plan->base, file, options, name, matmul_pointers(problem), matmul_args_bytes(problem),
+                           local, groups);
+}
+
+clattn_status matmul_add_packed_kernels(struct matmul_plan *plan, const char *file, struct strbuf *options,
+                                        const struct packed_kernel kernels[2])
+{
+    static const size_t one[3] = {1, 1, 1};
+    const struct matmul_problem *problem = &plan->problem;
+    clattn_status status;
+    struct strbuf again = {0};
+    strbuf_printf(&again, "%s", options->text ? options->text : "");
+    TRY(plan_add_kernel(&plan->base, file, options, kernels[0].name, 2, matmul_args_bytes(problem), one,
+                        kernels[0].groups));
+    TRY(plan_add_kernel(&plan->base, file, &again, kernels[1].name, kernels[1].pointers, matmul_args_bytes(problem),
+                        one, kernels[1].groups));
 fail:
+    strbuf_clear(options);
+    strbuf_clear(&again);
     return status;
 }
 

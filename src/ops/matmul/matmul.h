@@ -66,8 +66,15 @@ clattn_status matmul_launch_tiles(const struct matmul_plan *plan, const struct m
 clattn_status matmul_add_tiled_kernel(struct matmul_plan *plan, const char *file, const char *name,
                                       struct strbuf *options, const size_t local[3]);
 
-/* For solvers with two kernels, the first of which packs an operand into the workspace for the second: enqueues both, without
- * the first if k is 0. */
+/* For solvers with two kernels, the first of which packs an operand into the workspace for the second: adds both, of one file
+ * with the same options, which are cleared; and enqueues both, without the first if k is 0. */
+struct packed_kernel {
+    const char *name;
+    cl_uint pointers;
+    size_t groups[3]; /* of the largest launch */
+};
+clattn_status matmul_add_packed_kernels(struct matmul_plan *plan, const char *file, struct strbuf *options,
+                                        const struct packed_kernel kernels[2]);
 clattn_status matmul_launch_packed(const struct matmul_plan *plan, struct chain *chain, const matmul_args *kernel_args,
                                    const clattn_binding **pack_bindings, const size_t pack_groups[3],
                                    const clattn_binding **bindings, const size_t groups[3]);

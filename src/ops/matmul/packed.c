@@ -159,11 +159,7 @@ bool matmul_packed_along_m(const struct matmul_problem *problem, bool pairs, con
 clattn_status matmul_packed_add_kernels(struct matmul_plan *plan, const char *file, const char *name,
                                         const struct packed_geometry *g, struct strbuf *options)
 {
-    static const size_t one[3] = {1, 1, 1};
-    clattn_plan *base = &plan->base;
     const struct matmul_problem *problem = &plan->problem;
-    clattn_status status;
-    struct strbuf again = {0};
     plan->panel = g->lanes * g->vectors;
     plan->tile_rows = g->rows * g->tiles;
     matmul_defines(problem, options);
@@ -172,26 +168,18 @@ clattn_status matmul_packed_add_kernels(struct matmul_plan *plan, const char *fi
     define_int(options, "DEPTH", (long long)g->depth);
     define_int(options, "PACK_DEPTH", PACK_DEPTH);
     define_int(options, "LANES_ALONG_M", plan->lanes_along_m);
-    strbuf_printf(&again, "%s", options->text ? options->text : "");
-    TRY(plan_add_kernel(base, file, options, "matmul_pack", 2, matmul_args_bytes(problem), one));
-    TRY(plan_add_kernel(base, file, &again, name, matmul_pointers(problem), matmul_args_bytes(problem), one));
-
     size_t lane_count = plan->lanes_along_m ? problem->m : problem->n;
     size_t row_count = plan->lanes_along_m ? problem->n : problem->m;
     /* Items folded into one need no more panels than they do apart. */
     size_t items = packed_items(plan, problem, problem->batch), panels = divide_up(lane_count, plan->panel);
-    size_t steps = divide_up(problem->k, plan->k_step);
-    base->workspace = items * panels * plan->panel * steps * 4;
-    plan_kernel_largest(&base->kernels[0], (const size_t[3]){items * panels, divide_up(steps, PACK_DEPTH), items});
-    plan_kernel_largest(
-        &base->kernels[1],
-        (const size_t[3]){items * panels, problem->batch * divide_up(row_count, plan->tile_rows), problem->batch});
+    size_t steps = divide_up(problem->k, plan->k_step), row_groups = divide_up(row_count, plan->tile_rows);
+    const struct packed_kernel kernels[2] = {
+        {"matmul_pack", 2, {items * panels, divide_up(steps, PACK_DEPTH), items}},
+        {name, matmul_pointers(problem), {items * panels, problem->batch * row_groups, problem->batch}},
+    };
+    plan->base.workspace = items * panels * plan->panel * steps * 4;
     plan->launch = launch;
-    base->launches = 2;
-fail:
-    strbuf_clear(options);
-    strbuf_clear(&again);
-    return status;
+    return matmul_add_packed_kernels(plan, file, options, kernels);
 }
 
 /* An element costs about as much to pack as so many elements of tiles cost to multiply (measured on Zen 4, of floats: two

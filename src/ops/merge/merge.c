@@ -100,21 +100,15 @@ size_t merge_chunk(const struct capabilities *caps, size_t columns)
 clattn_status merge_add_kernel(clattn_plan *plan, clattn_dtype output_dtype, bool sinks, bool lse, size_t rows,
                                size_t columns)
 {
-    clattn_status status;
     const struct capabilities *caps = &plan->context->device.caps;
     const size_t local[3] = {1, capabilities_on_cpu(caps) ? 1 : size_min(64, caps->info.max_work_item[1]), 1};
+    const size_t groups[3] = {divide_up(columns, merge_chunk(caps, columns)), divide_up(rows, local[1]), 1};
     struct strbuf options = {0};
     define_token(&options, "O_TYPE", storage_token(output_dtype));
     define_int(&options, "SINKS", sinks);
     define_int(&options, "LSE", lse);
     define_int(&options, "CHUNK", (long long)merge_chunk(caps, columns));
-    TRY(plan_add_kernel(plan, "merge/merge.cl", &options, "merge", MERGE_ARRAYS, sizeof(merge_args), local));
-    plan_kernel_largest(
-        &plan->kernels[plan->kernel_count - 1],
-        (const size_t[3]){divide_up(columns, merge_chunk(caps, columns)), divide_up(rows, local[1]), 1});
-    plan->launches++;
-fail:
-    return status;
+    return plan_add_kernel(plan, "merge/merge.cl", &options, "merge", MERGE_ARRAYS, sizeof(merge_args), local, groups);
 }
 
 void merge_groups(const struct plan_kernel *kernel, const struct capabilities *caps, const merge_args *args,

@@ -158,10 +158,9 @@ static clattn_status prepare(clattn_plan *base)
         define_int(&options, "KEY_STEP", (long long)g.key_step);
         define_int(&options, "COLUMN_STEP", (long long)g.column_step);
         define_int(&options, "SCORE_TILE", (long long)score_tile(&g));
-        TRY(plan_add_kernel(base, "neighbourhood/cpu.cl", &options, names[i], 4, sizeof(neighbourhood_args), one));
-        plan_kernel_largest(&base->kernels[i], groups[i]);
+        TRY(plan_add_kernel(base, "neighbourhood/cpu.cl", &options, names[i], 4, sizeof(neighbourhood_args), one,
+                            groups[i]));
     }
-    base->launches = 2;
 fail:
     return status;
 }

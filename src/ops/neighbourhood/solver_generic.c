@@ -1,5 +1,6 @@
 /* Neighbourhood attention on every device and for every shape: one work-item for some columns of one query. */
 #include "base/size.h"
+#include "base/try.h"
 #include "ops/neighbourhood/neighbourhood.h"
 #include "program/defines.h"
 
@@ -19,9 +20,9 @@ static const char *refuse(const struct offer *offer)
 }
 
 static clattn_status groups_of(const struct neighbourhood_plan *plan, const struct neighbourhood_problem *problem,
-                               size_t batch, size_t query_height, size_t query_width, size_t groups[3])
+                               const size_t local[3], size_t batch, size_t query_height, size_t query_width,
+                               size_t groups[3])
 {
-    const size_t *local = plan->base.kernels[0].local;
     groups[0] = divide_up(query_width, local[0]);
     groups[1] = divide_up(query_height, local[1]);
     if (size_mul(batch * problem->heads, divide_up(problem->d_v, plan->chunk), &groups[2]))
@@ -36,13 +37,15 @@ static clattn_status launch(const struct neighbourhood_plan *plan, const struct 
                                         &args->value,  problem->has_bias ? &args->bias : NULL,
                                         &args->output, problem->has_lse ? &args->lse : NULL};
     size_t groups[3];
-    clattn_status status = groups_of(plan, problem, args->batch, args->query_height, args->query_width, groups);
+    clattn_status status = groups_of(plan, problem, plan->base.kernels[0].local, args->batch, args->query_height,
+                                     args->query_width, groups);
     return status != CLATTN_SUCCESS ? status
                                     : chain_launch(chain, &plan->base.kernels[0], bindings, kernel_args, groups, true);
 }
 
 static clattn_status prepare(clattn_plan *base)
 {
+    clattn_status status;
     struct neighbourhood_plan *plan = (struct neighbourhood_plan *)base;
     const struct neighbourhood_problem *problem = &plan->problem;
     const struct capabilities *caps = &base->context->device.caps;
@@ -54,17 +57,13 @@ static clattn_status prepare(clattn_plan *base)
     plan->chunk = chunk_of(caps, problem);
     plan->launch = launch;
     plan->workspace = NULL;
+    TRY(groups_of(plan, problem, local, problem->batch, problem->query_height, problem->query_width, groups));
     neighbourhood_defines(problem, &options);
     define_int(&options, "D_V_CHUNK", (long long)plan->chunk);
-    clattn_status status = plan_add_kernel(base, "neighbourhood/generic.cl", &options, "neighbourhood_generic", 6,
-                                           sizeof(neighbourhood_args), local);
-    if (status == CLATTN_SUCCESS)
-        status = groups_of(plan, problem, problem->batch, problem->query_height, problem->query_width, groups);
-    if (status != CLATTN_SUCCESS)
-        return status;
-    plan_kernel_largest(&base->kernels[0], groups);
-    base->launches = 1;
-    return CLATTN_SUCCESS;
+    status = plan_add_kernel(base, "neighbourhood/generic.cl", &options, "neighbourhood_generic", 6,
+                             sizeof(neighbourhood_args), local, groups);
+fail:
+    return status;
 }
 
 const struct solver neighbourhood_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};

@@ -32,9 +32,8 @@ clattn_status rope_add_kernel(struct rope_plan *plan, const char *file, const ch
 {
     const struct rope_problem *problem = &plan->problem;
     const size_t *extent = problem->desc.x.extent;
-    const struct simple_kernel kernel = {file, name, ARRAYS, sizeof(rope_args), {local[0], local[1], local[2]}};
     const size_t groups[3] = {problem->empty ? 0 : groups_of(plan, problem, extent[0], extent[2], local[0]), 1, 1};
-    return simple_add_kernel(&plan->base, &kernel, options, groups);
+    return plan_add_kernel(&plan->base, file, options, name, ARRAYS, sizeof(rope_args), local, groups);
 }
 
 /* A copy of the caller's args, and what they and the problem tell the kernel; its batch stays 0 if there is nothing to do. */

@@ -230,7 +230,7 @@ static clattn_status prepare(clattn_plan *base)
     if (plan->problem.has_bias) {
         matmul_defines(&plan->problem, &options);
         TRY(plan_add_kernel(base, "matmul/bias.cl", &options, "matmul_bias", 2, matmul_args_bytes(&plan->problem),
-                            local));
+                            local, NULL));
     }
     TRY(warm(plan));
     base->reads_output = plan->problem.has_bias;
