@@ -8,70 +8,37 @@
 #include "ops/activation/activation.h"
 #include "ops/common/activation.h"
 #include "ops/common/arrays.h"
+#include "ops/common/dimensions.h"
 
 _Static_assert(sizeof(activation_args) == 2 * 48 + 8 + 8 * 4, "activation_args has padding");
 _Static_assert(CLATTN_MAX_RANK == 5, "activation kernels take four dimensions and columns");
 
-/* A dimension with its strides in x and y. */
-struct dimension {
-    size_t extent;
-    int64_t x, y;
-};
-
-static uint64_t magnitude(int64_t stride)
-{
-    return stride < 0 ? -(uint64_t)stride : (uint64_t)stride;
-}
-
-/* Sorts the dimensions by y's strides, the smallest last, and drops those of extent 1.  The order depends on the description
- * alone, so that the columns are the same whatever the batch. */
-static int arrange(const clattn_activation_desc *desc, size_t batch, struct dimension *dimension)
-{
-    int count = 0;
-    for (int i = 0; i < desc->x.rank; i++) {
-        struct dimension next = {i ? desc->x.extent[i] : batch, desc->x.stride[i], desc->y.stride[i]};
-        if (desc->x.extent[i] == 1)
-            continue;
-        int at = count++;
-        for (; at > 0 && magnitude(dimension[at - 1].y) < magnitude(next.y); at--)
-            dimension[at] = dimension[at - 1];
-        dimension[at] = next;
-    }
-    return count;
-}
-
-/* Joins neighbours that are one dimension in both arrays, unless the result is too long for a kernel. */
-static int join(struct dimension *dimension, int count)
-{
-    for (int i = count - 1; i > 0; i--) {
-        struct dimension *outer = &dimension[i - 1], *inner = &dimension[i];
-        int64_t x, y;
-        if (!int64_mul(inner->x, (int64_t)inner->extent, &x) || !int64_mul(inner->y, (int64_t)inner->extent, &y) ||
-            x != outer->x || y != outer->y || inner->extent > LENGTH_LIMIT / outer->extent)
-            continue;
-        inner->extent *= outer->extent;
-        memmove(outer, inner, (size_t)(count - i) * sizeof *inner);
-        count--;
-    }
-    return count;
-}
+enum { Y, X }; /* arrays of a dimension */
 
 activation_args activation_walk(const struct activation_problem *problem, size_t batch, int chunk)
 {
     activation_args walk = {.extent = {1, 1, 1, 1}, .columns = 1, .chunk = chunk, .alpha = problem->desc.alpha};
+    const clattn_layout *x = &problem->desc.x, *y = &problem->desc.y;
     struct dimension dimension[CLATTN_MAX_RANK];
-    int count = join(dimension, arrange(&problem->desc, batch, dimension));
+    int count = 0;
+    /* Their order depends on the description alone, so that the columns are the same whatever the batch. */
+    for (int i = 0; i < x->rank; i++)
+        if (x->extent[i] != 1)
+            count = dimensions_insert(
+                dimension, count,
+                (struct dimension){i ? x->extent[i] : batch, {[Y] = y->stride[i], [X] = x->stride[i]}});
+    count = dimensions_join(dimension, count);
     walk.pieces = 1;
     for (int i = 0; i + 1 < count; i++) {
         walk.extent[i] = (int)dimension[i].extent;
-        walk.x.stride[i] = dimension[i].x;
-        walk.y.stride[i] = dimension[i].y;
+        walk.x.stride[i] = dimension[i].stride[X];
+        walk.y.stride[i] = dimension[i].stride[Y];
         walk.pieces *= walk.extent[i];
     }
     if (count) {
         walk.columns = (int)dimension[count - 1].extent;
-        walk.x.col = dimension[count - 1].x;
-        walk.y.col = dimension[count - 1].y;
+        walk.x.col = dimension[count - 1].stride[X];
+        walk.y.col = dimension[count - 1].stride[Y];
     }
     walk.chunks = (walk.columns - 1) / chunk + 1;
     walk.pieces *= walk.chunks;

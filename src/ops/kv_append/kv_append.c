@@ -12,11 +12,6 @@
 
 #define ARRAYS 9 /* of the kernel */
 
-static const char *integer_token(const clattn_layout *layout)
-{
-    return layout->dtype == CLATTN_DTYPE_I64 ? "I64" : "I32";
-}
-
 static void defines(const struct kv_append_problem *problem, struct strbuf *options)
 {
     const clattn_kv_append_desc *desc = &problem->desc;

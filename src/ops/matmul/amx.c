@@ -1,8 +1,7 @@
 /* Planning of cl/matmul/cpu/amx.cl; its kernels are launched as cl/matmul/cpu/packed.cl's are. */
-#include "ops/matmul/amx.h"
+#include "ops/matmul/cpu.h"
 
 #include "base/size.h"
-#include "ops/matmul/packed.h"
 #include "program/defines.h"
 
 #define SQUARE 32 /* rows and lanes of a tile of sums */

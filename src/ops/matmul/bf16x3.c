@@ -2,8 +2,7 @@
 #include <math.h>
 
 #include "base/size.h"
-#include "base/try.h"
-#include "ops/matmul/bf16x3.h"
+#include "ops/matmul/cpu.h"
 #include "program/defines.h"
 #include "ops/common/x86.h"
 
@@ -49,17 +48,18 @@ static bool pays(const struct matmul_problem *problem)
     return along_m(problem) ? FEWEST_ROWS / n + FEWEST_LANES / rows < 1 : FEWEST_ROWS / rows + FEWEST_LANES / n < 1;
 }
 
-const char *matmul_bf16x3_refuse(const clattn_context *context, const struct matmul_problem *problem, bool forced)
+const char *matmul_bf16x3_refuse(const struct offer *offer)
 {
+    const struct matmul_problem *problem = offer->problem;
     size_t bytes;
     if (!x86_amx_takes(problem->desc.a.dtype) || !x86_amx_takes(problem->desc.b.dtype))
         return "a or b is none of float32, float16 and bfloat16";
     if (!size_mul(panel_bytes(problem->k), divide_up(size_max(problem->m, problem->n), PANEL), &bytes) ||
         !size_mul(bytes, size_max(problem->batch, 1), &bytes))
         return "the parts of an operand overflow";
-    if (!forced && !pays(problem))
+    if (!offer->forced && !pays(problem))
         return "of few rows, columns or k there is more splitting than arithmetic";
-    return refuse_loops(&context->device.caps, 2 * (double)problem->k + 2000);
+    return refuse_loops(offer->caps, 2 * (double)problem->k + 2000);
 }
 
 static clattn_status launch(const struct matmul_plan *plan, const struct matmul_problem *problem, struct chain *chain,

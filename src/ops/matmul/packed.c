@@ -3,7 +3,7 @@
 
 #include "base/size.h"
 #include "base/try.h"
-#include "ops/matmul/packed.h"
+#include "ops/matmul/cpu.h"
 #include "program/defines.h"
 
 #define FEW_ROWS 4            /* products of so few rows or columns wait for memory rather than for arithmetic */
@@ -12,24 +12,26 @@
 #define PREFETCH_DISTANCE 256 /* steps: 1 KiB of float32 */
 #define PACK_DEPTH 256        /* steps that a work-group of matmul_pack copies */
 
-const char *matmul_packed_refuse(const clattn_context *context, const struct matmul_problem *problem)
+const char *matmul_packed_refuse(const struct offer *offer)
 {
+    const struct matmul_problem *problem = offer->problem;
     size_t packed;
     if (!size_mul(round_up(size_max(problem->m, problem->n), 64), size_max(problem->k, 1) * sizeof(float), &packed) ||
         !size_mul(packed, size_max(problem->batch, 1), &packed))
         return "the packed operand overflows";
-    return refuse_loops(&context->device.caps, 2 * (double)problem->k + 2000);
+    return refuse_loops(offer->caps, 2 * (double)problem->k + 2000);
 }
 
-const char *matmul_pairs_refuse(const clattn_context *context, const struct matmul_problem *problem, bool forced)
+const char *matmul_pairs_refuse(const struct offer *offer)
 {
+    const struct matmul_problem *problem = offer->problem;
     if (problem->desc.a.dtype != CLATTN_DTYPE_BF16 || problem->desc.b.dtype != CLATTN_DTYPE_BF16)
         return "a and b are not both bfloat16";
     if (problem->a.col != 1 && problem->b.row != 1)
         return "neither a's nor b's elements lie next to each other along k";
-    if (!forced && (matmul_rows(problem) <= FEW_ROWS || problem->n <= FEW_ROWS))
+    if (!offer->forced && (matmul_rows(problem) <= FEW_ROWS || problem->n <= FEW_ROWS))
         return "of a few rows or columns there is more reading than arithmetic";
-    return matmul_packed_refuse(context, problem);
+    return matmul_packed_refuse(offer);
 }
 
 /* How many items of the batch the lane operand has: one if all share it. */

@@ -1,5 +1,5 @@
 /* Planning of cl/matmul/cpu/skinny.cl. */
-#include "ops/matmul/skinny.h"
+#include "ops/matmul/cpu.h"
 
 #include "base/size.h"
 #include "program/defines.h"

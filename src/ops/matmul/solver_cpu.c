@@ -9,14 +9,11 @@
  * On a processor without the instructions, OpenCL C stands in for them, and only a caller who names the solver gets it. */
 #include "base/try.h"
 #include "ops/common/x86.h"
-#include "ops/matmul/amx.h"
-#include "ops/matmul/bf16x3.h"
-#include "ops/matmul/packed.h"
-#include "ops/matmul/skinny.h"
+#include "ops/matmul/cpu.h"
 
 static const char *refuse_any(const struct offer *offer)
 {
-    const char *reason = matmul_packed_refuse(offer->context, offer->problem);
+    const char *reason = matmul_packed_refuse(offer);
     return reason ? reason : refuse_all_but_cpu(offer);
 }
 
@@ -28,11 +25,6 @@ static clattn_status prepare_any(clattn_plan *base)
 
 const struct solver matmul_cpu_solver = {.name = "cpu", .refuse = refuse_any, .prepare = prepare_any};
 
-static const char *refuse_bf16(const struct offer *offer)
-{
-    return matmul_pairs_refuse(offer->context, offer->problem, offer->forced);
-}
-
 static clattn_status prepare_bf16(clattn_plan *base)
 {
     bool has = base->context->device.caps.fast_bf16;
@@ -40,7 +32,7 @@ static clattn_status prepare_bf16(clattn_plan *base)
 }
 
 const struct solver matmul_cpu_bf16_solver = {
-    .name = "cpu-bf16", .refuse = refuse_bf16, .prepare = prepare_bf16, .only_named = x86_bf16_only_named};
+    .name = "cpu-bf16", .refuse = matmul_pairs_refuse, .prepare = prepare_bf16, .only_named = x86_bf16_only_named};
 
 static bool is_bf16(const struct matmul_problem *problem)
 {
@@ -49,8 +41,7 @@ static bool is_bf16(const struct matmul_problem *problem)
 
 static const char *refuse_amx(const struct offer *offer)
 {
-    const char *reason = is_bf16(offer->problem) ? matmul_pairs_refuse(offer->context, offer->problem, offer->forced)
-                                                 : matmul_bf16x3_refuse(offer->context, offer->problem, offer->forced);
+    const char *reason = is_bf16(offer->problem) ? matmul_pairs_refuse(offer) : matmul_bf16x3_refuse(offer);
     if (!reason && (offer->caps->quirks & QUIRK_SLOW_COMPILER))
         reason = "this device's compiler is too slow for what stands in for AMX";
     return reason;

@@ -6,6 +6,7 @@
 #include "base/size.h"
 #include "base/try.h"
 #include "ops/common/arrays.h"
+#include "ops/common/dimensions.h"
 #include "ops/norm/norm.h"
 
 _Static_assert(sizeof(array5) == 48, "array5 has padding");
@@ -109,52 +110,23 @@ fail:
     return status;
 }
 
-/* A dimension with its strides in x, y, scale, bias, residual and sum. */
-#define STRIDES 6
-struct dimension {
-    size_t extent;
-    int64_t stride[STRIDES];
-};
-
-static uint64_t magnitude(int64_t stride)
-{
-    return stride < 0 ? -(uint64_t)stride : (uint64_t)stride;
-}
-
-/* Sorts the normalised axes by x's strides, the smallest last, since the order of a sum is free; drops those of extent 1 and
- * joins neighbours that are one axis in every array.  Returns how many are left. */
+/* Sorts the normalised axes by x's strides, since the order of a sum is free; drops those of extent 1 and joins neighbours.
+ * Their strides are those in x, y, scale, bias, residual and sum.  Returns how many are left. */
 static int arrange(const clattn_norm_desc *desc, struct dimension *dimension)
 {
-    const clattn_layout *layout[STRIDES] = {&desc->x, &desc->y, &desc->scale, &desc->bias, &desc->residual, &desc->sum};
+    const clattn_layout *layout[] = {&desc->x, &desc->y, &desc->scale, &desc->bias, &desc->residual, &desc->sum};
     int count = 0;
     for (int i = desc->x.rank - desc->axes; i < desc->x.rank; i++) {
         struct dimension next = {.extent = desc->x.extent[i]};
-        if (next.extent == 1)
-            continue;
-        for (int n = 0; n < STRIDES; n++)
+        for (size_t n = 0; n < COUNT_OF(layout); n++)
             next.stride[n] = layout[n]->stride[i];
-        int at = count++;
-        for (; at > 0 && magnitude(dimension[at - 1].stride[0]) < magnitude(next.stride[0]); at--)
-            dimension[at] = dimension[at - 1];
-        dimension[at] = next;
+        if (next.extent != 1)
+            count = dimensions_insert(dimension, count, next);
     }
-    for (int i = count - 1; i > 0; i--) {
-        struct dimension *outer = &dimension[i - 1], *inner = &dimension[i];
-        bool one = true;
-        for (int n = 0; n < STRIDES; n++) {
-            int64_t span;
-            one = one && int64_mul(inner->stride[n], (int64_t)inner->extent, &span) && span == outer->stride[n];
-        }
-        if (!one)
-            continue;
-        inner->extent *= outer->extent;
-        memmove(outer, inner, (size_t)(count - i) * sizeof *inner);
-        count--;
-    }
-    return count;
+    return dimensions_join(dimension, count);
 }
 
-static void set_stride(norm_args *walk, int at, const int64_t stride[STRIDES])
+static void set_stride(norm_args *walk, int at, const int64_t stride[DIMENSION_ARRAYS])
 {
     walk->x.stride[at] = stride[0];
     walk->y.stride[at] = stride[1];
@@ -208,8 +180,9 @@ static void lay_out(struct norm_problem *problem)
         walk->row_extent[i] = walk->segment_extent[i] = 1;
     for (int i = 0; i < rows; i++) {
         set_stride(walk, i,
-                   (const int64_t[STRIDES]){desc->x.stride[i], desc->y.stride[i], desc->scale.stride[i],
-                                            desc->bias.stride[i], desc->residual.stride[i], desc->sum.stride[i]});
+                   (const int64_t[DIMENSION_ARRAYS]){desc->x.stride[i], desc->y.stride[i], desc->scale.stride[i],
+                                                     desc->bias.stride[i], desc->residual.stride[i],
+                                                     desc->sum.stride[i]});
         walk->row_extent[i] = (int)desc->x.extent[i];
         walk->mean.stride[i] = desc->mean.stride[i];
         walk->inverse.stride[i] = desc->inv_std_dev.stride[i];

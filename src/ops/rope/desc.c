@@ -180,11 +180,6 @@ fail:
     return status;
 }
 
-static const char *integer_token(const clattn_layout *layout)
-{
-    return layout->dtype == CLATTN_DTYPE_I64 ? "I64" : "I32";
-}
-
 void rope_defines(const struct rope_problem *problem, struct strbuf *options)
 {
     define_token(options, "X_TYPE", storage_token(problem->desc.x.dtype));
