@@ -39,7 +39,7 @@ static const char *why_not(const clattn_context *context, const struct operator_
         return "denied by the application";
     if (is_hidden(solver) && asker != BY_NAME)
         return "only a caller may ask for it";
-    const struct offer offer = {solver, context, &context->device.caps, problem, asker != BY_DEFAULT};
+    const struct offer offer = {type, solver, context, &context->device.caps, problem, asker != BY_DEFAULT};
     const char *reason = solver->refuse ? solver->refuse(&offer) : NULL;
     if (!reason && solver->only_named && asker != BY_NAME)
         reason = solver->only_named(context);

@@ -93,23 +93,28 @@ void clattn_plan_release(clattn_plan **handle)
     free(plan);
 }
 
+/* Bytes of memory that the compiled kernel takes.  A driver that cannot answer is no failure: the launch that warms the kernel
+ * will show whether it runs. */
+static cl_ulong memory_of(const struct device *device, const struct plan_kernel *kernel,
+                          cl_kernel_work_group_info query)
+{
+    cl_ulong bytes = 0;
+    cl_int code =
+        device->cl.clGetKernelWorkGroupInfo(kernel->handle, device->caps.device, query, sizeof bytes, &bytes, NULL);
+    return code == CL_SUCCESS ? bytes : 0;
+}
+
 /* Checks that the compiled kernel fits the device. */
 static clattn_status check_resources(struct device *device, struct plan_kernel *kernel)
 {
     clattn_status status = CLATTN_SUCCESS;
-    const struct cl_table *cl = &device->cl;
-    cl_device_id id = device->caps.device;
-    size_t limit, items = kernel->local[0] *kernel->local[1] *kernel->local[2];
+    const size_t *local = kernel->local, items = local[0] *local[1] *local[2];
+    size_t limit;
     TRY_CL(&device->report, "clGetKernelWorkGroupInfo",
-           cl->clGetKernelWorkGroupInfo(kernel->handle, id, CL_KERNEL_WORK_GROUP_SIZE, sizeof limit, &limit, NULL));
-    /* A driver that cannot answer these two is no failure: the launch that warms the kernel will show whether it
-     * runs. */
-    if (cl->clGetKernelWorkGroupInfo(kernel->handle, id, CL_KERNEL_LOCAL_MEM_SIZE,
-                                     sizeof kernel->local_bytes, &kernel->local_bytes, NULL) != CL_SUCCESS) kernel
-        ->local_bytes = 0;
-    if (cl->clGetKernelWorkGroupInfo(kernel->handle, id, CL_KERNEL_PRIVATE_MEM_SIZE,
-                                     sizeof kernel->private_bytes, &kernel->private_bytes, NULL) != CL_SUCCESS) kernel
-        ->private_bytes = 0;
+           device->cl.clGetKernelWorkGroupInfo(kernel->handle, device->caps.device, CL_KERNEL_WORK_GROUP_SIZE,
+                                               sizeof limit, &limit, NULL));
+    kernel->local_bytes = memory_of(device, kernel, CL_KERNEL_LOCAL_MEM_SIZE);
+    kernel->private_bytes = memory_of(device, kernel, CL_KERNEL_PRIVATE_MEM_SIZE);
     if (items > limit)
         return report_error(&device->report, CLATTN_ERROR_UNSUPPORTED,
                             "%s needs work-groups of %zu items, this device gives it %zu", kernel->name, items, limit);
@@ -155,9 +160,12 @@ fail:
 
 void plan_kernel_largest(struct plan_kernel *kernel, const size_t groups[3])
 {
-    for (int i = 0; i < 3; i++)
-        if (groups[i] > kernel->widest / kernel->local[i]) kernel
-            ->widest = groups[i] > SIZE_MAX / kernel->local[i] ? SIZE_MAX : groups[i] *kernel->local[i];
+    for (int i = 0; i < 3; i++) {
+        size_t items;
+        if (!size_mul(groups[i], kernel->local[i], &items))
+            items = SIZE_MAX;
+        kernel->widest = size_max(kernel->widest, items);
+    }
 }
 
 /* Whether any kernel needs code for large grids; then all get it, so that a saved program always holds the same code

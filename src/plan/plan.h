@@ -88,6 +88,7 @@ clattn_status plan_check(const clattn_plan *plan, const struct operator_type *ty
 
 /* A problem that is offered to a solver. */
 struct offer {
+    const struct operator_type *type;
     const struct solver *solver;
     const clattn_context *context;
     const struct capabilities *caps; /* the context's device's */
@@ -107,9 +108,7 @@ struct solver {
     /* Chooses the geometry and adds kernels to the plan, whose operator part holds the problem.  After a failure the
      * next solver is tried, unless this one was asked for by name or host memory is out. */
     clattn_status (*prepare)(clattn_plan *plan);
-    /* What solvers that share these two functions differ in; `prepare` finds them through plan->trying. */
-    int variant;
-    const void *family;
+    int variant; /* what solvers that share these functions differ in; `prepare` finds it through plan->trying */
     /* Why only a caller who names the solver gets it on this device, and wisdom does not: it has never been tried on
      * such hardware, or only imitates that hardware.  A static string, or NULL; the function may be NULL. */
     const char *(*only_named)(const clattn_context *context);

@@ -44,12 +44,13 @@ static void shrink_rows(clattn_layout *layout, const size_t *extent)
         shrink(layout, extent);
 }
 
-/* Of a page no more than `keys` rows are read: the next one begins there.  PAGE_SIZE itself is a -D. */
-static void shrink_cache(clattn_layout *layout, size_t batch, size_t heads, size_t rows, size_t size, size_t keys)
+/* Only the first `taken` rows take room: of a page no more than the keys are read, so the next one begins there.  PAGE_SIZE
+ * itself is a -D. */
+static void shrink_cache(clattn_layout *layout, size_t batch, size_t heads, size_t rows, size_t taken, size_t size)
 {
     if (layout_is_none(layout))
         return;
-    shrink(layout, (size_t[]){batch, heads, size_min(rows, keys), size});
+    shrink(layout, (size_t[]){batch, heads, taken, size});
     layout->extent[2] = rows;
 }
 
@@ -90,7 +91,8 @@ static void small_description(const struct attention_problem *problem, size_t ke
     size_t query_batch = problem->packed_queries ? 1 : BATCH;
     size_t query_rows = problem->packed_queries ? QUERIES * BATCH : QUERIES;
     size_t key_batch = paged ? blocks * BATCH : problem->packed_keys ? 1 : BATCH;
-    size_t key_rows = paged ? problem->page_size : keys;
+    size_t key_rows = paged ? problem->page_size : problem->packed_keys ? keys * BATCH : keys;
+    size_t taken = paged ? size_min(key_rows, keys) : key_rows;
     const size_t whole[4] = {BATCH, heads, QUERIES, keys};
     *desc = problem->desc;
     temper(desc, d_k);
@@ -98,17 +100,10 @@ static void small_description(const struct attention_problem *problem, size_t ke
         desc->lengths.longest_query = QUERIES;
     shrink(&desc->query, (size_t[]){query_batch, heads, query_rows, d_k});
     shrink(&desc->output, (size_t[]){query_batch, heads, query_rows, d_v});
-    if (problem->packed_keys) {
-        shrink(&desc->key, (size_t[]){1, groups, keys * BATCH, d_k});
-        shrink(&desc->value, (size_t[]){1, groups, keys * BATCH, d_v});
-        shrink_rows(&desc->cache.key_scale, (size_t[]){1, groups, keys * BATCH, desc->cache.key_scale.extent[3]});
-        shrink_rows(&desc->cache.value_scale, (size_t[]){1, groups, keys * BATCH, desc->cache.value_scale.extent[3]});
-    } else {
-        shrink_cache(&desc->key, key_batch, groups, key_rows, d_k, keys);
-        shrink_cache(&desc->value, key_batch, groups, key_rows, d_v, keys);
-        shrink_cache(&desc->cache.key_scale, key_batch, groups, key_rows, desc->cache.key_scale.extent[3], keys);
-        shrink_cache(&desc->cache.value_scale, key_batch, groups, key_rows, desc->cache.value_scale.extent[3], keys);
-    }
+    shrink_cache(&desc->key, key_batch, groups, key_rows, taken, d_k);
+    shrink_cache(&desc->value, key_batch, groups, key_rows, taken, d_v);
+    shrink_cache(&desc->cache.key_scale, key_batch, groups, key_rows, taken, desc->cache.key_scale.extent[3]);
+    shrink_cache(&desc->cache.value_scale, key_batch, groups, key_rows, taken, desc->cache.value_scale.extent[3]);
     shrink_rows(&desc->outputs.lse, (size_t[]){query_batch, heads, query_rows});
     shrink_rows(&desc->outputs.entropy, (size_t[]){query_batch, heads, query_rows});
     shrink_scores(&desc->outputs.scores, BATCH, heads, QUERIES, paged ? blocks * problem->page_size : keys);

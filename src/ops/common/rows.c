@@ -11,15 +11,15 @@ size_t row_groups(const clattn_plan *plan, size_t rows)
     return divide_up(rows, ((const struct row_plan *)plan)->rows_per_group);
 }
 
-static struct rows rows_of(const struct solver *solver, const void *problem)
+static struct rows rows_of(const struct operator_type *type, const void *problem)
 {
-    return ((const struct row_operator *)solver->family)->rows(problem);
+    return ((const struct row_operator *)type->family)->rows(problem);
 }
 
 /* Builds the solver's kernel, whose work-groups have `items`; `options` is taken over and cleared. */
 static clattn_status add_kernel(clattn_plan *plan, enum row_solver solver, size_t items, struct strbuf *options)
 {
-    const struct row_operator *type = plan->trying->family;
+    const struct row_operator *type = plan->type->family;
     const size_t local[3] = {items, 1, 1};
     const size_t groups[3] = {row_groups(plan, type->rows(operator_problem(plan)).count), 1, 1};
     type->define(plan, solver, options);
@@ -53,9 +53,9 @@ static double cpu_iterations(const struct capabilities *caps, const struct rows 
     return (double)rows->segments * (3.2 * vectors + 64) + 64;
 }
 
-const char *row_refuse_cpu(const struct offer *offer)
+static const char *refuse_cpu_device(const struct offer *offer)
 {
-    const struct rows rows = rows_of(offer->solver, offer->problem);
+    const struct rows rows = rows_of(offer->type, offer->problem);
     const char *reason = refuse_loops(offer->caps, cpu_iterations(offer->caps, &rows));
     return reason ? reason : refuse_all_but_cpu(offer);
 }
@@ -78,11 +78,11 @@ static int window_of(const struct capabilities *caps, const struct rows *rows)
     return window;
 }
 
-clattn_status row_prepare_cpu(clattn_plan *base)
+static clattn_status prepare_cpu(clattn_plan *base)
 {
     struct row_plan *plan = (struct row_plan *)base;
     const struct capabilities *caps = &base->context->device.caps;
-    const struct rows rows = rows_of(base->trying, operator_problem(base));
+    const struct rows rows = rows_of(base->type, operator_problem(base));
     const bool is_short = are_short(caps, &rows);
     struct strbuf options = {0};
     size_t elements = GROUP_ELEMENTS;
@@ -132,11 +132,11 @@ static double tile_iterations(const struct rows *rows, size_t items)
     return (rows->segments > 1 ? 16 : 3.2) * (double)rows->elements / (double)items + 64;
 }
 
-const char *row_refuse_tile(const struct offer *offer)
+static const char *refuse_tile(const struct offer *offer)
 {
-    const struct row_operator *type = offer->solver->family;
+    const struct row_operator *type = offer->type->family;
     const clattn_context *context = offer->context;
-    const struct rows rows = rows_of(offer->solver, offer->problem);
+    const struct rows rows = rows_of(offer->type, offer->problem);
     const struct sub_groups groups = sub_groups_for(context, offer->solver, SUB_GROUP);
     const char *reason = refuse_sub_groups(offer);
     if (!reason)
@@ -177,12 +177,12 @@ static size_t kept_elements(const struct row_operator *type, const struct rows *
     return keep > MAX_KEEP ? 0 : keep;
 }
 
-clattn_status row_prepare_tile(clattn_plan *base)
+static clattn_status prepare_tile(clattn_plan *base)
 {
     clattn_status status;
-    const struct row_operator *type = base->trying->family;
+    const struct row_operator *type = base->type->family;
     struct row_plan *plan = (struct row_plan *)base;
-    const struct rows rows = rows_of(base->trying, operator_problem(base));
+    const struct rows rows = rows_of(base->type, operator_problem(base));
     const struct sub_groups groups = sub_groups_for(base->context, base->trying, SUB_GROUP);
     struct strbuf options = {0};
     size_t items, keep;
@@ -201,13 +201,13 @@ fail:
 
 /* ---- generic ---- */
 
-const char *row_refuse_generic(const struct offer *offer)
+static const char *refuse_generic(const struct offer *offer)
 {
-    const struct rows rows = rows_of(offer->solver, offer->problem);
+    const struct rows rows = rows_of(offer->type, offer->problem);
     return refuse_loops(offer->caps, 3.2 * (double)rows.elements + 16 * (double)rows.segments + 64);
 }
 
-clattn_status row_prepare_generic(clattn_plan *base)
+static clattn_status prepare_generic(clattn_plan *base)
 {
     struct row_plan *plan = (struct row_plan *)base;
     const struct capabilities *caps = &base->context->device.caps;
@@ -217,3 +217,15 @@ clattn_status row_prepare_generic(clattn_plan *base)
     plan->rows_per_group = items;
     return add_kernel(base, ROW_GENERIC, items, &options);
 }
+
+/* ---- the table ---- */
+
+static const struct solver cpu = {.name = "cpu", .refuse = refuse_cpu_device, .prepare = prepare_cpu};
+static const struct solver tile = {.name = "tile", .refuse = refuse_tile, .prepare = prepare_tile};
+static const struct solver sub_group = {
+    .name = "sub-group", .refuse = refuse_tile, .prepare = prepare_tile, .variant = REDUCE_SUB_GROUPS};
+static const struct solver emulated = {
+    .name = "emulated-sub-group", .refuse = refuse_tile, .prepare = prepare_tile, .variant = REDUCE_EMULATED};
+static const struct solver generic = {.name = "generic", .refuse = refuse_generic, .prepare = prepare_generic};
+
+const struct solver *const row_solvers[ROW_SOLVER_COUNT] = {&cpu, &sub_group, &tile, &generic, &emulated};

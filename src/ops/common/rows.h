@@ -18,7 +18,7 @@ struct rows {
 
 enum row_solver { ROW_CPU, ROW_CPU_SHORT, ROW_TILE, ROW_GENERIC, ROW_SOLVERS };
 
-/* An operator on rows, the `family` of its solvers.  Its plan struct begins with a row_plan. */
+/* An operator on rows: the `family` of its operator_type.  Its plan struct begins with a row_plan. */
 struct row_operator {
     struct rows (*rows)(const void *problem);
     void (*define)(const clattn_plan *plan, enum row_solver solver,
@@ -41,17 +41,13 @@ struct row_plan {
 /* The work-groups of a launch for so many rows. */
 size_t row_groups(const clattn_plan *plan, size_t rows);
 
-/* Solver "cpu", for CPU devices: one work-item a work-group walks rows with whole vectors, or short rows across the lanes. */
-const char *row_refuse_cpu(const struct offer *offer);
-clattn_status row_prepare_cpu(clattn_plan *plan);
-
-/* Solvers "tile", "sub-group" and "emulated-sub-group", for GPU-class devices: a work-group a row.  They differ in `variant`,
- * a reduction. */
-const char *row_refuse_tile(const struct offer *offer);
-clattn_status row_prepare_tile(clattn_plan *plan);
-
-/* Solver "generic", for every device: one work-item a row. */
-const char *row_refuse_generic(const struct offer *offer);
-clattn_status row_prepare_generic(clattn_plan *plan);
+/* The solvers, best first.
+ *
+ *   cpu                 CPU devices: one work-item a work-group walks rows with whole vectors, or short rows across the lanes
+ *   sub-group, tile     GPU-class devices: a work-group a row
+ *   generic             every device: one work-item a row
+ *   emulated-sub-group  for tests, by name only */
+#define ROW_SOLVER_COUNT 5
+extern const struct solver *const row_solvers[ROW_SOLVER_COUNT];
 
 #endif

@@ -63,26 +63,6 @@ static const struct row_operator row_operator = {
     .keep_step = 4,
 };
 
-static const struct solver cpu = {
-    .name = "cpu", .refuse = row_refuse_cpu, .prepare = row_prepare_cpu, .family = &row_operator};
-static const struct solver tile = {
-    .name = "tile", .refuse = row_refuse_tile, .prepare = row_prepare_tile, .family = &row_operator};
-static const struct solver sub_group = {.name = "sub-group",
-                                        .refuse = row_refuse_tile,
-                                        .prepare = row_prepare_tile,
-                                        .family = &row_operator,
-                                        .variant = REDUCE_SUB_GROUPS};
-static const struct solver emulated = {.name = "emulated-sub-group",
-                                       .refuse = row_refuse_tile,
-                                       .prepare = row_prepare_tile,
-                                       .family = &row_operator,
-                                       .variant = REDUCE_EMULATED};
-static const struct solver generic = {
-    .name = "generic", .refuse = row_refuse_generic, .prepare = row_prepare_generic, .family = &row_operator};
-
-/* Best first; the last is for tests, by name only. */
-static const struct solver *const solvers[] = {&cpu, &sub_group, &tile, &generic, &emulated};
-
 /* ---- an enqueue ---- */
 
 /* What the kernel is told of a call with these args; nothing to do unless it has rows. */
@@ -164,8 +144,9 @@ static const struct operator_type norm_operator = {
     .bytes = OPERATOR_BYTES(norm),
     .read = norm_problem_read,
     .enqueue = enqueue,
-    .solvers = solvers,
-    .solver_count = COUNT_OF(solvers),
+    .solvers = row_solvers,
+    .solver_count = ROW_SOLVER_COUNT,
+    .family = &row_operator,
     .check = norm_self_check,
     .shape_bucket = shape_bucket,
 };

@@ -47,26 +47,6 @@ static const struct row_operator row_operator = {
     .keep_step = 2,
 };
 
-static const struct solver cpu = {
-    .name = "cpu", .refuse = row_refuse_cpu, .prepare = row_prepare_cpu, .family = &row_operator};
-static const struct solver tile = {
-    .name = "tile", .refuse = row_refuse_tile, .prepare = row_prepare_tile, .family = &row_operator};
-static const struct solver sub_group = {.name = "sub-group",
-                                        .refuse = row_refuse_tile,
-                                        .prepare = row_prepare_tile,
-                                        .family = &row_operator,
-                                        .variant = REDUCE_SUB_GROUPS};
-static const struct solver emulated = {.name = "emulated-sub-group",
-                                       .refuse = row_refuse_tile,
-                                       .prepare = row_prepare_tile,
-                                       .family = &row_operator,
-                                       .variant = REDUCE_EMULATED};
-static const struct solver generic = {
-    .name = "generic", .refuse = row_refuse_generic, .prepare = row_prepare_generic, .family = &row_operator};
-
-/* Best first; the last is for tests, by name only. */
-static const struct solver *const solvers[] = {&cpu, &sub_group, &tile, &generic, &emulated};
-
 /* ---- an enqueue ---- */
 
 static bool joins(const array5 *array, int outer, int inner, int64_t extent)
@@ -174,8 +154,9 @@ static const struct operator_type softmax_operator = {
     .bytes = OPERATOR_BYTES(softmax),
     .read = softmax_problem_read,
     .enqueue = enqueue,
-    .solvers = solvers,
-    .solver_count = COUNT_OF(solvers),
+    .solvers = row_solvers,
+    .solver_count = ROW_SOLVER_COUNT,
+    .family = &row_operator,
     .check = softmax_self_check,
     .shape_bucket = shape_bucket,
 };
