@@ -52,13 +52,23 @@ def falls_short(bar):
     return bar.target is not None and bar.share < bar.target
 
 
-def line(kind, x, top, bottom):
-    return '<line class="%s" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>' % (kind, x, top, x, bottom)
+def line(kind, x, y, to_x, to_y):
+    return '<line class="%s" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>' % (kind, x, y, to_x, to_y)
 
 
 def text(x, y, content, anchor="start", kind=None):
     return '<text%s x="%.1f" y="%.1f" text-anchor="%s">%s</text>' % (' class="%s"' % kind if kind else "", x, y, anchor,
                                                                  escape(content))
+
+
+def document(heading, note, words, size, parts, style=""):
+    """The SVG of these parts below a heading and a note; `words` describe the plot."""
+    return "\n".join([
+        '<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" role="img" '
+        'aria-labelledby="title desc">' % (size + size), '<title id="title">%s</title>' % escape(heading),
+        '<desc id="desc">%s</desc>' % escape(words), "<style>%s</style>" % (STYLE + style),
+        '<rect class="page" width="100%" height="100%"/>', text(16, 26, heading, kind="heading"),
+        text(16, 48, note, kind="faint"), *parts, "</svg>"]) + "\n"
 
 
 def scale_end(bars):
@@ -83,33 +93,27 @@ def svg(heading, bars):
         if not math.isfinite(bar.share) or bar.share < 0:
             raise ValueError("%s: a share of %r cannot be drawn" % (bar.name, bar.share))
     left = 24 + CHARACTER * max(len(bar.name) for bar in bars)
-    bottom, end = TOP + ROW * len(bars), scale_end(bars)
-    width, height = left + PLOT + RIGHT, bottom + BOTTOM
+    bottom, end, parts = TOP + ROW * len(bars), scale_end(bars), []
 
     def place(share):
         return left + PLOT * share / end
 
-    out = ['<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" role="img" '
-           'aria-labelledby="title desc">' % (width, height, width, height),
-           '<title id="title">%s</title>' % escape(heading), '<desc id="desc">%s</desc>' % escape(description(bars)),
-           "<style>%s</style>" % STYLE, '<rect class="page" width="100%" height="100%"/>',
-           text(16, 26, heading, kind="heading"),
-           text(16, 48, "Longer is better; the line at 1 is the roof, a mark in a row its target.", kind="faint")]
     for quarter in range(int(end * 4) + 1):
         x = place(quarter / 4)
-        out.append(line("one" if quarter == 4 else "grid", x, TOP - 4, bottom + 4))
-        out.append(text(x, bottom + 22, "%g" % (quarter / 4), "middle", "faint"))
+        parts.append(line("one" if quarter == 4 else "grid", x, TOP - 4, x, bottom + 4))
+        parts.append(text(x, bottom + 22, "%g" % (quarter / 4), "middle", "faint"))
     for i, bar in enumerate(bars):
         top = TOP + ROW * i + (ROW - BAR) / 2
         base = top + BAR - 3
-        out += ["<g>", "<title>%s</title>" % escape(bar.detail), text(left - 8, base, bar.name, "end"),
-                '<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%d" rx="2"/>' % (
-                    "short" if falls_short(bar) else "bar", left, top, place(bar.share) - left, BAR)]
+        parts += ["<g>", "<title>%s</title>" % escape(bar.detail), text(left - 8, base, bar.name, "end"),
+                  '<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%d" rx="2"/>' % (
+                      "short" if falls_short(bar) else "bar", left, top, place(bar.share) - left, BAR)]
         if bar.target is not None:
             mark = place(bar.target)
-            out += [line("halo", mark, top, top + BAR), line("target", mark, top - 2, top + BAR + 2)]
-        out += [text(left + PLOT + 12, base, label(bar)), "</g>"]
-    return "\n".join(out + ["</svg>"]) + "\n"
+            parts += [line("halo", mark, top, mark, top + BAR), line("target", mark, top - 2, mark, top + BAR + 2)]
+        parts += [text(left + PLOT + 12, base, label(bar)), "</g>"]
+    return document(heading, "Longer is better; the line at 1 is the roof, a mark in a row its target.", description(bars),
+                    (left + PLOT + RIGHT, bottom + BOTTOM), parts)
 
 
 class Line(NamedTuple):
@@ -147,6 +151,13 @@ def seconds_text(value):
     return "%g ns" % float("%.3g" % (value / 1e-9))
 
 
+def curve(number, places):
+    """A panel's line through these places, dashed by its number."""
+    dashes = DASHES[number % len(DASHES)]
+    return '<polyline class="curve"%s points="%s"/>' % (' stroke-dasharray="%s"' % dashes if dashes else "",
+                                                        " ".join("%.1f,%.1f" % each for each in places))
+
+
 def panel_parts(panel, left, top):
     """A panel's elements, its upper left corner there."""
     xs = [x for line_ in panel.lines for x, _ in line_.points]
@@ -164,18 +175,17 @@ def panel_parts(panel, left, top):
     every = math.ceil(len(ticks_x) / 7)
     for i, tick in enumerate(ticks_x):
         at = place(tick, ticks_y[0])[0]
-        out.append(line("grid", at, y1, y0))
+        out.append(line("grid", at, y1, at, y0))
         if i % every == 0:
             out.append(text(at, y0 + 16, format(tick, ",") if tick >= 1 else "%g" % tick, "middle", "faint small"))
     for tick in ticks_y:
         at = place(ticks_x[0], tick)[1]
-        out.append('<line class="grid" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>' % (x0, at, x1, at))
+        out.append(line("grid", x0, at, x1, at))
         out.append(text(x0 - 6, at + 4, seconds_text(tick), "end", "faint small"))
     out.append(text((x0 + x1) / 2, y0 + 36, panel.across, "middle", "faint small"))
     for n, line_ in enumerate(panel.lines):
         places = [place(*point) for point in line_.points]
-        dashes = ' stroke-dasharray="%s"' % DASHES[n % len(DASHES)] if DASHES[n % len(DASHES)] else ""
-        out.append('<polyline class="curve"%s points="%s"/>' % (dashes, " ".join("%.1f,%.1f" % each for each in places)))
+        out.append(curve(n, places))
         for (x, y), (at_x, at_y) in zip(line_.points, places):
             out.append('<circle class="dot" cx="%.1f" cy="%.1f" r="3"><title>%s</title></circle>' % (
                 at_x, at_y, escape("%s, %s: %s" % (line_.name, format(x, ","), seconds_text(y)))))
@@ -185,9 +195,8 @@ def panel_parts(panel, left, top):
                             "end" if n == 0 else "start", "faint tiny"))
     if len(panel.lines) > 1:
         for n, line_ in enumerate(panel.lines):
-            dashes = ' stroke-dasharray="%s"' % DASHES[n % len(DASHES)] if DASHES[n % len(DASHES)] else ""
             y = y1 + 12 + 15 * n
-            out.append('<polyline class="curve"%s points="%.1f,%.1f %.1f,%.1f"/>' % (dashes, x0 + 8, y - 4, x0 + 34, y - 4))
+            out.append(curve(n, [(x0 + 8, y - 4), (x0 + 34, y - 4)]))
             out.append(text(x0 + 40, y, line_.name, kind="small"))
     return out + ["</g>"]
 
@@ -209,9 +218,7 @@ def curves(heading, panels, columns=2):
             if len(line_.points) < 2 or not all(math.isfinite(value) and value > 0 for point in line_.points
                                                for value in point):
                 raise ValueError("%s, %s: these points cannot be drawn" % (panel.name, line_.name))
-    rows = math.ceil(len(panels) / columns)
-    width, height = columns * PANEL + 16, TOP + rows * PANEL_HEIGHT
-    style = STYLE + """
+    style = """
     .small { font-size: 12px; }
     .tiny { font-size: 10px; }
     .curve { fill: none; stroke: #2f6fb0; stroke-width: 2; }
@@ -221,12 +228,8 @@ def curves(heading, panels, columns=2):
       .dot { fill: #4a90d9; }
     }
 """
-    out = ['<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" '
-           'aria-labelledby="title desc">' % (width, height, width, height),
-           '<title id="title">%s</title>' % escape(heading), '<desc id="desc">%s</desc>' % escape(lines_description(panels)),
-           "<style>%s</style>" % style, '<rect class="page" width="100%" height="100%"/>',
-           text(16, 26, heading, kind="heading"),
-           text(16, 48, "Logarithmic axes; the number at a segment is its slope.", kind="faint")]
-    for i, panel in enumerate(panels):
-        out += panel_parts(panel, 8 + i % columns * PANEL, TOP - 8 + i // columns * PANEL_HEIGHT)
-    return "\n".join(out + ["</svg>"]) + "\n"
+    parts = [part for i, panel in enumerate(panels)
+             for part in panel_parts(panel, 8 + i % columns * PANEL, TOP - 8 + i // columns * PANEL_HEIGHT)]
+    size = columns * PANEL + 16, TOP + math.ceil(len(panels) / columns) * PANEL_HEIGHT
+    return document(heading, "Logarithmic axes; the number at a segment is its slope.", lines_description(panels), size, parts,
+                    style)

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Compares clattn with the machine's roofs and with PyTorch, everything in one run.
 
-    compare.py BUILD_DIR [--rounds N] [--only TEXT] [--json FILE] [--machine TEXT] [--markdown FILE] [--svg FILE]
-               [--openblas FILE]
+    compare.py BUILD_DIR [--rounds N] [--only TEXT] [--json FILE] [--machine TEXT] [--out FOLDER] [--openblas FILE]
 
 Each round measures the roofs, clattn, the roofs again, and PyTorch (if it can be imported), so that drifting clocks and
 busy neighbours touch all of them.  A ratio is taken within its round, and the median of the rounds counts.  There are four
@@ -14,19 +13,18 @@ system's, or the one that --openblas names) beside products of float32, and our 
 what no roof bounds.
 
 --json writes all of it in the form of bench/results, from which bench/tables.py makes the tables of docs/performance.md;
-bench/compare.sh keeps the tables and the plot in files."""
+--out keeps that as compare.json in a folder, the tables as compare.md and a plot as compare.svg."""
 import argparse
 import os
 import statistics
 import subprocess
 import sys
-import time
 from typing import Callable, NamedTuple, Optional
 
 import chart
 import openblas
 import record
-from record import run_json, write_whole
+from record import run_json, say, tool, write_whole
 
 
 class Case(NamedTuple):
@@ -207,17 +205,6 @@ EXTRAS = [
 ]
 
 
-def median_time(function, budget=1.0, least=5):
-    function()
-    times = []
-    start = time.perf_counter()
-    while len(times) < least or time.perf_counter() - start < budget:
-        before = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - before)
-    return statistics.median(times)
-
-
 def import_torch():
     """The module, or None."""
     try:
@@ -270,7 +257,7 @@ def measure(case, rounds, clattn, roof, torch, blas=None):
         measured.append((ours, before, run_json(probe)))
         if peer:
             with torch.inference_mode():
-                speedups.append(median_time(peer) / ours["seconds_median"])
+                speedups.append(statistics.median(record.times(peer)) / ours["seconds_median"])
         for each, command in commands:
             if command:
                 others[each].append(run_json(command)["seconds_median"] / ours["seconds_median"])
@@ -345,19 +332,6 @@ def targets(found):
     return sum(reached), len(reached)
 
 
-def tool(build, *parts):
-    path = os.path.join(build, *parts)
-    if not os.access(path, os.X_OK) or os.path.isdir(path):
-        sys.exit("compare.py: %s is not there; build it first, with meson compile -C %s" % (path, build))
-    return path
-
-
-def say(lines, text):
-    """Prints it, and keeps it for the file."""
-    print(text, flush=True)
-    lines.append(text)
-
-
 def run_extra(extra, command):
     """What it reports, or None if the command refuses an optional one."""
     try:
@@ -382,13 +356,18 @@ def measure_extras(extras, clattn, lines):
     return found
 
 
+FILES = ("compare.json", "compare.md", "compare.svg")
+
+
 def compare(options):
     clattn, roof = tool(options.build, "src", "clattn"), tool(options.build, "bench", "roof")
     cases = [case for case in CASES if options.only in case.name]
     extras = [extra for extra in EXTRAS if options.only in extra.name]
     lines, rows, found = [], [], []
     if not cases and not extras:
-        sys.exit("compare.py: no row has '%s' in its name" % options.only)
+        record.complain("no row has '%s' in its name" % options.only)
+    if options.out:
+        record.clear(options.out, *FILES)
     torch = import_torch() if cases else None
     blas = openblas.library(options.openblas)
     if blas is None and any(each.name == "OpenBLAS" for case in cases for each in case.beside):
@@ -411,10 +390,12 @@ def compare(options):
     results = {**record.about(clattn, options.machine), "rounds": options.rounds, "peers": peers, **results}
     if options.json:
         record.write(options.json, results)
-    if options.markdown:
-        write_whole(options.markdown, "\n".join(lines) + "\n")
-    if options.svg and rows:
-        write_whole(options.svg, plot(results))
+    if options.out:
+        record.write(os.path.join(options.out, FILES[0]), results)
+        write_whole(os.path.join(options.out, FILES[1]), "\n".join(lines) + "\n")
+        if rows:
+            write_whole(os.path.join(options.out, FILES[2]), plot(results))
+        record.list_files(options.out, *FILES)
 
 
 def main():
@@ -422,23 +403,14 @@ def main():
     parser.add_argument("build")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="", metavar="TEXT", help="only the rows whose name contains this")
-    parser.add_argument("--json", metavar="FILE", help="write the results there, in the form of bench/results")
-    parser.add_argument("--machine", metavar="TEXT", help="what the results call this machine; default: what it says of itself")
-    parser.add_argument("--markdown", metavar="FILE", help="write the tables there, too")
-    parser.add_argument("--svg", metavar="FILE", help="draw the shares of the roof there")
+    record.add_options(parser)
+    parser.add_argument("--out", metavar="FOLDER", help="keep compare.json, compare.md and compare.svg there")
     parser.add_argument("--openblas", metavar="FILE", help="OpenBLAS's library; default: the system's, if there is one")
     options = parser.parse_args()
     if options.rounds < 1:
         parser.error("--rounds %d: at least one is needed" % options.rounds)
-    try:
-        compare(options)
-    except subprocess.CalledProcessError as error:
-        sys.exit("compare.py: %s failed with status %d" % (" ".join(error.cmd), error.returncode))
-    except (ValueError, KeyError) as error:
-        sys.exit("compare.py: what was reported cannot be read: %r" % error)
-    except OSError as error:
-        sys.exit("compare.py: %s" % error)
+    compare(options)
 
 
 if __name__ == "__main__":
-    main()
+    record.run_script(main)

@@ -15,13 +15,12 @@ docs/attention.md and docs/architecture.md.  The median of the rounds counts; ea
 The exit status is 1 if a vector differs from a peer's by more than tests/embed holds the command to: a cosine below
 0.99999, or a number that is off by more than 1e-5."""
 import argparse
-import json
 import os
 import pathlib
 import re
 import statistics
-import subprocess
 import sys
+import tempfile
 import time
 
 import record
@@ -80,7 +79,7 @@ def pooled(hidden, mask):
 
 
 def peer(kind, options):
-    """A process that is told "run" by lines on its standard input and answers with seconds."""
+    """Answers each line of standard input with seconds."""
     import numpy as np
     given, tokenizer = texts(), tokenizer_of(options.model)
     by_length = kind.endswith("-by-length")
@@ -123,9 +122,8 @@ def peer(kind, options):
 
 
 def ours(options, given):
-    done = subprocess.run([os.path.join(options.build, "src", "clattn"), "embed", options.model, "--json", "--repeat", str(RUNS),
-                           "--"] + given, stdout=subprocess.PIPE, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    return record.run_json([os.path.join(options.build, "src", "clattn"), "embed", options.model, "--json", "--repeat",
+                            str(RUNS), "--"] + given)
 
 
 def judge(found, wanted):
@@ -139,13 +137,9 @@ def judge(found, wanted):
 
 
 def start(kind, options, vectors):
-    command = [sys.executable, __file__, options.build, options.model, "--peer", kind, "--threads", str(options.threads),
-               "--vectors", vectors] + (["--onnx", options.onnx] if options.onnx else [])
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if process.stdout.readline() != "ready\n":
-        print("(without %s: %s)" % (kind, (process.communicate()[1].strip().splitlines() or ["?"])[-1]), flush=True)
-        return None
-    return process
+    return record.start_peer(kind, [
+        sys.executable, __file__, options.build, options.model, "--peer", kind, "--threads", str(options.threads), "--vectors",
+        vectors] + (["--onnx", options.onnx] if options.onnx else []))
 
 
 def export(options):
@@ -176,8 +170,7 @@ def main():
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), metavar="N")
     parser.add_argument("--onnx", metavar="FILE")
     parser.add_argument("--export", metavar="FILE")
-    parser.add_argument("--json", metavar="FILE", help="write the results there, in the form of bench/results")
-    parser.add_argument("--machine", metavar="TEXT", help="what the results call this machine; default: what it says of itself")
+    record.add_options(parser)
     parser.add_argument("--peer", help=argparse.SUPPRESS)
     parser.add_argument("--vectors", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -186,7 +179,6 @@ def main():
     if options.peer:
         return peer(options.peer, options)
 
-    import tempfile
     given = texts()
     with tempfile.TemporaryDirectory() as folder:
         kinds = ["torch", "torch-by-length"] + (["onnxruntime", "onnxruntime-by-length"] if options.onnx else [])
@@ -197,9 +189,7 @@ def main():
             report = ours(options, given)
             times["clattn"].append(report["seconds_median"])
             for kind, process in peers.items():
-                process.stdin.write("run\n")
-                process.stdin.flush()
-                times[kind].append(float(process.stdout.readline()))
+                times[kind].append(record.ask(process, "run"))
         different = 0
         for kind, process in peers.items():
             import numpy as np
@@ -217,10 +207,7 @@ def main():
         milliseconds = statistics.median(found) * 1e3
         print("%-24s %8.1f ms  fastest %8.1f ms  over clattn %.2f" % (kind, milliseconds, min(found) * 1e3, ratio))
         rows.append([kind, "%.0f ms" % milliseconds, "%.2f" % ratio])
-    if options.json:
-        record.write(options.json, {
-            **record.about(os.path.join(options.build, "src", "clattn"), options.machine), "rounds": options.rounds,
-            "command": "bench/embed.py", "columns": ["program", "median", "its time / ours"], "rows": rows})
+    record.keep(options, "bench/embed.py", ["program", "median", "its time / ours"], rows)
     assert best > 0
     return 1 if different else 0
 

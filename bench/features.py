@@ -5,11 +5,9 @@
 
 Each ratio compares two calls of `clattn bench attention`, one right after the other; the median of the rounds counts."""
 import argparse
-import json
 import os
 import random
 import statistics
-import subprocess
 import tempfile
 
 import record
@@ -47,16 +45,14 @@ def cases(mask):
 
 def seconds(build, options):
     command = [os.path.join(build, "src", "clattn"), "bench", "attention", "--json"] + options
-    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    return json.loads(output.strip().splitlines()[-1])["seconds_median"]
+    return record.run_json(command)["seconds_median"]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("build")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", metavar="FILE", help="write the results there, in the form of bench/results")
-    parser.add_argument("--machine", metavar="TEXT", help="what the results call this machine; default: what it says of itself")
+    record.add_options(parser)
     arguments = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
@@ -68,10 +64,7 @@ def main():
             ratio = statistics.median(ratios)
             print("%-40s %6.3f   target: at most %.2f" % (name, ratio, most), flush=True)
             rows.append([name, "%.3f" % ratio, "at most %.2f" % most])
-    if arguments.json:
-        record.write(arguments.json, {
-            **record.about(os.path.join(arguments.build, "src", "clattn"), arguments.machine), "rounds": arguments.rounds,
-            "command": "bench/features.py", "columns": ["feature", "time over without", "target"], "rows": rows})
+    record.keep(arguments, "bench/features.py", ["feature", "time over without", "target"], rows)
 
 
 if __name__ == "__main__":

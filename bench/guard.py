@@ -9,8 +9,6 @@ is measured again, up to three times in all.  Prints TAP; skips if the device is
 The exit status is 0 if no figure has failed."""
 import argparse
 import os
-import subprocess
-import sys
 import time
 from typing import Callable, NamedTuple
 
@@ -40,8 +38,8 @@ class Figure(NamedTuple):
 def share_of_roof(name):
     """One round of compare.py's row of that name."""
     case, = [case for case in compare.CASES if case.name == name]
-    return lambda build: compare.measure(case, 1, compare.tool(build, "src", "clattn"),
-                                         compare.tool(build, "bench", "roof"), None).share
+    return lambda build: compare.measure(case, 1, record.tool(build, "src", "clattn"),
+                                         record.tool(build, "bench", "roof"), None).share
 
 
 def feature_ratio(name):
@@ -82,7 +80,7 @@ def reason_to_skip(build):
     """Why nothing can be measured here, or None."""
     if not os.access(os.path.join(build, "bench", "roof"), os.X_OK):
         return "bench/roof is missing"
-    clattn = compare.tool(build, "src", "clattn")
+    clattn = record.tool(build, "src", "clattn")
     used = record.run_json([clattn, "bench", "softmax", "--shape", "1,1", "--repeat", "1", "--json"])
     for device in record.run_json([clattn, "devices", "--json"])["devices"]:
         if (device["name"], device["platform"]) == (used["device"], used["platform"]):
@@ -109,11 +107,8 @@ def guard(build, figures=None, clock=time.monotonic):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build")
-    try:
-        sys.exit(1 if guard(parser.parse_args().build) else 0)
-    except (subprocess.CalledProcessError, ValueError, KeyError, OSError) as error:
-        sys.exit("guard.py: %s" % error)
+    return 1 if guard(parser.parse_args().build) else 0
 
 
 if __name__ == "__main__":
-    main()
+    record.run_script(main)

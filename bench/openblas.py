@@ -14,7 +14,8 @@ import os
 import random
 import statistics
 import sys
-import time
+
+import record
 
 ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE = 101, 111, 112  # of cblas.h
 
@@ -31,21 +32,13 @@ def version(path):
     return (blas.openblas_get_config().decode().split() + ["", "unknown"])[1]
 
 
-def has_avx512(cpuinfo="/proc/cpuinfo"):
-    try:
-        with open(cpuinfo, encoding="utf-8") as file:
-            return any(line.startswith("flags") and "avx512dq" in line.split() for line in file)
-    except OSError:
-        return False
-
-
 def random_floats(count):
     """A pattern of odd length, over and over: no two rows are the same."""
     pattern = array.array("f", (random.uniform(-1, 1) for _ in range(1021)))
     return (ctypes.c_float * count).from_buffer((pattern * (count // len(pattern) + 1))[:count])
 
 
-def run(path, m, n, k, budget=1.0, least=5):
+def run(path, m, n, k):
     blas = ctypes.CDLL(path)
     blas.openblas_get_corename.restype = ctypes.c_char_p
     a, b, c = random_floats(m * k), random_floats(n * k), (ctypes.c_float * (m * n))()
@@ -55,12 +48,7 @@ def run(path, m, n, k, budget=1.0, least=5):
         blas.cblas_sgemm(ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE, m, n, k, one, a, k, b, k, zero, c, n)
 
     product()
-    product()
-    times, start = [], time.perf_counter()
-    while len(times) < least or time.perf_counter() - start < budget:
-        before = time.perf_counter()
-        product()
-        times.append(time.perf_counter() - before)
+    times = record.times(product)
     return {"seconds_median": statistics.median(times), "seconds_min": min(times),
             "core": blas.openblas_get_corename().decode(), "threads": blas.openblas_get_num_threads()}
 
@@ -68,7 +56,7 @@ def run(path, m, n, k, budget=1.0, least=5):
 def main():
     if len(sys.argv) != 5 or not all(size.isdigit() and int(size) > 0 for size in sys.argv[2:]):
         sys.exit("usage: openblas.py LIBRARY M N K")
-    if has_avx512():
+    if record.cpuinfo(r"^flags\s*:.*\s(avx512dq)\b"):
         os.environ.setdefault("OPENBLAS_CORETYPE", "SkylakeX")  # read when the library is loaded
     try:
         print(json.dumps(run(sys.argv[1], *map(int, sys.argv[2:]))))

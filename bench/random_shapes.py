@@ -10,11 +10,9 @@ time measured; roofs are probed right before and right after.  What the caches h
 import argparse
 import math
 import statistics
-import subprocess
 import sys
 from typing import NamedTuple
 
-import compare
 import record
 
 OPERATORS = ("attention", "matmul", "softmax", "layernorm")
@@ -93,7 +91,7 @@ def tables(timed, worst=3):
 
 
 def run(options):
-    clattn, roof = compare.tool(options.build, "src", "clattn"), compare.tool(options.build, "bench", "roof")
+    clattn, roof = record.tool(options.build, "src", "clattn"), record.tool(options.build, "bench", "roof")
     wanted = ["--%s=%d" % (name, getattr(options, name)) for name in ("seed", "count", "least", "most")
               if getattr(options, name) is not None]
     shapes = record.run_json([clattn, "bench", "random", *wanted, "--json"])["shapes"]
@@ -107,7 +105,7 @@ def run(options):
         record.write_whole(options.markdown, "\n".join(lines) + "\n")
 
 
-def main():
+def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build")
     for name, text in (("seed", "which sequence of shapes"), ("count", "how many"), ("least", "operations of each at least"),
@@ -115,15 +113,8 @@ def main():
         parser.add_argument("--" + name, type=int, metavar="N", help=text + "; default: that of clattn bench random")
     parser.add_argument("--worst", type=int, default=3, metavar="N", help="how many shapes of each operator to name")
     parser.add_argument("--markdown", metavar="FILE", help="write the tables there, too")
-    try:
-        run(parser.parse_args())
-    except subprocess.CalledProcessError as error:
-        sys.exit("random_shapes.py: %s failed with status %d" % (" ".join(error.cmd), error.returncode))
-    except (ValueError, KeyError, ZeroDivisionError) as error:
-        sys.exit("random_shapes.py: what was reported cannot be read: %r" % error)
-    except OSError as error:
-        sys.exit("random_shapes.py: %s" % error)
+    run(parser.parse_args(arguments))
 
 
 if __name__ == "__main__":
-    main()
+    record.run_script(main)

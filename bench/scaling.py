@@ -1,23 +1,24 @@
 #!/usr/bin/env python3
 """Times operators while one of their sizes grows, and checks that nothing grows faster than its arithmetic.
 
-    scaling.py BUILD_DIR [--rounds N] [--only TEXT] [--markdown FILE] [--svg FILE]
+    scaling.py BUILD_DIR [--rounds N] [--only TEXT] [--out FOLDER]
 
 Each round times every point once (`clattn bench`, its shortest time); the shortest of the rounds counts.  A step from one
 point to the next has grown faster than its arithmetic if its time over its operations rose by more than MARGIN.  What is
 bound by memory is held against the bytes instead, and may besides lose what the caches gave it: a step is accepted that
 ends at HELD of the roof of reading memory.  A step that fails is measured again, up to three times in all.  With more
 cores time must fall by at least 1 / MARGIN of what the cores promise; they are limited as PoCL is (POCL_MAX_PTHREAD_COUNT),
-and left out on other platforms.  The exit status is 1 if something grows too fast."""
+and left out on other platforms.  The exit status is 1 if something grows too fast.
+
+--out keeps the table in a folder as scaling.md and a plot as scaling.svg, and then, unless --only is given, measures random
+shapes (random_shapes.py) into random_shapes.md."""
 import argparse
-import json
 import os
-import subprocess
 import sys
 from typing import Callable, NamedTuple
 
 import chart
-import compare
+import random_shapes
 import record
 
 MARGIN = 1.25
@@ -77,9 +78,7 @@ def growths(cores=None):
 
 def time_point(clattn, growth, size):
     environment = {**os.environ, **({"POCL_MAX_PTHREAD_COUNT": str(size)} if growth.cores else {})}
-    output = subprocess.run([clattn, "bench", *growth.arguments(size), "--json"], check=True, stdout=subprocess.PIPE,
-                            text=True, env=environment).stdout
-    report = json.loads(output.strip().splitlines()[-1])
+    report = record.run_json([clattn, "bench", *growth.arguments(size), "--json"], env=environment)
     seconds = report["seconds_min"]
     point = Point(seconds, report["gflops"] * seconds * 1e9, report["gbytes_per_s"] * seconds * 1e9)
     if not all(value > 0 for value in point):
@@ -166,30 +165,39 @@ def is_pocl(clattn):
     return report.get("platform") == "Portable Computing Language"
 
 
+FILES = ("scaling.md", "scaling.svg", "random_shapes.md")
+
+
 def run(options):
-    """Whether nothing has grown too fast."""
-    clattn, roof = compare.tool(options.build, "src", "clattn"), compare.tool(options.build, "bench", "roof")
+    """The exit status: whether something has grown too fast."""
+    clattn, roof = record.tool(options.build, "src", "clattn"), record.tool(options.build, "bench", "roof")
     wanted = [growth for growth in growths() if options.only in growth.name or options.only in growth.across]
     if not wanted:
-        sys.exit("scaling.py: nothing has '%s' in its name" % options.only)
+        record.complain("nothing has '%s' in its name" % options.only)
     if any(growth.cores for growth in wanted) and not is_pocl(clattn):
         wanted = [growth for growth in wanted if not growth.cores]
         print("scaling.py: cores can be limited on PoCL alone: they are left out", file=sys.stderr)
+    if options.out:
+        record.clear(options.out, *FILES)
     lines, measured, complaints = [], [], []
-    compare.say(lines, HEAD)
+    record.say(lines, HEAD)
     for growth in wanted:
         points, failed = measure(growth, options.rounds, clattn,
                                  lambda: record.run_json([roof, "--only", "read", "0.1"])["read_gbytes_per_s"] * 1e9)
         measured.append((growth, points))
         complaints += [complaint(growth, points, i) for i in failed]
-        compare.say(lines, table_line(growth, points))
-    compare.say(lines, "\n" + ("\n".join(complaints) if complaints
-                               else "Nothing grows faster than its arithmetic by more than %.2f times." % MARGIN))
-    if options.markdown:
-        record.write_whole(options.markdown, "\n".join(lines) + "\n")
-    if options.svg and measured:
-        record.write_whole(options.svg, chart.curves("clattn: time against size", panels_of(measured)))
-    return not complaints
+        record.say(lines, table_line(growth, points))
+    record.say(lines, "\n" + ("\n".join(complaints) if complaints
+                              else "Nothing grows faster than its arithmetic by more than %.2f times." % MARGIN))
+    if options.out:
+        table, plot, shapes = (os.path.join(options.out, name) for name in FILES)
+        record.write_whole(table, "\n".join(lines) + "\n")
+        record.write_whole(plot, chart.curves("clattn: time against size", panels_of(measured)))
+        if not options.only:
+            print()
+            random_shapes.main([options.build, "--markdown", shapes])
+        record.list_files(options.out, *FILES)
+    return 1 if complaints else 0
 
 
 def main():
@@ -197,20 +205,12 @@ def main():
     parser.add_argument("build")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--only", default="", metavar="TEXT", help="only what has this in its name, or grows so")
-    parser.add_argument("--markdown", metavar="FILE", help="write the table there, too")
-    parser.add_argument("--svg", metavar="FILE", help="draw the times there")
+    parser.add_argument("--out", metavar="FOLDER", help="keep scaling.md, scaling.svg and random_shapes.md there")
     options = parser.parse_args()
     if options.rounds < 1:
         parser.error("--rounds %d: at least one is needed" % options.rounds)
-    try:
-        sys.exit(0 if run(options) else 1)
-    except subprocess.CalledProcessError as error:
-        sys.exit("scaling.py: %s failed with status %d" % (" ".join(error.cmd), error.returncode))
-    except (ValueError, KeyError) as error:
-        sys.exit("scaling.py: what was reported cannot be read: %r" % error)
-    except OSError as error:
-        sys.exit("scaling.py: %s" % error)
+    return run(options)
 
 
 if __name__ == "__main__":
-    main()
+    record.run_script(main)

@@ -54,23 +54,12 @@ def most_memory(process="self"):
 
 
 def start(options):
-    command = [sys.executable, __file__, options.build, options.model, *options.audio, "--peer", "--threads",
-               str(options.threads)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if process.stdout.readline() != "ready\n":
-        print("(without faster-whisper: %s)" % (process.communicate()[1].strip().splitlines() or ["?"])[-1], flush=True)
-        return None
-    return process
-
-
-def ask(process, kind, path):
-    process.stdin.write(json.dumps([kind, path]) + "\n")
-    process.stdin.flush()
-    return json.loads(process.stdout.readline())
+    return record.start_peer("faster-whisper", [sys.executable, __file__, options.build, options.model, *options.audio,
+                                                "--peer", "--threads", str(options.threads)])
 
 
 def ours(options, kind, path):
-    """Seconds, text and bytes, as ask has them."""
+    """Seconds, text and bytes, as the peer has them."""
     beams, words = KINDS[kind]
     command = [os.path.join(options.build, "src", "clattn"), "transcribe", options.model, path, "--json", "--beams",
                str(beams), "--no-fallback"] + (["--words"] if words else [])
@@ -89,8 +78,7 @@ def main():
     parser.add_argument("audio", nargs="+", metavar="AUDIO.wav")
     parser.add_argument("--rounds", type=int, default=5, metavar="N")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), metavar="N")
-    parser.add_argument("--json", metavar="FILE", help="write the results there, in the form of bench/results")
-    parser.add_argument("--machine", metavar="TEXT", help="what the results call this machine; default: what it says of itself")
+    record.add_options(parser)
     parser.add_argument("--peer", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.peer:
@@ -107,7 +95,7 @@ def main():
             for path in options.audio:
                 heard = {"clattn": ours(options, kind, path)}
                 if other:
-                    heard["faster-whisper"] = ask(other, kind, path)
+                    heard["faster-whisper"] = record.ask(other, [kind, path])
                 for who, (seconds, _, most) in heard.items():
                     total[who] += seconds
                     memory[who] = max(memory[who], most)
@@ -133,12 +121,8 @@ def main():
         print("%-20s %.3f s a second, faster-whisper %.3f, its time over ours %.2f; %.0f MB, faster-whisper %.0f MB" %
               (kind, own, its, ratio, *megabytes))
         lines.append([kind, "%.3f" % own, "%.3f" % its, "%.2f" % ratio, *("%.0f MB" % each for each in megabytes)])
-    if options.json:
-        record.write(options.json, {
-            **record.about(os.path.join(options.build, "src", "clattn"), options.machine), "rounds": options.rounds,
-            "command": "bench/transcribe.py",
-            "columns": ["search", "`clattn transcribe`", "faster-whisper", "its time / ours", "most memory", "faster-whisper's"],
-            "rows": lines})
+    record.keep(options, "bench/transcribe.py", ["search", "`clattn transcribe`", "faster-whisper", "its time / ours",
+                                                 "most memory", "faster-whisper's"], lines)
     for kind, path, heard in different:
         print("different (%s, %s): %s" % (kind, path, {who: text for who, (_, text, _) in heard.items()}))
     return 1 if different else 0
