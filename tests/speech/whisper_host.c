@@ -25,7 +25,8 @@ typedef struct layer {
     linear self_in, self_out, cross_query, cross_memory, cross_out, ff_in, ff_out;
 } layer;
 
-struct whisper_host {
+/* The model, from whisper_host to the end of the program. */
+static struct {
     clattn_ctranslate2 *file;
     size_t d, heads, head_size, layers, vocabulary, bins;
     linear conv[2];
@@ -36,20 +37,25 @@ struct whisper_host {
     float *memory;                   /* per layer (positions, 2 d): keys, values */
     float *cache[WHISPER_SEQUENCES]; /* per layer (WHISPER_LENGTH, 2 d) */
     size_t sequences, length;
-};
+} h;
 
-static void *must(void *memory)
+static void quit(int status, const char *why)
 {
-    if (memory == NULL) {
-        fputs("whisper_host: no memory\n", stderr);
-        exit(3);
-    }
+    fprintf(stderr, "whisper_host: %s\n", why);
+    exit(status);
+}
+
+static void *zeros(size_t count, size_t size)
+{
+    void *memory = calloc(count, size);
+    if (memory == NULL)
+        quit(3, "no memory");
     return memory;
 }
 
 static float *floats(size_t count)
 {
-    return must(calloc(count, sizeof(float)));
+    return zeros(count, sizeof(float));
 }
 
 static float from_half(uint16_t bits)
@@ -62,13 +68,13 @@ static float from_half(uint16_t bits)
 }
 
 /* Returns the tensor's numbers as float32; ends the program if it is missing or has another number of elements. */
-static float *load(const whisper_host *h, const char *scope, const char *name, size_t count)
+static float *load(const char *scope, const char *module, const char *name, size_t count)
 {
     char whole[128];
     clattn_host_tensor t;
     clattn_io_error error;
-    snprintf(whole, sizeof whole, "%s/%s", scope, name);
-    clattn_status status = clattn_ctranslate2_find(h->file, whole, &t, &error);
+    snprintf(whole, sizeof whole, "%s/%s/%s", scope, module, name);
+    clattn_status status = clattn_ctranslate2_find(h.file, whole, &t, &error);
     size_t size = t.dtype == CLATTN_DTYPE_F16 ? 2 : 4;
     if (status != CLATTN_SUCCESS || (t.dtype != CLATTN_DTYPE_F16 && t.dtype != CLATTN_DTYPE_F32) ||
         t.bytes != count * size) {
@@ -88,50 +94,40 @@ static float *load(const whisper_host *h, const char *scope, const char *name, s
     return to;
 }
 
-static linear load_linear(const whisper_host *h, const char *scope, const char *name, size_t in, size_t out, bool bias)
+static linear load_linear(const char *scope, const char *name, size_t in, size_t out, bool bias)
 {
-    char part[160];
-    linear made = {in, out, floats(in * out), NULL};
-    snprintf(part, sizeof part, "%s/weight", name);
-    float *weight = load(h, scope, part, in * out);
+    linear made = {in, out, floats(in * out), bias ? load(scope, name, "bias", out) : floats(out)};
+    float *weight = load(scope, name, "weight", in * out);
     for (size_t o = 0; o < out; o++)
         for (size_t i = 0; i < in; i++)
             made.weight[i * out + o] = weight[o * in + i];
     free(weight);
-    snprintf(part, sizeof part, "%s/bias", name);
-    made.bias = bias ? load(h, scope, part, out) : floats(out);
     return made;
 }
 
-static norm load_norm(const whisper_host *h, const char *scope, const char *name)
+static norm load_norm(const char *scope, const char *name)
 {
-    char part[160];
-    norm made;
-    snprintf(part, sizeof part, "%s/gamma", name);
-    made.gamma = load(h, scope, part, h->d);
-    snprintf(part, sizeof part, "%s/beta", name);
-    made.beta = load(h, scope, part, h->d);
-    return made;
+    return (norm){load(scope, name, "gamma", h.d), load(scope, name, "beta", h.d)};
 }
 
-static layer *load_layers(const whisper_host *h, const char *stack, bool decoder)
+static layer *load_layers(const char *stack, bool decoder)
 {
-    layer *all = must(calloc(h->layers, sizeof *all));
-    for (size_t i = 0; i < h->layers; i++) {
+    layer *all = zeros(h.layers, sizeof *all);
+    for (size_t i = 0; i < h.layers; i++) {
         char scope[64];
         snprintf(scope, sizeof scope, "%s/layer_%zu", stack, i);
-        all[i].self_norm = load_norm(h, scope, "self_attention/layer_norm");
-        all[i].self_in = load_linear(h, scope, "self_attention/linear_0", h->d, 3 * h->d, true);
-        all[i].self_out = load_linear(h, scope, "self_attention/linear_1", h->d, h->d, true);
-        all[i].ff_norm = load_norm(h, scope, "ffn/layer_norm");
-        all[i].ff_in = load_linear(h, scope, "ffn/linear_0", h->d, 4 * h->d, true);
-        all[i].ff_out = load_linear(h, scope, "ffn/linear_1", 4 * h->d, h->d, true);
+        all[i].self_norm = load_norm(scope, "self_attention/layer_norm");
+        all[i].self_in = load_linear(scope, "self_attention/linear_0", h.d, 3 * h.d, true);
+        all[i].self_out = load_linear(scope, "self_attention/linear_1", h.d, h.d, true);
+        all[i].ff_norm = load_norm(scope, "ffn/layer_norm");
+        all[i].ff_in = load_linear(scope, "ffn/linear_0", h.d, 4 * h.d, true);
+        all[i].ff_out = load_linear(scope, "ffn/linear_1", 4 * h.d, h.d, true);
         if (!decoder)
             continue;
-        all[i].cross_norm = load_norm(h, scope, "attention/layer_norm");
-        all[i].cross_query = load_linear(h, scope, "attention/linear_0", h->d, h->d, true);
-        all[i].cross_memory = load_linear(h, scope, "attention/linear_1", h->d, 2 * h->d, true);
-        all[i].cross_out = load_linear(h, scope, "attention/linear_2", h->d, h->d, true);
+        all[i].cross_norm = load_norm(scope, "attention/layer_norm");
+        all[i].cross_query = load_linear(scope, "attention/linear_0", h.d, h.d, true);
+        all[i].cross_memory = load_linear(scope, "attention/linear_1", h.d, 2 * h.d, true);
+        all[i].cross_out = load_linear(scope, "attention/linear_2", h.d, h.d, true);
     }
     return all;
 }
@@ -237,9 +233,9 @@ static void attend(const float *query, size_t stride_q, size_t rows, const float
     free(scores);
 }
 
-static void feed_forward(const whisper_host *h, const layer *l, float *x, size_t rows)
+static void feed_forward(const layer *l, float *x, size_t rows)
 {
-    size_t d = h->d;
+    size_t d = h.d;
     float *normed = floats(rows * d), *inner = floats(rows * 4 * d);
     normalise(&l->ff_norm, x, rows, d, normed);
     apply(&l->ff_in, normed, rows, inner);
@@ -269,28 +265,28 @@ static float *convolve(const linear *conv, const float *x, size_t frames, size_t
 
 static int encode(void *user, const float *window)
 {
-    whisper_host *h = user;
-    size_t d = h->d;
-    float *first = convolve(&h->conv[0], window, FRAMES, 1), *x = convolve(&h->conv[1], first, FRAMES, 2);
+    (void)user;
+    size_t d = h.d;
+    float *first = convolve(&h.conv[0], window, FRAMES, 1), *x = convolve(&h.conv[1], first, FRAMES, 2);
     float *normed = floats(POSITIONS * d), *packed = floats(POSITIONS * 3 * d), *out = floats(POSITIONS * d);
     free(first);
-    add(x, h->encoder_positions, POSITIONS * d);
-    for (size_t i = 0; i < h->layers; i++) {
-        const layer *l = &h->encoder[i];
+    add(x, h.encoder_positions, POSITIONS * d);
+    for (size_t i = 0; i < h.layers; i++) {
+        const layer *l = &h.encoder[i];
         normalise(&l->self_norm, x, POSITIONS, d, normed);
         apply(&l->self_in, normed, POSITIONS, packed);
-        for (size_t head = 0; head < h->heads; head++) {
-            const float *q = packed + head * h->head_size;
-            attend(q, 3 * d, POSITIONS, q + d, q + 2 * d, 3 * d, POSITIONS, h->head_size, SIZE_MAX, NULL,
-                   out + head * h->head_size, d);
+        for (size_t head = 0; head < h.heads; head++) {
+            const float *q = packed + head * h.head_size;
+            attend(q, 3 * d, POSITIONS, q + d, q + 2 * d, 3 * d, POSITIONS, h.head_size, SIZE_MAX, NULL,
+                   out + head * h.head_size, d);
         }
         apply(&l->self_out, out, POSITIONS, normed);
         add(x, normed, POSITIONS * d);
-        feed_forward(h, l, x, POSITIONS);
+        feed_forward(l, x, POSITIONS);
     }
-    normalise(&h->encoder_norm, x, POSITIONS, d, normed);
-    for (size_t i = 0; i < h->layers; i++)
-        apply(&h->decoder[i].cross_memory, normed, POSITIONS, h->memory + i * POSITIONS * 2 * d);
+    normalise(&h.encoder_norm, x, POSITIONS, d, normed);
+    for (size_t i = 0; i < h.layers; i++)
+        apply(&h.decoder[i].cross_memory, normed, POSITIONS, h.memory + i * POSITIONS * 2 * d);
     free(x);
     free(normed);
     free(packed);
@@ -300,31 +296,31 @@ static int encode(void *user, const float *window)
 
 /* Appends `count` tokens to a sequence of `length` and computes, if wanted, logits (count, vocabulary) and the shares
  * of chosen heads (head, count, positions). */
-static void append(whisper_host *h, float *cache, size_t length, const int32_t *tokens, size_t count, float *logits,
+static void append(float *cache, size_t length, const int32_t *tokens, size_t count, float *logits,
                    const whisper_head *wanted, size_t wanted_count, float *shares)
 {
-    size_t d = h->d, size = h->head_size;
+    size_t d = h.d, size = h.head_size;
     float *x = floats(count * d), *normed = floats(count * d), *packed = floats(count * 3 * d),
           *out = floats(count * d);
     for (size_t t = 0; t < count; t++)
         for (size_t i = 0; i < d; i++)
-            x[t * d + i] = h->embedding[(size_t)tokens[t] * d + i] + h->decoder_positions[(length + t) * d + i];
-    for (size_t n = 0; n < h->layers; n++) {
-        const layer *l = &h->decoder[n];
+            x[t * d + i] = h.embedding[(size_t)tokens[t] * d + i] + h.decoder_positions[(length + t) * d + i];
+    for (size_t n = 0; n < h.layers; n++) {
+        const layer *l = &h.decoder[n];
         float *own = cache + n * WHISPER_LENGTH * 2 * d;
-        const float *memory = h->memory + n * POSITIONS * 2 * d;
+        const float *memory = h.memory + n * POSITIONS * 2 * d;
         normalise(&l->self_norm, x, count, d, normed);
         apply(&l->self_in, normed, count, packed);
         for (size_t t = 0; t < count; t++)
             memcpy(own + (length + t) * 2 * d, packed + t * 3 * d + d, 2 * d * sizeof *own);
-        for (size_t head = 0; head < h->heads; head++)
+        for (size_t head = 0; head < h.heads; head++)
             attend(packed + head * size, 3 * d, count, own + head * size, own + d + head * size, 2 * d, length + count,
                    size, length, NULL, out + head * size, d);
         apply(&l->self_out, out, count, normed);
         add(x, normed, count * d);
         normalise(&l->cross_norm, x, count, d, normed);
         apply(&l->cross_query, normed, count, packed);
-        for (size_t head = 0; head < h->heads; head++) {
+        for (size_t head = 0; head < h.heads; head++) {
             float *to = NULL;
             for (size_t i = 0; i < wanted_count; i++)
                 if ((size_t)wanted[i].layer == n && (size_t)wanted[i].head == head)
@@ -334,10 +330,10 @@ static void append(whisper_host *h, float *cache, size_t length, const int32_t *
         }
         apply(&l->cross_out, out, count, normed);
         add(x, normed, count * d);
-        feed_forward(h, l, x, count);
+        feed_forward(l, x, count);
     }
-    normalise(&h->decoder_norm, x, count, d, normed);
-    apply(&h->projection, normed, count, logits);
+    normalise(&h.decoder_norm, x, count, d, normed);
+    apply(&h.projection, normed, count, logits);
     free(x);
     free(normed);
     free(packed);
@@ -346,47 +342,47 @@ static void append(whisper_host *h, float *cache, size_t length, const int32_t *
 
 static int begin(void *user, const int32_t *tokens, size_t count, size_t sequences, float *logits)
 {
-    whisper_host *h = user;
-    float *all = floats(count * h->vocabulary);
-    append(h, h->cache[0], 0, tokens, count, all, NULL, 0, NULL);
-    memcpy(logits, all + (count - 1) * h->vocabulary, h->vocabulary * sizeof *logits);
+    (void)user;
+    float *all = floats(count * h.vocabulary);
+    append(h.cache[0], 0, tokens, count, all, NULL, 0, NULL);
+    memcpy(logits, all + (count - 1) * h.vocabulary, h.vocabulary * sizeof *logits);
     free(all);
     for (size_t s = 1; s < sequences; s++)
-        memcpy(h->cache[s], h->cache[0], h->layers * WHISPER_LENGTH * 2 * h->d * sizeof(float));
-    h->sequences = sequences;
-    h->length = count;
+        memcpy(h.cache[s], h.cache[0], h.layers * WHISPER_LENGTH * 2 * h.d * sizeof(float));
+    h.sequences = sequences;
+    h.length = count;
     return 0;
 }
 
 static int step(void *user, const size_t *parents, const int32_t *tokens, float *logits)
 {
-    whisper_host *h = user;
-    size_t bytes = h->layers * WHISPER_LENGTH * 2 * h->d * sizeof(float);
+    (void)user;
+    size_t bytes = h.layers * WHISPER_LENGTH * 2 * h.d * sizeof(float);
     if (parents != NULL) {
         float *copies[WHISPER_SEQUENCES];
-        for (size_t s = 0; s < h->sequences; s++) {
-            copies[s] = must(malloc(bytes));
-            memcpy(copies[s], h->cache[parents[s]], bytes);
+        for (size_t s = 0; s < h.sequences; s++) {
+            copies[s] = zeros(1, bytes);
+            memcpy(copies[s], h.cache[parents[s]], bytes);
         }
-        for (size_t s = 0; s < h->sequences; s++) {
-            free(h->cache[s]);
-            h->cache[s] = copies[s];
+        for (size_t s = 0; s < h.sequences; s++) {
+            free(h.cache[s]);
+            h.cache[s] = copies[s];
         }
     }
-    for (size_t s = 0; s < h->sequences; s++)
-        append(h, h->cache[s], h->length, &tokens[s], 1, logits + s * h->vocabulary, NULL, 0, NULL);
-    h->length++;
+    for (size_t s = 0; s < h.sequences; s++)
+        append(h.cache[s], h.length, &tokens[s], 1, logits + s * h.vocabulary, NULL, 0, NULL);
+    h.length++;
     return 0;
 }
 
 static int align(void *user, const int32_t *tokens, size_t count, int32_t words, const whisper_head *heads,
                  size_t head_count, double *probabilities, float *attention)
 {
-    whisper_host *h = user;
-    float *logits = floats(count * h->vocabulary);
-    append(h, h->cache[0], 0, tokens, count, logits, heads, head_count, attention);
+    (void)user;
+    float *logits = floats(count * h.vocabulary);
+    append(h.cache[0], 0, tokens, count, logits, heads, head_count, attention);
     for (size_t t = 0; t + 1 < count; t++) {
-        const float *row = logits + t * h->vocabulary;
+        const float *row = logits + t * h.vocabulary;
         double sum = 0.0;
         for (int32_t i = 0; i < words; i++)
             sum += exp((double)row[i] - (double)row[tokens[t + 1]]);
@@ -396,94 +392,42 @@ static int align(void *user, const int32_t *tokens, size_t count, int32_t words,
     return 0;
 }
 
-whisper_host *whisper_host_open(const char *folder)
+whisper_engine whisper_host(const char *folder)
 {
     char path[4096];
+    int32_t heads;
     clattn_io_error error;
     clattn_host_tensor t;
-    whisper_host *h = must(calloc(1, sizeof *h));
     snprintf(path, sizeof path, "%s/model.bin", folder);
-    if (clattn_ctranslate2_create(path, &h->file, &error) != CLATTN_SUCCESS ||
-        strcmp(clattn_ctranslate2_spec(h->file), "WhisperSpec") != 0) {
-        fprintf(stderr, "whisper_host: %s\n", h->file == NULL ? error.message : "not a Whisper model");
-        whisper_host_close(h);
-        return NULL;
-    }
-    int32_t heads;
-    if (!clattn_ctranslate2_integer(h->file, "decoder/num_heads", &heads) ||
-        clattn_ctranslate2_find(h->file, "decoder/embeddings/weight", &t, &error) != CLATTN_SUCCESS || t.rank != 2) {
-        fprintf(stderr, "whisper_host: %s has no heads or no embedding\n", path);
-        whisper_host_close(h);
-        return NULL;
-    }
-    h->heads = (size_t)heads;
-    h->vocabulary = t.extent[0];
-    h->d = t.extent[1];
-    h->head_size = h->d / h->heads;
-    for (char name[64]; snprintf(name, sizeof name, "encoder/layer_%zu/ffn/linear_0/bias", h->layers) > 0 &&
-                        clattn_ctranslate2_find(h->file, name, &t, &error) == CLATTN_SUCCESS &&
+    if (clattn_ctranslate2_create(path, &h.file, &error) != CLATTN_SUCCESS)
+        quit(2, error.message);
+    if (strcmp(clattn_ctranslate2_spec(h.file), "WhisperSpec") != 0)
+        quit(2, "not a Whisper model");
+    if (!clattn_ctranslate2_integer(h.file, "decoder/num_heads", &heads) ||
+        clattn_ctranslate2_find(h.file, "decoder/embeddings/weight", &t, &error) != CLATTN_SUCCESS || t.rank != 2)
+        quit(2, "the model has no heads or no embedding");
+    h.heads = (size_t)heads;
+    h.vocabulary = t.extent[0];
+    h.d = t.extent[1];
+    h.head_size = h.d / h.heads;
+    for (char name[64]; snprintf(name, sizeof name, "encoder/layer_%zu/ffn/linear_0/bias", h.layers) > 0 &&
+                        clattn_ctranslate2_find(h.file, name, &t, &error) == CLATTN_SUCCESS &&
                         t.dtype != CLATTN_DTYPE_NONE;)
-        h->layers++;
-    clattn_ctranslate2_find(h->file, "encoder/conv1/weight", &t, &error);
-    h->bins = t.extent[1];
-    h->conv[0] = load_linear(h, "encoder", "conv1", h->bins * 3, h->d, true);
-    h->conv[1] = load_linear(h, "encoder", "conv2", h->d * 3, h->d, true);
-    h->encoder_positions = load(h, "encoder", "position_encodings/encodings", POSITIONS * h->d);
-    h->decoder_positions = load(h, "decoder", "position_encodings/encodings", WHISPER_LENGTH * h->d);
-    h->embedding = load(h, "decoder", "embeddings/weight", h->vocabulary * h->d);
-    h->projection = load_linear(h, "decoder", "projection", h->d, h->vocabulary, false);
-    h->encoder_norm = load_norm(h, "encoder", "layer_norm");
-    h->decoder_norm = load_norm(h, "decoder", "layer_norm");
-    h->encoder = load_layers(h, "encoder", false);
-    h->decoder = load_layers(h, "decoder", true);
-    h->memory = floats(h->layers * POSITIONS * 2 * h->d);
+        h.layers++;
+    clattn_ctranslate2_find(h.file, "encoder/conv1/weight", &t, &error);
+    h.bins = t.extent[1];
+    h.conv[0] = load_linear("encoder", "conv1", h.bins * 3, h.d, true);
+    h.conv[1] = load_linear("encoder", "conv2", h.d * 3, h.d, true);
+    h.encoder_positions = load("encoder", "position_encodings", "encodings", POSITIONS * h.d);
+    h.decoder_positions = load("decoder", "position_encodings", "encodings", WHISPER_LENGTH * h.d);
+    h.embedding = load("decoder", "embeddings", "weight", h.vocabulary * h.d);
+    h.projection = load_linear("decoder", "projection", h.d, h.vocabulary, false);
+    h.encoder_norm = load_norm("encoder", "layer_norm");
+    h.decoder_norm = load_norm("decoder", "layer_norm");
+    h.encoder = load_layers("encoder", false);
+    h.decoder = load_layers("decoder", true);
+    h.memory = floats(h.layers * POSITIONS * 2 * h.d);
     for (size_t s = 0; s < WHISPER_SEQUENCES; s++)
-        h->cache[s] = floats(h->layers * WHISPER_LENGTH * 2 * h->d);
-    return h;
-}
-
-whisper_engine whisper_host_engine(whisper_host *host)
-{
-    return (whisper_engine){host, host->vocabulary, host->bins, host->layers, host->heads, encode, begin, step, align};
-}
-
-static void free_linear(linear *l)
-{
-    free(l->weight);
-    free(l->bias);
-}
-
-static void free_layers(const whisper_host *h, layer *all)
-{
-    for (size_t i = 0; all != NULL && i < h->layers; i++) {
-        linear *linears[] = {&all[i].self_in,   &all[i].self_out, &all[i].cross_query, &all[i].cross_memory,
-                             &all[i].cross_out, &all[i].ff_in,    &all[i].ff_out};
-        norm *norms[] = {&all[i].self_norm, &all[i].cross_norm, &all[i].ff_norm};
-        for (size_t j = 0; j < sizeof linears / sizeof linears[0]; j++)
-            free_linear(linears[j]);
-        for (size_t j = 0; j < sizeof norms / sizeof norms[0]; j++) {
-            free(norms[j]->gamma);
-            free(norms[j]->beta);
-        }
-    }
-    free(all);
-}
-
-void whisper_host_close(whisper_host *h)
-{
-    if (h == NULL)
-        return;
-    free_layers(h, h->encoder);
-    free_layers(h, h->decoder);
-    free_linear(&h->conv[0]);
-    free_linear(&h->conv[1]);
-    free_linear(&h->projection);
-    float *rest[] = {h->encoder_positions, h->decoder_positions,  h->embedding,         h->encoder_norm.gamma,
-                     h->encoder_norm.beta, h->decoder_norm.gamma, h->decoder_norm.beta, h->memory};
-    for (size_t i = 0; i < sizeof rest / sizeof rest[0]; i++)
-        free(rest[i]);
-    for (size_t s = 0; s < WHISPER_SEQUENCES; s++)
-        free(h->cache[s]);
-    clattn_ctranslate2_release(&h->file);
-    free(h);
+        h.cache[s] = floats(h.layers * WHISPER_LENGTH * 2 * h.d);
+    return (whisper_engine){NULL, h.vocabulary, h.bins, h.layers, h.heads, encode, begin, step, align};
 }

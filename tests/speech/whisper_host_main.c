@@ -48,10 +48,9 @@ int main(int argc, char **argv)
     int status = audio_load(argv[2], &sound);
     if (status == 0)
         status = whisper_tokens_load(argv[1], &tokens);
-    whisper_host *host = status == 0 ? whisper_host_open(argv[1]) : NULL;
-    if (host == NULL)
-        return status != 0 ? status : 2;
-    whisper_engine engine = whisper_host_engine(host);
+    if (status != 0)
+        return status;
+    whisper_engine engine = whisper_host(argv[1]);
     if (engine.vocabulary != tokens.count || !mel_compute(sound.samples, sound.count, engine.bins, &mel))
         return 2;
     status = whisper_transcribe(&engine, &tokens, &mel, &options, &transcript);
@@ -68,7 +67,6 @@ int main(int argc, char **argv)
     whisper_map_release(&map);
     whisper_transcript_release(&transcript);
     mel_release(&mel);
-    whisper_host_close(host);
     whisper_tokens_release(&tokens);
     audio_release(&sound);
     return status;
