@@ -45,24 +45,42 @@ def kept(dropout, seed, offset, batch, head, heads, queries, keys):
     return words.astype(np.float64) >= float(np.float32(dropout)) * 2.0 ** 32
 
 
-# ---- one head of one item ----
+# ---- masks and probabilities of any rank ----
 
-def added_by(mask, b, h, shape):
-    """Returns what a mask or bias adds to (queries, keys), and which pairs may attend."""
+def softmax(scores, attended):
+    """Softmax over the last axis: rows that attend nothing are 0; NaN and +inf in attended places make a row NaN."""
+    with np.errstate(all="ignore"):
+        kept = np.where(attended, scores, -np.inf)
+        top = np.max(kept, axis=-1, keepdims=True, initial=-np.inf)
+        weights = np.where(attended, np.exp(kept - top), 0.0)
+        total = np.sum(weights, axis=-1, keepdims=True)
+        any_key = np.any(attended, axis=-1, keepdims=True)
+        lse = np.where(any_key, top + np.log(total), -np.inf)[..., 0]
+        return np.where(any_key, weights / total, 0.0), lse
+
+
+def mask_terms(mask, shape):
+    """Returns what a mask adds and which pairs may attend; short masks are extended with "do not attend"."""
     added, attended = np.zeros(shape), np.ones(shape, bool)
     if mask is None:
         return added, attended
-    mask = mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
-    part = mask[b if mask.shape[0] > 1 else 0, h if mask.shape[1] > 1 else 0]
-    keys = part.shape[1] if part.shape[1] > 1 else shape[1]
-    part = np.broadcast_to(part[:shape[0], :shape[1]], (shape[0], min(keys, shape[1])))
-    attended[:, keys:] = False
-    selects = part if mask.dtype == np.bool_ else part != -np.inf
-    attended[:, :keys] &= selects
-    if mask.dtype != np.bool_:
-        added[:, :keys] = np.where(selects, part, 0.0)
+    mask = mask.reshape((1,) * (len(shape) - mask.ndim) + mask.shape)
+    keys = mask.shape[-1]
+    if 1 < keys < shape[-1]:
+        attended[..., keys:] = False
+        part = shape[:-1] + (keys,)
+    else:
+        part = shape
+    whole = np.broadcast_to(mask, part)
+    if mask.dtype == np.bool_:
+        attended[..., :part[-1]] &= whole
+    else:
+        attended[..., :part[-1]] &= whole != -np.inf
+        added[..., :part[-1]] = np.where(whole == -np.inf, 0.0, whole)
     return added, attended
 
+
+# ---- one head of one item ----
 
 def raw_scores(q, k, scale, vector, h):
     if vector is None:
@@ -72,8 +90,9 @@ def raw_scores(q, k, scale, vector, h):
     return (1.0 if scale is None else scale) * (np.tanh(q[:, None] + k[None]) @ weights)
 
 
-def one_head(q, k, v, b, h, heads, position, first_key, o):
-    """Returns output, lse, entropy and the four kinds of scores of one head; positions and lengths are the item's."""
+def one_head(q, k, v, b, h, heads, position, first_key, masks, o):
+    """Returns output, lse, entropy and the four kinds of scores of one head; positions and lengths are the item's.  `masks`
+    are the mask_terms of mask and bias."""
     queries, keys = len(q), len(k)
     i, j = np.arange(queries)[:, None], np.arange(keys)[None]
     p = i + position
@@ -92,9 +111,8 @@ def one_head(q, k, v, b, h, heads, position, first_key, o):
         attended &= (right < 0) | (j <= p + right)
     if o.get("mask_mod"):
         attended &= np.broadcast_to(o["mask_mod"](b, h, i, j), (queries, keys)) != 0
-    for name in ("mask", "bias"):
-        added, selected = added_by(o.get(name), b, h, (queries, keys))
-        s, attended = s + added, attended & selected
+    for added, selected in masks:
+        s, attended = s + added[b, h, :queries, :keys], attended & selected[b, h, :queries, :keys]
     if o.get("alibi") is not None:
         slopes = np.atleast_2d(o["alibi"]).astype(np.float64)
         s = s - slopes[b if len(slopes) > 1 else 0, h] * np.abs(p - j)
@@ -132,6 +150,8 @@ def attend(q, k, v, **o):
         result[name] = np.full(q.shape[:3] + (rows,), outside)
     if o.get("sinks") is not None:
         result["lse"][:] = np.asarray(o["sinks"], np.float64)[None, :, None]
+    columns = max([rows] if o.get("kv_lengths") is None else [rows, *o["kv_lengths"]])  # a ring has more than rows
+    masks = [mask_terms(o.get(name), (batch, heads, queries, columns)) for name in ("mask", "bias")]
     for b in range(batch):
         n_q = queries if o.get("query_lengths") is None else int(o["query_lengths"][b])
         n_k = rows if o.get("kv_lengths") is None else int(o["kv_lengths"][b])
@@ -139,10 +159,16 @@ def attend(q, k, v, **o):
         place = np.arange(n_k) % rows if rows else np.arange(0)
         for h in range(heads):
             head = one_head(q[b, h, :n_q], k[b, h // group, place], v[b, h // group, place], b, h, heads, position,
-                            max(0, n_k - rows) if o.get("ring") else 0, o)
+                            max(0, n_k - rows) if o.get("ring") else 0, masks, o)
             for name, value in head.items():
                 if value.ndim == 1 or name == "output":
                     result[name][b, h, :n_q] = value
                 elif not o.get("ring"):
                     result[name][b, h, :n_q, :n_k] = value
     return result
+
+
+def attention(q, k, v, mask=None, **o):
+    """Returns output, lse and probabilities."""
+    found = attend(q, k, v, mask=mask, **o)
+    return found["output"], found["lse"], found["probabilities"]

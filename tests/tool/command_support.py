@@ -1,4 +1,4 @@
-"""Shared by the tests of the clattn command: running it, files, and attention in NumPy's float64.
+"""Shared by the tests of the clattn command: running it, and files.
 
 The device is whatever the environment chooses (OCL_ICD_VENDORS, CLATTN_DEVICE).  Needs NumPy and no more.
 Random shapes come from one printed seed; CLATTN_TEST_SEED gives another."""
@@ -27,7 +27,8 @@ NOISE = re.compile(r"^\d+ (warning|error)s?( and \d+ errors?)? generated\.$")
 class Result:
     def __init__(self, done):
         self.status = done.returncode
-        self.out = done.stdout.decode("utf-8", "replace")
+        self.bytes = done.stdout or b""
+        self.out = self.bytes.decode("utf-8", "replace")
         lines = done.stderr.decode("utf-8", "replace").splitlines()
         self.errors = [line for line in lines if not NOISE.match(line)]
 
@@ -39,56 +40,6 @@ class Result:
 
     def __repr__(self):
         return "status %d\nstdout: %s\nstderr: %s" % (self.status, self.out, "\n".join(self.errors))
-
-
-def softmax(scores, attended):
-    """Softmax over the last axis: rows that attend nothing are 0; NaN and +inf in attended places make a row NaN."""
-    with np.errstate(all="ignore"):
-        kept = np.where(attended, scores, -np.inf)
-        top = np.max(kept, axis=-1, keepdims=True, initial=-np.inf)
-        weights = np.where(attended, np.exp(kept - top), 0.0)
-        total = np.sum(weights, axis=-1, keepdims=True)
-        any_key = np.any(attended, axis=-1, keepdims=True)
-        lse = np.where(any_key, top + np.log(total), -np.inf)[..., 0]
-        return np.where(any_key, weights / total, 0.0), lse
-
-
-def mask_terms(mask, shape):
-    """Returns what a mask adds and which pairs may attend; short masks are extended with "do not attend"."""
-    added, attended = np.zeros(shape), np.ones(shape, bool)
-    if mask is None:
-        return added, attended
-    mask = mask.reshape((1,) * (len(shape) - mask.ndim) + mask.shape)
-    keys = mask.shape[-1]
-    if 1 < keys < shape[-1]:
-        attended[..., keys:] = False
-        part = shape[:-1] + (keys,)
-    else:
-        part = shape
-    whole = np.broadcast_to(mask, part)
-    if mask.dtype == np.bool_:
-        attended[..., :part[-1]] &= whole
-    else:
-        attended[..., :part[-1]] &= whole != -np.inf
-        added[..., :part[-1]] = np.where(whole == -np.inf, 0.0, whole)
-    return added, attended
-
-
-def attention(q, k, v, mask=None, causal=False, bottom_right=False, scale=None):
-    q, k, v = (a.astype(np.float64) for a in (q, k, v))
-    group = q.shape[1] // k.shape[1] if k.shape[1] else 1
-    k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
-    s_q, s_k = q.shape[2], k.shape[2]
-    scale = 1.0 / np.sqrt(q.shape[3]) if scale is None else scale
-    added, attended = mask_terms(mask, q.shape[:3] + (s_k,))
-    if causal:
-        position = s_k - s_q if bottom_right else 0
-        attended = attended & (np.arange(s_k)[None, :] <= np.arange(s_q)[:, None] + position)
-    with np.errstate(all="ignore"):
-        weights, lse = softmax(scale * (q @ np.swapaxes(k, 2, 3)) + added, attended)
-    # Avoids 0 * NaN below.
-    used = np.where(np.any(attended.reshape(-1, s_k), axis=0)[:, None], v, 0.0)
-    return weights @ used, lse, weights
 
 
 def write_safetensors(path, tensors):
@@ -124,6 +75,16 @@ class CommandTest(unittest.TestCase):
         np.save(self.path(name), array)
         return self.path(name)
 
+    def write(self, name, contents):
+        with open(self.path(name), "wb") as file:
+            file.write(contents if isinstance(contents, bytes) else contents.encode())
+        return self.path(name)
+
+    def read(self, name):
+        """Returns a file's bytes."""
+        with open(self.path(name), "rb") as file:
+            return file.read()
+
     def normal(self, *shape):
         return self.random.standard_normal(shape).astype(np.float32)
 
@@ -133,8 +94,6 @@ class CommandTest(unittest.TestCase):
             more["stdin"] = subprocess.DEVNULL
         done = subprocess.run([CLATTN] + [str(a) for a in arguments], stderr=subprocess.PIPE, env=environment(env),
                               timeout=TIMEOUT, **more)
-        if done.stdout is None:
-            done.stdout = b""
         return Result(done)
 
     def succeed(self, *arguments, **more):
@@ -187,10 +146,14 @@ class CommandTest(unittest.TestCase):
             error = np.max(np.abs(actual[finite].astype(np.float64) - expected[finite]))
             self.assertLessEqual(error, tolerance * largest)
 
+    def attention_of(self, q, k, v):
+        """Saves the arrays and returns the command that computes o.npy of them."""
+        return ["attention", "-q", self.save("q.npy", q), "-k", self.save("k.npy", k), "-v", self.save("v.npy", v), "-o",
+                self.path("o.npy")]
+
     def attend(self, q, k, v, *options, mask=None, lse=False):
         """Runs the command and returns the output (and the lse)."""
-        arguments = ["attention", "-q", self.save("q.npy", q), "-k", self.save("k.npy", k), "-v",
-                     self.save("v.npy", v), "-o", self.path("o.npy")]
+        arguments = self.attention_of(q, k, v)
         if mask is not None:
             arguments += ["--mask", self.save("mask.npy", mask)]
         if lse:

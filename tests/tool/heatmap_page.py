@@ -7,6 +7,8 @@ import re
 
 import numpy as np
 
+from command_support import CommandTest
+
 
 class Page(html.parser.HTMLParser):
     """elements: [(name, {attribute: value}), ...]; texts: the contents of the elements that hold plain text alone, by
@@ -85,3 +87,10 @@ class Page(html.parser.HTMLParser):
         test.assertTrue(re.search(r":focus-visible *\{[^}]*outline", self.texts["style"]))
         test.assertIn("prefers-color-scheme: dark", self.texts["style"])
         test.assertEqual(len(self.named("noscript")), 1)
+
+
+class MapTest(CommandTest):
+    def page(self):
+        page = Page(self.read("map.html"))
+        page.check(self)
+        return page

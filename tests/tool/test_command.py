@@ -6,15 +6,14 @@ has a file of its own, test_command_attention.py.
 import io
 import json
 import os
-import re
-import subprocess
 import tempfile
 import time
 import unittest
 
 import numpy as np
 
-from command_support import CLATTN, NOISE, TIMEOUT, CommandTest, attention, main, mask_terms, softmax, write_safetensors
+from attention_numpy import attention, mask_terms, softmax
+from command_support import CommandTest, main, write_safetensors
 
 
 class Usage(CommandTest):
@@ -157,13 +156,10 @@ class StandardOutput(CommandTest):
     """If an output goes to standard output, the report goes to standard error."""
 
     def piped(self, *arguments):
-        done = subprocess.run([CLATTN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              stdin=subprocess.DEVNULL, timeout=TIMEOUT)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        lines = [line for line in done.stderr.decode().splitlines() if not NOISE.match(line)]
-        array = np.load(io.BytesIO(done.stdout))
-        self.assertEqual(len(done.stdout), 128 + array.nbytes)
-        return array, lines
+        result = self.succeed(*arguments)
+        array = np.load(io.BytesIO(result.bytes))
+        self.assertEqual(len(result.bytes), 128 + array.nbytes)
+        return array, result.errors
 
     def test_pipes(self):
         x = self.normal(3, 4)
@@ -204,14 +200,12 @@ class CrashingDriver(CommandTest):
     def vendors(self, *good):
         """Makes a folder with the crashing driver and others, as the loader expects it."""
         folder = tempfile.mkdtemp(dir=self.folder)
-        with open(os.path.join(folder, "broken.icd"), "w") as file:
-            file.write(os.environ["CRASHING_ICD"] + "\n")
+        self.write(os.path.join(folder, "broken.icd"), os.environ["CRASHING_ICD"] + "\n")
         for path in good:
             if path.endswith(".icd"):
                 os.symlink(path, os.path.join(folder, os.path.basename(path)))
             else:
-                with open(os.path.join(folder, os.path.basename(path) + ".icd"), "w") as file:
-                    file.write(path + "\n")
+                self.write(os.path.join(folder, os.path.basename(path) + ".icd"), path + "\n")
         return folder
 
     def leftovers(self):
@@ -469,12 +463,10 @@ class Mha(CommandTest):
 
     def test_broken_weights(self):
         arguments = self.arguments(self.make(12), 2, self.normal(2, 9, 12))
-        with open(self.path("w.safetensors"), "rb") as file:
-            whole = file.read()
+        whole = self.read("w.safetensors")
         for content in (b"", whole[:7], whole[:40], whole[:-1], whole + b"\0", b"\xff" * 8 + whole[8:],
                         whole.replace(b"F32", b"F99"), b"PK\3\4" + whole):
-            with open(self.path("w.safetensors"), "wb") as file:
-                file.write(content)
+            self.write("w.safetensors", content)
             self.refuse(2, *arguments, saying="w.safetensors")
         os.remove(self.path("w.safetensors"))
         self.refuse(2, *arguments, saying="w.safetensors")
@@ -535,47 +527,43 @@ class Tools(CommandTest):
         self.refuse(2, "bench", "encoder", "--activation", "tanh", saying=("tanh", "gelu-tanh"))
         self.refuse(2, "bench", "encoder", "--dtype", "i8", saying=("i8", "bf16"))
 
+    def counts(self, *arguments, operations=None, moved=None, **fields):
+        """Fails unless a bench counts these operations and bytes and reports these fields; returns the report."""
+        report = self.succeed("bench", *arguments, "--repeat", "2", "--json").json()
+        for rate, count in (("gflops", operations), ("gbytes_per_s", moved)):
+            if count is not None:
+                self.assertAlmostEqual(report[rate] * report["seconds_min"] * 1e9, count, delta=1)
+        self.assertEqual({name: report[name] for name in fields}, fields)
+        return report
+
     def test_bench_counts(self):
         # 1 + 2 + 3 + 3 attended keys with causality, of 4 queries and 3 keys
-        report = self.succeed("bench", "attention", "--shape", "1,2,1,4,3,8,16", "--causal", "--repeat", "2",
-                              "--json").json()
-        self.assertAlmostEqual(report["gflops"] * report["seconds_min"] * 1e9, 2 * 2 * 9 * 24, delta=1)
+        self.counts("attention", "--shape", "1,2,1,4,3,8,16", "--causal", operations=2 * 2 * 9 * 24)
         # A window of one key to the left: 1 + 2 + 2 + 1 pairs, of the first item's 4 queries and 3 keys; none of the
         # other's
         lengths = self.save("n.npy", np.array([3, 0]))
-        report = self.succeed("bench", "attention", "--shape", "2,2,1,4,3,8,16", "--window", "1,0", "--kv-lengths", lengths,
-                              "--dtype", "f16", "--repeat", "2", "--json").json()
-        self.assertEqual(report["dtype"], "float16")
-        self.assertAlmostEqual(report["gflops"] * report["seconds_min"] * 1e9, 2 * 2 * 6 * 24, delta=1)
-        report = self.succeed("bench", "matmul", "--shape", "3,5,7", "--repeat", "2", "--json").json()
-        self.assertAlmostEqual(report["gflops"] * report["seconds_min"] * 1e9, 2 * 105, delta=1)
+        self.counts("attention", "--shape", "2,2,1,4,3,8,16", "--window", "1,0", "--kv-lengths", lengths, "--dtype", "f16",
+                    operations=2 * 2 * 6 * 24, dtype="float16")
+        self.counts("matmul", "--shape", "3,5,7", operations=2 * 105)
         # All arrays have the type, so input, output and intermediate arrays have half as many bytes
         for dtype, name, size in (("f32", "float32", 4), ("f16", "float16", 2), ("bf16", "bfloat16", 2)):
-            report = self.succeed("bench", "matmul", "--shape", "3,5,7", "--bias", "--dtype", dtype, "--repeat", "2",
-                                  "--json").json()
-            self.assertEqual(report["dtype"], name)
-            self.assertAlmostEqual(report["gbytes_per_s"] * report["seconds_min"] * 1e9, size * (21 + 35 + 5 + 15), delta=1)
-            report = self.succeed("bench", "softmax", "--shape", "6,11", "--dtype", dtype, "--repeat", "2", "--json").json()
-            self.assertEqual(report["dtype"], name)
-            self.assertAlmostEqual(report["gbytes_per_s"] * report["seconds_min"] * 1e9, size * 2 * 66, delta=1)
+            self.counts("matmul", "--shape", "3,5,7", "--bias", "--dtype", dtype, moved=size * (21 + 35 + 5 + 15), dtype=name)
+            self.counts("softmax", "--shape", "6,11", "--dtype", dtype, moved=size * 2 * 66, dtype=name)
         # The vectors in and out and all weights: 4 matrices and 4 biases of attention, 2 and 2 of the feed-forward, 2
         # norms
         for more, layers, pairs, matrices, parameters, dtype, size in (
                 ([], 1, 25, 2, 4 * 36 + 4 * 6 + 2 * 60 + 16 + 4 * 6, "float32", 4),
                 (["--layers", "3", "--causal", "--gated", "--dtype", "f16", "--pre-norm"], 3, 15, 3,
                  3 * (4 * 36 + 4 * 6 + 3 * 60 + 26 + 4 * 6), "float16", 2)):
-            report = self.succeed("bench", "encoder", "--shape", "2,5,6,3,10", *more, "--repeat", "2", "--json").json()
-            self.assertEqual((report["operator"], report["shape"], report["dtype"], report["layers"], report["parameters"]),
-                             ("encoder", [2, 5, 6, 3, 10], dtype, layers, parameters))
-            self.assertAlmostEqual(report["gflops"] * report["seconds_min"] * 1e9,
-                                   layers * 2 * (2 * 5 * (4 * 36 + matrices * 60) + 4 * 6 * pairs), delta=1)
+            report = self.counts(
+                "encoder", "--shape", "2,5,6,3,10", *more, operator="encoder", shape=[2, 5, 6, 3, 10], dtype=dtype,
+                layers=layers, parameters=parameters,
+                operations=layers * 2 * (2 * 5 * (4 * 36 + matrices * 60) + 4 * 6 * pairs))
             self.assertGreaterEqual(report["weight_bytes"], size * parameters)
             self.assertAlmostEqual(report["gbytes_per_s"] * report["seconds_min"] * 1e9,
                                    size * 2 * 60 + report["weight_bytes"], delta=1)
         # Input, output, scale and bias
-        report = self.succeed("bench", "layernorm", "--shape", "6,11", "--repeat", "2", "--json").json()
-        self.assertAlmostEqual(report["gflops"] * report["seconds_min"] * 1e9, 7 * 66, delta=1)
-        self.assertAlmostEqual(report["gbytes_per_s"] * report["seconds_min"] * 1e9, 4 * (2 * 66 + 2 * 11), delta=1)
+        self.counts("layernorm", "--shape", "6,11", operations=7 * 66, moved=4 * (2 * 66 + 2 * 11))
 
     def test_bench_reports_what_was_made_of_the_arrays(self):
         report = self.succeed("bench", "attention", "--shape", "2,4,2,3,33,8,8", "--kv-int8", "--kv-group", 4, "--page-size",
@@ -680,8 +668,7 @@ class Tools(CommandTest):
         self.assertGreater(listed["count"], 0)
         self.assertEqual(listed["count"], len(listed["entries"]))
         self.assertIn(listed["entries"][0]["name"], self.succeed("cache", "list", env=env).out)
-        with open(os.path.join(folder, "mine.txt"), "w") as file:
-            file.write("not an entry")
+        self.write(os.path.join(folder, "mine.txt"), "not an entry")
         cleared = self.succeed("cache", "clear", "--json", env=env).json()
         self.assertEqual(cleared["removed"], listed["count"])
         self.assertEqual(os.listdir(folder), ["mine.txt"])

@@ -8,8 +8,8 @@ import shutil
 
 import numpy as np
 
-from attention_numpy import attend, from_bf16, quantised, to_bf16
-from command_support import FULL, SEED, CommandTest, attention, main
+from attention_numpy import attend, attention, from_bf16, quantised, to_bf16
+from command_support import FULL, SEED, CommandTest, main
 
 
 class Attention(CommandTest):
@@ -63,8 +63,7 @@ class Attention(CommandTest):
             self.check(q, k, v, "--short-mask", mask=self.random.random((5, keys)) < 0.8)
             self.check(q, k, v, "--short-mask", mask=self.normal(5, keys))
         mask = self.save("short.npy", self.normal(5, 8))
-        self.refuse(2, "attention", "-q", self.save("q.npy", q), "-k", self.save("k.npy", k), "-v",
-                    self.save("v.npy", v), "-o", self.path("o.npy"), "--mask", mask,
+        self.refuse(2, *self.attention_of(q, k, v), "--mask", mask,
                     saying=("short.npy", "covers 8 of 9 keys", "--short-mask"))
 
     def test_fully_masked_rows_are_zero(self):
@@ -122,9 +121,8 @@ class Attention(CommandTest):
         q, k, v = self.normal(1, 4, 33, 40), self.normal(1, 2, 65, 40), self.normal(1, 2, 65, 24)
         expected = attention(q, k, v)[0]
         for solver in ("generic", "cpu", "tile"):
-            arguments = ("attention", "-q", self.save("q.npy", q), "-k", self.save("k.npy", k), "-v",
-                         self.save("v.npy", v), "-o", self.path("o.npy"), "--solver", solver, "--json")
-            self.assertEqual(self.succeed(*arguments).json()["solver"], solver)
+            report = self.succeed(*self.attention_of(q, k, v), "--solver", solver, "--json").json()
+            self.assertEqual(report["solver"], solver)
             self.close(np.load(self.path("o.npy")), expected)
 
     def test_empty_arrays(self):
@@ -140,8 +138,7 @@ class Attention(CommandTest):
 
     def test_report(self):
         q, k, v = self.normal(1, 2, 5, 8), self.normal(1, 2, 7, 8), self.normal(1, 2, 7, 3)
-        files = ["attention", "-q", self.save("q.npy", q), "-k", self.save("k.npy", k), "-v",
-                 self.save("v.npy", v), "-o", self.path("o.npy")]
+        files = self.attention_of(q, k, v)
         result = self.succeed(*files, "--lse", self.path("lse.npy"), "--verify", "--repeat", "3", "--json")
         report = result.json()
         self.assertEqual(len(result.out.splitlines()), 1)
@@ -156,8 +153,7 @@ class Attention(CommandTest):
     def test_verify_knows_that_sums_of_huge_values_overflow(self):
         """docs/numerics.md: |V| up to FLT_MAX / S_k is safe."""
         q, k, v = (np.full((1, 1, 2, 8), x, np.float32) for x in (1, 1, 3e38))
-        files = ["attention", "-q", self.save("q.npy", q), "-k", self.save("k.npy", k), "-v", self.save("v.npy", v),
-                 "-o", self.path("o.npy"), "--verify", "--json"]
+        files = [*self.attention_of(q, k, v), "--verify", "--json"]
         self.assertIs(self.succeed(*files).json()["verified"], True)
         self.save("v.npy", v / 4)
         self.assertIs(self.succeed(*files).json()["verified"], True)
@@ -173,9 +169,8 @@ class Features(CommandTest):
     def command(self, q, k, v, *options, verify=True, status=0, **meaning):
         """Runs the command with options that mean the same as attend's of the same names; returns the results by
         name."""
-        paths = {name: self.path("out-%s.npy" % name) for name in ("output", "lse", "entropy")}
-        arguments = ["attention", "-q", self.save("q.npy", q), "-k", self.save("k.npy", k), "-v", self.save("v.npy", v),
-                     "-o", paths["output"], "--lse", paths["lse"], "--entropy", paths["entropy"], "--json"]
+        paths = {"output": self.path("o.npy"), "lse": self.path("out-lse.npy"), "entropy": self.path("out-entropy.npy")}
+        arguments = [*self.attention_of(q, k, v), "--lse", paths["lse"], "--entropy", paths["entropy"], "--json"]
         for name, option in self.ARRAYS.items():
             if meaning.get(name) is not None:
                 arguments += [option, self.save(name + ".npy", meaning[name])]
@@ -420,26 +415,20 @@ class Features(CommandTest):
 class UserFunctions(CommandTest):
     """Kernels include the user's OpenCL C."""
 
-    def snippet(self, name, text):
-        with open(self.path(name), "w") as file:
-            file.write(text)
-        return self.path(name)
-
     def files(self):
         self.q, self.k, self.v = self.normal(2, 4, 5, 8), self.normal(2, 2, 7, 8), self.normal(2, 2, 7, 6)
-        return ["attention", "-q", self.save("q.npy", self.q), "-k", self.save("k.npy", self.k), "-v",
-                self.save("v.npy", self.v), "-o", self.path("o.npy")]
+        return self.attention_of(self.q, self.k, self.v)
 
     def test_both_with_buffers_and_numbers(self):
         table, allowed = self.normal(7), self.random.integers(0, 2, (4, 7)).astype(np.int32)
-        score = self.snippet("score.cl", """
+        score = self.write("score.cl", """
             float helper(float x) { return 2.0f * x; }
             float score_mod(float score, int batch, int head, int query, int key, user_data user)
             {
                 return helper(score) + user.buffer1[key] * user.scalar3 + (float)(batch - query);
             }
             """)
-        mask = self.snippet("mask.cl", """
+        mask = self.write("mask.cl", """
             int mask_mod(int batch, int head, int query, int key, user_data user)
             {
                 return user.buffer2[head * user.key_length + key] || key <= query;
@@ -456,12 +445,11 @@ class UserFunctions(CommandTest):
 
     def test_packed_items_have_their_own_indices(self):
         q, k, v = self.normal(6, 4, 8), self.normal(9, 4, 8), self.normal(9, 4, 6)
-        band = self.snippet("band.cl", "int mask_mod(int b, int h, int q, int k, user_data user)"
+        band = self.write("band.cl", "int mask_mod(int b, int h, int q, int k, user_data user)"
                                        " { return k <= q + user.position && k < user.key_length - b; }")
         starts, key_starts = np.array([0, 2, 6]), np.array([0, 4, 9])
-        report = self.succeed("attention", "-q", self.save("q.npy", q), "-k", self.save("k.npy", k), "-v",
-                              self.save("v.npy", v), "-o", self.path("o.npy"), "--layout", "shd", "--solver", "generic",
-                              "--query-starts", self.save("qs.npy", starts), "--key-starts", self.save("ks.npy", key_starts), "--align",
+        report = self.succeed(*self.attention_of(q, k, v), "--layout", "shd", "--solver", "generic", "--query-starts",
+                              self.save("qs.npy", starts), "--key-starts", self.save("ks.npy", key_starts), "--align",
                               "bottom-right", "--mask-mod", band, "--verify", "--json").json()
         self.assertIs(report["verified"], True)
         for b, (rows, keys) in enumerate(((slice(0, 2), slice(0, 4)), (slice(2, 6), slice(4, 9)))):
@@ -474,18 +462,15 @@ class UserFunctions(CommandTest):
         # With a user's function there is no self-check on the device, which would refuse this kernel.
         kernels = self.path("cl")
         shutil.copytree(pathlib.Path(__file__).resolve().parents[2] / "cl", kernels)
-        name = os.path.join(kernels, "attention/generic.cl")
-        with open(name) as file:
-            text = file.read()
-        self.assertEqual(text.count("sum += p;"), 1)
-        with open(name, "w") as file:
-            file.write(text.replace("sum += p;", "sum += p * 1.001f;"))
-        nothing = self.snippet("n.cl", "float score_mod(float s, int b, int h, int q, int k, user_data u) { return s; }")
+        text = self.read("cl/attention/generic.cl")
+        self.assertEqual(text.count(b"sum += p;"), 1)
+        self.write("cl/attention/generic.cl", text.replace(b"sum += p;", b"sum += p * 1.001f;"))
+        nothing = self.write("n.cl", "float score_mod(float s, int b, int h, int q, int k, user_data u) { return s; }")
         self.refuse(1, *self.files(), "--score-mod", nothing, "--verify", "--solver", "generic",
                     env={"CLATTN_KERNEL_DIR": kernels}, saying=("o.npy", "differs from the reference"))
 
     def test_mistakes_are_found_in_the_users_file(self):
-        bad = self.snippet("bad.cl", "float score_mod(float s, int b, int h, int q, int k, user_data u)\n{\n"
+        bad = self.write("bad.cl", "float score_mod(float s, int b, int h, int q, int k, user_data u)\n{\n"
                                      "    return s + oops;\n}\n")
         self.refuse(2, *self.files(), "--score-mod", bad, saying=("bad.cl:3:", "oops"))
         self.refuse(2, *self.files(), "--mask-mod", bad, saying="bad.cl")
@@ -498,7 +483,7 @@ class UserFunctions(CommandTest):
                            ("call", good.replace("return s", "return helper(s)")),
                            ("prose", "Subtract the distance of query and key, please.\n")):
             with self.subTest(name):
-                path = self.snippet(name + ".cl", text)
+                path = self.write(name + ".cl", text)
                 for command in (self.files(), ["explain", "--shape", "1,4,2,5,7,8,6"],
                                 ["bench", "attention", "--shape", "1,4,2,5,7,8,6"]):
                     line = self.refuse(2, *command, "--score-mod", path, "--solver", "generic", saying=path).errors[0]
@@ -506,12 +491,12 @@ class UserFunctions(CommandTest):
                     self.assertLess(len(line), 400)
                     self.assertNotIn("|", line)
         self.refuse(2, *self.files(), "--mask-mod", self.path("none.cl"), saying=("none.cl", "No such file"))
-        self.refuse(2, *self.files(), "--score-mod", self.snippet("empty.cl", ""), saying=("empty.cl", "empty"))
-        self.refuse(2, *self.files(), "--score-mod", self.snippet("nul.cl", "a\0b"), saying=("nul.cl", "no text"))
-        self.refuse(2, *self.files(), "--score-mod", self.snippet("long.cl", " " * 8192), saying=("long.cl", "8191"))
+        self.refuse(2, *self.files(), "--score-mod", self.write("empty.cl", ""), saying=("empty.cl", "empty"))
+        self.refuse(2, *self.files(), "--score-mod", self.write("nul.cl", "a\0b"), saying=("nul.cl", "no text"))
+        self.refuse(2, *self.files(), "--score-mod", self.write("long.cl", " " * 8192), saying=("long.cl", "8191"))
 
     def test_buffers_and_numbers_are_strict(self):
-        good = ["--score-mod", self.snippet("s.cl", "float score_mod(float s, int b, int h, int q, int k, user_data u)"
+        good = ["--score-mod", self.write("s.cl", "float score_mod(float s, int b, int h, int q, int k, user_data u)"
                                                     " { return s; }")]
         table = self.save("t.npy", self.normal(3))
         for option, value in (("--user", "4:" + table), ("--user", table), ("--user", "0:"), ("--user", "-1:" + table),
@@ -593,9 +578,6 @@ class BadFiles(CommandTest):
         self.refuse(status, "attention", *arguments, *more, saying=saying)
         if files["o"] == self.path("o.npy"):
             self.assertFalse(os.path.exists(files["o"]))
-
-    def with_array(self, name, array):
-        return self.save(name, array)
 
     def test_wrong_shapes(self):
         n, save = self.normal, self.save
@@ -683,14 +665,11 @@ class BadFiles(CommandTest):
         self.attention_with(2, q=self.path("none.npy"), saying=("none.npy", "No such file"))
         self.attention_with(2, q=self.folder, saying=self.folder)
         self.attention_with(2, "--mask", self.path("none.npy"), saying="none.npy")
-        with open(self.good["q"], "rb") as file:
-            whole = file.read()
+        whole = self.read("q.npy")
         for name, content in (("empty", b""), ("short", whole[:-1]), ("long", whole + b"\0"),
                               ("header", whole[:40]), ("magic", whole[:6]), ("text", b"not an array\n" * 20),
                               ("zip", b"PK\3\4" + whole)):
-            with open(self.path(name), "wb") as file:
-                file.write(content)
-            self.attention_with(2, q=self.path(name), saying=self.path(name))
+            self.attention_with(2, q=self.write(name, content), saying=self.path(name))
 
     def test_long_names_hide_no_reason(self):
         long = self.path("y" * 9000)
@@ -710,10 +689,7 @@ class BadFiles(CommandTest):
 
     def test_no_output_takes_an_input_away(self):
         """An output must not replace an input under its own name, another spelling, a symbolic link or a hard link."""
-        content = {}
-        for name, path in self.good.items():
-            with open(path, "rb") as file:
-                content[name] = file.read()
+        content = {path: self.read(path) for path in self.good.values()}
         os.symlink("q.npy", self.path("soft.npy"))
         os.link(self.path("q.npy"), self.path("hard.npy"))
         for name in ("q.npy", "./q.npy", "../" + os.path.basename(self.folder) + "/q.npy", "soft.npy", "hard.npy"):
@@ -722,16 +698,12 @@ class BadFiles(CommandTest):
             self.attention_with(2, "--entropy", path, saying="is the input")
             self.attention_with(2, "--scores", "raw:" + path, saying="is the input")
             self.attention_with(2, o=path, saying="is the input")
-        snippet = self.path("s.cl")
-        with open(snippet, "w") as file:
-            file.write("float score_mod(float s, int b, int h, int q, int k, user_data u) { return s; }\n")
+        snippet = self.write("s.cl", "float score_mod(float s, int b, int h, int q, int k, user_data u) { return s; }\n")
         mask, lengths = self.save("m.npy", np.ones((5, 7), bool)), self.save("l.npy", np.array([1, 2]))
         for option, path in (("--mask", mask), ("--kv-lengths", lengths), ("--score-mod", snippet)):
             self.attention_with(2, option, path, o=path, saying=(path, "is the input"))
         self.attention_with(2, "--score-mod", snippet, "--user", "0:" + lengths, o=lengths, saying=(lengths, "is the input"))
-        for name, path in self.good.items():
-            with open(path, "rb") as file:
-                self.assertEqual(file.read(), content[name])
+        self.assertEqual({path: self.read(path) for path in self.good.values()}, content)
 
     def test_two_outputs_are_two_files(self):
         os.symlink(".", self.path("here"))
@@ -743,12 +715,10 @@ class BadFiles(CommandTest):
 
     def test_a_failure_leaves_the_old_output(self):
         old = self.save("old.npy", np.arange(3))
-        with open(old, "rb") as file:
-            before = file.read()
+        before = self.read(old)
         self.attention_with(2, k=self.path("none.npy"), o=old, saying="none.npy")
         self.attention_with(3, "--device", "nonsense", o=old, saying="nonsense")
-        with open(old, "rb") as file:
-            self.assertEqual(file.read(), before)
+        self.assertEqual(self.read(old), before)
         self.assertEqual(sorted(os.listdir(self.folder)), ["k.npy", "old.npy", "q.npy", "v.npy"])
 
     def test_solvers_that_are_not_there(self):

@@ -6,16 +6,14 @@
 The device is whatever the environment chooses.  Needs NumPy and no more."""
 import os
 import pathlib
-import pty
 import struct
-import subprocess
 import time
 import zlib
 
 import numpy as np
 
 import png_pictures as png
-from command_support import CLATTN, CommandTest, main
+from command_support import CommandTest, main
 
 SAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "denoise"
 # An orthonormal basis of the colours: brightness and two differences.
@@ -56,11 +54,6 @@ def psnr(a, b):
 
 
 class DenoiseTest(CommandTest):
-    def write(self, name, data):
-        with open(self.path(name), "wb") as file:
-            file.write(data)
-        return self.path(name)
-
     def picture(self, *shape, dtype=np.uint8):
         """Makes two flat areas and a slope, with noise."""
         height, width = shape[:2]
@@ -71,14 +64,13 @@ class DenoiseTest(CommandTest):
         noisy = base[..., None] - tint + self.random.normal(0, 0.06, shape)
         return np.clip(np.rint(noisy * levels), 0, levels).astype(dtype)
 
-    def read(self, name):
-        with open(self.path(name), "rb") as file:
-            return png.decode(file.read())
+    def pixels(self):
+        return png.decode(self.read("out.png"))
 
     def denoise(self, data, *options):
         result = self.succeed("denoise", self.write("in.png", data), self.path("out.png"), *options)
         self.assertEqual(result.errors, [])
-        return self.read("out.png")
+        return self.pixels()
 
     def near(self, actual, exact):
         """Fails unless every level is the nearest one by float32; ties and 16-bit levels may be rounded either way."""
@@ -136,7 +128,7 @@ class Results(DenoiseTest):
         for memory in ("256", "3", "1"):
             report = self.succeed("denoise", data, self.path("out.png"), "--memory", memory, "--json").json()
             self.assertLessEqual(report["device_bytes"], int(memory) << 20)
-            results.append((report["tiles"], self.read("out.png").astype(int)))
+            results.append((report["tiles"], self.pixels().astype(int)))
         self.assertEqual(results[0][0], 1)
         self.assertGreater(results[1][0], 1)
         self.assertGreater(results[2][0], results[1][0])
@@ -148,7 +140,7 @@ class Results(DenoiseTest):
         """bench/denoise.sh: ffmpeg's nlmeans reaches 30.02 dB on this photograph at its best."""
         self.succeed("denoise", SAMPLE / "noisy.png", self.path("out.png"), "--strength", "20")
         clean = png.decode((SAMPLE / "clean.png").read_bytes())
-        self.assertGreater(psnr(self.read("out.png"), clean), 30.35)
+        self.assertGreater(psnr(self.pixels(), clean), 30.35)
 
     def test_report(self):
         data = self.write("in.png", png.encode(self.picture(8, 9, 3)))
@@ -167,8 +159,7 @@ class Results(DenoiseTest):
         os.link(path, self.path("hard.png"))
         for output in (path, self.path("hard.png")):
             self.refuse(2, "denoise", path, output, saying=(output, "is the input"))
-        with open(path, "rb") as file:
-            self.assertEqual(file.read(), before)
+        self.assertEqual(self.read(path), before)
 
     def test_what_pixels_mean_goes_along(self):
         profile = zlib.compress(b"\0\0\0\x84lcms\x02\x10\0\0mntrRGB XYZ " + bytes(108))
@@ -176,37 +167,20 @@ class Results(DenoiseTest):
         for more in ([(b"sRGB", b"\1")], [(b"iCCP", b"broken\0\0" + profile)]):
             before = b"".join(png.chunk(kind, body) for kind, body in kept + more)
             self.denoise(png.encode(self.picture(5, 6, 3), before))
-            with open(self.path("out.png"), "rb") as file:
-                found = dict(png.chunks(file.read()))
+            found = dict(png.chunks(self.read("out.png")))
             for kind, body in kept + [chunk for chunk in more if chunk[0] != b"iCCP"]:
                 self.assertEqual(found.get(kind), body)
             self.assertNotIn(b"iCCP", found)
 
     def test_progress_on_a_terminal(self):
         data = self.write("in.png", png.encode(self.picture(200, 200, 3)))
-        try:
-            master, slave = pty.openpty()
-        except OSError:
-            self.skipTest("no pseudo-terminals")
         began = time.monotonic()
-        process = subprocess.Popen([CLATTN, "denoise", data, self.path("out.png"), "--memory", "100", "--radius", "64",
-                                    "--patch", "9"], stdout=subprocess.DEVNULL, stderr=slave,
-                                   stdin=subprocess.DEVNULL)
-        os.close(slave)
-        shown = b""
-        try:
-            while True:
-                part = os.read(master, 4096)
-                if not part:
-                    break
-                shown += part
-        except OSError:
-            pass  # the reader has closed its end
-        os.close(master)
-        self.assertEqual(process.wait(), 0)
+        status, shown = self.on_a_terminal("denoise", data, self.path("out.png"), "--memory", "100", "--radius", "64", "--patch",
+                                           "9")
+        self.assertEqual(status, 0)
         if time.monotonic() - began > 4:  # a fast machine may have nothing to show
-            self.assertIn(b"denoise", shown)
-        self.assertTrue(not shown or shown.endswith(b"\r\x1b[K"), shown[-80:])
+            self.assertIn("denoise", shown)
+        self.assertTrue(not shown or shown.endswith("\r\x1b[K"), shown[-80:])
 
 
 class Usage(DenoiseTest):

@@ -17,7 +17,7 @@ import numpy as np
 
 import heatmap_picture
 from command_support import CommandTest, main, write_safetensors
-from heatmap_page import Page
+from heatmap_page import MapTest
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
 MINILM = os.environ.get("CLATTN_MINILM")
@@ -103,19 +103,17 @@ class EmbedTest(CommandTest):
             made.update(scale(name + "output.LayerNorm"))
         return made
 
-    def write(self, name, contents):
+    def write_model(self, name, contents):
         path = os.path.join(self.model, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(contents if isinstance(contents, str) else json.dumps(contents))
-        return path
+        self.write(path, contents if isinstance(contents, str) else json.dumps(contents))
 
     def make(self, tensors=None, prefix="", **changed):
         """A model's folder: self.model, self.config, self.weights."""
         self.model = self.path("model")
         self.config = {**CONFIG, **changed}
         self.weights = tensors if tensors is not None else self.tensors(self.config)
-        self.write("config.json", {name: value for name, value in self.config.items() if value is not None})
+        self.write_model("config.json", {name: value for name, value in self.config.items() if value is not None})
         shutil.copy(HERE / "wordpiece" / "vocab.txt", self.model)
         write_safetensors(os.path.join(self.model, "model.safetensors"),
                           {prefix + name: tensor for name, tensor in self.weights.items()})
@@ -188,7 +186,7 @@ class Results(EmbedTest):
             self.near(found, [self.wanted(ids, most)])
             self.assertEqual(errors, ["clattn: warning: 1 of 1 texts have more than %d tokens (text 1 has %d): "
                                       "only their beginnings count" % (most, len(ids))])
-        self.write("sentence_bert_config.json", {"max_seq_length": 5, "do_lower_case": False})
+        self.write_model("sentence_bert_config.json", {"max_seq_length": 5, "do_lower_case": False})
         self.near(self.embed(text)[0], [self.wanted(ids, 5)])
         self.near(self.embed(text, "--max-tokens", 9)[0], [self.wanted(ids, 9)])
 
@@ -206,7 +204,7 @@ class Results(EmbedTest):
     def test_pooling(self):
         self.make()
         modes = {"pooling_mode_mean_tokens": False, "pooling_mode_cls_token": True, "pooling_mode_max_tokens": False}
-        self.write("1_Pooling/config.json", modes)
+        self.write_model("1_Pooling/config.json", modes)
         text, ids = list(cases())[20]
         found, _ = self.embed(text)
         self.near(found, [self.wanted(ids, first=True)])
@@ -221,14 +219,14 @@ class Results(EmbedTest):
         special = [{"id": i, "special": True, "content": name, "single_word": False, "lstrip": False, "rstrip": False,
                     "normalized": False} for i, name in enumerate(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"))]
         tokens = (HERE / "wordpiece" / "vocab.txt").read_text(encoding="utf-8").split("\n")[:-1]
-        self.write("tokenizer.json", {
+        self.write_model("tokenizer.json", {
             "added_tokens": special, "pre_tokenizer": {"type": "BertPreTokenizer"},
             "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None,
                            "lowercase": True},
             "post_processor": {"type": "BertProcessing", "sep": ["[SEP]", SEP], "cls": ["[CLS]", CLS]},
             "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
                       "max_input_chars_per_word": 100, "vocab": {token: i for i, token in enumerate(tokens)}}})
-        self.write("vocab.txt", "not looked at\n")
+        self.write_model("vocab.txt", "not looked at\n")
         text, ids = list(cases())[22]
         self.near(self.embed(text)[0], [self.wanted(ids)])
 
@@ -255,9 +253,7 @@ class Search(EmbedTest):
         super().setUp()
         self.make()
         self.chosen = [case for case in list(cases())[::4] if case[0].strip() and len(case[0]) > 3][:120]
-        self.file = self.path("lines.txt")
-        with open(self.file, "wb") as file:
-            file.write(b"\n \t\n" + "\n\n".join(text for text, _ in self.chosen).encode() + b"\r\n\n")
+        self.file = self.write("lines.txt", "\n \t\n" + "\n\n".join(text for text, _ in self.chosen) + "\r\n\n")
         query, self.query_ids = self.chosen[7]
         self.query = query
         vectors = np.array([self.wanted(ids) for _, ids in self.chosen])
@@ -295,13 +291,7 @@ class Search(EmbedTest):
         self.refuse(2, "embed", self.model, "--search", self.folder, "a", saying=self.folder + ": cannot be read")
 
 
-class Maps(EmbedTest):
-    def page(self, name="map.html"):
-        with open(self.path(name), "rb") as file:
-            page = Page(file.read())
-        page.check(self)
-        return page
-
+class Maps(MapTest, EmbedTest):
     def names(self, ids):
         tokens = (HERE / "wordpiece" / "vocab.txt").read_text(encoding="utf-8").split("\n")
         return [tokens[i] for i in ids]
@@ -441,7 +431,7 @@ class BadFiles(EmbedTest):
                                    ("model.safetensors", "12345678", "model.safetensors")):
             with self.subTest(saying):
                 before = shutil.copytree(self.model, self.path("before"))
-                self.write(name, text)
+                self.write_model(name, text)
                 self.bad(saying)
                 shutil.rmtree(self.model)
                 os.rename(before, self.model)
@@ -469,29 +459,25 @@ class BadFiles(EmbedTest):
         """If config.json describes terabytes and the file of tensors is small, the first contradicting tensor is
         named."""
         self.make()
-        self.write("config.json", {**self.config, "intermediate_size": 1 << 20, "num_hidden_layers": 1024})
+        self.write_model("config.json", {**self.config, "intermediate_size": 1 << 20, "num_hidden_layers": 1024})
         self.bad("encoder.layer.0.intermediate.dense.weight", "64 x 32", "1048576 x 32")
 
     def test_damage_anywhere(self):
         self.make()
         for name in ("config.json", "vocab.txt", "model.safetensors"):
             path = os.path.join(self.model, name)
-            with open(path, "rb") as file:
-                good = file.read()
+            good = self.read(path)
             for _ in range(6):
                 data = bytearray(good)
                 at = int(self.random.integers(0, min(len(data), 4000)))
                 data[at] ^= 1 << int(self.random.integers(0, 8))
-                with open(path, "wb") as file:
-                    file.write(data)
+                self.write(path, bytes(data))
                 result = self.run_clattn("embed", self.model, "some text")
                 self.assertIn(result.status, (0, 2), result)
                 self.assertEqual(len(result.errors), 1 if result.status else 0, result)
-            with open(path, "wb") as file:
-                file.write(good[:len(good) // 2])
+            self.write(path, good[:len(good) // 2])
             self.refuse(2, "embed", self.model, "some text")
-            with open(path, "wb") as file:
-                file.write(good)
+            self.write(path, good)
 
 
 @unittest.skipUnless(MINILM, "CLATTN_MINILM names no folder with all-MiniLM-L6-v2 (sh examples/models.sh minilm FOLDER)")

@@ -12,8 +12,9 @@ import subprocess
 import numpy as np
 
 import heatmap_picture
-from command_support import CLATTN, CommandTest, attention, main, write_safetensors
-from heatmap_page import Page
+from attention_numpy import attention
+from command_support import main, write_safetensors
+from heatmap_page import MapTest
 
 SAMPLE = os.environ.get("HEATMAP_SAMPLE", "")
 WORST = ["</script><script>alert(1)</script>", "<!--", "<img src=x onerror=alert(1)>", "\"'&amp;{{script}}", "\u202eabc",
@@ -21,22 +22,10 @@ WORST = ["</script><script>alert(1)</script>", "<!--", "<img src=x onerror=alert
          "日本語 é", "", "a" * 256]
 
 
-class HeatmapTest(CommandTest):
-    def page(self, name="map.html"):
-        with open(self.path(name), "rb") as file:
-            page = Page(file.read())
-        page.check(self)
-        return page
-
-    def write(self, name, data):
-        with open(self.path(name), "wb") as file:
-            file.write(data if isinstance(data, bytes) else data.encode())
-        return self.path(name)
-
+class HeatmapTest(MapTest):
     def arguments(self, q, k=None):
         k = q if k is None else k
-        return ["attention", "-q", self.save("q.npy", q), "-k", self.save("k.npy", k), "-v", self.save("v.npy", k), "-o",
-                self.path("o.npy")]
+        return self.attention_of(q, k, k)
 
     def same(self, page, probabilities, part=0):
         """Fails unless a part of the page holds (layers, heads, queries, keys)."""

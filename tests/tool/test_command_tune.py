@@ -28,8 +28,7 @@ class TuneTest(CommandTest):
         return report
 
     def wisdom(self):
-        with open(os.path.join(self.cache, "wisdom"), encoding="ascii") as file:
-            return file.read()
+        return self.read("cache/wisdom").decode("ascii")
 
 
 class Usage(TuneTest):
@@ -52,8 +51,7 @@ class Usage(TuneTest):
         file = self.path("exported")
         result = self.succeed("tune", "softmax", "--shape", "8,8", "--budget", 20, "--export", file, "--json", env=off)
         self.assertIsNone(result.json()["wisdom"])
-        with open(file, encoding="ascii") as exported:
-            self.assertIn(" softmax r8-c8-", exported.read())
+        self.assertIn(b" softmax r8-c8-", self.read(file))
 
 
 class Tuning(TuneTest):
@@ -153,8 +151,7 @@ class Tuning(TuneTest):
     def test_export_import_and_reset(self):
         exported = self.path("exported")
         self.tune("softmax", "--shape", "16,64", "--budget", 20, "--export", exported)
-        with open(exported, encoding="ascii") as file:
-            text = file.read()
+        text = self.read(exported).decode("ascii")
         self.assertEqual(text, self.wisdom())
         report = self.tune("--reset")
         self.assertEqual([report["shapes"], self.wisdom()], [[], "clattn-wisdom 1\n"])
@@ -163,16 +160,14 @@ class Tuning(TuneTest):
         self.assertEqual(self.tune("softmax", "--shape", "16,64")["known"], 1)
         self.assertEqual(self.tune("softmax", "--shape", "16,64", "--reset", "--budget", 20)["measured"], 1)
         for bad, saying in ((text[:-1], "the last line has no end"), ("clattn-wisdom 9\n", "version"), ("", "line 1"), (text + "x\n", "line")):
-            with open(exported, "w", encoding="ascii") as file:
-                file.write(bad)
+            self.write(exported, bad)
             before = self.wisdom()
             self.refuse(2, "tune", "--import", exported, saying=(exported, saying), env=self.env)
             self.assertEqual(self.wisdom(), before)
 
     def test_a_damaged_file_counts_as_none(self):
         os.mkdir(self.cache, 0o700)
-        with open(os.path.join(self.cache, "wisdom"), "w", encoding="ascii") as file:
-            file.write("clattn-wisdom 1\nnonsense\n")
+        self.write("cache/wisdom", "clattn-wisdom 1\nnonsense\n")
         os.chmod(os.path.join(self.cache, "wisdom"), 0o600)
         self.succeed("explain", "--shape", SHAPE, env=self.env)
         self.assertEqual(self.tune("softmax", "--shape", "16,64", "--budget", 20)["measured"], 1)

@@ -13,7 +13,8 @@ import numpy as np
 
 import devtools
 import png_pictures as png
-from command_support import CommandTest, attention, main
+from attention_numpy import attention
+from command_support import CommandTest, main
 from test_command_embed import EmbedTest, bert, cases
 
 SAMPLE = os.environ.get("HEATMAP_SAMPLE", "")
@@ -210,11 +211,8 @@ class Maps(BrowserTest):
         q, k = self.normal(1, heads, queries, 8), self.normal(1, heads, keys, 8)
         more = []
         if labels:
-            with open(self.path("words.txt"), "w") as file:
-                file.writelines(word + "\n" for word in labels)
-            more = ["--labels", self.path("words.txt")]
-        self.succeed("attention", "-q", self.save("q.npy", q), "-k", self.save("k.npy", k), "-v", self.path("k.npy"), "-o",
-                     self.path("o.npy"), "--attention", self.path("map.html"), *more)
+            more = ["--labels", self.write("words.txt", "".join(word + "\n" for word in labels))]
+        self.succeed(*self.attention_of(q, k, k), "--attention", self.path("map.html"), *more)
         self.open(self.path("map.html"))
         return attention(q, k, k)[2][0]
 
