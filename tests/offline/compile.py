@@ -241,15 +241,16 @@ def left_out(arguments, kernels):
     excuses."""
     planned = {kernel.name for kernel in kernels}
     more, missing = [], []
-    for path in sorted(arguments.kernels.glob("*.cl")):
+    for path in sorted(arguments.kernels.rglob("*.cl")):
         for name in kernel_names(path.read_text()):
             if name in planned:
                 continue
+            inside = str(path.relative_to(arguments.kernels))
             if name not in WITHOUT_A_PLAN:
-                missing.append(f"{name} of {path.name}")
+                missing.append(f"{name} of {inside}")
                 continue
             file = "default-" + path.name
-            (arguments.work / file).write_text(expand(arguments.kernels, path.name, set()))
+            (arguments.work / file).write_text(expand(arguments.kernels, inside, set()))
             more += [Kernel(target, False, False, file, name, 1, "-cl-std=CL1.2 -w", "defaults")
                      for target in COMPILERS]
     return more, missing

@@ -30,11 +30,14 @@ static void quit(const char *what, const char *which)
     exit(1);
 }
 
-/* Returns the name of the file that the source was expanded from, which its first line, `#line 1 "NAME.cl"`,
- * contains. */
+/* Returns the name, without its folders, of the file that the source was expanded from: the first line is
+ * `#line 1 "FOLDER/NAME.cl"`. */
 static void file_of(const char *source, char *name, size_t bytes)
 {
     const char *first = strchr(source, '"'), *end = first ? strchr(first + 1, '"') : NULL;
+    for (const char *at = first; end && at < end; at++)
+        if (*at == '/')
+            first = at;
     if (!end || (size_t)(end - first) > bytes)
         quit("no #line before", source);
     snprintf(name, bytes, "%.*s", (int)(end - first - 1), first + 1);

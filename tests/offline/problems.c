@@ -30,6 +30,8 @@ static const matmul_row matmul_rows[] = {
     {"2048 x 2048 x 512 by generic", NOT_QUICK, "generic", 2048, 2048, 512, .bias = true},
     {"2048 x 2048 x 512 by cpu", NOT_QUICK, "cpu", 2048, 2048, 512, .weight = true, .bias = true},
     {"2048 x 2048 x 512 by cpu-amx", NOT_QUICK, "cpu-amx", 2048, 2048, 512, .weight = true, .bias = true},
+    {"2048 x 2048 x 512, bfloat16, by cpu-amx", NOT_QUICK, "cpu-amx", 2048, 2048, 512, .weight = true, .bias = true,
+     .dtype = CLATTN_DTYPE_BF16},
     {"1 x 4096 x 1024 by cpu", NOT_QUICK, "cpu", 1, 4096, 1024, .weight = true, .bias = true},
     {"4 x 4096 x 4096 by cpu", NOT_QUICK, "cpu", 4, 4096, 4096, .weight = true},
     {"4096 x 4096 x 4096 by matrix, bfloat16, weight", QUICK, "matrix", 4096, 4096, 4096, .weight = true,
