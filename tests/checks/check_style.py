@@ -14,17 +14,11 @@ import re
 import subprocess
 import sys
 
+from check_includes import without_comments
+
 MOST_FILES = 24
 CROWDED = {"include/clattn"}
 SOURCES = (".c", ".h", ".cl", ".cpp")
-
-
-def blank(match):
-    return re.sub(r"[^\n]", " ", match[0])
-
-
-def without_comments(text):
-    return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', blank, text, flags=re.S)
 
 
 def check_folders(files):

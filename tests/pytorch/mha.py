@@ -1,15 +1,11 @@
 """nn.MultiheadAttention: its state dict, self and cross attention, masks of both kinds, and the weights it returns."""
 import math
-import os
-import sys
 
 import numpy as np
 import torch
 
 from judge import EXACT_ZERO, disagreement, naive_product, naive_weights
-
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tool"))
-from command_support import write_safetensors  # noqa: E402
+from command_support import write_safetensors  # of tests/tool, to which draw.py has made the way
 
 ALLOWED = 2e-5  # of any output, besides the rule
 

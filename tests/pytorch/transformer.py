@@ -6,16 +6,12 @@ differs by more than 2e-5.
 The program is $TRANSFORMER_RUN.  Prints TAP, as property.py does."""
 import functools
 import math
-import os
-import sys
 
 import numpy as np
 import torch
 
 import property
-
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tool"))
-from command_support import write_safetensors  # noqa: E402
+from command_support import write_safetensors  # of tests/tool, to which draw.py has made the way
 
 KINDS = ("encoder_layer", "encoder", "decoder_layer", "decoder", "transformer")
 FORMATS = {"transformer": 1, "encoder": 2, "decoder": 3, "encoder_layer": 4, "decoder_layer": 5}  # clattn_name_format

@@ -14,7 +14,6 @@ typedef struct script {
     int hot_tries;    /* how many decodings of each window repeat themselves */
     int tries;
     float no_speech;
-    int32_t generated[WHISPER_SEQUENCES][WHISPER_LENGTH];
     size_t count, sequences;
     int32_t prompt[WHISPER_LENGTH];
     size_t prompt_count;

@@ -94,3 +94,17 @@ class MapTest(CommandTest):
         page = Page(self.read("map.html"))
         page.check(self)
         return page
+
+    def same(self, page, probabilities, part=0, error=1e-5):
+        """Fails unless a part of the page holds (layers, heads, queries, keys)."""
+        about = page.about["parts"][part]
+        self.assertEqual((about["layers"], about["heads"], about["query"]["count"], about["key"]["count"]),
+                         probabilities.shape)
+        for layer in range(about["layers"]):
+            for head in range(about["heads"]):
+                p = probabilities[layer, head]
+                shown, largest = page.cells(part, layer, head)
+                np.testing.assert_array_equal(np.isnan(shown), np.isnan(p))
+                kept = ~np.isnan(p)
+                self.assertAlmostEqual(largest, max(0, np.max(p[kept], initial=0)), delta=error)
+                self.assertLessEqual(np.max(np.abs(shown[kept] - p[kept]), initial=0), largest / 131068 + error)

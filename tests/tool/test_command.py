@@ -16,6 +16,14 @@ from attention_numpy import attention, mask_terms, softmax
 from command_support import CommandTest, main, write_safetensors
 
 
+class SoftmaxTest(CommandTest):
+    """Has a small command that uses a device."""
+
+    def setUp(self):
+        super().setUp()
+        self.softmax = ("softmax", self.save("x.npy", self.normal(3, 4)), "-o", self.path("y.npy"))
+
+
 class Usage(CommandTest):
     COMMANDS = [["devices"], ["attention"], ["explain"], ["softmax"], ["mha"], ["bench"], ["bench", "attention"],
                 ["bench", "matmul"], ["bench", "softmax"], ["bench", "layernorm"], ["bench", "mha"],
@@ -98,7 +106,7 @@ class Usage(CommandTest):
         os.close(writer)
 
 
-class Devices(CommandTest):
+class Devices(SoftmaxTest):
     def test_table_and_json_agree(self):
         report = self.succeed("devices", "--json")
         self.assertEqual(len(report.out.splitlines()), 1)
@@ -119,35 +127,29 @@ class Devices(CommandTest):
         return specs + {"gpu": ["gpu"], "cpu": ["cpu"], "pocl": ["pocl", "cpu"]}.get(first["class"], [])
 
     def test_device_specs(self):
-        x = self.save("x.npy", self.normal(3, 4))
         for spec in self.specs():
             for device, env in ((["--device", spec], {}), ([], {"CLATTN_DEVICE": spec})):
-                self.succeed("softmax", x, "-o", self.path("y.npy"), *device, env=env)
+                self.succeed(*self.softmax, *device, env=env)
 
     def test_no_such_device_is_3_and_never_a_fallback(self):
-        x = self.save("x.npy", self.normal(3, 4))
         for spec in ("nonsense", "99", "no platform:at all", "99999999999999999999"):
-            self.refuse(3, "softmax", x, "-o", self.path("y.npy"), "--device", spec, saying=spec)
-            result = self.refuse(3, "softmax", x, "-o", self.path("y.npy"), env={"CLATTN_DEVICE": spec}, saying=spec)
+            self.refuse(3, *self.softmax, "--device", spec, saying=spec)
+            result = self.refuse(3, *self.softmax, env={"CLATTN_DEVICE": spec}, saying=spec)
             self.assertTrue(result.errors[0].startswith("clattn: CLATTN_DEVICE: "), result)
         self.refuse(3, "selftest", env={"CLATTN_DEVICE": "nonsense"}, saying="nonsense")
         self.assertFalse(os.path.exists(self.path("y.npy")))
 
     def test_the_option_wins_over_the_environment(self):
-        x = self.save("x.npy", self.normal(3, 4))
-        self.succeed("softmax", x, "-o", self.path("y.npy"), "--device", "0",
-                     env={"CLATTN_DEVICE": "nonsense"})
+        self.succeed(*self.softmax, "--device", "0", env={"CLATTN_DEVICE": "nonsense"})
 
     def test_no_platform_at_all(self):
         nothing = {"OCL_ICD_VENDORS": self.folder, "OCL_ICD_FILENAMES": None}
-        x = self.save("x.npy", self.normal(3, 4))
         self.refuse(3, "devices", env=nothing)
-        self.refuse(3, "softmax", x, "-o", self.path("y.npy"), env=nothing, saying="no OpenCL platform")
+        self.refuse(3, *self.softmax, env=nothing, saying="no OpenCL platform")
 
 
     def test_sources_that_cannot_be_read_are_bad_input(self):
-        x = self.save("x.npy", self.normal(3, 4))
-        self.refuse(2, "softmax", x, "-o", self.path("y.npy"), env={"CLATTN_KERNEL_DIR": self.path("none")},
+        self.refuse(2, *self.softmax, env={"CLATTN_KERNEL_DIR": self.path("none")},
                     saying=("clattn: CLATTN_KERNEL_DIR: ", self.path("none")))
         self.assertFalse(os.path.exists(self.path("y.npy")))
 
@@ -194,7 +196,7 @@ class StandardOutput(CommandTest):
 
 
 @unittest.skipUnless(os.environ.get("CRASHING_ICD"), "CRASHING_ICD names no driver that crashes")
-class CrashingDriver(CommandTest):
+class CrashingDriver(SoftmaxTest):
     """A driver ends the process when it is asked for its platforms."""
 
     def vendors(self, *good):
@@ -220,7 +222,7 @@ class CrashingDriver(CommandTest):
         usual = os.environ.get("OCL_ICD_VENDORS", "")
         if not usual.endswith((".icd", ".so")):
             self.skipTest("OCL_ICD_VENDORS names no single driver")
-        x, before = self.save("x.npy", self.normal(3, 4)), self.leftovers()
+        before = self.leftovers()
         for segv in (None, "1"):
             env = {"OCL_ICD_VENDORS": self.vendors(usual), "CRASHING_ICD_SEGV": segv}
             listed = self.succeed("devices", "--json", env=env)
@@ -230,20 +232,19 @@ class CrashingDriver(CommandTest):
             self.assertEqual(len(named), 1)
             self.assertIn("signal 11" if segv else "signal 6", named[0])
             self.assertRegex(self.succeed("devices", env=env).out, r"(?m)^skipped: .*broken\.icd")
-            result = self.succeed("softmax", x, "-o", self.path("y.npy"), env=env)
+            result = self.succeed(*self.softmax, env=env)
             self.assertEqual([line for line in result.errors if "broken.icd" in line], result.errors[:1])
             self.assertTrue(result.errors[0].startswith("clattn: warning: "), result)
-            self.refuse(2, "softmax", x, "-o", self.path("y.npy"), "--solver", "nonsense", env=env,
-                        saying="nonsense")
+            self.refuse(2, *self.softmax, "--solver", "nonsense", env=env, saying="nonsense")
         self.assertEqual(self.leftovers(), before)
 
     def test_alone_it_is_no_usable_device(self):
-        x, folder = self.save("x.npy", self.normal(3, 4)), self.vendors()
+        folder = self.vendors()
         for vendors in (folder, os.path.join(folder, "broken.icd"), os.environ["CRASHING_ICD"]):
             env = {"OCL_ICD_VENDORS": vendors}
             name = os.environ["CRASHING_ICD"] if vendors.endswith(".so") else "broken.icd"
             self.refuse(3, "devices", env=env, saying=(name, "OCL_ICD_VENDORS"))
-            self.refuse(3, "softmax", x, "-o", self.path("y.npy"), env=env, saying=name)
+            self.refuse(3, *self.softmax, env=env, saying=name)
 
     def test_the_cache_needs_no_driver(self):
         env = {"OCL_ICD_VENDORS": self.vendors(), "CLATTN_CACHE_DIR": os.path.join(self.folder, "cache"),
@@ -251,7 +252,7 @@ class CrashingDriver(CommandTest):
         self.succeed("cache", "list", env=env)
 
 
-class Progress(CommandTest):
+class Progress(SoftmaxTest):
     def test_one_long_run_shows_its_seconds(self):
         shape = [1, 8, 8, 512, 2048, 64, 64]
         once = ("bench", "attention", "--solver", "generic", "--repeat", "1", "--shape")
@@ -263,10 +264,9 @@ class Progress(CommandTest):
         self.assertTrue(shown.endswith("\r\x1b[K"), repr(shown)) # the line is erased
 
     def test_what_is_over_at_once_shows_nothing(self):
-        x = self.save("x.npy", self.normal(3, 4))
-        self.succeed("softmax", x, "-o", self.path("y.npy")) # the kernel is compiled now
+        self.succeed(*self.softmax) # the kernel is compiled now
         began = time.monotonic()
-        status, shown = self.on_a_terminal("softmax", x, "-o", self.path("y.npy"))
+        status, shown = self.on_a_terminal(*self.softmax)
         self.assertEqual(status, 0)
         if time.monotonic() - began < 2: # a busy machine may take longer
             self.assertEqual(shown, "")
@@ -472,7 +472,7 @@ class Mha(CommandTest):
         self.refuse(2, *arguments, saying="w.safetensors")
 
 
-class Tools(CommandTest):
+class Tools(SoftmaxTest):
     BENCH_KEYS = ("device", "solver", "seconds_min", "seconds_median", "gflops", "gbytes_per_s")
 
     def test_bench(self):
@@ -660,10 +660,9 @@ class Tools(CommandTest):
     def test_cache(self):
         folder = os.path.join(self.folder, "cache")
         env = {"CLATTN_CACHE_DIR": folder, "CLATTN_CACHE": None}
-        x = self.save("x.npy", self.normal(3, 4))
         self.assertEqual(self.succeed("cache", "path", env=env).out, folder + "\n")
         self.assertEqual(self.succeed("cache", "list", "--json", env=env).json()["count"], 0)
-        self.succeed("softmax", x, "-o", self.path("y.npy"), env=env)
+        self.succeed(*self.softmax, env=env)
         listed = self.succeed("cache", "list", "--json", env=env).json()
         self.assertGreater(listed["count"], 0)
         self.assertEqual(listed["count"], len(listed["entries"]))
@@ -684,13 +683,11 @@ class Tools(CommandTest):
         os.mkdir(folder)
         os.chmod(folder, 0o777)
         env = {"CLATTN_CACHE_DIR": folder, "CLATTN_CACHE": None, "CLATTN_LOG": None}
-        x = self.save("x.npy", self.normal(3, 4))
-        result = self.succeed("softmax", x, "-o", self.path("y.npy"), env=env)
+        result = self.succeed(*self.softmax, env=env)
         self.assertEqual(len(result.errors), 1, result)
         self.assertTrue(result.errors[0].startswith("clattn: warning: "), result)
         self.assertEqual(os.listdir(folder), [])
-        self.refuse(2, "softmax", x, "-o", self.path("y.npy"), "--solver", "nonsense", env=env,
-                    saying="nonsense")
+        self.refuse(2, *self.softmax, "--solver", "nonsense", env=env, saying="nonsense")
 
 
 if __name__ == "__main__":

@@ -27,20 +27,6 @@ class HeatmapTest(MapTest):
         k = q if k is None else k
         return self.attention_of(q, k, k)
 
-    def same(self, page, probabilities, part=0):
-        """Fails unless a part of the page holds (layers, heads, queries, keys)."""
-        about = page.about["parts"][part]
-        self.assertEqual((about["layers"], about["heads"], about["query"]["count"], about["key"]["count"]),
-                         probabilities.shape)
-        for layer in range(about["layers"]):
-            for head in range(about["heads"]):
-                p = probabilities[layer, head]
-                shown, largest = page.cells(part, layer, head)
-                np.testing.assert_array_equal(np.isnan(shown), np.isnan(p))
-                kept = ~np.isnan(p)
-                self.assertAlmostEqual(largest, max(0, np.max(p[kept], initial=0)), delta=1e-5)
-                self.assertLessEqual(np.max(np.abs(shown[kept] - p[kept]), initial=0), largest / 131068 + 1e-5)
-
     def picture(self, probabilities, name="map.png"):
         """Fails unless the picture shows (layers, heads, queries, keys); returns the side of its cells."""
         return heatmap_picture.check(self, self.path(name), [probabilities])
