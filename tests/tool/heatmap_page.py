@@ -89,6 +89,11 @@ class Page(html.parser.HTMLParser):
         test.assertEqual(len(self.named("noscript")), 1)
 
 
+def probability(part, layer, head, i, j):
+    """Returns the probabilities that tests/tool/heatmap_sample.c writes."""
+    return (7 * part + 5 * layer + 3 * head + 11 * i + 13 * j) % 17 / 64
+
+
 class MapTest(CommandTest):
     def page(self):
         page = Page(self.read("map.html"))

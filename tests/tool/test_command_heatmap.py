@@ -14,7 +14,7 @@ import numpy as np
 import heatmap_picture
 from attention_numpy import attention
 from command_support import main, write_safetensors
-from heatmap_page import MapTest
+from heatmap_page import MapTest, probability
 
 SAMPLE = os.environ.get("HEATMAP_SAMPLE", "")
 WORST = ["</script><script>alert(1)</script>", "<!--", "<img src=x onerror=alert(1)>", "\"'&amp;{{script}}", "\u202eabc",
@@ -233,9 +233,11 @@ class Sample(HeatmapTest):
         done = subprocess.run([SAMPLE, self.path(name)], stderr=subprocess.PIPE)
         self.assertEqual((done.returncode, done.stderr), (0, b""))
 
-    def probability(self, part, layers, heads, queries, keys):
-        layer, head, i, j = np.ogrid[:layers, :heads, :queries, :keys]
-        return (7 * part + 5 * layer + 3 * head + 11 * i + 13 * j) % 17 / 64
+    def parts(self):
+        """Returns what the two parts of the map hold."""
+        own, cross = (probability(part, *np.ogrid[:layers, :3, :5, :keys]) for part, layers, keys in ((0, 2, 5), (1, 1, 40)))
+        cross[0, 2, 1, 4] = np.nan
+        return own, cross
 
     def test_sample_page(self):
         self.run_sample("map.html")
@@ -246,18 +248,12 @@ class Sample(HeatmapTest):
         self.assertEqual(own["key"]["labels"][2:], ["</script><script>document.title='run'</script>", "??", ""])
         self.assertEqual(cross["key"], {"name": "time", "count": 40, "labels": None, "first": 0.5, "step": 0.02,
                                         "unit": " s"})
-        self.same(page, self.probability(0, 2, 3, 5, 5), 0)
-        expected = self.probability(1, 1, 3, 5, 40)
-        expected[0, 2, 1, 4] = np.nan
-        self.same(page, expected, 1)
+        for part, expected in enumerate(self.parts()):
+            self.same(page, expected, part)
 
     def test_sample_picture(self):
         self.run_sample("map.png")
-        cross = self.probability(1, 1, 3, 5, 40)
-        cross[0, 2, 1, 4] = np.nan
-        parts = [self.probability(0, 2, 3, 5, 5), cross]
-        self.assertEqual(heatmap_picture.check(self, self.path("map.png"), parts), 384 // 40)
-
+        self.assertEqual(heatmap_picture.check(self, self.path("map.png"), self.parts()), 384 // 40)
 
 
 if __name__ == "__main__":

@@ -12,13 +12,15 @@ import sys
 import numpy as np
 
 import devtools
+import heatmap_picture
 import png_pictures as png
 from attention_numpy import attention
 from command_support import CommandTest, main
+from heatmap_page import probability
 from test_command_embed import EmbedTest, bert, cases
 
 SAMPLE = os.environ.get("HEATMAP_SAMPLE", "")
-LIGHT = np.array([(255, 255, 255), (190, 215, 240), (95, 160, 215), (30, 95, 170), (10, 35, 90)], float)
+LIGHT = heatmap_picture.RAMP
 DARK = np.array([(20, 23, 28), (40, 60, 110), (60, 125, 170), (140, 195, 170), (250, 240, 150)], float)
 
 
@@ -26,11 +28,6 @@ def colour(ramp, part):
     place = part * 4
     low = min(int(place), 3)
     return ramp[low] + (ramp[low + 1] - ramp[low]) * (place - low)
-
-
-def probability(part, layer, head, i, j):
-    """Returns the probabilities that tests/tool/heatmap_sample.c writes."""
-    return (7 * part + 5 * layer + 3 * head + 11 * i + 13 * j) % 17 / 64
 
 
 class BrowserTest(CommandTest):
