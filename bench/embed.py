@@ -61,13 +61,10 @@ def model_of(folder):
 def batches(tokenizer, given, by_length):
     """(the texts' places, ids, mask) of each batch."""
     import numpy as np
-    if not by_length:
-        encoded = tokenizer.encode_batch(given)
-        yield (list(range(len(given))), np.array([e.ids for e in encoded]), np.array([e.attention_mask for e in encoded]))
-        return
-    order = sorted(range(len(given)), key=lambda i: -len(given[i]))
-    for first in range(0, len(order), BATCH):
-        places = order[first:first + BATCH]
+    order = sorted(range(len(given)), key=lambda i: -len(given[i])) if by_length else list(range(len(given)))
+    size = BATCH if by_length else len(order)
+    for first in range(0, len(order), size):
+        places = order[first:first + size]
         encoded = tokenizer.encode_batch([given[i] for i in places])
         yield places, np.array([e.ids for e in encoded]), np.array([e.attention_mask for e in encoded])
 
@@ -163,15 +160,9 @@ def export(options):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("build")
-    parser.add_argument("model")
-    parser.add_argument("--rounds", type=int, default=7, metavar="N")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), metavar="N")
+    parser = record.model_parser(__doc__.splitlines()[0], 7)
     parser.add_argument("--onnx", metavar="FILE")
     parser.add_argument("--export", metavar="FILE")
-    record.add_options(parser)
-    parser.add_argument("--peer", help=argparse.SUPPRESS)
     parser.add_argument("--vectors", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.export:

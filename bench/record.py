@@ -2,6 +2,7 @@
 when, at which commit, and one line for each row.
 
 bench/tables.py makes the tables of docs/performance.md from these files."""
+import argparse
 import datetime
 import json
 import os
@@ -142,6 +143,18 @@ def write(path, record):
 def add_options(parser):
     parser.add_argument("--json", metavar="FILE", help="write the results there, in the form of bench/results")
     parser.add_argument("--machine", metavar="TEXT", help="what the results call this machine; default: what it says of itself")
+
+
+def model_parser(description, rounds):
+    """The options of what times a model beside peers."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("build")
+    parser.add_argument("model")
+    parser.add_argument("--rounds", type=int, default=rounds, metavar="N")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), metavar="N")
+    parser.add_argument("--peer", metavar="NAME", help=argparse.SUPPRESS)
+    add_options(parser)
+    return parser
 
 
 def keep(options, command, columns, rows):

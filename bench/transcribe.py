@@ -9,7 +9,6 @@ MODEL_DIR is Whisper tiny.en: `sh examples/models.sh whisper FOLDER` prints it. 
 process of its own, with the same greedy search, or beams, and without its filter of silence.  If the Python that runs this
 does not have it, clattn runs alone.  Ratios are taken within a round; the median of the rounds counts.  Both must say the
 same."""
-import argparse
 import json
 import os
 import statistics
@@ -55,7 +54,7 @@ def most_memory(process="self"):
 
 def start(options):
     return record.start_peer("faster-whisper", [sys.executable, __file__, options.build, options.model, *options.audio,
-                                                "--peer", "--threads", str(options.threads)])
+                                                "--peer", "faster-whisper", "--threads", str(options.threads)])
 
 
 def ours(options, kind, path):
@@ -72,14 +71,8 @@ def ours(options, kind, path):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("build")
-    parser.add_argument("model")
+    parser = record.model_parser(__doc__.splitlines()[0], 5)
     parser.add_argument("audio", nargs="+", metavar="AUDIO.wav")
-    parser.add_argument("--rounds", type=int, default=5, metavar="N")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), metavar="N")
-    record.add_options(parser)
-    parser.add_argument("--peer", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.peer:
         return peer(options)
