@@ -14,11 +14,6 @@
 #include "support/nn/run.h"
 #include "support/core/one_context.h"
 
-static cl_command_queue make_queue(bool out_of_order)
-{
-    return make_queue_of(context, out_of_order);
-}
-
 enum { TEXTS = 3, QUEUES = 2 };
 
 /* All ids are on the device before the first append and all logits are read after the last one, so that nothing on the
@@ -70,7 +65,8 @@ static void decoders(void **state)
     static const int32_t memory_lengths[TEXTS] = {MEMORY, MEMORY - 2, 1};
     nn_world w = decoder_case_world(context, &decoder_cases[CASE_PAPER], TEXTS);
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
-    cl_command_queue first = make_queue(false), second = make_queue(false), loose = make_queue(true);
+    cl_command_queue first = make_queue_of(context, false), second = make_queue_of(context, false),
+                     loose = make_queue_of(context, true);
     (void)state;
     desc.logits = CLATTN_LOGITS_LAST;
     desc.length = 1;
@@ -127,7 +123,7 @@ static void without_logits(void **state)
     enum { PROMPT = 3 };
     nn_world w = decoder_case_world(context, &decoder_cases[CASE_PAPER], TEXTS);
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
-    cl_command_queue first = make_queue(false), second = make_queue(false);
+    cl_command_queue first = make_queue_of(context, false), second = make_queue_of(context, false);
     cl_event prompt = NULL, next = NULL, user_event;
     (void)state;
     desc.logits = CLATTN_LOGITS_LAST;
@@ -233,7 +229,7 @@ static void reordering(void **state)
     nn_world w = decoder_case_world(context, &decoder_cases[CASE_PAPER], TEXTS);
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     int32_t texts[S][LENGTH], other[S][LENGTH], rows[(ROUNDS + 1) * S];
-    cl_command_queue queue = make_queue(true);
+    cl_command_queue queue = make_queue_of(context, true);
     (void)state;
     if (!queue)
         skip();
@@ -288,7 +284,7 @@ static void encoder_behind_a_gate(void **state)
     const clattn_encoder_desc desc = nn_encoder_desc(BATCH, FRAMES);
     clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
     nn_store store = {.seed = 3};
-    cl_command_queue queue = make_queue(false);
+    cl_command_queue queue = make_queue_of(context, false);
     cl_event done = NULL;
     clattn_plan *plan = NULL;
     int32_t given[BATCH];
@@ -347,7 +343,7 @@ static void encoders(void **state)
     const clattn_encoder_desc desc = nn_encoder_desc(BATCH, FRAMES);
     nn_store store = {.seed = 3};
     cl_mem buffers[TIMES + 1];
-    cl_command_queue queue = make_queue(true);
+    cl_command_queue queue = make_queue_of(context, true);
     cl_event last = NULL;
     clattn_plan *plan = NULL;
     (void)state;
