@@ -117,10 +117,8 @@ class Run:
                 continue
             if self.options.programs and not any(fnmatch.fnmatch(row["name"], p) for p in self.options.programs):
                 continue
-            # Scripts know two levels, so that the thorough run may leave out what the quick one has run.  Of the programs
-            # with the most kernels the quick level has the small shapes.
-            differs = {"CLATTN_TEST_LEVEL": "quick"} if "tool" in suites and level != "full" else (
-                {"CLATTN_TEST_LEVEL": "tiny"} if "long" in suites and level == "quick" else {})
+            # Of the programs with the most kernels the quick level has the small shapes; scripts know `quick` alone.
+            differs = {"CLATTN_TEST_LEVEL": level if "tool" in suites else "tiny"} if "long" in suites and level == "quick" else {}
             self.add(group, row["name"], wrapper(row) + row["cmd"], {**env, **differs, **row["env"]}, [build])
 
     def fetch(self, group, name, folder, *command):

@@ -19,9 +19,15 @@ CLATTN = os.environ.get("CLATTN", "clattn")
 SEED = int(os.environ.get("CLATTN_TEST_SEED", "20241121"))
 # Each description takes a kernel to compile, so the default run takes only some of them.
 FULL = os.environ.get("CLATTN_TEST_LEVEL") == "full" or "CLATTN_TEST_SEED" in os.environ
+QUICK = os.environ.get("CLATTN_TEST_LEVEL") == "quick"
 TIMEOUT = 240
 # PoCL's compiler counts its own warnings and errors on stderr.
 NOISE = re.compile(r"^\d+ (warning|error)s?( and \d+ errors?)? generated\.$")
+
+
+def thorough(test):
+    """Leaves a test out of the quick run, because it is slow and the library's own tests hold most of what it holds."""
+    return None if QUICK else test
 
 
 class Result:

@@ -13,7 +13,7 @@ import unittest
 import numpy as np
 
 from attention_numpy import attention, mask_terms, softmax
-from command_support import CommandTest, main, write_safetensors
+from command_support import CommandTest, main, thorough, write_safetensors
 
 
 class SoftmaxTest(CommandTest):
@@ -253,6 +253,7 @@ class CrashingDriver(SoftmaxTest):
 
 
 class Progress(SoftmaxTest):
+    @thorough
     def test_one_long_run_shows_its_seconds(self):
         shape = [1, 8, 8, 512, 2048, 64, 64]
         once = ("bench", "attention", "--solver", "generic", "--repeat", "1", "--shape")
@@ -396,6 +397,7 @@ class Mha(CommandTest):
     def test_the_papers_division(self):
         self.check(self.make(512), 8, self.normal(1, 20, 512))
 
+    @thorough
     def test_cross_attention(self):
         self.check(self.make(24), 4, self.normal(2, 5, 24), self.normal(2, 9, 24))
         for bias in (True, False):
@@ -404,6 +406,7 @@ class Mha(CommandTest):
     def test_separate_weights_without_context(self):
         self.check(self.make(15, 15), 5, self.normal(1, 7, 15))
 
+    @thorough
     def test_masks_and_causality(self):
         weights, x = self.make(12), self.normal(2, 9, 12)
         self.check(weights, 2, x, options=["--causal"], causal=True)
@@ -468,34 +471,42 @@ class Mha(CommandTest):
 class Tools(SoftmaxTest):
     BENCH_KEYS = ("device", "solver", "seconds_min", "seconds_median", "gflops", "gbytes_per_s")
 
+    def check_bench(self, *arguments):
+        result = self.succeed("bench", *arguments, "--repeat", "5", "--json")
+        self.assertEqual(len(result.out.splitlines()), 1)
+        report = result.json()
+        for key in self.BENCH_KEYS:
+            self.assertIn(key, report)
+        self.assertEqual(report["runs"], 5)
+        self.assertLessEqual(report["seconds_min"], report["seconds_median"])
+        self.assertGreater(report["gflops"], 0)
+
     def test_bench(self):
-        for arguments in (["attention", "--shape", "1,4,2,33,65,16,24", "--causal"],
-                          ["attention", "--shape", "2,4,2,33,65,16,24", "--window", "8,2", "--dtype", "bf16", "--page-size",
-                           "16", "--solver", "generic"],
-                          ["matmul", "--shape", "33,65,17"], ["matmul", "--shape=33,65,17", "--bias"],
+        for arguments in (["attention", "--shape", "1,4,2,33,65,16,24", "--causal"], ["matmul", "--shape", "33,65,17"],
                           ["softmax", "--shape", "7,1000"], ["layernorm", "--shape", "7,1000"],
+                          ["mha", "--shape", "2,17,24,3"], ["encoder", "--shape", "2,17,24,3,40"]):
+            self.check_bench(*arguments)
+        result = self.succeed("bench", "softmax", "--shape", "3,5", "--repeat", "5")
+        self.assertIn("seconds_median: ", result.out)
+
+    @thorough
+    def test_bench_of_types_and_options(self):
+        for arguments in (["attention", "--shape", "2,4,2,33,65,16,24", "--window", "8,2", "--dtype", "bf16", "--page-size",
+                           "16", "--solver", "generic"],
+                          ["matmul", "--shape=33,65,17", "--bias"],
                           ["layernorm", "--shape", "3,1", "--dtype", "f32", "--solver", "generic"],
                           ["matmul", "--shape", "33,65,17", "--bias", "--dtype", "bf16"],
                           ["softmax", "--shape", "7,100", "--dtype", "f16"],
                           ["softmax", "--shape", "7,100", "--dtype", "bf16"],
                           ["layernorm", "--shape", "7,100", "--dtype", "bf16"],
-                          ["mha", "--shape", "2,17,24,3"], ["mha", "--shape", "2,17,24,3", "--dtype", "f32"],
+                          ["mha", "--shape", "2,17,24,3", "--dtype", "f32"],
                           ["mha", "--shape", "2,17,24,3", "--dtype", "bf16", "--causal"],
-                          ["encoder", "--shape", "2,17,24,3,40"],
                           ["encoder", "--shape", "1,17,24,3,40", "--layers", "2", "--pre-norm", "--activation", "gelu-tanh",
                            "--gated", "--causal", "--dtype", "bf16"],
                           ["encoder", "--shape", "2,17,24,3,40", "--activation", "silu", "--dtype", "f16", "--int8"]):
-            result = self.succeed("bench", *arguments, "--repeat", "5", "--json")
-            self.assertEqual(len(result.out.splitlines()), 1)
-            report = result.json()
-            for key in self.BENCH_KEYS:
-                self.assertIn(key, report)
-            self.assertEqual(report["runs"], 5)
-            self.assertLessEqual(report["seconds_min"], report["seconds_median"])
-            self.assertGreater(report["gflops"], 0)
-        result = self.succeed("bench", "softmax", "--shape", "3,5", "--repeat", "5")
-        self.assertIn("seconds_median: ", result.out)
+            self.check_bench(*arguments)
 
+    @thorough
     def test_bench_encoder(self):
         # The paper's layer has four products, one attention and two norms.
         report = self.succeed("bench", "encoder", "--repeat", "1", "--explain", "--json").json()
@@ -529,6 +540,7 @@ class Tools(SoftmaxTest):
         self.assertEqual({name: report[name] for name in fields}, fields)
         return report
 
+    @thorough
     def test_bench_counts(self):
         # 1 + 2 + 3 + 3 attended keys with causality, of 4 queries and 3 keys
         self.counts("attention", "--shape", "1,2,1,4,3,8,16", "--causal", operations=2 * 2 * 9 * 24)
@@ -579,6 +591,7 @@ class Tools(SoftmaxTest):
         self.refuse(2, "bench", "layernorm", "--shape", "3,5", "--bias", saying="--bias")
         self.refuse(3, "bench", "matmul", "--shape", "3,5,7", "--device", "nonsense", saying="nonsense")
 
+    @thorough
     def test_bench_random(self):
         """The shapes that bench draws are the same for the same seed, and need no device."""
         nowhere = {"CLATTN_DEVICE": "nonsense"}
@@ -600,6 +613,7 @@ class Tools(SoftmaxTest):
                                   (("--device", "cpu"), "--device")):
             self.refuse(2, "bench", "random", *arguments, saying=saying)
 
+    @thorough
     def test_bench_startup(self):
         result = self.succeed("bench", "startup", "--repeat", "1", "--shape", "1,1,1,4,4,8,8", "--json")
         report = result.json()

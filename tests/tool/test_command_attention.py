@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 
 from attention_numpy import attend, attention, from_bf16, quantised, to_bf16
-from command_support import FULL, SEED, CommandTest, main
+from command_support import FULL, SEED, CommandTest, main, thorough
 
 
 class Attention(CommandTest):
@@ -20,6 +20,7 @@ class Attention(CommandTest):
         self.close(lse, expected_lse, tolerance)
         return output
 
+    @thorough
     def test_random_shapes(self):
         print("seed %d" % SEED)
         for _ in range(16 if FULL else 5):
@@ -41,6 +42,7 @@ class Attention(CommandTest):
                 self.check(q, k, v, *options, mask=mask, causal=causal, bottom_right=bottom_right,
                            scale=scale)
 
+    @thorough
     def test_each_mask_broadcast(self):
         q, k, v = self.normal(2, 4, 5, 8), self.normal(2, 2, 7, 8), self.normal(2, 2, 7, 6)
         for bits in range(16):
@@ -66,6 +68,7 @@ class Attention(CommandTest):
         self.refuse(2, *self.attention_of(q, k, v), "--mask", mask,
                     saying=("short.npy", "covers 8 of 9 keys", "--short-mask"))
 
+    @thorough
     def test_fully_masked_rows_are_zero(self):
         q, k, v = self.normal(1, 2, 5, 8), self.normal(1, 2, 7, 8), self.normal(1, 2, 7, 8)
         for mask in (np.ones((5, 7), bool), np.zeros((5, 7), np.float32)):
@@ -78,6 +81,7 @@ class Attention(CommandTest):
         q, k, v = self.normal(1, 1, 9, 4), self.normal(1, 1, 5, 4), self.normal(1, 1, 5, 4)
         self.check(q, k, v, "--causal", "--align", "bottom-right", causal=True, bottom_right=True)
 
+    @thorough
     def test_finite_masks_are_no_masks(self):
         q, k, v = self.normal(1, 2, 5, 8), self.normal(1, 2, 7, 8), self.normal(1, 2, 7, 8)
         low = np.float32(np.finfo(np.float32).min)
@@ -86,6 +90,7 @@ class Attention(CommandTest):
         # Adding -1e4 costs the scores bits in any float32 computation.
         self.check(q, k, v, mask=np.full((5, 7), -1e4, np.float32), tolerance=2e-3)
 
+    @thorough
     def test_masked_keys_cannot_leak(self):
         q, k, v = self.normal(2, 2, 9, 16), self.normal(2, 2, 20, 16), self.normal(2, 2, 20, 16)
         for mask in (np.ones(20, bool), np.zeros(20, np.float32)):
@@ -96,6 +101,7 @@ class Attention(CommandTest):
                 k_bad[:, :, [3, 11, 19]] = poison
                 self.assertEqual(self.attend(q, k_bad, v, mask=mask).tobytes(), clean.tobytes())
 
+    @thorough
     def test_nan_travels(self):
         q, k, v = self.normal(1, 1, 6, 8), self.normal(1, 1, 7, 8), self.normal(1, 1, 7, 8)
         mask = np.zeros((6, 7), np.float32)
@@ -108,6 +114,7 @@ class Attention(CommandTest):
         self.assertEqual(np.flatnonzero(np.isnan(output).all(axis=-1)).tolist(), [1])
         self.assertEqual(np.isnan(output).sum(), 8)
 
+    @thorough
     def test_scales(self):
         q, k, v = self.normal(1, 2, 5, 8), self.normal(1, 2, 7, 8), self.normal(1, 2, 7, 8)
         for scale in ("0", "-0.5", "1e-3", "+2.5", "-1e2"):
@@ -117,6 +124,7 @@ class Attention(CommandTest):
         q, k, v = 30 * self.normal(1, 2, 40, 64), 30 * self.normal(1, 2, 50, 64), self.normal(1, 2, 50, 64)
         self.check(q, k, v, tolerance=5e-4)
 
+    @thorough
     def test_solvers_agree(self):
         q, k, v = self.normal(1, 4, 33, 40), self.normal(1, 2, 65, 40), self.normal(1, 2, 65, 24)
         expected = attention(q, k, v)[0]
@@ -125,6 +133,7 @@ class Attention(CommandTest):
             self.assertEqual(report["solver"], solver)
             self.close(np.load(self.path("o.npy")), expected)
 
+    @thorough
     def test_empty_arrays(self):
         for q, k, d_v in (((0, 2, 5, 8), (0, 2, 7, 8), 4), ((2, 2, 0, 8), (2, 2, 7, 8), 4),
                           ((2, 2, 5, 8), (2, 2, 0, 8), 4), ((2, 0, 5, 8), (2, 0, 7, 8), 4)):
@@ -384,6 +393,7 @@ class Features(CommandTest):
         cut = self.command(q, k, v, "--solver", "generic", "--max-launch-ms", 1, verify=False)
         self.assertEqual(whole["output"].tobytes(), cut["output"].tobytes())
 
+    @thorough
     def test_everything_at_once(self):
         print("seed %d" % SEED)
         pick = self.random.integers
@@ -511,6 +521,7 @@ class UserFunctions(CommandTest):
 class Explain(CommandTest):
     SHAPE = ("--shape", "1,4,2,5,7,8,6")
 
+    @thorough
     def test_shapes_need_no_data(self):
         result = self.succeed("explain", *self.SHAPE, "--json")
         report = result.json()
@@ -535,6 +546,7 @@ class Explain(CommandTest):
         self.assertEqual(self.succeed("attention", *files, *asked, "--json").json()["solver"], planned["solver"])
         self.assertEqual(sorted(n for n in os.listdir(self.folder) if n[0] in "lo"), ["l.npy", "o.npy"])
 
+    @thorough
     def test_neither_launches_nor_workspace_grow_with_the_scores(self):
         for options in ([], ["--window", "9,9", "--kv-int8", "--page-size", 4, "--dropout", "0.1"]):
             small, large = (self.succeed("explain", "--shape", "1,4,2,%d,%d,8,6" % (n, n), "--solver", "generic", *options,

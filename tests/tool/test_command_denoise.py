@@ -13,7 +13,7 @@ import zlib
 import numpy as np
 
 import png_pictures as png
-from command_support import CommandTest, main
+from command_support import CommandTest, main, thorough
 
 SAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "denoise"
 # An orthonormal basis of the colours: brightness and two differences.
@@ -172,6 +172,7 @@ class Results(DenoiseTest):
                 self.assertEqual(found.get(kind), body)
             self.assertNotIn(b"iCCP", found)
 
+    @thorough
     def test_progress_on_a_terminal(self):
         data = self.write("in.png", png.encode(self.picture(200, 200, 3)))
         began = time.monotonic()
@@ -242,6 +243,7 @@ class BadFiles(DenoiseTest):
                               (1 << 19, 1 << 19), (11000, 11000), (65535, 2049)):
             self.bad(png.SIGNATURE + png.header(width, height, 16, 6) + idat)
 
+    @thorough
     def test_bombs(self):
         """A chunk that grows a thousandfold when unpacked is dropped, and the picture is read."""
         bomb = png.chunk(b"zTXt", b"bomb\0\0" + zlib.compress(bytes(1 << 26), 9))
@@ -249,6 +251,7 @@ class BadFiles(DenoiseTest):
         pixels = self.picture(5, 6, 3)
         self.near(self.denoise(png.encode(pixels, bomb + profile)), denoised(pixels))
 
+    @thorough
     def test_damage_anywhere(self):
         good = png.encode(self.picture(8, 8, 3))
         for _ in range(24):

@@ -16,7 +16,7 @@ import unittest
 import numpy as np
 
 import heatmap_picture
-from command_support import CommandTest, main, write_safetensors
+from command_support import CommandTest, main, thorough, write_safetensors
 from heatmap_page import MapTest
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
@@ -182,6 +182,7 @@ class Results(EmbedTest):
         found, _ = self.embed(input=b"")
         self.assertEqual(found.size, 0)
 
+    @thorough
     def test_limits_of_tokens(self):
         self.make()
         text, ids = max((case for case in cases() if len(case[1]) > 60 and "[" not in case[0]), key=lambda case: len(case[0]))
@@ -195,6 +196,7 @@ class Results(EmbedTest):
         self.near(self.embed(text)[0], [self.wanted(ids, 5)])
         self.near(self.embed(text, "--max-tokens", 9)[0], [self.wanted(ids, 9)])
 
+    @thorough
     def test_shapes_and_activations(self):
         for number, changed in enumerate(({"hidden_size": 24, "num_attention_heads": 3, "intermediate_size": 40},
                                           {"hidden_act": "gelu_new", "num_hidden_layers": 1, "type_vocab_size": 1},
@@ -326,6 +328,7 @@ class Maps(MapTest, EmbedTest):
         for part, (_, ids) in enumerate(chosen):
             self.holds(page, part, ids)
 
+    @thorough
     def test_empty_cut_and_hostile(self):
         self.make()
         long, ids = max((case for case in cases() if "[" not in case[0]), key=lambda case: len(case[1]))
@@ -336,6 +339,7 @@ class Maps(MapTest, EmbedTest):
         self.holds(page, 1, ids[:16] + [SEP])
         self.assertIn("<", page.about["parts"][2]["key"]["labels"])
 
+    @thorough
     def test_picture_and_solver(self):
         """Pictures show texts of several lengths one above the other, and the heads of a single layer in a square."""
         for layers, lengths in ((3, (5, 17, 2)), (1, (9,))):

@@ -7,7 +7,7 @@ import os
 import re
 import stat
 
-from command_support import CommandTest, main
+from command_support import CommandTest, main, thorough
 
 SHAPE = "1,2,2,40,40,8,8"
 
@@ -55,6 +55,7 @@ class Usage(TuneTest):
 
 
 class Tuning(TuneTest):
+    @thorough
     def test_a_shape_is_kept_and_followed(self):
         report = self.tune("attention", "--shape", SHAPE)
         self.assertEqual([report["measured"], report["begun"], report["known"], report["left"]], [1, 0, 0, 0])
@@ -83,6 +84,7 @@ class Tuning(TuneTest):
         self.assertTrue(self.succeed("attention", *files, "-o", self.path("o.npy"), "--verify", "--json",
                                      env=self.env).json()["verified"])
 
+    @thorough
     def test_the_budget_is_kept_and_a_rerun_goes_on(self):
         first = self.tune("softmax", "layernorm", "matmul", "--budget", 6)
         self.assertGreater(first["left"], 0)
@@ -133,6 +135,7 @@ class Tuning(TuneTest):
         self.assertIn("1 measured, 0 begun, 0 known already, 0 left for the next run, 0 skipped", out)
         self.assertIn("wisdom: " + self.cache, out)
 
+    @thorough
     def test_the_bar_moves_within_a_shape(self):
         status, shown = self.on_a_terminal("tune", "matmul", "--shape", "40,40,40", "--budget", 4, env=self.env)
         self.assertEqual(status, 0)
@@ -141,6 +144,7 @@ class Tuning(TuneTest):
         self.assertEqual(shares, sorted(shares))
         self.assertTrue(shown.endswith("\r\x1b[K"), repr(shown))
 
+    @thorough
     def test_other_types(self):
         report = self.tune("matmul", "--shape", "20,24,32", "--dtype", "bf16", "--budget", 20)
         self.assertEqual(report["shapes"][0]["shape"], "matmul 20,24,32 bfloat16")
@@ -165,6 +169,7 @@ class Tuning(TuneTest):
             self.refuse(2, "tune", "--import", exported, saying=(exported, saying), env=self.env)
             self.assertEqual(self.wisdom(), before)
 
+    @thorough
     def test_a_damaged_file_counts_as_none(self):
         os.mkdir(self.cache, 0o700)
         self.write("cache/wisdom", "clattn-wisdom 1\nnonsense\n")
