@@ -9,31 +9,31 @@
 
 /* The user's buffers: element type, and how user_data gets the buffer. */
 #ifdef USER0
-#define USER0_SET(side, a) .buffer0 = (side)->user0 + (a)->user_offset[0],
+#define USER0_SET(arrays, a) .buffer0 = (arrays)->user0 + (a)->user_offset[0],
 #else
 #define USER0 int
-#define USER0_SET(side, a)
+#define USER0_SET(arrays, a)
 #endif
 #ifdef USER1
-#define USER1_SET(side, a) .buffer1 = (side)->user1 + (a)->user_offset[1],
+#define USER1_SET(arrays, a) .buffer1 = (arrays)->user1 + (a)->user_offset[1],
 #else
 #define USER1 int
-#define USER1_SET(side, a)
+#define USER1_SET(arrays, a)
 #endif
 #ifdef USER2
-#define USER2_SET(side, a) .buffer2 = (side)->user2 + (a)->user_offset[2],
+#define USER2_SET(arrays, a) .buffer2 = (arrays)->user2 + (a)->user_offset[2],
 #else
 #define USER2 int
-#define USER2_SET(side, a)
+#define USER2_SET(arrays, a)
 #endif
 #ifdef USER3
-#define USER3_SET(side, a) .buffer3 = (side)->user3 + (a)->user_offset[3],
+#define USER3_SET(arrays, a) .buffer3 = (arrays)->user3 + (a)->user_offset[3],
 #else
 #define USER3 int
-#define USER3_SET(side, a)
+#define USER3_SET(arrays, a)
 #endif
 
-#define ATTENTION_SIDE_LIST(DO) \
+#define OPTIONAL_ARRAY_LIST(DO) \
     DO(const global ELEMENT(MASK_TYPE) *, mask) \
     DO(const global ELEMENT(BIAS_TYPE) *, bias) \
     DO(const global float *, alibi) \
@@ -56,11 +56,11 @@
 #define AS_MEMBER(TYPE, NAME) TYPE NAME;
 #define AS_VALUE(TYPE, NAME) .NAME = NAME,
 
-#define ATTENTION_SIDE_PARAMETERS ATTENTION_SIDE_LIST(AS_PARAMETER)
+#define OPTIONAL_ARRAY_PARAMETERS OPTIONAL_ARRAY_LIST(AS_PARAMETER)
 
-typedef struct attention_side {
-    ATTENTION_SIDE_LIST(AS_MEMBER)
-} attention_side;
-#define ATTENTION_SIDE {ATTENTION_SIDE_LIST(AS_VALUE)}
+typedef struct optional_arrays {
+    OPTIONAL_ARRAY_LIST(AS_MEMBER)
+} optional_arrays;
+#define OPTIONAL_ARRAYS {OPTIONAL_ARRAY_LIST(AS_VALUE)}
 
 #endif

@@ -22,9 +22,10 @@
  *   SPLIT             a launch's batch index is part * a.items + item, and a part attends only its share of the item's keys;
  *                     output (float) and lse are partials, indexed by that batch index, and sinks are left to the merge
  *
- * A kernel's parameters are: query, key, value, ATTENTION_SIDE_PARAMETERS output, lse, entropy, attention_args a.  It begins with
- *   const attention_side side = ATTENTION_SIDE;   the optional arrays in one private struct
- *   if (attention_idle(&a, &side)) return;
+ * A kernel's parameters are: query, key, value, OPTIONAL_ARRAY_PARAMETERS output, lse, entropy, attention_args a.
+ * It begins with
+ *   const optional_arrays arrays = OPTIONAL_ARRAYS;   the optional arrays in one private struct
+ *   if (attention_idle(&a, &arrays)) return;
  *
  * Everything that the arrays hold is clamped before it becomes an address.  Scores, sums and accumulators are of type
  * `state`. */
@@ -51,12 +52,12 @@ typedef float state;
 #endif
 
 /* Whether the launch has nothing to do. */
-static inline bool attention_idle(const attention_args *a, const attention_side *side)
+static inline bool attention_idle(const attention_args *a, const optional_arrays *arrays)
 {
     if (a->batch == 0)
         return true;
 #if CANCEL
-    return side->cancel[a->cancel_offset] != 0;
+    return arrays->cancel[a->cancel_offset] != 0;
 #else
     return false;
 #endif
@@ -76,7 +77,7 @@ typedef struct attention_item {
 
 /* No struct as a result: inlining one leaves LLVM's noalias.scope.decl behind, which Oclgrind 21.10 does not know. */
 static inline void attention_item_of(attention_item *item, int b, int h, const attention_args *a,
-                                     const attention_side *side)
+                                     const optional_arrays *arrays)
 {
 #if SPLIT
     const int part = b / a->items;
@@ -95,11 +96,12 @@ static inline void attention_item_of(attention_item *item, int b, int h, const a
 #if GIVEN(QUERY_STARTS)
     {
         const long rows = a->packed_queries;
-        const long first = clamp(
-            LOAD_INT(QUERY_STARTS, side->query_starts, a->query_starts.offset + b * a->query_starts.stride), 0L, rows);
-        const long end =
-            clamp(LOAD_INT(QUERY_STARTS, side->query_starts, a->query_starts.offset + (b + 1) * a->query_starts.stride),
-                  first, rows);
+        const long first =
+            clamp(LOAD_INT(QUERY_STARTS, arrays->query_starts, a->query_starts.offset + b * a->query_starts.stride), 0L,
+                  rows);
+        const long end = clamp(
+            LOAD_INT(QUERY_STARTS, arrays->query_starts, a->query_starts.offset + (b + 1) * a->query_starts.stride),
+            first, rows);
         item->query_row = first;
         item->rows = item->queries = (int)min(end - first, (long)a->query_length);
     }
@@ -108,21 +110,23 @@ static inline void attention_item_of(attention_item *item, int b, int h, const a
     {
         const long rows = a->capacity;
         const long first =
-            clamp(LOAD_INT(KEY_STARTS, side->key_starts, a->key_starts.offset + b * a->key_starts.stride), 0L, rows);
-        const long end = clamp(
-            LOAD_INT(KEY_STARTS, side->key_starts, a->key_starts.offset + (b + 1) * a->key_starts.stride), first, rows);
+            clamp(LOAD_INT(KEY_STARTS, arrays->key_starts, a->key_starts.offset + b * a->key_starts.stride), 0L, rows);
+        const long end =
+            clamp(LOAD_INT(KEY_STARTS, arrays->key_starts, a->key_starts.offset + (b + 1) * a->key_starts.stride),
+                  first, rows);
         item->key_row = first;
         item->keys = (int)min(end - first, (long)a->key_length);
     }
 #endif
 #if GIVEN(QUERY_LENGTHS)
-    item->queries =
-        (int)clamp(LOAD_INT(QUERY_LENGTHS, side->query_lengths, a->query_lengths.offset + b * a->query_lengths.stride),
-                   0L, (long)item->queries);
+    item->queries = (int)clamp(
+        LOAD_INT(QUERY_LENGTHS, arrays->query_lengths, a->query_lengths.offset + b * a->query_lengths.stride), 0L,
+        (long)item->queries);
 #endif
 #if GIVEN(KEY_LENGTHS)
-    item->keys = (int)clamp(LOAD_INT(KEY_LENGTHS, side->key_lengths, a->key_lengths.offset + b * a->key_lengths.stride),
-                            0L, (long)item->keys);
+    item->keys =
+        (int)clamp(LOAD_INT(KEY_LENGTHS, arrays->key_lengths, a->key_lengths.offset + b * a->key_lengths.stride), 0L,
+                   (long)item->keys);
 #endif
 #if RING
     item->first_key = max(item->keys - a->capacity, 0);
@@ -132,7 +136,7 @@ static inline void attention_item_of(attention_item *item, int b, int h, const a
     item->position = (long)item->keys - item->queries;
 #elif GIVEN(POSITIONS)
     /* Where any length makes no difference any more, so that sums stay in range. */
-    item->position += clamp(LOAD_INT(POSITIONS, side->positions, a->positions.offset + b * a->positions.stride),
+    item->position += clamp(LOAD_INT(POSITIONS, arrays->positions, a->positions.offset + b * a->positions.stride),
                             -(1L << 40), 1L << 40);
 #endif
 #if SPLIT
@@ -207,11 +211,11 @@ static inline long attention_head(const array4 *array, const attention_item *ite
 
 /* Where its row j begins, from there. */
 static inline long attention_row_of_head(const array4 *array, const attention_item *item, long j,
-                                         const attention_args *a, const attention_side *side)
+                                         const attention_args *a, const optional_arrays *arrays)
 {
 #if GIVEN(PAGED)
     const long block = j / PAGE_SIZE;
-    const long page = LOAD_INT(PAGED, side->block_table,
+    const long page = LOAD_INT(PAGED, arrays->block_table,
                                a->block_table.offset + item->b * a->block_table.row + block * a->block_table.col);
     return clamp(page, 0L, (long)a->capacity - 1) * array->batch + (j - block * PAGE_SIZE) * array->row;
 #elif RING
@@ -223,9 +227,9 @@ static inline long attention_row_of_head(const array4 *array, const attention_it
 
 /* Where row j begins. */
 static inline long attention_row(const array4 *array, const attention_item *item, long j, const attention_args *a,
-                                 const attention_side *side)
+                                 const optional_arrays *arrays)
 {
-    return attention_head(array, item, a) + attention_row_of_head(array, item, j, a, side);
+    return attention_head(array, item, a) + attention_row_of_head(array, item, j, a, arrays);
 }
 
 /* Where row i of the item's queries begins. */
@@ -242,9 +246,10 @@ static inline long attention_result_row(const array4 *array, const attention_ite
 
 /* ---- a score ---- */
 
-static inline user_data attention_user(const attention_item *item, const attention_args *a, const attention_side *side)
+static inline user_data attention_user(const attention_item *item, const attention_args *a,
+                                       const optional_arrays *arrays)
 {
-    user_data user = {USER0_SET(side, a) USER1_SET(side, a) USER2_SET(side, a) USER3_SET(side, a).scalar0 =
+    user_data user = {USER0_SET(arrays, a) USER1_SET(arrays, a) USER2_SET(arrays, a) USER3_SET(arrays, a).scalar0 =
                           a->user_scalar[0],
                       .scalar1 = a->user_scalar[1],
                       .scalar2 = a->user_scalar[2],
@@ -267,22 +272,22 @@ static inline state attention_capped(state s, const attention_args *a)
 /* Whether mask, bias or mask_mod keep query i from key j, which lies within the item's lengths and, with MASK or BIAS,
  * below mask_keys and bias_keys. */
 static inline bool attention_masked(const attention_item *item, long i, long j, const attention_args *a,
-                                    const attention_side *side)
+                                    const optional_arrays *arrays)
 {
 #if MASK
-    if (LOAD(MASK_TYPE, side->mask,
+    if (LOAD(MASK_TYPE, arrays->mask,
              a->mask.offset + item->b * a->mask.batch + item->h * a->mask.head + i * a->mask.row + j * a->mask.col) ==
         (BOOL_MASK ? 0.0f : -INFINITY))
         return true;
 #endif
 #if BIAS
-    if (LOAD(BIAS_TYPE, side->bias,
+    if (LOAD(BIAS_TYPE, arrays->bias,
              a->bias.offset + item->b * a->bias.batch + item->h * a->bias.head + i * a->bias.row + j * a->bias.col) ==
         -INFINITY)
         return true;
 #endif
 #if MASK_MOD
-    if (!mask_mod(item->b, item->h, (int)i, (int)j, attention_user(item, a, side)))
+    if (!mask_mod(item->b, item->h, (int)i, (int)j, attention_user(item, a, arrays)))
         return true;
 #endif
     return false;
@@ -290,31 +295,31 @@ static inline bool attention_masked(const attention_item *item, long i, long j, 
 
 /* Whether query i does not attend such a key. */
 static inline bool attention_excludes(const attention_item *item, long i, long j, const attention_args *a,
-                                      const attention_side *side)
+                                      const optional_arrays *arrays)
 {
-    return !attention_in_range(item, i, j, a) || attention_masked(item, i, j, a, side);
+    return !attention_in_range(item, i, j, a) || attention_masked(item, i, j, a, arrays);
 }
 
 /* A capped score after everything that is added. */
 static inline state attention_biased(state s, const attention_item *item, long i, long j, const attention_args *a,
-                                     const attention_side *side)
+                                     const optional_arrays *arrays)
 {
 #if SCORE_MOD
-    s = score_mod((float)s, item->b, item->h, (int)i, (int)j, attention_user(item, a, side));
+    s = score_mod((float)s, item->b, item->h, (int)i, (int)j, attention_user(item, a, arrays));
 #endif
 #if BIAS
-    s += LOAD(BIAS_TYPE, side->bias,
+    s += LOAD(BIAS_TYPE, arrays->bias,
               a->bias.offset + item->b * a->bias.batch + item->h * a->bias.head + i * a->bias.row + j * a->bias.col);
 #endif
 #if ALIBI
     {
         const long distance = i + item->position - j;
-        s -= (state)side->alibi[a->alibi.offset + item->b * a->alibi.row + item->h * a->alibi.col] *
+        s -= (state)arrays->alibi[a->alibi.offset + item->b * a->alibi.row + item->h * a->alibi.col] *
              fabs((state)distance);
     }
 #endif
 #if FLOAT_MASK
-    s += LOAD(MASK_TYPE, side->mask,
+    s += LOAD(MASK_TYPE, arrays->mask,
               a->mask.offset + item->b * a->mask.batch + item->h * a->mask.head + i * a->mask.row + j * a->mask.col);
 #endif
     return s;
@@ -342,13 +347,13 @@ static inline int4 attention_kept(const attention_item *item, long i, long block
 
 /* A row's attended keys, with SINKS its sink too: the sum of exp(s - *total_max) is *total.  Returns exp(row_max - *total_max). */
 static inline state attention_sum_up(state row_max, state row_sum, const attention_item *item, const attention_args *a,
-                                     const attention_side *side, state *total_max, state *total)
+                                     const optional_arrays *arrays, state *total_max, state *total)
 {
     state rescale = 1.0f;
     *total_max = row_max;
     *total = row_sum;
 #if SINKS && !SPLIT
-    const state sink = side->sinks[a->sinks.offset + item->h * a->sinks.stride];
+    const state sink = arrays->sinks[a->sinks.offset + item->h * a->sinks.stride];
     *total_max = sink > row_max ? sink : row_max;
     const state finite_max = *total_max == -INFINITY ? 0.0f : *total_max;
     rescale = row_sum == 0.0f ? 0.0f : NATURAL_EXP(row_max - finite_max);
@@ -357,13 +362,13 @@ static inline state attention_sum_up(state row_max, state row_sum, const attenti
     return rescale;
 }
 
-/* From the attended keys' maximum and sum of exp(s - maximum) to what the accumulator is multiplied by; with SINKS the
- * sink's share.  *lse is the row's log-sum-exp. */
+/* Returns what the accumulator is multiplied by, from the attended keys' maximum and sum of exp(s - maximum) and, with
+ * SINKS, the sink's share.  *lse is the row's log-sum-exp. */
 static inline state attention_finish(state row_max, state row_sum, const attention_item *item, const attention_args *a,
-                                     const attention_side *side, state *lse)
+                                     const optional_arrays *arrays, state *lse)
 {
     state total_max, total;
-    const state rescale = attention_sum_up(row_max, row_sum, item, a, side, &total_max, &total);
+    const state rescale = attention_sum_up(row_max, row_sum, item, a, arrays, &total_max, &total);
     *lse = total == 0.0f ? -INFINITY : total_max + log(total);
     state factor = total == 0.0f ? 0.0f : rescale / total;
 #if DROPOUT
@@ -376,10 +381,10 @@ static inline state attention_finish(state row_max, state row_sum, const attenti
 /* -sum P ln P of a row: `row_moment` is the sum over its keys of exp(s - row_max) * (s - row_max).  Not from the log-sum-exp,
  * whose rounding is as large as the scores. */
 static inline state attention_entropy(state row_max, state row_sum, state row_moment, const attention_item *item,
-                                      const attention_args *a, const attention_side *side)
+                                      const attention_args *a, const optional_arrays *arrays)
 {
     state total_max, total;
-    const state rescale = attention_sum_up(row_max, row_sum, item, a, side, &total_max, &total);
+    const state rescale = attention_sum_up(row_max, row_sum, item, a, arrays, &total_max, &total);
     return row_sum == 0.0f ? 0.0f : rescale / total * (row_sum * (log(total) + (total_max - row_max)) - row_moment);
 }
 #endif

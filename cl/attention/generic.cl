@@ -31,14 +31,14 @@
 
 /* o += p * V[j, first ... first + columns - 1] */
 static inline void add_value(state *o, state p, const global ELEMENT(V_TYPE) *value, const attention_item *item, long j,
-                             int first, int columns, const attention_args *a, const attention_side *side)
+                             int first, int columns, const attention_args *a, const optional_arrays *arrays)
 {
-    const long row = attention_row(&a->value, item, j, a, side) + first * a->value.col;
+    const long row = attention_row(&a->value, item, j, a, arrays) + first * a->value.col;
 #if VALUE_GROUPS
-    const long scales = attention_row(&a->value_scale, item, j, a, side);
+    const long scales = attention_row(&a->value_scale, item, j, a, arrays);
     for (int c = 0; c < columns; c++) {
         const state scale =
-            LOAD(VALUE_SCALE_TYPE, side->value_scale, scales + (first + c) / VALUE_GROUP * a->value_scale.col);
+            LOAD(VALUE_SCALE_TYPE, arrays->value_scale, scales + (first + c) / VALUE_GROUP * a->value_scale.col);
         o[c] = STATE_FMA(p, scale * LOAD(V_TYPE, value, row + c * a->value.col), o[c]);
     }
 #else
@@ -49,11 +49,11 @@ static inline void add_value(state *o, state p, const global ELEMENT(V_TYPE) *va
 
 kernel void attention_generic(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
                               const global ELEMENT(V_TYPE) *value,
-                              ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output, global float *lse,
+                              OPTIONAL_ARRAY_PARAMETERS global ELEMENT(O_TYPE) *output, global float *lse,
                               global float *entropy, attention_args a)
 {
-    const attention_side side = ATTENTION_SIDE;
-    if (attention_idle(&a, &side))
+    const optional_arrays arrays = OPTIONAL_ARRAYS;
+    if (attention_idle(&a, &arrays))
         return;
 
     const int first = (int)get_global_id(0) * D_V_CHUNK;
@@ -64,7 +64,7 @@ kernel void attention_generic(const global ELEMENT(Q_TYPE) *query, const global 
     if (first >= D_V || row >= a.launch_queries || launch_b >= a.batch)
         return;
     attention_item item;
-    attention_item_of(&item, launch_b + a.first_batch, h, &a, &side);
+    attention_item_of(&item, launch_b + a.first_batch, h, &a, &arrays);
     if (i >= item.rows)
         return;
 
@@ -84,10 +84,10 @@ kernel void attention_generic(const global ELEMENT(Q_TYPE) *query, const global 
         o[c] = 0.0f;
 
     for (long j = begin; j < end; j++) {
-        if (attention_excludes(&item, i, j, &a, &side))
+        if (attention_excludes(&item, i, j, &a, &arrays))
             continue;
-        state s = attention_capped(attention_pair(query, key, &item, i, j, &a, &side), &a);
-        s = attention_biased(s, &item, i, j, &a, &side);
+        state s = attention_capped(attention_pair(query, key, &item, i, j, &a, &arrays), &a);
+        s = attention_biased(s, &item, i, j, &a, &arrays);
 
         /* `row_max` takes no NaN: the comparison is false, and s - row_max then carries it to the sum.
          * Where every score so far is -inf, subtract 0 instead of making a NaN. */
@@ -116,11 +116,11 @@ kernel void attention_generic(const global ELEMENT(Q_TYPE) *query, const global 
         if (word[j & 3] < a.dropout_threshold)
             continue;
 #endif
-        add_value(o, p, value, &item, j, first, columns, &a, &side);
+        add_value(o, p, value, &item, j, first, columns, &a, &arrays);
     }
 
     state total;
-    const state factor = attention_finish(row_max, row_sum, &item, &a, &side, &total);
+    const state factor = attention_finish(row_max, row_sum, &item, &a, &arrays, &total);
     const long at = attention_result_row(&a.output, &item, i) + first * a.output.col;
     for (int c = 0; c < columns; c++)
         STORE(O_TYPE, output, at + c * a.output.col, factor == 0.0f ? 0.0f : o[c] * factor);
@@ -131,6 +131,6 @@ kernel void attention_generic(const global ELEMENT(Q_TYPE) *query, const global 
 #endif
 #if ENTROPY
     entropy[attention_result_row(&a.entropy, &item, i)] =
-        attention_entropy(row_max, row_sum, row_moment, &item, &a, &side);
+        attention_entropy(row_max, row_sum, row_moment, &item, &a, &arrays);
 #endif
 }

@@ -15,8 +15,8 @@
 /* Term d of the score: x * y, or vector * tanh(x + y). */
 #if ADDITIVE
 #define PAIR_TERM(x, y, d, sum) \
-    STATE_FMA(side->vector[a->vector.offset + item->h * a->vector.row + (d) * a->vector.col], tanh((state)(x) + (y)), \
-              sum)
+    STATE_FMA(arrays->vector[a->vector.offset + item->h * a->vector.row + (d) * a->vector.col], \
+              tanh((state)(x) + (y)), sum)
 #define PAIR_KEY(scale, y) ((scale) * (y))
 #else
 #define PAIR_TERM(x, y, d, sum) STATE_FMA(x, y, sum)
@@ -27,20 +27,20 @@
  * the sum. */
 static inline state attention_pair(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
                                    const attention_item *item, long i, long j, const attention_args *a,
-                                   const attention_side *side)
+                                   const optional_arrays *arrays)
 {
     const long q = attention_query_row(&a->query, item, i);
-    const long k = attention_row(&a->key, item, j, a, side);
+    const long k = attention_row(&a->key, item, j, a, arrays);
     state total = 0.0f;
 #if KEY_GROUPS
-    const long scales = attention_row(&a->key_scale, item, j, a, side);
+    const long scales = attention_row(&a->key_scale, item, j, a, arrays);
 #endif
 
     for (int first = 0; first < D_K; first += KEY_GROUP) {
         state even = 0.0f;
         state odd = 0.0f;
 #if KEY_GROUPS
-        const state scale = LOAD(KEY_SCALE_TYPE, side->key_scale, scales + first / KEY_GROUP * a->key_scale.col);
+        const state scale = LOAD(KEY_SCALE_TYPE, arrays->key_scale, scales + first / KEY_GROUP * a->key_scale.col);
 #else
         const state scale = 1.0f;
 #endif

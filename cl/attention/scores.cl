@@ -35,39 +35,39 @@
 
 /* Whether key j is attended; a row beyond the item's queries attends nothing. */
 static inline bool attends(const attention_item *item, int i, int j, const attention_args *a,
-                           const attention_side *side)
+                           const optional_arrays *arrays)
 {
     int begin, end;
 
     attention_keys(item, i, i, a, &begin, &end);
-    return i < item->queries && j >= begin && j < end && !attention_excludes(item, i, j, a, side);
+    return i < item->queries && j >= begin && j < end && !attention_excludes(item, i, j, a, arrays);
 }
 
 static inline float element(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key, float row_lse,
                             const attention_item *item, int i, int j, const attention_args *a,
-                            const attention_side *side)
+                            const optional_arrays *arrays)
 {
     if (SCORES_MODE < 2)
         if (i >= item->queries || j >= item->keys)
             return 0.0f;
-    if (SCORES_MODE >= 2 && !attends(item, i, j, a, side))
+    if (SCORES_MODE >= 2 && !attends(item, i, j, a, arrays))
         return PROBABILITIES ? 0.0f : -INFINITY;
     if (PROBABILITIES && (isnan(row_lse) || row_lse == -INFINITY))
         return isnan(row_lse) ? row_lse : 0.0f;
-    state s = attention_pair(query, key, item, i, j, a, side);
+    state s = attention_pair(query, key, item, i, j, a, arrays);
     if (SCORES_MODE >= 1)
         s = attention_capped(s, a);
     if (SCORES_MODE >= 2)
-        s = attention_biased(s, item, i, j, a, side);
+        s = attention_biased(s, item, i, j, a, arrays);
     return PROBABILITIES ? (float)NATURAL_EXP(s - row_lse) : (float)s;
 }
 
 kernel void attention_scores(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
-                             ATTENTION_SIDE_PARAMETERS const global float *lse, global ELEMENT(W_TYPE) *scores,
+                             OPTIONAL_ARRAY_PARAMETERS const global float *lse, global ELEMENT(W_TYPE) *scores,
                              attention_args a)
 {
-    const attention_side side = ATTENTION_SIDE;
-    if (attention_idle(&a, &side))
+    const optional_arrays arrays = OPTIONAL_ARRAYS;
+    if (attention_idle(&a, &arrays))
         return;
 
     const int heads = AVERAGE ? 1 : a.launch_heads;
@@ -82,9 +82,9 @@ kernel void attention_scores(const global ELEMENT(Q_TYPE) *query, const global E
     float total = 0.0f;
     for (int h = first; h < end; h++) {
         attention_item item;
-        attention_item_of(&item, b, h, &a, &side);
+        attention_item_of(&item, b, h, &a, &arrays);
         const float row_lse = PROBABILITIES ? lse[attention_result_row(&a.lse, &item, i)] : 0.0f;
-        total += element(query, key, row_lse, &item, i, j, &a, &side);
+        total += element(query, key, row_lse, &item, i, j, &a, &arrays);
     }
     STORE(W_TYPE, scores,
           a.scores.offset + b * a.scores.batch + first * a.scores.head + i * a.scores.row + j * a.scores.col,

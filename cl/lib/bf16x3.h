@@ -1,25 +1,25 @@
-/* float32 as the sum of three bfloat16, its parts: x = x0 + x1 + x2, where x0 is x rounded to bfloat16, x1 is x - x0
+/* float32 as the sum of three bfloat16, its terms: x = x0 + x1 + x2, where x0 is x rounded to bfloat16, x1 is x - x0
  * rounded, and x2 is x - x0 - x1.  The sum is exact, because three times eight bits are float32's 24.  Of the nine products
- * xi yj of two numbers' parts the six with i + j <= 2 are added; the other three are together at most about 2^-24 |x y|
+ * xi yj of two numbers' terms the six with i + j <= 2 are added; the other three are together at most about 2^-24 |x y|
  * (Henry, Tang, Heinecke: Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations, ARITH
- * 2019).  docs/numerics.md says what follows for results.  float16, with 11 bits, has two parts and bfloat16 one; further
- * parts would be 0.
+ * 2019).  docs/numerics.md says what follows for results.  float16, with 11 bits, has two terms and bfloat16 one; further
+ * terms would be 0.
  *
- *   PARTS_OF(TYPE)            F32 3, F16 2, BF16 1
- *   split(part, low, high, count)   the first `count` parts of two vectors' elements, as bf16 pairs: the first vector's in
+ *   TERMS_OF(TYPE)            F32 3, F16 2, BF16 1
+ *   split(term, low, high, count)   the first `count` terms of two vectors' elements, as bf16 pairs: the first vector's in
  *                             the lower halves
  *   ADD_PARTS(amx, row, row_parts, lane, lane_parts, lane_step)   adds, by AMX, the products of BLOCK_K columns of 32 rows
- *                             and 32 lanes, of so many parts each, to tiles 0 to 3.  Rows are PARTS times two tiles of 16
+ *                             and 32 lanes, of so many terms each, to tiles 0 to 3.  Rows are TERMS times two tiles of 16
  *                             rows, one after the other, each row 16 words; word w of a row, and row w of the lanes, has
- *                             columns w and w + 16.  The lanes' address is lane(part, 0) for a part's lower 16 lanes and
- *                             lane(part, 1) for the upper 16; their rows are lane_step words apart
+ *                             columns w and w + 16.  The lanes' address is lane(term, 0) for a term's lower 16 lanes and
+ *                             lane(term, 1) for the upper 16; their rows are lane_step words apart
  *   greater_magnitude(x, y)   x, or y's magnitude if that is greater; x is a magnitude, and NaN is the greatest
  *   peaks, with_peak(all, x)  the greatest and the least of some rows' or lanes' greatest magnitudes, as bits, and with x
  *                             added; a magnitude of 0 does not count for the least
  *   may_be_beyond(x, y)       whether IS_BEYOND may hold for one of the pairs of two such peaks' rows and lanes
- *   IS_BEYOND(x, y)           takes vectors of bits, the greatest magnitudes of a row and of a lane: whether parts do not
+ *   IS_BEYOND(x, y)           takes vectors of bits, the greatest magnitudes of a row and of a lane: whether terms do not
  *                             represent their product.  Either one of them is an infinity or NaN, is 2^96 or more, or is
- *                             below 2^-80 and not 0; or products of parts may overflow or underflow: the exponents' sum is
+ *                             below 2^-80 and not 0; or products of terms may overflow or underflow: the exponents' sum is
  *                             92 or more, or less than -80
  *   IS_BEYOND_ALONE(x)        the conditions of IS_BEYOND that concern one of the two alone */
 #ifndef CLATTN_CL_LIB_BF16X3_H
@@ -27,20 +27,20 @@
 
 #include "engine/x86/weights.h"
 
-#define PARTS 3
-#define PARTS_OF_F32 3
-#define PARTS_OF_F16 2
-#define PARTS_OF_BF16 1
-#define PARTS_OF(TYPE) JOIN(PARTS_OF_, TYPE)
+#define TERMS 3
+#define TERMS_OF_F32 3
+#define TERMS_OF_F16 2
+#define TERMS_OF_BF16 1
+#define TERMS_OF(TYPE) JOIN(TERMS_OF_, TYPE)
 #define BLOCK_K 32
 #define TILE_WORDS (AMX_ROWS * AMX_WORDS)
-#define BLOCK_WORDS (PARTS * 2 * TILE_WORDS) /* words of 32 rows or lanes */
+#define BLOCK_WORDS (TERMS * 2 * TILE_WORDS) /* words of 32 rows or lanes */
 
-INLINE void split(uintv part[PARTS], floatv low, floatv high, int count)
+INLINE void split(uintv term[TERMS], floatv low, floatv high, int count)
 {
 #pragma unroll
-    for (int n = 0; n < PARTS && n < count; n++) {
-        part[n] = weight_pairs(low, high);
+    for (int n = 0; n < TERMS && n < count; n++) {
+        term[n] = weight_pairs(low, high);
         low -= AS_FLOATV((AS_UINTV(low) + 0x8000) & 0xffff0000);
         high -= AS_FLOATV((AS_UINTV(high) + 0x8000) & 0xffff0000);
     }
@@ -78,7 +78,7 @@ INLINE int may_be_beyond(peaks x, peaks y)
     return IS_BEYOND(x.most, y.most) || IS_BEYOND(x.least, y.least);
 }
 
-/* The order loads each part of rows once, and the lanes' parts as seldom as then possible. */
+/* The order loads each term of rows once, and the lanes' terms as seldom as then possible. */
 #define LOAD_ROW_PART(amx, row, n) \
     do { \
         AMX_STREAM_WORDS(amx, 4, (row) + (n) * 2 * TILE_WORDS, AMX_WORDS); \

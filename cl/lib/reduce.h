@@ -36,11 +36,11 @@
 #error "a work-group must be made of whole sub-groups"
 #endif
 #define REDUCE_PARTIALS (WORK_GROUP / SUB_GROUP_SIZE)
-#define REDUCE_SCRATCH(count) ((count) * REDUCE_PARTIALS + SUB_GROUP_ROOM(WORK_GROUP))
+#define REDUCE_SCRATCH(count) ((count) * REDUCE_PARTIALS + SUB_GROUP_SCRATCH(WORK_GROUP))
 /* No partial result is written twice, so that no item waits until all have read those of the reduction before. */
 #define REDUCE(shared, index, item, value, COMBINE) \
     do { \
-        local float *partials_ = (shared) + SUB_GROUP_ROOM(WORK_GROUP) + (index) * REDUCE_PARTIALS; \
+        local float *partials_ = (shared) + SUB_GROUP_SCRATCH(WORK_GROUP) + (index) * REDUCE_PARTIALS; \
         for (int step_ = SUB_GROUP_SIZE / 2; step_ > 0; step_ /= 2) { \
             const float other_ = sub_group_swap(value, step_, item, shared); \
             (value) = COMBINE(value, other_); \

@@ -10,9 +10,9 @@
  *
  *   SUB_GROUP_KERNEL                               stands before a kernel that uses sub-groups
  *   SUB_GROUP_LANE(item), SUB_GROUP_NUMBER(item)   where in its sub-group the item with this number is, and in which one
- *   SUB_GROUP_ROOM(ITEMS)                          floats of local memory that `room` has for a work-group of so many items
- *   sub_group_swap(x, distance, item, room)        the x of the item with number item ^ distance, distance < SUB_GROUP_SIZE
- *   sub_group_swap4(x, distance, item, room)       the same of a float4, with a room of as many float4
+ *   SUB_GROUP_SCRATCH(ITEMS)                       floats of local memory that `scratch` has for a work-group of so many items
+ *   sub_group_swap(x, distance, item, scratch)     the x of the item with number item ^ distance, distance < SUB_GROUP_SIZE
+ *   sub_group_swap4(x, distance, item, scratch)    the same of a float4, with a scratch of as many float4
  *
  * Every item of the work-group calls these functions, in uniform control flow: the emulation has barriers.
  *
@@ -49,13 +49,13 @@
 #endif
 
 #if SUB_GROUPS == 4
-#define SUB_GROUP_ROOM(ITEMS) (ITEMS)
+#define SUB_GROUP_SCRATCH(ITEMS) (ITEMS)
 #else
-#define SUB_GROUP_ROOM(ITEMS) 1
+#define SUB_GROUP_SCRATCH(ITEMS) 1
 #endif
 
 #if SUB_GROUPS == 1
-static inline float sub_group_swap(float x, int distance, int item, local float *room)
+static inline float sub_group_swap(float x, int distance, int item, local float *scratch)
 {
     return intel_sub_group_shuffle_xor(x, (uint)distance);
 }
@@ -63,7 +63,7 @@ static inline float sub_group_swap(float x, int distance, int item, local float 
 #if SUB_GROUP_SIZE != 32
 #error "a warp has 32 items"
 #endif
-static inline float sub_group_swap(float x, int distance, int item, local float *room)
+static inline float sub_group_swap(float x, int distance, int item, local float *scratch)
 {
     uint from;
     __asm__ volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;"
@@ -76,30 +76,30 @@ static inline float sub_group_swap(float x, int distance, int item, local float 
 #if defined(__AMDGCN_WAVEFRONT_SIZE__) && __AMDGCN_WAVEFRONT_SIZE__ != SUB_GROUP_SIZE
 #error "the compiler makes wavefronts of another size than the device has told"
 #endif
-static inline float sub_group_swap(float x, int distance, int item, local float *room)
+static inline float sub_group_swap(float x, int distance, int item, local float *scratch)
 {
     return as_float(__builtin_amdgcn_ds_bpermute(((item ^ distance) & (SUB_GROUP_SIZE - 1)) << 2, as_int(x)));
 }
 #elif SUB_GROUPS == 4
-static inline float sub_group_swap(float x, int distance, int item, local float *room)
+static inline float sub_group_swap(float x, int distance, int item, local float *scratch)
 {
     barrier(CLK_LOCAL_MEM_FENCE);
-    room[item] = x;
+    scratch[item] = x;
     barrier(CLK_LOCAL_MEM_FENCE);
-    return room[item ^ distance];
+    return scratch[item ^ distance];
 }
 
-static inline float4 sub_group_swap4(float4 x, int distance, int item, local float4 *room)
+static inline float4 sub_group_swap4(float4 x, int distance, int item, local float4 *scratch)
 {
     barrier(CLK_LOCAL_MEM_FENCE);
-    room[item] = x;
+    scratch[item] = x;
     barrier(CLK_LOCAL_MEM_FENCE);
-    return room[item ^ distance];
+    return scratch[item ^ distance];
 }
 #endif
 
 #if SUB_GROUPS > 0 && SUB_GROUPS < 4
-static inline float4 sub_group_swap4(float4 x, int distance, int item, local float4 *room)
+static inline float4 sub_group_swap4(float4 x, int distance, int item, local float4 *scratch)
 {
     return (float4)(sub_group_swap(x.x, distance, item, 0), sub_group_swap(x.y, distance, item, 0),
                     sub_group_swap(x.z, distance, item, 0), sub_group_swap(x.w, distance, item, 0));

@@ -10,7 +10,7 @@ typedef struct merge_args {
     args_long part, part_lse; /* from one part to the next */
     args_long sinks_offset, sinks_stride;
     int batch; /* 0: nothing to do, return at once */
-    int heads, queries, parts, columns;
+    int heads, queries, partials, columns;
     int reserved;
 } merge_args;
 

@@ -8,10 +8,10 @@
  *   SINKS    1: sinks has a logit for each head           (0)
  *   LSE      1: lse gets L (float)                        (0)
  *   CHUNK    output columns of a work-item, 1 and more    (16)
- * Tested: every combination of SINKS and LSE; CHUNK 4, 64; columns 1 to 200; 0 to 40 parts.
+ * Tested: every combination of SINKS and LSE; CHUNK 4, 64; columns 1 to 200; 0 to 40 partials.
  *
  * NDRange: (ceil(columns / CHUNK), batch * heads * queries), each rounded up at will; any work-group.  An item owns CHUNK
- * columns of one row and walks the parts three times, in order: for the maximum of their lse, for the sum of their weights,
+ * columns of one row and walks the partials three times, in order: for the maximum of their lse, for the sum of their weights,
  * and for the weighted sum of their outputs.  The item of chunk 0 writes L.  Local memory: none.  Barriers: none.
  *
  * State is float.  Weights are divided by their sum before they multiply anything, so that partials up to FLT_MAX do not
@@ -57,20 +57,20 @@ kernel void merge(const global float *partial, const global float *partial_lse, 
 
     const float sink = SINKS ? sinks[a.sinks_offset + h * a.sinks_stride] : -INFINITY;
     float row_max = sink > -INFINITY ? sink : -INFINITY;
-    for (int n = 0; n < a.parts; n++) {
+    for (int n = 0; n < a.partials; n++) {
         const float x = partial_lse[n * a.part_lse];
         row_max = x > row_max ? x : row_max;
     }
     const float subtracted = row_max == -INFINITY ? 0.0f : row_max; /* -inf - -inf would be a NaN */
     float row_sum = SINKS ? exp2s((sink - subtracted) * LOG2E) : 0.0f;
-    for (int n = 0; n < a.parts; n++)
+    for (int n = 0; n < a.partials; n++)
         row_sum += exp2s((partial_lse[n * a.part_lse] - subtracted) * LOG2E);
 
     const float inverse = row_sum == 0.0f ? 0.0f : 1.0f / row_sum;
     float o[CHUNK];
     for (int c = 0; c < CHUNK; c++)
         o[c] = 0.0f;
-    for (int n = 0; n < a.parts; n++) {
+    for (int n = 0; n < a.partials; n++) {
         const float x = partial_lse[n * a.part_lse];
         if (x == -INFINITY)
             continue;

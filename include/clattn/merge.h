@@ -24,8 +24,8 @@ typedef struct clattn_merge_desc {
     size_t size;                /**< sizeof(clattn_merge_desc) */
     clattn_direction direction; /**< CLATTN_DIRECTION_FORWARD */
     int32_t reserved;           /* 0 */
-    clattn_layout partial;      /**< the outputs, (parts, batch, heads, S_q, d_v) float32 */
-    clattn_layout partial_lse;  /**< their log-sum-exps, (parts, batch, heads, S_q) float32 */
+    clattn_layout partial;      /**< the outputs, (partials, batch, heads, S_q, d_v) float32 */
+    clattn_layout partial_lse;  /**< their log-sum-exps, (partials, batch, heads, S_q) float32 */
     clattn_layout sinks;        /**< none, or (heads) float32 */
     clattn_layout output;       /**< (batch, heads, S_q, d_v) float32, float16 or bfloat16 */
     clattn_layout lse;          /**< none, or the output L, (batch, heads, S_q) float32 */
@@ -43,7 +43,7 @@ typedef struct clattn_merge_args {
     clattn_binding partial, partial_lse, sinks, output, lse; /**< the array of that name */
     int32_t explicit_lengths; /**< 1: the three fields below count; 0 (default): the description's extents */
     int32_t reserved;         /* 0 */
-    size_t parts;             /**< at most the description's; with 0 no row attends anything */
+    size_t partials;          /**< at most the description's; with 0 no row attends anything */
     size_t batch;             /**< at most the description's; 0 is allowed and does nothing */
     size_t query_length;      /**< at most the description's S_q; 0 is allowed and does nothing */
 } clattn_merge_args;

@@ -101,7 +101,7 @@ typedef struct ref_embedding_problem {
 void ref_embedding_row(const ref_embedding_problem *p, double *y, double *magnitude);
 
 typedef struct ref_merge_problem {
-    int64_t parts, columns;
+    int64_t partials, columns;
     const float *partial, *lse; /* element (n, c) at n*part + c*col, of lse at n*part_lse */
     int64_t part, col, part_lse;
     const float *sink; /* one logit, or NULL */

@@ -10,7 +10,7 @@
 #define BOTH (MATMUL_CPU_BF16 | MATMUL_CPU_AMX)
 #define PAIRS .solvers = BOTH
 #define NOT_TAKEN .solvers = BOTH, .refused_by = BOTH
-#define NOT_IN_PAIRS PAIRS, .refused_by = MATMUL_CPU_BF16 /* cpu-amx takes these split: matmul_parts.c */
+#define NOT_IN_PAIRS PAIRS, .refused_by = MATMUL_CPU_BF16 /* cpu-amx takes these split: matmul_bf16x3.c */
 #define BF16_ALL \
     .type = {.a = CLATTN_DTYPE_BF16, .b = CLATTN_DTYPE_BF16, .c = CLATTN_DTYPE_BF16, .bias = CLATTN_DTYPE_BF16}
 #define BF16_IN \

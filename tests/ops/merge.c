@@ -4,25 +4,25 @@
  * Holds: include/clattn/merge.h, and docs/numerics.md about large values. */
 #include "support/ops/merge_case.h"
 
-#define DIMS(n, b, h, s, d) .parts = (n), .batch = (b), .heads = (h), .queries = (s), .columns = (d)
+#define DIMS(n, b, h, s, d) .partials = (n), .batch = (b), .heads = (h), .queries = (s), .columns = (d)
 
 static const merge_case cases[] = {
     {"one part", ALL, DIMS(1, 1, 2, 3, 5), .lse = true},
-    {"several parts", ALL, DIMS(3, 2, 2, 5, 8), .lse = true},
-    {"no parts", ALL, DIMS(0, 1, 2, 3, 5), .lse = true},
+    {"several partials", ALL, DIMS(3, 2, 2, 5, 8), .lse = true},
+    {"no partials", ALL, DIMS(0, 1, 2, 3, 5), .lse = true},
     {"no queries", ALL, DIMS(3, 1, 2, 0, 5), .lse = true},
     {"without lse", ALL, DIMS(3, 2, 2, 5, 8)},
     {"sinks", ALL, DIMS(3, 2, 2, 5, 8), .sinks = true, .lse = true},
     {"sinks, without lse", ALL, DIMS(2, 1, 3, 2, 7), .sinks = true},
-    {"many parts, many columns", BIG, DIMS(40, 1, 2, 3, 200), .sinks = true, .lse = true},
+    {"many partials, many columns", BIG, DIMS(40, 1, 2, 3, 200), .sinks = true, .lse = true},
     {"gaps", ALL, DIMS(4, 2, 3, 3, 9), .sinks = true, .lse = true, .partial = FORM_PADDED, .output = FORM_PADDED},
     {"columns apart", BIG, DIMS(4, 2, 3, 3, 9), .lse = true, .partial = FORM_SPREAD, .output = FORM_SPREAD},
     {"columns backwards", BIG, DIMS(4, 2, 3, 3, 9), .lse = true, .partial = FORM_MIRRORED, .output = FORM_TRANSPOSED},
-    {"fewer parts than planned", ALL, DIMS(5, 2, 2, 3, 8), .lse = true, .explicit_lengths = true, .actual_parts = 2,
-     .actual_batch = 2, .actual_queries = 3},
+    {"fewer partials than planned", ALL, DIMS(5, 2, 2, 3, 8), .lse = true, .explicit_lengths = true,
+     .actual_partials = 2, .actual_batch = 2, .actual_queries = 3},
     {"a smaller batch, fewer queries", BIG, DIMS(3, 3, 2, 5, 8), .lse = true, .explicit_lengths = true,
-     .actual_parts = 3, .actual_batch = 2, .actual_queries = 4},
-    {"no batch at enqueue", BIG, DIMS(3, 3, 2, 5, 8), .lse = true, .explicit_lengths = true, .actual_parts = 3,
+     .actual_partials = 3, .actual_batch = 2, .actual_queries = 4},
+    {"no batch at enqueue", BIG, DIMS(3, 3, 2, 5, 8), .lse = true, .explicit_lengths = true, .actual_partials = 3,
      .actual_batch = 0, .actual_queries = 5},
     {"partials near FLT_MAX", ALL, DIMS(7, 2, 2, 5, 8), .lse = true, .spread = 3.4e38f},
     {"float16", MORE, DIMS(3, 2, 2, 5, 8), .lse = true, .type = CLATTN_DTYPE_F16},
@@ -103,7 +103,7 @@ static void what_does_not_fit_is_refused(void **state)
 int main(int argc, char **argv)
 {
     merge_add(cases, COUNT_OF(cases));
-    suite_add(parts_of_the_keys_merge_to_the_whole, "merge: parts of the keys merge to the whole");
+    suite_add(parts_of_the_keys_merge_to_the_whole, "merge: partials of the keys merge to the whole");
     suite_add(what_does_not_fit_is_refused, "merge: descriptions that are refused");
     return suite_run("merge", argc, argv);
 }

@@ -17,7 +17,7 @@ typedef struct accuracy_rule {
 /* The rule for values that float32 arithmetic computes and that are stored as `stored`. */
 accuracy_rule accuracy_rule_of(clattn_dtype stored);
 
-/* For every i: NaN where reference is NaN and nowhere else; the same Inf; +0 in every bit where magnitude is
+/* Finds where the rule is broken, which says for every i: NaN where reference is NaN and nowhere else; the same Inf; +0 in every bit where magnitude is
  * EXACT_ZERO; otherwise |value − reference| <= 2 max|naive − reference| + 8 u magnitude, u = 2^-23.  The
  * maximum is over the whole array.  Of 16-bit values naive is what float arithmetic gives before it is stored, so that
  * each element is allowed one rounding to its type and nothing more; where that overflows, Inf is right.  Returns the

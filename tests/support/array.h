@@ -59,7 +59,7 @@ void memory_release(test_memory *memory); /* NULL is accepted */
 /* Declares the first extent[…] elements of an output (rank of the layout) those that must be written. */
 void array_own(test_array *array, const size_t *extent);
 
-/* The same for single ones, besides those declared before. */
+/* Declares a single element the array's own, besides those declared before. */
 void array_own_element(test_array *array, const size_t *index);
 
 /* Where an element lies: a number below array_places. */

@@ -222,7 +222,7 @@ INLINE void take_tile(const amx_call *call, amx_block *block, int first, bool op
         for (int i = 0; i < m * QUERY_VECTORS; i++)
             s[i] *= call->factor;
 #endif
-        modify_tile(s, open, start + j, m, &block->rows, call->a, call->side);
+        modify_tile(s, open, start + j, m, &block->rows, call->a, call->arrays);
         find_row_max(new_max, s, m);
     }
 #pragma unroll
@@ -253,7 +253,7 @@ INLINE void take_keys(const amx_call *call, amx_block *block, int start, int n)
         if (j + m <= block->begin)
             continue;
 #if MASK
-        const int kind = mask_class(call->side->mask, j, m, &block->rows, call->a);
+        const int kind = mask_class(call->arrays->mask, j, m, &block->rows, call->a);
         open = kind == TILE_OPEN;
         if (kind == TILE_CLOSED)
             continue;
@@ -265,11 +265,11 @@ INLINE void take_keys(const amx_call *call, amx_block *block, int start, int n)
 GROUP_SIZE(1, 1, 1)
 kernel void attention_cpu_amx(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
                               const global ELEMENT(V_TYPE) *value,
-                              ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output, global float *lse,
+                              OPTIONAL_ARRAY_PARAMETERS global ELEMENT(O_TYPE) *output, global float *lse,
                               global float *entropy, attention_args a)
 {
-    const attention_side side = ATTENTION_SIDE;
-    if (attention_idle(&a, &side))
+    const optional_arrays arrays = OPTIONAL_ARRAYS;
+    if (attention_idle(&a, &arrays))
         return;
 
     const float factor = RAW_SCORES ? a.scale * LOG2E : a.scale;
@@ -278,11 +278,11 @@ kernel void attention_cpu_amx(const global ELEMENT(Q_TYPE) *query, const global 
     amx_keys keys;
     amx_state amx;
     floatv s[KEY_TILE * QUERY_VECTORS];
-    const amx_call call = {query, key, value, &a, &side, factor, &amx, &keys, s};
+    const amx_call call = {query, key, value, &a, &arrays, factor, &amx, &keys, s};
     int begin = INT_MAX, end = 0;
 
     for (int i = 0; i < BLOCKS; i++) {
-        block_of(&block[i].rows, (int)get_group_id(2), (int)get_group_id(1), first_block + i, &a, &side);
+        block_of(&block[i].rows, (int)get_group_id(2), (int)get_group_id(1), first_block + i, &a, &arrays);
         begin_block(&block[i], query, &a);
         if (block[i].begin < block[i].end) {
             begin = min(begin, block[i].begin);
@@ -292,8 +292,8 @@ kernel void attention_cpu_amx(const global ELEMENT(Q_TYPE) *query, const global 
     AMX_BEGIN(&amx);
     for (int start = begin, n; start < end; start += n) {
         n = tile_length(GATHERED, start, end, &a);
-        gather_keys(&keys, key, start, n, &block[0].rows.item, &a, &side);
-        gather_values(&keys, value, start, n, &block[0].rows.item, &a, &side);
+        gather_keys(&keys, key, start, n, &block[0].rows.item, &a, &arrays);
+        gather_values(&keys, value, start, n, &block[0].rows.item, &a, &arrays);
         for (int i = 0; i < BLOCKS; i++)
             take_keys(&call, &block[i], start, n);
     }
@@ -305,7 +305,7 @@ kernel void attention_cpu_amx(const global ELEMENT(Q_TYPE) *query, const global 
             for (int c = 0; c < D_V * QUERY_VECTORS; c++)
                 b->o[c] = (floatv)(0.0f);
         forget_dead_rows(&b->state, &b->rows);
-        finish_rows(multiplier, row_lse, row_entropy, &b->state, factor, &b->rows, &a, &side);
+        finish_rows(multiplier, row_lse, row_entropy, &b->state, factor, &b->rows, &a, &arrays);
         store_output(output, b->o, multiplier, &b->rows, &a);
 #if LSE
         store_rows(lse, row_lse, &b->rows, &a.lse);

@@ -1,6 +1,6 @@
 /* attention_cpu_amx's tile of keys where Q, K and V are not all bfloat16: what attention/cpu/amx_tile.h does, each
- * element in its parts (lib/bf16x3.h).  Elements of S and of O whose row of Q, row of K or column of V is beyond parts are
- * made of Q, K and V themselves, and only they.
+ * element in its terms (lib/bf16x3.h).  Elements of S and of O whose row of Q, row of K or column of V is beyond what
+ * terms can hold are made of Q, K and V themselves, and only they.
  *
  *   KEY_TILE, GATHERED   as attention/cpu/amx.cl says */
 #ifndef CLATTN_CL_ATTENTION_CPU_AMX_BF16X3_H
@@ -21,15 +21,15 @@ typedef struct amx_keys {
     uint value[GATHERED / 32 * (VALUE_COLUMNS / 32) * BLOCK_WORDS];
     uint key_peak[GATHERED], value_peak[VALUE_COLUMNS];
     peaks key_peaks;
-    bool value_beyond;                   /* a column is beyond parts */
+    bool value_beyond;                   /* a column is beyond what terms can hold */
 } __attribute__((aligned(64))) amx_keys; /* as lines of the cache */
 
 #define KEY_TILES(j) ((j) / 32 * KEY_STEPS * BLOCK_WORDS)
 #define VALUE_TILES(c, j) \
     ((((j) / KEY_TILE * (VALUE_COLUMNS / 32) + (c) / 32) * (KEY_TILE / 32) + (j) % KEY_TILE / 32) * BLOCK_WORDS)
 
-#define QUERY_WORDS (KEY_STEPS * PARTS * HALF_BLOCK * QUERY_VECTORS)      /* vectors of Q^T's splits, */
-#define WEIGHT_WORDS (KEY_TILE / 32 * PARTS * HALF_BLOCK * QUERY_VECTORS) /* and of P^T's of a tile */
+#define QUERY_WORDS (KEY_STEPS * TERMS * HALF_BLOCK * QUERY_VECTORS)      /* vectors of Q^T's splits, */
+#define WEIGHT_WORDS (KEY_TILE / 32 * TERMS * HALF_BLOCK * QUERY_VECTORS) /* and of P^T's of a tile */
 
 /* The greatest lane of a vector of magnitudes, as bits; a NaN counts as infinity. */
 INLINE uint peak_of(floatv x)
@@ -37,23 +37,23 @@ INLINE uint peak_of(floatv x)
     return as_uint(largest_lane(AS_FLOATV(min(AS_UINTV(x), (uintv)(0x7f800000)))));
 }
 
-/* Stores the parts of two vectors in a row of a block, from word `w` on. */
-INLINE void store_parts(uint *row, int w, floatv low, floatv high, int count)
+/* Stores the terms of two vectors in a row of a block, from word `w` on. */
+INLINE void store_terms(uint *row, int w, floatv low, floatv high, int count)
 {
-    uintv part[PARTS];
+    uintv term[TERMS];
 
-    split(part, low, high, count);
+    split(term, low, high, count);
 #pragma unroll
-    for (int n = 0; n < PARTS && n < count; n++)
-        STORE_WHOLE(whole_uintv, row + n * 2 * TILE_WORDS + w, part[n]);
+    for (int n = 0; n < TERMS && n < count; n++)
+        STORE_WHOLE(whole_uintv, row + n * 2 * TILE_WORDS + w, term[n]);
 }
 
 /* Keys start ... start + n - 1 of K. */
 INLINE void gather_keys(amx_keys *keys, const global ELEMENT(K_TYPE) *key, int start, int n, const attention_item *item,
-                        const attention_args *a, const attention_side *side)
+                        const attention_args *a, const optional_arrays *arrays)
 {
     key_rows rows;
-    find_key_rows(&rows, &a->key, start, n, item, a, side);
+    find_key_rows(&rows, &a->key, start, n, item, a, arrays);
     keys->key_peaks = NO_PEAKS;
     for (int j = 0; j < n; j++) {
         const global ELEMENT(K_TYPE) *p = key + key_row(&rows, j);
@@ -67,7 +67,7 @@ INLINE void gather_keys(amx_keys *keys, const global ELEMENT(K_TYPE) *key, int s
                 LOAD_ROW(K_TYPE, low, p, c, 1, D_K - c, 0.0f);
                 LOAD_ROW(K_TYPE, high, p, c + HALF_BLOCK, 1, D_K - c - HALF_BLOCK, 0.0f);
                 peak = greater_magnitude(greater_magnitude(peak, low), high);
-                store_parts(row + step * BLOCK_WORDS, w, low, high, PARTS_OF(K_TYPE));
+                store_terms(row + step * BLOCK_WORDS, w, low, high, TERMS_OF(K_TYPE));
             }
         keys->key_peak[j] = peak_of(peak);
         keys->key_peaks = with_peak(keys->key_peaks, keys->key_peak[j]);
@@ -75,18 +75,18 @@ INLINE void gather_keys(amx_keys *keys, const global ELEMENT(K_TYPE) *key, int s
     for (int j = n; j < ROUND_UP(n, 32); j++)
         for (int step = 0; step < KEY_STEPS; step++)
             for (int w = 0; w < HALF_BLOCK; w += LANES)
-                store_parts(keys->key + KEY_TILES(j) + j % 32 * AMX_WORDS + step * BLOCK_WORDS, w, (floatv)(0.0f),
-                            (floatv)(0.0f), PARTS_OF(K_TYPE));
+                store_terms(keys->key + KEY_TILES(j) + j % 32 * AMX_WORDS + step * BLOCK_WORDS, w, (floatv)(0.0f),
+                            (floatv)(0.0f), TERMS_OF(K_TYPE));
 }
 
 /* V^T of keys start ... start + n - 1. */
 INLINE void gather_values(amx_keys *keys, const global ELEMENT(V_TYPE) *value, int start, int n,
-                          const attention_item *item, const attention_args *a, const attention_side *side)
+                          const attention_item *item, const attention_args *a, const optional_arrays *arrays)
 {
     floatv peak[VALUE_COLUMNS];
 
     key_rows rows;
-    find_key_rows(&rows, &a->value, start, n, item, a, side);
+    find_key_rows(&rows, &a->value, start, n, item, a, arrays);
     for (int c = 0; c < VALUE_COLUMNS; c++)
         peak[c] = (floatv)(0.0f);
     for (int block = 0; block < n; block += BLOCK_K)
@@ -117,7 +117,7 @@ INLINE void gather_values(amx_keys *keys, const global ELEMENT(V_TYPE) *value, i
                 }
                 for (int c = 0; c < LANES; c++) {
                     peak[d + c] = greater_magnitude(greater_magnitude(peak[d + c], x[0][c]), x[1][c]);
-                    store_parts(row + c * AMX_WORDS, w, x[0][c], x[1][c], PARTS_OF(V_TYPE));
+                    store_terms(row + c * AMX_WORDS, w, x[0][c], x[1][c], TERMS_OF(V_TYPE));
                 }
             }
     keys->value_beyond = false;
@@ -127,18 +127,18 @@ INLINE void gather_values(amx_keys *keys, const global ELEMENT(V_TYPE) *value, i
     }
 }
 
-/* Stores the parts of two vectors of lanes as row i, counted through all blocks. */
+/* Stores the terms of two vectors of lanes as row i, counted through all blocks. */
 INLINE void store_lanes(floatv *word, int i, int v, floatv low, floatv high, int count)
 {
-    uintv part[PARTS];
+    uintv term[TERMS];
 
-    split(part, low, high, count);
+    split(term, low, high, count);
 #pragma unroll
-    for (int n = 0; n < PARTS && n < count; n++)
-        word[((i / HALF_BLOCK * PARTS + n) * HALF_BLOCK + i % HALF_BLOCK) * QUERY_VECTORS + v] = AS_FLOATV(part[n]);
+    for (int n = 0; n < TERMS && n < count; n++)
+        word[((i / HALF_BLOCK * TERMS + n) * HALF_BLOCK + i % HALF_BLOCK) * QUERY_VECTORS + v] = AS_FLOATV(term[n]);
 }
 
-/* Q^T's parts, and the greatest magnitude of each query, as bits. */
+/* Q^T's terms, and the greatest magnitude of each query, as bits. */
 INLINE void split_queries(floatv *word, const floatv *q, uintv *peak)
 {
     for (int v = 0; v < QUERY_VECTORS; v++) {
@@ -150,7 +150,7 @@ INLINE void split_queries(floatv *word, const floatv *q, uintv *peak)
             const floatv high = c + HALF_BLOCK < D_K ? q[(c + HALF_BLOCK) * QUERY_VECTORS + v] : (floatv)(0.0f);
 
             most = greater_magnitude(greater_magnitude(most, low), high);
-            store_lanes(word, i, v, low, high, PARTS_OF(Q_TYPE));
+            store_lanes(word, i, v, low, high, TERMS_OF(Q_TYPE));
         }
         peak[v] = AS_UINTV(most);
     }
@@ -161,26 +161,26 @@ INLINE void split_queries(floatv *word, const floatv *q, uintv *peak)
 INLINE void add_products(amx_state *amx, float *sum, bool fresh, const uint *row, int row_parts, const uint *lane,
                          int lane_parts, int steps)
 {
-#define QUERY_TILE(part, which) (lane + (part) * HALF_BLOCK * BLOCK + (which) * AMX_WORDS)
+#define QUERY_TILE(term, which) (lane + (term) * HALF_BLOCK * BLOCK + (which) * AMX_WORDS)
     AMX_SUMS_BEGIN(amx, sum, BLOCK, 2 * AMX_ROWS, fresh);
-    for (int i = 0; i < steps; i++, row += BLOCK_WORDS, lane += PARTS * HALF_BLOCK * BLOCK)
+    for (int i = 0; i < steps; i++, row += BLOCK_WORDS, lane += TERMS * HALF_BLOCK * BLOCK)
         ADD_PARTS(amx, row, row_parts, QUERY_TILE, lane_parts, BLOCK);
     AMX_SUMS_END(amx, sum, BLOCK, 2 * AMX_ROWS);
 }
 
-/* The same of keys and queries, and of columns of V and weights. */
+/* Adds the products of keys and queries.  add_values adds those of columns of V and weights. */
 INLINE void add_scores(amx_state *amx, float *sum, bool fresh, const uint *row, const uint *lane, int steps)
 {
-    add_products(amx, sum, fresh, row, PARTS_OF(K_TYPE), lane, PARTS_OF(Q_TYPE), steps);
+    add_products(amx, sum, fresh, row, TERMS_OF(K_TYPE), lane, TERMS_OF(Q_TYPE), steps);
 }
 
 INLINE void add_values(amx_state *amx, float *sum, bool fresh, const uint *row, const uint *lane, int steps)
 {
-    add_products(amx, sum, fresh, row, PARTS_OF(V_TYPE), lane, PARTS, steps);
+    add_products(amx, sum, fresh, row, TERMS_OF(V_TYPE), lane, TERMS, steps);
 }
 
 /* S^T of keys start ... start + n - 1, of which the first one is number `first` of `keys`, where key and query are beyond
- * parts. */
+ * terms. */
 static void exact_scores(const amx_call *call, floatv *s, int first, int start, int n, const uintv *query_peak,
                          const attention_block *block)
 {
@@ -194,7 +194,7 @@ static void exact_scores(const amx_call *call, floatv *s, int first, int start, 
             const uintv x = (uintv)(call->keys->key_peak[first + j]), y = query_peak[v];
             const intv beyond = IS_BEYOND(x, y);
             const global ELEMENT(K_TYPE) *row =
-                call->key + attention_row(&a->key, &block->item, start + j, a, call->side);
+                call->key + attention_row(&a->key, &block->item, start + j, a, call->arrays);
             floatv sum = (floatv)(0.0f);
 
             if (!any(beyond))
@@ -210,7 +210,7 @@ static void exact_scores(const amx_call *call, floatv *s, int first, int start, 
         }
 }
 
-/* O^T's columns beyond parts with n keys from `start` on, whose weights are p, to `sum`. */
+/* O^T's columns beyond what terms can hold with n keys from `start` on, whose weights are p, to `sum`. */
 static void exact_columns(const amx_call *call, floatv *sum, const floatv *o, bool fresh, const floatv *p, int start,
                           int n, const attention_item *item)
 {
@@ -221,7 +221,7 @@ static void exact_columns(const amx_call *call, floatv *sum, const floatv *o, bo
 
             for (int j = 0; j < n; j++)
                 x = FMA(
-                    (floatv)(LOAD(V_TYPE, call->value, attention_row(&a->value, item, start + j, a, call->side) + c)),
+                    (floatv)(LOAD(V_TYPE, call->value, attention_row(&a->value, item, start + j, a, call->arrays) + c)),
                     p[j * QUERY_VECTORS + v], x);
             sum[c * QUERY_VECTORS + v] = x;
         }
@@ -230,7 +230,7 @@ static void exact_columns(const amx_call *call, floatv *sum, const floatv *o, bo
 #define KEY_OF(i) ((i) / HALF_BLOCK * BLOCK_K + (i) % HALF_BLOCK) /* the lower one of pair i's keys */
 
 #if DROPOUT
-/* The parts of weights p of n keys, which become 0 behind them up to a multiple of 32. */
+/* The terms of weights p of n keys, which become 0 behind them up to a multiple of 32. */
 INLINE void split_weights(floatv *word, floatv *p, int n)
 {
     for (int i = n * QUERY_VECTORS; i < ROUND_UP(n, 32) * QUERY_VECTORS; i++)
@@ -238,7 +238,7 @@ INLINE void split_weights(floatv *word, floatv *p, int n)
     for (int i = 0; i < ROUND_UP(n, 32) / 2; i++)
         for (int v = 0; v < QUERY_VECTORS; v++)
             store_lanes(word, i, v, p[KEY_OF(i) * QUERY_VECTORS + v], p[(KEY_OF(i) + HALF_BLOCK) * QUERY_VECTORS + v],
-                        PARTS);
+                        TERMS);
 }
 #else
 /* Pair i's weights, which stay in the scores' place as well. */
@@ -246,7 +246,7 @@ INLINE void split_weights(floatv *word, floatv *p, int n)
 #define HIGH_KEY(i) (KEY_OF(i) + HALF_BLOCK)
 #define STORE_WEIGHTS(word, s, i, v, p, r) \
     do { \
-        store_lanes(word, i, v, p, r, PARTS); \
+        store_lanes(word, i, v, p, r, TERMS); \
         s[LOW_KEY(i) * QUERY_VECTORS + (v)] = p; \
         s[HIGH_KEY(i) * QUERY_VECTORS + (v)] = r; \
     } while (0)

@@ -22,7 +22,7 @@ typedef struct amx_call {
     const global ELEMENT(K_TYPE) *key;
     const global ELEMENT(V_TYPE) *value;
     const attention_args *a;
-    const attention_side *side;
+    const optional_arrays *arrays;
     float factor; /* what a dot product is multiplied by, in the maximum or at once */
     amx_state *amx;
     const struct amx_keys *keys; /* the gathered keys and values */

@@ -35,12 +35,12 @@ typedef struct amx_keys {
 
 /* Keys start ... start + n - 1 of K. */
 INLINE void gather_keys(amx_keys *keys, const global ushort *key, int start, int n, const attention_item *item,
-                        const attention_args *a, const attention_side *side)
+                        const attention_args *a, const optional_arrays *arrays)
 {
     uint *word = keys->key;
 
     key_rows rows;
-    find_key_rows(&rows, &a->key, start, n, item, a, side);
+    find_key_rows(&rows, &a->key, start, n, item, a, arrays);
     for (int j = 0; j < n; j++) {
         const global ushort *row = key + key_row(&rows, j);
         int c = 0;
@@ -56,10 +56,10 @@ INLINE void gather_keys(amx_keys *keys, const global ushort *key, int start, int
 
 /* V^T of keys start ... start + n - 1. */
 INLINE void gather_values(amx_keys *keys, const global ushort *value, int start, int n, const attention_item *item,
-                          const attention_args *a, const attention_side *side)
+                          const attention_args *a, const optional_arrays *arrays)
 {
     key_rows rows;
-    find_key_rows(&rows, &a->value, start, n, item, a, side);
+    find_key_rows(&rows, &a->value, start, n, item, a, arrays);
     for (int i = 0; i < ROUND_UP(n, 32) / 2; i += LANES)
         for (int d = 0; d < VALUE_COLUMNS; d += LANES) {
             floatv square[LANES];
@@ -102,7 +102,7 @@ INLINE void add_products(amx_state *amx, float *sum, bool fresh, const uint *row
     AMX_SUMS_END(amx, sum, BLOCK, 2 * AMX_ROWS);
 }
 
-/* Of keys and queries, and of columns of V and weights, alike. */
+/* Products of keys and queries, and of columns of V and weights, are added alike. */
 #define add_scores add_products
 #define add_values add_products
 

@@ -39,7 +39,7 @@ INLINE int block_heads(const attention_args *a)
 
 /* A block without rows has nothing to do. */
 INLINE void block_of(attention_block *block, int b, int y, int index, const attention_args *a,
-                     const attention_side *side)
+                     const optional_arrays *arrays)
 {
 #if GROUPED
     const int key_head = a->first_head / a->group + y;
@@ -52,7 +52,7 @@ INLINE void block_of(attention_block *block, int b, int y, int index, const atte
     const int first = index * BLOCK;
     const int first_query = first / heads;
 
-    attention_item_of(&block->item, a->first_batch + b, head, a, side);
+    attention_item_of(&block->item, a->first_batch + b, head, a, arrays);
     block->first = (long)a->first_query + first_query;
     block->rows =
         (int)clamp((long)min(a->launch_queries, block->item.rows - a->first_query) * heads - first, 0L, (long)BLOCK);
@@ -83,7 +83,7 @@ INLINE void block_of(attention_block *block, int b, int y, int index, const atte
 #define ROW_OFFSET(block, array, r) ((r) * (array)->row)
 #endif
 
-/* The same for lanes past the last live row, which repeat it. */
+/* Lanes past the last live row repeat it. */
 #define LIVE_ROW(block, r) min(r, (block)->live - 1)
 #define LIVE_OFFSET(block, array, r) ROW_OFFSET(block, array, LIVE_ROW(block, r))
 

@@ -112,13 +112,13 @@ INLINE void load_queries(floatv *q, const global ELEMENT(Q_TYPE) *query, const a
 
 #if ADDITIVE
 INLINE void load_weights(floatv *weight, const attention_block *block, const attention_args *a,
-                         const attention_side *side)
+                         const optional_arrays *arrays)
 {
     for (int r = 0; r < BLOCK; r++)
         for (int d = 0; d < D_K; d += LANES) {
             const long at = a->vector.offset + ROW_HEAD(block, LIVE_ROW(block, r)) * a->vector.row + d * a->vector.col;
             floatv x;
-            LOAD_ROW(F32, x, side->vector, at, a->vector.col, D_K - d, 0.0f);
+            LOAD_ROW(F32, x, arrays->vector, at, a->vector.col, D_K - d, 0.0f);
             weight[r * K_VECTORS + d / LANES] = x;
         }
 }
@@ -147,9 +147,9 @@ INLINE void store_output(global ELEMENT(O_TYPE) *output, const floatv *o, const 
 
 /* ---- a tile of keys ---- */
 
-/* From the products to the scores that the softmax takes; lanes that are no key of the tile get -inf. */
+/* Turns products into the scores that the softmax takes; lanes that are no key of the tile get -inf. */
 INLINE void modify_tile(floatv *s, int start, int n, const attention_block *block, const attention_args *a,
-                        const attention_side *side)
+                        const optional_arrays *arrays)
 {
     attention_item item = block->item;
 
@@ -170,10 +170,10 @@ INLINE void modify_tile(floatv *s, int start, int n, const attention_block *bloc
 #if ADDED || USER_MODS
         float *score = (float *)row;
         for (int j = low; j < high; j++) {
-            if (attention_masked(&item, i, start + j, a, side))
+            if (attention_masked(&item, i, start + j, a, arrays))
                 score[j] = -INFINITY;
             else
-                score[j] = attention_biased(score[j], &item, i, start + j, a, side);
+                score[j] = attention_biased(score[j], &item, i, start + j, a, arrays);
         }
 #endif
         if (low > 0 || high % LANES != 0 || high < n)
@@ -260,10 +260,10 @@ typedef struct head_work {
 } head_work;
 
 INLINE bool opens_tile(const attention_block *block, int start, int n, const attention_args *a,
-                       const attention_side *side)
+                       const optional_arrays *arrays)
 {
 #if MASK
-    if (block->live > 0 && mask_class(side->mask, start, n, block, a) == TILE_CLOSED)
+    if (block->live > 0 && mask_class(arrays->mask, start, n, block, a) == TILE_CLOSED)
         return false;
 #endif
     return block->live > 0;
@@ -272,9 +272,9 @@ INLINE bool opens_tile(const attention_block *block, int start, int n, const att
 /* *begin and *end take in the keys that the block attends.  A part past the item's keys has none: its `first` may be in the
  * middle of a vector, whose other keys are another part's. */
 INLINE void begin_head(head_work *w, const global ELEMENT(Q_TYPE) *query, int y, int *begin, int *end,
-                       const attention_args *a, const attention_side *side)
+                       const attention_args *a, const optional_arrays *arrays)
 {
-    block_of(&w->block, (int)get_group_id(2), y, (int)get_group_id(0), a, side);
+    block_of(&w->block, (int)get_group_id(2), y, (int)get_group_id(0), a, arrays);
     for (int r = 0; r < BLOCK; r++) {
         w->row[r].row_max = -INFINITY;
         w->row[r].row_sum = w->row[r].row_moment = (floatv)(0.0f);
@@ -291,16 +291,17 @@ INLINE void begin_head(head_work *w, const global ELEMENT(Q_TYPE) *query, int y,
     }
     load_queries(w->q, query, &w->block, a);
 #if ADDITIVE
-    load_weights(w->weight, &w->block, a, side);
+    load_weights(w->weight, &w->block, a, arrays);
 #endif
 }
 
 /* A tile's scores become weights, and the block's state and output are made ready to take its values in. */
-INLINE void weigh_tile(head_work *w, floatv *s, int start, int n, const attention_args *a, const attention_side *side)
+INLINE void weigh_tile(head_work *w, floatv *s, int start, int n, const attention_args *a,
+                       const optional_arrays *arrays)
 {
     float rescale[BLOCK];
 
-    modify_tile(s, start, n, &w->block, a, side);
+    modify_tile(s, start, n, &w->block, a, arrays);
     softmax_tile(s, n, w->row, rescale);
 #if DROPOUT
     drop_tile(s, start, n, &w->block, a);
@@ -312,45 +313,45 @@ INLINE void weigh_tile(head_work *w, floatv *s, int start, int n, const attentio
 
 #if HEADS == 1
 INLINE void take_tile(head_work *w, const global ELEMENT(K_TYPE) *key, const global ELEMENT(V_TYPE) *value, int start,
-                      int n, const attention_args *a, const attention_side *side)
+                      int n, const attention_args *a, const optional_arrays *arrays)
 {
     floatv s[BLOCK * TILE_VECTORS];
 
-    if (!opens_tile(&w->block, start, n, a, side))
+    if (!opens_tile(&w->block, start, n, a, arrays))
         return;
-    score_keys(s, w->q, w->weight, key, start, n, &w->block.item, a, side);
-    weigh_tile(w, s, start, n, a, side);
-    add_values(w->o, (const float *)s, value, start, n, &w->block.item, a, side);
+    score_keys(s, w->q, w->weight, key, start, n, &w->block.item, a, arrays);
+    weigh_tile(w, s, start, n, a, arrays);
+    add_values(w->o, (const float *)s, value, start, n, &w->block.item, a, arrays);
 }
 #else
 /* Scores of all heads in turn, then weights, whose chains of dependent instructions overlap, then values in turn. */
 INLINE void take_tile_in_turn(head_work *work, int heads, const global ELEMENT(K_TYPE) *key,
                               const global ELEMENT(V_TYPE) *value, int start, int n, const attention_args *a,
-                              const attention_side *side)
+                              const optional_arrays *arrays)
 {
     floatv s[HEADS][BLOCK * TILE_VECTORS];
     bool open[HEADS];
 
     for (int h = 0; h < heads; h++)
-        open[h] = opens_tile(&work[h].block, start, n, a, side);
+        open[h] = opens_tile(&work[h].block, start, n, a, arrays);
     for (int j = 0; j < n; j += INTERLEAVE)
         for (int h = 0; h < heads; h++)
             if (open[h])
                 score_keys(s[h] + j / LANES, work[h].q, work[h].weight, key, start + j, min(INTERLEAVE, n - j),
-                           &work[h].block.item, a, side);
+                           &work[h].block.item, a, arrays);
     for (int h = 0; h < heads; h++)
         if (open[h])
-            weigh_tile(&work[h], s[h], start, n, a, side);
+            weigh_tile(&work[h], s[h], start, n, a, arrays);
     for (int j = 0; j < n; j += INTERLEAVE)
         for (int h = 0; h < heads; h++)
             if (open[h])
                 add_values(work[h].o, (const float *)s[h] + j, value, start + j, min(INTERLEAVE, n - j),
-                           &work[h].block.item, a, side);
+                           &work[h].block.item, a, arrays);
 }
 #endif
 
 INLINE void end_head(const head_work *w, global ELEMENT(O_TYPE) *output, global float *lse, global float *entropy,
-                     const attention_args *a, const attention_side *side)
+                     const attention_args *a, const optional_arrays *arrays)
 {
     const attention_block *block = &w->block;
     attention_item item = block->item;
@@ -361,13 +362,13 @@ INLINE void end_head(const head_work *w, global ELEMENT(O_TYPE) *output, global 
         const float row_max = live ? w->row[r].row_max : -INFINITY,
                     row_sum = live ? sum_lanes(w->row[r].row_sum) : 0.0f;
         item.h = ROW_HEAD(block, r);
-        factor[r] = attention_finish(row_max, row_sum, &item, a, side, &row_lse[r]);
+        factor[r] = attention_finish(row_max, row_sum, &item, a, arrays, &row_lse[r]);
 #if LSE
         lse[attention_result_row(&a->lse, &block->item, block->first) + ROW_OFFSET(block, &a->lse, r)] = row_lse[r];
 #endif
 #if ENTROPY
         entropy[attention_result_row(&a->entropy, &block->item, block->first) + ROW_OFFSET(block, &a->entropy, r)] =
-            attention_entropy(row_max, row_sum, live ? sum_lanes(w->row[r].row_moment) : 0.0f, &item, a, side);
+            attention_entropy(row_max, row_sum, live ? sum_lanes(w->row[r].row_moment) : 0.0f, &item, a, arrays);
 #endif
     }
     store_output(output, w->o, factor, block, a);
@@ -376,11 +377,11 @@ INLINE void end_head(const head_work *w, global ELEMENT(O_TYPE) *output, global 
 GROUP_SIZE(1, 1, 1)
 kernel void attention_cpu_decode(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
                                  const global ELEMENT(V_TYPE) *value,
-                                 ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output, global float *lse,
+                                 OPTIONAL_ARRAY_PARAMETERS global ELEMENT(O_TYPE) *output, global float *lse,
                                  global float *entropy, attention_args a)
 {
-    const attention_side side = ATTENTION_SIDE;
-    if (attention_idle(&a, &side))
+    const optional_arrays arrays = OPTIONAL_ARRAYS;
+    if (attention_idle(&a, &arrays))
         return;
 
     const int first = (int)get_group_id(1) * HEADS;
@@ -388,17 +389,17 @@ kernel void attention_cpu_decode(const global ELEMENT(Q_TYPE) *query, const glob
     int begin = INT_MAX, end = 0;
     head_work work[HEADS];
     for (int h = 0; h < heads; h++)
-        begin_head(&work[h], query, first + h, &begin, &end, &a, &side);
+        begin_head(&work[h], query, first + h, &begin, &end, &a, &arrays);
     if (TABLE && !BY_TABLE) /* modify_tile leaves out what the window does not reach */
         begin &= ~(LANES - 1);
     for (int start = begin, n; start < end; start += n) {
         n = tile_length(KEY_TILE, start, end, &a);
 #if HEADS == 1
-        take_tile(work, key, value, start, n, &a, &side);
+        take_tile(work, key, value, start, n, &a, &arrays);
 #else
-        take_tile_in_turn(work, heads, key, value, start, n, &a, &side);
+        take_tile_in_turn(work, heads, key, value, start, n, &a, &arrays);
 #endif
     }
     for (int h = 0; h < heads; h++)
-        end_head(&work[h], output, lse, entropy, &a, &side);
+        end_head(&work[h], output, lse, entropy, &a, &arrays);
 }

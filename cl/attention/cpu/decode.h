@@ -27,12 +27,12 @@ typedef struct tile_rows {
 } tile_rows;
 
 INLINE void find_tile(tile_rows *rows, const array4 *array, const array4 *scale, int groups, int start, int n,
-                      const attention_item *item, const attention_args *a, const attention_side *side)
+                      const attention_item *item, const attention_args *a, const optional_arrays *arrays)
 {
 #if BY_TABLE
-    find_rows(rows->row, array, start, n, item, a, side);
+    find_rows(rows->row, array, start, n, item, a, arrays);
     if (groups)
-        find_rows(rows->scale, scale, start, n, item, a, side);
+        find_rows(rows->scale, scale, start, n, item, a, arrays);
 #else
     rows->step = array->row;
     rows->scale_step = scale->row;
@@ -41,9 +41,9 @@ INLINE void find_tile(tile_rows *rows, const array4 *array, const array4 *scale,
 
 /* Where the row of the vector's first key begins, if the others follow it. */
 INLINE long vector_row(const array4 *array, int key, const attention_item *item, const attention_args *a,
-                       const attention_side *side)
+                       const optional_arrays *arrays)
 {
-    return BY_TABLE ? 0 : attention_row(array, item, key, a, side);
+    return BY_TABLE ? 0 : attention_row(array, item, key, a, arrays);
 }
 
 /* Where the row of key j of the tile begins, the c-th of a vector whose first row begins at `first`. */
@@ -70,11 +70,11 @@ INLINE long scale_at(const tile_rows *rows, long first, int j, int c)
 /* How many elements behind the row at `at`, key `key`'s, the row lies that comes PREFETCH_DISTANCE keys later, in
  * whatever page. Behind the last key there may be no array any more. */
 INLINE long prefetch_distance(const array4 *array, long at, int key, const attention_item *item,
-                              const attention_args *a, const attention_side *side)
+                              const attention_args *a, const optional_arrays *arrays)
 {
 #if PREFETCHES && TABLE
     const int later = min(key + PREFETCH_DISTANCE, (item->keys - 1) & ~(LANES - 1));
-    return attention_row(array, item, later, a, side) - at;
+    return attention_row(array, item, later, a, arrays) - at;
 #else
     return PREFETCH_DISTANCE * array->row;
 #endif
@@ -128,21 +128,21 @@ INLINE floatv sum_fours(const floatv *x)
 /* s[r * KEY_TILE + j] = scale * score of row r and key start + j, for j < n; what is beyond, up to the next multiple of
  * LANES, repeats the last key. */
 INLINE void score_keys(floatv *s, const floatv *q, const floatv *weight, const global ELEMENT(K_TYPE) *key, int start,
-                       int n, const attention_item *item, const attention_args *a, const attention_side *side)
+                       int n, const attention_item *item, const attention_args *a, const optional_arrays *arrays)
 {
     const long col = UNIT_STRIDE ? 1 : a->key.col;
     tile_rows tile;
 
-    find_tile(&tile, &a->key, &a->key_scale, KEY_GROUPS, start, n, item, a, side);
+    find_tile(&tile, &a->key, &a->key_scale, KEY_GROUPS, start, n, item, a, arrays);
     for (int j = 0; j < n; j += LANES) {
         floatv part[BLOCK][LANES / 4];
 #if KEY_STEP == 2
         floatv pair[BLOCK];
 #endif
-        const long at = vector_row(&a->key, start + j, item, a, side), first = REST(K_TYPE, at);
+        const long at = vector_row(&a->key, start + j, item, a, arrays), first = REST(K_TYPE, at);
         const global ELEMENT(K_TYPE) *rows = MOVED(K_TYPE, key, at);
-        const long scales = KEY_GROUPS ? vector_row(&a->key_scale, start + j, item, a, side) : 0;
-        const size_t ahead = BYTES(K_TYPE, prefetch_distance(&a->key, at - first, start + j, item, a, side));
+        const long scales = KEY_GROUPS ? vector_row(&a->key_scale, start + j, item, a, arrays) : 0;
+        const size_t ahead = BYTES(K_TYPE, prefetch_distance(&a->key, at - first, start + j, item, a, arrays));
         for (int c = 0; c < LANES; c += KEY_STEP) {
             floatv acc[KEY_STEP][BLOCK];
 #pragma unroll
@@ -154,7 +154,7 @@ INLINE void score_keys(floatv *s, const floatv *q, const floatv *weight, const g
                     PREFETCH_VECTOR(K_TYPE, rows, i * tile.step + v * LANES, v, ahead);
                     LOAD_ROW(K_TYPE, x, rows, row_at(&tile, first, j + i, i) + v * LANES * col, col, D_K - v * LANES,
                              0.0f);
-                    x = scaled_key(x, KEY_GROUPS ? scale_at(&tile, scales, j + i, i) : 0, v * LANES, a, side);
+                    x = scaled_key(x, KEY_GROUPS ? scale_at(&tile, scales, j + i, i) : 0, v * LANES, a, arrays);
 #pragma unroll
                     for (int r = 0; r < BLOCK; r++)
 #if ADDITIVE
@@ -198,7 +198,7 @@ typedef struct value_rows {
 
 /* O += P V for `count` keys from j + c on, a literal. */
 INLINE void add_keys(floatv *o, const float *p, const int count, const value_rows *at, const tile_rows *tile, int j,
-                     int c, const attention_args *a, const attention_side *side)
+                     int c, const attention_args *a, const optional_arrays *arrays)
 {
     const long col = UNIT_STRIDE ? 1 : a->value.col;
 #pragma unroll
@@ -209,8 +209,8 @@ INLINE void add_keys(floatv *o, const float *p, const int count, const value_row
             PREFETCH_VECTOR(V_TYPE, at->rows, (c + k) * tile->step + v * LANES, v, at->ahead);
             LOAD_ROW(V_TYPE, x[k], at->rows, row_at(tile, at->first, j + c + k, c + k) + v * LANES * col, col,
                      D_V - v * LANES, 0.0f);
-            x[k] =
-                scaled_value(x[k], VALUE_GROUPS ? scale_at(tile, at->scales, j + c + k, c + k) : 0, v * LANES, a, side);
+            x[k] = scaled_value(x[k], VALUE_GROUPS ? scale_at(tile, at->scales, j + c + k, c + k) : 0, v * LANES, a,
+                                arrays);
         }
 #pragma unroll
         for (int r = 0; r < BLOCK; r++) {
@@ -225,22 +225,22 @@ INLINE void add_keys(floatv *o, const float *p, const int count, const value_row
 
 /* O += P V. */
 INLINE void add_values(floatv *o, const float *p, const global ELEMENT(V_TYPE) *value, int start, int n,
-                       const attention_item *item, const attention_args *a, const attention_side *side)
+                       const attention_item *item, const attention_args *a, const optional_arrays *arrays)
 {
     tile_rows tile;
 
-    find_tile(&tile, &a->value, &a->value_scale, VALUE_GROUPS, start, n, item, a, side);
+    find_tile(&tile, &a->value, &a->value_scale, VALUE_GROUPS, start, n, item, a, arrays);
     for (int j = 0; j < n; j += LANES) {
-        const long row = vector_row(&a->value, start + j, item, a, side);
+        const long row = vector_row(&a->value, start + j, item, a, arrays);
         value_rows at = {.rows = MOVED(V_TYPE, value, row), .first = REST(V_TYPE, row)};
-        at.scales = VALUE_GROUPS ? vector_row(&a->value_scale, start + j, item, a, side) : 0;
-        at.ahead = BYTES(V_TYPE, prefetch_distance(&a->value, row - at.first, start + j, item, a, side));
+        at.scales = VALUE_GROUPS ? vector_row(&a->value_scale, start + j, item, a, arrays) : 0;
+        at.ahead = BYTES(V_TYPE, prefetch_distance(&a->value, row - at.first, start + j, item, a, arrays));
         if (n - j >= LANES)
             for (int c = 0; c < LANES; c += VALUE_STEP)
-                add_keys(o, p, VALUE_STEP, &at, &tile, j, c, a, side);
+                add_keys(o, p, VALUE_STEP, &at, &tile, j, c, a, arrays);
         else
             for (int c = 0; c < n - j; c++)
-                add_keys(o, p, 1, &at, &tile, j, c, a, side);
+                add_keys(o, p, 1, &at, &tile, j, c, a, arrays);
     }
 }
 

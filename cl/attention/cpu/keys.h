@@ -24,13 +24,13 @@ INLINE int tile_length(int most, int start, int end, const attention_args *a)
     return n;
 }
 
-/* With a paged cache, rows[j]: where key start + j's row begins.  Page by page: LLVM makes a `freeze` of a quotient and
- * a remainder of the same number, which Oclgrind 21.10's check for uninitialised memory does not know. */
+/* Sets rows[j] to where key start + j's row begins in a paged cache.  It goes page by page because LLVM makes a `freeze` of
+ * a quotient and a remainder of the same number, which Oclgrind 21.10's check for uninitialised memory does not know. */
 INLINE void find_rows(long *rows, const array4 *array, int start, int n, const attention_item *item,
-                      const attention_args *a, const attention_side *side)
+                      const attention_args *a, const optional_arrays *arrays)
 {
     for (int page = start / PAGE_SIZE, j = 0; j < n; page++) {
-        const long row = attention_row(array, item, (long)page * PAGE_SIZE, a, side);
+        const long row = attention_row(array, item, (long)page * PAGE_SIZE, a, arrays);
         const int end = min(n, (page + 1) * PAGE_SIZE - start);
         for (; j < end; j++)
             rows[j] = row + (start + j - page * PAGE_SIZE) * array->row;
@@ -47,12 +47,12 @@ typedef struct key_rows {
 } key_rows;
 
 INLINE void find_key_rows(key_rows *rows, const array4 *array, int start, int n, const attention_item *item,
-                          const attention_args *a, const attention_side *side)
+                          const attention_args *a, const optional_arrays *arrays)
 {
 #if TABLE
-    find_rows(rows->row, array, start, n, item, a, side);
+    find_rows(rows->row, array, start, n, item, a, arrays);
 #else
-    rows->first = attention_row(array, item, start, a, side);
+    rows->first = attention_row(array, item, start, a, arrays);
     rows->step = array->row;
 #endif
 }
@@ -81,22 +81,22 @@ INLINE long key_row(const key_rows *rows, int j)
     } while (0)
 
 /* Columns d ... d + LANES - 1 of a key, times their scales if keys have any; the scales' row begins at `at`. */
-INLINE floatv scaled_key(floatv x, long at, int d, const attention_args *a, const attention_side *side)
+INLINE floatv scaled_key(floatv x, long at, int d, const attention_args *a, const optional_arrays *arrays)
 {
 #if KEY_GROUPS
     floatv scale;
-    LOAD_SCALES(KEY_SCALE_TYPE, scale, side->key_scale, at, d, D_K, KEY_GROUPS, a->key_scale.col);
+    LOAD_SCALES(KEY_SCALE_TYPE, scale, arrays->key_scale, at, d, D_K, KEY_GROUPS, a->key_scale.col);
     x *= scale;
 #endif
     return x;
 }
 
-/* The same of a value. */
-INLINE floatv scaled_value(floatv x, long at, int d, const attention_args *a, const attention_side *side)
+/* A value's elements, scaled. */
+INLINE floatv scaled_value(floatv x, long at, int d, const attention_args *a, const optional_arrays *arrays)
 {
 #if VALUE_GROUPS
     floatv scale;
-    LOAD_SCALES(VALUE_SCALE_TYPE, scale, side->value_scale, at, d, D_V, VALUE_GROUPS, a->value_scale.col);
+    LOAD_SCALES(VALUE_SCALE_TYPE, scale, arrays->value_scale, at, d, D_V, VALUE_GROUPS, a->value_scale.col);
     x *= scale;
 #endif
     return x;

@@ -124,16 +124,16 @@
 
 GROUP_SIZE(1, 1, 1)
 kernel void attention_cpu(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
-                          const global ELEMENT(V_TYPE) *value, ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output,
+                          const global ELEMENT(V_TYPE) *value, OPTIONAL_ARRAY_PARAMETERS global ELEMENT(O_TYPE) *output,
                           global float *lse, global float *entropy, attention_args a)
 {
-    const attention_side side = ATTENTION_SIDE;
-    if (attention_idle(&a, &side))
+    const optional_arrays arrays = OPTIONAL_ARRAYS;
+    if (attention_idle(&a, &arrays))
         return;
 
     attention_block block;
     block_of(&block, (int)get_group_id(2), (int)get_group_id(1), (int)(get_num_groups(0) - 1 - get_group_id(0)), &a,
-             &side);
+             &arrays);
     if (block.rows <= 0)
         return;
 
@@ -160,25 +160,25 @@ kernel void attention_cpu(const global ELEMENT(Q_TYPE) *query, const global ELEM
         pair_queries(q, q);
 #endif
 #if ADDITIVE
-        load_weights(weight, &block, &a, &side);
+        load_weights(weight, &block, &a, &arrays);
 #endif
     }
     for (int start = begin, n; start < end; start += n) {
         bool open = true;
         n = tile_length(KEY_TILE, start, end, &a);
 #if MASK
-        const int kind = mask_class(side.mask, start, n, &block, &a);
+        const int kind = mask_class(arrays.mask, start, n, &block, &a);
         open = kind == TILE_OPEN;
         if (kind == TILE_CLOSED)
             continue;
 #endif
-        scores_of(s, q, weight, key, scratch, start, n, factor, &block.item, &a, &side);
-        modify_tile(s, open, start, n, &block, &a, &side);
+        scores_of(s, q, weight, key, scratch, start, n, factor, &block.item, &a, &arrays);
+        modify_tile(s, open, start, n, &block, &a, &arrays);
         softmax_tile(s, n, factor, &state, rescale);
 #if DROPOUT
         drop_tile(s, start, n, &block, &a);
 #endif
-        add_values(o, s, rescale, value, scratch, start, n, fresh, &block.item, &a, &side);
+        add_values(o, s, rescale, value, scratch, start, n, fresh, &block.item, &a, &arrays);
         fresh = false;
     }
     if (fresh) /* nothing is attended */
@@ -187,7 +187,7 @@ kernel void attention_cpu(const global ELEMENT(Q_TYPE) *query, const global ELEM
     forget_dead_rows(&state, &block);
 
     floatv multiplier[QUERY_VECTORS], row_lse[QUERY_VECTORS], row_entropy[QUERY_VECTORS];
-    finish_rows(multiplier, row_lse, row_entropy, &state, factor, &block, &a, &side);
+    finish_rows(multiplier, row_lse, row_entropy, &state, factor, &block, &a, &arrays);
     store_output(output, o, multiplier, &block, &a);
 #if LSE
     store_rows(lse, row_lse, &block, &a.lse);

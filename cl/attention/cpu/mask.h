@@ -142,7 +142,7 @@ INLINE floatv add_key(floatv x, int c, const tile_addends *t)
 
 /* Bias, ALiBi and mask of keys start ... start + n - 1; `open`: the mask lets all of them pass. */
 INLINE void add_tile(floatv *s, bool open, int start, int n, const attention_block *block, const attention_args *a,
-                     const attention_side *side)
+                     const optional_arrays *arrays)
 {
     tile_addends t[QUERY_VECTORS];
 
@@ -151,8 +151,8 @@ INLINE void add_tile(floatv *s, bool open, int start, int n, const attention_blo
 #if ALIBI
         float lane[LANES];
         for (int l = 0; l < LANES; l++)
-            lane[l] = side->alibi[a->alibi.offset + block->item.b * a->alibi.row +
-                                  ROW_HEAD(block, LIVE_ROW(block, v * LANES + l)) * a->alibi.col];
+            lane[l] = arrays->alibi[a->alibi.offset + block->item.b * a->alibi.row +
+                                    ROW_HEAD(block, LIVE_ROW(block, v * LANES + l)) * a->alibi.col];
         t[v].slope = VLOAD(0, lane);
         t[v].query = block_queries(block, v);
         t[v].place = JOIN(convert_float, LANES)(t[v].query);
@@ -164,13 +164,13 @@ INLINE void add_tile(floatv *s, bool open, int start, int n, const attention_blo
             t[v].base = block->first + block->item.position - (start + from);
 #if BOOL_MASK
             if (!open)
-                load_words(t[v].word, side->mask, v, start, from, n, block, a);
+                load_words(t[v].word, arrays->mask, v, start, from, n, block, a);
 #elif MASK
             if (!open)
-                LOAD_BLOCK(MASK_TYPE, t[v].mask, side->mask, &a->mask, block, v, start, from, n, -INFINITY);
+                LOAD_BLOCK(MASK_TYPE, t[v].mask, arrays->mask, &a->mask, block, v, start, from, n, -INFINITY);
 #endif
 #if BIAS
-            LOAD_BLOCK(BIAS_TYPE, t[v].bias, side->bias, &a->bias, block, v, start, from, n, -INFINITY);
+            LOAD_BLOCK(BIAS_TYPE, t[v].bias, arrays->bias, &a->bias, block, v, start, from, n, -INFINITY);
 #endif
             if (n - from >= LANES) {
 #pragma unroll
@@ -232,7 +232,7 @@ INLINE void mask_range(floatv *s, tile_range range, int n, const attention_block
 #if USER_MODS
 /* Everything after softcap.  `inside`: causality and window let all pairs of the tile pass. */
 INLINE void modify_each(floatv *s, bool inside, int start, int n, const attention_block *block, const attention_args *a,
-                        const attention_side *side)
+                        const optional_arrays *arrays)
 {
     attention_item item = block->item;
 
@@ -247,9 +247,10 @@ INLINE void modify_each(floatv *s, bool inside, int start, int n, const attentio
                     const int r = LIVE_ROW(block, v * LANES + l);
                     item.h = ROW_HEAD(block, r);
                     const long i = ROW_QUERY(block, r);
-                    const float x = attention_biased(lane[l], &item, i, start + j, a, side);
+                    const float x = attention_biased(lane[l], &item, i, start + j, a, arrays);
 #if MASK_MOD
-                    const bool kept = mask_mod(item.b, item.h, (int)i, start + j, attention_user(&item, a, side)) != 0;
+                    const bool kept =
+                        mask_mod(item.b, item.h, (int)i, start + j, attention_user(&item, a, arrays)) != 0;
                     lane[l] = kept ? x : -INFINITY;
 #else
                     lane[l] = x;
@@ -263,19 +264,19 @@ INLINE void modify_each(floatv *s, bool inside, int start, int n, const attentio
                 const int r = LIVE_ROW(block, v * LANES + l);
                 item.h = ROW_HEAD(block, r);
                 const long i = ROW_QUERY(block, r);
-                if (attention_excludes(&item, i, start + j, a, side))
+                if (attention_excludes(&item, i, start + j, a, arrays))
                     lane[l] = -INFINITY;
                 else
-                    lane[l] = attention_biased(lane[l], &item, i, start + j, a, side);
+                    lane[l] = attention_biased(lane[l], &item, i, start + j, a, arrays);
             }
             s[j * QUERY_VECTORS + v] = VLOAD(0, lane);
         }
 }
 #endif
 
-/* From the products to the scores that the softmax takes, but for what a closed tile of the mask has already told. */
+/* Turns products into the scores that the softmax takes.  A tile that the mask closes has been left out before. */
 INLINE void modify_tile(floatv *s, bool open, int start, int n, const attention_block *block, const attention_args *a,
-                        const attention_side *side)
+                        const optional_arrays *arrays)
 {
 #if SOFTCAP
     cap_scores(s, n * QUERY_VECTORS, a->softcap);
@@ -287,11 +288,11 @@ INLINE void modify_tile(floatv *s, bool open, int start, int n, const attention_
     const bool inside = true;
 #endif
 #if USER_MODS
-    modify_each(s, inside, start, n, block, a, side);
+    modify_each(s, inside, start, n, block, a, arrays);
 #else
 #if ADDED
     if (!open || BIAS || ALIBI)
-        add_tile(s, open, start, n, block, a, side);
+        add_tile(s, open, start, n, block, a, arrays);
 #endif
 #if RANGED
     if (!inside)

@@ -126,7 +126,7 @@ INLINE void forget_dead_rows(softmax_state *state, const attention_block *block)
 /* What the accumulators are multiplied by at last, and the rows' log-sum-exp and entropy; the vector form of
  * attention_finish and attention_entropy. */
 INLINE void finish_rows(floatv *multiplier, floatv *lse, floatv *entropy, const softmax_state *state, float factor,
-                        const attention_block *block, const attention_args *a, const attention_side *side)
+                        const attention_block *block, const attention_args *a, const optional_arrays *arrays)
 {
     for (int v = 0; v < QUERY_VECTORS; v++) {
         const floatv own = RAW_SCORES ? state->row_max[v] * factor * LN2 : state->row_max[v];
@@ -136,7 +136,7 @@ INLINE void finish_rows(floatv *multiplier, floatv *lse, floatv *entropy, const 
         float lane[LANES];
         for (int l = 0; l < LANES; l++)
             lane[l] =
-                side->sinks[a->sinks.offset + ROW_HEAD(block, min(v * LANES + l, block->rows - 1)) * a->sinks.stride];
+                arrays->sinks[a->sinks.offset + ROW_HEAD(block, min(v * LANES + l, block->rows - 1)) * a->sinks.stride];
         const floatv sink = VLOAD(0, lane);
         new_max = select(own, sink, sink > own);
         const floatv finite_max = select(new_max, (floatv)(0.0f), new_max == -INFINITY);

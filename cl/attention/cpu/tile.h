@@ -46,39 +46,39 @@
 #if PACK
 /* Keys start ... start + n - 1 of K as floats, PACK_ROW apart. */
 INLINE void pack_keys(float *tile, const global ELEMENT(K_TYPE) *key, int start, int n, const attention_item *item,
-                      const attention_args *a, const attention_side *side)
+                      const attention_args *a, const optional_arrays *arrays)
 {
     const long col = UNIT_STRIDE ? 1 : a->key.col;
     key_rows rows, scales;
-    find_key_rows(&rows, &a->key, start, n, item, a, side);
+    find_key_rows(&rows, &a->key, start, n, item, a, arrays);
     if (KEY_GROUPS)
-        find_key_rows(&scales, &a->key_scale, start, n, item, a, side);
+        find_key_rows(&scales, &a->key_scale, start, n, item, a, arrays);
     for (int j = 0; j < n; j++) {
         const long at = key_row(&rows, j), scale_at = KEY_GROUPS ? key_row(&scales, j) : 0;
         for (int d = 0; d < D_K; d += LANES) {
             floatv x;
             LOAD_ROW(K_TYPE, x, key, at + d * col, col, D_K - d, 0.0f);
-            x = scaled_key(x, scale_at, d, a, side);
+            x = scaled_key(x, scale_at, d, a, arrays);
             STORE_WHOLE(whole_floatv, tile + j * PACK_ROW + d, x);
         }
     }
 }
 
-/* The same of V. */
+/* Packs a tile of V likewise. */
 INLINE void pack_values(float *tile, const global ELEMENT(V_TYPE) *value, int start, int n, const attention_item *item,
-                        const attention_args *a, const attention_side *side)
+                        const attention_args *a, const optional_arrays *arrays)
 {
     const long col = UNIT_STRIDE ? 1 : a->value.col;
     key_rows rows, scales;
-    find_key_rows(&rows, &a->value, start, n, item, a, side);
+    find_key_rows(&rows, &a->value, start, n, item, a, arrays);
     if (VALUE_GROUPS)
-        find_key_rows(&scales, &a->value_scale, start, n, item, a, side);
+        find_key_rows(&scales, &a->value_scale, start, n, item, a, arrays);
     for (int j = 0; j < n; j++) {
         const long at = key_row(&rows, j), scale_at = VALUE_GROUPS ? key_row(&scales, j) : 0;
         for (int d = 0; d < D_V; d += LANES) {
             floatv x;
             LOAD_ROW(V_TYPE, x, value, at + d * col, col, D_V - d, 0.0f);
-            x = scaled_value(x, scale_at, d, a, side);
+            x = scaled_value(x, scale_at, d, a, arrays);
             STORE_WHOLE(whole_floatv, tile + j * PACK_ROW + d, x);
         }
     }
@@ -88,15 +88,15 @@ INLINE void pack_values(float *tile, const global ELEMENT(V_TYPE) *value, int st
 #if ADDITIVE
 /* The additive score's vector for the heads of the rows: weight[d * QUERY_VECTORS + v]. */
 INLINE void load_weights(floatv *weight, const attention_block *block, const attention_args *a,
-                         const attention_side *side)
+                         const optional_arrays *arrays)
 {
     for (int v = 0; v < QUERY_VECTORS; v++)
         for (int d = 0; d < D_K; d++) {
             float lane[LANES];
             for (int l = 0; l < LANES; l++)
                 lane[l] =
-                    side->vector[a->vector.offset + ROW_HEAD(block, LIVE_ROW(block, v * LANES + l)) * a->vector.row +
-                                 d * a->vector.col];
+                    arrays->vector[a->vector.offset + ROW_HEAD(block, LIVE_ROW(block, v * LANES + l)) * a->vector.row +
+                                   d * a->vector.col];
             weight[d * QUERY_VECTORS + v] = VLOAD(0, lane);
         }
 }
@@ -196,17 +196,17 @@ INLINE void value_columns(floatv *o, const int columns, const floatv *p, VALUE_P
 /* S^T; `weight` counts with ADDITIVE only. */
 INLINE void scores_of(floatv *s, const floatv *q, const floatv *weight, const global ELEMENT(K_TYPE) *key,
                       SCRATCH_TYPE *scratch, int start, int n, float factor, const attention_item *item,
-                      const attention_args *a, const attention_side *side)
+                      const attention_args *a, const optional_arrays *arrays)
 {
 #if PACK
-    pack_keys((float *)scratch, key, start, n, item, a, side);
+    pack_keys((float *)scratch, key, start, n, item, a, arrays);
     SCORE_TILE(s, q, weight, (const float *)scratch, 0, n, PACK_ROW, 1, factor);
 #else
     const long col = UNIT_STRIDE ? 1 : a->key.col;
 #if TABLE
-    find_rows(scratch, &a->key, start, n, item, a, side);
+    find_rows(scratch, &a->key, start, n, item, a, arrays);
 #else
-    key += attention_row(&a->key, item, start, a, side);
+    key += attention_row(&a->key, item, start, a, arrays);
 #endif
     SCORE_TILE(s, q, weight, key, scratch, n, a->key.row, col, factor);
 #endif
@@ -215,21 +215,21 @@ INLINE void scores_of(floatv *s, const floatv *q, const floatv *weight, const gl
 /* O^T = rescale * O^T + V^T P^T; `fresh` as above. */
 INLINE void add_values(floatv *o, const floatv *p, const floatv *rescale, const global ELEMENT(V_TYPE) *value,
                        SCRATCH_TYPE *scratch, int start, int n, bool fresh, const attention_item *item,
-                       const attention_args *a, const attention_side *side)
+                       const attention_args *a, const optional_arrays *arrays)
 {
 #if PACK
     const long *rows = 0;
     const long row = PACK_ROW, col = 1;
     const float *values = (const float *)scratch;
-    pack_values((float *)scratch, value, start, n, item, a, side);
+    pack_values((float *)scratch, value, start, n, item, a, arrays);
 #else
     const long *rows = scratch;
     const long row = a->value.row, col = UNIT_STRIDE ? 1 : a->value.col;
     const global ELEMENT(V_TYPE) *values = value;
 #if TABLE
-    find_rows(scratch, &a->value, start, n, item, a, side);
+    find_rows(scratch, &a->value, start, n, item, a, arrays);
 #else
-    values += attention_row(&a->value, item, start, a, side);
+    values += attention_row(&a->value, item, start, a, arrays);
 #endif
 #endif
     for (int c = 0; c + COLUMN_STEP <= D_V; c += COLUMN_STEP)

@@ -36,10 +36,10 @@ INLINE void add_pairs(floatv acc[KEY_STEP][QUERY_VECTORS], const floatv *q, cons
 /* S^T of a tile, as attention/cpu/tile.h's score_tile. */
 INLINE void scores_of(floatv *s, const floatv *q, const floatv *weight, const global ushort *key, SCRATCH_TYPE *scratch,
                       int start, int n, float factor, const attention_item *item, const attention_args *a,
-                      const attention_side *side)
+                      const optional_arrays *arrays)
 {
     key_rows rows;
-    find_key_rows(&rows, &a->key, start, n, item, a, side);
+    find_key_rows(&rows, &a->key, start, n, item, a, arrays);
     for (int j = 0; j < n; j += KEY_STEP) {
         floatv acc[KEY_STEP][QUERY_VECTORS];
         long at[KEY_STEP];
@@ -64,10 +64,10 @@ INLINE void scores_of(floatv *s, const floatv *q, const floatv *weight, const gl
 
 /* Rows 2i and 2i + 1 of keys start ... start + n - 1, zipped; behind an odd n's last row is 0. */
 INLINE void zip_values(uintv *scratch, const global ushort *value, int start, int n, const attention_item *item,
-                       const attention_args *a, const attention_side *side)
+                       const attention_args *a, const optional_arrays *arrays)
 {
     key_rows rows;
-    find_key_rows(&rows, &a->value, start, n, item, a, side);
+    find_key_rows(&rows, &a->value, start, n, item, a, arrays);
     for (int i = 0; i < HALF(n); i++) {
         const global ushort *even = value + key_row(&rows, 2 * i);
         const global ushort *odd = value + key_row(&rows, min(2 * i + 1, n - 1));
@@ -99,9 +99,9 @@ INLINE void value_columns(floatv *o, const int columns, const floatv *p, const u
 /* O^T = rescale * O^T + V^T P^T; P becomes pairs. */
 INLINE void add_values(floatv *o, floatv *p, const floatv *rescale, const global ushort *value, SCRATCH_TYPE *scratch,
                        int start, int n, bool fresh, const attention_item *item, const attention_args *a,
-                       const attention_side *side)
+                       const optional_arrays *arrays)
 {
-    zip_values(scratch, value, start, n, item, a, side);
+    zip_values(scratch, value, start, n, item, a, arrays);
     pair_weights(p, n, HALF(n));
     for (int c = 0; c + COLUMN_STEP <= D_V; c += COLUMN_STEP)
         value_columns(o + c * QUERY_VECTORS, COLUMN_STEP, p, (const uint *)scratch + c, HALF(n), rescale, fresh);

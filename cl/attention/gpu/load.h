@@ -8,7 +8,7 @@
 #define KEY_GROUP (KEY_GROUPS ? D_K / (KEY_GROUPS ? KEY_GROUPS : 1) : D_K)
 #define VALUE_GROUP (VALUE_GROUPS ? D_V / (VALUE_GROUPS ? VALUE_GROUPS : 1) : D_V)
 
-/* With INDIRECT, where the rows of a tile's keys begin, which is looked up once for each tile. */
+/* Where the rows of a tile's keys begin, which is looked up once for each tile if INDIRECT. */
 typedef struct tile_places {
 #if INDIRECT
     long key[TILE_K], value[TILE_K];
@@ -27,36 +27,36 @@ typedef struct tile_places {
 #define PLACE(WHICH, j) places->WHICH[(j) - k0]
 #define SCALE_PLACE(WHICH, j) PLACE(WHICH, j)
 #else
-#define PLACE(WHICH, j) attention_row(&a->WHICH, &t->item, j, a, side)
-#define SCALE_PLACE(WHICH, j) attention_row_of_head(&a->WHICH, &t->item, j, a, side)
+#define PLACE(WHICH, j) attention_row(&a->WHICH, &t->item, j, a, arrays)
+#define SCALE_PLACE(WHICH, j) attention_row_of_head(&a->WHICH, &t->item, j, a, arrays)
 #endif
 
-/* Moves the scales in `side` to the tile's own head, so that one address is kept instead of two. */
-static inline void tile_find_scales(attention_side *side, const tile_rows *t, const attention_args *a)
+/* Moves the scales in `arrays` to the tile's own head, so that one address is kept instead of two. */
+static inline void tile_find_scales(optional_arrays *arrays, const tile_rows *t, const attention_args *a)
 {
 #if KEY_GROUPS
-    side->key_scale += attention_head(&a->key_scale, &t->item, a);
+    arrays->key_scale += attention_head(&a->key_scale, &t->item, a);
 #endif
 #if VALUE_GROUPS
-    side->value_scale += attention_head(&a->value_scale, &t->item, a);
+    arrays->value_scale += attention_head(&a->value_scale, &t->item, a);
 #endif
 }
 
 static inline void tile_look_up(local tile_places *places, uint item, int k0, const tile_rows *t,
-                                const attention_args *a, const attention_side *side)
+                                const attention_args *a, const optional_arrays *arrays)
 {
 #if INDIRECT
     for (int n = (int)item; n < TILE_K; n += ITEMS) {
         const int j = k0 + n;
         if (j < t->begin || j >= t->end)
             continue;
-        places->key[n] = attention_row(&a->key, &t->item, j, a, side);
-        places->value[n] = attention_row(&a->value, &t->item, j, a, side);
+        places->key[n] = attention_row(&a->key, &t->item, j, a, arrays);
+        places->value[n] = attention_row(&a->value, &t->item, j, a, arrays);
 #if KEY_GROUPS
-        places->key_scale[n] = attention_row_of_head(&a->key_scale, &t->item, j, a, side);
+        places->key_scale[n] = attention_row_of_head(&a->key_scale, &t->item, j, a, arrays);
 #endif
 #if VALUE_GROUPS
-        places->value_scale[n] = attention_row_of_head(&a->value_scale, &t->item, j, a, side);
+        places->value_scale[n] = attention_row_of_head(&a->value_scale, &t->item, j, a, arrays);
 #endif
     }
 #endif
@@ -85,7 +85,7 @@ static inline void tile_stage_query(local float *to, const global ELEMENT(Q_TYPE
  * whether a row is inside takes two scalar registers on AMD's waves of 64. */
 static inline void tile_stage_key(local float *to, const global ELEMENT(K_TYPE) *key, local const tile_places *places,
                                   uint item, int k0, int d0, const tile_rows *t, const attention_args *a,
-                                  const attention_side *side)
+                                  const optional_arrays *arrays)
 {
 #pragma unroll 4
     for (int m = 0; m < TILE_K * 8 / ITEMS; m++) {
@@ -101,7 +101,7 @@ static inline void tile_stage_key(local float *to, const global ELEMENT(K_TYPE) 
             if (inside && d0 + d < D_K) {
                 x = LOAD(K_TYPE, key, at + (d0 + d) * a->key.col);
 #if KEY_GROUPS
-                x *= LOAD(KEY_SCALE_TYPE, side->key_scale, scales + (d0 + d) / KEY_GROUP * a->key_scale.col);
+                x *= LOAD(KEY_SCALE_TYPE, arrays->key_scale, scales + (d0 + d) / KEY_GROUP * a->key_scale.col);
 #endif
             }
             to[d * K_STRIDE + i] = x;
@@ -113,7 +113,7 @@ static inline void tile_stage_key(local float *to, const global ELEMENT(K_TYPE) 
  * BLOCK: the order in which the items' stores of probabilities go to different banks.  V is staged in that order. */
 static inline void tile_stage_value(local float *to, const global ELEMENT(V_TYPE) *value,
                                     local const tile_places *places, uint item, int k0, int p0, const tile_rows *t,
-                                    const attention_args *a, const attention_side *side)
+                                    const attention_args *a, const optional_arrays *arrays)
 {
     for (int n = 0; n < VALUE_ROWS * 4 / ITEMS_Y; n++) {
         const uint row = (item + n * ITEMS) / BLOCK, column = (item + n * ITEMS) % BLOCK;
@@ -130,7 +130,7 @@ static inline void tile_stage_value(local float *to, const global ELEMENT(V_TYPE
             if (inside && e < D_V) {
                 x = LOAD(V_TYPE, value, at + e * a->value.col);
 #if VALUE_GROUPS
-                x *= LOAD(VALUE_SCALE_TYPE, side->value_scale, scales + e / VALUE_GROUP * a->value_scale.col);
+                x *= LOAD(VALUE_SCALE_TYPE, arrays->value_scale, scales + e / VALUE_GROUP * a->value_scale.col);
 #endif
             }
             to[row * VALUE_STRIDE + e] = x;

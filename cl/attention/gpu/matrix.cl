@@ -222,7 +222,7 @@ static inline void add_values(matrix_c out[COLUMNS], const matrix_c s[SQUARES], 
 GROUP_SIZE(MATRIX_LANES, WARPS, 1)
 kernel void attention_matrix(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
                              const global ELEMENT(V_TYPE) *value,
-                             ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output, global float *lse,
+                             OPTIONAL_ARRAY_PARAMETERS global ELEMENT(O_TYPE) *output, global float *lse,
                              global float *entropy, attention_args a)
 {
     local uint4 key_tiles[2 * TILE_K * WIDTH / 8], value_tiles[2 * TILE_K * WIDTH / 8];
@@ -230,12 +230,12 @@ kernel void attention_matrix(const global ELEMENT(Q_TYPE) *query, const global E
 #if CANCEL
     local int idle;
 #endif
-    attention_side side = ATTENTION_SIDE;
+    optional_arrays arrays = OPTIONAL_ARRAYS;
     if (a.batch == 0)
         return;
 #if CANCEL
     if (get_local_id(0) == 0 && get_local_id(1) == 0)
-        idle = attention_idle(&a, &side);
+        idle = attention_idle(&a, &arrays);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (idle)
         return;
@@ -247,7 +247,7 @@ kernel void attention_matrix(const global ELEMENT(Q_TYPE) *query, const global E
     const int tile = CAUSAL ? (int)(get_num_groups(0) - 1 - get_group_id(0)) : (int)get_group_id(0);
     const int first_row = tile * 16 * WARPS, h = (int)get_group_id(1) + a.first_head;
     attention_item of;
-    attention_item_of(&of, (int)get_group_id(2) + a.first_batch, h, &a, &side);
+    attention_item_of(&of, (int)get_group_id(2) + a.first_batch, h, &a, &arrays);
 
     /* The rows of this launch, those of them that attend, and the keys that any or all of these attend. */
     const int q0 = a.first_query + first_row, rows = min(a.launch_queries - first_row, of.rows - q0);
@@ -324,7 +324,7 @@ kernel void attention_matrix(const global ELEMENT(Q_TYPE) *query, const global E
         const bool any = i < attending && own.row_sum[r] != 0.0f;
         float row_lse;
         const float factor = attention_finish(any ? own.row_max[r] * a.scale : -INFINITY, any ? own.row_sum[r] : 0.0f,
-                                              &of, &a, &side, &row_lse);
+                                              &of, &a, &arrays, &row_lse);
         if (i >= rows)
             continue;
 #if LSE

@@ -45,7 +45,7 @@ static inline void tile_find_row(tile_row *row, int index, const tile_rows *t, c
     row->attends = row->stored && row->i < t->item.queries;
 }
 
-static inline void tile_find_rows(tile_rows *t, int tile, const attention_args *a, const attention_side *side)
+static inline void tile_find_rows(tile_rows *t, int tile, const attention_args *a, const optional_arrays *arrays)
 {
     const int b = a->first_batch + (int)get_group_id(2);
     const int h = PACK_HEADS ? (a->first_head / a->group + (int)get_group_id(1)) * a->group
@@ -53,7 +53,7 @@ static inline void tile_find_rows(tile_rows *t, int tile, const attention_args *
     const int launched = a->launch_queries * (PACK_HEADS ? a->group : 1);
     int unused;
 
-    attention_item_of(&t->item, b, h, a, side);
+    attention_item_of(&t->item, b, h, a, arrays);
     t->first_row = tile * TILE_Q;
     t->rows = launched - t->first_row;
     t->begin = t->end = t->all_begin = t->all_end = 0;
@@ -121,7 +121,7 @@ static inline void tile_find_range(local tile_ranges *ranges, int index, const t
 
 /* Which of the item's own keys in the tile at k0 its own rows attend, as bits (shape.h). */
 static inline uint tile_mask(const local tile_ranges *ranges, const tile_rows *t, int x, int y, int k0,
-                             const attention_args *a, const attention_side *side)
+                             const attention_args *a, const optional_arrays *arrays)
 {
     uint bits = 0;
 /* Two rows at a time: each branch takes two scalar registers on AMD's waves of 64. */
@@ -136,7 +136,7 @@ static inline uint tile_mask(const local tile_ranges *ranges, const tile_rows *t
             const int j = k0 + OWN_KEY(x, k);
             bool attends = j >= begin && j < end;
 #if SELECTIVE
-            attends = attends && !attention_masked(&row.item, row.i, j, a, side);
+            attends = attends && !attention_masked(&row.item, row.i, j, a, arrays);
 #endif
             bits |= (uint)attends << (k * ROWS + n);
         }

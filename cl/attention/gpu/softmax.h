@@ -19,7 +19,7 @@ typedef struct tile_state {
 #if MODIFIED
 /* Softcap, score_mod, biases and masks, of one own score after the other. */
 static inline void tile_modify(local float *prob, uint mask, const tile_rows *t, int x, int y, int k0,
-                               const attention_args *a, const attention_side *side)
+                               const attention_args *a, const optional_arrays *arrays)
 {
     for (int n = 0; n < ROWS; n++) {
         tile_row row;
@@ -27,7 +27,7 @@ static inline void tile_modify(local float *prob, uint mask, const tile_rows *t,
         for (int k = 0; k < KEYS; k++) {
             local float *s = prob + (k * ITEMS_X + x) * Q_STRIDE + y * ROWS + n;
             if (mask >> (k * ROWS + n) & 1)
-                *s = attention_biased(attention_capped(*s, a), &row.item, row.i, k0 + OWN_KEY(x, k), a, side);
+                *s = attention_biased(attention_capped(*s, a), &row.item, row.i, k0 + OWN_KEY(x, k), a, arrays);
             else
                 *s = -INFINITY;
         }
@@ -38,7 +38,7 @@ static inline void tile_modify(local float *prob, uint mask, const tile_rows *t,
 /* Stores own products as scores in `prob`, -inf if a key is not attended; `own_max` is the maximum of the item's own keys for each row. */
 static inline void tile_scores(local float4 *prob, float4 products[KEYS][QUADS], float4 own_max[QUADS], bool mixed,
                                uint mask, const tile_rows *t, int x, int y, int k0, const attention_args *a,
-                               const attention_side *side)
+                               const optional_arrays *arrays)
 {
 #pragma unroll
     for (int r = 0; r < QUADS; r++)
@@ -55,7 +55,7 @@ static inline void tile_scores(local float4 *prob, float4 products[KEYS][QUADS],
         }
     }
 #if MODIFIED
-    tile_modify((local float *)prob, mask, t, x, y, k0, a, side);
+    tile_modify((local float *)prob, mask, t, x, y, k0, a, arrays);
 #pragma unroll
     for (int r = 0; r < QUADS; r++) {
         own_max[r] = (float4)(-INFINITY);
@@ -156,7 +156,7 @@ static inline void tile_publish_rows(local float4 *stage, local float4 *prob, co
 /* Finishes row `item` of the tile: stores its log-sum-exp and entropy, and puts the factor of its output into stage[item]. */
 static inline void tile_finish(local float *stage, const local float *prob, const local tile_results *results,
                                uint item, const tile_rows *t, global float *lse, global float *entropy,
-                               const attention_args *a, const attention_side *side)
+                               const attention_args *a, const optional_arrays *arrays)
 {
     tile_row row;
     tile_find_row(&row, (int)item, t, a);
@@ -172,7 +172,7 @@ static inline void tile_finish(local float *stage, const local float *prob, cons
         row_max = -INFINITY;
         row_sum = 0.0f;
     }
-    stage[item] = attention_finish(row_max, row_sum, &row.item, a, side, &total);
+    stage[item] = attention_finish(row_max, row_sum, &row.item, a, arrays, &total);
     if (!row.stored)
         return;
 #if LSE
@@ -180,7 +180,7 @@ static inline void tile_finish(local float *stage, const local float *prob, cons
 #endif
 #if ENTROPY
     entropy[results->entropy + tile_result_row(&a->entropy, &row)] =
-        attention_entropy(row_max, row_sum, moment, &row.item, a, side);
+        attention_entropy(row_max, row_sum, moment, &row.item, a, arrays);
 #endif
 }
 

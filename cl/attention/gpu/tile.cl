@@ -104,11 +104,11 @@ static inline void tile_scale_output(float4 out[COLUMNS][QUADS], const local flo
 #if ADDITIVE
 /* Copies CHUNK elements of the vector, from d0 on. */
 static inline void tile_stage_vector(local float *to, uint item, int d0, const tile_rows *t, const attention_args *a,
-                                     const attention_side *side)
+                                     const optional_arrays *arrays)
 {
     const int d = d0 + (int)item;
     if (item < CHUNK)
-        to[item] = d < D_K ? side->vector[a->vector.offset + t->item.h * a->vector.row + d * a->vector.col] : 0.0f;
+        to[item] = d < D_K ? arrays->vector[a->vector.offset + t->item.h * a->vector.row + d * a->vector.col] : 0.0f;
 }
 #endif
 
@@ -131,7 +131,7 @@ SUB_GROUP_KERNEL
 GROUP_SIZE(ITEMS_X, ITEMS_Y, 1)
 kernel void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
                            const global ELEMENT(V_TYPE) *value,
-                           ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output, global float *lse,
+                           OPTIONAL_ARRAY_PARAMETERS global ELEMENT(O_TYPE) *output, global float *lse,
                            global float *entropy, attention_args a)
 {
     local float4 stage[STAGE_FLOATS / 4];
@@ -148,7 +148,7 @@ kernel void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELE
 #if CANCEL
     local int idle;
 #endif
-    attention_side side = ATTENTION_SIDE;
+    optional_arrays arrays = OPTIONAL_ARRAYS;
     const int x = (int)get_local_id(0), y = (int)get_local_id(1);
     const int partial = x / ROW_ITEMS;
     const uint item = (uint)(y * ITEMS_X + x);
@@ -157,7 +157,7 @@ kernel void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELE
 #if CANCEL
     /* One item reads the flag, which may change between two reads. */
     if (item == 0)
-        idle = attention_idle(&a, &side);
+        idle = attention_idle(&a, &arrays);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (idle)
         return;
@@ -165,8 +165,8 @@ kernel void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELE
 
     const int tile = CAUSAL ? (int)(get_num_groups(0) - 1 - get_group_id(0)) : (int)get_group_id(0);
     tile_rows t;
-    tile_find_rows(&t, tile, &a, &side);
-    tile_find_scales(&side, &t, &a);
+    tile_find_rows(&t, tile, &a, &arrays);
+    tile_find_scales(&arrays, &t, &a);
     local float *stage_key = (local float *)stage;
     local float *stage_query = stage_key + CHUNK * K_STRIDE;
     tile_state state;
@@ -185,9 +185,9 @@ kernel void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELE
 
     for (int k0 = t.begin / TILE_K * TILE_K; k0 < t.end; k0 += TILE_K) {
         const bool mixed = tile_is_mixed(&t, k0);
-        const uint mask = mixed ? tile_mask(&ranges, &t, x, y, k0, &a, &side) : ~0u;
+        const uint mask = mixed ? tile_mask(&ranges, &t, x, y, k0, &a, &arrays) : ~0u;
 #if INDIRECT
-        tile_look_up(&places, item, k0, &t, &a, &side);
+        tile_look_up(&places, item, k0, &t, &a, &arrays);
 #endif
 #if SELECTIVE
         /* The next tile's flag was last read before this tile's barrier, and is first set after it. */
@@ -213,10 +213,10 @@ kernel void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELE
             for (int r = 0; r < QUADS; r++)
                 s[k][r] = (float4)(0.0f);
         for (int d0 = 0; d0 < D_K; d0 += CHUNK) {
-            tile_stage_key(stage_key, key, &places, item, k0, d0, &t, &a, &side);
+            tile_stage_key(stage_key, key, &places, item, k0, d0, &t, &a, &arrays);
             tile_stage_query(stage_query, query, item, d0, &t, &a);
 #if ADDITIVE
-            tile_stage_vector(weight, item, d0, &t, &a, &side);
+            tile_stage_vector(weight, item, d0, &t, &a, &arrays);
 #endif
             barrier(CLK_LOCAL_MEM_FENCE);
 #if ADDITIVE
@@ -228,7 +228,7 @@ kernel void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELE
             barrier(CLK_LOCAL_MEM_FENCE);
         }
 
-        tile_scores(prob, s, row_max, mixed, mask, &t, x, y, k0, &a, &side);
+        tile_scores(prob, s, row_max, mixed, mask, &t, x, y, k0, &a, &arrays);
 /* The row maximum over the tile: of each item's own keys, of a sub-group's, then of all partial maxima in the same order. */
 #pragma unroll
         for (int r = 0; r < QUADS; r++)
@@ -250,7 +250,7 @@ kernel void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELE
         barrier(CLK_LOCAL_MEM_FENCE);
 
         for (int p0 = 0; p0 < TILE_K; p0 += VALUE_ROWS) {
-            tile_stage_value((local float *)stage, value, &places, item, k0, p0, &t, &a, &side);
+            tile_stage_value((local float *)stage, value, &places, item, k0, p0, &t, &a, &arrays);
             barrier(CLK_LOCAL_MEM_FENCE);
             tile_multiply(out, prob + p0 * Q_QUADS + y * QUADS, Q_QUADS, stage + x, VALUE_STRIDE / 4, VALUE_ROWS,
                           COLUMN_QUADS);
@@ -261,7 +261,7 @@ kernel void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELE
     tile_publish_rows(stage, prob, &state, x, y);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (item < TILE_Q)
-        tile_finish((local float *)stage, (const local float *)prob, &results, item, &t, lse, entropy, &a, &side);
+        tile_finish((local float *)stage, (const local float *)prob, &results, item, &t, lse, entropy, &a, &arrays);
     barrier(CLK_LOCAL_MEM_FENCE);
     tile_scale_output(out, stage + y * QUADS);
 

@@ -1,5 +1,5 @@
 /* Matrix product of float32, float16 and mixtures by AMX's products of bfloat16: each element is split into up to three
- * bfloat16, its parts (lib/bf16x3.h).
+ * bfloat16, its terms (lib/bf16x3.h).
  *
  *   C[b,i,j] = sum_k A[b,i,k] * B[b,k,j]  (+ bias[j])  (and what matmul/epilogue.h says)
  *
@@ -7,21 +7,21 @@
  *
  *                         a block: 32 k of 32 rows                   a block: 32 k of 32 lanes
  *                       +--------+                                 +--------+--------+
- *      part 0   2 tiles | 16 x 16|   row i: word x holds           | 16 x 16| 16 x 16|   row x: word j holds k = x and
+ *      term 0   2 tiles | 16 x 16|   row i: word x holds           | 16 x 16| 16 x 16|   row x: word j holds k = x and
  *                       | words  |   k = x and x + 16              | words  | words  |   x + 16 of lane j
  *                       +--------+                                 +--------+--------+
- *      part 1   2 tiles |  ...   |                                 |  ...   |  ...   |
- *      part 2   2 tiles |  ...   |                                 |  ...   |  ...   |
+ *      term 1   2 tiles |  ...   |                                 |  ...   |  ...   |
+ *      term 2   2 tiles |  ...   |                                 |  ...   |  ...   |
  *                        local memory, made by the item             workspace, made by matmul_split
  *
- * Elements that the parts cannot hold are summed as matmul_cpu sums them, by a chain of fma from A and B themselves: every
- * element of C whose row of A and column of B have greatest magnitudes for which IS_BEYOND holds.  For the others a part, or
- * a product of parts, below 2^-126 counts as 0.
+ * Elements that the terms cannot hold are summed as matmul_cpu sums them, by a chain of fma from A and B themselves: every
+ * element of C whose row of A and column of B have greatest magnitudes for which IS_BEYOND holds.  For the others a term, or
+ * a product of terms, below 2^-126 counts as 0.
  *
  * Layouts, with any strides in elements; 0 broadcasts an input (args: a.a, a.b, a.c; matmul/args.h)
  *   A, B, C, bias   matmul/cpu/packed.cl's
- *   parts           at parts[a.packed_offset]: panels of 32 lanes, all items' one behind the other, each of ceil(k/32)
- *                   blocks of six AMX tiles of 16 x 16 words: two of part 0, two of part 1, two of part 2.  Word j of a
+ *   terms           at terms[a.packed_offset]: panels of 32 lanes, all items' one behind the other, each of ceil(k/32)
+ *                   blocks of six AMX tiles of 16 x 16 words: two of term 0, two of term 1, two of term 2.  Word j of a
  *                   tile's row x is lane j, or 16 + j in the second tile of each two, and has k = x in its lower half and
  *                   x + 16 in its upper one.  Lanes and k beyond the last ones are 0.  Blocks of rows in local memory have
  *                   row i of a tile for a row, and word x for k = x and x + 16
@@ -30,8 +30,8 @@
  *   The lane operand's batch is 1 if its batch stride is 0, else the batch.
  *   Workspace: panels of all items * 4 * (1536 * ceil(k/32) + 32 * ceil(ceil(k/32)/SPLIT_BLOCKS)) bytes.
  *
- * Arguments: matmul_split(lane operand, parts, matmul_args)
- *            matmul_cpu_bf16x3(row operand, lane operand, parts, [bias], [operand], c, matmul_args)
+ * Arguments: matmul_split(lane operand, terms, matmul_args)
+ *            matmul_cpu_bf16x3(row operand, lane operand, terms, [bias], [operand], c, matmul_args)
  *
  *   macro           meaning                                          allowed         tested
  *   A_TYPE, B_TYPE, C_TYPE, BIAS_TYPE   storage types                F32 F16 BF16    each, and mixed
@@ -52,7 +52,7 @@
  *   matmul_split        0 panels, 1 ceil(blocks/SPLIT_BLOCKS), 2 the lane operand's batch; not launched if k is 0
  *   matmul_cpu_bf16x3   0 ceil(panels/GROUP), 1 ceil(rows/(32*TILES)), 2 the batch
  * Ownership: an item of matmul_cpu_bf16x3 owns 32*TILES rows times 32*GROUP lanes of C.
- * Local memory: 6 KiB * TILES * DEPTH for parts and, with DEEP, 4 KiB * TILES * GROUP for sums; a work-group has one item,
+ * Local memory: 6 KiB * TILES * DEPTH for terms and, with DEEP, 4 KiB * TILES * GROUP for sums; a work-group has one item,
  * so that local memory is that item's own, and PoCL leaves it in the same place from item to item: in the second-level cache.
  * Private memory: 12 KiB.  Barriers: none.
  * Accumulator: float; a product of tiles adds 16 products of lower and 16 of upper halves, each in a chain, and the sum of
@@ -162,7 +162,7 @@ static inline split_shape shape_of(const private matmul_args *a, operand_layout 
 DEFINE_LOAD_OPERAND(load_lanes, LANE_TYPE)
 DEFINE_LOAD_OPERAND(load_rows, ROW_TYPE)
 
-kernel void matmul_split(const global ELEMENT(LANE_TYPE) *source, global uint *parts, matmul_args a)
+kernel void matmul_split(const global ELEMENT(LANE_TYPE) *source, global uint *terms, matmul_args a)
 {
     if (a.batch == 0)
         return;
@@ -173,9 +173,9 @@ kernel void matmul_split(const global ELEMENT(LANE_TYPE) *source, global uint *p
     const int chunk = (int)get_group_id(1), count = min(PANEL, s.count - (int)panel * PANEL);
     const int from = chunk * SPLIT_BLOCKS, to = min(shape.blocks, from + SPLIT_BLOCKS);
     const global ELEMENT(LANE_TYPE) *in = source + s.offset + batch * s.batch + panel * PANEL * s.stride;
-    global uint *const blocks = parts + a.packed_offset + number * shape.blocks * BLOCK_WORDS;
+    global uint *const blocks = terms + a.packed_offset + number * shape.blocks * BLOCK_WORDS;
     global uint *const own_peaks =
-        parts + a.packed_offset + shape.all * shape.blocks * BLOCK_WORDS + (number * shape.chunks + chunk) * PANEL;
+        terms + a.packed_offset + shape.all * shape.blocks * BLOCK_WORDS + (number * shape.chunks + chunk) * PANEL;
 
     for (int j = 0; j < PANEL; j += LANES) {
         floatv peak = (floatv)0.0f;
@@ -189,13 +189,13 @@ kernel void matmul_split(const global ELEMENT(LANE_TYPE) *source, global uint *p
 
                 load_lanes(x, p, s, count - j, a.k - k, 0);
                 for (int l = 0; l < LANES; l++) {
-                    uintv part[PARTS];
+                    uintv term[TERMS];
 
                     peak = greater_magnitude(greater_magnitude(peak, x[0][l]), x[1][l]);
-                    split(part, x[0][l], x[1][l], PARTS_OF(LANE_TYPE));
+                    split(term, x[0][l], x[1][l], TERMS_OF(LANE_TYPE));
 #pragma unroll
-                    for (int n = 0; n < PARTS_OF(LANE_TYPE); n++)
-                        STORE_WHOLE(global whole_uintv, tile + n * 2 * TILE_WORDS + (i + l) * AMX_WORDS, part[n]);
+                    for (int n = 0; n < TERMS_OF(LANE_TYPE); n++)
+                        STORE_WHOLE(global whole_uintv, tile + n * 2 * TILE_WORDS + (i + l) * AMX_WORDS, term[n]);
                 }
             }
         STORE_WHOLE(global whole_uintv, own_peaks + j, AS_UINTV(peak));
@@ -219,13 +219,13 @@ static void split_rows(local uint *tile, const global ELEMENT(ROW_TYPE) *p, oper
 
                 load_rows(x, in, s, count - i, k - k0 - j, 1);
                 for (int l = 0; l < LANES; l++) {
-                    uintv part[PARTS];
+                    uintv term[TERMS];
 
                     most[l] = greater_magnitude(greater_magnitude(most[l], x[0][l]), x[1][l]);
-                    split(part, x[0][l], x[1][l], PARTS_OF(ROW_TYPE));
+                    split(term, x[0][l], x[1][l], TERMS_OF(ROW_TYPE));
 #pragma unroll
-                    for (int n = 0; n < PARTS_OF(ROW_TYPE); n++)
-                        STORE_WHOLE(local whole_uintv, out + n * 2 * TILE_WORDS + l * AMX_WORDS, part[n]);
+                    for (int n = 0; n < TERMS_OF(ROW_TYPE); n++)
+                        STORE_WHOLE(local whole_uintv, out + n * 2 * TILE_WORDS + l * AMX_WORDS, term[n]);
                 }
             }
         for (int l = 0; l < LANES * LANES; l++)
@@ -246,7 +246,7 @@ typedef struct tile_lanes {
     int count;
 } tile_lanes;
 
-/* Replaces those sums of a tile that parts do not hold, by k products of the operands themselves. */
+/* Replaces those sums of a tile that terms do not hold, by k products of the operands themselves. */
 static void sum_exactly(private floatv *sum, const private uint *row_peak, const private uintv *lane_peak,
                         tile_rows rows, tile_lanes lanes, int k)
 {
@@ -281,7 +281,7 @@ static void sum_exactly(private floatv *sum, const private uint *row_peak, const
 }
 
 #define DEFERRED_ROWS 2 /* rows of the tile before that are stored in each block: the processor has time for so many */
-#define LANE_TILE(part, which) (q + ((part) * 2 + (which)) * TILE_WORDS)
+#define LANE_TILE(term, which) (q + ((term) * 2 + (which)) * TILE_WORDS)
 #define PREFETCH_BYTES ((BLOCK_WORDS * 4 + TILES - 1) / TILES)
 
 /* Adds the products of `blocks` blocks of rows from p and of lanes from q on, and stores what the tile before has left;
@@ -295,7 +295,7 @@ INLINE void add_blocks(amx_state *amx, const local uint *p, const global uint *q
         for (int byte = 0; byte < PREFETCH_BYTES; byte += 64)
             PREFETCH_SECOND(next + byte);
 #endif
-        ADD_PARTS(amx, p, PARTS_OF(ROW_TYPE), LANE_TILE, PARTS_OF(LANE_TYPE), AMX_WORDS);
+        ADD_PARTS(amx, p, TERMS_OF(ROW_TYPE), LANE_TILE, TERMS_OF(LANE_TYPE), AMX_WORDS);
         store_deferred(deferred, DEFERRED_ROWS, to);
     }
     store_deferred(deferred, ROWS, to);
@@ -312,7 +312,7 @@ INLINE peaks peaks_of(const private uint *each)
 }
 
 kernel void matmul_cpu_bf16x3(const global ELEMENT(ROW_TYPE) *source, const global ELEMENT(LANE_TYPE) *lane_source,
-                              const global uint *parts, EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c, matmul_args a)
+                              const global uint *terms, EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c, matmul_args a)
 {
     local uint row_parts[TILES * DEPTH * BLOCK_WORDS];
 #if DEEP
@@ -328,9 +328,9 @@ kernel void matmul_cpu_bf16x3(const global ELEMENT(ROW_TYPE) *source, const glob
     const int row0 = (int)get_group_id(1) * (ROWS * TILES), row_count = min(ROWS * TILES, rows.count - row0);
     const int tiles = (row_count + ROWS - 1) / ROWS, group = (int)min((long)GROUP, shape.panels - panel0);
     const long first_panel = (lanes.batch ? batch * shape.panels : 0) + panel0;
-    const global uint *panels = parts + a.packed_offset + first_panel * shape.blocks * BLOCK_WORDS;
+    const global uint *panels = terms + a.packed_offset + first_panel * shape.blocks * BLOCK_WORDS;
     const global uint *all_peaks =
-        parts + a.packed_offset + shape.all * shape.blocks * BLOCK_WORDS + first_panel * shape.chunks * PANEL;
+        terms + a.packed_offset + shape.all * shape.blocks * BLOCK_WORDS + first_panel * shape.chunks * PANEL;
     const global ELEMENT(ROW_TYPE) *in = source + rows.offset + batch * rows.batch + row0 * rows.stride;
     const global ELEMENT(LANE_TYPE) *lane_in = lane_source + lanes.offset + batch * lanes.batch;
     floatv sum[ROWS * LANE_VECTORS]; /* of one tile; stored during the next tile's products */

@@ -272,7 +272,7 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
 #pragma unroll
             for (int r = 0; r < ROWS; r++) /* repeating the last row keeps the products free of conditions */
                 operands.row[r] = in + min(row0 + t + r, rows.count - 1) * rows.stride + (long)i0 * K_STEP * row_k;
-            /* By address: Oclgrind 21.10 applies a scalar condition to the first lane of a vector only. */
+            /* The condition chooses an address because Oclgrind 21.10 applies it to the first lane of a vector only. */
             load_sums(acc, i0 ? sum : zeros);
             multiply_tile(acc, &operands, depth, whole);
 #if PLAIN_SUMS

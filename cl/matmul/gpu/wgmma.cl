@@ -103,7 +103,7 @@
 #define SPAN_OF(width) (2 * ((width) < 64 ? (width) : 64))
 #define DEEPER(transposed, width) ((transposed) ? WGMMA_DEPTH * SPAN_OF(width) : 2 * WGMMA_DEPTH)
 #define PANEL(transposed, width) ((transposed) ? TILE_K * SPAN_OF(width) : 16)
-/* Of A, the part of a warpgroup: a panel, or rows. */
+/* The share of A that a warpgroup takes: a panel, or rows. */
 #define WARPGROUP_BYTES (2 * WGMMA_ROWS * TILE_K)
 
 /* Puts a step's tiles into local memory: 16 bytes at a time if `whole`, else one element at a time.  Both in one loop: with a

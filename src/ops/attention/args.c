@@ -1,4 +1,4 @@
-/* From a problem and an enqueue's arguments to what the kernels are told. */
+/* Fills what the kernels are told from a problem and an enqueue's arguments. */
 #include <math.h>
 #include <string.h>
 
@@ -213,7 +213,7 @@ static void reached(const struct attention_problem *problem, const clattn_attent
     }
 }
 
-/* Of an optional array; the probabilities are made from the log-sum-exp. */
+/* How an enqueue accesses an optional array; the probabilities are made from the log-sum-exp. */
 static enum binding_access access_of(const struct attention_problem *problem, enum attention_array array)
 {
     bool again = array == ATTENTION_LSE && problem->has[ATTENTION_SCORES] &&

@@ -15,7 +15,7 @@
 struct rows {
     ref_attention_problem reference, naive;
     ref_attention_result exact, plain;
-    double *room;
+    double *scratch;
 };
 
 static ref_attention_data data_of(const struct attention_check *check)
@@ -75,8 +75,8 @@ static double lent_lse(const struct attention_check *check, const struct attenti
 }
 
 /* A merged row against the partials that it was made from. */
-static clattn_status judge_merge(const struct attention_check *check, const struct attention_plan *plan, double *room,
-                                 int64_t b, int64_t h, int64_t i)
+static clattn_status judge_merge(const struct attention_check *check, const struct attention_plan *plan,
+                                 double *scratch, int64_t b, int64_t h, int64_t i)
 {
     clattn_status status = CLATTN_SUCCESS;
     const struct attention_problem *small = &check->small;
@@ -84,9 +84,9 @@ static clattn_status judge_merge(const struct attention_check *check, const stru
     struct report *report = &plan->base.context->device.report;
     const char *kernel = plan->base.kernels[1].name;
     size_t rows = row_count(check), row = attention_check_row(check, b, h, i);
-    double *exact = room, *magnitude = room + small->d_v, lse, value;
+    double *exact = scratch, *magnitude = scratch + small->d_v, lse, value;
     ref_merge_problem reference = {
-        .parts = (int64_t)plan->splits,
+        .partials = (int64_t)plan->splits,
         .columns = (int64_t)small->d_v,
         .partial = workspace_of(check, row * small->d_v),
         .lse = workspace_of(check, rows * plan->splits * small->d_v + row),
@@ -191,13 +191,13 @@ clattn_status attention_check_judge(const struct attention_check *check, const s
     clattn_status status = CLATTN_SUCCESS;
     rows.naive = rows.reference;
     rows.naive.narrow = true;
-    rows.room = calloc(3 * small->d_v + 2 * (size_t)check->args.key_length + 1, sizeof *rows.room);
-    if (!rows.room)
+    rows.scratch = calloc(3 * small->d_v + 2 * (size_t)check->args.key_length + 1, sizeof *rows.scratch);
+    if (!rows.scratch)
         return report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a self-check");
-    rows.exact.output = rows.room;
-    rows.exact.magnitude = rows.room + small->d_v;
-    rows.plain.output = rows.room + 2 * small->d_v;
-    rows.exact.probabilities = rows.room + 3 * small->d_v;
+    rows.exact.output = rows.scratch;
+    rows.exact.magnitude = rows.scratch + small->d_v;
+    rows.plain.output = rows.scratch + 2 * small->d_v;
+    rows.exact.probabilities = rows.scratch + 3 * small->d_v;
     rows.plain.probabilities = rows.exact.probabilities + check->args.key_length;
     step += step % 2 == 0; /* so that odd and even rows, heads and items all have their turn */
     for (size_t row = 0; row < all && status == CLATTN_SUCCESS; row += step) {
@@ -207,13 +207,13 @@ clattn_status attention_check_judge(const struct attention_check *check, const s
         ref_attention_row(&rows.naive, b, h, i, &rows.plain);
         status = judge_row(check, &rows, plan, b, h, i);
         if (status == CLATTN_ERROR_MISCOMPILED && plan->splits > 1)
-            *blamed = judge_merge(check, plan, rows.room, b, h, i) != CLATTN_SUCCESS;
+            *blamed = judge_merge(check, plan, rows.scratch, b, h, i) != CLATTN_SUCCESS;
         if (status != CLATTN_SUCCESS)
             break;
         status = judge_scores(check, &rows, report, plan->base.kernels[last].name, b, h, i);
         if (status == CLATTN_ERROR_MISCOMPILED)
             *blamed = last;
     }
-    free(rows.room);
+    free(rows.scratch);
     return status;
 }

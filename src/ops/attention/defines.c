@@ -1,4 +1,4 @@
-/* From an attention problem to the -D options of its kernels. */
+/* Writes the -D options of an attention problem's kernels. */
 #include <math.h>
 
 #include "ops/common/arrays.h"

@@ -176,7 +176,7 @@ static merge_args merge_of(const struct attention_problem *problem, const attent
         .batch = split->items,
         .heads = split->heads,
         .queries = split->query_length,
-        .parts = split->splits,
+        .partials = split->splits,
         .columns = (int)problem->d_v,
     };
 }

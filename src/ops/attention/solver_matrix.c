@@ -30,8 +30,8 @@ static size_t width_of(const struct attention_problem *problem)
 
 static bool fits(const clattn_device_info *info, const struct attention_problem *problem, const struct geometry *g)
 {
-    size_t room = g->warps * SIDE * SIDE * sizeof(uint32_t) + sizeof(uint32_t); /* of the emulation */
-    size_t bytes = 4 * g->tile_k * width_of(problem) * sizeof(uint16_t) + room + 16;
+    size_t scratch = g->warps * SIDE * SIDE * sizeof(uint32_t) + sizeof(uint32_t); /* of the emulation */
+    size_t bytes = 4 * g->tile_k * width_of(problem) * sizeof(uint16_t) + scratch + 16;
     return LANES * g->warps <= info->max_work_group && LANES <= info->max_work_item[0] &&
            g->warps <= info->max_work_item[1] && bytes <= info->local_memory;
 }

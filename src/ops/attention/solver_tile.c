@@ -87,7 +87,7 @@ static size_t choose(const clattn_context *context, const struct attention_probl
     return GEOMETRIES;
 }
 
-/* Of an item's loops, at the most; none counts as unrolled but those over registers. */
+/* How often an item's loops turn at most; only those over registers count as unrolled. */
 static double iterations(const struct geometry *g, const struct attention_problem *problem)
 {
     double items = (double)(g->items_x * g->items_y), tile_q = (double)g->tile_q, tile_k = (double)g->tile_k;

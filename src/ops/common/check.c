@@ -11,9 +11,9 @@ double check_read(const struct check_array *array, int64_t at)
     return ref_element(array->host, array->place.layout->dtype, at);
 }
 
-const float *check_floats(const struct check_array *array, float *room)
+const float *check_floats(const struct check_array *array, float *scratch)
 {
-    return ref_floats(array->host, array->place.layout->dtype, array->elements, room);
+    return ref_floats(array->host, array->place.layout->dtype, array->elements, scratch);
 }
 
 clattn_status check_row(const struct check *check, const struct check_array *array, const int64_t index[3],

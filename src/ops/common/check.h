@@ -7,8 +7,8 @@
 /* Element `at` of the array's memory. */
 double check_read(const struct check_array *array, int64_t at);
 
-/* All elements as floats, for which `room` has room; NULL if the array is absent. */
-const float *check_floats(const struct check_array *array, float *room);
+/* All elements as floats, for which `scratch` has room; NULL if the array is absent. */
+const float *check_floats(const struct check_array *array, float *scratch);
 
 /* Does check_element on each column of the row whose other indices are `index`, the last ones if the array has fewer.  `plain`
  * is the naive computation's row; NULL: as good as exact. */

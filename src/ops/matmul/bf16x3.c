@@ -9,7 +9,7 @@
 #define PANEL 32         /* rows or lanes */
 #define SUM_BYTES 4096   /* of a tile of PANEL x PANEL */
 #define BLOCK_K 32       /* k of a block of 32 rows or lanes */
-#define BLOCK_BYTES 6144 /* of a block's parts */
+#define BLOCK_BYTES 6144 /* of a block's terms */
 #define SPLIT_BLOCKS 8   /* blocks that a work-group of matmul_split makes */
 /* So many rows pay for splitting very many lanes, and so many lanes for splitting very many rows. */
 #define FEWEST_ROWS 120.0
@@ -26,7 +26,7 @@ static size_t all_panels(const struct matmul_plan *plan)
     return divide_up(plan->lanes_along_m ? problem->m : problem->n, PANEL) * (lanes->batch ? problem->batch : 1);
 }
 
-/* Bytes of a panel's parts and peaks. */
+/* Bytes of a panel's terms and peaks. */
 static size_t panel_bytes(size_t k)
 {
     size_t blocks = divide_up(k, BLOCK_K);
@@ -56,7 +56,7 @@ const char *matmul_bf16x3_refuse(const struct offer *offer)
         return "a or b is none of float32, float16 and bfloat16";
     if (!size_mul(panel_bytes(problem->k), divide_up(size_max(problem->m, problem->n), PANEL), &bytes) ||
         !size_mul(bytes, size_max(problem->batch, 1), &bytes))
-        return "the parts of an operand overflow";
+        return "the terms of an operand overflow";
     if (!offer->forced && !pays(problem))
         return "of few rows, columns or k there is more splitting than arithmetic";
     return refuse_loops(offer->caps, 2 * (double)problem->k + 2000);

@@ -55,16 +55,16 @@ static clattn_status judge(const struct check *check)
     double *exact = malloc(2 * n * sizeof *exact + (n + widened) * sizeof(float));
     if (!exact)
         return report_error(check->report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a self-check");
-    float *plain = (float *)(exact + 2 * n), *room = plain + n;
-    float *room_b = room + arrays[A].elements, *room_operand = room_b + arrays[B].elements;
+    float *plain = (float *)(exact + 2 * n), *scratch = plain + n;
+    float *scratch_b = scratch + arrays[A].elements, *scratch_operand = scratch_b + arrays[B].elements;
     ref_matmul_problem reference = {
         .batch = 1,
         .m = (int64_t)small->m,
         .n = (int64_t)small->n,
         .k = (int64_t)small->k,
-        .a = {check_floats(&arrays[A], room), 0, 0, desc->a.stride[0], desc->a.stride[1]},
-        .b = {check_floats(&arrays[B], room_b), 0, 0, desc->b.stride[0], desc->b.stride[1]},
-        .bias = check_floats(&arrays[BIAS], room_operand + arrays[OPERAND].elements),
+        .a = {check_floats(&arrays[A], scratch), 0, 0, desc->a.stride[0], desc->a.stride[1]},
+        .b = {check_floats(&arrays[B], scratch_b), 0, 0, desc->b.stride[0], desc->b.stride[1]},
+        .bias = check_floats(&arrays[BIAS], scratch_operand + arrays[OPERAND].elements),
         .bias_col = 1,
         .b_scale = arrays[SCALE].host,
         .scale_col = 1,
@@ -72,7 +72,7 @@ static clattn_status judge(const struct check *check)
         .activation = desc->activation,
         .alpha = (double)desc->alpha,
         .multiply = desc->operand_use == CLATTN_MATMUL_OPERAND_USE_MULTIPLY,
-        .operand = {check_floats(&arrays[OPERAND], room_operand), 0, 0, desc->operand.stride[0],
+        .operand = {check_floats(&arrays[OPERAND], scratch_operand), 0, 0, desc->operand.stride[0],
                     desc->operand.stride[1]},
     };
     for (int64_t i = 0; i < reference.m; i++) {

@@ -43,7 +43,7 @@ clattn_status matmul_packed_add_kernels(struct matmul_plan *plan, const char *fi
 /* A solver's `prepare`; matmul_pairs_refuse refuses.  By the instructions, or by the OpenCL C that stands in for them. */
 clattn_status matmul_amx_prepare(struct matmul_plan *plan, bool instructions);
 
-/* ---- bf16x3.cl: products of float32 by AMX's products of bfloat16, each element split into three parts ---- */
+/* ---- bf16x3.cl: products of float32 by AMX's products of bfloat16, each element split into three terms ---- */
 
 /* Why the kernels cannot take the problem on this device or, unless it is forced, should not, or NULL. */
 const char *matmul_bf16x3_refuse(const struct offer *offer);

@@ -59,7 +59,7 @@ cl_uint matmul_pointers(const struct matmul_problem *problem);
 void matmul_bind(const struct matmul_problem *problem, const clattn_matmul_args *args, const clattn_binding **bindings);
 size_t matmul_args_bytes(const struct matmul_problem *problem);
 
-/* For solvers with one kernel whose work-groups, (columns, rows, batch), own tile_columns x tile_rows of C: `launch`, and the
+/* `launch` of solvers with one kernel whose work-groups, (columns, rows, batch), own tile_columns x tile_rows of C, and the
  * function that adds the kernel, whose arguments are a, b, [bias], [b_scale], [operand], c.  `options` is cleared. */
 clattn_status matmul_launch_tiles(const struct matmul_plan *plan, const struct matmul_problem *problem,
                                   struct chain *chain, const clattn_matmul_args *args, const matmul_args *kernel_args);

@@ -8,7 +8,7 @@
 #include "ops/merge/merge.h"
 #include "ref/ref.h"
 
-#define PARTS 5
+#define PARTIALS 5
 #define BATCH 2
 #define HEADS 3
 #define QUERIES 2
@@ -17,12 +17,12 @@
 
 enum { PARTIAL, PARTIAL_LSE, SINKS, OUTPUT, LSE, ARRAYS };
 
-/* Some parts attend nothing, and their output must not be read; row 1 attends nothing at all, row 2 has a NaN. */
+/* Some partials attend nothing, and their output must not be read; row 1 attends nothing at all, row 2 has a NaN. */
 static void fill_lse(struct check *check)
 {
     float *lse = check->arrays[PARTIAL_LSE].host, *partial = check->arrays[PARTIAL].host;
     size_t columns = ((const struct merge_problem *)check->problem)->columns;
-    for (size_t n = 0; n < PARTS; n++)
+    for (size_t n = 0; n < PARTIALS; n++)
         for (size_t row = 0; row < ROWS; row++) {
             float *x = &lse[n * ROWS + row];
             *x = row == 2 && n == 3 ? NAN : row == 1 || (n + row) % 4 == 2 ? -INFINITY : 8.0f * *x;
@@ -39,7 +39,7 @@ static clattn_status judge_row(const struct check *check, int64_t row)
     const int64_t index[3] = {row / (HEADS * QUERIES), head, row % QUERIES};
     double exact[COLUMNS], magnitude[COLUMNS], lse;
     ref_merge_problem reference = {
-        .parts = PARTS,
+        .partials = PARTIALS,
         .columns = columns,
         .partial = (const float *)check->arrays[PARTIAL].host + row * columns,
         .lse = (const float *)check->arrays[PARTIAL_LSE].host + row,
@@ -70,7 +70,7 @@ fail:
 clattn_status merge_self_check(struct self_check *self)
 {
     const struct merge_problem *full = &((const struct merge_plan *)self->plan)->problem;
-    const size_t extent[5] = {PARTS, BATCH, HEADS, QUERIES, size_min(full->columns, COLUMNS)};
+    const size_t extent[5] = {PARTIALS, BATCH, HEADS, QUERIES, size_min(full->columns, COLUMNS)};
     clattn_merge_desc desc = CLATTN_MERGE_DESC_INIT;
     desc.partial = clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, extent);
     desc.partial_lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, extent);

@@ -27,7 +27,7 @@ static clattn_status read_layouts(struct merge_problem *problem, const char **re
         {&desc->lse, LAYOUT_OF("lse"), LAYOUT_OUTPUT, 3, true},
     };
     TRY(layouts_read(all, COUNT_OF(all),
-                     "partial is (parts, batch, heads, S_q, d_v), partial_lse lacks d_v, output parts, lse both",
+                     "partial is (partials, batch, heads, S_q, d_v), partial_lse lacks d_v, output partials, lse both",
                      reason));
     problem->has_sinks = !layout_is_none(&desc->sinks);
     problem->has_lse = !layout_is_none(&desc->lse);
@@ -60,7 +60,7 @@ clattn_status merge_problem_read(const void *given, void *result, const char **r
             CLATTN_ERROR_INVALID_LAYOUT, "extents of partials, log-sum-exps, output and sinks differ, or d_v is 0");
     for (int i = 0; i < 5; i++)
         REQUIRE(p[i] <= LENGTH_LIMIT, CLATTN_ERROR_OVERFLOW, "an extent is above 2^31 - 65537");
-    problem->parts = p[0];
+    problem->partials = p[0];
     problem->batch = p[1];
     problem->heads = p[2];
     problem->query_length = p[3];
@@ -86,7 +86,7 @@ static void fill_args(const struct merge_problem *problem, const clattn_merge_ar
     a->batch = problem->heads && args->query_length ? (int)args->batch : 0;
     a->heads = (int)problem->heads;
     a->queries = (int)args->query_length;
-    a->parts = (int)args->parts;
+    a->partials = (int)args->partials;
     a->columns = (int)problem->columns;
 }
 
@@ -125,7 +125,7 @@ static const char *refuse(const struct offer *offer)
     const struct merge_problem *problem = offer->problem;
     const struct capabilities *caps = offer->caps;
     double chunk = (double)merge_chunk(caps, problem->columns);
-    return refuse_loops(caps, (double)problem->parts * (chunk + 3) + 2 * chunk);
+    return refuse_loops(caps, (double)problem->partials * (chunk + 3) + 2 * chunk);
 }
 
 static clattn_status prepare(clattn_plan *base)
@@ -151,11 +151,11 @@ static clattn_status enqueue(const clattn_plan *plan, const struct enqueue_call 
     size_t groups[3] = {0};
     TRY(args_read(report, "clattn_merge_args", &args, sizeof args, sizeof args, given));
     TRY(args_check(report, "explicit_lengths", args.explicit_lengths, args.reserved));
-    TRY(args_length(report, "parts", args.explicit_lengths, &args.parts, problem->parts));
+    TRY(args_length(report, "partials", args.explicit_lengths, &args.partials, problem->partials));
     TRY(args_length(report, "batch", args.explicit_lengths, &args.batch, problem->batch));
     TRY(args_length(report, "query_length", args.explicit_lengths, &args.query_length, problem->query_length));
     fill_args(problem, &args, &kernel_args);
-    const size_t extent[5] = {args.parts, args.batch, problem->heads, args.query_length, problem->columns};
+    const size_t extent[5] = {args.partials, args.batch, problem->heads, args.query_length, problem->columns};
     const struct bound_array arrays[MERGE_ARRAYS] = {
         {&args.partial, &desc->partial, extent, BINDING_READ, "partial", true},
         {&args.partial_lse, &desc->partial_lse, extent, BINDING_READ, "partial_lse", true},

@@ -8,7 +8,7 @@
 
 struct merge_problem {
     clattn_merge_desc desc; /* normalised */
-    size_t parts, batch, heads, query_length, columns;
+    size_t partials, batch, heads, query_length, columns;
     bool has_sinks, has_lse;
 };
 

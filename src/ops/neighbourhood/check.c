@@ -63,10 +63,10 @@ static clattn_status judge(const struct check *check)
     clattn_attention_desc attention = CLATTN_ATTENTION_DESC_INIT;
     clattn_attention_args lengths = CLATTN_ATTENTION_ARGS_INIT;
     /* Room for a row's results, and behind it for the mask. */
-    double *room = calloc(1, (3 * d_v + 2 * map) * sizeof *room + map * map * sizeof(float));
-    if (!room)
+    double *scratch = calloc(1, (3 * d_v + 2 * map) * sizeof *scratch + map * map * sizeof(float));
+    if (!scratch)
         return report_error(check->report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a self-check");
-    float *mask = (float *)(room + 3 * d_v + 2 * map);
+    float *mask = (float *)(scratch + 3 * d_v + 2 * map);
     fill_mask(check, mask);
     attention.query = clattn_layout_bhsd(desc->query.dtype, 1, 1, map, d_k);
     attention.key = clattn_layout_bhsd(desc->key.dtype, 1, 1, map, d_k);
@@ -83,14 +83,15 @@ static clattn_status judge(const struct check *check)
                                             .mask = mask}};
     ref_attention_problem plain = exact;
     plain.narrow = true;
-    ref_attention_result exact_row = {.output = room, .magnitude = room + d_v, .probabilities = room + 3 * d_v};
-    ref_attention_result plain_row = {.output = room + 2 * d_v, .probabilities = room + 3 * d_v + map};
+    ref_attention_result exact_row = {
+        .output = scratch, .magnitude = scratch + d_v, .probabilities = scratch + 3 * d_v};
+    ref_attention_result plain_row = {.output = scratch + 2 * d_v, .probabilities = scratch + 3 * d_v + map};
     for (size_t i = 0; i < map && status == CLATTN_SUCCESS; i++) {
         ref_attention_row(&exact, 0, 0, (int64_t)i, &exact_row);
         ref_attention_row(&plain, 0, 0, (int64_t)i, &plain_row);
         status = judge_row(check, (int64_t)i, &exact_row, &plain_row);
     }
-    free(room);
+    free(scratch);
     return status;
 }
 

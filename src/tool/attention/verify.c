@@ -60,7 +60,7 @@ static bool may_overflow(const comparison *c, int64_t e)
     return c->row.largest[e] > limit / (double)c->request->args.key_length;
 }
 
-/* With packed items `b` is 0, and `at` is the row among those of all items. */
+/* `b` is 0 if items are packed, and `at` is then the row among those of all items. */
 static void compare_row(const comparison *c, int64_t b, int64_t h, int64_t at)
 {
     const ref_attention_result *row = &c->row, *naive = &c->naive;
@@ -153,17 +153,17 @@ int verify_attention(const attention_request *request, const tool_job *job, cons
                      tool_verdict verdicts[RESULT_COUNT])
 {
     size_t d_v = request->sizes.d_v, keys = request->args.key_length;
-    double *room;
+    double *scratch;
     float *none;
     comparison c = {.request = request, .results = results, .verdicts = verdicts};
-    if (row_room(4 * d_v + 3 * keys, 0, &room, &none) != TOOL_DONE)
+    if (row_scratch(4 * d_v + 3 * keys, 0, &scratch, &none) != TOOL_DONE)
         return TOOL_FAILED;
     c.exact = (ref_attention_problem){.desc = &request->desc, .args = &request->args};
     take_inputs(request, &c.exact.data);
-    c.row = (ref_attention_result){.output = room, .magnitude = room + d_v, .probabilities = room + 2 * d_v};
-    c.naive = (ref_attention_result){.output = room + 2 * d_v + keys, .probabilities = room + 3 * d_v + keys};
-    c.naive_scores = room + 3 * d_v + 2 * keys;
-    c.row.largest = room + 3 * d_v + 3 * keys;
+    c.row = (ref_attention_result){.output = scratch, .magnitude = scratch + d_v, .probabilities = scratch + 2 * d_v};
+    c.naive = (ref_attention_result){.output = scratch + 2 * d_v + keys, .probabilities = scratch + 3 * d_v + keys};
+    c.naive_scores = scratch + 3 * d_v + 2 * keys;
+    c.row.largest = scratch + 3 * d_v + 3 * keys;
     verdicts[RESULT_OUTPUT].mean = request->desc.scoring.softcap > 0 ? 3.0 : 0.0;
     progress_begin("verifying");
     clattn_status status = job != NULL ? snippets_open(&c.functions, request, job) : CLATTN_SUCCESS;
@@ -176,7 +176,7 @@ int verify_attention(const attention_request *request, const tool_job *job, cons
     status = c.functions.status;
     snippets_close(&c.functions);
     progress_end();
-    free(room);
+    free(scratch);
     free(none);
     return status == CLATTN_SUCCESS ? TOOL_DONE : device_failed(job->device, status, "verifying");
 }

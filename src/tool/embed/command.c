@@ -63,21 +63,21 @@ typedef struct embedding {
     timing times;
     sentence_text *texts; /* of the portion in work */
     float *vectors;
-    size_t room;    /* of both */
-    json_t *result; /* with --json: the vectors, or the lines found */
+    size_t capacity; /* of both */
+    json_t *result;  /* with --json: the vectors, or the lines found */
     sentence_map map;
 } embedding;
 
 static bool make_room(embedding *e, size_t count)
 {
-    if (count <= e->room)
+    if (count <= e->capacity)
         return true;
     free(e->texts);
     free(e->vectors);
     e->texts = malloc(count * sizeof *e->texts);
     e->vectors = malloc(count * e->model.stack.d_model * sizeof *e->vectors);
-    e->room = e->texts != NULL && e->vectors != NULL ? count : 0;
-    return e->room != 0;
+    e->capacity = e->texts != NULL && e->vectors != NULL ? count : 0;
+    return e->capacity != 0;
 }
 
 typedef struct portion {

@@ -173,7 +173,7 @@ fail:
     return status;
 }
 
-/* For messages. */
+/* The file that messages name. */
 static const char *weights_file(const mha_options *options)
 {
     return options->attention_weights != NULL ? options->attention_weights : options->heat.files.item[0];

@@ -37,20 +37,20 @@ typedef struct stages {
     float scale;
 } stages;
 
-static bool make_room(projection *room, size_t rows, size_t columns)
+static bool make_scratch(projection *scratch, size_t rows, size_t columns)
 {
     size_t count;
     if (!size_mul(rows, columns, &count))
         return false;
-    room->exact = calloc(count + 1, sizeof *room->exact);
-    room->plain = calloc(count + 1, sizeof *room->plain);
-    return room->exact != NULL && room->plain != NULL;
+    scratch->exact = calloc(count + 1, sizeof *scratch->exact);
+    scratch->plain = calloc(count + 1, sizeof *scratch->plain);
+    return scratch->exact != NULL && scratch->plain != NULL;
 }
 
-static void free_room(projection *room)
+static void free_scratch(projection *scratch)
 {
-    free(room->exact);
-    free(room->plain);
+    free(scratch->exact);
+    free(scratch->plain);
 }
 
 /* A plain result as the stages store it. */
@@ -237,11 +237,11 @@ int verify_mha(const mha_request *request, const host_array *output, const host_
     stages s = stages_of(request);
     bool weighed = host_present(weights);
     int status = TOOL_DONE;
-    if (s.inputs.failed || !make_room(&s.q, s.batch * s.queries, s.inner) ||
-        !make_room(&s.k, s.batch * s.keys, s.inner) || !make_room(&s.v, s.batch * s.keys, s.inner) ||
-        !make_room(&s.joined, s.queries, s.inner) ||
+    if (s.inputs.failed || !make_scratch(&s.q, s.batch * s.queries, s.inner) ||
+        !make_scratch(&s.k, s.batch * s.keys, s.inner) || !make_scratch(&s.v, s.batch * s.keys, s.inner) ||
+        !make_scratch(&s.joined, s.queries, s.inner) ||
         (s.joined_magnitude = calloc(s.queries * s.inner + 1, sizeof *s.joined_magnitude)) == NULL ||
-        !make_room(&s.weights, 1, s.keys) || !make_room(&s.mean, weighed ? s.queries : 0, s.keys)) {
+        !make_scratch(&s.weights, 1, s.keys) || !make_scratch(&s.mean, weighed ? s.queries : 0, s.keys)) {
         status = complain(TOOL_FAILED, "out of memory for the reference");
         goto done;
     }
@@ -271,12 +271,12 @@ int verify_mha(const mha_request *request, const host_array *output, const host_
     progress_end();
 done:
     floats_release(&s.inputs);
-    free_room(&s.q);
-    free_room(&s.k);
-    free_room(&s.v);
-    free_room(&s.joined);
+    free_scratch(&s.q);
+    free_scratch(&s.k);
+    free_scratch(&s.v);
+    free_scratch(&s.joined);
     free(s.joined_magnitude);
-    free_room(&s.weights);
-    free_room(&s.mean);
+    free_scratch(&s.weights);
+    free_scratch(&s.mean);
     return status;
 }

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-/* To nearest even.  A half of exponent e and significand q (1024 ... 2047) is e * 1024 + q: the bit above the
+/* Rounds to nearest even.  A half of exponent e and significand q (1024 ... 2047) is e * 1024 + q: the bit above the
  * fraction adds one to the exponent, which is what makes subnormals fit in. */
 static uint16_t half_bits(float value)
 {

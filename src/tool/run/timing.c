@@ -41,10 +41,10 @@ static double fulfilled(const timing_rule *rule, size_t runs, double spent)
 
 int timing_measure(const timing_rule *rule, const char *label, int (*run)(void *user), void *user, timing *result)
 {
-    size_t room = rule->repeat != 0 ? rule->repeat : MOST_RUNS;
-    double *seconds = calloc(room, sizeof *seconds);
+    size_t capacity = rule->repeat != 0 ? rule->repeat : MOST_RUNS;
+    double *seconds = calloc(capacity, sizeof *seconds);
     if (seconds == NULL)
-        return complain(TOOL_FAILED, "out of memory for the times of %zu runs", room);
+        return complain(TOOL_FAILED, "out of memory for the times of %zu runs", capacity);
 
     int status = TOOL_DONE;
     progress_begin(label);

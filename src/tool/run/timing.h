@@ -16,7 +16,7 @@ typedef struct timing_rule {
     size_t warm_up; /* runs before the first that counts */
 } timing_rule;
 
-/* At least 5 runs and a second, after two that do not count. */
+/* Asks for at least 5 runs and a second, after two that do not count. */
 timing_rule timing_rule_bench(size_t repeat);
 
 /* Calls `run` as `rule` says and reduces the times of the calls.  `run` returns an exit status; the first

@@ -95,29 +95,29 @@ double result_element(const host_array *array, size_t index)
     return ref_element(array->tensor.data, array->tensor.dtype, (int64_t)index);
 }
 
-const float *floats_of(float_arrays *room, const host_array *array)
+const float *floats_of(float_arrays *scratch, const host_array *array)
 {
     if (!host_present(array) || array->tensor.dtype == CLATTN_DTYPE_F32)
         return array->tensor.data;
     size_t count = element_count(&array->tensor);
     float *copy = calloc(count + 1, sizeof *copy);
     if (copy == NULL) {
-        room->failed = true;
+        scratch->failed = true;
         complain(TOOL_FAILED, "out of memory for the reference's arrays");
         return NULL;
     }
     for (size_t i = 0; i < count; i++)
         copy[i] = (float)result_element(array, i);
-    return room->copy[room->count++] = copy;
+    return scratch->copy[scratch->count++] = copy;
 }
 
-void floats_release(float_arrays *room)
+void floats_release(float_arrays *scratch)
 {
-    while (room->count > 0)
-        free(room->copy[--room->count]);
+    while (scratch->count > 0)
+        free(scratch->copy[--scratch->count]);
 }
 
-int row_room(size_t doubles, size_t floats, double **double_room, float **float_room)
+int row_scratch(size_t doubles, size_t floats, double **double_room, float **float_room)
 {
     *double_room = calloc(doubles + 1, sizeof **double_room);
     *float_room = calloc(floats + 1, sizeof **float_room);
@@ -159,7 +159,7 @@ int verify_softmax(const softmax_request *request, const host_array *output, too
     double *exact;
     float *plain;
     size_t columns = extent[4];
-    if (inputs.failed || row_room(columns, columns, &exact, &plain) != TOOL_DONE) {
+    if (inputs.failed || row_scratch(columns, columns, &exact, &plain) != TOOL_DONE) {
         floats_release(&inputs);
         return TOOL_FAILED;
     }

@@ -29,7 +29,7 @@ bool verdict_holds(const tool_verdict *verdict);
 /* Adds one element. */
 void verdict_add(tool_verdict *verdict, float result, double reference, float naive, double magnitude);
 
-/* The same for a result of an attention, stored as `dtype`: what is stored in 16 bits may differ by two
+/* Adds an attention's result, stored as `dtype`: what is stored in 16 bits may differ by two
  * roundings more; for float64 epsilon is double's, and `naive` is still that of a float32 computation, whose
  * error is scaled down. */
 void verdict_add_stored(tool_verdict *verdict, clattn_dtype dtype, double result, double reference, double naive,
@@ -46,11 +46,11 @@ typedef struct float_arrays {
 } float_arrays;
 
 /* Returns NULL if the array is absent or memory runs out. */
-const float *floats_of(float_arrays *room, const host_array *array);
-void floats_release(float_arrays *room);
+const float *floats_of(float_arrays *scratch, const host_array *array);
+void floats_release(float_arrays *scratch);
 
 /* Allocates one row of each kind, zeroed; the caller frees both. */
-int row_room(size_t doubles, size_t floats, double **double_room, float **float_room);
+int row_scratch(size_t doubles, size_t floats, double **double_room, float **float_room);
 
 struct tool_job;
 

@@ -40,8 +40,9 @@ typedef struct work {
     const mel_spectrogram *mel;
     const whisper_options *options;
     whisper_transcript *out;
-    int32_t *said;                           /* tokens of all segments in the transcript */
-    size_t said_count, said_room, said_from; /* `said_from`: the first token that the next window's prompt may have */
+    int32_t *said; /* tokens of all segments in the transcript */
+    size_t said_count, said_capacity,
+        said_from; /* `said_from`: the first token that the next window's prompt may have */
     double last_speech;
 } work;
 
@@ -59,9 +60,9 @@ static int measure(const work *w, const whisper_result *result, double *ratio)
         return no_memory();
     const char *stripped = utf8_strip(text, &length);
     uLongf packed = compressBound((uLong)length);
-    Bytef *room = malloc(packed);
-    int done = room != NULL ? compress(room, &packed, (const Bytef *)stripped, (uLong)length) : Z_MEM_ERROR;
-    free(room);
+    Bytef *compressed = malloc(packed);
+    int done = compressed != NULL ? compress(compressed, &packed, (const Bytef *)stripped, (uLong)length) : Z_MEM_ERROR;
+    free(compressed);
     free(text);
     *ratio = (double)length / (double)packed;
     return done == Z_OK ? TOOL_DONE : no_memory();
@@ -278,13 +279,13 @@ static int keep_segments(work *w, const window *win)
     size_t kept = win->first, more = 0, length;
     for (size_t i = win->first; i < w->out->count; i++)
         more += w->out->segment[i].token_count;
-    if (w->said_count + more > w->said_room) {
-        size_t room = 2 * (w->said_count + more);
-        int32_t *said = realloc(w->said, room * sizeof *said);
+    if (w->said_count + more > w->said_capacity) {
+        size_t capacity = 2 * (w->said_count + more);
+        int32_t *said = realloc(w->said, capacity * sizeof *said);
         if (said == NULL)
             return no_memory();
         w->said = said;
-        w->said_room = room;
+        w->said_capacity = capacity;
     }
     for (size_t i = win->first; i < w->out->count; i++) {
         whisper_segment *s = &w->out->segment[i];

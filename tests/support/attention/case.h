@@ -163,7 +163,7 @@ typedef struct attention_case {
  * false if the case says that this solver refuses, which is then asserted. */
 bool attention_job(test_job *job, const attention_case *test, const char *solver, uint64_t salt);
 
-/* The same without the plan. */
+/* Does so without the plan. */
 clattn_attention_desc attention_prepare(test_job *job, const attention_case *test, uint64_t salt);
 
 /* The lengths that count at enqueue. */
@@ -181,10 +181,10 @@ void attention_judge(const test_job *job, const attention_case *test);
 /* Adds attention_check of every case of this level by every solver.  The cases must stay where they are. */
 void attention_add(const attention_case *cases, size_t count);
 
-/* The same by one solver alone. */
+/* Adds the cases by one solver alone. */
 void attention_add_by(const char *solver, const attention_case *cases, size_t count);
 
-/* The same with less of the tile solver, whose kernels take longest to compile for a CPU: at the levels quick and small
+/* Adds the cases with fewer of the tile solver, whose kernels take longest to compile for a CPU: at the levels quick and small
  * it runs only cases that have LEVEL_TILE among their levels. */
 #define LEVEL_TILE 16
 #define TILE LEVEL_TILE

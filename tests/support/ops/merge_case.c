@@ -8,9 +8,9 @@
 enum { PARTIAL, PARTIAL_LSE, SINKS }; /* of job.input */
 enum { OUTPUT, LSE };                 /* of job.output */
 
-static size_t parts_of(const merge_case *test)
+static size_t partials_of(const merge_case *test)
 {
-    return test->explicit_lengths ? test->actual_parts : test->parts;
+    return test->explicit_lengths ? test->actual_partials : test->partials;
 }
 
 /* Fills log-sum-exps with numbers in [−20, 20].  Some partials have attended nothing: their output is NaN and must not
@@ -28,7 +28,7 @@ static void fill_partials(test_job *job, const merge_case *test)
             array_set(&job->input[PARTIAL_LSE], index, -INFINITY);
             array_set(&job->input[PARTIAL], index, NAN);
         }
-        if (first && index[3] == 1 && index[0] + 1 == parts_of(test))
+        if (first && index[3] == 1 && index[0] + 1 == partials_of(test))
             array_set(&job->input[PARTIAL_LSE], index, NAN);
     } while (array_next(5, extent, index));
     array_upload(&job->input[PARTIAL]);
@@ -40,7 +40,7 @@ static bool make(test_job *job, const void *which, const char *solver)
     const merge_case *test = which;
     clattn_merge_desc desc = CLATTN_MERGE_DESC_INIT;
     clattn_merge_args args = CLATTN_MERGE_ARGS_INIT;
-    const size_t extent[5] = {test->parts, test->batch, test->heads, test->queries, test->columns};
+    const size_t extent[5] = {test->partials, test->batch, test->heads, test->queries, test->columns};
     const size_t written[4] = {test->explicit_lengths ? test->actual_batch : test->batch, test->heads,
                                test->explicit_lengths ? test->actual_queries : test->queries, test->columns};
 
@@ -64,7 +64,7 @@ static bool make(test_job *job, const void *which, const char *solver)
     array_bind(&job->output[OUTPUT], &desc.output, &args.output);
     array_bind(&job->output[LSE], &desc.lse, &args.lse);
     args.explicit_lengths = test->explicit_lengths;
-    args.parts = test->actual_parts;
+    args.partials = test->actual_partials;
     args.batch = test->actual_batch;
     args.query_length = test->actual_queries;
     job->args.merge = args;
@@ -75,14 +75,14 @@ static bool make(test_job *job, const void *which, const char *solver)
 static double merge_row(const test_job *job, const merge_case *test, const size_t *row, bool narrow, double *out,
                         double *magnitude)
 {
-    const size_t parts = parts_of(test);
+    const size_t partials = partials_of(test);
     size_t index[5] = {0, row[0], row[1], row[2], 0};
     double row_max = test->sinks ? array_get(&job->input[SINKS], &row[1]) : -INFINITY, row_sum = 0;
-    double *weight = zeros(parts);
+    double *weight = zeros(partials);
 
-    for (index[0] = 0; index[0] < parts; index[0]++)
+    for (index[0] = 0; index[0] < partials; index[0]++)
         row_max = fmax(row_max, array_get(&job->input[PARTIAL_LSE], index));
-    for (index[0] = 0; index[0] < parts; index[0]++) {
+    for (index[0] = 0; index[0] < partials; index[0]++) {
         const double lse = array_get(&job->input[PARTIAL_LSE], index);
         weight[index[0]] = lse == -INFINITY ? 0 : exp(lse - row_max);
         weight[index[0]] = narrow ? (float)weight[index[0]] : weight[index[0]];
@@ -91,7 +91,7 @@ static double merge_row(const test_job *job, const merge_case *test, const size_
     row_sum += test->sinks ? exp(array_get(&job->input[SINKS], &row[1]) - row_max) : 0;
     for (index[4] = 0; index[4] < test->columns; index[4]++) {
         double sum = 0, size = 0;
-        for (index[0] = 0; index[0] < parts; index[0]++) {
+        for (index[0] = 0; index[0] < partials; index[0]++) {
             if (weight[index[0]] == 0)
                 continue;
             const double term = weight[index[0]] / row_sum * array_get(&job->input[PARTIAL], index);
@@ -137,7 +137,7 @@ void merge_add(const merge_case *cases, size_t count)
         const merge_case *t = &cases[i];
 
         if (t->levels & level())
-            suite_add_case(check, t, "generic", "merge: %s, %zu parts, %zux%zux%zux%zu", t->rule, t->parts, t->batch,
-                           t->heads, t->queries, t->columns);
+            suite_add_case(check, t, "generic", "merge: %s, %zu partials, %zux%zux%zux%zu", t->rule, t->partials,
+                           t->batch, t->heads, t->queries, t->columns);
     }
 }

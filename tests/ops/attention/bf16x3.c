@@ -1,7 +1,7 @@
 /* Attention of float32, float16 and mixtures by AMX (the solver cpu-amx) splits each element into up to three bfloat16
  * and uses the processor's instructions if it has them, else the OpenCL C that emulates them, which only tests ask for.
  *
- * Holds: the accuracy rule of float32, NaN and Inf, what cannot leak, magnitudes that parts cannot hold, what is
+ * Holds: the accuracy rule of float32, NaN and Inf, what cannot leak, magnitudes that terms cannot hold, what is
  * refused. */
 #include <math.h>
 #include <stdlib.h>
@@ -90,11 +90,11 @@ static void fill(float *x, int count, int step)
 
 /* Queries, keys or columns of V have magnitudes that split floats cannot hold, while scores have the usual size:
  * results agree with the cpu solver to rounding, and those that do not depend on them keep every bit. */
-static void beyond_parts(void **state)
+static void beyond_terms(void **state)
 {
     static const float query_times[] = {0x1p-85f, 0x1p100f, 1, 1};
     static float q[HEADS * ROWS * SIZE], k[ELEMENTS], v[ELEMENTS], plain[HEADS * ROWS * SIZE];
-    static float by_parts[HEADS * ROWS * SIZE], by_cpu[HEADS * ROWS * SIZE];
+    static float by_terms[HEADS * ROWS * SIZE], by_cpu[HEADS * ROWS * SIZE];
 
     (void)state;
     for (int which = 0; which < 4; which++) {
@@ -120,17 +120,17 @@ static void beyond_parts(void **state)
             v[j * SIZE + 7] *= 0x1p100f;
             v[j * SIZE + 39] *= 0x1p-100f;
         }
-        attend("cpu-amx", q, k, v, by_parts);
+        attend("cpu-amx", q, k, v, by_terms);
         attend("cpu", q, k, v, by_cpu);
         for (int i = 0; i < HEADS * ROWS * SIZE; i++) {
             int head = i / (ROWS * SIZE), column = i % SIZE;
             bool touched = head == 0 && (which < 3 || column == 7 || column == 39);
             double scale = which != 3 || head ? 1 : column == 7 ? 0x1p100 : column == 39 ? 0x1p-100 : 1;
             if (touched) {
-                assert_int_equal(isnan(by_parts[i]), isnan(by_cpu[i]));
-                assert_true(isnan(by_cpu[i]) || fabs((double)by_parts[i] - (double)by_cpu[i]) <= 4e-6 * scale);
+                assert_int_equal(isnan(by_terms[i]), isnan(by_cpu[i]));
+                assert_true(isnan(by_cpu[i]) || fabs((double)by_terms[i] - (double)by_cpu[i]) <= 4e-6 * scale);
             } else {
-                assert_memory_equal(&by_parts[i], &plain[i], sizeof plain[i]);
+                assert_memory_equal(&by_terms[i], &plain[i], sizeof plain[i]);
             }
         }
     }
@@ -161,10 +161,10 @@ int main(int argc, char **argv)
     if (!emulates_amx_too_slowly()) {
         attention_add_by("cpu-amx", shared, count);
         attention_add_by("cpu-amx", cases, COUNT_OF(cases));
-        suite_add(beyond_parts, "attention cpu-amx of float32: beyond parts");
+        suite_add(beyond_terms, "attention cpu-amx of float32: beyond terms");
     }
     suite_add(chosen_where_it_pays, "attention cpu-amx of float32: chosen where it pays");
-    int result = suite_run("attention_parts", argc, argv);
+    int result = suite_run("attention_bf16x3", argc, argv);
     free(shared);
     return result;
 }
