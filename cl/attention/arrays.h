@@ -1,5 +1,5 @@
-/* The optional arrays that every attention kernel takes, in this order.  One that the description lacks is some other buffer, which
- * no kernel reads. */
+/* The optional arrays that every attention kernel takes, in this order.  One that the description lacks is NULL, and
+ * no kernel reads it. */
 #ifndef CLATTN_CL_ATTENTION_ARRAYS_H
 #define CLATTN_CL_ATTENTION_ARRAYS_H
 

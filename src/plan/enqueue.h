@@ -122,8 +122,8 @@ void chain_stepped(struct chain *chain, struct step *step);
 void chain_failed(struct chain *chain, struct step *step);
 
 /* Sets the kernel's arguments (its buffers, then the struct) and launches it.  The plan's lock must be held.
- * `groups` are counts of work-groups.  A binding that is NULL stands for an optional array that is absent: the kernel keeps
- * the buffer that it was warmed with, and does not read it. */
+ * `groups` are counts of work-groups.  A binding that is NULL stands for an optional array that is absent: the kernel has NULL
+ * there. */
 clattn_status chain_launch(struct chain *chain, const struct plan_kernel *kernel, const clattn_binding *const *bindings,
                            const void *args, const size_t groups[3], bool last);
 

@@ -218,6 +218,9 @@ static clattn_status warm_kernel(clattn_plan *plan, const struct plan_kernel *ke
                cl->clEnqueueNDRangeKernel(context->warm_queue, kernel->handle, 3, NULL, large, kernel->local, 0, NULL,
                                           NULL));
     }
+    /* An enqueue sets the arrays that are given.  Absent ones stay NULL, which costs PoCL nothing. */
+    for (cl_uint i = kernel->images; i < kernel->pointers; i++)
+        TRY_CL(report, "clSetKernelArg", cl->clSetKernelArg(kernel->handle, i, sizeof(cl_mem), NULL));
 fail:
     return status;
 }
