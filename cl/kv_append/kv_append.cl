@@ -150,24 +150,6 @@ static inline long cache_row(const array4 *array, long b, long h, long j, long p
     return array->offset + (PAGED ? page : b) * array->batch + h * array->head + row * array->row;
 }
 
-/* Whether the cache has a row for row i of `count` new ones, which is key j; *page is its page. */
-static inline bool find_row(long b, long i, long j, long count, const global ELEMENT(BLOCK_TYPE) *block_table,
-                            long *page, const kv_append_args *a)
-{
-    *page = 0;
-    if (j < 0 || i >= count)
-        return false;
-    if (PAGED) {
-        const long block = j / a->capacity;
-        if (block >= a->blocks)
-            return false;
-        *page = LOAD_INT(BLOCK_TYPE, block_table,
-                         a->block_table.offset + b * a->block_table.batch + block * a->block_table.col);
-        return *page >= 0 && *page < a->pages;
-    }
-    return RING ? i >= count - a->capacity : j < a->capacity;
-}
-
 kernel void kv_append(const global ELEMENT(K_TYPE) *key, const global ELEMENT(V_TYPE) *value,
                       const global ELEMENT(BLOCK_TYPE) *block_table, const global ELEMENT(PAST_TYPE) *past_lengths,
                       const global ELEMENT(NEW_TYPE) *new_lengths, global ELEMENT(KEY_SCALE_TYPE) *key_scale,
@@ -184,14 +166,26 @@ kernel void kv_append(const global ELEMENT(K_TYPE) *key, const global ELEMENT(V_
     if (b >= a.batch || which > 1 || unit >= (which ? D_V / VALUE_UNIT : D_K / KEY_UNIT))
         return;
 
-    long past = a.past_length, count = a.length, page;
+    long past = a.past_length, count = a.length, page = 0;
     if (PAST_LENGTHS)
         past = LOAD_INT(PAST_TYPE, past_lengths, a.past_lengths.offset + b * a.past_lengths.stride);
     if (NEW_LENGTHS)
         count = min(count, LOAD_INT(NEW_TYPE, new_lengths, a.new_lengths.offset + b * a.new_lengths.stride));
     const long j = past + i;
-    if (past < 0 || !find_row(b, i, j, count, block_table, &page, &a))
+    /* The checks stay in the kernel: in a function that returns whether there is a row, they made AMD's compiler spill. */
+    if (past < 0 || j < 0 || i >= count)
         return;
+    if (PAGED) {
+        const long block = j / a.capacity;
+        if (block >= a.blocks)
+            return;
+        page = LOAD_INT(BLOCK_TYPE, block_table,
+                        a.block_table.offset + b * a.block_table.batch + block * a.block_table.col);
+        if (page < 0 || page >= a.pages)
+            return;
+    } else if (RING ? i < count - a.capacity : j >= a.capacity) {
+        return;
+    }
 
     if (which == 0) {
         const long from = a.key.offset + b * a.key.batch + h * a.key.head + i * a.key.row;
