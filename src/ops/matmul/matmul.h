@@ -66,8 +66,8 @@ clattn_status matmul_launch_tiles(const struct matmul_plan *plan, const struct m
 clattn_status matmul_add_tiled_kernel(struct matmul_plan *plan, const char *file, const char *name,
                                       struct strbuf *options, const size_t local[3]);
 
-/* For solvers with two kernels, the first of which packs an operand into the workspace for the second: adds both, of one file
- * with the same options, which are cleared; and enqueues both, without the first if k is 0. */
+/* A plan of two kernels, the first of which packs an operand into the workspace for the second.  One function adds both, of
+ * one file with the same options, which are cleared; the other enqueues both, without the first if k is 0. */
 struct packed_kernel {
     const char *name;
     cl_uint pointers;
