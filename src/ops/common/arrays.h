@@ -68,7 +68,7 @@ static inline const char *storage_token(clattn_dtype dtype)
     }
 }
 
-/* Checks an array of integers likewise, which may be absent. */
+/* The token of an array of integers, which may be absent. */
 static inline const char *integer_token(const clattn_layout *layout)
 {
     return layout->dtype == CLATTN_DTYPE_I64 ? "I64" : "I32";
