@@ -91,7 +91,7 @@ static void sub_groups_are_checked(void **state)
     static const struct {
         const char *file, *from, *to;
     } cases[] = {
-        {"lib/sub_group.h", "return room[item ^ distance];", "return room[item];"},
+        {"lib/sub_group.h", "return scratch[item ^ distance];", "return scratch[item];"},
         {"lib/reduce.h", "partial_ = 1; partial_ < REDUCE_PARTIALS", "partial_ = 2; partial_ < REDUCE_PARTIALS"},
     };
     (void)state;
