@@ -119,10 +119,11 @@ static const attention_case scales[] = {
 /* ---- rows that attend nothing, and masks that are none ---- */
 
 static const attention_case empty[] = {
-    {"all false", ALL, .dim = {1, 2, 2, 5, 7, 8, 8}, .mask = MASK_FALSE},
-    {"all false", BIG, .dim = {2, 4, 4, 67, 201, 8, 8}, .mask = MASK_FALSE, .mask_rank = 1, .mask_extent = {1}},
-    {"all -inf", ALL, .dim = {1, 2, 2, 5, 7, 8, 8}, .mask = MASK_INF},
-    {"all -inf", BIG, .dim = {2, 4, 4, 67, 201, 8, 8}, .mask = MASK_INF},
+    {"fully masked: all false", ALL, .dim = {1, 2, 2, 5, 7, 8, 8}, .mask = MASK_FALSE},
+    {"fully masked: all false", BIG, .dim = {2, 4, 4, 67, 201, 8, 8}, .mask = MASK_FALSE, .mask_rank = 1,
+     .mask_extent = {1}},
+    {"fully masked: all -inf", ALL, .dim = {1, 2, 2, 5, 7, 8, 8}, .mask = MASK_INF},
+    {"fully masked: all -inf", BIG, .dim = {2, 4, 4, 67, 201, 8, 8}, .mask = MASK_INF},
     {"all -1e4, equal scores: mean of V", ALL, .dim = {1, 2, 2, 5, 7, 8, 8}, .mask = MASK_MINUS_1E4,
      .fill = FILL_ZERO_QUERY},
     {"all -1e4, equal scores: mean of V", BIG, .dim = {2, 4, 4, 67, 201, 8, 8}, .mask = MASK_MINUS_1E4,
@@ -169,8 +170,8 @@ static const attention_case leaks[] = {
     {"-inf masked keys", BIG, MASKED, .dim = {2, 4, 2, 67, 201, 8, 8}, .mask = MASK_FLOAT},
     {"-inf masked keys, negative scale", FULL, MASKED, .dim = {2, 4, 2, 35, 67, 8, 8}, .mask = MASK_FLOAT,
      .scaled = true, .scale = -1},
-    {"all false", BIG, MASKED, .dim = {2, 4, 2, 35, 67, 8, 8}, .mask = MASK_FALSE},
-    {"all -inf", BIG, MASKED, .dim = {2, 4, 2, 35, 67, 8, 8}, .mask = MASK_INF},
+    {"fully masked: all false", BIG, MASKED, .dim = {2, 4, 2, 35, 67, 8, 8}, .mask = MASK_FALSE},
+    {"fully masked: all -inf", BIG, MASKED, .dim = {2, 4, 2, 35, 67, 8, 8}, .mask = MASK_INF},
     {"keys ahead of all queries", ALL, MASKED, .dim = {2, 2, 1, 5, 9, 8, 8}, CAUSAL(TOP_LEFT, 0)},
     {"keys ahead of all queries", BIG, MASKED, .dim = {2, 4, 2, 67, 201, 8, 8}, CAUSAL(EXPLICIT, 10)},
     {"keys ahead, boolean mask", BIG, MASKED, .dim = {2, 4, 2, 67, 201, 8, 8}, CAUSAL(EXPLICIT, 10), .mask = MASK_BOOL},
