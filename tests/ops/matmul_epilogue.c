@@ -200,7 +200,7 @@ static void draw(size_t count, int most)
         c.c = any_form(&r);
         c.bias = random_int(&r, 0, 1);
         c.flat_b = random_int(&r, 0, 1);
-        c.activation = (clattn_activation)random_int(&r, 0, 4);
+        c.activation = (clattn_activation)random_int(&r, 0, CLATTN_ACTIVATION_SWISH);
         c.alpha = random_int(&r, 0, 2) ? 0 : random_float(&r, -2, 2);
         c.spread = random_int(&r, 0, 2) ? 0 : 8;
         c.operand = (matmul_operand)random_int(&r, 0, 2);
