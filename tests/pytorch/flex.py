@@ -67,6 +67,10 @@ class Flex:
         self.draw_scores()
         self.draw_masks()
         self.snippets.write()
+        # The command refuses an alignment that nothing depends on.
+        if "bottom-right" in draw.notes and {"--causal", "--window", "--alibi", "--score-mod",
+                                             "--mask-mod"}.intersection(draw.arguments):
+            draw.option("--align", "bottom-right")
         self.sink = None
         if draw.chance(0.15):
             self.sink = draw.normal(h.heads)
@@ -104,7 +108,6 @@ class Flex:
         kind = draw.pick("", "", "bottom-right", "offsets")
         if kind == "bottom-right":
             self.position = self.key_lengths - self.query_lengths
-            draw.option("--align", kind)
         elif kind:
             self.position = draw.random.integers(-10, self.key_lengths + 10, self.items)
             draw.option("--query-offset", draw.save("offset.npy", self.position.astype(np.int32)))
