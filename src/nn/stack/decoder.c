@@ -169,10 +169,19 @@ fail:
     return status;
 }
 
-void decoder_enqueued(clattn_decoder_state *state, cl_command_queue queue, clattn_status status, cl_event made,
-                      cl_event *event)
+clattn_status decoder_enqueued(clattn_decoder_state *state, cl_command_queue queue, clattn_status status, cl_event made,
+                               cl_event *event)
 {
     const struct cl_table *cl = &state->plan->base.context->device.cl;
+    if (status == CLATTN_SUCCESS && event && made) {
+        const cl_int code = cl->clRetainEvent(made);
+        if (code == CL_SUCCESS) {
+            *event = made;
+        } else {
+            status = report_opencl(report_of(state), "clRetainEvent", code);
+            cl->clReleaseEvent(made);
+        }
+    }
     if (status == CLATTN_ERROR_OPENCL || status == CLATTN_ERROR_OUT_OF_MEMORY) {
         /* A part of the failed enqueue may run, and may not have waited for the earlier work: the next enqueue waits
          * for both.  That takes two markers, since one with a wait list does not wait for the commands of an
@@ -180,19 +189,18 @@ void decoder_enqueued(clattn_decoder_state *state, cl_command_queue queue, clatt
         cl_event both[2] = {NULL, state->last};
         state->begun = false;
         if (cl->clEnqueueMarkerWithWaitList(queue, 0, NULL, &both[0]) != CL_SUCCESS)
-            return;
+            return status;
         made = both[0];
         if (state->last && cl->clEnqueueMarkerWithWaitList(queue, 2, both, &made) == CL_SUCCESS)
             cl->clReleaseEvent(both[0]);
     } else if (status != CLATTN_SUCCESS) {
-        return;
+        return status;
     }
     if (state->last)
         cl->clReleaseEvent(state->last);
     state->last = made;
     state->queue = queue;
-    if (status == CLATTN_SUCCESS && event && made && cl->clRetainEvent(made) == CL_SUCCESS)
-        *event = made;
+    return status;
 }
 
 static clattn_status run_graph(clattn_decoder_state *state, enum decoder_graph which, const struct enqueue_call *given,
@@ -205,7 +213,7 @@ static clattn_status run_graph(clattn_decoder_state *state, enum decoder_graph w
     call.event = &made;
     TRY(decoder_waits(state, &call));
     status = graph_enqueue(&plan->graph[which], plan->base.context, &call, run, workspace);
-    decoder_enqueued(state, call.queue, status, made, given->event);
+    status = decoder_enqueued(state, call.queue, status, made, given->event);
 fail:
     return status;
 }

@@ -50,9 +50,9 @@ clattn_status decoder_state_check(const clattn_decoder_state *state);
 clattn_status decoder_waits(clattn_decoder_state *state, struct enqueue_call *call);
 
 /* Records an enqueue on the state, which succeeded or not: takes over the event `made`, and sets the caller's *event.
- * */
-void decoder_enqueued(clattn_decoder_state *state, cl_command_queue queue, clattn_status status, cl_event made,
-                      cl_event *event);
+ * Returns `status`, or the failure of retaining the event for the caller. */
+clattn_status decoder_enqueued(clattn_decoder_state *state, cl_command_queue queue, clattn_status status, cl_event made,
+                               cl_event *event);
 
 /* Empties the sequences, of which each item now has `beams`. */
 void decoder_state_restart(clattn_decoder_state *state, size_t beams);

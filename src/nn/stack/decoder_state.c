@@ -207,9 +207,7 @@ clattn_status clattn_decoder_reorder(clattn_decoder_state *state, cl_command_que
     if (status == CLATTN_SUCCESS)
         status = chain_mark(&chain);
     status = chain_end(&chain, status);
-    decoder_enqueued(state, call.queue, status, made, event);
-    if (status != CLATTN_SUCCESS)
-        return status;
+    TRY(decoder_enqueued(state, call.queue, status, made, event));
     for (size_t i = 0; i < count; i++)
         state->scratch[i] = state->lengths[parents[i]];
     memcpy(state->lengths, state->scratch, count * sizeof *state->lengths);

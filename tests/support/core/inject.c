@@ -2,6 +2,7 @@
 
 #include <stdatomic.h>
 #include <string.h>
+#include <threads.h>
 #include <time.h>
 
 static atomic_ulong calls, launches, fail_number;
@@ -13,8 +14,44 @@ static const char *watched;
 static bool was_launched;
 static size_t grid[3];
 
+/* The functions that were called since inject_start, each with the number of its last call. */
+enum { FUNCTIONS_MOST = 64 };
+static struct {
+    const char *name;
+    unsigned long last;
+} functions[FUNCTIONS_MOST];
+static unsigned function_count;
+static mtx_t functions_lock;
+static once_flag functions_once = ONCE_FLAG_INIT;
+
+static void make_lock(void)
+{
+    mtx_init(&functions_lock, mtx_plain);
+}
+
+static void note_function(const char *name, unsigned long number)
+{
+    mtx_lock(&functions_lock);
+    unsigned i = 0;
+    while (i < function_count && strcmp(functions[i].name, name) != 0)
+        i++;
+    if (i < FUNCTIONS_MOST) {
+        functions[i].name = name;
+        functions[i].last = number;
+        function_count = i == function_count ? i + 1 : function_count;
+    }
+    mtx_unlock(&functions_lock);
+}
+
+unsigned long inject_last_call(unsigned function)
+{
+    return function < function_count ? functions[function].last : 0;
+}
+
 void inject_start(unsigned long fail_at, cl_int code)
 {
+    call_once(&functions_once, make_lock);
+    function_count = 0;
     calls = 0;
     launches = 0;
     fail_number = fail_at;
@@ -87,7 +124,9 @@ bool inject_balanced(enum inject_kind *kind)
 
 static bool fails(const char *name)
 {
-    if (atomic_fetch_add(&calls, 1) + 1 != fail_number)
+    const unsigned long number = atomic_fetch_add(&calls, 1) + 1;
+    note_function(name, number);
+    if (number != fail_number)
         return false;
     failed = name;
     return true;

@@ -35,6 +35,10 @@ bool inject_grid(size_t global[3]);
 unsigned long inject_calls(void);
 const char *inject_failed(void);
 
+/* Returns the number of the last call of the function that was called as the `function`-th since inject_start, or 0 if
+ * fewer functions were called. */
+unsigned long inject_last_call(unsigned function);
+
 /* Returns the number of references of one kind that the library has made and not released. */
 long inject_live(enum inject_kind kind);
 const char *inject_kind_name(enum inject_kind kind);

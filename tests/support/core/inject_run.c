@@ -65,14 +65,21 @@ void inject_run(const inject_scenario *scenario)
             fail_msg("without any failure: %ld %s reference(s) did not come back", inject_live(kind),
                      inject_kind_name(kind));
     }
-    unsigned long calls = inject_calls();
+    const unsigned long calls = inject_calls();
+    unsigned long last[64];
+    unsigned functions = 0;
+    while (functions < 64 && (last[functions] = inject_last_call(functions)) != 0)
+        functions++;
     assert_true(calls > 20);
     const unsigned long apart = (calls + scenario->attempts) / (scenario->attempts ? scenario->attempts : 1);
     const unsigned long stride = scenario->attempts ? apart : scenario->stride;
     for (unsigned long n = 1; n <= calls; n += stride)
         attempt(scenario, n);
+    for (unsigned i = 0; i < functions && stride > 1; i++)
+        attempt(scenario, last[i]);
     attempt(scenario, 0);
-    print_message("# %lu calls, every %lu made to fail\n", calls, stride);
+    print_message("# %lu calls, every %lu made to fail, and the last of each of %u functions\n", calls, stride,
+                  functions);
 }
 
 inject_scenario inject_scenario_of(clattn_status (*use)(clattn_context *), int32_t cache_mode)

@@ -15,6 +15,7 @@ typedef struct inject_scenario {
     clattn_status (*use)(clattn_context *context);
     unsigned stride;   /* make each stride-th call fail: 1 is all of them */
     unsigned attempts; /* unless 0: fail this many calls at equal distances instead */
+    /* Where calls are left out, the last call of each function fails nevertheless. */
 } inject_scenario;
 
 /* Makes a scenario with a default stride, which is large on simulators, and without CLBlast, which calls OpenCL by
