@@ -85,8 +85,8 @@ class Run:
         self.jobs.append(Job(*arguments, **keywords))
         return self.jobs[-1]
 
-    def build(self, name, *settings, compiler="gcc", cxx="g++"):
-        """Configures and compiles work/NAME; its table of tests is known at once."""
+    def build(self, name, *settings, compiler="gcc", cxx="g++", targets=()):
+        """Configures and compiles work/NAME, or just these targets; its table of tests is known at once."""
         folder = self.work / name
         log = self.work / "logs" / f"setup-{name}"
         if not (folder / "build.ninja").exists():
@@ -97,7 +97,7 @@ class Run:
             if done.returncode:
                 sys.exit(f"{log.read_text()}\n0 passed, 1 failed, 0 skipped")
         first = not self.jobs
-        return self.add("build", name, ["ninja", "-C", folder, "-j", CORES if first else max(1, CORES // 2)],
+        return self.add("build", name, ["ninja", "-C", folder, "-j", CORES if first else max(1, CORES // 2), *targets],
                         isolated=False, alone=first)
 
     def tests(self, build):

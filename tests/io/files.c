@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "support/suite.h"
+
 char test_folder[TEST_FOLDER];
 
 int make_folder(void **state)
@@ -107,11 +109,15 @@ void check_truncation(const image *file, file_check check)
 
 void check_corruption(const image *file, size_t header_bytes, file_check check)
 {
+    /* Sanitizers make opening a file ten times slower, and run at level tiny in the quick run. */
+    const unsigned step = is_tiny() ? 7 : 1;
     size_t taken = 0, tried = 0;
     const char *path = store("corrupt", file->bytes, file->size);
     for (size_t at = 0; at < header_bytes; at++) {
-        for (unsigned value = 0; value < 256; value++) {
+        for (unsigned value = at % step; value < 256; value += step) {
             bool accepted;
+            if (value == file->bytes[at])
+                continue;
             overwrite(path, at, (unsigned char)value);
             check(path, file->size, &accepted);
             taken += accepted;
@@ -119,6 +125,5 @@ void check_corruption(const image *file, size_t header_bytes, file_check check)
         }
         overwrite(path, at, file->bytes[at]);
     }
-    print_message("           %zu of %zu corrupted headers are still consistent files\n", taken - header_bytes,
-                  tried - header_bytes);
+    print_message("           %zu of %zu corrupted headers are still consistent files\n", taken, tried);
 }

@@ -239,6 +239,7 @@ class Features(CommandTest):
         mask[:, 4:] = -np.inf
         self.check(q, k, v, softcap=2.0, mask=mask)
 
+    @thorough
     def test_additive(self):
         q, k, v = self.arrays()
         for shape, scale in (((1, 8), None), ((4, 8), 0.25), ((8,), -1.0)):
@@ -322,6 +323,7 @@ class Features(CommandTest):
         expected = attend(q, k, v)["output"].transpose(0, 2, 1, 3).reshape(2, 9, 24)
         self.close(self.fused(side_by_side, "--layout", "bse", "--heads", "3,1", "--kv-int8", "--page-size", "4"), expected)
 
+    @thorough
     def test_element_types(self):
         q, k, v = self.arrays()
         half = [a.astype(np.float16) for a in (q, k, v)]
@@ -343,6 +345,7 @@ class Features(CommandTest):
         self.assertEqual(self.report["dtype"], "bfloat16")
         self.close(from_bf16(found["output"]), attend(*widened)["output"], 8e-3)
 
+    @thorough
     def test_quantised_keys_and_values(self):
         q, k, v = self.arrays(d=12, d_v=6)
         for bits, group in ((8, None), (8, 3), (4, None), (4, 2)) if FULL else ((8, 3), (4, None)):
@@ -379,6 +382,7 @@ class Features(CommandTest):
             self.check(q, k, v, dropout=(0.25, 2 ** 64 - 1, 2 ** 32 - 1), mode="probabilities")
             self.check(q, k, v, dropout=(0.0, 1, 0))
 
+    @thorough
     def test_scores(self):
         q, k, v = self.arrays()
         for mode in ("raw", "softcap", "bias", "probabilities") if FULL else ("bias", "probabilities"):

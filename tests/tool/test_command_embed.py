@@ -316,6 +316,7 @@ class Maps(MapTest, EmbedTest):
             for head in range(about["heads"]):
                 self.assertLessEqual(np.max(np.abs(page.cells(part, layer, head)[0].sum(1) - 1)), 1e-3)
 
+    @thorough
     def test_texts(self):
         """The page has a part for each text, whatever their lengths, and the vectors stay the same."""
         self.make(num_hidden_layers=3)

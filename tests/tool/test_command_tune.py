@@ -100,6 +100,7 @@ class Tuning(TuneTest):
                          ["known already"] * len(complete))
         self.assertTrue(set(lines) <= set(self.wisdom().splitlines()))
 
+    @thorough
     def test_a_shape_that_was_cut_is_continued(self):
         """Runs without any time take one step each and add up to one search."""
         def steps():
