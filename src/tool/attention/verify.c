@@ -70,18 +70,17 @@ static void compare_row(const comparison *c, int64_t b, int64_t h, int64_t at)
         if (row->attends && !isfinite(found) && may_overflow(c, e))
             continue;
         if (row->attends)
-            verdict_add_stored(&c->verdicts[RESULT_OUTPUT], dtype, found, row->output[e], naive->output[e],
-                               row->magnitude[e]);
+            verdict_add(&c->verdicts[RESULT_OUTPUT], dtype, found, row->output[e], naive->output[e], row->magnitude[e]);
         else
             verdict_add_zero(&c->verdicts[RESULT_OUTPUT], found);
     }
     const int64_t index[4] = {b, h, at, 0};
     if (c->request->wants[RESULT_LSE])
-        verdict_add_stored(&c->verdicts[RESULT_LSE], CLATTN_DTYPE_F32, result_at(c, RESULT_LSE, index), row->lse,
-                           naive->lse, 1.0 + fabs(row->lse));
+        verdict_add(&c->verdicts[RESULT_LSE], CLATTN_DTYPE_F32, result_at(c, RESULT_LSE, index), row->lse, naive->lse,
+                    1.0 + fabs(row->lse));
     if (c->request->wants[RESULT_ENTROPY])
-        verdict_add_stored(&c->verdicts[RESULT_ENTROPY], CLATTN_DTYPE_F32, result_at(c, RESULT_ENTROPY, index),
-                           row->entropy, naive->entropy, 1.0 + fabs(row->lse));
+        verdict_add(&c->verdicts[RESULT_ENTROPY], CLATTN_DTYPE_F32, result_at(c, RESULT_ENTROPY, index), row->entropy,
+                    naive->entropy, 1.0 + fabs(row->lse));
 }
 
 /* Packed items have no scores. */
@@ -104,7 +103,7 @@ static void compare_scores(const comparison *c, int64_t b, int64_t h, int64_t i)
             plain = c->naive_scores[j];
             magnitude = 1.0 + fabs(exact);
         }
-        verdict_add_stored(&c->verdicts[RESULT_SCORES], CLATTN_DTYPE_F32, found[j], exact, plain, magnitude);
+        verdict_add(&c->verdicts[RESULT_SCORES], CLATTN_DTYPE_F32, found[j], exact, plain, magnitude);
     }
 }
 
@@ -153,11 +152,10 @@ int verify_attention(const attention_request *request, const tool_job *job, cons
                      tool_verdict verdicts[RESULT_COUNT])
 {
     size_t d_v = request->sizes.d_v, keys = request->args.key_length;
-    double *scratch;
-    float *none;
+    double *scratch = calloc(4 * d_v + 3 * keys, sizeof *scratch);
     comparison c = {.request = request, .results = results, .verdicts = verdicts};
-    if (row_scratch(4 * d_v + 3 * keys, 0, &scratch, &none) != TOOL_DONE)
-        return TOOL_FAILED;
+    if (scratch == NULL)
+        return complain(TOOL_FAILED, "out of memory for the reference's rows");
     c.exact = (ref_attention_problem){.desc = &request->desc, .args = &request->args};
     take_inputs(request, &c.exact.data);
     c.row = (ref_attention_result){.output = scratch, .magnitude = scratch + d_v, .probabilities = scratch + 2 * d_v};
@@ -177,6 +175,5 @@ int verify_attention(const attention_request *request, const tool_job *job, cons
     snippets_close(&c.functions);
     progress_end();
     free(scratch);
-    free(none);
     return status == CLATTN_SUCCESS ? TOOL_DONE : device_failed(job->device, status, "verifying");
 }

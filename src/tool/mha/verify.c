@@ -3,9 +3,7 @@
  *
  * Scores are made of rounded projections here, and an error of one epsilon in a term of a score is multiplied
  * by the size of the terms before it reaches a probability.  M therefore counts a probability p as p (1 +
- * max_j |scale| sum_d |q_d k_jd|): the condition of softmax(q K).
- *
- * Arrays of 16 bits: what lies between the stages is stored in the same type, by the plain computation too. */
+ * max_j |scale| sum_d |q_d k_jd|): the condition of softmax(q K). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,8 +21,6 @@ typedef struct projection {
 
 typedef struct stages {
     size_t batch, queries, keys, heads, size, inner, d_model, d_context;
-    clattn_dtype dtype;  /* of every array but mask and weights */
-    float_arrays inputs; /* copies of those as floats */
     const float *x, *context;
     const float *w_q, *w_k, *w_v, *w_o, *b_q, *b_k, *b_v, *b_o;
     projection q, k, v;       /* (batch, length, inner) */
@@ -53,32 +49,21 @@ static void free_scratch(projection *scratch)
     free(scratch->plain);
 }
 
-/* A plain result as the stages store it. */
-static float kept(const stages *s, float value)
+static void project(const float *x, size_t rows, size_t in, const float *w, const float *bias, size_t out,
+                    projection *y)
 {
-    return (float)ref_stored(s->dtype, (double)value);
-}
-
-static void project_row(const stages *s, const float *x, const float *w, const float *bias, size_t in, size_t out,
-                        double *exact, float *plain)
-{
-    for (size_t j = 0; j < out; j++) {
-        double sum = 0.0;
-        float naive = 0.0f;
-        for (size_t c = 0; c < in; c++) {
-            sum += (double)x[c] * w[j * in + c];
-            naive += x[c] * w[j * in + c];
+    for (size_t i = 0; i < rows; i++) {
+        for (size_t j = 0; j < out; j++) {
+            double sum = 0.0;
+            float naive = 0.0f;
+            for (size_t c = 0; c < in; c++) {
+                sum += (double)x[i * in + c] * w[j * in + c];
+                naive += x[i * in + c] * w[j * in + c];
+            }
+            y->exact[i * out + j] = bias != NULL ? sum + bias[j] : sum;
+            y->plain[i * out + j] = bias != NULL ? naive + bias[j] : naive;
         }
-        exact[j] = bias != NULL ? sum + bias[j] : sum;
-        plain[j] = kept(s, bias != NULL ? naive + bias[j] : naive);
     }
-}
-
-static void project(const stages *s, const float *x, size_t rows, size_t in, const float *w, const float *bias,
-                    size_t out, projection *y)
-{
-    for (size_t i = 0; i < rows; i++)
-        project_row(s, x + i * in, w, bias, in, out, y->exact + i * out, y->plain + i * out);
 }
 
 /* Whether query i attends key j, and what a float mask adds. */
@@ -153,10 +138,10 @@ static void attend_row(const stages *s, const mha_request *request, size_t b, si
             double term = s->weights.exact[j] * s->v.exact[value];
             sum += term;
             magnitude += fabs(term);
-            naive += kept(s, s->weights.plain[j]) * s->v.plain[value];
+            naive += s->weights.plain[j] * s->v.plain[value];
         }
         s->joined.exact[i * s->inner + h * s->size + d] = sum;
-        s->joined.plain[i * s->inner + h * s->size + d] = kept(s, naive);
+        s->joined.plain[i * s->inner + h * s->size + d] = naive;
         s->joined_magnitude[i * s->inner + h * s->size + d] = magnitude * condition;
     }
 }
@@ -166,6 +151,7 @@ static void compare_weights(const stages *s, const mha_request *request, const h
 {
     const size_t row =
         request->weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE ? b * s->queries + i : (b * s->heads + h) * s->queries + i;
+    const float *found = weights->tensor.data;
     for (size_t j = 0; j < s->keys; j++) {
         double p = s->weights.exact[j];
         float naive = s->weights.plain[j];
@@ -175,15 +161,14 @@ static void compare_weights(const stages *s, const mha_request *request, const h
             if (h + 1 < s->heads)
                 continue;
         }
-        verdict_add_stored(verdict, CLATTN_DTYPE_F32, result_element(weights, row * s->keys + j), p, (double)naive,
-                           p * condition);
+        verdict_add(verdict, CLATTN_DTYPE_F32, (double)found[row * s->keys + j], p, (double)naive, p * condition);
     }
 }
 
 static void compare_output(const stages *s, const host_array *output, size_t b, size_t i, tool_verdict *verdict)
 {
     const double *joined = s->joined.exact + i * s->inner, *sizes = s->joined_magnitude + i * s->inner;
-    const float *plain = s->joined.plain + i * s->inner;
+    const float *plain = s->joined.plain + i * s->inner, *found = output->tensor.data;
     for (size_t j = 0; j < s->d_model; j++) {
         double bias = s->b_o != NULL ? (double)s->b_o[j] : 0.0, sum = bias, magnitude = fabs(bias);
         float naive = 0.0f;
@@ -195,8 +180,8 @@ static void compare_output(const stages *s, const host_array *output, size_t b, 
         }
         if (s->b_o != NULL)
             naive += s->b_o[j];
-        verdict_add_stored(verdict, s->dtype, result_element(output, (b * s->queries + i) * s->d_model + j), sum,
-                           (double)naive, magnitude);
+        verdict_add(verdict, CLATTN_DTYPE_F32, (double)found[(b * s->queries + i) * s->d_model + j], sum, (double)naive,
+                    magnitude);
     }
 }
 
@@ -210,22 +195,21 @@ static stages stages_of(const mha_request *request)
                 .heads = request->heads,
                 .size = inner / request->heads,
                 .inner = inner,
-                .d_model = x[2],
-                .dtype = request->x.tensor.dtype};
-    const float *bias = floats_of(&s.inputs, &request->b_in), *packed = floats_of(&s.inputs, &request->w_in);
-    s.x = floats_of(&s.inputs, &request->x);
-    s.context = host_present(&request->context) ? floats_of(&s.inputs, &request->context) : s.x;
+                .d_model = x[2]};
+    const float *bias = request->b_in.tensor.data, *packed = request->w_in.tensor.data;
+    s.x = request->x.tensor.data;
+    s.context = host_present(&request->context) ? request->context.tensor.data : s.x;
     s.d_context = host_present(&request->context) ? request->context.tensor.extent[2] : s.d_model;
-    s.w_q = packed != NULL ? packed : floats_of(&s.inputs, &request->w_q);
-    s.w_k = packed != NULL ? packed + inner * s.d_model : floats_of(&s.inputs, &request->w_k);
-    s.w_v = packed != NULL ? packed + 2 * inner * s.d_model : floats_of(&s.inputs, &request->w_v);
-    s.w_o = floats_of(&s.inputs, &request->w_o);
+    s.w_q = packed != NULL ? packed : request->w_q.tensor.data;
+    s.w_k = packed != NULL ? packed + inner * s.d_model : request->w_k.tensor.data;
+    s.w_v = packed != NULL ? packed + 2 * inner * s.d_model : request->w_v.tensor.data;
+    s.w_o = request->w_o.tensor.data;
     s.b_q = bias;
     s.b_k = bias != NULL ? bias + inner : NULL;
     s.b_v = bias != NULL ? bias + 2 * inner : NULL;
-    s.b_o = floats_of(&s.inputs, &request->b_o);
+    s.b_o = request->b_o.tensor.data;
     s.scale = request->scale.given ? request->scale.value : (float)(1.0 / sqrt((double)s.size));
-    s.position = position_of(request->align, s.queries, s.keys);
+    s.position = request->align == CLATTN_ALIGNMENT_BOTTOM_RIGHT ? (int64_t)s.keys - (int64_t)s.queries : 0;
     s.mask_kind =
         mask_walk(&request->mask, 4, (size_t[]){s.batch, s.heads, s.queries, s.keys}, s.mask_stride, &s.mask_keys);
     return s;
@@ -237,18 +221,17 @@ int verify_mha(const mha_request *request, const host_array *output, const host_
     stages s = stages_of(request);
     bool weighed = host_present(weights);
     int status = TOOL_DONE;
-    if (s.inputs.failed || !make_scratch(&s.q, s.batch * s.queries, s.inner) ||
-        !make_scratch(&s.k, s.batch * s.keys, s.inner) || !make_scratch(&s.v, s.batch * s.keys, s.inner) ||
-        !make_scratch(&s.joined, s.queries, s.inner) ||
+    if (!make_scratch(&s.q, s.batch * s.queries, s.inner) || !make_scratch(&s.k, s.batch * s.keys, s.inner) ||
+        !make_scratch(&s.v, s.batch * s.keys, s.inner) || !make_scratch(&s.joined, s.queries, s.inner) ||
         (s.joined_magnitude = calloc(s.queries * s.inner + 1, sizeof *s.joined_magnitude)) == NULL ||
         !make_scratch(&s.weights, 1, s.keys) || !make_scratch(&s.mean, weighed ? s.queries : 0, s.keys)) {
         status = complain(TOOL_FAILED, "out of memory for the reference");
         goto done;
     }
     progress_begin("verifying");
-    project(&s, s.x, s.batch * s.queries, s.d_model, s.w_q, s.b_q, s.inner, &s.q);
-    project(&s, s.context, s.batch * s.keys, s.d_context, s.w_k, s.b_k, s.inner, &s.k);
-    project(&s, s.context, s.batch * s.keys, s.d_context, s.w_v, s.b_v, s.inner, &s.v);
+    project(s.x, s.batch * s.queries, s.d_model, s.w_q, s.b_q, s.inner, &s.q);
+    project(s.context, s.batch * s.keys, s.d_context, s.w_k, s.b_k, s.inner, &s.k);
+    project(s.context, s.batch * s.keys, s.d_context, s.w_v, s.b_v, s.inner, &s.v);
     for (size_t b = 0; b < s.batch; b++) {
         if (weighed) {
             memset(s.mean.exact, 0, s.queries * s.keys * sizeof *s.mean.exact);
@@ -270,7 +253,6 @@ int verify_mha(const mha_request *request, const host_array *output, const host_
     }
     progress_end();
 done:
-    floats_release(&s.inputs);
     free_scratch(&s.q);
     free_scratch(&s.k);
     free_scratch(&s.v);

@@ -22,8 +22,8 @@ static double overflow_of(clattn_dtype dtype)
     return dtype == CLATTN_DTYPE_F16 ? 65520.0 : dtype == CLATTN_DTYPE_F64 ? DBL_MAX : FLT_MAX;
 }
 
-void verdict_add_stored(tool_verdict *verdict, clattn_dtype dtype, double result, double reference, double naive,
-                        double magnitude)
+void verdict_add(tool_verdict *verdict, clattn_dtype dtype, double result, double reference, double naive,
+                 double magnitude)
 {
     verdict->compared++;
     if (isnan(reference) || isnan(result)) {
@@ -54,11 +54,6 @@ void verdict_add_stored(tool_verdict *verdict, clattn_dtype dtype, double result
         verdict->naive_error = fmax(verdict->naive_error, fabs(naive - reference) * (epsilon / (double)FLT_EPSILON));
 }
 
-void verdict_add(tool_verdict *verdict, float result, double reference, float naive, double magnitude)
-{
-    verdict_add_stored(verdict, CLATTN_DTYPE_F32, result, reference, naive, magnitude);
-}
-
 void verdict_add_zero(tool_verdict *verdict, double result)
 {
     verdict->compared++;
@@ -85,52 +80,8 @@ ref_mask_kind mask_walk(const host_array *mask, int32_t rank, const size_t *exte
     return tensor->dtype == CLATTN_DTYPE_BOOL ? REF_MASK_BOOL : REF_MASK_FLOAT;
 }
 
-int64_t position_of(int32_t align, size_t query_length, size_t key_length)
-{
-    return align == CLATTN_ALIGNMENT_BOTTOM_RIGHT ? (int64_t)key_length - (int64_t)query_length : 0;
-}
-
-double result_element(const host_array *array, size_t index)
-{
-    return ref_element(array->tensor.data, array->tensor.dtype, (int64_t)index);
-}
-
-const float *floats_of(float_arrays *scratch, const host_array *array)
-{
-    if (!host_present(array) || array->tensor.dtype == CLATTN_DTYPE_F32)
-        return array->tensor.data;
-    size_t count = element_count(&array->tensor);
-    float *copy = calloc(count + 1, sizeof *copy);
-    if (copy == NULL) {
-        scratch->failed = true;
-        complain(TOOL_FAILED, "out of memory for the reference's arrays");
-        return NULL;
-    }
-    for (size_t i = 0; i < count; i++)
-        copy[i] = (float)result_element(array, i);
-    return scratch->copy[scratch->count++] = copy;
-}
-
-void floats_release(float_arrays *scratch)
-{
-    while (scratch->count > 0)
-        free(scratch->copy[--scratch->count]);
-}
-
-int row_scratch(size_t doubles, size_t floats, double **double_room, float **float_room)
-{
-    *double_room = calloc(doubles + 1, sizeof **double_room);
-    *float_room = calloc(floats + 1, sizeof **float_room);
-    if (*double_room != NULL && *float_room != NULL)
-        return TOOL_DONE;
-    free(*double_room);
-    free(*float_room);
-    return complain(TOOL_FAILED, "out of memory for the reference's rows");
-}
-
 int verify_softmax(const softmax_request *request, const host_array *output, tool_verdict *verdict)
 {
-    float_arrays inputs = {0};
     const clattn_host_tensor *x = &request->x.tensor;
     size_t extent[5];
     int64_t strides[5], covered, stride = 1;
@@ -138,7 +89,7 @@ int verify_softmax(const softmax_request *request, const host_array *output, too
         extent[i] = i < 5 - x->rank ? 1 : x->extent[i - (5 - x->rank)];
     ref_softmax_problem reference = {
         .columns = (int64_t)extent[4],
-        .x = floats_of(&inputs, &request->x),
+        .x = x->data,
         .col = 1,
         .mask_kind = mask_walk(&request->mask, 5, extent, strides, &covered),
         .mask = request->mask.tensor.data,
@@ -156,24 +107,25 @@ int verify_softmax(const softmax_request *request, const host_array *output, too
         rows *= reference.extent[i];
     }
 
-    double *exact;
-    float *plain;
+    const float *y = output->tensor.data;
     size_t columns = extent[4];
-    if (inputs.failed || row_scratch(columns, columns, &exact, &plain) != TOOL_DONE) {
-        floats_release(&inputs);
-        return TOOL_FAILED;
+    double *exact = calloc(columns + 1, sizeof *exact);
+    float *plain = calloc(columns + 1, sizeof *plain);
+    if (exact == NULL || plain == NULL) {
+        free(exact);
+        free(plain);
+        return complain(TOOL_FAILED, "out of memory for the reference's rows");
     }
     progress_begin("verifying");
     for (int64_t row = 0; row < rows; row++) {
         ref_softmax_row(&reference, row, exact);
         ref_softmax_naive_row(&reference, row, plain);
         for (size_t c = 0; c < columns; c++)
-            verdict_add_stored(verdict, output->tensor.dtype, result_element(output, (size_t)row * columns + c),
-                               exact[c], (double)plain[c], exact[c]);
+            verdict_add(verdict, CLATTN_DTYPE_F32, (double)y[(size_t)row * columns + c], exact[c], (double)plain[c],
+                        exact[c]);
         progress_show((double)(row + 1) / (double)rows);
     }
     progress_end();
-    floats_release(&inputs);
     free(exact);
     free(plain);
     return TOOL_DONE;

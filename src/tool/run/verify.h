@@ -26,31 +26,13 @@ typedef struct tool_verdict {
 /* Whether all compared elements satisfy the rule. */
 bool verdict_holds(const tool_verdict *verdict);
 
-/* Adds one element. */
-void verdict_add(tool_verdict *verdict, float result, double reference, float naive, double magnitude);
-
-/* Adds an attention's result, stored as `dtype`: what is stored in 16 bits may differ by two
- * roundings more; for float64 epsilon is double's, and `naive` is still that of a float32 computation, whose
- * error is scaled down. */
-void verdict_add_stored(tool_verdict *verdict, clattn_dtype dtype, double result, double reference, double naive,
-                        double magnitude);
+/* Adds one element, stored as `dtype`: what is stored in 16 bits may differ by two roundings more; for float64 epsilon
+ * is double's, and `naive` is still that of a float32 computation, whose error is scaled down. */
+void verdict_add(tool_verdict *verdict, clattn_dtype dtype, double result, double reference, double naive,
+                 double magnitude);
 
 /* Adds one element of a row that attends nothing. */
 void verdict_add_zero(tool_verdict *verdict, double result);
-
-/* Arrays as floats: float32 arrays themselves, copies of 16-bit ones. A zeroed one has none. */
-typedef struct float_arrays {
-    float *copy[10];
-    size_t count;
-    bool failed; /* there was no memory for one of them */
-} float_arrays;
-
-/* Returns NULL if the array is absent or memory runs out. */
-const float *floats_of(float_arrays *scratch, const host_array *array);
-void floats_release(float_arrays *scratch);
-
-/* Allocates one row of each kind, zeroed; the caller frees both. */
-int row_scratch(size_t doubles, size_t floats, double **double_room, float **float_room);
 
 struct tool_job;
 
@@ -62,14 +44,8 @@ int verify_softmax(const softmax_request *request, const host_array *output, too
 int verify_mha(const mha_request *request, const host_array *output, const host_array *weights, tool_verdict *verdict,
                tool_verdict *second);
 
-/* Element `index` of a contiguous result. */
-double result_element(const host_array *array, size_t index);
-
 /* A mask as the references walk it.  `rank` and `extent` are those of what it broadcasts to, strides[rank]
  * comes back, and how many of the last dimension's places it covers. */
 ref_mask_kind mask_walk(const host_array *mask, int32_t rank, const size_t *extent, int64_t *strides, int64_t *covered);
-
-/* The key position of query 0. */
-int64_t position_of(int32_t align, size_t query_length, size_t key_length);
 
 #endif
