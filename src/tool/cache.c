@@ -134,10 +134,9 @@ int cmd_cache(int argc, char **argv)
     cache_options options = {0};
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     struct binary_cache cache;
-    int status;
-    option_outcome outcome = options_parse(&table, argc, argv, &options);
-    if (outcome != OPTIONS_RUN)
-        return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
+    int status = options_parse(&table, argc, argv, &options);
+    if (status != TOOL_DONE)
+        return status;
     if (options.action != NULL && !action_is(&options, "path") && !action_is(&options, "list") &&
         !action_is(&options, "clear"))
         return complain(TOOL_BAD_INPUT, "cache: unknown action '%s', expected path, list or clear", options.action);

@@ -128,15 +128,14 @@ int cmd_devices(int argc, char **argv)
 {
     devices_options options = {0};
     clattn_devices *devices = NULL;
-    option_outcome outcome = options_parse(&table, argc, argv, &options);
-    if (outcome != OPTIONS_RUN)
-        return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
+    int status = options_parse(&table, argc, argv, &options);
+    if (status != TOOL_DONE)
+        return status;
     crash_guard_begin();
     clattn_status made = clattn_devices_create(NULL, &devices);
     crash_guard_end();
     if (made != CLATTN_SUCCESS)
         return device_failed(NULL, made, NULL);
-    int status = TOOL_DONE;
     if (options.json)
         status = print_as_json(devices);
     else

@@ -75,6 +75,8 @@ int main(int argc, char **argv)
     int status = crash_start(&argc, &argv, &finished);
     if (status == TOOL_DONE && !finished)
         status = dispatch(argc, argv);
+    if (status == TOOL_HELPED)
+        status = TOOL_DONE;
     /* Both checks always run: an error in buffered output shows only at the flush, and a lost result is a failure. */
     bool unwritten = ferror(stdout) != 0;
     unwritten = fflush(stdout) != 0 || unwritten;

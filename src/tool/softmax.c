@@ -67,13 +67,11 @@ int cmd_softmax(int argc, char **argv)
     host_array output = {0};
     timing times = {0};
 
-    option_outcome outcome = options_parse(&table, argc, argv, &options);
-    if (outcome != OPTIONS_RUN)
-        return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
+    int status;
+    TOOL_TRY(options_parse(&table, argc, argv, &options));
     request.scale = options.scale;
     request.short_mask = options.short_mask;
     timing_rule rule = {.repeat = options.repeat > 0 ? options.repeat : 1, .warm_up = options.repeat > 0};
-    int status;
     TOOL_TRY(host_check_output(options.output, (const char *[]){options.x, options.mask}, 2));
     TOOL_TRY(host_load(options.x, &request.x));
     if (options.mask != NULL)

@@ -5,13 +5,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Exit statuses.  A function of the tool that returns `int` returns one of these, and if it is not TOOL_DONE
- * the error line has been written already. */
+/* Exit statuses.  A function of the tool that returns `int` returns one of these, and if it is a failure the error line
+ * has been written already. */
 enum {
     TOOL_DONE = 0,
     TOOL_FAILED = 1,    /* the computation failed, or writing a result */
     TOOL_BAD_INPUT = 2, /* wrong usage, or wrong contents of a file */
-    TOOL_NO_DEVICE = 3
+    TOOL_NO_DEVICE = 3,
+    TOOL_HELPED = 4 /* --help was written and nothing else is to be done; main makes it TOOL_DONE */
 };
 
 /* Calls a function of the tool; unless it returns TOOL_DONE, stores what it returned in the local `status` and jumps to

@@ -104,11 +104,10 @@ int cmd_attention(int argc, char **argv)
     tool_device device = {0};
     host_array results[RESULT_COUNT] = {0};
     heatmap_request heat = {0};
-    option_outcome outcome = attention_options_parse(ATTENTION_RUN, argc, argv, &options);
-    if (outcome != OPTIONS_RUN)
-        return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
+    int status = attention_options_parse(ATTENTION_RUN, argc, argv, &options);
+    if (status != TOOL_DONE)
+        return status;
     attention_begin(&request);
-    int status;
     TOOL_TRY(attention_take_results(&options, &request));
     for (int i = 0; i < RESULT_COUNT; i++)
         TOOL_TRY(attention_check_output(&options, options.result[i]));

@@ -170,10 +170,10 @@ int cmd_explain(int argc, char **argv)
     attention_options options;
     attention_request request;
     tool_device device = {0};
-    option_outcome outcome = attention_options_parse(ATTENTION_EXPLAIN, argc, argv, &options);
-    if (outcome != OPTIONS_RUN)
-        return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
-    int status = attention_open(&options, &request, &device);
+    int status = attention_options_parse(ATTENTION_EXPLAIN, argc, argv, &options);
+    if (status != TOOL_DONE)
+        return status;
+    status = attention_open(&options, &request, &device);
     if (status == TOOL_DONE)
         status = explain(&options, &request, &device);
     device_close(&device);

@@ -193,18 +193,16 @@ static int check_company(const char *command, const attention_options *o)
     return TOOL_DONE;
 }
 
-option_outcome attention_options_parse(attention_mode mode, int argc, char **argv, attention_options *options)
+int attention_options_parse(attention_mode mode, int argc, char **argv, attention_options *options)
 {
     const option_table *table = &tables[mode];
     *options = (attention_options){.mode = mode, .align = -1, .dtype = -1};
-    option_outcome outcome = options_parse(table, argc, argv, options);
-    if (outcome != OPTIONS_RUN)
-        return outcome;
     int status;
+    TOOL_TRY(options_parse(table, argc, argv, options));
     TOOL_TRY(check_sources(table->command, options));
     TOOL_TRY(check_numbers(table->command, options));
     TOOL_TRY(check_company(table->command, options));
     TOOL_TRY(heatmap_options_check(table->command, &options->heat));
 fail:
-    return status == TOOL_DONE ? OPTIONS_RUN : OPTIONS_BAD;
+    return status;
 }

@@ -28,7 +28,7 @@ typedef struct attention_options {
 } attention_options;
 
 /* Parses the options and refuses combinations that do not go together. */
-option_outcome attention_options_parse(attention_mode mode, int argc, char **argv, attention_options *options);
+int attention_options_parse(attention_mode mode, int argc, char **argv, attention_options *options);
 
 /* Notes which results are wanted, splits MODE:FILE, and refuses two results in one file. Heat maps need the scores. */
 int attention_take_results(attention_options *options, attention_request *request);

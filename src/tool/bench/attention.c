@@ -68,10 +68,10 @@ int bench_attention(int argc, char **argv)
     attention_request request;
     tool_device device = {0};
     tool_job job = {0};
-    option_outcome outcome = attention_options_parse(ATTENTION_BENCH, argc, argv, &options);
-    if (outcome != OPTIONS_RUN)
-        return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
-    int status = attention_open(&options, &request, &device);
+    int status = attention_options_parse(ATTENTION_BENCH, argc, argv, &options);
+    if (status != TOOL_DONE)
+        return status;
+    status = attention_open(&options, &request, &device);
     if (status == TOOL_DONE) {
         const size_t *s = options.shape;
         bench_work work = {

@@ -167,13 +167,13 @@ int bench_encoder(int argc, char **argv)
     host_array x = {0};
     bench_model model = {.explain = false};
     const size_t *s = options.shape;
-    option_outcome outcome = options_parse(&table, argc, argv, &options);
-    if (outcome != OPTIONS_RUN)
-        return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
+    int status = options_parse(&table, argc, argv, &options);
+    if (status != TOOL_DONE)
+        return status;
     if (s[D_MODEL] % s[HEADS] != 0)
         return complain(TOOL_BAD_INPUT, "bench encoder: D_MODEL %zu is not a multiple of HEADS %zu", s[D_MODEL],
                         s[HEADS]);
-    int status = device_open(options.device, &device);
+    status = device_open(options.device, &device);
     if (status == TOOL_DONE)
         status = bench_array(&x, "x", dtypes[options.dtype], 3, s, 1, 1.0f);
     if (status == TOOL_DONE) {

@@ -183,14 +183,14 @@ int bench_enqueue(int argc, char **argv)
     tool_device device = {0};
     tool_job job = {0};
     bare_launch bare = {0};
-    option_outcome outcome = options_parse(&table, argc, argv, &options);
-    if (outcome != OPTIONS_RUN)
-        return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
+    int status = options_parse(&table, argc, argv, &options);
+    if (status != TOOL_DONE)
+        return status;
     if (options.repeat > MOST_REPEATS)
         return complain(TOOL_BAD_INPUT, "bench enqueue: --repeat %zu is not valid, expected at most %d", options.repeat,
                         MOST_REPEATS);
 
-    int status = bench_attention_arrays(options.shape, CLATTN_DTYPE_F32, 1, 1.0f, &request);
+    status = bench_attention_arrays(options.shape, CLATTN_DTYPE_F32, 1, 1.0f, &request);
     if (status == TOOL_DONE)
         status = attention_complete(&request);
     if (status == TOOL_DONE)

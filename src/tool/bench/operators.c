@@ -44,11 +44,10 @@ typedef struct bench {
 /* Parses the options and opens the device; false if only the status is left to return. */
 static bool begin(bench *b, const option_table *table, int argc, char **argv)
 {
-    option_outcome outcome = options_parse(table, argc, argv, &b->options);
-    b->status = outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
-    if (outcome == OPTIONS_RUN)
+    b->status = options_parse(table, argc, argv, &b->options);
+    if (b->status == TOOL_DONE)
         b->status = device_open(b->options.device, &b->device);
-    return outcome == OPTIONS_RUN && b->status == TOOL_DONE;
+    return b->status == TOOL_DONE;
 }
 
 /* Makes an array of random numbers, different for each array, unless an earlier step failed. */

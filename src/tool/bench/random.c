@@ -57,9 +57,9 @@ int bench_random(int argc, char **argv)
 {
     random_options options = {
         .least.value = (uint64_t)1 << 25, .most.value = (uint64_t)1 << 33, .count = DEFAULT_COUNT};
-    option_outcome outcome = options_parse(&table, argc, argv, &options);
-    if (outcome != OPTIONS_RUN)
-        return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
+    int status = options_parse(&table, argc, argv, &options);
+    if (status != TOOL_DONE)
+        return status;
     const random_limits limits = {options.least.value, options.most.value};
     if (limits.most < RANDOM_LEAST_MOST || limits.most > RANDOM_MOST_MOST)
         return complain(TOOL_BAD_INPUT,

@@ -289,9 +289,9 @@ int bench_startup(int argc, char **argv)
     startup_options options = {.shape = {1, 8, 8, 128, 128, 64, 64}, .repeat = DEFAULT_REPEAT};
     startup_times times;
     child_result result = {0};
-    option_outcome outcome = options_parse(&table, argc, argv, &options);
-    if (outcome != OPTIONS_RUN)
-        return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
+    int status = options_parse(&table, argc, argv, &options);
+    if (status != TOOL_DONE)
+        return status;
     if (options.repeat > MOST_REPEATS)
         return complain(TOOL_BAD_INPUT, "bench startup: --repeat %zu is not valid, expected at most %d", options.repeat,
                         MOST_REPEATS);
@@ -300,7 +300,6 @@ int bench_startup(int argc, char **argv)
     if (options.child)
         return run_child(&options);
 
-    int status = TOOL_DONE;
     progress_begin("startup");
     for (size_t i = 0; i < options.repeat && status == TOOL_DONE; i++) {
         status = measure_pair(&options, i, &times, &result);

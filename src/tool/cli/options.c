@@ -56,50 +56,8 @@ static int parse_option(const option_table *table, int argc, char **argv, int *n
     return option_store(table, row, value, fields);
 }
 
-option_outcome options_parse(const option_table *table, int argc, char **argv, void *fields)
-{
-    bool seen[MAX_ROWS] = {false};
-    const char **operands = (const char **)((char *)fields + table->operand_offset);
-    size_t operand_count = 0;
-    bool ended = false;
-
-    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            options_help(table);
-            return OPTIONS_DONE;
-        }
-    }
-    for (int next = 0; next < argc;) {
-        const char *argument = argv[next];
-        if (!ended && strcmp(argument, "--") == 0) {
-            ended = true;
-            next++;
-        } else if (!ended && argument[0] == '-' && argument[1] != '\0') {
-            if (parse_option(table, argc, argv, &next, seen, fields) != TOOL_DONE)
-                return OPTIONS_BAD;
-        } else if (operand_count == table->operand_count) {
-            complain(TOOL_BAD_INPUT, "%s: unexpected argument '%s', see 'clattn %s --help'", table->command, argument,
-                     table->command);
-            return OPTIONS_BAD;
-        } else {
-            operands[operand_count++] = argument;
-            next++;
-        }
-    }
-    if (operand_count < (table->operand_optional ? table->operand_least : table->operand_count)) {
-        complain(TOOL_BAD_INPUT, "%s: missing argument, expected %s", table->command, table->operands);
-        return OPTIONS_BAD;
-    }
-    for (const option_row *row = table->rows; row->name != NULL; row++) {
-        if (row->required && !seen[row - table->rows]) {
-            complain(TOOL_BAD_INPUT, "%s: %s %s is missing", table->command, row->name, row->value);
-            return OPTIONS_BAD;
-        }
-    }
-    return OPTIONS_RUN;
-}
-
-void options_help(const option_table *table)
+/* Writes the usage text of one command to stdout. */
+static void write_help(const option_table *table)
 {
     printf("usage: clattn %s", table->command);
     if (table->operands != NULL)
@@ -124,4 +82,42 @@ void options_help(const option_table *table)
         printf("  %s%s\n", row->help, row->required ? " (required)" : "");
     }
     printf("  %-26s  this text\n", "--help");
+}
+
+int options_parse(const option_table *table, int argc, char **argv, void *fields)
+{
+    bool seen[MAX_ROWS] = {false};
+    const char **operands = (const char **)((char *)fields + table->operand_offset);
+    size_t operand_count = 0;
+    bool ended = false;
+
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            write_help(table);
+            return TOOL_HELPED;
+        }
+    }
+    for (int next = 0; next < argc;) {
+        const char *argument = argv[next];
+        if (!ended && strcmp(argument, "--") == 0) {
+            ended = true;
+            next++;
+        } else if (!ended && argument[0] == '-' && argument[1] != '\0') {
+            int status = parse_option(table, argc, argv, &next, seen, fields);
+            if (status != TOOL_DONE)
+                return status;
+        } else if (operand_count == table->operand_count) {
+            return complain(TOOL_BAD_INPUT, "%s: unexpected argument '%s', see 'clattn %s --help'", table->command,
+                            argument, table->command);
+        } else {
+            operands[operand_count++] = argument;
+            next++;
+        }
+    }
+    if (operand_count < (table->operand_optional ? table->operand_least : table->operand_count))
+        return complain(TOOL_BAD_INPUT, "%s: missing argument, expected %s", table->command, table->operands);
+    for (const option_row *row = table->rows; row->name != NULL; row++)
+        if (row->required && !seen[row - table->rows])
+            return complain(TOOL_BAD_INPUT, "%s: %s %s is missing", table->command, row->name, row->value);
+    return TOOL_DONE;
 }

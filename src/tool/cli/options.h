@@ -65,17 +65,9 @@ typedef struct option_table {
     const option_row *rows; /* ended by a NULL name */
 } option_table;
 
-typedef enum option_outcome {
-    OPTIONS_RUN,  /* the struct is filled: go on */
-    OPTIONS_DONE, /* --help was written: exit with 0 */
-    OPTIONS_BAD   /* the error line was written: exit with 2 */
-} option_outcome;
-
-/* Fills `fields` (zeroed by the caller, save for defaults that differ from zero) from the arguments. */
-option_outcome options_parse(const option_table *table, int argc, char **argv, void *fields);
-
-/* The usage text of one command, on stdout. */
-void options_help(const option_table *table);
+/* Fills `fields` (zeroed by the caller, save for defaults that differ from zero) from the arguments.  TOOL_HELPED if
+ * --help was among them and has been answered. */
+int options_parse(const option_table *table, int argc, char **argv, void *fields);
 
 /* Reads one option's value into its field of `fields`; complains about a wrong one. */
 int option_store(const option_table *table, const option_row *row, const char *text, void *fields);

@@ -85,15 +85,13 @@ int cmd_denoise(int argc, char **argv)
     tool_device device = {0};
     picture p = {0};
 
-    option_outcome outcome = options_parse(&table, argc, argv, &options);
-    if (outcome != OPTIONS_RUN)
-        return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
+    int status;
+    TOOL_TRY(options_parse(&table, argc, argv, &options));
     denoise_rule rule = {.strength = options.strength.given ? options.strength.value : DEFAULT_STRENGTH,
                          .patch = options.patch,
                          .radius = options.radius,
                          .memory = options.memory << 20,
                          .solver = options.solver};
-    int status;
     TOOL_TRY(check_rule(&rule));
     TOOL_TRY(host_check_output(options.files[1], options.files, 1));
     TOOL_TRY(picture_load(options.files[0], &p));

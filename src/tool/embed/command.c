@@ -401,8 +401,9 @@ int cmd_embed(int argc, char **argv)
     embed_options *options = calloc(1, sizeof *options + (arguments + 2) * sizeof options->operands[0]);
     if (options == NULL)
         return out_of_memory();
-    option_outcome outcome = options_parse(&table, argc, argv, options);
-    int status = outcome == OPTIONS_RUN ? run(options) : outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
+    int status = options_parse(&table, argc, argv, options);
+    if (status == TOOL_DONE)
+        status = run(options);
     free(options);
     return status;
 }

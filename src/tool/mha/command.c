@@ -270,10 +270,8 @@ int cmd_mha(int argc, char **argv)
     heatmap_request heat = {0};
     timing times = {0};
 
-    option_outcome outcome = options_parse(&table, argc, argv, &options);
-    if (outcome != OPTIONS_RUN)
-        return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
     int status;
+    TOOL_TRY(options_parse(&table, argc, argv, &options));
     TOOL_TRY(check_outputs(&options));
     TOOL_TRY(load_problem(&options, &labels, &request));
     TOOL_TRY(begin_heat(&options, &request, &heat));

@@ -125,10 +125,10 @@ int cmd_selftest(int argc, char **argv)
     tool_device device = {0};
     tool_report report;
     size_t failed = 0;
-    option_outcome outcome = options_parse(&table, argc, argv, &options);
-    if (outcome != OPTIONS_RUN)
-        return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
-    int status = device_open_checked(options.device, CLATTN_SELF_CHECK_ALWAYS, &device);
+    int status = options_parse(&table, argc, argv, &options);
+    if (status != TOOL_DONE)
+        return status;
+    status = device_open_checked(options.device, CLATTN_SELF_CHECK_ALWAYS, &device);
     if (status != TOOL_DONE)
         return status;
     json_t *results = json_array();

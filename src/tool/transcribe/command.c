@@ -152,10 +152,8 @@ int cmd_transcribe(int argc, char **argv)
 {
     transcribe_options options = {0};
     run r = {0};
-    option_outcome outcome = options_parse(&table, argc, argv, &options);
-    if (outcome != OPTIONS_RUN)
-        return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
     int status;
+    TOOL_TRY(options_parse(&table, argc, argv, &options));
     TOOL_TRY(hear(&options, &r));
     if (options.json)
         TOOL_TRY(write_json(&options, &r));

@@ -432,12 +432,10 @@ int cmd_tune(int argc, char **argv)
     tune_shape *shapes = NULL;
     size_t count = 0;
     const char *reason;
-    option_outcome outcome = options_parse(&table, argc, argv, &options);
-    if (outcome != OPTIONS_RUN)
-        return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
     tuning_run run = {.options = &options, .device = &device};
-    run.budget = options.budget.given ? options.budget.value : BUDGET;
     int status;
+    TOOL_TRY(options_parse(&table, argc, argv, &options));
+    run.budget = options.budget.given ? options.budget.value : BUDGET;
     TOOL_TRY(choose_shapes(&options, &shapes, &count));
     if (run.budget <= 0)
         TOOL_TRY(complain(TOOL_BAD_INPUT, "tune: --budget %g is not positive", run.budget));
