@@ -14,10 +14,10 @@ typedef struct softmax_options {
 #define FIELD(name) offsetof(softmax_options, name)
 
 static const option_row rows[] = {
-    {"-o", OPTION_TEXT, FIELD(output), "Y.npy", "result, of the shape of X", true, 0, NULL},
-    {"--scale", OPTION_FLOAT, FIELD(scale), "S", "multiply X by S first; default 1", false, 0, NULL},
-    {"--mask", OPTION_TEXT, FIELD(mask), "M.npy", "each extent 1 or X's: bool (true = attend) or float32 (added)",
-     false, 0, NULL},
+    {"-o", OPTION_TEXT, FIELD(output), "Y.npy", .help = "result, of the shape of X", .required = true},
+    {"--scale", OPTION_FLOAT, FIELD(scale), "S", .help = "multiply X by S first; default 1"},
+    {"--mask", OPTION_TEXT, FIELD(mask), "M.npy",
+     .help = "each extent 1 or X's: bool (true = attend) or float32 (added)"},
     OPTION_ROW_SHORT_MASK(softmax_options),
     OPTION_ROW_SOLVER(softmax_options),
     OPTION_ROW_DEVICE(softmax_options),

@@ -3,25 +3,26 @@
 #include "tool/attention/array_order.h"
 
 #define FIELD(name) offsetof(attention_options, name)
-#define FILE_ROW(name, field, value, help) {name, OPTION_TEXT, FIELD(field), value, help, false, 0, NULL}
-#define ROW(name, kind, field, value, help) {name, kind, FIELD(field), value, help, false, 0, NULL}
-#define CHOICE(name, field, value, help, choices) {name, OPTION_CHOICE, FIELD(field), value, help, false, 0, choices}
+#define FILE_ROW(option, field, value, text) {option, OPTION_TEXT, FIELD(field), value, .help = text}
+#define ROW(option, kind, field, value, text) {option, kind, FIELD(field), value, .help = text}
+#define CHOICE(option, field, value, text, list) \
+    {option, OPTION_CHOICE, FIELD(field), value, .help = text, .choices = list}
 
 static const char *const dtypes[] = {"f32", "f16", "bf16", "f64", NULL};
 static const char *const score_kinds[] = {"dot", "additive", NULL};
 
 /* The first row, --shape, is not an option of `clattn attention`. */
 static const option_row rows[] = {
-    {"--shape", OPTION_SIZES, FIELD(shape), "B,HQ,HKV,SQ,SKV,D,DV", "the sizes, instead of -q, -k and -v", false, 7,
-     NULL},
+    {"--shape", OPTION_SIZES, FIELD(shape), "B,HQ,HKV,SQ,SKV,D,DV", .help = "the sizes, instead of -q, -k and -v",
+     .count = 7},
     FILE_ROW("-q", query, "Q.npy", "queries (batch, heads, S_q, d_k)"),
     FILE_ROW("-k", key, "K.npy", "keys (batch, key heads, S_k, d_k)"),
     FILE_ROW("-v", value, "V.npy", "values (batch, key heads, S_k, d_v)"),
     FILE_ROW("--qkv", fused, "QKV.npy", "instead of these three: one array with a dimension of 3, see --layout"),
     FILE_ROW("-o", result[RESULT_OUTPUT], "OUT.npy", "result (batch, heads, S_q, d_v)"),
     FILE_ROW("--layout", layout, "ORDER", "of Q, K, V and OUT: bhsd (default), bshd, sbhd, shd, bse, bs3hd, ..."),
-    {"--heads", OPTION_SIZES, FIELD(heads), "H,KEY_HEADS", "how many, where the layout has e: heads * size", false, 2,
-     NULL},
+    {"--heads", OPTION_SIZES, FIELD(heads), "H,KEY_HEADS", .help = "how many, where the layout has e: heads * size",
+     .count = 2},
     FILE_ROW("--mask", mask, "M.npy",
              "(batch, heads, S_q, S_k), each may be 1: bool (true = attend) or a float type (added)"),
     FILE_ROW("--bias", bias, "B.npy", "added besides the mask, with the same shapes: a float type"),
@@ -30,7 +31,7 @@ static const option_row rows[] = {
     OPTION_ROW_ALIGN(attention_options),
     FILE_ROW("--query-offset", query_offset, "O.npy", "(batch) integers: the key position of each item's query 0"),
     {"--window", OPTION_LIMITS, FIELD(window), "LEFT,RIGHT",
-     "attend so many keys before and after the query's position; -1 for all", false, 2, NULL},
+     .help = "attend so many keys before and after the query's position; -1 for all", .count = 2},
     ROW("--scale", OPTION_FLOAT, scale, "X", "multiply scores by X; default 1/sqrt(d_k), additive 1"),
     ROW("--softcap", OPTION_FLOAT, softcap, "X", "bend scores to X * tanh(score / X)"),
     CHOICE("--score", score, "KIND", "dot (default) or additive: sum of vector * tanh(q + k)", score_kinds),

@@ -26,11 +26,11 @@ typedef struct enqueue_options {
 #define QUERIES_A_GROUP 64
 
 static const option_row rows[] = {
-    {"--shape", OPTION_SIZES, FIELD(shape), "B,HQ,HKV,SQ,SKV,D,DV", "the sizes; default 1,8,8,64,64,64,64", false, 7,
-     NULL},
+    {"--shape", OPTION_SIZES, FIELD(shape), "B,HQ,HKV,SQ,SKV,D,DV", .help = "the sizes; default 1,8,8,64,64,64,64",
+     .count = 7},
     OPTION_ROW_SOLVER(enqueue_options),
     OPTION_ROW_DEVICE(enqueue_options),
-    {"--repeat", OPTION_COUNT, FIELD(repeat), "N", "rounds of 8 enqueues; default 200, at most 10000", false, 0, NULL},
+    {"--repeat", OPTION_COUNT, FIELD(repeat), "N", .help = "rounds of 8 enqueues; default 200, at most 10000"},
     OPTION_ROW_JSON(enqueue_options),
     OPTION_ROW_END,
 };

@@ -10,10 +10,15 @@ typedef struct bench_options {
 } bench_options;
 
 #define FIELD(name) offsetof(bench_options, name)
-#define SHAPE_ROW(numbers, text) {"--shape", OPTION_SIZES, FIELD(shape), text, "the sizes", true, numbers, NULL}
+#define SHAPE_ROW(numbers, text) \
+    {"--shape", OPTION_SIZES, FIELD(shape), text, .help = "the sizes", .required = true, .count = numbers}
 #define STORAGE_ROW \
-    {"--dtype", OPTION_CHOICE,  FIELD(dtype), "TYPE", "of every array: f32 (default), f16 or bf16", false, \
-     0,         storage_choices}
+    {"--dtype", \
+     OPTION_CHOICE, \
+     FIELD(dtype), \
+     "TYPE", \
+     .help = "of every array: f32 (default), f16 or bf16", \
+     .choices = storage_choices}
 #define COMMON_ROWS \
     OPTION_ROW_SOLVER(bench_options), OPTION_ROW_DEVICE(bench_options), OPTION_ROW_REPEAT(bench_options), \
         OPTION_ROW_JSON(bench_options), OPTION_ROW_END
@@ -77,13 +82,12 @@ int bench_matmul(int argc, char **argv)
 {
     static const option_row rows[] = {
         SHAPE_ROW(3, "M,N,K"),
-        {"--bias", OPTION_FLAG, FIELD(bias), NULL, "add a bias (N)", false, 0, NULL},
-        {"--activation", OPTION_CHOICE, FIELD(activation), "NAME", "relu, gelu, gelu-tanh or silu of each sum", false,
-         0, bench_activations},
-        {"--operand", OPTION_CHOICE, FIELD(operand), "USE", "an (M, N) array behind it: add or multiply", false, 0,
-         operand_choices},
-        {"--int8", OPTION_FLAG, FIELD(int8), NULL, "weights of int8 with a float32 scale for each of N", false, 0,
-         NULL},
+        {"--bias", OPTION_FLAG, FIELD(bias), .help = "add a bias (N)"},
+        {"--activation", OPTION_CHOICE, FIELD(activation), "NAME", .help = "relu, gelu, gelu-tanh or silu of each sum",
+         .choices = bench_activations},
+        {"--operand", OPTION_CHOICE, FIELD(operand), "USE", .help = "an (M, N) array behind it: add or multiply",
+         .choices = operand_choices},
+        {"--int8", OPTION_FLAG, FIELD(int8), .help = "weights of int8 with a float32 scale for each of N"},
         STORAGE_ROW,
         COMMON_ROWS,
     };

@@ -17,11 +17,11 @@ typedef struct random_options {
 #define FIELD(name) offsetof(random_options, name)
 
 static const option_row rows[] = {
-    {"--seed", OPTION_WHOLE, FIELD(seed), "N", "which sequence; default 0", false, 0, NULL},
-    {"--count", OPTION_COUNT, FIELD(count), "N", "how many, 40 by default", false, MOST_COUNT, NULL},
-    {"--least", OPTION_WHOLE, FIELD(least), "N", "operations of each at least, 2^25 by default", false, 0, NULL},
-    {"--most", OPTION_WHOLE, FIELD(most), "N", "and at most, 2^33 by default; 2^16 to 2^40, 64 times the least", false,
-     0, NULL},
+    {"--seed", OPTION_WHOLE, FIELD(seed), "N", .help = "which sequence; default 0"},
+    {"--count", OPTION_COUNT, FIELD(count), "N", .help = "how many, 40 by default", .count = MOST_COUNT},
+    {"--least", OPTION_WHOLE, FIELD(least), "N", .help = "operations of each at least, 2^25 by default"},
+    {"--most", OPTION_WHOLE, FIELD(most), "N",
+     .help = "and at most, 2^33 by default; 2^16 to 2^40, 64 times the least"},
     OPTION_ROW_JSON(random_options),
     OPTION_ROW_END,
 };

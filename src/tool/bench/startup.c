@@ -24,17 +24,17 @@ typedef struct startup_options {
 #define FOLDER_BYTES 64
 
 static const option_row rows[] = {
-    {"--shape", OPTION_SIZES, FIELD(shape), "B,HQ,HKV,SQ,SKV,D,DV", "an attention; default 1,8,8,128,128,64,64", false,
-     7, NULL},
-    {"--matmul", OPTION_SIZES, FIELD(matmul), "M,N,K", "a projection, as of 'bench matmul', in its place", false, 3,
-     NULL},
-    {"--mha", OPTION_SIZES, FIELD(mha), "B,S,D_MODEL,H", "multi-head attention, as of 'bench mha', in its place", false,
-     4, NULL},
+    {"--shape", OPTION_SIZES, FIELD(shape), "B,HQ,HKV,SQ,SKV,D,DV", .help = "an attention; default 1,8,8,128,128,64,64",
+     .count = 7},
+    {"--matmul", OPTION_SIZES, FIELD(matmul), "M,N,K", .help = "a projection, as of 'bench matmul', in its place",
+     .count = 3},
+    {"--mha", OPTION_SIZES, FIELD(mha), "B,S,D_MODEL,H",
+     .help = "multi-head attention, as of 'bench mha', in its place", .count = 4},
     OPTION_ROW_SOLVER(startup_options),
     OPTION_ROW_DEVICE(startup_options),
-    {"--repeat", OPTION_COUNT, FIELD(repeat), "N", "processes of each kind; default 3, at most 100", false, 0, NULL},
+    {"--repeat", OPTION_COUNT, FIELD(repeat), "N", .help = "processes of each kind; default 3, at most 100"},
     OPTION_ROW_JSON(startup_options),
-    {"--child", OPTION_FLAG, FIELD(child), NULL, NULL, false, 0, NULL},
+    {"--child", OPTION_FLAG, FIELD(child), .help = NULL},
     OPTION_ROW_END,
 };
 

@@ -77,51 +77,27 @@ bool option_parse_float(const char *text, float *value);
 
 /* Rows that several commands share. */
 #define OPTION_ROW_DEVICE(type) \
-    {"--device", \
-     OPTION_TEXT, \
-     offsetof(type, device), \
-     "SPEC", \
-     "gpu, cpu, pocl, an index from 'clattn devices', or PLATFORM:DEVICE substrings", \
-     false, \
-     0, \
-     NULL}
-#define OPTION_ROW_SOLVER(type) \
-    {"--solver", OPTION_TEXT, offsetof(type, solver), "NAME", "this solver or none", false, 0, NULL}
-#define OPTION_ROW_REPEAT(type) {"--repeat", OPTION_COUNT, offsetof(type, repeat), "N", "time N runs", false, 0, NULL}
+    {"--device", OPTION_TEXT, offsetof(type, device), "SPEC", \
+     .help = "gpu, cpu, pocl, an index from 'clattn devices', or PLATFORM:DEVICE substrings"}
+#define OPTION_ROW_SOLVER(type) {"--solver", OPTION_TEXT, offsetof(type, solver), "NAME", .help = "this solver or none"}
+#define OPTION_ROW_REPEAT(type) {"--repeat", OPTION_COUNT, offsetof(type, repeat), "N", .help = "time N runs"}
 #define OPTION_ROW_VERIFY(type) \
-    {"--verify", \
-     OPTION_FLAG, \
-     offsetof(type, verify), \
-     NULL, \
-     "compare with a double-precision reference on the host", \
-     false, \
-     0, \
-     NULL}
+    {"--verify", OPTION_FLAG, offsetof(type, verify), .help = "compare with a double-precision reference on the host"}
 #define OPTION_ROW_JSON(type) \
-    {"--json", OPTION_FLAG, offsetof(type, json), NULL, "report as one line of JSON, last on stdout", false, 0, NULL}
+    {"--json", OPTION_FLAG, offsetof(type, json), .help = "report as one line of JSON, last on stdout"}
 #define OPTION_ROW_CAUSAL(type) \
-    {"--causal", OPTION_FLAG, offsetof(type, causal), NULL, "query i attends keys up to its own position", false, \
-     0,          NULL}
+    {"--causal", OPTION_FLAG, offsetof(type, causal), .help = "query i attends keys up to its own position"}
 #define OPTION_ROW_SHORT_MASK(type) \
-    {"--short-mask", \
-     OPTION_FLAG, \
-     offsetof(type, short_mask), \
-     NULL, \
-     "the mask may end before the keys do, and keys beyond it are not attended", \
-     false, \
-     0, \
-     NULL}
+    {"--short-mask", OPTION_FLAG, offsetof(type, short_mask), \
+     .help = "the mask may end before the keys do, and keys beyond it are not attended"}
 #define OPTION_ROW_ALIGN(type) \
     {"--align", \
      OPTION_CHOICE, \
      offsetof(type, align), \
      "WHERE", \
-     "where query 0 stands: top-left (key 0, default) or bottom-right (the last query at the last " \
-     "key)", \
-     false, \
-     0, \
-     option_align_choices}
-#define OPTION_ROW_END {NULL, OPTION_FLAG, 0, NULL, NULL, false, 0, NULL}
+     .help = "where query 0 stands: top-left (key 0, default) or bottom-right (the last query at the last key)", \
+     .choices = option_align_choices}
+#define OPTION_ROW_END {.name = NULL}
 
 /* The choices of --align, in the order of clattn_alignment's first two values. */
 extern const char *const option_align_choices[];

@@ -29,12 +29,12 @@ typedef struct denoise_options {
 
 static const option_row rows[] = {
     {"--strength", OPTION_FLOAT, FIELD(strength), "S",
-     "how much of 255 levels patches may differ, about the noise's standard deviation; default 10", false, 0, NULL},
-    {"--patch", OPTION_COUNT, FIELD(patch), "P", "compare P x P pixels, odd, 1 to 15; default 5", false, MOST_PATCH,
-     NULL},
-    {"--radius", OPTION_COUNT, FIELD(radius), "R", "look R pixels around, 1 to 64; default 7", false, MOST_RADIUS,
-     NULL},
-    {"--memory", OPTION_COUNT, FIELD(memory), "MIB", "device memory at the most; default 256", false, 0, NULL},
+     .help = "how much of 255 levels patches may differ, about the noise's standard deviation; default 10"},
+    {"--patch", OPTION_COUNT, FIELD(patch), "P", .help = "compare P x P pixels, odd, 1 to 15; default 5",
+     .count = MOST_PATCH},
+    {"--radius", OPTION_COUNT, FIELD(radius), "R", .help = "look R pixels around, 1 to 64; default 7",
+     .count = MOST_RADIUS},
+    {"--memory", OPTION_COUNT, FIELD(memory), "MIB", .help = "device memory at the most; default 256"},
     OPTION_ROW_SOLVER(denoise_options),
     OPTION_ROW_DEVICE(denoise_options),
     OPTION_ROW_JSON(denoise_options),

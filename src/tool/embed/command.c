@@ -30,10 +30,10 @@ typedef struct embed_options {
 
 static const option_row rows[] = {
     {"--search", OPTION_TEXT, FIELD(search), "FILE",
-     "instead of the vector, FILE's lines with their cosine to the text, the nearest first", false, 0, NULL},
-    {"--top", OPTION_COUNT, FIELD(top), "N", "with --search, the first N lines; default all", false, 0, NULL},
+     .help = "instead of the vector, FILE's lines with their cosine to the text, the nearest first"},
+    {"--top", OPTION_COUNT, FIELD(top), "N", .help = "with --search, the first N lines; default all"},
     {"--max-tokens", OPTION_COUNT, FIELD(max_tokens), "N",
-     "the first N tokens of a text count, 2 and more; default what the model says", false, 0, NULL},
+     .help = "the first N tokens of a text count, 2 and more; default what the model says"},
     HEATMAP_OPTION_ROW(embed_options, maps, "which tokens of each TEXT attend to which"),
     OPTION_ROW_SOLVER(embed_options),
     OPTION_ROW_DEVICE(embed_options),

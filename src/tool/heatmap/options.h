@@ -13,37 +13,17 @@ typedef struct heatmap_options {
 
 /* Rows of a command's table, for its field `field`. */
 #define HEATMAP_OPTION_ROWS(type, field) \
-    {"--attention", \
-     OPTION_LIST, \
-     offsetof(type, field.files), \
-     "OUT.html|OUT.png", \
-     "draw the probabilities: a page to look around in, or a picture; may be given for both", \
-     false, \
-     0, \
-     NULL}, \
-        {"--labels", \
-         OPTION_TEXT, \
-         offsetof(type, field.labels), \
-         "FILE.txt", \
-         "what --attention calls the queries, a line each, and the keys of the same sequence", \
-         false, \
-         0, \
-         NULL}, \
-    { \
-        "--key-labels", OPTION_TEXT, offsetof(type, field.key_labels), "FILE.txt", \
-            "what it calls the keys, where they are others", false, 0, NULL \
-    }
+    {"--attention", OPTION_LIST, offsetof(type, field.files), "OUT.html|OUT.png", \
+     .help = "draw the probabilities: a page to look around in, or a picture; may be given for both"}, \
+        {"--labels", OPTION_TEXT, offsetof(type, field.labels), "FILE.txt", \
+         .help = "what --attention calls the queries, a line each, and the keys of the same sequence"}, \
+        {"--key-labels", OPTION_TEXT, offsetof(type, field.key_labels), "FILE.txt", \
+         .help = "what it calls the keys, where they are others"}
 
 /* --attention of a command that runs a model, whose tokens name themselves: its field `field` is an option_list. */
 #define HEATMAP_OPTION_ROW(type, field, what) \
-    {"--attention", \
-     OPTION_LIST, \
-     offsetof(type, field), \
-     "OUT.html|OUT.png", \
-     "draw " what ": a page to look around in, or a picture; may be given for both", \
-     false, \
-     0, \
-     NULL}
+    {"--attention", OPTION_LIST, offsetof(type, field), "OUT.html|OUT.png", \
+     .help = "draw " what ": a page to look around in, or a picture; may be given for both"}
 
 /* Refuses, before any work, files of maps whose names are none, that cannot be written, or are one of the inputs (NULLs
  * are accepted) or each other. */

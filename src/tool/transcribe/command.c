@@ -29,14 +29,13 @@ typedef struct transcribe_options {
 #define FIELD(name) offsetof(transcribe_options, name)
 
 static const option_row rows[] = {
-    {"--words", OPTION_FLAG, FIELD(words), NULL, "a line a word: start, end (seconds) and the word", false, 0, NULL},
-    {"--beams", OPTION_COUNT, FIELD(beams), "N", "beam search of N texts side by side, up to 8; default 1, greedy",
-     false, WHISPER_SEQUENCES, NULL},
-    {"--no-fallback", OPTION_FLAG, FIELD(no_fallback), NULL,
-     "keep what is unlikely or repeats itself, rather than try again at random", false, 0, NULL},
-    {"--seed", OPTION_WHOLE, FIELD(seed), "N", "of these tries; default 0", false, 0, NULL},
-    {"--independent", OPTION_FLAG, FIELD(independent), NULL, "windows of 30 s do not see the text before them", false,
-     0, NULL},
+    {"--words", OPTION_FLAG, FIELD(words), .help = "a line a word: start, end (seconds) and the word"},
+    {"--beams", OPTION_COUNT, FIELD(beams), "N",
+     .help = "beam search of N texts side by side, up to 8; default 1, greedy", .count = WHISPER_SEQUENCES},
+    {"--no-fallback", OPTION_FLAG, FIELD(no_fallback),
+     .help = "keep what is unlikely or repeats itself, rather than try again at random"},
+    {"--seed", OPTION_WHOLE, FIELD(seed), "N", .help = "of these tries; default 0"},
+    {"--independent", OPTION_FLAG, FIELD(independent), .help = "windows of 30 s do not see the text before them"},
     HEATMAP_OPTION_ROW(transcribe_options, maps, "when each token of the text is heard, by the decoder's attention"),
     OPTION_ROW_DEVICE(transcribe_options),
     OPTION_ROW_JSON(transcribe_options),

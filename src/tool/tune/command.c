@@ -29,16 +29,15 @@ static const int32_t dtypes[] = {CLATTN_DTYPE_F32, CLATTN_DTYPE_F16, CLATTN_DTYP
 
 static const option_row rows[] = {
     {"--shape", OPTION_LIST, FIELD(shapes), "SIZES",
-     "of the one operator that is named, as 'clattn bench OPERATOR' takes them; may be repeated", false, 0, NULL},
-    {"--causal", OPTION_FLAG, FIELD(causal), NULL, "with --shape of attention: causal", false, 0, NULL},
-    {"--dtype", OPTION_CHOICE, FIELD(dtype), "TYPE", "with --shape: f32 (default), f16 or bf16", false, 0,
-     dtype_choices},
-    {"--budget", OPTION_FLOAT, FIELD(budget), "SECONDS", "stop after that time (default 300); a rerun goes on", false,
-     0, NULL},
-    {"--again", OPTION_FLAG, FIELD(again), NULL, "measure what is known already too", false, 0, NULL},
-    {"--export", OPTION_TEXT, FIELD(export_file), "FILE", "write all wisdom to FILE", false, 0, NULL},
-    {"--import", OPTION_TEXT, FIELD(import_file), "FILE", "add the wisdom of FILE", false, 0, NULL},
-    {"--reset", OPTION_FLAG, FIELD(reset), NULL, "forget all wisdom first", false, 0, NULL},
+     .help = "of the one operator that is named, as 'clattn bench OPERATOR' takes them; may be repeated"},
+    {"--causal", OPTION_FLAG, FIELD(causal), .help = "with --shape of attention: causal"},
+    {"--dtype", OPTION_CHOICE, FIELD(dtype), "TYPE", .help = "with --shape: f32 (default), f16 or bf16",
+     .choices = dtype_choices},
+    {"--budget", OPTION_FLOAT, FIELD(budget), "SECONDS", .help = "stop after that time (default 300); a rerun goes on"},
+    {"--again", OPTION_FLAG, FIELD(again), .help = "measure what is known already too"},
+    {"--export", OPTION_TEXT, FIELD(export_file), "FILE", .help = "write all wisdom to FILE"},
+    {"--import", OPTION_TEXT, FIELD(import_file), "FILE", .help = "add the wisdom of FILE"},
+    {"--reset", OPTION_FLAG, FIELD(reset), .help = "forget all wisdom first"},
     OPTION_ROW_DEVICE(tune_options),
     OPTION_ROW_JSON(tune_options),
     OPTION_ROW_END,
@@ -83,7 +82,7 @@ static int find_operator(const char *name, tune_operator *found)
 static int read_shape(const tune_options *options, tune_operator operator_index, const char *text, tune_shape *shape)
 {
     const tune_operator_info *info = &tune_operators[operator_index];
-    const option_row row = {"--shape", OPTION_SIZES, 0, info->expected, NULL, false, info->sizes, NULL};
+    const option_row row = {"--shape", OPTION_SIZES, 0, info->expected, .count = info->sizes};
     *shape = (tune_shape){operator_index, options->causal, dtypes[options->dtype], {0}};
     int status = option_store(&table, &row, text, shape->size);
     if (status == TOOL_DONE && operator_index == TUNE_ATTENTION &&
