@@ -31,7 +31,6 @@ static const option_table table = {
     .operands = "path|list|clear",
     .operand_offset = FIELD(action),
     .operand_count = 1,
-    .operand_optional = true,
     .rows = rows,
 };
 

@@ -32,6 +32,7 @@ static const option_table table = {
     .summary = "Softmax over the last dimension.",
     .operands = "X.npy",
     .operand_offset = FIELD(x),
+    .operand_least = 1,
     .operand_count = 1,
     .rows = rows,
 };

@@ -61,7 +61,7 @@ static void write_help(const option_table *table)
 {
     printf("usage: clattn %s", table->command);
     if (table->operands != NULL)
-        printf(table->operand_optional && table->operand_least == 0 ? " [%s]" : " %s", table->operands);
+        printf(table->operand_least == 0 ? " [%s]" : " %s", table->operands);
     bool optional = false;
     for (const option_row *row = table->rows; row->name != NULL; row++) {
         if (row->required)
@@ -114,7 +114,7 @@ int options_parse(const option_table *table, int argc, char **argv, void *fields
             next++;
         }
     }
-    if (operand_count < (table->operand_optional ? table->operand_least : table->operand_count))
+    if (operand_count < table->operand_least)
         return complain(TOOL_BAD_INPUT, "%s: missing argument, expected %s", table->command, table->operands);
     for (const option_row *row = table->rows; row->name != NULL; row++)
         if (row->required && !seen[row - table->rows])

@@ -55,13 +55,12 @@ typedef struct option_row {
 } option_row;
 
 typedef struct option_table {
-    const char *command;   /* "attention", "bench matmul" */
-    const char *summary;   /* one line */
-    const char *operands;  /* their names in --help and errors, or NULL */
-    size_t operand_offset; /* of a const char *[operand_count] field */
-    size_t operand_count;  /* the most operands */
-    bool operand_optional; /* from operand_least on; false: exactly operand_count */
-    size_t operand_least;
+    const char *command;    /* "attention", "bench matmul" */
+    const char *summary;    /* one line */
+    const char *operands;   /* their names in --help and errors, or NULL */
+    size_t operand_offset;  /* of a const char *[operand_count] field */
+    size_t operand_least;   /* the fewest operands, */
+    size_t operand_count;   /* and the most */
     const option_row *rows; /* ended by a NULL name */
 } option_table;
 

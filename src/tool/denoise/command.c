@@ -46,6 +46,7 @@ static const option_table table = {
     .summary = "Non-local means: every pixel becomes the mean of those around it whose patches are alike.",
     .operands = "IN.png OUT.png",
     .operand_offset = FIELD(files),
+    .operand_least = 2,
     .operand_count = 2,
     .rows = rows,
 };

@@ -50,7 +50,6 @@ static option_table table_of(size_t arguments)
                           .operands = "MODEL_DIR [TEXT ...]",
                           .operand_offset = offsetof(embed_options, operands),
                           .operand_count = arguments,
-                          .operand_optional = true,
                           .operand_least = 1,
                           .rows = rows};
 }

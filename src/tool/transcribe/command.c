@@ -47,6 +47,7 @@ static const option_table table = {
     .summary = "The text that is spoken in a recording, by a Whisper model for English in CTranslate2's format.",
     .operands = "MODEL_DIR AUDIO.wav",
     .operand_offset = FIELD(files),
+    .operand_least = 2,
     .operand_count = 2,
     .rows = rows,
 };

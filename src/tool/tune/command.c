@@ -53,7 +53,6 @@ static const option_table table = {
     .operands = "[attention|matmul|softmax|layernorm] ...",
     .operand_offset = FIELD(operators),
     .operand_count = TUNE_OPERATORS,
-    .operand_optional = true,
     .rows = rows,
 };
 
