@@ -2,11 +2,6 @@
 #include "tool/attention/request.h"
 #include "base/size.h"
 
-static clattn_layout contiguous(const host_array *array)
-{
-    return clattn_layout_contiguous(array->tensor.dtype, array->tensor.rank, array->tensor.extent);
-}
-
 /* Element `index` of an int32 or int64 array; 0 of a shape without data. */
 static int64_t integer_at(const host_array *array, size_t index)
 {
@@ -37,7 +32,7 @@ static int take_mask(attention_request *request, attention_input input)
     if (request->desc.cache.kind == CLATTN_CACHE_KIND_RING && mask->tensor.extent[mask->tensor.rank - 1] != 1)
         return complain(TOOL_BAD_INPUT, "%s: shape %s, expected a last dimension of 1, as --ring needs", mask->name,
                         shape_of(&mask->tensor).text);
-    *attention_input_layout(&request->desc, input) = contiguous(mask);
+    *attention_input_layout(&request->desc, input) = host_layout(mask);
     return TOOL_DONE;
 }
 
@@ -55,7 +50,7 @@ static int take_per_head(attention_request *request, attention_input input)
         (by_item && tensor->extent[0] != 1 && tensor->extent[0] != batch))
         return complain(TOOL_BAD_INPUT, "%s: shape %s, expected (%zu,)%s: a number for each query head", array->name,
                         shape_of(tensor).text, heads, input == INPUT_ALIBI ? " or (batch or 1, heads)" : "");
-    *attention_input_layout(&request->desc, input) = contiguous(array);
+    *attention_input_layout(&request->desc, input) = host_layout(array);
     return TOOL_DONE;
 }
 
@@ -95,7 +90,7 @@ static int take_integers(attention_request *request, attention_input input, int6
                             (long long)value, (long long)low, (long long)high);
         low = starts ? value : low;
     }
-    *attention_input_layout(&request->desc, input) = contiguous(array);
+    *attention_input_layout(&request->desc, input) = host_layout(array);
     return TOOL_DONE;
 }
 

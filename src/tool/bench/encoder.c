@@ -140,13 +140,13 @@ static clattn_status job_encoder(tool_device *device, const encoder_options *opt
                                  tool_job *job, bench_model *model)
 {
     clattn_encoder_args *args = &job->args.encoder;
-    const clattn_layout y = clattn_layout_contiguous(x->tensor.dtype, x->tensor.rank, x->tensor.extent);
-    job_begin(job, device, enqueue_encoder);
+    const clattn_layout y = host_layout(x);
+    job_begin(job, device, enqueue_encoder, NULL);
     clattn_encoder_args_init(args);
-    clattn_status status = create_encoder(job, options, model);
-    status = job_bind_input(job, status, x, &args->input);
-    status = job_bind_output(job, status, 0, &y, &args->output);
-    return job_finish(job, status);
+    job->status = create_encoder(job, options, model);
+    job_bind_input(job, x, &args->input);
+    job_bind_output(job, 0, &y, &args->output);
+    return job_finish(job);
 }
 
 static double flops_of(const encoder_options *options)

@@ -162,7 +162,7 @@ int bench_layernorm(int argc, char **argv)
         .rows = rows,
     };
     bench b = {0};
-    norm_request request = {.kind = CLATTN_NORM_KIND_LAYER};
+    norm_request request = {0};
     if (!begin(&b, &table, argc, argv))
         return b.status;
 

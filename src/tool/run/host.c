@@ -7,6 +7,13 @@
 #include "base/size.h"
 #include "tool/cli/os_tool.h"
 
+clattn_layout host_layout(const host_array *array)
+{
+    const clattn_host_tensor *tensor = &array->tensor;
+    return host_present(array) ? clattn_layout_contiguous(tensor->dtype, tensor->rank, tensor->extent)
+                               : (clattn_layout){0};
+}
+
 int host_load(const char *path, host_array *array)
 {
     clattn_io_error error;

@@ -3,6 +3,7 @@
 #define CLATTN_TOOL_RUN_HOST_H
 
 #include <clattn/io.h>
+#include <clattn/layout.h>
 
 #include "tool/tool.h"
 
@@ -18,6 +19,9 @@ static inline bool host_present(const host_array *array)
 {
     return array->tensor.dtype != CLATTN_DTYPE_NONE;
 }
+
+/* The array's layout, of rank 0 if the array is absent. */
+clattn_layout host_layout(const host_array *array);
 
 /* Reads an .npy file. */
 int host_load(const char *path, host_array *array);

@@ -3,30 +3,11 @@
 #include "base/size.h"
 #include "tool/cli/progress.h"
 
-clattn_status job_bind_input(tool_job *job, clattn_status status, const host_array *array, clattn_binding *binding)
+void job_begin(tool_job *job, tool_device *device, job_enqueue enqueue, job_create create)
 {
-    if (status != CLATTN_SUCCESS || !host_present(array))
-        return status;
-    cl_mem *buffer = &job->buffers[job->buffer_count++];
-    status = device_upload(job->device, &array->tensor, buffer);
-    *binding = clattn_binding_buffer(*buffer, 0);
-    return status;
-}
-
-clattn_status job_bind_output(tool_job *job, clattn_status status, size_t index, const clattn_layout *layout,
-                              clattn_binding *binding)
-{
-    size_t bytes = clattn_dtype_size(layout->dtype);
-    if (status != CLATTN_SUCCESS)
-        return status;
-    for (int32_t i = 0; i < layout->rank; i++)
-        if (!size_mul(bytes, layout->extent[i], &bytes))
-            return CLATTN_ERROR_OVERFLOW;
-    cl_mem *buffer = &job->buffers[job->buffer_count++];
-    status = device_output(job->device, bytes, buffer);
-    job->outputs[index] = (job_output){*buffer, bytes};
-    *binding = clattn_binding_buffer(*buffer, 0);
-    return status;
+    *job = (tool_job){.device = device, .enqueue = enqueue, .create = create};
+    device->message[0] = '\0';
+    progress_begin("preparing");
 }
 
 clattn_plan_options job_options(const char *solver)
@@ -36,15 +17,38 @@ clattn_plan_options job_options(const char *solver)
     return options;
 }
 
-void job_begin(tool_job *job, tool_device *device, job_enqueue enqueue)
+void job_plan(tool_job *job, const char *solver)
 {
-    *job = (tool_job){.device = device, .enqueue = enqueue};
-    device->message[0] = '\0';
-    progress_begin("preparing");
+    const clattn_plan_options options = job_options(solver);
+    job->status = job->create(job, &options, &job->plan);
 }
 
-clattn_status job_finish(tool_job *job, clattn_status status)
+void job_bind_input(tool_job *job, const host_array *array, clattn_binding *binding)
 {
+    if (job->status != CLATTN_SUCCESS || !host_present(array))
+        return;
+    cl_mem *buffer = &job->buffers[job->buffer_count++];
+    job->status = device_upload(job->device, &array->tensor, buffer);
+    binding->buffer = *buffer;
+}
+
+void job_bind_output(tool_job *job, size_t index, const clattn_layout *layout, clattn_binding *binding)
+{
+    size_t bytes = clattn_dtype_size(layout->dtype);
+    for (int32_t i = 0; i < layout->rank && job->status == CLATTN_SUCCESS; i++)
+        if (!size_mul(bytes, layout->extent[i], &bytes))
+            job->status = CLATTN_ERROR_OVERFLOW;
+    if (job->status != CLATTN_SUCCESS)
+        return;
+    cl_mem *buffer = &job->buffers[job->buffer_count++];
+    job->status = device_output(job->device, bytes, buffer);
+    job->outputs[index] = (job_output){*buffer, bytes};
+    binding->buffer = *buffer;
+}
+
+clattn_status job_finish(tool_job *job)
+{
+    clattn_status status = job->status;
     progress_end();
     if (status != CLATTN_SUCCESS)
         job_release(job);

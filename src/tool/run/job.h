@@ -26,11 +26,13 @@ typedef struct tool_job {
     size_t buffer_count;
     job_output outputs[JOB_OUTPUTS]; /* the result, then the others in the order of attention_result; or weights */
     job_enqueue enqueue;
-    job_create create; /* another plan of `desc`; NULL: such jobs make none */
+    job_create create;    /* another plan of `desc`; NULL: such jobs make none */
+    clattn_status status; /* of making the job: its first failure */
     union {
         clattn_attention_desc attention;
         clattn_softmax_desc softmax;
         clattn_matmul_desc matmul;
+        clattn_mha_desc mha;
         clattn_norm_desc norm;
     } desc;
     union {
@@ -55,18 +57,21 @@ typedef struct tool_job {
         return clattn_##name##_plan_create(job->device->context, &job->desc.name, options, plan); \
     }
 
-/* What making a job consists of.  Compiling and uploading may take a while: from begin to finish there is
- * progress to see.  The binders do nothing where `status` is a failure already or the array is absent; finish
- * releases what is left after a failure, so that a caller may try another solver with the same job. */
-void job_begin(tool_job *job, tool_device *device, job_enqueue enqueue);
-clattn_status job_bind_input(tool_job *job, clattn_status status, const host_array *array, clattn_binding *binding);
-clattn_status job_bind_output(tool_job *job, clattn_status status, size_t index, const clattn_layout *layout,
-                              clattn_binding *binding);
-clattn_plan_options job_options(const char *solver);
-clattn_status job_finish(tool_job *job, clattn_status status);
+/* What making a job consists of.  Compiling and uploading may take a while: from begin to finish there is progress to
+ * see.  After a failure the others do nothing, and finish releases what is left, so that a caller may try another solver
+ * with the same job. */
+void job_begin(tool_job *job, tool_device *device, job_enqueue enqueue, job_create create);
 
-/* Upload a checked request and make its plan, with `solver` (NULL: the best).  After failure the job holds
- * nothing and the device has the message. */
+/* Makes the plan of `desc`, with `solver` (NULL: the best). */
+void job_plan(tool_job *job, const char *solver);
+
+/* Uploads an array, unless it is absent; the binding's offset stays. */
+void job_bind_input(tool_job *job, const host_array *array, clattn_binding *binding);
+void job_bind_output(tool_job *job, size_t index, const clattn_layout *layout, clattn_binding *binding);
+clattn_status job_finish(tool_job *job);
+clattn_plan_options job_options(const char *solver);
+
+/* Upload a checked request and make its plan.  After failure the job holds nothing and the device has the message. */
 clattn_status job_attention(tool_device *device, const attention_request *request, const char *solver, tool_job *job);
 clattn_status job_softmax(tool_device *device, const softmax_request *request, const char *solver, tool_job *job);
 clattn_status job_matmul(tool_device *device, const matmul_request *request, const char *solver, tool_job *job);

@@ -23,16 +23,14 @@ typedef struct softmax_request {
 /* y (m, n) = act(x (m, k) wᵀ + bias) with operand, w (n, k) as a projection has it; y is of x's element type. */
 typedef struct matmul_request {
     host_array x, w, bias;
-    host_array operand, w_scale;  /* (m, n); (n), of a w of int8.  The verdict (verify.h) knows neither */
-    clattn_activation activation; /* nor this */
+    host_array operand, w_scale; /* (m, n); (n), of a w of int8 */
+    clattn_activation activation;
     int32_t operand_use;
 } matmul_request;
 
-/* Over the last dimension of x, with scale and bias of its extent. */
+/* LayerNorm over the last dimension of x, with scale and bias of its extent. */
 typedef struct norm_request {
     host_array x, scale, bias;
-    int32_t kind;     /* clattn_norm_kind */
-    bool inv_std_dev; /* an output too */
 } norm_request;
 
 typedef struct mha_request {

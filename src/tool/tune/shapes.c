@@ -87,7 +87,7 @@ fail:
 
 static int layernorm_job(tool_device *device, const tune_shape *shape, tool_job *job, clattn_status *made)
 {
-    norm_request problem = {.kind = CLATTN_NORM_KIND_LAYER};
+    norm_request problem = {0};
     int status;
     TOOL_TRY(bench_array(&problem.x, "x", shape->dtype, 2, shape->size, 1, 4.0f));
     TOOL_TRY(bench_array(&problem.scale, "scale", shape->dtype, 1, &shape->size[1], 2, 1.0f));
