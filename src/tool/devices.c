@@ -135,7 +135,7 @@ int cmd_devices(int argc, char **argv)
     clattn_status made = clattn_devices_create(NULL, &devices);
     crash_guard_end();
     if (made != CLATTN_SUCCESS)
-        return device_failed(NULL, made, NULL);
+        return device_check(NULL, made, NULL);
     if (options.json)
         status = print_as_json(devices);
     else

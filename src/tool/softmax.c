@@ -72,7 +72,6 @@ int cmd_softmax(int argc, char **argv)
     TOOL_TRY(options_parse(&table, argc, argv, &options));
     request.scale = options.scale;
     request.short_mask = options.short_mask;
-    timing_rule rule = {.repeat = options.repeat > 0 ? options.repeat : 1, .warm_up = options.repeat > 0};
     TOOL_TRY(host_check_output(options.output, (const char *[]){options.x, options.mask}, 2));
     TOOL_TRY(host_load(options.x, &request.x));
     if (options.mask != NULL)
@@ -80,13 +79,8 @@ int cmd_softmax(int argc, char **argv)
     TOOL_TRY(softmax_check(&request));
     TOOL_TRY(host_allocate(CLATTN_DTYPE_F32, request.x.tensor.rank, request.x.tensor.extent, options.output, &output));
     TOOL_TRY(device_open(options.device, &device));
-    clattn_status called = job_softmax(&device, &request, options.solver, &job);
-    if (called != CLATTN_SUCCESS)
-        TOOL_TRY(device_failed(&device, called, NULL));
-    TOOL_TRY(job_time(&job, &rule, "softmax", &times));
-    called = job_read(&job, 0, output.memory);
-    if (called != CLATTN_SUCCESS)
-        TOOL_TRY(device_failed(&device, called, NULL));
+    TOOL_TRY(device_check(&device, job_softmax(&device, &request, options.solver, &job), NULL));
+    TOOL_TRY(job_compute(&job, options.repeat, "softmax", &output, &times));
     TOOL_TRY(deliver(&options, &request, &job, &times, &output));
 fail:
     job_release(&job);

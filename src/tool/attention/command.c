@@ -24,23 +24,6 @@ static void crop_scores(const attention_request *request, host_array *scores)
     tensor->bytes = rows * keys * sizeof(float);
 }
 
-/* Runs the job and downloads its results. */
-static int compute(const tool_job *job, const attention_options *options, const attention_request *request,
-                   timing *times, host_array results[RESULT_COUNT])
-{
-    /* Without --repeat there is a single run; with it, a first run that does not count precedes the others. */
-    timing_rule rule = {.repeat = options->repeat > 0 ? options->repeat : 1, .warm_up = options->repeat > 0};
-    int status = job_time(job, &rule, "attention", times);
-    for (int i = 0; i < RESULT_COUNT && status == TOOL_DONE; i++) {
-        if (!request->wants[i])
-            continue;
-        clattn_status read = job_read(job, (size_t)i, results[i].memory);
-        status = read == CLATTN_SUCCESS ? TOOL_DONE : device_failed(job->device, read, NULL);
-    }
-    crop_scores(request, &results[RESULT_SCORES]);
-    return status;
-}
-
 /* The file of a result, for messages: scores that are written to no other file go into the heat maps'. */
 static const char *file_of(const attention_options *options, int result)
 {
@@ -90,7 +73,8 @@ static int run(const attention_options *options, const attention_request *reques
     clattn_status made = job_attention(device, request, options->solver, &job);
     if (made != CLATTN_SUCCESS)
         TOOL_TRY(attention_plan_failed(options, device, made));
-    TOOL_TRY(compute(&job, options, request, &times, results));
+    TOOL_TRY(job_compute(&job, options->repeat, "attention", results, &times));
+    crop_scores(request, &results[RESULT_SCORES]);
     TOOL_TRY(deliver(options, request, heat, &job, &times, results));
 fail:
     job_release(&job);

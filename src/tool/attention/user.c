@@ -115,5 +115,5 @@ int attention_plan_failed(const attention_options *options, const tool_device *d
     }
     if (made == CLATTN_ERROR_BUILD && (files[0] != NULL || files[1] != NULL))
         return snippets_do_not_fit(options, text);
-    return device_failed(device, made, NULL);
+    return device_check(device, made, NULL);
 }

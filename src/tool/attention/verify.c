@@ -164,7 +164,7 @@ int verify_attention(const attention_request *request, const tool_job *job, cons
     c.row.largest = scratch + 3 * d_v + 3 * keys;
     verdicts[RESULT_OUTPUT].mean = request->desc.scoring.softcap > 0 ? 3.0 : 0.0;
     progress_begin("verifying");
-    clattn_status status = job != NULL ? snippets_open(&c.functions, request, job) : CLATTN_SUCCESS;
+    clattn_status status = snippets_open(&c.functions, request, job);
     if (snippets_present(&c.functions))
         snippets_attach(&c.functions, &c.exact);
     c.plain = c.exact;
@@ -175,5 +175,5 @@ int verify_attention(const attention_request *request, const tool_job *job, cons
     snippets_close(&c.functions);
     progress_end();
     free(scratch);
-    return status == CLATTN_SUCCESS ? TOOL_DONE : device_failed(job->device, status, "verifying");
+    return device_check(job->device, status, "verifying");
 }

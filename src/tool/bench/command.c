@@ -77,7 +77,7 @@ int bench_finish(tool_device *device, clattn_status made, tool_job *job, const c
     const timing_rule rule = timing_rule_bench(repeat);
     tool_report report;
     int status =
-        made == CLATTN_SUCCESS ? job_time(job, &rule, operator_name, &times) : device_failed(device, made, NULL);
+        made == CLATTN_SUCCESS ? job_time(job, &rule, operator_name, &times) : device_check(device, made, NULL);
     if (status == TOOL_DONE) {
         report_begin(&report);
         report_text(&report, "operator", operator_name);

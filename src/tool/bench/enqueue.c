@@ -170,8 +170,8 @@ static int measure(const enqueue_options *options, const tool_job *job, const ba
         return complain(TOOL_FAILED, "bench enqueue: out of memory for the times of %zu rounds", options->repeat);
     double *bares = ours + options->repeat * IN_A_ROW;
     clattn_status timed = time_both(job, bare, options->repeat, ours, bares);
-    int status = timed == CLATTN_SUCCESS ? print_times(options, job, bare, ours, bares)
-                                         : device_failed(job->device, timed, NULL);
+    int status =
+        timed == CLATTN_SUCCESS ? print_times(options, job, bare, ours, bares) : device_check(job->device, timed, NULL);
     free(ours);
     return status;
 }
@@ -199,7 +199,7 @@ int bench_enqueue(int argc, char **argv)
         clattn_status made = job_attention(&device, &request, options.solver, &job);
         if (made == CLATTN_SUCCESS)
             made = bare_make(&device, &job, options.shape, &bare);
-        status = made == CLATTN_SUCCESS ? measure(&options, &job, &bare) : device_failed(&device, made, NULL);
+        status = made == CLATTN_SUCCESS ? measure(&options, &job, &bare) : device_check(&device, made, NULL);
     }
     bare_release(&bare);
     job_release(&job);

@@ -153,7 +153,7 @@ static int run_child(const startup_options *options)
         run = job_read(&job, 0, output.memory);
     double seconds = os_seconds() - before;
     if (run != CLATTN_SUCCESS) {
-        status = device_failed(&device, run, NULL);
+        status = device_check(&device, run, NULL);
         goto done;
     }
     clattn_program_statistics programs = {.size = sizeof programs};

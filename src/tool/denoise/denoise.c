@@ -314,7 +314,7 @@ int denoise_picture(tool_device *device, picture *p, const denoise_rule *rule, d
     TRY(run_tiles(&d, &clean, result->tiles));
 fail:
     progress_end();
-    code = status == CLATTN_SUCCESS ? TOOL_DONE : device_failed(device, status, NULL);
+    code = device_check(device, status, NULL);
     clear(&d);
     free(p->pixels);
     p->pixels = clean.pixels;

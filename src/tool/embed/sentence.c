@@ -268,7 +268,7 @@ int sentence_load(sentence_model *model, tool_device *device)
     model->device = device;
     model_path_in(model->folder, "model.safetensors", &path);
     clattn_status status = clattn_transformer_create(device->context, &desc, &source, &model->transformer);
-    return status == CLATTN_SUCCESS ? TOOL_DONE : device_failed(device, status, path.text);
+    return device_check(device, status, path.text);
 }
 
 const char *sentence_solver(const sentence_model *model)

@@ -209,7 +209,7 @@ int sentence_encode(sentence_model *model, const sentence_text *texts, size_t co
     qsort(w.items, count, sizeof *w.items, longer_first);
     clattn_status computed = compute(&w, &host_memory);
     if (computed != CLATTN_SUCCESS)
-        TOOL_TRY(host_memory ? no_memory(count) : device_failed(model->device, computed, NULL));
+        TOOL_TRY(host_memory ? no_memory(count) : device_check(model->device, computed, NULL));
     for (size_t i = 0; i < count; i++)
         memcpy(vectors + w.items[i].text * d_model, w.rows + i * d_model, d_model * sizeof *vectors);
 fail:

@@ -138,7 +138,7 @@ int sentence_map_compute(sentence_model *model, sentence_map *map)
             status = copy_text(&w, &map->texts[i], &map->parts[i]);
     }
     if (computed != CLATTN_SUCCESS)
-        status = device_failed(model->device, computed, NULL);
+        status = device_check(model->device, computed, NULL);
     if (w.input != NULL)
         clReleaseMemObject(w.input);
     if (w.output != NULL)

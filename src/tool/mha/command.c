@@ -178,57 +178,41 @@ static const char *weights_file(const mha_options *options)
     return options->attention_weights != NULL ? options->attention_weights : options->heat.files.item[0];
 }
 
-static int allocate_outputs(const mha_options *options, const mha_request *request, host_array *output,
-                            host_array *weights)
+/* Allocates the output and, if they are wanted, the weights. */
+static int allocate_results(const mha_options *options, const mha_request *request, host_array results[2])
 {
     const size_t *x = request->x.tensor.extent;
-    size_t keys = mha_key_length(request);
-    int status = host_allocate(CLATTN_DTYPE_F32, 3, x, options->output, output);
+    const size_t mean[] = {x[0], x[1], mha_key_length(request)}, each[] = {x[0], request->heads, x[1], mean[2]};
+    int status = host_allocate(CLATTN_DTYPE_F32, 3, x, options->output, &results[0]);
     if (status != TOOL_DONE || !wants_weights(options))
         return status;
-    if (options->average)
-        return host_allocate(CLATTN_DTYPE_F32, 3, (size_t[]){x[0], x[1], keys}, weights_file(options), weights);
-    return host_allocate(CLATTN_DTYPE_F32, 4, (size_t[]){x[0], request->heads, x[1], keys}, weights_file(options),
-                         weights);
-}
-
-static int compute(const tool_job *job, const mha_options *options, timing *times, host_array *output,
-                   host_array *weights)
-{
-    timing_rule rule = {.repeat = options->repeat > 0 ? options->repeat : 1, .warm_up = options->repeat > 0};
-    int status = job_time(job, &rule, "mha", times);
-    if (status != TOOL_DONE)
-        return status;
-    clattn_status read = job_read(job, 0, output->memory);
-    if (read == CLATTN_SUCCESS && wants_weights(options))
-        read = job_read(job, 1, weights->memory);
-    return read == CLATTN_SUCCESS ? TOOL_DONE : device_failed(job->device, read, NULL);
+    return host_allocate(CLATTN_DTYPE_F32, options->average ? 3 : 4, options->average ? mean : each,
+                         weights_file(options), &results[1]);
 }
 
 static int deliver(const mha_options *options, const mha_request *request, heatmap_request *heat, const tool_job *job,
-                   const timing *times, const host_array *output, const host_array *weights)
+                   const timing *times, const host_array results[2])
 {
-    tool_verdict verdict = {0}, weights_verdict = {0};
+    tool_verdict verdicts[2] = {0};
     tool_report report;
-    bool with_weights = wants_weights(options);
     int status;
-    TOOL_TRY(host_store(options->output, output));
+    TOOL_TRY(host_store(options->output, &results[0]));
     if (options->attention_weights != NULL)
-        TOOL_TRY(host_store(options->attention_weights, weights));
-    TOOL_TRY(heatmap_request_store(heat, weights->memory));
+        TOOL_TRY(host_store(options->attention_weights, &results[1]));
+    TOOL_TRY(heatmap_request_store(heat, results[1].memory));
     if (options->verify)
-        TOOL_TRY(verify_mha(request, output, weights, &verdict, &weights_verdict));
+        TOOL_TRY(verify_mha(request, results, verdicts));
     report_begin(&report);
     report_device(&report, job->device, job_solver(job));
-    report_shape(&report, "shape", 3, output->tensor.extent);
+    report_shape(&report, "shape", 3, results[0].tensor.extent);
     report_count(&report, "heads", options->heads);
     report_timing(&report, times);
     if (options->verify)
-        report_verdict(&report, "", &verdict);
-    if (options->verify && with_weights)
-        report_verdict(&report, "weights_", &weights_verdict);
+        report_verdict(&report, "", &verdicts[0]);
+    if (options->verify && wants_weights(options))
+        report_verdict(&report, "weights_", &verdicts[1]);
     TOOL_TRY(report_finish(&report, options->json));
-    if (!(verdict_holds(&verdict) && verdict_holds(&weights_verdict)))
+    if (!(verdict_holds(&verdicts[0]) && verdict_holds(&verdicts[1])))
         TOOL_TRY(complain(TOOL_FAILED, "%s: differs from the reference, see max_error", options->output));
 fail:
     return status;
@@ -265,7 +249,7 @@ int cmd_mha(int argc, char **argv)
     tensor_labels labels = {0};
     tool_device device = {0};
     tool_job job = {0};
-    host_array output = {0}, weights = {0};
+    host_array results[2] = {0};
     heatmap_request heat = {0};
     timing times = {0};
 
@@ -274,19 +258,17 @@ int cmd_mha(int argc, char **argv)
     TOOL_TRY(check_outputs(&options));
     TOOL_TRY(load_problem(&options, &labels, &request));
     TOOL_TRY(begin_heat(&options, &request, &heat));
-    TOOL_TRY(allocate_outputs(&options, &request, &output, &weights));
+    TOOL_TRY(allocate_results(&options, &request, results));
     TOOL_TRY(device_open(options.device, &device));
-    clattn_status made = job_mha(&device, &request, options.solver, &job);
-    if (made != CLATTN_SUCCESS)
-        TOOL_TRY(device_failed(&device, made, NULL));
-    TOOL_TRY(compute(&job, &options, &times, &output, &weights));
-    TOOL_TRY(deliver(&options, &request, &heat, &job, &times, &output, &weights));
+    TOOL_TRY(device_check(&device, job_mha(&device, &request, options.solver, &job), NULL));
+    TOOL_TRY(job_compute(&job, options.repeat, "mha", results, &times));
+    TOOL_TRY(deliver(&options, &request, &heat, &job, &times, results));
 fail:
     job_release(&job);
     device_close(&device);
     heatmap_request_release(&heat);
-    host_release(&output);
-    host_release(&weights);
+    host_release(&results[0]);
+    host_release(&results[1]);
     mha_release(&request);
     return status;
 }

@@ -215,11 +215,10 @@ static stages stages_of(const mha_request *request)
     return s;
 }
 
-int verify_mha(const mha_request *request, const host_array *output, const host_array *weights, tool_verdict *verdict,
-               tool_verdict *second)
+int verify_mha(const mha_request *request, const host_array results[2], tool_verdict verdicts[2])
 {
     stages s = stages_of(request);
-    bool weighed = host_present(weights);
+    bool weighed = host_present(&results[1]);
     int status = TOOL_DONE;
     if (!make_scratch(&s.q, s.batch * s.queries, s.inner) || !make_scratch(&s.k, s.batch * s.keys, s.inner) ||
         !make_scratch(&s.v, s.batch * s.keys, s.inner) || !make_scratch(&s.joined, s.queries, s.inner) ||
@@ -243,11 +242,12 @@ int verify_mha(const mha_request *request, const host_array *output, const host_
                 double condition = weigh_row(&s, request, b, h, i);
                 worst = fmax(worst, condition);
                 if (weighed)
-                    compare_weights(&s, request, weights, b, h, i,
-                                    request->weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE ? worst : condition, second);
+                    compare_weights(&s, request, &results[1], b, h, i,
+                                    request->weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE ? worst : condition,
+                                    &verdicts[1]);
                 attend_row(&s, request, b, h, i, condition);
             }
-            compare_output(&s, output, b, i, verdict);
+            compare_output(&s, &results[0], b, i, &verdicts[0]);
             progress_show((double)(b * s.queries + i + 1) / (double)(s.batch * s.queries));
         }
     }

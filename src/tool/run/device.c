@@ -72,9 +72,11 @@ static const char *variable_behind(clattn_status status, const char *text)
     return NULL;
 }
 
-int device_failed(const tool_device *device, clattn_status status, const char *what)
+int device_check(const tool_device *device, clattn_status status, const char *what)
 {
     char text[1024];
+    if (status == CLATTN_SUCCESS)
+        return TOOL_DONE;
     device_message(device, status, text, sizeof text);
     if (what == NULL)
         what = variable_behind(status, text);
@@ -105,7 +107,7 @@ int device_open_checked(const char *spec, clattn_self_check self_check, tool_dev
             device_log(NULL, CLATTN_LOG_LEVEL_WARNING, crash_skipped(i));
         return TOOL_DONE;
     }
-    int code = device_failed(device->context != NULL ? device : NULL, status, NULL);
+    int code = device_check(device->context != NULL ? device : NULL, status, NULL);
     device_close(device);
     return code;
 }

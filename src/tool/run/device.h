@@ -30,13 +30,14 @@ void device_flush_warnings(void);
 /* The exit status that belongs to a failure. */
 int exit_status_of(clattn_status status);
 
-/* Writes the error line for a failed call on `device` (NULL: there was none yet): `what` and the message. */
-int device_failed(const tool_device *device, clattn_status status, const char *what);
+/* The exit status for a call on `device` (NULL: there was none yet).  Of a failure it writes the error line: `what` (may
+ * be NULL) and the message. */
+int device_check(const tool_device *device, clattn_status status, const char *what);
 
 /* The message of the last failure on `device`, unchanged. */
 void device_message(const tool_device *device, clattn_status status, char *text, size_t bytes);
 
-/* Keeps the message of an OpenCL call of the command's own that failed; the status for device_failed. */
+/* Keeps the message of an OpenCL call of the command's own that failed; the status for device_check. */
 clattn_status device_opencl_failed(tool_device *device, const char *call, cl_int code);
 
 /* A buffer with the tensor's data, or of `bytes` bytes filled with 0xff, which is a NaN in every float type.

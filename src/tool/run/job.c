@@ -70,7 +70,7 @@ static int run_once(void *user)
 {
     const tool_job *job = user;
     clattn_status status = job_run(job);
-    return status == CLATTN_SUCCESS ? TOOL_DONE : device_failed(job->device, status, NULL);
+    return device_check(job->device, status, NULL);
 }
 
 int job_time(const tool_job *job, const timing_rule *rule, const char *label, timing *result)
@@ -81,6 +81,17 @@ int job_time(const tool_job *job, const timing_rule *rule, const char *label, ti
 clattn_status job_read(const tool_job *job, size_t index, void *data)
 {
     return device_download(job->device, job->outputs[index].buffer, job->outputs[index].bytes, data);
+}
+
+int job_compute(const tool_job *job, size_t repeat, const char *label, const host_array *results, timing *times)
+{
+    /* With --repeat, a first run that does not count precedes the others. */
+    const timing_rule rule = {.repeat = repeat > 0 ? repeat : 1, .warm_up = repeat > 0};
+    int status = job_time(job, &rule, label, times);
+    for (size_t i = 0; i < JOB_OUTPUTS && status == TOOL_DONE; i++)
+        if (job->outputs[i].buffer != NULL)
+            status = device_check(job->device, job_read(job, i, results[i].memory), NULL);
+    return status;
 }
 
 const char *job_solver(const tool_job *job)

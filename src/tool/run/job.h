@@ -84,6 +84,9 @@ clattn_status job_run(const tool_job *job);
 /* Runs the job as `rule` says; the times are from enqueue to completion.  Returns an exit status. */
 int job_time(const tool_job *job, const timing_rule *rule, const char *label, timing *result);
 
+/* Runs the job as --repeat says, once without it (0), and copies output i to results[i].  Returns an exit status. */
+int job_compute(const tool_job *job, size_t repeat, const char *label, const host_array *results, timing *times);
+
 /* Copies output `index` to `data`; blocks. */
 clattn_status job_read(const tool_job *job, size_t index, void *data);
 

@@ -36,13 +36,12 @@ void verdict_add_zero(tool_verdict *verdict, double result);
 
 struct tool_job;
 
-/* These compare whole outputs and show progress; `second` belongs to the optional weights (absent if there are
- * none). They return TOOL_DONE whatever the verdict, TOOL_FAILED when memory runs out. */
+/* These compare whole outputs and show progress; mha's second result, the weights, may be absent.  They return TOOL_DONE
+ * whatever the verdict, TOOL_FAILED when memory runs out. */
 int verify_attention(const attention_request *request, const struct tool_job *job,
                      const host_array results[RESULT_COUNT], tool_verdict verdicts[RESULT_COUNT]);
 int verify_softmax(const softmax_request *request, const host_array *output, tool_verdict *verdict);
-int verify_mha(const mha_request *request, const host_array *output, const host_array *weights, tool_verdict *verdict,
-               tool_verdict *second);
+int verify_mha(const mha_request *request, const host_array results[2], tool_verdict verdicts[2]);
 
 /* A mask as the references walk it.  `rank` and `extent` are those of what it broadcasts to, strides[rank]
  * comes back, and how many of the last dimension's places it covers. */

@@ -35,7 +35,7 @@ struct whisper_device {
 
 static int failed(const whisper_device *m, clattn_status status)
 {
-    return device_failed(m->device, status, "transcribe");
+    return device_check(m->device, status, "transcribe");
 }
 
 /* Reads a weight's extents; refuses a file that does not have it with that rank. */

@@ -139,7 +139,7 @@ static int import_wisdom(tool_device *device, const char *file)
     if (status == TOOL_DONE) {
         clattn_status imported = clattn_wisdom_import(device->context, text, bytes, NULL);
         if (imported != CLATTN_SUCCESS)
-            status = device_failed(device, imported, file);
+            status = device_check(device, imported, file);
     }
     if (from != NULL)
         fclose(from);
@@ -157,7 +157,7 @@ static int wisdom_text(tool_device *device, char **text, size_t *bytes)
     if (status == CLATTN_SUCCESS)
         status = clattn_wisdom_export(device->context, *text, *bytes, bytes);
     (*text)[*bytes] = '\0';
-    return status == CLATTN_SUCCESS ? TOOL_DONE : device_failed(device, status, NULL);
+    return device_check(device, status, NULL);
 }
 
 static int export_wisdom(tool_device *device, const char *file)
@@ -182,7 +182,7 @@ static int save(const tuning_run *run, clattn_wisdom_mode mode)
     if (!run->saves)
         return TOOL_DONE;
     clattn_status status = clattn_wisdom_save(run->device->context, mode);
-    return status == CLATTN_SUCCESS ? TOOL_DONE : device_failed(run->device, status, NULL);
+    return device_check(run->device, status, NULL);
 }
 
 /* ---- searches that ran out of time ---- */
@@ -252,7 +252,7 @@ static int learn(tuning_run *run, tune_outcome *outcome)
         status = clattn_wisdom_learn(outcome->best[i].plan, (uint32_t)i, (uint64_t)(outcome->best[i].seconds * 1e9));
     if (outcome->cut && status == CLATTN_SUCCESS)
         status = note_steps(run->device, outcome->best[0].plan, outcome->steps);
-    return status == CLATTN_SUCCESS ? save(run, CLATTN_WISDOM_MODE_MERGE) : device_failed(run->device, status, NULL);
+    return status == CLATTN_SUCCESS ? save(run, CLATTN_WISDOM_MODE_MERGE) : device_check(run->device, status, NULL);
 }
 
 static int tell(tuning_run *run, const char *name, const char *state, const tune_outcome *outcome, double seconds)
@@ -311,7 +311,7 @@ static int without_wisdom(tuning_run *run, tool_job *job)
     if (made == CLATTN_SUCCESS)
         made = job->create(job, &untuned, &plan);
     if (made != CLATTN_SUCCESS)
-        return device_failed(run->device, made, NULL);
+        return device_check(run->device, made, NULL);
     clattn_plan_release(&job->plan);
     job->plan = plan;
     return TOOL_DONE;
@@ -355,7 +355,7 @@ static int tune_one(tuning_run *run, const tune_shape *shape, size_t rest)
         run->skipped++;
         status = tell(run, name, "skipped: not for this device", NULL, 0);
     } else {
-        status = device_failed(run->device, made, NULL);
+        status = device_check(run->device, made, NULL);
     }
 fail:
     job_release(&job);

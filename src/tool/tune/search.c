@@ -51,7 +51,7 @@ static double run(search *s, clattn_plan *plan, size_t runs)
     for (size_t i = 0; i < runs && s->status == TOOL_DONE; i++) {
         clattn_status status = job_run(s->job);
         if (status != CLATTN_SUCCESS)
-            s->status = device_failed(s->job->device, status, NULL);
+            s->status = device_check(s->job->device, status, NULL);
     }
     s->job->plan = own;
     return (os_seconds() - before) / (double)runs;
@@ -314,7 +314,7 @@ static void judge(search *s)
     found->seconds = result.a;
     clattn_status status = make(s, found->solver, "", &found->plan);
     if (status != CLATTN_SUCCESS)
-        s->status = device_failed(s->job->device, status, NULL);
+        s->status = device_check(s->job->device, status, NULL);
 }
 
 int tune_search(tool_job *job, const char *const *solvers, const tune_past *past, double deadline,
