@@ -7,6 +7,7 @@
 
 #include <clattn/attention.h>
 
+#include "ref/attention.h"
 #include "tool/run/host.h"
 
 typedef enum attention_input {
@@ -62,16 +63,18 @@ typedef struct attention_request {
     attention_sizes sizes;      /* by attention_complete */
 } attention_request;
 
-/* Where each input stands in the public structs, and what it is called: "query", "mask", ...; for the user's
- * buffers, which have no layout, that offset is 0. */
+/* The offsets of each input in the public structs and in ref_attention_data; the user's buffers have a binding alone. */
 typedef struct attention_input_place {
-    const char *name;
-    size_t layout, binding;
+    size_t layout, binding, data;
 } attention_input_place;
 extern const attention_input_place attention_inputs[INPUT_COUNT];
 
-/* The places and names of results; a name is the prefix of the result's fields in a report. */
-extern const attention_input_place attention_results[RESULT_COUNT];
+/* The offsets of each result, and the prefix of its fields in a report. */
+typedef struct attention_result_place {
+    const char *name;
+    size_t layout, binding;
+} attention_result_place;
+extern const attention_result_place attention_results[RESULT_COUNT];
 
 static inline clattn_layout *attention_input_layout(clattn_attention_desc *desc, attention_input input)
 {
@@ -103,6 +106,10 @@ int attention_complete(attention_request *request);
  * values. */
 int attention_complete_options(attention_request *request);
 int attention_complete_cache(attention_request *request);
+
+/* The reference's problem, whose keys and values lie in the queries' array if the request is fused.  It borrows from the
+ * request. */
+ref_attention_problem attention_reference(const attention_request *request);
 
 /* Allocates a result, which is named after its file. */
 int attention_result_allocate(const attention_request *request, attention_result result, const char *name,

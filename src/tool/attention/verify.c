@@ -17,32 +17,6 @@ typedef struct comparison {
     snippets functions;
 } comparison;
 
-static void take_inputs(const attention_request *request, ref_attention_data *data)
-{
-    const void *const inputs[] = {
-        request->input[INPUT_QUERY].tensor.data,         request->input[INPUT_KEY].tensor.data,
-        request->input[INPUT_VALUE].tensor.data,         request->input[INPUT_MASK].tensor.data,
-        request->input[INPUT_BIAS].tensor.data,          request->input[INPUT_ALIBI].tensor.data,
-        request->input[INPUT_SINKS].tensor.data,         request->input[INPUT_VECTOR].tensor.data,
-        request->input[INPUT_QUERY_LENGTHS].tensor.data, request->input[INPUT_KEY_LENGTHS].tensor.data,
-        request->input[INPUT_POSITIONS].tensor.data,     request->input[INPUT_QUERY_STARTS].tensor.data,
-        request->input[INPUT_KEY_STARTS].tensor.data,    request->input[INPUT_BLOCK_TABLE].tensor.data,
-        request->input[INPUT_KEY_SCALE].tensor.data,     request->input[INPUT_VALUE_SCALE].tensor.data,
-    };
-    const void **fields[] = {
-        &data->query,         &data->key,         &data->value,     &data->mask,
-        &data->bias,          &data->alibi,       &data->sinks,     &data->vector,
-        &data->query_lengths, &data->key_lengths, &data->positions, &data->query_starts,
-        &data->key_starts,    &data->block_table, &data->key_scale, &data->value_scale,
-    };
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
-        *fields[i] = inputs[i];
-    if (data->key == NULL)
-        data->key = data->query;
-    if (data->value == NULL)
-        data->value = data->query;
-}
-
 /* Element of a result at (batch, head, row, column), by its layout. */
 static double result_at(const comparison *c, attention_result result, const int64_t index[4])
 {
@@ -156,8 +130,7 @@ int verify_attention(const attention_request *request, const tool_job *job, cons
     comparison c = {.request = request, .results = results, .verdicts = verdicts};
     if (scratch == NULL)
         return complain(TOOL_FAILED, "out of memory for the reference's rows");
-    c.exact = (ref_attention_problem){.desc = &request->desc, .args = &request->args};
-    take_inputs(request, &c.exact.data);
+    c.exact = attention_reference(request);
     c.row = (ref_attention_result){.output = scratch, .magnitude = scratch + d_v, .probabilities = scratch + 2 * d_v};
     c.naive = (ref_attention_result){.output = scratch + 2 * d_v + keys, .probabilities = scratch + 3 * d_v + keys};
     c.naive_scores = scratch + 3 * d_v + 2 * keys;

@@ -1,7 +1,6 @@
 /* clattn bench attention: with any of attention's options. */
 #include "tool/attention/options.h"
 #include "tool/bench/bench.h"
-#include "ref/attention.h"
 
 int bench_attention_arrays(const size_t s[7], clattn_dtype dtype, uint64_t seed, float limit,
                            attention_request *request)
@@ -22,12 +21,7 @@ int bench_attention_arrays(const size_t s[7], clattn_dtype dtype, uint64_t seed,
 static double attended_pairs(const attention_request *request)
 {
     const clattn_attention_desc *desc = &request->desc;
-    ref_attention_problem reference = {.desc = desc, .args = &request->args};
-    reference.data.query_lengths = request->input[INPUT_QUERY_LENGTHS].tensor.data;
-    reference.data.key_lengths = request->input[INPUT_KEY_LENGTHS].tensor.data;
-    reference.data.positions = request->input[INPUT_POSITIONS].tensor.data;
-    reference.data.query_starts = request->input[INPUT_QUERY_STARTS].tensor.data;
-    reference.data.key_starts = request->input[INPUT_KEY_STARTS].tensor.data;
+    const ref_attention_problem reference = attention_reference(request);
     double pairs = 0.0;
     for (int64_t b = 0; b < (int64_t)request->args.batch; b++) {
         const ref_attention_item item = ref_attention_item_of(&reference, b);
