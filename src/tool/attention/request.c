@@ -72,22 +72,6 @@ int attention_result_allocate(const attention_request *request, attention_result
     return host_allocate(desc->output.dtype, rank, extent, name, array);
 }
 
-double attention_pairs(size_t query_length, size_t key_length, bool causal, int32_t align)
-{
-    if (!causal)
-        return (double)query_length * (double)key_length;
-    double pairs = 0.0;
-    int64_t position = align == CLATTN_ALIGNMENT_BOTTOM_RIGHT ? (int64_t)key_length - (int64_t)query_length : 0;
-    for (int64_t i = 0; i < (int64_t)query_length; i++) {
-        int64_t keys = i + position + 1;
-        if (keys > (int64_t)key_length)
-            keys = (int64_t)key_length;
-        if (keys > 0)
-            pairs += (double)keys;
-    }
-    return pairs;
-}
-
 void attention_release(attention_request *request)
 {
     for (int i = 0; i < INPUT_COUNT; i++)

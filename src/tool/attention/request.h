@@ -115,9 +115,6 @@ ref_attention_problem attention_reference(const attention_request *request);
 int attention_result_allocate(const attention_request *request, attention_result result, const char *name,
                               host_array *array);
 
-/* The number of (query, key) pairs of one head that are attended; causality counts, masks do not. */
-double attention_pairs(size_t query_length, size_t key_length, bool causal, int32_t align);
-
 void attention_release(attention_request *request);
 
 #endif

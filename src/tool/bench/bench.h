@@ -16,7 +16,7 @@ typedef struct bench_model {
 typedef struct bench_work {
     double flops;                       /* multiplications and additions, as docs and --help say */
     double bytes;                       /* every input and output once */
-    clattn_dtype dtype;                 /* clattn_dtype of all arrays, for the report; 0: CLATTN_DTYPE_F32 */
+    clattn_dtype dtype;                 /* of all arrays, for the report */
     const attention_request *attention; /* reported instead of `dtype`, with its pages; or NULL */
     const bench_model *model;           /* or NULL */
 } bench_work;
@@ -33,6 +33,13 @@ int bench_array(host_array *array, const char *name, clattn_dtype dtype, int32_t
  * to 1.  The caller may then set options, and calls attention_complete. */
 int bench_attention_arrays(const size_t shape[7], clattn_dtype dtype, uint64_t seed, float limit,
                            attention_request *request);
+
+/* The number of (query, key) pairs of one head of self-attention. */
+static inline double bench_pairs(size_t length, bool causal)
+{
+    double n = (double)length;
+    return causal ? n * (n + 1.0) / 2.0 : n * n;
+}
 
 /* The choices of --activation, in the order of clattn_activation; NULL at the end. */
 extern const char *const bench_activations[];

@@ -86,7 +86,7 @@ int bench_finish(tool_device *device, clattn_status made, tool_job *job, const c
         if (work->attention != NULL)
             report_attention(&report, work->attention);
         else
-            report_text(&report, "dtype", clattn_dtype_name(work->dtype ? work->dtype : CLATTN_DTYPE_F32));
+            report_text(&report, "dtype", clattn_dtype_name(work->dtype));
         if (work->model != NULL)
             report_model(&report, work->model, job->plan, json);
         report_timing(&report, &times);

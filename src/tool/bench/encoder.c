@@ -153,7 +153,7 @@ static double flops_of(const encoder_options *options)
 {
     const size_t *s = options->shape;
     const double batch = (double)s[BATCH], d_model = (double)s[D_MODEL], d_ff = (double)s[D_FF];
-    const double pairs = attention_pairs(s[LENGTH], s[LENGTH], options->causal, 0);
+    const double pairs = bench_pairs(s[LENGTH], options->causal);
     const double matrices = 4.0 * d_model * d_model + (options->gated ? 3.0 : 2.0) * d_model * d_ff;
     return (double)options->layers * batch * (2.0 * (double)s[LENGTH] * matrices + 4.0 * pairs * d_model);
 }

@@ -4,7 +4,7 @@
 typedef struct bench_options {
     const char *solver, *device;
     bool causal, bias, json, int8;
-    int32_t align, dtype, operand;
+    int32_t dtype, operand;
     clattn_activation activation;
     size_t shape[7], repeat;
 } bench_options;
@@ -211,7 +211,7 @@ int bench_mha(int argc, char **argv)
     if (b.status == TOOL_DONE && d % s[3] != 0)
         b.status = complain(TOOL_BAD_INPUT, "bench mha: D_MODEL %zu is not a multiple of H %zu", d, s[3]);
     if (b.status == TOOL_DONE) {
-        double pairs = attention_pairs(s[1], s[1], b.options.causal, b.options.align);
+        double pairs = bench_pairs(s[1], b.options.causal);
         double flops =
             8.0 * (double)s[0] * (double)s[1] * (double)d * (double)d + 4.0 * (double)s[0] * pairs * (double)d;
         double bytes = 2.0 * bytes_of(&request.x) + bytes_of(&request.w_in) + bytes_of(&request.b_in) +

@@ -76,8 +76,8 @@ static void choose_work(const startup_options *options, startup_work *work)
                                .flops = 8.0 * tokens * d * d + 4.0 * tokens * (double)s[1] * d,
                                .bytes = 4.0 * (2.0 * tokens * d + 4.0 * d * d + 4.0 * d)};
     } else {
-        double pairs = attention_pairs(s[3], s[4], false, CLATTN_ALIGNMENT_TOP_LEFT);
-        double heads = (double)s[0] * (double)s[1], kv_heads = (double)s[0] * (double)s[2];
+        double pairs = (double)s[3] * (double)s[4], heads = (double)s[0] * (double)s[1],
+               kv_heads = (double)s[0] * (double)s[2];
         *work = (startup_work){.name = "attention",
                                .rank = 7,
                                .shape = s,
