@@ -2,18 +2,16 @@
 #include "tool/attention/options.h"
 #include "tool/bench/bench.h"
 
-int bench_attention_arrays(const size_t s[7], clattn_dtype dtype, uint64_t seed, float limit,
-                           attention_request *request)
+int bench_attention_arrays(const size_t s[7], clattn_dtype dtype, attention_request *request)
 {
     host_array *input = request->input;
+    int status;
     attention_begin(request);
     request->output_dtype = dtype;
-    int status = bench_array(&input[INPUT_QUERY], "query", dtype, 4, (size_t[]){s[0], s[1], s[3], s[5]}, seed, limit);
-    if (status == TOOL_DONE)
-        status = bench_array(&input[INPUT_KEY], "key", dtype, 4, (size_t[]){s[0], s[2], s[4], s[5]}, seed + 1, limit);
-    if (status == TOOL_DONE)
-        status =
-            bench_array(&input[INPUT_VALUE], "value", dtype, 4, (size_t[]){s[0], s[2], s[4], s[6]}, seed + 2, 1.0f);
+    TOOL_TRY(bench_array(&input[INPUT_QUERY], "query", dtype, 4, (size_t[]){s[0], s[1], s[3], s[5]}, 1, 1.0f));
+    TOOL_TRY(bench_array(&input[INPUT_KEY], "key", dtype, 4, (size_t[]){s[0], s[2], s[4], s[5]}, 2, 1.0f));
+    TOOL_TRY(bench_array(&input[INPUT_VALUE], "value", dtype, 4, (size_t[]){s[0], s[2], s[4], s[6]}, 3, 1.0f));
+fail:
     return status;
 }
 
@@ -65,20 +63,18 @@ int bench_attention(int argc, char **argv)
     int status = attention_options_parse(ATTENTION_BENCH, argc, argv, &options);
     if (status != TOOL_DONE)
         return status;
-    status = attention_open(&options, &request, &device);
-    if (status == TOOL_DONE) {
-        const size_t *s = options.shape;
-        bench_work work = {
-            .flops = 2.0 * (double)s[1] * attended_pairs(&request) * (double)(s[5] + s[6]),
-            .bytes = bytes_of(&request),
-            .attention = &request,
-        };
-        clattn_status made = job_attention(&device, &request, options.solver, &job);
-        if (made == CLATTN_SUCCESS || made != CLATTN_ERROR_BUILD)
-            status = bench_finish(&device, made, &job, "attention", 7, s, &work, options.repeat, options.json);
-        else
-            status = attention_plan_failed(&options, &device, made);
-    }
+    const size_t *s = options.shape;
+    TOOL_TRY(attention_open(&options, &request, &device));
+    const bench_work work = {
+        .flops = 2.0 * (double)s[1] * attended_pairs(&request) * (double)(s[5] + s[6]),
+        .bytes = bytes_of(&request),
+        .attention = &request,
+    };
+    clattn_status made = job_attention(&device, &request, options.solver, &job);
+    if (made != CLATTN_SUCCESS)
+        TOOL_TRY(attention_plan_failed(&options, &device, made));
+    TOOL_TRY(bench_finish(&job, "attention", 7, s, &work, options.repeat, options.json));
+fail:
     device_close(&device);
     attention_release(&request);
     return status;

@@ -21,18 +21,20 @@ typedef struct bench_work {
     const bench_model *model;           /* or NULL */
 } bench_work;
 
-/* Times a job that has just been made with status `made`, and reports it; releases the job. */
-int bench_finish(tool_device *device, clattn_status made, tool_job *job, const char *operator_name, int32_t shape_rank,
-                 const size_t *shape, const bench_work *work, size_t repeat, bool json);
+/* Times a job, reports it and releases it. */
+int bench_finish(tool_job *job, const char *operator_name, int32_t shape_rank, const size_t *shape,
+                 const bench_work *work, size_t repeat, bool json);
 
 /* Makes an array of random numbers. */
 int bench_array(host_array *array, const char *name, clattn_dtype dtype, int32_t rank, const size_t *extent,
                 uint64_t seed, float limit);
 
-/* Begins an attention of the sizes B,HQ,HKV,SQ,SKV,D,DV on random numbers: queries and keys up to `limit`, values up
- * to 1.  The caller may then set options, and calls attention_complete. */
-int bench_attention_arrays(const size_t shape[7], clattn_dtype dtype, uint64_t seed, float limit,
-                           attention_request *request);
+/* Begins an attention of the sizes B,HQ,HKV,SQ,SKV,D,DV on random numbers.  The caller may then set options, and calls
+ * attention_complete. */
+int bench_attention_arrays(const size_t shape[7], clattn_dtype dtype, attention_request *request);
+
+/* Makes a self-attention of the sizes B,S,D_MODEL,H with packed weights and biases. */
+int bench_mha_arrays(const char *command, const size_t shape[4], clattn_dtype dtype, mha_request *request);
 
 /* The number of (query, key) pairs of one head of self-attention. */
 static inline double bench_pairs(size_t length, bool causal)

@@ -70,19 +70,18 @@ static void report_model(tool_report *report, const bench_model *model, const cl
         fputs(clattn_plan_explain(plan), stdout);
 }
 
-int bench_finish(tool_device *device, clattn_status made, tool_job *job, const char *operator_name, int32_t shape_rank,
-                 const size_t *shape, const bench_work *work, size_t repeat, bool json)
+int bench_finish(tool_job *job, const char *operator_name, int32_t shape_rank, const size_t *shape,
+                 const bench_work *work, size_t repeat, bool json)
 {
     timing times = {0};
     const timing_rule rule = timing_rule_bench(repeat);
     tool_report report;
-    int status =
-        made == CLATTN_SUCCESS ? job_time(job, &rule, operator_name, &times) : device_check(device, made, NULL);
+    int status = job_time(job, &rule, operator_name, &times);
     if (status == TOOL_DONE) {
         report_begin(&report);
         report_text(&report, "operator", operator_name);
         report_shape(&report, "shape", shape_rank, shape);
-        report_device(&report, device, job_solver(job));
+        report_device(&report, job->device, job_solver(job));
         if (work->attention != NULL)
             report_attention(&report, work->attention);
         else

@@ -164,7 +164,6 @@ int bench_encoder(int argc, char **argv)
     tool_device device = {0};
     tool_job job = {0};
     host_array x = {0};
-    bench_model model = {.explain = false};
     const size_t *s = options.shape;
     int status = options_parse(&table, argc, argv, &options);
     if (status != TOOL_DONE)
@@ -172,18 +171,16 @@ int bench_encoder(int argc, char **argv)
     if (s[D_MODEL] % s[HEADS] != 0)
         return complain(TOOL_BAD_INPUT, "bench encoder: D_MODEL %zu is not a multiple of HEADS %zu", s[D_MODEL],
                         s[HEADS]);
-    status = device_open(options.device, &device);
-    if (status == TOOL_DONE)
-        status = bench_array(&x, "x", dtypes[options.dtype], 3, s, 1, 1.0f);
-    if (status == TOOL_DONE) {
-        model.explain = options.explain;
-        clattn_status made = job_encoder(&device, &options, &x, &job, &model);
-        bench_work work = {.flops = flops_of(&options),
-                           .bytes = 2.0 * (double)x.tensor.bytes + (double)model.weight_bytes,
-                           .dtype = dtypes[options.dtype],
-                           .model = &model};
-        status = bench_finish(&device, made, &job, "encoder", 5, s, &work, options.repeat, options.json);
-    }
+    bench_model model = {.explain = options.explain};
+    TOOL_TRY(device_open(options.device, &device));
+    TOOL_TRY(bench_array(&x, "x", dtypes[options.dtype], 3, s, 1, 1.0f));
+    TOOL_TRY(device_check(&device, job_encoder(&device, &options, &x, &job, &model), NULL));
+    const bench_work work = {.flops = flops_of(&options),
+                             .bytes = 2.0 * (double)x.tensor.bytes + (double)model.weight_bytes,
+                             .dtype = dtypes[options.dtype],
+                             .model = &model};
+    TOOL_TRY(bench_finish(&job, "encoder", 5, s, &work, options.repeat, options.json));
+fail:
     host_release(&x);
     device_close(&device);
     return status;

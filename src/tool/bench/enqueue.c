@@ -69,8 +69,9 @@ static void bare_release(bare_launch *bare)
 }
 
 /* Makes the bare launches for the plan of `job`, an attention of `shape`. */
-static clattn_status bare_make(tool_device *device, const tool_job *job, const size_t shape[7], bare_launch *bare)
+static clattn_status bare_make(const tool_job *job, const size_t shape[7], bare_launch *bare)
 {
+    tool_device *device = job->device;
     const clattn_attention_args *args = &job->args.attention;
     const cl_mem buffers[] = {args->query.buffer, args->key.buffer, args->value.buffer, args->output.buffer};
     const char *text = source;
@@ -190,17 +191,13 @@ int bench_enqueue(int argc, char **argv)
         return complain(TOOL_BAD_INPUT, "bench enqueue: --repeat %zu is not valid, expected at most %d", options.repeat,
                         MOST_REPEATS);
 
-    status = bench_attention_arrays(options.shape, CLATTN_DTYPE_F32, 1, 1.0f, &request);
-    if (status == TOOL_DONE)
-        status = attention_complete(&request);
-    if (status == TOOL_DONE)
-        status = device_open(options.device, &device);
-    if (status == TOOL_DONE) {
-        clattn_status made = job_attention(&device, &request, options.solver, &job);
-        if (made == CLATTN_SUCCESS)
-            made = bare_make(&device, &job, options.shape, &bare);
-        status = made == CLATTN_SUCCESS ? measure(&options, &job, &bare) : device_check(&device, made, NULL);
-    }
+    TOOL_TRY(bench_attention_arrays(options.shape, CLATTN_DTYPE_F32, &request));
+    TOOL_TRY(attention_complete(&request));
+    TOOL_TRY(device_open(options.device, &device));
+    TOOL_TRY(device_check(&device, job_attention(&device, &request, options.solver, &job), NULL));
+    TOOL_TRY(device_check(&device, bare_make(&job, options.shape, &bare), NULL));
+    TOOL_TRY(measure(&options, &job, &bare));
+fail:
     bare_release(&bare);
     job_release(&job);
     device_close(&device);

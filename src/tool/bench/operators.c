@@ -74,8 +74,9 @@ static void fill(bench *b, host_array *array, const char *name, int32_t rank, co
 static void finish(bench *b, clattn_status made, const char *name, int32_t rank, double flops, double bytes)
 {
     bench_work work = {.flops = flops, .bytes = bytes, .dtype = dtypes[b->options.dtype]};
-    b->status = bench_finish(&b->device, made, &b->job, name, rank, b->options.shape, &work, b->options.repeat,
-                             b->options.json);
+    b->status = device_check(&b->device, made, NULL);
+    if (b->status == TOOL_DONE)
+        b->status = bench_finish(&b->job, name, rank, b->options.shape, &work, b->options.repeat, b->options.json);
 }
 
 int bench_matmul(int argc, char **argv)
@@ -180,6 +181,24 @@ int bench_layernorm(int argc, char **argv)
     return b.status;
 }
 
+int bench_mha_arrays(const char *command, const size_t s[4], clattn_dtype dtype, mha_request *request)
+{
+    const size_t d = s[2];
+    const float limit = 0.1f;
+    int status;
+    if (d % s[3] != 0)
+        return complain(TOOL_BAD_INPUT, "%s: D_MODEL %zu is not a multiple of H %zu", command, d, s[3]);
+    request->heads = s[3];
+    request->inner = d;
+    TOOL_TRY(bench_array(&request->x, "x", dtype, 3, s, 1, 1.0f));
+    TOOL_TRY(bench_array(&request->w_in, "in_proj_weight", dtype, 2, (size_t[]){3 * d, d}, 2, limit));
+    TOOL_TRY(bench_array(&request->b_in, "in_proj_bias", dtype, 1, (size_t[]){3 * d}, 3, limit));
+    TOOL_TRY(bench_array(&request->w_o, "out_proj.weight", dtype, 2, (size_t[]){d, d}, 4, limit));
+    TOOL_TRY(bench_array(&request->b_o, "out_proj.bias", dtype, 1, &d, 5, limit));
+fail:
+    return status;
+}
+
 int bench_mha(int argc, char **argv)
 {
     static const option_row rows[] = {
@@ -199,17 +218,8 @@ int bench_mha(int argc, char **argv)
         return b.status;
 
     const size_t *s = b.options.shape, d = s[2];
-    request.heads = s[3];
-    request.inner = d;
+    b.status = bench_mha_arrays("bench mha", s, dtypes[b.options.dtype], &request);
     request.causal = b.options.causal;
-    const float limit = 0.1f;
-    fill(&b, &request.x, "x", 3, (size_t[]){s[0], s[1], d}, 1.0f);
-    fill(&b, &request.w_in, "in_proj_weight", 2, (size_t[]){3 * d, d}, limit);
-    fill(&b, &request.b_in, "in_proj_bias", 1, (size_t[]){3 * d}, limit);
-    fill(&b, &request.w_o, "out_proj.weight", 2, (size_t[]){d, d}, limit);
-    fill(&b, &request.b_o, "out_proj.bias", 1, (size_t[]){d}, limit);
-    if (b.status == TOOL_DONE && d % s[3] != 0)
-        b.status = complain(TOOL_BAD_INPUT, "bench mha: D_MODEL %zu is not a multiple of H %zu", d, s[3]);
     if (b.status == TOOL_DONE) {
         double pairs = bench_pairs(s[1], b.options.causal);
         double flops =

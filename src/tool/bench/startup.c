@@ -92,35 +92,19 @@ static int make_arrays(startup_work *work, host_array *output)
     const size_t *s = work->shape;
     int status;
     if (work->rank == 3) {
-        status = bench_array(&work->matmul.x, "x", CLATTN_DTYPE_F32, 2, (size_t[]){s[0], s[2]}, 1, 1.0f);
-        if (status == TOOL_DONE)
-            status = bench_array(&work->matmul.w, "w", CLATTN_DTYPE_F32, 2, (size_t[]){s[1], s[2]}, 2, 1.0f);
-        return status == TOOL_DONE ? host_allocate(CLATTN_DTYPE_F32, 2, s, "output", output) : status;
+        TOOL_TRY(bench_array(&work->matmul.x, "x", CLATTN_DTYPE_F32, 2, (size_t[]){s[0], s[2]}, 1, 1.0f));
+        TOOL_TRY(bench_array(&work->matmul.w, "w", CLATTN_DTYPE_F32, 2, (size_t[]){s[1], s[2]}, 2, 1.0f));
+        return host_allocate(CLATTN_DTYPE_F32, 2, s, "output", output);
     }
     if (work->rank == 4) {
-        mha_request *mha = &work->mha;
-        const size_t d = s[2];
-        if (d % s[3] != 0)
-            return complain(TOOL_BAD_INPUT, "bench startup: D_MODEL %zu is not a multiple of H %zu", d, s[3]);
-        mha->heads = s[3];
-        mha->inner = d;
-        status = bench_array(&mha->x, "x", CLATTN_DTYPE_F32, 3, s, 1, 1.0f);
-        if (status == TOOL_DONE)
-            status = bench_array(&mha->w_in, "in_proj_weight", CLATTN_DTYPE_F32, 2, (size_t[]){3 * d, d}, 2, 0.1f);
-        if (status == TOOL_DONE)
-            status = bench_array(&mha->b_in, "in_proj_bias", CLATTN_DTYPE_F32, 1, (size_t[]){3 * d}, 3, 0.1f);
-        if (status == TOOL_DONE)
-            status = bench_array(&mha->w_o, "out_proj.weight", CLATTN_DTYPE_F32, 2, (size_t[]){d, d}, 4, 0.1f);
-        if (status == TOOL_DONE)
-            status = bench_array(&mha->b_o, "out_proj.bias", CLATTN_DTYPE_F32, 1, &d, 5, 0.1f);
-        return status == TOOL_DONE ? host_allocate(CLATTN_DTYPE_F32, 3, s, "output", output) : status;
+        TOOL_TRY(bench_mha_arrays("bench startup", s, CLATTN_DTYPE_F32, &work->mha));
+        return host_allocate(CLATTN_DTYPE_F32, 3, s, "output", output);
     }
-    status = bench_attention_arrays(s, CLATTN_DTYPE_F32, 1, 1.0f, &work->attention);
-    if (status == TOOL_DONE)
-        status = attention_complete(&work->attention);
-    return status == TOOL_DONE
-               ? host_allocate(CLATTN_DTYPE_F32, 4, (size_t[]){s[0], s[1], s[3], s[6]}, "output", output)
-               : status;
+    TOOL_TRY(bench_attention_arrays(s, CLATTN_DTYPE_F32, &work->attention));
+    TOOL_TRY(attention_complete(&work->attention));
+    return host_allocate(CLATTN_DTYPE_F32, 4, (size_t[]){s[0], s[1], s[3], s[6]}, "output", output);
+fail:
+    return status;
 }
 
 static clattn_status make_job(tool_device *device, const startup_work *work, const char *solver, tool_job *job)
@@ -131,31 +115,19 @@ static clattn_status make_job(tool_device *device, const startup_work *work, con
 }
 
 /* Runs in the child: the process that is measured. */
-static int run_child(const startup_options *options)
+static int run_child(const startup_options *options, startup_work *work)
 {
-    startup_work work;
     tool_device device = {0};
     tool_job job = {0};
     host_array output = {0};
-    choose_work(options, &work);
-    int status = make_arrays(&work, &output);
-    if (status != TOOL_DONE)
-        goto done;
-
+    int status;
+    TOOL_TRY(make_arrays(work, &output));
     double before = os_seconds();
-    status = device_open(options->device, &device);
-    if (status != TOOL_DONE)
-        goto done;
-    clattn_status run = make_job(&device, &work, options->solver, &job);
-    if (run == CLATTN_SUCCESS)
-        run = job_run(&job);
-    if (run == CLATTN_SUCCESS)
-        run = job_read(&job, 0, output.memory);
+    TOOL_TRY(device_open(options->device, &device));
+    TOOL_TRY(device_check(&device, make_job(&device, work, options->solver, &job), NULL));
+    TOOL_TRY(device_check(&device, job_run(&job), NULL));
+    TOOL_TRY(device_check(&device, job_read(&job, 0, output.memory), NULL));
     double seconds = os_seconds() - before;
-    if (run != CLATTN_SUCCESS) {
-        status = device_check(&device, run, NULL);
-        goto done;
-    }
     clattn_program_statistics programs = {.size = sizeof programs};
     tool_report report;
     clattn_context_program_statistics(device.context, &programs);
@@ -165,13 +137,13 @@ static int run_child(const startup_options *options)
     report_count(&report, "programs_built", (size_t)programs.built);
     report_count(&report, "programs_loaded", (size_t)programs.loaded);
     status = report_finish(&report, true);
-done:
+fail:
     job_release(&job);
     device_close(&device);
     host_release(&output);
-    attention_release(&work.attention);
-    matmul_release(&work.matmul);
-    mha_release(&work.mha);
+    attention_release(&work->attention);
+    matmul_release(&work->matmul);
+    mha_release(&work->mha);
     return status;
 }
 
@@ -182,22 +154,21 @@ typedef struct child_result {
 } child_result;
 
 /* Lets a child run with its caches in `folder`/own and `folder`/driver. */
-static int start_child(const startup_options *options, const char *folder, child_result *result)
+static int start_child(const startup_options *options, const startup_work *work, const char *folder,
+                       child_result *result)
 {
     char sizes[128] = "", own[FOLDER_BYTES + 32], pocl[FOLDER_BYTES + 32], xdg[FOLDER_BYTES + 32];
     char mesa[FOLDER_BYTES + 64], cuda[FOLDER_BYTES + 64], output[4096];
-    startup_work work;
-    choose_work(options, &work);
     const char *arguments[12] = {"bench", "startup", "--child",
-                                 work.rank == 3   ? "--matmul"
-                                 : work.rank == 4 ? "--mha"
-                                                  : "--shape",
+                                 work->rank == 3   ? "--matmul"
+                                 : work->rank == 4 ? "--mha"
+                                                   : "--shape",
                                  sizes};
     const char *const settings[] = {own, "CLATTN_CACHE", pocl, xdg, mesa, cuda, NULL};
     size_t count = 5, used = 0;
     int exit_status;
-    for (int32_t i = 0; i < work.rank; i++)
-        used += (size_t)snprintf(sizes + used, sizeof sizes - used, "%s%zu", i ? "," : "", work.shape[i]);
+    for (int32_t i = 0; i < work->rank; i++)
+        used += (size_t)snprintf(sizes + used, sizeof sizes - used, "%s%zu", i ? "," : "", work->shape[i]);
     snprintf(own, sizeof own, "CLATTN_CACHE_DIR=%s/own", folder);
     snprintf(pocl, sizeof pocl, "POCL_CACHE_DIR=%s/pocl", folder);
     snprintf(xdg, sizeof xdg, "XDG_CACHE_HOME=%s/xdg", folder);
@@ -229,44 +200,41 @@ static int start_child(const startup_options *options, const char *folder, child
     return TOOL_DONE;
 }
 
+enum { EMPTY, WARM }; /* the first index of times */
+
 typedef struct startup_times {
-    double empty[MOST_REPEATS], warm[MOST_REPEATS];
-    double empty_process[MOST_REPEATS], warm_process[MOST_REPEATS];
+    double seconds[2][MOST_REPEATS], process[2][MOST_REPEATS];
 } startup_times;
 
 /* Measures a pair of processes in a new folder: the first finds the folder empty and leaves it warm. */
-static int measure_pair(const startup_options *options, size_t i, startup_times *times, child_result *result)
+static int measure_pair(const startup_options *options, const startup_work *work, size_t i, startup_times *times,
+                        child_result *result)
 {
     char folder[FOLDER_BYTES];
     if (!os_temporary_folder(folder, sizeof folder))
         return complain(TOOL_FAILED, "bench startup: no folder for the caches could be made in " OS_TEMPORARY);
-    int status = start_child(options, folder, result);
-    if (status == TOOL_DONE) {
-        times->empty[i] = result->seconds;
-        times->empty_process[i] = result->process_seconds;
-        status = start_child(options, folder, result);
-    }
-    if (status == TOOL_DONE) {
-        times->warm[i] = result->seconds;
-        times->warm_process[i] = result->process_seconds;
+    int status = TOOL_DONE;
+    for (int cache = EMPTY; cache <= WARM && status == TOOL_DONE; cache++) {
+        status = start_child(options, work, folder, result);
+        times->seconds[cache][i] = result->seconds;
+        times->process[cache][i] = result->process_seconds;
     }
     os_remove_folder(folder);
     return status;
 }
 
-static int print_times(const startup_options *options, startup_times *times, size_t count, const json_t *child)
+static int print_times(const startup_options *options, const startup_work *work, startup_times *times, size_t count,
+                       const json_t *child)
 {
-    timing empty = timing_reduce(times->empty, count), warm = timing_reduce(times->warm, count);
-    timing empty_process = timing_reduce(times->empty_process, count);
-    timing warm_process = timing_reduce(times->warm_process, count);
-    startup_work work;
-    choose_work(options, &work);
+    timing empty = timing_reduce(times->seconds[EMPTY], count), warm = timing_reduce(times->seconds[WARM], count);
+    timing empty_process = timing_reduce(times->process[EMPTY], count);
+    timing warm_process = timing_reduce(times->process[WARM], count);
     static const char *const names[] = {"device", "platform", "solver"};
     tool_report report;
     report_begin(&report);
     report_text(&report, "operator", "startup");
-    report_text(&report, "of", work.name);
-    report_shape(&report, "shape", work.rank, work.shape);
+    report_text(&report, "of", work->name);
+    report_shape(&report, "shape", work->rank, work->shape);
     for (size_t i = 0; i < 3; i++) {
         const char *text = json_string_value(json_object_get(child, names[i]));
         report_text(&report, names[i], text != NULL ? text : "");
@@ -279,14 +247,15 @@ static int print_times(const startup_options *options, startup_times *times, siz
     report_number(&report, "warm_process_seconds_median", warm_process.median);
     /* The fields that every bench reports are those of the warm start. */
     report_timing(&report, &warm);
-    report_number(&report, "gflops", work.flops / warm.min * 1e-9);
-    report_number(&report, "gbytes_per_s", work.bytes / warm.min * 1e-9);
+    report_number(&report, "gflops", work->flops / warm.min * 1e-9);
+    report_number(&report, "gbytes_per_s", work->bytes / warm.min * 1e-9);
     return report_finish(&report, options->json);
 }
 
 int bench_startup(int argc, char **argv)
 {
     startup_options options = {.shape = {1, 8, 8, 128, 128, 64, 64}, .repeat = DEFAULT_REPEAT};
+    startup_work work;
     startup_times times;
     child_result result = {0};
     int status = options_parse(&table, argc, argv, &options);
@@ -297,17 +266,18 @@ int bench_startup(int argc, char **argv)
                         MOST_REPEATS);
     if (options.matmul[0] && options.mha[0])
         return complain(TOOL_BAD_INPUT, "bench startup: --matmul and --mha exclude each other");
+    choose_work(&options, &work);
     if (options.child)
-        return run_child(&options);
+        return run_child(&options, &work);
 
     progress_begin("startup");
     for (size_t i = 0; i < options.repeat && status == TOOL_DONE; i++) {
-        status = measure_pair(&options, i, &times, &result);
+        status = measure_pair(&options, &work, i, &times, &result);
         progress_show((double)(i + 1) / (double)options.repeat);
     }
     progress_end();
     if (status == TOOL_DONE)
-        status = print_times(&options, &times, options.repeat, result.object);
+        status = print_times(&options, &work, &times, options.repeat, result.object);
     json_decref(result.object);
     return status;
 }

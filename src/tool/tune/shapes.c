@@ -52,7 +52,7 @@ static int attention_job(tool_device *device, const tune_shape *shape, tool_job 
 {
     attention_request problem = {0};
     int status;
-    TOOL_TRY(bench_attention_arrays(shape->size, shape->dtype, 1, 1.0f, &problem));
+    TOOL_TRY(bench_attention_arrays(shape->size, shape->dtype, &problem));
     problem.desc.causal = shape->causal;
     TOOL_TRY(attention_complete(&problem));
     *made = job_attention(device, &problem, NULL, job);
