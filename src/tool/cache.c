@@ -100,24 +100,24 @@ static int walk_folder(const cache_options *options, const char *folder)
                        .json = options->json,
                        .list = action_is(options, "list"),
                        .clear = action_is(options, "clear")};
-    tool_report report;
+    int status;
     walk.entries = json_array();
-    if (!os_list_folder(folder, visit, &walk))
-        complain(TOOL_FAILED, "%s: cannot be read, expected the folder of the cache", folder);
-    else if (walk.failed)
-        complain(TOOL_FAILED, walk.clear ? "%s: not every entry could be removed" : "%s: out of memory", folder);
-    else {
-        report_begin(&report);
+    if (!os_list_folder(folder, visit, &walk)) {
+        status = complain(TOOL_FAILED, "%s: cannot be read, expected the folder of the cache", folder);
+    } else if (walk.failed) {
+        status =
+            complain(TOOL_FAILED, walk.clear ? "%s: not every entry could be removed" : "%s: out of memory", folder);
+    } else {
+        tool_report report = report_begin();
         report_text(&report, "path", folder);
         report_count(&report, walk.clear ? "removed" : "count", walk.count);
         report_count(&report, "bytes", (size_t)walk.bytes);
-        if (walk.list && options->json && report.object != NULL)
-            json_object_set(report.object, "entries", walk.entries);
-        json_decref(walk.entries);
-        return report_finish(&report, options->json);
+        if (walk.list && options->json)
+            report_json(&report, "entries", json_incref(walk.entries));
+        status = report_finish(&report, options->json);
     }
     json_decref(walk.entries);
-    return TOOL_FAILED;
+    return status;
 }
 
 static int print_path(const cache_options *options, const char *folder)

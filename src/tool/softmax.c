@@ -41,12 +41,11 @@ static int deliver(const softmax_options *options, const softmax_request *reques
                    const timing *times, const host_array *output)
 {
     tool_verdict verdict = {0};
-    tool_report report;
     int status;
     TOOL_TRY(host_store(options->output, output));
     if (options->verify)
         TOOL_TRY(verify_softmax(request, output, &verdict));
-    report_begin(&report);
+    tool_report report = report_begin();
     report_device(&report, job->device, job_solver(job));
     report_shape(&report, "shape", output->tensor.rank, output->tensor.extent);
     report_timing(&report, times);

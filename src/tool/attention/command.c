@@ -34,7 +34,6 @@ static int deliver(const attention_options *options, const attention_request *re
                    const tool_job *job, const timing *times, const host_array results[RESULT_COUNT])
 {
     tool_verdict verdicts[RESULT_COUNT] = {0};
-    tool_report report;
     int status = TOOL_DONE;
     for (int i = 0; i < RESULT_COUNT; i++)
         if (options->result[i] != NULL)
@@ -43,7 +42,7 @@ static int deliver(const attention_options *options, const attention_request *re
     if (options->verify)
         TOOL_TRY(verify_attention(request, job, results, verdicts));
 
-    report_begin(&report);
+    tool_report report = report_begin();
     report_device(&report, job->device, job_solver(job));
     report_shape(&report, "shape", results[RESULT_OUTPUT].tensor.rank, results[RESULT_OUTPUT].tensor.extent);
     report_attention(&report, request);

@@ -8,13 +8,10 @@
 #include "tool/cli/report.h"
 #include "tool/selftest/selftest.h"
 
-/* {"solver": "cpu", "verdict": "refused, ..."}; `text` is not terminated. */
-static void append(json_t *solvers, const char *name, int name_length, const char *text, int length)
+/* {"solver": "cpu", "verdict": "refused, ..."} */
+static void append(json_t *solvers, const char *name, const char *verdict)
 {
-    char solver[64], verdict[1024];
-    snprintf(solver, sizeof solver, "%.*s", name_length, name);
-    snprintf(verdict, sizeof verdict, "%.*s", length, text);
-    json_array_append_new(solvers, json_pack("{s:o, s:o}", "solver", json_text(solver), "verdict", json_text(verdict)));
+    json_array_append_new(solvers, json_pack("{s:o, s:o}", "solver", json_text(name), "verdict", json_text(verdict)));
 }
 
 /* The library's lines "  NAME: verdict" as objects; others go on where the last one ended. */
@@ -23,8 +20,12 @@ static void split_lines(const char *text, json_t *solvers)
     for (const char *line = text; *line != '\0'; line += strcspn(line, "\n"), line += *line == '\n') {
         const char *name = line + strspn(line, " "), *colon = strchr(name, ':');
         int length = (int)strcspn(line, "\n");
-        if (name == line + 2 && colon != NULL && colon < line + length && strcspn(name, " ") > (size_t)(colon - name))
-            append(solvers, name, (int)(colon - name), colon + 2, (int)(line + length - colon - 2));
+        char solver[64], verdict[1024];
+        if (name != line + 2 || colon == NULL || colon >= line + length || strcspn(name, " ") <= (size_t)(colon - name))
+            continue;
+        snprintf(solver, sizeof solver, "%.*s", (int)(colon - name), name);
+        snprintf(verdict, sizeof verdict, "%.*s", (int)(line + length - colon - 2), colon + 2);
+        append(solvers, solver, verdict);
     }
 }
 
@@ -37,13 +38,12 @@ static void append_failure(json_t *solvers, const char *name, clattn_status stat
         message += sizeof operator_name - 1;
     snprintf(verdict, sizeof verdict, "%s, %.*s", status == CLATTN_ERROR_UNSUPPORTED ? "refused" : "failed",
              (int)strcspn(message, "\n"), message);
-    append(solvers, name, (int)strlen(name), verdict, (int)strlen(verdict));
+    append(solvers, name, verdict);
 }
 
 /* Each solver's own reason, where the library would choose none. */
 static void ask_each(const attention_request *request, tool_device *device, json_t *solvers)
 {
-    static const char taken[] = "not chosen, but --solver may ask for it";
     for (size_t i = 0; i < selftest_operator_count; i++) {
         const selftest_operator *op = &selftest_operators[i];
         for (size_t j = 0; strcmp(op->name, "attention") == 0 && op->solvers[j] != NULL; j++) {
@@ -55,7 +55,7 @@ static void ask_each(const attention_request *request, tool_device *device, json
             device_message(device, status, message, sizeof message);
             clattn_plan_release(&plan);
             if (status == CLATTN_SUCCESS)
-                append(solvers, options.solver, (int)strlen(options.solver), taken, (int)strlen(taken));
+                append(solvers, options.solver, "not chosen, but --solver may ask for it");
             else
                 append_failure(solvers, options.solver, status, message);
         }
@@ -79,12 +79,12 @@ static void ask_the_others(const attention_request *request, tool_device *device
         json_t *row = json_array_get(rows, i);
         const char *name = json_string_value(json_object_get(row, "solver"));
         const char *verdict = json_string_value(json_object_get(row, "verdict"));
-        char text[1100];
+        char text[1024];
         snprintf(text, sizeof text, "%s%s", strncmp(verdict, "chosen", 6) == 0 ? "would be " : "", verdict);
         if (strcmp(name, asked) == 0)
             append_failure(solvers, asked, CLATTN_ERROR_UNSUPPORTED, refusal);
         else
-            append(solvers, name, (int)strlen(name), text, (int)strlen(text));
+            append(solvers, name, text);
     }
     json_decref(rows);
 }
@@ -92,7 +92,6 @@ static void ask_the_others(const attention_request *request, tool_device *device
 static int tell_refusals(const attention_options *options, const attention_request *request, tool_device *device,
                          clattn_status refused)
 {
-    tool_report report;
     char reason[1024];
     json_t *solvers = json_array();
     device_message(device, refused, reason, sizeof reason);
@@ -103,12 +102,11 @@ static int tell_refusals(const attention_options *options, const attention_reque
         ask_the_others(request, device, options->solver, reason, solvers);
     progress_end();
     if (options->json) {
-        report_begin(&report);
+        tool_report report = report_begin();
         report_device(&report, device, "none");
         report_bool(&report, "supported", false);
         report_text(&report, "reason", reason);
-        if (report.object != NULL)
-            json_object_set(report.object, "solvers", solvers);
+        report_json(&report, "solvers", json_incref(solvers));
         report_finish(&report, true);
     } else {
         printf("attention on %s, %s\n", device->info.platform, device->info.name);
@@ -124,7 +122,6 @@ static int tell_refusals(const attention_options *options, const attention_reque
 
 static int tell_plan(const attention_options *options, const tool_device *device, const clattn_plan *plan)
 {
-    tool_report report;
     const char *text = clattn_plan_explain(plan);
     if (!options->json) {
         fputs(text, stdout);
@@ -134,14 +131,12 @@ static int tell_plan(const attention_options *options, const tool_device *device
     }
     json_t *solvers = json_array();
     split_lines(text, solvers);
-    report_begin(&report);
+    tool_report report = report_begin();
     report_device(&report, device, clattn_plan_solver(plan));
     report_bool(&report, "supported", true);
     report_count(&report, "kernel_launches", clattn_plan_launch_count(plan));
     report_count(&report, "workspace_bytes", clattn_plan_workspace_size(plan));
-    if (report.object != NULL)
-        json_object_set(report.object, "solvers", solvers);
-    json_decref(solvers);
+    report_json(&report, "solvers", solvers);
     report_text(&report, "text", text);
     return report_finish(&report, true);
 }

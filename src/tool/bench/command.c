@@ -75,10 +75,9 @@ int bench_finish(tool_job *job, const char *operator_name, int32_t shape_rank, c
 {
     timing times = {0};
     const timing_rule rule = timing_rule_bench(repeat);
-    tool_report report;
     int status = job_time(job, &rule, operator_name, &times);
     if (status == TOOL_DONE) {
-        report_begin(&report);
+        tool_report report = report_begin();
         report_text(&report, "operator", operator_name);
         report_shape(&report, "shape", shape_rank, shape);
         report_device(&report, job->device, job_solver(job));

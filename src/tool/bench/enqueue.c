@@ -149,8 +149,7 @@ static int print_times(const enqueue_options *options, const tool_job *job, cons
 {
     const size_t count = options->repeat * IN_A_ROW;
     const timing library = timing_reduce(ours, count), launches = timing_reduce(bares, count);
-    tool_report report;
-    report_begin(&report);
+    tool_report report = report_begin();
     report_text(&report, "operator", "enqueue");
     report_shape(&report, "shape", 7, options->shape);
     report_device(&report, job->device, job_solver(job));

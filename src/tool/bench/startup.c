@@ -129,9 +129,8 @@ static int run_child(const startup_options *options, startup_work *work)
     TOOL_TRY(device_check(&device, job_read(&job, 0, output.memory), NULL));
     double seconds = os_seconds() - before;
     clattn_program_statistics programs = {.size = sizeof programs};
-    tool_report report;
     clattn_context_program_statistics(device.context, &programs);
-    report_begin(&report);
+    tool_report report = report_begin();
     report_device(&report, &device, job_solver(&job));
     report_number(&report, "seconds", seconds);
     report_count(&report, "programs_built", (size_t)programs.built);
@@ -230,8 +229,7 @@ static int print_times(const startup_options *options, const startup_work *work,
     timing empty_process = timing_reduce(times->process[EMPTY], count);
     timing warm_process = timing_reduce(times->process[WARM], count);
     static const char *const names[] = {"device", "platform", "solver"};
-    tool_report report;
-    report_begin(&report);
+    tool_report report = report_begin();
     report_text(&report, "operator", "startup");
     report_text(&report, "of", work->name);
     report_shape(&report, "shape", work->rank, work->shape);

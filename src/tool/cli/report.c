@@ -5,37 +5,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void add(tool_report *report, const char *name, json_t *value)
+void report_json(tool_report *report, const char *name, json_t *value)
 {
-    if (report->object != NULL && json_object_set_new(report->object, name, value) != 0) {
+    if (json_object_set_new(report->object, name, value) != 0) {
         json_decref(report->object);
         report->object = NULL;
     }
 }
 
-void report_begin(tool_report *report)
+tool_report report_begin(void)
 {
-    report->object = json_object();
+    return (tool_report){json_object()};
 }
 
 void report_text(tool_report *report, const char *name, const char *text)
 {
-    add(report, name, json_text(text));
+    report_json(report, name, json_text(text));
 }
 
 void report_number(tool_report *report, const char *name, double number)
 {
-    add(report, name, isfinite(number) ? json_real(number) : json_null());
+    report_json(report, name, isfinite(number) ? json_real(number) : json_null());
 }
 
 void report_count(tool_report *report, const char *name, size_t count)
 {
-    add(report, name, json_integer((json_int_t)count));
+    report_json(report, name, json_integer((json_int_t)count));
 }
 
 void report_bool(tool_report *report, const char *name, bool value)
 {
-    add(report, name, json_boolean(value));
+    report_json(report, name, json_boolean(value));
 }
 
 void report_shape(tool_report *report, const char *name, int32_t rank, const size_t *extent)
@@ -47,7 +47,7 @@ void report_shape(tool_report *report, const char *name, int32_t rank, const siz
             array = NULL;
         }
     }
-    add(report, name, array);
+    report_json(report, name, array);
 }
 
 void report_lines(tool_report *report, const char *name, const char *text)
@@ -61,7 +61,7 @@ void report_lines(tool_report *report, const char *name, const char *text)
         }
         text += length + (text[length] == '\n');
     }
-    add(report, name, array);
+    report_json(report, name, array);
 }
 
 void report_device(tool_report *report, const tool_device *device, const char *solver)

@@ -15,11 +15,12 @@ typedef struct tool_report {
 
 /* Values appear in the order of the calls.  A failed allocation is remembered, and report_finish reports it.  A
  * number that JSON lacks (NaN, infinity) becomes null. */
-void report_begin(tool_report *report);
+tool_report report_begin(void);
 void report_text(tool_report *report, const char *name, const char *text);
 void report_number(tool_report *report, const char *name, double number);
 void report_count(tool_report *report, const char *name, size_t count);
 void report_bool(tool_report *report, const char *name, bool value);
+void report_json(tool_report *report, const char *name, json_t *value); /* takes the reference */
 void report_shape(tool_report *report, const char *name, int32_t rank, const size_t *extent);
 
 /* Adds an array of the text's lines. */

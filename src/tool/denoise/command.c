@@ -65,8 +65,7 @@ static int check_rule(const denoise_rule *rule)
 static int write_report(const denoise_options *options, const tool_device *device, const picture *p,
                         const denoise_rule *rule, const denoise_result *result, double seconds)
 {
-    tool_report report;
-    report_begin(&report);
+    tool_report report = report_begin();
     report_device(&report, device, result->solver);
     report_shape(&report, "shape", 3, (const size_t[]){p->height, p->width, (size_t)p->channels});
     report_number(&report, "strength", (double)rule->strength);

@@ -323,12 +323,11 @@ static void warn_of_cuts(const embedding *e)
 
 static int write_report(embedding *e)
 {
-    tool_report report;
     json_t *result = e->result;
     e->result = NULL;
     if (!e->options->json)
         return TOOL_DONE;
-    report_begin(&report);
+    tool_report report = report_begin();
     report_device(&report, &e->device, sentence_solver(&e->model));
     report_text(&report, "model", e->model.folder);
     report_count(&report, "size", e->model.stack.d_model);
@@ -338,10 +337,7 @@ static int write_report(embedding *e)
     report_count(&report, "cut_texts", e->counts.cut);
     if (e->times.runs > 0)
         report_timing(&report, &e->times);
-    if (json_object_set_new(report.object, e->options->search != NULL ? "lines" : "embeddings", result) != 0) {
-        json_decref(report.object);
-        report.object = NULL;
-    }
+    report_json(&report, e->options->search != NULL ? "lines" : "embeddings", result);
     return report_finish(&report, true);
 }
 

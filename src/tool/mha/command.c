@@ -194,7 +194,6 @@ static int deliver(const mha_options *options, const mha_request *request, heatm
                    const timing *times, const host_array results[2])
 {
     tool_verdict verdicts[2] = {0};
-    tool_report report;
     int status;
     TOOL_TRY(host_store(options->output, &results[0]));
     if (options->attention_weights != NULL)
@@ -202,7 +201,7 @@ static int deliver(const mha_options *options, const mha_request *request, heatm
     TOOL_TRY(heatmap_request_store(heat, results[1].memory));
     if (options->verify)
         TOOL_TRY(verify_mha(request, results, verdicts));
-    report_begin(&report);
+    tool_report report = report_begin();
     report_device(&report, job->device, job_solver(job));
     report_shape(&report, "shape", 3, results[0].tensor.extent);
     report_count(&report, "heads", options->heads);

@@ -123,7 +123,6 @@ int cmd_selftest(int argc, char **argv)
 {
     selftest_options options = {0};
     tool_device device = {0};
-    tool_report report;
     size_t failed = 0;
     int status = options_parse(&table, argc, argv, &options);
     if (status != TOOL_DONE)
@@ -136,13 +135,12 @@ int cmd_selftest(int argc, char **argv)
     status = run_all(&device, options.json, results, &failed);
     progress_end();
     if (status == TOOL_DONE && options.json) {
-        report_begin(&report);
+        tool_report report = report_begin();
         report_text(&report, "device", device.info.name);
         report_text(&report, "platform", device.info.platform);
         report_bool(&report, "ok", failed == 0);
         report_count(&report, "failed", failed);
-        if (report.object != NULL)
-            json_object_set(report.object, "results", results);
+        report_json(&report, "results", json_incref(results));
         status = report_finish(&report, true);
     }
     json_decref(results);

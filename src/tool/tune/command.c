@@ -364,7 +364,6 @@ fail:
 
 static int report(const tuning_run *run)
 {
-    tool_report report;
     const char *reason, *folder = clattn_context_cache_dir(run->device->context, &reason);
     if (!run->options->json) {
         if (run->measured + run->begun + run->known + run->left + run->skipped > 0)
@@ -376,11 +375,10 @@ static int report(const tuning_run *run)
             printf("wisdom: not kept, %s\n", reason);
         return TOOL_DONE;
     }
-    report_begin(&report);
+    tool_report report = report_begin();
     report_text(&report, "device", run->device->info.name);
     report_text(&report, "platform", run->device->info.platform);
-    if (report.object != NULL)
-        json_object_set(report.object, "shapes", run->shapes);
+    report_json(&report, "shapes", json_incref(run->shapes));
     report_count(&report, "measured", run->measured);
     report_count(&report, "begun", run->begun);
     report_count(&report, "known", run->known);
@@ -391,8 +389,8 @@ static int report(const tuning_run *run)
         char path[4096];
         snprintf(path, sizeof path, "%s/wisdom", folder);
         report_text(&report, "wisdom", path);
-    } else if (report.object != NULL) {
-        json_object_set_new(report.object, "wisdom", json_null());
+    } else {
+        report_json(&report, "wisdom", json_null());
     }
     return report_finish(&report, true);
 }
