@@ -73,8 +73,7 @@ int cmd_softmax(int argc, char **argv)
     request.short_mask = options.short_mask;
     TOOL_TRY(host_check_output(options.output, (const char *[]){options.x, options.mask}, 2));
     TOOL_TRY(host_load(options.x, &request.x));
-    if (options.mask != NULL)
-        TOOL_TRY(host_load(options.mask, &request.mask));
+    TOOL_TRY(host_load(options.mask, &request.mask));
     TOOL_TRY(softmax_check(&request));
     TOOL_TRY(host_allocate(CLATTN_DTYPE_F32, request.x.tensor.rank, request.x.tensor.extent, options.output, &output));
     TOOL_TRY(device_open(options.device, &device));

@@ -49,12 +49,10 @@ fail:
 
 int attention_check_output(const attention_options *o, const char *path)
 {
-    const char *const inputs[] = {
-        o->query,        o->key,        o->value,     o->fused,         o->mask,        o->bias,
-        o->alibi,        o->sinks,      o->vector,    o->query_lengths, o->kv_lengths,  o->query_offset,
-        o->query_starts, o->key_starts, o->score_mod, o->mask_mod,      o->heat.labels, o->heat.key_labels,
-    };
-    int status = host_check_output(path, inputs, sizeof inputs / sizeof inputs[0]);
+    const char *const others[] = {o->fused, o->score_mod, o->mask_mod, o->heat.labels, o->heat.key_labels};
+    int status = host_check_output(path, o->input, INPUT_USER);
+    if (status == TOOL_DONE)
+        status = host_check_output(path, others, sizeof others / sizeof others[0]);
     for (size_t i = 0; i < o->user.count && status == TOOL_DONE && path != NULL; i++) {
         const char *colon = strchr(o->user.item[i], ':'), *file = colon != NULL ? colon + 1 : NULL; /* N:FILE.npy */
         status = host_check_output(path, &file, 1);
@@ -97,36 +95,8 @@ static int load_sources(const attention_options *o, attention_request *request)
         TOOL_TRY(shape_array(o, s[2], s[4], s[5], 2, &input[INPUT_KEY]));
         return shape_array(o, s[2], s[4], s[6], 3, &input[INPUT_VALUE]);
     }
-    if (request->fused)
-        return host_load(o->fused, &input[INPUT_QUERY]);
-    TOOL_TRY(host_load(o->query, &input[INPUT_QUERY]));
-    TOOL_TRY(host_load(o->key, &input[INPUT_KEY]));
-    TOOL_TRY(host_load(o->value, &input[INPUT_VALUE]));
+    status = host_load(o->fused, &input[INPUT_QUERY]);
 fail:
-    return status;
-}
-
-static int load_optional(const attention_options *o, attention_request *request)
-{
-    const struct {
-        const char *path;
-        attention_input input;
-    } files[] = {
-        {o->mask, INPUT_MASK},
-        {o->bias, INPUT_BIAS},
-        {o->alibi, INPUT_ALIBI},
-        {o->sinks, INPUT_SINKS},
-        {o->vector, INPUT_VECTOR},
-        {o->query_lengths, INPUT_QUERY_LENGTHS},
-        {o->kv_lengths, INPUT_KEY_LENGTHS},
-        {o->query_offset, INPUT_POSITIONS},
-        {o->query_starts, INPUT_QUERY_STARTS},
-        {o->key_starts, INPUT_KEY_STARTS},
-    };
-    int status = TOOL_DONE;
-    for (size_t i = 0; i < sizeof files / sizeof files[0] && status == TOOL_DONE; i++)
-        if (files[i].path != NULL)
-            status = host_load(files[i].path, &request->input[files[i].input]);
     return status;
 }
 
@@ -142,7 +112,7 @@ static void take_options(const attention_options *o, attention_request *request)
     request->page_size = o->page_size;
     desc->causal = o->causal;
     desc->short_mask = o->short_mask;
-    desc->alignment = o->query_offset != NULL ? CLATTN_ALIGNMENT_EXPLICIT : o->align >= 0 ? o->align : 0;
+    desc->alignment = o->input[INPUT_POSITIONS] != NULL ? CLATTN_ALIGNMENT_EXPLICIT : o->align >= 0 ? o->align : 0;
     desc->scoring.explicit_scale = o->scale.given;
     desc->scoring.scale = o->scale.value;
     desc->scoring.kind = o->score;
@@ -163,7 +133,8 @@ int attention_load(const attention_options *options, attention_request *request)
     take_options(options, request);
     int status;
     TOOL_TRY(load_sources(options, request));
-    TOOL_TRY(load_optional(options, request));
+    for (int i = 0; i < INPUT_USER; i++)
+        TOOL_TRY(host_load(options->input[i], &request->input[i]));
     TOOL_TRY(attention_load_user(options, request));
     TOOL_TRY(attention_complete(request));
 fail:

@@ -15,37 +15,39 @@ static const char *const score_kinds[] = {"dot", "additive", NULL};
 static const option_row rows[] = {
     {"--shape", OPTION_SIZES, FIELD(shape), "B,HQ,HKV,SQ,SKV,D,DV", .help = "the sizes, instead of -q, -k and -v",
      .count = 7},
-    FILE_ROW("-q", query, "Q.npy", "queries (batch, heads, S_q, d_k)"),
-    FILE_ROW("-k", key, "K.npy", "keys (batch, key heads, S_k, d_k)"),
-    FILE_ROW("-v", value, "V.npy", "values (batch, key heads, S_k, d_v)"),
+    FILE_ROW("-q", input[INPUT_QUERY], "Q.npy", "queries (batch, heads, S_q, d_k)"),
+    FILE_ROW("-k", input[INPUT_KEY], "K.npy", "keys (batch, key heads, S_k, d_k)"),
+    FILE_ROW("-v", input[INPUT_VALUE], "V.npy", "values (batch, key heads, S_k, d_v)"),
     FILE_ROW("--qkv", fused, "QKV.npy", "instead of these three: one array with a dimension of 3, see --layout"),
     FILE_ROW("-o", result[RESULT_OUTPUT], "OUT.npy", "result (batch, heads, S_q, d_v)"),
     FILE_ROW("--layout", layout, "ORDER", "of Q, K, V and OUT: bhsd (default), bshd, sbhd, shd, bse, bs3hd, ..."),
     {"--heads", OPTION_SIZES, FIELD(heads), "H,KEY_HEADS", .help = "how many, where the layout has e: heads * size",
      .count = 2},
-    FILE_ROW("--mask", mask, "M.npy",
+    FILE_ROW("--mask", input[INPUT_MASK], "M.npy",
              "(batch, heads, S_q, S_k), each may be 1: bool (true = attend) or a float type (added)"),
-    FILE_ROW("--bias", bias, "B.npy", "added besides the mask, with the same shapes: a float type"),
+    FILE_ROW("--bias", input[INPUT_BIAS], "B.npy", "added besides the mask, with the same shapes: a float type"),
     OPTION_ROW_SHORT_MASK(attention_options),
     OPTION_ROW_CAUSAL(attention_options),
     OPTION_ROW_ALIGN(attention_options),
-    FILE_ROW("--query-offset", query_offset, "O.npy", "(batch) integers: the key position of each item's query 0"),
+    FILE_ROW("--query-offset", input[INPUT_POSITIONS], "O.npy",
+             "(batch) integers: the key position of each item's query 0"),
     {"--window", OPTION_LIMITS, FIELD(window), "LEFT,RIGHT",
      .help = "attend so many keys before and after the query's position; -1 for all", .count = 2},
     ROW("--scale", OPTION_FLOAT, scale, "X", "multiply scores by X; default 1/sqrt(d_k), additive 1"),
     ROW("--softcap", OPTION_FLOAT, softcap, "X", "bend scores to X * tanh(score / X)"),
     CHOICE("--score", score, "KIND", "dot (default) or additive: sum of vector * tanh(q + k)", score_kinds),
-    FILE_ROW("--vector", vector, "V.npy", "float32 (heads or 1, d_k): additive attention's weights"),
+    FILE_ROW("--vector", input[INPUT_VECTOR], "V.npy", "float32 (heads or 1, d_k): additive attention's weights"),
     FILE_ROW("--score-mod", score_mod, "FILE.cl", "OpenCL C with: float score_mod(float score, int batch, ...)"),
     FILE_ROW("--mask-mod", mask_mod, "FILE.cl", "OpenCL C with: int mask_mod(int batch, int head, ...)"),
     ROW("--user", OPTION_LIST, user, "N:FILE.npy", "what user.bufferN of these functions points to, N from 0 to 3"),
     ROW("--user-scalar", OPTION_LIST, user_scalar, "N:X", "user.scalarN"),
-    FILE_ROW("--alibi", alibi, "S.npy", "float32 (heads): subtract slope * |distance| from the scores"),
-    FILE_ROW("--sinks", sinks, "S.npy", "float32 (heads): one more logit in each row, without a value"),
-    FILE_ROW("--kv-lengths", kv_lengths, "L.npy", "(batch) integers: keys of each item"),
-    FILE_ROW("--query-lengths", query_lengths, "L.npy", "(batch) integers: queries of each item"),
-    FILE_ROW("--query-starts", query_starts, "C.npy", "(batch + 1) integers: packed queries, item by item"),
-    FILE_ROW("--key-starts", key_starts, "C.npy", "(batch + 1) integers: packed keys, item by item"),
+    FILE_ROW("--alibi", input[INPUT_ALIBI], "S.npy", "float32 (heads): subtract slope * |distance| from the scores"),
+    FILE_ROW("--sinks", input[INPUT_SINKS], "S.npy", "float32 (heads): one more logit in each row, without a value"),
+    FILE_ROW("--kv-lengths", input[INPUT_KEY_LENGTHS], "L.npy", "(batch) integers: keys of each item"),
+    FILE_ROW("--query-lengths", input[INPUT_QUERY_LENGTHS], "L.npy", "(batch) integers: queries of each item"),
+    FILE_ROW("--query-starts", input[INPUT_QUERY_STARTS], "C.npy",
+             "(batch + 1) integers: packed queries, item by item"),
+    FILE_ROW("--key-starts", input[INPUT_KEY_STARTS], "C.npy", "(batch + 1) integers: packed keys, item by item"),
     ROW("--kv-int8", OPTION_FLAG, kv_int8, NULL, "quantise K and V to int8 first"),
     ROW("--kv-int4", OPTION_FLAG, kv_int4, NULL, "quantise K and V to int4 first"),
     ROW("--kv-group", OPTION_COUNT, kv_group, "N", "elements that share a scale; default: a whole head"),
@@ -103,7 +105,8 @@ static int conflict(const char *command, const char *option, const char *other)
 /* Checks the options that say where queries, keys and values come from. */
 static int check_sources(const char *command, const attention_options *o)
 {
-    bool separate = o->query != NULL || o->key != NULL || o->value != NULL, shaped = o->shape[0] != 0;
+    const char *q = o->input[INPUT_QUERY], *k = o->input[INPUT_KEY], *v = o->input[INPUT_VALUE];
+    bool separate = q != NULL || k != NULL || v != NULL, shaped = o->shape[0] != 0;
     if (separate && (o->fused != NULL || shaped))
         return conflict(command, o->fused != NULL ? "--qkv" : "--shape", "-q, -k and -v");
     if (o->mode == ATTENTION_BENCH && !shaped)
@@ -114,8 +117,8 @@ static int check_sources(const char *command, const attention_options *o)
         return conflict(command, "--verify", "bench, which writes no result: see clattn attention");
     if (o->fused != NULL && shaped)
         return conflict(command, "--qkv", "--shape");
-    if (o->fused == NULL && !shaped && (o->query == NULL || o->key == NULL || o->value == NULL))
-        return missing(command, o->query == NULL ? "-q Q.npy" : o->key == NULL ? "-k K.npy" : "-v V.npy");
+    if (o->fused == NULL && !shaped && (q == NULL || k == NULL || v == NULL))
+        return missing(command, q == NULL ? "-q Q.npy" : k == NULL ? "-k K.npy" : "-v V.npy");
     if (o->mode == ATTENTION_RUN && o->result[RESULT_OUTPUT] == NULL)
         return missing(command, "-o OUT.npy");
     if (o->fused != NULL && o->layout == NULL)
@@ -157,17 +160,18 @@ static int check_numbers(const char *command, const attention_options *o)
 
 static int check_company(const char *command, const attention_options *o)
 {
-    bool packed = o->query_starts != NULL || o->key_starts != NULL;
+    const char *key_starts = o->input[INPUT_KEY_STARTS], *vector = o->input[INPUT_VECTOR];
+    bool packed = o->input[INPUT_QUERY_STARTS] != NULL || key_starts != NULL;
     const struct {
         bool wrong;
         const char *option, *other;
     } conflicts[] = {
-        {o->query_offset != NULL && o->align >= 0, "--query-offset", "--align"},
+        {o->input[INPUT_POSITIONS] != NULL && o->align >= 0, "--query-offset", "--align"},
         {o->kv_int8 && o->kv_int4, "--kv-int8", "--kv-int4"},
         {(o->kv_int8 || o->kv_int4) && o->dtype == 3, "--dtype f64", "--kv-int8 and --kv-int4"},
         {o->ring && o->page_size > 0, "--ring", "--page-size"},
-        {o->ring && o->key_starts != NULL, "--ring", "--key-starts"},
-        {o->page_size > 0 && o->key_starts != NULL, "--page-size", "--key-starts"},
+        {o->ring && key_starts != NULL, "--ring", "--key-starts"},
+        {o->page_size > 0 && key_starts != NULL, "--page-size", "--key-starts"},
         {o->result[RESULT_SCORES] != NULL && packed, "--scores", "--query-starts and --key-starts"},
         {o->result[RESULT_SCORES] != NULL && o->ring, "--scores", "--ring"},
         {o->heat.files.count > 0 && packed, "--attention", "--query-starts and --key-starts"},
@@ -176,14 +180,14 @@ static int check_company(const char *command, const attention_options *o)
     for (size_t i = 0; i < sizeof conflicts / sizeof conflicts[0]; i++)
         if (conflicts[i].wrong)
             return conflict(command, conflicts[i].option, conflicts[i].other);
-    if (o->vector != NULL && o->score == CLATTN_SCORE_DOT)
+    if (vector != NULL && o->score == CLATTN_SCORE_DOT)
         return complain(TOOL_BAD_INPUT, "%s: --vector is for --score additive", command);
-    if (o->vector == NULL && o->score == CLATTN_SCORE_ADDITIVE)
+    if (vector == NULL && o->score == CLATTN_SCORE_ADDITIVE)
         return missing(command, "--vector V.npy, which --score additive needs,");
     if ((o->seed.given || o->dropout_offset.given) && !o->dropout.given)
         return complain(TOOL_BAD_INPUT, "%s: %s is for --dropout", command,
                         o->seed.given ? "--seed" : "--dropout-offset");
-    if (o->align >= 0 && !o->causal && !o->window.given && o->alibi == NULL && o->score_mod == NULL &&
+    if (o->align >= 0 && !o->causal && !o->window.given && o->input[INPUT_ALIBI] == NULL && o->score_mod == NULL &&
         o->mask_mod == NULL)
         return complain(TOOL_BAD_INPUT, "%s: --align is for --causal, --window, --alibi, --score-mod and --mask-mod",
                         command);

@@ -14,9 +14,8 @@ typedef enum attention_mode { ATTENTION_RUN, ATTENTION_EXPLAIN, ATTENTION_BENCH 
 
 typedef struct attention_options {
     attention_mode mode;
-    const char *query, *key, *value, *fused, *layout, *result[RESULT_COUNT];
-    const char *mask, *bias, *alibi, *sinks, *vector, *kv_lengths, *query_lengths, *query_offset, *query_starts,
-        *key_starts, *score_mod, *mask_mod, *solver, *device;
+    const char *input[INPUT_USER], *fused, *result[RESULT_COUNT]; /* files */
+    const char *layout, *score_mod, *mask_mod, *solver, *device;
     option_list user, user_scalar;
     heatmap_options heat;
     bool causal, short_mask, ring, kv_int8, kv_int4, verify, json;

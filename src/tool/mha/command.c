@@ -162,10 +162,8 @@ static int load_problem(const mha_options *options, tensor_labels *labels, mha_r
                         "mha: --average is given without --attention-weights OUT.npy or --attention OUT.html");
     int status;
     TOOL_TRY(host_load(options->x, &request->x));
-    if (options->context != NULL)
-        TOOL_TRY(host_load(options->context, &request->context));
-    if (options->mask != NULL)
-        TOOL_TRY(host_load(options->mask, &request->mask));
+    TOOL_TRY(host_load(options->context, &request->context));
+    TOOL_TRY(host_load(options->mask, &request->mask));
     TOOL_TRY(load_weights(options, labels, request));
     TOOL_TRY(mha_check(request));
 fail:

@@ -17,6 +17,8 @@ clattn_layout host_layout(const host_array *array)
 int host_load(const char *path, host_array *array)
 {
     clattn_io_error error;
+    if (path == NULL)
+        return TOOL_DONE;
     *array = (host_array){.name = path};
     clattn_status status = clattn_npy_create(path, &array->file, &error);
     if (status != CLATTN_SUCCESS)

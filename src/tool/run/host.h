@@ -23,7 +23,7 @@ static inline bool host_present(const host_array *array)
 /* The array's layout, of rank 0 if the array is absent. */
 clattn_layout host_layout(const host_array *array);
 
-/* Reads an .npy file. */
+/* Reads an .npy file.  Without one (NULL) the array stays as it is. */
 int host_load(const char *path, host_array *array);
 
 /* Allocates a contiguous array of zeros. */
