@@ -14,29 +14,30 @@ const char *const option_align_choices[] = {"top-left", "bottom-right", NULL};
 
 #define COUNT_LIMIT 2147483647u
 
-/* Parses a number of digits only: no sign, blank or hexadecimal.  Returns what follows it, or NULL. */
-static const char *parse_count(const char *text, size_t *count)
+/* Parses a number of digits only: no sign, blank or hexadecimal.  Returns what follows it, or NULL if there is none or it
+ * is larger than `most`. */
+static const char *parse_digits(const char *text, uint64_t most, uint64_t *value)
 {
-    uint64_t value = 0;
+    *value = 0;
     if (!isdigit((unsigned char)*text))
         return NULL;
     for (; isdigit((unsigned char)*text); text++) {
-        value = value * 10 + (uint64_t)(*text - '0');
-        if (value > COUNT_LIMIT)
+        uint64_t digit = (uint64_t)(*text - '0');
+        if (*value > (most - digit) / 10)
             return NULL;
+        *value = *value * 10 + digit;
     }
-    if (value == 0)
-        return NULL;
-    *count = (size_t)value;
     return text;
 }
 
 static bool parse_sizes(const char *text, size_t count, size_t *sizes)
 {
     for (size_t i = 0; i < count; i++) {
-        text = parse_count(text, &sizes[i]);
-        if (text == NULL || *text != (i + 1 < count ? ',' : '\0'))
+        uint64_t value;
+        text = parse_digits(text, COUNT_LIMIT, &value);
+        if (text == NULL || value == 0 || *text != (i + 1 < count ? ',' : '\0'))
             return false;
+        sizes[i] = (size_t)value;
         text++;
     }
     return true;
@@ -44,33 +45,20 @@ static bool parse_sizes(const char *text, size_t count, size_t *sizes)
 
 static bool parse_whole(const char *text, uint64_t *value)
 {
-    *value = 0;
-    if (*text == '\0')
-        return false;
-    for (; isdigit((unsigned char)*text); text++) {
-        uint64_t digit = (uint64_t)(*text - '0');
-        if (*value > (UINT64_MAX - digit) / 10)
-            return false;
-        *value = *value * 10 + digit;
-    }
-    return *text == '\0';
+    const char *end = parse_digits(text, UINT64_MAX, value);
+    return end != NULL && *end == '\0';
 }
 
 /* Parses `count` numbers, each a whole number or -1. */
 static bool parse_limits(const char *text, size_t count, int64_t *limits)
 {
     for (size_t i = 0; i < count; i++) {
-        size_t digits = text[0] == '-' ? 1 : strspn(text, "0123456789"), value = 0;
-        if (text[0] == '-' ? text[1] != '1' : digits == 0)
+        uint64_t value;
+        bool none = strncmp(text, "-1", 2) == 0;
+        text = none ? text + 2 : parse_digits(text, COUNT_LIMIT, &value);
+        if (text == NULL || *text != (i + 1 < count ? ',' : '\0'))
             return false;
-        for (size_t c = 0; c < digits && text[0] != '-' && value <= COUNT_LIMIT; c++)
-            value = value * 10 + (size_t)(text[c] - '0');
-        if (value > COUNT_LIMIT)
-            return false;
-        limits[i] = text[0] == '-' ? -1 : (int64_t)value;
-        text += text[0] == '-' ? 2 : digits;
-        if (*text != (i + 1 < count ? ',' : '\0'))
-            return false;
+        limits[i] = none ? -1 : (int64_t)value;
         text++;
     }
     return true;
@@ -116,8 +104,6 @@ static int parse_choice(const option_table *table, const option_row *row, const 
 
 static int store_in_list(const option_table *table, const option_row *row, const char *text, option_list *list)
 {
-    if (*text == '\0')
-        return complain(TOOL_BAD_INPUT, "%s: %s is empty, expected %s", table->command, row->name, row->value);
     if (list->count == OPTION_LIST_LIMIT)
         return complain(TOOL_BAD_INPUT, "%s: %s is given more than %d times", table->command, row->name,
                         OPTION_LIST_LIMIT);
@@ -128,13 +114,11 @@ static int store_in_list(const option_table *table, const option_row *row, const
 int option_store(const option_table *table, const option_row *row, const char *text, void *fields)
 {
     void *field = (char *)fields + row->offset;
+    if ((row->kind == OPTION_TEXT || row->kind == OPTION_LIST) && *text == '\0')
+        return complain(TOOL_BAD_INPUT, "%s: %s is empty, expected %s", table->command, row->name, row->value);
     switch (row->kind) {
     case OPTION_FLAG: *(bool *)field = true; return TOOL_DONE;
-    case OPTION_TEXT:
-        if (*text == '\0')
-            return complain(TOOL_BAD_INPUT, "%s: %s is empty, expected %s", table->command, row->name, row->value);
-        *(const char **)field = text;
-        return TOOL_DONE;
+    case OPTION_TEXT: *(const char **)field = text; return TOOL_DONE;
     case OPTION_FLOAT:
         if (!option_parse_float(text, &((option_float *)field)->value))
             return complain(TOOL_BAD_INPUT, "%s: %s '%s' is not valid, expected a finite float32 number",
@@ -142,9 +126,8 @@ int option_store(const option_table *table, const option_row *row, const char *t
         ((option_float *)field)->given = true;
         return TOOL_DONE;
     case OPTION_COUNT: {
-        const char *end = parse_count(text, field);
         size_t most = row->count != 0 ? row->count : COUNT_LIMIT;
-        if (end == NULL || *end != '\0' || *(size_t *)field > most)
+        if (!parse_sizes(text, 1, field) || *(size_t *)field > most)
             return complain(TOOL_BAD_INPUT, "%s: %s '%s' is not valid, expected a whole number from 1 to %zu",
                             table->command, row->name, text, most);
         return TOOL_DONE;

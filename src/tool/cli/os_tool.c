@@ -50,21 +50,11 @@ static os_path_kind kind_of(const char *path)
     return S_ISDIR(status.st_mode) ? OS_PATH_FOLDER : OS_PATH_OTHER;
 }
 
-os_path_kind os_look_at(const char *path)
+/* What follows the last slash of `path`. */
+static const char *file_name(const char *path)
 {
-    os_path_kind kind = kind_of(path);
-    if (kind != OS_PATH_MISSING)
-        return kind;
     const char *slash = strrchr(path, '/');
-    if (slash == NULL)
-        return OS_PATH_MISSING;
-    if (slash[1] == '\0')
-        return OS_PATH_UNREACHABLE;
-    char *folder = strndup(path, slash == path ? 1 : (size_t)(slash - path));
-    if (folder != NULL && kind_of(folder) != OS_PATH_FOLDER)
-        kind = OS_PATH_UNREACHABLE;
-    free(folder);
-    return kind;
+    return slash != NULL ? slash + 1 : path;
 }
 
 /* The folder that contains `path`, for the caller to free; NULL if memory runs out. */
@@ -72,6 +62,21 @@ static char *folder_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash == NULL ? strdup(".") : strndup(path, slash == path ? 1 : (size_t)(slash - path));
+}
+
+os_path_kind os_look_at(const char *path)
+{
+    os_path_kind kind = kind_of(path);
+    if (kind != OS_PATH_MISSING)
+        return kind;
+    const char *name = file_name(path);
+    if (name != path && *name == '\0')
+        return OS_PATH_UNREACHABLE;
+    char *folder = folder_of(path);
+    if (folder != NULL && kind_of(folder) != OS_PATH_FOLDER)
+        kind = OS_PATH_UNREACHABLE;
+    free(folder);
+    return kind;
 }
 
 bool os_same_file(const char *first, const char *second)
@@ -84,8 +89,7 @@ bool os_same_file(const char *first, const char *second)
         return false;
     if (!missing) /* writing to a terminal or /dev/null does not harm what is read from it */
         return a.st_dev == b.st_dev && a.st_ino == b.st_ino && !S_ISCHR(a.st_mode);
-    const char *first_slash = strrchr(first, '/'), *second_slash = strrchr(second, '/');
-    if (strcmp(first_slash != NULL ? first_slash + 1 : first, second_slash != NULL ? second_slash + 1 : second) != 0)
+    if (strcmp(file_name(first), file_name(second)) != 0)
         return false;
     char *first_folder = folder_of(first), *second_folder = folder_of(second);
     bool same = first_folder != NULL && second_folder != NULL && stat(first_folder, &a) == 0 &&
