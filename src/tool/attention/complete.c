@@ -2,11 +2,6 @@
 #include "tool/attention/array_order.h"
 #include "tool/attention/request.h"
 
-static bool absent(const attention_request *request, attention_input input)
-{
-    return !host_present(&request->input[input]);
-}
-
 /* Checks the element type. uint16 is taken as bfloat16 only with --dtype bf16. */
 static int check_dtype(const attention_request *request, const host_array *array)
 {
@@ -154,7 +149,7 @@ int attention_complete(attention_request *request)
     TOOL_TRY(attention_complete_cache(request));
     if (request->wants[RESULT_SCORES]) {
         size_t rows = request->desc.key.extent[2];
-        if (!absent(request, INPUT_BLOCK_TABLE))
+        if (host_present(&request->input[INPUT_BLOCK_TABLE]))
             rows *= request->desc.cache.block_table.extent[1];
         const size_t extent[4] = {args->batch, request->sizes.heads, args->query_length, rows};
         request->desc.outputs.scores = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, extent);

@@ -9,35 +9,27 @@
 /* What surrounds the user's text: the library's user_data (attention/user.h), and one work-item a key. */
 static const char before[] =
     "#pragma OPENCL FP_CONTRACT OFF\n"
-    "#ifdef USER0\n#define P0 const global USER0 *u0,\n#define M0 const global USER0 *buffer0;\n#define S0 "
-    ".buffer0 = u0,\n"
-    "#else\n#define P0\n#define M0\n#define S0\n#endif\n"
-    "#ifdef USER1\n#define P1 const global USER1 *u1,\n#define M1 const global USER1 *buffer1;\n#define S1 "
-    ".buffer1 = u1,\n"
-    "#else\n#define P1\n#define M1\n#define S1\n#endif\n"
-    "#ifdef USER2\n#define P2 const global USER2 *u2,\n#define M2 const global USER2 *buffer2;\n#define S2 "
-    ".buffer2 = u2,\n"
-    "#else\n#define P2\n#define M2\n#define S2\n#endif\n"
-    "#ifdef USER3\n#define P3 const global USER3 *u3,\n#define M3 const global USER3 *buffer3;\n#define S3 "
-    ".buffer3 = u3,\n"
-    "#else\n#define P3\n#define M3\n#define S3\n#endif\n"
     "typedef struct user_data {\n"
-    "    M0 M1 M2 M3 float scalar0, scalar1, scalar2, scalar3; long position; int query_length, key_length;\n"
+    "    const global USER0 *buffer0; const global USER1 *buffer1;\n"
+    "    const global USER2 *buffer2; const global USER3 *buffer3;\n"
+    "    float scalar0, scalar1, scalar2, scalar3; long position; int query_length, key_length;\n"
     "} user_data;\n";
 static const char after[] =
     "\n#ifndef SCORE_MOD\n#define score_mod(s, b, h, i, j, u) (s)\n#endif\n"
     "#ifndef MASK_MOD\n#define mask_mod(b, h, i, j, u) 1\n#endif\n"
-    "kernel void apply(P0 P1 P2 P3 global float *score, global int *keep, int batch, int head, int query,\n"
-    "                  float4 scalars, long position, int query_length, int key_length)\n"
+    "kernel void apply(const global USER0 *u0, const global USER1 *u1, const global USER2 *u2,\n"
+    "                  const global USER3 *u3, global float *score, global int *keep, int batch, int head,\n"
+    "                  int query, float4 scalars, long position, int query_length, int key_length)\n"
     "{\n"
     "    const int key = (int)get_global_id(0);\n"
-    "    const user_data user = {S0 S1 S2 S3 .scalar0 = scalars.x, .scalar1 = scalars.y, .scalar2 = "
-    "scalars.z,\n"
-    "                            .scalar3 = scalars.w, .position = position, .query_length = query_length,\n"
-    "                            .key_length = key_length};\n"
+    "    const user_data user = {u0, u1, u2, u3, scalars.x, scalars.y, scalars.z, scalars.w,\n"
+    "                            position, query_length, key_length};\n"
     "    score[key] = score_mod(score[key], batch, head, query, key, user);\n"
     "    keep[key] = mask_mod(batch, head, query, key, user);\n"
     "}\n";
+
+/* The kernel's arguments; the user's buffers are the first. */
+enum { SCORES = CLATTN_USER_BUFFERS, KEPT, PLACE, SCALARS = PLACE + 3, POSITION, LENGTHS };
 
 static const char *type_name(clattn_dtype dtype)
 {
@@ -48,7 +40,7 @@ static const char *type_name(clattn_dtype dtype)
     case CLATTN_DTYPE_I8: return "char";
     case CLATTN_DTYPE_I32: return "int";
     case CLATTN_DTYPE_I64: return "long";
-    default: return "uchar"; /* bool and uint8 */
+    default: return "uchar"; /* bool and uint8, or no buffer */
     }
 }
 
@@ -72,9 +64,8 @@ static clattn_status build(snippets *s)
     int used = snprintf(options, sizeof options, "-cl-std=CL1.2 -w%s%s", request->score_mod ? " -DSCORE_MOD" : "",
                         request->mask_mod ? " -DMASK_MOD" : "");
     for (int i = 0; i < CLATTN_USER_BUFFERS; i++)
-        if (request->desc.snippets.buffer_dtype[i] != CLATTN_DTYPE_NONE)
-            used += snprintf(options + used, sizeof options - (size_t)used, " -DUSER%d=%s", i,
-                             type_name(request->desc.snippets.buffer_dtype[i]));
+        used += snprintf(options + used, sizeof options - (size_t)used, " -DUSER%d=%s", i,
+                         type_name(request->desc.snippets.buffer_dtype[i]));
     s->program = clCreateProgramWithSource(context, 5, text, NULL, &code);
     if (failed(s, "clCreateProgramWithSource", code) == CLATTN_SUCCESS)
         failed(s, "clBuildProgram", clBuildProgram(s->program, 0, NULL, options, NULL, NULL));
@@ -83,6 +74,11 @@ static clattn_status build(snippets *s)
         failed(s, "clCreateKernel", code);
     }
     return s->status;
+}
+
+static void set_argument(snippets *s, cl_uint index, size_t bytes, const void *value)
+{
+    failed(s, "clSetKernelArg", clSetKernelArg(s->kernel, index, bytes, value));
 }
 
 clattn_status snippets_open(snippets *s, const attention_request *request, const tool_job *job)
@@ -100,16 +96,13 @@ clattn_status snippets_open(snippets *s, const attention_request *request, const
         s->status = device_output(s->device, s->capacity * sizeof *s->keep, &s->kept);
     if (s->status != CLATTN_SUCCESS || build(s) != CLATTN_SUCCESS)
         return s->status;
-    cl_uint index = 0;
     cl_float4 scalars;
     memcpy(&scalars, request->args.snippets.scalar, sizeof scalars);
-    for (int i = 0; i < CLATTN_USER_BUFFERS; i++)
-        if (request->desc.snippets.buffer_dtype[i] != CLATTN_DTYPE_NONE)
-            failed(s, "clSetKernelArg",
-                   clSetKernelArg(s->kernel, index++, sizeof(cl_mem), &job->args.attention.snippets.buffer[i].buffer));
-    failed(s, "clSetKernelArg", clSetKernelArg(s->kernel, index++, sizeof(cl_mem), &s->scores));
-    failed(s, "clSetKernelArg", clSetKernelArg(s->kernel, index++, sizeof(cl_mem), &s->kept));
-    failed(s, "clSetKernelArg", clSetKernelArg(s->kernel, index + 3, sizeof scalars, &scalars));
+    for (cl_uint i = 0; i < CLATTN_USER_BUFFERS; i++)
+        set_argument(s, i, sizeof(cl_mem), &job->args.attention.snippets.buffer[i].buffer);
+    set_argument(s, SCORES, sizeof s->scores, &s->scores);
+    set_argument(s, KEPT, sizeof s->kept, &s->kept);
+    set_argument(s, SCALARS, sizeof scalars, &scalars);
     return s->status;
 }
 
@@ -131,21 +124,18 @@ void snippets_close(snippets *s)
 /* Both functions over all keys of a row. */
 static void launch(snippets *s, const ref_attention_item *item, int64_t batch, int64_t head, int64_t query)
 {
-    cl_uint index = 2;
     cl_command_queue queue = s->device->queue;
     const size_t keys = (size_t)item->keys, bytes = keys * sizeof(float);
     const cl_int place[] = {(cl_int)batch, (cl_int)head, (cl_int)query};
     const cl_int lengths[] = {(cl_int)item->queries, (cl_int)item->keys};
     const cl_long position = item->position;
-    for (int i = 0; i < CLATTN_USER_BUFFERS; i++)
-        index += s->request->desc.snippets.buffer_dtype[i] != CLATTN_DTYPE_NONE;
     if (keys == 0 || s->status != CLATTN_SUCCESS)
         return;
     for (cl_uint i = 0; i < 3; i++)
-        failed(s, "clSetKernelArg", clSetKernelArg(s->kernel, index + i, sizeof place[i], &place[i]));
-    failed(s, "clSetKernelArg", clSetKernelArg(s->kernel, index + 4, sizeof position, &position));
+        set_argument(s, PLACE + i, sizeof place[i], &place[i]);
+    set_argument(s, POSITION, sizeof position, &position);
     for (cl_uint i = 0; i < 2; i++)
-        failed(s, "clSetKernelArg", clSetKernelArg(s->kernel, index + 5 + i, sizeof lengths[i], &lengths[i]));
+        set_argument(s, LENGTHS + i, sizeof lengths[i], &lengths[i]);
     failed(s, "clEnqueueWriteBuffer",
            clEnqueueWriteBuffer(queue, s->scores, CL_TRUE, 0, bytes, s->score, 0, NULL, NULL));
     failed(s, "clEnqueueNDRangeKernel", clEnqueueNDRangeKernel(queue, s->kernel, 1, NULL, &keys, NULL, 0, NULL, NULL));

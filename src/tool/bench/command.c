@@ -74,7 +74,7 @@ int bench_finish(tool_job *job, const char *operator_name, int32_t shape_rank, c
                  const bench_work *work, size_t repeat, bool json)
 {
     timing times = {0};
-    const timing_rule rule = timing_rule_bench(repeat);
+    const timing_rule rule = {.repeat = repeat, .minimum = 5, .budget = 1.0, .warm_up = 2};
     int status = job_time(job, &rule, operator_name, &times);
     if (status == TOOL_DONE) {
         tool_report report = report_begin();

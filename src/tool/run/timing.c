@@ -9,11 +9,6 @@
 /* Limits the samples of a fast operator, which would fill the memory before its time is over. */
 #define MOST_RUNS 100000
 
-timing_rule timing_rule_bench(size_t repeat)
-{
-    return (timing_rule){.repeat = repeat, .minimum = 5, .budget = 1.0, .warm_up = 2};
-}
-
 static int compare(const void *left, const void *right)
 {
     double a = *(const double *)left, b = *(const double *)right;

@@ -16,9 +16,6 @@ typedef struct timing_rule {
     size_t warm_up; /* runs before the first that counts */
 } timing_rule;
 
-/* Asks for at least 5 runs and a second, after two that do not count. */
-timing_rule timing_rule_bench(size_t repeat);
-
 /* Calls `run` as `rule` says and reduces the times of the calls.  `run` returns an exit status; the first
  * that is not TOOL_DONE ends it and is returned. */
 int timing_measure(const timing_rule *rule, const char *label, int (*run)(void *user), void *user, timing *result);
