@@ -63,10 +63,10 @@ int order_view(const host_array *array, const char *order, const order_part *par
     *view = (clattn_layout){.dtype = array->tensor.dtype, .rank = 4, .extent = {1, 1, 1, 1}};
     for (int dimension = (int)strlen(order) - 1; dimension >= 0; dimension--) {
         size_t extent = array->tensor.extent[dimension];
-        const char *place = strchr("bhsd", order[dimension]);
-        if (place != NULL) {
-            view->extent[place - "bhsd"] = extent;
-            view->stride[place - "bhsd"] = (int64_t)stride;
+        int place = order_find("bhsd", order[dimension]);
+        if (place >= 0) {
+            view->extent[place] = extent;
+            view->stride[place] = (int64_t)stride;
         } else if (order[dimension] == '3') {
             first += part->third * stride;
         } else {

@@ -107,7 +107,7 @@ static int make_table(attention_request *request)
 static int make_room(attention_request *request, attention_input input, const clattn_layout *layout, bool planning,
                      host_array *array)
 {
-    const char *name = request->input[request->fused ? INPUT_QUERY : input].name;
+    const char *name = attention_source(request, input)->name;
     if (planning) {
         *array = (host_array){.name = name, .tensor = {.dtype = layout->dtype, .rank = 4}};
         memcpy(array->tensor.extent, layout->extent, sizeof layout->extent);
@@ -125,7 +125,8 @@ static int store(attention_request *request, attention_input input, attention_in
     const clattn_attention_desc *desc = &request->desc;
     clattn_layout *layout = attention_input_layout(&request->desc, input);
     clattn_binding *binding = attention_input_binding(&request->args, input);
-    host_array *given = &request->input[request->fused ? INPUT_QUERY : input], stored, scales = {0};
+    const host_array *given = attention_source(request, input);
+    host_array stored, scales = {0};
     cache_part part = {
         .data = given->tensor.data, .from = *layout, .offset = binding->offset, .columns = (int64_t)layout->extent[3]};
     size_t group = request->kv_group > 0 ? request->kv_group : layout->extent[3];
@@ -152,7 +153,7 @@ static int store(attention_request *request, attention_input input, attention_in
                 copy_row(request, &part, b, h, j);
 fail:
     if (!request->fused)
-        host_release(given);
+        host_release(&request->input[input]);
     request->input[input] = stored;
     request->input[scale_input] = scales;
     *layout = part.to;
@@ -167,7 +168,7 @@ static int check_group(const attention_request *request, attention_input input, 
     if (request->kv_dtype == CLATTN_DTYPE_NONE || group == 0 || columns % group == 0)
         return TOOL_DONE;
     return complain(TOOL_BAD_INPUT, "--kv-group %zu: expected a divisor of %zu, the head size of %s", group, columns,
-                    request->input[request->fused ? INPUT_QUERY : input].name);
+                    attention_source(request, input)->name);
 }
 
 int attention_complete_cache(attention_request *request)

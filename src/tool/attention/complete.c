@@ -26,7 +26,7 @@ static int check_dtype(const attention_request *request, const host_array *array
 
 static int take_view(attention_request *request, const char *order, attention_input input)
 {
-    const host_array *array = &request->input[request->fused ? INPUT_QUERY : input];
+    const host_array *array = attention_source(request, input);
     size_t heads = request->given_heads[0], kv_heads = request->given_heads[1];
     order_part part = {input == INPUT_QUERY ? heads : kv_heads, 0, 0, (size_t)(input - INPUT_QUERY)};
     part.all = part.heads;
@@ -43,9 +43,9 @@ static int take_view(attention_request *request, const char *order, attention_in
 static int expect(const attention_request *request, const char *order, attention_input input, char letter,
                   size_t expected, const char *of)
 {
-    const host_array *array = &request->input[request->fused ? INPUT_QUERY : input];
+    const host_array *array = attention_source(request, input);
     const char *words[] = {"batch", "number of heads", "length", "head size"};
-    int place = letter == 'b' ? 0 : letter == 'h' ? 1 : letter == 's' ? 2 : 3, dimension = order_find(order, letter);
+    int place = order_find("bhsd", letter), dimension = order_find(order, letter);
     size_t found = attention_input_layout((clattn_attention_desc *)&request->desc, input)->extent[place];
     if (found == expected)
         return TOOL_DONE;
@@ -59,10 +59,10 @@ static int expect(const attention_request *request, const char *order, attention
 static int check_sizes(attention_request *request, const char *order)
 {
     const size_t *q = request->desc.query.extent, *k = request->desc.key.extent, *v = request->desc.value.extent;
-    const host_array *key = &request->input[request->fused ? INPUT_QUERY : INPUT_KEY];
-    for (int i = INPUT_QUERY; i <= INPUT_VALUE; i++) {
-        const host_array *array = &request->input[request->fused ? INPUT_QUERY : i];
-        if (attention_input_layout(&request->desc, (attention_input)i)->extent[3] == 0)
+    const host_array *key = attention_source(request, INPUT_KEY);
+    for (attention_input i = INPUT_QUERY; i <= INPUT_VALUE; i++) {
+        const host_array *array = attention_source(request, i);
+        if (attention_input_layout(&request->desc, i)->extent[3] == 0)
             return complain(TOOL_BAD_INPUT, "%s: shape %s, the head size is 0, expected at least 1", array->name,
                             shape_of(&array->tensor).text);
     }
@@ -135,8 +135,8 @@ int attention_complete(attention_request *request)
     const char *order = request->order != NULL ? request->order : "bhsd";
     clattn_attention_args *args = &request->args;
     int status = TOOL_DONE;
-    for (int i = INPUT_QUERY; i <= INPUT_VALUE; i++)
-        TOOL_TRY(take_view(request, order, (attention_input)i));
+    for (attention_input i = INPUT_QUERY; i <= INPUT_VALUE; i++)
+        TOOL_TRY(take_view(request, order, i));
     TOOL_TRY(check_sizes(request, order));
     TOOL_TRY(check_batch(request, order));
     TOOL_TRY(expect(request, order, INPUT_VALUE, 'b', request->desc.key.extent[0], "the key's batch"));

@@ -96,6 +96,12 @@ static inline clattn_binding *attention_result_binding(clattn_attention_args *ar
     return (clattn_binding *)((char *)args + attention_results[result].binding);
 }
 
+/* The array that an input was given in: of a fused request all three are in the queries'. */
+static inline const host_array *attention_source(const attention_request *request, attention_input input)
+{
+    return &request->input[request->fused ? INPUT_QUERY : input];
+}
+
 /* All defaults. */
 void attention_begin(attention_request *request);
 
