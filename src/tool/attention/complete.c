@@ -24,28 +24,27 @@ static int check_dtype(const attention_request *request, const host_array *array
     return TOOL_DONE;
 }
 
-static int take_view(attention_request *request, const char *order, attention_input input)
+static int take_view(attention_request *request, attention_input input)
 {
     const host_array *array = attention_source(request, input);
     size_t heads = request->given_heads[0], kv_heads = request->given_heads[1];
     order_part part = {input == INPUT_QUERY ? heads : kv_heads, 0, 0, (size_t)(input - INPUT_QUERY)};
     part.all = part.heads;
-    if (request->fused && order_find(order, '3') < 0) {
+    if (request->fused && order_find(request->order, '3') < 0) {
         part.all = heads + 2 * kv_heads;
         part.first = input == INPUT_QUERY ? 0 : input == INPUT_KEY ? heads : heads + kv_heads;
     }
-    int status = order_view(array, order, &part, attention_input_layout(&request->desc, input),
+    int status = order_view(array, request->order, &part, attention_input_layout(&request->desc, input),
                             &attention_input_binding(&request->args, input)->offset);
     return status == TOOL_DONE ? check_dtype(request, array) : status;
 }
 
 /* Refuses an array unless the extent that `letter` stands for is `expected`; `of` explains why. */
-static int expect(const attention_request *request, const char *order, attention_input input, char letter,
-                  size_t expected, const char *of)
+static int expect(const attention_request *request, attention_input input, char letter, size_t expected, const char *of)
 {
     const host_array *array = attention_source(request, input);
     const char *words[] = {"batch", "number of heads", "length", "head size"};
-    int place = order_find("bhsd", letter), dimension = order_find(order, letter);
+    int place = order_find("bhsd", letter), dimension = order_find(request->order, letter);
     size_t found = attention_input_layout((clattn_attention_desc *)&request->desc, input)->extent[place];
     if (found == expected)
         return TOOL_DONE;
@@ -56,7 +55,7 @@ static int expect(const attention_request *request, const char *order, attention
                     shape_of(&array->tensor).text, words[place], found, expected, of);
 }
 
-static int check_sizes(attention_request *request, const char *order)
+static int check_sizes(attention_request *request)
 {
     const size_t *q = request->desc.query.extent, *k = request->desc.key.extent, *v = request->desc.value.extent;
     const host_array *key = attention_source(request, INPUT_KEY);
@@ -70,16 +69,16 @@ static int check_sizes(attention_request *request, const char *order)
         return complain(TOOL_BAD_INPUT, "%s: shape %s has %zu key heads, expected a divisor of the query's %zu",
                         key->name, shape_of(&key->tensor).text, k[1], q[1]);
     int status;
-    TOOL_TRY(expect(request, order, INPUT_KEY, 'd', q[3], "the query's head size"));
-    TOOL_TRY(expect(request, order, INPUT_VALUE, 'h', k[1], "the key's heads"));
-    TOOL_TRY(expect(request, order, INPUT_VALUE, 's', k[2], "the key's length"));
+    TOOL_TRY(expect(request, INPUT_KEY, 'd', q[3], "the query's head size"));
+    TOOL_TRY(expect(request, INPUT_VALUE, 'h', k[1], "the key's heads"));
+    TOOL_TRY(expect(request, INPUT_VALUE, 's', k[2], "the key's length"));
     request->sizes = (attention_sizes){q[0], q[1], k[1], q[2], k[2], q[3], v[3]};
 fail:
     return status;
 }
 
 /* Finds the number of batch items, which the starts give if sequences are packed. */
-static int check_batch(attention_request *request, const char *order)
+static int check_batch(attention_request *request)
 {
     const size_t queries = request->desc.query.extent[0];
     const host_array *query_starts = &request->input[INPUT_QUERY_STARTS],
@@ -87,25 +86,25 @@ static int check_batch(attention_request *request, const char *order)
     const host_array *starts = host_present(query_starts) ? query_starts : key_starts;
     int status = TOOL_DONE;
     if (!host_present(starts))
-        return expect(request, order, INPUT_KEY, 'b', queries, "the query's batch");
+        return expect(request, INPUT_KEY, 'b', queries, "the query's batch");
     if (starts->tensor.rank != 1 || starts->tensor.extent[0] == 0)
         return complain(TOOL_BAD_INPUT, "%s: shape %s, expected (batch + 1,)", starts->name,
                         shape_of(&starts->tensor).text);
     request->sizes.batch = starts->tensor.extent[0] - 1;
     if (host_present(query_starts))
-        TOOL_TRY(expect(request, order, INPUT_QUERY, 'b', 1, "all items' queries are packed into one"));
+        TOOL_TRY(expect(request, INPUT_QUERY, 'b', 1, "all items' queries are packed into one"));
     else
-        TOOL_TRY(expect(request, order, INPUT_QUERY, 'b', request->sizes.batch, "as many as --key-starts has"));
+        TOOL_TRY(expect(request, INPUT_QUERY, 'b', request->sizes.batch, "as many as --key-starts has"));
     if (host_present(key_starts))
-        TOOL_TRY(expect(request, order, INPUT_KEY, 'b', 1, "all items' keys are packed into one"));
+        TOOL_TRY(expect(request, INPUT_KEY, 'b', 1, "all items' keys are packed into one"));
     else
-        TOOL_TRY(expect(request, order, INPUT_KEY, 'b', request->sizes.batch, "as many as --query-starts has"));
+        TOOL_TRY(expect(request, INPUT_KEY, 'b', request->sizes.batch, "as many as --query-starts has"));
 fail:
     return status;
 }
 
 /* Makes the layouts of the results. */
-static void describe_results(attention_request *request, const char *order)
+static void describe_results(attention_request *request)
 {
     clattn_attention_desc *desc = &request->desc;
     const attention_sizes *sizes = &request->sizes;
@@ -116,7 +115,7 @@ static void describe_results(attention_request *request, const char *order)
     char plain[CLATTN_MAX_RANK + 1];
     int32_t length = 0;
     int64_t offset;
-    for (const char *c = order; *c != '\0'; c++)
+    for (const char *c = request->order; *c != '\0'; c++)
         if (*c != '3')
             plain[length++] = *c;
     plain[length] = '\0';
@@ -132,15 +131,14 @@ static void describe_results(attention_request *request, const char *order)
 
 int attention_complete(attention_request *request)
 {
-    const char *order = request->order != NULL ? request->order : "bhsd";
     clattn_attention_args *args = &request->args;
     int status = TOOL_DONE;
     for (attention_input i = INPUT_QUERY; i <= INPUT_VALUE; i++)
-        TOOL_TRY(take_view(request, order, i));
-    TOOL_TRY(check_sizes(request, order));
-    TOOL_TRY(check_batch(request, order));
-    TOOL_TRY(expect(request, order, INPUT_VALUE, 'b', request->desc.key.extent[0], "the key's batch"));
-    describe_results(request, order);
+        TOOL_TRY(take_view(request, i));
+    TOOL_TRY(check_sizes(request));
+    TOOL_TRY(check_batch(request));
+    TOOL_TRY(expect(request, INPUT_VALUE, 'b', request->desc.key.extent[0], "the key's batch"));
+    describe_results(request);
     args->explicit_lengths = 1;
     args->batch = request->sizes.batch;
     args->query_length = request->sizes.queries;

@@ -61,16 +61,17 @@ int attention_check_output(const attention_options *o, const char *path)
 }
 
 /* Makes an array of the given shape: random numbers for bench, a shape without data for explain. */
-static int shape_array(const attention_options *o, size_t heads, size_t length, size_t size, uint64_t seed,
-                       host_array *array)
+static int shape_array(const attention_options *o, attention_request *request, attention_input input, size_t heads,
+                       size_t length, size_t size)
 {
+    host_array *array = &request->input[input];
     size_t extent[CLATTN_MAX_RANK];
     clattn_dtype dtype = o->dtype >= 0 ? dtypes[o->dtype] : CLATTN_DTYPE_F32;
-    int32_t rank = order_extents(o->layout != NULL ? o->layout : "bhsd", o->shape[0], heads, length, size, extent);
+    int32_t rank = order_extents(request->order, o->shape[0], heads, length, size, extent);
     if (o->mode == ATTENTION_BENCH) {
         int status = host_allocate(dtype, rank, extent, "--shape", array);
         if (status == TOOL_DONE)
-            fill_random(array, seed, 1.0f);
+            fill_random(array, (uint64_t)input + 1, 1.0f);
         return status;
     }
     *array = (host_array){.name = "--shape", .tensor = {.dtype = dtype, .rank = rank}};
@@ -80,22 +81,21 @@ static int shape_array(const attention_options *o, size_t heads, size_t length, 
 
 static int load_sources(const attention_options *o, attention_request *request)
 {
-    host_array *input = request->input;
     const size_t *s = o->shape;
     int status;
     request->fused = o->fused != NULL;
     if (s[0] > 0) {
-        const char *order = o->layout != NULL ? o->layout : "bhsd";
+        const char *order = request->order;
         bool one_head = order_find(order, 'h') < 0 && order_find(order, 'e') < 0;
         if (order_find(order, 'b') < 0 && s[0] != 1)
             return complain(TOOL_BAD_INPUT, "--shape: B is %zu, expected 1 with --layout %s", s[0], order);
         if (one_head && (s[1] != 1 || s[2] != 1))
             return complain(TOOL_BAD_INPUT, "--shape: HQ is %zu, expected 1 with --layout %s", s[1], order);
-        TOOL_TRY(shape_array(o, s[1], s[3], s[5], 1, &input[INPUT_QUERY]));
-        TOOL_TRY(shape_array(o, s[2], s[4], s[5], 2, &input[INPUT_KEY]));
-        return shape_array(o, s[2], s[4], s[6], 3, &input[INPUT_VALUE]);
+        TOOL_TRY(shape_array(o, request, INPUT_QUERY, s[1], s[3], s[5]));
+        TOOL_TRY(shape_array(o, request, INPUT_KEY, s[2], s[4], s[5]));
+        return shape_array(o, request, INPUT_VALUE, s[2], s[4], s[6]);
     }
-    status = host_load(o->fused, &input[INPUT_QUERY]);
+    status = host_load(o->fused, &request->input[INPUT_QUERY]);
 fail:
     return status;
 }
@@ -104,7 +104,8 @@ fail:
 static void take_options(const attention_options *o, attention_request *request)
 {
     clattn_attention_desc *desc = &request->desc;
-    request->order = o->layout;
+    if (o->layout != NULL)
+        request->order = o->layout;
     memcpy(request->given_heads, o->heads, sizeof request->given_heads);
     request->output_dtype = o->dtype >= 0 ? dtypes[o->dtype] : CLATTN_DTYPE_NONE;
     request->kv_dtype = o->kv_int8 ? CLATTN_DTYPE_I8 : o->kv_int4 ? CLATTN_DTYPE_I4 : CLATTN_DTYPE_NONE;

@@ -40,7 +40,7 @@ const attention_result_place attention_results[RESULT_COUNT] = {
 
 void attention_begin(attention_request *request)
 {
-    *request = (attention_request){.wants = {[RESULT_OUTPUT] = true}};
+    *request = (attention_request){.order = "bhsd", .wants = {[RESULT_OUTPUT] = true}};
     clattn_attention_desc_init(&request->desc);
     clattn_attention_args_init(&request->args);
 }
@@ -67,8 +67,8 @@ int attention_result_allocate(const attention_request *request, attention_result
     if (result != RESULT_OUTPUT)
         return host_allocate(CLATTN_DTYPE_F32, 3, desc->query.extent, name, array);
     size_t extent[CLATTN_MAX_RANK];
-    const char *order = request->order != NULL ? request->order : "bhsd";
-    int32_t rank = order_extents(order, desc->query.extent[0], sizes->heads, sizes->queries, sizes->d_v, extent);
+    int32_t rank =
+        order_extents(request->order, desc->query.extent[0], sizes->heads, sizes->queries, sizes->d_v, extent);
     return host_allocate(desc->output.dtype, rank, extent, name, array);
 }
 
