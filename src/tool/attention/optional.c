@@ -125,7 +125,7 @@ static int take_lengths(attention_request *request)
         {INPUT_KEY_LENGTHS, 0, keys},
         {INPUT_POSITIONS, -MOST_POSITION, MOST_POSITION},
     };
-    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
+    for (size_t i = 0; i < COUNT_OF(arrays); i++) {
         attention_input input = arrays[i].input;
         int status = host_present(&request->input[input]) ? take_integers(request, input, arrays[i].low, arrays[i].high)
                                                           : TOOL_DONE;

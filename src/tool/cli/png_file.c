@@ -11,6 +11,7 @@
 
 #include <png.h>
 
+#include "base/strbuf.h"
 #include "io/os_file.h"
 #include "tool/cli/os_tool.h"
 #include "tool/tool.h"
@@ -25,11 +26,6 @@ struct png_chunks {
     png_infop info;
 };
 
-typedef struct growing {
-    unsigned char *data;
-    size_t bytes, capacity;
-} growing;
-
 typedef struct work {
     jmp_buf failed;
     char message[128];
@@ -38,7 +34,7 @@ typedef struct work {
     FILE *file;
     picture *picture;
     png_bytep *rows;
-    growing out;
+    struct strbuf out;
 } work;
 
 static void on_error(png_structp png, png_const_charp message)
@@ -160,17 +156,10 @@ void picture_release(picture *p)
 
 static void append(png_structp png, png_bytep data, png_size_t bytes)
 {
-    growing *out = png_get_io_ptr(png);
-    if (out->capacity - out->bytes < bytes) {
-        size_t capacity = 2 * (out->capacity + bytes);
-        unsigned char *more = realloc(out->data, capacity);
-        if (more == NULL)
-            png_error(png, "no memory for the file");
-        out->data = more;
-        out->capacity = capacity;
-    }
-    memcpy(out->data + out->bytes, data, bytes);
-    out->bytes += bytes;
+    struct strbuf *out = png_get_io_ptr(png);
+    strbuf_append(out, (const char *)data, bytes);
+    if (out->failed)
+        png_error(png, "no memory for the file");
 }
 
 static void flush_nothing(png_structp png)
@@ -234,11 +223,11 @@ int picture_store(const char *path, const picture *p)
     w.png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &w, on_error, on_warning);
     if (w.png == NULL || !write_picture(&w))
         status = complain(TOOL_FAILED, "%s: %s", path, w.png ? w.message : "no memory to write it");
-    os_part part = {w.out.data, w.out.bytes};
+    os_part part = {w.out.text, w.out.length};
     if (status == TOOL_DONE && os_file_replace(path, &part, 1, &error) != CLATTN_SUCCESS)
         status = complain(TOOL_FAILED, "%s", error.message);
     if (w.png != NULL)
         png_destroy_write_struct(&w.png, &w.info);
-    free(w.out.data);
+    strbuf_clear(&w.out);
     return status;
 }

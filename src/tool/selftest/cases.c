@@ -3,9 +3,9 @@
  * arithmetic between loading and storing is float32's. */
 #include <stdbool.h>
 
+#include "base/size.h"
 #include "tool/selftest/selftest.h"
 
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define F32 CLATTN_DTYPE_F32
 #define F16 CLATTN_DTYPE_F16
 #define BF16 CLATTN_DTYPE_BF16
@@ -349,7 +349,7 @@ static const char *const row_solvers[] = {"cpu", "sub-group", "tile", "generic",
 static const char *const cpu_and_generic[] = {"cpu", "generic", NULL};
 static const char *const generic[] = {"generic", NULL};
 
-#define ROW(name, solvers) {#name, solvers, name##_cases, COUNT(name##_cases), plan_##name}
+#define ROW(name, solvers) {#name, solvers, name##_cases, COUNT_OF(name##_cases), plan_##name}
 
 const selftest_operator selftest_operators[] = {
     ROW(softmax, row_solvers),
@@ -365,4 +365,4 @@ const selftest_operator selftest_operators[] = {
     ROW(embedding, generic),
     ROW(image, generic),
 };
-const size_t selftest_operator_count = COUNT(selftest_operators);
+const size_t selftest_operator_count = COUNT_OF(selftest_operators);
