@@ -123,14 +123,6 @@ shape_text shape_of(const clattn_host_tensor *tensor)
     return shape_of_extents(tensor->rank, tensor->extent);
 }
 
-size_t element_count(const clattn_host_tensor *tensor)
-{
-    size_t count = 1;
-    for (int32_t i = 0; i < tensor->rank; i++)
-        count *= tensor->extent[i];
-    return count;
-}
-
 static bool stdout_is_taken;
 
 bool host_stdout_is_taken(void)

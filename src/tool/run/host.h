@@ -49,8 +49,6 @@ typedef struct shape_text {
 shape_text shape_of(const clattn_host_tensor *tensor);
 shape_text shape_of_extents(int32_t rank, const size_t *extent);
 
-size_t element_count(const clattn_host_tensor *tensor);
-
 /* Refuses, before any work is done, an output that cannot be written or is one of the inputs.  NULL is
  * accepted for an output and in the list of inputs. */
 int host_check_output(const char *path, const char *const *inputs, size_t input_count);

@@ -26,7 +26,9 @@ static uint16_t bfloat_bits(float value)
 void fill_random(host_array *array, uint64_t seed, float limit)
 {
     void *data = array->memory;
-    size_t count = element_count(&array->tensor);
+    size_t count = 1;
+    for (int32_t i = 0; i < array->tensor.rank; i++)
+        count *= array->tensor.extent[i];
     for (size_t i = 0; i < count; i++) {
         float value = ((float)(random_next(&seed) >> 40) * 0x1p-23f - 1.0f) * limit;
         switch (array->tensor.dtype) {

@@ -16,7 +16,6 @@ typedef struct tool_verdict {
     double naive_error; /* max |n - r| */
     double excess;      /* max (|o - r| - 8 epsilon M): what naive_error must cover */
     size_t mismatches;  /* elements whose class (NaN, infinity, the zero of a masked row) is another one */
-    size_t compared;
     /* Sums over what is stored in 16 bits: |o - r|, |n as it is stored - r|, 8 epsilon M; and over how many. */
     double short_error, short_naive, short_allowance;
     size_t shorts;
