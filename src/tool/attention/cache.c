@@ -136,8 +136,8 @@ static int store(attention_request *request, attention_input input, attention_in
         extent[2] = request->page_size;
     }
     part.group = (int64_t)group;
-    part.to = clattn_layout_contiguous(
-        (clattn_dtype)(request->kv_dtype != CLATTN_DTYPE_NONE ? request->kv_dtype : layout->dtype), 4, extent);
+    part.to =
+        clattn_layout_contiguous(request->kv_dtype != CLATTN_DTYPE_NONE ? request->kv_dtype : layout->dtype, 4, extent);
     int status;
     TOOL_TRY(make_room(request, input, &part.to, part.data == NULL, &stored));
     if (request->kv_dtype != CLATTN_DTYPE_NONE) {

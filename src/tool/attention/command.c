@@ -59,38 +59,18 @@ fail:
     return status;
 }
 
-static int run(const attention_options *options, const attention_request *request, heatmap_request *heat,
-               tool_device *device, host_array results[RESULT_COUNT])
-{
-    tool_job job = {0};
-    timing times = {0};
-    int status = TOOL_DONE;
-    for (int i = 0; i < RESULT_COUNT; i++)
-        if (request->wants[i])
-            TOOL_TRY(attention_result_allocate(request, (attention_result)i, file_of(options, i), &results[i]));
-    TOOL_TRY(device_open(options->device, device));
-    clattn_status made = job_attention(device, request, options->solver, &job);
-    if (made != CLATTN_SUCCESS)
-        TOOL_TRY(attention_plan_failed(options, device, made));
-    TOOL_TRY(job_compute(&job, options->repeat, "attention", results, &times));
-    crop_scores(request, &results[RESULT_SCORES]);
-    TOOL_TRY(deliver(options, request, heat, &job, &times, results));
-fail:
-    job_release(&job);
-    return status;
-}
-
 int cmd_attention(int argc, char **argv)
 {
     attention_options options;
     attention_request request;
     tool_device device = {0};
+    tool_job job = {0};
     host_array results[RESULT_COUNT] = {0};
     heatmap_request heat = {0};
-    int status = attention_options_parse(ATTENTION_RUN, argc, argv, &options);
-    if (status != TOOL_DONE)
-        return status;
+    timing times = {0};
+    int status;
     attention_begin(&request);
+    TOOL_TRY(attention_options_parse(ATTENTION_RUN, argc, argv, &options));
     TOOL_TRY(attention_take_results(&options, &request));
     for (int i = 0; i < RESULT_COUNT; i++)
         TOOL_TRY(attention_check_output(&options, options.result[i]));
@@ -100,8 +80,16 @@ int cmd_attention(int argc, char **argv)
     const attention_sizes *sizes = &request.sizes;
     const heatmap_shape shape = {sizes->batch, sizes->heads, sizes->queries, sizes->keys};
     TOOL_TRY(heatmap_request_begin(&options.heat, &shape, true, request.input[INPUT_QUERY].name, &heat));
-    TOOL_TRY(run(&options, &request, &heat, &device, results));
+    for (int i = 0; i < RESULT_COUNT; i++)
+        if (request.wants[i])
+            TOOL_TRY(attention_result_allocate(&request, i, file_of(&options, i), &results[i]));
+    TOOL_TRY(device_open(options.device, &device));
+    TOOL_TRY(attention_plan_check(&options, &device, job_attention(&device, &request, options.solver, &job)));
+    TOOL_TRY(job_compute(&job, options.repeat, "attention", results, &times));
+    crop_scores(&request, &results[RESULT_SCORES]);
+    TOOL_TRY(deliver(&options, &request, &heat, &job, &times, results));
 fail:
+    job_release(&job);
     heatmap_request_release(&heat);
     device_close(&device);
     for (int i = 0; i < RESULT_COUNT; i++)

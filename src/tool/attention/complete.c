@@ -16,11 +16,11 @@ static int check_dtype(const attention_request *request, const host_array *array
                         array->name);
     if (wanted == CLATTN_DTYPE_F64 && dtype != CLATTN_DTYPE_F64)
         return complain(TOOL_BAD_INPUT, "%s: element type %s, expected float64, as --dtype f64 says", array->name,
-                        clattn_dtype_name((clattn_dtype)dtype));
+                        clattn_dtype_name(dtype));
     if (dtype != CLATTN_DTYPE_F32 && dtype != CLATTN_DTYPE_F16 && dtype != CLATTN_DTYPE_BF16 &&
         dtype != CLATTN_DTYPE_F64)
         return complain(TOOL_BAD_INPUT, "%s: element type %s, expected float32 or float16", array->name,
-                        clattn_dtype_name((clattn_dtype)dtype));
+                        clattn_dtype_name(dtype));
     return TOOL_DONE;
 }
 

@@ -155,7 +155,7 @@ static int explain(const attention_options *options, const attention_request *re
     else if (made == CLATTN_ERROR_UNSUPPORTED || made == CLATTN_ERROR_MISCOMPILED)
         status = tell_refusals(options, request, device, made);
     else
-        status = attention_plan_failed(options, device, made);
+        status = attention_plan_check(options, device, made);
     clattn_plan_release(&plan);
     return status;
 }

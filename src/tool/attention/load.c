@@ -68,12 +68,8 @@ static int shape_array(const attention_options *o, attention_request *request, a
     size_t extent[CLATTN_MAX_RANK];
     clattn_dtype dtype = o->dtype >= 0 ? dtypes[o->dtype] : CLATTN_DTYPE_F32;
     int32_t rank = order_extents(request->order, o->shape[0], heads, length, size, extent);
-    if (o->mode == ATTENTION_BENCH) {
-        int status = host_allocate(dtype, rank, extent, "--shape", array);
-        if (status == TOOL_DONE)
-            fill_random(array, (uint64_t)input + 1, 1.0f);
-        return status;
-    }
+    if (o->mode == ATTENTION_BENCH)
+        return random_array(array, "--shape", dtype, rank, extent, (uint64_t)input + 1, 1.0f);
     *array = (host_array){.name = "--shape", .tensor = {.dtype = dtype, .rank = rank}};
     memcpy(array->tensor.extent, extent, (size_t)rank * sizeof *extent);
     return TOOL_DONE;

@@ -23,7 +23,7 @@ static int take_mask(attention_request *request, attention_input input)
                 (dtype == CLATTN_DTYPE_F64 && request->output_dtype == CLATTN_DTYPE_F64);
     if (!selects && !adds)
         return complain(TOOL_BAD_INPUT, "%s: element type %s, expected %sfloat32 or float16 (added)", mask->name,
-                        dtype == CLATTN_DTYPE_BF16 ? "uint16" : clattn_dtype_name((clattn_dtype)dtype),
+                        dtype == CLATTN_DTYPE_BF16 ? "uint16" : clattn_dtype_name(dtype),
                         input == INPUT_MASK ? "bool (true = attend), " : "");
     const size_t whole[4] = {sizes->batch, sizes->heads, request->args.query_length, sizes->keys};
     int status = host_expect_broadcast(mask, request->desc.short_mask, 4, whole);

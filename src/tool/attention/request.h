@@ -56,7 +56,7 @@ typedef struct attention_request {
     clattn_dtype output_dtype; /* CLATTN_DTYPE_NONE: the queries' */
     bool wants[RESULT_COUNT];
     clattn_dtype
-        kv_dtype;     /* CLATTN_DTYPE_NONE: as given; CLATTN_DTYPE_I8 or CLATTN_DTYPE_I4: quantised by the command */
+        kv_dtype;     /* CLATTN_DTYPE_I8 or CLATTN_DTYPE_I4: quantised by the command; CLATTN_DTYPE_NONE: as given */
     size_t kv_group;  /* elements that share a scale; 0: a row's */
     size_t page_size; /* 0: no pages */
     char *score_mod, *mask_mod; /* owned; desc points to them */

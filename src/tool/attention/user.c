@@ -102,7 +102,7 @@ static int snippets_do_not_fit(const attention_options *options, const char *log
                     (int)strcspn(found, "\n"), found);
 }
 
-int attention_plan_failed(const attention_options *options, const tool_device *device, clattn_status made)
+int attention_plan_check(const attention_options *options, const tool_device *device, clattn_status made)
 {
     const char *names[] = {"score_mod:", "mask_mod:"}, *files[] = {options->score_mod, options->mask_mod};
     char text[4096];

@@ -8,9 +8,9 @@ int bench_attention_arrays(const size_t s[7], clattn_dtype dtype, attention_requ
     int status;
     attention_begin(request);
     request->output_dtype = dtype;
-    TOOL_TRY(bench_array(&input[INPUT_QUERY], "query", dtype, 4, (size_t[]){s[0], s[1], s[3], s[5]}, 1, 1.0f));
-    TOOL_TRY(bench_array(&input[INPUT_KEY], "key", dtype, 4, (size_t[]){s[0], s[2], s[4], s[5]}, 2, 1.0f));
-    TOOL_TRY(bench_array(&input[INPUT_VALUE], "value", dtype, 4, (size_t[]){s[0], s[2], s[4], s[6]}, 3, 1.0f));
+    TOOL_TRY(random_array(&input[INPUT_QUERY], "query", dtype, 4, (size_t[]){s[0], s[1], s[3], s[5]}, 1, 1.0f));
+    TOOL_TRY(random_array(&input[INPUT_KEY], "key", dtype, 4, (size_t[]){s[0], s[2], s[4], s[5]}, 2, 1.0f));
+    TOOL_TRY(random_array(&input[INPUT_VALUE], "value", dtype, 4, (size_t[]){s[0], s[2], s[4], s[6]}, 3, 1.0f));
 fail:
     return status;
 }
@@ -44,8 +44,7 @@ static double bytes_of(const attention_request *request)
     for (int i = 0; i < INPUT_COUNT; i++)
         bytes += (double)request->input[i].tensor.bytes;
     for (int i = 0; i < RESULT_COUNT; i++) {
-        const clattn_layout *layout =
-            attention_result_layout((clattn_attention_desc *)&request->desc, (attention_result)i);
+        const clattn_layout *layout = attention_result_layout((clattn_attention_desc *)&request->desc, i);
         double size = request->wants[i] ? (double)clattn_dtype_size(layout->dtype) : 0.0;
         for (int32_t d = 0; d < layout->rank; d++)
             size *= (double)layout->extent[d];
@@ -70,9 +69,7 @@ int bench_attention(int argc, char **argv)
         .bytes = bytes_of(&request),
         .attention = &request,
     };
-    clattn_status made = job_attention(&device, &request, options.solver, &job);
-    if (made != CLATTN_SUCCESS)
-        TOOL_TRY(attention_plan_failed(&options, &device, made));
+    TOOL_TRY(attention_plan_check(&options, &device, job_attention(&device, &request, options.solver, &job)));
     TOOL_TRY(bench_finish(&job, "attention", 7, s, &work, options.repeat, options.json));
 fail:
     device_close(&device);

@@ -4,6 +4,7 @@
 
 #include "tool/run/device.h"
 #include "tool/run/job.h"
+#include "tool/run/random.h"
 #include "tool/cli/report.h"
 
 /* The model's part of a report, besides its times. */
@@ -25,10 +26,6 @@ typedef struct bench_work {
 int bench_finish(tool_job *job, const char *operator_name, int32_t shape_rank, const size_t *shape,
                  const bench_work *work, size_t repeat, bool json);
 
-/* Makes an array of random numbers. */
-int bench_array(host_array *array, const char *name, clattn_dtype dtype, int32_t rank, const size_t *extent,
-                uint64_t seed, float limit);
-
 /* Begins an attention of the sizes B,HQ,HKV,SQ,SKV,D,DV on random numbers.  The caller may then set options, and calls
  * attention_complete. */
 int bench_attention_arrays(const size_t shape[7], clattn_dtype dtype, attention_request *request);
@@ -42,6 +39,10 @@ static inline double bench_pairs(size_t length, bool causal)
     double n = (double)length;
     return causal ? n * (n + 1.0) / 2.0 : n * n;
 }
+
+/* The types that --dtype chooses from, and its choices; NULL at the end. */
+extern const clattn_dtype bench_dtypes[];
+extern const char *const bench_dtype_choices[];
 
 /* The choices of --activation, in the order of clattn_activation; NULL at the end. */
 extern const char *const bench_activations[];

@@ -46,15 +46,6 @@ int cmd_bench(int argc, char **argv)
     return complain(TOOL_BAD_INPUT, "bench: unknown operator '%s', " EXPECTED, argv[0]);
 }
 
-int bench_array(host_array *array, const char *name, clattn_dtype dtype, int32_t rank, const size_t *extent,
-                uint64_t seed, float limit)
-{
-    int status = host_allocate(dtype, rank, extent, name, array);
-    if (status == TOOL_DONE)
-        fill_random(array, seed, limit);
-    return status;
-}
-
 /* Reports a model's sizes and, if asked for, its plan's parts: as text lines before the report, or as a field of its
  * JSON. */
 static void report_model(tool_report *report, const bench_model *model, const clattn_plan *plan, bool json)

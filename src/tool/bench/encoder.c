@@ -20,9 +20,6 @@ enum { BATCH, LENGTH, D_MODEL, HEADS, D_FF }; /* indices into the shape */
 
 #define FIELD(name) offsetof(encoder_options, name)
 
-static const int32_t dtypes[] = {CLATTN_DTYPE_F32, CLATTN_DTYPE_F16, CLATTN_DTYPE_BF16};
-static const char *const dtype_choices[] = {"f32", "f16", "bf16", NULL};
-
 static const option_row rows[] = {
     {"--shape", OPTION_SIZES, FIELD(shape), "B,S,D_MODEL,HEADS,D_FF",
      .help = "the sizes; default 1,512,512,8,2048, the paper's", .count = 5},
@@ -34,7 +31,7 @@ static const option_row rows[] = {
      .help = "of the feed-forward network: relu (default), gelu, gelu-tanh or silu", .choices = bench_activations},
     {"--gated", OPTION_FLAG, FIELD(gated), .help = "a gated feed-forward network, of three matrices"},
     {"--dtype", OPTION_CHOICE, FIELD(dtype), "TYPE", .help = "of weights and vectors: f32 (default), f16 or bf16",
-     .choices = dtype_choices},
+     .choices = bench_dtype_choices},
     {"--int8", OPTION_FLAG, FIELD(int8), .help = "matrices of int8 with a float32 scale for each row"},
     {"--explain", OPTION_FLAG, FIELD(explain), .help = "tell the plan's parts, too"},
     OPTION_ROW_SOLVER(encoder_options),
@@ -87,7 +84,7 @@ static clattn_status make_weight(void *user, const char *name, clattn_host_tenso
     *tensor = (clattn_host_tensor){0};
     host_release(&maker->last);
     const float limit = rank == 2 ? sqrtf(3.0f / (float)extent[1]) : 1.0f;
-    if (bench_array(&maker->last, name, CLATTN_DTYPE_F32, rank, extent, seed, limit) != TOOL_DONE) {
+    if (random_array(&maker->last, name, CLATTN_DTYPE_F32, rank, extent, seed, limit) != TOOL_DONE) {
         if (error != NULL)
             snprintf(error->message, sizeof error->message, "%s: out of memory", name);
         return CLATTN_ERROR_OUT_OF_MEMORY;
@@ -119,7 +116,7 @@ static clattn_status create_encoder(tool_job *job, const encoder_options *option
     stack.norm_place = options->pre_norm ? CLATTN_NORM_PLACE_PRE : CLATTN_NORM_PLACE_POST;
     stack.causal = options->causal;
     desc.encoder = &stack;
-    desc.dtype = dtypes[options->dtype];
+    desc.dtype = bench_dtypes[options->dtype];
     desc.weight_dtype = options->int8 ? CLATTN_DTYPE_I8 : desc.dtype;
     source.lookup = make_weight;
     source.user = &maker;
@@ -173,11 +170,11 @@ int bench_encoder(int argc, char **argv)
                         s[HEADS]);
     bench_model model = {.explain = options.explain};
     TOOL_TRY(device_open(options.device, &device));
-    TOOL_TRY(bench_array(&x, "x", dtypes[options.dtype], 3, s, 1, 1.0f));
+    TOOL_TRY(random_array(&x, "x", bench_dtypes[options.dtype], 3, s, 1, 1.0f));
     TOOL_TRY(device_check(&device, job_encoder(&device, &options, &x, &job, &model), NULL));
     const bench_work work = {.flops = flops_of(&options),
                              .bytes = 2.0 * (double)x.tensor.bytes + (double)model.weight_bytes,
-                             .dtype = dtypes[options.dtype],
+                             .dtype = bench_dtypes[options.dtype],
                              .model = &model};
     TOOL_TRY(bench_finish(&job, "encoder", 5, s, &work, options.repeat, options.json));
 fail:

@@ -18,13 +18,13 @@ typedef struct bench_options {
      FIELD(dtype), \
      "TYPE", \
      .help = "of every array: f32 (default), f16 or bf16", \
-     .choices = storage_choices}
+     .choices = bench_dtype_choices}
 #define COMMON_ROWS \
     OPTION_ROW_SOLVER(bench_options), OPTION_ROW_DEVICE(bench_options), OPTION_ROW_REPEAT(bench_options), \
         OPTION_ROW_JSON(bench_options), OPTION_ROW_END
 
-static const int32_t dtypes[] = {CLATTN_DTYPE_F32, CLATTN_DTYPE_F16, CLATTN_DTYPE_BF16};
-static const char *const storage_choices[] = {"f32", "f16", "bf16", NULL};
+const clattn_dtype bench_dtypes[] = {CLATTN_DTYPE_F32, CLATTN_DTYPE_F16, CLATTN_DTYPE_BF16};
+const char *const bench_dtype_choices[] = {"f32", "f16", "bf16", NULL};
 const char *const bench_activations[] = {
     [CLATTN_ACTIVATION_NONE] = "none",  [CLATTN_ACTIVATION_RELU] = "relu",
     [CLATTN_ACTIVATION_GELU] = "gelu",  [CLATTN_ACTIVATION_GELU_TANH] = "gelu-tanh",
@@ -61,19 +61,19 @@ static void fill_typed(bench *b, host_array *array, const char *name, clattn_dty
 {
     b->arrays++;
     if (b->status == TOOL_DONE)
-        b->status = bench_array(array, name, dtype, rank, extent, b->arrays, limit);
+        b->status = random_array(array, name, dtype, rank, extent, b->arrays, limit);
 }
 
 /* fill_typed with the type that the options say. */
 static void fill(bench *b, host_array *array, const char *name, int32_t rank, const size_t *extent, float limit)
 {
-    fill_typed(b, array, name, dtypes[b->options.dtype], rank, extent, limit);
+    fill_typed(b, array, name, bench_dtypes[b->options.dtype], rank, extent, limit);
 }
 
 /* Times and reports the job that has just been made with status `made`. */
 static void finish(bench *b, clattn_status made, const char *name, int32_t rank, double flops, double bytes)
 {
-    bench_work work = {.flops = flops, .bytes = bytes, .dtype = dtypes[b->options.dtype]};
+    bench_work work = {.flops = flops, .bytes = bytes, .dtype = bench_dtypes[b->options.dtype]};
     b->status = device_check(&b->device, made, NULL);
     if (b->status == TOOL_DONE)
         b->status = bench_finish(&b->job, name, rank, b->options.shape, &work, b->options.repeat, b->options.json);
@@ -104,7 +104,7 @@ int bench_matmul(int argc, char **argv)
 
     const size_t *s = b.options.shape;
     fill(&b, &request.x, "x", 2, (size_t[]){s[0], s[2]}, 1.0f);
-    fill_typed(&b, &request.w, "w", b.options.int8 ? CLATTN_DTYPE_I8 : dtypes[b.options.dtype], 2,
+    fill_typed(&b, &request.w, "w", b.options.int8 ? CLATTN_DTYPE_I8 : bench_dtypes[b.options.dtype], 2,
                (size_t[]){s[1], s[2]}, b.options.int8 ? 127.0f : 1.0f);
     if (b.options.int8)
         fill_typed(&b, &request.w_scale, "w_scale", CLATTN_DTYPE_F32, 1, (size_t[]){s[1]}, 0.01f);
@@ -190,11 +190,11 @@ int bench_mha_arrays(const char *command, const size_t s[4], clattn_dtype dtype,
         return complain(TOOL_BAD_INPUT, "%s: D_MODEL %zu is not a multiple of H %zu", command, d, s[3]);
     request->heads = s[3];
     request->inner = d;
-    TOOL_TRY(bench_array(&request->x, "x", dtype, 3, s, 1, 1.0f));
-    TOOL_TRY(bench_array(&request->w_in, "in_proj_weight", dtype, 2, (size_t[]){3 * d, d}, 2, limit));
-    TOOL_TRY(bench_array(&request->b_in, "in_proj_bias", dtype, 1, (size_t[]){3 * d}, 3, limit));
-    TOOL_TRY(bench_array(&request->w_o, "out_proj.weight", dtype, 2, (size_t[]){d, d}, 4, limit));
-    TOOL_TRY(bench_array(&request->b_o, "out_proj.bias", dtype, 1, &d, 5, limit));
+    TOOL_TRY(random_array(&request->x, "x", dtype, 3, s, 1, 1.0f));
+    TOOL_TRY(random_array(&request->w_in, "in_proj_weight", dtype, 2, (size_t[]){3 * d, d}, 2, limit));
+    TOOL_TRY(random_array(&request->b_in, "in_proj_bias", dtype, 1, (size_t[]){3 * d}, 3, limit));
+    TOOL_TRY(random_array(&request->w_o, "out_proj.weight", dtype, 2, (size_t[]){d, d}, 4, limit));
+    TOOL_TRY(random_array(&request->b_o, "out_proj.bias", dtype, 1, &d, 5, limit));
 fail:
     return status;
 }
@@ -218,7 +218,7 @@ int bench_mha(int argc, char **argv)
         return b.status;
 
     const size_t *s = b.options.shape, d = s[2];
-    b.status = bench_mha_arrays("bench mha", s, dtypes[b.options.dtype], &request);
+    b.status = bench_mha_arrays("bench mha", s, bench_dtypes[b.options.dtype], &request);
     request.causal = b.options.causal;
     if (b.status == TOOL_DONE) {
         double pairs = bench_pairs(s[1], b.options.causal);

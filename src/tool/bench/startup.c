@@ -92,8 +92,8 @@ static int make_arrays(startup_work *work, host_array *output)
     const size_t *s = work->shape;
     int status;
     if (work->rank == 3) {
-        TOOL_TRY(bench_array(&work->matmul.x, "x", CLATTN_DTYPE_F32, 2, (size_t[]){s[0], s[2]}, 1, 1.0f));
-        TOOL_TRY(bench_array(&work->matmul.w, "w", CLATTN_DTYPE_F32, 2, (size_t[]){s[1], s[2]}, 2, 1.0f));
+        TOOL_TRY(random_array(&work->matmul.x, "x", CLATTN_DTYPE_F32, 2, (size_t[]){s[0], s[2]}, 1, 1.0f));
+        TOOL_TRY(random_array(&work->matmul.w, "w", CLATTN_DTYPE_F32, 2, (size_t[]){s[1], s[2]}, 2, 1.0f));
         return host_allocate(CLATTN_DTYPE_F32, 2, s, "output", output);
     }
     if (work->rank == 4) {

@@ -75,7 +75,7 @@ void report_attention(tool_report *report, const attention_request *request)
 {
     report_text(report, "dtype", clattn_dtype_name(request->desc.output.dtype));
     if (request->kv_dtype != CLATTN_DTYPE_NONE) {
-        report_text(report, "kv_dtype", clattn_dtype_name((clattn_dtype)request->kv_dtype));
+        report_text(report, "kv_dtype", clattn_dtype_name(request->kv_dtype));
         report_count(report, "kv_group", request->desc.key.extent[3] / request->desc.cache.key_scale.extent[3]);
     }
     if (request->page_size > 0) {

@@ -29,7 +29,7 @@ int host_load(const char *path, host_array *array)
 
 int host_allocate(clattn_dtype dtype, int32_t rank, const size_t *extent, const char *name, host_array *array)
 {
-    size_t bytes = clattn_dtype_bits((clattn_dtype)dtype);
+    size_t bytes = clattn_dtype_bits(dtype);
     *array = (host_array){.name = name};
     array->tensor.dtype = dtype;
     array->tensor.rank = rank;

@@ -23,15 +23,19 @@ static uint16_t bfloat_bits(float value)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-void fill_random(host_array *array, uint64_t seed, float limit)
+int random_array(host_array *array, const char *name, clattn_dtype dtype, int32_t rank, const size_t *extent,
+                 uint64_t seed, float limit)
 {
-    void *data = array->memory;
     size_t count = 1;
-    for (int32_t i = 0; i < array->tensor.rank; i++)
-        count *= array->tensor.extent[i];
+    int status = host_allocate(dtype, rank, extent, name, array);
+    if (status != TOOL_DONE)
+        return status;
+    for (int32_t i = 0; i < rank; i++)
+        count *= extent[i];
+    void *data = array->memory;
     for (size_t i = 0; i < count; i++) {
         float value = ((float)(random_next(&seed) >> 40) * 0x1p-23f - 1.0f) * limit;
-        switch (array->tensor.dtype) {
+        switch (dtype) {
         case CLATTN_DTYPE_F16: ((uint16_t *)data)[i] = half_bits(value); break;
         case CLATTN_DTYPE_BF16: ((uint16_t *)data)[i] = bfloat_bits(value); break;
         case CLATTN_DTYPE_I8: ((int8_t *)data)[i] = (int8_t)lrintf(value); break;
@@ -39,4 +43,5 @@ void fill_random(host_array *array, uint64_t seed, float limit)
         default: ((float *)data)[i] = value;
         }
     }
+    return TOOL_DONE;
 }

@@ -5,8 +5,9 @@
 #include "tool/run/host.h"
 #include "tool/run/random_next.h"
 
-/* Fills an array of any float type with uniform random numbers in [-limit, limit], which are the same for all types but
- * for rounding. */
-void fill_random(host_array *array, uint64_t seed, float limit);
+/* Makes an array of a float type or int8 with uniform random numbers in [-limit, limit], which are the same for all types
+ * but for rounding. */
+int random_array(host_array *array, const char *name, clattn_dtype dtype, int32_t rank, const size_t *extent,
+                 uint64_t seed, float limit);
 
 #endif

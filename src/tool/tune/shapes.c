@@ -66,8 +66,8 @@ static int matmul_job(tool_device *device, const tune_shape *shape, tool_job *jo
     matmul_request problem = {0};
     const size_t *s = shape->size;
     int status;
-    TOOL_TRY(bench_array(&problem.x, "x", shape->dtype, 2, (size_t[]){s[0], s[2]}, 1, 1.0f));
-    TOOL_TRY(bench_array(&problem.w, "w", shape->dtype, 2, (size_t[]){s[1], s[2]}, 2, 1.0f));
+    TOOL_TRY(random_array(&problem.x, "x", shape->dtype, 2, (size_t[]){s[0], s[2]}, 1, 1.0f));
+    TOOL_TRY(random_array(&problem.w, "w", shape->dtype, 2, (size_t[]){s[1], s[2]}, 2, 1.0f));
     *made = job_matmul(device, &problem, NULL, job);
 fail:
     matmul_release(&problem);
@@ -78,7 +78,7 @@ static int softmax_job(tool_device *device, const tune_shape *shape, tool_job *j
 {
     softmax_request problem = {0};
     int status;
-    TOOL_TRY(bench_array(&problem.x, "x", shape->dtype, 2, shape->size, 1, 4.0f));
+    TOOL_TRY(random_array(&problem.x, "x", shape->dtype, 2, shape->size, 1, 4.0f));
     *made = job_softmax(device, &problem, NULL, job);
 fail:
     softmax_release(&problem);
@@ -89,9 +89,9 @@ static int layernorm_job(tool_device *device, const tune_shape *shape, tool_job 
 {
     norm_request problem = {0};
     int status;
-    TOOL_TRY(bench_array(&problem.x, "x", shape->dtype, 2, shape->size, 1, 4.0f));
-    TOOL_TRY(bench_array(&problem.scale, "scale", shape->dtype, 1, &shape->size[1], 2, 1.0f));
-    TOOL_TRY(bench_array(&problem.bias, "bias", shape->dtype, 1, &shape->size[1], 3, 1.0f));
+    TOOL_TRY(random_array(&problem.x, "x", shape->dtype, 2, shape->size, 1, 4.0f));
+    TOOL_TRY(random_array(&problem.scale, "scale", shape->dtype, 1, &shape->size[1], 2, 1.0f));
+    TOOL_TRY(random_array(&problem.bias, "bias", shape->dtype, 1, &shape->size[1], 3, 1.0f));
     *made = job_norm(device, &problem, NULL, job);
 fail:
     norm_release(&problem);
