@@ -37,46 +37,33 @@ static double bytes_of(const host_array *array)
     return (double)array->tensor.bytes;
 }
 
-/* A benchmark's state; `status` is that of the first failure. */
+/* A benchmark's state. */
 typedef struct bench {
     bench_options options;
+    clattn_dtype dtype; /* the one that the options say */
     tool_device device;
     tool_job job;
-    int status;
-    uint64_t arrays; /* made so far */
 } bench;
 
-/* Parses the options and opens the device; false if only the status is left to return. */
-static bool begin(bench *b, const option_table *table, int argc, char **argv)
+/* Parses the options and opens the device. */
+static int begin(bench *b, const option_table *table, int argc, char **argv)
 {
-    b->status = options_parse(table, argc, argv, &b->options);
-    if (b->status == TOOL_DONE)
-        b->status = device_open(b->options.device, &b->device);
-    return b->status == TOOL_DONE;
-}
-
-/* Makes an array of random numbers, different for each array, unless an earlier step failed. */
-static void fill_typed(bench *b, host_array *array, const char *name, clattn_dtype dtype, int32_t rank,
-                       const size_t *extent, float limit)
-{
-    b->arrays++;
-    if (b->status == TOOL_DONE)
-        b->status = random_array(array, name, dtype, rank, extent, b->arrays, limit);
-}
-
-/* fill_typed with the type that the options say. */
-static void fill(bench *b, host_array *array, const char *name, int32_t rank, const size_t *extent, float limit)
-{
-    fill_typed(b, array, name, bench_dtypes[b->options.dtype], rank, extent, limit);
+    int status;
+    TOOL_TRY(options_parse(table, argc, argv, &b->options));
+    b->dtype = bench_dtypes[b->options.dtype];
+    status = device_open(b->options.device, &b->device);
+fail:
+    return status;
 }
 
 /* Times and reports the job that has just been made with status `made`. */
-static void finish(bench *b, clattn_status made, const char *name, int32_t rank, double flops, double bytes)
+static int finish(bench *b, clattn_status made, const char *name, int32_t rank, double flops, double bytes)
 {
-    bench_work work = {.flops = flops, .bytes = bytes, .dtype = bench_dtypes[b->options.dtype]};
-    b->status = device_check(&b->device, made, NULL);
-    if (b->status == TOOL_DONE)
-        b->status = bench_finish(&b->job, name, rank, b->options.shape, &work, b->options.repeat, b->options.json);
+    const bench_work work = {.flops = flops, .bytes = bytes, .dtype = b->dtype};
+    int status = device_check(&b->device, made, NULL);
+    if (status == TOOL_DONE)
+        status = bench_finish(&b->job, name, rank, b->options.shape, &work, b->options.repeat, b->options.json);
+    return status;
 }
 
 int bench_matmul(int argc, char **argv)
@@ -99,32 +86,29 @@ int bench_matmul(int argc, char **argv)
     };
     bench b = {0};
     matmul_request request = {0};
-    if (!begin(&b, &table, argc, argv))
-        return b.status;
-
     const size_t *s = b.options.shape;
-    fill(&b, &request.x, "x", 2, (size_t[]){s[0], s[2]}, 1.0f);
-    fill_typed(&b, &request.w, "w", b.options.int8 ? CLATTN_DTYPE_I8 : bench_dtypes[b.options.dtype], 2,
-               (size_t[]){s[1], s[2]}, b.options.int8 ? 127.0f : 1.0f);
-    if (b.options.int8)
-        fill_typed(&b, &request.w_scale, "w_scale", CLATTN_DTYPE_F32, 1, (size_t[]){s[1]}, 0.01f);
-    if (b.options.operand)
-        fill(&b, &request.operand, "operand", 2, (size_t[]){s[0], s[1]}, 1.0f);
+    int status;
+    TOOL_TRY(begin(&b, &table, argc, argv));
+    bool int8 = b.options.int8;
     request.activation = b.options.activation;
     request.operand_use = b.options.operand == 2 ? CLATTN_MATMUL_OPERAND_USE_MULTIPLY : CLATTN_MATMUL_OPERAND_USE_ADD;
+    TOOL_TRY(random_array(&request.x, "x", b.dtype, 2, (size_t[]){s[0], s[2]}, 1, 1.0f));
+    TOOL_TRY(random_array(&request.w, "w", int8 ? CLATTN_DTYPE_I8 : b.dtype, 2, (size_t[]){s[1], s[2]}, 2,
+                          int8 ? 127.0f : 1.0f));
+    if (int8)
+        TOOL_TRY(random_array(&request.w_scale, "w_scale", CLATTN_DTYPE_F32, 1, &s[1], 3, 0.01f));
+    if (b.options.operand)
+        TOOL_TRY(random_array(&request.operand, "operand", b.dtype, 2, s, 4, 1.0f));
     if (b.options.bias)
-        fill(&b, &request.bias, "bias", 1, (size_t[]){s[1]}, 1.0f);
-    if (b.status == TOOL_DONE) {
-        double flops = 2.0 * (double)s[0] * (double)s[1] * (double)s[2];
-        double bytes = bytes_of(&request.x) + bytes_of(&request.w) + bytes_of(&request.bias) +
-                       bytes_of(&request.w_scale) + bytes_of(&request.operand) +
-                       (double)clattn_dtype_size(request.x.tensor.dtype) * (double)s[0] * (double)s[1];
-        clattn_status made = job_matmul(&b.device, &request, b.options.solver, &b.job);
-        finish(&b, made, "matmul", 3, flops, bytes);
-    }
+        TOOL_TRY(random_array(&request.bias, "bias", b.dtype, 1, &s[1], 5, 1.0f));
+    double flops = 2.0 * (double)s[0] * (double)s[1] * (double)s[2];
+    double bytes = bytes_of(&request.x) + bytes_of(&request.w) + bytes_of(&request.bias) + bytes_of(&request.w_scale) +
+                   bytes_of(&request.operand) + (double)clattn_dtype_size(b.dtype) * (double)s[0] * (double)s[1];
+    TOOL_TRY(finish(&b, job_matmul(&b.device, &request, b.options.solver, &b.job), "matmul", 3, flops, bytes));
+fail:
     matmul_release(&request);
     device_close(&b.device);
-    return b.status;
+    return status;
 }
 
 int bench_softmax(int argc, char **argv)
@@ -138,18 +122,16 @@ int bench_softmax(int argc, char **argv)
     };
     bench b = {0};
     softmax_request request = {0};
-    if (!begin(&b, &table, argc, argv))
-        return b.status;
-
     const size_t *s = b.options.shape;
-    fill(&b, &request.x, "x", 2, s, 4.0f);
-    if (b.status == TOOL_DONE) {
-        clattn_status made = job_softmax(&b.device, &request, b.options.solver, &b.job);
-        finish(&b, made, "softmax", 2, 5.0 * (double)s[0] * (double)s[1], 2.0 * bytes_of(&request.x));
-    }
+    int status;
+    TOOL_TRY(begin(&b, &table, argc, argv));
+    TOOL_TRY(random_array(&request.x, "x", b.dtype, 2, s, 1, 4.0f));
+    TOOL_TRY(finish(&b, job_softmax(&b.device, &request, b.options.solver, &b.job), "softmax", 2,
+                    5.0 * (double)s[0] * (double)s[1], 2.0 * bytes_of(&request.x)));
+fail:
     softmax_release(&request);
     device_close(&b.device);
-    return b.status;
+    return status;
 }
 
 int bench_layernorm(int argc, char **argv)
@@ -164,21 +146,19 @@ int bench_layernorm(int argc, char **argv)
     };
     bench b = {0};
     norm_request request = {0};
-    if (!begin(&b, &table, argc, argv))
-        return b.status;
-
     const size_t *s = b.options.shape;
-    fill(&b, &request.x, "x", 2, s, 4.0f);
-    fill(&b, &request.scale, "scale", 1, &s[1], 1.0f);
-    fill(&b, &request.bias, "bias", 1, &s[1], 1.0f);
-    if (b.status == TOOL_DONE) {
-        double bytes = 2.0 * bytes_of(&request.x) + bytes_of(&request.scale) + bytes_of(&request.bias);
-        clattn_status made = job_norm(&b.device, &request, b.options.solver, &b.job);
-        finish(&b, made, "layernorm", 2, 7.0 * (double)s[0] * (double)s[1], bytes);
-    }
+    int status;
+    TOOL_TRY(begin(&b, &table, argc, argv));
+    TOOL_TRY(random_array(&request.x, "x", b.dtype, 2, s, 1, 4.0f));
+    TOOL_TRY(random_array(&request.scale, "scale", b.dtype, 1, &s[1], 2, 1.0f));
+    TOOL_TRY(random_array(&request.bias, "bias", b.dtype, 1, &s[1], 3, 1.0f));
+    double bytes = 2.0 * bytes_of(&request.x) + bytes_of(&request.scale) + bytes_of(&request.bias);
+    TOOL_TRY(finish(&b, job_norm(&b.device, &request, b.options.solver, &b.job), "layernorm", 2,
+                    7.0 * (double)s[0] * (double)s[1], bytes));
+fail:
     norm_release(&request);
     device_close(&b.device);
-    return b.status;
+    return status;
 }
 
 int bench_mha_arrays(const char *command, const size_t s[4], clattn_dtype dtype, mha_request *request)
@@ -214,22 +194,18 @@ int bench_mha(int argc, char **argv)
     };
     bench b = {0};
     mha_request request = {0};
-    if (!begin(&b, &table, argc, argv))
-        return b.status;
-
-    const size_t *s = b.options.shape, d = s[2];
-    b.status = bench_mha_arrays("bench mha", s, bench_dtypes[b.options.dtype], &request);
+    const size_t *s = b.options.shape;
+    int status;
+    TOOL_TRY(begin(&b, &table, argc, argv));
+    TOOL_TRY(bench_mha_arrays("bench mha", s, b.dtype, &request));
     request.causal = b.options.causal;
-    if (b.status == TOOL_DONE) {
-        double pairs = bench_pairs(s[1], b.options.causal);
-        double flops =
-            8.0 * (double)s[0] * (double)s[1] * (double)d * (double)d + 4.0 * (double)s[0] * pairs * (double)d;
-        double bytes = 2.0 * bytes_of(&request.x) + bytes_of(&request.w_in) + bytes_of(&request.b_in) +
-                       bytes_of(&request.w_o) + bytes_of(&request.b_o);
-        clattn_status made = job_mha(&b.device, &request, b.options.solver, &b.job);
-        finish(&b, made, "mha", 4, flops, bytes);
-    }
+    double tokens = (double)s[0] * (double)s[1], d = (double)s[2];
+    double flops = 8.0 * tokens * d * d + 4.0 * (double)s[0] * bench_pairs(s[1], b.options.causal) * d;
+    double bytes = 2.0 * bytes_of(&request.x) + bytes_of(&request.w_in) + bytes_of(&request.b_in) +
+                   bytes_of(&request.w_o) + bytes_of(&request.b_o);
+    TOOL_TRY(finish(&b, job_mha(&b.device, &request, b.options.solver, &b.job), "mha", 4, flops, bytes));
+fail:
     mha_release(&request);
     device_close(&b.device);
-    return b.status;
+    return status;
 }
