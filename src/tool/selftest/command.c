@@ -29,8 +29,7 @@ static const option_table table = {
 /* One operator with one solver. */
 typedef struct solver_outcome {
     size_t passed, refused, failed;
-    char refusal[512]; /* the first */
-    char failure[700]; /* the first, with the case's name */
+    char detail[700]; /* the first failure, with the case's name; or the first refusal */
 } solver_outcome;
 
 static void run_solver(tool_device *device, const selftest_operator *op, const char *solver, solver_outcome *outcome,
@@ -48,9 +47,10 @@ static void run_solver(tool_device *device, const selftest_operator *op, const c
             outcome->passed++;
         else if (status != CLATTN_ERROR_UNSUPPORTED && !(status == CLATTN_ERROR_INVALID_ARGUMENT && solver != NULL)) {
             if (outcome->failed++ == 0)
-                snprintf(outcome->failure, sizeof outcome->failure, "%s: %s", op->cases[i].name, message);
-        } else if (outcome->refused++ == 0) { /* INVALID_ARGUMENT: this build does not have the solver */
-            snprintf(outcome->refusal, sizeof outcome->refusal, "%s", message);
+                snprintf(outcome->detail, sizeof outcome->detail, "%s: %s", op->cases[i].name, message);
+        } else if (outcome->refused++ == 0 && outcome->failed == 0) {
+            /* INVALID_ARGUMENT: this build does not have the solver. */
+            snprintf(outcome->detail, sizeof outcome->detail, "%s", message);
         }
         progress_show((double)++*done / (double)total);
     }
@@ -61,15 +61,10 @@ static const char *word_for(const solver_outcome *outcome)
     return outcome->failed > 0 ? "failed" : outcome->passed > 0 ? "ok" : "refused";
 }
 
-static const char *detail_of(const solver_outcome *outcome)
-{
-    return outcome->failed > 0 ? outcome->failure : outcome->refused > 0 ? outcome->refusal : "";
-}
-
 /* The first line alone: a build log has many. */
 static void print_row(const char *operator_name, const char *solver, const solver_outcome *outcome, size_t cases)
 {
-    const char *detail = detail_of(outcome);
+    const char *detail = outcome->detail;
     printf("%-13s  %-9s  %-7s  %zu of %zu%s%.*s\n", operator_name, solver, word_for(outcome), outcome->passed, cases,
            detail[0] != '\0' ? "  " : "", (int)strcspn(detail, "\n"), detail);
     fflush(stdout);
@@ -109,7 +104,7 @@ static int run_all(tool_device *device, bool json, json_t *results, size_t *fail
                          results, json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:o}", "operator", op->name, "solver",
                                             shown, "result", word_for(&outcome), "passed", (json_int_t)outcome.passed,
                                             "refused", (json_int_t)outcome.refused, "failed",
-                                            (json_int_t)outcome.failed, "detail", json_text(detail_of(&outcome)))) != 0)
+                                            (json_int_t)outcome.failed, "detail", json_text(outcome.detail))) != 0)
                 return print_json(NULL);
             solver = op->solvers[j];
         }
