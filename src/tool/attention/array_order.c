@@ -24,15 +24,11 @@ int order_find(const char *order, char letter)
 /* "(batch, heads, length, size)" */
 static void spell(const char *order, char *text, size_t bytes)
 {
+    static const char *const words[] = {"batch", "heads", "length", "size", "heads * size", "3"};
     size_t used = (size_t)snprintf(text, bytes, "(");
     for (const char *c = order; *c != '\0' && used < bytes; c++)
         used += (size_t)snprintf(text + used, bytes - used, "%s%s", c == order ? "" : ", ",
-                                 *c == 'b'   ? "batch"
-                                 : *c == 'h' ? "heads"
-                                 : *c == 's' ? "length"
-                                 : *c == 'd' ? "size"
-                                 : *c == 'e' ? "heads * size"
-                                             : "3");
+                                 words[order_find("bhsde3", *c)]);
     if (used < bytes)
         snprintf(text + used, bytes - used, ")");
 }
@@ -86,13 +82,10 @@ int order_view(const host_array *array, const char *order, const order_part *par
 int32_t order_extents(const char *order, size_t batch, size_t heads, size_t length, size_t size,
                       size_t extent[CLATTN_MAX_RANK])
 {
+    const size_t extents[] = {batch, heads, length, size, heads * size};
     int32_t rank = 0;
     for (const char *c = order; *c != '\0'; c++)
         if (*c != '3')
-            extent[rank++] = *c == 'b'   ? batch
-                             : *c == 'h' ? heads
-                             : *c == 's' ? length
-                             : *c == 'd' ? size
-                                         : heads * size;
+            extent[rank++] = extents[order_find("bhsde", *c)];
     return rank;
 }
