@@ -165,10 +165,7 @@ int cmd_explain(int argc, char **argv)
     attention_options options;
     attention_request request;
     tool_device device = {0};
-    int status = attention_options_parse(ATTENTION_EXPLAIN, argc, argv, &options);
-    if (status != TOOL_DONE)
-        return status;
-    status = attention_open(&options, &request, &device);
+    int status = attention_open(ATTENTION_EXPLAIN, argc, argv, &options, &request, &device);
     if (status == TOOL_DONE)
         status = explain(&options, &request, &device);
     device_close(&device);

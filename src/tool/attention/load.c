@@ -138,10 +138,12 @@ fail:
     return status;
 }
 
-int attention_open(attention_options *options, attention_request *request, tool_device *device)
+int attention_open(attention_mode mode, int argc, char **argv, attention_options *options, attention_request *request,
+                   tool_device *device)
 {
-    attention_begin(request);
     int status;
+    attention_begin(request);
+    TOOL_TRY(attention_options_parse(mode, argc, argv, options));
     TOOL_TRY(attention_take_results(options, request));
     TOOL_TRY(attention_load(options, request));
     TOOL_TRY(device_open(options->device, device));

@@ -38,8 +38,10 @@ int attention_check_output(const attention_options *options, const char *path);
 /* Reads the files and completes the request. */
 int attention_load(const attention_options *options, attention_request *request);
 
-/* Calls attention_begin, attention_take_results and attention_load, and opens the device. */
-int attention_open(attention_options *options, attention_request *request, tool_device *device);
+/* What explain and bench begin with: calls attention_begin, attention_options_parse, attention_take_results and
+ * attention_load, and opens the device. */
+int attention_open(attention_mode mode, int argc, char **argv, attention_options *options, attention_request *request,
+                   tool_device *device);
 
 /* attention_load's part for the user's functions, their buffers and numbers. */
 int attention_load_user(const attention_options *options, attention_request *request);

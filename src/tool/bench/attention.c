@@ -59,11 +59,9 @@ int bench_attention(int argc, char **argv)
     attention_request request;
     tool_device device = {0};
     tool_job job = {0};
-    int status = attention_options_parse(ATTENTION_BENCH, argc, argv, &options);
-    if (status != TOOL_DONE)
-        return status;
     const size_t *s = options.shape;
-    TOOL_TRY(attention_open(&options, &request, &device));
+    int status;
+    TOOL_TRY(attention_open(ATTENTION_BENCH, argc, argv, &options, &request, &device));
     const bench_work work = {
         .flops = 2.0 * (double)s[1] * attended_pairs(&request) * (double)(s[5] + s[6]),
         .bytes = bytes_of(&request),
