@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/size.h"
+#include "base/try.h"
 #include "tool/bench/bench.h"
 #include "tool/cli/os_tool.h"
 #include "tool/cli/progress.h"
@@ -77,20 +78,17 @@ static clattn_status bare_make(const tool_job *job, const size_t shape[7], bare_
     const char *text = source;
     cl_device_id id = clattn_context_opencl_device(device->context);
     cl_int code;
+    clattn_status status;
     device->message[0] = '\0';
     bare->program = clCreateProgramWithSource(clattn_context_opencl_context(device->context), 1, &text, NULL, &code);
-    if (bare->program == NULL)
-        return device_opencl_failed(device, "clCreateProgramWithSource", code);
+    TRY(device_opencl_check(device, "clCreateProgramWithSource", code));
     code = clBuildProgram(bare->program, 1, &id, "", NULL, NULL);
-    if (code != CL_SUCCESS)
-        return device_opencl_failed(device, "clBuildProgram", code);
+    TRY(device_opencl_check(device, "clBuildProgram", code));
     bare->kernel = clCreateKernel(bare->program, "nothing", &code);
-    if (bare->kernel == NULL)
-        return device_opencl_failed(device, "clCreateKernel", code);
+    TRY(device_opencl_check(device, "clCreateKernel", code));
     for (cl_uint i = 0; i < 4; i++) {
         code = clSetKernelArg(bare->kernel, i, sizeof(cl_mem), &buffers[i]);
-        if (code != CL_SUCCESS)
-            return device_opencl_failed(device, "clSetKernelArg", code);
+        TRY(device_opencl_check(device, "clSetKernelArg", code));
     }
     const size_t groups[3] = {divide_up(shape[3], QUERIES_A_GROUP), shape[1], shape[0]};
     for (int i = 0; i < 3; i++) {
@@ -98,18 +96,19 @@ static clattn_status bare_make(const tool_job *job, const size_t shape[7], bare_
         bare->local[i] = 1;
     }
     bare->count = clattn_plan_launch_count(job->plan);
-    return CLATTN_SUCCESS;
+fail:
+    return status;
 }
 
 static clattn_status bare_enqueue(tool_device *device, const bare_launch *bare)
 {
-    for (size_t i = 0; i < bare->count; i++) {
+    clattn_status status = CLATTN_SUCCESS;
+    for (size_t i = 0; i < bare->count && status == CLATTN_SUCCESS; i++) {
         cl_int code =
             clEnqueueNDRangeKernel(device->queue, bare->kernel, 3, NULL, bare->global, bare->local, 0, NULL, NULL);
-        if (code != CL_SUCCESS)
-            return device_opencl_failed(device, "clEnqueueNDRangeKernel", code);
+        status = device_opencl_check(device, "clEnqueueNDRangeKernel", code);
     }
-    return CLATTN_SUCCESS;
+    return status;
 }
 
 /* Times a row of enqueues, of the job or bare ones. */
@@ -122,9 +121,7 @@ static clattn_status time_row(const tool_job *job, const bare_launch *bare, bool
         seconds[i] = os_seconds() - before;
     }
     cl_int code = clFinish(job->device->queue);
-    if (status == CLATTN_SUCCESS && code != CL_SUCCESS)
-        status = device_opencl_failed(job->device, "clFinish", code);
-    return status;
+    return status == CLATTN_SUCCESS ? device_opencl_check(job->device, "clFinish", code) : status;
 }
 
 /* Times both in turns; each is first in every other round.  The times of the first rounds are overwritten. */

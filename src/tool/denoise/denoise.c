@@ -149,8 +149,7 @@ static clattn_status make_memory(denoiser *d)
     d->in = clCreateImage(context, CL_MEM_READ_ONLY, &format, &desc, NULL, &code);
     if (code == CL_SUCCESS)
         d->out = clCreateImage(context, CL_MEM_WRITE_ONLY, &format, &desc, NULL, &code);
-    if (code != CL_SUCCESS)
-        return device_opencl_failed(d->device, "clCreateImage", code);
+    TRY(device_opencl_check(d->device, "clCreateImage", code));
     TRY(device_output(d->device, map * d->size * d->planes * sizeof(float), &d->patches));
     TRY(device_output(d->device, map * d->planes * sizeof(float), &d->norms));
     TRY(device_output(d->device, tile * d->planes * sizeof(float), &d->cleaned));
@@ -185,7 +184,7 @@ static clattn_status upload(denoiser *d, const part *tile)
     const size_t origin[3] = {0, 0, 0}, region[3] = {width, height, 1};
     cl_int code = clEnqueueWriteImage(d->device->queue, d->in, CL_TRUE, origin, region, width * bytes, 0, d->staging, 0,
                                       NULL, NULL);
-    return code == CL_SUCCESS ? CLATTN_SUCCESS : device_opencl_failed(d->device, "clEnqueueWriteImage", code);
+    return device_opencl_check(d->device, "clEnqueueWriteImage", code);
 }
 
 /* Writes the means into `clean`, since later tiles read the picture itself. */
@@ -198,7 +197,7 @@ static clattn_status download(denoiser *d, const part *tile, const picture *clea
     for (size_t y = 0; y < tile->height && code == CL_SUCCESS; y++)
         for (size_t x = 0; x < tile->width; x++)
             move_pixel(clean, tile->y + y, tile->x + x, d->staging + (y * tile->width + x) * bytes, true);
-    return code == CL_SUCCESS ? CLATTN_SUCCESS : device_opencl_failed(d->device, "clEnqueueReadImage", code);
+    return device_opencl_check(d->device, "clEnqueueReadImage", code);
 }
 
 /* How many rows or columns before `at` the window of a tile reaches, and how many keys that makes. */

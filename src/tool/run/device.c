@@ -118,8 +118,10 @@ void device_close(tool_device *device)
     *device = (tool_device){0};
 }
 
-clattn_status device_opencl_failed(tool_device *device, const char *call, cl_int code)
+clattn_status device_opencl_check(tool_device *device, const char *call, cl_int code)
 {
+    if (code == CL_SUCCESS)
+        return CLATTN_SUCCESS;
     snprintf(device->message, sizeof device->message, "%s failed with OpenCL error %d", call, (int)code);
     return code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_RESOURCES || code == CL_OUT_OF_HOST_MEMORY
                ? CLATTN_ERROR_OUT_OF_MEMORY
@@ -139,8 +141,7 @@ static clattn_status make_buffer(tool_device *device, cl_mem_flags flags, size_t
         return CLATTN_ERROR_OUT_OF_MEMORY;
     }
     *buffer = clCreateBuffer(clattn_context_opencl_context(device->context), flags, bytes, NULL, &code);
-    return *buffer != NULL && code == CL_SUCCESS ? CLATTN_SUCCESS
-                                                 : device_opencl_failed(device, "clCreateBuffer", code);
+    return device_opencl_check(device, "clCreateBuffer", code);
 }
 
 clattn_status device_upload(tool_device *device, const clattn_host_tensor *tensor, cl_mem *buffer)
@@ -163,7 +164,7 @@ clattn_status device_output(tool_device *device, size_t bytes, cl_mem *buffer)
         code = clWaitForEvents(1, &filled);
     if (filled != NULL)
         clReleaseEvent(filled);
-    return code == CL_SUCCESS ? CLATTN_SUCCESS : device_opencl_failed(device, "clEnqueueFillBuffer", code);
+    return device_opencl_check(device, "clEnqueueFillBuffer", code);
 }
 
 clattn_status device_wait(tool_device *device, cl_event event)
@@ -172,13 +173,13 @@ clattn_status device_wait(tool_device *device, cl_event event)
     if (code == CL_SUCCESS)
         return CLATTN_SUCCESS;
     clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
-    return device_opencl_failed(device, "clWaitForEvents", state < 0 ? state : code);
+    return device_opencl_check(device, "clWaitForEvents", state < 0 ? state : code);
 }
 
 clattn_status device_write(tool_device *device, cl_mem buffer, size_t bytes, const void *data)
 {
     cl_int code = clEnqueueWriteBuffer(device->queue, buffer, CL_TRUE, 0, bytes, data, 0, NULL, NULL);
-    return code == CL_SUCCESS ? CLATTN_SUCCESS : device_opencl_failed(device, "clEnqueueWriteBuffer", code);
+    return device_opencl_check(device, "clEnqueueWriteBuffer", code);
 }
 
 clattn_status device_download(tool_device *device, cl_mem buffer, size_t bytes, void *data)
@@ -186,5 +187,5 @@ clattn_status device_download(tool_device *device, cl_mem buffer, size_t bytes, 
     if (bytes == 0)
         return CLATTN_SUCCESS;
     cl_int code = clEnqueueReadBuffer(device->queue, buffer, CL_TRUE, 0, bytes, data, 0, NULL, NULL);
-    return code == CL_SUCCESS ? CLATTN_SUCCESS : device_opencl_failed(device, "clEnqueueReadBuffer", code);
+    return device_opencl_check(device, "clEnqueueReadBuffer", code);
 }

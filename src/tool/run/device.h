@@ -37,8 +37,8 @@ int device_check(const tool_device *device, clattn_status status, const char *wh
 /* The message of the last failure on `device`, unchanged. */
 void device_message(const tool_device *device, clattn_status status, char *text, size_t bytes);
 
-/* Keeps the message of an OpenCL call of the command's own that failed; the status for device_check. */
-clattn_status device_opencl_failed(tool_device *device, const char *call, cl_int code);
+/* The status for device_check of an OpenCL call of the command's own.  Keeps the message of a failure. */
+clattn_status device_opencl_check(tool_device *device, const char *call, cl_int code);
 
 /* A buffer with the tensor's data, or of `bytes` bytes filled with 0xff, which is a NaN in every float type.
  * Empty ones get a few bytes, for OpenCL has no empty buffers. */
