@@ -20,23 +20,20 @@ static void pairs_are_checked(void **state)
     };
     (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        clattn_plan_options options = {.size = sizeof options, .solver = "cpu-bf16"};
         clattn_attention_desc attention = CLATTN_ATTENTION_DESC_INIT;
         clattn_matmul_desc matmul = CLATTN_MATMUL_DESC_INIT;
-        clattn_plan *plan;
         attention.query = attention.key = attention.value = attention.output =
             clattn_layout_bhsd(CLATTN_DTYPE_BF16, 1, 1, 33, 8);
         matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_DTYPE_BF16, 2, (const size_t[2]){9, 9});
         sources_damage(&sources, cases[i].file, cases[i].from, cases[i].to);
         clattn_context *context = sources_context(&sources, NULL, true);
-        assert_status(context, clattn_attention_plan_create(context, &attention, &options, &plan),
+        assert_status(context, operator_makes(context, &attention_operator, &attention, "cpu-bf16"),
                       CLATTN_ERROR_MISCOMPILED);
         assert_message_has(context, cases[i].attention);
-        assert_status(context, clattn_matmul_plan_create(context, &matmul, &options, &plan),
+        assert_status(context, operator_makes(context, &matmul_operator, &matmul, "cpu-bf16"),
                       cases[i].matmul ? CLATTN_ERROR_MISCOMPILED : CLATTN_SUCCESS);
         if (cases[i].matmul)
             assert_message_has(context, cases[i].matmul);
-        clattn_plan_release(&plan);
         release_context(&context);
     }
 }
@@ -44,44 +41,33 @@ static void pairs_are_checked(void **state)
 /* An element of an engine's emulated fragments is in a wrong place or in a wrong lane. */
 static void matrix_fragments_are_checked(void **state)
 {
-    struct sources sources;
-    static const struct {
-        const char *solver, *file, *from, *to;
-    } cases[] = {
-        {"emulated-mma", "engine/nvidia/mma.h", "down = beside ? w >> 1 : w & 1", "down = beside ? w & 1 : w >> 1"},
-        {"emulated-wmma", "engine/amd/wmma.h", "row, k + 8), 1, word)", "row, k), 1, word)"},
-        {"emulated-mfma", "engine/amd/mfma.h", "tile, width, row, k, lane)", "tile, width, row, k, lane ^ 16)"},
-        {"emulated-dpas8", "engine/intel/dpas.h", "k + 2 * (w & 7)", "k + 2 * (w & 7 ^ 4)"},
+#define MATRIX DISAGREES("matmul_matrix") "c["
+#define WGMMA DISAGREES("matmul_wgmma") "c["
+    static const struct damage cases[] = {
+        {"emulated-mma", "engine/nvidia/mma.h", "down = beside ? w >> 1 : w & 1", "down = beside ? w & 1 : w >> 1",
+         MATRIX},
+        {"emulated-wmma", "engine/amd/wmma.h", "row, k + 8), 1, word)", "row, k), 1, word)", MATRIX},
+        {"emulated-mfma", "engine/amd/mfma.h", "tile, width, row, k, lane)", "tile, width, row, k, lane ^ 16)", MATRIX},
+        {"emulated-dpas8", "engine/intel/dpas.h", "k + 2 * (w & 7)", "k + 2 * (w & 7 ^ 4)", MATRIX},
         {"emulated-dpas16", "engine/intel/dpas.h", "matrix_down(tile, width, row + 2 * w, k + lane)",
-         "matrix_down(tile, width, row + 2 * w, k + (lane ^ 1))"},
-        {"emulated-mma", "engine/copy.h", "matrix_eight(from, 1, bytes >> 1)", "matrix_eight(from, 1, 8)"},
+         "matrix_down(tile, width, row + 2 * w, k + (lane ^ 1))", MATRIX},
+        {"emulated-mma", "engine/copy.h", "matrix_eight(from, 1, bytes >> 1)", "matrix_eight(from, 1, 8)", MATRIX},
         /* For wgmma the damage is in what the descriptors say, how they are read, and how the tiles lie. */
-        {"emulated-wgmma", "matmul/gpu/wgmma.cl", "8 * SPAN_OF(A_WIDTH)", "4 * SPAN_OF(A_WIDTH)"},
-        {"emulated-wgmma", "engine/nvidia/wgmma.h", "? 2\n                                : 3)", "? 3 : 2)"},
-        {"emulated-wgmma", "engine/nvidia/wgmma.h", "at ^= (at >> 7 & turned) << 4;", ""},
-        {"emulated-wgmma", "matmul/gpu/tiles.h", "TILE_AT(row, column, width, height)", "(row * width + column)"},
+        {"emulated-wgmma", "matmul/gpu/wgmma.cl", "8 * SPAN_OF(A_WIDTH)", "4 * SPAN_OF(A_WIDTH)", WGMMA},
+        {"emulated-wgmma", "engine/nvidia/wgmma.h", "? 2\n                                : 3)", "? 3 : 2)", WGMMA},
+        {"emulated-wgmma", "engine/nvidia/wgmma.h", "at ^= (at >> 7 & turned) << 4;", "", WGMMA},
+        {"emulated-wgmma", "matmul/gpu/tiles.h", "TILE_AT(row, column, width, height)", "(row * width + column)",
+         WGMMA},
     };
+#undef MATRIX
+#undef WGMMA
+    clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
     (void)state;
-    for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        clattn_plan_options options = {.size = sizeof options, .solver = cases[i].solver};
-        clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
-        clattn_plan *plan;
-        desc.a = desc.b = desc.c = clattn_layout_contiguous(CLATTN_DTYPE_BF16, 2, (const size_t[2]){9, 9});
-        /* B is a weight here, because the damaged load is right for a B that is read like A. */
-        desc.b.stride[0] = 1;
-        desc.b.stride[1] = 9;
-        sources_damage(&sources, cases[i].file, cases[i].from, cases[i].to);
-        clattn_context *context = sources_context(&sources, NULL, true);
-        clattn_status status = clattn_matmul_plan_create(context, &desc, &options, &plan);
-        if (status == CLATTN_SUCCESS)
-            print_error("%s with a wrong %s passes\n", cases[i].solver, cases[i].file);
-        assert_message_has(context, strcmp(cases[i].solver, "emulated-wgmma")
-                                        ? "matmul_matrix disagrees with the reference on this device: c["
-                                        : "matmul_wgmma disagrees with the reference on this device: c[");
-        assert_status(context, status, CLATTN_ERROR_MISCOMPILED);
-        assert_null(plan);
-        release_context(&context);
-    }
+    desc.a = desc.b = desc.c = clattn_layout_contiguous(CLATTN_DTYPE_BF16, 2, (const size_t[2]){9, 9});
+    /* B is a weight here, because the damaged load is right for a B that is read like A. */
+    desc.b.stride[0] = 1;
+    desc.b.stride[1] = 9;
+    damage_is_found(&matmul_operator, &desc, cases, COUNT_OF(cases));
 }
 
 /* A value of an emulated sub-group comes from the wrong item, or a part of it is left out. */
@@ -96,31 +82,28 @@ static void sub_groups_are_checked(void **state)
     };
     (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        clattn_plan_options options = {.size = sizeof options, .solver = "emulated-sub-group"};
         clattn_softmax_desc softmax = CLATTN_SOFTMAX_DESC_INIT;
         clattn_norm_desc norm = CLATTN_NORM_DESC_INIT;
-        clattn_plan *plan;
         softmax.x = softmax.y = norm.x = norm.y =
             clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){7, 40});
         sources_damage(&sources, cases[i].file, cases[i].from, cases[i].to);
         clattn_context *context = sources_context(&sources, NULL, true);
-        assert_status(context, clattn_softmax_plan_create(context, &softmax, &options, &plan),
+        assert_status(context, operator_makes(context, &softmax_operator, &softmax, "emulated-sub-group"),
                       CLATTN_ERROR_MISCOMPILED);
-        assert_message_has(context, "softmax_tile disagrees with the reference on this device: y[");
-        assert_status(context, clattn_norm_plan_create(context, &norm, &options, &plan), CLATTN_ERROR_MISCOMPILED);
-        assert_message_has(context, "norm_tile disagrees with the reference on this device: y[");
+        assert_message_has(context, DISAGREES("softmax_tile") "y[");
+        assert_status(context, operator_makes(context, &norm_operator, &norm, "emulated-sub-group"),
+                      CLATTN_ERROR_MISCOMPILED);
+        assert_message_has(context, DISAGREES("norm_tile") "y[");
         if (!strcmp(cases[i].file, "lib/sub_group.h")) {
             clattn_attention_desc attention = CLATTN_ATTENTION_DESC_INIT;
             attention.query = attention.key = attention.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 33, 8);
             attention.output = attention.query;
-            assert_status(context, clattn_attention_plan_create(context, &attention, &options, &plan),
+            assert_status(context, operator_makes(context, &attention_operator, &attention, "emulated-sub-group"),
                           CLATTN_ERROR_MISCOMPILED);
-            assert_message_has(context, "attention_tile disagrees with the reference on this device: ");
+            assert_message_has(context, DISAGREES("attention_tile"));
         }
         /* The solver that reduces through local memory uses another program. */
-        options.solver = "tile";
-        assert_status(context, clattn_softmax_plan_create(context, &softmax, &options, &plan), CLATTN_SUCCESS);
-        clattn_plan_release(&plan);
+        assert_status(context, operator_makes(context, &softmax_operator, &softmax, "tile"), CLATTN_SUCCESS);
         release_context(&context);
     }
 }
@@ -131,9 +114,8 @@ static void amx_may_be_refused(void **state)
 {
     static char little[8192];
     clattn_matmul_desc matmul = CLATTN_MATMUL_DESC_INIT;
-    clattn_plan_options options = {.size = sizeof options, .solver = "cpu-amx"};
     clattn_context *context = new_context();
-    clattn_plan *plan;
+    clattn_plan *plan = NULL;
     stack_t before, with = {.ss_sp = little, .ss_size = sizeof little};
     (void)state;
     assert_int_equal(sigaltstack(&with, &before), 0);
@@ -143,8 +125,7 @@ static void amx_may_be_refused(void **state)
     if (there) {
         assert_non_null(strstr(clattn_plan_explain(plan), "cpu-amx: failed, the system does not permit AMX"));
         assert_string_equal(clattn_plan_solver(plan), "cpu");
-        clattn_plan_release(&plan);
-        assert_status(context, clattn_matmul_plan_create(context, &matmul, &options, &plan), CLATTN_ERROR_UNSUPPORTED);
+        assert_status(context, operator_makes(context, &matmul_operator, &matmul, "cpu-amx"), CLATTN_ERROR_UNSUPPORTED);
         assert_message_has(context, "the system does not permit AMX");
     }
     clattn_plan_release(&plan);
@@ -159,10 +140,8 @@ static void amx_assembles(void **state)
 {
     struct sources sources;
     clattn_device_info info = {.size = sizeof info};
-    clattn_plan_options options = {.size = sizeof options, .solver = "cpu-amx"};
     clattn_attention_desc attention = CLATTN_ATTENTION_DESC_INIT;
     clattn_matmul_desc matmul = CLATTN_MATMUL_DESC_INIT;
-    clattn_plan *plan;
     (void)state;
 #ifndef __x86_64__
     skip();
@@ -178,10 +157,8 @@ static void amx_assembles(void **state)
         release_context(&context);
         skip();
     }
-    assert_status(context, clattn_attention_plan_create(context, &attention, &options, &plan), CLATTN_SUCCESS);
-    clattn_plan_release(&plan);
-    assert_status(context, clattn_matmul_plan_create(context, &matmul, &options, &plan), CLATTN_SUCCESS);
-    clattn_plan_release(&plan);
+    assert_status(context, operator_makes(context, &attention_operator, &attention, "cpu-amx"), CLATTN_SUCCESS);
+    assert_status(context, operator_makes(context, &matmul_operator, &matmul, "cpu-amx"), CLATTN_SUCCESS);
     release_context(&context);
 }
 

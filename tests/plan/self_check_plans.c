@@ -34,15 +34,10 @@ static clattn_attention_desc paged_of(size_t page, size_t blocks)
 
 static clattn_status attention_by(clattn_context *context, const char *solver, const clattn_attention_desc *desc)
 {
-    clattn_plan_options options = {.size = sizeof options, .solver = solver};
-    clattn_plan *plan;
-    clattn_status status = clattn_attention_plan_create(context, desc, &options, &plan);
-    clattn_plan_release(&plan);
-    return status;
+    return operator_makes(context, &attention_operator, desc, solver);
 }
 
 #define SOFTMAX_EXP "softmax/softmax.h", "(floatv)(EXP2_C3)", "(floatv)(EXP2_C3 * 4.0f)"
-#define DISAGREES(kernel) kernel " disagrees with the reference on this device: "
 
 /* If queries attend one key or none, the exponential cannot be wrong, and the self-check must find the damage with a
  * problem of its own. */
@@ -81,9 +76,6 @@ enum { NORM, SOFTMAX, MATMUL, ROPE, NEIGHBOURHOOD };
 
 static clattn_status plan_of(clattn_context *context, int kind, const size_t sizes[3], const char *solver)
 {
-    clattn_plan_options options = {.size = sizeof options, .solver = solver};
-    clattn_plan *plan = NULL;
-    clattn_status status;
     clattn_norm_desc norm = CLATTN_NORM_DESC_INIT;
     clattn_softmax_desc softmax = CLATTN_SOFTMAX_DESC_INIT;
     clattn_matmul_desc matmul = CLATTN_MATMUL_DESC_INIT;
@@ -92,30 +84,24 @@ static clattn_status plan_of(clattn_context *context, int kind, const size_t siz
     switch (kind) {
     case NORM:
         norm.x = norm.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, sizes);
-        status = clattn_norm_plan_create(context, &norm, &options, &plan);
-        break;
+        return operator_makes(context, &norm_operator, &norm, solver);
     case SOFTMAX:
         softmax.x = softmax.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, sizes);
-        status = clattn_softmax_plan_create(context, &softmax, &options, &plan);
-        break;
+        return operator_makes(context, &softmax_operator, &softmax, solver);
     case MATMUL:
         matmul.a = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, sizes);
         matmul.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, sizes + 1);
         matmul.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){sizes[0], sizes[2]});
-        status = clattn_matmul_plan_create(context, &matmul, &options, &plan);
-        break;
+        return operator_makes(context, &matmul_operator, &matmul, solver);
     case ROPE:
         rope.x = rope.y = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, sizes[0], sizes[1], sizes[2]);
-        status = clattn_rope_plan_create(context, &rope, &options, &plan);
-        break;
+        return operator_makes(context, &rope_operator, &rope, solver);
     default:
         map.query = map.key = map.value = map.output =
             clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, (const size_t[5]){1, 1, sizes[0], sizes[1], 8});
         map.window[0] = map.window[1] = (int32_t)sizes[2];
-        status = clattn_neighbourhood_plan_create(context, &map, &options, &plan);
+        return operator_makes(context, &neighbourhood_operator, &map, solver);
     }
-    clattn_plan_release(&plan);
-    return status;
 }
 
 static void other_operators_short_problems_too(void **state)
@@ -189,7 +175,6 @@ static void an_extreme_scale_refuses_no_solver(void **state)
     static const float scales[] = {3e38f, -3e38f, 1e-44f, 0}, softcaps[] = {1e-44f, 3e38f, 0, 0},
                        dropouts[] = {0, 0, 0.99999994f, 0};
     static const size_t extent[2] = {7, 20};
-    clattn_plan *plan;
     (void)state;
     for (size_t i = 0; i < 4; i++)
         for (int explicit_scale = 0; explicit_scale < 2; explicit_scale++) {
@@ -211,14 +196,10 @@ static void an_extreme_scale_refuses_no_solver(void **state)
     softmax.scale = norm.epsilon = activation.alpha = rope.base = 3e38f;
     activation.function = CLATTN_ACTIVATION_SWISH;
     rope.x = rope.y = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, 3, 8);
-    assert_status(context, clattn_softmax_plan_create(context, &softmax, NULL, &plan), CLATTN_SUCCESS);
-    clattn_plan_release(&plan);
-    assert_status(context, clattn_norm_plan_create(context, &norm, NULL, &plan), CLATTN_SUCCESS);
-    clattn_plan_release(&plan);
-    assert_status(context, clattn_activation_plan_create(context, &activation, NULL, &plan), CLATTN_SUCCESS);
-    clattn_plan_release(&plan);
-    assert_status(context, clattn_rope_plan_create(context, &rope, NULL, &plan), CLATTN_SUCCESS);
-    clattn_plan_release(&plan);
+    assert_status(context, operator_makes(context, &softmax_operator, &softmax, NULL), CLATTN_SUCCESS);
+    assert_status(context, operator_makes(context, &norm_operator, &norm, NULL), CLATTN_SUCCESS);
+    assert_status(context, operator_makes(context, &activation_operator, &activation, NULL), CLATTN_SUCCESS);
+    assert_status(context, operator_makes(context, &rope_operator, &rope, NULL), CLATTN_SUCCESS);
     release_context(&context);
 }
 
@@ -322,23 +303,11 @@ static void thin_products_refuse_no_solver(void **state)
 {
     static const size_t sizes[][3] = {{1, 1, 1}, {3, 5, 1}, {1, 5, 3}, {5, 1, 3}, {40, 1, 1}, {1, 1, 40}};
     static const char *const solvers[] = {"cpu", "tile", "generic"};
-    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     (void)state;
-    params.cache_mode = CLATTN_CACHE_MODE_OFF;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        const size_t *n = sizes[i];
-        clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
-        clattn_context *context;
-        assert_status(NULL, clattn_context_create(&params, &context), CLATTN_SUCCESS);
-        desc.a = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, n);
-        desc.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, n + 1);
-        desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){n[0], n[2]});
-        for (size_t k = 0; k < COUNT_OF(solvers); k++) {
-            clattn_plan_options options = {.size = sizeof options, .solver = solvers[k]};
-            clattn_plan *plan;
-            assert_status(context, clattn_matmul_plan_create(context, &desc, &options, &plan), CLATTN_SUCCESS);
-            clattn_plan_release(&plan);
-        }
+        clattn_context *context = plain_context(0);
+        for (size_t k = 0; k < COUNT_OF(solvers); k++)
+            assert_status(context, plan_of(context, MATMUL, sizes[i], solvers[k]), CLATTN_SUCCESS);
         release_context(&context);
     }
 }

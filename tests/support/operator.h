@@ -18,6 +18,11 @@ extern const struct operator_calls activation_operator, attention_operator, embe
     kv_append_operator, matmul_operator, merge_operator, mha_operator, neighbourhood_operator, norm_operator,
     rope_operator, softmax_operator;
 
+/* Makes a plan by `solver` (NULL: the planner's choice), releases it and returns the status; asserts that there is a
+ * plan if and only if that is SUCCESS. */
+clattn_status operator_makes(clattn_context *context, const struct operator_calls *op, const void *desc,
+                             const char *solver);
+
 /* ---- on the device under test, for the programs that run a suite of the harness ---- */
 
 /* Returns a plan by `solver` (NULL: the planner's choice); the test fails if there is none. */

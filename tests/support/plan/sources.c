@@ -53,3 +53,18 @@ clattn_context *sources_context(const struct sources *sources, const char *cache
     params.self_check = checks ? CLATTN_SELF_CHECK_ON : CLATTN_SELF_CHECK_OFF;
     return new_context_with(&params);
 }
+
+void damage_is_found(const struct operator_calls *op, const void *desc, const struct damage *damages, size_t count)
+{
+    for (const struct damage *d = damages; d < damages + count; d++) {
+        struct sources sources;
+        sources_damage(&sources, d->file, d->from, d->to);
+        clattn_context *context = sources_context(&sources, NULL, true);
+        const clattn_status status = operator_makes(context, op, desc, d->solver);
+        if (status != CLATTN_ERROR_MISCOMPILED)
+            print_error("\"%s\" in %s is not noticed\n", d->to, d->file);
+        assert_status(context, status, CLATTN_ERROR_MISCOMPILED);
+        assert_message_has(context, d->message);
+        release_context(&context);
+    }
+}
