@@ -10,12 +10,8 @@
 
 #include "support/harness.h"
 #include "support/nn/decoder_case.h"
+#include "support/nn/run.h"
 #include "support/core/one_context.h"
-
-static cl_mem buffer_of(size_t bytes, const void *data)
-{
-    return new_buffer(clattn_context_opencl_context(context), CL_MEM_READ_WRITE, bytes, data);
-}
 
 #define VOCABULARY NN_VOCABULARY
 
@@ -34,7 +30,7 @@ static void at_once(const decoder_case *c)
     desc.cross_probabilities = c->stack.cross ? desc.self_probabilities : 0;
     decoder_case_open(&w, context, c, &desc);
     nn_world_begin(&w, NULL, 1);
-    cl_mem ids = buffer_of(ITEMS * LENGTH * sizeof *w.ids, w.ids);
+    cl_mem ids = nn_buffer(context, ITEMS * LENGTH * sizeof *w.ids, w.ids);
     args.input = clattn_binding_buffer(ids, 0);
     args.logits = clattn_binding_buffer(w.logits, 0);
     args.output = clattn_binding_buffer(w.vectors, 0);
@@ -124,7 +120,7 @@ static void in_pieces(const decoder_case *c)
     begin_again(&w);
     for (size_t s = 0; s < ITEMS; s++)
         memcpy(outputs + s * 4, w.ids + s * LENGTH + 1, 3 * sizeof *outputs);
-    cl_mem shifted = buffer_of(sizeof outputs, outputs);
+    cl_mem shifted = nn_buffer(context, sizeof outputs, outputs);
     args.input = clattn_binding_buffer(shifted, 0);
     args.logits = clattn_binding_buffer(w.logits, 0);
     args.length = 4;

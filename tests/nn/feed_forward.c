@@ -55,17 +55,17 @@ static clattn_feed_forward_desc describe(clattn_dtype dtype, int32_t activation,
     return desc;
 }
 
-static size_t element_bytes(const clattn_feed_forward_desc *d)
+static clattn_dtype dtype_of(const clattn_feed_forward_desc *d)
 {
-    return d->dtype == CLATTN_DTYPE_F16 || d->dtype == CLATTN_DTYPE_BF16 ? 2 : sizeof(float);
+    return d->dtype ? d->dtype : CLATTN_DTYPE_F32;
 }
 
 /* Fills y with NaN. */
 static block open_block(const clattn_feed_forward_desc *desc)
 {
     block b = {.desc = *desc, .args = CLATTN_FEED_FORWARD_ARGS_INIT};
-    const clattn_dtype dtype = desc->dtype ? desc->dtype : CLATTN_DTYPE_F32;
-    const size_t bytes = element_bytes(desc);
+    const clattn_dtype dtype = dtype_of(desc);
+    const size_t bytes = clattn_dtype_size(dtype);
     for (int a = 0; a < ARRAYS; a++) {
         unsigned char *stored = malloc(counts[a] * bytes);
         assert_non_null(stored);
@@ -114,7 +114,7 @@ static double *reference_of(const block *b, size_t rows, clattn_dtype dtype)
 static void judge_block(const block *b, size_t rows, const void *y)
 {
     const clattn_feed_forward_desc *d = &b->desc;
-    const clattn_dtype dtype = d->dtype ? d->dtype : CLATTN_DTYPE_F32;
+    const clattn_dtype dtype = dtype_of(d);
     double *expected = reference_of(b, rows, CLATTN_DTYPE_F64), *naive = reference_of(b, rows, dtype);
     char what[160];
     snprintf(what, sizeof what, "%s, activation %d%s%s%s%s, %zu rows", clattn_dtype_name(dtype), (int)d->activation,
@@ -139,7 +139,7 @@ static void compute(const clattn_feed_forward_desc *desc, size_t rows, bool in_p
 {
     static float y[ROWS * D], original[ROWS * D];
     clattn_program_statistics before = {.size = sizeof before}, after = {.size = sizeof after};
-    const size_t bytes = element_bytes(desc), used = rows * D * bytes, all = ROWS * D * bytes;
+    const size_t bytes = clattn_dtype_size(dtype_of(desc)), used = rows * D * bytes, all = ROWS * D * bytes;
     block b = open_block(desc);
     const cl_mem result = b.buffers[in_place ? X : Y];
     read_buffer(clattn_context_queue(context), result, all, original);

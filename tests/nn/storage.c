@@ -40,22 +40,6 @@ static const struct encoder_case {
      false},
 };
 
-static double *reference_of(const clattn_stack_desc *d, const nn_store *store, clattn_dtype dtype, const int32_t *ids,
-                            const float *x, const int32_t *lengths)
-{
-    const nn_reference r = {.store = store,
-                            .name = "encoder",
-                            .desc = d,
-                            .batch = BATCH,
-                            .length = LONGEST,
-                            .lengths = lengths,
-                            .dtype = dtype};
-    double *y = d->input == CLATTN_STACK_INPUT_TOKENS ? nn_reference_tokens(&r, ids, NULL)
-                                                      : nn_doubles(x, BATCH * LONGEST * d->d_model);
-    nn_reference_layers(&r, y);
-    return y;
-}
-
 static void encode(const struct encoder_case *c, clattn_dtype dtype, clattn_dtype weight_dtype)
 {
     static const int32_t lengths[BATCH] = {LONGEST, 8};
@@ -77,18 +61,15 @@ static void encode(const struct encoder_case *c, clattn_dtype dtype, clattn_dtyp
     for (size_t i = 0; i < BATCH * LONGEST; i++)
         ids[i] = (int32_t)(i * 11 % NN_VOCABULARY);
     const bool tokens = d->input == CLATTN_STACK_INPUT_TOKENS;
-    const nn_encoder_run run = {.d = d,
-                                .store = &store,
-                                .desc = nn_encoder_desc(BATCH, LONGEST),
-                                .input = tokens ? (const void *)ids : stored,
-                                .input_bytes = tokens ? sizeof ids : count * sizeof *stored,
-                                .lengths = lengths,
-                                .model = {.dtype = dtype, .weight_dtype = weight_dtype}};
+    nn_encoder_run run = {.d = d,
+                          .store = &store,
+                          .desc = nn_encoder_desc(BATCH, LONGEST),
+                          .input = tokens ? (const void *)ids : stored,
+                          .lengths = lengths,
+                          .model = {.dtype = dtype, .weight_dtype = weight_dtype}};
     uint16_t *output = nn_run_encoder(context, &run);
-    if (weight_dtype == CLATTN_DTYPE_I8)
-        nn_store_quantise(&store);
-    double *expected = reference_of(d, &store, 0, ids, x, lengths);
-    double *naive = reference_of(d, &store, dtype, ids, x, lengths);
+    run.input = tokens ? (const void *)ids : x;
+    double *expected = nn_encoder_expected(&run, 0), *naive = nn_encoder_expected(&run, dtype);
     for (size_t i = 0; i < count; i++)
         if (i / row % LONGEST < (size_t)lengths[i / row / LONGEST])
             nn_judge(&j, dtype, storage_get((clattn_dtype)dtype, &output[i]), naive[i], expected[i]);
@@ -120,17 +101,26 @@ static void encoders_of_16_bits(void **state)
 
 /* ---- decoders ---- */
 
-static void judge_row(nn_judgement *j, const float *logits, const double *naive, const double *expected)
+/* Appends the texts in pieces of four tokens as far as `pieces` and the rest token by token. */
+static void decode_text(nn_world *w, size_t pieces, const double *naive, nn_judgement *j)
 {
-    for (size_t v = 0; v < NN_VOCABULARY; v++)
-        nn_judge(j, CLATTN_DTYPE_F32, logits[v], naive[v], expected[v]);
+    static float logits[ITEMS * 4 * NN_VOCABULARY];
+    nn_world_begin(w, NULL, 1);
+    for (size_t i = 0, some; i < LENGTH; i += some) {
+        some = i < pieces ? 4 : 1;
+        nn_world_append(w, ITEMS, w->ids, LENGTH, (const size_t[]){i, i}, some, NULL, some, logits, some);
+        for (size_t n = 0; n < ITEMS * some * NN_VOCABULARY; n++) {
+            const size_t row = n / NN_VOCABULARY;
+            const size_t place = (row / some * LENGTH + i + row % some) * NN_VOCABULARY + n % NN_VOCABULARY;
+            nn_judge(j, CLATTN_DTYPE_F32, logits[n], naive[place], w->expected[place]);
+        }
+    }
 }
 
 /* Texts are appended in pieces of several tokens and then token by token; cached results agree with uncached ones
  * within the rule. */
 static void decode(const decoder_case *c, clattn_dtype dtype, clattn_dtype cache_dtype)
 {
-    static float logits[ITEMS * 4 * NN_VOCABULARY];
     nn_world w = decoder_case_world(context, c, ITEMS);
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     nn_judgement pieces = {0}, single = {0};
@@ -143,24 +133,8 @@ static void decode(const decoder_case *c, clattn_dtype dtype, clattn_dtype cache
     w.weight_dtype = dtype ? 0 : CLATTN_DTYPE_BF16;
     nn_world_open(&w, &desc);
     double *naive = nn_world_logits(&w, ITEMS, LENGTH, w.ids, 0, true, NULL, NULL);
-    nn_world_begin(&w, NULL, 1);
-    for (size_t i = 0; i < LENGTH;) {
-        const size_t some = i < 8 ? 4 : 1;
-        nn_world_append(&w, ITEMS, w.ids, LENGTH, (const size_t[]){i, i}, some, NULL, some, logits, some);
-        for (size_t s = 0; s < ITEMS; s++)
-            for (size_t t = 0; t < some; t++) {
-                const size_t place = (s * LENGTH + i + t) * NN_VOCABULARY;
-                judge_row(&pieces, logits + (s * some + t) * NN_VOCABULARY, naive + place, w.expected + place);
-            }
-        i += some;
-    }
-    nn_world_begin(&w, NULL, 1);
-    for (size_t i = 0; i < LENGTH; i++) {
-        nn_world_append(&w, ITEMS, w.ids, LENGTH, (const size_t[]){i, i}, 1, NULL, 1, logits, 1);
-        for (size_t s = 0; s < ITEMS; s++)
-            judge_row(&single, logits + s * NN_VOCABULARY, naive + (s * LENGTH + i) * NN_VOCABULARY,
-                      w.expected + (s * LENGTH + i) * NN_VOCABULARY);
-    }
+    decode_text(&w, 8, naive, &pieces);
+    decode_text(&w, 0, naive, &single);
     snprintf(what, sizeof what, "%s, %s, cache %s, in pieces", c->name, name_of(dtype), name_of(cache_dtype));
     nn_judgement_assert(&pieces, what);
     snprintf(what, sizeof what, "%s, %s, cache %s, token by token", c->name, name_of(dtype), name_of(cache_dtype));

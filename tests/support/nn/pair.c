@@ -18,28 +18,12 @@ static double *encode(const nn_pair *p, clattn_transformer *model, cl_mem out)
 {
     const clattn_stack_desc *d = p->desc->encoder;
     const bool tokens = d->input == CLATTN_STACK_INPUT_TOKENS;
-    const size_t count = p->batch * p->input * (tokens ? 1 : d->features);
-    const clattn_encoder_desc desc = nn_encoder_desc(p->batch, p->input);
-    const nn_reference r = {.store = p->store,
-                            .name = "encoder",
-                            .desc = d,
-                            .batch = p->batch,
-                            .length = clattn_stack_positions(d, p->input)};
-    clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
-    clattn_plan *plan = NULL;
-    int32_t *ids = tokens ? make_ids(count, 31, d->vocabulary) : NULL;
-    float *features = tokens ? NULL : nn_floats(count, 3);
-    cl_mem in = nn_buffer(p->context, count * sizeof(float), tokens ? (const void *)ids : features);
-    assert_status(p->context, clattn_encoder_plan_create(model, &desc, NULL, &plan), CLATTN_SUCCESS);
-    args.input = clattn_binding_buffer(in, 0);
-    args.output = clattn_binding_buffer(out, 0);
-    assert_status(p->context, clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-    double *expected = tokens ? nn_reference_tokens(&r, ids, NULL) : nn_reference_convolutions(&r, p->input, features);
-    nn_reference_layers(&r, expected);
-    clReleaseMemObject(in);
-    clattn_plan_release(&plan);
-    free(ids);
-    free(features);
+    void *input = tokens ? (void *)make_ids(p->batch * p->input, 31, d->vocabulary)
+                         : nn_floats(p->batch * p->input * d->features, 3);
+    const nn_encoder_run run = {.d = d, .store = p->store, .desc = nn_encoder_desc(p->batch, p->input), .input = input};
+    nn_encode(p->context, model, &run, out);
+    double *expected = nn_encoder_expected(&run, 0);
+    free(input);
     return expected;
 }
 

@@ -9,7 +9,7 @@
 typedef struct nn_pair {
     clattn_context *context;
     const clattn_transformer_desc *desc; /* its output is tied */
-    const nn_store *store;               /* the reference's weights by canonical names */
+    nn_store *store;                     /* the reference's weights by canonical names */
     const clattn_weight_source *source;  /* the library's weights */
     size_t batch, input, length;         /* the encoder's tokens or frames, and the decoder's tokens */
     bool cached_only;                    /* tokens are appended one by one, which takes fewer kernels */

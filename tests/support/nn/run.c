@@ -47,44 +47,99 @@ double nn_difference(const float *got, const double *expected, size_t rows, size
     return largest;
 }
 
-void *nn_run_encoder(clattn_context *context, const nn_encoder_run *run)
+static size_t element_bytes(const nn_encoder_run *run)
 {
-    const size_t positions = clattn_stack_positions(run->d, run->desc.length);
-    const clattn_dtype dtype = run->model.dtype;
-    const size_t element = dtype == CLATTN_DTYPE_F16 || dtype == CLATTN_DTYPE_BF16 ? 2 : sizeof(float);
-    const size_t bytes = run->desc.batch * positions * run->d->d_model * element;
-    const size_t pooled_bytes = run->desc.batch * run->d->d_model * element;
-    clattn_transformer_desc desc = run->model;
+    return clattn_dtype_size(run->model.dtype ? run->model.dtype : CLATTN_DTYPE_F32);
+}
+
+static size_t input_count(const nn_encoder_run *run)
+{
+    const size_t columns = run->d->input == CLATTN_STACK_INPUT_TOKENS     ? 1
+                           : run->d->input == CLATTN_STACK_INPUT_FEATURES ? run->d->features
+                                                                          : run->d->d_model;
+    return run->desc.batch * run->desc.length * columns;
+}
+
+static size_t positions_of(const nn_encoder_run *run)
+{
+    return clattn_stack_positions(run->d, run->desc.length);
+}
+
+void nn_encode(clattn_context *context, clattn_transformer *model, const nn_encoder_run *run, cl_mem output)
+{
+    const size_t pooled_bytes = run->desc.batch * run->d->d_model * element_bytes(run);
+    const bool tokens = run->d->input == CLATTN_STACK_INPUT_TOKENS;
+    const size_t input_bytes = input_count(run) * (tokens ? sizeof(int32_t) : element_bytes(run));
     clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
     clattn_plan *plan = NULL;
-    void *y = malloc(bytes);
-    assert_non_null(y);
-    desc.size = sizeof desc;
-    desc.encoder = run->d;
-    clattn_transformer *model = nn_transformer(context, &desc, run->store);
-    cl_mem in = nn_buffer(context, run->input_bytes, run->input), out = nn_buffer(context, bytes, NULL);
-    cl_mem pooled = nn_buffer(context, pooled_bytes, NULL);
-    cl_mem segments = run->segments ? nn_buffer(context, run->input_bytes, run->segments) : NULL;
+    cl_mem in = nn_buffer(context, input_bytes, run->input), pooled = nn_buffer(context, pooled_bytes, NULL);
+    cl_mem segments = run->segments ? nn_buffer(context, input_bytes, run->segments) : NULL;
     assert_status(context, clattn_encoder_plan_create(model, &run->desc, NULL, &plan), CLATTN_SUCCESS);
     args.input = clattn_binding_buffer(in, 0);
-    args.output = clattn_binding_buffer(out, 0);
+    args.output = clattn_binding_buffer(output, 0);
     if (run->pooled)
         args.pooled = clattn_binding_buffer(pooled, 0);
     if (segments)
         args.segments = clattn_binding_buffer(segments, 0);
     args.lengths = run->lengths;
     assert_status(context, clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-    read_buffer(clattn_context_queue(context), out, bytes, y);
     if (run->pooled)
         read_buffer(clattn_context_queue(context), pooled, pooled_bytes, run->pooled);
     clReleaseMemObject(in);
-    clReleaseMemObject(out);
     clReleaseMemObject(pooled);
     if (segments)
         clReleaseMemObject(segments);
     clattn_plan_release(&plan);
+}
+
+void *nn_run_encoder(clattn_context *context, const nn_encoder_run *run)
+{
+    const size_t bytes = run->desc.batch * positions_of(run) * run->d->d_model * element_bytes(run);
+    const clattn_weight_source source = run->source ? *run->source : nn_source(run->store);
+    clattn_transformer_desc desc = run->model;
+    clattn_transformer *model = NULL;
+    void *y = malloc(bytes);
+    assert_non_null(y);
+    desc.size = sizeof desc;
+    desc.encoder = run->d;
+    assert_status(context, clattn_transformer_create(context, &desc, &source, &model), CLATTN_SUCCESS);
+    if (desc.weight_dtype == CLATTN_DTYPE_I8)
+        nn_store_quantise(run->store);
+    cl_mem out = nn_buffer(context, bytes, NULL);
+    nn_encode(context, model, run, out);
+    read_buffer(clattn_context_queue(context), out, bytes, y);
+    clReleaseMemObject(out);
     clattn_transformer_release(&model);
     return y;
+}
+
+double *nn_encoder_expected(const nn_encoder_run *run, clattn_dtype dtype)
+{
+    const nn_reference r = {.store = run->store,
+                            .name = "encoder",
+                            .desc = run->d,
+                            .batch = run->desc.batch,
+                            .length = positions_of(run),
+                            .lengths = run->lengths,
+                            .dtype = dtype};
+    double *y = run->d->input == CLATTN_STACK_INPUT_TOKENS ? nn_reference_tokens(&r, run->input, run->segments)
+                : run->d->input == CLATTN_STACK_INPUT_FEATURES
+                    ? nn_reference_convolutions(&r, run->desc.length, run->input)
+                    : nn_doubles(run->input, input_count(run));
+    nn_reference_layers(&r, y);
+    return y;
+}
+
+double nn_encoder_apart(clattn_context *context, const nn_encoder_run *run)
+{
+    const size_t positions = positions_of(run);
+    float *y = nn_run_encoder(context, run);
+    double *expected = nn_encoder_expected(run, 0);
+    const double apart =
+        nn_difference(y, expected, run->desc.batch * positions, run->d->d_model, positions, run->lengths);
+    free(y);
+    free(expected);
+    return apart;
 }
 
 clattn_encoder_desc nn_encoder_desc(size_t batch, size_t length)

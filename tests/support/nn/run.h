@@ -25,19 +25,28 @@ clattn_transformer *nn_transformer(clattn_context *context, const clattn_transfo
 double nn_difference(const float *got, const double *expected, size_t rows, size_t columns, size_t item,
                      const int32_t *lengths);
 
-/* Runs a model whose encoder is `d` over one input and returns the output, positions * d_model elements of the model's dtype
- * for each sequence, which the caller frees. */
+/* A model whose encoder is `d`, and one input for it. */
 typedef struct nn_encoder_run {
     const clattn_stack_desc *d;
     nn_store *store;
+    const clattn_weight_source *source; /* the library's weights; NULL: the store's */
     clattn_transformer_desc model;
     clattn_encoder_desc desc;
-    const void *input;
-    size_t input_bytes;
+    const void *input; /* tokens, or features or vectors of the model's dtype */
     const int32_t *segments, *lengths;
     void *pooled; /* receives the pooled vectors unless it is NULL */
 } nn_encoder_run;
+
+/* The output has positions * d_model elements for each sequence.  nn_encode writes it into a buffer; nn_run_encoder
+ * makes the model and returns the output in the model's dtype, and leaves the store with the numbers that int8 weights
+ * stand for; nn_encoder_expected returns the reference's, for an input of tokens or float32 and rounded to `dtype`
+ * between operators unless it is 0.  The caller frees both. */
+void nn_encode(clattn_context *context, clattn_transformer *model, const nn_encoder_run *run, cl_mem output);
 void *nn_run_encoder(clattn_context *context, const nn_encoder_run *run);
+double *nn_encoder_expected(const nn_encoder_run *run, clattn_dtype dtype);
+
+/* Runs a model of float32 and returns how far its output is from the reference's (nn_difference). */
+double nn_encoder_apart(clattn_context *context, const nn_encoder_run *run);
 
 /* Returns a plan's description for inputs of that size. */
 clattn_encoder_desc nn_encoder_desc(size_t batch, size_t length);
