@@ -16,7 +16,7 @@ struct application {
 };
 
 /* Makes an OpenCL context and queue on the device under test. */
-static struct application application_start(cl_command_queue_properties properties)
+static struct application application_start(void)
 {
     struct application application;
     cl_int code;
@@ -25,7 +25,7 @@ static struct application application_start(cl_command_queue_properties properti
     release_context(&chooser);
     application.context = clCreateContext(NULL, 1, &application.device, NULL, NULL, &code);
     assert_int_equal(code, CL_SUCCESS);
-    application.queue = clCreateCommandQueue(application.context, application.device, properties, &code);
+    application.queue = clCreateCommandQueue(application.context, application.device, 0, &code);
     assert_int_equal(code, CL_SUCCESS);
     application.counts = reference_counts_of(application.context, application.queue);
     return application;
@@ -50,7 +50,7 @@ static clattn_context_params adopting(const struct application *application, boo
 
 static void adopted_objects_are_used_as_they_are(void **state)
 {
-    struct application application = application_start(0);
+    struct application application = application_start();
     clattn_context_params params = adopting(&application, true);
     (void)state;
     clattn_context *context = new_context_with(&params);
@@ -73,7 +73,7 @@ static void adopted_objects_are_used_as_they_are(void **state)
  * in both orders. */
 static void references_come_back_after_work(void **state)
 {
-    struct application application = application_start(0);
+    struct application application = application_start();
     (void)state;
     for (int order = 0; order < 3; order++) {
         struct small_attention problem;
@@ -106,14 +106,12 @@ static void references_come_back_after_work(void **state)
 /* Plan and context are released right after the enqueue, which does not disturb the work that goes on. */
 static void enqueued_work_outlives_plan_and_context(void **state)
 {
-    struct application application = application_start(0);
+    struct application application = application_start();
     struct small_attention problem;
     (void)state;
     small_attention_prepare(&problem);
     small_attention_buffers(&problem, application.context);
-    cl_int code;
-    cl_event user_event = clCreateUserEvent(application.context, &code), done = NULL;
-    assert_int_equal(code, CL_SUCCESS);
+    cl_event user_event = new_user_event(application.context), done = NULL;
     clattn_context_params params = adopting(&application, true);
     clattn_context *context = new_context_with(&params);
     clattn_plan *plan = NULL;
@@ -136,7 +134,7 @@ static void enqueued_work_outlives_plan_and_context(void **state)
 
 static void references_come_back_after_failures(void **state)
 {
-    struct application application = application_start(0);
+    struct application application = application_start();
     struct small_attention problem;
     (void)state;
     clattn_context_params params = adopting(&application, true);
@@ -168,7 +166,7 @@ static void references_come_back_after_failures(void **state)
 
 static void objects_that_do_not_belong_together_are_refused(void **state)
 {
-    struct application application = application_start(0), other = application_start(0);
+    struct application application = application_start(), other = application_start();
     clattn_context *context = NULL;
     (void)state;
     clattn_context_params params = adopting(&application, true);
@@ -196,28 +194,26 @@ static void objects_that_do_not_belong_together_are_refused(void **state)
  * queue, and the result leaves through one. */
 static void out_of_order_queues_are_ordered_by_events(void **state)
 {
-    struct application application = application_start(0);
-    cl_int code;
+    struct application application = application_start();
     (void)state;
-    cl_command_queue queue =
-        clCreateCommandQueue(application.context, application.device, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &code);
-    if (code != CL_SUCCESS) { /* devices need not support out-of-order queues */
+    clattn_context_params params = adopting(&application, true);
+    clattn_context *context = new_context_with(&params);
+    cl_command_queue queue = new_queue(context, true);
+    if (!queue) { /* devices need not support out-of-order queues */
+        release_context(&context);
         application_end(&application);
         skip();
     }
     struct small_attention problem;
     small_attention_prepare(&problem);
     small_attention_buffers(&problem, application.context);
-    clattn_context_params params = adopting(&application, true);
-    clattn_context *context = new_context_with(&params);
     clattn_plan *plan = NULL;
     assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plan), CLATTN_SUCCESS);
     size_t bytes = problem.count * sizeof(float);
     float *result = malloc(bytes);
     assert_non_null(result);
     for (int round = 0; round < (is_tiny() ? 2 : 50); round++) {
-        cl_event user_event = clCreateUserEvent(application.context, &code), done = NULL, read = NULL;
-        assert_int_equal(code, CL_SUCCESS);
+        cl_event user_event = new_user_event(application.context), done = NULL, read = NULL;
         assert_status(context, clattn_attention_enqueue(plan, queue, &problem.args, 1, &user_event, &done),
                       CLATTN_SUCCESS);
         assert_int_equal(clEnqueueReadBuffer(queue, problem.output, CL_FALSE, 0, bytes, result, 1, &done, &read),
@@ -274,18 +270,16 @@ static int work(void *user)
     return 0;
 }
 
-static void run_workers(struct application *application, clattn_context *context, clattn_plan *plan)
+static void run_workers(clattn_context *context, clattn_plan *plan)
 {
     enum { THREADS = 4 };
     struct worker workers[THREADS];
     thrd_t threads[THREADS];
     for (int i = 0; i < THREADS; i++) {
-        cl_int code;
         workers[i] = (struct worker){.context = context, .plan = plan, .rounds = is_tiny() ? 2 : 100};
         small_attention_prepare(&workers[i].problem);
-        small_attention_buffers(&workers[i].problem, application->context);
-        workers[i].queue = clCreateCommandQueue(application->context, application->device, 0, &code);
-        assert_int_equal(code, CL_SUCCESS);
+        small_attention_buffers(&workers[i].problem, clattn_context_opencl_context(context));
+        workers[i].queue = new_queue(context, false);
     }
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(thrd_create(&threads[i], work, &workers[i]), thrd_success);
@@ -304,7 +298,7 @@ static void threads_share_a_plan(void **state)
 {
     if (is_tiny())
         skip(); /* Oclgrind 21.10 ends the process when kernels run on two threads at once */
-    struct application application = application_start(0);
+    struct application application = application_start();
     struct small_attention problem;
     clattn_context_params params = adopting(&application, true);
     clattn_plan *plan = NULL;
@@ -312,7 +306,7 @@ static void threads_share_a_plan(void **state)
     small_attention_prepare(&problem);
     clattn_context *context = new_context_with(&params);
     assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plan), CLATTN_SUCCESS);
-    run_workers(&application, context, plan);
+    run_workers(context, plan);
     clattn_plan_release(&plan);
     release_context(&context);
     small_attention_release(&problem);
@@ -324,11 +318,11 @@ static void threads_share_the_one_call_form(void **state)
 {
     if (is_tiny())
         skip(); /* Oclgrind 21.10 ends the process when kernels run on two threads at once */
-    struct application application = application_start(0);
+    struct application application = application_start();
     clattn_context_params params = adopting(&application, false);
     (void)state;
     clattn_context *context = new_context_with(&params);
-    run_workers(&application, context, NULL);
+    run_workers(context, NULL);
     release_context(&context);
     application_end(&application);
 }

@@ -244,8 +244,9 @@ static void four_threads(const void *which, const char *solver)
     team_make(&team, which, solver);
     for (size_t i = 0; i < THREADS; i++) {
         workspace[i] = apart ? bring_workspace(which, &team.job[i], 0, NULL) : NULL;
-        workers[i] = (worker){&team.job[i], team.expected[i], apart || i % 2 ? device_queue() : NULL,
-                              level() == LEVEL_TINY ? 3 : 50, NULL};
+        workers[i] =
+            (worker){&team.job[i], team.expected[i], apart || i % 2 ? new_queue(device_context(), false) : NULL,
+                     level() == LEVEL_TINY ? 3 : 50, NULL};
     }
     for (size_t i = 0; i < THREADS; i++) {
         assert_int_equal(pthread_create(&thread[i], NULL, work, &workers[i]), 0);
@@ -267,15 +268,6 @@ static void four_threads(const void *which, const char *solver)
     team_release(&team);
 }
 
-static cl_event make_user_event(void)
-{
-    cl_int code = CL_SUCCESS;
-    cl_event event = clCreateUserEvent(clattn_context_opencl_context(device_context()), &code);
-
-    assert_cl(code);
-    return event;
-}
-
 static cl_int state_of(cl_event event)
 {
     cl_int state = CL_QUEUED;
@@ -288,7 +280,7 @@ static cl_int state_of(cl_event event)
 static void behind_a_user_event(const operator_case *op, const char *solver, cl_command_queue queue)
 {
     test_team team;
-    cl_event done[THREADS] = {0}, user_event = make_user_event();
+    cl_event done[THREADS] = {0}, user_event = new_user_event(clattn_context_opencl_context(device_context()));
 
     team_make(&team, op, solver);
     for (size_t i = 0; i < THREADS; i++) {
@@ -313,12 +305,12 @@ static void behind_a_user_event(const operator_case *op, const char *solver, cl_
 
 static void in_order(const void *op, const char *solver)
 {
-    behind_a_user_event(op, solver, device_queue());
+    behind_a_user_event(op, solver, new_queue(device_context(), false));
 }
 
 static void out_of_order(const void *op, const char *solver)
 {
-    cl_command_queue queue = device_queue_out_of_order();
+    cl_command_queue queue = new_queue(device_context(), true);
 
     if (!queue) {
         print_message("the device has no out-of-order queue\n");
@@ -370,7 +362,7 @@ static void chained_plans(void **state)
     const size_t m = 35, n = 67;
     const matmul_case product = {"chain", 0, .m = m, .n = n, .k = 33, .bias = true};
     const softmax_case rows = {"chain", 0, .rank = 2, .extent = {m, n}};
-    cl_command_queue ordered = device_queue(), queue = device_queue_out_of_order();
+    cl_command_queue ordered = new_queue(device_context(), false), queue = new_queue(device_context(), true);
     int runs = level() == LEVEL_TINY ? 2 : 50;
     test_job first = {0}, second = {0};
 
@@ -385,7 +377,8 @@ static void chained_plans(void **state)
     unsigned char *expected = job_snapshot(&second);
 
     for (int i = 0; i < runs; i++) {
-        cl_event user_event = make_user_event(), written = NULL, done = NULL;
+        cl_event user_event = new_user_event(clattn_context_opencl_context(device_context())), written = NULL,
+                 done = NULL;
 
         array_poison(&between);
         array_poison(&second.output[0]);

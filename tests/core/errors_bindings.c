@@ -89,8 +89,7 @@ static void foreign_objects_are_refused(void **state)
     cl_mem buffer = new_buffer(foreign, CL_MEM_READ_WRITE, 4096, NULL);
     ARGS_WITH(wrong, a.query.buffer = buffer)
     ARGS_WITH(wrong, a.output.buffer = buffer)
-    cl_event event = clCreateUserEvent(foreign, &code);
-    assert_int_equal(code, CL_SUCCESS);
+    cl_event event = new_user_event(foreign);
     assert_status(context, clattn_attention_enqueue(plan, queue, &problem.args, 0, NULL, NULL),
                   CLATTN_ERROR_WRONG_CONTEXT);
     assert_status_in(context, clattn_attention_enqueue(plan, NULL, &problem.args, 1, &event, NULL),

@@ -39,8 +39,7 @@ static int open_counts(void **state)
     params.clblast = CLATTN_CLBLAST_MODE_NEVER; /* CLBlast calls OpenCL without the table */
     context = new_context_with(&params);
     opencl = clattn_context_opencl_context(context);
-    unordered = clCreateCommandQueue(opencl, clattn_context_opencl_device(context),
-                                     CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, NULL);
+    unordered = new_queue(context, true);
     return 0;
 }
 

@@ -102,11 +102,6 @@ static void expect_result(void)
     assert_true(largest_difference(got, expected, LENGTH * MODEL) == 0);
 }
 
-static cl_command_queue make_queue(cl_command_queue_properties properties)
-{
-    return clCreateCommandQueue(opencl, clattn_context_opencl_device(context), properties, NULL);
-}
-
 /* Kernels come from this folder, and no earlier plan has checked them; NULL: the library's own kernels, with the
  * cache. */
 static const char *kernel_folder;
@@ -126,8 +121,8 @@ static void open_all(size_t limit, bool unordered)
     params.cache_mode = kernel_folder ? CLATTN_CACHE_MODE_OFF : CLATTN_CACHE_MODE_DEFAULT;
     context = new_context_with(&params);
     opencl = clattn_context_opencl_context(context);
-    queue = make_queue(unordered ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0);
-    other = make_queue(0);
+    queue = new_queue(context, unordered);
+    other = new_queue(context, false);
     if (!queue)
         skip();
     desc.packed_weights = 1;
@@ -179,14 +174,6 @@ static void open_with_one_workspace(void)
     first_run();
 }
 
-static cl_event make_user_event(void)
-{
-    cl_int code;
-    cl_event user_event = clCreateUserEvent(opencl, &code);
-    assert_int_equal(code, CL_SUCCESS);
-    return user_event;
-}
-
 static void complete_user_event(cl_event user_event)
 {
     assert_int_equal(clSetUserEventStatus(user_event, CL_COMPLETE), CL_SUCCESS);
@@ -209,12 +196,11 @@ static unsigned long buffers_made_by_other(void)
  * for whatever reason, the first enqueue still has it. */
 static void a_failed_reuse_frees_nothing(void **state)
 {
-    cl_event user_event;
     float tiny[4] = {0};
     (void)state;
     open_all(0, false);
     first_run();
-    user_event = make_user_event();
+    cl_event user_event = new_user_event(opencl);
     assert_status(context, enqueue_on(queue, &user_event), CLATTN_SUCCESS);
 
     cl_mem small = new_buffer(opencl, CL_MEM_WRITE_ONLY, sizeof tiny, NULL);
@@ -243,7 +229,7 @@ static void check_half_an_enqueue(bool unordered)
     int all = launches;
     assert_true(all >= 3);
     for (int n = 2; n <= all; n++) {
-        cl_event user_event = make_user_event();
+        cl_event user_event = new_user_event(opencl);
         fail_at(n);
         assert_status(context, enqueue_on(queue, &user_event), CLATTN_ERROR_OUT_OF_MEMORY);
         fail_at(KEEP_ALL);
@@ -294,7 +280,7 @@ static void a_full_pool_is_busy_until_work_completes(void **state)
 {
     (void)state;
     open_with_one_workspace();
-    cl_event user_event = make_user_event(), unwanted = NULL;
+    cl_event user_event = new_user_event(opencl), unwanted = NULL;
     assert_status(context, enqueue_on(queue, &user_event), CLATTN_SUCCESS);
     for (int round = 0; round < 2; round++) {
         assert_status(context, clattn_mha_enqueue(plan, other, &args, 0, NULL, &unwanted), CLATTN_ERROR_BUSY);
@@ -396,7 +382,7 @@ static void check_beside_a_busy_pool(bool wrong)
     clattn_attention_desc desc = scored_desc();
     clattn_plan *checked = NULL;
     open_with_one_workspace();
-    cl_event user_event = make_user_event();
+    cl_event user_event = new_user_event(opencl);
     assert_status(context, enqueue_on(queue, &user_event), CLATTN_SUCCESS);
     assert_status(context, enqueue_on(other, NULL), CLATTN_ERROR_BUSY);
     alarm(120); /* a check that waited for the pool would hang */
@@ -465,7 +451,7 @@ static void log_lines_of_failures_may_enqueue(void **state)
     (void)state;
     open_with_one_workspace();
     alarm(60);
-    cl_event user_event = make_user_event();
+    cl_event user_event = new_user_event(opencl);
     assert_status(context, enqueue_on(queue, &user_event), CLATTN_SUCCESS);
     lines = 0;
     enqueues_left = 1; /* for the pool's line */

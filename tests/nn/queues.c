@@ -65,8 +65,8 @@ static void decoders(void **state)
     static const int32_t memory_lengths[TEXTS] = {MEMORY, MEMORY - 2, 1};
     nn_world w = decoder_case_world(context, &decoder_cases[CASE_PAPER], TEXTS);
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
-    cl_command_queue first = make_queue_of(context, false), second = make_queue_of(context, false),
-                     loose = make_queue_of(context, true);
+    cl_command_queue first = new_queue(context, false), second = new_queue(context, false),
+                     loose = new_queue(context, true);
     (void)state;
     desc.logits = CLATTN_LOGITS_LAST;
     desc.length = 1;
@@ -123,7 +123,7 @@ static void without_logits(void **state)
     enum { PROMPT = 3 };
     nn_world w = decoder_case_world(context, &decoder_cases[CASE_PAPER], TEXTS);
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
-    cl_command_queue first = make_queue_of(context, false), second = make_queue_of(context, false);
+    cl_command_queue first = new_queue(context, false), second = new_queue(context, false);
     cl_event prompt = NULL, next = NULL, user_event;
     (void)state;
     desc.logits = CLATTN_LOGITS_LAST;
@@ -168,11 +168,11 @@ static void behind_a_failure(bool out_of_order, const char *call, bool begun)
                   .length = LENGTH,
                   .memory_length = MEMORY};
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
-    cl_command_queue first = make_queue_of(own, false), second = make_queue_of(own, out_of_order);
+    cl_command_queue first = new_queue(own, false), second = new_queue(own, out_of_order);
     cl_event before = make_user_event(own), within = make_user_event(own), next = NULL;
     if (!second) {
         print_message("# no queues out of order here\n");
-        second = make_queue_of(own, false);
+        second = new_queue(own, false);
     }
     desc.logits = CLATTN_LOGITS_LAST;
     desc.length = 1;
@@ -229,7 +229,7 @@ static void reordering(void **state)
     nn_world w = decoder_case_world(context, &decoder_cases[CASE_PAPER], TEXTS);
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     int32_t texts[S][LENGTH], other[S][LENGTH], rows[(ROUNDS + 1) * S];
-    cl_command_queue queue = make_queue_of(context, true);
+    cl_command_queue queue = new_queue(context, true);
     (void)state;
     if (!queue)
         skip();
@@ -284,7 +284,7 @@ static void encoder_behind_a_gate(void **state)
     const clattn_encoder_desc desc = nn_encoder_desc(BATCH, FRAMES);
     clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
     nn_store store = {.seed = 3};
-    cl_command_queue queue = make_queue_of(context, false);
+    cl_command_queue queue = new_queue(context, false);
     cl_event done = NULL;
     clattn_plan *plan = NULL;
     int32_t given[BATCH];
@@ -343,7 +343,7 @@ static void encoders(void **state)
     const clattn_encoder_desc desc = nn_encoder_desc(BATCH, FRAMES);
     nn_store store = {.seed = 3};
     cl_mem buffers[TIMES + 1];
-    cl_command_queue queue = make_queue_of(context, true);
+    cl_command_queue queue = new_queue(context, true);
     cl_event last = NULL;
     clattn_plan *plan = NULL;
     (void)state;

@@ -41,7 +41,7 @@ static void short_decoder_masks(void **state)
     nn_world_open(&w, &desc);
     uint8_t ones[TEXTS * PROMPT * LENGTH];
     memset(ones, 1, sizeof ones);
-    cl_command_queue queue = make_queue_of(context, false);
+    cl_command_queue queue = new_queue(context, false);
     nn_world_begin(&w, queue, 1);
     clFinish(queue);
     for (size_t at = 0; at <= PROMPT; at += PROMPT) {
@@ -101,7 +101,7 @@ static void short_encoder_mask(void **state)
     clattn_transformer *transformer = nn_transformer(context, &model, &store);
     desc.mask = clattn_layout_contiguous(CLATTN_DTYPE_BOOL, 2, (const size_t[2]){FRAMES, FRAMES});
     assert_status(context, clattn_encoder_plan_create(transformer, &desc, NULL, &plan), CLATTN_SUCCESS);
-    cl_command_queue queue = make_queue_of(context, false);
+    cl_command_queue queue = new_queue(context, false);
     cl_mem in = nn_buffer(context, bytes, NULL), out = nn_buffer(context, bytes, NULL);
     cl_mem exact = nn_buffer(context, FRAMES * FRAMES, NULL), shorter = nn_buffer(context, FRAMES * FRAMES - 1, NULL);
     args.input = clattn_binding_buffer(in, 0);
@@ -128,7 +128,7 @@ static void mha_masks(void **state)
 {
     enum { BATCH = 2, LONG = 5, D = 16 };
     (void)state;
-    cl_command_queue queue = make_queue_of(context, false);
+    cl_command_queue queue = new_queue(context, false);
     cl_mem all = nn_buffer(context, 3 * D * D * sizeof(float), NULL);
     cl_mem y = nn_buffer(context, BATCH * LONG * D * sizeof(float), NULL);
     cl_mem exact = nn_buffer(context, BATCH * LONG, NULL), shorter = nn_buffer(context, BATCH * LONG - 1, NULL);
@@ -183,7 +183,7 @@ static void write_only_result(void **state)
     desc.bias_out = 1;
     assert_status(own, clattn_feed_forward_plan_create(own, &desc, NULL, &plan), CLATTN_SUCCESS);
     if (strstr(clattn_plan_solver(plan), "+clblast")) {
-        cl_command_queue queue = make_queue_of(own, false);
+        cl_command_queue queue = new_queue(own, false);
         cl_mem all = nn_buffer(own, F * D * sizeof(float), NULL);
         cl_mem y = new_buffer(clattn_context_opencl_context(own), CL_MEM_WRITE_ONLY, ROWS * D * sizeof(float), NULL);
         args.x = args.w_in = args.w_out = args.b_out = clattn_binding_buffer(all, 0);

@@ -288,12 +288,12 @@ static void operators_in_a_row(cl_command_queue queue)
 static void in_order(void **state)
 {
     (void)state;
-    operators_in_a_row(device_queue());
+    operators_in_a_row(new_queue(device_context(), false));
 }
 
 static void out_of_order(void **state)
 {
-    cl_command_queue queue = device_queue_out_of_order();
+    cl_command_queue queue = new_queue(device_context(), true);
 
     (void)state;
     if (!queue) {

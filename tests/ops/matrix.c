@@ -189,7 +189,7 @@ static void run_kernel(const char *file, const char *name, const char *options, 
                        void *const *host, const size_t *bytes)
 {
     cl_context context = clattn_context_opencl_context(device_context());
-    cl_command_queue queue = device_queue();
+    cl_command_queue queue = new_queue(device_context(), false);
     cl_program program = build(file, options);
     cl_mem buffer[MOST_BUFFERS];
     cl_int code;

@@ -135,30 +135,6 @@ void device_release_buffer(cl_mem buffer)
     }
 }
 
-static cl_command_queue make_queue(cl_command_queue_properties properties)
-{
-    return clCreateCommandQueue(clattn_context_opencl_context(device_context()),
-                                clattn_context_opencl_device(device_context()), properties, NULL);
-}
-
-cl_command_queue device_queue(void)
-{
-    cl_command_queue queue = make_queue(0);
-
-    assert_non_null(queue);
-    return queue;
-}
-
-cl_command_queue device_queue_out_of_order(void)
-{
-    cl_command_queue_properties properties = 0;
-
-    clGetDeviceInfo(clattn_context_opencl_device(device_context()), CL_DEVICE_QUEUE_PROPERTIES, sizeof properties,
-                    &properties, NULL);
-    return properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE ? make_queue(CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE)
-                                                               : NULL;
-}
-
 clattn_context *new_context(void)
 {
     return new_context_with(NULL);
@@ -187,6 +163,23 @@ void release_context(clattn_context **context)
 clattn_program_statistics released_programs(void)
 {
     return released;
+}
+
+cl_command_queue new_queue(const clattn_context *context, bool out_of_order)
+{
+    const cl_command_queue_properties properties = out_of_order ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0;
+    cl_command_queue queue = clCreateCommandQueue(clattn_context_opencl_context(context),
+                                                  clattn_context_opencl_device(context), properties, NULL);
+    assert_true(queue || out_of_order);
+    return queue;
+}
+
+cl_event new_user_event(cl_context opencl)
+{
+    cl_int code = CL_SUCCESS;
+    cl_event event = clCreateUserEvent(opencl, &code);
+    assert_cl(code);
+    return event;
 }
 
 cl_mem new_buffer(cl_context opencl, cl_mem_flags flags, size_t bytes, const void *data)

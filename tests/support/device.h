@@ -21,10 +21,6 @@ void device_release(void);
 /* What device_context has built and loaded so far; nothing if there is none yet. */
 clattn_program_statistics device_programs(void);
 
-/* New queues of device_context, which the caller releases.  The out-of-order one is NULL if the device has none. */
-cl_command_queue device_queue(void);
-cl_command_queue device_queue_out_of_order(void);
-
 /* Releases a buffer, except on a simulator whose bookkeeping cannot bear it. */
 void device_release_buffer(cl_mem buffer);
 
@@ -41,7 +37,13 @@ void release_context(clattn_context **context);
 /* All that were counted. */
 clattn_program_statistics released_programs(void);
 
-/* ---- buffers ---- */
+/* ---- queues, events, buffers ---- */
+
+/* A new queue of the context, which the caller releases; out of order, NULL if the device has no such queues. */
+cl_command_queue new_queue(const clattn_context *context, bool out_of_order);
+
+/* A new event that the test completes, and releases. */
+cl_event new_user_event(cl_context opencl);
 
 /* A buffer of `bytes` in an OpenCL context, with `data` copied in (NULL: every byte 0xff, so floats are NaN). */
 cl_mem new_buffer(cl_context opencl, cl_mem_flags flags, size_t bytes, const void *data);

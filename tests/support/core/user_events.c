@@ -4,25 +4,9 @@
 
 #include "support/harness.h"
 
-cl_command_queue make_queue_of(const clattn_context *of, bool out_of_order)
-{
-    cl_int code;
-    const cl_command_queue_properties properties = out_of_order ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0;
-    cl_command_queue queue =
-        clCreateCommandQueue(clattn_context_opencl_context(of), clattn_context_opencl_device(of), properties, &code);
-    if (!out_of_order)
-        assert_int_equal(code, CL_SUCCESS);
-    return code == CL_SUCCESS ? queue : NULL;
-}
-
 cl_event make_user_event(const clattn_context *of)
 {
-    cl_int code;
-    if (is_tiny())
-        return NULL;
-    cl_event user_event = clCreateUserEvent(clattn_context_opencl_context(of), &code);
-    assert_int_equal(code, CL_SUCCESS);
-    return user_event;
+    return is_tiny() ? NULL : new_user_event(clattn_context_opencl_context(of));
 }
 
 void complete_user_event(cl_event user_event)

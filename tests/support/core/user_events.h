@@ -1,11 +1,8 @@
-/* Queues, and user events that the test itself completes, to see which commands wait for which. */
+/* User events that the test itself completes, to see which commands wait for which. */
 #ifndef TESTS_SUPPORT_CORE_USER_EVENTS_H
 #define TESTS_SUPPORT_CORE_USER_EVENTS_H
 
 #include "support/check.h"
-
-/* Makes a queue of the context; returns NULL if the device has no out-of-order queues. */
-cl_command_queue make_queue_of(const clattn_context *of, bool out_of_order);
 
 /* Makes an event that holds back the commands that wait for it until complete_user_event completes and releases it.
  * Returns NULL, which that function accepts, on Oclgrind (level tiny), whose flush runs all commands on the queue and
