@@ -138,39 +138,17 @@ static void in_pieces(const decoder_case *c)
 /* Three beams, each with a text of its own, are exchanged between appends. */
 static void beams(const decoder_case *c)
 {
-    enum { BEAMS = 3, S = ITEMS * BEAMS };
-    static float logits[S * VOCABULARY];
-    static const size_t orders[][S] = {{0, 0, 0, 1, 1, 1}, {0, 1, 2, 3, 4, 5}, {2, 1, 2, 3, 4, 3}, {1, 0, 0, 5, 3, 4}};
+    static const size_t orders[][CASE_SEQUENCES] = {
+        {0, 0, 0, 1, 1, 1}, {0, 1, 2, 3, 4, 5}, {2, 1, 2, 3, 4, 3}, {1, 0, 0, 5, 3, 4}};
+    static const size_t wrong[CASE_SEQUENCES] = {0, 1, 3, 3, 4, 5};
     nn_world w;
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
-    int32_t texts[S][LENGTH], other[S][LENGTH];
     desc.length = 4;
-    desc.beams = BEAMS;
+    desc.beams = CASE_BEAMS;
     desc.logits = CLATTN_LOGITS_LAST;
     decoder_case_open(&w, context, c, &desc);
-    nn_world_begin(&w, NULL, 1);
-    nn_world_append(&w, ITEMS, w.ids, LENGTH, (const size_t[]){0, 0}, 3, NULL, 4, logits, 1);
-    memcpy(texts[0], w.ids, sizeof texts[0]);
-    memcpy(texts[1], w.ids + LENGTH, sizeof texts[1]);
-    for (size_t round = 0; round < 4; round++) {
-        const size_t length = 3 + round;
-        assert_status(context, clattn_decoder_reorder(w.state, NULL, BEAMS, orders[round], 0, NULL, NULL),
-                      CLATTN_SUCCESS);
-        for (size_t s = 0; s < S; s++) {
-            memcpy(other[s], texts[orders[round][s]], sizeof other[s]);
-            other[s][length] = (int32_t)((s * 7 + round * 5) % VOCABULARY);
-        }
-        memcpy(texts, other, sizeof texts);
-        const size_t at[S] = {length, length, length, length, length, length};
-        nn_world_append(&w, S, texts[0], LENGTH, at, 1, NULL, 1, logits, 1);
-        for (size_t s = 0; s < S; s++) {
-            double *expected = nn_world_logits(&w, 1, length + 1, texts[s], s / BEAMS, false, NULL, NULL);
-            nn_check_logits(logits + s * VOCABULARY, expected + length * VOCABULARY, "beams");
-            free(expected);
-        }
-    }
-    assert_status(context,
-                  clattn_decoder_reorder(w.state, NULL, BEAMS, (const size_t[S]){0, 1, 3, 3, 4, 5}, 0, NULL, NULL),
+    decoder_case_beams(&w, 3, orders, COUNT_OF(orders), "beams");
+    assert_status(context, clattn_decoder_reorder(w.state, NULL, CASE_BEAMS, wrong, 0, NULL, NULL),
                   CLATTN_ERROR_INVALID_ARGUMENT);
     assert_message_has(context, "parents[2] is 3, which is not of item 0");
     nn_world_close(&w);

@@ -10,7 +10,7 @@
 #include "support/nn/decoder_case.h"
 #include "support/core/one_context.h"
 
-enum { PIECE = 4, HEADS = 4, BEAMS = 3 };
+enum { PIECE = 4, HEADS = 4 };
 
 /* Which of the extents are 1. */
 struct shape {
@@ -145,38 +145,16 @@ static void run_case(const struct mask_case *c)
 /* An item's beams read the same row of the memory's mask. */
 static void beams(void)
 {
-    enum { S = ITEMS * BEAMS };
-    static float logits[S * NN_VOCABULARY];
-    static const size_t spread[S] = {0, 0, 0, 1, 1, 1}, swapped[S] = {2, 0, 1, 4, 5, 3};
-    const decoder_case *stack = &decoder_cases[CASE_PAPER];
-    nn_world w = decoder_case_world(context, stack, ITEMS);
+    static const size_t orders[][CASE_SEQUENCES] = {{0, 0, 0, 1, 1, 1}, {2, 0, 1, 4, 5, 3}, {2, 0, 1, 4, 5, 3}};
+    nn_world w = decoder_case_world(context, &decoder_cases[CASE_PAPER], ITEMS);
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
-    int32_t texts[S][LENGTH] = {{0}}, other[S][LENGTH];
     desc.length = 1;
-    desc.beams = BEAMS;
+    desc.beams = CASE_BEAMS;
     desc.logits = CLATTN_LOGITS_LAST;
     w.memory_mask = make_mask(CLATTN_DTYPE_BOOL, (struct shape){true, true, false}, MEMORY);
     w.mask_dtype = CLATTN_DTYPE_BOOL;
     nn_world_open(&w, &desc);
-    nn_world_begin(&w, NULL, 1);
-    nn_world_append(&w, ITEMS, w.ids, LENGTH, (const size_t[ITEMS]){0}, 1, NULL, 1, logits, 1);
-    for (size_t s = 0; s < S; s++)
-        texts[s][0] = w.ids[s / BEAMS * LENGTH];
-    for (size_t at = 1; at < 4; at++) {
-        const size_t *parents = at == 1 ? spread : swapped, places[S] = {at, at, at, at, at, at};
-        assert_status(context, clattn_decoder_reorder(w.state, NULL, BEAMS, parents, 0, NULL, NULL), CLATTN_SUCCESS);
-        memcpy(other, texts, sizeof other);
-        for (size_t s = 0; s < S; s++) {
-            memcpy(texts[s], other[at == 1 ? s : parents[s]], sizeof texts[s]);
-            texts[s][at] = (int32_t)((s * 7 + at * 5) % NN_VOCABULARY);
-        }
-        nn_world_append(&w, S, texts[0], LENGTH, places, 1, NULL, 1, logits, 1);
-        for (size_t s = 0; s < S; s++) {
-            double *expected = nn_world_logits(&w, 1, at + 1, texts[s], s / BEAMS, false, NULL, NULL);
-            nn_check_logits(logits + s * NN_VOCABULARY, expected + at * NN_VOCABULARY, "beams with a mask");
-            free(expected);
-        }
-    }
+    decoder_case_beams(&w, 1, orders, COUNT_OF(orders), "beams with a mask");
     free((float *)w.memory_mask.added);
     nn_world_close(&w);
 }

@@ -25,8 +25,7 @@ static clattn_status forbid_seven(void *user, const clattn_logits_view *view)
 
 static void greedy(void **state)
 {
-    nn_world w;
-    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
+    nn_world w = generating_world(context, ITEMS, 0);
     clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
     const int32_t stop = STOP;
     int32_t tokens[ITEMS * MOST];
@@ -34,9 +33,6 @@ static void greedy(void **state)
     float scores[ITEMS], each[ITEMS * MOST];
     clattn_generated generated = results_of(tokens, lengths, scores, each);
     (void)state;
-    desc.length = 4;
-    desc.logits = CLATTN_LOGITS_LAST;
-    decoder_case_open(&w, context, &decoder_cases[CASE_PAPER], &desc);
     nn_world_begin(&w, NULL, 1);
     how.max_tokens = MOST;
     how.stop_tokens = &stop;
@@ -222,12 +218,10 @@ static void search_beams(const decoder_case *c, size_t items)
         int32_t tokens[MANY * BEAMS * MOST];
         size_t lengths[MANY * BEAMS];
         float scores[MANY * BEAMS], each[MANY * BEAMS * MOST];
-        clattn_generated generated = results_of(tokens, lengths, scores, each);
         how.length_rule = rules[i].length_rule;
         how.length_penalty = rules[i].penalty;
         how.patience = rules[i].patience;
-        assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated),
-                      CLATTN_SUCCESS);
+        generate(&w, &how, tokens, lengths, scores, each);
         for (size_t item = 0; item < items; item++) {
             struct beginning finished[FINISHED];
             const size_t count = search(&w, item, &rules[i], finished), prompt = prompt_lengths[item];
@@ -288,14 +282,13 @@ static clattn_status end_early(void *user, const clattn_logits_view *view)
 static void generate_to(nn_world *w, int32_t method, size_t most, struct ending *ending, struct results *results)
 {
     int32_t tokens[ITEMS * STOPPED_BEAMS * MOST];
-    clattn_generated generated = results_of(tokens, results->lengths, results->scores, NULL);
     clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
     how.method = method;
     how.beams = how.results = method == CLATTN_GENERATE_METHOD_BEAM ? STOPPED_BEAMS : 1;
     how.max_tokens = most;
     how.hook = ending ? end_early : NULL;
     how.hook_user = ending;
-    assert_status(context, clattn_generate(w->state, NULL, &how, prompts, prompt_lengths, &generated), CLATTN_SUCCESS);
+    generate(w, &how, tokens, results->lengths, results->scores, NULL);
     for (size_t r = 0; r < ITEMS * how.results; r++)
         memcpy(results->tokens[r], tokens + r * most, results->lengths[r] * sizeof *tokens);
 }
@@ -305,13 +298,8 @@ static void stopped_by_hook(void **state)
 {
     static const int32_t methods[] = {CLATTN_GENERATE_METHOD_GREEDY, CLATTN_GENERATE_METHOD_SAMPLE,
                                       CLATTN_GENERATE_METHOD_BEAM};
-    nn_world w;
-    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
+    nn_world w = generating_world(context, ITEMS, STOPPED_BEAMS);
     (void)state;
-    desc.length = 4;
-    desc.beams = STOPPED_BEAMS;
-    desc.logits = CLATTN_LOGITS_LAST;
-    decoder_case_open(&w, context, &decoder_cases[CASE_PAPER], &desc);
     nn_world_begin(&w, NULL, 1);
     for (size_t m = 0; m < COUNT_OF(methods); m++) {
         const size_t each = methods[m] == CLATTN_GENERATE_METHOD_BEAM ? STOPPED_BEAMS : 1;

@@ -44,19 +44,13 @@ static void continue_text(const nn_world *w, size_t item, size_t prompt, int32_t
 static void stop_tokens(void **state)
 {
     const size_t items = is_tiny() ? ITEMS : MANY;
-    nn_world w = decoder_case_world(context, &decoder_cases[CASE_PAPER], items);
-    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
+    nn_world w = generating_world(context, items, 0);
     clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
     int32_t text[MANY][LENGTH + 1], tokens[MANY * MOST];
     double expected[MANY][MOST];
     float scores[MANY], each[MANY * MOST];
     size_t lengths[MANY], calls[MANY] = {0};
-    clattn_generated generated = results_of(tokens, lengths, scores, each);
     (void)state;
-    desc.length = 4;
-    desc.logits = CLATTN_LOGITS_LAST;
-    w.memory_lengths = many_memory_lengths;
-    nn_world_open(&w, &desc);
     nn_world_begin(&w, NULL, 1);
     for (size_t i = 0; i < items; i++) {
         memcpy(text[i], prompt_of(i), prompt_lengths[i] * sizeof **text);
@@ -70,7 +64,7 @@ static void stop_tokens(void **state)
     how.stop_count = 2;
     how.hook = nothing_twice;
     how.hook_user = calls;
-    assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated), CLATTN_SUCCESS);
+    generate(&w, &how, tokens, lengths, scores, each);
     for (size_t i = 0; i < items; i++) {
         size_t length = 0;
         double sum = 0;
@@ -130,12 +124,8 @@ static void fill_up(nn_world *w, size_t capacity)
 
 static void end_of_the_cache(void **state)
 {
-    nn_world w;
-    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
+    nn_world w = generating_world(context, ITEMS, 0);
     (void)state;
-    desc.length = 4;
-    desc.logits = CLATTN_LOGITS_LAST;
-    decoder_case_open(&w, context, &decoder_cases[CASE_PAPER], &desc);
     nn_world_begin(&w, NULL, 1);
     fill_up(&w, LENGTH);
     nn_world_close(&w);
@@ -253,19 +243,14 @@ static void refused_prompts(nn_world *w)
 static void refusals(void **state)
 {
     static const clattn_generate_desc how = {GREEDY};
-    nn_world w;
+    nn_world w = generating_world(context, ITEMS, 3);
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     (void)state;
-    desc.length = 4;
-    desc.beams = 3;
-    desc.logits = CLATTN_LOGITS_LAST;
-    decoder_case_open(&w, context, &decoder_cases[CASE_PAPER], &desc);
     refuse(&w, &how, prompts, prompt_lengths, "clattn_decoder_begin");
     nn_world_begin(&w, NULL, 1);
     refused_methods(&w);
     refused_prompts(&w);
     nn_world_close(&w);
-    desc = (clattn_decoder_desc)CLATTN_DECODER_DESC_INIT;
     desc.length = 4;
     decoder_case_open(&w, context, &decoder_cases[CASE_PAPER], &desc);
     nn_world_begin(&w, NULL, 1);

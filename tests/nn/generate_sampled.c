@@ -29,10 +29,8 @@ static void sampled(void **state)
     how.max_tokens = MOST;
     how.temperature = 2;
     for (int i = 0; i < 3; i++) {
-        clattn_generated generated = results_of(tokens[i], lengths, NULL, NULL);
         how.seed = i == 2 ? 2 : 1;
-        assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated),
-                      CLATTN_SUCCESS);
+        generate(&w, &how, tokens[i], lengths, NULL, NULL);
     }
     assert_memory_equal(tokens[0], tokens[1], sizeof tokens[0]);
     for (size_t i = 0; i < ITEMS * MOST; i++)
@@ -48,10 +46,8 @@ static void sampled(void **state)
     how.max_tokens = 1;
     for (size_t i = 0; i < rounds; i++) {
         int32_t first[ITEMS];
-        clattn_generated generated = results_of(first, lengths, NULL, NULL);
         how.seed = 1000 + i;
-        assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated),
-                      CLATTN_SUCCESS);
+        generate(&w, &how, first, lengths, NULL, NULL);
         counts[first[0]]++;
     }
     for (size_t v = 0; v < VOCABULARY; v++) {
@@ -64,11 +60,9 @@ static void sampled(void **state)
         best = next[v] > next[best] ? v : best;
     for (int i = 0; i < 2; i++) {
         int32_t first[ITEMS];
-        clattn_generated generated = results_of(first, lengths, NULL, NULL);
         how.top_k = i == 0;
         how.top_p = i == 0 ? 0 : 1e-6f;
-        assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated),
-                      CLATTN_SUCCESS);
+        generate(&w, &how, first, lengths, NULL, NULL);
         assert_int_equal(first[0], best);
     }
     nn_world_close(&w);
@@ -91,13 +85,9 @@ static void sampled_by_both(void **state)
         float top_p;
         size_t left;
     } limits[] = {{10, 0.5f, 5}, {10, 0, 10}, {10, 1, 10}, {0, 0.25f, 10}, {3, 0.01f, 1}, {VOCABULARY + 1, 0.125f, 5}};
-    nn_world w;
-    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
+    nn_world w = generating_world(context, ITEMS, 0);
     clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
     (void)state;
-    desc.length = 4;
-    desc.logits = CLATTN_LOGITS_LAST;
-    decoder_case_open(&w, context, &decoder_cases[CASE_PAPER], &desc);
     nn_world_begin(&w, NULL, 1);
     how.method = CLATTN_GENERATE_METHOD_SAMPLE;
     how.max_tokens = MOST;
@@ -109,9 +99,7 @@ static void sampled_by_both(void **state)
         for (how.seed = 0; how.seed < 12; how.seed++) {
             int32_t tokens[ITEMS * MOST];
             size_t lengths[ITEMS];
-            clattn_generated generated = results_of(tokens, lengths, NULL, NULL);
-            assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated),
-                          CLATTN_SUCCESS);
+            generate(&w, &how, tokens, lengths, NULL, NULL);
             for (size_t t = 0; t < ITEMS * MOST; t++)
                 counts[tokens[t]]++;
         }
@@ -190,15 +178,10 @@ static void token_of_a_seed(void **state)
         size_t top_k;
     } asked[] = {{0x123456789abcdef0, 0.7f, 0, 0}, {1ull << 32, 1.5f, 0.8f, 9}, {0, 0, 0, 0}, {UINT64_MAX, 2, 0.6f, 0}};
     static const int32_t stops[] = {5, 12, 20, 31};
-    nn_world w = decoder_case_world(context, &decoder_cases[CASE_PAPER], MANY);
-    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
+    nn_world w = generating_world(context, MANY, 0);
     clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
     size_t stopped = 0;
     (void)state;
-    desc.length = 4;
-    desc.logits = CLATTN_LOGITS_LAST;
-    w.memory_lengths = many_memory_lengths;
-    nn_world_open(&w, &desc);
     how.method = CLATTN_GENERATE_METHOD_SAMPLE;
     how.max_tokens = MOST;
     how.stop_tokens = stops;
@@ -210,13 +193,11 @@ static void token_of_a_seed(void **state)
         for (size_t i = 0; i < (is_tiny() ? 2 : COUNT_OF(asked)); i++) {
             int32_t tokens[MANY * MOST];
             size_t lengths[MANY];
-            clattn_generated generated = results_of(tokens, lengths, NULL, NULL);
             how.seed = asked[i].seed;
             how.temperature = asked[i].temperature;
             how.top_p = asked[i].top_p;
             how.top_k = asked[i].top_k;
-            assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated),
-                          CLATTN_SUCCESS);
+            generate(&w, &how, tokens, lengths, NULL, NULL);
             for (size_t item = 0; item < w.items; item++) {
                 int32_t text[LENGTH + 1];
                 bool stop = false;
@@ -243,25 +224,19 @@ static void token_of_a_seed(void **state)
 /* An item alone gets the same tokens from the decoder's logits as among others. */
 static void alone_as_among_others(void **state)
 {
-    nn_world w;
-    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
+    nn_world w = generating_world(context, ITEMS, 0);
     clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
     int32_t tokens[2][ITEMS * MOST];
     size_t lengths[ITEMS];
     (void)state;
-    desc.length = 4;
-    desc.logits = CLATTN_LOGITS_LAST;
-    decoder_case_open(&w, context, &decoder_cases[CASE_PAPER], &desc);
     how.method = CLATTN_GENERATE_METHOD_SAMPLE;
     how.max_tokens = MOST;
     how.temperature = 2;
     how.seed = 3;
     for (int alone = 0; alone < 2; alone++) {
-        clattn_generated generated = results_of(tokens[alone], lengths, NULL, NULL);
         w.items = alone ? 1 : ITEMS;
         nn_world_begin(&w, NULL, 1);
-        assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated),
-                      CLATTN_SUCCESS);
+        generate(&w, &how, tokens[alone], lengths, NULL, NULL);
         assert_int_equal(lengths[0], MOST);
     }
     assert_memory_equal(tokens[0], tokens[1], MOST * sizeof **tokens);

@@ -5,6 +5,10 @@
 
 #include <cmocka.h>
 
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/harness.h"
 #include "support/nn/decoder_case.h"
 
 #define SHAPE(function) \
@@ -53,4 +57,30 @@ void decoder_case_open(nn_world *w, clattn_context *context, const decoder_case 
     *w = decoder_case_world(context, c, ITEMS);
     w->memory_lengths = decoder_case_memory_lengths;
     nn_world_open(w, desc);
+}
+
+void decoder_case_beams(nn_world *w, size_t first, const size_t orders[][CASE_SEQUENCES], size_t rounds,
+                        const char *what)
+{
+    static float logits[CASE_SEQUENCES * NN_VOCABULARY];
+    int32_t texts[CASE_SEQUENCES][LENGTH], other[CASE_SEQUENCES][LENGTH];
+    nn_world_begin(w, NULL, 1);
+    nn_world_append(w, ITEMS, w->ids, LENGTH, (const size_t[ITEMS]){0}, first, NULL, w->mask_rows, logits, 1);
+    memcpy(texts, w->ids, ITEMS * sizeof *texts);
+    for (size_t round = 0; round < rounds; round++) {
+        const size_t length = first + round, at[CASE_SEQUENCES] = {length, length, length, length, length, length};
+        assert_status(w->context, clattn_decoder_reorder(w->state, NULL, CASE_BEAMS, orders[round], 0, NULL, NULL),
+                      CLATTN_SUCCESS);
+        for (size_t s = 0; s < CASE_SEQUENCES; s++) {
+            memcpy(other[s], texts[orders[round][s]], sizeof other[s]);
+            other[s][length] = (int32_t)((s * 7 + round * 5) % NN_VOCABULARY);
+        }
+        memcpy(texts, other, sizeof texts);
+        nn_world_append(w, CASE_SEQUENCES, texts[0], LENGTH, at, 1, NULL, 1, logits, 1);
+        for (size_t s = 0; s < CASE_SEQUENCES; s++) {
+            double *expected = nn_world_logits(w, 1, length + 1, texts[s], s / CASE_BEAMS, false, NULL, NULL);
+            nn_check_logits(logits + s * NN_VOCABULARY, expected + length * NN_VOCABULARY, what);
+            free(expected);
+        }
+    }
 }

@@ -25,4 +25,11 @@ nn_world decoder_case_world(clattn_context *context, const decoder_case *c, size
 extern const int32_t decoder_case_memory_lengths[ITEMS];
 void decoder_case_open(nn_world *w, clattn_context *context, const decoder_case *c, clattn_decoder_desc *desc);
 
+/* Appends `first` tokens of each item's text to a world that has been opened with CASE_BEAMS beams, and then, in each
+ * round, one token to each sequence, after the sequences have changed places as orders[round] says.  Fails the test
+ * unless all logits agree with those of the sequences' texts. */
+enum { CASE_BEAMS = 3, CASE_SEQUENCES = ITEMS * CASE_BEAMS };
+void decoder_case_beams(nn_world *w, size_t first, const size_t orders[][CASE_SEQUENCES], size_t rounds,
+                        const char *what);
+
 #endif

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/harness.h"
 #include "support/nn/generate_case.h"
 
 const int32_t prompts[8] = {3, 8, 21, 30, 11, 17, 2, 9};
@@ -49,4 +50,24 @@ clattn_generated results_of(int32_t *tokens, size_t *lengths, float *scores, flo
     generated.scores = scores;
     generated.log_probabilities = each;
     return generated;
+}
+
+nn_world generating_world(clattn_context *context, size_t items, size_t beams)
+{
+    nn_world w = decoder_case_world(context, &decoder_cases[CASE_PAPER], items);
+    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
+    desc.length = 4;
+    desc.beams = beams;
+    desc.logits = CLATTN_LOGITS_LAST;
+    w.memory_lengths = many_memory_lengths;
+    nn_world_open(&w, &desc);
+    return w;
+}
+
+void generate(const nn_world *w, const clattn_generate_desc *how, int32_t *tokens, size_t *lengths, float *scores,
+              float *each)
+{
+    clattn_generated generated = results_of(tokens, lengths, scores, each);
+    assert_status(w->context, clattn_generate(w->state, NULL, how, prompts, prompt_lengths, &generated),
+                  CLATTN_SUCCESS);
 }

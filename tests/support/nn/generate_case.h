@@ -21,6 +21,13 @@ const int32_t *prompt_of(size_t item);
 void logits_behind(const nn_world *w, size_t item, const int32_t *text, size_t length, double *logits);
 void log_softmax(double *logits);
 
+/* Opens a world of the paper's decoder for `items` prompts, each with a memory of its own length; `beams` as in
+ * clattn_decoder_desc. */
+nn_world generating_world(clattn_context *context, size_t items, size_t beams);
+
+/* Continues the prompts; the arrays are those of clattn_generated. */
+void generate(const nn_world *w, const clattn_generate_desc *how, int32_t *tokens, size_t *lengths, float *scores,
+              float *each);
 clattn_generated results_of(int32_t *tokens, size_t *lengths, float *scores, float *each);
 
 #endif
