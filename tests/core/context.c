@@ -228,8 +228,7 @@ static int lines_at(int32_t level, const char *variable)
 /* A field of the params wins over each environment variable, even if it asks for silence. */
 static void the_log_level_of_params_wins(void **state)
 {
-    const char *outside = getenv("CLATTN_LOG");
-    char *saved = outside ? strdup(outside) : NULL;
+    saved_variable saved = variable_save("CLATTN_LOG");
     (void)state;
     assert_true(lines_at(CLATTN_LOG_LEVEL_DEFAULT, NULL) == 1);
     assert_true(lines_at(CLATTN_LOG_LEVEL_DEFAULT, "none") == 0);
@@ -238,11 +237,7 @@ static void the_log_level_of_params_wins(void **state)
     assert_true(lines_at(CLATTN_LOG_LEVEL_NONE, "debug") == 0);
     assert_true(lines_at(CLATTN_LOG_LEVEL_ERROR, "debug") == 0);
     assert_true(lines_at(CLATTN_LOG_LEVEL_DEBUG, "none") > 1);
-    if (saved)
-        setenv("CLATTN_LOG", saved, 1);
-    else
-        unsetenv("CLATTN_LOG");
-    free(saved);
+    variable_restore(&saved);
 }
 
 /* After a fork the child gets a status, does not hang, and makes no OpenCL call. */

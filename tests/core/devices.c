@@ -293,8 +293,7 @@ static void a_request_that_nothing_matches_is_no_device(void **state)
 /* A field of the params wins over every environment variable. */
 static void params_win_over_the_environment(void **state)
 {
-    const char *before = getenv("CLATTN_DEVICE");
-    char *saved = before ? strdup(before) : NULL;
+    saved_variable saved = variable_save("CLATTN_DEVICE");
     (void)state;
     setenv("CLATTN_DEVICE", "nonsense", 1);
     expect_no_device(NULL);
@@ -303,11 +302,7 @@ static void params_win_over_the_environment(void **state)
     setenv("CLATTN_DEVICE", "0", 1);
     expect_device(NULL, NULL);
     expect_no_device("nonsense");
-    if (saved)
-        setenv("CLATTN_DEVICE", saved, 1);
-    else
-        unsetenv("CLATTN_DEVICE");
-    free(saved);
+    variable_restore(&saved);
 }
 
 int main(int argc, char **argv)

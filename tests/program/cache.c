@@ -263,36 +263,12 @@ static void missing_folders_are_made_private(void **state)
     assert_int_equal(about.st_mode & 0777, 0700);
 }
 
-struct saved {
-    const char *name;
-    char *value;
-};
-
-static void save(struct saved *saved, const char *name)
-{
-    const char *value = getenv(name);
-    saved->name = name;
-    saved->value = value ? strdup(value) : NULL;
-}
-
-static void restore(struct saved *saved)
-{
-    if (saved->value)
-        setenv(saved->name, saved->value, 1);
-    else
-        unsetenv(saved->name);
-    free(saved->value);
-}
-
 static void the_environment_chooses_where_params_leave_a_choice(void **state)
 {
-    struct saved saved[4];
+    saved_variable saved[] = {variable_save("CLATTN_CACHE"), variable_save("CLATTN_CACHE_DIR"),
+                              variable_save("XDG_CACHE_HOME"), variable_save("HOME")};
     char below[FOLDER_SIZE + 32];
     (void)state;
-    save(&saved[0], "CLATTN_CACHE");
-    save(&saved[1], "CLATTN_CACHE_DIR");
-    save(&saved[2], "XDG_CACHE_HOME");
-    save(&saved[3], "HOME");
     unsetenv("CLATTN_CACHE");
     unsetenv("CLATTN_CACHE_DIR");
     unsetenv("XDG_CACHE_HOME");
@@ -327,8 +303,8 @@ static void the_environment_chooses_where_params_leave_a_choice(void **state)
     cache_params.cache_mode = CLATTN_CACHE_MODE_OFF;
     assert_false(cached_plan(&cache_params, 2).has_folder);
     assert_int_equal(cached_files(below, NULL), 2);
-    for (int i = 0; i < 4; i++)
-        restore(&saved[i]);
+    for (size_t i = 0; i < COUNT_OF(saved); i++)
+        variable_restore(&saved[i]);
 }
 
 static int build_on_a_thread(void *user)

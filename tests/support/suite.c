@@ -125,6 +125,21 @@ void new_folder(char path[FOLDER_SIZE])
     assert_int_equal(chmod(path, 0700), 0);
 }
 
+saved_variable variable_save(const char *name)
+{
+    const char *value = getenv(name);
+    return (saved_variable){name, value ? strdup(value) : NULL};
+}
+
+void variable_restore(saved_variable *saved)
+{
+    if (saved->value)
+        setenv(saved->name, saved->value, 1);
+    else
+        unsetenv(saved->name);
+    free(saved->value);
+}
+
 static void remove_tree(const char *path)
 {
     struct stat about;

@@ -48,4 +48,13 @@ int run_test_table(const char *name, const struct CMUnitTest *tests, size_t coun
 #define FOLDER_SIZE 1024
 void new_folder(char path[FOLDER_SIZE]);
 
+/* An environment variable as it was before a test, which changes it and then restores it. */
+typedef struct saved_variable {
+    const char *name;
+    char *value; /* NULL: the variable was not set */
+} saved_variable;
+
+saved_variable variable_save(const char *name);
+void variable_restore(saved_variable *saved);
+
 #endif
