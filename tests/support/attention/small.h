@@ -14,8 +14,10 @@ struct small_attention {
     size_t count; /* elements of the output */
 };
 
-/* Host part: descriptor and expected values; then the buffers in `context` (and the args).  release frees both. */
+/* Host part: descriptor and expected values, also with other sizes of heads, up to 16; then the buffers in `context`
+ * (and the args).  release frees both. */
 void small_attention_prepare(struct small_attention *problem);
+void small_attention_prepare_sized(struct small_attention *problem, size_t d_k, size_t d_v);
 void small_attention_buffers(struct small_attention *problem, cl_context context);
 void small_attention_release(struct small_attention *problem);
 
