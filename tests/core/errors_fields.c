@@ -4,123 +4,114 @@
 #include <string.h>
 
 #include "support/core/refusals.h"
+#include "support/operator.h"
+
+/* Fails the test unless the operator refuses the description with a status in `set` and makes no plan. */
+static void refused(const struct operator_calls *op, const void *desc, unsigned set, const char *change, int line)
+{
+    check_status(context, operator_makes(context, op, desc, NULL), set, change, __FILE__, line);
+    check_status(context, op->supports(context, desc, NULL), set, change, __FILE__, line);
+}
+
+/* Fails the test unless it also says so in words that begin with `begins`. */
+static void named(const struct operator_calls *op, const void *desc, unsigned set, const char *begins, int line)
+{
+    const char *reason = NULL;
+    refused(op, desc, set, begins, line);
+    op->supports(context, desc, &reason);
+    assert_non_null(reason);
+    if (strncmp(reason, begins, strlen(begins)) != 0)
+        fail_msg("\"%s\" does not begin with \"%s\"", reason, begins);
+    assert_int_not_equal(operator_makes(context, op, desc, NULL), CLATTN_SUCCESS);
+    check_message(context, begins, __FILE__, line);
+}
+
+/* A copy `d` of the description `good` is refused after one change. */
+#define WRONG(name, good, set, change) \
+    { \
+        clattn_##name##_desc d = good; \
+        change; \
+        refused(&name##_operator, &d, (set), #change, __LINE__); \
+    }
+#define NAMED(name, good, change, set, begins) \
+    { \
+        clattn_##name##_desc d = good; \
+        change; \
+        named(&name##_operator, &d, (set), (begins), __LINE__); \
+    }
 
 static void the_other_operators_check_their_descriptions(void **state)
 {
-    clattn_plan *none = NULL;
     (void)state;
     clattn_layout two = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){4, 6});
-#define REFUSED(name, set) \
-    assert_status_in(context, clattn_##name##_plan_create(context, &d, NULL, &none), (set)); \
-    assert_null(none); \
-    assert_status_in(context, clattn_##name##_supports(context, &d, NULL), (set))
     clattn_softmax_desc softmax = CLATTN_SOFTMAX_DESC_INIT;
     softmax.x = softmax.y = two;
-#define SOFTMAX_WITH(set, change) \
-    { \
-        clattn_softmax_desc d = softmax; \
-        change; \
-        REFUSED(softmax, set); \
-    }
-    SOFTMAX_WITH(STRUCT, d.size = 1)
-    SOFTMAX_WITH(INVALID, d.direction = -1)
-    SOFTMAX_WITH(INVALID, d.short_mask = 2)
-    SOFTMAX_WITH(LAYOUT | INVALID, d.y.extent[1] = 5)
-    SOFTMAX_WITH(LAYOUT | INVALID, d.y.rank = 1)
-    SOFTMAX_WITH(LAYOUT | INVALID, d.y.stride[0] = 0)
-    SOFTMAX_WITH(LAYOUT | INVALID, memset(&d.x, 0, sizeof d.x))
-    SOFTMAX_WITH(LAYOUT | INVALID, (d.mask = two, d.mask.extent[0] = 3))
-    SOFTMAX_WITH(LAYOUT | INVALID, (d.mask = two, d.mask.extent[1] = 7))
-    SOFTMAX_WITH(TOO_BIG | LAYOUT | UNSUPPORTED,
-                 d.x = d.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){1, SIZE_MAX / 4}))
-    SOFTMAX_WITH(TOO_BIG | LAYOUT | UNSUPPORTED,
-                 d.x = d.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){1, (size_t)1 << 31}))
+    WRONG(softmax, softmax, STRUCT, d.size = 1)
+    WRONG(softmax, softmax, INVALID, d.direction = -1)
+    WRONG(softmax, softmax, INVALID, d.short_mask = 2)
+    WRONG(softmax, softmax, LAYOUT | INVALID, d.y.extent[1] = 5)
+    WRONG(softmax, softmax, LAYOUT | INVALID, d.y.rank = 1)
+    WRONG(softmax, softmax, LAYOUT | INVALID, d.y.stride[0] = 0)
+    WRONG(softmax, softmax, LAYOUT | INVALID, memset(&d.x, 0, sizeof d.x))
+    WRONG(softmax, softmax, LAYOUT | INVALID, (d.mask = two, d.mask.extent[0] = 3))
+    WRONG(softmax, softmax, LAYOUT | INVALID, (d.mask = two, d.mask.extent[1] = 7))
+    WRONG(softmax, softmax, TOO_BIG | LAYOUT | UNSUPPORTED,
+          d.x = d.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){1, SIZE_MAX / 4}))
+    WRONG(softmax, softmax, TOO_BIG | LAYOUT | UNSUPPORTED,
+          d.x = d.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){1, (size_t)1 << 31}))
     clattn_matmul_desc matmul = CLATTN_MATMUL_DESC_INIT;
     matmul.a = two;
     matmul.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){6, 5});
     matmul.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){4, 5});
-#define MATMUL_WITH(set, change) \
-    { \
-        clattn_matmul_desc d = matmul; \
-        change; \
-        REFUSED(matmul, set); \
-    }
-    MATMUL_WITH(STRUCT, d.size = 1)
-    MATMUL_WITH(INVALID, d.direction = -1)
-    MATMUL_WITH(INVALID, d.reserved = 1)
-    MATMUL_WITH(LAYOUT | INVALID, d.b.extent[0] = 7)
-    MATMUL_WITH(LAYOUT | INVALID, d.c.extent[0] = 3)
-    MATMUL_WITH(LAYOUT | INVALID, d.c.extent[1] = 6)
-    MATMUL_WITH(LAYOUT | INVALID, d.c.stride[0] = 1)
-    MATMUL_WITH(LAYOUT | INVALID, d.a.rank = 1)
-    MATMUL_WITH(LAYOUT | INVALID, d.bias = two)
-    MATMUL_WITH(LAYOUT | INVALID, d.bias = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (const size_t[]){4}))
-    MATMUL_WITH(TOO_BIG | LAYOUT | UNSUPPORTED,
-                (d.a = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){(size_t)1 << 33, 6}),
-                 d.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){(size_t)1 << 33, 5})))
+    WRONG(matmul, matmul, STRUCT, d.size = 1)
+    WRONG(matmul, matmul, INVALID, d.direction = -1)
+    WRONG(matmul, matmul, INVALID, d.reserved = 1)
+    WRONG(matmul, matmul, LAYOUT | INVALID, d.b.extent[0] = 7)
+    WRONG(matmul, matmul, LAYOUT | INVALID, d.c.extent[0] = 3)
+    WRONG(matmul, matmul, LAYOUT | INVALID, d.c.extent[1] = 6)
+    WRONG(matmul, matmul, LAYOUT | INVALID, d.c.stride[0] = 1)
+    WRONG(matmul, matmul, LAYOUT | INVALID, d.a.rank = 1)
+    WRONG(matmul, matmul, LAYOUT | INVALID, d.bias = two)
+    WRONG(matmul, matmul, LAYOUT | INVALID, d.bias = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (const size_t[]){4}))
+    WRONG(matmul, matmul, TOO_BIG | LAYOUT | UNSUPPORTED,
+          (d.a = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){(size_t)1 << 33, 6}),
+           d.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){(size_t)1 << 33, 5})))
     clattn_mha_desc mha = CLATTN_MHA_DESC_INIT;
     mha.batch = 1;
     mha.query_length = 4;
     mha.d_model = 8;
     mha.heads = 2;
     assert_status(context, clattn_mha_supports(context, &mha, NULL), CLATTN_SUCCESS);
-#define MHA_WITH(set, change) \
-    { \
-        clattn_mha_desc d = mha; \
-        change; \
-        REFUSED(mha, set); \
-    }
-    MHA_WITH(STRUCT, d.size = 1)
-    MHA_WITH(INVALID | LAYOUT, d.direction = -1)
-    MHA_WITH(INVALID | LAYOUT, d.short_mask = 2)
-    MHA_WITH(INVALID | LAYOUT, d.cross = 2)
-    MHA_WITH(INVALID | LAYOUT, d.packed_weights = -1)
-    MHA_WITH(INVALID | LAYOUT, d.weights = 3)
-    MHA_WITH(INVALID | LAYOUT, d.alignment = 9)
-    MHA_WITH(INVALID | LAYOUT | UNSUPPORTED, d.dtype = 55)
-    MHA_WITH(INVALID | LAYOUT, d.heads = 0)
-    MHA_WITH(INVALID | LAYOUT, d.d_model = 0)
-    MHA_WITH(INVALID | LAYOUT, d.heads = 3) /* 8 is not divisible by 3 */
-    MHA_WITH(INVALID | LAYOUT, (d.heads = 4, d.kv_heads = 3))
-    MHA_WITH(INVALID | LAYOUT, (d.packed_weights = 1, d.kv_heads = 1)) /* needs as many K/V heads as query heads */
-    MHA_WITH(INVALID | LAYOUT, (d.explicit_scale = 1, d.scale = (float)NAN))
-    MHA_WITH(INVALID | LAYOUT | TOO_BIG | UNSUPPORTED, d.query_length = SIZE_MAX)
-    MHA_WITH(INVALID | LAYOUT | TOO_BIG | UNSUPPORTED, d.d_model = d.heads = SIZE_MAX / 2)
-    MHA_WITH(INVALID | LAYOUT, d.mask = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 3, 4))
+    WRONG(mha, mha, STRUCT, d.size = 1)
+    WRONG(mha, mha, INVALID | LAYOUT, d.direction = -1)
+    WRONG(mha, mha, INVALID | LAYOUT, d.short_mask = 2)
+    WRONG(mha, mha, INVALID | LAYOUT, d.cross = 2)
+    WRONG(mha, mha, INVALID | LAYOUT, d.packed_weights = -1)
+    WRONG(mha, mha, INVALID | LAYOUT, d.weights = 3)
+    WRONG(mha, mha, INVALID | LAYOUT, d.alignment = 9)
+    WRONG(mha, mha, INVALID | LAYOUT | UNSUPPORTED, d.dtype = 55)
+    WRONG(mha, mha, INVALID | LAYOUT, d.heads = 0)
+    WRONG(mha, mha, INVALID | LAYOUT, d.d_model = 0)
+    WRONG(mha, mha, INVALID | LAYOUT, d.heads = 3) /* 8 is not divisible by 3 */
+    WRONG(mha, mha, INVALID | LAYOUT, (d.heads = 4, d.kv_heads = 3))
+    WRONG(mha, mha, INVALID | LAYOUT,
+          (d.packed_weights = 1, d.kv_heads = 1)) /* needs as many K/V heads as query heads */
+    WRONG(mha, mha, INVALID | LAYOUT, (d.explicit_scale = 1, d.scale = (float)NAN))
+    WRONG(mha, mha, INVALID | LAYOUT | TOO_BIG | UNSUPPORTED, d.query_length = SIZE_MAX)
+    WRONG(mha, mha, INVALID | LAYOUT | TOO_BIG | UNSUPPORTED, d.d_model = d.heads = SIZE_MAX / 2)
+    WRONG(mha, mha, INVALID | LAYOUT, d.mask = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 3, 4))
 }
 
 /* `supports` and the message name a layout that was forgotten or is wrong in itself. */
 static void wrong_layouts_are_named(void **state)
 {
-    clattn_plan *none = NULL;
     const clattn_layout two = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){4, 6}), empty = {0};
     const clattn_layout four = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 1, 8);
     const clattn_layout five = clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, (const size_t[]){1, 1, 2, 2, 4});
     (void)state;
-#define NAMED(name, set, begins) \
-    { \
-        const char *reason = NULL; \
-        REFUSED(name, set); \
-        clattn_##name##_supports(context, &d, &reason); \
-        assert_non_null(reason); \
-        if (strncmp(reason, begins, strlen(begins)) != 0) \
-            fail_msg("\"%s\" does not begin with \"%s\"", reason, begins); \
-        assert_int_not_equal(clattn_##name##_plan_create(context, &d, NULL, &none), CLATTN_SUCCESS); \
-        assert_message_has(context, begins); \
-    }
-#define WITHOUT(name, desc, field) \
-    { \
-        clattn_##name##_desc d = desc; \
-        d.field = empty; \
-        NAMED(name, LAYOUT, #field ": the layout is missing") \
-    }
+#define WITHOUT(name, desc, field) NAMED(name, desc, d.field = empty, LAYOUT, #field ": the layout is missing")
 #define BROKEN(field, change, set, words) \
-    { \
-        clattn_attention_desc d = problem.desc; \
-        d.field = d.query; \
-        d.field.change; \
-        NAMED(attention, set, #field ": the " words) \
-    }
+    NAMED(attention, problem.desc, (d.field = d.query, d.field.change), set, #field ": the " words)
     WITHOUT(attention, problem.desc, query)
     WITHOUT(attention, problem.desc, key)
     WITHOUT(attention, problem.desc, value)
@@ -194,14 +185,8 @@ static void the_field_is_named(void **state)
     const clattn_layout mask = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 5, 999);
     const char *const snippet = "int mask_mod(int b, int h, int i, int j, user_data u) { return 1; }";
     char text[32];
-    clattn_plan *none = NULL;
     (void)state;
-#define FIELD(change, set, begins) \
-    { \
-        clattn_attention_desc d = problem.desc; \
-        change; \
-        NAMED(attention, set, begins) \
-    }
+#define FIELD(change, set, begins) NAMED(attention, problem.desc, change, set, begins)
     FIELD(d.lengths.query = many, LAYOUT, "lengths.query is (batch)")
     FIELD(d.lengths.key = many, LAYOUT, "lengths.key is (batch)")
     FIELD((d.lengths.positions = many, d.alignment = CLATTN_ALIGNMENT_EXPLICIT), LAYOUT, "lengths.positions is (batch)")
@@ -234,12 +219,7 @@ static void the_field_is_named(void **state)
     assert_message_has(context, "snippets.buffer[2]: no buffer is bound");
     clattn_matmul_desc product = CLATTN_MATMUL_DESC_INIT;
     product.a = product.b = product.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){4, 4});
-#define PRODUCT(change, set, begins) \
-    { \
-        clattn_matmul_desc d = product; \
-        change; \
-        NAMED(matmul, set, begins) \
-    }
+#define PRODUCT(change, set, begins) NAMED(matmul, product, change, set, begins)
     PRODUCT(d.activation = 9, INVALID, "unknown activation")
     PRODUCT(d.operand_use = 1, INVALID, "operand_use")
     PRODUCT((d.operand = product.c, d.operand.rank = 9), LAYOUT, "operand: the layout's rank is not 1 to 5")
@@ -247,18 +227,10 @@ static void the_field_is_named(void **state)
     PRODUCT(d.b.dtype = CLATTN_DTYPE_I8, LAYOUT, "b_scale is missing")
     PRODUCT(d.b_scale = many, LAYOUT, "b_scale, and b is not int8")
     const clattn_kv_append_desc append = CLATTN_KV_APPEND_DESC_INIT;
-    clattn_kv_append_desc d = append;
-    d.direction = 1;
-    NAMED(kv_append, INVALID, "direction")
-    d = append;
-    d.cache = 3;
-    NAMED(kv_append, INVALID, "unknown cache")
-    d = append;
-    d.rotate = 2;
-    NAMED(kv_append, INVALID, "rotate is neither 0 nor 1")
-    d = append;
-    d.reserved = 1;
-    NAMED(kv_append, INVALID, "reserved is not 0")
+    NAMED(kv_append, append, d.direction = 1, INVALID, "direction")
+    NAMED(kv_append, append, d.cache = 3, INVALID, "unknown cache")
+    NAMED(kv_append, append, d.rotate = 2, INVALID, "rotate is neither 0 nor 1")
+    NAMED(kv_append, append, d.reserved = 1, INVALID, "reserved is not 0")
 }
 
 int main(int argc, char **argv)
