@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/operator.h"
 #include "support/plan/tuned_plan.h"
 #include "support/attention/small.h"
 
@@ -139,27 +140,29 @@ static void hostile_values_are_ignored(void **state)
     free(text);
 }
 
-/* Every allowed value of each parameter, with the others as planned, gives right results or is refused as
- * UNSUPPORTED. */
-static void every_allowed_value_is_safe(void **state)
+/* Every allowed value of each parameter of the operator's plan by the cpu solver, with the others as planned, gives
+ * results that `check` finds right or is refused as UNSUPPORTED. */
+static void try_values(const struct operator_calls *op, const void *desc, void (*check)(clattn_plan *plan))
 {
-    (void)state;
-    clattn_plan *plan = tuned_plan(tuned.context, "cpu", "");
+    clattn_plan_options options = {.size = sizeof options, .solver = "cpu", .tuning = ""};
+    clattn_plan *plan = NULL;
     size_t taken = 0;
+    assert_status(tuned.context, op->plan_create(tuned.context, desc, &options, &plan), CLATTN_SUCCESS);
+    assert_true(clattn_plan_parameter_count(plan) > 0);
     for (size_t i = 0; i < clattn_plan_parameter_count(plan); i++) {
         clattn_plan_parameter parameter = {.size = sizeof parameter};
         assert_status(tuned.context, clattn_plan_parameter_info(plan, i, &parameter), CLATTN_SUCCESS);
         for (size_t j = 0; j < parameter.allowed_count && (j < 2 || !is_tiny()); j++) {
-            char text[64], shown[80];
+            char shown[80];
             clattn_plan *other = NULL;
-            sprintf(text, "%s=%d", parameter.name, (int)parameter.allowed[j]);
-            sprintf(shown, " %s", text);
-            clattn_status status = tuned_make(tuned.context, "cpu", text, &other);
+            sprintf(shown, " %s=%d", parameter.name, (int)parameter.allowed[j]);
+            options.tuning = shown + 1;
+            clattn_status status = op->plan_create(tuned.context, desc, &options, &other);
             if (status == CLATTN_ERROR_UNSUPPORTED)
                 continue;
             assert_status(tuned.context, status, CLATTN_SUCCESS);
             assert_says(other, shown, true);
-            tuned_check(tuned.context, other);
+            check(other);
             clattn_plan_release(&other);
             taken++;
         }
@@ -171,40 +174,32 @@ static void every_allowed_value_is_safe(void **state)
     clattn_plan_release(&plan);
 }
 
+static void check_product(clattn_plan *plan)
+{
+    tuned_check(tuned.context, plan);
+}
+
+static void every_allowed_value_is_safe(void **state)
+{
+    (void)state;
+    try_values(&matmul_operator, &tuned.desc, check_product);
+}
+
+static struct small_attention attention;
+
+static void check_attention(clattn_plan *plan)
+{
+    assert_status(tuned.context, clattn_attention_enqueue(plan, NULL, &attention.args, 0, NULL, NULL), CLATTN_SUCCESS);
+    small_attention_check(&attention, clattn_context_queue(tuned.context));
+}
+
 /* Every allowed tile of attention is safe too, and with few queries those of the decoding kernel. */
 static void every_allowed_tile_of_attention_is_safe(void **state)
 {
-    struct small_attention attention;
-    clattn_plan *plan = NULL;
-    size_t taken = 0;
     (void)state;
     small_attention_prepare(&attention);
     small_attention_buffers(&attention, clattn_context_opencl_context(tuned.context));
-    clattn_plan_options options = {.size = sizeof options, .solver = "cpu", .tuning = ""};
-    assert_status(tuned.context, clattn_attention_plan_create(tuned.context, &attention.desc, &options, &plan),
-                  CLATTN_SUCCESS);
-    assert_true(clattn_plan_parameter_count(plan) > 0);
-    for (size_t i = 0; i < clattn_plan_parameter_count(plan); i++) {
-        clattn_plan_parameter parameter = {.size = sizeof parameter};
-        assert_status(tuned.context, clattn_plan_parameter_info(plan, i, &parameter), CLATTN_SUCCESS);
-        for (size_t j = 0; j < parameter.allowed_count && (j < 2 || !is_tiny()); j++) {
-            char text[64];
-            clattn_plan *other = NULL;
-            sprintf(text, "%s=%d", parameter.name, (int)parameter.allowed[j]);
-            options.tuning = text;
-            clattn_status status = clattn_attention_plan_create(tuned.context, &attention.desc, &options, &other);
-            if (status == CLATTN_ERROR_UNSUPPORTED)
-                continue;
-            assert_status(tuned.context, status, CLATTN_SUCCESS);
-            assert_status(tuned.context, clattn_attention_enqueue(other, NULL, &attention.args, 0, NULL, NULL),
-                          CLATTN_SUCCESS);
-            small_attention_check(&attention, clattn_context_queue(tuned.context));
-            clattn_plan_release(&other);
-            taken++;
-        }
-    }
-    assert_true(taken >= clattn_plan_parameter_count(plan));
-    clattn_plan_release(&plan);
+    try_values(&attention_operator, &attention.desc, check_attention);
     small_attention_release(&attention);
 }
 
