@@ -88,13 +88,7 @@ static void greedy(void **state)
 /* A token that has logits but no embedding could be chosen and not be read, so such models are refused. */
 static void only_embedded_tokens(void **state)
 {
-    nn_world w = {.context = context,
-                  .d = &decoder_cases[CASE_LLAMA].stack,
-                  .output = CLATTN_MODEL_OUTPUT_OWN,
-                  .output_size = VOCABULARY + 1,
-                  .items = ITEMS,
-                  .length = LENGTH,
-                  .memory_length = MEMORY};
+    nn_world w = decoder_case_world(context, &decoder_cases[CASE_LLAMA], ITEMS);
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
     int32_t tokens[ITEMS * MOST];
@@ -104,6 +98,7 @@ static void only_embedded_tokens(void **state)
     desc.length = 4;
     desc.logits = CLATTN_LOGITS_LAST;
     how.max_tokens = MOST;
+    w.output_size = VOCABULARY + 1;
     nn_world_open(&w, &desc);
     nn_world_begin(&w, NULL, 1);
     assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated),

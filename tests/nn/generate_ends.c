@@ -135,18 +135,14 @@ static void end_of_the_cache(void **state)
 static void end_of_the_table(void **state)
 {
     enum { ROWS = LENGTH, FIRST = 2 };
-    clattn_stack_desc stack = decoder_cases[CASE_PAPER].stack;
+    decoder_case c = decoder_cases[CASE_PAPER];
+    nn_world w = decoder_case_world(context, &c, ITEMS);
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
-    stack.positions = CLATTN_POSITIONS_TABLE;
-    stack.position_count = ROWS;
-    stack.first_position = FIRST;
-    nn_world w = {.context = context,
-                  .d = &stack,
-                  .output = CLATTN_MODEL_OUTPUT_TIED,
-                  .items = ITEMS,
-                  .length = ROWS - FIRST,
-                  .memory_length = MEMORY};
     (void)state;
+    c.stack.positions = CLATTN_POSITIONS_TABLE;
+    c.stack.position_count = ROWS;
+    c.stack.first_position = FIRST;
+    w.length = ROWS - FIRST;
     desc.length = 4;
     desc.cache_length = ROWS + 1;
     desc.logits = CLATTN_LOGITS_LAST;

@@ -153,20 +153,16 @@ static void without_logits(void **state)
  * failure, and for the commands of the failed one if it has `begun` any. */
 static void behind_a_failure(bool out_of_order, const char *call, bool begun)
 {
-    static const clattn_stack_desc alone = {SHAPE(RELU), NN_TOKENS, .layers = 1, .causal = 1,
-                                            .positions = CLATTN_POSITIONS_SINUSOIDS};
+    static const decoder_case alone = {
+        .stack = {SHAPE(RELU), NN_TOKENS, .layers = 1, .causal = 1, .positions = CLATTN_POSITIONS_SINUSOIDS},
+        .output = CLATTN_MODEL_OUTPUT_TIED};
     clattn_context_params params;
     clattn_context_params_init(&params);
     params.get_proc = inject_get_proc;
     params.clblast = CLATTN_CLBLAST_MODE_NEVER; /* CLBlast calls OpenCL without the table */
     inject_start(0, 0);
     clattn_context *own = new_context_with(&params);
-    nn_world w = {.context = own,
-                  .d = &alone,
-                  .output = CLATTN_MODEL_OUTPUT_TIED,
-                  .items = TEXTS,
-                  .length = LENGTH,
-                  .memory_length = MEMORY};
+    nn_world w = decoder_case_world(own, &alone, TEXTS);
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     cl_command_queue first = new_queue(own, false), second = new_queue(own, out_of_order);
     cl_event before = make_user_event(own), within = make_user_event(own), next = NULL;

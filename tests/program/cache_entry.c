@@ -1,15 +1,10 @@
 /* An entry of the program cache is refused if any of its bits is flipped, wherever it is cut, and whatever is appended.
  * No device is needed: the check comes before the driver sees the entry. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "program/binary_cache.h"
+#include "support/check.h"
 
 enum { HEADER_BYTES = 88, PAYLOAD_BYTES = 3001 };
 

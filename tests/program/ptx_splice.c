@@ -1,17 +1,10 @@
 /* The library replaces marker comments in PTX by instructions; the texts are written by hand, damaged or hostile. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "program/ptx_splice.h"
-
-#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+#include "support/check.h"
 
 /* PTX as a driver writes it, with comments at the beginning, tabs and a pragma. */
 #define PROGRAM(target, proxy, products) \

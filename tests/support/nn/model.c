@@ -9,10 +9,9 @@
 #include "support/reference.h"
 #include "support/storage.h"
 
-static const float *get_or_null(const nn_store *store, bool there, const char *format, const char *prefix,
-                                const char *part)
+static const float *get_or_null(const nn_store *store, bool there, const char *prefix, const char *part)
 {
-    return there ? nn_store_get(store, format, prefix, part) : NULL;
+    return there ? nn_store_get(store, "%s%s", prefix, part) : NULL;
 }
 
 static double *doubles(size_t count)
@@ -68,7 +67,7 @@ static void norm(const nn_reference *r, const char *prefix, double *x, size_t ro
     const float *scale = nn_store_get(r->store, "%snorm.weight", prefix);
     const bool layer = d->norm == CLATTN_NORM_KIND_LAYER;
     const float *bias =
-        get_or_null(r->store, layer && !(d->without_bias & CLATTN_WITHOUT_NORM_BIAS), "%s%s", prefix, "norm.bias");
+        get_or_null(r->store, layer && !(d->without_bias & CLATTN_WITHOUT_NORM_BIAS), prefix, "norm.bias");
     for (size_t row = 0; row < rows; row++, x += n) {
         double mean = 0, square = 0;
         for (size_t i = 0; i < n && layer; i++)
@@ -104,7 +103,7 @@ static double *project(const nn_reference *r, const char *prefix, const char *pa
     snprintf(name, sizeof name, "%s.weight", part);
     const float *weight = nn_store_get(r->store, "%s%s", prefix, name);
     snprintf(name, sizeof name, "%s.bias", part);
-    return nn_reference_linear(x, rows, columns, weight, out, get_or_null(r->store, bias, "%s%s", prefix, name));
+    return nn_reference_linear(x, rows, columns, weight, out, get_or_null(r->store, bias, prefix, name));
 }
 
 static double mask_of(const nn_mask *m, size_t batch, size_t head, size_t query, size_t key)

@@ -34,7 +34,6 @@ typedef struct nn_store {
     uint32_t seed;      /* of the next tensor's values */
     clattn_dtype dtype; /* the type that the lookup delivers: */
     void *converted;    /* the last tensor that the lookup converted */
-    size_t lookups;
 } nn_store;
 
 /* Adds a tensor of random values in [offset - scale, offset + scale), or replaces the one of that name; returns its

@@ -157,7 +157,6 @@ clattn_status nn_store_lookup(void *user, const char *name, clattn_host_tensor *
     const struct nn_tensor *found = find(store, name);
     (void)error;
     memset(tensor, 0, sizeof *tensor);
-    store->lookups++;
     if (!found)
         return CLATTN_SUCCESS;
     tensor->dtype = store->dtype ? store->dtype : CLATTN_DTYPE_F32;
