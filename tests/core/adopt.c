@@ -24,9 +24,9 @@ static struct application application_start(void)
     application.device = clattn_context_opencl_device(chooser);
     release_context(&chooser);
     application.context = clCreateContext(NULL, 1, &application.device, NULL, NULL, &code);
-    assert_int_equal(code, CL_SUCCESS);
+    assert_cl(code);
     application.queue = clCreateCommandQueue(application.context, application.device, 0, &code);
-    assert_int_equal(code, CL_SUCCESS);
+    assert_cl(code);
     application.counts = reference_counts_of(application.context, application.queue);
     return application;
 }
@@ -35,8 +35,8 @@ static struct application application_start(void)
 static void application_end(struct application *application)
 {
     assert_references(application->context, application->queue, application->counts);
-    assert_int_equal(clReleaseCommandQueue(application->queue), CL_SUCCESS);
-    assert_int_equal(clReleaseContext(application->context), CL_SUCCESS);
+    assert_cl(clReleaseCommandQueue(application->queue));
+    assert_cl(clReleaseContext(application->context));
 }
 
 static clattn_context_params adopting(const struct application *application, bool with_queue)
@@ -88,7 +88,7 @@ static void references_come_back_after_work(void **state)
                       CLATTN_SUCCESS);
         assert_non_null(event);
         small_attention_check(&problem, application.queue);
-        assert_int_equal(clReleaseEvent(event), CL_SUCCESS);
+        assert_cl(clReleaseEvent(event));
         assert_status(context,
                       clattn_attention_run(context, application.queue, &problem.desc, &problem.args, 0, NULL, NULL),
                       CLATTN_SUCCESS);
@@ -120,14 +120,13 @@ static void enqueued_work_outlives_plan_and_context(void **state)
     clattn_plan_release(&plan);
     release_context(&context);
     cl_int execution = 0;
-    assert_int_equal(clGetEventInfo(done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof execution, &execution, NULL),
-                     CL_SUCCESS);
+    assert_cl(clGetEventInfo(done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof execution, &execution, NULL));
     assert_true(execution != CL_COMPLETE); /* the work still waits for the user event, so no call above has waited */
-    assert_int_equal(clSetUserEventStatus(user_event, CL_COMPLETE), CL_SUCCESS);
-    assert_int_equal(clWaitForEvents(1, &done), CL_SUCCESS);
+    assert_cl(clSetUserEventStatus(user_event, CL_COMPLETE));
+    assert_cl(clWaitForEvents(1, &done));
     small_attention_check(&problem, application.queue);
-    assert_int_equal(clReleaseEvent(user_event), CL_SUCCESS);
-    assert_int_equal(clReleaseEvent(done), CL_SUCCESS);
+    assert_cl(clReleaseEvent(user_event));
+    assert_cl(clReleaseEvent(done));
     small_attention_release(&problem);
     application_end(&application);
 }
@@ -216,10 +215,9 @@ static void out_of_order_queues_are_ordered_by_events(void **state)
         cl_event user_event = new_user_event(application.context), done = NULL, read = NULL;
         assert_status(context, clattn_attention_enqueue(plan, queue, &problem.args, 1, &user_event, &done),
                       CLATTN_SUCCESS);
-        assert_int_equal(clEnqueueReadBuffer(queue, problem.output, CL_FALSE, 0, bytes, result, 1, &done, &read),
-                         CL_SUCCESS);
-        assert_int_equal(clSetUserEventStatus(user_event, CL_COMPLETE), CL_SUCCESS);
-        assert_int_equal(clWaitForEvents(1, &read), CL_SUCCESS);
+        assert_cl(clEnqueueReadBuffer(queue, problem.output, CL_FALSE, 0, bytes, result, 1, &done, &read));
+        assert_cl(clSetUserEventStatus(user_event, CL_COMPLETE));
+        assert_cl(clWaitForEvents(1, &read));
         assert_true(largest_difference(result, problem.expected, problem.count) <= 2e-6);
         clReleaseEvent(user_event);
         clReleaseEvent(done);
@@ -229,7 +227,7 @@ static void out_of_order_queues_are_ordered_by_events(void **state)
     clattn_plan_release(&plan);
     release_context(&context);
     small_attention_release(&problem);
-    assert_int_equal(clReleaseCommandQueue(queue), CL_SUCCESS);
+    assert_cl(clReleaseCommandQueue(queue));
     application_end(&application);
 }
 
@@ -289,7 +287,7 @@ static void run_workers(clattn_context *context, clattn_plan *plan)
         if (workers[i].trouble)
             fail_msg("thread %d: %s", i, workers[i].trouble);
         small_attention_release(&workers[i].problem);
-        assert_int_equal(clReleaseCommandQueue(workers[i].queue), CL_SUCCESS);
+        assert_cl(clReleaseCommandQueue(workers[i].queue));
     }
 }
 

@@ -140,7 +140,7 @@ static void a_plan_outlives_its_context(void **state)
     clattn_plan *plan = NULL;
     (void)state;
     cl_command_queue queue = clattn_context_queue(context);
-    assert_int_equal(clRetainCommandQueue(queue), CL_SUCCESS);
+    assert_cl(clRetainCommandQueue(queue));
     small_attention_prepare(&problem);
     small_attention_buffers(&problem, clattn_context_opencl_context(context));
     assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plan), CLATTN_SUCCESS);
@@ -154,7 +154,7 @@ static void a_plan_outlives_its_context(void **state)
     clattn_plan_release(&plan);
     assert_null(plan);
     small_attention_release(&problem);
-    assert_int_equal(clReleaseCommandQueue(queue), CL_SUCCESS);
+    assert_cl(clReleaseCommandQueue(queue));
 }
 
 struct log {

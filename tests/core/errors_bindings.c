@@ -83,9 +83,9 @@ static void foreign_objects_are_refused(void **state)
     cl_device_id device = clattn_context_opencl_device(context);
     (void)state;
     cl_context foreign = clCreateContext(NULL, 1, &device, NULL, NULL, &code);
-    assert_int_equal(code, CL_SUCCESS);
+    assert_cl(code);
     cl_command_queue queue = clCreateCommandQueue(foreign, device, 0, &code);
-    assert_int_equal(code, CL_SUCCESS);
+    assert_cl(code);
     cl_mem buffer = new_buffer(foreign, CL_MEM_READ_WRITE, 4096, NULL);
     ARGS_WITH(wrong, a.query.buffer = buffer)
     ARGS_WITH(wrong, a.output.buffer = buffer)
@@ -121,7 +121,7 @@ static void lengths_beyond_the_plan_are_refused(void **state)
         LENGTHS(i == 0 ? 0 : 1, i == 1 ? 0 : 5, 7);
         assert_status(context, clattn_attention_enqueue(plan, NULL, &a, 0, NULL, &event), CLATTN_SUCCESS);
         assert_non_null(event);
-        assert_int_equal(clWaitForEvents(1, &event), CL_SUCCESS);
+        assert_cl(clWaitForEvents(1, &event));
         clReleaseEvent(event);
         read_buffer(clattn_context_queue(context), problem.output, problem.count * sizeof(float), after);
         for (size_t j = 0; j < problem.count; j++)

@@ -68,7 +68,7 @@ static int close_counts(void **state)
 static void take(cl_event event)
 {
     assert_non_null(event);
-    assert_int_equal(clWaitForEvents(1, &event), CL_SUCCESS);
+    assert_cl(clWaitForEvents(1, &event));
     clReleaseEvent(event);
     inject_event_taken();
 }

@@ -68,13 +68,13 @@ static void need_svm(void)
 
 static void map(void *pointer, size_t bytes, cl_map_flags flags)
 {
-    assert_int_equal(clEnqueueSVMMap(queue, CL_TRUE, flags, pointer, bytes, 0, NULL, NULL), CL_SUCCESS);
+    assert_cl(clEnqueueSVMMap(queue, CL_TRUE, flags, pointer, bytes, 0, NULL, NULL));
 }
 
 static void unmap(void *pointer)
 {
-    assert_int_equal(clEnqueueSVMUnmap(queue, pointer, 0, NULL, NULL), CL_SUCCESS);
-    assert_int_equal(clFinish(queue), CL_SUCCESS);
+    assert_cl(clEnqueueSVMUnmap(queue, pointer, 0, NULL, NULL));
+    assert_cl(clFinish(queue));
 }
 
 /* Allocates `count` floats with `values` (NULL: NaN) between two guards of GUARD NaNs, and binds them from the first
@@ -100,7 +100,7 @@ static void check(const clattn_binding *binding, const float *expected, size_t c
 {
     float *pointer = binding->svm;
     size_t bytes = (count + 2 * GUARD) * sizeof(float);
-    assert_int_equal(clFinish(queue), CL_SUCCESS);
+    assert_cl(clFinish(queue));
     map(pointer, bytes, CL_MAP_READ | CL_MAP_WRITE);
     double difference = largest_difference(pointer + GUARD, expected, count);
     bool guarded = true;

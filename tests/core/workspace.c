@@ -97,7 +97,7 @@ static clattn_binding buffer_of(int which, cl_mem_flags flags, size_t count)
 static void expect_result(void)
 {
     float got[LENGTH * MODEL];
-    assert_int_equal(clFinish(other), CL_SUCCESS);
+    assert_cl(clFinish(other));
     read_buffer(queue, buffers[3], sizeof got, got);
     assert_true(largest_difference(got, expected, LENGTH * MODEL) == 0);
 }
@@ -176,10 +176,10 @@ static void open_with_one_workspace(void)
 
 static void complete_user_event(cl_event user_event)
 {
-    assert_int_equal(clSetUserEventStatus(user_event, CL_COMPLETE), CL_SUCCESS);
-    assert_int_equal(clReleaseEvent(user_event), CL_SUCCESS);
-    assert_int_equal(clFinish(queue), CL_SUCCESS);
-    assert_int_equal(clFinish(other), CL_SUCCESS);
+    assert_cl(clSetUserEventStatus(user_event, CL_COMPLETE));
+    assert_cl(clReleaseEvent(user_event));
+    assert_cl(clFinish(queue));
+    assert_cl(clFinish(other));
 }
 
 /* Returns how many buffers the library makes for an enqueue on the other queue. */
@@ -225,7 +225,7 @@ static void check_half_an_enqueue(bool unordered)
     first_run();
     fail_at(KEEP_ALL);
     assert_status(context, enqueue_on(queue, NULL), CLATTN_SUCCESS);
-    assert_int_equal(clFinish(queue), CL_SUCCESS);
+    assert_cl(clFinish(queue));
     int all = launches;
     assert_true(all >= 3);
     for (int n = 2; n <= all; n++) {
@@ -241,7 +241,7 @@ static void check_half_an_enqueue(bool unordered)
         complete_user_event(user_event);
         expect_result();
         assert_int_equal(buffers_made_by_other(), 0);
-        assert_int_equal(clFinish(other), CL_SUCCESS);
+        assert_cl(clFinish(other));
     }
     close_all();
 }
@@ -271,7 +271,7 @@ static void what_nothing_guards_leaves_the_pool(void **state)
         fail_at(KEEP_ALL);
         assert_status(context, enqueue_on(other, NULL), CLATTN_SUCCESS); /* the pool has room */
         expect_result();
-        assert_int_equal(clFinish(queue), CL_SUCCESS);
+        assert_cl(clFinish(queue));
     }
     close_all();
 }
@@ -312,7 +312,7 @@ static void more_than_the_pool_may_hold_is_permanent(void **state)
     first_run();
     assert_status(context, enqueue_on(queue, NULL), CLATTN_SUCCESS);
     expect_result();
-    assert_int_equal(clReleaseMemObject(own), CL_SUCCESS);
+    assert_cl(clReleaseMemObject(own));
     close_all();
 }
 
@@ -440,7 +440,7 @@ static void a_workspace_is_for_both_accesses(void **state)
         args.workspace = clattn_binding_buffer(own, 0);
         assert_status(context, enqueue_on(queue, NULL), CLATTN_ERROR_BUFFER_ACCESS);
         assert_message_has(context, "workspace");
-        assert_int_equal(clReleaseMemObject(own), CL_SUCCESS);
+        assert_cl(clReleaseMemObject(own));
     }
     close_all();
 }
@@ -465,7 +465,7 @@ static void log_lines_of_failures_may_enqueue(void **state)
         assert_status(context, enqueue_on(queue, NULL), CLATTN_ERROR_OUT_OF_MEMORY);
         fail_at(KEEP_ALL);
         assert_int_equal(enqueues_left, 0);
-        assert_int_equal(clFinish(queue), CL_SUCCESS);
+        assert_cl(clFinish(queue));
         expect_result();
     }
     alarm(0);

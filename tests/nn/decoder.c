@@ -72,9 +72,8 @@ static void spoil_memory(nn_world *w)
     const clattn_stack_desc *d = w->d;
     const float nan = NAN;
     const size_t bytes = ITEMS * MEMORY * (d->d_memory ? d->d_memory : d->d_model) * sizeof nan;
-    assert_int_equal(
-        clEnqueueFillBuffer(clattn_context_queue(context), w->memory_buffer, &nan, sizeof nan, 0, bytes, 0, NULL, NULL),
-        CL_SUCCESS);
+    assert_cl(clEnqueueFillBuffer(clattn_context_queue(context), w->memory_buffer, &nan, sizeof nan, 0, bytes, 0, NULL,
+                                  NULL));
 }
 
 /* Begins again with the memory that the state already has. */

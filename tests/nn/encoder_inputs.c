@@ -164,7 +164,7 @@ static void empty_items(void **state)
             args.probabilities = clattn_binding_buffer(scores, 0);
         assert_status(context, clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, &event), CLATTN_SUCCESS);
         assert_non_null(event);
-        assert_int_equal(clWaitForEvents(1, &event), CL_SUCCESS);
+        assert_cl(clWaitForEvents(1, &event));
         clReleaseEvent(event);
         read_buffer(queue, out, (batch * n + 1) * sizeof *x, pooled);
         read_buffer(queue, scores, batch * shown * sizeof *x, probabilities);

@@ -66,7 +66,7 @@ static clattn_status use_encoder(clattn_context *context)
         status = clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, &event);
         assert_true((status == CLATTN_SUCCESS) == (event != NULL));
         if (event) {
-            assert_int_equal(clWaitForEvents(1, &event), CL_SUCCESS);
+            assert_cl(clWaitForEvents(1, &event));
             clReleaseEvent(event);
             inject_event_taken();
             read_buffer(queue, out, count * sizeof *y, y);
@@ -119,9 +119,7 @@ static clattn_status append(decoding *d, size_t at, size_t length, size_t beams)
     int32_t ids[ITEMS * BEAMS * 2];
     for (size_t i = 0; i < sequences * length; i++)
         ids[i] = d->w.ids[i / length / beams * LENGTH + at + i % length];
-    assert_int_equal(
-        clEnqueueWriteBuffer(queue, d->ids, CL_TRUE, 0, sequences * length * sizeof *ids, ids, 0, NULL, NULL),
-        CL_SUCCESS);
+    assert_cl(clEnqueueWriteBuffer(queue, d->ids, CL_TRUE, 0, sequences * length * sizeof *ids, ids, 0, NULL, NULL));
     args.input = clattn_binding_buffer(d->ids, 0);
     args.logits = clattn_binding_buffer(d->logits, 0);
     args.length = length;

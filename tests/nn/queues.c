@@ -38,16 +38,16 @@ static void append_all(nn_world *w, cl_command_queue const *queues, bool events)
                                              events ? &done : NULL),
                       CLATTN_SUCCESS);
         /* OpenCL requires a flush if another queue's commands wait for these. */
-        assert_int_equal(clFlush(queues[i % QUEUES]), CL_SUCCESS);
+        assert_cl(clFlush(queues[i % QUEUES]));
         if (last)
             clReleaseEvent(last);
         last = done;
     }
     for (size_t q = 0; q < QUEUES; q++)
-        assert_int_equal(clFinish(queues[q]), CL_SUCCESS);
+        assert_cl(clFinish(queues[q]));
     if (last) {
         cl_int done;
-        assert_int_equal(clGetEventInfo(last, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof done, &done, NULL), CL_SUCCESS);
+        assert_cl(clGetEventInfo(last, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof done, &done, NULL));
         assert_int_equal(done, CL_COMPLETE);
         clReleaseEvent(last);
     }
@@ -95,10 +95,8 @@ static clattn_status append_some(nn_world *w, cl_command_queue queue, size_t at,
     int32_t tokens[TEXTS * LENGTH] = {0};
     for (size_t i = 0; i < TEXTS * length; i++)
         tokens[i] = w->ids[i / length * LENGTH + at + i % length];
-    assert_int_equal(clEnqueueWriteBuffer(clattn_context_queue(w->context), w->tokens, CL_TRUE,
-                                          at * TEXTS * sizeof *tokens, TEXTS * length * sizeof *tokens, tokens, 0, NULL,
-                                          NULL),
-                     CL_SUCCESS);
+    assert_cl(clEnqueueWriteBuffer(clattn_context_queue(w->context), w->tokens, CL_TRUE, at * TEXTS * sizeof *tokens,
+                                   TEXTS * length * sizeof *tokens, tokens, 0, NULL, NULL));
     args.input = clattn_binding_buffer(w->tokens, (int64_t)(at * TEXTS));
     args.logits = logits ? clattn_binding_buffer(w->logits, 0) : args.logits;
     args.workspace = clattn_binding_buffer(workspace, 0);
@@ -140,7 +138,7 @@ static void without_logits(void **state)
     assert_status(context, status_next, CLATTN_SUCCESS);
     assert_non_null(prompt);
     assert_true(waited);
-    assert_int_equal(clWaitForEvents(1, &next), CL_SUCCESS);
+    assert_cl(clWaitForEvents(1, &next));
     check_row(&w, PROMPT, "behind a prompt without logits");
     clReleaseEvent(prompt);
     clReleaseEvent(next);
@@ -196,7 +194,7 @@ static void behind_a_failure(bool out_of_order, const char *call, bool begun)
     assert_status(own, failed, CLATTN_ERROR_OUT_OF_MEMORY);
     assert_status(own, status, CLATTN_SUCCESS);
     assert_true(waited);
-    assert_int_equal(clWaitForEvents(1, &next), CL_SUCCESS);
+    assert_cl(clWaitForEvents(1, &next));
     inject_event_taken();
     check_row(&w, 0, "behind a failure");
     clReleaseMemObject(workspace);
@@ -313,9 +311,9 @@ static void encoder_behind_a_gate(void **state)
     complete_user_event(user_event);
     alarm(0);
     assert_status(context, status, CLATTN_SUCCESS);
-    assert_int_equal(written, CL_SUCCESS);
+    assert_cl(written);
     assert_true(waited);
-    assert_int_equal(clWaitForEvents(1, &done), CL_SUCCESS);
+    assert_cl(clWaitForEvents(1, &done));
     clReleaseEvent(done);
     read_buffer(queue, out, count * sizeof *y, y);
     assert_true(nn_difference(y, expected, BATCH * FRAMES, encoder.d_model, FRAMES, lengths) < 1e-5);
@@ -365,7 +363,7 @@ static void encoders(void **state)
         last = done;
         nn_reference_layers(&r, expected);
     }
-    assert_int_equal(clWaitForEvents(1, &last), CL_SUCCESS);
+    assert_cl(clWaitForEvents(1, &last));
     clReleaseEvent(last);
     read_buffer(queue, buffers[TIMES], count * sizeof *y, y);
     assert_true(nn_difference(y, expected, BATCH * FRAMES, encoder.d_model, FRAMES, NULL) < 2e-5);

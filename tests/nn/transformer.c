@@ -222,9 +222,8 @@ static banded banded_make(size_t size)
 static clattn_binding banded_binding(const banded *b)
 {
     const uint8_t poison = POISON;
-    assert_int_equal(
-        clEnqueueFillBuffer(clattn_context_queue(context), b->buffer, &poison, 1, 0, b->size + 2 * BAND, 0, NULL, NULL),
-        CL_SUCCESS);
+    assert_cl(clEnqueueFillBuffer(clattn_context_queue(context), b->buffer, &poison, 1, 0, b->size + 2 * BAND, 0, NULL,
+                                  NULL));
     return clattn_binding_buffer(b->buffer, BAND);
 }
 
@@ -321,9 +320,8 @@ static void decode_in_bands(nn_world *w, const size_t *peaks)
     const int32_t tokens[ITEMS * PIECE] = {3, 1, 4, 1, 5, 9};
     clattn_decoder_begin_args begin = CLATTN_DECODER_BEGIN_ARGS_INIT;
     clattn_decoder_args args = CLATTN_DECODER_ARGS_INIT;
-    assert_int_equal(clEnqueueWriteBuffer(clattn_context_queue(context), w->tokens, CL_TRUE, 0, sizeof tokens, tokens,
-                                          0, NULL, NULL),
-                     CL_SUCCESS);
+    assert_cl(clEnqueueWriteBuffer(clattn_context_queue(context), w->tokens, CL_TRUE, 0, sizeof tokens, tokens, 0, NULL,
+                                   NULL));
     begin.items = ITEMS;
     begin.memory = clattn_binding_buffer(w->memory_buffer, 0);
     begin.memory_length = MEMORY;

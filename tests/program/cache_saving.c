@@ -96,7 +96,7 @@ static cl_int CL_API_CALL lossy_program_info(cl_program program, cl_program_info
     cl_int code = clGetProgramInfo(program, what, size, value, needed);
     if (what != CL_PROGRAM_BINARIES || code != CL_SUCCESS)
         return code;
-    assert_int_equal(clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof bytes, &bytes, NULL), CL_SUCCESS);
+    assert_cl(clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof bytes, &bytes, NULL));
     unsigned char *binary = *(unsigned char **)value;
     for (size_t i = 0; i + sizeof file <= bytes; i++)
         if (!memcmp(binary + i, file, sizeof file - 1))
@@ -201,7 +201,7 @@ static void programs_may_run_while_they_are_saved(void **state)
     assert_int_equal(thrd_create(&thread, save_programs, NULL), thrd_success);
     do {
         assert_status(context, clattn_softmax_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-        assert_int_equal(clFinish(queue), CL_SUCCESS);
+        assert_cl(clFinish(queue));
     } while (!saving.ended);
     assert_int_equal(thrd_join(thread, &result), thrd_success);
     assert_int_equal(result, CLATTN_SUCCESS);

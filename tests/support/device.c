@@ -194,13 +194,13 @@ cl_mem new_buffer(cl_context opencl, cl_mem_flags flags, size_t bytes, const voi
     cl_mem buffer = clCreateBuffer(opencl, flags | CL_MEM_COPY_HOST_PTR, bytes,
                                    poison ? (void *)poison : (void *)(uintptr_t)data, &code);
     free(poison);
-    assert_int_equal(code, CL_SUCCESS);
+    assert_cl(code);
     assert_non_null(buffer);
     return buffer;
 }
 
 void read_buffer(cl_command_queue queue, cl_mem buffer, size_t bytes, void *data)
 {
-    assert_int_equal(clFinish(queue), CL_SUCCESS);
-    assert_int_equal(clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, bytes, data, 0, NULL, NULL), CL_SUCCESS);
+    assert_cl(clFinish(queue));
+    assert_cl(clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, bytes, data, 0, NULL, NULL));
 }

@@ -58,7 +58,7 @@ void small_attention_release(struct small_attention *problem)
     cl_mem *buffers[] = {&problem->query, &problem->key, &problem->value, &problem->output};
     for (size_t i = 0; i < 4; i++) {
         if (*buffers[i])
-            assert_int_equal(clReleaseMemObject(*buffers[i]), CL_SUCCESS);
+            assert_cl(clReleaseMemObject(*buffers[i]));
         *buffers[i] = NULL;
     }
     free(problem->expected);

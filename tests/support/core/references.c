@@ -13,21 +13,21 @@ static void settle(cl_context context, cl_command_queue queue)
     const size_t global = 1;
     cl_int code;
     cl_device_id device;
-    assert_int_equal(clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof device, &device, NULL), CL_SUCCESS);
+    assert_cl(clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof device, &device, NULL));
     cl_program program = clCreateProgramWithSource(context, 1, &source, NULL, &code);
-    assert_int_equal(code, CL_SUCCESS);
-    assert_int_equal(clBuildProgram(program, 1, &device, "", NULL, NULL), CL_SUCCESS);
+    assert_cl(code);
+    assert_cl(clBuildProgram(program, 1, &device, "", NULL, NULL));
     cl_kernel kernel = clCreateKernel(program, "settle", &code);
-    assert_int_equal(code, CL_SUCCESS);
+    assert_cl(code);
     cl_mem buffer = new_buffer(context, CL_MEM_READ_WRITE, sizeof(cl_int), NULL);
-    assert_int_equal(clSetKernelArg(kernel, 0, sizeof buffer, &buffer), CL_SUCCESS);
+    assert_cl(clSetKernelArg(kernel, 0, sizeof buffer, &buffer));
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &global, NULL, 0, NULL, NULL), CL_SUCCESS);
-        assert_int_equal(clFinish(queue), CL_SUCCESS);
+        assert_cl(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &global, NULL, 0, NULL, NULL));
+        assert_cl(clFinish(queue));
     }
-    assert_int_equal(clReleaseMemObject(buffer), CL_SUCCESS);
-    assert_int_equal(clReleaseKernel(kernel), CL_SUCCESS);
-    assert_int_equal(clReleaseProgram(program), CL_SUCCESS);
+    assert_cl(clReleaseMemObject(buffer));
+    assert_cl(clReleaseKernel(kernel));
+    assert_cl(clReleaseProgram(program));
 }
 
 static void pause_a_moment(void)
@@ -38,11 +38,8 @@ static void pause_a_moment(void)
 static struct reference_counts read_references(cl_context context, cl_command_queue queue)
 {
     struct reference_counts counts = {0, 0};
-    assert_int_equal(
-        clGetContextInfo(context, CL_CONTEXT_REFERENCE_COUNT, sizeof counts.context, &counts.context, NULL),
-        CL_SUCCESS);
-    assert_int_equal(clGetCommandQueueInfo(queue, CL_QUEUE_REFERENCE_COUNT, sizeof counts.queue, &counts.queue, NULL),
-                     CL_SUCCESS);
+    assert_cl(clGetContextInfo(context, CL_CONTEXT_REFERENCE_COUNT, sizeof counts.context, &counts.context, NULL));
+    assert_cl(clGetCommandQueueInfo(queue, CL_QUEUE_REFERENCE_COUNT, sizeof counts.queue, &counts.queue, NULL));
     return counts;
 }
 

@@ -13,7 +13,7 @@ void complete_user_event(cl_event user_event)
 {
     if (!user_event)
         return;
-    assert_int_equal(clSetUserEventStatus(user_event, CL_COMPLETE), CL_SUCCESS);
+    assert_cl(clSetUserEventStatus(user_event, CL_COMPLETE));
     clReleaseEvent(user_event);
 }
 
@@ -34,12 +34,11 @@ bool queue_is_empty(cl_command_queue queue)
 {
     cl_event marker = NULL;
     cl_int status = CL_QUEUED;
-    assert_int_equal(clEnqueueMarkerWithWaitList(queue, 0, NULL, &marker), CL_SUCCESS);
+    assert_cl(clEnqueueMarkerWithWaitList(queue, 0, NULL, &marker));
     clFlush(queue);
     for (int i = 0; i < 100 && status != CL_COMPLETE; i++) {
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
-        assert_int_equal(clGetEventInfo(marker, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL),
-                         CL_SUCCESS);
+        assert_cl(clGetEventInfo(marker, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL));
     }
     clReleaseEvent(marker);
     return status == CL_COMPLETE;

@@ -195,9 +195,8 @@ void nn_world_append(nn_world *w, size_t sequences, const int32_t *ids, size_t s
     for (size_t s = 0; s < sequences; s++)
         for (size_t i = 0; i < (lengths ? (size_t)lengths[s] : length); i++)
             tokens[s * row + i] = ids[s * stride + at[s] + i];
-    assert_int_equal(
-        clEnqueueWriteBuffer(queue, w->tokens, CL_TRUE, 0, sequences * row * sizeof *tokens, tokens, 0, NULL, NULL),
-        CL_SUCCESS);
+    assert_cl(
+        clEnqueueWriteBuffer(queue, w->tokens, CL_TRUE, 0, sequences * row * sizeof *tokens, tokens, 0, NULL, NULL));
     free(tokens);
     args.input = clattn_binding_buffer(w->tokens, 0);
     args.logits = clattn_binding_buffer(w->logits, 0);
