@@ -77,8 +77,7 @@ static void references_come_back_after_work(void **state)
     (void)state;
     for (int order = 0; order < 3; order++) {
         struct small_attention problem;
-        small_attention_prepare(&problem);
-        small_attention_buffers(&problem, application.context);
+        small_attention_open(&problem, application.context);
         clattn_context_params params = adopting(&application, order < 2);
         clattn_context *context = new_context_with(&params);
         clattn_plan *plan = NULL;
@@ -109,8 +108,7 @@ static void enqueued_work_outlives_plan_and_context(void **state)
     struct application application = application_start();
     struct small_attention problem;
     (void)state;
-    small_attention_prepare(&problem);
-    small_attention_buffers(&problem, application.context);
+    small_attention_open(&problem, application.context);
     cl_event user_event = new_user_event(application.context), done = NULL;
     clattn_context_params params = adopting(&application, true);
     clattn_context *context = new_context_with(&params);
@@ -142,8 +140,7 @@ static void references_come_back_after_failures(void **state)
     params.kernel_dir = "/nonexistent";
     assert_int_not_equal(clattn_context_create(&params, &context), CLATTN_SUCCESS);
     assert_references(application.context, application.queue, application.counts);
-    small_attention_prepare(&problem);
-    small_attention_buffers(&problem, application.context);
+    small_attention_open(&problem, application.context);
     params.kernel_dir = NULL;
     context = new_context_with(&params);
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
@@ -204,8 +201,7 @@ static void out_of_order_queues_are_ordered_by_events(void **state)
         skip();
     }
     struct small_attention problem;
-    small_attention_prepare(&problem);
-    small_attention_buffers(&problem, application.context);
+    small_attention_open(&problem, application.context);
     clattn_plan *plan = NULL;
     assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plan), CLATTN_SUCCESS);
     size_t bytes = problem.count * sizeof(float);
@@ -275,8 +271,7 @@ static void run_workers(clattn_context *context, clattn_plan *plan)
     thrd_t threads[THREADS];
     for (int i = 0; i < THREADS; i++) {
         workers[i] = (struct worker){.context = context, .plan = plan, .rounds = is_tiny() ? 2 : 100};
-        small_attention_prepare(&workers[i].problem);
-        small_attention_buffers(&workers[i].problem, clattn_context_opencl_context(context));
+        small_attention_open(&workers[i].problem, clattn_context_opencl_context(context));
         workers[i].queue = new_queue(context, false);
     }
     for (int i = 0; i < THREADS; i++)

@@ -121,8 +121,7 @@ static void contexts_are_independent(void **state)
     clattn_plan *plan = NULL;
     (void)state;
     assert_ptr_not_equal(clattn_context_opencl_context(first), clattn_context_opencl_context(second));
-    small_attention_prepare(&problem);
-    small_attention_buffers(&problem, clattn_context_opencl_context(second));
+    small_attention_open(&problem, clattn_context_opencl_context(second));
     assert_status(second, clattn_attention_plan_create(second, &problem.desc, NULL, &plan), CLATTN_SUCCESS);
     release_context(&first);
     assert_status(second, clattn_attention_enqueue(plan, NULL, &problem.args, 0, NULL, NULL), CLATTN_SUCCESS);
@@ -141,8 +140,7 @@ static void a_plan_outlives_its_context(void **state)
     (void)state;
     cl_command_queue queue = clattn_context_queue(context);
     assert_cl(clRetainCommandQueue(queue));
-    small_attention_prepare(&problem);
-    small_attention_buffers(&problem, clattn_context_opencl_context(context));
+    small_attention_open(&problem, clattn_context_opencl_context(context));
     assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plan), CLATTN_SUCCESS);
     assert_non_null(plan);
     release_context(&context);
@@ -259,8 +257,7 @@ static void the_child_of_a_fork_gets_a_status(void **state)
     mha.query_length = 3;
     mha.d_model = 8;
     mha.heads = 2;
-    small_attention_prepare(&problem);
-    small_attention_buffers(&problem, clattn_context_opencl_context(context));
+    small_attention_open(&problem, clattn_context_opencl_context(context));
     assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plan), CLATTN_SUCCESS);
     /* The plan cache and a workspace in the pool are released too. */
     assert_status(context, clattn_attention_run(context, NULL, &problem.desc, &problem.args, 0, NULL, NULL),

@@ -223,8 +223,7 @@ static void plans_outlive_their_context(void **state)
     params.get_proc = inject_get_proc;
     params.cache_mode = CLATTN_CACHE_MODE_OFF;
     assert_status(NULL, clattn_context_create(&params, &own), CLATTN_SUCCESS);
-    small_attention_prepare(&problem);
-    small_attention_buffers(&problem, clattn_context_opencl_context(own));
+    small_attention_open(&problem, clattn_context_opencl_context(own));
     assert_status(own, clattn_attention_plan_create(own, &problem.desc, NULL, &plan), CLATTN_SUCCESS);
     clattn_context_release(&own);
     assert_int_equal(clattn_attention_enqueue(plan, NULL, &problem.args, 0, NULL, &event), CLATTN_SUCCESS);

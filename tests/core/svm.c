@@ -154,8 +154,7 @@ static void both_kinds_in_one_call(void **state)
     struct small_attention problem;
     (void)state;
     need_svm();
-    small_attention_prepare(&problem);
-    small_attention_buffers(&problem, opencl);
+    small_attention_open(&problem, opencl);
     problem.args.output = allocate(NULL, problem.count);
     assert_status(context, clattn_attention_run(context, NULL, &problem.desc, &problem.args, 0, NULL, NULL),
                   CLATTN_SUCCESS);
@@ -307,8 +306,7 @@ static void what_is_refused(void **state)
     struct small_attention problem;
     float value = 0;
     (void)state;
-    small_attention_prepare(&problem);
-    small_attention_buffers(&problem, opencl);
+    small_attention_open(&problem, opencl);
     clattn_binding output = problem.args.output;
     problem.args.output = clattn_binding_svm(NULL, 0);
     assert_status(context, clattn_attention_run(context, NULL, &problem.desc, &problem.args, 0, NULL, NULL),

@@ -138,7 +138,6 @@ static void judge_block(const block *b, size_t rows, const void *y)
 static void compute(const clattn_feed_forward_desc *desc, size_t rows, bool in_place)
 {
     static float y[ROWS * D], original[ROWS * D];
-    clattn_program_statistics before = {.size = sizeof before}, after = {.size = sizeof after};
     const size_t bytes = clattn_dtype_size(dtype_of(desc)), used = rows * D * bytes, all = ROWS * D * bytes;
     block b = open_block(desc);
     const cl_mem result = b.buffers[in_place ? X : Y];
@@ -149,10 +148,10 @@ static void compute(const clattn_feed_forward_desc *desc, size_t rows, bool in_p
         b.args.y = b.args.x;
     assert_status(context, clattn_feed_forward_supports(context, desc, NULL), CLATTN_SUCCESS);
     assert_status(context, clattn_feed_forward_prewarm(context, desc), CLATTN_SUCCESS);
-    clattn_context_program_statistics(context, &before);
+    const clattn_program_statistics before = programs_of(context);
     assert_true(before.built + before.loaded > 0);
     assert_status(context, clattn_feed_forward_run(context, NULL, desc, &b.args, 0, NULL, NULL), CLATTN_SUCCESS);
-    clattn_context_program_statistics(context, &after);
+    const clattn_program_statistics after = programs_of(context);
     assert_int_equal(before.built + before.loaded, after.built + after.loaded);
     read_buffer(clattn_context_queue(context), result, all, y);
     judge_block(&b, rows, y);

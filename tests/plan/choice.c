@@ -106,8 +106,7 @@ static int start(void **state)
     params.cache_mode = CLATTN_CACHE_MODE_OFF;
     params.log = log_line;
     context = new_context_with(&params);
-    small_attention_prepare(&problem);
-    small_attention_buffers(&problem, clattn_context_opencl_context(context));
+    small_attention_open(&problem, clattn_context_opencl_context(context));
     return 0;
 }
 

@@ -75,14 +75,13 @@ static void wisdom_chooses_among_solvers(void **state)
 
 static void one_call_forms_follow_new_wisdom(void **state)
 {
-    clattn_program_statistics before = {.size = sizeof before}, after = {.size = sizeof after};
     (void)state;
     assert_status(tuned.context, clattn_matmul_prewarm(tuned.context, &tuned.desc), CLATTN_SUCCESS);
     free(tuned_learnt(tuned.context));
-    assert_status(tuned.context, clattn_context_program_statistics(tuned.context, &before), CLATTN_SUCCESS);
+    const clattn_program_statistics before = programs_of(tuned.context);
     assert_status(tuned.context, clattn_matmul_prewarm(tuned.context, &tuned.desc), CLATTN_SUCCESS);
-    assert_status(tuned.context, clattn_context_program_statistics(tuned.context, &after), CLATTN_SUCCESS);
-    assert_int_equal(before.built, after.built); /* the plan that was measured has built the program */
+    assert_int_equal(before.built,
+                     programs_of(tuned.context).built); /* the plan that was measured has built the program */
 }
 
 /* Records of other devices, drivers, kernels, operators and shape buckets are kept and ignored. */
@@ -197,8 +196,7 @@ static void check_attention(clattn_plan *plan)
 static void every_allowed_tile_of_attention_is_safe(void **state)
 {
     (void)state;
-    small_attention_prepare(&attention);
-    small_attention_buffers(&attention, clattn_context_opencl_context(tuned.context));
+    small_attention_open(&attention, clattn_context_opencl_context(tuned.context));
     try_values(&attention_operator, &attention.desc, check_attention);
     small_attention_release(&attention);
 }

@@ -39,7 +39,6 @@ static bool saves_late(clattn_context *context)
  * compiles must be in the cache for the next process, even if a plan with a small grid came first. */
 static void large_grids_are_kept_too(void **state)
 {
-    clattn_program_statistics statistics = {.size = sizeof statistics};
     (void)state;
     clattn_context *context = new_context_with(&cache_params);
     int entries = saves_late(context) ? 2 : 1;
@@ -53,9 +52,8 @@ static void large_grids_are_kept_too(void **state)
     release_context(&context);
     context = new_context_with(&cache_params);
     softmax_built(context, 70000);
-    assert_status(context, clattn_context_program_statistics(context, &statistics), CLATTN_SUCCESS);
-    assert_int_equal(statistics.built, 0);
-    assert_int_equal(statistics.loaded, entries);
+    assert_int_equal(programs_of(context).built, 0);
+    assert_int_equal(programs_of(context).loaded, entries);
     release_context(&context);
 }
 
@@ -77,10 +75,8 @@ static void saving_does_not_keep_anybody_waiting(void **state)
     clattn_plan_release(&plan);
     clattn_plan_release(&trial);
     context = new_context_with(&cache_params);
-    clattn_program_statistics statistics = {.size = sizeof statistics};
     softmax_built(context, 3);
-    assert_status(context, clattn_context_program_statistics(context, &statistics), CLATTN_SUCCESS);
-    assert_true(statistics.built == 0 && statistics.loaded == 1);
+    assert_true(programs_of(context).built == 0 && programs_of(context).loaded == 1);
     assert_status(context, clattn_context_save_programs(context), CLATTN_SUCCESS);
     assert_int_equal(cached_files(cache_folder, NULL), 1);
     release_context(&context);

@@ -233,20 +233,19 @@ static void a_context_builds_a_program_once(void **state)
 {
     struct small_attention problem;
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
-    clattn_program_statistics first = {.size = sizeof first}, second = {.size = sizeof second};
     clattn_plan *plans[3] = {NULL};
     (void)state;
     params.cache_mode = CLATTN_CACHE_MODE_OFF;
     clattn_context *context = new_context_with(&params);
     small_attention_prepare(&problem);
     assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plans[0]), CLATTN_SUCCESS);
-    assert_status(context, clattn_context_program_statistics(context, &first), CLATTN_SUCCESS);
+    const clattn_program_statistics first = programs_of(context);
     assert_true(first.built >= 1 && first.loaded == 0 && first.refused == 0);
     assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plans[1]), CLATTN_SUCCESS);
     clattn_plan_release(&plans[0]); /* the context keeps the program */
     clattn_plan_release(&plans[1]);
     assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plans[2]), CLATTN_SUCCESS);
-    assert_status(context, clattn_context_program_statistics(context, &second), CLATTN_SUCCESS);
+    const clattn_program_statistics second = programs_of(context);
     assert_memory_equal(&first, &second, sizeof first);
     clattn_plan_release(&plans[2]);
     small_attention_release(&problem);
@@ -278,7 +277,6 @@ static void threads_build_a_program_once(void **state)
         skip(); /* Oclgrind 21.10 ends the process when kernels run on two threads at once */
     enum { THREADS = 6, KINDS = 2 };
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
-    clattn_program_statistics statistics = {.size = sizeof statistics};
     struct maker makers[THREADS];
     thrd_t threads[THREADS];
     int result;
@@ -293,8 +291,7 @@ static void threads_build_a_program_once(void **state)
         assert_int_equal(thrd_join(threads[i], &result), thrd_success);
         assert_int_equal(result, CLATTN_SUCCESS);
     }
-    assert_status(context, clattn_context_program_statistics(context, &statistics), CLATTN_SUCCESS);
-    assert_int_equal(statistics.built, KINDS);
+    assert_int_equal(programs_of(context).built, KINDS);
     release_context(&context);
 }
 

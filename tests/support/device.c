@@ -54,10 +54,7 @@ clattn_context *device_context(void)
 
 clattn_program_statistics device_programs(void)
 {
-    clattn_program_statistics statistics = {.size = sizeof statistics};
-    if (opened)
-        clattn_context_program_statistics(opened, &statistics);
-    return statistics;
+    return opened ? programs_of(opened) : (clattn_program_statistics){.size = sizeof(clattn_program_statistics)};
 }
 
 void device_release(void)
@@ -158,6 +155,13 @@ void release_context(clattn_context **context)
     }
     clattn_context_release(context);
     assert_null(*context);
+}
+
+clattn_program_statistics programs_of(const clattn_context *context)
+{
+    clattn_program_statistics statistics = {.size = sizeof statistics};
+    assert_status(context, clattn_context_program_statistics(context, &statistics), CLATTN_SUCCESS);
+    return statistics;
 }
 
 clattn_program_statistics released_programs(void)

@@ -34,6 +34,9 @@ clattn_context *new_context_with(const clattn_context_params *params);
 /* Counts the programs that the context has built and loaded, and releases it. */
 void release_context(clattn_context **context);
 
+/* What a context has built and loaded so far. */
+clattn_program_statistics programs_of(const clattn_context *context);
+
 /* All that were counted. */
 clattn_program_statistics released_programs(void);
 

@@ -53,6 +53,12 @@ void small_attention_buffers(struct small_attention *problem, cl_context context
     problem->args.output = clattn_binding_buffer(problem->output, 0);
 }
 
+void small_attention_open(struct small_attention *problem, cl_context context)
+{
+    small_attention_prepare(problem);
+    small_attention_buffers(problem, context);
+}
+
 void small_attention_release(struct small_attention *problem)
 {
     cl_mem *buffers[] = {&problem->query, &problem->key, &problem->value, &problem->output};

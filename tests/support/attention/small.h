@@ -19,6 +19,7 @@ struct small_attention {
 void small_attention_prepare(struct small_attention *problem);
 void small_attention_prepare_sized(struct small_attention *problem, size_t d_k, size_t d_v);
 void small_attention_buffers(struct small_attention *problem, cl_context context);
+void small_attention_open(struct small_attention *problem, cl_context context); /* both parts */
 void small_attention_release(struct small_attention *problem);
 
 /* Waits for the queue and fails the test unless the output is right.  Poisons the output again. */

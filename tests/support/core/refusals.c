@@ -8,8 +8,7 @@ clattn_plan *plan;
 int refusals_start(void **state)
 {
     open_context(state);
-    small_attention_prepare(&problem);
-    small_attention_buffers(&problem, clattn_context_opencl_context(context));
+    small_attention_open(&problem, clattn_context_opencl_context(context));
     assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plan), CLATTN_SUCCESS);
     return 0;
 }

@@ -23,7 +23,6 @@ struct outcome cached_plan(const clattn_context_params *params, int variant)
 {
     struct small_attention problem;
     clattn_plan_options options = {.size = sizeof options, .solver = "generic"};
-    clattn_program_statistics made = {.size = sizeof made}, after = {.size = sizeof after};
     const size_t size = 4 * (size_t)(1 + variant);
     clattn_plan *plan = NULL;
     const char *reason = NULL;
@@ -31,10 +30,10 @@ struct outcome cached_plan(const clattn_context_params *params, int variant)
     small_attention_prepare_sized(&problem, size, size);
     small_attention_buffers(&problem, clattn_context_opencl_context(context));
     assert_status(context, clattn_attention_plan_create(context, &problem.desc, &options, &plan), CLATTN_SUCCESS);
-    assert_status(context, clattn_context_program_statistics(context, &made), CLATTN_SUCCESS);
+    const clattn_program_statistics made = programs_of(context);
     assert_status(context, clattn_attention_enqueue(plan, NULL, &problem.args, 0, NULL, NULL), CLATTN_SUCCESS);
     small_attention_check(&problem, clattn_context_queue(context));
-    assert_status(context, clattn_context_program_statistics(context, &after), CLATTN_SUCCESS);
+    const clattn_program_statistics after = programs_of(context);
     assert_memory_equal(&made, &after, sizeof made); /* enqueue never compiles */
 
     struct outcome outcome = {.built = made.built, .loaded = made.loaded, .refused = made.refused};
