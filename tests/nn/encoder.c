@@ -17,7 +17,7 @@ struct encoder_case {
     bool tiny;            /* runs at level tiny too */
     int32_t lengths[4];   /* if the first is not 0, the items' own */
     size_t actual_length; /* 0: length */
-    int32_t mask;         /* the mask's type; 0: no mask */
+    clattn_dtype mask;    /* the mask's type; 0: no mask */
     uint64_t probabilities;
 };
 
@@ -168,7 +168,7 @@ static void run_case(const struct encoder_case *c)
     encoder.length = c->length;
     encoder.probabilities = c->probabilities;
     if (c->mask)
-        encoder.mask = clattn_layout_contiguous((clattn_dtype)c->mask, 2, (const size_t[2]){length, length});
+        encoder.mask = clattn_layout_contiguous(c->mask, 2, (const size_t[2]){length, length});
     assert_status(context, clattn_encoder_plan_create(model, &encoder, NULL, &plan), CLATTN_SUCCESS);
     /* The plan works after the model has been released. */
     clattn_transformer_release(&model);

@@ -17,7 +17,7 @@
 
 static const char *name_of(clattn_dtype dtype)
 {
-    return dtype ? clattn_dtype_name((clattn_dtype)dtype) : "default";
+    return dtype ? clattn_dtype_name(dtype) : "default";
 }
 
 /* ---- encoders ---- */
@@ -56,7 +56,7 @@ static void encode(const struct encoder_case *c, clattn_dtype dtype, clattn_dtyp
         nn_store_round(&store, i, 5);
     for (size_t i = 0; i < count; i++) {
         x[i] = rintf(x[i] * 32) / 32;
-        storage_set((clattn_dtype)dtype, &stored[i], x[i]);
+        storage_set(dtype, &stored[i], x[i]);
     }
     for (size_t i = 0; i < BATCH * LONGEST; i++)
         ids[i] = (int32_t)(i * 11 % NN_VOCABULARY);
@@ -72,7 +72,7 @@ static void encode(const struct encoder_case *c, clattn_dtype dtype, clattn_dtyp
     double *expected = nn_encoder_expected(&run, 0), *naive = nn_encoder_expected(&run, dtype);
     for (size_t i = 0; i < count; i++)
         if (i / row % LONGEST < (size_t)lengths[i / row / LONGEST])
-            nn_judge(&j, dtype, storage_get((clattn_dtype)dtype, &output[i]), naive[i], expected[i]);
+            nn_judge(&j, dtype, storage_get(dtype, &output[i]), naive[i], expected[i]);
     snprintf(what, sizeof what, "%s, %s, weights %s", c->name, name_of(dtype), name_of(weight_dtype));
     nn_judgement_assert(&j, what);
     nn_store_clear(&store);

@@ -18,7 +18,7 @@ enum { BEAMS = 3, PIECE = 4 }; /* of the decoder in decoder_memory */
 static void weight_types(void **state)
 {
     static const struct {
-        int32_t source, weight, dtype;
+        clattn_dtype source, weight, dtype;
         double tolerance;
     } types[] = {
         {CLATTN_DTYPE_F16, 0, 0, 1e-5},
@@ -42,8 +42,8 @@ static void weight_types(void **state)
                                     .input = x,
                                     .model = {.weight_dtype = types[i].weight, .dtype = types[i].dtype}};
         const double apart = nn_encoder_apart(context, &run);
-        print_message("# %s as %s: %.2g\n", clattn_dtype_name((clattn_dtype)types[i].source),
-                      clattn_dtype_name((clattn_dtype)types[i].weight), apart);
+        print_message("# %s as %s: %.2g\n", clattn_dtype_name(types[i].source), clattn_dtype_name(types[i].weight),
+                      apart);
         assert_true(apart < types[i].tolerance);
         nn_store_clear(&store);
     }

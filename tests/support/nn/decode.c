@@ -92,7 +92,7 @@ static void make_model(nn_world *w)
 /* Returns the plan's layout of a mask for `length` tokens in an enqueue. */
 static clattn_layout mask_layout(const nn_world *w, const nn_mask *m, size_t length)
 {
-    return clattn_layout_bhsd((clattn_dtype)w->mask_dtype, m->batch, m->heads, m->queries > 1 ? length : 1, m->keys);
+    return clattn_layout_bhsd(w->mask_dtype, m->batch, m->heads, m->queries > 1 ? length : 1, m->keys);
 }
 
 void nn_world_open(nn_world *w, clattn_decoder_desc *desc)

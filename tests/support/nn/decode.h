@@ -1,5 +1,4 @@
-/* Decoders for tests: a model with its plan and state, and the reference's logits of any text.  Include cmocka before
- * this file. */
+/* Decoders for tests: a model with its plan and state, and the reference's logits of any text. */
 #ifndef TESTS_SUPPORT_NN_DECODE_H
 #define TESTS_SUPPORT_NN_DECODE_H
 

@@ -1,5 +1,5 @@
 /* Small decoders of several kinds, whose texts for two items have memories of different lengths, for the tests of
- * decoding and of generation.  Include cmocka before this file. */
+ * decoding and of generation. */
 #ifndef TESTS_SUPPORT_NN_DECODER_CASE_H
 #define TESTS_SUPPORT_NN_DECODER_CASE_H
 

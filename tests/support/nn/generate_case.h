@@ -1,5 +1,5 @@
 /* Prompts for the decoders of decoder_case.h, and the reference's logits after a text, shared by the tests of
- * generation.  Include cmocka before this file. */
+ * generation. */
 #ifndef TESTS_SUPPORT_NN_GENERATE_CASE_H
 #define TESTS_SUPPORT_NN_GENERATE_CASE_H
 

@@ -16,7 +16,7 @@ void nn_judge(nn_judgement *j, clattn_dtype dtype, double ours, double naive, do
 {
     add_error(&j->ours, ours, reference);
     add_error(&j->naive, naive, reference);
-    j->rounding = fmax(j->rounding, storage_rounding((clattn_dtype)dtype, reference));
+    j->rounding = fmax(j->rounding, storage_rounding(dtype, reference));
     j->count++;
 }
 

@@ -33,7 +33,7 @@ double *nn_doubles(const float *values, size_t count)
 static void store_as(clattn_dtype dtype, double *x, size_t count)
 {
     for (size_t i = 0; dtype && i < count; i++)
-        x[i] = storage_round((clattn_dtype)dtype, x[i]);
+        x[i] = storage_round(dtype, x[i]);
 }
 
 static clattn_dtype cache_dtype(const nn_reference *r)
@@ -163,7 +163,7 @@ static double *attention(const nn_reference *r, const char *prefix, const double
                 }
                 for (size_t j = 0; j < keys; j++) {
                     p[j] = sum > 0 ? p[j] / sum : 0;
-                    const double weight = cache_dtype(r) ? storage_round((clattn_dtype)cache_dtype(r), p[j]) : p[j];
+                    const double weight = cache_dtype(r) ? storage_round(cache_dtype(r), p[j]) : p[j];
                     for (size_t c = 0; c < size; c++)
                         attended[(b * queries + i) * inner + h * size + c] +=
                             weight * v[(b * keys + j) * inner_kv + h / group * size + c];

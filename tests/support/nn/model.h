@@ -25,7 +25,7 @@ static inline size_t nn_d_memory(const clattn_stack_desc *d)
     return d->d_memory ? d->d_memory : d->d_model;
 }
 
-/* ---- weights (nn_store.c) ---- */
+/* ---- weights (store.c) ---- */
 
 /* Tensors by name; begins zeroed.  Asking for a name that is missing fails the test. */
 typedef struct nn_store {
@@ -64,7 +64,7 @@ void nn_store_add_stack(nn_store *store, const char *name, const clattn_stack_de
 /* A clattn_tensor_lookup; `user` is the store. */
 clattn_status nn_store_lookup(void *user, const char *name, clattn_host_tensor *tensor, clattn_io_error *error);
 
-/* ---- the reference (nn_model.c) ---- */
+/* ---- the reference (model.c) ---- */
 
 /* Addends of an attention's scores, -INFINITY if a key is not attended: (batch, heads, queries, keys), where each of
  * the first three may be 1 and stands for all. */

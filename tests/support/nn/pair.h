@@ -1,5 +1,4 @@
-/* A whole model, an encoder and a decoder that reads its output, compared with the reference.  Include cmocka before
- * this file. */
+/* A whole model, an encoder and a decoder that reads its output, compared with the reference. */
 #ifndef TESTS_SUPPORT_NN_PAIR_H
 #define TESTS_SUPPORT_NN_PAIR_H
 

@@ -1,4 +1,4 @@
-/* Runs models of a store's weights and encoders over one input.  Include cmocka before this file. */
+/* Runs models of a store's weights and encoders over one input. */
 #ifndef TESTS_SUPPORT_NN_RUN_H
 #define TESTS_SUPPORT_NN_RUN_H
 
