@@ -77,9 +77,7 @@ static void a_kernel_source_with_too_many_includes_is_refused(void **state)
         for (int i = 0; i < count; i++) {
             fprintf(args, "#include \"lib/%d.h\"\n", i);
             snprintf(path, sizeof path, "%s/lib/%d.h", folder, i);
-            FILE *file = fopen(path, "w");
-            assert_non_null(file);
-            fclose(file);
+            write_file(path, "", 0, 0600);
         }
         fclose(args);
         if (count == 32) {

@@ -134,15 +134,6 @@ static bool new_context_is_wise(const clattn_context_params *with)
     return wise;
 }
 
-static void put(const char *path, const char *text, mode_t mode)
-{
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(text, 1, strlen(text), file), strlen(text));
-    assert_int_equal(fclose(file), 0);
-    assert_int_equal(chmod(path, mode), 0);
-}
-
 static void the_file_serves_later_contexts(void **state)
 {
     char path[FOLDER_SIZE + 8];
@@ -158,7 +149,7 @@ static void the_file_serves_later_contexts(void **state)
 
     /* Other records in the file stay, unless the caller replaces them. */
     char *more = tuned_exchanged(text, TUNED_HEADING, TUNED_HEADING "d v k o c s 0 1 a=1\n"), *all;
-    put(path, more, 0600);
+    write_file(path, more, strlen(more), 0600);
     assert_status(tuned.context, clattn_wisdom_save(tuned.context, CLATTN_WISDOM_MODE_MERGE), CLATTN_SUCCESS);
     clattn_context *other = new_context_with(&tuned.params);
     all = tuned_export(other);
@@ -174,11 +165,11 @@ static void the_file_serves_later_contexts(void **state)
     release_context(&other);
 
     /* A file that is damaged, writable by others, or a link is not read. */
-    put(path, "clattn-wisdom 1\nd v\n", 0600);
+    write_file(path, TUNED_HEADING "d v\n", strlen(TUNED_HEADING "d v\n"), 0600);
     assert_false(new_context_is_wise(&tuned.params));
-    put(path, text, 0622);
+    write_file(path, text, strlen(text), 0622);
     assert_false(new_context_is_wise(&tuned.params));
-    put(path, text, 0600);
+    write_file(path, text, strlen(text), 0600);
     assert_true(new_context_is_wise(&tuned.params));
     char target[FOLDER_SIZE + 16];
     snprintf(target, sizeof target, "%s/elsewhere", tuned.folder);

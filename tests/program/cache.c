@@ -12,29 +12,6 @@
 
 #define HEADER_BYTES 88 /* an entry's magic, format, length, key and digest, which numerics.md explains */
 
-static unsigned char *read_all(const char *path, size_t *bytes)
-{
-    FILE *file = fopen(path, "rb");
-    assert_non_null(file);
-    assert_int_equal(fseek(file, 0, SEEK_END), 0);
-    *bytes = (size_t)ftell(file);
-    rewind(file);
-    unsigned char *data = malloc(*bytes + 1);
-    assert_non_null(data);
-    assert_int_equal(fread(data, 1, *bytes, file), *bytes);
-    fclose(file);
-    return data;
-}
-
-static void write_all(const char *path, const void *data, size_t bytes)
-{
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(data, 1, bytes, file), bytes);
-    assert_int_equal(fclose(file), 0);
-    assert_int_equal(chmod(path, 0600), 0);
-}
-
 static void entries_are_private_and_reused(void **state)
 {
     char entry[FOLDER_SIZE];
@@ -60,14 +37,14 @@ static void corrupt_entries_are_refused_and_rebuilt(void **state)
     (void)state;
     assert_programs(&cache_params, 0, 1, 0, 0);
     assert_int_equal(cached_files(cache_folder, entry), 1);
-    unsigned char *good = read_all(entry, &bytes), *bad = malloc(bytes);
+    unsigned char *good = read_file(entry, &bytes), *bad = malloc(bytes);
     assert_non_null(bad);
     assert_true(bytes > HEADER_BYTES);
     const size_t step = is_tiny() ? HEADER_BYTES / 4 : 1, payload_step = (bytes - HEADER_BYTES) / 24 + 1;
     for (size_t at = 0; at < bytes; at += at < HEADER_BYTES ? step : payload_step) {
         memcpy(bad, good, bytes);
         bad[at] ^= (unsigned char)(1u << (at % 8));
-        write_all(entry, bad, bytes);
+        write_file(entry, bad, bytes, 0600);
         struct outcome outcome = cached_plan(&cache_params, 0);
         if (outcome.built != 1 || outcome.refused != 1 || outcome.loaded != 0)
             fail_msg("byte %zu of %zu flipped: built %llu, loaded %llu, refused %llu", at, bytes, outcome.built,
@@ -77,7 +54,7 @@ static void corrupt_entries_are_refused_and_rebuilt(void **state)
     }
     memcpy(bad, good, bytes);
     bad[bytes - 1] ^= 0x80;
-    write_all(entry, bad, bytes);
+    write_file(entry, bad, bytes, 0600);
     assert_programs(&cache_params, 0, 1, 0, 1);
     assert_programs(&cache_params, 0, 0, 1, 0); /* the rebuilt entry has replaced it */
     free(good);
@@ -91,11 +68,11 @@ static void truncated_and_extended_entries_are_refused(void **state)
     (void)state;
     assert_programs(&cache_params, 0, 1, 0, 0);
     assert_int_equal(cached_files(cache_folder, entry), 1);
-    unsigned char *good = read_all(entry, &bytes), *longer = calloc(bytes + 4096, 1);
+    unsigned char *good = read_file(entry, &bytes), *longer = calloc(bytes + 4096, 1);
     assert_non_null(longer);
     const size_t step = is_tiny() ? HEADER_BYTES / 3 : 3, payload_step = (bytes - HEADER_BYTES) / 12 + 1;
     for (size_t length = 0; length < bytes; length += length < HEADER_BYTES + 3 ? step : payload_step) {
-        write_all(entry, good, length);
+        write_file(entry, good, length, 0600);
         struct outcome outcome = cached_plan(&cache_params, 0);
         /* An empty file may count as a missing entry. */
         if (outcome.built != 1 || outcome.refused + (length == 0) < 1 || outcome.loaded != 0)
@@ -105,9 +82,9 @@ static void truncated_and_extended_entries_are_refused(void **state)
             break;
     }
     memcpy(longer, good, bytes);
-    write_all(entry, longer, bytes + 1);
+    write_file(entry, longer, bytes + 1, 0600);
     assert_programs(&cache_params, 0, 1, 0, 1);
-    write_all(entry, longer, bytes + 4096);
+    write_file(entry, longer, bytes + 4096, 0600);
     assert_programs(&cache_params, 0, 1, 0, 1);
     free(good);
     free(longer);
@@ -146,11 +123,11 @@ static void strange_things_in_an_entrys_place_are_not_read(void **state)
     (void)state;
     assert_programs(&cache_params, 0, 1, 0, 0);
     assert_int_equal(cached_files(cache_folder, entry), 1);
-    unsigned char *good = read_all(entry, &bytes);
+    unsigned char *good = read_file(entry, &bytes);
     alarm(120);
     new_folder(target);
     strncat(target, "/target", sizeof target - strlen(target) - 1);
-    write_all(target, good, bytes);
+    write_file(target, good, bytes, 0600);
     for (int round = 0; round < 4; round++) {
         remove(entry);
         if (round == 0)
@@ -166,13 +143,13 @@ static void strange_things_in_an_entrys_place_are_not_read(void **state)
         assert_int_equal(outcome.loaded, 0);
     }
     remove(entry);
-    write_all(entry, good, bytes);
+    write_file(entry, good, bytes, 0600);
     assert_int_equal(chmod(entry, 0666), 0); /* any user may have written the file */
     struct outcome outcome = cached_plan(&cache_params, 0);
     assert_int_equal(outcome.built, 1);
     assert_int_equal(outcome.loaded, 0);
     size_t still;
-    unsigned char *kept = read_all(target, &still);
+    unsigned char *kept = read_file(target, &still);
     assert_int_equal(still, bytes); /* the link's target has not been written */
     assert_memory_equal(kept, good, bytes);
     alarm(0);
@@ -229,7 +206,7 @@ static void folders_that_cannot_be_used_turn_the_cache_off(void **state)
     char file[FOLDER_SIZE + 16], inside[FOLDER_SIZE + 32];
     (void)state;
     snprintf(file, sizeof file, "%s/file", cache_folder);
-    write_all(file, "x", 1);
+    write_file(file, "x", 1, 0600);
     const char *const places[] = {"/proc/clattn/cache", "relative/path", "", file, inside, "/dev/null"};
     snprintf(inside, sizeof inside, "%s/below", file);
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {

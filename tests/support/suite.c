@@ -125,6 +125,29 @@ void new_folder(char path[FOLDER_SIZE])
     assert_int_equal(chmod(path, 0700), 0);
 }
 
+void *read_file(const char *path, size_t *bytes)
+{
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 0, SEEK_END), 0);
+    *bytes = (size_t)ftell(file);
+    rewind(file);
+    char *data = calloc(1, *bytes + 1);
+    assert_non_null(data);
+    assert_int_equal(fread(data, 1, *bytes, file), *bytes);
+    fclose(file);
+    return data;
+}
+
+void write_file(const char *path, const void *data, size_t bytes, mode_t mode)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(data, 1, bytes, file), bytes);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(chmod(path, mode), 0);
+}
+
 saved_variable variable_save(const char *name)
 {
     const char *value = getenv(name);

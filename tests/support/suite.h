@@ -2,6 +2,8 @@
 #ifndef TESTS_SUITE_H
 #define TESTS_SUITE_H
 
+#include <sys/types.h>
+
 #include "support/check.h"
 
 /* How much of the tests runs: CLATTN_TEST_LEVEL, "quick" if it is not set. */
@@ -47,6 +49,10 @@ int run_test_table(const char *name, const struct CMUnitTest *tests, size_t coun
  * folder is removed when the program ends. */
 #define FOLDER_SIZE 1024
 void new_folder(char path[FOLDER_SIZE]);
+
+/* Returns a file's bytes and a NUL behind them, which the caller frees; writes a whole file and sets its mode. */
+void *read_file(const char *path, size_t *bytes);
+void write_file(const char *path, const void *data, size_t bytes, mode_t mode);
 
 /* An environment variable as it was before a test, which changes it and then restores it. */
 typedef struct saved_variable {

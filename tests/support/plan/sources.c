@@ -4,17 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static char *read_text(const char *path)
-{
-    FILE *file = fopen(path, "rb");
-    char *text = calloc(1, 1 << 20);
-    assert_non_null(file);
-    assert_non_null(text);
-    assert_true(fread(text, 1, (1 << 20) - 1, file) > 0);
-    fclose(file);
-    return text;
-}
-
 static void write_replaced(FILE *out, const char *text, const char *from, const char *to)
 {
     const char *found;
@@ -32,11 +21,12 @@ static void write_replaced(FILE *out, const char *text, const char *from, const 
 void sources_damage(struct sources *sources, const char *file, const char *from, const char *to)
 {
     char command[3 * FOLDER_SIZE], path[2 * FOLDER_SIZE];
+    size_t bytes;
     new_folder(sources->folder);
     snprintf(command, sizeof command, "cp -R '%s/.' '%s'", KERNEL_DIR, sources->folder);
     assert_int_equal(system(command), 0);
     snprintf(path, sizeof path, "%s/%s", sources->folder, file);
-    char *text = read_text(path);
+    char *text = read_file(path, &bytes);
     FILE *out = fopen(path, "wb");
     assert_non_null(out);
     write_replaced(out, text, from, to);
