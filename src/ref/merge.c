@@ -28,23 +28,3 @@ void ref_merge_row(const ref_merge_problem *p, double *y, double *magnitude, dou
     if (lse)
         *lse = total == 0.0 ? -INFINITY : safe + log(total);
 }
-
-void ref_merge_naive_row(const ref_merge_problem *p, float *y, float *lse)
-{
-    float top = p->sink ? *p->sink : -INFINITY;
-
-    for (int64_t n = 0; n < p->partials; n++)
-        top = p->lse[n * p->part_lse] > top ? p->lse[n * p->part_lse] : top;
-    float safe = top == -INFINITY ? 0.0f : top, total = p->sink ? expf(*p->sink - safe) : 0.0f;
-    for (int64_t n = 0; n < p->partials; n++)
-        total += expf(p->lse[n * p->part_lse] - safe);
-    for (int64_t c = 0; c < p->columns; c++) {
-        y[c] = 0.0f;
-        for (int64_t n = 0; n < p->partials; n++)
-            if (p->lse[n * p->part_lse] != -INFINITY)
-                y[c] += expf(p->lse[n * p->part_lse] - safe) * p->partial[n * p->part + c * p->col];
-        y[c] = total == 0.0f ? 0.0f : y[c] / total;
-    }
-    if (lse)
-        *lse = total == 0.0f ? -INFINITY : safe + logf(total);
-}

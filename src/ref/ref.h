@@ -110,7 +110,6 @@ typedef struct ref_merge_problem {
 /* One row of partial attentions merged: y[columns] and, unless NULL, magnitude[columns] (weighted |partial|) and *lse.
  * */
 void ref_merge_row(const ref_merge_problem *p, double *y, double *magnitude, double *lse);
-void ref_merge_naive_row(const ref_merge_problem *p, float *y, float *lse);
 
 /* The cache of one batch item, to which rows are appended. */
 typedef struct ref_cache {

@@ -105,8 +105,7 @@ static struct linear linear(struct loader *loader, const char *prefix, const str
 
 static struct norm_weights norm(struct loader *loader, const clattn_stack_desc *desc, const char *prefix)
 {
-    struct norm_weights norm = {.there = true};
-    norm.scale = declare(loader, desc->d_model, 1, plain_dtype(loader->model));
+    struct norm_weights norm = {.scale = declare(loader, desc->d_model, 1, plain_dtype(loader->model))};
     add_vector(loader, norm.scale, 0, desc->d_model, true, prefix, "norm.weight");
     if (desc->norm == CLATTN_NORM_KIND_LAYER && !(desc->without_bias & CLATTN_WITHOUT_NORM_BIAS)) {
         norm.bias = declare(loader, desc->d_model, 1, plain_dtype(loader->model));

@@ -18,7 +18,6 @@ struct linear {
 
 struct norm_weights {
     weight_id scale, bias;
-    bool there;
 };
 
 /* Products that read the same rows are one product: `in` makes queries, keys and values of self-attention, in that
