@@ -91,40 +91,38 @@ static void note_life(struct graph *graph, int index, size_t step)
         note_life(graph, array->fallback, step);
 }
 
-struct graph_step *graph_add(struct graph *graph, const struct graph_step *step)
+void graph_add(struct graph *graph, const struct graph_step *step)
 {
     struct graph_step *steps = grow(graph->steps, &graph->step_capacity, graph->step_count, sizeof *steps);
     if (!steps) {
         graph->failed = true;
-        return NULL;
+        return;
     }
     graph->steps = steps;
-    steps[graph->step_count] = *step;
-    if (step->plan) {
-        graph->launches += step->plan->launches;
-        if (step->plan->workspace)
-            steps[graph->step_count].workspace = graph_arena_array(graph, CLATTN_DTYPE_U8, step->plan->workspace);
-    }
-    return &steps[graph->step_count++];
+    steps[graph->step_count++] = *step;
 }
 
 /* ---- plans ---- */
 
-static clattn_plan *find_plan(const struct graph *graph, enum graph_op op, const void *desc, size_t bytes)
+/* The size of a description, which is its first member. */
+static size_t desc_bytes(const void *desc)
 {
-    for (size_t i = 0; i < graph->plan_count; i++) {
-        const struct graph_plan *entry = &graph->plans[i];
-        if (entry->op == op && entry->bytes == bytes && !memcmp(entry->desc, desc, bytes))
-            return entry->plan;
-    }
+    return *(const size_t *)desc;
+}
+
+static clattn_plan *find_plan(const struct graph *graph, enum graph_op op, const void *desc)
+{
+    for (size_t i = 0; i < graph->plan_count; i++)
+        if (graph->plans[i].op == op && !memcmp(graph->plans[i].desc, desc, desc_bytes(desc)))
+            return graph->plans[i].plan;
     return NULL;
 }
 
 /* Adds a plan, which the graph then owns. */
-static clattn_status add_plan(struct graph *graph, enum graph_op op, const void *desc, size_t bytes, clattn_plan *plan)
+static clattn_status add_plan(struct graph *graph, enum graph_op op, const void *desc, clattn_plan *plan)
 {
     struct graph_plan *plans = grow(graph->plans, &graph->plan_capacity, graph->plan_count, sizeof *plans);
-    void *copy = malloc(bytes);
+    void *copy = malloc(desc_bytes(desc));
     if (plans)
         graph->plans = plans;
     if (!plans || !copy) {
@@ -132,60 +130,44 @@ static clattn_status add_plan(struct graph *graph, enum graph_op op, const void 
         clattn_plan_release(&plan);
         return report_error(&graph->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
     }
-    memcpy(copy, desc, bytes);
-    plans[graph->plan_count++] = (struct graph_plan){.op = op, .desc = copy, .bytes = bytes, .plan = plan};
+    memcpy(copy, desc, desc_bytes(desc));
+    plans[graph->plan_count++] = (struct graph_plan){.op = op, .desc = copy, .plan = plan};
     return CLATTN_SUCCESS;
 }
 
-/* The body of the functions below: finds the plan for `desc`, or makes it by `create`. */
-#define FIND_OR_MAKE(op, desc, create) \
-    clattn_status status; \
-    *plan = find_plan(graph, (op), (desc), sizeof *(desc)); \
-    if (*plan) \
-        return CLATTN_SUCCESS; \
-    TRY(create); \
-    status = add_plan(graph, (op), (desc), sizeof *(desc), *plan); \
-    fail: \
-    if (status != CLATTN_SUCCESS) \
-        *plan = NULL; \
-    return status
-
-clattn_status graph_matmul(struct graph *graph, const clattn_matmul_desc *desc, const clattn_plan_options *options,
-                           clattn_plan **plan)
+static clattn_status create_plan(clattn_context *context, enum graph_op op, const void *desc,
+                                 const clattn_plan_options *options, clattn_plan **plan)
 {
-    FIND_OR_MAKE(GRAPH_MATMUL, desc, clattn_matmul_plan_create(graph->context, desc, options, plan));
+    const struct graph_weights_desc *weights = desc;
+    switch (op) {
+    case GRAPH_MATMUL: return clattn_matmul_plan_create(context, desc, options, plan);
+    case GRAPH_ATTENTION: return clattn_attention_plan_create(context, desc, options, plan);
+    case GRAPH_WEIGHTS:
+        return attention_weights_plan_create(context, &weights->attention, &weights->layout, weights->average, plan);
+    case GRAPH_NORM: return clattn_norm_plan_create(context, desc, options, plan);
+    case GRAPH_EMBEDDING: return clattn_embedding_plan_create(context, desc, options, plan);
+    case GRAPH_ROPE: return clattn_rope_plan_create(context, desc, options, plan);
+    case GRAPH_APPEND: return clattn_kv_append_plan_create(context, desc, options, plan);
+    default: return CLATTN_ERROR_INTERNAL;
+    }
 }
 
-clattn_status graph_attention(struct graph *graph, const clattn_attention_desc *desc,
-                              const clattn_plan_options *options, clattn_plan **plan)
+clattn_status graph_add_operator(struct graph *graph, const struct graph_step *given, const void *desc,
+                                 const clattn_plan_options *options)
 {
-    FIND_OR_MAKE(GRAPH_ATTENTION, desc, clattn_attention_plan_create(graph->context, desc, options, plan));
-}
-
-clattn_status graph_weights(struct graph *graph, const clattn_attention_desc *desc, const clattn_layout *weights,
-                            clattn_plan **plan)
-{
-    FIND_OR_MAKE(GRAPH_WEIGHTS, desc, attention_weights_plan_create(graph->context, desc, weights, false, plan));
-}
-
-clattn_status graph_norm(struct graph *graph, const clattn_norm_desc *desc, clattn_plan **plan)
-{
-    FIND_OR_MAKE(GRAPH_NORM, desc, clattn_norm_plan_create(graph->context, desc, NULL, plan));
-}
-
-clattn_status graph_embedding(struct graph *graph, const clattn_embedding_desc *desc, clattn_plan **plan)
-{
-    FIND_OR_MAKE(GRAPH_EMBEDDING, desc, clattn_embedding_plan_create(graph->context, desc, NULL, plan));
-}
-
-clattn_status graph_rope(struct graph *graph, const clattn_rope_desc *desc, clattn_plan **plan)
-{
-    FIND_OR_MAKE(GRAPH_ROPE, desc, clattn_rope_plan_create(graph->context, desc, NULL, plan));
-}
-
-clattn_status graph_append(struct graph *graph, const clattn_kv_append_desc *desc, clattn_plan **plan)
-{
-    FIND_OR_MAKE(GRAPH_APPEND, desc, clattn_kv_append_plan_create(graph->context, desc, NULL, plan));
+    clattn_status status = CLATTN_SUCCESS;
+    struct graph_step step = *given;
+    step.plan = find_plan(graph, step.op, desc);
+    if (!step.plan) {
+        TRY(create_plan(graph->context, step.op, desc, options, &step.plan));
+        TRY(add_plan(graph, step.op, desc, step.plan));
+    }
+    graph->launches += step.plan->launches;
+    if (step.plan->workspace)
+        step.workspace = graph_arena_array(graph, CLATTN_DTYPE_U8, step.plan->workspace);
+    graph_add(graph, &step);
+fail:
+    return status;
 }
 
 /* ---- the arena ---- */

@@ -83,7 +83,7 @@ enum graph_number {
 
 struct graph_step {
     enum graph_op op;
-    clattn_plan *plan; /* owned by the graph; NULL for steps that are no operator */
+    clattn_plan *plan; /* set by graph_add_operator; NULL for steps that are no operator */
     struct graph_operand operand[GRAPH_OPERANDS];
     enum graph_number batch, length, keys; /* which numbers are the operator's arguments of these names */
     enum graph_number position;            /* NUMBER_ONE: the position is 0 */
@@ -109,8 +109,7 @@ struct graph_array {
 
 struct graph_plan {
     enum graph_op op;
-    void *desc; /* the description that the plan was made for, `bytes` long */
-    size_t bytes;
+    void *desc; /* the description that the plan was made for */
     clattn_plan *plan;
 };
 
@@ -147,21 +146,22 @@ static inline struct graph_operand operand_at(int array, size_t offset)
     return (struct graph_operand){array, (int64_t)offset};
 }
 
-/* Appends a step.  The returned copy may be changed until the next step is added; NULL: memory ran out. */
-struct graph_step *graph_add(struct graph *graph, const struct graph_step *step);
+/* Appends a step that is no operator. */
+void graph_add(struct graph *graph, const struct graph_step *step);
 
-/* Plans of operators, owned by the graph: one for all descriptions that are equal byte by byte, so that descriptions
- * must have been initialised by their init functions. */
-clattn_status graph_matmul(struct graph *graph, const clattn_matmul_desc *desc, const clattn_plan_options *options,
-                           clattn_plan **plan);
-clattn_status graph_attention(struct graph *graph, const clattn_attention_desc *desc,
-                              const clattn_plan_options *options, clattn_plan **plan);
-clattn_status graph_weights(struct graph *graph, const clattn_attention_desc *desc, const clattn_layout *weights,
-                            clattn_plan **plan);
-clattn_status graph_norm(struct graph *graph, const clattn_norm_desc *desc, clattn_plan **plan);
-clattn_status graph_embedding(struct graph *graph, const clattn_embedding_desc *desc, clattn_plan **plan);
-clattn_status graph_rope(struct graph *graph, const clattn_rope_desc *desc, clattn_plan **plan);
-clattn_status graph_append(struct graph *graph, const clattn_kv_append_desc *desc, clattn_plan **plan);
+/* Appends an operator's step with a plan for `desc`, the operator's description.  The graph owns the plans, and has one
+ * for all descriptions that are equal byte by byte, so that they must have been initialised by their init functions;
+ * `options` are those of the first. */
+clattn_status graph_add_operator(struct graph *graph, const struct graph_step *step, const void *desc,
+                                 const clattn_plan_options *options);
+
+/* The description of GRAPH_WEIGHTS: attention_weights_plan_create's arguments.  Set it up with struct_init. */
+struct graph_weights_desc {
+    size_t size;
+    clattn_attention_desc attention;
+    clattn_layout layout;
+    bool average;
+};
 
 /* Lays out the arena.  Nothing can be added afterwards. */
 clattn_status graph_finish(struct graph *graph);

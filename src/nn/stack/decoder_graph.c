@@ -99,7 +99,6 @@ static clattn_status append(struct decoder_builder *b, struct rows rows, const s
                             const struct matrix *value, const clattn_layout *cache, struct graph_operand keys,
                             struct graph_operand values, bool self)
 {
-    clattn_status status;
     const clattn_stack_desc *d = &b->base.stack->desc;
     const size_t batch = rows.batch;
     clattn_kv_append_desc desc;
@@ -127,10 +126,7 @@ static clattn_status append(struct decoder_builder *b, struct rows rows, const s
     step.operand[APPEND_VALUE] = value->data;
     step.operand[APPEND_KEY_CACHE] = keys;
     step.operand[APPEND_VALUE_CACHE] = values;
-    TRY(graph_append(b->base.graph, &desc, &step.plan));
-    graph_add(b->base.graph, &step);
-fail:
-    return status;
+    return graph_add_operator(b->base.graph, &step, &desc, NULL);
 }
 
 static clattn_status add_self_attention(struct decoder_builder *b, size_t layer)
@@ -221,7 +217,6 @@ fail:
 /* The row of each sequence's last token: the embedding operator looks it up, with the rows as its table. */
 static clattn_status add_last_rows(struct decoder_builder *b, struct matrix *x, struct rows *rows)
 {
-    clattn_status status;
     const size_t sequences = b->rows.batch, ids[2] = {1, sequences}, all[2] = {sequences * b->rows.length, x->columns};
     const size_t found[3] = {1, sequences, x->columns};
     const int integers = add_integers(&b->base, sequences, NUMBER_BATCH, DECODER_LAST_ROWS, DECODER_LOGITS);
@@ -237,10 +232,7 @@ static clattn_status add_last_rows(struct decoder_builder *b, struct matrix *x, 
     step.operand[EMBEDDING_TABLE] = x->data;
     *x = matrix_new(b->base.graph, *rows, x->dtype, x->columns);
     step.operand[EMBEDDING_Y] = x->data;
-    TRY(graph_embedding(b->base.graph, &desc, &step.plan));
-    graph_add(b->base.graph, &step);
-fail:
-    return status;
+    return graph_add_operator(b->base.graph, &step, &desc, NULL);
 }
 
 static clattn_status add_logits(struct decoder_builder *b, const struct matrix *result)

@@ -136,8 +136,7 @@ static clattn_status add_pooling(struct encoder_builder *b, const struct matrix 
     }
     step.operand[HEADS_QUERY] = step.operand[HEADS_KEY] = step.operand[HEADS_VALUE] = result->data;
     step.operand[HEADS_OUTPUT] = operand_of(pooled);
-    TRY(graph_attention(b->base.graph, &desc, NULL, &step.plan));
-    graph_add(b->base.graph, &step);
+    TRY(graph_add_operator(b->base.graph, &step, &desc, NULL));
     if (!plan->desc.pooled_unit)
         return CLATTN_SUCCESS;
     /* x / |x| is x / rms(x), times 1 / sqrt(d_model). */
@@ -153,8 +152,7 @@ static clattn_status add_pooling(struct encoder_builder *b, const struct matrix 
     unit_norm.scale = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &one);
     norm.operand[NORM_X] = norm.operand[NORM_Y] = operand_of(pooled);
     norm.operand[NORM_SCALE] = operand_of(unit);
-    TRY(graph_norm(b->base.graph, &unit_norm, &norm.plan));
-    graph_add(b->base.graph, &norm);
+    status = graph_add_operator(b->base.graph, &norm, &unit_norm, NULL);
 fail:
     return status;
 }

@@ -72,7 +72,6 @@ struct linear_operands linear_of(const struct builder *b, const struct linear *l
 clattn_status add_product(const struct builder *b, struct rows rows, struct matrix a, const struct linear_operands *w,
                           struct matrix c, const struct epilogue *epilogue, const clattn_plan_options *options)
 {
-    clattn_status status;
     clattn_matmul_desc desc;
     struct graph_step step = {.op = GRAPH_MATMUL, .batch = rows.batch_number, .length = rows.length_number};
     const size_t out = w->rows;
@@ -98,10 +97,7 @@ clattn_status add_product(const struct builder *b, struct rows rows, struct matr
     step.operand[MATMUL_BIAS] = w->bias;
     step.operand[MATMUL_B_SCALE] = w->scale;
     step.operand[MATMUL_C] = c.data;
-    TRY(graph_matmul(b->graph, &desc, options, &step.plan));
-    graph_add(b->graph, &step);
-fail:
-    return status;
+    return graph_add_operator(b->graph, &step, &desc, options);
 }
 
 clattn_status add_hidden(const struct builder *b, struct rows rows, struct matrix x, const struct linear_operands *in,
@@ -126,7 +122,6 @@ fail:
 clattn_status add_norm(const struct builder *b, struct rows rows, const struct norm_weights *weights, struct matrix x,
                        struct matrix y)
 {
-    clattn_status status;
     clattn_norm_desc desc;
     const struct weight *all = b->model->weights;
     const size_t columns = x.columns;
@@ -144,10 +139,7 @@ clattn_status add_norm(const struct builder *b, struct rows rows, const struct n
     step.operand[NORM_Y] = y.data;
     step.operand[NORM_SCALE] = weight_operand(b, weights->scale);
     step.operand[NORM_BIAS] = weight_operand(b, weights->bias);
-    TRY(graph_norm(b->graph, &desc, &step.plan));
-    graph_add(b->graph, &step);
-fail:
-    return status;
+    return graph_add_operator(b->graph, &step, &desc, NULL);
 }
 
 /* ---- the residual stream ---- */
@@ -304,16 +296,18 @@ clattn_status add_attention(const struct builder *b, struct rows rows, const str
         desc.outputs.lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, q);
         step.operand[HEADS_LSE] = operand_of(graph_arena_array(b->graph, CLATTN_DTYPE_F32, q[0] * q[1] * q[2]));
     }
-    TRY(graph_attention(b->graph, &desc, b->options, &step.plan));
-    graph_add(b->graph, &step);
+    TRY(graph_add_operator(b->graph, &step, &desc, b->options));
     if (a->output) {
         const int slot = a->probabilities_slot;
+        struct graph_weights_desc weights;
+        struct_init(&weights, sizeof weights);
+        weights.attention = desc;
+        weights.layout = a->probabilities;
         step.op = GRAPH_WEIGHTS;
         step.condition = slot;
         step.operand[HEADS_WEIGHTS] =
             operand_at(graph_bound_array(b->graph, CLATTN_DTYPE_F32, slot, 0), a->probabilities_offset);
-        TRY(graph_weights(b->graph, &desc, &a->probabilities, &step.plan));
-        graph_add(b->graph, &step);
+        TRY(graph_add_operator(b->graph, &step, &weights, NULL));
     }
     status = stream_write(b, rows_flat(rows), stream, &a->weights->norm, heads->attended, &out, NULL);
 fail:
@@ -328,7 +322,6 @@ bool is_among(uint64_t layers, size_t layer)
 clattn_status add_rope(const struct builder *b, struct rows rows, const struct matrix *matrix, size_t heads,
                        enum graph_number position, int offsets)
 {
-    clattn_status status;
     const clattn_stack_desc *d = &b->stack->desc;
     clattn_rope_desc desc;
     struct graph_step step = {
@@ -344,10 +337,7 @@ clattn_status add_rope(const struct builder *b, struct rows rows, const struct m
         desc.offsets = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, &batch);
     step.operand[ROPE_X] = step.operand[ROPE_Y] = matrix->data;
     step.operand[ROPE_OFFSETS] = operand_of(offsets);
-    TRY(graph_rope(b->graph, &desc, &step.plan));
-    graph_add(b->graph, &step);
-fail:
-    return status;
+    return graph_add_operator(b->graph, &step, &desc, NULL);
 }
 
 /* ---- tokens ---- */
@@ -412,8 +402,7 @@ clattn_status add_embedding(const struct builder *b, struct rows rows, int ids, 
     step.operand[EMBEDDING_OFFSETS] = operand_of(d->positions ? offsets : 0);
     step.operand[EMBEDDING_SEGMENTS] = operand_of(segments);
     step.operand[EMBEDDING_SEGMENT_TABLE] = weight_operand(b, b->stack->segments);
-    TRY(graph_embedding(b->graph, &desc, &step.plan));
-    graph_add(b->graph, &step);
+    TRY(graph_add_operator(b->graph, &step, &desc, NULL));
     if (d->input_norm)
         status = add_norm(b, rows_flat(rows), &b->stack->input_norm, stream->x, stream->x);
 fail:
