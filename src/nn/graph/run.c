@@ -44,14 +44,6 @@ static clattn_binding bind(const struct runner *r, const struct graph_step *step
     return binding;
 }
 
-/* Binds each operand of the step that has a pointer in `to`. */
-static void bind_all(const struct runner *r, const struct graph_step *step, clattn_binding *const to[GRAPH_OPERANDS])
-{
-    for (int i = 0; i < GRAPH_OPERANDS; i++)
-        if (to[i])
-            *to[i] = bind(r, step, i);
-}
-
 static size_t number(const struct runner *r, enum graph_number which)
 {
     return r->run->number[which];
@@ -72,13 +64,12 @@ static clattn_binding workspace(const struct runner *r, const struct graph_step 
 static clattn_status matmul(const struct runner *r, const struct graph_step *s, struct step *step)
 {
     clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
-    bind_all(r, s,
-             (clattn_binding *const[GRAPH_OPERANDS]){[MATMUL_A] = &args.a,
-                                                     [MATMUL_B] = &args.b,
-                                                     [MATMUL_BIAS] = &args.bias,
-                                                     [MATMUL_C] = &args.c,
-                                                     [MATMUL_OPERAND] = &args.operand,
-                                                     [MATMUL_B_SCALE] = &args.b_scale});
+    args.a = bind(r, s, MATMUL_A);
+    args.b = bind(r, s, MATMUL_B);
+    args.bias = bind(r, s, MATMUL_BIAS);
+    args.c = bind(r, s, MATMUL_C);
+    args.operand = bind(r, s, MATMUL_OPERAND);
+    args.b_scale = bind(r, s, MATMUL_B_SCALE);
     args.explicit_lengths = 1;
     args.batch = number(r, s->batch);
     args.m = number(r, s->length);
@@ -89,16 +80,15 @@ static clattn_status matmul(const struct runner *r, const struct graph_step *s, 
 static clattn_status attention(const struct runner *r, const struct graph_step *s, struct step *step)
 {
     clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;
-    bind_all(r, s,
-             (clattn_binding *const[GRAPH_OPERANDS]){[HEADS_QUERY] = &args.query,
-                                                     [HEADS_KEY] = &args.key,
-                                                     [HEADS_VALUE] = &args.value,
-                                                     [HEADS_MASK] = &args.mask,
-                                                     [HEADS_OUTPUT] = &args.output,
-                                                     [HEADS_LSE] = &args.outputs.lse,
-                                                     [HEADS_QUERY_LENGTHS] = &args.lengths.query,
-                                                     [HEADS_KEY_LENGTHS] = &args.lengths.key,
-                                                     [HEADS_POSITIONS] = &args.lengths.positions});
+    args.query = bind(r, s, HEADS_QUERY);
+    args.key = bind(r, s, HEADS_KEY);
+    args.value = bind(r, s, HEADS_VALUE);
+    args.mask = bind(r, s, HEADS_MASK);
+    args.output = bind(r, s, HEADS_OUTPUT);
+    args.outputs.lse = bind(r, s, HEADS_LSE);
+    args.lengths.query = bind(r, s, HEADS_QUERY_LENGTHS);
+    args.lengths.key = bind(r, s, HEADS_KEY_LENGTHS);
+    args.lengths.positions = bind(r, s, HEADS_POSITIONS);
     args.explicit_lengths = 1;
     args.batch = number(r, s->batch);
     args.query_length = number(r, s->length);
@@ -116,9 +106,10 @@ static clattn_status attention(const struct runner *r, const struct graph_step *
 static clattn_status norm(const struct runner *r, const struct graph_step *s, struct step *step)
 {
     clattn_norm_args args = CLATTN_NORM_ARGS_INIT;
-    bind_all(r, s,
-             (clattn_binding *const[GRAPH_OPERANDS]){
-                 [NORM_X] = &args.x, [NORM_Y] = &args.y, [NORM_SCALE] = &args.scale, [NORM_BIAS] = &args.bias});
+    args.x = bind(r, s, NORM_X);
+    args.y = bind(r, s, NORM_Y);
+    args.scale = bind(r, s, NORM_SCALE);
+    args.bias = bind(r, s, NORM_BIAS);
     args.explicit_batch = 1;
     args.batch = number(r, s->batch);
     return clattn_norm_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);
@@ -127,14 +118,13 @@ static clattn_status norm(const struct runner *r, const struct graph_step *s, st
 static clattn_status embedding(const struct runner *r, const struct graph_step *s, struct step *step)
 {
     clattn_embedding_args args = CLATTN_EMBEDDING_ARGS_INIT;
-    bind_all(r, s,
-             (clattn_binding *const[GRAPH_OPERANDS]){[EMBEDDING_IDS] = &args.ids,
-                                                     [EMBEDDING_TABLE] = &args.table,
-                                                     [EMBEDDING_Y] = &args.y,
-                                                     [EMBEDDING_POSITION_TABLE] = &args.position_table,
-                                                     [EMBEDDING_OFFSETS] = &args.offsets,
-                                                     [EMBEDDING_SEGMENTS] = &args.segments,
-                                                     [EMBEDDING_SEGMENT_TABLE] = &args.segment_table});
+    args.ids = bind(r, s, EMBEDDING_IDS);
+    args.table = bind(r, s, EMBEDDING_TABLE);
+    args.y = bind(r, s, EMBEDDING_Y);
+    args.position_table = bind(r, s, EMBEDDING_POSITION_TABLE);
+    args.offsets = bind(r, s, EMBEDDING_OFFSETS);
+    args.segments = bind(r, s, EMBEDDING_SEGMENTS);
+    args.segment_table = bind(r, s, EMBEDDING_SEGMENT_TABLE);
     args.explicit_lengths = 1;
     args.batch = number(r, s->batch);
     args.length = number(r, s->length);
@@ -145,9 +135,9 @@ static clattn_status embedding(const struct runner *r, const struct graph_step *
 static clattn_status rope(const struct runner *r, const struct graph_step *s, struct step *step)
 {
     clattn_rope_args args = CLATTN_ROPE_ARGS_INIT;
-    bind_all(r, s,
-             (clattn_binding *const[GRAPH_OPERANDS]){
-                 [ROPE_X] = &args.x, [ROPE_Y] = &args.y, [ROPE_OFFSETS] = &args.offsets});
+    args.x = bind(r, s, ROPE_X);
+    args.y = bind(r, s, ROPE_Y);
+    args.offsets = bind(r, s, ROPE_OFFSETS);
     args.explicit_lengths = 1;
     args.batch = number(r, s->batch);
     args.length = number(r, s->length);
@@ -158,13 +148,12 @@ static clattn_status rope(const struct runner *r, const struct graph_step *s, st
 static clattn_status append(const struct runner *r, const struct graph_step *s, struct step *step)
 {
     clattn_kv_append_args args = CLATTN_KV_APPEND_ARGS_INIT;
-    bind_all(r, s,
-             (clattn_binding *const[GRAPH_OPERANDS]){[APPEND_KEY] = &args.key,
-                                                     [APPEND_VALUE] = &args.value,
-                                                     [APPEND_KEY_CACHE] = &args.key_cache,
-                                                     [APPEND_VALUE_CACHE] = &args.value_cache,
-                                                     [APPEND_PAST_LENGTHS] = &args.past_lengths,
-                                                     [APPEND_NEW_LENGTHS] = &args.new_lengths});
+    args.key = bind(r, s, APPEND_KEY);
+    args.value = bind(r, s, APPEND_VALUE);
+    args.key_cache = bind(r, s, APPEND_KEY_CACHE);
+    args.value_cache = bind(r, s, APPEND_VALUE_CACHE);
+    args.past_lengths = bind(r, s, APPEND_PAST_LENGTHS);
+    args.new_lengths = bind(r, s, APPEND_NEW_LENGTHS);
     args.explicit_lengths = 1;
     args.batch = number(r, s->batch);
     args.length = number(r, s->length);
