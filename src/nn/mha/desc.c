@@ -7,7 +7,6 @@
 #include "nn/mha/mha.h"
 #include "ops/common/arrays.h"
 
-#define ALIGNMENT 128 /* bytes */
 #define SIZE_LIMIT ((size_t)1 << 31)
 
 /* Replaces zeros by what they mean, and checks what the operators' own checks do not. */
@@ -83,8 +82,9 @@ static clattn_layout heads_of(const clattn_mha_desc *desc, size_t heads, size_t 
 /* rows (.., in) times a weight stored (out, in). */
 static clattn_matmul_desc linear(clattn_layout rows, clattn_layout result, bool bias)
 {
-    clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+    clattn_matmul_desc desc;
     const size_t in = rows.extent[2], out = result.extent[2];
+    clattn_matmul_desc_init(&desc);
     desc.a = rows;
     desc.b = (clattn_layout){.dtype = rows.dtype, .rank = 2, .extent = {in, out}, .stride = {1, (int64_t)in}};
     desc.c = result;
@@ -93,65 +93,53 @@ static clattn_matmul_desc linear(clattn_layout rows, clattn_layout result, bool 
     return desc;
 }
 
-/* Reserves an array at the next aligned place of the workspace; false if sizes overflow. */
-static bool reserve(struct mha_problem *problem, clattn_dtype dtype, size_t rows, size_t columns, size_t *at)
+/* Whether an array of the workspace has a size that is far from overflowing. */
+static bool fits(const clattn_mha_desc *desc, size_t length, size_t columns)
 {
-    size_t bytes;
-    *at = problem->workspace;
-    return size_mul(problem->desc.batch, rows, &bytes) && size_mul(bytes, columns, &bytes) &&
-           size_mul(bytes, clattn_dtype_size((clattn_dtype)dtype), &bytes) && size_add(bytes, ALIGNMENT - 1, &bytes) &&
-           size_add(problem->workspace, bytes / ALIGNMENT * ALIGNMENT, &problem->workspace) &&
-           problem->workspace < SIZE_MAX / 8;
+    size_t elements;
+    return size_mul(desc->batch, length, &elements) && size_mul(elements, columns, &elements) &&
+           elements < SIZE_MAX / 128;
 }
 
-static struct mha_projection *add(struct mha_problem *problem, enum mha_source source, enum mha_weight weight,
-                                  size_t output)
+/* Adds the product of `length` rows of `source`, `in` wide, that makes `out` columns of rows `stride` apart. */
+static void add(struct mha_problem *problem, enum mha_part part, enum mha_slot source, size_t length, size_t in,
+                size_t out, size_t stride)
 {
-    struct mha_projection *projection = &problem->projection[problem->projections++];
-    projection->source = source;
-    projection->weight = weight;
-    projection->output = output;
-    return projection;
+    const clattn_mha_desc *d = &problem->desc;
+    const bool packed = d->packed_weights;
+    problem->projection[problem->projections++] = (struct mha_product){
+        .desc = linear(rows_of(d, length, in, in), rows_of(d, length, out, stride), d->bias_in),
+        .part = part,
+        .source = source,
+        .weight = packed ? SLOT_W_IN : (enum mha_slot)(SLOT_W_Q + part),
+        .bias = packed ? SLOT_B_IN : (enum mha_slot)(SLOT_B_Q + part),
+        .weight_offset = packed ? part * problem->inner * d->d_model : 0,
+        .bias_offset = packed ? part * problem->inner : 0,
+    };
 }
 
 /* As few products as possible: one for queries, keys and values if they have one input and packed weights, and so on.
  * */
-static void compose_projections(struct mha_problem *problem, size_t query_stride, size_t kv_stride)
+static void compose_projections(struct mha_problem *problem)
 {
     const clattn_mha_desc *d = &problem->desc;
-    enum mha_source key_source = d->cross ? SOURCE_CONTEXT : SOURCE_X;
-    enum mha_source value_source = !d->cross                  ? SOURCE_X
-                                   : problem->separate_values ? SOURCE_CONTEXT_VALUE
-                                                              : SOURCE_CONTEXT;
-    clattn_layout x = rows_of(d, d->query_length, d->d_model, d->d_model);
-    clattn_layout context = rows_of(d, d->key_length, d->d_context, d->d_context);
-    clattn_layout context_value = rows_of(d, d->key_length, problem->d_values, problem->d_values);
-    struct mha_projection *p;
+    const enum mha_slot keys = d->cross ? SLOT_CONTEXT : SLOT_X;
+    const enum mha_slot values = problem->separate_values ? SLOT_CONTEXT_VALUE : keys;
+    const size_t query_stride = problem->query_stride, kv_stride = problem->kv_stride;
     if (d->packed_weights && !d->cross) {
-        p = add(problem, SOURCE_X, WEIGHT_IN, problem->query);
-        p->desc = linear(x, rows_of(d, d->query_length, 3 * problem->inner, query_stride), d->bias_in);
+        add(problem, MHA_QUERY, SLOT_X, d->query_length, d->d_model, 3 * problem->inner, query_stride);
         return;
     }
-    p = add(problem, SOURCE_X, d->packed_weights ? WEIGHT_IN : WEIGHT_Q, problem->query);
-    p->desc = linear(x, rows_of(d, d->query_length, problem->inner, query_stride), d->bias_in);
-    bool together = d->packed_weights && !problem->separate_values;
-    p = add(problem, key_source, d->packed_weights ? WEIGHT_IN : WEIGHT_K, problem->key);
-    p->desc = linear(context, rows_of(d, d->key_length, (together ? 2 : 1) * problem->inner_kv, kv_stride), d->bias_in);
-    if (d->packed_weights) {
-        p->weight_offset = problem->inner * d->d_model;
-        p->bias_offset = problem->inner;
-    }
-    if (together)
+    add(problem, MHA_QUERY, SLOT_X, d->query_length, d->d_model, problem->inner, query_stride);
+    if (d->packed_weights && !problem->separate_values) {
+        add(problem, MHA_KEY, keys, d->key_length, d->d_context, 2 * problem->inner_kv, kv_stride);
         return;
-    p = add(problem, value_source, d->packed_weights ? WEIGHT_IN : WEIGHT_V, problem->value);
-    p->desc = linear(context_value, rows_of(d, d->key_length, problem->inner_kv, kv_stride), d->bias_in);
-    if (d->packed_weights) {
-        p->weight_offset = 2 * problem->inner * d->d_model;
-        p->bias_offset = 2 * problem->inner;
     }
+    add(problem, MHA_KEY, keys, d->key_length, d->d_context, problem->inner_kv, kv_stride);
+    add(problem, MHA_VALUE, values, d->key_length, problem->d_values, problem->inner_kv, kv_stride);
 }
 
-static void compose_attention(struct mha_problem *problem, size_t query_stride, size_t kv_stride)
+static void compose_attention(struct mha_problem *problem)
 {
     const clattn_mha_desc *d = &problem->desc;
     clattn_attention_desc *a = &problem->attention;
@@ -162,8 +150,8 @@ static void compose_attention(struct mha_problem *problem, size_t query_stride, 
     a->scoring.scale = d->scale;
     a->mask = d->mask;
     a->short_mask = d->short_mask;
-    a->query = heads_of(d, d->heads, d->query_length, query_stride);
-    a->key = a->value = heads_of(d, d->kv_heads, d->key_length, kv_stride);
+    a->query = heads_of(d, d->heads, d->query_length, problem->query_stride);
+    a->key = a->value = heads_of(d, d->kv_heads, d->key_length, problem->kv_stride);
     a->output = heads_of(d, d->heads, d->query_length, problem->inner);
     if (d->weights) {
         const size_t lse[3] = {d->batch, d->heads, d->query_length};
@@ -186,25 +174,16 @@ clattn_status mha_problem_read(const clattn_mha_desc *given, struct mha_problem 
     problem->inner = d->heads * d->head_size;
     problem->inner_kv = d->kv_heads * d->head_size;
     /* Self-attention stores a token's queries, keys and values side by side, so that one product can write them. */
-    size_t query_stride = d->cross ? problem->inner : problem->inner + 2 * problem->inner_kv;
-    size_t kv_stride = d->cross ? 2 * problem->inner_kv : query_stride;
-    const size_t element = clattn_dtype_size(d->dtype);
-    bool fits = reserve(problem, d->dtype, d->query_length, query_stride, &problem->query);
-    problem->key = problem->query + problem->inner * element;
-    if (d->cross)
-        fits = fits && reserve(problem, d->dtype, d->key_length, kv_stride, &problem->key);
-    problem->value = problem->key + problem->inner_kv * element;
-    fits = fits && reserve(problem, d->dtype, d->query_length, problem->inner, &problem->attended);
-    if (d->weights)
-        fits = fits && reserve(problem, CLATTN_DTYPE_F32, d->query_length, d->heads, &problem->lse);
-    if (!fits) {
-        *reason = "the workspace overflows";
-        return CLATTN_ERROR_OVERFLOW;
-    }
-    compose_projections(problem, query_stride, kv_stride);
-    compose_attention(problem, query_stride, kv_stride);
-    problem->output = linear(rows_of(d, d->query_length, problem->inner, problem->inner),
-                             rows_of(d, d->query_length, d->d_model, d->d_model), d->bias_out);
+    problem->query_stride = d->cross ? problem->inner : problem->inner + 2 * problem->inner_kv;
+    problem->kv_stride = d->cross ? 2 * problem->inner_kv : problem->query_stride;
+    REQUIRE(fits(d, d->query_length, problem->query_stride) && fits(d, d->key_length, problem->kv_stride),
+            CLATTN_ERROR_OVERFLOW, "the workspace overflows");
+    compose_projections(problem);
+    compose_attention(problem);
+    problem->output.desc = linear(rows_of(d, d->query_length, problem->inner, problem->inner),
+                                  rows_of(d, d->query_length, d->d_model, d->d_model), d->bias_out);
+    problem->output.weight = SLOT_W_O;
+    problem->output.bias = SLOT_B_O;
 fail:
     return status;
 }

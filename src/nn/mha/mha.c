@@ -2,19 +2,19 @@
 #include "nn/mha/mha.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/size.h"
 #include "base/try.h"
+#include "nn/graph/graph.h"
 #include "ops/common/arrays.h"
 #include "ops/attention/scores.h"
-#include "ops/matmul/matmul.h"
 #include "plan/operator.h"
 
 struct mha_plan {
     clattn_plan base;
     struct mha_problem problem;
-    clattn_plan *projection[MHA_PROJECTIONS], *attention, *weights, *output;
-    size_t part_workspace; /* bytes from the start of the workspace to the operators' own workspace, which they share */
+    struct graph graph;
     char solver_names[64];
 };
 
@@ -33,60 +33,128 @@ static clattn_status supports(clattn_context *context, const void *data, const c
     if (problem->desc.weights)
         TRY(attention_weights_supports(context, &problem->attention, &problem->weights,
                                        problem->desc.weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE, reason));
-    TRY(clattn_matmul_supports(context, &problem->output, reason));
+    TRY(clattn_matmul_supports(context, &problem->output.desc, reason));
 fail:
     return status;
 }
 
 static void clear(clattn_plan *handle)
 {
-    struct mha_plan *plan = (struct mha_plan *)handle;
-    for (size_t i = 0; i < MHA_PROJECTIONS; i++)
-        clattn_plan_release(&plan->projection[i]);
-    clattn_plan_release(&plan->attention);
-    clattn_plan_release(&plan->weights);
-    clattn_plan_release(&plan->output);
+    graph_clear(&((struct mha_plan *)handle)->graph);
 }
 
-/* Adds an operator's launches, workspace and explain text to the plan's. */
-static void take_in(struct mha_plan *plan, const char *role, const clattn_plan *part, size_t *workspace)
+static struct graph_operand caller_array(struct graph *graph, const struct mha_problem *problem, enum mha_slot slot,
+                                         size_t offset)
 {
-    plan->base.launches += part->launches;
-    *workspace = size_max(*workspace, part->workspace);
-    strbuf_printf(&plan->base.explain, "%s: %s", role, clattn_plan_explain(part));
+    return operand_at(graph_bound_array(graph, problem->desc.dtype, slot, 0), offset);
+}
+
+static clattn_status add_product(struct mha_plan *plan, const struct mha_product *p, enum graph_number length,
+                                 struct graph_operand a, struct graph_operand c)
+{
+    struct graph_step step = {.op = GRAPH_MATMUL, .batch = NUMBER_BATCH, .length = length};
+    step.operand[MATMUL_A] = a;
+    step.operand[MATMUL_B] = caller_array(&plan->graph, &plan->problem, p->weight, p->weight_offset);
+    if (p->desc.bias.rank)
+        step.operand[MATMUL_BIAS] = caller_array(&plan->graph, &plan->problem, p->bias, p->bias_offset);
+    step.operand[MATMUL_C] = c;
+    return graph_add_operator(&plan->graph, &step, &p->desc, NULL);
+}
+
+/* The attention, and the weights if they are an output. */
+static clattn_status add_attention(struct mha_plan *plan, const struct graph_operand parts[MHA_PARTS],
+                                   struct graph_operand attended, const clattn_plan_options *options)
+{
+    clattn_status status;
+    const struct mha_problem *problem = &plan->problem;
+    const clattn_mha_desc *d = &problem->desc;
+    struct graph *graph = &plan->graph;
+    struct graph_step step = {.op = GRAPH_ATTENTION,
+                              .batch = NUMBER_BATCH,
+                              .length = NUMBER_LENGTH,
+                              .keys = NUMBER_KEYS,
+                              .position = NUMBER_POSITION};
+    struct graph_weights_desc weights;
+    step.operand[HEADS_QUERY] = parts[MHA_QUERY];
+    step.operand[HEADS_KEY] = parts[MHA_KEY];
+    step.operand[HEADS_VALUE] = parts[MHA_VALUE];
+    step.operand[HEADS_OUTPUT] = attended;
+    if (d->mask.rank)
+        step.operand[HEADS_MASK] = caller_array(graph, problem, SLOT_MASK, 0);
+    if (d->weights)
+        step.operand[HEADS_LSE] =
+            operand_of(graph_arena_array(graph, CLATTN_DTYPE_F32, d->batch * d->heads * d->query_length));
+    TRY(graph_add_operator(graph, &step, &problem->attention, options));
+    if (!d->weights)
+        return CLATTN_SUCCESS;
+    step.op = GRAPH_WEIGHTS;
+    step.operand[HEADS_WEIGHTS] = caller_array(graph, problem, SLOT_WEIGHTS, 0);
+    struct_init(&weights, sizeof weights);
+    weights.attention = problem->attention;
+    weights.layout = problem->weights;
+    weights.average = d->weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE;
+    status = graph_add_operator(graph, &step, &weights, NULL);
+fail:
+    return status;
+}
+
+static clattn_status add_all(struct mha_plan *plan, const clattn_plan_options *options)
+{
+    clattn_status status;
+    const struct mha_problem *problem = &plan->problem;
+    const clattn_mha_desc *d = &problem->desc;
+    struct graph *graph = &plan->graph;
+    const size_t rows = d->batch * d->query_length, first_key = d->cross ? 0 : problem->inner;
+    const int queries = graph_arena_array(graph, d->dtype, rows * problem->query_stride);
+    const int keys =
+        d->cross ? graph_arena_array(graph, d->dtype, d->batch * d->key_length * problem->kv_stride) : queries;
+    const struct graph_operand parts[MHA_PARTS] = {[MHA_QUERY] = operand_of(queries),
+                                                   [MHA_KEY] = operand_at(keys, first_key),
+                                                   [MHA_VALUE] = operand_at(keys, first_key + problem->inner_kv)};
+    const struct graph_operand attended = operand_of(graph_arena_array(graph, d->dtype, rows * problem->inner));
+    for (size_t i = 0; i < problem->projections; i++) {
+        const struct mha_product *p = &problem->projection[i];
+        TRY(add_product(plan, p, p->source == SLOT_X ? NUMBER_LENGTH : NUMBER_KEYS,
+                        caller_array(graph, problem, p->source, 0), parts[p->part]));
+    }
+    TRY(add_attention(plan, parts, attended, options));
+    TRY(add_product(plan, &problem->output, NUMBER_LENGTH, attended, caller_array(graph, problem, SLOT_Y, 0)));
+    status = graph_finish(graph);
+fail:
+    return status;
+}
+
+/* Describes a graph of projections, attention, perhaps its weights, and the output. */
+static void explain(struct mha_plan *plan)
+{
+    const struct graph *graph = &plan->graph;
+    const size_t heads = plan->problem.projections, output = graph->step_count - 1;
+    for (size_t i = 0; i < graph->step_count; i++)
+        strbuf_printf(&plan->base.explain, "%s: %s",
+                      i < heads     ? "projection"
+                      : i == heads  ? "heads"
+                      : i == output ? "output"
+                                    : "weights",
+                      clattn_plan_explain(graph->steps[i].plan));
+    strbuf_printf(&plan->base.explain, "workspace of all %zu bytes\n", plan->base.workspace);
+    plan_explain_workspace(&plan->base);
+    snprintf(plan->solver_names, sizeof plan->solver_names, "%s+%s+%s", graph->steps[0].plan->solver,
+             graph->steps[heads].plan->solver, graph->steps[output].plan->solver);
 }
 
 static clattn_status make(clattn_plan *handle, const clattn_plan_options *options)
 {
     clattn_status status;
     struct mha_plan *plan = (struct mha_plan *)handle;
-    const struct mha_problem *problem = &plan->problem;
-    clattn_context *context = handle->context;
-    size_t workspace = 0;
     handle->clear = clear;
-    for (size_t i = 0; i < problem->projections; i++) {
-        TRY(clattn_matmul_plan_create(context, &problem->projection[i].desc, NULL, &plan->projection[i]));
-        take_in(plan, "projection", plan->projection[i], &workspace);
-    }
-    TRY(clattn_attention_plan_create(context, &problem->attention, options, &plan->attention));
-    take_in(plan, "heads", plan->attention, &workspace);
-    if (problem->desc.weights) {
-        TRY(attention_weights_plan_create(context, &problem->attention, &problem->weights,
-                                          problem->desc.weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE, &plan->weights));
-        take_in(plan, "weights", plan->weights, &workspace);
-    }
-    TRY(clattn_matmul_plan_create(context, &problem->output, NULL, &plan->output));
-    take_in(plan, "output", plan->output, &workspace);
-    plan->part_workspace = problem->workspace;
-    if (!size_add(plan->part_workspace, workspace, &handle->workspace))
-        return report_error(&context->device.report, CLATTN_ERROR_OVERFLOW, "mha: the workspace overflows");
-    strbuf_printf(&handle->explain, "workspace of all %zu bytes\n", handle->workspace);
-    plan_explain_workspace(handle);
-    if (handle->explain.failed)
-        return report_error(&context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
-    snprintf(plan->solver_names, sizeof plan->solver_names, "%s+%s+%s", plan->projection[0]->solver,
-             plan->attention->solver, plan->output->solver);
+    TRY(graph_begin(&plan->graph, handle->context));
+    TRY(add_all(plan, options));
+    handle->workspace = plan->graph.arena;
+    handle->launches = plan->graph.launches;
     handle->solver = plan->solver_names;
+    explain(plan);
+    if (handle->explain.failed)
+        return report_error(&handle->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
 fail:
     return status;
 }
@@ -111,216 +179,83 @@ static clattn_status read_lengths(struct report *report, const clattn_mha_desc *
     return CLATTN_SUCCESS;
 }
 
-/* The array that lies `at` bytes into the workspace, whose offset is in bytes. */
-static clattn_binding within(const struct chain *chain, clattn_dtype dtype, size_t at)
+/* ---- enqueueing ---- */
+
+/* The caller's arrays by slot, for bindings_absent and for messages. */
+static void list_arrays(const struct mha_problem *problem, const clattn_mha_args *args, struct bound_array *arrays)
 {
-    clattn_binding binding = chain->workspace;
-    binding.offset = (binding.offset + (int64_t)at) / (int64_t)clattn_dtype_size((clattn_dtype)dtype);
-    return binding;
+    const clattn_mha_desc *d = &problem->desc;
+    const bool packed = d->packed_weights, bias = d->bias_in;
+    const struct bound_array all[MHA_SLOTS] = {
+        [SLOT_X] = {&args->x, .name = "x", .present = true},
+        [SLOT_CONTEXT] = {&args->context, .name = "context", .present = d->cross},
+        [SLOT_CONTEXT_VALUE] = {&args->context_value, .name = "context_value", .present = problem->separate_values},
+        [SLOT_W_IN] = {&args->w_in, .name = "w_in", .present = packed},
+        [SLOT_B_IN] = {&args->b_in, .name = "b_in", .present = packed && bias},
+        [SLOT_W_Q] = {&args->w_q, .name = "w_q", .present = !packed},
+        [SLOT_W_K] = {&args->w_k, .name = "w_k", .present = !packed},
+        [SLOT_W_V] = {&args->w_v, .name = "w_v", .present = !packed},
+        [SLOT_B_Q] = {&args->b_q, .name = "b_q", .present = !packed && bias},
+        [SLOT_B_K] = {&args->b_k, .name = "b_k", .present = !packed && bias},
+        [SLOT_B_V] = {&args->b_v, .name = "b_v", .present = !packed && bias},
+        [SLOT_W_O] = {&args->w_o, .name = "w_o", .present = true},
+        [SLOT_B_O] = {&args->b_o, .name = "b_o", .present = d->bias_out},
+        [SLOT_MASK] = {&args->mask, .name = "mask", .present = d->mask.rank != 0},
+        [SLOT_Y] = {&args->y, .name = "y", .present = true},
+        [SLOT_WEIGHTS] = {&args->weights, .name = "weights", .present = d->weights != CLATTN_WEIGHTS_OUTPUT_NONE},
+    };
+    memcpy(arrays, all, sizeof all);
 }
 
-/* The part of the workspace that the operators use as theirs. */
-static clattn_binding part_workspace(const struct mha_plan *plan, const struct chain *chain)
+/* Checks an array from element `offset` on. */
+static clattn_status check(clattn_context *context, const struct bound_array *array, size_t offset,
+                           const clattn_layout *layout, const size_t *extent, enum binding_access access)
 {
-    clattn_binding binding = chain->workspace;
-    binding.offset += (int64_t)plan->part_workspace;
-    return binding;
-}
-
-static const clattn_binding *source_of(const clattn_mha_args *args, enum mha_source source)
-{
-    return source == SOURCE_X ? &args->x : source == SOURCE_CONTEXT ? &args->context : &args->context_value;
-}
-
-/* The rows of each item of a source in this enqueue. */
-static size_t rows_of_source(const clattn_mha_args *args, enum mha_source source)
-{
-    return source == SOURCE_X ? args->query_length : args->key_length;
-}
-
-static void bind_weight(const clattn_mha_args *args, const struct mha_projection *projection, clattn_binding *weight,
-                        clattn_binding *bias)
-{
-    switch (projection->weight) {
-    case WEIGHT_Q: *weight = args->w_q, *bias = args->b_q; break;
-    case WEIGHT_K: *weight = args->w_k, *bias = args->b_k; break;
-    case WEIGHT_V: *weight = args->w_v, *bias = args->b_v; break;
-    case WEIGHT_IN: *weight = args->w_in, *bias = args->b_in; break;
-    }
+    clattn_binding binding = *array->binding;
     /* An offset that wraps is negative, and refused. */
-    weight->offset = (int64_t)((uint64_t)weight->offset + projection->weight_offset);
-    bias->offset = (int64_t)((uint64_t)bias->offset + projection->bias_offset);
+    binding.offset = (int64_t)((uint64_t)binding.offset + offset);
+    return array->present ? binding_check(context, &binding, layout, extent, access, array->name) : CLATTN_SUCCESS;
 }
 
-/* Notes an operator's enqueue; one that failed may have enqueued some of its kernels. */
-static clattn_status part_enqueued(struct chain *chain, struct step *step, clattn_status status)
-{
-    if (status == CLATTN_SUCCESS)
-        chain_stepped(chain, step);
-    else
-        chain_failed(chain, step);
-    return status;
-}
-
-static clattn_status enqueue_projection(const struct mha_plan *plan, struct chain *chain, size_t index,
-                                        const clattn_mha_args *args)
-{
-    const struct mha_projection *projection = &plan->problem.projection[index];
-    clattn_matmul_args product = CLATTN_MATMUL_ARGS_INIT;
-    struct step step;
-    product.a = *source_of(args, projection->source);
-    bind_weight(args, projection, &product.b, &product.bias);
-    product.c = within(chain, plan->problem.desc.dtype, projection->output);
-    product.explicit_lengths = 1;
-    product.batch = args->batch;
-    product.m = rows_of_source(args, projection->source);
-    product.workspace = part_workspace(plan, chain);
-    chain_step(chain, false, &step);
-    return part_enqueued(chain, &step,
-                         clattn_matmul_enqueue(plan->projection[index], chain->queue, &product, step.wait_count,
-                                               step.wait_list, step.event));
-}
-
-static clattn_status enqueue_attention(const struct mha_plan *plan, struct chain *chain, const clattn_mha_args *args)
+/* Checks the weight and the bias that a product reads. */
+static clattn_status check_weight(clattn_context *context, const struct mha_product *p,
+                                  const struct bound_array *arrays)
 {
     clattn_status status;
-    const struct mha_problem *problem = &plan->problem;
-    const clattn_dtype dtype = problem->desc.dtype;
-    clattn_attention_args heads = CLATTN_ATTENTION_ARGS_INIT;
-    struct step step;
-    heads.query = within(chain, dtype, problem->query);
-    heads.key = within(chain, dtype, problem->key);
-    heads.value = within(chain, dtype, problem->value);
-    heads.mask = args->mask;
-    heads.output = within(chain, dtype, problem->attended);
-    if (problem->desc.weights)
-        heads.outputs.lse = within(chain, CLATTN_DTYPE_F32, problem->lse);
-    heads.explicit_lengths = 1;
-    heads.batch = args->batch;
-    heads.query_length = args->query_length;
-    heads.key_length = args->key_length;
-    heads.position = args->position;
-    heads.workspace = part_workspace(plan, chain);
-    chain_step(chain, false, &step);
-    TRY(part_enqueued(
-        chain, &step,
-        clattn_attention_enqueue(plan->attention, chain->queue, &heads, step.wait_count, step.wait_list, step.event)));
-    if (problem->desc.weights) {
-        chain_step(chain, false, &step);
-        const struct enqueue_call call = chain_call(chain, &step);
-        TRY(part_enqueued(chain, &step, attention_weights_enqueue(plan->weights, &call, &heads, &args->weights)));
-    }
-fail:
-    return status;
-}
-
-/* Checks the arrays that a projection reads from the caller: rows, weight and bias. */
-static clattn_status check_projection(clattn_context *context, const struct mha_projection *projection,
-                                      const clattn_mha_args *args)
-{
-    static const char *const sources[] = {"x", "context", "context_value"};
-    static const char *const weights[] = {"w_in", "w_q", "w_k", "w_v"};
-    static const char *const biases[] = {"b_in", "b_q", "b_k", "b_v"};
-    clattn_status status = CLATTN_SUCCESS;
-    const clattn_matmul_desc *desc = &projection->desc;
-    const size_t rows[3] = {args->batch, rows_of_source(args, projection->source), desc->a.extent[2]};
-    clattn_binding weight, bias;
-    if (!rows[1])
-        return CLATTN_SUCCESS;
-    bind_weight(args, projection, &weight, &bias);
-    TRY(binding_check(context, source_of(args, projection->source), &desc->a, rows, BINDING_READ,
-                      sources[projection->source]));
-    TRY(binding_check(context, &weight, &desc->b, desc->b.extent, BINDING_READ, weights[projection->weight]));
-    if (desc->bias.rank)
-        TRY(binding_check(context, &bias, &desc->bias, desc->bias.extent, BINDING_READ, biases[projection->weight]));
-fail:
-    return status;
-}
-
-/* The attention checks the mask too, but only after the projections have been enqueued. */
-static clattn_status check_mask(const struct mha_plan *plan, const clattn_mha_args *args)
-{
-    const clattn_mha_desc *desc = &plan->problem.desc;
-    const size_t size[4] = {args->batch, desc->heads, args->query_length, args->key_length};
-    size_t reach[4];
-    const clattn_layout mask = mask_reach(&desc->mask, size, reach);
-    if (!desc->mask.rank)
-        return CLATTN_SUCCESS;
-    return binding_check(plan->base.context, &args->mask, &mask, reach, BINDING_READ, "mask");
-}
-
-static clattn_status check_outputs(const struct mha_plan *plan, const clattn_mha_args *args)
-{
-    clattn_status status = CLATTN_SUCCESS;
-    clattn_context *context = plan->base.context;
-    const clattn_matmul_desc *desc = &plan->problem.output;
-    const size_t y[3] = {args->batch, args->query_length, plan->problem.desc.d_model};
-    const size_t weights[4] = {args->batch, plan->problem.weights.extent[1], args->query_length, args->key_length};
-    TRY(binding_check(context, &args->w_o, &desc->b, desc->b.extent, BINDING_READ, "w_o"));
-    if (desc->bias.rank)
-        TRY(binding_check(context, &args->b_o, &desc->bias, desc->bias.extent, BINDING_READ, "b_o"));
-    TRY(binding_check(context, &args->y, &desc->c, y, access_of_output(plan->output), "y"));
-    if (plan->problem.desc.weights)
-        TRY(binding_check(context, &args->weights, &plan->problem.weights, weights, BINDING_WRITE, "weights"));
+    const clattn_layout *b = &p->desc.b, *bias = &p->desc.bias;
+    TRY(check(context, &arrays[p->weight], p->weight_offset, b, b->extent, BINDING_READ));
+    TRY(check(context, &arrays[p->bias], p->bias_offset, bias, bias->extent, BINDING_READ));
 fail:
     return status;
 }
 
 /* Checks all bindings before anything is enqueued. */
-static clattn_status check_bindings(const struct mha_plan *plan, const clattn_mha_args *args)
-{
-    clattn_status status = CLATTN_SUCCESS;
-    clattn_context *context = plan->base.context;
-    const clattn_mha_desc *desc = &plan->problem.desc;
-    const struct bound_array optional[] = {
-        {&args->context, .name = "context", .present = desc->cross},
-        {&args->context_value, .name = "context_value", .present = plan->problem.separate_values},
-        {&args->w_in, .name = "w_in", .present = desc->packed_weights},
-        {&args->b_in, .name = "b_in", .present = desc->packed_weights && desc->bias_in},
-        {&args->w_q, .name = "w_q", .present = !desc->packed_weights},
-        {&args->w_k, .name = "w_k", .present = !desc->packed_weights},
-        {&args->w_v, .name = "w_v", .present = !desc->packed_weights},
-        {&args->b_q, .name = "b_q", .present = !desc->packed_weights && desc->bias_in},
-        {&args->b_k, .name = "b_k", .present = !desc->packed_weights && desc->bias_in},
-        {&args->b_v, .name = "b_v", .present = !desc->packed_weights && desc->bias_in},
-        {&args->b_o, .name = "b_o", .present = desc->bias_out},
-        {&args->mask, .name = "mask", .present = desc->mask.rank != 0},
-        {&args->weights, .name = "weights", .present = desc->weights != CLATTN_WEIGHTS_OUTPUT_NONE},
-    };
-    TRY(bindings_absent(context, optional, COUNT_OF(optional)));
-    for (size_t i = 0; i < plan->problem.projections; i++)
-        TRY(check_projection(context, &plan->problem.projection[i], args));
-    TRY(check_mask(plan, args));
-    TRY(check_outputs(plan, args));
-fail:
-    return status;
-}
-
-static clattn_status enqueue_output(const struct mha_plan *plan, struct chain *chain, const clattn_mha_args *args)
-{
-    clattn_matmul_args product = CLATTN_MATMUL_ARGS_INIT;
-    struct step step;
-    product.a = within(chain, plan->problem.desc.dtype, plan->problem.attended);
-    product.b = args->w_o;
-    product.bias = args->b_o;
-    product.c = args->y;
-    product.explicit_lengths = 1;
-    product.batch = args->batch;
-    product.m = args->query_length;
-    product.workspace = part_workspace(plan, chain);
-    chain_step(chain, true, &step);
-    return part_enqueued(
-        chain, &step,
-        clattn_matmul_enqueue(plan->output, chain->queue, &product, step.wait_count, step.wait_list, step.event));
-}
-
-static clattn_status enqueue_all(const struct mha_plan *plan, struct chain *chain, const clattn_mha_args *args)
+static clattn_status check_bindings(const struct mha_plan *plan, const clattn_mha_args *args,
+                                    const struct bound_array *arrays)
 {
     clattn_status status;
-    for (size_t i = 0; i < plan->problem.projections; i++)
-        TRY(enqueue_projection(plan, chain, i, args));
-    TRY(enqueue_attention(plan, chain, args));
-    TRY(enqueue_output(plan, chain, args));
+    clattn_context *context = plan->base.context;
+    const struct mha_problem *problem = &plan->problem;
+    const clattn_mha_desc *d = &problem->desc;
+    const size_t y[3] = {args->batch, args->query_length, d->d_model};
+    const size_t scores[4] = {args->batch, d->heads, args->query_length, args->key_length};
+    const size_t weights[4] = {args->batch, problem->weights.extent[1], args->query_length, args->key_length};
+    size_t masked[4];
+    const clattn_layout mask = mask_reach(&d->mask, scores, masked);
+    TRY(bindings_absent(context, arrays + 1, MHA_SLOTS - 1));
+    for (size_t i = 0; i < problem->projections; i++) {
+        const struct mha_product *p = &problem->projection[i];
+        const size_t length = p->source == SLOT_X ? args->query_length : args->key_length;
+        const size_t rows[3] = {args->batch, length, p->desc.a.extent[2]};
+        if (!length)
+            continue;
+        TRY(check(context, &arrays[p->source], 0, &p->desc.a, rows, BINDING_READ));
+        TRY(check_weight(context, p, arrays));
+    }
+    TRY(check(context, &arrays[SLOT_MASK], 0, &mask, masked, BINDING_READ));
+    TRY(check_weight(context, &problem->output, arrays));
+    TRY(check(context, &arrays[SLOT_Y], 0, &problem->output.desc.c, y, graph_result_access(&plan->graph)));
+    TRY(check(context, &arrays[SLOT_WEIGHTS], 0, &problem->weights, weights, BINDING_WRITE));
 fail:
     return status;
 }
@@ -330,17 +265,24 @@ static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_cal
     clattn_status status;
     const struct mha_plan *plan = (const struct mha_plan *)handle;
     struct report *report = &handle->context->device.report;
+    struct bound_array arrays[MHA_SLOTS];
+    clattn_binding bound[MHA_SLOTS] = {0};
     clattn_mha_args args;
-    struct chain chain;
     TRY(args_read(report, "clattn_mha_args", &args, sizeof args, sizeof args, given));
     TRY(read_lengths(report, &plan->problem.desc, &args));
     if (!args.batch || !args.query_length)
         return plan_enqueue_nothing(handle, call);
-    TRY(check_bindings(plan, &args));
-    status = chain_begin(&chain, handle->context, call, &args.workspace);
-    if (status == CLATTN_SUCCESS)
-        status = enqueue_all(plan, &chain, &args);
-    return chain_end(&chain, status);
+    list_arrays(&plan->problem, &args, arrays);
+    TRY(check_bindings(plan, &args, arrays));
+    for (int slot = 1; slot < MHA_SLOTS; slot++)
+        bound[slot] = *arrays[slot].binding;
+    const struct graph_run run = {.bound = bound,
+                                  .number = {[NUMBER_ONE] = 1,
+                                             [NUMBER_BATCH] = args.batch,
+                                             [NUMBER_LENGTH] = args.query_length,
+                                             [NUMBER_KEYS] = args.key_length,
+                                             [NUMBER_POSITION] = (size_t)args.position}};
+    status = graph_enqueue(&plan->graph, handle->context, call, &run, &args.workspace);
 fail:
     return status;
 }
