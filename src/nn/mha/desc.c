@@ -93,12 +93,12 @@ static clattn_matmul_desc linear(clattn_layout rows, clattn_layout result, bool 
     return desc;
 }
 
-/* Whether an array of the workspace has a size that is far from overflowing. */
+/* Whether the sizes in bytes of a few such arrays, in the workspace, can be added without overflowing. */
 static bool fits(const clattn_mha_desc *desc, size_t length, size_t columns)
 {
     size_t elements;
     return size_mul(desc->batch, length, &elements) && size_mul(elements, columns, &elements) &&
-           elements < SIZE_MAX / 128;
+           elements < SIZE_MAX / 32;
 }
 
 /* Adds the product of `length` rows of `source`, `in` wide, that makes `out` columns of rows `stride` apart. */
