@@ -53,6 +53,13 @@ bool os_processor_has_fast_bf16(void)
     return is_by_amd() && has_avx512_bf16();
 }
 
+#else
+bool os_processor_has_fast_bf16(void)
+{
+    return false;
+}
+#endif
+
 /* Linux grants the tiles' 8 KiB of state by request only (Documentation/arch/x86/xstate.rst), to all threads of the
  * process and for good; a 32-bit process has no tiles. */
 #if defined __linux__ && defined __x86_64__ && defined SYS_arch_prctl
@@ -78,22 +85,6 @@ bool os_processor_has_amx_bf16(void)
 }
 
 bool os_processor_permit_amx_bf16(void)
-{
-    return false;
-}
-#endif
-#else
-bool os_processor_has_amx_bf16(void)
-{
-    return false;
-}
-
-bool os_processor_permit_amx_bf16(void)
-{
-    return false;
-}
-
-bool os_processor_has_fast_bf16(void)
 {
     return false;
 }

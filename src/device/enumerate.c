@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "base/size.h"
 #include "base/strbuf.h"
 #include "base/try.h"
@@ -11,34 +12,24 @@
 static clattn_status skip(struct clattn_devices *devices, struct strbuf *line)
 {
     char *text = strbuf_take(line);
-    if (text && devices->skipped_count == devices->skipped_capacity) {
-        size_t capacity = devices->skipped_capacity * 2 + 4;
-        char **grown = realloc(devices->skipped, capacity * sizeof *grown);
-        if (grown) {
-            devices->skipped = grown;
-            devices->skipped_capacity = capacity;
-        } else {
-            free(text);
-            text = NULL;
-        }
-    }
-    if (!text)
+    char **grown = array_grow(devices->skipped, &devices->skipped_capacity, devices->skipped_count, sizeof *grown);
+    if (grown)
+        devices->skipped = grown;
+    if (!text || !grown) {
+        free(text);
         return report_error(NULL, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for the list of devices");
-    devices->skipped[devices->skipped_count++] = text;
+    }
+    grown[devices->skipped_count++] = text;
     return CLATTN_SUCCESS;
 }
 
 static clattn_status add(struct clattn_devices *devices, const struct capabilities *caps)
 {
-    if (devices->count == devices->capacity) {
-        size_t capacity = devices->capacity * 2 + 4;
-        struct capabilities *grown = realloc(devices->caps, capacity * sizeof *grown);
-        if (!grown)
-            return report_error(NULL, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for the list of devices");
-        devices->caps = grown;
-        devices->capacity = capacity;
-    }
-    devices->caps[devices->count++] = *caps;
+    struct capabilities *grown = array_grow(devices->caps, &devices->capacity, devices->count, sizeof *grown);
+    if (!grown)
+        return report_error(NULL, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for the list of devices");
+    devices->caps = grown;
+    grown[devices->count++] = *caps;
     return CLATTN_SUCCESS;
 }
 

@@ -4,29 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "base/size.h"
 #include "base/try.h"
 #include "ops/attention/scores.h"
 
 #define ALIGNMENT 128 /* bytes, what a workspace is aligned to */
 
-/* Grows an array of elements of `bytes` bytes if it is full; NULL if memory runs out. */
-static void *grow(void *items, size_t *capacity, size_t count, size_t bytes)
-{
-    if (count < *capacity)
-        return items;
-    size_t wanted = *capacity ? 2 * *capacity : 32;
-    void *grown = realloc(items, wanted * bytes);
-    if (grown)
-        *capacity = wanted;
-    return grown;
-}
-
 clattn_status graph_begin(struct graph *graph, clattn_context *context)
 {
     memset(graph, 0, sizeof *graph);
     graph->context = context;
-    graph->arrays = grow(NULL, &graph->array_capacity, 0, sizeof *graph->arrays);
+    graph->arrays = array_grow(NULL, &graph->array_capacity, 0, sizeof *graph->arrays);
     if (!graph->arrays)
         return report_error(&context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
     memset(graph->arrays, 0, sizeof *graph->arrays);
@@ -50,7 +39,7 @@ void graph_clear(struct graph *graph)
 
 static int add_array(struct graph *graph, const struct graph_array *array)
 {
-    struct graph_array *arrays = grow(graph->arrays, &graph->array_capacity, graph->array_count, sizeof *arrays);
+    struct graph_array *arrays = array_grow(graph->arrays, &graph->array_capacity, graph->array_count, sizeof *arrays);
     if (!arrays) {
         graph->failed = true;
         return 0;
@@ -93,7 +82,7 @@ static void note_life(struct graph *graph, int index, size_t step)
 
 void graph_add(struct graph *graph, const struct graph_step *step)
 {
-    struct graph_step *steps = grow(graph->steps, &graph->step_capacity, graph->step_count, sizeof *steps);
+    struct graph_step *steps = array_grow(graph->steps, &graph->step_capacity, graph->step_count, sizeof *steps);
     if (!steps) {
         graph->failed = true;
         return;
@@ -121,7 +110,7 @@ static clattn_plan *find_plan(const struct graph *graph, enum graph_op op, const
 /* Adds a plan, which the graph then owns. */
 static clattn_status add_plan(struct graph *graph, enum graph_op op, const void *desc, clattn_plan *plan)
 {
-    struct graph_plan *plans = grow(graph->plans, &graph->plan_capacity, graph->plan_count, sizeof *plans);
+    struct graph_plan *plans = array_grow(graph->plans, &graph->plan_capacity, graph->plan_count, sizeof *plans);
     void *copy = malloc(desc_bytes(desc));
     if (plans)
         graph->plans = plans;

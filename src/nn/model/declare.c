@@ -3,24 +3,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/grow.h"
 #include "nn/model/load.h"
 
 static weight_id declare(struct loader *loader, size_t rows, size_t columns, clattn_dtype dtype)
 {
     clattn_transformer *model = loader->model;
-    if (model->weight_count == model->weight_capacity) {
-        size_t capacity = model->weight_capacity ? 2 * model->weight_capacity : 64;
-        struct weight *weights = realloc(model->weights, capacity * sizeof *weights);
-        if (!weights) {
-            loader->failed = true;
-            return 0;
-        }
-        model->weights = weights;
-        model->weight_capacity = capacity;
-        if (!model->weight_count)
-            weights[model->weight_count++] = (struct weight){0};
+    struct weight *weights = array_grow(model->weights, &model->weight_capacity, model->weight_count, sizeof *weights);
+    if (!weights) {
+        loader->failed = true;
+        return 0;
     }
-    model->weights[model->weight_count] = (struct weight){.rows = rows, .columns = columns, .dtype = dtype};
+    model->weights = weights;
+    if (!model->weight_count)
+        weights[model->weight_count++] = (struct weight){0};
+    weights[model->weight_count] = (struct weight){.rows = rows, .columns = columns, .dtype = dtype};
     return (weight_id)model->weight_count++;
 }
 
@@ -29,17 +26,13 @@ static struct part *add_part(struct loader *loader, weight_id weight, size_t fir
 static struct part *add_part(struct loader *loader, weight_id weight, size_t first, size_t rows, size_t columns,
                              const char *format, ...)
 {
-    if (loader->part_count == loader->part_capacity) {
-        size_t capacity = loader->part_capacity ? 2 * loader->part_capacity : 128;
-        struct part *parts = realloc(loader->parts, capacity * sizeof *parts);
-        if (!parts) {
-            loader->failed = true;
-            return &loader->nowhere;
-        }
-        loader->parts = parts;
-        loader->part_capacity = capacity;
+    struct part *parts = array_grow(loader->parts, &loader->part_capacity, loader->part_count, sizeof *parts);
+    if (!parts) {
+        loader->failed = true;
+        return &loader->nowhere;
     }
-    struct part *part = &loader->parts[loader->part_count++];
+    loader->parts = parts;
+    struct part *part = &parts[loader->part_count++];
     *part = (struct part){.weight = weight, .first = first, .rows = rows, .columns = columns, .kernel = 1};
     va_list arguments;
     va_start(arguments, format);
