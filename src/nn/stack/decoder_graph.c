@@ -11,9 +11,7 @@ struct decoder_builder {
     struct builder base;
     const struct decoder_plan *plan;
     enum decoder_graph which;
-    struct rows rows;      /* of tokens: (sequences, length) */
-    struct rows item_rows; /* the rows as (items, queries), for cross-attention */
-    struct stream stream;
+    struct rows item_rows; /* the rows, which are (sequences, length), as (items, queries) for cross-attention */
     int past, fresh, total, memory_lengths;         /* arrays of lengths; 0: none */
     size_t self_probabilities, cross_probabilities; /* layers so far whose probabilities are an output */
 };
@@ -22,10 +20,11 @@ struct decoder_builder {
 
 static void add_lengths(struct decoder_builder *b)
 {
-    if (b->rows.batch > 1) {
-        b->past = add_integers(&b->base, b->rows.batch, NUMBER_BATCH, DECODER_PAST_LENGTHS, 0);
-        b->fresh = add_integers(&b->base, b->rows.batch, NUMBER_BATCH, DECODER_NEW_LENGTHS, 0);
-        b->total = add_integers(&b->base, b->rows.batch, NUMBER_BATCH, DECODER_TOTAL_LENGTHS, 0);
+    const size_t batch = b->base.rows.batch;
+    if (batch > 1) {
+        b->past = add_integers(&b->base, batch, NUMBER_BATCH, DECODER_PAST_LENGTHS, 0);
+        b->fresh = add_integers(&b->base, batch, NUMBER_BATCH, DECODER_NEW_LENGTHS, 0);
+        b->total = add_integers(&b->base, batch, NUMBER_BATCH, DECODER_TOTAL_LENGTHS, 0);
     }
     if (b->plan->desc.items > 1 && b->base.stack->desc.cross)
         b->memory_lengths = add_integers(&b->base, b->plan->desc.items, NUMBER_ITEMS, DECODER_MEMORY_LENGTHS, 0);
@@ -37,7 +36,8 @@ static void add_lengths(struct decoder_builder *b)
 static int add_ids(struct decoder_builder *b)
 {
     struct graph *graph = b->base.graph;
-    const size_t count = b->rows.batch * b->rows.length, row = b->rows.length * sizeof(int32_t);
+    const struct rows rows = b->base.rows;
+    const size_t count = rows.batch * rows.length, row = rows.length * sizeof(int32_t);
     const int shifted = graph_arena_array(graph, CLATTN_DTYPE_I32, count);
     struct graph_step fill = {.op = GRAPH_FILL,
                               .condition = -DECODER_IDS,
@@ -63,11 +63,11 @@ static clattn_status add_input(struct decoder_builder *b)
 {
     const clattn_stack_desc *d = &b->base.stack->desc;
     if (d->input == CLATTN_STACK_INPUT_VECTORS) {
-        b->stream.x = matrix_bound(b->base.graph, b->base.model->dtype, d->d_model, DECODER_INPUT);
+        b->base.x = matrix_bound(b->base.graph, b->base.model->dtype, d->d_model, DECODER_INPUT);
         return CLATTN_SUCCESS;
     }
-    const int segments = add_segments(&b->base, b->rows, DECODER_SEGMENTS);
-    return add_embedding(&b->base, b->rows, add_ids(b), segments, NUMBER_POSITION, b->past, &b->stream);
+    const int segments = add_segments(&b->base, DECODER_SEGMENTS);
+    return add_embedding(&b->base, add_ids(b), segments, b->past);
 }
 
 /* ---- attention ---- */
@@ -95,12 +95,12 @@ clattn_layout decoder_mask(const clattn_layout *mask, enum decoder_graph which)
     return layout;
 }
 
-static clattn_status append(struct decoder_builder *b, struct rows rows, const struct matrix *key,
-                            const struct matrix *value, const clattn_layout *cache, struct graph_operand keys,
-                            struct graph_operand values, bool self)
+static clattn_status append(struct decoder_builder *b, const struct matrix *key, const struct matrix *value,
+                            const clattn_layout *cache, struct graph_operand keys, struct graph_operand values,
+                            bool self)
 {
+    const struct rows rows = b->base.rows;
     const clattn_stack_desc *d = &b->base.stack->desc;
-    const size_t batch = rows.batch;
     clattn_kv_append_desc desc;
     struct graph_step step = {.op = GRAPH_APPEND,
                               .batch = rows.batch_number,
@@ -111,7 +111,7 @@ static clattn_status append(struct decoder_builder *b, struct rows rows, const s
     desc.value = heads_layout(b->base.stack, rows, value, d->kv_heads);
     desc.key_cache = desc.value_cache = *cache;
     if (self && b->past) {
-        desc.past_lengths = desc.new_lengths = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, &batch);
+        desc.past_lengths = desc.new_lengths = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, &rows.batch);
         step.operand[APPEND_PAST_LENGTHS] = operand_of(b->past);
         step.operand[APPEND_NEW_LENGTHS] = operand_of(b->fresh);
     }
@@ -132,18 +132,19 @@ static clattn_status append(struct decoder_builder *b, struct rows rows, const s
 static clattn_status add_self_attention(struct decoder_builder *b, size_t layer)
 {
     clattn_status status;
+    const struct rows rows = b->base.rows;
     const struct stack *stack = b->base.stack;
     const clattn_stack_desc *d = &stack->desc;
     const clattn_decoder_desc *p = &b->plan->desc;
     const struct attention_weights *weights = &stack->layers[layer].self;
-    const clattn_layout cache = cache_layout(&b->plan->self_cache, b->rows.batch);
+    const clattn_layout cache = cache_layout(&b->plan->self_cache, rows.batch);
     const int caches = graph_bound_array(b->base.graph, cache.dtype, DECODER_SELF_CACHE, 0);
-    const size_t extent[4] = {b->rows.batch, d->heads, b->rows.length, p->cache_length};
+    const size_t extent[4] = {rows.batch, d->heads, rows.length, p->cache_length};
     const enum graph_number position = b->past ? NUMBER_ONE : NUMBER_PAST;
     struct heads heads;
     const struct attention_sublayer sublayer = {
         .weights = weights,
-        .queries = b->rows,
+        .queries = rows,
         .key = cache_operand(caches, &cache, b->plan->sequences, layer, 0),
         .value = cache_operand(caches, &cache, b->plan->sequences, layer, 1),
         .cache = cache,
@@ -162,11 +163,11 @@ static clattn_status add_self_attention(struct decoder_builder *b, size_t layer)
         .probabilities_offset = b->self_probabilities * extent[0] * extent[1] * extent[2] * extent[3],
     };
     b->self_probabilities += sublayer.output;
-    TRY(add_projections(&b->base, b->rows, &b->stream, weights, true, &heads));
-    TRY(append(b, b->rows, &heads.key, &heads.value, &cache, sublayer.key, sublayer.value, true));
+    TRY(add_projections(&b->base, weights, true, &heads));
+    TRY(append(b, &heads.key, &heads.value, &cache, sublayer.key, sublayer.value, true));
     if (d->rotary)
-        TRY(add_rope(&b->base, b->rows, &heads.query, d->heads, position, b->past));
-    status = add_attention(&b->base, b->rows, &sublayer, &heads, &b->stream);
+        TRY(add_rope(&b->base, &heads.query, d->heads, position, b->past));
+    status = add_attention(&b->base, &sublayer, &heads);
 fail:
     return status;
 }
@@ -175,6 +176,7 @@ fail:
 static clattn_status add_cross_attention(struct decoder_builder *b, size_t layer)
 {
     clattn_status status;
+    const struct rows rows = b->base.rows;
     const struct stack *stack = b->base.stack;
     const clattn_decoder_desc *p = &b->plan->desc;
     const struct attention_weights *weights = &stack->layers[layer].cross;
@@ -197,17 +199,17 @@ static clattn_status add_cross_attention(struct decoder_builder *b, size_t layer
         .probabilities = {.dtype = CLATTN_DTYPE_F32,
                           .rank = 4,
                           .extent = {items, heads_count, queries, length},
-                          .stride = {(int64_t)(heads_count * queries * length), (int64_t)(b->rows.length * length),
+                          .stride = {(int64_t)(heads_count * queries * length), (int64_t)(rows.length * length),
                                      (int64_t)length, 1}},
         .probabilities_slot = DECODER_CROSS_PROBABILITIES,
-        .probabilities_offset = b->cross_probabilities * b->rows.batch * heads_count * b->rows.length * length,
+        .probabilities_offset = b->cross_probabilities * rows.batch * heads_count * rows.length * length,
     };
     /* The output is (sequences, heads, length, memory): with beams each query of an item is a sequence of its own. */
     if (b->which == DECODER_BEAMS)
         sublayer.probabilities.stride[2] = (int64_t)(heads_count * length);
     b->cross_probabilities += sublayer.output;
-    TRY(add_projections(&b->base, b->rows, &b->stream, weights, false, &heads));
-    status = add_attention(&b->base, b->rows, &sublayer, &heads, &b->stream);
+    TRY(add_projections(&b->base, weights, false, &heads));
+    status = add_attention(&b->base, &sublayer, &heads);
 fail:
     return status;
 }
@@ -217,7 +219,8 @@ fail:
 /* The row of each sequence's last token: the embedding operator looks it up, with the rows as its table. */
 static clattn_status add_last_rows(struct decoder_builder *b, struct matrix *x, struct rows *rows)
 {
-    const size_t sequences = b->rows.batch, ids[2] = {1, sequences}, all[2] = {sequences * b->rows.length, x->columns};
+    const size_t sequences = b->base.rows.batch, length = b->base.rows.length;
+    const size_t ids[2] = {1, sequences}, all[2] = {sequences * length, x->columns};
     const size_t found[3] = {1, sequences, x->columns};
     const int integers = add_integers(&b->base, sequences, NUMBER_BATCH, DECODER_LAST_ROWS, DECODER_LOGITS);
     clattn_embedding_desc desc;
@@ -240,11 +243,11 @@ static clattn_status add_logits(struct decoder_builder *b, const struct matrix *
     clattn_status status;
     const struct linear_operands w = linear_of(&b->base, &b->base.model->logits);
     struct matrix x = *result, logits;
-    struct rows rows = rows_flat(b->rows);
+    struct rows rows = rows_flat(b->base.rows);
     if (b->plan->desc.logits == CLATTN_LOGITS_LAST && b->which == DECODER_MANY)
         TRY(add_last_rows(b, &x, &rows));
     logits = matrix_bound(b->base.graph, CLATTN_DTYPE_F32, w.rows, DECODER_LOGITS);
-    TRY(add_product(&b->base, rows, x, &w, logits, NULL, NULL));
+    TRY(add_product(&b->base, rows, x, &w, logits, NULL));
     b->base.graph->steps[b->base.graph->step_count - 1].condition = DECODER_LOGITS;
 fail:
     return status;
@@ -256,14 +259,14 @@ static clattn_status add_layers(struct decoder_builder *b)
 {
     clattn_status status;
     const clattn_stack_desc *d = &b->base.stack->desc;
-    const struct matrix result = stack_result(&b->base, b->rows, DECODER_OUTPUT);
+    const struct matrix result = stack_result(&b->base, DECODER_OUTPUT);
     add_lengths(b);
     TRY(add_input(b));
     for (size_t i = 0; i < d->layers; i++) {
         TRY(add_self_attention(b, i));
         if (d->cross)
             TRY(add_cross_attention(b, i));
-        TRY(end_layer(&b->base, rows_flat(b->rows), &b->stream, i, &result));
+        TRY(end_layer(&b->base, i, &result));
     }
     if (b->plan->desc.logits)
         TRY(add_logits(b, &result));
@@ -275,19 +278,20 @@ fail:
 static clattn_status add_memory(struct decoder_builder *b)
 {
     clattn_status status = CLATTN_SUCCESS;
+    const struct rows rows = b->base.rows;
     const struct stack *stack = b->base.stack;
     const clattn_stack_desc *d = &stack->desc;
     const clattn_dtype dtype = b->base.model->dtype;
     const struct matrix memory = matrix_bound(b->base.graph, dtype, d->d_memory, DECODER_MEMORY_ARRAY);
-    const clattn_layout cache = cache_layout(&b->plan->cross_cache, b->rows.batch);
+    const clattn_layout cache = cache_layout(&b->plan->cross_cache, rows.batch);
     const int caches = graph_bound_array(b->base.graph, cache.dtype, DECODER_CROSS_CACHE, 0);
     for (size_t i = 0; i < d->layers; i++) {
         const struct linear_operands w = linear_of(&b->base, &stack->layers[i].cross.memory);
-        struct matrix key = matrix_new(b->base.graph, b->rows, dtype, 2 * stack->inner_kv), value = key;
+        struct matrix key = matrix_new(b->base.graph, rows, dtype, 2 * stack->inner_kv), value = key;
         value.data.offset = (int64_t)stack->inner_kv;
-        TRY(add_product(&b->base, rows_flat(b->rows), memory, &w, key, NULL, NULL));
-        TRY(append(b, b->rows, &key, &value, &cache, cache_operand(caches, &cache, b->rows.batch, i, 0),
-                   cache_operand(caches, &cache, b->rows.batch, i, 1), false));
+        TRY(add_product(&b->base, rows_flat(rows), memory, &w, key, NULL));
+        TRY(append(b, &key, &value, &cache, cache_operand(caches, &cache, rows.batch, i, 0),
+                   cache_operand(caches, &cache, rows.batch, i, 1), false));
     }
     status = graph_finish(b->base.graph);
 fail:
@@ -302,13 +306,13 @@ static struct decoder_builder builder_of(struct decoder_plan *plan, enum decoder
     struct decoder_builder b = {.base = {.graph = &plan->graph[which],
                                          .model = plan->model,
                                          .stack = &plan->model->decoder,
-                                         .options = options},
+                                         .options = options,
+                                         .rows = {d->items * beams, length, NUMBER_BATCH, NUMBER_LENGTH}},
                                 .plan = plan,
                                 .which = which,
-                                .rows = {d->items * beams, length, NUMBER_BATCH, NUMBER_LENGTH},
                                 .item_rows = {d->items, beams * length, NUMBER_ITEMS, NUMBER_ITEM_QUERIES}};
     if (which == DECODER_MEMORY)
-        b.rows = (struct rows){d->items, d->memory_length, NUMBER_ITEMS, NUMBER_MEMORY_LENGTH};
+        b.base.rows = (struct rows){d->items, d->memory_length, NUMBER_ITEMS, NUMBER_MEMORY_LENGTH};
     return b;
 }
 

@@ -6,8 +6,6 @@
 struct encoder_builder {
     struct builder base;
     struct encoder_plan *plan;
-    struct rows rows; /* of positions */
-    struct stream stream;
     int lengths;          /* array; 0: none */
     size_t probabilities; /* layers so far whose probabilities are an output */
 };
@@ -23,7 +21,7 @@ static clattn_status add_convolutions(struct encoder_builder *b)
     const struct stack *stack = b->base.stack;
     const clattn_stack_desc *d = &stack->desc;
     const clattn_dtype dtype = b->base.model->dtype;
-    const size_t element = clattn_dtype_size((clattn_dtype)dtype), batch = b->plan->desc.batch;
+    const size_t element = clattn_dtype_size(dtype), batch = b->plan->desc.batch;
     size_t frames = b->plan->desc.length, channels = d->features;
     enum graph_number frames_number = NUMBER_INPUT_LENGTH;
     struct matrix table = {.dtype = dtype, .columns = d->d_model, .stride = d->d_model, .item = MATRIX_BROADCAST};
@@ -78,8 +76,9 @@ static clattn_status add_convolutions(struct encoder_builder *b)
             padded = made;
             made.data.offset = (int64_t)(padding * channels);
         }
-        TRY(add_product(&b->base, rows, windows, &weights, made, &epilogue, NULL));
-        b->stream = (struct stream){.x = made, .own = true};
+        TRY(add_product(&b->base, rows, windows, &weights, made, &epilogue));
+        b->base.x = made;
+        b->base.own = true;
     }
 fail:
     return status;
@@ -94,11 +93,11 @@ static clattn_status add_input(struct encoder_builder *b)
     if (b->plan->has_lengths)
         b->lengths = add_integers(&b->base, b->plan->desc.batch, NUMBER_BATCH, ENCODER_LENGTHS, 0);
     if (d->input == CLATTN_STACK_INPUT_TOKENS)
-        return add_embedding(&b->base, b->rows, graph_bound_array(graph, CLATTN_DTYPE_I32, ENCODER_INPUT, 0),
-                             add_segments(&b->base, b->rows, ENCODER_SEGMENTS), NUMBER_POSITION, 0, &b->stream);
+        return add_embedding(&b->base, graph_bound_array(graph, CLATTN_DTYPE_I32, ENCODER_INPUT, 0),
+                             add_segments(&b->base, ENCODER_SEGMENTS), 0);
     if (d->input == CLATTN_STACK_INPUT_FEATURES)
         return add_convolutions(b);
-    b->stream.x = matrix_bound(graph, b->base.model->dtype, d->d_model, ENCODER_INPUT);
+    b->base.x = matrix_bound(graph, b->base.model->dtype, d->d_model, ENCODER_INPUT);
     return CLATTN_SUCCESS;
 }
 
@@ -167,17 +166,17 @@ static clattn_status add_self_attention(struct encoder_builder *b, size_t layer)
     const struct attention_weights *weights = &stack->layers[layer].self;
     const clattn_layout *all = &b->plan->probabilities;
     struct heads heads;
-    TRY(add_projections(&b->base, b->rows, &b->stream, weights, true, &heads));
+    TRY(add_projections(&b->base, weights, true, &heads));
     if (d->rotary) {
-        TRY(add_rope(&b->base, b->rows, &heads.query, d->heads, NUMBER_ONE, 0));
-        TRY(add_rope(&b->base, b->rows, &heads.key, d->kv_heads, NUMBER_ONE, 0));
+        TRY(add_rope(&b->base, &heads.query, d->heads, NUMBER_ONE, 0));
+        TRY(add_rope(&b->base, &heads.key, d->kv_heads, NUMBER_ONE, 0));
     }
     const struct attention_sublayer sublayer = {
         .weights = weights,
-        .queries = b->rows,
+        .queries = b->base.rows,
         .key = heads.key.data,
         .value = heads.value.data,
-        .cache = heads_layout(stack, b->rows, &heads.key, d->kv_heads),
+        .cache = heads_layout(stack, b->base.rows, &heads.key, d->kv_heads),
         .keys = NUMBER_LENGTH,
         .causal = d->causal,
         .query_lengths = b->lengths,
@@ -190,7 +189,7 @@ static clattn_status add_self_attention(struct encoder_builder *b, size_t layer)
         .probabilities_offset = b->probabilities * (size_t)all->stride[0],
     };
     b->probabilities += sublayer.output;
-    status = add_attention(&b->base, b->rows, &sublayer, &heads, &b->stream);
+    status = add_attention(&b->base, &sublayer, &heads);
 fail:
     return status;
 }
@@ -199,11 +198,11 @@ static clattn_status add_all(struct encoder_builder *b)
 {
     clattn_status status;
     const clattn_stack_desc *d = &b->base.stack->desc;
-    const struct matrix result = stack_result(&b->base, b->rows, ENCODER_OUTPUT);
+    const struct matrix result = stack_result(&b->base, ENCODER_OUTPUT);
     TRY(add_input(b));
     for (size_t i = 0; i < d->layers; i++) {
         TRY(add_self_attention(b, i));
-        TRY(end_layer(&b->base, rows_flat(b->rows), &b->stream, i, &result));
+        TRY(end_layer(&b->base, i, &result));
     }
     if (b->plan->desc.pooling)
         TRY(add_pooling(b, &result));
@@ -215,11 +214,12 @@ fail:
 clattn_status encoder_make_graph(struct encoder_plan *plan, const clattn_plan_options *options)
 {
     clattn_status status;
-    const struct rows rows = {plan->desc.batch, plan->positions, NUMBER_BATCH, NUMBER_LENGTH};
-    struct encoder_builder b = {
-        .base = {.graph = &plan->graph, .model = plan->model, .stack = &plan->model->encoder, .options = options},
-        .plan = plan,
-        .rows = rows};
+    struct encoder_builder b = {.base = {.graph = &plan->graph,
+                                         .model = plan->model,
+                                         .stack = &plan->model->encoder,
+                                         .options = options,
+                                         .rows = {plan->desc.batch, plan->positions, NUMBER_BATCH, NUMBER_LENGTH}},
+                                .plan = plan};
     TRY(graph_begin(&plan->graph, plan->base.context));
     status = add_all(&b);
 fail:

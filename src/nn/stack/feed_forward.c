@@ -72,8 +72,8 @@ static clattn_status add_all(struct feed_forward_plan *plan, const clattn_plan_o
     clattn_status status;
     const clattn_feed_forward_desc *d = &plan->problem.desc;
     struct graph *graph = &plan->graph;
-    const struct builder b = {.graph = graph};
-    const struct rows rows = {1, d->rows, NUMBER_ONE, NUMBER_LENGTH};
+    const struct builder b = {
+        .graph = graph, .product_options = options, .rows = {1, d->rows, NUMBER_ONE, NUMBER_LENGTH}};
     const struct linear_operands in =
         caller_linear(graph, d, SLOT_W_IN, d->bias_in ? SLOT_B_IN : 0, d->d_ff, d->d_model);
     const struct linear_operands gate =
@@ -81,11 +81,11 @@ static clattn_status add_all(struct feed_forward_plan *plan, const clattn_plan_o
     const struct linear_operands out =
         caller_linear(graph, d, SLOT_W_OUT, d->bias_out ? SLOT_B_OUT : 0, d->d_model, d->d_ff);
     const struct matrix x = matrix_bound(graph, d->dtype, d->d_model, SLOT_X);
+    const struct matrix y = matrix_bound(graph, d->dtype, d->d_model, SLOT_Y);
     const struct epilogue plus = {.operand = &x, .use = CLATTN_MATMUL_OPERAND_USE_ADD};
-    struct matrix hidden, y = x;
-    y.data = operand_of(graph_bound_array(graph, d->dtype, SLOT_Y, 0));
-    TRY(add_hidden(&b, rows, x, &in, d->gated ? &gate : NULL, d->activation, options, &hidden));
-    TRY(add_product(&b, rows, hidden, &out, y, d->residual ? &plus : NULL, options));
+    struct matrix hidden;
+    TRY(add_hidden(&b, x, &in, d->gated ? &gate : NULL, d->activation, &hidden));
+    TRY(add_product(&b, b.rows, hidden, &out, y, d->residual ? &plus : NULL));
     status = graph_finish(graph);
 fail:
     return status;

@@ -70,7 +70,7 @@ struct linear_operands linear_of(const struct builder *b, const struct linear *l
 }
 
 clattn_status add_product(const struct builder *b, struct rows rows, struct matrix a, const struct linear_operands *w,
-                          struct matrix c, const struct epilogue *epilogue, const clattn_plan_options *options)
+                          struct matrix c, const struct epilogue *epilogue)
 {
     clattn_matmul_desc desc;
     struct graph_step step = {.op = GRAPH_MATMUL, .batch = rows.batch_number, .length = rows.length_number};
@@ -81,7 +81,7 @@ clattn_status add_product(const struct builder *b, struct rows rows, struct matr
         .dtype = w->weight_dtype, .rank = 2, .extent = {w->columns, out}, .stride = {1, (int64_t)w->columns}};
     desc.c = layout_of(rows, &c);
     if (w->bias.array)
-        desc.bias = clattn_layout_contiguous((clattn_dtype)w->bias_dtype, 1, &out);
+        desc.bias = clattn_layout_contiguous(w->bias_dtype, 1, &out);
     if (w->scale.array)
         desc.b_scale = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &out);
     if (epilogue) {
@@ -97,31 +97,33 @@ clattn_status add_product(const struct builder *b, struct rows rows, struct matr
     step.operand[MATMUL_BIAS] = w->bias;
     step.operand[MATMUL_B_SCALE] = w->scale;
     step.operand[MATMUL_C] = c.data;
-    return graph_add_operator(b->graph, &step, &desc, options);
+    return graph_add_operator(b->graph, &step, &desc, b->product_options);
 }
 
-clattn_status add_hidden(const struct builder *b, struct rows rows, struct matrix x, const struct linear_operands *in,
-                         const struct linear_operands *gate, clattn_activation activation,
-                         const clattn_plan_options *options, struct matrix *hidden)
+clattn_status add_hidden(const struct builder *b, struct matrix x, const struct linear_operands *in,
+                         const struct linear_operands *gate, clattn_activation activation, struct matrix *hidden)
 {
     clattn_status status;
+    const struct rows rows = rows_flat(b->rows);
     struct epilogue activated = {.activation = activation};
     *hidden = matrix_new(b->graph, rows, x.dtype, in->rows);
     if (!gate)
-        return add_product(b, rows, x, in, *hidden, &activated, options);
+        return add_product(b, rows, x, in, *hidden, &activated);
     /* The product overwrites the gate: it reads each element before it writes the element in its place. */
     const struct epilogue times = {.operand = hidden, .use = CLATTN_MATMUL_OPERAND_USE_MULTIPLY};
-    TRY(add_product(b, rows, x, gate, *hidden, &activated, options));
-    status = add_product(b, rows, x, in, *hidden, &times, options);
+    TRY(add_product(b, rows, x, gate, *hidden, &activated));
+    status = add_product(b, rows, x, in, *hidden, &times);
 fail:
     return status;
 }
 
 /* ---- norms ---- */
 
-clattn_status add_norm(const struct builder *b, struct rows rows, const struct norm_weights *weights, struct matrix x,
-                       struct matrix y)
+/* y = norm(x); y may be x. */
+static clattn_status add_norm(const struct builder *b, const struct norm_weights *weights, struct matrix x,
+                              struct matrix y)
 {
+    const struct rows rows = rows_flat(b->rows);
     clattn_norm_desc desc;
     const struct weight *all = b->model->weights;
     const size_t columns = x.columns;
@@ -144,74 +146,69 @@ clattn_status add_norm(const struct builder *b, struct rows rows, const struct n
 
 /* ---- the residual stream ---- */
 
-clattn_status stream_read(const struct builder *b, struct rows rows, const struct stream *stream,
-                          const struct norm_weights *norm, struct matrix *read)
+/* The rows that a sublayer reads: x, or with pre-norm the norm of x. */
+static clattn_status stream_read(const struct builder *b, const struct norm_weights *norm, struct matrix *read)
 {
-    *read = stream->x;
+    *read = b->x;
     if (b->stack->desc.norm_place == CLATTN_NORM_PLACE_POST)
         return CLATTN_SUCCESS;
-    *read = matrix_new(b->graph, rows, stream->x.dtype, stream->x.columns);
-    return add_norm(b, rows, norm, stream->x, *read);
+    *read = matrix_new(b->graph, b->rows, b->x.dtype, b->x.columns);
+    return add_norm(b, norm, b->x, *read);
 }
 
-clattn_status stream_write(const struct builder *b, struct rows rows, struct stream *stream,
-                           const struct norm_weights *norm, struct matrix made, const struct linear_operands *w,
-                           const struct matrix *result)
+/* Ends a sublayer: multiplies `made` by `w`, adds the residual and, with post-norm, applies the norm.  The product adds
+ * the residual to its sums before it stores them, which spares the norm a pass over memory.  `result` is the stack's
+ * result if this is the sublayer that makes it, and otherwise NULL. */
+static clattn_status stream_write(struct builder *b, const struct norm_weights *norm, struct matrix made,
+                                  const struct linear_operands *w, const struct matrix *result)
 {
     clattn_status status;
     const bool pre = b->stack->desc.norm_place == CLATTN_NORM_PLACE_PRE;
-    const struct matrix x = stream->x;
+    const struct matrix x = b->x;
     const struct epilogue plus = {.operand = &x, .use = CLATTN_MATMUL_OPERAND_USE_ADD};
     /* The sum overwrites x if x is the stream's own: each element of x is read before the sum is written there. */
-    const struct matrix sum = pre && result ? *result
-                              : stream->own ? x
-                                            : matrix_new(b->graph, rows, x.dtype, x.columns);
-    TRY(add_product(b, rows, made, w, sum, &plus, NULL));
-    stream->x = sum;
-    stream->own = true;
+    const struct matrix sum = pre && result ? *result : b->own ? x : matrix_new(b->graph, b->rows, x.dtype, x.columns);
+    TRY(add_product(b, rows_flat(b->rows), made, w, sum, &plus));
+    b->x = sum;
+    b->own = true;
     if (pre)
         return CLATTN_SUCCESS;
     if (result)
-        stream->x = *result;
-    status = add_norm(b, rows, norm, sum, stream->x);
+        b->x = *result;
+    status = add_norm(b, norm, sum, b->x);
 fail:
     return status;
 }
 
-static clattn_status add_feed_forward(const struct builder *b, struct rows rows, struct stream *stream,
-                                      const struct layer_weights *layer, const struct matrix *result)
+static clattn_status add_feed_forward(struct builder *b, const struct layer_weights *layer, const struct matrix *result)
 {
     clattn_status status;
     struct matrix x, hidden;
     const struct linear_operands in = linear_of(b, &layer->in), out = linear_of(b, &layer->out);
     const struct linear_operands gate = layer->gate.weight ? linear_of(b, &layer->gate) : (struct linear_operands){0};
-    TRY(stream_read(b, rows, stream, &layer->norm, &x));
-    TRY(add_hidden(b, rows, x, &in, layer->gate.weight ? &gate : NULL, b->stack->desc.activation, NULL, &hidden));
-    status = stream_write(b, rows, stream, &layer->norm, hidden, &out, result);
+    TRY(stream_read(b, &layer->norm, &x));
+    TRY(add_hidden(b, x, &in, layer->gate.weight ? &gate : NULL, b->stack->desc.activation, &hidden));
+    status = stream_write(b, &layer->norm, hidden, &out, result);
 fail:
     return status;
 }
 
-struct matrix stack_result(const struct builder *b, struct rows rows, int slot)
+struct matrix stack_result(const struct builder *b, int slot)
 {
     const clattn_dtype dtype = b->model->dtype;
-    struct matrix result = matrix_new(b->graph, rows, dtype, b->stack->desc.d_model);
+    struct matrix result = matrix_new(b->graph, b->rows, dtype, b->stack->desc.d_model);
     result.data = operand_of(graph_bound_array(b->graph, dtype, slot, result.data.array));
     return result;
 }
 
-clattn_status end_layer(const struct builder *b, struct rows rows, struct stream *stream, size_t layer,
-                        const struct matrix *result)
+clattn_status end_layer(struct builder *b, size_t layer, const struct matrix *result)
 {
     clattn_status status;
     const struct stack *stack = b->stack;
     const bool last = layer + 1 == stack->desc.layers, norm = last && stack->desc.final_norm;
-    TRY(add_feed_forward(b, rows, stream, &stack->layers[layer], last && !norm ? result : NULL));
-    if (norm) {
-        const struct matrix x = stream->x;
-        stream->x = *result;
-        status = add_norm(b, rows, &stack->final_norm, x, *result);
-    }
+    TRY(add_feed_forward(b, &stack->layers[layer], last && !norm ? result : NULL));
+    if (norm)
+        status = add_norm(b, &stack->final_norm, b->x, *result);
 fail:
     return status;
 }
@@ -227,18 +224,17 @@ clattn_layout heads_layout(const struct stack *stack, struct rows rows, const st
                            .stride = {(int64_t)item, (int64_t)size, (int64_t)matrix->stride, 1}};
 }
 
-clattn_status add_projections(const struct builder *b, struct rows rows, const struct stream *stream,
-                              const struct attention_weights *weights, bool self, struct heads *heads)
+clattn_status add_projections(const struct builder *b, const struct attention_weights *weights, bool self,
+                              struct heads *heads)
 {
     clattn_status status;
     const struct stack *stack = b->stack;
-    const struct rows flat = rows_flat(rows);
     const struct linear_operands in = linear_of(b, &weights->in);
     struct matrix x;
-    TRY(stream_read(b, flat, stream, &weights->norm, &x));
-    heads->query = matrix_new(b->graph, rows, b->model->dtype, stack->inner + (self ? 2 * stack->inner_kv : 0));
-    heads->attended = matrix_new(b->graph, rows, b->model->dtype, stack->inner);
-    TRY(add_product(b, flat, x, &in, heads->query, NULL, NULL));
+    TRY(stream_read(b, &weights->norm, &x));
+    heads->query = matrix_new(b->graph, b->rows, b->model->dtype, stack->inner + (self ? 2 * stack->inner_kv : 0));
+    heads->attended = matrix_new(b->graph, b->rows, b->model->dtype, stack->inner);
+    TRY(add_product(b, rows_flat(b->rows), x, &in, heads->query, NULL));
     heads->key = heads->value = heads->query;
     heads->key.data.offset = (int64_t)stack->inner;
     heads->value.data.offset = (int64_t)(stack->inner + stack->inner_kv);
@@ -283,8 +279,7 @@ static void describe_attention(const struct builder *b, const struct attention_s
         step->operand[HEADS_MASK] = operand_of(graph_bound_array(b->graph, a->mask.dtype, a->mask_slot, 0));
 }
 
-clattn_status add_attention(const struct builder *b, struct rows rows, const struct attention_sublayer *a,
-                            const struct heads *heads, struct stream *stream)
+clattn_status add_attention(struct builder *b, const struct attention_sublayer *a, const struct heads *heads)
 {
     clattn_status status;
     const struct linear_operands out = linear_of(b, &a->weights->out);
@@ -309,7 +304,7 @@ clattn_status add_attention(const struct builder *b, struct rows rows, const str
             operand_at(graph_bound_array(b->graph, CLATTN_DTYPE_F32, slot, 0), a->probabilities_offset);
         TRY(graph_add_operator(b->graph, &step, &weights, NULL));
     }
-    status = stream_write(b, rows_flat(rows), stream, &a->weights->norm, heads->attended, &out, NULL);
+    status = stream_write(b, &a->weights->norm, heads->attended, &out, NULL);
 fail:
     return status;
 }
@@ -319,22 +314,21 @@ bool is_among(uint64_t layers, size_t layer)
     return layer < 64 && layers >> layer & 1;
 }
 
-clattn_status add_rope(const struct builder *b, struct rows rows, const struct matrix *matrix, size_t heads,
-                       enum graph_number position, int offsets)
+clattn_status add_rope(const struct builder *b, const struct matrix *matrix, size_t heads, enum graph_number position,
+                       int offsets)
 {
     const clattn_stack_desc *d = &b->stack->desc;
     clattn_rope_desc desc;
     struct graph_step step = {
-        .op = GRAPH_ROPE, .batch = rows.batch_number, .length = rows.length_number, .position = position};
-    const size_t batch = rows.batch;
+        .op = GRAPH_ROPE, .batch = b->rows.batch_number, .length = b->rows.length_number, .position = position};
     clattn_rope_desc_init(&desc);
     desc.pairing =
         d->rotary == CLATTN_ROTARY_INTERLEAVED ? CLATTN_ROPE_PAIRING_INTERLEAVED : CLATTN_ROPE_PAIRING_HALVES;
     desc.base = d->rotary_base;
     desc.rotary_size = d->rotary_size;
-    desc.x = desc.y = heads_layout(b->stack, rows, matrix, heads);
+    desc.x = desc.y = heads_layout(b->stack, b->rows, matrix, heads);
     if (offsets)
-        desc.offsets = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, &batch);
+        desc.offsets = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, &b->rows.batch);
     step.operand[ROPE_X] = step.operand[ROPE_Y] = matrix->data;
     step.operand[ROPE_OFFSETS] = operand_of(offsets);
     return graph_add_operator(b->graph, &step, &desc, NULL);
@@ -351,9 +345,9 @@ int add_integers(const struct builder *b, size_t count, enum graph_number batch,
     return array;
 }
 
-int add_segments(const struct builder *b, struct rows rows, int slot)
+int add_segments(const struct builder *b, int slot)
 {
-    const size_t count = rows.batch * rows.length;
+    const size_t count = b->rows.batch * b->rows.length;
     if (!b->stack->segments)
         return 0;
     const int zeros = graph_arena_array(b->graph, CLATTN_DTYPE_I32, count);
@@ -363,48 +357,45 @@ int add_segments(const struct builder *b, struct rows rows, int slot)
     return graph_bound_array(b->graph, CLATTN_DTYPE_I32, slot, zeros);
 }
 
-clattn_status add_embedding(const struct builder *b, struct rows rows, int ids, int segments,
-                            enum graph_number position, int offsets, struct stream *stream)
+clattn_status add_embedding(struct builder *b, int ids, int segments, int offsets)
 {
     clattn_status status;
     const clattn_stack_desc *d = &b->stack->desc;
-    const int32_t table = b->model->weights[b->stack->tokens].dtype;
-    const size_t id_extent[2] = {rows.batch, rows.length}, batch = rows.batch;
-    const size_t y_extent[3] = {rows.batch, rows.length, d->d_model};
+    const clattn_dtype table = b->model->weights[b->stack->tokens].dtype;
+    const struct rows rows = b->rows;
+    const size_t extent[3] = {rows.batch, rows.length, d->d_model};
     clattn_embedding_desc desc;
     struct graph_step step = {
-        .op = GRAPH_EMBEDDING, .batch = rows.batch_number, .length = rows.length_number, .position = position};
+        .op = GRAPH_EMBEDDING, .batch = rows.batch_number, .length = rows.length_number, .position = NUMBER_POSITION};
     clattn_embedding_desc_init(&desc);
-    stream->x = matrix_new(b->graph, rows, b->model->dtype, d->d_model);
-    stream->own = true;
-    desc.ids = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, id_extent);
-    desc.table = clattn_layout_contiguous((clattn_dtype)table, 2, (const size_t[2]){d->vocabulary, d->d_model});
-    desc.y = clattn_layout_contiguous(b->model->dtype, 3, y_extent);
+    b->x = matrix_new(b->graph, rows, b->model->dtype, d->d_model);
+    b->own = true;
+    desc.ids = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, extent);
+    desc.table = clattn_layout_contiguous(table, 2, (const size_t[2]){d->vocabulary, d->d_model});
+    desc.y = clattn_layout_contiguous(b->model->dtype, 3, extent);
     desc.explicit_scale = d->scale_embeddings;
     desc.scale = d->scale_embeddings ? (float)sqrt((double)d->d_model) : 0;
     if (d->positions) {
         desc.positions = d->positions;
         if (offsets)
-            desc.offsets = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, &batch);
+            desc.offsets = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, extent);
     }
     if (d->positions == CLATTN_POSITIONS_TABLE)
-        desc.position_table =
-            clattn_layout_contiguous((clattn_dtype)table, 2, (const size_t[2]){d->position_count, d->d_model});
+        desc.position_table = clattn_layout_contiguous(table, 2, (const size_t[2]){d->position_count, d->d_model});
     if (d->segments) {
         desc.segments = desc.ids;
-        desc.segment_table =
-            clattn_layout_contiguous((clattn_dtype)table, 2, (const size_t[2]){d->segments, d->d_model});
+        desc.segment_table = clattn_layout_contiguous(table, 2, (const size_t[2]){d->segments, d->d_model});
     }
     step.operand[EMBEDDING_IDS] = operand_of(ids);
     step.operand[EMBEDDING_TABLE] = weight_operand(b, b->stack->tokens);
-    step.operand[EMBEDDING_Y] = stream->x.data;
+    step.operand[EMBEDDING_Y] = b->x.data;
     step.operand[EMBEDDING_POSITION_TABLE] = weight_operand(b, b->stack->positions);
     step.operand[EMBEDDING_OFFSETS] = operand_of(d->positions ? offsets : 0);
     step.operand[EMBEDDING_SEGMENTS] = operand_of(segments);
     step.operand[EMBEDDING_SEGMENT_TABLE] = weight_operand(b, b->stack->segments);
     TRY(graph_add_operator(b->graph, &step, &desc, NULL));
     if (d->input_norm)
-        status = add_norm(b, rows_flat(rows), &b->stack->input_norm, stream->x, stream->x);
+        status = add_norm(b, &b->stack->input_norm, b->x, b->x);
 fail:
     return status;
 }

@@ -45,53 +45,33 @@ struct linear_operands {
     size_t rows, columns;
 };
 
-/* The graph that steps are added to, and the model that they are for. */
+/* The graph that steps are added to, the model that they are for, and the stream that its layers read and write. */
 struct builder {
     struct graph *graph;
     const clattn_transformer *model; /* NULL for a block without one */
     const struct stack *stack;
-    const clattn_plan_options *options; /* of attention */
+    const clattn_plan_options *options, *product_options; /* of attention; of products */
+    struct rows rows;                                     /* of the stream: positions or tokens */
+    struct matrix x;                                      /* the residual stream */
+    bool own;                                             /* x is an array of the arena, which may be overwritten */
 };
 
 struct linear_operands linear_of(const struct builder *b, const struct linear *linear);
 
 /* c = epilogue(a Wᵀ + bias). */
 clattn_status add_product(const struct builder *b, struct rows rows, struct matrix a, const struct linear_operands *w,
-                          struct matrix c, const struct epilogue *epilogue, const clattn_plan_options *options);
-
-/* y = norm(x); y may be x. */
-clattn_status add_norm(const struct builder *b, struct rows rows, const struct norm_weights *weights, struct matrix x,
-                       struct matrix y);
+                          struct matrix c, const struct epilogue *epilogue);
 
 /* h = act(x W1ᵀ + b1), gated or not; returned in *hidden. */
-clattn_status add_hidden(const struct builder *b, struct rows rows, struct matrix x, const struct linear_operands *in,
-                         const struct linear_operands *gate, clattn_activation activation,
-                         const clattn_plan_options *options, struct matrix *hidden);
-
-/* The residual stream of a stack. */
-struct stream {
-    struct matrix x;
-    bool own; /* x is an array of the arena, which may be overwritten */
-};
-
-/* The rows that a sublayer reads: x, or with pre-norm the norm of x. */
-clattn_status stream_read(const struct builder *b, struct rows rows, const struct stream *stream,
-                          const struct norm_weights *norm, struct matrix *read);
-
-/* Ends a sublayer: multiplies `made` by `w`, adds the residual and, with post-norm, applies the norm.  The product adds
- * the residual to its sums before it stores them, which spares the norm a pass over memory.  `result` is the stack's
- * result if this is the sublayer that makes it, and otherwise NULL. */
-clattn_status stream_write(const struct builder *b, struct rows rows, struct stream *stream,
-                           const struct norm_weights *norm, struct matrix made, const struct linear_operands *w,
-                           const struct matrix *result);
+clattn_status add_hidden(const struct builder *b, struct matrix x, const struct linear_operands *in,
+                         const struct linear_operands *gate, clattn_activation activation, struct matrix *hidden);
 
 /* The stack's result: what the caller binds to `slot`, or an array of the arena. */
-struct matrix stack_result(const struct builder *b, struct rows rows, int slot);
+struct matrix stack_result(const struct builder *b, int slot);
 
 /* Adds the feed-forward sublayer of a layer; after the last layer the final norm, if the stack has one.  They make the
  * stack's `result`. */
-clattn_status end_layer(const struct builder *b, struct rows rows, struct stream *stream, size_t layer,
-                        const struct matrix *result);
+clattn_status end_layer(struct builder *b, size_t layer, const struct matrix *result);
 
 /* (batch, heads, length, head size) within rows. */
 clattn_layout heads_layout(const struct stack *stack, struct rows rows, const struct matrix *matrix, size_t heads);
@@ -103,8 +83,8 @@ struct heads {
 };
 
 /* Adds the product that makes queries, in self-attention (`self`) keys and values too, and allocates `attended`. */
-clattn_status add_projections(const struct builder *b, struct rows rows, const struct stream *stream,
-                              const struct attention_weights *weights, bool self, struct heads *heads);
+clattn_status add_projections(const struct builder *b, const struct attention_weights *weights, bool self,
+                              struct heads *heads);
 
 /* The attention of a sublayer, as self-attention, self-attention over a cache and cross-attention differ in it. */
 struct attention_sublayer {
@@ -125,8 +105,7 @@ struct attention_sublayer {
 };
 
 /* Adds the attention of `heads` and ends the sublayer. */
-clattn_status add_attention(const struct builder *b, struct rows rows, const struct attention_sublayer *sublayer,
-                            const struct heads *heads, struct stream *stream);
+clattn_status add_attention(struct builder *b, const struct attention_sublayer *sublayer, const struct heads *heads);
 
 /* Whether the layer's bit is set. */
 bool is_among(uint64_t layers, size_t layer);
@@ -135,14 +114,14 @@ bool is_among(uint64_t layers, size_t layer);
 int add_integers(const struct builder *b, size_t count, enum graph_number batch, int which, int condition);
 
 /* The segments of a stack that has them, or 0: what is bound to `slot`, or zeros. */
-int add_segments(const struct builder *b, struct rows rows, int slot);
+int add_segments(const struct builder *b, int slot);
 
 /* Rotates queries or keys in place.  `offsets` is an array of each item's position, or 0. */
-clattn_status add_rope(const struct builder *b, struct rows rows, const struct matrix *matrix, size_t heads,
-                       enum graph_number position, int offsets);
+clattn_status add_rope(const struct builder *b, const struct matrix *matrix, size_t heads, enum graph_number position,
+                       int offsets);
 
-/* Embeds tokens, positions and segments; `ids` and `segments` are (batch, length) int32 arrays. */
-clattn_status add_embedding(const struct builder *b, struct rows rows, int ids, int segments,
-                            enum graph_number position, int offsets, struct stream *stream);
+/* Begins the stream with embedded tokens, positions and segments; `ids` and `segments` are (batch, length) int32
+ * arrays, `offsets` as in add_rope. */
+clattn_status add_embedding(struct builder *b, int ids, int segments, int offsets);
 
 #endif
