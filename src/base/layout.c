@@ -3,47 +3,29 @@
 #include "base/layout.h"
 #include "base/size.h"
 
+static const struct {
+    const char *name;
+    size_t bits;
+} dtypes[] = {
+    [CLATTN_DTYPE_NONE] = {"none", 0},      [CLATTN_DTYPE_F32] = {"float32", 32}, [CLATTN_DTYPE_F16] = {"float16", 16},
+    [CLATTN_DTYPE_BF16] = {"bfloat16", 16}, [CLATTN_DTYPE_F64] = {"float64", 64}, [CLATTN_DTYPE_BOOL] = {"bool", 8},
+    [CLATTN_DTYPE_I32] = {"int32", 32},     [CLATTN_DTYPE_I64] = {"int64", 64},   [CLATTN_DTYPE_U8] = {"uint8", 8},
+    [CLATTN_DTYPE_I8] = {"int8", 8},        [CLATTN_DTYPE_I4] = {"int4", 4},
+};
+
 size_t clattn_dtype_size(clattn_dtype dtype)
 {
-    switch (dtype) {
-    case CLATTN_DTYPE_F64:
-    case CLATTN_DTYPE_I64: return 8;
-    case CLATTN_DTYPE_F32:
-    case CLATTN_DTYPE_I32: return 4;
-    case CLATTN_DTYPE_F16:
-    case CLATTN_DTYPE_BF16: return 2;
-    case CLATTN_DTYPE_BOOL:
-    case CLATTN_DTYPE_U8:
-    case CLATTN_DTYPE_I8: return 1;
-    case CLATTN_DTYPE_I4:
-    case CLATTN_DTYPE_NONE:
-    case CLATTN_DTYPE_FORCE_32BIT: break;
-    }
-    return 0;
+    return clattn_dtype_bits(dtype) / 8;
 }
 
 size_t clattn_dtype_bits(clattn_dtype dtype)
 {
-    return dtype == CLATTN_DTYPE_I4 ? 4 : 8 * clattn_dtype_size(dtype);
+    return (size_t)dtype < COUNT_OF(dtypes) ? dtypes[dtype].bits : 0;
 }
 
 const char *clattn_dtype_name(clattn_dtype dtype)
 {
-    switch (dtype) {
-    case CLATTN_DTYPE_NONE: return "none";
-    case CLATTN_DTYPE_F32: return "float32";
-    case CLATTN_DTYPE_F16: return "float16";
-    case CLATTN_DTYPE_BF16: return "bfloat16";
-    case CLATTN_DTYPE_F64: return "float64";
-    case CLATTN_DTYPE_BOOL: return "bool";
-    case CLATTN_DTYPE_I32: return "int32";
-    case CLATTN_DTYPE_I64: return "int64";
-    case CLATTN_DTYPE_U8: return "uint8";
-    case CLATTN_DTYPE_I8: return "int8";
-    case CLATTN_DTYPE_I4: return "int4";
-    case CLATTN_DTYPE_FORCE_32BIT: break;
-    }
-    return "unknown";
+    return (size_t)dtype < COUNT_OF(dtypes) ? dtypes[dtype].name : "unknown";
 }
 
 clattn_layout clattn_layout_contiguous(clattn_dtype dtype, int32_t rank, const size_t *extent)

@@ -213,8 +213,8 @@ size_t clattn_weight_name(const clattn_weight_source *source, const char *canoni
                           size_t *share, size_t *shares, int32_t *transposed)
 {
     struct captures captures;
-    size_t length = 0, own_share, own_shares;
-    int32_t own_transposed;
+    size_t length = 0, unused;
+    int32_t unused_flag;
     if (bytes)
         buffer[0] = '\0';
     if (!source || !canonical)
@@ -223,7 +223,8 @@ size_t clattn_weight_name(const clattn_weight_source *source, const char *canoni
     const char *name = rule ? rule->name : canonical;
     if (!name)
         return 0;
-    size_t end = read_suffix(name, &own_share, &own_shares, &own_transposed);
+    const size_t end =
+        read_suffix(name, share ? share : &unused, shares ? shares : &unused, transposed ? transposed : &unused_flag);
     if (source->prefix)
         put(buffer, bytes, &length, source->prefix, strlen(source->prefix));
     for (size_t i = 0; i < end;) {
@@ -237,11 +238,5 @@ size_t clattn_weight_name(const clattn_weight_source *source, const char *canoni
             put(buffer, bytes, &length, name + i++, 1);
         }
     }
-    if (share)
-        *share = own_share;
-    if (shares)
-        *shares = own_shares;
-    if (transposed)
-        *transposed = own_transposed;
     return length;
 }
