@@ -43,6 +43,7 @@ static void clear(clattn_plan *handle)
     graph_clear(&((struct mha_plan *)handle)->graph);
 }
 
+/* One of the caller's arrays, of which the graph binds none that is absent. */
 static struct graph_operand caller_array(struct graph *graph, const struct mha_problem *problem, enum mha_slot slot,
                                          size_t offset)
 {
@@ -55,8 +56,7 @@ static clattn_status add_product(struct mha_plan *plan, const struct mha_product
     struct graph_step step = {.op = GRAPH_MATMUL, .batch = NUMBER_BATCH, .length = length};
     step.operand[MATMUL_A] = a;
     step.operand[MATMUL_B] = caller_array(&plan->graph, &plan->problem, p->weight, p->weight_offset);
-    if (p->desc.bias.rank)
-        step.operand[MATMUL_BIAS] = caller_array(&plan->graph, &plan->problem, p->bias, p->bias_offset);
+    step.operand[MATMUL_BIAS] = caller_array(&plan->graph, &plan->problem, p->bias, p->bias_offset);
     step.operand[MATMUL_C] = c;
     return graph_add_operator(&plan->graph, &step, &p->desc, NULL);
 }
@@ -79,8 +79,7 @@ static clattn_status add_attention(struct mha_plan *plan, const struct graph_ope
     step.operand[HEADS_KEY] = parts[MHA_KEY];
     step.operand[HEADS_VALUE] = parts[MHA_VALUE];
     step.operand[HEADS_OUTPUT] = attended;
-    if (d->mask.rank)
-        step.operand[HEADS_MASK] = caller_array(graph, problem, SLOT_MASK, 0);
+    step.operand[HEADS_MASK] = caller_array(graph, problem, SLOT_MASK, 0);
     if (d->weights)
         step.operand[HEADS_LSE] =
             operand_of(graph_arena_array(graph, CLATTN_DTYPE_F32, d->batch * d->heads * d->query_length));
