@@ -28,6 +28,9 @@ struct beams {
     struct generation *g;
     size_t count, wanted; /* beams; finished sequences that end a search */
     struct search *searches;
+    struct candidate *best; /* these three are the searches' memory */
+    struct sequence *finished;
+    double *final;
     size_t *parents;
     bool *live; /* whether there is a sequence in that beam */
 };
@@ -172,41 +175,29 @@ fail:
 static clattn_status give_memory(struct beams *b)
 {
     const struct generation *g = b->g;
-    bool there;
+    const size_t beams = g->items * b->count, finished = g->items * b->wanted;
     b->searches = calloc(g->items, sizeof *b->searches);
-    b->parents = calloc(g->items * b->count, sizeof *b->parents);
-    b->live = calloc(g->items * b->count, sizeof *b->live);
-    there = b->searches && b->parents && b->live;
-    for (size_t i = 0; there && i < g->items; i++) {
-        struct search *search = &b->searches[i];
-        search->best = malloc(2 * b->count * sizeof *search->best);
-        search->finished = calloc(b->wanted, sizeof *search->finished);
-        search->final = malloc(b->wanted * sizeof *search->final);
-        there = search->best && search->finished && search->final;
-        for (size_t k = 0; there && k < b->wanted; k++) {
-            search->finished[k].tokens = malloc(g->most * sizeof(int32_t));
-            search->finished[k].log_probabilities = malloc(g->desc.max_tokens * sizeof(float));
-            there = search->finished[k].tokens && search->finished[k].log_probabilities;
-        }
-    }
-    return there ? CLATTN_SUCCESS
-                 : report_error(&g->state->plan->base.context->device.report, CLATTN_ERROR_OUT_OF_MEMORY,
-                                "no memory for a search");
+    b->best = calloc(beams, 2 * sizeof *b->best);
+    b->finished = sequences_create(g, finished);
+    b->final = calloc(finished, sizeof *b->final);
+    b->parents = calloc(beams, sizeof *b->parents);
+    b->live = calloc(beams, sizeof *b->live);
+    if (!b->searches || !b->best || !b->finished || !b->final || !b->parents || !b->live)
+        return report_error(&g->state->plan->base.context->device.report, CLATTN_ERROR_OUT_OF_MEMORY,
+                            "no memory for a search");
+    for (size_t i = 0; i < g->items; i++)
+        b->searches[i] = (struct search){.best = b->best + 2 * i * b->count,
+                                         .finished = b->finished + i * b->wanted,
+                                         .final = b->final + i * b->wanted};
+    return CLATTN_SUCCESS;
 }
 
 static void give_back(struct beams *b)
 {
-    for (size_t i = 0; b->searches && i < b->g->items; i++) {
-        struct search *search = &b->searches[i];
-        for (size_t k = 0; search->finished && k < b->wanted; k++) {
-            free(search->finished[k].tokens);
-            free(search->finished[k].log_probabilities);
-        }
-        free(search->best);
-        free(search->finished);
-        free(search->final);
-    }
     free(b->searches);
+    free(b->best);
+    free(b->finished);
+    free(b->final);
     free(b->parents);
     free(b->live);
 }

@@ -97,6 +97,21 @@ static clattn_status check(const struct generation *g, const int32_t *prompts, c
 
 /* ---- sequences ---- */
 
+struct sequence *sequences_create(const struct generation *g, size_t count)
+{
+    const size_t most = g->most, fresh = g->desc.max_tokens;
+    struct sequence *made = calloc(count, sizeof *made + most * sizeof(int32_t) + fresh * sizeof(float));
+    if (!made)
+        return NULL;
+    int32_t *tokens = (int32_t *)(made + count);
+    float *log_probabilities = (float *)(tokens + count * most);
+    for (size_t i = 0; i < count; i++) {
+        made[i].tokens = tokens + i * most;
+        made[i].log_probabilities = log_probabilities + i * fresh;
+    }
+    return made;
+}
+
 void sequence_append(struct sequence *sequence, int32_t token, double log_probability)
 {
     sequence->log_probabilities[generated(sequence)] = (float)log_probability;
@@ -321,18 +336,11 @@ static clattn_status give_buffers(struct generation *g, size_t sequences)
 static clattn_status give_memory(struct generation *g, const int32_t *prompts, const size_t *prompt_lengths)
 {
     const size_t sequences = g->items * size_max(g->desc.beams, 1);
-    bool there = true;
-    g->sequences = calloc(2 * sequences, sizeof *g->sequences);
+    g->sequences = sequences_create(g, 2 * sequences);
     g->host = malloc(sequences * g->vocabulary * sizeof *g->host);
     g->next = calloc(sequences, sizeof *g->next);
     g->fresh = calloc(sequences, sizeof *g->fresh);
-    there = g->sequences && g->host && g->next && g->fresh;
-    for (size_t i = 0; there && i < 2 * sequences; i++) {
-        g->sequences[i].tokens = malloc(g->most * sizeof(int32_t));
-        g->sequences[i].log_probabilities = malloc(g->desc.max_tokens * sizeof(float));
-        there = g->sequences[i].tokens && g->sequences[i].log_probabilities;
-    }
-    if (!there)
+    if (!g->sequences || !g->host || !g->next || !g->fresh)
         return report_error(&device_of(g)->report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for sequences");
     for (size_t i = 0; i < g->items; i++) {
         g->sequences[i].prompt = g->sequences[i].length = prompt_lengths[i];
@@ -345,10 +353,6 @@ static clattn_status give_memory(struct generation *g, const int32_t *prompts, c
 static void give_back(struct generation *g)
 {
     const struct cl_table *cl = &device_of(g)->cl;
-    for (size_t i = 0; g->sequences && i < 2 * g->items * size_max(g->desc.beams, 1); i++) {
-        free(g->sequences[i].tokens);
-        free(g->sequences[i].log_probabilities);
-    }
     free(g->sequences);
     free(g->host);
     free(g->next);

@@ -51,6 +51,9 @@ bool generation_stopped(const struct generation *g, int32_t token);
 /* Whether the sequence may have one more token. */
 bool generation_can_grow(const struct generation *g, const struct sequence *sequence);
 
+/* Allocates sequences in one piece of memory, which the caller frees; NULL if there is none. */
+struct sequence *sequences_create(const struct generation *g, size_t count);
+
 void sequence_append(struct sequence *sequence, int32_t token, double log_probability);
 
 /* Copies the contents of `from` into the memory of `to`. */
