@@ -14,7 +14,6 @@ void ref_embedding_row(const ref_embedding_problem *p, double *y, double *magnit
         if (p->sinusoids)
             position = c % 2 ? cos(angle) : sin(angle);
         y[c] = element + position + segment;
-        if (magnitude)
-            magnitude[c] = fabs(element) + fabs(segment) + (p->sinusoids ? 1.0 : fabs(position));
+        magnitude[c] = fabs(element) + fabs(segment) + (p->sinusoids ? 1.0 : fabs(position));
     }
 }

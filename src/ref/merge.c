@@ -15,16 +15,14 @@ void ref_merge_row(const ref_merge_problem *p, double *y, double *magnitude, dou
     for (int64_t c = 0; c < p->columns; c++) {
         double sum = 0.0, size = 0.0;
         for (int64_t n = 0; n < p->partials; n++) {
-            double weight = exp(p->lse[n * p->part_lse] - safe) / total, x = p->partial[n * p->part + c * p->col];
+            double weight = exp(p->lse[n * p->part_lse] - safe) / total, x = p->partial[n * p->part + c];
             if (p->lse[n * p->part_lse] == -INFINITY)
                 continue;
             sum += weight * x;
             size += weight * fabs(x);
         }
         y[c] = sum;
-        if (magnitude)
-            magnitude[c] = size;
+        magnitude[c] = size;
     }
-    if (lse)
-        *lse = total == 0.0 ? -INFINITY : safe + log(total);
+    *lse = total == 0.0 ? -INFINITY : safe + log(total);
 }

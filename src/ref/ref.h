@@ -21,10 +21,10 @@ typedef enum ref_mask_kind {
     REF_MASK_FLOAT /* float elements, added; -inf selects as a boolean does */
 } ref_mask_kind;
 
-/* Element (b, h, i, j) lies at data[b*batch + h*head + i*row + j*col]. */
+/* Element (i, j) lies at data[i*row + j*col]. */
 typedef struct ref_view {
     const float *data;
-    int64_t batch, head, row, col;
+    int64_t row, col;
 } ref_view;
 
 typedef struct ref_softmax_problem {
@@ -46,35 +46,30 @@ void ref_softmax_naive_row(const ref_softmax_problem *p, int64_t row, float *y);
 double ref_activate(clattn_activation function, double alpha, double x);
 
 typedef struct ref_matmul_problem {
-    int64_t batch, m, n, k;
-    ref_view a, b;     /* `head` is unused */
-    const float *bias; /* n elements, bias_col apart; or NULL */
-    int64_t bias_col;
-    const float *b_scale; /* n elements, scale_col apart; or NULL */
-    int64_t scale_col;
-    bool activated;
+    int64_t n, k;
+    ref_view a, b;
+    const float *bias, *b_scale; /* n elements; or NULL */
     clattn_activation activation;
     double alpha;
     bool multiply;    /* the operand is multiplied, otherwise added */
     ref_view operand; /* data NULL: none */
 } ref_matmul_problem;
 
-/* Row i of C = act(A B * b_scale + bias) with the operand: c[n] and, unless NULL, magnitude[n], to which errors are
- * relative: the sum of |a| * |b|, plus |bias|; with an activation 1.2 times that (no activation is steeper) plus |act|;
- * with an operand times or plus |operand|. */
-void ref_matmul_row(const ref_matmul_problem *p, int64_t batch, int64_t i, double *c, double *magnitude);
-void ref_matmul_naive_row(const ref_matmul_problem *p, int64_t batch, int64_t i, float *c);
+/* Row i of C = act(A B * b_scale + bias) with the operand: c[n] and magnitude[n], to which errors are relative: the sum
+ * of |a| * |b|, plus |bias|; with an activation 1.2 times that (no activation is steeper) plus |act|; with an operand
+ * times or plus |operand|. */
+void ref_matmul_row(const ref_matmul_problem *p, int64_t i, double *c, double *magnitude);
+void ref_matmul_naive_row(const ref_matmul_problem *p, int64_t i, float *c);
 
 typedef struct ref_norm_problem {
-    int64_t extent[5], axes; /* the last `axes` dimensions are normalised together */
+    int64_t columns, row, col; /* element c of row r lies at x[r*row + c*col] */
     bool rms;
     double epsilon;
     const float *x, *scale, *bias; /* scale and bias may be NULL: 1 and 0 */
-    int64_t stride[5], scale_stride[5], bias_stride[5];
 } ref_norm_problem;
 
-/* Row `row` (over the leading dimensions, the last one fastest): y, its elements in the dimensions' order, and unless
- * NULL magnitude ((|x - mean| + mean |x - mean|) |factor scale| + |bias|), *mean (RMS: 0) and *factor. */
+/* Row `row`: y[columns], magnitude[columns] ((|x - mean| + mean |x - mean|) |factor scale| + |bias|), *mean (RMS: 0) and
+ * *factor. */
 void ref_norm_row(const ref_norm_problem *p, int64_t row, double *y, double *magnitude, double *mean, double *factor);
 void ref_norm_naive_row(const ref_norm_problem *p, int64_t row, float *y);
 
@@ -85,7 +80,7 @@ typedef struct ref_rope_problem {
     const float *cosines, *sines; /* rotary / 2 of each, or NULL: they are computed */
 } ref_rope_problem;
 
-/* One head at one position: y[size] and, unless NULL, magnitude[size] (|x1| + |x2|; |x| if x is copied). */
+/* One head at one position: y[size] and magnitude[size] (|x1| + |x2|; |x| if x is copied). */
 void ref_rope_row(const ref_rope_problem *p, const float *x, int64_t position, double *y, double *magnitude);
 
 typedef struct ref_embedding_problem {
@@ -97,18 +92,17 @@ typedef struct ref_embedding_problem {
     int64_t position; /* of the sinusoids */
 } ref_embedding_problem;
 
-/* One row: y[size] and, unless NULL, magnitude[size] (the sum of the absolute terms; a sinusoid counts 1). */
+/* One row: y[size] and magnitude[size] (the sum of the absolute terms; a sinusoid counts 1). */
 void ref_embedding_row(const ref_embedding_problem *p, double *y, double *magnitude);
 
 typedef struct ref_merge_problem {
     int64_t partials, columns;
-    const float *partial, *lse; /* element (n, c) at n*part + c*col, of lse at n*part_lse */
-    int64_t part, col, part_lse;
+    const float *partial, *lse; /* element (n, c) at n*part + c, of lse at n*part_lse */
+    int64_t part, part_lse;
     const float *sink; /* one logit, or NULL */
 } ref_merge_problem;
 
-/* One row of partial attentions merged: y[columns] and, unless NULL, magnitude[columns] (weighted |partial|) and *lse.
- * */
+/* One row of partial attentions merged: y[columns], magnitude[columns] (weighted |partial|) and *lse. */
 void ref_merge_row(const ref_merge_problem *p, double *y, double *magnitude, double *lse);
 
 /* The cache of one batch item, to which rows are appended. */

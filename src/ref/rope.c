@@ -12,12 +12,10 @@ void ref_rope_row(const ref_rope_problem *p, const float *x, int64_t position, d
         double c = p->cosines ? p->cosines[i] : cos(angle), s = p->sines ? p->sines[i] : sin(angle);
         y[one] = x[one] * c - x[two] * s;
         y[two] = x[one] * s + x[two] * c;
-        if (magnitude)
-            magnitude[one] = magnitude[two] = fabs((double)x[one]) + fabs((double)x[two]);
+        magnitude[one] = magnitude[two] = fabs((double)x[one]) + fabs((double)x[two]);
     }
     for (int64_t d = p->rotary; d < p->size; d++) {
         y[d] = x[d];
-        if (magnitude)
-            magnitude[d] = fabs((double)x[d]);
+        magnitude[d] = fabs((double)x[d]);
     }
 }

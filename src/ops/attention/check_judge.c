@@ -91,7 +91,6 @@ static clattn_status judge_merge(const struct attention_check *check, const stru
         .partial = workspace_of(check, row * small->d_v),
         .lse = workspace_of(check, rows * plan->splits * small->d_v + row),
         .part = (int64_t)(rows * small->d_v),
-        .col = 1,
         .part_lse = (int64_t)rows,
         .sink = small->has[ATTENTION_SINKS]
                     ? (const float *)check->array[ATTENTION_SINKS].host + h * desc->scoring.sinks.stride[0]

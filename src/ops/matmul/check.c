@@ -58,26 +58,20 @@ static clattn_status judge(const struct check *check)
     float *plain = (float *)(exact + 2 * n), *scratch = plain + n;
     float *scratch_b = scratch + arrays[A].elements, *scratch_operand = scratch_b + arrays[B].elements;
     ref_matmul_problem reference = {
-        .batch = 1,
-        .m = (int64_t)small->m,
         .n = (int64_t)small->n,
         .k = (int64_t)small->k,
-        .a = {check_floats(&arrays[A], scratch), 0, 0, desc->a.stride[0], desc->a.stride[1]},
-        .b = {check_floats(&arrays[B], scratch_b), 0, 0, desc->b.stride[0], desc->b.stride[1]},
+        .a = {check_floats(&arrays[A], scratch), desc->a.stride[0], desc->a.stride[1]},
+        .b = {check_floats(&arrays[B], scratch_b), desc->b.stride[0], desc->b.stride[1]},
         .bias = check_floats(&arrays[BIAS], scratch_operand + arrays[OPERAND].elements),
-        .bias_col = 1,
         .b_scale = arrays[SCALE].host,
-        .scale_col = 1,
-        .activated = desc->activation,
         .activation = desc->activation,
         .alpha = (double)desc->alpha,
         .multiply = desc->operand_use == CLATTN_MATMUL_OPERAND_USE_MULTIPLY,
-        .operand = {check_floats(&arrays[OPERAND], scratch_operand), 0, 0, desc->operand.stride[0],
-                    desc->operand.stride[1]},
+        .operand = {check_floats(&arrays[OPERAND], scratch_operand), desc->operand.stride[0], desc->operand.stride[1]},
     };
-    for (int64_t i = 0; i < reference.m; i++) {
-        ref_matmul_row(&reference, 0, i, exact, exact + n);
-        ref_matmul_naive_row(&reference, 0, i, plain);
+    for (int64_t i = 0; i < (int64_t)small->m; i++) {
+        ref_matmul_row(&reference, i, exact, exact + n);
+        ref_matmul_naive_row(&reference, i, plain);
         TRY(check_row(check, &arrays[C], (const int64_t[3]){0, 0, i}, exact, plain, exact + n));
     }
 fail:

@@ -44,7 +44,6 @@ static clattn_status judge_row(const struct check *check, int64_t row)
         .partial = (const float *)check->arrays[PARTIAL].host + row * columns,
         .lse = (const float *)check->arrays[PARTIAL_LSE].host + row,
         .part = ROWS * columns,
-        .col = 1,
         .part_lse = ROWS,
         .sink = small->has_sinks ? (const float *)check->arrays[SINKS].host + head : NULL,
     };

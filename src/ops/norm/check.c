@@ -32,16 +32,14 @@ static clattn_status judge(const struct check *check)
     float x[2 * SOME], scale[ELEMENTS], bias[ELEMENTS], plain[ELEMENTS];
     double exact[ELEMENTS], magnitude[ELEMENTS], mean, factor;
     ref_norm_problem reference = {
-        .extent = {1, 1, 1, (int64_t)rows, (int64_t)count},
-        .axes = 1,
+        .columns = (int64_t)count,
+        .row = desc->x.stride[0],
+        .col = desc->x.stride[1],
         .rms = desc->kind == CLATTN_NORM_KIND_RMS,
         .epsilon = (double)desc->epsilon,
         .x = check_floats(&check->arrays[X], x),
         .scale = check_floats(&check->arrays[SCALE], scale),
         .bias = check_floats(&check->arrays[BIAS], bias),
-        .stride = {0, 0, 0, desc->x.stride[0], desc->x.stride[1]},
-        .scale_stride = {0, 0, 0, 0, 1},
-        .bias_stride = {0, 0, 0, 0, 1},
     };
     add_residual(check, x);
     for (int64_t row = 0; row < (int64_t)rows; row++) {
