@@ -2,6 +2,7 @@
 
 #include "base/layout.h"
 #include "base/size.h"
+#include "base/try.h"
 
 static const struct {
     const char *name;
@@ -171,30 +172,16 @@ clattn_status layout_check(const clattn_layout *layout, enum layout_use use, con
 {
     int64_t lowest, highest;
     size_t count = 1, bytes, element = divide_up(clattn_dtype_bits(layout->dtype), 8);
-    if (!element) {
-        *reason = layout_is_none(layout) ? words->missing : words->dtype;
-        return CLATTN_ERROR_INVALID_LAYOUT;
-    }
-    if (layout->rank < 1 || layout->rank > CLATTN_MAX_RANK) {
-        *reason = words->rank;
-        return CLATTN_ERROR_INVALID_LAYOUT;
-    }
+    REQUIRE(element, CLATTN_ERROR_INVALID_LAYOUT, layout_is_none(layout) ? words->missing : words->dtype);
+    REQUIRE(layout->rank >= 1 && layout->rank <= CLATTN_MAX_RANK, CLATTN_ERROR_INVALID_LAYOUT, words->rank);
     for (int32_t i = 0; i < layout->rank; i++)
         if (layout->extent[i] == 0)
             return CLATTN_SUCCESS;
     for (int32_t i = 0; i < layout->rank; i++)
-        if (!size_mul(count, layout->extent[i], &count)) {
-            *reason = words->extents;
-            return CLATTN_ERROR_OVERFLOW;
-        }
-    if (!size_mul(count, element, &bytes) || !layout_reach(layout, layout->extent, 0, &lowest, &highest) ||
-        highest > INT64_MAX / 8 || lowest < INT64_MIN / 8) {
-        *reason = words->reach;
-        return CLATTN_ERROR_OVERFLOW;
-    }
-    if (use == LAYOUT_OUTPUT && !nests(layout)) {
-        *reason = words->overlap;
-        return CLATTN_ERROR_INVALID_LAYOUT;
-    }
+        REQUIRE(size_mul(count, layout->extent[i], &count), CLATTN_ERROR_OVERFLOW, words->extents);
+    REQUIRE(size_mul(count, element, &bytes) && layout_reach(layout, layout->extent, 0, &lowest, &highest) &&
+                highest <= INT64_MAX / 8 && lowest >= INT64_MIN / 8,
+            CLATTN_ERROR_OVERFLOW, words->reach);
+    REQUIRE(use != LAYOUT_OUTPUT || nests(layout), CLATTN_ERROR_INVALID_LAYOUT, words->overlap);
     return CLATTN_SUCCESS;
 }

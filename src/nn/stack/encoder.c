@@ -148,8 +148,6 @@ static clattn_status read_lengths(const struct encoder_plan *plan, const clattn_
 static clattn_status check_arrays(const struct encoder_plan *plan, const clattn_encoder_args *args,
                                   const struct graph_run *run)
 {
-    clattn_status status;
-    clattn_context *context = plan->base.context;
     const size_t batch = run->number[NUMBER_BATCH], positions = run->number[NUMBER_LENGTH];
     const clattn_layout *in = &plan->input, *all = &plan->probabilities;
     const size_t input[3] = {batch, run->number[NUMBER_INPUT_LENGTH], in->extent[2]};
@@ -171,8 +169,7 @@ static clattn_status check_arrays(const struct encoder_plan *plan, const clattn_
         {&args->probabilities, all, probabilities, BINDING_WRITE | BINDING_OPTIONAL, "probabilities",
          plan->desc.probabilities != 0},
     };
-    status = model_bindings_check(context, arrays, COUNT_OF(arrays), &args->workspace);
-    return status;
+    return model_bindings_check(plan->base.context, arrays, COUNT_OF(arrays), &args->workspace);
 }
 
 /* Enqueues an encoder whose items have no positions: pooled vectors become zeros. */
