@@ -1,34 +1,18 @@
 #include "ref/attention.h"
 
 #include <math.h>
-#include <string.h>
+
+#include "base/convert.h"
 
 /* ---- elements ---- */
-
-static double half_value(uint16_t bits)
-{
-    int exponent = bits >> 10 & 31, fraction = bits & 1023;
-    double sign = bits >> 15 ? -1.0 : 1.0;
-    if (exponent == 31)
-        return fraction ? NAN : sign * INFINITY;
-    return sign * (exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24));
-}
-
-static double bfloat_value(uint16_t bits)
-{
-    uint32_t word = (uint32_t)bits << 16;
-    float value;
-    memcpy(&value, &word, sizeof value);
-    return value;
-}
 
 double ref_element(const void *data, clattn_dtype dtype, int64_t index)
 {
     switch (dtype) {
-    case CLATTN_DTYPE_F32: return ((const float *)data)[index];
+    case CLATTN_DTYPE_F32:
+    case CLATTN_DTYPE_F16:
+    case CLATTN_DTYPE_BF16: return load_element(dtype, data, (size_t)index);
     case CLATTN_DTYPE_F64: return ((const double *)data)[index];
-    case CLATTN_DTYPE_F16: return half_value(((const uint16_t *)data)[index]);
-    case CLATTN_DTYPE_BF16: return bfloat_value(((const uint16_t *)data)[index]);
     case CLATTN_DTYPE_I32: return ((const int32_t *)data)[index];
     case CLATTN_DTYPE_I64: return (double)((const int64_t *)data)[index];
     case CLATTN_DTYPE_I8: return ((const int8_t *)data)[index];

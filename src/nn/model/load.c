@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/convert.h"
 #include "base/size.h"
 #include "base/try.h"
-#include "nn/model/convert.h"
 #include "nn/model/load.h"
 
 #define ALIGNMENT 128

@@ -1,6 +1,6 @@
-/* Conversions between the element types of weights, on the host. */
-#ifndef CLATTN_NN_MODEL_CONVERT_H
-#define CLATTN_NN_MODEL_CONVERT_H
+/* Conversions between floating-point element types, on the host. */
+#ifndef CLATTN_BASE_CONVERT_H
+#define CLATTN_BASE_CONVERT_H
 
 #include <math.h>
 #include <stdint.h>
