@@ -75,11 +75,6 @@ static char *format_text(const char *format, va_list arguments)
     return text;
 }
 
-static bool is_own(const struct message *message)
-{
-    return message->thread == &thread_report && message->since == thread_report.since;
-}
-
 /* Takes over the calling thread's message, puts it first in the list and drops the thread's old one; the caller
  * holds the lock.  The message is lost if there is no memory for its record. */
 static void keep_message(struct report *report, char *text)
@@ -107,7 +102,7 @@ static void keep_message(struct report *report, char *text)
 static const char *own_message(const struct report *report)
 {
     for (const struct message *message = report->messages; message; message = message->next)
-        if (is_own(message))
+        if (message->thread == &thread_report && message->since == thread_report.since)
             return message->text ? message->text : "";
     return "";
 }

@@ -125,9 +125,7 @@ static uint32_t usable_lanes(const struct capabilities *caps)
 {
     if (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR))
         return 4;
-    uint32_t native = caps->info.native_float_lanes;
-    if (native < caps->info.preferred_float_lanes)
-        native = caps->info.preferred_float_lanes;
+    const size_t native = size_max(caps->info.native_float_lanes, caps->info.preferred_float_lanes);
     return native >= 16 ? 16 : native >= 8 ? 8 : 4;
 }
 
@@ -216,9 +214,9 @@ clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platfo
     info->local_memory_kind = local_kind == CL_LOCAL    ? CLATTN_LOCAL_MEMORY_DEDICATED
                               : local_kind == CL_GLOBAL ? CLATTN_LOCAL_MEMORY_EMULATED
                                                         : CLATTN_LOCAL_MEMORY_NONE;
-    info->max_work_group = max_group > UINT32_MAX ? UINT32_MAX : (uint32_t)max_group;
+    info->max_work_group = (uint32_t)size_min(max_group, UINT32_MAX);
     for (int i = 0; i < 3; i++)
-        info->max_work_item[i] = max_item[i] > UINT32_MAX ? UINT32_MAX : (uint32_t)max_item[i];
+        info->max_work_item[i] = (uint32_t)size_min(max_item[i], UINT32_MAX);
     info->has_fp16 = capabilities_have(caps, "cl_khr_fp16");
     info->has_fp64 = fp64 != 0;
     info->has_sub_groups = have_sub_groups(cl, device, caps);
