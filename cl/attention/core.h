@@ -22,8 +22,7 @@
  *   SPLIT             a launch's batch index is part * a.items + item, and a part attends only its share of the item's keys;
  *                     output (float) and lse are partials, indexed by that batch index, and sinks are left to the merge
  *
- * A kernel's parameters are: query, key, value, OPTIONAL_ARRAY_PARAMETERS output, lse, entropy, attention_args a.
- * It begins with
+ * A kernel's parameters are ATTENTION_PARAMETERS.  It begins with
  *   const optional_arrays arrays = OPTIONAL_ARRAYS;   the optional arrays in one private struct
  *   if (attention_idle(&a, &arrays)) return;
  *
@@ -37,6 +36,11 @@
 #include "attention/arrays.h"
 #include "lib/exp2.h"
 #include "lib/philox.h"
+
+#define ATTENTION_PARAMETERS \
+    const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key, const global ELEMENT(V_TYPE) *value, \
+        OPTIONAL_ARRAY_PARAMETERS global ELEMENT(O_TYPE) *output, global float *lse, global float *entropy, \
+        attention_args a
 
 #if DOUBLE
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable

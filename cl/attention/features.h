@@ -126,13 +126,12 @@
 #error "a cache is a ring or paged"
 #endif
 
-#define SELECTS_BOOL 1
-#define SELECTS_F32 0
-#define SELECTS_F16 0
-#define SELECTS_BF16 0
-#define SELECTS_F64 0
-#define BOOL_MASK (MASK && JOIN(SELECTS_, MASK_TYPE))
-#define FLOAT_MASK (MASK && !JOIN(SELECTS_, MASK_TYPE))
+#define BOOL_MASK (MASK && IS_BOOL(MASK_TYPE))
+#define FLOAT_MASK (MASK && !IS_BOOL(MASK_TYPE))
+
+/* Columns that share a scale. */
+#define KEY_GROUP (KEY_GROUPS ? D_K / (KEY_GROUPS ? KEY_GROUPS : 1) : D_K)
+#define VALUE_GROUP (VALUE_GROUPS ? D_V / (VALUE_GROUPS ? VALUE_GROUPS : 1) : D_V)
 
 #if SPLIT
 #undef O_TYPE

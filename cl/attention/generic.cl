@@ -15,8 +15,6 @@
  * Local memory: none.  Barriers: none.  A key that is not attended is skipped: neither its K nor its V
  * is read; a row that attends nothing gives output +0 and lse -inf; a NaN or +inf in an attended score travels
  * through the sum and makes the row NaN.  Needs OpenCL C 1.2 and nothing else, with DOUBLE fp64. */
-#include "attention/args.h"
-#include "attention/user.h"
 #include "attention/core.h"
 #include "attention/pair.h"
 
@@ -26,8 +24,6 @@
 #if D_V_CHUNK < 1
 #error "D_V_CHUNK must be positive"
 #endif
-
-#define VALUE_GROUP (VALUE_GROUPS ? D_V / (VALUE_GROUPS ? VALUE_GROUPS : 1) : D_V)
 
 /* o += p * V[j, first ... first + columns - 1] */
 static inline void add_value(state *o, state p, const global ELEMENT(V_TYPE) *value, const attention_item *item, long j,
@@ -47,10 +43,7 @@ static inline void add_value(state *o, state p, const global ELEMENT(V_TYPE) *va
 #endif
 }
 
-kernel void attention_generic(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
-                              const global ELEMENT(V_TYPE) *value,
-                              OPTIONAL_ARRAY_PARAMETERS global ELEMENT(O_TYPE) *output, global float *lse,
-                              global float *entropy, attention_args a)
+kernel void attention_generic(ATTENTION_PARAMETERS)
 {
     const optional_arrays arrays = OPTIONAL_ARRAYS;
     if (attention_idle(&a, &arrays))

@@ -10,8 +10,6 @@
 #define STATE_FMA(a, b, c) FMA(a, b, c)
 #endif
 
-#define KEY_GROUP (KEY_GROUPS ? D_K / (KEY_GROUPS ? KEY_GROUPS : 1) : D_K)
-
 /* Term d of the score: x * y, or vector * tanh(x + y). */
 #if ADDITIVE
 #define PAIR_TERM(x, y, d, sum) \

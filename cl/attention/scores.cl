@@ -17,8 +17,6 @@
  * State is float, with DOUBLE double.  If a row's lse is NaN, the probabilities of its attended keys are NaN, and so are
  * the averages that they enter.  Probabilities are as exact as the float lse: if |lse| is near 10^4, half a unit in its
  * last place is a relative error of 2^-11.  Needs OpenCL C 1.2 and nothing else. */
-#include "attention/args.h"
-#include "attention/user.h"
 #include "attention/core.h"
 #include "attention/pair.h"
 

@@ -61,8 +61,6 @@ DEFINE_GATHER(gather_position, POSITION_TABLE_TYPE)
 DEFINE_GATHER(gather_segment, SEGMENT_TYPE)
 DEFINE_SCATTER(scatter_y, Y_TYPE)
 
-typedef JOIN(ulong, LANES) ulongv;
-
 /* The sines of LANES positions * turns as rope_rotation computes them; the odd lanes get a quarter of a turn more, hence
  * the cosine. */
 static inline floatv sinusoids(args_long position, ulongv turns)

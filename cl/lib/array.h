@@ -12,7 +12,8 @@
 
 #if defined(__OPENCL_VERSION__) || defined(__OPENCL_C_VERSION__)
 /* Kernels write fma for what is to be fused.  The compiler must not contract by itself: it would round a product in
- * one place and not in another, and the two have to agree. */
+ * one place and not in another, and the two have to agree; in attention's softmax the difference of two rounded products
+ * would become one of a rounded and an exact product, an error of 3e-4 at scores near 1e4. */
 #pragma OPENCL FP_CONTRACT OFF
 #define ARGS_ON_DEVICE
 typedef long args_long;

@@ -8,7 +8,7 @@
  *   LOADV(TYPE, p, i)           LANES neighbouring elements from i, as a floatv   (lib/vector.h)
  *   STOREV(TYPE, p, i, x)       the same, stored
  *   BYTES(TYPE, i)              of i elements, half a byte left out
- *   IS_F32(TYPE)                1 or 0, for #if
+ *   IS_F32(TYPE), IS_BOOL(TYPE)   1 or 0, for #if
  *   PREFETCH(address)           asks for the memory there; the address is a number, and need not be an array's.  For kernels
  *                               that are told (AHEAD, PREFETCH_DISTANCE) that the compiler has __builtin_prefetch
  *   PREFETCH_SECOND(address)    the same, into the second-level cache
@@ -51,6 +51,13 @@
 #define IS_F32_I8 0
 #define IS_F32_I4 0
 #define IS_F32(TYPE) JOIN(IS_F32_, TYPE)
+
+#define IS_BOOL_BOOL 1
+#define IS_BOOL_F32 0
+#define IS_BOOL_F16 0
+#define IS_BOOL_BF16 0
+#define IS_BOOL_F64 0
+#define IS_BOOL(TYPE) JOIN(IS_BOOL_, TYPE)
 
 #define BYTES_F32(i) ((i) * 4)
 #define BYTES_F16(i) ((i) * 2)

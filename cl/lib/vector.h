@@ -16,6 +16,7 @@ typedef JOIN(float, LANES) floatv;
 typedef JOIN(int, LANES) intv;
 typedef JOIN(uint, LANES) uintv;
 typedef JOIN(ushort, LANES) ushortv;
+typedef JOIN(ulong, LANES) ulongv;
 
 #define VLOAD JOIN(vload, LANES)
 #define VSTORE JOIN(vstore, LANES)

@@ -23,9 +23,6 @@
 #define INTERLEAVED 0
 #endif
 
-typedef JOIN(uint, LANES) uintv;
-typedef JOIN(ulong, LANES) ulongv;
-
 DEFINE_GATHER(gather_x, X_TYPE)
 DEFINE_GATHER(gather_cache, CACHE_TYPE)
 DEFINE_SCATTER(scatter_y, Y_TYPE)

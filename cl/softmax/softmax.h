@@ -40,11 +40,7 @@
 #define MASK_TYPE F32
 #endif
 
-#define SELECTS_BOOL 1
-#define SELECTS_F32 0
-#define SELECTS_F16 0
-#define SELECTS_BF16 0
-#define MASK_SELECTS (MASK && JOIN(SELECTS_, MASK_TYPE)) /* 0: its values are added */
+#define MASK_SELECTS (MASK && IS_BOOL(MASK_TYPE)) /* 0: its values are added */
 
 /* Where a row begins in each array. */
 typedef struct row_place {

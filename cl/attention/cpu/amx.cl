@@ -48,11 +48,6 @@
  *
  * Needs OpenCL C 1.2 and nothing else without X86_AMX. */
 #include "attention/core.h"
-#include "lib/exp2.h"
-#include "lib/rows.h"
-#include "lib/vector.h"
-
-#pragma OPENCL FP_CONTRACT OFF /* as attention_cpu says */
 
 #define QUERY_VECTORS (32 / LANES)
 #define PAIRS 1
@@ -263,10 +258,7 @@ INLINE void take_keys(const amx_call *call, amx_block *block, int start, int n)
 }
 
 GROUP_SIZE(1, 1, 1)
-kernel void attention_cpu_amx(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
-                              const global ELEMENT(V_TYPE) *value,
-                              OPTIONAL_ARRAY_PARAMETERS global ELEMENT(O_TYPE) *output, global float *lse,
-                              global float *entropy, attention_args a)
+kernel void attention_cpu_amx(ATTENTION_PARAMETERS)
 {
     const optional_arrays arrays = OPTIONAL_ARRAYS;
     if (attention_idle(&a, &arrays))
@@ -298,20 +290,7 @@ kernel void attention_cpu_amx(const global ELEMENT(Q_TYPE) *query, const global 
             take_keys(&call, &block[i], start, n);
     }
     AMX_END(&amx);
-    for (int i = 0; i < BLOCKS && block[i].rows.rows > 0; i++) {
-        amx_block *b = &block[i];
-        floatv multiplier[QUERY_VECTORS], row_lse[QUERY_VECTORS], row_entropy[QUERY_VECTORS];
-        if (b->fresh) /* nothing is attended */
-            for (int c = 0; c < D_V * QUERY_VECTORS; c++)
-                b->o[c] = (floatv)(0.0f);
-        forget_dead_rows(&b->state, &b->rows);
-        finish_rows(multiplier, row_lse, row_entropy, &b->state, factor, &b->rows, &a, &arrays);
-        store_output(output, b->o, multiplier, &b->rows, &a);
-#if LSE
-        store_rows(lse, row_lse, &b->rows, &a.lse);
-#endif
-#if ENTROPY
-        store_rows(entropy, row_entropy, &b->rows, &a.entropy);
-#endif
-    }
+    for (int i = 0; i < BLOCKS && block[i].rows.rows > 0; i++)
+        finish_block(output, lse, entropy, block[i].o, block[i].fresh, &block[i].state, factor, &block[i].rows, &a,
+                     &arrays);
 }

@@ -30,7 +30,6 @@
  *   INTERLEAVE         keys of a tile that a head takes before the next head does, a multiple of LANES   (KEY_TILE)
  *   KEY_TILE           keys for each rescaling, a multiple of LANES                    (64)
  *   KEY_STEP           keys of the register tile of Q K^T: 2 4                         (4 rows or fewer: 4; more: 2)
- *   VALUE_STEP         keys that an accumulator takes in between its load and its store   (4)
  *   UNIT_STRIDE        1: a.key.col == a.value.col == 1, promised by the host: 0 1     (0)
  *   PREFETCH_DISTANCE  keys between one and that which is prefetched with it, a multiple of LANES; 0: no prefetch, for
  *                      compilers that have no __builtin_prefetch   (0)
@@ -61,9 +60,6 @@
 #endif
 #ifndef INTERLEAVE
 #define INTERLEAVE KEY_TILE
-#endif
-#ifndef VALUE_STEP
-#define VALUE_STEP 4
 #endif
 #ifndef UNIT_STRIDE
 #define UNIT_STRIDE 0
@@ -375,10 +371,7 @@ INLINE void end_head(const head_work *w, global ELEMENT(O_TYPE) *output, global 
 }
 
 GROUP_SIZE(1, 1, 1)
-kernel void attention_cpu_decode(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
-                                 const global ELEMENT(V_TYPE) *value,
-                                 OPTIONAL_ARRAY_PARAMETERS global ELEMENT(O_TYPE) *output, global float *lse,
-                                 global float *entropy, attention_args a)
+kernel void attention_cpu_decode(ATTENTION_PARAMETERS)
 {
     const optional_arrays arrays = OPTIONAL_ARRAYS;
     if (attention_idle(&a, &arrays))

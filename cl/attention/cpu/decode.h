@@ -1,6 +1,6 @@
 /* attention_cpu_decode's tile of keys: the two products, columns across the lanes.
  *
- *   BLOCK, KEY_TILE, KEY_STEP, VALUE_STEP, UNIT_STRIDE, PREFETCH_DISTANCE   as attention/cpu/decode.cl says */
+ *   BLOCK, KEY_TILE, KEY_STEP, UNIT_STRIDE, PREFETCH_DISTANCE   as attention/cpu/decode.cl says */
 #ifndef CLATTN_CL_ATTENTION_CPU_DECODE_H
 #define CLATTN_CL_ATTENTION_CPU_DECODE_H
 
@@ -12,6 +12,7 @@
 #define K_VECTORS (ROUND_UP(D_K, LANES) / LANES)
 #define V_VECTORS (ROUND_UP(D_V, LANES) / LANES)
 #define TILE_VECTORS (KEY_TILE / LANES)
+#define VALUE_STEP 4 /* keys that an accumulator takes in between its load and its store */
 
 /* Whether each key's row is looked up: a vector of keys may cross from one page to another. Otherwise the rows of a
  * vector of keys are a step apart, in one page or in none. */

@@ -66,13 +66,6 @@
  *
  * Needs OpenCL C 1.2 and nothing else; attention_generic takes larger sizes and DOUBLE. */
 #include "attention/core.h"
-#include "lib/exp2.h"
-#include "lib/rows.h"
-#include "lib/vector.h"
-
-/* Fused operations are written as fma.  Left to the compiler, the difference of two rounded products in
- * softmax_tile becomes one rounded and one exact product: an error of 3e-4 at scores near 1e4. */
-#pragma OPENCL FP_CONTRACT OFF
 
 #ifndef QUERY_VECTORS
 #define QUERY_VECTORS 4
@@ -123,9 +116,7 @@
 #include "attention/cpu/tile_bf16.h"
 
 GROUP_SIZE(1, 1, 1)
-kernel void attention_cpu(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
-                          const global ELEMENT(V_TYPE) *value, OPTIONAL_ARRAY_PARAMETERS global ELEMENT(O_TYPE) *output,
-                          global float *lse, global float *entropy, attention_args a)
+kernel void attention_cpu(ATTENTION_PARAMETERS)
 {
     const optional_arrays arrays = OPTIONAL_ARRAYS;
     if (attention_idle(&a, &arrays))
@@ -181,18 +172,5 @@ kernel void attention_cpu(const global ELEMENT(Q_TYPE) *query, const global ELEM
         add_values(o, s, rescale, value, scratch, start, n, fresh, &block.item, &a, &arrays);
         fresh = false;
     }
-    if (fresh) /* nothing is attended */
-        for (int c = 0; c < D_V * QUERY_VECTORS; c++)
-            o[c] = (floatv)(0.0f);
-    forget_dead_rows(&state, &block);
-
-    floatv multiplier[QUERY_VECTORS], row_lse[QUERY_VECTORS], row_entropy[QUERY_VECTORS];
-    finish_rows(multiplier, row_lse, row_entropy, &state, factor, &block, &a, &arrays);
-    store_output(output, o, multiplier, &block, &a);
-#if LSE
-    store_rows(lse, row_lse, &block, &a.lse);
-#endif
-#if ENTROPY
-    store_rows(entropy, row_entropy, &block, &a.entropy);
-#endif
+    finish_block(output, lse, entropy, o, fresh, &state, factor, &block, &a, &arrays);
 }

@@ -159,8 +159,28 @@ INLINE void finish_rows(floatv *multiplier, floatv *lse, floatv *entropy, const 
     }
 }
 
+/* Stores what a block has come to.  `fresh`: its rows have attended nothing, and o is not there yet. */
+INLINE void finish_block(global ELEMENT(O_TYPE) *output, global float *lse, global float *entropy, floatv *o,
+                         bool fresh, softmax_state *state, float factor, const attention_block *block,
+                         const attention_args *a, const optional_arrays *arrays)
+{
+    floatv multiplier[QUERY_VECTORS], row_lse[QUERY_VECTORS], row_entropy[QUERY_VECTORS];
+
+    if (fresh)
+        for (int c = 0; c < D_V * QUERY_VECTORS; c++)
+            o[c] = (floatv)(0.0f);
+    forget_dead_rows(state, block);
+    finish_rows(multiplier, row_lse, row_entropy, state, factor, block, a, arrays);
+    store_output(output, o, multiplier, block, a);
+#if LSE
+    store_rows(lse, row_lse, block, &a->lse);
+#endif
+#if ENTROPY
+    store_rows(entropy, row_entropy, block, &a->entropy);
+#endif
+}
+
 #if DROPOUT
-typedef JOIN(ulong, LANES) ulongv;
 
 /* lib/philox.h's philox for LANES counters at a time. */
 INLINE void philoxv(uintv *c, uint2 key)

@@ -102,8 +102,8 @@ INLINE void load_weights(floatv *weight, const attention_block *block, const att
 }
 
 /* s[j * QUERY_VECTORS + v] = factor * sum_d weight * tanh(q + k), for keys j < n. */
-INLINE void additive_tile(floatv *s, const floatv *q, const floatv *weight, KEY_POINTER key, const long *rows, int n,
-                          long row, long col, float factor)
+INLINE void score_tile(floatv *s, const floatv *q, const floatv *weight, KEY_POINTER key, const long *rows, int n,
+                       long row, long col, float factor)
 {
     for (int j = 0; j < n; j++) {
         const long at = AT(rows, row, j);
@@ -116,14 +116,11 @@ INLINE void additive_tile(floatv *s, const floatv *q, const floatv *weight, KEY_
         }
     }
 }
-#define SCORE_TILE(s, q, weight, key, rows, n, row, col, factor) \
-    additive_tile(s, q, weight, key, rows, n, row, col, factor)
 #else
-#define SCORE_TILE(s, q, weight, key, rows, n, row, col, factor) score_tile(s, q, key, rows, n, row, col, factor)
 /* S^T of a tile: s[j * QUERY_VECTORS + v] = factor * dot product, for keys j < n; the rows up to the next
  * multiple of KEY_STEP get copies of the last. */
-INLINE void score_tile(floatv *s, const floatv *q, KEY_POINTER key, const long *rows, int n, long row, long col,
-                       float factor)
+INLINE void score_tile(floatv *s, const floatv *q, const floatv *weight, KEY_POINTER key, const long *rows, int n,
+                       long row, long col, float factor)
 {
     for (int j = 0; j < n; j += KEY_STEP) {
         floatv acc[KEY_STEP][QUERY_VECTORS];
@@ -200,7 +197,7 @@ INLINE void scores_of(floatv *s, const floatv *q, const floatv *weight, const gl
 {
 #if PACK
     pack_keys((float *)scratch, key, start, n, item, a, arrays);
-    SCORE_TILE(s, q, weight, (const float *)scratch, 0, n, PACK_ROW, 1, factor);
+    score_tile(s, q, weight, (const float *)scratch, 0, n, PACK_ROW, 1, factor);
 #else
     const long col = UNIT_STRIDE ? 1 : a->key.col;
 #if TABLE
@@ -208,7 +205,7 @@ INLINE void scores_of(floatv *s, const floatv *q, const floatv *weight, const gl
 #else
     key += attention_row(&a->key, item, start, a, arrays);
 #endif
-    SCORE_TILE(s, q, weight, key, scratch, n, a->key.row, col, factor);
+    score_tile(s, q, weight, key, scratch, n, a->key.row, col, factor);
 #endif
 }
 

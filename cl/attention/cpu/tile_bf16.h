@@ -29,7 +29,7 @@ INLINE void add_pairs(floatv acc[KEY_STEP][QUERY_VECTORS], const floatv *q, cons
         const uintv k = (uintv)pair_at(key + at[r] + 2 * c, 1, whole);
 #pragma unroll
         for (int v = 0; v < QUERY_VECTORS; v++)
-            acc[r][v] = DOT2(acc[r][v], k, AS_UINTV(q[c * QUERY_VECTORS + v]));
+            acc[r][v] = dot2(acc[r][v], k, AS_UINTV(q[c * QUERY_VECTORS + v]));
     }
 }
 
@@ -91,7 +91,7 @@ INLINE void value_columns(floatv *o, const int columns, const floatv *p, const u
             const uintv x = (uintv)(value[i * VALUE_ROW + c]);
 #pragma unroll
             for (int v = 0; v < QUERY_VECTORS; v++)
-                acc[c][v] = DOT2(acc[c][v], x, AS_UINTV(p[i * QUERY_VECTORS + v]));
+                acc[c][v] = dot2(acc[c][v], x, AS_UINTV(p[i * QUERY_VECTORS + v]));
         }
     end_columns(o, acc, columns);
 }

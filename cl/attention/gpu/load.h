@@ -5,9 +5,6 @@
 
 #include "attention/gpu/rows.h"
 
-#define KEY_GROUP (KEY_GROUPS ? D_K / (KEY_GROUPS ? KEY_GROUPS : 1) : D_K)
-#define VALUE_GROUP (VALUE_GROUPS ? D_V / (VALUE_GROUPS ? VALUE_GROUPS : 1) : D_V)
-
 /* Where the rows of a tile's keys begin, which is looked up once for each tile if INDIRECT. */
 typedef struct tile_places {
 #if INDIRECT

@@ -34,8 +34,6 @@
  * A score that is not attended is -inf and its p exactly +0; rows of K and V outside of what the work-group's queries
  * attend are 0 and are not read.  A row that attends nothing gives +0 and lse -inf, NaN or +inf among attended scores NaN.
  * Without a matrix engine: attention_tile. */
-#include "attention/args.h"
-#include "attention/user.h"
 #include "attention/core.h"
 #include "engine/fragment.h"
 #include "engine/copy.h"
@@ -220,10 +218,7 @@ static inline void add_values(matrix_c out[COLUMNS], const matrix_c s[SQUARES], 
 }
 
 GROUP_SIZE(MATRIX_LANES, WARPS, 1)
-kernel void attention_matrix(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
-                             const global ELEMENT(V_TYPE) *value,
-                             OPTIONAL_ARRAY_PARAMETERS global ELEMENT(O_TYPE) *output, global float *lse,
-                             global float *entropy, attention_args a)
+kernel void attention_matrix(ATTENTION_PARAMETERS)
 {
     local uint4 key_tiles[2 * TILE_K * WIDTH / 8], value_tiles[2 * TILE_K * WIDTH / 8];
     local uint all_scratch[WARPS * SCRATCH + 1];

@@ -53,8 +53,6 @@
  * Needs OpenCL C 1.2 and the local memory above; else attention_generic takes over.  On llvmpipe (Mesa
  * 22.3), which stops all loops of a work-item silently after 65,535 iterations in total, fewer keys fit: the host's
  * src/ops/attention counts. */
-#include "attention/args.h"
-#include "attention/user.h"
 #include "attention/core.h"
 #include "attention/gpu/shape.h"
 #include "attention/gpu/rows.h"
@@ -129,10 +127,7 @@ static inline void tile_store(global ELEMENT(O_TYPE) *output, const local float 
 
 SUB_GROUP_KERNEL
 GROUP_SIZE(ITEMS_X, ITEMS_Y, 1)
-kernel void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
-                           const global ELEMENT(V_TYPE) *value,
-                           OPTIONAL_ARRAY_PARAMETERS global ELEMENT(O_TYPE) *output, global float *lse,
-                           global float *entropy, attention_args a)
+kernel void attention_tile(ATTENTION_PARAMETERS)
 {
     local float4 stage[STAGE_FLOATS / 4];
     local float4 prob[TILE_K * Q_QUADS];

@@ -1,8 +1,8 @@
 /* Products of bfloat16 two by two, for processors with AVX512-BF16:
  *
- *   DOT2(acc, x, y)   lane by lane acc + x.lo * y.lo + x.hi * y.hi, x and y holding two bfloat16 in 32 bits
+ *   dot2(acc, x, y)   lane by lane acc + x.lo * y.lo + x.hi * y.hi, x and y holding two bfloat16 in 32 bits
  *
- *   bf16_sums(x)      DOT2's sums as bfloat16, rounded to nearest even (bf16_bitsv, whose bits these are)
+ *   bf16_sums(x)      dot2's sums as bfloat16, rounded to nearest even (bf16_bitsv, whose bits these are)
  *
  * X86_BF16 (default 0): 1: by vdpbf16ps, in inline assembly, which PoCL's compiler takes, on a processor that has it; 0:
  * what that does, in OpenCL C, up to FUSED.  The instruction (Intel, Architecture Instruction Set Extensions Programming
@@ -38,7 +38,6 @@ INLINE floatv dot2(floatv acc, uintv x, uintv y)
     return flushed(AS_UINTV(acc));
 #endif
 }
-#define DOT2(acc, x, y) dot2(acc, x, y)
 
 /* vcvtneps2bf16 takes subnormal numbers for 0, which such sums have been made already. */
 INLINE ushortv bf16_sums(floatv x)

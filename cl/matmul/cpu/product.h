@@ -25,7 +25,7 @@ typedef whole_uintv whole_packedv;
 #define STEP_OF(TYPE, p, stride, whole) pair_at(p, stride, whole)
 #define STEP_OF_LANES(TYPE, p, stride) pairs_of_lanes(p, stride)
 #define STEPS_OF_LANE(TYPE, p) pairs_of_row(p)
-#define ADD_PRODUCT(x, y, acc) DOT2(acc, x, y)
+#define ADD_PRODUCT(x, y, acc) dot2(acc, x, y)
 #define STORE_SUMS_F32 STOREV_F32
 #define STORE_SUMS_F16 STOREV_F16
 #define STORE_SUMS_BF16(p, i, x) STORE_WHOLE(global whole_ushortv, (p) + (i), bf16_sums(x))

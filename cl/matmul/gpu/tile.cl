@@ -83,10 +83,6 @@
 #define ITEMS_X (TILE_N / ITEM_N)
 #define ITEMS_Y (TILE_M / ITEM_M)
 #define ITEMS (ITEMS_X * ITEMS_Y)
-/* C_TYPE is a token: 1 if it is F32. */
-#define IS_FLOAT_F32 1
-#define C_IS_FLOAT (JOIN(IS_FLOAT_, C_TYPE))
-#define OPERAND_IS_FLOAT (JOIN(IS_FLOAT_, OPERAND_TYPE))
 
 #if (TILE_M & (TILE_M - 1)) || (TILE_N & (TILE_N - 1)) || (TILE_K & (TILE_K - 1)) || (ITEMS & (ITEMS - 1))
 #error "TILE_M, TILE_N, TILE_K and the number of items must be powers of two"
@@ -152,7 +148,7 @@ static inline void put(local float *tile, const float *next, uint item, int load
 /* Four neighbours of a row of C, of which `left` exist; all at once where they are 16 bytes of memory. */
 static inline void store_quad(global ELEMENT(C_TYPE) *to, float4 x, int left, long move)
 {
-#if C_IS_FLOAT
+#if IS_F32(C_TYPE)
     if (left > 3 && move == 1 && ((size_t)to & 15) == 0) {
         *(global float4 *)to = x;
         return;
@@ -174,7 +170,7 @@ static inline float4 load_quad(const global ELEMENT(OPERAND_TYPE) *from, int lef
 {
     float4 x = (float4)0.0f;
 
-#if OPERAND_IS_FLOAT
+#if IS_F32(OPERAND_TYPE)
     if (left > 3 && move == 1 && ((size_t)from & 15) == 0)
         return *(const global float4 *)from;
 #endif
