@@ -7,8 +7,8 @@
  *
  *   MATRIX_ENGINE     file      instruction                                    lanes   A, B words   C floats
  *   1 MATRIX_MMA      mma.h     NVIDIA mma.sync.m16n8k16, twice                32      4, 4         8
- *   2 MATRIX_WMMA     wmma.h    AMD v_wmma_f32_16x16x16 (gfx11)                32      8, 8         8
- *   3 MATRIX_MFMA     mfma.h    AMD v_mfma_f32_16x16x16 (gfx90a, gfx94x)       64      2, 2         4
+ *   2 MATRIX_WMMA     matrix.h  AMD v_wmma_f32_16x16x16 (gfx11)                32      8, 8         8
+ *   3 MATRIX_MFMA     matrix.h  AMD v_mfma_f32_16x16x16 (gfx90a, gfx94x)       64      2, 2         4
  *   4 MATRIX_DPAS8    dpas.h    Intel dpas, sub-groups of 8, four times        8       16, 16       32
  *   5 MATRIX_DPAS16   dpas.h    Intel dpas, sub-groups of 16, twice            16      8, 8         16
  *
@@ -227,8 +227,7 @@ static inline int matrix_sub_group(void)
 /* Each defines matrix_pack, matrix_[abc]_row, _column or _k, the loads, matrix_chain; and what is on that GPU alone:
  * matrix_one, c += a b, and matrix_swap. */
 #include "engine/nvidia/mma.h"
-#include "engine/amd/wmma.h"
-#include "engine/amd/mfma.h"
+#include "engine/amd/matrix.h"
 #include "engine/intel/dpas.h"
 
 #if MATRIX_EMULATED

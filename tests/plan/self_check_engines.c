@@ -46,8 +46,9 @@ static void matrix_fragments_are_checked(void **state)
     static const struct damage cases[] = {
         {"emulated-mma", "engine/nvidia/mma.h", "down = beside ? w >> 1 : w & 1", "down = beside ? w & 1 : w >> 1",
          MATRIX},
-        {"emulated-wmma", "engine/amd/wmma.h", "row, k + 8), 1, word)", "row, k), 1, word)", MATRIX},
-        {"emulated-mfma", "engine/amd/mfma.h", "tile, width, row, k, lane)", "tile, width, row, k, lane ^ 16)", MATRIX},
+        {"emulated-wmma", "engine/amd/matrix.h", "(lane & 15), k + 8), 1, word)", "(lane & 15), k), 1, word)", MATRIX},
+        {"emulated-mfma", "engine/amd/matrix.h", "tile, width, row, k, lane)", "tile, width, row, k, lane ^ 16)",
+         MATRIX},
         {"emulated-dpas8", "engine/intel/dpas.h", "k + 2 * (w & 7)", "k + 2 * (w & 7 ^ 4)", MATRIX},
         {"emulated-dpas16", "engine/intel/dpas.h", "matrix_down(tile, width, row + 2 * w, k + lane)",
          "matrix_down(tile, width, row + 2 * w, k + (lane ^ 1))", MATRIX},
