@@ -61,21 +61,6 @@ DEFINE_GATHER(gather_position, POSITION_TABLE_TYPE)
 DEFINE_GATHER(gather_segment, SEGMENT_TYPE)
 DEFINE_SCATTER(scatter_y, Y_TYPE)
 
-/* The sines of LANES positions * turns as rope_rotation computes them; the odd lanes get a quarter of a turn more, hence
- * the cosine. */
-static inline floatv sinusoids(args_long position, ulongv turns)
-{
-    const uintv turned = JOIN(convert_uint, LANES)((turns * (ulong)position) >> 32) + (AS_UINTV(LANE_INDEX & 1) << 30);
-    const uintv quarter = (turned + (1u << 29)) >> 30;
-    const floatv t = JOIN(convert_float, LANES)(AS_INTV(turned - (quarter << 30))) * RADIANS, z = t * t;
-    const floatv s = FMA(FMA(FMA((floatv)(SIN_7), z, (floatv)(SIN_5)), z, (floatv)(SIN_3)) * z, t, t);
-    const floatv c = FMA(FMA(FMA((floatv)(COS_8), z, (floatv)(COS_6)), z, (floatv)(COS_4)), z * z,
-                         FMA((floatv)(-0.5f), z, (floatv)(1.0f)));
-    const floatv sine = select(s, c, (quarter & 1u) != 0u);
-
-    return select(sine, -sine, (quarter & 2u) != 0u);
-}
-
 #define COL(array) (UNIT_STRIDE ? 1 : (array).col)
 
 /* The table row nearest to `row`. */
@@ -133,7 +118,9 @@ kernel void embedding(const global int *ids, const global ELEMENT(TABLE_TYPE) *t
                 v += gather_position(position_table + a.position_table.offset + position_row * a.position_table.row, c,
                                      COL(a.position_table), UNIT_STRIDE, count);
 #elif POSITIONS == 1
-                v += sinusoids(position, turns);
+                rope_rotations rotation;
+                rope_find_rotations(&rotation, position, turns);
+                v += select(rotation.sines, rotation.cosines, (LANE_INDEX & 1) != 0);
 #endif
 #if SEGMENTS
                 v += gather_segment(segment_table + a.segment_table.offset + segment_row * a.segment_table.row, c,

@@ -27,49 +27,23 @@ DEFINE_GATHER(gather_x, X_TYPE)
 DEFINE_GATHER(gather_cache, CACHE_TYPE)
 DEFINE_SCATTER(scatter_y, Y_TYPE)
 
-/* Cosines and sines of LANES pairs. */
-typedef struct rotations {
-    floatv cosines, sines;
-} rotations;
-
-/* rope_rotation for LANES pairs. */
-static inline rotations compute_rotations(args_long position, ulongv turns)
-{
-    const uintv turned = JOIN(convert_uint, LANES)((turns * (ulong)position) >> 32);
-    const uintv quarter = (turned + (1u << 29)) >> 30;
-    const floatv t = JOIN(convert_float, LANES)(AS_INTV(turned - (quarter << 30))) * RADIANS, z = t * t;
-    const floatv s = FMA(FMA(FMA((floatv)(SIN_7), z, (floatv)(SIN_5)), z, (floatv)(SIN_3)) * z, t, t);
-    const floatv c = FMA(FMA(FMA((floatv)(COS_8), z, (floatv)(COS_6)), z, (floatv)(COS_4)), z * z,
-                         FMA((floatv)(-0.5f), z, (floatv)(1.0f)));
-    const intv odd = (quarter & 1u) != 0u;
-    const floatv cosines = select(c, s, odd), sines = select(s, c, odd);
-    rotations result;
-
-    result.cosines = select(cosines, -cosines, ((quarter + 1u) & 2u) != 0u);
-    result.sines = select(sines, -sines, (quarter & 2u) != 0u);
-    return result;
-}
-
 /* Reads the cosines and sines of LANES pairs from pair i on at one place; NaN if the table has no such row. */
-static inline rotations read_rotations(int i, int b, int s, args_long position,
-                                       const global ELEMENT(CACHE_TYPE) *cosines,
-                                       const global ELEMENT(CACHE_TYPE) *sines, const rope_args *a)
+static inline void read_rotations(rope_rotations *r, int i, int b, int s, args_long position,
+                                  const global ELEMENT(CACHE_TYPE) *cosines, const global ELEMENT(CACHE_TYPE) *sines,
+                                  const rope_args *a)
 {
     const int count = a->pairs - i;
-    rotations result;
 
-    result.cosines = result.sines = (floatv)(NAN);
+    r->cosines = r->sines = (floatv)(NAN);
     if (rope_misses(position, a))
-        return result;
-    result.cosines =
-        gather_cache(cosines + rope_row(&a->cos, b, s, position, a), i, a->cos.col, a->cos.col == 1, count);
-    result.sines = gather_cache(sines + rope_row(&a->sin, b, s, position, a), i, a->sin.col, a->sin.col == 1, count);
-    return result;
+        return;
+    r->cosines = gather_cache(cosines + rope_row(&a->cos, b, s, position, a), i, a->cos.col, a->cos.col == 1, count);
+    r->sines = gather_cache(sines + rope_row(&a->sin, b, s, position, a), i, a->sin.col, a->sin.col == 1, count);
 }
 
 /* Rotates `count` pairs from pair i on of one head. */
 static inline void rotate(const global ELEMENT(X_TYPE) *from, global ELEMENT(Y_TYPE) *to, int i, int count,
-                          const rotations *r, const rope_args *a)
+                          const rope_rotations *r, const rope_args *a)
 {
     const int one = i * a->step, two = one + a->distance;
     floatv x1, x2;
@@ -109,8 +83,11 @@ kernel void rope_cpu(ROPE_PARAMETERS)
         int b = first_item, s = first_place;
         for (args_long r = first; r < end; r++) {
             const args_long position = rope_position(b, s, positions, offsets, &a);
-            const rotations rotation = a.table == ROPE_COMPUTED ? compute_rotations(position, turns)
-                                                                : read_rotations(i, b, s, position, cosines, sines, &a);
+            rope_rotations rotation;
+            if (a.table == ROPE_COMPUTED)
+                rope_find_rotations(&rotation, position, turns);
+            else
+                read_rotations(&rotation, i, b, s, position, cosines, sines, &a);
             for (int h = 0; h < a.heads; h++)
                 rotate(x + a.x.offset + b * a.x.batch + h * a.x.head + s * a.x.row,
                        y + a.y.offset + b * a.y.batch + h * a.y.head + s * a.y.row, i, a.pairs - i, &rotation, &a);
