@@ -193,10 +193,7 @@ typedef JOIN(ushort, WINDOW) piece_BF16 __attribute__((aligned(2)));
 #define DEFINE_STORE_COLUMNS(NAME, TYPE) \
     INLINE void NAME(const floatv *x, global ELEMENT(TYPE) *p, args_long row, args_long col, int columns, int count) \
     { \
-        if (row == 1 && count >= LANES) { \
-            for (int c = 0; c < columns; c++) \
-                STOREV(TYPE, p, c *col, x[c]); \
-        } else if (BY_WINDOWS(col, columns, count)) { \
+        if (row != 1 && BY_WINDOWS(col, columns, count)) { \
             for (int c = 0; c < columns; c += WINDOW) { \
                 const int at = min(c, columns - WINDOW); \
                 floatv y[WINDOW]; \
@@ -205,12 +202,8 @@ typedef JOIN(ushort, WINDOW) piece_BF16 __attribute__((aligned(2)));
                 STORE_WINDOW(TYPE, y, p + at, row, columns); \
             } \
         } else { \
-            for (int c = 0; c < columns; c++) { \
-                float lane[LANES]; \
-                VSTORE(x[c], 0, lane); \
-                for (int l = 0; l < min(count, LANES); l++) \
-                    STORE(TYPE, p, l *row + c * col, lane[l]); \
-            } \
+            for (int c = 0; c < columns; c++) \
+                STORE_ROW(TYPE, p, c *col, row, count, x[c]); \
         } \
     }
 

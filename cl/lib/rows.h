@@ -1,6 +1,7 @@
 /* Moving blocks between arrays whose rows are queries and vectors whose lanes are queries.
  *
  *   LOAD_ROW(TYPE, x, p, i, col, columns, fill)    a row of up to LANES elements becomes a floatv
+ *   STORE_ROW(TYPE, p, i, col, columns, x)         a floatv becomes a row of up to LANES elements
  *   transpose(x)                                   LANES rows of LANES become columns
  *   sum_each(x)                                    the sums of LANES rows of LANES, as a floatv
  *
@@ -74,6 +75,19 @@ INLINE floatv sum_each(floatv *x)
             for (int c_ = 0; c_ < LANES; c_++) \
                 lane_[c_] = c_ < (columns) ? LOAD(TYPE, p, (i) + c_ * (col)) : (fill); \
             x = VLOAD(0, lane_); \
+        } \
+    } while (0)
+
+/* Stores the first `columns` lanes of x, at most LANES, from index i, `col` apart. */
+#define STORE_ROW(TYPE, p, i, col, columns, x) \
+    do { \
+        if ((columns) >= LANES && (col) == 1) { \
+            STOREV(TYPE, p, i, x); \
+        } else { \
+            float lane_[LANES]; \
+            VSTORE(x, 0, lane_); \
+            for (int c_ = 0; c_ < min(columns, LANES); c_++) \
+                STORE(TYPE, p, (i) + c_ * (col), lane_[c_]); \
         } \
     } while (0)
 

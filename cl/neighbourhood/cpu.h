@@ -241,17 +241,8 @@ INLINE void store_row(global ELEMENT(O_TYPE) *output, const floatv *o, floatv ro
         for (int c = 0; c < LANES; c++)
             x[c] = d + c < D_V ? select(o[(d + c) * ROWS] * inverse, (floatv)(0.0f), row_sum == 0.0f) : (floatv)(0.0f);
         transpose(x);
-        for (int r = 0; r < LANES && r < columns; r++) {
-            const long at = r * m->col + d * m->size;
-            if (D_V - d >= LANES && m->size == 1) {
-                STOREV(O_TYPE, output, at, x[r]);
-            } else {
-                float lane[LANES];
-                VSTORE(x[r], 0, lane);
-                for (int c = 0; c < LANES && d + c < D_V; c++)
-                    STORE(O_TYPE, output, at + c * m->size, lane[c]);
-            }
-        }
+        for (int r = 0; r < LANES && r < columns; r++)
+            STORE_ROW(O_TYPE, output, r * m->col + d * m->size, m->size, D_V - d, x[r]);
     }
 }
 

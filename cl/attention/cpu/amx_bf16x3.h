@@ -105,10 +105,8 @@ INLINE void gather_values(amx_keys *keys, const global ELEMENT(V_TYPE) *value, i
                             square[l] = LOADV(V_TYPE, value, key_row(&rows, j + l) + d);
                     } else {
                         for (int l = 0; l < LANES; l++)
-                            for (int c = 0; c < LANES; c++)
-                                ((float *)square)[l * LANES + c] =
-                                    j + l < n && d + c < D_V ? LOAD(V_TYPE, value, key_row(&rows, j + l) + d + c)
-                                                             : 0.0f;
+                            LOAD_ROW(V_TYPE, square[l], value, key_row(&rows, min(j + l, n - 1)) + d, 1,
+                                     j + l < n ? D_V - d : 0, 0.0f);
                     }
                     transpose(square);
 #pragma unroll

@@ -130,14 +130,7 @@ INLINE void store_output(global ELEMENT(O_TYPE) *output, const floatv *o, const 
             const long at = start + ROW_OFFSET(block, &a->output, r) + d * col;
             const floatv x =
                 select(o[r * V_VECTORS + d / LANES] * factor[r], (floatv)(0.0f), (floatv)(factor[r]) == 0.0f);
-            if (D_V - d >= LANES && col == 1) {
-                STOREV(O_TYPE, output, at, x);
-            } else {
-                float lane[LANES];
-                VSTORE(x, 0, lane);
-                for (int c = 0; c < LANES && d + c < D_V; c++)
-                    STORE(O_TYPE, output, at + c * col, lane[c]);
-            }
+            STORE_ROW(O_TYPE, output, at, col, D_V - d, x);
         }
 }
 

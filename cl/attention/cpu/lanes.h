@@ -110,19 +110,6 @@ INLINE void load_queries(floatv *q, const global ELEMENT(Q_TYPE) *query, const a
     }
 }
 
-/* `columns` columns of a row from element i on, LANES or fewer. */
-INLINE void store_step(global ELEMENT(O_TYPE) *output, long i, long col, int columns, floatv x)
-{
-    if (columns >= LANES && col == 1) {
-        STOREV(O_TYPE, output, i, x);
-    } else {
-        float lane[LANES];
-        VSTORE(x, 0, lane);
-        for (int c = 0; c < min(columns, LANES); c++)
-            STORE(O_TYPE, output, i + c * col, lane[c]);
-    }
-}
-
 /* O of the block from O^T, o[c * QUERY_VECTORS + v], each lane times its factor; lanes whose factor is 0 have attended
  * nothing and get +0 whatever the accumulator holds. */
 INLINE void store_output(global ELEMENT(O_TYPE) *output, const floatv *o, const floatv *factor,
@@ -141,14 +128,14 @@ INLINE void store_output(global ELEMENT(O_TYPE) *output, const floatv *o, const 
                 part[c] = select(o[(d + c) * QUERY_VECTORS + v] * factor[v], (floatv)(0.0f), factor[v] == 0.0f);
             transpose(part);
             for (int r = 0; !WIDE(D_V) && r < LANES && v * LANES + r < block->rows; r++)
-                store_step(output, start + ROW_OFFSET(block, &a->output, v * LANES + r) + d * col, col, D_V - d,
-                           part[r]);
+                STORE_ROW(O_TYPE, output, start + ROW_OFFSET(block, &a->output, v * LANES + r) + d * col, col, D_V - d,
+                          part[r]);
         }
         for (int r = 0; WIDE(D_V) && r < LANES && v * LANES + r < block->rows; r++) {
             const long row = start + ROW_OFFSET(block, &a->output, v * LANES + r);
 #pragma unroll
             for (int step = 0; step < STEPS(D_V); step++)
-                store_step(output, row + STEP_AT(D_V, step) * col, col, D_V - STEP_AT(D_V, step), x[step][r]);
+                STORE_ROW(O_TYPE, output, row + STEP_AT(D_V, step) * col, col, D_V - STEP_AT(D_V, step), x[step][r]);
         }
     }
 }

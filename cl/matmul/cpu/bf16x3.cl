@@ -131,13 +131,8 @@ static inline split_shape shape_of(const private matmul_args *a, operand_layout 
             for (int l = 0; l < LANES; l++) \
                 x[l] = LOADV(TYPE, p, l * row); \
         } else { \
-            for (int l = 0; l < LANES; l++) { \
-                float lane[LANES]; \
-\
-                for (int i = 0; i < LANES; i++) \
-                    lane[i] = l < rows && i < columns ? LOAD(TYPE, p, l * row + i * col) : 0.0f; \
-                x[l] = VLOAD(0, lane); \
-            } \
+            for (int l = 0; l < LANES; l++) \
+                LOAD_ROW(TYPE, x[l], p, l *row, col, l < rows ? columns : 0, 0.0f); \
         } \
     } \
     INLINE void name(floatv x[2][LANES], const global ELEMENT(TYPE) *p, operand_layout s, int count, int ks, \

@@ -246,13 +246,6 @@ kernel void matmul_cpu_skinny(const global ELEMENT(A_TYPE) *a_data, const global
                      operand_step, rest, 0.0f);
             sum = WITH_OPERAND(sum, other);
 #endif
-            if (stream_step == 1 && rest >= LANES) {
-                STOREV(C_TYPE, c, at, sum);
-            } else {
-                float lane[LANES];
-                VSTORE(sum, 0, lane);
-                for (int s = 0; s < min(LANES, rest); s++)
-                    STORE(C_TYPE, c, at + s * stream_step, lane[s]);
-            }
+            STORE_ROW(C_TYPE, c, at, stream_step, rest, sum);
         }
 }
