@@ -44,8 +44,6 @@ typedef struct scaled_float {
     intv power;
 } scaled_float;
 
-#define LN2_HIGH 0x1.62ep-1f
-#define LN2_LOW 0x1.0bfbe8p-15f
 #define ROUND_MAGIC 12582912.0f
 #define ROUND_BITS 0x4b400000
 
@@ -56,11 +54,7 @@ static inline scaled_float exponential(floatv high, floatv low)
     const floatv f = (FMA(n, (floatv)(-LN2_LOW), FMA(n, (floatv)(-LN2_HIGH), high)) + low) * LOG2E;
     scaled_float result;
 
-    floatv p = FMA((floatv)(EXP2_C5), f, (floatv)(EXP2_C4));
-    p = FMA(p, f, (floatv)(EXP2_C3));
-    p = FMA(p, f, (floatv)(EXP2_C2));
-    p = FMA(p, f, (floatv)(EXP2_C1));
-    result.fraction = FMA(p, f, (floatv)(1.0f));
+    result.fraction = exp2_polynomial(f);
     result.power = AS_INTV(t) - ROUND_BITS;
     return result;
 }

@@ -6,6 +6,7 @@
  *
  * Parameter  meaning                                                                       allowed
  * LANES      vector width                                                                  4, 8, 16
+ * MOST       the most columns of a row, for the kernel's arrays                            1 .. 128   (32)
  * WINDOW     neighbouring columns that are moved at once: at most what a row has; 1: none  power of two, 1 .. LANES   (1)
  *
  * Rows whose columns are neighbours go through windows of WINDOW columns, the last of which ends with the row and may
@@ -17,8 +18,14 @@
 
 #include "lib/rows.h"
 
+#ifndef MOST
+#define MOST 32
+#endif
 #ifndef WINDOW
 #define WINDOW 1
+#endif
+#if MOST < 1 || MOST > 128
+#error "MOST must be 1 to 128"
 #endif
 
 #if WINDOW == 1

@@ -30,6 +30,9 @@
 
 #define LOG2E 0x1.715476p+0f
 #define LN2 0x1.62e430p-1f
+/* ln 2 as two numbers, of which the first has so few bits that an integer below 2^10 times it is exact. */
+#define LN2_HIGH 0x1.62ep-1f
+#define LN2_LOW 0x1.0bfbe8p-15f
 
 /* 2^f for |f| <= 1/2. */
 static inline floatv exp2_polynomial(floatv f)

@@ -1,4 +1,4 @@
-/* Reduction over a work-group of WORK_GROUP items, a power of two.
+/* Reduction over a work-group of WORK_GROUP items (64), a power of two from 1 to 1024.
  *
  *   local float shared[REDUCE_SCRATCH(count)]            local memory for `count` reductions
  *   REDUCE(shared, index, item, value, COMBINE)          `value` becomes the combination of all items' values, made in one
@@ -13,6 +13,13 @@
 #define CLATTN_CL_LIB_REDUCE_H
 
 #include "lib/sub_group.h"
+
+#ifndef WORK_GROUP
+#define WORK_GROUP 64
+#endif
+#if WORK_GROUP < 1 || WORK_GROUP > 1024 || (WORK_GROUP & (WORK_GROUP - 1))
+#error "WORK_GROUP must be a power of two, 1 to 1024"
+#endif
 
 #define LARGER_FLOAT(a, b) ((b) > (a) ? (b) : (a))
 #define SUM_FLOAT(a, b) ((a) + (b))

@@ -36,13 +36,6 @@ static inline floatv gather_input(const place *at, int c, int count, const norm_
 #define CHAINS 4
 #define RUN (8 * CHAINS)
 
-#define ADDV(sum, lost, term) \
-    do { \
-        const floatv part_ = (term) - (lost), next_ = (sum) + part_; \
-        (lost) = (next_ - (sum)) - part_; \
-        (sum) = next_; \
-    } while (0)
-
 static inline float row_mean(const place *row, const norm_args *a)
 {
     floatv sum = (floatv)(0.0f), lost = (floatv)(0.0f);
@@ -63,7 +56,7 @@ static inline float row_mean(const place *row, const norm_args *a)
             for (; c < end; c += LANES)
                 run[0] += gather_input(&at, c, end - c, a);
             c = end;
-            ADDV(sum, lost, (run[0] + run[1]) + (run[2] + run[3]));
+            ADD(floatv, sum, lost, (run[0] + run[1]) + (run[2] + run[3]));
         }
     }
     return sum_lanes(sum) / ((float)a->segments * (float)a->columns);
@@ -97,8 +90,8 @@ static inline void row_moments(moments *m, const place *row, const norm_args *a)
                 run_square[0] = FMA(d, d, run_square[0]);
             }
             c = end;
-            ADDV(sum, lost, (run[0] + run[1]) + (run[2] + run[3]));
-            ADDV(squares, lost_square, (run_square[0] + run_square[1]) + (run_square[2] + run_square[3]));
+            ADD(floatv, sum, lost, (run[0] + run[1]) + (run[2] + run[3]));
+            ADD(floatv, squares, lost_square, (run_square[0] + run_square[1]) + (run_square[2] + run_square[3]));
         }
     }
     find_moments(m, mean, sum_lanes(sum), sum_lanes(squares), a);
@@ -147,10 +140,7 @@ static inline void write_row(const place *row, const place *next, const moments 
 }
 
 GROUP_SIZE(1, 1, 1)
-kernel void norm_cpu(const global ELEMENT(X_TYPE) *x, const global ELEMENT(SCALE_TYPE) *scale,
-                     const global ELEMENT(BIAS_TYPE) *bias, const global ELEMENT(RESIDUAL_TYPE) *residual,
-                     global ELEMENT(Y_TYPE) *y, global ELEMENT(SUM_TYPE) *sum, global float *mean,
-                     global float *inverse, norm_args a)
+kernel void norm_cpu(NORM_PARAMETERS)
 {
     if (a.rows == 0)
         return;

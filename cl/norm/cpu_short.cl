@@ -7,8 +7,7 @@
  * Parameter    meaning                                          allowed
  * PLAIN        1: rows have one index, and no segments          1
  * LANES        vector width                                     4, 8, 16
- * MOST         the most columns                                 1 .. 128    (32)
- * WINDOW       as lib/columns.h says: at most a.columns
+ * MOST, WINDOW       as lib/columns.h says: WINDOW is at most a.columns
  * Tested: rows of 1 to MOST columns x LANES 4, 16; X_TYPE, Y_TYPE F32, F16, BF16; any strides; NORM_RESIDUAL.
  *
  * NDRange: (work-groups of 1 item); an item owns a share of the vectors of neighbouring rows.  Local memory: none.
@@ -18,14 +17,6 @@
  * Needs OpenCL C 1.2. */
 #define PLAIN 1
 #include "norm/norm.h"
-
-#ifndef MOST
-#define MOST 32
-#endif
-#if MOST < 1 || MOST > 128
-#error "MOST must be 1 to 128"
-#endif
-
 #include "lib/columns.h"
 #include "lib/gather.h"
 
@@ -89,10 +80,7 @@ INLINE void store_each(global float *p, args_long at, args_long step, int count,
 }
 
 GROUP_SIZE(1, 1, 1)
-kernel void norm_cpu_short(const global ELEMENT(X_TYPE) *x, const global ELEMENT(SCALE_TYPE) *scale,
-                           const global ELEMENT(BIAS_TYPE) *bias, const global ELEMENT(RESIDUAL_TYPE) *residual,
-                           global ELEMENT(Y_TYPE) *y, global ELEMENT(SUM_TYPE) *sum, global float *mean,
-                           global float *inverse, norm_args a)
+kernel void norm_cpu_short(NORM_PARAMETERS)
 {
     if (a.rows == 0)
         return;

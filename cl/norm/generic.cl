@@ -6,10 +6,7 @@
  * after 65,535 iterations in total, and the host refuses what would need more; norm_cpu and norm_tile then take it. */
 #include "norm/norm.h"
 
-kernel void norm_generic(const global ELEMENT(X_TYPE) *x, const global ELEMENT(SCALE_TYPE) *scale,
-                         const global ELEMENT(BIAS_TYPE) *bias, const global ELEMENT(RESIDUAL_TYPE) *residual,
-                         global ELEMENT(Y_TYPE) *y, global ELEMENT(SUM_TYPE) *sum, global float *mean,
-                         global float *inverse, norm_args a)
+kernel void norm_generic(NORM_PARAMETERS)
 {
     const args_long r = (args_long)get_global_id(0);
     if (r >= a.rows)
@@ -22,7 +19,7 @@ kernel void norm_generic(const global ELEMENT(X_TYPE) *x, const global ELEMENT(S
     for (int s = 0; a.centred && s < a.segments; s++) {
         find_segment(&at, &row, s, &a);
         for (int c = 0; c < a.columns; c++)
-            ADD(centre, lost, load_x(&at, c, &a));
+            ADD(float, centre, lost, load_x(&at, c, &a));
     }
     centre /= (float)a.segments * (float)a.columns;
     lost = 0.0f;
@@ -30,8 +27,8 @@ kernel void norm_generic(const global ELEMENT(X_TYPE) *x, const global ELEMENT(S
         find_segment(&at, &row, s, &a);
         for (int c = 0; c < a.columns; c++) {
             const float d = load_x(&at, c, &a) - centre;
-            ADD(squares, lost_square, d * d);
-            ADD(deviations, lost, d);
+            ADD(float, squares, lost_square, d *d);
+            ADD(float, deviations, lost, d);
         }
     }
     moments m;

@@ -31,6 +31,7 @@
 #define CLATTN_CL_NORM_NORM_H
 
 #include "norm/args.h"
+#include "lib/compensated.h"
 #include "lib/fma.h"
 #include "lib/storage.h"
 
@@ -67,6 +68,11 @@
 #define PLAIN 0
 #endif
 #define LAST_DIMENSION (PLAIN ? 0 : 3)
+
+#define NORM_PARAMETERS \
+    const global ELEMENT(X_TYPE) *x, const global ELEMENT(SCALE_TYPE) *scale, const global ELEMENT(BIAS_TYPE) *bias, \
+        const global ELEMENT(RESIDUAL_TYPE) *residual, global ELEMENT(Y_TYPE) *y, global ELEMENT(SUM_TYPE) *sum, \
+        global float *mean, global float *inverse, norm_args a
 
 /* Where a row or a segment begins in each array that has columns. */
 typedef struct place {
@@ -166,14 +172,6 @@ static inline void store_moments(int row, const moments *m, global float *mean, 
     if (a->has_inverse)
         inverse[statistic_at(row, &a->inverse, a)] = m->factor;
 }
-
-/* sum += term; `lost` holds what rounding has taken off the sum so far. */
-#define ADD(sum, lost, term) \
-    do { \
-        const float part_ = (term) - (lost), next_ = (sum) + part_; \
-        (lost) = (next_ - (sum)) - part_; \
-        (sum) = next_; \
-    } while (0)
 
 static inline void write_one(const place *at, args_long c, float v, const moments *m, const norm_args *a)
 {

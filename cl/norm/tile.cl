@@ -17,16 +17,10 @@
 #include "norm/norm.h"
 #include "lib/reduce.h"
 
-#ifndef WORK_GROUP
-#define WORK_GROUP 64
-#endif
 #ifndef KEEP
 #define KEEP 0
 #endif
 
-#if WORK_GROUP < 1 || WORK_GROUP > 1024 || (WORK_GROUP & (WORK_GROUP - 1))
-#error "WORK_GROUP must be a power of two, 1 to 1024"
-#endif
 #if KEEP < 0 || KEEP > 32
 #error "KEEP must be 0 to 32"
 #endif
@@ -49,10 +43,7 @@ static inline float load_one(const place *row, int e, const norm_args *a)
 
 SUB_GROUP_KERNEL
 GROUP_SIZE(WORK_GROUP, 1, 1)
-kernel void norm_tile(const global ELEMENT(X_TYPE) *x, const global ELEMENT(SCALE_TYPE) *scale,
-                      const global ELEMENT(BIAS_TYPE) *bias, const global ELEMENT(RESIDUAL_TYPE) *residual,
-                      global ELEMENT(Y_TYPE) *y, global ELEMENT(SUM_TYPE) *sum, global float *mean,
-                      global float *inverse, norm_args a)
+kernel void norm_tile(NORM_PARAMETERS)
 {
     local float shared[REDUCE_SCRATCH(3)];
     if (a.rows == 0)
@@ -76,7 +67,7 @@ kernel void norm_tile(const global ELEMENT(X_TYPE) *x, const global ELEMENT(SCAL
     for (int n = 0; n < first; n++) {
         const int e = n * WORK_GROUP + item;
         const float v = e < elements ? load_one(&row, e, &a) : 0.0f;
-        ADD(centre, lost, v);
+        ADD(float, centre, lost, v);
 #if KEEP
         kept[n] = v;
 #endif
@@ -91,8 +82,8 @@ kernel void norm_tile(const global ELEMENT(X_TYPE) *x, const global ELEMENT(SCAL
 #else
         const float d = e < elements ? load_one(&row, e, &a) - centre : 0.0f;
 #endif
-        ADD(squares, lost_square, d * d);
-        ADD(deviations, lost, d);
+        ADD(float, squares, lost_square, d *d);
+        ADD(float, deviations, lost, d);
     }
     REDUCE(shared, 1, item, squares, SUM_FLOAT);
     REDUCE(shared, 2, item, deviations, SUM_FLOAT);

@@ -88,10 +88,7 @@ static inline float row_terms(const row_place *row, float row_max, const softmax
                 scatter_y(row->y, c, 1, UNIT_STRIDE, end - c, term);
             c = end;
         }
-        run -= lost;
-        const floatv next = total + run;
-        lost = (next - total) - run;
-        total = next;
+        ADD(floatv, total, lost, run);
     }
     return sum_lanes(total);
 }

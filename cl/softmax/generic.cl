@@ -24,11 +24,8 @@ kernel void softmax_generic(const global ELEMENT(X_TYPE) *x, const global ELEMEN
     row_max = nothing ? 0.0f : row_max;
 
     float row_sum = 0.0f, lost = 0.0f;
-    for (int c = 0; c < a.columns; c++) {
-        const float term = exp_of(score(&row, c, -INFINITY, &a) - row_max) - lost, next = row_sum + term;
-        lost = (next - row_sum) - term;
-        row_sum = next;
-    }
+    for (int c = 0; c < a.columns; c++)
+        ADD(float, row_sum, lost, exp_of(score(&row, c, -INFINITY, &a) - row_max));
     const float inverse = nothing ? 0.0f : 1.0f / row_sum;
     for (int c = 0; c < a.columns; c++)
         STORE(Y_TYPE, row.y, c * a.y.col, exp_of(score(&row, c, -INFINITY, &a) - row_max) * inverse);

@@ -24,6 +24,7 @@
 #define CLATTN_CL_SOFTMAX_SOFTMAX_H
 
 #include "softmax/args.h"
+#include "lib/compensated.h"
 #include "lib/storage.h"
 #include "lib/exp2.h"
 
@@ -90,11 +91,9 @@ static inline bool attends_nothing(float row_max)
     return MASK && row_max == -INFINITY;
 }
 
-/* e^x for x <= 0, computed as exp2.h computes 2^x, except that the multiple of ln 2 is subtracted as two numbers, of which the
- * first has so few bits that n times it is exact.  So a small probability keeps its low bits, which x * log2(e) rounds away.
+/* e^x for x <= 0, computed as exp2.h computes 2^x, except that the multiple of ln 2 is subtracted as two numbers
+ * (LN2_HIGH, LN2_LOW).  So a small probability keeps its low bits, which x * log2(e) rounds away.
  * Results below 2^-126.5 are +0; NaN stays NaN. */
-#define LN2_HIGH 0x1.62ep-1f
-#define LN2_LOW 0x1.0bfbe8p-15f
 #define EXP_LOWEST -88.1f
 
 static inline float exp_of(float x)
@@ -119,12 +118,7 @@ static inline floatv exp_ofv(floatv x)
     const floatv t = FMA(x, (floatv)(LOG2E), (floatv)(EXP2_MAGIC));
     const floatv n = t - EXP2_MAGIC;
     const floatv f = FMA(n, (floatv)(-LN2_LOW), FMA(n, (floatv)(-LN2_HIGH), x)) * LOG2E;
-    floatv p = FMA((floatv)(EXP2_C5), f, (floatv)(EXP2_C4));
-    p = FMA(p, f, (floatv)(EXP2_C3));
-    p = FMA(p, f, (floatv)(EXP2_C2));
-    p = FMA(p, f, (floatv)(EXP2_C1));
-    p = FMA(p, f, (floatv)(1.0f));
-    return p * AS_FLOATV(AS_INTV(t) << 23);
+    return exp2_polynomial(f) * AS_FLOATV(AS_INTV(t) << 23);
 }
 
 #endif

@@ -17,16 +17,10 @@
 #include "softmax/softmax.h"
 #include "lib/reduce.h"
 
-#ifndef WORK_GROUP
-#define WORK_GROUP 64
-#endif
 #ifndef KEEP
 #define KEEP 0
 #endif
 
-#if WORK_GROUP < 1 || WORK_GROUP > 1024 || (WORK_GROUP & (WORK_GROUP - 1))
-#error "WORK_GROUP must be a power of two, 1 to 1024"
-#endif
 #if KEEP < 0 || KEEP > 32
 #error "KEEP must be 0 to 32"
 #endif
@@ -70,9 +64,7 @@ kernel void softmax_tile(const global ELEMENT(X_TYPE) *x, const global ELEMENT(M
         const float s = c < a.columns ? score(&row, c, -INFINITY, &a) : -INFINITY;
 #endif
         const float term = c < a.columns ? exp_of(s - row_max) : 0.0f;
-        const float corrected = term - lost, next = row_sum + corrected;
-        lost = (next - row_sum) - corrected;
-        row_sum = next;
+        ADD(float, row_sum, lost, term);
 #if KEEP
         kept[n] = term;
 #endif

@@ -164,8 +164,21 @@ static inline void store_quad(global ELEMENT(C_TYPE) *to, float4 x, int left, lo
         STORE(C_TYPE, to, 3 * move, x.w);
 }
 
+/* Loads four neighbours, `move` apart, of which `left` exist; the others of the quad stay. */
+#define LOAD_QUAD(TYPE, quad, from, left, move) \
+    do { \
+        if ((left) > 0) \
+            (quad).x = LOAD(TYPE, from, 0); \
+        if ((left) > 1) \
+            (quad).y = LOAD(TYPE, from, move); \
+        if ((left) > 2) \
+            (quad).z = LOAD(TYPE, from, 2 * (move)); \
+        if ((left) > 3) \
+            (quad).w = LOAD(TYPE, from, 3 * (move)); \
+    } while (0)
+
 #if OPERAND
-/* Four neighbours of a row of the operand likewise. */
+/* Four neighbours of a row of the operand likewise, and 0 for those that do not exist. */
 static inline float4 load_quad(const global ELEMENT(OPERAND_TYPE) *from, int left, long move)
 {
     float4 x = (float4)0.0f;
@@ -174,14 +187,7 @@ static inline float4 load_quad(const global ELEMENT(OPERAND_TYPE) *from, int lef
     if (left > 3 && move == 1 && ((size_t)from & 15) == 0)
         return *(const global float4 *)from;
 #endif
-    if (left > 0)
-        x.x = LOAD(OPERAND_TYPE, from, 0);
-    if (left > 1)
-        x.y = LOAD(OPERAND_TYPE, from, move);
-    if (left > 2)
-        x.z = LOAD(OPERAND_TYPE, from, 2 * move);
-    if (left > 3)
-        x.w = LOAD(OPERAND_TYPE, from, 3 * move);
+    LOAD_QUAD(OPERAND_TYPE, x, from, left, move);
     return x;
 }
 #endif
@@ -285,29 +291,11 @@ kernel void matmul_tile(const global ELEMENT(A_TYPE) *a_data, const global ELEME
         const int col = (j * ITEMS_X + x) * 4;
         float4 add = (float4)0.0f;
 #if BIAS
-        const global ELEMENT(BIAS_TYPE) *b = bias + a.bias_offset + col0 * a.bias_col;
-
-        if (col < cols)
-            add.x = LOAD(BIAS_TYPE, b, col * a.bias_col);
-        if (col + 1 < cols)
-            add.y = LOAD(BIAS_TYPE, b, (col + 1) * a.bias_col);
-        if (col + 2 < cols)
-            add.z = LOAD(BIAS_TYPE, b, (col + 2) * a.bias_col);
-        if (col + 3 < cols)
-            add.w = LOAD(BIAS_TYPE, b, (col + 3) * a.bias_col);
+        LOAD_QUAD(BIAS_TYPE, add, bias + a.bias_offset + (col0 + col) * a.bias_col, cols - col, a.bias_col);
 #endif
 #if B_SCALED
-        const global float *s = b_scale + a.scale_offset + col0 * a.scale_col;
         float4 times_b = (float4)0.0f;
-
-        if (col < cols)
-            times_b.x = s[col * a.scale_col];
-        if (col + 1 < cols)
-            times_b.y = s[(col + 1) * a.scale_col];
-        if (col + 2 < cols)
-            times_b.z = s[(col + 2) * a.scale_col];
-        if (col + 3 < cols)
-            times_b.w = s[(col + 3) * a.scale_col];
+        LOAD_QUAD(F32, times_b, b_scale + a.scale_offset + (col0 + col) * a.scale_col, cols - col, a.scale_col);
 #endif
 #pragma unroll
         for (int i = 0; i < ITEM_M; i++) {
