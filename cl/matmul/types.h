@@ -1,5 +1,11 @@
 /* What the kernels of matrix products, C[b,i,j] = sum_k A[b,i,k] * B[b,k,j] (+ bias[j]), are compiled for.
  *
+ * Layouts, with any strides in elements; 0 broadcasts an input (args: a.a, a.b, a.c; matmul/args.h)
+ *   A[b,i,k]   a[a.a.offset + b*a.a.batch + i*a.a.row + k*a.a.col]
+ *   B[b,k,j]   b[a.b.offset + b*a.b.batch + k*a.b.row + j*a.b.col]
+ *   C[b,i,j]   c[a.c.offset + b*a.c.batch + i*a.c.row + j*a.c.col]
+ *   bias[j]    bias[a.bias_offset + j*a.bias_col]
+ *
  * Parameter                            meaning                    allowed
  * A_TYPE, B_TYPE, C_TYPE, BIAS_TYPE    storage types              F32, F16, BF16
  * BIAS                                 whether there is a bias    0, 1 */

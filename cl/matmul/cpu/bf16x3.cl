@@ -18,8 +18,8 @@
  * element of C whose row of A and column of B have greatest magnitudes for which IS_BEYOND holds.  For the others a term, or
  * a product of terms, below 2^-126 counts as 0.
  *
- * Layouts, with any strides in elements; 0 broadcasts an input (args: a.a, a.b, a.c; matmul/args.h)
- *   A, B, C, bias   matmul/cpu/packed.cl's
+ * Layouts
+ *   A, B, C, bias   matmul/types.h's
  *   terms           at terms[a.packed_offset]: panels of 32 lanes, all items' one behind the other, each of ceil(k/32)
  *                   blocks of six AMX tiles of 16 x 16 words: two of term 0, two of term 1, two of term 2.  Word j of a
  *                   tile's row x is lane j, or 16 + j in the second tile of each two, and has k = x in its lower half and

@@ -15,11 +15,7 @@
  *        +---------+                +-----------------+                          takes the next DEPTH.
  *        | the next tile            one step: acc[row][vector] += element * vector
  *
- * Layouts, with any strides in elements; 0 broadcasts an input (args: a.a, a.b, a.c; matmul/args.h)
- *   A[b,i,k]   a[a.a.offset + b*a.a.batch + i*a.a.row + k*a.a.col]
- *   B[b,k,j]   b[a.b.offset + b*a.b.batch + k*a.b.row + j*a.b.col]
- *   C[b,i,j]   c[a.c.offset + b*a.c.batch + i*a.c.row + j*a.c.col]
- *   packed     matmul/cpu/pack.h
+ * Layouts: matmul/types.h; packed: matmul/cpu/pack.h.
  *
  * Arguments: matmul_cpu(row operand, packed, [bias], [b_scale], [operand], c, matmul_args)
  *

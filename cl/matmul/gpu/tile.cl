@@ -2,13 +2,7 @@
  *
  *   C[b,i,j] = sum_k A[b,i,k] * B[b,k,j]  (+ bias[j])  (and what matmul/epilogue.h says)
  *
- * Layouts, with any strides in elements; 0 broadcasts an input (args: a.a, a.b, a.c; matmul/args.h)
- *   A[b,i,k]   a[a.a.offset + b*a.a.batch + i*a.a.row + k*a.a.col]
- *   B[b,k,j]   b[a.b.offset + b*a.b.batch + k*a.b.row + j*a.b.col]
- *   C[b,i,j]   c[a.c.offset + b*a.c.batch + i*a.c.row + j*a.c.col]
- *   bias[j]    bias[a.bias_offset + j*a.bias_col]
- *
- * Arguments: a, b, [bias], [b_scale], [operand], c, matmul_args.
+ * Layouts: matmul/types.h.  Arguments: a, b, [bias], [b_scale], [operand], c, matmul_args.
  *
  *   macro                                meaning                      allowed                  tested
  *   TILE_M, TILE_N                       C tile of a work-group       powers of two            see below
