@@ -10,8 +10,8 @@
  * On gfx90a the instruction takes float16 and bfloat16 below their smallest normal number for 0 ("CDNA2", Denormals):
  * nothing for bfloat16, whose smallest is float32's, but 6.1e-5 for float16.
  *
- * MATRIX_WMMA (gfx11, wavefronts of 32).  The lane maps are those of AMD's "RDNA3 Instruction Set Architecture", Wave Matrix
- * Multiply Accumulate, for V_WMMA_F32_16X16X16_{F16,BF16}: lanes 16 to 31 hold a copy of A and B.
+ * MATRIX_WMMA (gfx11, wavefronts of 32).  The lane maps are those of AMD's "RDNA3 Instruction Set Architecture", Wave
+ * Matrix Multiply Accumulate, for V_WMMA_F32_16X16X16_{F16,BF16}: lanes 16 to 31 hold a copy of A and B.
  *
  *   A  element n of a lane: row lane % 16, k n
  *   B  element n: column lane % 16, k n

@@ -12,7 +12,8 @@
  *       +------------------------+      rows     +----------+      adds up k = l, l + LANES, ...; sum_each adds up the
  *       | ...                    |    (caches)                     lanes of LANES sums.
  *
- * Layouts are matmul/types.h's, with neighbours along k that are neighbours in memory: a.a.col == a.b.row == 1, as the host has checked.  The other strides are any.
+ * Layouts are matmul/types.h's, with neighbours along k that are neighbours in memory: a.a.col == a.b.row == 1, as the host
+ * has checked.  The other strides are any.
  *
  *   macro           meaning                                            allowed            tested
  *   A_TYPE, B_TYPE, C_TYPE, BIAS_TYPE   storage types; B also I8       F32 F16 BF16       F32
