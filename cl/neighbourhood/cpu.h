@@ -8,7 +8,6 @@
 #include "neighbourhood/neighbourhood.h"
 #include "lib/rows.h"
 
-#define ROUND_UP(n, step) (((n) + (step) - 1) / (step) * (step))
 #define LINES (D_K + D_V)
 #define COLUMN_REST (D_V % COLUMN_STEP)
 

@@ -41,14 +41,10 @@
 #define OFFSET_TYPE I32
 #endif
 
-#define INTEGER_I32 int
-#define INTEGER_I64 long
-#define INTEGER(TYPE) JOIN(INTEGER_, TYPE)
-
 #define ROPE_PARAMETERS \
     const global ELEMENT(X_TYPE) *x, const global ELEMENT(CACHE_TYPE) *cosines, \
-        const global ELEMENT(CACHE_TYPE) *sines, const global INTEGER(POSITION_TYPE) * positions, \
-        const global INTEGER(OFFSET_TYPE) * offsets, global ELEMENT(Y_TYPE) *y, rope_args a
+        const global ELEMENT(CACHE_TYPE) *sines, const global ELEMENT(POSITION_TYPE) *positions, \
+        const global ELEMENT(OFFSET_TYPE) *offsets, global ELEMENT(Y_TYPE) *y, rope_args a
 
 #define RADIANS 0x1.921fb6p-30f /* in 2^-32 of a turn */
 #define SIN_3 -1.6666654611e-1f
@@ -120,8 +116,8 @@ static inline void rope_find_rotations(rope_rotations *r, args_long position, ul
     r->sines = select(sines, -sines, (quarter & 2u) != 0u);
 }
 
-static inline args_long rope_position(int b, int s, const global INTEGER(POSITION_TYPE) * positions,
-                                      const global INTEGER(OFFSET_TYPE) * offsets, const rope_args *a)
+static inline args_long rope_position(int b, int s, const global ELEMENT(POSITION_TYPE) *positions,
+                                      const global ELEMENT(OFFSET_TYPE) *offsets, const rope_args *a)
 {
     args_long position = a->position;
 

@@ -55,7 +55,6 @@
 #define COLUMN_QUADS ((D_V + BLOCK - 1) / BLOCK)
 #define COLUMNS (4 * COLUMN_QUADS)
 #define VALUE_STRIDE (COLUMNS * ITEMS_X)
-#define CHUNKS ((D_K + CHUNK - 1) / CHUNK)
 #define Q_STRIDE (TILE_Q + 4) /* floats from a column of Q, or a key's probabilities, to the next */
 #define Q_QUADS (Q_STRIDE / 4)
 #define K_STRIDE (TILE_K + 4)

@@ -60,26 +60,24 @@
 #define DEFERRED_ROWS 2
 
 /* A register tile's operands if they do not fill it; the rest is 0. */
-typedef struct padded_tile {
-    uint word[AMX_ROWS * AMX_WORDS];
-} padded_tile;
+typedef uint padded_tile[AMX_ROWS * AMX_WORDS];
 
 /* `rows` rows of `words` words; the second half of each row's last word is 0 unless `whole`. */
-INLINE void pad_rows(padded_tile *copy, const global ushort *p, long stride, int rows, int words, int whole)
+INLINE void pad_rows(padded_tile copy, const global ushort *p, long stride, int rows, int words, int whole)
 {
     for (int i = 0; i < AMX_ROWS; i++)
 #pragma unroll
         for (int w = 0; w < AMX_WORDS; w++)
-            copy->word[i * AMX_WORDS + w] =
+            copy[i * AMX_WORDS + w] =
                 i < rows && w < words ? pair_at(p + i * stride + 2 * w, 1, whole || w < words - 1) : 0;
 }
 
-INLINE void pad_lanes(padded_tile *copy, const global uint *p, int words)
+INLINE void pad_lanes(padded_tile copy, const global uint *p, int words)
 {
     for (int x = 0; x < AMX_ROWS; x++)
 #pragma unroll
         for (int j = 0; j < AMX_WORDS; j++)
-            copy->word[x * AMX_WORDS + j] = x < words ? p[x * PANEL + j] : 0;
+            copy[x * AMX_WORDS + j] = x < words ? p[x * PANEL + j] : 0;
 }
 
 /* The operands of a square in a block of k. */
@@ -109,7 +107,7 @@ INLINE void add_full_step(amx_state *amx, const private square_operands *s, int 
 }
 
 /* A step of any number of rows and words. */
-INLINE void add_step(amx_state *amx, padded_tile *copy, const private square_operands *s, int i)
+INLINE void add_step(amx_state *amx, padded_tile copy, const private square_operands *s, int i)
 {
     const int words = min(AMX_WORDS, s->words - i), whole = s->whole || i + words < s->words;
     const int fills = words == AMX_WORDS && whole;
@@ -120,16 +118,16 @@ INLINE void add_step(amx_state *amx, padded_tile *copy, const private square_ope
         AMX_LOAD(amx, 4, p, s->stride);
     } else {
         pad_rows(copy, p, s->stride, s->rows, words, whole);
-        AMX_LOAD_WORDS(amx, 4, copy->word, AMX_WORDS);
+        AMX_LOAD_WORDS(amx, 4, copy, AMX_WORDS);
     }
     if (words == AMX_WORDS) {
         AMX_LOAD_WORDS(amx, 6, q, PANEL);
         AMX_LOAD_WORDS(amx, 7, q + AMX_WORDS, PANEL);
     } else {
         pad_lanes(copy, q, words);
-        AMX_LOAD_WORDS(amx, 6, copy->word, AMX_WORDS);
+        AMX_LOAD_WORDS(amx, 6, copy, AMX_WORDS);
         pad_lanes(copy, q + AMX_WORDS, words);
-        AMX_LOAD_WORDS(amx, 7, copy->word, AMX_WORDS);
+        AMX_LOAD_WORDS(amx, 7, copy, AMX_WORDS);
     }
     AMX_DOT(amx, 0, 4, 6);
     AMX_DOT(amx, 1, 4, 7);
@@ -139,7 +137,7 @@ INLINE void add_step(amx_state *amx, padded_tile *copy, const private square_ope
         AMX_LOAD(amx, 5, second, s->stride);
     } else {
         pad_rows(copy, second, s->stride, s->rows - AMX_ROWS, words, whole);
-        AMX_LOAD_WORDS(amx, 5, copy->word, AMX_WORDS);
+        AMX_LOAD_WORDS(amx, 5, copy, AMX_WORDS);
     }
     AMX_DOT(amx, 2, 5, 6);
     AMX_DOT(amx, 3, 5, 7);
@@ -147,7 +145,7 @@ INLINE void add_step(amx_state *amx, padded_tile *copy, const private square_ope
 
 /* Adds a block's products to `sum`, or makes it their sum if `fresh`; meanwhile the processor has time to store the rows of
  * the square before. */
-INLINE void multiply_square(amx_state *amx, padded_tile *copy, float *sum, const private square_operands *s, int fresh,
+INLINE void multiply_square(amx_state *amx, padded_tile copy, float *sum, const private square_operands *s, int fresh,
                             deferred_rows *deferred, destination to)
 {
     const int full = (s->whole ? s->words : s->words - 1) / AMX_WORDS * AMX_WORDS;
@@ -208,7 +206,7 @@ kernel void matmul_cpu_amx(const global ELEMENT(ROW_TYPE) *source, const global 
                 .whole = i0 + depth <= a.k / K_STEP,
             };
 
-            multiply_square(&amx, &copy, (float *)sum, &s, i0 == 0, &deferred, to);
+            multiply_square(&amx, copy, (float *)sum, &s, i0 == 0, &deferred, to);
             if (last && by_rows)
                 deferred = (deferred_rows){sum, {batch, row0 + t, min(ROWS, row_count - t), lane0, lane_count}};
             else if (last && t + ROWS >= row_count)
