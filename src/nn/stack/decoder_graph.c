@@ -248,7 +248,8 @@ static clattn_status add_logits(struct decoder_builder *b, const struct matrix *
         TRY(add_last_rows(b, &x, &rows));
     logits = matrix_bound(b->base.graph, CLATTN_DTYPE_F32, w.rows, DECODER_LOGITS);
     TRY(add_product(&b->base, rows, x, &w, logits, NULL));
-    b->base.graph->steps[b->base.graph->step_count - 1].condition = DECODER_LOGITS;
+    if (!b->base.graph->failed)
+        b->base.graph->steps[b->base.graph->step_count - 1].condition = DECODER_LOGITS;
 fail:
     return status;
 }
