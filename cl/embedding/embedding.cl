@@ -28,7 +28,7 @@
  * storing.  Needs OpenCL C 1.2. */
 #include "embedding/args.h"
 #include "lib/gather.h"
-#include "rope/rope.h"
+#include "rope/rotations.h"
 
 #ifndef TABLE_TYPE
 #define TABLE_TYPE F32

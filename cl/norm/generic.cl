@@ -27,7 +27,7 @@ kernel void norm_generic(NORM_PARAMETERS)
         find_segment(&at, &row, s, &a);
         for (int c = 0; c < a.columns; c++) {
             const float d = load_x(&at, c, &a) - centre;
-            ADD(float, squares, lost_square, d *d);
+            ADD(float, squares, lost_square, (d * d));
             ADD(float, deviations, lost, d);
         }
     }

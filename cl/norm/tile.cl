@@ -82,7 +82,7 @@ kernel void norm_tile(NORM_PARAMETERS)
 #else
         const float d = e < elements ? load_one(&row, e, &a) - centre : 0.0f;
 #endif
-        ADD(float, squares, lost_square, d *d);
+        ADD(float, squares, lost_square, (d * d));
         ADD(float, deviations, lost, d);
     }
     REDUCE(shared, 1, item, squares, SUM_FLOAT);

@@ -12,7 +12,7 @@
  * Local memory: none.  Barriers: none.
  *
  * Needs OpenCL C 1.2.  rope_generic takes over if the device limits loops and the heads are too many or too large. */
-#include "rope/rope.h"
+#include "rope/rotations.h"
 #include "lib/gather.h"
 #include "lib/shuffle.h"
 

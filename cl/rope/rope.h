@@ -22,8 +22,8 @@
 #define CLATTN_CL_ROPE_ROPE_H
 
 #include "lib/fma.h"
+#include "lib/storage.h"
 #include "rope/args.h"
-#include "lib/vector.h"
 
 #ifndef X_TYPE
 #define X_TYPE F32
@@ -93,27 +93,6 @@ static inline float2 rope_rotation(args_long position, ulong turn)
     const float cosine = quarter & 1 ? s : c, sine = quarter & 1 ? c : s;
 
     return (float2)((quarter + 1) & 2 ? -cosine : cosine, quarter & 2 ? -sine : sine);
-}
-
-/* Cosines and sines of LANES pairs. */
-typedef struct rope_rotations {
-    floatv cosines, sines;
-} rope_rotations;
-
-/* rope_rotation for LANES pairs. */
-static inline void rope_find_rotations(rope_rotations *r, args_long position, ulongv turns)
-{
-    const uintv turned = JOIN(convert_uint, LANES)((turns * (ulong)position) >> 32);
-    const uintv quarter = (turned + (1u << 29)) >> 30;
-    const floatv t = JOIN(convert_float, LANES)(AS_INTV(turned - (quarter << 30))) * RADIANS, z = t * t;
-    const floatv s = FMA(FMA(FMA((floatv)(SIN_7), z, (floatv)(SIN_5)), z, (floatv)(SIN_3)) * z, t, t);
-    const floatv c = FMA(FMA(FMA((floatv)(COS_8), z, (floatv)(COS_6)), z, (floatv)(COS_4)), z * z,
-                         FMA((floatv)(-0.5f), z, (floatv)(1.0f)));
-    const intv odd = (quarter & 1u) != 0u;
-    const floatv cosines = select(c, s, odd), sines = select(s, c, odd);
-
-    r->cosines = select(cosines, -cosines, ((quarter + 1u) & 2u) != 0u);
-    r->sines = select(sines, -sines, (quarter & 2u) != 0u);
 }
 
 static inline args_long rope_position(int b, int s, const global ELEMENT(POSITION_TYPE) *positions,

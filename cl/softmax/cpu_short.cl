@@ -6,7 +6,7 @@
  *
  * Parameter       meaning                                          allowed
  * LANES           vector width                                     4, 8, 16
- * MOST, WINDOW          as lib/columns.h says: WINDOW is at most a.columns
+ * MOST, WINDOW    as lib/columns.h says: WINDOW is at most a.columns
  * Tested: rows of 1 to MOST columns x LANES 4, 16; X_TYPE x Y_TYPE F32, F16, BF16; masks BOOL and F32; any strides.
  *
  * NDRange: (work-groups of 1 item); an item owns a share of the vectors of neighbouring rows.  Local memory: none.

@@ -51,7 +51,7 @@ typedef void (*file_check)(const char *path, size_t file_size, bool *accepted);
 /* Fails the test unless every shorter prefix of the file is refused, and the file with one more byte too. */
 void check_truncation(const image *file, file_check check);
 
-/* Runs `check` with every value of every byte of the header. */
+/* Runs `check` with every byte of the header set to every other value, at level tiny to every seventh. */
 void check_corruption(const image *file, size_t header_bytes, file_check check);
 
 #endif

@@ -172,8 +172,12 @@ clattn_program_statistics released_programs(void)
 cl_command_queue new_queue(const clattn_context *context, bool out_of_order)
 {
     const cl_command_queue_properties properties = out_of_order ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0;
-    cl_command_queue queue = clCreateCommandQueue(clattn_context_opencl_context(context),
-                                                  clattn_context_opencl_device(context), properties, NULL);
+    cl_command_queue_properties known = 0;
+    cl_device_id device = clattn_context_opencl_device(context);
+    assert_cl(clGetDeviceInfo(device, CL_DEVICE_QUEUE_PROPERTIES, sizeof known, &known, NULL));
+    if (properties & ~known)
+        return NULL;
+    cl_command_queue queue = clCreateCommandQueue(clattn_context_opencl_context(context), device, properties, NULL);
     assert_true(queue || out_of_order);
     return queue;
 }

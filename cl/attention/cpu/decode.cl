@@ -10,7 +10,7 @@
  *                         |                                                   ^
  *             +-----+-----v-----+-----+       S: BLOCK rows       +-----+-----+-----+-----+
  *      KEY_   |           K           |       +-----------+       |           V           |
- *      TILE   |  KEY_STEP keys a step |  -->  |  KEY_TILE |  -->  | VALUE_STEP keys a step|
+ *      TILE   |  KEY_STEP keys a step |  -->  |  KEY_TILE |  -->  |    4 keys a step      |
  *      keys   |                       |       |    keys   |       |                       |
  *             +-----+-----+-----+-----+       +-----------+       +-----+-----+-----+-----+
  *        sums across the lanes, LANES keys at once;    row_max, row_sum, rescale;    weights are broadcast

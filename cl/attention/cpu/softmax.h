@@ -181,7 +181,6 @@ INLINE void finish_block(global ELEMENT(O_TYPE) *output, global float *lse, glob
 }
 
 #if DROPOUT
-
 /* lib/philox.h's philox for LANES counters at a time. */
 INLINE void philoxv(uintv *c, uint2 key)
 {

@@ -137,7 +137,7 @@ static clattn_status create_plan(clattn_context *context, enum graph_op op, cons
     case GRAPH_EMBEDDING: return clattn_embedding_plan_create(context, desc, options, plan);
     case GRAPH_ROPE: return clattn_rope_plan_create(context, desc, options, plan);
     case GRAPH_APPEND: return clattn_kv_append_plan_create(context, desc, options, plan);
-    default: return CLATTN_ERROR_INTERNAL;
+    default: return report_error(&context->device.report, CLATTN_ERROR_INTERNAL, "a graph has no such operator");
     }
 }
 
@@ -207,7 +207,7 @@ static clattn_status lay_out(struct graph *graph, struct graph_array **order)
     qsort(order, count, sizeof *order, larger_first);
     for (size_t i = 0; i < count; i++) {
         if (!place(order[i], order, i))
-            return report_error(&graph->context->device.report, CLATTN_ERROR_OVERFLOW, "the activations overflow");
+            return report_error(&graph->context->device.report, CLATTN_ERROR_OVERFLOW, "the workspace overflows");
         graph->arena = size_max(graph->arena, order[i]->at + order[i]->bytes);
         graph->unshared = graph->unshared > SIZE_MAX / 2 ? SIZE_MAX : graph->unshared + order[i]->bytes;
     }

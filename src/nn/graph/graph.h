@@ -67,12 +67,12 @@ enum { MOVE_TO, MOVE_FROM };
 /* The numbers that an enqueue brings; a step says which of them is its batch, its length and so on. */
 enum graph_number {
     NUMBER_ONE,          /* 1 */
-    NUMBER_BATCH,        /* an encoder's items, a decoder's sequences */
+    NUMBER_BATCH,        /* items of mha and of an encoder, a decoder's sequences */
     NUMBER_LENGTH,       /* rows of each */
     NUMBER_POSITION,     /* the position of the first row */
     NUMBER_INPUT_LENGTH, /* encoder: tokens or frames of each item */
     NUMBER_FRAMES,       /* encoder: frames after convolution 0; the numbers after it: after the further convolutions */
-    NUMBER_KEYS = NUMBER_FRAMES + CLATTN_MAX_CONVOLUTIONS, /* decoder: keys of self-attention, the longest sequence's */
+    NUMBER_KEYS = NUMBER_FRAMES + CLATTN_MAX_CONVOLUTIONS, /* mha: keys; decoder: the longest sequence's */
     NUMBER_PAST,                                           /* decoder: keys that were there before */
     NUMBER_SHIFTED,                                        /* decoder: rows that are shifted right, all but the last */
     NUMBER_ITEMS,                                          /* decoder: items of cross-attention */

@@ -43,7 +43,7 @@ static void clear(clattn_plan *handle)
     graph_clear(&((struct mha_plan *)handle)->graph);
 }
 
-/* One of the caller's arrays, of which the graph binds none that is absent. */
+/* The caller's array in that slot; operators get no binding of one that is absent. */
 static struct graph_operand caller_array(struct graph *graph, const struct mha_problem *problem, enum mha_slot slot,
                                          size_t offset)
 {
@@ -127,18 +127,18 @@ fail:
 static void explain(struct mha_plan *plan)
 {
     const struct graph *graph = &plan->graph;
-    const size_t heads = plan->problem.projections, output = graph->step_count - 1;
+    const size_t attention = plan->problem.projections, output = graph->step_count - 1;
     for (size_t i = 0; i < graph->step_count; i++)
         strbuf_printf(&plan->base.explain, "%s: %s",
-                      i < heads     ? "projection"
-                      : i == heads  ? "heads"
-                      : i == output ? "output"
-                                    : "weights",
+                      i < attention    ? "projection"
+                      : i == attention ? "heads"
+                      : i == output    ? "output"
+                                       : "weights",
                       clattn_plan_explain(graph->steps[i].plan));
     strbuf_printf(&plan->base.explain, "workspace of all %zu bytes\n", plan->base.workspace);
     plan_explain_workspace(&plan->base);
     snprintf(plan->solver_names, sizeof plan->solver_names, "%s+%s+%s", graph->steps[0].plan->solver,
-             graph->steps[heads].plan->solver, graph->steps[output].plan->solver);
+             graph->steps[attention].plan->solver, graph->steps[output].plan->solver);
 }
 
 static clattn_status make(clattn_plan *handle, const clattn_plan_options *options)

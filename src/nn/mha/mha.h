@@ -28,13 +28,13 @@ enum mha_slot {
     MHA_SLOTS
 };
 
-/* What a projection makes first; one of packed weights goes on with what follows. */
+/* What a projection makes; one of packed weights makes those that follow, too. */
 enum mha_part { MHA_QUERY, MHA_KEY, MHA_VALUE, MHA_PARTS };
 
 /* A product with one of the caller's weights.  Offsets are in elements. */
 struct mha_product {
     clattn_matmul_desc desc;
-    enum mha_part part;   /* a projection's */
+    enum mha_part part;   /* the first that a projection makes */
     enum mha_slot source; /* what a projection multiplies */
     enum mha_slot weight, bias;
     size_t weight_offset, bias_offset; /* within a packed weight and bias */

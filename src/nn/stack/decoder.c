@@ -173,16 +173,15 @@ clattn_status decoder_enqueued(clattn_decoder_state *state, cl_command_queue que
                                cl_event *event)
 {
     const struct cl_table *cl = &state->plan->base.context->device.cl;
-    if (status == CLATTN_SUCCESS && event && made) {
-        const cl_int code = cl->clRetainEvent(made);
-        if (code == CL_SUCCESS) {
-            *event = made;
-        } else {
+    if (status == CLATTN_SUCCESS) {
+        const cl_int code = event && made ? cl->clRetainEvent(made) : CL_SUCCESS;
+        if (code != CL_SUCCESS) { /* all of it is enqueued nevertheless: what comes next has to wait for it */
+            state->begun = false;
             status = report_opencl(report_of(state), "clRetainEvent", code);
-            cl->clReleaseEvent(made);
+        } else if (event) {
+            *event = made;
         }
-    }
-    if (status == CLATTN_ERROR_OPENCL || status == CLATTN_ERROR_OUT_OF_MEMORY) {
+    } else if (status == CLATTN_ERROR_OPENCL || status == CLATTN_ERROR_OUT_OF_MEMORY) {
         /* A part of the failed enqueue may run, and may not have waited for the earlier work: the next enqueue waits
          * for both.  That takes two markers, since one with a wait list does not wait for the commands of an
          * out-of-order queue. */
@@ -193,7 +192,7 @@ clattn_status decoder_enqueued(clattn_decoder_state *state, cl_command_queue que
         made = both[0];
         if (state->last && cl->clEnqueueMarkerWithWaitList(queue, 2, both, &made) == CL_SUCCESS)
             cl->clReleaseEvent(both[0]);
-    } else if (status != CLATTN_SUCCESS) {
+    } else {
         return status;
     }
     if (state->last)

@@ -46,8 +46,8 @@ int attention_open(attention_mode mode, int argc, char **argv, attention_options
 /* attention_load's part for the user's functions, their buffers and numbers. */
 int attention_load_user(const attention_options *options, attention_request *request);
 
-/* device_check for the making of a plan.  A function that does not compile is the user's, and so is
- * the mistake: what the compiler says of "score_mod:LINE" is said of the file. */
+/* Does device_check for a plan's making.  A function that does not compile is the user's, and so is the mistake: what the
+ * compiler says of "score_mod:LINE" is said of the file. */
 int attention_plan_check(const attention_options *options, const tool_device *device, clattn_status made);
 
 #endif

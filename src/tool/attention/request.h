@@ -50,7 +50,7 @@ typedef struct attention_request {
     clattn_attention_desc desc; /* options by the caller, layouts by attention_complete */
     clattn_attention_args args; /* numbers; bindings' offsets by attention_complete; no buffers */
     host_array input[INPUT_COUNT];
-    const char *order; /* of the dimensions of Q, K, V and the output (array_order.h) */
+    const char *order; /* of the dimensions of Q, K, V and the output (array_order.h); "bhsd" at first */
     bool fused;
     size_t given_heads[2];     /* query and key heads, for an order with 'e' */
     clattn_dtype output_dtype; /* CLATTN_DTYPE_NONE: the queries' */

@@ -59,8 +59,8 @@ typedef struct option_table {
     const char *summary;    /* one line */
     const char *operands;   /* their names in --help and errors, or NULL */
     size_t operand_offset;  /* of a const char *[operand_count] field */
-    size_t operand_least;   /* the fewest operands, */
-    size_t operand_count;   /* and the most */
+    size_t operand_least;   /* the fewest operands that are taken */
+    size_t operand_count;   /* the most */
     const option_row *rows; /* ended by a NULL name */
 } option_table;
 

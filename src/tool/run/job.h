@@ -26,7 +26,7 @@ typedef struct tool_job {
     size_t buffer_count;
     job_output outputs[JOB_OUTPUTS]; /* the result, then the others in the order of attention_result; or weights */
     job_enqueue enqueue;
-    job_create create;    /* another plan of `desc`; NULL: such jobs make none */
+    job_create create;    /* makes a plan of `desc`; NULL: job_encoder makes its own */
     clattn_status status; /* of making the job: its first failure */
     union {
         clattn_attention_desc attention;
@@ -58,7 +58,7 @@ typedef struct tool_job {
     }
 
 /* What making a job consists of.  Compiling and uploading may take a while: from begin to finish there is progress to
- * see.  After a failure the others do nothing, and finish releases what is left, so that a caller may try another solver
+ * see.  After a failure bind does nothing, and finish releases what is left, so that a caller may try another solver
  * with the same job. */
 void job_begin(tool_job *job, tool_device *device, job_enqueue enqueue, job_create create);
 

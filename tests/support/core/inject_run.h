@@ -1,4 +1,5 @@
-/* Runs of a use of the library in which every OpenCL call is made to fail, one after the other.  Include cmocka before this file. */
+/* Runs of a use of the library in each of which another OpenCL call is made to fail: every one, or every stride-th and the
+ * last of each function. */
 #ifndef TESTS_SUPPORT_CORE_INJECT_RUN_H
 #define TESTS_SUPPORT_CORE_INJECT_RUN_H
 
@@ -15,7 +16,6 @@ typedef struct inject_scenario {
     clattn_status (*use)(clattn_context *context);
     unsigned stride;   /* make each stride-th call fail: 1 is all of them */
     unsigned attempts; /* unless 0: fail this many calls at equal distances instead */
-    /* Where calls are left out, the last call of each function fails nevertheless. */
 } inject_scenario;
 
 /* Makes a scenario with a default stride, which is large on simulators, and without CLBlast, which calls OpenCL by

@@ -45,7 +45,7 @@ void nn_encode(clattn_context *context, clattn_transformer *model, const nn_enco
 void *nn_run_encoder(clattn_context *context, const nn_encoder_run *run);
 double *nn_encoder_expected(const nn_encoder_run *run, clattn_dtype dtype);
 
-/* Runs a model of float32 and returns how far its output is from the reference's (nn_difference). */
+/* Runs a model whose vectors are float32, and returns how far its output is from the reference's (nn_difference). */
 double nn_encoder_apart(clattn_context *context, const nn_encoder_run *run);
 
 /* Returns a plan's description for inputs of that size. */
