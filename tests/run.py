@@ -247,6 +247,8 @@ def main():
         parser.error(f"there is no group {', '.join(sorted(unknown))}")
     run = Run(options)
     groups.make_jobs(run, wanted, options.level)
+    if all(job.group == "build" for job in run.jobs):
+        sys.exit(f"level {options.level} has no such program in these groups\n0 passed, 1 failed, 0 skipped")
     run.run()
     passed, failed, skipped, _ = (sum(column) for column in zip(*(job.counts for job in run.jobs if job.group != "build")))
     failed += sum(job.counts[1] for job in run.jobs if job.group == "build")
