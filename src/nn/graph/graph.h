@@ -183,7 +183,7 @@ struct graph_run {
 
 /* Enqueues all steps whose condition is met, in a workspace of at least graph->arena bytes, from chain_begin to
  * chain_end. */
-clattn_status graph_enqueue(const struct graph *graph, clattn_context *context, const struct enqueue_call *call,
-                            const struct graph_run *run, const clattn_binding *workspace);
+clattn_status graph_enqueue(const struct graph *graph, const struct enqueue_call *call, const struct graph_run *run,
+                            const clattn_binding *workspace);
 
 #endif

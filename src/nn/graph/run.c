@@ -291,13 +291,13 @@ fail:
     return status;
 }
 
-clattn_status graph_enqueue(const struct graph *graph, clattn_context *context, const struct enqueue_call *given,
-                            const struct graph_run *run, const clattn_binding *workspace)
+clattn_status graph_enqueue(const struct graph *graph, const struct enqueue_call *given, const struct graph_run *run,
+                            const clattn_binding *workspace)
 {
     struct chain chain;
     struct enqueue_call call = *given;
     call.workspace = graph->arena;
-    clattn_status status = chain_begin(&chain, context, &call, workspace);
+    clattn_status status = chain_begin(&chain, graph->context, &call, workspace);
     if (status == CLATTN_SUCCESS)
         status = enqueue_steps(graph, &chain, run);
     /* OpenCL's own commands are given no event on an in-order queue: if one is the last, a marker has the event. */

@@ -281,7 +281,7 @@ static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_cal
                                              [NUMBER_LENGTH] = args.query_length,
                                              [NUMBER_KEYS] = args.key_length,
                                              [NUMBER_POSITION] = (size_t)args.position}};
-    status = graph_enqueue(&plan->graph, handle->context, call, &run, &args.workspace);
+    status = graph_enqueue(&plan->graph, call, &run, &args.workspace);
 fail:
     return status;
 }

@@ -211,7 +211,7 @@ static clattn_status run_graph(clattn_decoder_state *state, enum decoder_graph w
     struct enqueue_call call = *given;
     call.event = &made;
     TRY(decoder_waits(state, &call));
-    status = graph_enqueue(&plan->graph[which], plan->base.context, &call, run, workspace);
+    status = graph_enqueue(&plan->graph[which], &call, run, workspace);
     status = decoder_enqueued(state, call.queue, status, made, given->event);
 fail:
     return status;

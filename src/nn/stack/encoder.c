@@ -216,7 +216,7 @@ static clattn_status enqueue(const struct encoder_plan *plan, const struct enque
     if (!run.number[NUMBER_BATCH] || !run.number[NUMBER_LENGTH])
         return enqueue_empty(plan, call, args, run.number[NUMBER_BATCH]);
     TRY(check_arrays(plan, args, &run));
-    status = graph_enqueue(&plan->graph, plan->base.context, call, &run, &args->workspace);
+    status = graph_enqueue(&plan->graph, call, &run, &args->workspace);
 fail:
     return status;
 }

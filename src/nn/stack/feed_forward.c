@@ -170,7 +170,7 @@ static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_cal
         [SLOT_X] = args.x,           [SLOT_W_IN] = args.w_in,   [SLOT_B_IN] = args.b_in,   [SLOT_W_GATE] = args.w_gate,
         [SLOT_B_GATE] = args.b_gate, [SLOT_W_OUT] = args.w_out, [SLOT_B_OUT] = args.b_out, [SLOT_Y] = args.y};
     const struct graph_run run = {.bound = bound, .number = {[NUMBER_ONE] = 1, [NUMBER_LENGTH] = args.rows}};
-    status = graph_enqueue(&plan->graph, handle->context, call, &run, &args.workspace);
+    status = graph_enqueue(&plan->graph, call, &run, &args.workspace);
 fail:
     return status;
 }

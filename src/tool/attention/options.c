@@ -153,8 +153,6 @@ static int check_numbers(const char *command, const attention_options *o)
     if (o->dropout_offset.value > UINT32_MAX)
         return complain(TOOL_BAD_INPUT, "%s: --dropout-offset %llu is not valid, expected 0 to 4294967295", command,
                         (unsigned long long)o->dropout_offset.value);
-    if (o->max_launch_ms > UINT32_MAX)
-        return complain(TOOL_BAD_INPUT, "%s: --max-launch-ms is too large", command);
     return TOOL_DONE;
 }
 
