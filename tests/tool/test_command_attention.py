@@ -307,6 +307,7 @@ class Features(CommandTest):
                      *([] if FULL else ["--solver", "generic"]), *options)
         return np.load(self.path("o.npy"))
 
+    @thorough
     def test_fused_arrays(self):
         q, k, v = self.normal(2, 3, 9, 8), self.normal(2, 3, 9, 8), self.normal(2, 3, 9, 8)
         expected = attend(q, k, v)["output"]

@@ -93,6 +93,7 @@ class Results(DenoiseTest):
     def test_grey(self):
         self.check(self.picture(21, 33, 1), "--strength", "15", strength=15)
 
+    @thorough
     def test_alpha_stays(self):
         for channels in (2, 4):
             pixels = self.picture(17, 20, channels)
@@ -108,6 +109,7 @@ class Results(DenoiseTest):
         for shape in ((1, 1, 3), (1, 30, 1), (30, 1, 3), (2, 3, 3)):
             self.check(self.picture(*shape))
 
+    @thorough
     def test_wide_windows(self):
         self.check(self.picture(30, 40, 1), "--radius", "64", "--patch", "9", radius=64, patch=9)
 
