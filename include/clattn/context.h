@@ -201,10 +201,10 @@ CLATTN_API cl_command_queue clattn_context_queue(const clattn_context *context);
 /** Copies the message of the calling thread's last failure on this context, and returns its length.
  *
  * `buffer` has room for `bytes` bytes and gets the message truncated and always terminated; it may be NULL if `bytes`
- * is 0. The result is the full length without the terminator. A thread that has not failed on the context gets "". The
- * context keeps the messages of the 64 threads that failed last. If `context` is NULL, or was made before a fork, the
- * message is that of the calling thread's last failure of a function without a context. Build logs come in full, up to
- * 64 KiB. */
+ * is 0. The result is the full length without the terminator. A thread that has not failed on the context gets "". If
+ * there was no memory for the message, the status's own words (clattn_status_string) are copied. The context keeps the
+ * messages of the 64 threads that failed last. If `context` is NULL, or was made before a fork, the message is that of
+ * the calling thread's last failure of a function without a context. Build logs come in full, up to 64 KiB. */
 CLATTN_API size_t clattn_context_message(const clattn_context *context, char *buffer, size_t bytes);
 
 /** What a device's local memory is. */

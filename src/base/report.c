@@ -16,7 +16,8 @@ struct message {
     struct message *next;
     const void *thread; /* the address of the thread's thread_report, */
     uint64_t since;     /* and its `since`: another thread may have that address later */
-    char *text;
+    clattn_status status;
+    char *text; /* NULL if there was no memory for it: the status has words of its own */
 };
 
 struct line {
@@ -34,11 +35,24 @@ static _Thread_local struct {
     uint64_t since;            /* when the thread first failed, in nanoseconds; 0: it has not */
     unsigned holds;            /* calls of report_hold that no report_deliver has matched */
     struct line *first, *last; /* log lines that are held */
+
+    /* The latest failure for which there was no memory: the report, its `since`, and the status. */
+    const struct report *lost_report;
+    uint64_t lost_since;
+    clattn_status lost;
 } thread_report;
+
+/* The time in nanoseconds, or 1: a number that is not 0 and that no other thread or report has. */
+static uint64_t moment(void)
+{
+    struct timespec now;
+    return timespec_get(&now, TIME_UTC) ? (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec : 1;
+}
 
 clattn_status report_init(struct report *report, clattn_log_callback log, void *user, clattn_log_level level)
 {
     report->messages = NULL;
+    report->since = moment();
     report->log = log;
     report->log_user = user;
     report->level = level;
@@ -76,13 +90,14 @@ static char *format_text(const char *format, va_list arguments)
 }
 
 /* Takes over the calling thread's message, puts it first in the list and drops the thread's old one; the caller
- * holds the lock.  The message is lost if there is no memory for its record. */
-static void keep_message(struct report *report, char *text)
+ * holds the lock.  Only the status remains if there is no memory for the message or its record. */
+static void keep_message(struct report *report, clattn_status status, char *text)
 {
     size_t kept = 0;
-    struct timespec now;
-    if (!thread_report.since && timespec_get(&now, TIME_UTC))
-        thread_report.since = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+    if (!thread_report.since)
+        thread_report.since = moment();
+    if (thread_report.lost_report == report)
+        thread_report.lost_report = NULL;
     for (struct message **place = &report->messages; *place;) {
         if ((*place)->thread == &thread_report || ++kept == MESSAGES_KEPT)
             drop_message(place);
@@ -92,18 +107,23 @@ static void keep_message(struct report *report, char *text)
     struct message *message = malloc(sizeof *message);
     if (!message) {
         free(text);
+        thread_report.lost_report = report;
+        thread_report.lost_since = report->since;
+        thread_report.lost = status;
         return;
     }
-    *message = (struct message){report->messages, &thread_report, thread_report.since, text};
+    *message = (struct message){report->messages, &thread_report, thread_report.since, status, text};
     report->messages = message;
 }
 
 /* The calling thread's message, or ""; the caller holds the lock. */
 static const char *own_message(const struct report *report)
 {
+    if (thread_report.lost_report == report && thread_report.lost_since == report->since)
+        return clattn_status_string(thread_report.lost);
     for (const struct message *message = report->messages; message; message = message->next)
         if (message->thread == &thread_report && message->since == thread_report.since)
-            return message->text ? message->text : "";
+            return message->text ? message->text : clattn_status_string(message->status);
     return "";
 }
 
@@ -166,10 +186,10 @@ clattn_status report_error(struct report *report, clattn_status status, const ch
         char *text = format_text(format, arguments);
         log_line(report, CLATTN_LOG_LEVEL_ERROR, text ? text : clattn_status_string(status));
         mtx_lock(&report->lock);
-        keep_message(report, text);
+        keep_message(report, status, text);
         mtx_unlock(&report->lock);
-    } else {
-        vsnprintf(thread_report.message, sizeof thread_report.message, format, arguments);
+    } else if (vsnprintf(thread_report.message, sizeof thread_report.message, format, arguments) < 0) {
+        snprintf(thread_report.message, sizeof thread_report.message, "%s", clattn_status_string(status));
     }
     va_end(arguments);
     thread_report.host_memory = status == CLATTN_ERROR_OUT_OF_MEMORY;

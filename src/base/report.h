@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <threads.h>
 
 #include "clattn/context.h"
@@ -21,6 +22,7 @@ struct message;
 /* A context's messages and log callback.  Thread-safe. */
 struct report {
     mtx_t lock;
+    uint64_t since;           /* when it was made: another report may have its address later */
     struct message *messages; /* of the threads that have failed, the latest first */
     clattn_log_callback log;
     void *log_user;
@@ -31,7 +33,7 @@ clattn_status report_init(struct report *report, clattn_log_callback log, void *
 void report_clear(struct report *report);
 
 /* Stores the message for the calling thread (if report is NULL, as the thread's message without a context), logs it,
- * and returns `status`. */
+ * and returns `status`.  Without memory for the message, clattn_status_string(status) takes its place. */
 clattn_status report_error(struct report *report, clattn_status status, const char *format, ...) PRINTF_LIKE(3, 4);
 
 /* Reports a failed OpenCL call; the status is OUT_OF_MEMORY for the codes that mean it, otherwise OPENCL. */
