@@ -1,4 +1,5 @@
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -6,6 +7,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/os.h"
@@ -112,6 +114,36 @@ bool os_private_file_read(int folder, const char *name, size_t limit, uint8_t **
     return true;
 }
 
+/* A temporary file's name: a point, 16 hexadecimal digits and this. */
+#define TEMPORARY ".tmp"
+
+static bool is_temporary(const char *name)
+{
+    return name[0] == '.' && strspn(name + 1, "0123456789abcdef") == 16 && strcmp(name + 17, TEMPORARY) == 0;
+}
+
+void os_private_folder_sweep(int folder, int64_t seconds)
+{
+    struct stat info;
+    int again = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *stream = again >= 0 ? fdopendir(again) : NULL;
+    if (!stream) {
+        if (again >= 0)
+            close(again);
+        return;
+    }
+    for (struct dirent *entry = readdir(stream); entry; entry = readdir(stream))
+        if (is_temporary(entry->d_name) && fstatat(folder, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+            (int64_t)time(NULL) - (int64_t)info.st_mtime > seconds)
+            unlinkat(folder, entry->d_name, 0);
+    closedir(stream);
+}
+
+void os_private_folder_sync(int folder)
+{
+    fsync(folder);
+}
+
 static bool write_all(int file, const uint8_t *data, size_t bytes)
 {
     while (bytes) {
@@ -132,7 +164,7 @@ bool os_private_file_write(int folder, const char *name, const void *data, size_
     char temporary[40];
     if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
         return false;
-    snprintf(temporary, sizeof temporary, ".%016llx.tmp", (unsigned long long)random);
+    snprintf(temporary, sizeof temporary, ".%016llx" TEMPORARY, (unsigned long long)random);
     int file = openat(folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (file < 0)
         return false;

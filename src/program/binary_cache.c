@@ -10,6 +10,7 @@
 #define ENTRY_LIMIT ((size_t)256 * 1024 * 1024)
 #define ENTRY_FORMAT 1
 #define SUFFIX ".bin"
+#define DAY (24 * 60 * 60) /* seconds; no process takes as long to write a file */
 
 enum { AT_FORMAT = 8, AT_LENGTH = 16, AT_KEY = 24, AT_DIGEST = 56, HEADER_BYTES = 88 };
 
@@ -118,6 +119,8 @@ clattn_status binary_cache_open(struct binary_cache *cache, struct report *repor
             report_log(report, CLATTN_LOG_LEVEL_WARNING, "the kernel cache is off: %s", cache->reason);
             free(cache->path);
             cache->path = NULL;
+        } else {
+            os_private_folder_sweep(cache->folder, DAY);
         }
     }
 fail:

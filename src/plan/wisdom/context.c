@@ -237,6 +237,8 @@ clattn_status clattn_wisdom_save(clattn_context *context, clattn_wisdom_mode mod
     else if (!os_private_file_write(binaries->folder, WISDOM_FILE, text.text, text.length))
         status = report_error(&context->device.report, CLATTN_ERROR_IO, "the wisdom could not be written to %s",
                               binaries->path);
+    else
+        os_private_folder_sync(binaries->folder); /* measured for minutes, unlike the cache's entries */
 fail:
     strbuf_clear(&text);
     wisdom_list_clear(&own);
