@@ -103,17 +103,13 @@ static int make_table(attention_request *request)
     return TOOL_DONE;
 }
 
-/* Allocates an array of the cache and fills it with NaN. */
-static int make_room(attention_request *request, attention_input input, const clattn_layout *layout, bool planning,
-                     host_array *array)
+/* Allocates an array of the cache and fills it with NaN.  If `given`, which is to be cached, has no data, the array is only
+ * described: a shape to plan for or, as `given`, random numbers, `unit` times as large. */
+static int make_room(const host_array *given, float unit, const clattn_layout *layout, host_array *array)
 {
-    const char *name = attention_source(request, input)->name;
-    if (planning) {
-        *array = (host_array){.name = name, .tensor = {.dtype = layout->dtype, .rank = 4}};
-        memcpy(array->tensor.extent, layout->extent, sizeof layout->extent);
-        return TOOL_DONE;
-    }
-    int status = host_allocate(layout->dtype, 4, layout->extent, name, array);
+    if (given->tensor.data == NULL)
+        return random_array(array, given->name, layout->dtype, 4, layout->extent, given->seed, given->limit * unit);
+    int status = host_allocate(layout->dtype, 4, layout->extent, given->name, array);
     if (status == TOOL_DONE)
         memset(array->memory, 0xff, array->tensor.bytes);
     return status;
@@ -126,6 +122,9 @@ static int store(attention_request *request, attention_input input, attention_in
     clattn_layout *layout = attention_input_layout(&request->desc, input);
     clattn_binding *binding = attention_input_binding(&request->args, input);
     const host_array *given = attention_source(request, input);
+    const float most = request->kv_dtype == CLATTN_DTYPE_I8   ? 127.0f
+                       : request->kv_dtype == CLATTN_DTYPE_I4 ? 7.0f
+                                                              : 1.0f;
     host_array stored, scales = {0};
     cache_part part = {
         .data = given->tensor.data, .from = *layout, .offset = binding->offset, .columns = (int64_t)layout->extent[3]};
@@ -139,11 +138,11 @@ static int store(attention_request *request, attention_input input, attention_in
     part.to =
         clattn_layout_contiguous(request->kv_dtype != CLATTN_DTYPE_NONE ? request->kv_dtype : layout->dtype, 4, extent);
     int status;
-    TOOL_TRY(make_room(request, input, &part.to, part.data == NULL, &stored));
+    TOOL_TRY(make_room(given, most, &part.to, &stored));
     if (request->kv_dtype != CLATTN_DTYPE_NONE) {
         extent[3] /= group;
         part.scale = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, extent);
-        TOOL_TRY(make_room(request, input, &part.scale, part.data == NULL, &scales));
+        TOOL_TRY(make_room(given, 1.0f / most, &part.scale, &scales));
     }
     part.stored = stored.memory;
     part.scales = scales.memory;

@@ -84,7 +84,8 @@ static clattn_status make_weight(void *user, const char *name, clattn_host_tenso
     *tensor = (clattn_host_tensor){0};
     host_release(&maker->last);
     const float limit = rank == 2 ? sqrtf(3.0f / (float)extent[1]) : 1.0f;
-    if (random_array(&maker->last, name, CLATTN_DTYPE_F32, rank, extent, seed, limit) != TOOL_DONE) {
+    if (random_array(&maker->last, name, CLATTN_DTYPE_F32, rank, extent, seed, limit) != TOOL_DONE ||
+        random_make(&maker->last) != TOOL_DONE) {
         if (error != NULL)
             snprintf(error->message, sizeof error->message, "%s: out of memory", name);
         return CLATTN_ERROR_OUT_OF_MEMORY;

@@ -86,7 +86,7 @@ static void choose_work(const startup_options *options, startup_work *work)
     }
 }
 
-/* Makes the arrays, each with numbers of its own, and allocates the output. */
+/* Describes the arrays, each with numbers of its own, and allocates the output. */
 static int make_arrays(startup_work *work, host_array *output)
 {
     const size_t *s = work->shape;
@@ -107,6 +107,26 @@ fail:
     return status;
 }
 
+/* Makes the arrays' numbers, which are not to be timed. */
+static int make_numbers(startup_work *work)
+{
+    mha_request *mha = &work->mha;
+    host_array *const arrays[] = {&work->matmul.x,
+                                  &work->matmul.w,
+                                  &mha->x,
+                                  &mha->w_in,
+                                  &mha->b_in,
+                                  &mha->w_o,
+                                  &mha->b_o,
+                                  &work->attention.input[INPUT_QUERY],
+                                  &work->attention.input[INPUT_KEY],
+                                  &work->attention.input[INPUT_VALUE]};
+    int status = TOOL_DONE;
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0] && status == TOOL_DONE; i++)
+        status = random_make(arrays[i]);
+    return status;
+}
+
 static clattn_status make_job(tool_device *device, const startup_work *work, const char *solver, tool_job *job)
 {
     return work->rank == 3   ? job_matmul(device, &work->matmul, solver, job)
@@ -122,6 +142,7 @@ static int run_child(const startup_options *options, startup_work *work)
     host_array output = {0};
     int status;
     TOOL_TRY(make_arrays(work, &output));
+    TOOL_TRY(make_numbers(work));
     double before = os_seconds();
     TOOL_TRY(device_open(options->device, &device));
     TOOL_TRY(device_check(&device, make_job(&device, work, options->solver, &job), NULL));

@@ -27,7 +27,7 @@ int host_load(const char *path, host_array *array)
     return TOOL_DONE;
 }
 
-int host_allocate(clattn_dtype dtype, int32_t rank, const size_t *extent, const char *name, host_array *array)
+int host_describe(clattn_dtype dtype, int32_t rank, const size_t *extent, const char *name, host_array *array)
 {
     size_t bytes = clattn_dtype_bits(dtype);
     *array = (host_array){.name = name};
@@ -39,8 +39,16 @@ int host_allocate(clattn_dtype dtype, int32_t rank, const size_t *extent, const 
             return complain(TOOL_BAD_INPUT, "%s: the size of shape %s overflows", name,
                             shape_of_extents(rank, extent).text);
     }
-    bytes = divide_up(bytes, 8);
-    array->tensor.bytes = bytes;
+    array->tensor.bytes = divide_up(bytes, 8);
+    return TOOL_DONE;
+}
+
+int host_allocate(clattn_dtype dtype, int32_t rank, const size_t *extent, const char *name, host_array *array)
+{
+    int status = host_describe(dtype, rank, extent, name, array);
+    if (status != TOOL_DONE)
+        return status;
+    const size_t bytes = array->tensor.bytes;
     array->memory = calloc(bytes > 0 ? bytes : 1, 1);
     array->tensor.data = array->memory;
     if (array->memory == NULL)

@@ -12,7 +12,9 @@ typedef struct host_array {
     clattn_host_tensor tensor;
     const char *name; /* the file, for messages; borrowed */
     clattn_npy *file; /* owns the data, or */
-    void *memory;     /* this does */
+    void *memory;     /* this does; neither: a shape to plan for, */
+    float limit;      /* and if this is positive, random numbers that random_make (random.h) makes */
+    uint64_t seed;
 } host_array;
 
 static inline bool host_present(const host_array *array)
@@ -25,6 +27,9 @@ clattn_layout host_layout(const host_array *array);
 
 /* Reads an .npy file.  Without one (NULL) the array stays as it is. */
 int host_load(const char *path, host_array *array);
+
+/* Makes a contiguous array without data; its size is checked. */
+int host_describe(clattn_dtype dtype, int32_t rank, const size_t *extent, const char *name, host_array *array);
 
 /* Allocates a contiguous array of zeros. */
 int host_allocate(clattn_dtype dtype, int32_t rank, const size_t *extent, const char *name, host_array *array);

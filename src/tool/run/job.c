@@ -27,9 +27,16 @@ void job_bind_input(tool_job *job, const host_array *array, clattn_binding *bind
 {
     if (job->status != CLATTN_SUCCESS || !host_present(array))
         return;
-    cl_mem *buffer = &job->buffers[job->buffer_count++];
-    job->status = device_upload(job->device, &array->tensor, buffer);
-    binding->buffer = *buffer;
+    host_array made = *array;
+    if (random_make(&made) == TOOL_DONE) {
+        cl_mem *buffer = &job->buffers[job->buffer_count++];
+        job->status = device_upload(job->device, &made.tensor, buffer);
+        binding->buffer = *buffer;
+    } else {
+        job->status = CLATTN_ERROR_OUT_OF_MEMORY;
+    }
+    if (made.memory != array->memory)
+        host_release(&made);
 }
 
 void job_bind_output(tool_job *job, size_t index, const clattn_layout *layout, clattn_binding *binding)

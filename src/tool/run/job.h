@@ -65,7 +65,8 @@ void job_begin(tool_job *job, tool_device *device, job_enqueue enqueue, job_crea
 /* Makes the plan of `desc`, with `solver` (NULL: the best). */
 void job_plan(tool_job *job, const char *solver);
 
-/* Uploads an array, unless it is absent; the binding's offset stays. */
+/* Uploads an array, unless it is absent; the binding's offset stays.  Random numbers are made here, when the plan has
+ * accepted their shape, and only for the upload. */
 void job_bind_input(tool_job *job, const host_array *array, clattn_binding *binding);
 void job_bind_output(tool_job *job, size_t index, const clattn_layout *layout, clattn_binding *binding);
 clattn_status job_finish(tool_job *job);

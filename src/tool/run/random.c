@@ -26,12 +26,24 @@ static uint16_t bfloat_bits(float value)
 int random_array(host_array *array, const char *name, clattn_dtype dtype, int32_t rank, const size_t *extent,
                  uint64_t seed, float limit)
 {
-    size_t count = 1;
-    int status = host_allocate(dtype, rank, extent, name, array);
+    int status = host_describe(dtype, rank, extent, name, array);
+    array->seed = seed;
+    array->limit = limit;
+    return status;
+}
+
+int random_make(host_array *array)
+{
+    const clattn_dtype dtype = array->tensor.dtype;
+    const float limit = array->limit;
+    uint64_t seed = array->seed;
+    if (array->limit <= 0 || array->tensor.data != NULL)
+        return TOOL_DONE;
+    const host_array shape = *array;
+    int status = host_allocate(dtype, shape.tensor.rank, shape.tensor.extent, shape.name, array);
     if (status != TOOL_DONE)
         return status;
-    for (int32_t i = 0; i < rank; i++)
-        count *= extent[i];
+    size_t count = array->tensor.bytes * 8 / clattn_dtype_bits(dtype);
     void *data = array->memory;
     for (size_t i = 0; i < count; i++) {
         float value = ((float)(random_next(&seed) >> 40) * 0x1p-23f - 1.0f) * limit;
@@ -39,6 +51,7 @@ int random_array(host_array *array, const char *name, clattn_dtype dtype, int32_
         case CLATTN_DTYPE_F16: ((uint16_t *)data)[i] = half_bits(value); break;
         case CLATTN_DTYPE_BF16: ((uint16_t *)data)[i] = bfloat_bits(value); break;
         case CLATTN_DTYPE_I8: ((int8_t *)data)[i] = (int8_t)lrintf(value); break;
+        case CLATTN_DTYPE_I4: ((uint8_t *)data)[i / 2] |= (uint8_t)(((unsigned)lrintf(value) & 15) << i % 2 * 4); break;
         case CLATTN_DTYPE_F64: ((double *)data)[i] = (double)value; break;
         default: ((float *)data)[i] = value;
         }
