@@ -38,11 +38,37 @@ static const option_table table = {
 
 static json_t *shape_object(const random_shape *shape)
 {
-    json_t *sizes = json_array();
-    for (size_t i = 0; i < shape->rank; i++)
-        json_array_append_new(sizes, json_integer((json_int_t)shape->size[i]));
-    return json_pack("{s:s, s:o, s:b}", "operator", random_operator_names[shape->of], "shape", sizes, "causal",
-                     (int)shape->causal);
+    tool_report object = report_begin();
+    report_text(&object, "operator", random_operator_names[shape->of]);
+    report_shape(&object, "shape", (int32_t)shape->rank, shape->size);
+    report_bool(&object, "causal", shape->causal);
+    return object.object;
+}
+
+/* Returns the whole list, or NULL: no memory. */
+static json_t *shape_list(const random_options *options, const random_limits *limits)
+{
+    json_t *shapes = json_array();
+    for (uint64_t i = 0; shapes != NULL && i < options->count; i++) {
+        const random_shape shape = random_shape_draw(options->seed.value, i, limits);
+        if (json_array_append_new(shapes, shape_object(&shape)) != 0) {
+            json_decref(shapes);
+            shapes = NULL;
+        }
+    }
+    return shapes;
+}
+
+static int print_list(const random_options *options, const random_limits *limits)
+{
+    char seed[24]; /* a text: JSON's readers, and its writer here, have fewer than 64 bits for a number */
+    snprintf(seed, sizeof seed, "%" PRIu64, options->seed.value);
+    tool_report report = report_begin();
+    report_text(&report, "seed", seed);
+    report_count(&report, "least", (size_t)limits->least);
+    report_count(&report, "most", (size_t)limits->most);
+    report_json(&report, "shapes", shape_list(options, limits));
+    return report_finish(&report, true);
 }
 
 static void print_shape(const random_shape *shape)
@@ -69,16 +95,11 @@ int bench_random(int argc, char **argv)
         return complain(TOOL_BAD_INPUT,
                         "bench random: --least %" PRIu64 " is not valid, expected at most a %dth of --most %" PRIu64,
                         limits.least, RANDOM_SPAN, limits.most);
-    json_t *shapes = options.json ? json_array() : NULL;
+    if (options.json)
+        return print_list(&options, &limits);
     for (uint64_t i = 0; i < options.count; i++) {
         const random_shape shape = random_shape_draw(options.seed.value, i, &limits);
-        if (options.json)
-            json_array_append_new(shapes, shape_object(&shape));
-        else
-            print_shape(&shape);
+        print_shape(&shape);
     }
-    return options.json
-               ? print_json(json_pack("{s:I, s:I, s:I, s:o}", "seed", (json_int_t)options.seed.value, "least",
-                                      (json_int_t)limits.least, "most", (json_int_t)limits.most, "shapes", shapes))
-               : TOOL_DONE;
+    return TOOL_DONE;
 }

@@ -1,7 +1,28 @@
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tool/cli/json_text.h"
+
+static atomic_bool memory_failed;
+
+static void *allocate(size_t bytes)
+{
+    void *memory = malloc(bytes);
+    if (memory == NULL)
+        memory_failed = true;
+    return memory;
+}
+
+void json_watch_memory(void)
+{
+    json_set_alloc_funcs(allocate, free);
+}
+
+bool json_memory_failed(void)
+{
+    return memory_failed;
+}
 
 json_t *json_text(const char *text)
 {

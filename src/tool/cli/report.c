@@ -126,15 +126,13 @@ static void print_value(FILE *to, const json_t *value)
 
 static int print_line(FILE *to, json_t *object)
 {
-    if (object == NULL)
-        return complain(TOOL_FAILED, "out of memory for the report");
-    char *line = json_dumps(object, JSON_REAL_PRECISION(9));
+    char *line = object != NULL ? json_dumps(object, JSON_REAL_PRECISION(9)) : NULL;
     json_decref(object);
-    if (line == NULL)
-        return complain(TOOL_FAILED, "out of memory for the report");
-    fprintf(to, "%s\n", line);
+    const bool whole = line != NULL && !json_memory_failed();
+    if (whole)
+        fprintf(to, "%s\n", line);
     free(line);
-    return TOOL_DONE;
+    return whole ? TOOL_DONE : complain(TOOL_FAILED, "out of memory for the report");
 }
 
 int print_json(json_t *object)
@@ -147,7 +145,7 @@ int report_finish(tool_report *report, bool json)
     FILE *to = host_stdout_is_taken() ? stderr : stdout;
     json_t *object = report->object;
     report->object = NULL;
-    if (json || object == NULL)
+    if (json || object == NULL || json_memory_failed())
         return print_line(to, object);
     const char *name;
     json_t *value;

@@ -67,7 +67,7 @@ static bool append_json(struct strbuf *out, const json_t *value)
         }
     }
     free(text);
-    return text != NULL;
+    return text != NULL && !json_memory_failed();
 }
 
 static json_t *axis_json(const heatmap_axis *axis)
