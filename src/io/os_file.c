@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,17 @@
 
 /* Attempts to find a temporary name that is not in use. */
 #define NAME_TRIES 100
+
+/* Files that are written at a time and whose names a signal handler finds; more of them, or longer names, it does not. */
+#define NOTES 8
+#define NAME_BYTES 4096
+
+/* The temporary files that exist.  They are static, because a signal handler reads them at any moment. */
+static struct note {
+    atomic_int state;
+    char name[NAME_BYTES];
+} notes[NOTES];
+enum { NOTE_FREE, NOTE_TAKEN, NOTE_VALID };
 
 static clattn_status fail_errno(clattn_io_error *error, const char *path, const char *what, int number)
 {
@@ -117,21 +129,73 @@ static int write_parts(int fd, const os_part *parts, size_t count)
     return 0;
 }
 
-/* Creates a new file beside `target` and writes its name (`capacity` bytes, longer than target's by 32 or more) to
- * `name`.  Returns a descriptor, or -1 and errno.  The name need not be secret, because O_EXCL makes sure that the
+/* Notes the name of a file that is about to be created, so that a signal at any moment removes the file; NULL: no room. */
+static struct note *note_name(const char *name)
+{
+    const size_t bytes = strlen(name) + 1;
+    for (size_t i = 0; i < NOTES && bytes <= NAME_BYTES; i++) {
+        int state = NOTE_FREE;
+        if (atomic_compare_exchange_strong(&notes[i].state, &state, NOTE_TAKEN)) {
+            memcpy(notes[i].name, name, bytes);
+            notes[i].state = NOTE_VALID;
+            return &notes[i];
+        }
+    }
+    return NULL;
+}
+
+static void drop_note(struct note *note)
+{
+    if (note != NULL)
+        note->state = NOTE_FREE;
+}
+
+void os_file_remove_temporaries(void)
+{
+    for (size_t i = 0; i < NOTES; i++)
+        if (notes[i].state == NOTE_VALID)
+            unlink(notes[i].name);
+}
+
+/* Creates a new file beside `target`, writes its name (`capacity` bytes, longer than target's by 32 or more) to `name`
+ * and notes it.  Returns a descriptor, or -1 and errno.  The name need not be secret, because O_EXCL makes sure that the
  * file is ours; time and process id only make clashes rare. */
-static int create_neighbour(const char *target, char *name, size_t capacity)
+static int create_neighbour(const char *target, char *name, size_t capacity, struct note **note)
 {
     for (unsigned i = 0; i < NAME_TRIES; i++) {
         struct timespec now = {0, 0};
         clock_gettime(CLOCK_REALTIME, &now);
         unsigned long tag = (unsigned long)now.tv_nsec ^ (unsigned long)getpid() << 12 ^ i;
         snprintf(name, capacity, "%s.%08lx.tmp", target, tag & 0xffffffffUL);
+        *note = note_name(name);
         int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0666);
-        if (fd >= 0 || errno != EEXIST)
+        if (fd >= 0)
             return fd;
+        drop_note(*note);
+        if (errno != EEXIST)
+            return -1;
     }
     return -1;
+}
+
+/* Waits until the file's contents are on the disk; returns 0 or an errno.  Some file systems have no such call. */
+static int sync_contents(int fd)
+{
+    return fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP ? 0 : errno;
+}
+
+/* Waits until the folder that contains `target` has its new name on the disk, too.  Failures do not count: the file has
+ * been replaced, and whichever of the two the disk has after a failure of power is whole. */
+static void sync_folder(char *target)
+{
+    char *slash = strrchr(target, '/');
+    if (slash != NULL)
+        slash[slash == target] = '\0';
+    int folder = open(slash != NULL ? target : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0)
+        return;
+    fsync(folder);
+    close(folder);
 }
 
 /* Writes directly to a path that is no regular file: renaming over /dev/null would replace it. */
@@ -162,7 +226,8 @@ clattn_status os_file_replace(const char *path, const os_part *parts, size_t cou
         status = io_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, path, "no memory for its name");
         goto done;
     }
-    int fd = create_neighbour(target, name, capacity);
+    struct note *note = NULL;
+    int fd = create_neighbour(target, name, capacity, &note);
     if (fd < 0) {
         status = fail_errno(error, path, "a new file beside it cannot be created", errno);
         goto done;
@@ -171,6 +236,8 @@ clattn_status os_file_replace(const char *path, const os_part *parts, size_t cou
     int number = exists && fchmod(fd, old.st_mode & 0777) != 0 ? errno : 0;
     if (number == 0)
         number = write_parts(fd, parts, count);
+    if (number == 0)
+        number = sync_contents(fd);
     if (close(fd) != 0 && number == 0)
         number = errno;
     if (number == 0 && rename(name, target) != 0)
@@ -178,6 +245,11 @@ clattn_status os_file_replace(const char *path, const os_part *parts, size_t cou
     if (number != 0) {
         unlink(name);
         status = fail_errno(error, path, "cannot be written", number);
+    }
+    drop_note(note);
+    if (number == 0) {
+        strcpy(name, target);
+        sync_folder(name);
     }
 done:
     free(name);

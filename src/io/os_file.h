@@ -37,6 +37,10 @@ typedef struct os_part {
 /* Makes the parts, one after the other, the contents of the file at `path`, as clattn_npy_write promises. */
 clattn_status os_file_replace(const char *path, const os_part *parts, size_t count, clattn_io_error *error);
 
+/* Removes the temporary files of this process's calls of os_file_replace.  It is for a signal handler that ends the process,
+ * and calls nothing that a handler may not call. */
+void os_file_remove_temporaries(void);
+
 /* Does what aligned_alloc does for 64-byte alignment, for any number of bytes but 0; free() releases the memory. */
 void *os_alloc_aligned(size_t bytes);
 

@@ -6,6 +6,7 @@
 
 #include "tool/cli/crash.h"
 #include "tool/run/device.h"
+#include "tool/cli/json_text.h"
 #include "tool/cli/os_tool.h"
 #include "tool.h"
 
@@ -71,8 +72,10 @@ static int dispatch(int argc, char **argv)
 int main(int argc, char **argv)
 {
     bool finished;
+    json_watch_memory();
     os_prepare_streams();
-    int status = crash_start(&argc, &argv, &finished);
+    os_prepare_signals();
+    int status = crash_start(argv, &finished);
     if (status == TOOL_DONE && !finished)
         status = dispatch(argc, argv);
     if (status == TOOL_HELPED)

@@ -5,6 +5,7 @@ missing.
 Holds: of docs/tuning.md, "clattn tune".  Which candidate wins depends on the device and is not tested."""
 import os
 import re
+import resource
 import stat
 
 from command_support import CommandTest, main, thorough
@@ -44,6 +45,28 @@ class Usage(TuneTest):
         self.refuse(2, "tune", "matmul", "--budget", "0", saying="--budget", env=self.env)
         self.refuse(2, "tune", "--import", self.path("missing"), saying="missing", env=self.env)
         self.assertFalse(os.path.exists(os.path.join(self.cache, "wisdom")))
+
+    def test_a_failed_export_loses_nothing(self):
+        """The file is replaced whole or stays, a folder is refused at once, and --reset waits for the export."""
+        wisdom = "clattn-wisdom 1\na b c d e cpu 0 123 rows=6\n"
+        self.succeed("tune", "--import", self.write("imported", wisdom), env=self.env)
+        for changes in ([], ["--reset"]):
+            self.refuse(2, "tune", *changes, "--export", self.folder, saying=(self.folder, "directory"),
+                        env=dict(self.env, CLATTN_DEVICE="nonsense")) # refused before a device is looked for
+            self.refuse(1, "tune", *changes, "--export", "/dev/full", saying="/dev/full", env=self.env)
+            self.assertEqual(self.wisdom(), wisdom)
+        kept = self.write("kept", "what was there")
+        os.chmod(kept, 0o640)
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
+        result = self.refuse(1, "tune", "--reset", "--export", kept, saying=kept, preexec_fn=limit,
+                             restore_signals=False, env=self.env)
+        self.assertEqual((self.read("kept"), self.wisdom()), (b"what was there", wisdom), result)
+        self.succeed("tune", "--import", self.path("imported"), "--reset", "--export", kept, env=self.env)
+        self.assertEqual(self.read("kept").decode(), wisdom)
+        self.assertEqual(stat.S_IMODE(os.stat(kept).st_mode), 0o640)
+        self.succeed("tune", "--reset", "--export", self.path("empty"), env=self.env)
+        self.assertEqual(self.wisdom(), "clattn-wisdom 1\n")
+        self.assertEqual([name for name in os.listdir(self.folder) if name.endswith(".tmp")], [])
 
     def test_without_a_folder(self):
         off = {"CLATTN_CACHE": "off"}

@@ -6,11 +6,12 @@
 
 #include <clattn/context.h>
 
+#include "base/os.h"
 #include "tool/cli/os_crash.h"
 #include "tool/cli/os_tool.h"
 
-#define AFTER "--after-crash="
-#define PROBE "--probe"
+#define AFTER "CLATTN_AFTER_CRASH"
+#define PROBE "CLATTN_PROBE"
 #define MOST_DRIVERS 32 /* more than any machine has; after a crash further ones are left out */
 
 typedef struct driver {
@@ -20,9 +21,10 @@ typedef struct driver {
 } driver;
 
 static struct {
-    char **again;   /* this process's arguments, preceded by AFTER */
-    char first[24]; /* AFTER and the signal's number */
-    bool recovered; /* this process was started by one that crashed */
+    char **arguments;   /* this process's */
+    char **environment; /* this process's and `setting` */
+    char setting[64];   /* AFTER, this process's number and two digits for the signal's */
+    bool recovered;     /* this process executed this program again, because it crashed */
     driver drivers[MOST_DRIVERS];
     size_t count;
     char *skipped[MOST_DRIVERS];
@@ -47,14 +49,15 @@ static bool add_driver(void *user, const char *path, bool library)
 /* Runs a child that loads the driver alone.  `signal_number` is the signal that ended this process. */
 static bool probe(driver *candidate, int signal_number)
 {
-    char folder[64], vendors[128], output[64];
-    const char *const arguments[] = {PROBE, NULL};
-    const char *const settings[] = {vendors, "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH", NULL};
+    char folder[64], vendors[128], parent[64], output[64];
+    const char *const arguments[] = {NULL};
+    const char *const settings[] = {vendors, parent, "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH", NULL};
     double seconds;
     int status = 0;
     if (!os_temporary_folder(folder, sizeof folder))
         return false;
     snprintf(vendors, sizeof vendors, "OCL_ICD_VENDORS=%s", folder);
+    snprintf(parent, sizeof parent, PROBE "=%ld", os_process_id());
     bool done = os_icd_place(folder, 0, candidate->path, candidate->library) &&
                 os_run_self(arguments, settings, true, output, sizeof output, &status, &seconds);
     os_remove_folder(folder);
@@ -131,33 +134,29 @@ static int run_probe(void)
     return TOOL_DONE;
 }
 
-int crash_start(int *argc, char ***argv, bool *finished)
+int crash_start(char **argv, bool *finished)
 {
-    *finished = *argc == 2 && strcmp((*argv)[1], PROBE) == 0;
+    const char *after = os_environment(AFTER), *probing = os_environment(PROBE);
+    const char *const settings[] = {crash.setting, NULL};
+    long process = 0;
+    int signal_number = 0;
+    *finished = probing != NULL && atol(probing) == os_parent_id();
     if (*finished)
         return run_probe();
-    if (*argc > 1 && strncmp((*argv)[1], AFTER, sizeof AFTER - 1) == 0) {
+    if (after != NULL && sscanf(after, "%ld:%d", &process, &signal_number) == 2 && process == os_process_id()) {
         crash.recovered = true;
-        int signal_number = atoi((*argv)[1] + sizeof AFTER - 1);
-        (*argv)[1] = (*argv)[0];
-        (*argv)++;
-        (*argc)--;
         return recover(signal_number);
     }
-    crash.again = calloc((size_t)*argc + 2, sizeof *crash.again);
-    if (crash.again == NULL)
-        return complain(TOOL_FAILED, "out of memory");
-    snprintf(crash.first, sizeof crash.first, AFTER "??");
-    crash.again[0] = (char *)"clattn";
-    crash.again[1] = crash.first;
-    for (int i = 1; i < *argc; i++)
-        crash.again[i + 1] = (*argv)[i];
-    return TOOL_DONE;
+    snprintf(crash.setting, sizeof crash.setting, AFTER "=%ld:??", os_process_id());
+    crash.arguments = argv;
+    crash.environment = os_changed_environment(settings);
+    return crash.environment != NULL ? TOOL_DONE : complain(TOOL_FAILED, "out of memory");
 }
 
 void crash_guard_begin(void)
 {
-    os_crash_begin(crash.recovered ? NULL : crash.again,
+    os_crash_begin(crash.recovered ? NULL : crash.arguments, crash.environment,
+                   crash.setting + strlen(crash.setting) - (crash.recovered ? 0 : 2),
                    "clattn: OpenCL ends the process whichever driver is left out: choose one with OCL_ICD_VENDORS\n",
                    TOOL_NO_DEVICE);
 }

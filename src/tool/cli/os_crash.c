@@ -15,13 +15,12 @@
 #define PATH_BYTES 4096
 #define STACK_BYTES 65536
 
-extern char **environ;
-
 static const int fatal[] = {SIGABRT, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP};
 #define FATAL (sizeof fatal / sizeof fatal[0])
 
 static struct {
-    char **again;
+    char **arguments, **environment;
+    char *digits;
     const char *message;
     int exit_status;
     bool on;
@@ -34,25 +33,31 @@ static char handler_stack[STACK_BYTES]; /* the driver may have overflowed its st
 /* Handles the signal; calls only functions that a signal handler may call. */
 static void on_fatal(int signal_number)
 {
-    if (guard.again == NULL) {
+    if (guard.arguments == NULL) {
         (void)!write(STDERR_FILENO, guard.message, strlen(guard.message));
         _exit(guard.exit_status);
     }
-    size_t end = strlen(guard.again[1]);
-    guard.again[1][end - 2] = (char)('0' + signal_number / 10 % 10);
-    guard.again[1][end - 1] = (char)('0' + signal_number % 10);
+    guard.digits[0] = (char)('0' + signal_number / 10 % 10);
+    guard.digits[1] = (char)('0' + signal_number % 10);
     /* The signal is unblocked first, because the new program would inherit the mask. */
     sigprocmask(SIG_SETMASK, &guard.mask, NULL);
-    execve("/proc/self/exe", guard.again, environ);
+    execve("/proc/self/exe", guard.arguments, guard.environment);
     signal(signal_number, SIG_DFL);
     raise(signal_number);
 }
 
-void os_crash_begin(char **again, const char *message, int exit_status)
+long os_parent_id(void)
+{
+    return (long)getppid();
+}
+
+void os_crash_begin(char **arguments, char **environment, char *digits, const char *message, int exit_status)
 {
     const stack_t stack = {.ss_sp = handler_stack, .ss_size = sizeof handler_stack};
     struct sigaction action = {.sa_handler = on_fatal, .sa_flags = SA_ONSTACK};
-    guard.again = again;
+    guard.arguments = arguments;
+    guard.environment = environment;
+    guard.digits = digits;
     guard.message = message;
     guard.exit_status = exit_status;
     sigprocmask(SIG_SETMASK, NULL, &guard.mask);

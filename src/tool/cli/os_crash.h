@@ -5,11 +5,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* The number of the process that started this one. */
+long os_parent_id(void);
+
 /* Handles fatal signals (SIGABRT, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP) of any thread until os_crash_end.  If
- * `again` is not NULL, a signal makes the process execute this program with the arguments `again`, which end with
- * NULL; a "??" at the end of again[1] becomes the signal's two digits.  Otherwise a signal writes `message` to
- * stderr and exits with `exit_status`.  All arguments must live until os_crash_end. */
-void os_crash_begin(char **again, const char *message, int exit_status);
+ * `arguments` is not NULL, a signal makes the process execute this program with these and `environment`, which end with
+ * NULL; the two characters at `digits`, which are part of either, become the signal's number.  Otherwise a signal writes
+ * `message` to stderr and exits with `exit_status`.  All that is given must live until os_crash_end. */
+void os_crash_begin(char **arguments, char **environment, char *digits, const char *message, int exit_status);
 
 /* Ends the handling.  A handler that somebody else has installed meanwhile stays. */
 void os_crash_end(void);

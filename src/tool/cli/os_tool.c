@@ -164,8 +164,7 @@ static bool same_name(const char *entry, const char *setting)
     return strncmp(entry, setting, length) == 0 && (entry[length] == '=' || entry[length] == '\0');
 }
 
-/* The environment with `settings` applied.  The strings are borrowed, the array is the caller's. */
-static char **changed_environment(const char *const *settings)
+char **os_changed_environment(const char *const *settings)
 {
     size_t old_count = 0, setting_count = 0, count = 0;
     while (environ[old_count] != NULL)
@@ -247,7 +246,7 @@ bool os_run_self(const char *const *arguments, const char *const *settings, bool
                  int *exit_status, double *seconds)
 {
     char **whole = whole_command_line("clattn", arguments);
-    char **environment = changed_environment(settings);
+    char **environment = os_changed_environment(settings);
     pid_t child = -1;
     double before = os_seconds();
     int descriptor = whole != NULL && environment != NULL ? start_self(whole, environment, quiet, &child) : -1;

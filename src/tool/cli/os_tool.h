@@ -10,6 +10,10 @@
  * output", and that writing to a closed pipe is an error and not a signal. */
 void os_prepare_streams(void);
 
+/* Makes SIGINT, SIGTERM and SIGHUP, unless they are ignored, remove the temporary files of os_file_replace before they end
+ * the process. */
+void os_prepare_signals(void);
+
 bool os_stderr_is_terminal(void);
 
 /* The monotonic time in seconds. */
@@ -46,9 +50,12 @@ bool os_list_folder(const char *folder, bool (*each)(void *user, const char *nam
 
 bool os_remove_file(const char *folder, const char *name);
 
+/* Makes an environment for a new program: this process's, changed by `settings` ("NAME=VALUE" sets, "NAME" removes; ends
+ * with NULL).  The strings are borrowed, the array is the caller's; NULL: no memory. */
+char **os_changed_environment(const char *const *settings);
+
 /* Runs this program in a new process, with `arguments` (which follow the program's name and end with NULL) and the
- * environment changed by `settings` ("NAME=VALUE" sets, "NAME" removes; ends with NULL).  Blocks until the process
- * ends. `output` receives its stdout, truncated and terminated; with `quiet`, its stderr is dropped.  *exit_status
+ * environment changed by `settings`.  Blocks until the process ends. `output` receives its stdout, truncated and terminated; with `quiet`, its stderr is dropped.  *exit_status
  * is its own status, or 128 + the signal that ended it.  *seconds runs from just before the start until the process
  * is gone.  False if it could not be started. */
 bool os_run_self(const char *const *arguments, const char *const *settings, bool quiet, char *output, size_t bytes,

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/os_file.h"
 #include "tool/bench/bench.h"
 #include "tool/cli/os_tool.h"
 #include "tool/cli/progress.h"
@@ -163,12 +164,11 @@ static int export_wisdom(tool_device *device, const char *file)
     char *text = NULL;
     size_t bytes = 0;
     int status;
+    clattn_io_error error;
     TOOL_TRY(wisdom_text(device, &text, &bytes));
-    FILE *to = fopen(file, "wb");
-    bool written = to != NULL && fwrite(text, 1, bytes, to) == bytes;
-    written = to != NULL && fclose(to) == 0 && written;
-    if (!written)
-        TOOL_TRY(complain(TOOL_FAILED, "%s: could not be written", file));
+    const os_part part = {text, bytes};
+    if (os_file_replace(file, &part, 1, &error) != CLATTN_SUCCESS)
+        TOOL_TRY(complain(TOOL_FAILED, "%s", error.message));
 fail:
     free(text);
     return status;
@@ -399,7 +399,9 @@ static int tune(tuning_run *run, const tune_shape *shapes, size_t count)
     int status = TOOL_DONE;
     if (options->reset) {
         clattn_wisdom_clear(run->device->context);
-        TOOL_TRY(save(run, CLATTN_WISDOM_MODE_REPLACE));
+        /* With --export the folder keeps its wisdom until the file has been written. */
+        if (options->export_file == NULL)
+            TOOL_TRY(save(run, CLATTN_WISDOM_MODE_REPLACE));
     }
     if (options->import_file != NULL) {
         TOOL_TRY(import_wisdom(run->device, options->import_file));
@@ -413,6 +415,8 @@ static int tune(tuning_run *run, const tune_shape *shapes, size_t count)
     progress_end();
     if (options->export_file != NULL && (status == TOOL_DONE || run->measured + run->begun > 0)) {
         int exported = export_wisdom(run->device, options->export_file);
+        if (exported == TOOL_DONE && options->reset)
+            exported = save(run, CLATTN_WISDOM_MODE_REPLACE);
         status = status == TOOL_DONE ? exported : status;
     }
 fail:
@@ -433,6 +437,7 @@ int cmd_tune(int argc, char **argv)
     TOOL_TRY(choose_shapes(&options, &shapes, &count));
     if (run.budget <= 0)
         TOOL_TRY(complain(TOOL_BAD_INPUT, "tune: --budget %g is not positive", run.budget));
+    TOOL_TRY(host_check_output(options.export_file, NULL, 0));
     TOOL_TRY(device_open(options.device, &device));
     run.started = os_seconds();
     run.shapes = json_array();

@@ -1,0 +1,26 @@
+#define _XOPEN_SOURCE 700
+
+#include <signal.h>
+
+#include "io/os_file.h"
+#include "tool/cli/os_tool.h"
+
+static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
+#define ENDING (sizeof ending / sizeof ending[0])
+
+/* Handles the signal; calls only functions that a signal handler may call. */
+static void on_end(int signal_number)
+{
+    os_file_remove_temporaries();
+    signal(signal_number, SIG_DFL);
+    raise(signal_number); /* it is blocked until this handler returns, and then ends the process */
+}
+
+void os_prepare_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_end}, before;
+    sigfillset(&action.sa_mask);
+    for (size_t i = 0; i < ENDING; i++)
+        if (sigaction(ending[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL) /* nohup ignores SIGHUP */
+            sigaction(ending[i], &action, NULL);
+}
