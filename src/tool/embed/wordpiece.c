@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/size.h"
 #include "tool/embed/wordpiece_private.h"
 
 #define MOST_WORD_BYTES (4 * WORDPIECE_MOST_CHARACTERS)
@@ -36,27 +37,42 @@ static void add(encoder *e, int32_t id)
     ids->id[ids->count++] = id;
 }
 
+/* The longest token of a sorted list that the text begins with, or NULL. */
+static const sorted_token *longest_token(const sorted_token *tokens, size_t count, const char *text, size_t bytes)
+{
+    size_t first = 0, end = count, same = 0;
+    while (first < end) { /* tokens before `first` are not behind the text, those from `end` on are */
+        const size_t middle = first + (end - first) / 2, shared = size_min(tokens[middle].bytes, bytes);
+        const int order = memcmp(tokens[middle].text, text, shared);
+        if (order < 0 || (order == 0 && tokens[middle].bytes <= bytes))
+            first = middle + 1;
+        else
+            end = middle;
+    }
+    int32_t at = (int32_t)first - 1;
+    while (at >= 0 && same < bytes && same < tokens[at].bytes && tokens[at].text[same] == text[same])
+        same++;
+    while (at >= 0 && tokens[at].bytes > same)
+        at = tokens[at].shorter;
+    return at >= 0 ? &tokens[at] : NULL;
+}
+
 /* The number of the longest piece that begins at character `from`, and its end; −1 if there is none. */
 static int32_t longest_piece(const encoder *e, size_t from, size_t *to)
 {
     const wordpiece *t = e->tokenizer;
     const size_t prefix = from > 0 ? t->prefix_bytes : 0, begin = e->end[from];
-    char piece[WORDPIECE_MOST_PREFIX + WORDPIECE_MOST_TOKEN + 1];
-    size_t last = from;
-    /* No token holds a NUL. */
-    while (last < e->characters && prefix + e->end[last + 1] - begin <= t->longest && e->word[e->end[last]] != '\0')
-        last++;
-    memcpy(piece, t->prefix, prefix);
-    memcpy(piece + prefix, e->word + begin, e->end[last] - begin);
-    for (; last > from; last--) {
-        piece[prefix + e->end[last] - begin] = '\0';
-        int32_t id = wordpiece_number(t, piece);
-        if (id >= 0) {
-            *to = last;
-            return id;
-        }
-    }
-    return -1;
+    const size_t bytes = size_min(e->end[e->characters] - begin, WORDPIECE_MOST_TOKEN);
+    char text[WORDPIECE_MOST_PREFIX + WORDPIECE_MOST_TOKEN];
+    memcpy(text, t->prefix, prefix);
+    memcpy(text + prefix, e->word + begin, bytes);
+    const sorted_token *piece = longest_token(t->sorted, t->count, text, prefix + bytes);
+    if (piece == NULL || piece->bytes <= prefix)
+        return -1;
+    while (e->end[*to] <
+           begin + piece->bytes - prefix) /* tokens and words are UTF-8, so that one character ends there */
+        ++*to;
+    return piece->id;
 }
 
 /* Adds the pieces of the word, or [UNK], and begins a new word. */
@@ -112,19 +128,6 @@ static void add_text(encoder *e, const char *text, size_t bytes)
     bert_reader_release(&reader);
 }
 
-/* The longest special token that the text begins with, or NULL. */
-static const special_token *special_at(const wordpiece *t, const char *text, size_t bytes)
-{
-    const special_token *found = NULL;
-    for (size_t i = 0; i < t->special_count; i++) {
-        const special_token *each = &t->special[i];
-        if (each->bytes <= bytes && (found == NULL || each->bytes > found->bytes) &&
-            memcmp(each->text, text, each->bytes) == 0)
-            found = each;
-    }
-    return found;
-}
-
 clattn_status wordpiece_encode(const wordpiece *t, const char *text, size_t bytes, size_t most, wordpiece_ids *ids)
 {
     encoder e = {.tokenizer = t, .ids = ids, .most = most - 1};
@@ -135,7 +138,8 @@ clattn_status wordpiece_encode(const wordpiece *t, const char *text, size_t byte
         first[(unsigned char)t->special[i].text[0]] = true;
     add(&e, t->first);
     for (size_t at = 0; !e.failed && at < bytes;) {
-        const special_token *special = first[(unsigned char)text[at]] ? special_at(t, text + at, bytes - at) : NULL;
+        const sorted_token *special =
+            first[(unsigned char)text[at]] ? longest_token(t->special, t->special_count, text + at, bytes - at) : NULL;
         if (special == NULL) {
             at++;
             continue;
@@ -176,7 +180,7 @@ int32_t wordpiece_number(const wordpiece *t, const char *text)
 
 void wordpiece_add_special(wordpiece *t, int32_t id)
 {
-    t->special[t->special_count++] = (special_token){t->token[id], strlen(t->token[id]), id};
+    t->special[t->special_count++] = (sorted_token){.text = t->token[id], .bytes = strlen(t->token[id]), .id = id};
 }
 
 void wordpiece_close(wordpiece **tokenizer)
@@ -186,6 +190,7 @@ void wordpiece_close(wordpiece **tokenizer)
     wordpiece *t = *tokenizer;
     json_decref(t->numbers);
     free(t->token);
+    free(t->sorted);
     free(t);
     *tokenizer = NULL;
 }

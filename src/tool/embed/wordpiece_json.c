@@ -165,6 +165,7 @@ static clattn_status read_special(wordpiece *t, const json_file *file, const jso
                            (int)known);
         wordpiece_add_special(t, known);
     }
+    wordpiece_sort(t->special, t->special_count);
     return CLATTN_SUCCESS;
 }
 

@@ -19,12 +19,30 @@ static int shown(const char *text)
     return (int)size_min(strlen(text), WORDPIECE_SHOWN);
 }
 
+static int compare(const void *a, const void *b)
+{
+    return strcmp(((const sorted_token *)a)->text, ((const sorted_token *)b)->text);
+}
+
+void wordpiece_sort(sorted_token *tokens, size_t count)
+{
+    qsort(tokens, count, sizeof *tokens, compare);
+    for (size_t i = 0; i < count; i++) {
+        int32_t before = (int32_t)i - 1;
+        while (before >= 0 && (tokens[before].bytes > tokens[i].bytes ||
+                               memcmp(tokens[before].text, tokens[i].text, tokens[before].bytes) != 0))
+            before = tokens[before].shorter;
+        tokens[i].shorter = before;
+    }
+}
+
 clattn_status wordpiece_index(wordpiece *t, size_t size, const char *path, clattn_io_error *error)
 {
     const char *text;
     json_t *value;
     t->token = calloc(size + 1, sizeof *t->token);
-    if (t->token == NULL)
+    t->sorted = calloc(json_object_size(t->numbers) + 1, sizeof *t->sorted);
+    if (t->token == NULL || t->sorted == NULL)
         return wordpiece_no_memory(path, error);
     t->size = size;
     json_object_foreach(t->numbers, text, value)
@@ -34,8 +52,10 @@ clattn_status wordpiece_index(wordpiece *t, size_t size, const char *path, clatt
             return io_fail(error, CLATTN_ERROR_FORMAT, path, "number %zu is '%s' and '%.*s', expected one token",
                            (size_t)json_integer_value(value), *place, shown(text), text);
         *place = text;
-        t->longest = size_max(t->longest, strlen(text));
+        t->sorted[t->count++] =
+            (sorted_token){.text = text, .bytes = strlen(text), .id = (int32_t)json_integer_value(value)};
     }
+    wordpiece_sort(t->sorted, t->count);
     return CLATTN_SUCCESS;
 }
 
@@ -107,6 +127,7 @@ static clattn_status add_usual_special(wordpiece *t, const char *path, clattn_io
     for (size_t i = 0; i < COUNT_OF(names); i++)
         if (wordpiece_number(t, names[i]) >= 0)
             wordpiece_add_special(t, wordpiece_number(t, names[i]));
+    wordpiece_sort(t->special, t->special_count);
 fail:
     return status;
 }
