@@ -15,6 +15,8 @@
 
 /* -w: PoCL prints "N warnings generated." on the application's stderr.  The tests build without it. */
 const char program_base_options[] = "-cl-std=CL1.2 -w";
+/* Leaves out the text of opencl-c.h; lib/builtins.h stands in for it. */
+static const char program_builtins_option[] = " -D_OPENCL_H_";
 
 /* How a program is stored in the binary cache.  An unchecked entry has a key of its own: a process that loads it
  * compares the kernels with the reference first, and saves them again. */
@@ -337,16 +339,19 @@ static clattn_status get_locked(struct program_cache *cache, const char *file, c
     return status;
 }
 
-clattn_status program_get(struct program_cache *cache, const char *file, const char *options,
-                          const struct source_snippets *snippets, enum grid_class grid, struct program **program)
+/* Does what program_get does; `builtins`: the kernel is built with lib/builtins.h in place of the driver's own header. */
+static clattn_status get(struct program_cache *cache, const char *file, const char *options,
+                         const struct source_snippets *snippets, enum grid_class grid, bool builtins,
+                         struct program **program)
 {
     clattn_status status;
     struct report *report = &cache->device->report;
     struct strbuf source = {0}, all = {0};
     uint8_t key[SHA256_BYTES];
-    *program = NULL;
+    if (builtins)
+        TRY(source_expand(report, cache->kernel_dir, "lib/builtins.h", NULL, &source));
     TRY(source_expand(report, cache->kernel_dir, file, snippets, &source));
-    strbuf_printf(&all, "%s%s", program_base_options, options);
+    strbuf_printf(&all, "%s%s%s", program_base_options, builtins ? program_builtins_option : "", options);
     if (all.failed) {
         status = report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for build options");
         goto fail;
@@ -361,6 +366,25 @@ fail:
     strbuf_clear(&source);
     strbuf_clear(&all);
     return status;
+}
+
+/* A snippet may call any function. */
+static bool takes_builtins(const struct program_cache *cache, const struct source_snippets *snippets)
+{
+    bool snippet = false;
+    for (int i = 0; snippets && i < SOURCE_SNIPPETS; i++)
+        snippet = snippet || snippets->snippet[i].name;
+    return !snippet && (cache->device->caps.quirks & QUIRK_SLOW_HEADER);
+}
+
+clattn_status program_get(struct program_cache *cache, const char *file, const char *options,
+                          const struct source_snippets *snippets, enum grid_class grid, struct program **program)
+{
+    clattn_status status = CLATTN_ERROR_BUILD;
+    *program = NULL;
+    if (takes_builtins(cache, snippets))
+        status = get(cache, file, options, snippets, grid, true, program);
+    return status == CLATTN_ERROR_BUILD ? get(cache, file, options, snippets, grid, false, program) : status;
 }
 
 void program_release(struct program_cache *cache, struct program **program)
