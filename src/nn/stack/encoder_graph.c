@@ -138,9 +138,14 @@ static clattn_status add_pooling(struct encoder_builder *b, const struct matrix 
     TRY(graph_add_operator(b->base.graph, &step, &desc, NULL));
     if (!plan->desc.pooled_unit)
         return CLATTN_SUCCESS;
-    /* x / |x| is x / rms(x), times 1 / sqrt(d_model). */
-    const size_t extent[2] = {batch, d_model}, one = 1;
-    const int unit = add_integers(&b->base, 1, NUMBER_ONE, ENCODER_UNIT, 0);
+    /* x / |x| is x / rms(x), times 1 / sqrt(d_model), which fills an array as long as a row: so the layers' norms and this
+     * one have the same program. */
+    const size_t extent[2] = {batch, d_model};
+    const int unit = graph_arena_array(b->base.graph, CLATTN_DTYPE_F32, d_model);
+    struct graph_step fill = {
+        .op = GRAPH_FILL, .integers = ENCODER_UNIT, .rows = d_model, .row_bytes = sizeof(int32_t)};
+    fill.operand[MOVE_TO] = operand_of(unit);
+    graph_add(b->base.graph, &fill);
     struct graph_step norm = {.op = GRAPH_NORM, .batch = NUMBER_BATCH};
     clattn_norm_desc unit_norm;
     clattn_norm_desc_init(&unit_norm);
@@ -148,7 +153,7 @@ static clattn_status add_pooling(struct encoder_builder *b, const struct matrix 
     unit_norm.explicit_epsilon = 1;
     unit_norm.epsilon = 1e-30f;
     unit_norm.x = unit_norm.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, extent);
-    unit_norm.scale = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &one);
+    unit_norm.scale = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &d_model);
     norm.operand[NORM_X] = norm.operand[NORM_Y] = operand_of(pooled);
     norm.operand[NORM_SCALE] = operand_of(unit);
     status = graph_add_operator(b->base.graph, &norm, &unit_norm, NULL);
