@@ -1,8 +1,8 @@
 /* Two threads enqueue two plans of one context, each on a queue of its own: causal attention and softmax. A context is
  * thread-safe and a plan is immutable, so neither needs a lock. */
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
-#include <threads.h>
 
 #include <clattn/clattn.h>
 
@@ -58,7 +58,7 @@ static double softmax_error(const float *x, const float *y)
     return worst;
 }
 
-static int run(void *user)
+static void *run(void *user)
 {
     struct job *job = user;
     cl_int code;
@@ -78,7 +78,7 @@ static int run(void *user)
     }
     if (queue)
         clReleaseCommandQueue(queue);
-    return 0;
+    return NULL;
 }
 
 int main(void)
@@ -106,7 +106,7 @@ int main(void)
     }
 
     cl_context opencl = clattn_context_opencl_context(context);
-    thrd_t threads[2];
+    pthread_t threads[2];
     for (int i = 0; i < 2; i++) {
         struct job *job = &jobs[i];
         job->context = context;
@@ -114,13 +114,13 @@ int main(void)
             job->x[j] = (float)cos(j * 0.37 + i);
         job->input = clCreateBuffer(opencl, CL_MEM_COPY_HOST_PTR, sizeof job->x, job->x, NULL);
         job->output = clCreateBuffer(opencl, 0, sizeof job->x, NULL, NULL);
-        if (!job->input || !job->output || thrd_create(&threads[i], run, job) != thrd_success) {
+        if (!job->input || !job->output || pthread_create(&threads[i], NULL, run, job) != 0) {
             fprintf(stderr, "no memory for buffers or threads\n");
             return 1;
         }
     }
     for (int i = 0; i < 2; i++) {
-        thrd_join(threads[i], NULL);
+        pthread_join(threads[i], NULL);
         clReleaseMemObject(jobs[i].input);
         clReleaseMemObject(jobs[i].output);
         clattn_plan_release(&jobs[i].plan);

@@ -1,4 +1,4 @@
-/* The library's calls to the operating system.  Only os_*.c, which implement them, call the system. */
+/* The library's calls to the operating system.  Only os_* files, which implement them, call the system. */
 #ifndef CLATTN_BASE_OS_H
 #define CLATTN_BASE_OS_H
 

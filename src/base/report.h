@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <threads.h>
 
+#include "base/os_threads.h"
 #include "clattn/context.h"
 
 #if defined(__GNUC__)

@@ -3,8 +3,8 @@
 #define CLATTN_PLAN_PLAN_CACHE_H
 
 #include <stdint.h>
-#include <threads.h>
 
+#include "base/os_threads.h"
 #include "clattn/plan.h"
 
 struct operator_type;

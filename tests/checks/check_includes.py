@@ -19,7 +19,7 @@ ALLOWED["tool"] = set(ORDER) | {"ref", "io", "tool"}
 # What the C standard has; any other <header> asks something of an operating system or of another library.
 STANDARD = {"assert.h", "complex.h", "ctype.h", "errno.h", "fenv.h", "float.h", "inttypes.h", "iso646.h", "limits.h",
             "locale.h", "math.h", "setjmp.h", "signal.h", "stdalign.h", "stdarg.h", "stdatomic.h", "stdbool.h",
-            "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "stdnoreturn.h", "string.h", "tgmath.h", "threads.h",
+            "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "stdnoreturn.h", "string.h", "tgmath.h",
             "time.h", "uchar.h", "wchar.h", "wctype.h"}
 # Other libraries, and the only files that may include them.
 LIBRARIES = {"sndfile.h": r"src/tool/transcribe/sound/audio\.c$", "soxr.h": r"src/tool/transcribe/sound/audio\.c$",
@@ -90,8 +90,8 @@ class Checker:
             if target is None and include not in STANDARD:
                 permitted = LIBRARIES.get(include)
                 if permitted is None and not include.startswith("clattn/"):
-                    if not re.match(r"os_\w+\.c$", path.name):
-                        self.problem(path, line, f"only os_*.c may include <{include}>")
+                    if not re.match(r"os_\w+\.[ch]$", path.name):
+                        self.problem(path, line, f"only os_*.[ch] may include <{include}>")
                 elif permitted and not re.search(permitted, own):
                     self.problem(path, line, f"<{include}> is not for this file")
             if target is None:

@@ -2,11 +2,11 @@
  * returns their reference counts; several threads may enqueue at once; events alone give order. */
 #include <stdlib.h>
 #include <string.h>
-#include <threads.h>
 
 #include "support/harness.h"
 #include "support/attention/small.h"
 #include "support/core/references.h"
+#include "support/threads.h"
 
 struct application {
     cl_device_id device;

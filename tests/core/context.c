@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <threads.h>
 #include <unistd.h>
 
 #include "support/harness.h"
 #include "support/core/inject.h"
 #include "support/attention/small.h"
+#include "support/threads.h"
 
 static void bad_params_are_refused(void **state)
 {

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <threads.h>
 #include <unistd.h>
 
 #include "support/plan/tuned_plan.h"
+#include "support/threads.h"
 
 static void malformed_text_is_refused_whole(void **state)
 {

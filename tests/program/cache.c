@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <threads.h>
 #include <unistd.h>
 
 #include "support/plan/cached_plan.h"
+#include "support/threads.h"
 
 #define HEADER_BYTES 88 /* an entry's magic, format, length, key and digest, which numerics.md explains */
 

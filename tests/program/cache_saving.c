@@ -2,12 +2,12 @@
  * never do. */
 #include <stdatomic.h>
 #include <string.h>
-#include <threads.h>
 
 #include "support/plan/cached_plan.h"
 #include "support/core/inject.h"
 #include "support/nn/model.h"
 #include "support/nn/run.h"
+#include "support/threads.h"
 
 /* Makes a plan of softmax over `rows` rows of one column by the generic solver. */
 static clattn_plan *softmax_plan(clattn_context *context, size_t rows, const char *tuning)

@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <threads.h>
 #include <unistd.h>
 
 #include "support/plan/cached_plan.h"
 #include "support/core/inject.h"
 #include "support/attention/small.h"
+#include "support/threads.h"
 
 /* An application's store, which has one entry for each key. */
 struct store {

@@ -1,4 +1,4 @@
-/* The operating system's functions that the command needs; only os_*.c files call the system. */
+/* The operating system's functions that the command needs; only os_* files call the system. */
 #ifndef CLATTN_TOOL_CLI_OS_TOOL_H
 #define CLATTN_TOOL_CLI_OS_TOOL_H
 

@@ -2,9 +2,8 @@
 
 #include <stdbool.h>
 #include <stdio.h>
-#include <threads.h>
-#include <time.h>
 
+#include "base/os_threads.h"
 #include "tool/cli/os_tool.h"
 
 #define INTERVAL 0.2 /* seconds between two drawings */
@@ -52,12 +51,7 @@ static int draw_until_ended(void *user)
     (void)user;
     mtx_lock(&bar.lock);
     while (!bar.ended) {
-        struct timespec next;
-        timespec_get(&next, TIME_UTC);
-        next.tv_nsec += (long)(INTERVAL * 1e9);
-        next.tv_sec += next.tv_nsec / 1000000000;
-        next.tv_nsec %= 1000000000;
-        cnd_timedwait(&bar.ended_changed, &bar.lock, &next);
+        cnd_wait_seconds(&bar.ended_changed, &bar.lock, INTERVAL);
         /* No bar is drawn for work that is expected to end within two seconds. */
         double elapsed = os_seconds() - bar.started;
         bool foreseen = elapsed >= 0.3 && bar.fraction > 0.0 && elapsed / bar.fraction >= LONG_ENOUGH;

@@ -2,8 +2,9 @@
 
 #include <stdatomic.h>
 #include <string.h>
-#include <threads.h>
 #include <time.h>
+
+#include "support/threads.h"
 
 static atomic_ulong calls, launches, fail_number;
 static atomic_int fail_code;
@@ -21,13 +22,7 @@ static struct {
     unsigned long last;
 } functions[FUNCTIONS_MOST];
 static unsigned function_count;
-static mtx_t functions_lock;
-static once_flag functions_once = ONCE_FLAG_INIT;
-
-static void make_lock(void)
-{
-    mtx_init(&functions_lock, mtx_plain);
-}
+static mtx_t functions_lock = MTX_INIT;
 
 static void note_function(const char *name, unsigned long number)
 {
@@ -50,7 +45,6 @@ unsigned long inject_last_call(unsigned function)
 
 void inject_start(unsigned long fail_at, cl_int code)
 {
-    call_once(&functions_once, make_lock);
     function_count = 0;
     calls = 0;
     launches = 0;

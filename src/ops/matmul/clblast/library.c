@@ -1,28 +1,17 @@
 #include "ops/matmul/clblast/library.h"
 
 #include <clblast_c.h>
-#include <stdbool.h>
-#include <threads.h>
 
-static once_flag once = ONCE_FLAG_INIT;
-static mtx_t lock;
-static bool usable;
+#include "base/os_threads.h"
+
+static mtx_t lock = MTX_INIT;
 static unsigned users;
 
-static void start(void)
+void clblast_library_enter(void)
 {
-    usable = mtx_init(&lock, mtx_plain) == thrd_success;
-}
-
-clattn_status clblast_library_enter(void)
-{
-    call_once(&once, start);
-    if (!usable)
-        return CLATTN_ERROR_OUT_OF_MEMORY;
     mtx_lock(&lock);
     users++;
     mtx_unlock(&lock);
-    return CLATTN_SUCCESS;
 }
 
 void clblast_library_leave(void)

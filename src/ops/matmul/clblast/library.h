@@ -8,10 +8,8 @@
 #ifndef CLATTN_OPS_MATMUL_CLBLAST_LIBRARY_H
 #define CLATTN_OPS_MATMUL_CLBLAST_LIBRARY_H
 
-#include "clattn/status.h"
-
 /* Adds and removes a user; the last one to leave clears CLBlast's cache. */
-clattn_status clblast_library_enter(void);
+void clblast_library_enter(void);
 void clblast_library_leave(void);
 
 /* Every call into CLBlast is made between these two, by a user. */

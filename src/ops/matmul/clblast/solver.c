@@ -220,8 +220,7 @@ static clattn_status prepare(clattn_plan *base)
     const size_t local[3] = {capabilities_on_cpu(&base->context->device.caps) ? 1 : 32, 1, 1};
     struct strbuf options = {0};
     if (!base->clear) {
-        if (clblast_library_enter() != CLATTN_SUCCESS)
-            return report_error(&base->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a lock");
+        clblast_library_enter();
         base->clear = clear;
     }
     plan->tile_columns = local[0];
