@@ -119,6 +119,8 @@ def add_variants(run, gcc, full):
                         {**POCL, "CLATTN_TEST_LEVEL": "small", **row["env"]}, [build])
     run.add("variants", "least-command", [PYTHON, HERE / "tool/test_without.py"],
             {"CLATTN": f"{run.work}/least/src/clattn"}, [least])
+    run.add("variants", "subproject", [PYTHON, HERE / "subproject/test_subproject.py", run.work / "subproject"], POCL,
+            isolated=False)
     broken = run.work / "broken"
     broken.mkdir(exist_ok=True)
     for name in ("libOpenCL.so.1", "libOpenCL.so"):

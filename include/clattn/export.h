@@ -6,8 +6,11 @@
 #ifndef CLATTN_EXPORT_H
 #define CLATTN_EXPORT_H
 
-/** Marks a function that the library exports. */
-#if defined(_WIN32)
+/** Marks a function that the library exports. On Windows an application that links the static library defines
+ * CLATTN_STATIC (pkg-config does). */
+#if defined(_WIN32) && defined(CLATTN_STATIC)
+#define CLATTN_API
+#elif defined(_WIN32)
 #if defined(CLATTN_BUILDING)
 #define CLATTN_API __declspec(dllexport)
 #else

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""The library as a static one and as a subproject of another project: test_subproject.py FOLDER.
+
+FOLDER is where it is built and installed.
+"""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+
+
+def output(*command, **environment):
+    return subprocess.run([str(word) for word in command], check=True, stdout=subprocess.PIPE, text=True,
+                          env={**os.environ, **environment}).stdout
+
+
+class Subproject(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        shutil.rmtree(FOLDER, ignore_errors=True)
+        source, cls.build, cls.prefix = FOLDER / "application", FOLDER / "build", FOLDER / "prefix"
+        (source / "subprojects").mkdir(parents=True)
+        for name in ("meson.build", "application.c"):
+            shutil.copy(HERE / name, source)
+        (source / "subprojects/clattn").symlink_to(ROOT)
+        output("meson", "setup", cls.build, source, f"--prefix={cls.prefix}", "--libdir=lib")
+        output("ninja", "-C", cls.build)
+        output("meson", "install", "--no-rebuild", "-C", cls.build)
+
+    def test_builds_nothing_but_the_library(self):
+        targets = json.loads(output("meson", "introspect", "--targets", self.build))
+        self.assertEqual({target["name"] for target in targets},
+                         {"application", "clattn.a", "clattn-parts", "embedded_kernels"})
+        tests = json.loads(output("meson", "introspect", "--tests", self.build))
+        self.assertEqual(tests, [])
+
+    def test_installs_the_library_its_headers_and_nothing_else(self):
+        installed = {path.relative_to(self.prefix).as_posix() for path in self.prefix.rglob("*") if path.is_file()}
+        self.assertEqual({path for path in installed if not path.startswith("include/clattn/")},
+                         {"lib/libclattn.a", "lib/pkgconfig/clattn.pc"})
+        self.assertIn("include/clattn/clattn.h", installed)
+        self.assertNotIn("include/clattn/io.h", installed)
+
+    def test_only_public_names_are_global(self):
+        symbols = output("nm", "--defined-only", "--extern-only", self.prefix / "lib/libclattn.a").splitlines()
+        names = {line.split()[-1] for line in symbols if len(line.split()) == 3}
+        self.assertIn("clattn_version", names)
+        self.assertEqual([name for name in names if not name.startswith("clattn_")], [])
+
+    def test_application_of_the_subproject_runs(self):
+        self.assertIn("0.25 0.25 0.25 0.25", output(self.build / "application"))
+
+    def test_application_that_knows_pkg_config_alone_runs(self):
+        package = {"PKG_CONFIG_PATH": f"{self.prefix}/lib/pkgconfig"}
+        flags = output("pkg-config", "--static", "--cflags", "--libs", "clattn", **package).split()
+        self.assertIn("-lm", flags)
+        output("cc", HERE / "application.c", "-o", FOLDER / "alone", *flags)
+        self.assertIn("0.25 0.25 0.25 0.25", output(FOLDER / "alone"))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    FOLDER = pathlib.Path(sys.argv.pop(1)).absolute()
+    unittest.main(verbosity=2)
