@@ -20,6 +20,7 @@
  * | say how an array lies in memory, and where                  | clattn_layout, clattn_binding           |
  * | learn why a call failed                                     | clattn_status, clattn_context_message   |
  * | say when compiling happens; learn which solver was chosen   | plan.h, clattn_plan_explain             |
+ * | make plans in the background, without blocking              | job.h                                   |
  * | keep compiled programs for the next process                 | clattn_context_save_programs            |
  *
  * | Attention                                                   | see                                     |
@@ -75,6 +76,7 @@
 #include "feed_forward.h"
 #include "generate.h"
 #include "image.h"
+#include "job.h"
 #include "layout.h"
 #include "matmul.h"
 #include "mha.h"

@@ -94,6 +94,25 @@ typedef enum clattn_self_check {
     CLATTN_SELF_CHECK_FORCE_32BIT = 0x7fffffff
 } clattn_self_check;
 
+/** When programs are saved whose drivers compile once more to give their binaries, as PoCL does.
+ *
+ * Other drivers' programs are saved while a plan is made, whatever this says. */
+typedef enum clattn_save_mode {
+    /** The release of the context, and of the last plan, job or model behind it, saves what has not been saved. So a
+     * program that does nothing about it starts warm the next time; the release takes some tenths of a second for each
+     * new program. */
+    CLATTN_SAVE_MODE_RELEASE = 0,
+
+    /** Only clattn_context_save_programs saves; no release does. */
+    CLATTN_SAVE_MODE_EXPLICIT = 1,
+
+    /** The context's own thread (job.h) saves programs when it has no plan to make. The last release waits for the one
+     * program that is being saved; what remains is not saved, so call clattn_context_save_programs before if it should
+     * be. Saving takes processor time, and kernels on a CPU by PoCL wait for each program. */
+    CLATTN_SAVE_MODE_BACKGROUND = 2,
+    CLATTN_SAVE_MODE_FORCE_32BIT = 0x7fffffff
+} clattn_save_mode;
+
 /** How to make a context.
  *
  * Set it up with CLATTN_CONTEXT_PARAMS_INIT; zero is the default of every field but `size`. Strings and arrays are
@@ -155,7 +174,7 @@ typedef struct clattn_context_params {
      * without one. */
     size_t workspace_limit;
     clattn_self_check self_check; /**< whether kernels are checked before they are used */
-    int32_t reserved;             /* 0 */
+    clattn_save_mode save_mode;   /**< when programs are saved that the release saves by default */
 } clattn_context_params;
 
 /** Initialises a clattn_context_params with defaults. */
@@ -181,10 +200,12 @@ CLATTN_API clattn_status clattn_context_create(const clattn_context_params *para
  * Does not wait for enqueued work: the work goes on, and what it needs is kept until the last plan and model are
  * released, too.
  *
+ * Jobs go on, too (job.h): cancel or release those that are not wanted.
+ *
  * On PoCL the release first saves programs, as clattn_context_save_programs does, and the release of that last plan or
- * model saves what has been made since. Saving compiles, so do not release from a static object's destructor or an
- * exit handler. In the child of a fork this and every other release frees host memory only and calls no OpenCL
- * function. */
+ * model saves what has been made since, unless clattn_context_params.save_mode says otherwise. Saving compiles, so do
+ * not release from a static object's destructor or an exit handler. In the child of a fork this and every other release
+ * frees host memory only and calls no OpenCL function. */
 CLATTN_API void clattn_context_release(clattn_context **context);
 
 /** Returns the OpenCL context in use, borrowed: retain it if it must outlive `context`. NULL for a NULL `context`. */
@@ -316,8 +337,9 @@ CLATTN_API clattn_status clattn_context_program_statistics(const clattn_context 
 /** Saves the programs of `context` that the cache does not hold yet.
  *
  * Most drivers' binaries are saved while a plan is made, and this call then does nothing. PoCL's are left to this call
- * and to the context's release: PoCL compiles every kernel once more for them, which takes longer than the plan did,
- * and the first result need not wait for that. A process that ends without either has PoCL's own cache next time.
+ * and to what clattn_context_params.save_mode says: PoCL compiles every kernel once more for them, which takes longer
+ * than the plan did, and the first result need not wait for that. A process that ends without either has PoCL's own
+ * cache next time.
  *
  * Blocks meanwhile, and PoCL runs no kernels then. A program that another thread is saving is left to that thread. A
  * program that cannot be saved is logged and not tried again. Two kinds of programs are not saved on PoCL: those that

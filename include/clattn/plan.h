@@ -47,6 +47,9 @@ CLATTN_BEGIN_DECLS
  * seconds if it has to compile. `options` may be NULL, which means all defaults. The caller releases *plan with
  * clattn_plan_release; if the call fails, *plan is NULL.
  *
+ * With clattn_plan_options.background the call does not block, and a job makes the plan (job.h). Mistakes in `desc` and
+ * `options` are still the call's own statuses; whatever is found later is the job's result.
+ *
  * Returns what supports returns, FORKED, OPENCL, BUILD (a kernel did not build; the message has the log), MISCOMPILED
  * (the kernels of the solver that was asked for, or of the last one that takes `desc`, disagree with the reference on
  * this device), IO (a file of clattn_context_params.kernel_dir cannot be read) or INTERNAL.
@@ -129,6 +132,18 @@ typedef enum clattn_cache_kind {
  * - Ownership: the caller releases it with clattn_plan_release; enqueued work keeps what it needs. */
 typedef struct clattn_plan clattn_plan;
 
+/** A plan that is made in the background (job.h). */
+typedef struct clattn_job clattn_job;
+
+/** Learns that `job` is complete: clattn_job_result tells how it went. `user` is
+ * clattn_plan_options.background.user.
+ *
+ * Each job makes this call once, also if it failed, was cancelled or has been released; it is the last use of `user`.
+ * `job` is valid during the call, in which the application may release it. The call comes on the context's own thread
+ * (job.h) with no lock of the library held, and may call the library, but the next job does not begin before it
+ * returns. A program with an event loop posts an event and returns. */
+typedef void (*clattn_job_callback)(void *user, clattn_job *job);
+
 /** Choices about a plan that do not change what it computes.
  *
  * Set it up with CLATTN_PLAN_OPTIONS_INIT. NULL in its place means all defaults. */
@@ -149,6 +164,16 @@ typedef struct clattn_plan_options {
      * if the solver does not take them. NULL: what wisdom has for the problem (tuning.h), otherwise the cost model's
      * choice. On PoCL the programs of a plan with `tuning` are not kept in the cache. */
     const char *tuning;
+
+    /** Whether the plan is made in the background (job.h). */
+    struct {
+        /** NULL (default): plan_create makes the plan before it returns. Otherwise it checks what it was given, copies
+         * it, and returns; *job then makes the plan, and the application releases it with clattn_job_release. *plan is
+         * NULL, and `plan` itself may be NULL. If the call fails, *job is NULL. */
+        clattn_job **job;
+        clattn_job_callback callback; /**< learns that the job is complete; NULL (default): nobody */
+        void *user;                   /**< the first argument of `callback` */
+    } background;
 } clattn_plan_options;
 
 /** Initialises a clattn_plan_options with defaults. */

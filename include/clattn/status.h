@@ -30,12 +30,13 @@ typedef enum clattn_status {
     CLATTN_ERROR_WRONG_CONTEXT = 11,    /**< a buffer, queue or event belongs to another OpenCL context */
     CLATTN_ERROR_BUFFER_TOO_SMALL = 12, /**< a layout reaches outside its buffer, or a workspace is too small */
     CLATTN_ERROR_BUFFER_ACCESS = 13,    /**< kernels may not write an output, or may not read an input */
-    CLATTN_ERROR_BUSY = 14,             /**< the context's workspace pool is full: wait for earlier work, try again */
+    CLATTN_ERROR_BUSY = 14,             /**< the workspace pool is full, or a job is not complete: try again later */
     CLATTN_ERROR_FORKED = 15,           /**< the context was made before a fork, in another process */
     CLATTN_ERROR_IO = 16,               /**< a file could not be opened, read or written */
     CLATTN_ERROR_FORMAT = 17,           /**< a file's contents are not what its format allows */
     CLATTN_ERROR_MISCOMPILED = 18,      /**< a solver's self-check on this device disagreed with the reference */
     CLATTN_ERROR_INTERNAL = 19,         /**< the library broke a promise of its own: please report it */
+    CLATTN_ERROR_CANCELLED = 20,        /**< the application cancelled a job (job.h) before it was complete */
     CLATTN_STATUS_FORCE_32BIT = 0x7fffffff
 } clattn_status;
 

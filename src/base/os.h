@@ -9,6 +9,9 @@
 /* This process's number; changes in the child of a fork. */
 long os_process_id(void);
 
+/* Blocks the calling thread's signals, but for those that its own faults raise: they are other threads' to handle. */
+void os_thread_block_signals(void);
+
 /* Whether this processor has AVX512-BF16 and AVX512-VL, the system saves their registers, and vdpbf16ps does more
  * products in a second than fma.  It does on AMD's processors (measured on a Zen 5) and not on Intel's (Sapphire
  * Rapids: 238 GFLOP/s, and 480 with fma). */

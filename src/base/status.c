@@ -18,12 +18,13 @@ const char *clattn_status_string(clattn_status status)
     case CLATTN_ERROR_WRONG_CONTEXT: return "an object of another OpenCL context";
     case CLATTN_ERROR_BUFFER_TOO_SMALL: return "a buffer is too small";
     case CLATTN_ERROR_BUFFER_ACCESS: return "a buffer does not allow the access";
-    case CLATTN_ERROR_BUSY: return "the workspace pool is full";
+    case CLATTN_ERROR_BUSY: return "the workspace pool is full, or a job is not complete";
     case CLATTN_ERROR_FORKED: return "the context belongs to the parent process";
     case CLATTN_ERROR_IO: return "input or output failed";
     case CLATTN_ERROR_FORMAT: return "malformed file";
     case CLATTN_ERROR_MISCOMPILED: return "a kernel's self-check failed";
     case CLATTN_ERROR_INTERNAL: return "internal error";
+    case CLATTN_ERROR_CANCELLED: return "cancelled";
     case CLATTN_STATUS_FORCE_32BIT: break;
     }
     return "unknown status";

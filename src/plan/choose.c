@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/try.h"
+#include "plan/job.h"
 #include "plan/operator.h"
 
 const char *refuse_loops(const struct capabilities *caps, double iterations)
@@ -132,8 +133,10 @@ static clattn_status try_solver(clattn_plan *plan, const struct solver *solver, 
 {
     clattn_status status;
     plan->trying = solver;
+    TRY(job_check());
     TRY(solver->prepare(plan));
     TRY(plan_warm(plan));
+    TRY(job_check());
     TRY(plan_self_check(plan));
     plan_save(plan, source == source_caller); /* a caller's plan may be one of many that are only measured */
     plan->solver = solver->name;
@@ -144,10 +147,11 @@ fail:
     return status;
 }
 
-/* Whether another solver would fail for the same reason: no host memory, another process. */
+/* Whether another solver would fail for the same reason: no host memory, another process, a job that was cancelled. */
 static bool is_final(clattn_status status)
 {
-    return status == CLATTN_ERROR_FORKED || (status == CLATTN_ERROR_OUT_OF_MEMORY && report_host_memory());
+    return status == CLATTN_ERROR_FORKED || status == CLATTN_ERROR_CANCELLED ||
+           (status == CLATTN_ERROR_OUT_OF_MEMORY && report_host_memory());
 }
 
 /* Tries the solvers that wisdom has for the problem, best first; plan->solver is set if one served.  `named`: the

@@ -47,9 +47,9 @@ static clattn_status read_params(const clattn_context_params *given, clattn_cont
                             "`device` chooses a device, which adopting an OpenCL context has done already");
     if (!enum_within(params->cache_mode, CLATTN_CACHE_MODE_ON) ||
         !enum_within(params->clblast, CLATTN_CLBLAST_MODE_PREFER) ||
-        !enum_within(params->self_check, CLATTN_SELF_CHECK_ALWAYS) || params->reserved ||
-        params->log_level < CLATTN_LOG_LEVEL_NONE || params->log_level > CLATTN_LOG_LEVEL_DEBUG ||
-        (params->denied_solver_count && !params->denied_solvers))
+        !enum_within(params->self_check, CLATTN_SELF_CHECK_ALWAYS) ||
+        !enum_within(params->save_mode, CLATTN_SAVE_MODE_BACKGROUND) || params->log_level < CLATTN_LOG_LEVEL_NONE ||
+        params->log_level > CLATTN_LOG_LEVEL_DEBUG || (params->denied_solver_count && !params->denied_solvers))
         return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "a field of clattn_context_params is out of range");
     return CLATTN_SUCCESS;
 }
@@ -163,6 +163,7 @@ static bool is_usable(const clattn_context *context, mtx_t *lock)
 static void destroy(clattn_context *context, enum stage reached)
 {
     const struct cl_table *cl = &context->device.cl;
+    worker_stop(&context->worker, device_is_foreign(&context->device));
     if (reached >= STAGE_WISDOM && is_usable(context, &context->wisdom.lock))
         wisdom_clear(&context->wisdom);
     if (reached >= STAGE_PROGRAMS && is_usable(context, &context->programs.lock))
@@ -194,6 +195,11 @@ static void destroy(clattn_context *context, enum stage reached)
     free(context);
 }
 
+static bool save_next(void *context)
+{
+    return program_save_next(&((clattn_context *)context)->programs);
+}
+
 static size_t workspace_limit_of(const clattn_context_params *params, const struct capabilities *caps)
 {
     if (params->workspace_limit)
@@ -217,6 +223,7 @@ clattn_status clattn_context_create(const clattn_context_params *given, clattn_c
     atomic_init(&context->references, 1);
     TRY(read_params(given, &params));
     context->clblast = (clattn_clblast_mode)params.clblast;
+    context->save_mode = params.save_mode;
     context->foreign_opencl = params.get_proc != NULL;
     TRY(report_init(&context->device.report, params.log, params.log_user, log_level_of(&params)));
     reached = STAGE_REPORT;
@@ -251,6 +258,7 @@ clattn_status clattn_context_create(const clattn_context_params *given, clattn_c
     reached = STAGE_PROGRAMS;
     TRY(context_wisdom_init(context));
     reached = STAGE_WISDOM;
+    TRY(worker_new(save_next, context, &context->worker));
     report_log(&context->device.report, CLATTN_LOG_LEVEL_INFO, "device: %s, %s", context->device.caps.info.platform,
                context->device.caps.info.name);
     *result = context;
@@ -265,13 +273,18 @@ void context_retain(clattn_context *context)
     atomic_fetch_add(&context->references, 1);
 }
 
+static void save_at_release(clattn_context *context)
+{
+    if (context->save_mode == CLATTN_SAVE_MODE_RELEASE && !device_is_foreign(&context->device))
+        program_save_due(&context->programs);
+}
+
 void context_drop(clattn_context *context)
 {
     if (atomic_fetch_sub(&context->references, 1) != 1)
         return;
     /* Plans and models may have built programs since the application released the context. */
-    if (!device_is_foreign(&context->device))
-        program_save_due(&context->programs);
+    save_at_release(context);
     destroy(context, STAGE_WISDOM);
 }
 
@@ -281,8 +294,7 @@ void clattn_context_release(clattn_context **context)
         return;
     if (device_is_foreign(&(*context)->device))
         cl_table_disown(&(*context)->device.cl);
-    else
-        program_save_due(&(*context)->programs);
+    save_at_release(*context);
     if (is_usable(*context, &(*context)->plans.lock))
         plan_cache_empty(&(*context)->plans);
     context_drop(*context);

@@ -8,6 +8,7 @@
 #include "base/strbuf.h"
 #include "plan/plan_cache.h"
 #include "plan/wisdom/wisdom.h"
+#include "plan/worker.h"
 #include "plan/workspace.h"
 #include "program/program.h"
 
@@ -19,6 +20,7 @@ struct clattn_context {
     struct wisdom wisdom;
     struct plan_cache plans; /* emptied when the application releases the context: cached plans hold references */
     struct workspace_pool workspaces;
+    struct worker *worker;       /* makes the plans of jobs, and saves programs in the background */
     mtx_t warm_lock;             /* guards the objects below, which the first plan makes */
     cl_command_queue warm_queue; /* the private queue that runs kernels once */
     cl_mem warm_buffer;          /* the buffer for their pointer arguments */
@@ -26,6 +28,7 @@ struct clattn_context {
     char **denied;               /* solvers that no plan may choose */
     size_t denied_count;
     clattn_clblast_mode clblast;
+    clattn_save_mode save_mode;
     bool foreign_opencl; /* the application supplied OpenCL's functions */
 };
 

@@ -5,6 +5,7 @@
 
 #include "base/try.h"
 #include "plan/enqueue.h"
+#include "plan/job.h"
 
 /* Reads a description into an allocated problem, which the caller frees; NULL with *status and *reason on failure. */
 static void *read_problem(const struct operator_type *type, const void *desc, clattn_status *status,
@@ -48,6 +49,17 @@ static clattn_status find_wisdom_key(const struct operator_type *type, clattn_pl
                : report_error(&plan->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
 }
 
+clattn_status plan_finish(clattn_plan *plan, const clattn_plan_options *options)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    const struct operator_type *type = plan->type;
+    if (type->begin)
+        TRY(type->begin(plan));
+    status = type->solvers ? plan_choose(plan, options) : type->make(plan, options);
+fail:
+    return status;
+}
+
 static clattn_status make_plan(const struct operator_type *type, clattn_context *context, const void *problem,
                                const clattn_plan_options *options, clattn_plan **plan)
 {
@@ -57,11 +69,9 @@ static clattn_status make_plan(const struct operator_type *type, clattn_context 
     memcpy((unsigned char *)made + type->bytes.problem_offset, problem, type->bytes.problem);
     if (type->shape_bucket)
         TRY(find_wisdom_key(type, made));
-    if (type->begin)
-        TRY(type->begin(made));
-    TRY(type->solvers ? plan_choose(made, options) : type->make(made, options));
-    *plan = made;
-    return CLATTN_SUCCESS;
+    if (type->take)
+        TRY(type->take(made));
+    return job_finish_plan(made, options, plan);
 fail:
     clattn_plan_release(&made);
     return status;
@@ -85,12 +95,11 @@ clattn_status operator_plan_create(const struct operator_type *type, clattn_cont
     clattn_status status;
     clattn_plan_options own;
     void *problem = NULL;
-    if (plan)
-        *plan = NULL;
+    plan_results_clear(options, plan);
     TRY(context_check(context));
-    if (!plan)
-        return report_error(&context->device.report, CLATTN_ERROR_INVALID_ARGUMENT, "plan is NULL");
     TRY(plan_options_read(context, options, &own));
+    if (!plan && !own.background.job)
+        return report_error(&context->device.report, CLATTN_ERROR_INVALID_ARGUMENT, "plan is NULL");
     TRY(read_reported(type, context, desc, &problem));
     TRY(make_plan(type, context, problem, &own, plan));
 fail:

@@ -21,6 +21,8 @@ struct operator_type {
     clattn_status (*read)(const void *desc, void *problem, const char **reason);
     /* Enqueues one of its plans with the operator's own struct of arguments. */
     clattn_status (*enqueue)(const clattn_plan *plan, const struct enqueue_call *call, const void *args);
+    /* Copies into a new plan what its problem points to and the caller owns; NULL: there is nothing. */
+    clattn_status (*take)(clattn_plan *plan);
     /* Readies a new plan for whichever solver it gets; NULL: there is nothing to do.  A failure is the plan's. */
     clattn_status (*begin)(clattn_plan *plan);
     const struct solver *const
@@ -55,6 +57,9 @@ static inline const void *operator_problem(const clattn_plan *plan)
 {
     return (const unsigned char *)plan + plan->type->bytes.problem_offset;
 }
+
+/* Makes what a new plan with a problem still lacks: kernels or other plans. */
+clattn_status plan_finish(clattn_plan *plan, const clattn_plan_options *options);
 
 clattn_status operator_supports(const struct operator_type *type, clattn_context *context, const void *desc,
                                 const char **reason);

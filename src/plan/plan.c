@@ -6,6 +6,7 @@
 #include "base/os.h"
 #include "base/size.h"
 #include "base/try.h"
+#include "plan/job.h"
 #include "plan/operator.h"
 
 #define MAX_ARGS_BYTES 1024
@@ -26,9 +27,20 @@ clattn_status plan_options_read(clattn_context *context, const clattn_plan_optio
         return CLATTN_SUCCESS;
     clattn_status status = struct_read(options, sizeof *options, sizeof *options, given);
     if (status != CLATTN_SUCCESS)
-        report_error(&context->device.report, status, "clattn_plan_options.size is %zu, expected %zu", given->size,
-                     sizeof *options);
-    return status;
+        return report_error(&context->device.report, status, "clattn_plan_options.size is %zu, expected %zu",
+                            given->size, sizeof *options);
+    if (!options->background.job && (options->background.callback || options->background.user))
+        return report_error(&context->device.report, CLATTN_ERROR_INVALID_ARGUMENT,
+                            "background.callback or .user without background.job");
+    return CLATTN_SUCCESS;
+}
+
+void plan_results_clear(const clattn_plan_options *options, clattn_plan **plan)
+{
+    if (plan)
+        *plan = NULL;
+    if (options && options->size == sizeof *options && options->background.job)
+        *options->background.job = NULL;
 }
 
 clattn_status plan_new(clattn_context *context, const struct operator_type *type, clattn_plan **result)
@@ -147,6 +159,7 @@ clattn_status plan_add_kernel(clattn_plan *plan, const char *file, struct strbuf
     kernel->pointers = pointers;
     kernel->args_bytes = args_bytes;
     memcpy(kernel->local, local, sizeof kernel->local);
+    TRY(job_check());
     TRY(program_get(&plan->context->programs, file, text, &plan->snippets, GRID_SMALL, &kernel->program));
     TRY(program_kernel(&plan->context->programs, kernel->program, name, &kernel->handle));
     TRY(check_resources(device, kernel));
@@ -246,6 +259,7 @@ clattn_status plan_warm(clattn_plan *plan)
     clattn_context *context = plan->context;
     for (size_t i = 0; i < plan->kernel_count && needs_large_grid(plan); i++)
         TRY(enlarge(plan, &plan->kernels[i]));
+    TRY(job_check());
     report_hold();
     mtx_lock(&context->warm_lock);
     status = warm_kernels(plan);
@@ -257,8 +271,12 @@ fail:
 
 void plan_save(const clattn_plan *plan, bool trial)
 {
+    clattn_context *context = plan->context;
+    bool left = false;
     for (size_t i = 0; i < plan->kernel_count; i++)
-        program_save(&plan->context->programs, plan->kernels[i].program, trial);
+        left |= program_save(&context->programs, plan->kernels[i].program, trial);
+    if (left && context->save_mode == CLATTN_SAVE_MODE_BACKGROUND && !worker_wake(context->worker))
+        report_log(&context->device.report, CLATTN_LOG_LEVEL_WARNING, "no thread that saves programs could be started");
 }
 
 clattn_status plan_self_check(const clattn_plan *plan)

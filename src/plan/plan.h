@@ -132,6 +132,9 @@ clattn_status plan_choose(clattn_plan *plan, const clattn_plan_options *options)
 clattn_status plan_supports(const clattn_context *context, const struct operator_type *type, const void *problem,
                             const char **reason);
 
+/* Sets what plan_create gives to NULL: the plan, and the job that the options ask for. */
+void plan_results_clear(const clattn_plan_options *options, clattn_plan **plan);
+
 /* Copies the caller's options and fills in the defaults; a failure is reported on the context. */
 clattn_status plan_options_read(clattn_context *context, const clattn_plan_options *given,
                                 clattn_plan_options *options);

@@ -495,31 +495,37 @@ static struct program *take_due(struct program_cache *cache, enum saved *kind)
     return NULL;
 }
 
-void program_save(struct program_cache *cache, struct program *program, bool trial)
+bool program_save(struct program_cache *cache, struct program *program, bool trial)
 {
     enum saved kind;
     if ((cache->binaries.folder < 0 && !cache->binaries.store) || (trial && defers_saving(cache)))
-        return;
+        return false;
     mtx_lock(&cache->lock);
     program->wanted = true;
-    bool now = !defers_saving(cache) && is_due(program, &kind);
+    bool due = is_due(program, &kind), now = due && !defers_saving(cache);
     if (now)
         program->saved = kind;
     mtx_unlock(&cache->lock);
     if (now)
         save(cache, program, kind);
+    return due && !now;
+}
+
+bool program_save_next(struct program_cache *cache)
+{
+    enum saved kind;
+    mtx_lock(&cache->lock);
+    struct program *program = take_due(cache, &kind);
+    mtx_unlock(&cache->lock);
+    if (!program)
+        return false;
+    save(cache, program, kind);
+    program_release(cache, &program);
+    return true;
 }
 
 void program_save_due(struct program_cache *cache)
 {
-    for (;;) {
-        enum saved kind;
-        mtx_lock(&cache->lock);
-        struct program *program = take_due(cache, &kind);
-        mtx_unlock(&cache->lock);
-        if (!program)
-            return;
-        save(cache, program, kind);
-        program_release(cache, &program);
-    }
+    while (program_save_next(cache))
+        ;
 }

@@ -62,8 +62,11 @@ const char *program_distrusted(struct program_cache *cache, struct program *prog
  * when the kernels have run once in each of their grid classes: PoCL compiles at the first launch, Mali when a
  * kernel is created, and the binary holds the result.  If the driver compiles all kernels once more for the binary
  * (QUIRK_COMPILES_BY_GRID: for work-groups of any size), saving is left to program_save_due, so that the first
- * result does not wait; the program of a `trial`, one of many geometries, is then not saved.  No lock may be held. */
-void program_save(struct program_cache *cache, struct program *program, bool trial);
+ * result does not wait; the program of a `trial`, one of many geometries, is then not saved.  Returns whether it is
+ * left so.  program_save_next saves the first of the programs that are left, and returns false if there is none.  No
+ * lock may be held. */
+bool program_save(struct program_cache *cache, struct program *program, bool trial);
+bool program_save_next(struct program_cache *cache);
 void program_save_due(struct program_cache *cache);
 
 /* The options of every build, which precede the -D list; a test checks them. */

@@ -261,7 +261,7 @@ static void a_wrong_program_is_not_saved(void **state)
     release_context(&context);
 }
 
-static void an_unknown_self_check_is_refused(void **state)
+static void unknown_modes_are_refused(void **state)
 {
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     clattn_context *context;
@@ -269,7 +269,7 @@ static void an_unknown_self_check_is_refused(void **state)
     params.self_check = CLATTN_SELF_CHECK_ALWAYS + 1;
     assert_status(NULL, clattn_context_create(&params, &context), CLATTN_ERROR_INVALID_ARGUMENT);
     params.self_check = CLATTN_SELF_CHECK_ON;
-    params.reserved = 1;
+    params.save_mode = CLATTN_SAVE_MODE_BACKGROUND + 1;
     assert_status(NULL, clattn_context_create(&params, &context), CLATTN_ERROR_INVALID_ARGUMENT);
 }
 
@@ -284,7 +284,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(images_are_checked),
         cmocka_unit_test(the_next_solver_takes_over),
         cmocka_unit_test(a_wrong_program_is_not_saved),
-        cmocka_unit_test(an_unknown_self_check_is_refused),
+        cmocka_unit_test(unknown_modes_are_refused),
     };
     return RUN_TESTS("self-check", tests, argc, argv);
 }

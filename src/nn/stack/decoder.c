@@ -8,6 +8,7 @@
 #include "nn/stack/decoder.h"
 #include "nn/stack/model_plan.h"
 #include "ops/common/arrays.h"
+#include "plan/job.h"
 #include "plan/operator.h"
 
 void clattn_decoder_desc_init(clattn_decoder_desc *desc)
@@ -26,15 +27,6 @@ void clattn_decoder_begin_args_init(clattn_decoder_begin_args *args)
 }
 
 /* ---- planning ---- */
-
-/* The operator_type has no functions: a decoder's plans need a model, and are made and enqueued by the functions below.
- * */
-static const struct operator_type decoder_type = {.name = "decoder", .bytes.plan = sizeof(struct decoder_plan)};
-
-clattn_status decoder_plan_check(const clattn_plan *plan)
-{
-    return plan_check(plan, &decoder_type);
-}
 
 static clattn_status check_desc(const clattn_transformer *model, const clattn_decoder_desc *desc, const char **reason)
 {
@@ -68,9 +60,10 @@ static void clear(clattn_plan *handle)
     model_drop(plan->model);
 }
 
-static clattn_status make(struct decoder_plan *plan, const clattn_plan_options *options)
+static clattn_status make(clattn_plan *handle, const clattn_plan_options *options)
 {
     clattn_status status;
+    struct decoder_plan *plan = (struct decoder_plan *)handle;
     const clattn_stack_desc *d = &plan->model->decoder.desc;
     const clattn_dtype dtype = (clattn_dtype)plan->desc.cache_dtype;
     const struct graph *graphs[DECODER_GRAPHS];
@@ -86,6 +79,16 @@ static clattn_status make(struct decoder_plan *plan, const clattn_plan_options *
     status = model_plan_finish(&plan->base, graphs, count, "decoder");
 fail:
     return status;
+}
+
+/* The operator_type neither reads nor enqueues: a decoder's plans need a model and a state, and are begun and enqueued
+ * by the functions below. */
+static const struct operator_type decoder_type = {
+    .name = "decoder", .bytes.plan = sizeof(struct decoder_plan), .make = make};
+
+clattn_status decoder_plan_check(const clattn_plan *plan)
+{
+    return plan_check(plan, &decoder_type);
 }
 
 clattn_status clattn_decoder_plan_create(clattn_transformer *model, const clattn_decoder_desc *given,
@@ -114,9 +117,7 @@ clattn_status clattn_decoder_plan_create(clattn_transformer *model, const clattn
     plan->model = model;
     model_retain(model);
     made->clear = clear;
-    TRY(make(plan, &own));
-    *result = made;
-    return CLATTN_SUCCESS;
+    return job_finish_plan(made, &own, result);
 fail:
     clattn_plan_release(&made);
     return status;

@@ -9,6 +9,7 @@
 #include "nn/stack/encoder.h"
 #include "nn/stack/model_plan.h"
 #include "ops/common/arrays.h"
+#include "plan/job.h"
 #include "plan/operator.h"
 
 void clattn_encoder_desc_init(clattn_encoder_desc *desc)
@@ -22,10 +23,6 @@ void clattn_encoder_args_init(clattn_encoder_args *args)
 }
 
 /* ---- planning ---- */
-
-/* The operator_type has no functions: an encoder's plans need a model, and are made and enqueued by the functions
- * below. */
-static const struct operator_type encoder_type = {.name = "encoder", .bytes.plan = sizeof(struct encoder_plan)};
 
 static clattn_status check_desc(const struct stack *stack, const clattn_encoder_desc *desc, size_t positions,
                                 const char **reason)
@@ -67,9 +64,10 @@ static void lay_out_arguments(struct encoder_plan *plan)
     plan->probabilities = clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, probabilities);
 }
 
-static clattn_status make(struct encoder_plan *plan, const clattn_plan_options *options)
+static clattn_status make(clattn_plan *handle, const clattn_plan_options *options)
 {
     clattn_status status;
+    struct encoder_plan *plan = (struct encoder_plan *)handle;
     /* One item's length is a number of the enqueue, unless probabilities beyond it have to be written as zeros. */
     plan->has_lengths = plan->desc.batch > 1 || plan->desc.probabilities;
     lay_out_arguments(plan);
@@ -78,6 +76,11 @@ static clattn_status make(struct encoder_plan *plan, const clattn_plan_options *
 fail:
     return status;
 }
+
+/* The operator_type neither reads nor enqueues: an encoder's plans need a model, and are begun and enqueued by the
+ * functions below. */
+static const struct operator_type encoder_type = {
+    .name = "encoder", .bytes.plan = sizeof(struct encoder_plan), .make = make};
 
 clattn_status clattn_encoder_plan_create(clattn_transformer *model, const clattn_encoder_desc *given,
                                          const clattn_plan_options *options, clattn_plan **result)
@@ -103,9 +106,7 @@ clattn_status clattn_encoder_plan_create(clattn_transformer *model, const clattn
     plan->model = model;
     model_retain(model);
     made->clear = clear;
-    TRY(make(plan, &own));
-    *result = made;
-    return CLATTN_SUCCESS;
+    return job_finish_plan(made, &own, result);
 fail:
     clattn_plan_release(&made);
     return status;

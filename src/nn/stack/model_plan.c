@@ -6,17 +6,16 @@
 clattn_status model_plan_read(const clattn_transformer *model, const struct model_plan_call *call, clattn_plan **result)
 {
     clattn_status status;
-    if (result)
-        *result = NULL;
+    plan_results_clear(call->options, result);
     if (!model)
         return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "the transformer is NULL");
     TRY(context_check(model->context));
     struct report *report = &model->context->device.report;
-    if (!result)
+    TRY(plan_options_read(model->context, call->options, call->options_copy));
+    if (!result && !call->options_copy->background.job)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "plan is NULL");
     if (!call->has_stack)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "the model has no %s", call->name);
-    TRY(plan_options_read(model->context, call->options, call->options_copy));
     status = struct_read(call->desc_copy, call->desc_bytes, call->desc_bytes, call->desc);
     if (status != CLATTN_SUCCESS)
         report_error(report, status, "desc is NULL, or its size is none that clattn_%s_desc ever had", call->name);

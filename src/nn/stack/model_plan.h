@@ -19,7 +19,7 @@ struct model_plan_call {
     clattn_plan_options *options_copy;
 };
 
-/* Begins a plan_create: sets *result to NULL, checks the model and `result`, and copies description and options. */
+/* Begins a plan_create: sets *result and the job to NULL, checks the model and `result`, and copies description and options. */
 clattn_status model_plan_read(const clattn_transformer *model, const struct model_plan_call *call,
                               clattn_plan **result);
 

@@ -21,16 +21,13 @@ static void release_snippets(clattn_plan *plan)
     free(((struct attention_plan *)plan)->snippets);
 }
 
-/* Copies the snippets, which are the caller's until then, into the plan, and checks them. */
+/* Copies the snippets, which are the caller's until then, into the plan. */
 static clattn_status take_snippets(clattn_plan *base)
 {
     struct attention_plan *plan = (struct attention_plan *)base;
     struct attention_problem *problem = &plan->problem;
-    const struct device *device = &base->context->device;
     size_t score = problem->score_mod ? strlen(problem->score_mod) : 0;
     size_t mask = problem->mask_mod ? strlen(problem->mask_mod) : 0;
-    struct strbuf options = {0};
-    clattn_status status = CLATTN_SUCCESS;
     if (!attention_has_snippet(problem))
         return CLATTN_SUCCESS;
     plan->snippets = calloc(score + mask + 2, 1);
@@ -47,6 +44,17 @@ static clattn_status take_snippets(clattn_plan *base)
     base->snippets.snippet[1] =
         (struct source_snippet){"mask_mod", problem->mask_mod ? problem->mask_mod : "",
                                 "int mask_mod(int batch, int head, int query, int key, user_data user)"};
+    return CLATTN_SUCCESS;
+}
+
+static clattn_status check_snippets(clattn_plan *base)
+{
+    const struct attention_problem *problem = &((struct attention_plan *)base)->problem;
+    const struct device *device = &base->context->device;
+    struct strbuf options = {0};
+    clattn_status status;
+    if (!attention_has_snippet(problem))
+        return CLATTN_SUCCESS;
     attention_defines(problem, &device->caps, &options);
     capabilities_define(&device->caps, &options);
     if (options.failed)
@@ -128,7 +136,8 @@ static const struct operator_type attention_operator = {
               ATTENTION_DESC_BYTES},
     .read = attention_problem_read,
     .enqueue = enqueue,
-    .begin = take_snippets,
+    .take = take_snippets,
+    .begin = check_snippets,
     .solvers = solvers,
     .solver_count = sizeof solvers / sizeof solvers[0],
     .check = attention_self_check,
