@@ -47,8 +47,8 @@ CLATTN_BEGIN_DECLS
  * seconds if it has to compile. `options` may be NULL, which means all defaults. The caller releases *plan with
  * clattn_plan_release; if the call fails, *plan is NULL.
  *
- * With clattn_plan_options.background the call does not block, and a job makes the plan (job.h). Mistakes in `desc` and
- * `options` are still the call's own statuses; whatever is found later is the job's result.
+ * With clattn_plan_options.background the call does not block, and a job makes the plan (job.h). Mistakes in `desc` are
+ * still the call's own statuses; what is found later, such as a solver that refuses, is the job's result.
  *
  * Returns what supports returns, FORKED, OPENCL, BUILD (a kernel did not build; the message has the log), MISCOMPILED
  * (the kernels of the solver that was asked for, or of the last one that takes `desc`, disagree with the reference on
