@@ -128,6 +128,11 @@ static inline int thrd_join(thrd_t thread, int *result)
     return ended ? thrd_success : thrd_error;
 }
 
+static inline void thrd_detach(thrd_t thread)
+{
+    CloseHandle(thread);
+}
+
 #else
 
 typedef pthread_mutex_t mtx_t;
@@ -224,6 +229,11 @@ static inline int thrd_join(thrd_t thread, int *result)
     if (result)
         *result = (int)(intptr_t)code;
     return trouble ? thrd_error : thrd_success;
+}
+
+static inline void thrd_detach(thrd_t thread)
+{
+    pthread_detach(thread);
 }
 
 #endif

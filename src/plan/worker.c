@@ -1,9 +1,9 @@
 #include "plan/worker.h"
 
 #include <stdlib.h>
-#include <threads.h>
 
 #include "base/os.h"
+#include "base/os_threads.h"
 #include "base/report.h"
 
 struct worker {
@@ -141,7 +141,7 @@ void worker_stop(struct worker **handle, bool foreign)
     cnd_signal(&worker->wanted);
     mtx_unlock(&worker->lock);
     if (self) {
-        thrd_detach(thrd_current());
+        thrd_detach(worker->thread); /* that the thread has begun says that its handle is there */
         return;
     }
     if (runs)

@@ -4,7 +4,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <threads.h>
 
 #include "base/report.h"
 #include "support/check.h"

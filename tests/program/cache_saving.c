@@ -1,5 +1,5 @@
-/* Compiled programs reach the on-disk cache at once or, on PoCL, when the context is released or the caller asks; some
- * never do. */
+/* Compiled programs reach the on-disk cache at once or, on PoCL, when the context is released, when the caller asks or
+ * in the background, whichever the application wants; some never do. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -120,6 +120,93 @@ static void what_pocl_has_lost_is_not_kept(void **state)
     assert_int_equal(cached_files(cache_folder, NULL), !late);
 }
 
+/* With the mode EXPLICIT nothing but the call saves: neither the context's release nor that of the last plan. */
+static void only_the_call_saves_if_the_application_says_so(void **state)
+{
+    (void)state;
+    cache_params.save_mode = CLATTN_SAVE_MODE_EXPLICIT;
+    clattn_context *context = new_context_with(&cache_params);
+    const bool late = saves_late(context);
+    clattn_plan *plan = softmax_plan(context, 3, NULL);
+    release_context(&context);
+    clattn_plan_release(&plan);
+    assert_int_equal(cached_files(cache_folder, NULL), !late);
+    context = new_context_with(&cache_params);
+    softmax_built(context, 3);
+    assert_status(context, clattn_context_save_programs(context), CLATTN_SUCCESS);
+    assert_int_equal(cached_files(cache_folder, NULL), 1);
+    release_context(&context);
+}
+
+static atomic_int stored;
+static atomic_bool store_waits; /* for the test, and then so long that a release can begin */
+
+static void store_nothing(void *user, const char *key, const void *data, size_t bytes)
+{
+    (void)user;
+    (void)key;
+    (void)data;
+    (void)bytes;
+    stored++;
+    if (store_waits) {
+        while (store_waits)
+            thrd_yield();
+        thrd_sleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
+    }
+}
+
+static void load_nothing(void *user, const char *key, clattn_cache_deliver deliver, void *sink)
+{
+    (void)user;
+    (void)key;
+    (void)deliver;
+    (void)sink;
+}
+
+/* With the mode BACKGROUND programs are saved without anybody's asking, also those of plans that come later, and the
+ * release saves no more. */
+static void the_thread_saves_if_the_application_says_so(void **state)
+{
+    (void)state;
+    stored = 0;
+    cache_params.save_mode = CLATTN_SAVE_MODE_BACKGROUND;
+    cache_params.cache_dir = NULL;
+    cache_params.cache_load = load_nothing;
+    cache_params.cache_store = store_nothing;
+    clattn_context *context = new_context_with(&cache_params);
+    for (int plans = 1; plans <= 2; plans++) {
+        softmax_built(context, plans == 1 ? 3 : 70000);
+        const int expected = saves_late(context) ? plans : 1;
+        for (int i = 0; i < 1000 && stored < expected; i++)
+            thrd_sleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+        assert_int_equal(stored, expected);
+    }
+    const int before = stored;
+    release_context(&context);
+    assert_int_equal(stored, before);
+}
+
+/* The last release waits for the program that is being saved, and leaves the others. */
+static void a_release_stops_the_saving(void **state)
+{
+    (void)state;
+    stored = 0;
+    cache_params.save_mode = CLATTN_SAVE_MODE_BACKGROUND;
+    cache_params.cache_dir = NULL;
+    cache_params.cache_load = load_nothing;
+    cache_params.cache_store = store_nothing;
+    clattn_context *context = new_context_with(&cache_params);
+    const bool late = saves_late(context);
+    store_waits = late;
+    softmax_built(context, 3);
+    softmax_built(context, 70000);
+    while (!stored)
+        thrd_yield();
+    store_waits = false;
+    release_context(&context);
+    assert_int_equal(stored, 1);
+}
+
 /* A model makes programs after the application has released its context. */
 static void programs_made_after_the_release_are_saved_too(void **state)
 {
@@ -219,6 +306,9 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(large_grids_are_kept_too, empty_cache),
         cmocka_unit_test_setup(saving_does_not_keep_anybody_waiting, empty_cache),
         cmocka_unit_test_setup(what_pocl_has_lost_is_not_kept, empty_cache),
+        cmocka_unit_test_setup(only_the_call_saves_if_the_application_says_so, empty_cache),
+        cmocka_unit_test_setup(the_thread_saves_if_the_application_says_so, empty_cache),
+        cmocka_unit_test_setup(a_release_stops_the_saving, empty_cache),
         cmocka_unit_test_setup(programs_made_after_the_release_are_saved_too, empty_cache),
         cmocka_unit_test_setup(programs_may_run_while_they_are_saved, empty_cache),
     };

@@ -45,7 +45,9 @@ unsigned long inject_last_call(unsigned function)
 
 void inject_start(unsigned long fail_at, cl_int code)
 {
+    mtx_lock(&functions_lock);
     function_count = 0;
+    mtx_unlock(&functions_lock);
     calls = 0;
     launches = 0;
     fail_number = fail_at;
