@@ -131,7 +131,7 @@ static int draw(struct program *program)
     return state == CL_COMPLETE;
 }
 
-/* Ends a job that is not wanted any more. A program that ends waits for it, since drivers must not compile meanwhile. */
+/* Ends a job that is not wanted any more. A program that ends waits for it, since the driver may be compiling. */
 static void end_job(clattn_job **job)
 {
     clattn_job_cancel(*job);

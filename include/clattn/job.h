@@ -22,8 +22,8 @@
  * built, and takes milliseconds.
  *
  * A job keeps alive what it needs of its context, as a plan does: after clattn_context_release it goes on. Nothing here
- * waits for a job but clattn_job_wait. Drivers do not survive the end of a process while they compile, so a program that
- * ends early cancels its jobs and waits for them, which takes no longer than the driver's work on one program:
+ * waits for a job but clattn_job_wait. No driver promises that a process may end while it compiles, so a program that ends
+ * early cancels its jobs and waits for them, which takes no longer than the driver's work on one program:
  *
  *     clattn_job_cancel(job);
  *     clattn_job_wait(job, NULL);
