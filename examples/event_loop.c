@@ -1,8 +1,8 @@
 /* A program with a user interface: one thread draws a frame every 16 ms and never waits for a compiler. Plans are made in
  * the background; their callbacks post events, which the loop takes between frames. When the user leaves, a plan that is
  * not made yet is cancelled. The toolkit's own event loop is played by `post` and `next_event`. */
+#include <pthread.h>
 #include <stdio.h>
-#include <threads.h>
 #include <time.h>
 
 #include <clattn/clattn.h>
@@ -15,30 +15,30 @@ static float queries[QUERIES][SIZE] = {{0, 60, 0, 0}, {0, 0, 60, 0}}; /* like th
 
 /* ---- what a toolkit has ---- */
 
-static mtx_t lock;
-static cnd_t posted;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t posted = PTHREAD_COND_INITIALIZER;
 static clattn_job *events[MOST_EVENTS];
 static int event_count;
 
 static void post(clattn_job *job)
 {
-    mtx_lock(&lock);
+    pthread_mutex_lock(&lock);
     if (event_count < MOST_EVENTS)
         events[event_count++] = job;
-    cnd_signal(&posted);
-    mtx_unlock(&lock);
+    pthread_cond_signal(&posted);
+    pthread_mutex_unlock(&lock);
 }
 
 /* Waits until the next frame is due or an event comes; NULL: a frame. */
 static clattn_job *next_event(struct timespec *frame)
 {
     clattn_job *job = NULL;
-    mtx_lock(&lock);
-    while (!event_count && cnd_timedwait(&posted, &lock, frame) == thrd_success)
+    pthread_mutex_lock(&lock);
+    while (!event_count && pthread_cond_timedwait(&posted, &lock, frame) == 0)
         ;
     if (event_count)
         job = events[--event_count];
-    mtx_unlock(&lock);
+    pthread_mutex_unlock(&lock);
     return job;
 }
 
@@ -145,8 +145,6 @@ int main(void)
     struct program program = {0};
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     params.save_mode = CLATTN_SAVE_MODE_BACKGROUND; /* so that the release of the context does not save programs */
-    mtx_init(&lock, mtx_plain);
-    cnd_init(&posted);
     clattn_status status = clattn_context_create(&params, &program.context);
     if (status == CLATTN_SUCCESS)
         status = begin(&program);
@@ -184,7 +182,5 @@ int main(void)
         clReleaseMemObject(program.output);
     clattn_plan_release(&program.attention);
     clattn_context_release(&program.context);
-    cnd_destroy(&posted);
-    mtx_destroy(&lock);
     return !(status == CLATTN_SUCCESS && found[0][0] == 5 && found[1][3] == 12);
 }

@@ -1,7 +1,7 @@
 /* Mutexes, condition variables and threads, by POSIX or by Windows: what this project uses of C11's <threads.h>, which
  * macOS and Windows lack, and glibc before 2.28.
  *
- * Names and results are C11's, except for MTX_INIT, which initialises a static mutex, and cnd_wait_seconds.  All mutexes
+ * Names and results are C11's, except for MTX_INIT and CND_INIT, which initialise static objects, and cnd_wait_seconds.  All mutexes
  * are plain.  What fails only if it is used wrongly returns nothing. */
 #ifndef CLATTN_BASE_OS_THREADS_H
 #define CLATTN_BASE_OS_THREADS_H
@@ -39,6 +39,7 @@ typedef CONDITION_VARIABLE cnd_t;
 typedef HANDLE thrd_t;
 
 #define MTX_INIT SRWLOCK_INIT
+#define CND_INIT CONDITION_VARIABLE_INIT
 
 static inline int mtx_init(mtx_t *mutex, int kind)
 {
@@ -140,6 +141,7 @@ typedef pthread_cond_t cnd_t;
 typedef pthread_t thrd_t;
 
 #define MTX_INIT PTHREAD_MUTEX_INITIALIZER
+#define CND_INIT PTHREAD_COND_INITIALIZER
 
 static inline int mtx_init(mtx_t *mutex, int kind)
 {

@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
-#include <threads.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "support/core/one_context.h"
 #include "support/harness.h"
+#include "support/threads.h"
 
 enum { ROWS = 3, COLUMNS = 5, THREADS = 16 };
 
@@ -329,7 +329,7 @@ static void sixteen_threads_and_forks(void **state)
         if (!before && time(NULL) - start > (time_t)(seconds / 10))
             before = resident();
         fork_once();
-        thrd_sleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
     }
     stop = true;
     for (int i = 0; i < THREADS; i++) {

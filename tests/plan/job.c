@@ -1,15 +1,17 @@
 /* Jobs make plans in the background: in order, without blocking anybody, from copies of what they were given; they can be
  * cancelled, released and forked away from at any moment, and all that they held comes back. */
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <threads.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "support/core/inject.h"
 #include "support/harness.h"
 #include "support/plan/gate.h"
+#include "support/threads.h"
 
 static clattn_context *context;
 
@@ -98,7 +100,7 @@ static clattn_status poll(clattn_job *job, clattn_plan **plan)
     clattn_status status;
     while ((status = clattn_job_result(job, plan)) == CLATTN_ERROR_BUSY) {
         assert_null(*plan);
-        thrd_sleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     return status;
 }
@@ -234,7 +236,7 @@ enum { JOBS = 4 };
 static struct seen {
     clattn_job *jobs[JOBS], *order[JOBS];
     clattn_status status[JOBS], waited;
-    thrd_t thread[JOBS];
+    pthread_t thread[JOBS];
     int count;
 } seen;
 
@@ -245,7 +247,7 @@ static void note(void *user, clattn_job *job)
     if (s->count == 0)
         s->waited = clattn_job_wait(s->jobs[JOBS - 1], NULL);
     s->status[s->count] = clattn_job_result(job, NULL);
-    s->thread[s->count] = thrd_current();
+    s->thread[s->count] = pthread_self();
     s->order[s->count++] = job;
 }
 
@@ -265,7 +267,7 @@ static void callbacks_come_in_order(void **state)
     for (int i = 0; i < JOBS; i++) {
         assert_ptr_equal(seen.order[i], seen.jobs[i]);
         assert_int_equal(seen.status[i], i == 2 ? CLATTN_ERROR_CANCELLED : CLATTN_SUCCESS);
-        assert_true(thrd_equal(seen.thread[i], seen.thread[0]) && !thrd_equal(seen.thread[i], thrd_current()));
+        assert_true(pthread_equal(seen.thread[i], seen.thread[0]) && !pthread_equal(seen.thread[i], pthread_self()));
         clattn_job_release(&seen.jobs[i]);
     }
 }
@@ -364,7 +366,7 @@ static void all_may_be_released_while_a_job_runs(void **state)
     assert_true(!running && !waiting && calls == 0);
     gate_open();
     for (int i = 0; i < 1000 && calls < 2; i++)
-        thrd_sleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     assert_int_equal(calls, 2);
 }
 
@@ -402,7 +404,7 @@ static void a_callback_may_release_its_job(void **state)
         begin(0, release_it, &calls);
     clattn_context_release(&context); /* the thread releases the last that there is */
     for (int i = 0; i < 1000 && calls < 3; i++)
-        thrd_sleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     assert_int_equal(calls, 3);
 }
 

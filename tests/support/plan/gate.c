@@ -2,26 +2,18 @@
 
 #include <stdatomic.h>
 #include <string.h>
-#include <threads.h>
 
 #include "support/core/inject.h"
+#include "support/threads.h"
 
-static once_flag once = ONCE_FLAG_INIT;
-static mtx_t lock;
-static cnd_t changed;
+static mtx_t lock = MTX_INIT;
+static cnd_t changed = CND_INIT;
 static int closed, waiting; /* guarded by the lock */
 static atomic_ulong builds;
 static void (*_Atomic hooked)(void);
 
-static void start(void)
-{
-    mtx_init(&lock, mtx_plain);
-    cnd_init(&changed);
-}
-
 static void set_closed(int value)
 {
-    call_once(&once, start);
     mtx_lock(&lock);
     closed = value;
     cnd_broadcast(&changed);
@@ -77,7 +69,6 @@ static cl_int CL_API_CALL gated_build(cl_program program, cl_uint count, const c
     memcpy(&function, &pointer, sizeof pointer);
     before();
     builds++;
-    call_once(&once, start);
     mtx_lock(&lock);
     waiting++;
     cnd_broadcast(&changed);
