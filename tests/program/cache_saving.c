@@ -1,7 +1,9 @@
 /* Compiled programs reach the on-disk cache at once or, on PoCL, when the context is released, when the caller asks or
  * in the background, whichever the application wants; some never do. */
+#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
 #include "support/plan/cached_plan.h"
 #include "support/core/inject.h"
@@ -150,8 +152,8 @@ static void store_nothing(void *user, const char *key, const void *data, size_t 
     stored++;
     if (store_waits) {
         while (store_waits)
-            thrd_yield();
-        thrd_sleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
+            sched_yield();
+        nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
     }
 }
 
@@ -178,7 +180,7 @@ static void the_thread_saves_if_the_application_says_so(void **state)
         softmax_built(context, plans == 1 ? 3 : 70000);
         const int expected = saves_late(context) ? plans : 1;
         for (int i = 0; i < 1000 && stored < expected; i++)
-            thrd_sleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+            nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
         assert_int_equal(stored, expected);
     }
     const int before = stored;
@@ -201,7 +203,7 @@ static void a_release_stops_the_saving(void **state)
     softmax_built(context, 3);
     softmax_built(context, 70000);
     while (!stored)
-        thrd_yield();
+        sched_yield();
     store_waits = false;
     release_context(&context);
     assert_int_equal(stored, 1);
