@@ -1,10 +1,11 @@
-/* The user's score and mask functions, read before any macro of ours but those given with -D.
+/* Declares the user's score and mask functions.
  *
  *   SCORE_MOD        1: float score_mod(float score, int batch, int head, int query, int key, user_data user)  (0)
  *   MASK_MOD         1: int mask_mod(int batch, int head, int query, int key, user_data user)               (0)
  *   USER0 ... USER3  element type of user.buffer0 ... user.buffer3, an OpenCL C type; undefined: no such buffer
  *
- * "score_mod" and "mask_mod" are no files: the program's snippets stand in for them. */
+ * "score_mod" and "mask_mod" are no files but the program's snippets.  Their #include declares the function; the text comes
+ * last in the program, where none of the library's macros is defined any more, so that neither sees the other's. */
 #ifndef CLATTN_CL_ATTENTION_USER_H
 #define CLATTN_CL_ATTENTION_USER_H
 

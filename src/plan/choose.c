@@ -261,6 +261,8 @@ clattn_status plan_choose(clattn_plan *plan, const clattn_plan_options *options)
     struct report *report = &plan->context->device.report;
     const clattn_device_info *info = &plan->context->device.caps.info;
     strbuf_printf(&plan->explain, "%s on %s, %s\n", plan->type->name, info->platform, info->name);
+    if (plan->type->begin)
+        TRY(plan->type->begin(plan));
     if (options->tuning && !options->solver)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "tuning needs a solver");
     if (!options->tuning)

@@ -51,13 +51,7 @@ static clattn_status find_wisdom_key(const struct operator_type *type, clattn_pl
 
 clattn_status plan_finish(clattn_plan *plan, const clattn_plan_options *options)
 {
-    clattn_status status = CLATTN_SUCCESS;
-    const struct operator_type *type = plan->type;
-    if (type->begin)
-        TRY(type->begin(plan));
-    status = type->solvers ? plan_choose(plan, options) : type->make(plan, options);
-fail:
-    return status;
+    return plan->type->solvers ? plan_choose(plan, options) : plan->type->make(plan, options);
 }
 
 static clattn_status make_plan(const struct operator_type *type, clattn_context *context, const void *problem,

@@ -6,7 +6,7 @@
 
 #include "base/strbuf.h"
 
-static char *build_log(const struct device *device, cl_program handle)
+char *driver_build_log(const struct device *device, cl_program handle)
 {
     size_t bytes = 0;
     char *log = NULL;
@@ -37,7 +37,7 @@ static clattn_status describe_failure(struct device *device, const char *file, c
                                       cl_program handle, char **failure)
 {
     struct strbuf text = {0};
-    char *log = build_log(device, handle);
+    char *log = driver_build_log(device, handle);
     size_t length;
     const char *error = first_error(log, &length);
     strbuf_printf(&text, "%s did not build: ", file);

@@ -10,6 +10,9 @@
 clattn_status driver_build(struct device *device, const char *file, const char *source, const char *options,
                            cl_program *made, char **failure);
 
+/* The log of the program's build, which the caller frees; NULL if there is none. */
+char *driver_build_log(const struct device *device, cl_program program);
+
 /* Builds a program from a binary, with driver_build's contract; `file` is the kernel file that the binary came from. */
 clattn_status driver_rebuild(struct device *device, const char *file, const uint8_t *binary, size_t bytes,
                              const char *options, cl_program *made, char **failure);

@@ -9,12 +9,13 @@
 #include "clattn/version.h"
 #include "program/driver.h"
 #include "program/ptx_splice.h"
+#include "program/snippet_text.h"
 
 #define PROGRAMS_KEPT 256
 #define PROGRAMS_DUE 1024
 
 /* -w: PoCL prints "N warnings generated." on the application's stderr.  The tests build without it. */
-const char program_base_options[] = "-cl-std=CL1.2 -w";
+const char program_base_options[] = PROGRAM_LANGUAGE " -w";
 /* Leaves out the text of opencl-c.h; lib/builtins.h stands in for it. */
 static const char program_builtins_option[] = " -D_OPENCL_H_";
 
@@ -351,9 +352,10 @@ static clattn_status get(struct program_cache *cache, const char *file, const ch
     if (builtins)
         TRY(source_expand(report, cache->kernel_dir, "lib/builtins.h", NULL, &source));
     TRY(source_expand(report, cache->kernel_dir, file, snippets, &source));
+    snippets_append(&source, options, snippets);
     strbuf_printf(&all, "%s%s%s", program_base_options, builtins ? program_builtins_option : "", options);
-    if (all.failed) {
-        status = report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for build options");
+    if (all.failed || source.failed) {
+        status = report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a kernel's source and options");
         goto fail;
     }
     make_key(cache, source.text, all.text, grid, key);

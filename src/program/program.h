@@ -69,7 +69,10 @@ bool program_save(struct program_cache *cache, struct program *program, bool tri
 bool program_save_next(struct program_cache *cache);
 void program_save_due(struct program_cache *cache);
 
-/* The options of every build, which precede the -D list; a test checks them. */
+/* The language of every kernel. */
+#define PROGRAM_LANGUAGE "-cl-std=CL1.2"
+
+/* The options of every build of kernels, which precede the -D list; a test checks them. */
 extern const char program_base_options[];
 
 #endif

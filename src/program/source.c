@@ -21,25 +21,9 @@ struct expansion {
     size_t seen_count;
 };
 
-/* Names without a dot are snippets. */
-static const char *snippet_text(const struct expansion *expansion, const char *name)
-{
-    if (strchr(name, '.'))
-        return NULL;
-    for (size_t i = 0; expansion->snippets && i < SOURCE_SNIPPETS; i++) {
-        const struct source_snippet *snippet = &expansion->snippets->snippet[i];
-        if (snippet->name && !strcmp(snippet->name, name))
-            return snippet->text;
-    }
-    return "";
-}
-
-/* Finds the text of one file or snippet; the caller frees *owned. */
+/* Finds the text of one file; the caller frees *owned. */
 static clattn_status find_text(struct expansion *expansion, const char *name, const char **text, char **owned)
 {
-    *text = snippet_text(expansion, name);
-    if (*text)
-        return CLATTN_SUCCESS;
     if (!expansion->folder) {
         for (size_t i = 0; i < embedded_source_count; i++)
             if (!strcmp(embedded_sources[i].name, name)) {
@@ -87,6 +71,16 @@ static bool is_seen(const struct expansion *expansion, const char *name)
 
 static clattn_status expand(struct expansion *expansion, const char *name);
 
+/* Declares the function of the snippet of that name, if it is given. */
+static void declare(struct expansion *expansion, const char *name)
+{
+    for (size_t i = 0; expansion->snippets && i < SOURCE_SNIPPETS; i++) {
+        const struct source_snippet *snippet = &expansion->snippets->snippet[i];
+        if (snippet->name && *snippet->text && !strcmp(snippet->name, name))
+            strbuf_printf(expansion->text, "\nstatic %s;\n", snippet->signature);
+    }
+}
+
 /* Expands an included file the first time, and to nothing from then on. */
 static clattn_status include(struct expansion *expansion, const char *name)
 {
@@ -107,22 +101,23 @@ static clattn_status expand(struct expansion *expansion, const char *name)
     char *owned = NULL;
     char included[MAX_NAME];
     int number = 0;
-    bool is_snippet = !strchr(name, '.');
     TRY(find_text(expansion, name, &text, &owned));
     strbuf_printf(expansion->text, "#line 1 \"%s\"\n", name);
     for (const char *line = text; *line;) {
         const char *newline = strchr(line, '\n');
         size_t length = newline ? (size_t)(newline - line) + 1 : strlen(line);
         number++;
-        if (!is_snippet && parse_include(line, length, included)) {
-            TRY(include(expansion, included));
+        if (parse_include(line, length, included)) {
+            if (strchr(included, '.'))
+                TRY(include(expansion, included));
+            else
+                declare(expansion, included);
             strbuf_printf(expansion->text, "#line %d \"%s\"\n", number + 1, name);
         } else {
             strbuf_append(expansion->text, line, length);
         }
         line += length;
     }
-    strbuf_append(expansion->text, "\n", is_snippet);
     if (expansion->text->failed)
         status = report_error(expansion->report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for kernel sources");
 fail:

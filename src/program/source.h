@@ -17,11 +17,11 @@ extern const struct embedded_source embedded_sources[];
 extern const size_t embedded_source_count;
 extern const char embedded_digest[]; /* what source_digest computes for them */
 
-/* A text that stands in for `#include "name"`: the user's part of a kernel. */
+/* The user's part of a kernel: a text that defines a function. */
 struct source_snippet {
     const char *name;
     const char *text;
-    const char *signature; /* of the function that the text must define; the snippet has the function's name */
+    const char *signature; /* of the function that the text must define; the snippet has the function's name, no dot */
 };
 
 #define SOURCE_SNIPPETS 2
@@ -33,7 +33,8 @@ struct source_snippets {
 
 /* Appends file `name` with every `#include "x"` replaced by that file's text the first time, and by nothing from then
  * on; `#line` directives keep the compiler's messages true.  `folder` NULL: the embedded files.  `snippets` may be
- * NULL; the `#include` of a snippet that is not given expands to nothing.
+ * NULL.  The `#include` of a snippet declares its function, and expands to nothing if the snippet is not given: its text goes
+ * behind all others (snippets_append).
  * OpenCL's own include path (-I) is not used: platforms disagree about quoting, and a digest must see all text.
  * Returns IO (a file of the folder is missing or unreadable), INTERNAL (an embedded one is, or more than 32 files
  * are included), OUT_OF_MEMORY. */

@@ -60,7 +60,8 @@ static clattn_status check_snippets(clattn_plan *base)
     if (options.failed)
         status = report_error(&base->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for build options");
     else
-        status = snippets_check(&base->context->programs, "attention/user.h", options.text, &base->snippets);
+        status =
+            snippets_check(&base->context->programs, "attention/user.h", options.text, &base->snippets, &base->explain);
     strbuf_clear(&options);
     return status;
 }

@@ -6,17 +6,19 @@
 
 #include "base/size.h"
 
-/* What surrounds the user's text: the library's user_data (attention/user.h), and one work-item a key. */
+/* What precedes the user's text: the library's user_data (attention/user.h), and one work-item a key.  No macro of it is
+ * left. */
 static const char before[] =
     "#pragma OPENCL FP_CONTRACT OFF\n"
     "typedef struct user_data {\n"
     "    const global USER0 *buffer0; const global USER1 *buffer1;\n"
     "    const global USER2 *buffer2; const global USER3 *buffer3;\n"
     "    float scalar0, scalar1, scalar2, scalar3; long position; int query_length, key_length;\n"
-    "} user_data;\n";
-static const char after[] =
-    "\n#ifndef SCORE_MOD\n#define score_mod(s, b, h, i, j, u) (s)\n#endif\n"
-    "#ifndef MASK_MOD\n#define mask_mod(b, h, i, j, u) 1\n#endif\n"
+    "} user_data;\n"
+    "#ifdef SCORE_MOD\nstatic float score_mod(float, int, int, int, int, user_data);\n"
+    "#else\n#define score_mod(s, b, h, i, j, u) (s)\n#endif\n"
+    "#ifdef MASK_MOD\nstatic int mask_mod(int, int, int, int, user_data);\n"
+    "#else\n#define mask_mod(b, h, i, j, u) 1\n#endif\n"
     "kernel void apply(const global USER0 *u0, const global USER1 *u1, const global USER2 *u2,\n"
     "                  const global USER3 *u3, global float *score, global int *keep, int batch, int head,\n"
     "                  int query, float4 scalars, long position, int query_length, int key_length)\n"
@@ -26,7 +28,9 @@ static const char after[] =
     "                            position, query_length, key_length};\n"
     "    score[key] = score_mod(score[key], batch, head, query, key, user);\n"
     "    keep[key] = mask_mod(batch, head, query, key, user);\n"
-    "}\n";
+    "}\n"
+    "#undef score_mod\n#undef mask_mod\n#undef SCORE_MOD\n#undef MASK_MOD\n"
+    "#undef USER0\n#undef USER1\n#undef USER2\n#undef USER3\n";
 
 /* The kernel's arguments; the user's buffers are the first. */
 enum { SCORES = CLATTN_USER_BUFFERS, KEPT, PLACE, SCALARS = PLACE + 3, POSITION, LENGTHS };
@@ -57,8 +61,8 @@ static clattn_status build(snippets *s)
 {
     const attention_request *request = s->request;
     cl_context context = clattn_context_opencl_context(s->device->context);
-    const char *text[] = {before, request->score_mod ? request->score_mod : "", "\n",
-                          request->mask_mod ? request->mask_mod : "", after};
+    const char *text[] = {before, request->score_mod ? request->score_mod : "", "\n\n",
+                          request->mask_mod ? request->mask_mod : ""};
     char options[256];
     cl_int code;
     int used = snprintf(options, sizeof options, "-cl-std=CL1.2 -w%s%s", request->score_mod ? " -DSCORE_MOD" : "",
@@ -66,7 +70,7 @@ static clattn_status build(snippets *s)
     for (int i = 0; i < CLATTN_USER_BUFFERS; i++)
         used += snprintf(options + used, sizeof options - (size_t)used, " -DUSER%d=%s", i,
                          type_name(request->desc.snippets.buffer_dtype[i]));
-    s->program = clCreateProgramWithSource(context, 5, text, NULL, &code);
+    s->program = clCreateProgramWithSource(context, 4, text, NULL, &code);
     if (failed(s, "clCreateProgramWithSource", code) == CLATTN_SUCCESS)
         failed(s, "clBuildProgram", clBuildProgram(s->program, 0, NULL, options, NULL, NULL));
     if (s->status == CLATTN_SUCCESS) {

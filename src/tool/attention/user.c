@@ -6,8 +6,8 @@
 
 #include "tool/attention/options.h"
 
-/* A snippet's source as one string. */
-static int load_snippet(const char *path, char **text)
+/* The source of the function `name` as one string. */
+static int load_snippet(const char *name, const char *path, char **text)
 {
     if (path == NULL)
         return TOOL_DONE;
@@ -28,6 +28,7 @@ static int load_snippet(const char *path, char **text)
                         CLATTN_SNIPPET_LIMIT, CLATTN_SNIPPET_LIMIT - 1);
     if (length == 0 || memchr(source, '\0', length) != NULL)
         return complain(TOOL_BAD_INPUT, "%s: is %s, expected OpenCL C", path, length == 0 ? "empty" : "no text");
+    device_name_file(name, path);
     return TOOL_DONE;
 }
 
@@ -78,8 +79,8 @@ int attention_load_user(const attention_options *options, attention_request *req
 {
     bool given[CLATTN_USER_BUFFERS] = {false};
     int status;
-    TOOL_TRY(load_snippet(options->score_mod, &request->score_mod));
-    TOOL_TRY(load_snippet(options->mask_mod, &request->mask_mod));
+    TOOL_TRY(load_snippet("score_mod", options->score_mod, &request->score_mod));
+    TOOL_TRY(load_snippet("mask_mod", options->mask_mod, &request->mask_mod));
     for (size_t i = 0; i < options->user.count; i++)
         TOOL_TRY(load_buffer(options->user.item[i], request));
     for (size_t i = 0; i < options->user_scalar.count; i++)

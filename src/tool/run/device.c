@@ -14,13 +14,38 @@
 static char warnings[MOST_WARNINGS][256];
 static atomic_size_t warning_count;
 
+/* A text whose name the library gives, and the user's file that it is. */
+static struct {
+    const char *name, *path;
+} named[2];
+
+void device_name_file(const char *name, const char *path)
+{
+    const size_t slot = named[0].name != NULL;
+    named[slot].name = name;
+    named[slot].path = path;
+}
+
+/* Writes the warning, which may begin with a named text's name, with its file's path in place of the name. */
+static void format_warning(const char *line, char *text, size_t bytes)
+{
+    for (size_t i = 0; i < sizeof named / sizeof named[0]; i++) {
+        size_t length = named[i].name != NULL ? strlen(named[i].name) : 0;
+        if (length > 0 && strncmp(line, named[i].name, length) == 0 && line[length] == ':') {
+            snprintf(text, bytes, "%s%s", named[i].path, line + length);
+            return;
+        }
+    }
+    snprintf(text, bytes, "%s", line);
+}
+
 void device_log(void *user, clattn_log_level level, const char *line)
 {
     (void)user;
     if (level == CLATTN_LOG_LEVEL_WARNING) {
         size_t slot = atomic_fetch_add(&warning_count, 1);
         if (slot < MOST_WARNINGS)
-            snprintf(warnings[slot], sizeof warnings[slot], "%s", line);
+            format_warning(line, warnings[slot], sizeof warnings[slot]);
     } else if (level > CLATTN_LOG_LEVEL_WARNING) {
         progress_hide();
         fprintf(stderr, "clattn: %s\n", line);

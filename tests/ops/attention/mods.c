@@ -109,7 +109,32 @@ static const attention_mod special = {.score_source = SCORE
                                       "       : key == 2 ? -INFINITY : score; }",
                                       .score = special_score};
 
+static double macros_score(const mod_call *c, double score)
+{
+    return score + 0.5f * (c->j % 3);
+}
+
+static bool macros_mask(const mod_call *c)
+{
+    return c->i - c->j < 4 && c->j <= c->i;
+}
+
+/* Neither text redefines a macro of the library's or sees one, whatever its spelling; its pragma ends with it. */
+static const attention_mod macros = {
+    .score_source = "#define WINDOW 3\n#define CAUSAL 1\n#de\\\nfine D_K 1\n%:define LANES 1\n#define SOFTCAP 0.5f\n"
+                    "/*\n*/ #define LOAD(x) x\n#define query_length 3\n#undef LSE\n#undef LOG2E\n#undef MASK_MOD\n"
+                    "#pragma OPENCL FP_CONTRACT ON\nenum { one = CAUSAL };\n" SCORE
+                    "{ return LOAD(score) * one + SOFTCAP * (key % WINDOW); }\n#define D_V 1 // \\",
+    .mask_source = "#undef WINDOW\n#define WINDOW 4 /* the usual name */\n"
+                   "#if defined FUSED || defined MASK_MOD || defined USER0 || defined K_TYPE || defined GIVEN\n"
+                   "#error the library's macros are seen\n#endif\n" DROP
+                   "{ return query - key < WINDOW && key <= query; }\n#define kernels",
+    .score = macros_score,
+    .mask = macros_mask};
+
 static const attention_case cases[] = {
+    {"macros named as the library's", ALL, LITTLE, .mod = &macros, .inject = INJECT_MASKED},
+    {"macros named as the library's", BIG | TILE, MEDIUM, .mod = &macros},
     {"score by indices", ALL, LITTLE, .mod = &indices},
     {"score by indices", BIG | TILE, MEDIUM, .mod = &indices},
     {"score by indices, shorter", BIG, MEDIUM, .mod = &indices, .shorter = true, .actual = {1, 34, 33},
@@ -142,6 +167,20 @@ static const attention_case cases[] = {
 
 /* ---- compile errors ---- */
 
+/* Expects that no plan can be made, and that the first line of the message begins with `place`. */
+static void expect_message(const clattn_attention_desc *desc, const char *solver, const char *place)
+{
+    char message[512] = ""; /* as in the examples, the fault comes first */
+
+    assert_status(device_context(), clattn_attention_supports(device_context(), desc, NULL),
+                  CLATTN_SUCCESS); /* this builds nothing */
+    operator_refuses_plan(&attention_operator, desc, solver, CLATTN_ERROR_BUILD);
+    clattn_context_message(device_context(), message, sizeof message);
+    message[strcspn(message, "\n")] = '\0';
+    if (strncmp(message, place, strlen(place)) != 0)
+        fail_msg("the message does not begin with %s: %s", place, message);
+}
+
 static void compile_errors(const void *which, const char *solver)
 {
     static const struct {
@@ -157,20 +196,15 @@ static void compile_errors(const void *which, const char *solver)
         {SCORE "{ return score; }\n}", NULL, "score_mod:3"},
         {SCORE "{ return score; }\n/* more", NULL, "score_mod:3"},
         {NULL, "#ifdef OTHER\n#endif\n#if 1\n" DROP "{ return 1; }", "mask_mod:3"},
-        {"float scoremod(float score) { return score; }", NULL, "score_mod: defines no function of that name"},
-        {"// " SCORE "{ return score; }", NULL, "score_mod:"},
-        {NULL, "int mask(int key) { return mask_mod(key); }", "mask_mod:1"},
+        {NULL, DROP "{ return helper(key); }", "mask_mod:2"},
         {"\nfloat score_mod(float score, int batch, int head, int query, int key)\n{ return score; }", NULL,
          "score_mod:2"},
         {NULL,
          "float halved(float x) { return x / 2; }\nvoid mask_mod(int batch, int head, int query, int key, "
          "user_data user) {}",
          "mask_mod:2"},
-        {"\n#define CAUSAL 3\n" SCORE "{ return score; }", NULL, "score_mod:2: the macro CAUSAL"},
-        {SCORE "{ return score; }", "# define /* 3 */ D_K 3\n" DROP "{ return 1; }", "mask_mod:1: the macro D_K"},
-        {"#undef LSE\n" SCORE "{ return score; }", NULL, "score_mod:1: the macro LSE"},
-        {SCORE "{ score + 1; } // return score", NULL, "score_mod: has no return"},
-        {NULL, DROP "{}", "mask_mod: has no return"},
+        {"float fma(float a, float b, float c) { return 0 * a; }\n" SCORE "{ return user.no_such; }", NULL,
+         "score_mod:"},
     };
     const attention_case test = {"", ALL, LITTLE};
     test_job job = {0};
@@ -178,24 +212,134 @@ static void compile_errors(const void *which, const char *solver)
 
     (void)which;
     for (size_t n = 0; n < COUNT_OF(table); n++) {
-        char message[512] = ""; /* as in the examples, the fault comes first */
-
         desc.snippets.score_mod = table[n].score;
         desc.snippets.mask_mod = table[n].mask;
-        assert_status(device_context(), clattn_attention_supports(device_context(), &desc, NULL),
-                      CLATTN_SUCCESS); /* this builds nothing */
-        operator_refuses_plan(&attention_operator, &desc, solver, CLATTN_ERROR_BUILD);
-        clattn_context_message(device_context(), message, sizeof message);
-        message[strcspn(message, "\n")] = '\0';
-        if (strncmp(message, table[n].place, strlen(table[n].place)) != 0) {
-            fail_msg("the message does not begin with %s: %s", table[n].place, message);
-        }
+        expect_message(&desc, solver, table[n].place);
     }
     desc.snippets.mask_mod = NULL; /* the context still works */
     desc.snippets.score_mod = SCORE "{ return score; }";
     job.plan = operator_plan(&attention_operator, &desc, solver);
     job_run(&job, NULL);
     attention_judge(&job, &test);
+    job_release(&job);
+}
+
+/* What the library refuses although a compiler may take it, by the place and the name; nothing is built. */
+static void refused_texts(void **state)
+{
+    static const struct {
+        const char *before, *place; /* a text before a score_mod that is right */
+    } table[] = {
+        {"\n#include \"part.h\"\n", "score_mod:2: #include is refused"},
+        {"/* \" */ # /* */ in\\\nclude </dev/stdin>\n", "score_mod:1: #include is refused"},
+        {"// \\\r\n#include \"comment\"\r\n%: include_next <x>\n", "score_mod:3: #include_next is refused"},
+        {"\r#import \"x\"\n", "score_mod:2: #import is refused"},
+        {"#if 0 // skipped\n#embed \"x\"\n#endif\n", "score_mod:2: #embed is refused"},
+        {"#if \\\n __has_include(\"x\")\n#endif\n", "score_mod:1: __has_include is refused"},
+        {"#line 9 \"x\"\n", "score_mod:1: #line is refused"},
+        {"\n\n# 3 \"x\" 3\n", "score_mod:3: #3 is refused"},
+        {"#pragma clang optimize off\n", "score_mod:1: #pragma clang is refused"},
+        {"#pragma\n", "score_mod:1: #pragma  is refused"},
+        {"_Pragma(\"weak fma\")\n", "score_mod:1: _Pragma is refused"},
+        {"\n\?\?=include \"x\"\n", "score_mod:2: the trigraph \?\?="},
+        {"// a\?\?/\n", "score_mod:1: the trigraph \?\?/"},
+        {"\n#define kernel\n", "score_mod:2: the macro kernel is refused"},
+        {"# define /* 3 */ float4 double4\n", "score_mod:1: the macro float4 is refused"},
+        {"#define a b\n#define __global\n", "score_mod:2: the macro __global is refused"},
+        {"#define local\n", "score_mod:1: the macro local is refused"},
+        {"#define mask_mod my_mask\n", "score_mod:1: the macro mask_mod is refused"},
+        {"float __attribute__((overloadable)) exp(float x)\n{ return x; }\n", "score_mod:1: overloadable is refused"},
+        {"float other(void) __asm__(\"fma\");\n", "score_mod:1: __asm__ is refused"},
+        {"#if 0\n", "score_mod:1"},   /* left open, as the compiler says */
+        {"/* open\n", "score_mod: "}, /* hides the function */
+    };
+    static const struct {
+        const char *text, *message;
+    } whole[] = {
+        {"float scoremod(float score) { return score; }", "score_mod: defines no function of that name"},
+        {"// " SCORE "{ return score; }", "score_mod: defines no function of that name"},
+        {SCORE ";\nfloat other(float x) { return x; }", "score_mod: defines no function of that name"},
+        {"float other(float x) { if (score_mod) { return x; } }", "score_mod: defines no function of that name"},
+        {"float other(float x) { return score_mod(x); }", "score_mod: defines no function of that name"},
+        {SCORE "{ score + 1; } // return score", "score_mod: has no return"},
+        {SCORE "{ \"return\"; }", "score_mod: has no return"},
+    };
+    const attention_case test = {"", ALL, LITTLE};
+    test_job job = {0};
+    clattn_attention_desc desc = attention_prepare(&job, &test, 1);
+    char text[512];
+
+    (void)state;
+    for (size_t n = 0; n < COUNT_OF(table); n++) {
+        snprintf(text, sizeof text, "%s%s", table[n].before, SCORE "{ return score; }");
+        desc.snippets.score_mod = text;
+        expect_message(&desc, NULL, table[n].place);
+    }
+    for (size_t n = 0; n < COUNT_OF(whole); n++) {
+        desc.snippets.score_mod = whole[n].text;
+        expect_message(&desc, NULL, whole[n].message);
+    }
+    job_release(&job);
+}
+
+/* ---- warnings ---- */
+
+static void keep_warning(void *user, clattn_log_level level, const char *line)
+{
+    struct {
+        char text[1024];
+    } *kept = user;
+    size_t used = strlen(kept->text);
+
+    if (level == CLATTN_LOG_LEVEL_WARNING)
+        snprintf(kept->text + used, sizeof kept->text - used, "%s\n", line);
+}
+
+/* A compiler's warnings about a snippet, a missing return above all, reach the log and `explain` with each new plan; the
+ * library's own text causes none. */
+static void warnings(void **state)
+{
+    static const char score[] = "\n" SCORE "{\n    if (key > 0)\n        return score;\n}\n",
+                      mask[] = DROP "{\n    key < 3;\n    return 1;\n}";
+    static const struct {
+        const char *score, *mask, *warning[2];
+    } table[] = {
+        {score, NULL, {"score_mod:6:1: non-void function does not return a value"}},
+        {score, mask, {"score_mod:6:1: non-void function does not return a value", "\nmask_mod:3:9: "}},
+        {SCORE "{ return score; }", DROP "{ return key; }", {NULL}},
+    };
+    const attention_case test = {"", ALL, LITTLE};
+    struct {
+        char text[1024];
+    } kept;
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    test_job job = {0};
+    clattn_attention_desc desc = attention_prepare(&job, &test, 1);
+
+    (void)state;
+    params.device = getenv("CLATTN_DEVICE") ? NULL : "0";
+    params.log = keep_warning;
+    params.log_user = &kept;
+    params.log_level = CLATTN_LOG_LEVEL_WARNING;
+    clattn_context *context = new_context_with(&params);
+    for (size_t n = 0; n < 2 * COUNT_OF(table); n++) { /* each twice */
+        clattn_plan *plan = NULL;
+
+        kept.text[0] = '\0';
+        desc.snippets.score_mod = table[n / 2].score;
+        desc.snippets.mask_mod = table[n / 2].mask;
+        assert_status(context, clattn_attention_plan_create(context, &desc, NULL, &plan), CLATTN_SUCCESS);
+        for (size_t i = 0; i < COUNT_OF(table[0].warning) && table[n / 2].warning[i]; i++) {
+            const char *found = strstr(kept.text, table[n / 2].warning[i]);
+            assert_non_null(found);
+            assert_null(strstr(found + 1, table[n / 2].warning[i])); /* once */
+            assert_non_null(strstr(clattn_plan_explain(plan), table[n / 2].warning[i] + (i > 0)));
+        }
+        if (!table[n / 2].warning[0])
+            assert_string_equal(kept.text, "");
+        clattn_plan_release(&plan);
+    }
+    release_context(&context);
     job_release(&job);
 }
 
@@ -323,13 +467,10 @@ static void snippet_limit(void **state)
 int main(int argc, char **argv)
 {
     attention_add_frugal(cases, COUNT_OF(cases));
-    for (int n = 0; n < ATTENTION_SOLVERS; n++) {
-        if (!attention_refuses(&cases[0], attention_solvers[n])) {
-            suite_add_case(compile_errors, NULL, attention_solvers[n], "attention %s: compile errors",
-                           attention_solvers[n]);
-        }
-    }
+    suite_add_case(compile_errors, NULL, "generic", "attention generic: compile errors"); /* no solver sees them */
     suite_add_case(compile_errors, NULL, NULL, "attention: compile errors, any solver");
+    suite_add(refused_texts, "attention: texts that the library refuses");
+    suite_add(warnings, "attention: warnings about snippets");
     suite_add(plan_cache, "attention: two snippets are two plans");
     suite_add(binary_cache, "attention: two snippets are two binaries");
     suite_add(snippet_limit, "attention: the longest snippet");
