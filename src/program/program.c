@@ -9,7 +9,6 @@
 #include "clattn/version.h"
 #include "program/driver.h"
 #include "program/ptx_splice.h"
-#include "program/snippet_text.h"
 
 #define PROGRAMS_KEPT 256
 #define PROGRAMS_DUE 1024
@@ -352,7 +351,7 @@ static clattn_status get(struct program_cache *cache, const char *file, const ch
     if (builtins)
         TRY(source_expand(report, cache->kernel_dir, "lib/builtins.h", NULL, &source));
     TRY(source_expand(report, cache->kernel_dir, file, snippets, &source));
-    snippets_append(&source, options, snippets);
+    source_append(&source, options, snippets);
     strbuf_printf(&all, "%s%s%s", program_base_options, builtins ? program_builtins_option : "", options);
     if (all.failed || source.failed) {
         status = report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a kernel's source and options");

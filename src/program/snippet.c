@@ -9,7 +9,7 @@
 #include "base/try.h"
 #include "program/driver.h"
 #include "program/snippet_log.h"
-#include "program/snippet_text.h"
+#include "program/snippet_refuse.h"
 
 /* Builds the program and forgets it; *failure is driver_build's, and *log the log of a build that succeeds, or NULL. */
 static clattn_status build(struct program_cache *cache, const char *name, const char *text, const char *language,
@@ -77,7 +77,7 @@ static clattn_status check(struct program_cache *cache, const char *prelude, con
         some.snippet[i].name = NULL;
     TRY(source_expand(report, cache->kernel_dir, prelude, &some, &program));
     strbuf_printf(&program, "kernel void nothing(void) {}\n"); /* some drivers build no program without a kernel */
-    snippets_append(&program, options, &some);
+    source_append(&program, options, &some);
     if (program.failed || !snippet_refuse(snippets, index, message))
         status = report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a snippet");
     else if (!message->length)

@@ -89,7 +89,7 @@ void snippet_log_warnings(const struct snippet_place *place, const char *log, st
 {
     for (const char *line = log; *line;) {
         size_t length = strcspn(line, "\r\n");
-        if ((has(line, length, "error: ") || has(line, length, "warning: ")) &&
+        if ((has(line, length, "error: ") || has(line, length, "warning: ")) && !has(line, length, "note: ") &&
             append_place(place, line, length, warnings))
             strbuf_printf(warnings, "\n");
         line += length + strspn(line + length, "\r\n");

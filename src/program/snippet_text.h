@@ -1,18 +1,29 @@
-/* What a snippet's text may say, and its place in a program: behind everything of the library's. */
+/* The text of a snippet and of a kernel's source as a compiler reads it. */
 #ifndef CLATTN_PROGRAM_SNIPPET_TEXT_H
 #define CLATTN_PROGRAM_SNIPPET_TEXT_H
 
-#include "program/source.h"
+#include <stdbool.h>
+#include <stddef.h>
 
-/* Appends to `message` the reason, as "NAME:LINE: ..." or "NAME: ...", why the library does not take the text of snippet
- * `index`, or nothing.  Directives are refused that read files, change what the compiler does with other text, or hide
- * where lines come from; macros that are named as a keyword or as a snippet's function; trigraphs; `overloadable`,
- * which lets a text replace a built-in function; and a text that does not define its function or has no `return`.  These
- * rules are against accidents: a snippet is trusted code.  Returns false if host memory is out. */
-bool snippet_refuse(const struct source_snippets *snippets, size_t index, struct strbuf *message);
+/* A name or a number in a text; its length is 0 if there is none. */
+struct word {
+    const char *text;
+    size_t length;
+};
 
-/* Appends each snippet that the program declares (source_expand), behind an #undef of every macro that the program or
- * its build options define. */
-void snippets_append(struct strbuf *program, const char *options, const struct source_snippets *snippets);
+bool word_is(struct word word, const char *text);
+
+/* The word that begins at `text`; the one behind another with only blanks between them; the first from `text` on that begins
+ * before `end`. */
+struct word word_at(const char *text);
+struct word word_behind(struct word word);
+struct word word_next(const char *text, const char *end);
+
+/* Whether the line is a directive, and its name; its '#' may be "%:". */
+bool word_directive(const char *line, struct word *name);
+
+/* A copy of the text, for the caller to free, with lines joined that a backslash continues, and a blank for each comment, string
+ * and character.  What follows a joined line keeps its number.  Returns NULL if host memory is out. */
+char *snippet_plain(const char *text);
 
 #endif

@@ -7,6 +7,7 @@
 #include "base/os.h"
 #include "base/sha256.h"
 #include "base/try.h"
+#include "program/snippet_text.h"
 
 #define SOURCE_LIMIT (1024 * 1024)
 #define MAX_INCLUDES 32
@@ -130,6 +131,50 @@ clattn_status source_expand(struct report *report, const char *folder, const cha
 {
     struct expansion expansion = {.report = report, .folder = folder, .snippets = snippets, .text = text};
     return expand(&expansion, name);
+}
+
+static void undefine(struct strbuf *text, struct word name)
+{
+    if (name.length)
+        strbuf_printf(text, "#undef %.*s\n", (int)name.length, name.text);
+}
+
+/* Whether the program has what source_expand puts in for the snippet's #include. */
+static bool is_declared(const struct strbuf *program, const struct source_snippet *snippet)
+{
+    struct strbuf declaration = {0};
+    if (!snippet->name || !*snippet->text)
+        return false;
+    strbuf_printf(&declaration, "\nstatic %s;\n", snippet->signature);
+    bool found = declaration.failed || strstr(program->text, declaration.text) != NULL;
+    strbuf_clear(&declaration);
+    return found;
+}
+
+void source_append(struct strbuf *program, const char *options, const struct source_snippets *snippets)
+{
+    struct strbuf added = {0};
+    struct word name;
+    for (size_t i = 0; snippets && !program->failed && i < SOURCE_SNIPPETS; i++) {
+        const struct source_snippet *snippet = &snippets->snippet[i];
+        if (is_declared(program, snippet))
+            strbuf_printf(&added, "\n#line 1 \"%s\"\n%s%s", snippet->name, snippet->text,
+                          snippet->text[strlen(snippet->text) - 1] == '\n' ? "" : "\n");
+    }
+    if (added.length) {
+        struct strbuf names = {0};
+        for (const char *line = program->text; *line; line += strcspn(line, "\n"), line += *line == '\n')
+            if (word_directive(line, &name) && word_is(name, "define"))
+                undefine(&names, word_behind(name));
+        for (const char *at = options; (at = strstr(at, " -D")) != NULL; at++)
+            undefine(&names, word_at(at + 3));
+        strbuf_append(program, names.text ? names.text : "", names.length);
+        strbuf_append(program, added.text, added.length);
+        program->failed = program->failed || names.failed;
+        strbuf_clear(&names);
+    }
+    program->failed = program->failed || added.failed;
+    strbuf_clear(&added);
 }
 
 void source_digest(const char *folder, char digest[SOURCE_DIGEST])

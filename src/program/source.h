@@ -34,12 +34,16 @@ struct source_snippets {
 /* Appends file `name` with every `#include "x"` replaced by that file's text the first time, and by nothing from then
  * on; `#line` directives keep the compiler's messages true.  `folder` NULL: the embedded files.  `snippets` may be
  * NULL.  The `#include` of a snippet declares its function, and expands to nothing if the snippet is not given: its text goes
- * behind all others (snippets_append).
+ * behind all others (source_append).
  * OpenCL's own include path (-I) is not used: platforms disagree about quoting, and a digest must see all text.
  * Returns IO (a file of the folder is missing or unreadable), INTERNAL (an embedded one is, or more than 32 files
  * are included), OUT_OF_MEMORY. */
 clattn_status source_expand(struct report *report, const char *folder, const char *name,
                             const struct source_snippets *snippets, struct strbuf *text);
+
+/* Appends each snippet that the program declares (source_expand), behind an #undef of every macro that the program or
+ * its build options define. */
+void source_append(struct strbuf *program, const char *options, const struct source_snippets *snippets);
 
 /* Sixteen digits that change with any byte of any kernel source. */
 #define SOURCE_DIGEST 17
