@@ -490,10 +490,11 @@ class UserFunctions(CommandTest):
         self.refuse(2, *self.files(), "--score-mod", bad, saying=("bad.cl:3:", "oops"))
         self.refuse(2, *self.files(), "--mask-mod", bad, saying="bad.cl")
         good = "float score_mod(float s, int b, int h, int q, int k, user_data u)\n{\n    return s;\n}\n"
+        os.mkfifo(self.path("endless"))
         for name, text in (("brace", good.rstrip("}\n")), ("name", good.replace("score_mod", "mod_score")),
                            ("few", good.replace(", int k, user_data u", "")), ("more", good.replace("u)", "u, int m)")),
-                           ("twice", 2 * good), ("macro", "#define kernel }\n" + good),
-                           ("capitals", "#define CAUSAL 3\n" + good), ("nothing", good.replace("return s", "s")),
+                           ("twice", 2 * good), ("macro", "#define kernel\n" + good),
+                           ("include", '#include "%s"\n' % self.path("endless") + good), ("nothing", good.replace("return s", "s")),
                            ("clash", "float attention_user(int x)\n{\n    return x;\n}\n" + good),
                            ("call", good.replace("return s", "return helper(s)")),
                            ("prose", "Subtract the distance of query and key, please.\n")):
@@ -509,6 +510,25 @@ class UserFunctions(CommandTest):
         self.refuse(2, *self.files(), "--score-mod", self.write("empty.cl", ""), saying=("empty.cl", "empty"))
         self.refuse(2, *self.files(), "--score-mod", self.write("nul.cl", "a\0b"), saying=("nul.cl", "no text"))
         self.refuse(2, *self.files(), "--score-mod", self.write("long.cl", " " * 8192), saying=("long.cl", "8191"))
+
+    def test_names_of_the_kernels_macros_are_the_users(self):
+        mask = self.write("mask.cl", "#define WINDOW 4\n#define CAUSAL 3\n#de\\\nfine D_K 1\n#define key_length 2\n"
+                                     "int mask_mod(int b, int h, int q, int k, user_data u)\n"
+                                     "{\n    return q - k < WINDOW && k <= q + CAUSAL - D_K - key_length;\n}\n")
+        report = self.succeed(*self.files(), "--mask-mod", mask, "--verify", "--json").json()
+        self.assertIs(report["verified"], True)
+        expected = attend(self.q, self.k, self.v, mask_mod=lambda b, h, i, j: (i - j < 4) & (j <= i))
+        self.close(np.load(self.path("o.npy")), expected["output"])
+
+    def test_warnings_name_the_users_file(self):
+        text = "float score_mod(float s, int b, int h, int q, int k, user_data u)\n{\n    if (k < 3)\n        return s;\n}\n"
+        path = self.write("half.cl", text)
+        explained = self.succeed("explain", "--shape", "1,4,2,5,7,8,6", "--score-mod", path)
+        for result in explained, self.succeed(*self.files(), "--score-mod", path):
+            self.assertEqual(len(result.errors), 1, result)
+            self.assertTrue(result.errors[0].startswith("clattn: warning: " + path + ":5:1: "), result)
+            self.assertIn("does not return a value", result.errors[0])
+        self.assertIn("    score_mod:5:1: ", explained.out)
 
     def test_buffers_and_numbers_are_strict(self):
         good = ["--score-mod", self.write("s.cl", "float score_mod(float s, int b, int h, int q, int k, user_data u)"
