@@ -125,12 +125,26 @@ typedef struct clattn_attention_desc {
     /** The caller's own functions in OpenCL C, which become part of the kernels.
      *
      * They are trusted: they run on the device with the kernel's rights, and can read and write whatever the kernel
-     * can. Each text has at most CLATTN_SNIPPET_LIMIT - 1 characters and is copied. It may define helper functions;
-     * names in capitals are the library's. The arguments `query` and `key` are the item's own indices.
+     * can. Each text has at most CLATTN_SNIPPET_LIMIT - 1 characters and is copied. It may define helper functions. The
+     * arguments `query` and `key` are the item's own indices.
      *
-     * CLATTN_ERROR_BUILD refuses a text that does not build, that does not have the function's name or a `return`, or
-     * that defines or undefines a macro whose name occurs in the library's kernels. The first line of the message then
-     * says what is wrong, as "score_mod:LINE: ...", or as "score_mod: ..." if there is no line to point at.
+     * The texts stand last in a program, score_mod's before mask_mod's, and no macro of the library's is defined there:
+     * a text neither sees nor changes one. A function, type or constant at file scope that has the name of one of the
+     * library's is an error. mask_mod's text may use what score_mod's defines.
+     *
+     * CLATTN_ERROR_BUILD refuses a text that does not build, or that does not define the function or has no `return`.
+     * It also refuses by name:
+     * - directives other than #define, #undef, #if with its branches, #error, #warning, #pragma OPENCL and #pragma
+     *   unroll. There is no #include, because a program in the cache would not follow the file.
+     * - macros named as a keyword of OpenCL C (`kernel`, `float4`) or as one of the two functions;
+     * - trigraphs, `__has_include`, `_Pragma`, assembly, and `overloadable`, by which a text could replace a built-in
+     *   function for the kernel, too.
+     *
+     * The first line of the message says what is wrong, as "score_mod:LINE: ...", or as "score_mod: ..." if there is no
+     * line to point at.
+     *
+     * Each time that a plan is made, the log gets what the compiler warns of in a text's own lines, such as a function
+     * that may end without `return`, as a warning "score_mod:LINE:COLUMN: ..."; clattn_plan_explain repeats it.
      *
      * Their last argument, `user_data user`, is a struct:
      *

@@ -195,8 +195,8 @@ CLATTN_API const char *clattn_plan_solver(const clattn_plan *plan);
 
 /** Returns several lines of text about the plan, which belong to it; "" for a NULL `plan`.
  *
- * They tell the device, the chosen solver and why it was chosen, its kernels, geometry, launches and workspace, and
- * for each other solver the reason why it was not chosen. */
+ * They tell the device, the chosen solver and why it was chosen, its kernels, geometry, launches and workspace, for
+ * each other solver the reason why it was not chosen, and the compiler's warnings about the caller's own functions. */
 CLATTN_API const char *clattn_plan_explain(const clattn_plan *plan);
 
 /** Returns how many kernels one enqueue of `plan` launches at the most; 0 for NULL. */

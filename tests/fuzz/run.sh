@@ -15,12 +15,19 @@ root=$(cd "$here/../.." && pwd)
 about()
 {
     io=$(echo "$root"/src/io/*.c)
-    parts= sources=
+    parts= sources= more=
     case $1 in
     npy | safetensors | ctranslate2) sources=$io packages=jansson ;;
     wordpiece)
         sources=$io packages="jansson libutf8proc"
         parts="embed/wordpiece embed/wordpiece_json embed/wordpiece_load embed/bert_text run/model_file"
+        ;;
+    snippet)
+        for part in base/os_file base/os_process base/report base/sha256 base/status base/strbuf program/snippet_log \
+            program/snippet_refuse program/snippet_text program/source; do
+            sources="$sources $root/src/$part.c"
+        done
+        packages=OpenCL more=-DCL_TARGET_OPENCL_VERSION=300
         ;;
     audio) packages="sndfile soxr fftw3" parts="cli/os_tool transcribe/sound/audio transcribe/sound/mel" ;;
     whisper_tokens)
@@ -45,7 +52,7 @@ if [ "${1-}" = --one ]; then
         pkg-config --exists "$package" || { echo "ok - $reader # SKIP no $package" > "$folder/result" && exit; }
     done
     # shellcheck disable=SC2046,SC2086 # words are meant
-    clang $flags -I "$root/include" -I "$root/src" -o "$folder/fuzz" $sources "$here/fuzz_$reader.c" \
+    clang $flags $more -I "$root/include" -I "$root/src" -o "$folder/fuzz" $sources "$here/fuzz_$reader.c" \
         $(pkg-config --cflags --libs $packages) -lm > "$folder/log" 2>&1 ||
         { echo "not ok - $reader cannot be built" > "$folder/result" && exit; }
     # Whatever a fuzzer that ends abnormally leaves behind lies in its folder, too.
@@ -66,7 +73,7 @@ fi
 seconds=$1
 mkdir -p "$2" && folder=$(cd "$2" && pwd) || exit 1
 shift 2
-[ $# -gt 0 ] || set -- npy safetensors ctranslate2 wordpiece whisper_tokens audio
+[ $# -gt 0 ] || set -- npy safetensors ctranslate2 wordpiece whisper_tokens audio snippet
 for reader; do
     about "$reader" || { echo "run.sh: there is no fuzzer of $reader" >&2; exit 2; }
 done

@@ -71,6 +71,16 @@ def seeds():
     for file in sorted((pathlib.Path(__file__).parent.parent / "wordpiece").glob("fuzz-*")):
         yield "wordpiece", file.name, file.read_bytes()
     yield "wordpiece", "text", "tAbc, a\u00e4b \u6f22\u5b57 ab\u0301c\tabcab.".encode()
+    # Also explained in fuzz_snippet.c.
+    function = "float score_mod(float score, int batch, int head, int query, int key, user_data user)\n{ return score; }"
+    for name, before in (("plain", ""), ("macros", "#de\\\nfine WINDOW 4\n%:undef WINDOW\n#if 1 // x\n#endif\n"),
+                         ("comment", "/* \" \n*/ # /**/ include <x>\n"), ("pragma", "#pragma OPENCL x\n_Pragma(\"x\")\n"),
+                         ("trigraph", "??=define x\n"), ("attribute", "__attribute__((overloadable)) __asm__\n"),
+                         ("keyword", "#define float4 '\\''\r\n#define mask_mod\r")):
+        yield "snippet", name, ("t" + before + function).encode()
+    yield "snippet", "pocl", b"lerror: score_mod:5:13: using\nwarning: score_mod:9:1 <Spelling=a.h:1:2>: void\n"
+    yield "snippet", "intel", b"lCompilation started\nscore_mod:5:13: warning: using [-Wx]\n  5 | x\nscore_mod:5:1: note: x\n"
+    yield "snippet", "oclgrind", b"lscore_mod did not build: input.cl:49:9: error: x\ninput.cl:45:13: fatal error: x\n~~^~~\n"
 
 
 def main():
