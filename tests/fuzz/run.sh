@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the fuzzers of what reads files and runs each for so many seconds:
+# Builds the fuzzers of what reads files and arguments, and runs each for so many seconds:
 #
 #   sh tests/fuzz/run.sh SECONDS FOLDER [READER...]
 #
@@ -15,7 +15,7 @@ root=$(cd "$here/../.." && pwd)
 about()
 {
     io=$(echo "$root"/src/io/*.c)
-    parts= sources= more=
+    parts= sources= base=
     case $1 in
     npy | safetensors | ctranslate2) sources=$io packages=jansson ;;
     wordpiece)
@@ -23,25 +23,42 @@ about()
         parts="embed/wordpiece embed/wordpiece_json embed/wordpiece_load embed/bert_text run/model_file"
         ;;
     snippet)
-        for part in base/os_file base/os_process base/report base/sha256 base/status base/strbuf program/snippet_log \
-            program/snippet_refuse program/snippet_text program/source; do
-            sources="$sources $root/src/$part.c"
-        done
-        packages=OpenCL more=-DCL_TARGET_OPENCL_VERSION=300
+        packages=OpenCL base="os_file os_process report sha256 status strbuf"
+        parts="../program/snippet_log ../program/snippet_refuse ../program/snippet_text ../program/source"
         ;;
     audio) packages="sndfile soxr fftw3" parts="cli/os_tool transcribe/sound/audio transcribe/sound/mel" ;;
     whisper_tokens)
         sources="$io $root/src/base/strbuf.c" packages=jansson
         parts="cli/os_tool run/model_file transcribe/tokens transcribe/words transcribe/rules transcribe/utf8"
         ;;
+    wisdom)
+        packages=OpenCL base="report status strbuf"
+        parts="../plan/wisdom/text ../plan/wisdom/tuning ../plan/wisdom/wisdom"
+        ;;
+    cache_entry)
+        packages=OpenCL base="os_file os_process report sha256 status strbuf"
+        parts=../program/binary_cache
+        ;;
+    png)
+        packages="libpng zlib" base=strbuf
+        parts="cli/os_tool cli/png_file ../io/common ../io/os_file"
+        ;;
+    arguments)
+        sources=$io packages="jansson OpenCL" base=layout
+        parts="cli/options cli/option_values cli/os_tool attention/options attention/array_order run/host"
+        ;;
     *) return 1 ;;
     esac
+    for part in $base; do
+        parts="$parts ../base/$part"
+    done
     for part in $parts; do
         sources="$sources $root/src/tool/$part.c"
     done
 }
 
-flags="-g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined"
+flags="-g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -DCL_TARGET_OPENCL_VERSION=300
+    -DCL_USE_DEPRECATED_OPENCL_1_2_APIS"
 
 # ---- one reader (called back below): --one READER SECONDS FOLDER; its line without number in FOLDER/READER/result ----
 if [ "${1-}" = --one ]; then
@@ -52,7 +69,7 @@ if [ "${1-}" = --one ]; then
         pkg-config --exists "$package" || { echo "ok - $reader # SKIP no $package" > "$folder/result" && exit; }
     done
     # shellcheck disable=SC2046,SC2086 # words are meant
-    clang $flags $more -I "$root/include" -I "$root/src" -o "$folder/fuzz" $sources "$here/fuzz_$reader.c" \
+    clang $flags -I "$root/include" -I "$root/src" -I "$root/cl" -o "$folder/fuzz" $sources "$here/fuzz_$reader.c" \
         $(pkg-config --cflags --libs $packages) -lm > "$folder/log" 2>&1 ||
         { echo "not ok - $reader cannot be built" > "$folder/result" && exit; }
     # Whatever a fuzzer that ends abnormally leaves behind lies in its folder, too.
@@ -73,7 +90,7 @@ fi
 seconds=$1
 mkdir -p "$2" && folder=$(cd "$2" && pwd) || exit 1
 shift 2
-[ $# -gt 0 ] || set -- npy safetensors ctranslate2 wordpiece whisper_tokens audio snippet
+[ $# -gt 0 ] || set -- npy safetensors ctranslate2 wordpiece whisper_tokens audio wisdom cache_entry png arguments snippet
 for reader; do
     about "$reader" || { echo "run.sh: there is no fuzzer of $reader" >&2; exit 2; }
 done

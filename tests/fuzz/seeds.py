@@ -1,8 +1,21 @@
-"""What the fuzzers begin with: seeds.py FOLDER writes small whole files of each kind to FOLDER/READER/corpus."""
+"""What the fuzzers begin with.
+
+    seeds.py FOLDER                   writes small whole files of each kind, and what corpus/READER.txt has in base64,
+                                      an input a line, to FOLDER/READER/corpus
+    seeds.py --keep FOLDER READER...  writes corpus/READER.txt anew: of what run.sh has found in FOLDER, as little as
+                                      covers the same code, and no input of more than 300 bytes"""
+import base64
+import hashlib
 import json
 import pathlib
 import struct
+import subprocess
 import sys
+import tempfile
+import zlib
+
+
+KEPT = pathlib.Path(__file__).parent / "corpus"
 
 
 def npy(version, descr, shape, data, order=False):
@@ -32,6 +45,19 @@ def wave(tag, channels, rate, bits, data, more=b""):
         fmt += struct.pack("<HHI", 22, bits, 0) + bytes.fromhex("0100000000001000800000aa00389b71")
     body = b"WAVEfmt " + struct.pack("<I", len(fmt)) + fmt + more + b"data" + struct.pack("<I", len(data)) + data
     return b"RIFF" + struct.pack("<I", len(body)) + body
+
+
+def chunk(name, data):
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+def png(colour, bits, channels, interlaced, more):
+    """A picture of 5 by 3; interlaced, it has six of Adam7's seven passes."""
+    sizes = [(5, 3)] if not interlaced else [(1, 1), (1, 1), (1, 1), (3, 1), (2, 2), (5, 1)]
+    rows = b"".join((b"\0" + bytes(range(-(-width * channels * bits // 8)))) * height for width, height in sizes)
+    palette = chunk(b"PLTE", bytes(range(48))) if colour == 3 else b""
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 5, 3, bits, colour, 0, 0, interlaced))
+    return b"\x89PNG\r\n\x1a\n" + head + palette + more + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
 def seeds():
@@ -67,6 +93,34 @@ def seeds():
     yield "whisper_tokens", "array", b"\1" + json.dumps(words + special + stamps).encode()
     yield "whisper_tokens", "config", b"\2" + json.dumps({"suppress_ids": [0, 3], "suppress_ids_begin": [2, 9],
                                                          "alignment_heads": [[0, 1], [3, 5]]}).encode()
+    records = [f"Portable:a%20cpu 3.1 0.1.0-0123456789abcdef {shape} {solver} {rank} 123456 rows=6 cols=4"
+               for shape in ("attention b1-h8-q64-k64-d64-v64-f32", "softmax r8-c8-f32")
+               for rank, solver in enumerate(("cpu", "tile", "-"))]
+    yield "wisdom", "records", "\n".join(["clattn-wisdom 1", *records, ""]).encode()
+    yield "wisdom", "short", b"clattn-wisdom 1\na b c d e cpu 0 123\na b c d f cpu 7 9223372036854775807 x=999999999\n"
+    yield "wisdom", "none", b"clattn-wisdom 1\n"
+    yield "wisdom", "later", b"clattn-wisdom 2\n"
+    # The first byte is explained in fuzz_cache_entry.c, and in the two others.
+    header = b"CLATTNBC" + struct.pack("<IIQ", 1, 0, 8) + bytes(32)
+    yield "cache_entry", "entry", b"\0" + header + hashlib.sha256(header + eight).digest() + eight
+    yield "cache_entry", "cut", b"\0" + header + hashlib.sha256(header + eight).digest() + eight[:7]
+    yield "cache_entry", "payload", b"\1" + bytes(range(200))
+    meaning = chunk(b"tRNS", bytes(6)) + chunk(b"gAMA", bytes((0, 0, 177, 143)))
+    kinds = ((0, 1, 1, b""), (0, 16, 1, b""), (2, 8, 3, b""), (3, 4, 1, b""), (4, 8, 2, b""), (6, 16, 4, b""),
+             (2, 8, 3, meaning))
+    for number, (colour, bits, channels, more) in enumerate(kinds):
+        for interlaced in (0, 1):
+            yield "png", f"{number}-{interlaced}", b"\1" + png(colour, bits, channels, interlaced, more)
+    qkv = "-q q.npy -k k.npy -v v.npy"
+    for name, first, line in (
+            ("run", 0, f"{qkv} -o o.npy --causal --scale=0.5 --window 3,-1 --lse l.npy"),
+            ("fused", 0, "--qkv x.npy --layout bs3e --heads 4,4 -o o.npy --attention m.html"),
+            ("explain", 1, "--shape 1,8,2,5,7,16,16 --dtype bf16 --layout bse --json --device cpu"),
+            ("bench", 2, "--shape 1,8,2,5,7,16,16 --kv-int8 --page-size 4 --repeat 3 --user 0:a.npy"),
+            ("every", 3, "--flag -t x --float=-1e3 --count 7 --few 9 --sizes 1,2,3 --whole 18446744073709551615 "
+                         "--limits -1,5 --list a --list b --choice two -- -one two"),
+            ("help", 3, "--flag --help")):
+        yield "arguments", name, bytes([first]) + line.replace(" ", "\n").encode()
     # The same of fuzz_wordpiece.c.
     for file in sorted((pathlib.Path(__file__).parent.parent / "wordpiece").glob("fuzz-*")):
         yield "wordpiece", file.name, file.read_bytes()
@@ -83,7 +137,31 @@ def seeds():
     yield "snippet", "oclgrind", b"lscore_mod did not build: input.cl:49:9: error: x\ninput.cl:45:13: fatal error: x\n~~^~~\n"
 
 
+    for file in sorted(KEPT.glob("*.txt")):
+        for number, line in enumerate(file.read_text().splitlines()):
+            yield file.stem, f"kept-{number}", base64.b64decode(line)
+
+
+def keep(folder, reader):
+    with tempfile.TemporaryDirectory() as least:
+        short = pathlib.Path(least) / "short"
+        merged = pathlib.Path(least) / "merged"
+        short.mkdir()
+        merged.mkdir()
+        for file in (folder / reader / "corpus").iterdir():
+            if file.stat().st_size <= 300:
+                (short / file.name).write_bytes(file.read_bytes())
+        subprocess.run([folder / reader / "fuzz", "-merge=1", merged, short], check=True, stderr=subprocess.DEVNULL)
+        inputs = sorted((file.read_bytes() for file in merged.iterdir()), key=lambda data: (len(data), data))
+    (KEPT / f"{reader}.txt").write_text("".join(base64.b64encode(data).decode() + "\n" for data in inputs))
+    print(f"{reader}: {len(inputs)} inputs")
+
+
 def main():
+    if sys.argv[1] == "--keep":
+        for reader in sys.argv[3:]:
+            keep(pathlib.Path(sys.argv[2]), reader)
+        return
     for reader, name, data in seeds():
         folder = pathlib.Path(sys.argv[1]) / reader / "corpus"
         folder.mkdir(parents=True, exist_ok=True)

@@ -153,8 +153,8 @@ class Stopped(FaultsTest):
 
 class PowerFails(FaultsTest):
     def check(self, durable, *command):
-        """Runs a command that writes into the folders `durable`, a dictionary of whether what it writes there stays once
-        it has ended.  Fails unless each of its files is whole at every moment.  Returns the files."""
+        """Runs a command that writes into the folders `durable`, a dictionary of whether what it writes there stays
+        once it has ended.  Fails unless each of its files is whole at every moment.  Returns the files."""
         self.succeed(*command, env=dict(self.env, FILE_CALLS=self.path("calls")))
         every, states, files = self.calls(), 0, set()
         for folder, stays in durable.items():
