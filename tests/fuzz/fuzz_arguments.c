@@ -87,10 +87,11 @@ static void use_order(const attention_options *o)
     int64_t offset;
     if (o->layout == NULL || s[0] == 0)
         return;
+    const bool has_heads = order_find(o->layout, 'h') >= 0 || order_find(o->layout, 'e') >= 0;
     array.tensor.rank = order_extents(o->layout, s[0], s[1], s[3], s[5], array.tensor.extent);
     REQUIRE(array.tensor.rank > 0 && array.tensor.rank <= CLATTN_MAX_RANK);
     if (order_view(&array, o->layout, &part, &view, &offset) == TOOL_DONE)
-        REQUIRE(view.rank == 4 && view.extent[1] == s[1]);
+        REQUIRE(view.rank == 4 && view.extent[1] == (has_heads ? s[1] : 1));
 }
 
 static void parse_attention(attention_mode mode, int argc, char **argv)
