@@ -18,8 +18,9 @@
  * A context has one thread for jobs, which its first job starts and its last release ends. It takes jobs in the order in
  * which they were begun, one at a time, and blocks the signals of the process. Meanwhile any thread may use the context:
  * enqueues of plans that exist do not wait, and neither does a plan_create of another thread, except while the driver
- * builds a program for the job. A run of the same description afterwards (clattn_attention_run) finds the programs
- * built, and takes milliseconds.
+ * builds a program for the job or runs it for the first time. What has been enqueued runs, too; but PoCL may start no
+ * kernel until it has compiled the one at hand. A run of the same description afterwards (clattn_attention_run) finds the
+ * programs built, and takes milliseconds.
  *
  * A job keeps alive what it needs of its context, as a plan does: after clattn_context_release it goes on. Nothing here
  * waits for a job but clattn_job_wait. No driver promises that a process may end while it compiles, so a program that ends
