@@ -15,22 +15,23 @@
  * The call checks and copies the description, the options and their strings, snippets included; a model is kept. So
  * all of these may be changed or released when it has returned. examples/event_loop.c is a whole program.
  *
- * A context has one thread for jobs, which its first job starts and its last release ends. It takes jobs in the order in
- * which they were begun, one at a time, and blocks the signals of the process. Meanwhile any thread may use the context:
- * enqueues of plans that exist do not wait, and neither does a plan_create of another thread, except while the driver
- * builds a program for the job or runs it for the first time. What has been enqueued runs, too; but PoCL may start no
- * kernel until it has compiled the one at hand. A run of the same description afterwards (clattn_attention_run) finds the
- * programs built, and takes milliseconds.
+ * A context has one thread for jobs, which its first job starts and its last release ends. It takes jobs in the order
+ * in which they were begun, one at a time, and blocks the signals of the process. Meanwhile any thread may use the
+ * context: enqueues of plans that exist do not wait, and neither does a plan_create of another thread, except while the
+ * driver builds a program for the job or runs it for the first time. What has been enqueued runs, too; but PoCL may
+ * start no kernel until it has compiled the one at hand. A run of the same description afterwards
+ * (clattn_attention_run) finds the programs built, and takes milliseconds.
  *
  * A job keeps alive what it needs of its context, as a plan does: after clattn_context_release it goes on. Nothing here
- * waits for a job but clattn_job_wait. No driver promises that a process may end while it compiles, so a program that ends
- * early cancels its jobs and waits for them, which takes no longer than the driver's work on one program:
+ * waits for a job but clattn_job_wait. No driver promises that a process may end while it compiles, so a program that
+ * ends early cancels its jobs and waits for them, which takes no longer than the driver's work on one program:
  *
  *     clattn_job_cancel(job);
  *     clattn_job_wait(job, NULL);
  *     clattn_job_release(&job);
  *
- * In the child of a fork, jobs give FORKED and make no callback, and what a job holds that was not complete is not freed.
+ * In the child of a fork, jobs give FORKED and make no callback, and what a job holds that was not complete is not
+ * freed.
  */
 #ifndef CLATTN_JOB_H
 #define CLATTN_JOB_H
@@ -50,8 +51,9 @@ CLATTN_API clattn_status clattn_job_result(clattn_job *job, clattn_plan **plan);
 
 /** Waits until `job` is complete and its callback has returned, then does what clattn_job_result does.
  *
- * Nothing of the job remains on the context's thread then. On that thread itself, where callbacks run, the call does not
- * wait: it gives BUSY if the job is not complete. Otherwise it blocks for as long as this job and those before it take.
+ * Nothing of the job remains on the context's thread then. On that thread itself, where callbacks run, the call does
+ * not wait: it gives BUSY if the job is not complete. Otherwise it blocks for as long as this job and those before it
+ * take.
  *
  * @return what clattn_job_result returns. */
 CLATTN_API clattn_status clattn_job_wait(clattn_job *job, clattn_plan **plan);
