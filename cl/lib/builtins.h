@@ -28,6 +28,7 @@ VALUE int convert_int_rte(float);
 /* Functions of numbers of type T, whose comparisons have the type I. */
 #define OF_FLOATS(T, I) \
     VALUE T copysign(T, T); \
+    VALUE T cos(T); \
     VALUE T exp(T); \
     VALUE T exp2(T); \
     VALUE T fabs(T); \
@@ -36,6 +37,7 @@ VALUE int convert_int_rte(float);
     VALUE T fmin(T, T); \
     VALUE T log(T); \
     VALUE T rint(T); \
+    VALUE T sin(T); \
     VALUE T sqrt(T); \
     VALUE T tanh(T); \
     VALUE I isnan(T);
@@ -65,7 +67,8 @@ VALUE int convert_int_rte(float);
 #define LOAD_AND_STORE(T, n) \
     LOAD_AND_STORE_IN(global, T, n) \
     LOAD_AND_STORE_IN(local, T, n) \
-    LOAD_AND_STORE_IN(private, T, n)
+    LOAD_AND_STORE_IN(private, T, n) \
+    READS T##n vload##n(size_t, const constant T *);
 #define LOAD_AND_STORE_HALF_IN(SPACE, n) \
     READS float##n vload_half##n(size_t, const SPACE half *); \
     EFFECT void vstore_half##n##_rte(float##n, size_t, SPACE half *);
@@ -77,10 +80,13 @@ VALUE int convert_int_rte(float);
 #define OF_VECTORS(n) \
     OF_FLOATS(float##n, int##n) \
     OF_INTEGERS(int##n) \
+    OF_INTEGERS(uint##n) \
     OF_SELECTIONS(float##n, int##n, uint##n) \
     OF_SELECTIONS(int##n, int##n, uint##n) \
     OF_SELECTIONS(uint##n, int##n, uint##n) \
+    VALUE int all(int##n); \
     VALUE int any(int##n); \
+    VALUE int any(char##n); \
     CONVERSIONS_FROM(uchar, n) \
     CONVERSIONS_FROM(char, n) \
     CONVERSIONS_FROM(ushort, n) \
@@ -95,6 +101,7 @@ VALUE int convert_int_rte(float);
     LOAD_AND_STORE(ushort, n) \
     LOAD_AND_STORE(uint, n) \
     LOAD_AND_STORE(int, n) \
+    LOAD_AND_STORE(ulong, n) \
     LOAD_AND_STORE(float, n) \
     LOAD_AND_STORE_HALF(n)
 

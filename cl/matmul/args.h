@@ -19,7 +19,8 @@ typedef struct matmul_args {
     array4 operand; /* as c; a broadcast dimension has stride 0 */
     args_long scale_offset, scale_col;
     float alpha;
-    int reserved;
+    int has_bias, has_operand; /* with OPTIONAL (matmul/epilogue.h) */
+    int item_rows; /* with OPTIONAL, of CPU kernels: rows of a register tile's direction that an item owns */
 #endif
 } matmul_args;
 

@@ -8,6 +8,8 @@
  *                    itself, since an item reads only the elements that it stores, and reads them first
  *
  * Parameter         meaning                                                       allowed
+ * OPTIONAL          1: BIAS and OPERAND only say that the kernel takes these arrays; a.has_bias and a.has_operand   0, 1
+ *                   say whether they count.  So one program serves several products; CPU kernels use it
  * BIAS, BIAS_TYPE   matmul/types.h
  * MATMUL_EPILOGUE   whether there is any of the following (matmul/args.h)         0, 1
  * B_SCALED          whether there is b_scale                                      0, 1
@@ -20,7 +22,8 @@
  *   EPILOGUE_ARGUMENTS          passes these on
  *   ACTIVATED_SUM(x, a)         act(x) of a floatv
  *   ACTIVATED_ONE(x, a)         act(x) of a float: the first lane of a vector's; compilers for GPUs drop the other lanes
- *   WITH_OPERAND(x, y)          x + y or x * y, as OPERAND says */
+ *   WITH_OPERAND(x, y)          x + y or x * y, as OPERAND says
+ *   HAS_BIAS(a), HAS_OPERAND(a) whether there is one */
 #ifndef CLATTN_CL_MATMUL_EPILOGUE_H
 #define CLATTN_CL_MATMUL_EPILOGUE_H
 
@@ -28,6 +31,9 @@
 #include "lib/storage.h"
 #include "matmul/types.h"
 
+#ifndef OPTIONAL
+#define OPTIONAL 0
+#endif
 #ifndef B_SCALED
 #define B_SCALED 0
 #endif
@@ -75,6 +81,14 @@
 #else
 #define ACTIVATED_SUM(x, a) (x)
 #define ACTIVATED_ONE(x, a) (x)
+#endif
+
+#if OPTIONAL
+#define HAS_BIAS(a) ((a).has_bias)
+#define HAS_OPERAND(a) ((a).has_operand)
+#else
+#define HAS_BIAS(a) BIAS
+#define HAS_OPERAND(a) (OPERAND != 0)
 #endif
 
 #if OPERAND == 2

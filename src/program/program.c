@@ -381,11 +381,17 @@ static bool takes_builtins(const struct program_cache *cache, const struct sourc
 clattn_status program_get(struct program_cache *cache, const char *file, const char *options,
                           const struct source_snippets *snippets, enum grid_class grid, struct program **program)
 {
-    clattn_status status = CLATTN_ERROR_BUILD;
+    clattn_status status;
+    const bool builtins = takes_builtins(cache, snippets);
     *program = NULL;
-    if (takes_builtins(cache, snippets))
-        status = get(cache, file, options, snippets, grid, true, program);
-    return status == CLATTN_ERROR_BUILD ? get(cache, file, options, snippets, grid, false, program) : status;
+    status = get(cache, file, options, snippets, grid, builtins, program);
+    if (!builtins || status != CLATTN_ERROR_BUILD)
+        return status;
+    status = get(cache, file, options, snippets, grid, false, program);
+    if (status == CLATTN_SUCCESS)
+        report_log(&cache->device->report, CLATTN_LOG_LEVEL_WARNING,
+                   "%s calls a function that lib/builtins.h lacks: building it took twice as long", file);
+    return status;
 }
 
 void program_release(struct program_cache *cache, struct program **program)

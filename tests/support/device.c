@@ -9,6 +9,7 @@
 static clattn_context *opened;
 static clattn_program_statistics released; /* of the contexts that release_context had */
 static void *(*functions)(void *user, const char *name);
+static bool lacks_builtins;
 
 void device_use_functions(void *(*get_proc)(void *user, const char *name))
 {
@@ -33,12 +34,27 @@ static void print_device(void)
     printf("# %s, %s\n", platform, name);
 }
 
+static void watch_log(void *user, clattn_log_level level, const char *message)
+{
+    (void)user, (void)level;
+    if (strstr(message, "lib/builtins.h")) {
+        printf("%s\n", message);
+        lacks_builtins = true;
+    }
+}
+
+bool device_lacks_builtins(void)
+{
+    return lacks_builtins;
+}
+
 clattn_context *device_context(void)
 {
     if (!opened) {
         clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
 
         params.get_proc = functions;
+        params.log = watch_log;
         params.device = getenv("CLATTN_DEVICE") ? NULL : "0";
         if (clattn_context_create(&params, &opened) != CLATTN_SUCCESS) {
             char message[512];

@@ -21,6 +21,9 @@ void device_release(void);
 /* What device_context has built and loaded so far; nothing if there is none yet. */
 clattn_program_statistics device_programs(void);
 
+/* Whether a kernel of device_context() called a function that cl/lib/builtins.h does not declare, and was built twice. */
+bool device_lacks_builtins(void);
+
 /* Releases a buffer, except on a simulator whose bookkeeping cannot bear it. */
 void device_release_buffer(cl_mem buffer);
 

@@ -207,7 +207,7 @@ int run_test_table(const char *name, const struct CMUnitTest *tests, size_t coun
     clattn_program_statistics programs = released_programs();
     printf("%s: programs built %llu, loaded %llu, refused %llu\n", name, (unsigned long long)programs.built,
            (unsigned long long)programs.loaded, (unsigned long long)programs.refused);
-    return failures != 0;
+    return failures != 0 || device_lacks_builtins();
 }
 
 int suite_run(const char *name, int argc, char **argv)

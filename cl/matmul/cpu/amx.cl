@@ -55,6 +55,7 @@
 
 #include "engine/x86/amx_sums.h"
 #include "matmul/cpu/pack.h"
+#include "matmul/cpu/store.h"
 
 /* So many rows of the square before are stored in each step: storing them takes no longer than a step's products. */
 #define DEFERRED_ROWS 2

@@ -3,7 +3,7 @@
  *   C[b,i,j] = sum_k A[b,i,k] * B[b,k,j]  (+ bias[j])  (and what matmul/epilogue.h says)
  *
  * One of the two operands, the *lane operand*, runs across vector lanes: B with lanes = columns of C, or A with lanes = rows
- * of C (LANES_ALONG_M).  matmul_pack (matmul/cpu/pack.h) copies it into panels once; matmul_cpu then multiplies the other
+ * of C (LANES_ALONG_M).  matmul_pack (matmul/cpu/pack.cl) copies it into panels once; matmul_cpu then multiplies the other
  * one, the *row operand*, into them, element by element in its own layout.  "Row" below is an index of the row operand and
  * "lane" one of the lane operand, whichever of i and j that is.
  *
@@ -15,7 +15,7 @@
  *        +---------+                +-----------------+                          takes the next DEPTH.
  *        | the next tile            one step: acc[row][vector] += element * vector
  *
- * Layouts: matmul/types.h; packed: matmul/cpu/pack.h.
+ * Layouts: matmul/types.h; packed: matmul/cpu/pack.cl.
  *
  * Arguments: matmul_cpu(row operand, packed, [bias], [b_scale], [operand], c, matmul_args)
  *
@@ -33,7 +33,8 @@
  *   LANES           floats a vector (lib/vector.h)                   4, 8, 16        all
  *   LANE_VECTORS    vectors across a register tile                   1 and up        1 2 3 4
  *   ROWS            rows of a register tile                          1 and up        4 6 8 12 13 14
- *   TILES           register tiles of an item                        1 and up        1 8 12 16
+ *   TILES           the most register tiles of an item; with OPTIONAL (matmul/epilogue.h) it owns a.item_rows rows,
+ *                   a multiple of ROWS that is no more                1 and up        1 8 12 16
  *   DEPTH           steps between two tiles                          1 and up        64 128 256 512 2048 4096
  *   PREFETCH_DISTANCE   steps by which rows are prefetched; beyond a block's end the next tile's rows are.  0: none.
  *                   Needs ROW_UNIT, and a compiler that has __builtin_prefetch       0 and up   0 256
@@ -98,7 +99,13 @@
 #endif
 
 #include "matmul/cpu/pack.h"
+#include "matmul/cpu/store.h"
 
+#if OPTIONAL
+#define ITEM_ROWS(a) ((a).item_rows)
+#else
+#define ITEM_ROWS(a) (ROWS * TILES)
+#endif
 #define LINE (64 / BYTES(ROW_TYPE, K_STEP)) /* steps of a row in one cache line */
 #define COPY_ROWS (ROW_UNIT && !PAIRS && !IS_F32(ROW_TYPE))
 
@@ -235,8 +242,8 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
     const destination to = {&a, c, EPILOGUE_ARGUMENTS};
     const long panel = get_group_id(0), batch = get_group_id(2);
     const long panels = (lanes.count + PANEL - 1) / PANEL;
-    const int row0 = (int)get_group_id(1) * (ROWS * TILES), lane0 = (int)panel * PANEL;
-    const int row_count = min(ROWS * TILES, rows.count - row0), lane_count = min(PANEL, lanes.count - lane0);
+    const int row0 = (int)get_group_id(1) * ITEM_ROWS(a), lane0 = (int)panel * PANEL;
+    const int row_count = min(ITEM_ROWS(a), rows.count - row0), lane_count = min(PANEL, lanes.count - lane0);
     const long row_k = ROW_UNIT ? 1 : rows.k_stride;
     const int steps = STEPS(a.k);
     const global ELEMENT(ROW_TYPE) *in = source + rows.offset + batch * rows.batch;
@@ -272,7 +279,7 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
             load_sums(acc, i0 ? sum : zeros);
             multiply_tile(acc, &operands, depth, whole);
 #if PLAIN_SUMS
-            if (last && by_rows && lane_count == PANEL) {
+            if (last && by_rows && lane_count == PANEL && !(OPTIONAL && HAS_OPERAND(a))) {
                 store_sums(acc, to, (place){batch, row0 + t, min(ROWS, row_count - t), lane0, PANEL});
                 continue;
             }

@@ -23,7 +23,8 @@
  *   LANES           floats a vector (lib/vector.h)                     4, 8, 16           all
  *   ROWS            few rows of a register tile                        1 and up           1 to 8
  *   STEP            streamed rows of a register tile                   divisors of LANES  2 4
- *   TILES           times LANES streamed rows of an item               1 and up           1 to 16
+ *   TILES           times LANES: the most streamed rows of an item; with OPTIONAL (matmul/epilogue.h) it owns
+ *                   a.item_rows, a multiple of LANES that is no more   1 and up           1 to 16
  *   DEPTH           0: the few rows are read where they lie; else the item copies so much of their k at a time, their
  *                   vectors interleaved, so that rows a power of two apart do not share one set of a cache; a multiple
  *                   of LANES
@@ -70,6 +71,12 @@
 #endif
 #if ROWS < 1 || TILES < 1 || STEP < 1 || LANES % STEP != 0 || DEPTH % LANES != 0
 #error "ROWS and TILES must be at least 1, STEP divides LANES, and LANES divides DEPTH"
+#endif
+
+#if OPTIONAL
+#define ITEM_ROWS(a) ((a).item_rows)
+#else
+#define ITEM_ROWS(a) (LANES * TILES)
 #endif
 
 #if STREAM_A
@@ -189,15 +196,15 @@ kernel void matmul_cpu_skinny(const global ELEMENT(A_TYPE) *a_data, const global
     const global ELEMENT(FEW_TYPE) *kept = b_data;
     const operand_layout stream = rows, few = columns;
     const long stream_step = a.c.row, few_step = a.c.col;
-    const int first = (int)get_group_id(1) * TILES * LANES, few0 = (int)get_group_id(0) * ROWS;
+    const int first = (int)get_group_id(1) * ITEM_ROWS(a), few0 = (int)get_group_id(0) * ROWS;
 #else
     const global ELEMENT(STREAM_TYPE) *streamed = b_data;
     const global ELEMENT(FEW_TYPE) *kept = a_data;
     const operand_layout stream = columns, few = rows;
     const long stream_step = a.c.col, few_step = a.c.row;
-    const int first = (int)get_group_id(0) * TILES * LANES, few0 = (int)get_group_id(1) * ROWS;
+    const int first = (int)get_group_id(0) * ITEM_ROWS(a), few0 = (int)get_group_id(1) * ROWS;
 #endif
-    const int end = min(first + TILES * LANES, stream.count);
+    const int end = min(first + ITEM_ROWS(a), stream.count);
     const int whole = DEPTH ? DEPTH : max(a.k, 1);
     few_data data;
     floatv state[TILES * ROWS];
@@ -230,21 +237,26 @@ kernel void matmul_cpu_skinny(const global ELEMENT(A_TYPE) *a_data, const global
             sum *= times_b;
 #endif
 #if BIAS && STREAM_A
-            sum += (floatv)(LOAD(BIAS_TYPE, bias, a.bias_offset + (few0 + r) * a.bias_col));
+            if (HAS_BIAS(a))
+                sum += (floatv)(LOAD(BIAS_TYPE, bias, a.bias_offset + (few0 + r) * a.bias_col));
 #elif BIAS
-            floatv add;
-            LOAD_ROW(BIAS_TYPE, add, bias, a.bias_offset + j * a.bias_col, a.bias_col, rest, 0.0f);
-            sum += add;
+            if (HAS_BIAS(a)) {
+                floatv add;
+                LOAD_ROW(BIAS_TYPE, add, bias, a.bias_offset + j * a.bias_col, a.bias_col, rest, 0.0f);
+                sum += add;
+            }
 #endif
             sum = ACTIVATED_SUM(sum, a);
 #if OPERAND
-            const long operand_step = STREAM_A ? a.operand.row : a.operand.col;
-            floatv other;
-            LOAD_ROW(OPERAND_TYPE, other, operand,
-                     a.operand.offset + batch * a.operand.batch +
-                         (few0 + r) * (STREAM_A ? a.operand.col : a.operand.row) + j * operand_step,
-                     operand_step, rest, 0.0f);
-            sum = WITH_OPERAND(sum, other);
+            if (HAS_OPERAND(a)) {
+                const long operand_step = STREAM_A ? a.operand.row : a.operand.col;
+                floatv other;
+                LOAD_ROW(OPERAND_TYPE, other, operand,
+                         a.operand.offset + batch * a.operand.batch +
+                             (few0 + r) * (STREAM_A ? a.operand.col : a.operand.row) + j * operand_step,
+                         operand_step, rest, 0.0f);
+                sum = WITH_OPERAND(sum, other);
+            }
 #endif
             STORE_ROW(C_TYPE, c, at, stream_step, rest, sum);
         }

@@ -1,60 +1,24 @@
 /* How the kernels that sum C in tiles of ROWS rows of LANE_VECTORS vectors walk their operands and store their sums.
  * LANES_ALONG_M, ROWS, LANE_VECTORS and PANEL, the lanes of a tile, are the kernel's (matmul/cpu/packed.cl).
  *
- *   lane_operand(a), row_operand(a)   the layout of the operand whose index runs across lanes, and of the other one
  *   C_ROW_STEP(a), C_LANE_STEP(a)     strides of C from row to row, and from lane to lane
  *   finish(sums, to, at)              turns sums into elements of C (matmul/epilogue.h) and stores them at `at`
  *   PLAIN_SUMS                        1: sums become elements of C by adding a bias at most, and along lanes, so that
- *                                     store_sums may store them from registers
+ *                                     store_sums may store them from registers unless HAS_OPERAND
  *   store_sums(acc, to, at)           stores a tile of whole vectors from registers
  *   store_deferred(rows, n, to)       stores the next n of the rows that a finished tile has left, while the processor
  *                                     multiplies the next tile */
 #ifndef CLATTN_CL_MATMUL_CPU_STORE_H
 #define CLATTN_CL_MATMUL_CPU_STORE_H
 
+#include "matmul/cpu/operands.h"
 #include "matmul/cpu/product.h"
 #include "matmul/epilogue.h"
 #include "matmul/types.h"
 
-#if LANES_ALONG_M
-#define ROW_TYPE B_TYPE
-#define LANE_TYPE A_TYPE
-#else
-#define ROW_TYPE A_TYPE
-#define LANE_TYPE B_TYPE
-#endif
-
 #define C_ROW_STEP(a) (LANES_ALONG_M ? (a).c.col : (a).c.row)
 #define C_LANE_STEP(a) (LANES_ALONG_M ? (a).c.row : (a).c.col)
-#define PLAIN_SUMS (!LANES_ALONG_M && !B_SCALED && !ACTIVATED && !OPERAND)
-
-/* Element (index, k) of an operand lies at offset + b*batch + index*stride + k*k_stride; `count` indices exist. */
-typedef struct operand_layout {
-    long offset, batch, stride, k_stride;
-    int count;
-} operand_layout;
-
-static inline operand_layout operand_a(const private matmul_args *a)
-{
-    operand_layout s = {a->a.offset, a->a.batch, a->a.row, a->a.col, a->m};
-    return s;
-}
-
-static inline operand_layout operand_b(const private matmul_args *a)
-{
-    operand_layout s = {a->b.offset, a->b.batch, a->b.col, a->b.row, a->n};
-    return s;
-}
-
-static inline operand_layout lane_operand(const private matmul_args *a)
-{
-    return LANES_ALONG_M ? operand_a(a) : operand_b(a);
-}
-
-static inline operand_layout row_operand(const private matmul_args *a)
-{
-    return LANES_ALONG_M ? operand_b(a) : operand_a(a);
-}
+#define PLAIN_SUMS (!LANES_ALONG_M && !B_SCALED && !ACTIVATED && (OPTIONAL ? OPERAND != 2 : !OPERAND))
 
 /* A part of C: `rows` rows from `row` on times `lanes` lanes from `lane` on. */
 typedef struct place {
@@ -221,14 +185,16 @@ static void finish(private floatv *sums, destination to, place at)
     scale_sums(sums, to, at);
 #endif
 #if BIAS
-    add_bias(sums, to, at);
+    if (HAS_BIAS(*a))
+        add_bias(sums, to, at);
 #endif
 #if ACTIVATED
     for (int i = 0; i < at.rows * LANE_VECTORS; i++)
         sums[i] = ACTIVATED_SUM(sums[i], *a);
 #endif
 #if OPERAND
-    combine_with_operand(sums, to, at);
+    if (HAS_OPERAND(*a))
+        combine_with_operand(sums, to, at);
 #endif
     if (lane_step == 1)
         store_rows(sums, out, row_step, at.rows, at.lanes);
@@ -240,16 +206,17 @@ static void finish(private floatv *sums, destination to, place at)
 }
 
 #if PLAIN_SUMS
-/* What is added to each row of a tile; without a bias 0, which store_row does not add. */
+/* What is added to each row of a tile; without a bias 0. */
 INLINE void load_bias(floatv add[LANE_VECTORS], destination to, place at)
 {
 #pragma unroll
-    for (int v = 0; v < LANE_VECTORS; v++)
-#if BIAS
-        add[v] = lane_bias(to, at, v);
-#else
+    for (int v = 0; v < LANE_VECTORS; v++) {
         add[v] = (floatv)(0.0f);
+#if BIAS
+        if (HAS_BIAS(*to.args))
+            add[v] = lane_bias(to, at, v);
 #endif
+    }
 }
 
 INLINE void store_row(const private floatv *sums, const private floatv *add, global ELEMENT(C_TYPE) *out)

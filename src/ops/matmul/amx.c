@@ -37,5 +37,5 @@ clattn_status matmul_amx_prepare(struct matmul_plan *plan, bool instructions)
     matmul_packed_tune_items(&plan->base.tuning, caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR), &g);
     define_int(&options, "X86_AMX", instructions);
     define_int(&options, "X86_BF16", instructions);
-    return matmul_packed_add_kernels(plan, "matmul/cpu/amx.cl", "matmul_cpu_amx", &g, &options);
+    return matmul_packed_add_kernels(plan, "matmul/cpu/amx.cl", "matmul_cpu_amx", false, &g, &options);
 }

@@ -33,9 +33,9 @@ bool matmul_packed_along_m(const struct matmul_problem *problem, bool pairs, con
 
 void matmul_packed_tune_items(struct tuning *tuning, bool small, struct packed_geometry *g);
 
-/* Adds matmul_pack and the product `name` of a file.  plan->lanes_along_m and plan->k_step are set; `options` has what only
- * this file is given, and is cleared. */
-clattn_status matmul_packed_add_kernels(struct matmul_plan *plan, const char *file, const char *name,
+/* Adds matmul_pack and the product `name` of a file.  plan->lanes_along_m and plan->k_step are set; `optional` is
+ * matmul_defines's; `options` has what only this file is given, and is cleared. */
+clattn_status matmul_packed_add_kernels(struct matmul_plan *plan, const char *file, const char *name, bool optional,
                                         const struct packed_geometry *g, struct strbuf *options);
 
 /* ---- amx.cl: products of bfloat16 by AMX ---- */

@@ -11,7 +11,7 @@
 #include "program/defines.h"
 
 _Static_assert(offsetof(matmul_args, operand) == 3 * 40 + 3 * 8 + 4 * 4, "matmul_args has padding");
-_Static_assert(sizeof(matmul_args) == 3 * 40 + 3 * 8 + 4 * 4 + 40 + 2 * 8 + 2 * 4, "matmul_args has padding");
+_Static_assert(sizeof(matmul_args) == 3 * 40 + 3 * 8 + 4 * 4 + 40 + 2 * 8 + 4 * 4, "matmul_args has padding");
 
 /* A layout of rank 2 or 3 as (batch, -, row, col); its batch stride is 0 unless it has a batch. */
 static array4 strides_of(const clattn_layout *layout)
@@ -198,6 +198,8 @@ void matmul_fill_args(const struct matmul_problem *problem, const clattn_matmul_
         kernel_args->scale_col = problem->desc.b_scale.stride[0];
     }
     kernel_args->alpha = problem->desc.alpha;
+    kernel_args->has_bias = problem->has_bias;
+    kernel_args->has_operand = problem->has_operand;
     size_t batch = args->batch, m = args->m;
     /* Items that share b and lie one behind the other are one taller item; unless they share a as well (its strides are 0, the
      * rows' too), which is packed once for all, into a workspace that is only large enough for one item's. */
@@ -214,51 +216,64 @@ void matmul_fill_args(const struct matmul_problem *problem, const clattn_matmul_
     kernel_args->k = (int)problem->k;
 }
 
-cl_uint matmul_pointers(const struct matmul_problem *problem)
+cl_uint matmul_pointers(const struct matmul_plan *plan)
 {
-    return 3u + problem->has_bias + problem->has_scale + problem->has_operand;
+    const struct matmul_problem *problem = &plan->problem;
+    return 3u + problem->has_scale + (plan->optional ? 2u : (cl_uint)problem->has_bias + problem->has_operand);
 }
 
-void matmul_bind(const struct matmul_problem *problem, const clattn_matmul_args *args, const clattn_binding **bindings)
+void matmul_bind(const struct matmul_plan *plan, const struct matmul_problem *problem, const clattn_matmul_args *args,
+                 const clattn_binding **bindings)
 {
     size_t count = 2;
-    if (problem->has_bias)
-        bindings[count++] = &args->bias;
+    if (problem->has_bias || plan->optional)
+        bindings[count++] = problem->has_bias ? &args->bias : NULL;
     if (problem->has_scale)
         bindings[count++] = &args->b_scale;
-    if (problem->has_operand)
-        bindings[count++] = &args->operand;
+    if (problem->has_operand || plan->optional)
+        bindings[count++] = problem->has_operand ? &args->operand : NULL;
     bindings[count] = &args->c;
 }
 
-size_t matmul_args_bytes(const struct matmul_problem *problem)
+size_t matmul_args_bytes(const struct matmul_plan *plan)
 {
-    return matmul_has_epilogue(problem) ? sizeof(matmul_args) : offsetof(matmul_args, operand);
+    return plan->optional || matmul_has_epilogue(&plan->problem) ? sizeof(matmul_args) : MATMUL_PLAIN_ARGS;
+}
+
+static bool is_multiplied(const struct matmul_problem *problem)
+{
+    return problem->has_operand && problem->desc.operand_use == CLATTN_MATMUL_OPERAND_USE_MULTIPLY;
 }
 
 /* A product without an epilogue defines nothing, so that all such products have the same program. */
-static void epilogue_defines(const struct matmul_problem *problem, struct strbuf *options)
+static void epilogue_defines(const struct matmul_problem *problem, bool optional, struct strbuf *options)
 {
     const clattn_matmul_desc *desc = &problem->desc;
-    if (!matmul_has_epilogue(problem))
+    if (!optional && !matmul_has_epilogue(problem))
         return;
     define_int(options, "MATMUL_EPILOGUE", 1);
     define_int(options, "B_SCALED", problem->has_scale);
     define_int(options, "ACTIVATED", desc->activation != CLATTN_ACTIVATION_NONE);
     if (desc->activation)
         define_token(options, "ACTIVATION", activation_name(desc->activation));
-    define_int(options, "OPERAND", problem->has_operand ? 1 + desc->operand_use : 0);
-    if (problem->has_operand)
-        define_token(options, "OPERAND_TYPE", storage_token(desc->operand.dtype));
+    define_int(options, "OPERAND", is_multiplied(problem) ? 2 : optional || problem->has_operand);
+    if (optional || problem->has_operand)
+        define_token(options, "OPERAND_TYPE",
+                     storage_token(problem->has_operand ? desc->operand.dtype : desc->c.dtype));
 }
 
-void matmul_defines(const struct matmul_problem *problem, struct strbuf *options)
+void matmul_defines(struct matmul_plan *plan, bool optional, struct strbuf *options)
 {
-    define_token(options, "A_TYPE", storage_token(problem->desc.a.dtype));
-    define_token(options, "B_TYPE", storage_token(problem->desc.b.dtype));
-    define_token(options, "C_TYPE", storage_token(problem->desc.c.dtype));
-    define_int(options, "BIAS", problem->has_bias);
-    if (problem->has_bias)
-        define_token(options, "BIAS_TYPE", storage_token(problem->desc.bias.dtype));
-    epilogue_defines(problem, options);
+    const struct matmul_problem *problem = &plan->problem;
+    const clattn_matmul_desc *desc = &problem->desc;
+    plan->optional = optional;
+    define_token(options, "A_TYPE", storage_token(desc->a.dtype));
+    define_token(options, "B_TYPE", storage_token(desc->b.dtype));
+    define_token(options, "C_TYPE", storage_token(desc->c.dtype));
+    if (optional)
+        define_int(options, "OPTIONAL", 1);
+    define_int(options, "BIAS", optional || problem->has_bias);
+    if (optional || problem->has_bias) /* an absent array has the type that a model's arrays have */
+        define_token(options, "BIAS_TYPE", storage_token(problem->has_bias ? desc->bias.dtype : desc->c.dtype));
+    epilogue_defines(problem, optional, options);
 }

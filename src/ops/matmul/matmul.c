@@ -22,7 +22,7 @@ clattn_status matmul_launch_tiles(const struct matmul_plan *plan, const struct m
                                   struct chain *chain, const clattn_matmul_args *args, const matmul_args *kernel_args)
 {
     const clattn_binding *bindings[MATMUL_POINTERS] = {&args->a, &args->b};
-    matmul_bind(problem, args, bindings);
+    matmul_bind(plan, problem, args, bindings);
     const size_t groups[3] = {divide_up((size_t)kernel_args->n, plan->tile_columns),
                               divide_up((size_t)kernel_args->m, plan->tile_rows), (size_t)kernel_args->batch};
     return chain_launch(chain, &plan->base.kernels[0], bindings, kernel_args, groups, true);
@@ -36,25 +36,21 @@ clattn_status matmul_add_tiled_kernel(struct matmul_plan *plan, const char *file
     const size_t groups[3] = {divide_up(problem->n, plan->tile_columns),
                               problem->batch * divide_up(problem->m, plan->tile_rows), problem->batch};
     plan->launch = matmul_launch_tiles;
-    return plan_add_kernel(&plan->base, file, options, name, matmul_pointers(problem), matmul_args_bytes(problem),
-                           local, groups);
+    return plan_add_kernel(&plan->base, file, options, name, matmul_pointers(plan), matmul_args_bytes(plan), local,
+                           groups);
 }
 
-clattn_status matmul_add_packed_kernels(struct matmul_plan *plan, const char *file, struct strbuf *options,
+clattn_status matmul_add_packed_kernels(struct matmul_plan *plan, struct strbuf options[2],
                                         const struct packed_kernel kernels[2])
 {
     static const size_t one[3] = {1, 1, 1};
-    const struct matmul_problem *problem = &plan->problem;
-    clattn_status status;
-    struct strbuf again = {0};
-    strbuf_printf(&again, "%s", options->text ? options->text : "");
-    TRY(plan_add_kernel(&plan->base, file, options, kernels[0].name, 2, matmul_args_bytes(problem), one,
-                        kernels[0].groups));
-    TRY(plan_add_kernel(&plan->base, file, &again, kernels[1].name, kernels[1].pointers, matmul_args_bytes(problem),
-                        one, kernels[1].groups));
+    clattn_status status = CLATTN_SUCCESS;
+    for (int i = 0; i < 2; i++)
+        TRY(plan_add_kernel(&plan->base, kernels[i].file, &options[i], kernels[i].name, kernels[i].pointers,
+                            kernels[i].args_bytes, one, kernels[i].groups));
 fail:
-    strbuf_clear(options);
-    strbuf_clear(&again);
+    strbuf_clear(&options[0]);
+    strbuf_clear(&options[1]);
     return status;
 }
 
@@ -84,6 +80,7 @@ static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_cal
     if (!args.batch || !args.m || !problem->n)
         return plan_enqueue_nothing(handle, call);
     matmul_fill_args(problem, &args, &kernel_args);
+    kernel_args.item_rows = (int)plan->item_rows;
     status = chain_begin(&chain, handle->context, call, &args.workspace);
     if (status == CLATTN_SUCCESS) {
         mtx_lock(handle->lock);

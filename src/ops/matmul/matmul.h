@@ -24,7 +24,9 @@ struct matmul_plan {
     size_t tile_rows, tile_columns; /* of C, that a work-group owns */
     size_t panel;                   /* lanes of a packed panel */
     size_t k_step;                  /* k in an element of a packed panel */
+    size_t item_rows;               /* what kernels with OPTIONAL are told: rows that an item owns */
     bool lanes_along_m;             /* a is packed, not b */
+    bool optional;                  /* the kernel always takes a bias and an operand, and is told which of them count */
     bool foreign;                   /* another library chooses the kernels, from size to size anew */
 };
 
@@ -43,8 +45,9 @@ clattn_status matmul_args_read(const struct matmul_plan *plan, const struct matm
 /* Fills the kernels' last argument. */
 void matmul_fill_args(const struct matmul_problem *problem, const clattn_matmul_args *args, matmul_args *kernel_args);
 
-/* The -D options that all matmul kernels share. */
-void matmul_defines(const struct matmul_problem *problem, struct strbuf *options);
+/* The -D options that all matmul kernels share; sets plan->optional.  One program with OPTIONAL (matmul/epilogue.h) serves
+ * products with a bias, an added operand, both or neither. */
+void matmul_defines(struct matmul_plan *plan, bool optional, struct strbuf *options);
 
 /* Whether anything but a bias is done to sums: the kernels' MATMUL_EPILOGUE. */
 static inline bool matmul_has_epilogue(const struct matmul_problem *problem)
@@ -54,10 +57,12 @@ static inline bool matmul_has_epilogue(const struct matmul_problem *problem)
 
 /* The number of a kernel's pointers, the first two of which are what it multiplies; filling in the bindings of the others; and
  * the size of its matmul_args. */
-cl_uint matmul_pointers(const struct matmul_problem *problem);
+cl_uint matmul_pointers(const struct matmul_plan *plan);
 #define MATMUL_POINTERS 6
-void matmul_bind(const struct matmul_problem *problem, const clattn_matmul_args *args, const clattn_binding **bindings);
-size_t matmul_args_bytes(const struct matmul_problem *problem);
+void matmul_bind(const struct matmul_plan *plan, const struct matmul_problem *problem, const clattn_matmul_args *args,
+                 const clattn_binding **bindings);
+size_t matmul_args_bytes(const struct matmul_plan *plan);
+#define MATMUL_PLAIN_ARGS offsetof(matmul_args, operand) /* bytes of a kernel's without an epilogue */
 
 /* `launch` of solvers with one kernel whose work-groups, (columns, rows, batch), own tile_columns x tile_rows of C, and the
  * function that adds the kernel, whose arguments are a, b, [bias], [b_scale], [operand], c.  `options` is cleared. */
@@ -66,14 +71,15 @@ clattn_status matmul_launch_tiles(const struct matmul_plan *plan, const struct m
 clattn_status matmul_add_tiled_kernel(struct matmul_plan *plan, const char *file, const char *name,
                                       struct strbuf *options, const size_t local[3]);
 
-/* A plan of two kernels, the first of which packs an operand into the workspace for the second.  One function adds both, of
- * one file with the same options, which are cleared; the other enqueues both, without the first if k is 0. */
+/* A plan of two kernels, the first of which packs an operand into the workspace for the second.  One function adds both,
+ * each with its options, which are cleared; the other enqueues both, without the first if k is 0. */
 struct packed_kernel {
-    const char *name;
+    const char *file, *name;
     cl_uint pointers;
+    size_t args_bytes;
     size_t groups[3]; /* of the largest launch */
 };
-clattn_status matmul_add_packed_kernels(struct matmul_plan *plan, const char *file, struct strbuf *options,
+clattn_status matmul_add_packed_kernels(struct matmul_plan *plan, struct strbuf options[2],
                                         const struct packed_kernel kernels[2]);
 clattn_status matmul_launch_packed(const struct matmul_plan *plan, struct chain *chain, const matmul_args *kernel_args,
                                    const clattn_binding **pack_bindings, const size_t pack_groups[3],

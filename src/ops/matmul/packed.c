@@ -1,8 +1,10 @@
 /* Planning and launching of cl/matmul/cpu/packed.cl, and what cl/matmul/cpu/amx.cl shares with it. */
 #include <math.h>
+#include <string.h>
 
 #include "base/size.h"
 #include "base/try.h"
+#include "ops/common/arrays.h"
 #include "ops/matmul/cpu.h"
 #include "program/defines.h"
 
@@ -54,7 +56,7 @@ static clattn_status launch(const struct matmul_plan *plan, const struct matmul_
     const size_t groups[3] = {panels, divide_up(row_count, plan->tile_rows), (size_t)given->batch};
     const clattn_binding *pack_bindings[2] = {lanes, &chain->workspace};
     const clattn_binding *bindings[MATMUL_POINTERS] = {rows, &chain->workspace};
-    matmul_bind(problem, args, bindings);
+    matmul_bind(plan, problem, args, bindings);
     return matmul_launch_packed(plan, chain, given, pack_bindings, pack_groups, bindings, groups);
 }
 
@@ -158,30 +160,51 @@ bool matmul_packed_along_m(const struct matmul_problem *problem, bool pairs, con
     return apart * cost(along_m, n, m * shared, packing) < apart * cost(along_n, m * shared, n, packing);
 }
 
-clattn_status matmul_packed_add_kernels(struct matmul_plan *plan, const char *file, const char *name,
-                                        const struct packed_geometry *g, struct strbuf *options)
+/* Tiles for which an item has sums: more than it has tiles, so that products of few and of many rows share a program. */
+#define MOST_TILES 8
+
+clattn_status matmul_packed_add_kernels(struct matmul_plan *plan, const char *file, const char *name, bool optional,
+                                        const struct packed_geometry *g, struct strbuf *own)
 {
     const struct matmul_problem *problem = &plan->problem;
+    struct strbuf options[2] = {{0}, *own};
+    bool rounds = optional && !g->prefetch_panel && g->tiles < MOST_TILES &&
+                  !(plan->base.context->device.caps.quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR));
     plan->panel = g->lanes * g->vectors;
-    plan->tile_rows = g->rows * g->tiles;
-    matmul_defines(problem, options);
-    define_int(options, "LANES", (long long)g->lanes);
-    define_int(options, "TILES", (long long)g->tiles);
-    define_int(options, "DEPTH", (long long)g->depth);
-    define_int(options, "PACK_DEPTH", PACK_DEPTH);
-    define_int(options, "LANES_ALONG_M", plan->lanes_along_m);
+    plan->tile_rows = plan->item_rows = g->rows * g->tiles;
+    define_token(options, "A_TYPE", storage_token(problem->desc.a.dtype));
+    define_token(options, "B_TYPE", storage_token(problem->desc.b.dtype));
+    define_int(options, "LANE_VECTORS", (long long)g->vectors);
+    define_int(options, "PAIRS", plan->k_step == 2);
+    matmul_defines(plan, optional, &options[1]);
+    define_int(&options[1], "TILES", (long long)(rounds ? MOST_TILES : g->tiles));
+    define_int(&options[1], "DEPTH", (long long)g->depth);
+    for (int i = 0; i < 2; i++) {
+        define_int(&options[i], "LANES", (long long)g->lanes);
+        define_int(&options[i], "PACK_DEPTH", PACK_DEPTH);
+        define_int(&options[i], "LANES_ALONG_M", plan->lanes_along_m);
+    }
+    memset(own, 0, sizeof *own);
     size_t lane_count = plan->lanes_along_m ? problem->m : problem->n;
     size_t row_count = plan->lanes_along_m ? problem->n : problem->m;
     /* Items folded into one need no more panels than they do apart. */
     size_t items = packed_items(plan, problem, problem->batch), panels = divide_up(lane_count, plan->panel);
     size_t steps = divide_up(problem->k, plan->k_step), row_groups = divide_up(row_count, plan->tile_rows);
     const struct packed_kernel kernels[2] = {
-        {"matmul_pack", 2, {items * panels, divide_up(steps, PACK_DEPTH), items}},
-        {name, matmul_pointers(problem), {items * panels, problem->batch * row_groups, problem->batch}},
+        {"matmul/cpu/pack.cl",
+         "matmul_pack",
+         2,
+         MATMUL_PLAIN_ARGS,
+         {items * panels, divide_up(steps, PACK_DEPTH), items}},
+        {file,
+         name,
+         matmul_pointers(plan),
+         matmul_args_bytes(plan),
+         {items * panels, problem->batch * row_groups, problem->batch}},
     };
     plan->base.workspace = items * panels * plan->panel * steps * 4;
     plan->launch = launch;
-    return matmul_add_packed_kernels(plan, file, options, kernels);
+    return matmul_add_packed_kernels(plan, options, kernels);
 }
 
 /* An element costs about as much to pack as so many elements of tiles cost to multiply (measured on Zen 4, of floats: two
@@ -210,7 +233,7 @@ clattn_status matmul_packed_prepare(struct matmul_plan *plan, enum packed_steps 
     define_int(&options, "PAIRS", pairs);
     define_int(&options, "X86_BF16", kind == PACKED_PAIRS_X86);
     define_int(&options, "ROW_UNIT", (plan->lanes_along_m ? problem->b.row : problem->a.col) == 1);
-    status = matmul_packed_add_kernels(plan, "matmul/cpu/packed.cl", "matmul_cpu", &g, &options);
+    status = matmul_packed_add_kernels(plan, "matmul/cpu/packed.cl", "matmul_cpu", !pairs, &g, &options);
 fail:
     return status;
 }

@@ -12,6 +12,7 @@
 #define COPY_DEPTH 1024 /* so much of k at a time */
 /* k, if the few rows are copied: then the streamed rows are left so often that the processor's prefetcher does not keep up. */
 #define PREFETCH_DISTANCE 512
+#define MOST_TILES 16 /* of an item, which is told how many it has: all have the same program */
 
 static bool is_few(size_t rows, size_t k)
 {
@@ -46,18 +47,19 @@ clattn_status matmul_skinny_prepare(struct matmul_plan *plan)
     size_t step = rows <= 4 ? 4 : 2,
            depth = rows > 1 && rows * problem->k * sizeof(float) > CACHED_BYTES ? COPY_DEPTH : 0;
     /* Enough work-groups that one which starts late does not show. */
-    tiles = small ? 1 : size_min(size_max(tiles, 1), 16);
+    tiles = small ? 1 : size_min(size_max(tiles, 1), MOST_TILES);
     tuning_parameter(&plan->base.tuning, "step", steps, &step);
     tuning_parameter(&plan->base.tuning, "tiles", items, &tiles);
     tuning_parameter(&plan->base.tuning, "copied", copied, &depth);
     plan->tile_columns = stream_a ? rows : lanes * tiles;
     plan->tile_rows = stream_a ? lanes * tiles : rows;
-    matmul_defines(problem, &options);
+    plan->item_rows = lanes * tiles;
+    matmul_defines(plan, true, &options);
     define_int(&options, "STREAM_A", stream_a);
     define_int(&options, "LANES", (long long)lanes);
     define_int(&options, "ROWS", (long long)rows);
     define_int(&options, "STEP", (long long)step);
-    define_int(&options, "TILES", (long long)tiles);
+    define_int(&options, "TILES", small ? 1 : MOST_TILES);
     define_int(&options, "DEPTH", (long long)depth);
     define_int(&options, "PREFETCH_DISTANCE", depth && capabilities_prefetch(caps) ? PREFETCH_DISTANCE : 0);
     return matmul_add_tiled_kernel(plan, "matmul/cpu/skinny.cl", "matmul_cpu_skinny", &options, one);

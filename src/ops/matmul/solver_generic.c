@@ -15,7 +15,7 @@ static clattn_status prepare(clattn_plan *base)
     bool cpu = capabilities_on_cpu(&base->context->device.caps);
     const size_t local[3] = {cpu ? 1 : size_min(64, info->max_work_item[0]), 1, 1};
     struct strbuf options = {0};
-    matmul_defines(&plan->problem, &options);
+    matmul_defines(plan, false, &options);
     plan->tile_columns = local[0];
     plan->tile_rows = 1;
     return matmul_add_tiled_kernel(plan, "matmul/generic.cl", "matmul_generic", &options, local);

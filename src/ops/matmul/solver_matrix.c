@@ -132,7 +132,7 @@ static clattn_status prepare_geometry(struct matmul_plan *plan, enum matrix_engi
     const clattn_device_info *info = &plan->base.context->device.caps.info;
     const size_t local[3] = {matrix_engine_lanes(engine), g->groups_m * g->groups_n, 1};
     struct strbuf options = {0};
-    matmul_defines(problem, &options);
+    matmul_defines(plan, false, &options);
     define_int(&options, "MATRIX_ENGINE", engine);
     define_int(&options, "MATRIX_BF16", problem->desc.a.dtype == CLATTN_DTYPE_BF16);
     define_int(&options, "MATRIX_EMULATED", emulated);

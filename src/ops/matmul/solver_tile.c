@@ -85,7 +85,7 @@ static clattn_status prepare_geometry(struct matmul_plan *plan, const struct geo
 {
     const size_t local[3] = {g->tile_n / g->item_n, g->tile_m / g->item_m, 1};
     struct strbuf options = {0};
-    matmul_defines(&plan->problem, &options);
+    matmul_defines(plan, false, &options);
     define_int(&options, "TILE_M", (long long)g->tile_m);
     define_int(&options, "TILE_N", (long long)g->tile_n);
     define_int(&options, "TILE_K", (long long)g->tile_k);

@@ -90,7 +90,7 @@ static clattn_status prepare_geometry(struct matmul_plan *plan, const struct geo
     const struct matmul_problem *problem = &plan->problem;
     const size_t local[3] = {LANES, g->warpgroups, 1};
     struct strbuf options = {0};
-    matmul_defines(problem, &options);
+    matmul_defines(plan, false, &options);
     define_int(&options, "MATRIX_ENGINE", MATRIX_MMA);
     define_int(&options, "MATRIX_BF16", problem->desc.a.dtype == CLATTN_DTYPE_BF16);
     define_int(&options, "MATRIX_EMULATED", emulated);

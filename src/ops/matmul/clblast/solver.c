@@ -227,9 +227,8 @@ static clattn_status prepare(clattn_plan *base)
     plan->launch = launch;
     plan->foreign = true;
     if (plan->problem.has_bias) {
-        matmul_defines(&plan->problem, &options);
-        TRY(plan_add_kernel(base, "matmul/bias.cl", &options, "matmul_bias", 2, matmul_args_bytes(&plan->problem),
-                            local, NULL));
+        matmul_defines(plan, false, &options);
+        TRY(plan_add_kernel(base, "matmul/bias.cl", &options, "matmul_bias", 2, matmul_args_bytes(plan), local, NULL));
     }
     TRY(warm(plan));
     base->reads_output = plan->problem.has_bias;
