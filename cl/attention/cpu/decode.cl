@@ -21,7 +21,7 @@
  * attention/cpu/score.h.
  *
  * Parameters
- *   D_K, D_V           sizes of a query and of a value: 1 to 512                       (64)
+ *   D_K, D_V           sizes of a query and of a value: 1 and mor                      (64)
  *   LANES              floats in a vector: 4 8 16                                      (lib/vector.h)
  *   BLOCK              rows of a work-item: 1 to 8                                     (1)
  *   GROUPED            1: the rows are the queries of all query heads of a key head; 0: those of one query head   (0)
@@ -78,8 +78,8 @@
 #if KEY_STEP != 2 && KEY_STEP != 4
 #error "KEY_STEP must be 2 or 4"
 #endif
-#if D_K > 512 || D_V > 512 || DOUBLE
-#error "D_K and D_V must be 1 to 512, and the state is float"
+#if DOUBLE
+#error "the state is float"
 #endif
 #if KEY_TILE < LANES || KEY_TILE % LANES != 0
 #error "KEY_TILE must be a multiple of LANES"

@@ -12,6 +12,17 @@
 #define K_VECTORS (ROUND_UP(D_K, LANES) / LANES)
 #define V_VECTORS (ROUND_UP(D_V, LANES) / LANES)
 #define TILE_VECTORS (KEY_TILE / LANES)
+/* Loops over a row's vectors are unrolled, unless a compiler would take seconds for it; then the last vector, which may be
+ * short, stands alone, so that the others are loaded without a question. */
+#if D_K <= 32 * LANES && D_V <= 32 * LANES
+#define UNROLL_COLUMNS _Pragma("unroll")
+#define K_LOOPED K_VECTORS
+#define V_LOOPED V_VECTORS
+#else
+#define UNROLL_COLUMNS _Pragma("unroll 4")
+#define K_LOOPED (K_VECTORS - 1)
+#define V_LOOPED (V_VECTORS - 1)
+#endif
 #define VALUE_STEP 4 /* keys that an accumulator takes in between its load and its store */
 
 /* Whether each key's row is looked up: a vector of keys may cross from one page to another. Otherwise the rows of a
@@ -126,12 +137,47 @@ INLINE floatv sum_fours(const floatv *x)
 #endif
 }
 
+/* Where the rows of a vector of keys begin, for score_vector. */
+typedef struct score_rows {
+    const global ELEMENT(K_TYPE) *rows;
+    long first, scales;
+    size_t ahead; /* bytes from a row to the one that is prefetched with it */
+    int last;     /* of the vector's keys that count */
+} score_rows;
+
+/* acc[k][r] += vector v's part of the score of row r and key j + c + k, for KEY_STEP keys. */
+INLINE void score_vector(floatv (*acc)[BLOCK], const int v, const floatv *q, const floatv *weight, const score_rows *at,
+                         const tile_rows *tile, int j, int c, const attention_args *a, const optional_arrays *arrays)
+{
+    const long col = UNIT_STRIDE ? 1 : a->key.col;
+#pragma unroll
+    for (int k = 0; k < KEY_STEP; k++) {
+        const int i = min(c + k, at->last);
+        floatv x;
+        PREFETCH_VECTOR(K_TYPE, at->rows, i * tile->step + v * LANES, v, at->ahead);
+        LOAD_ROW(K_TYPE, x, at->rows, row_at(tile, at->first, j + i, i) + v * LANES * col, col, D_K - v * LANES, 0.0f);
+        x = scaled_key(x, KEY_GROUPS ? scale_at(tile, at->scales, j + i, i) : 0, v * LANES, a, arrays);
+#pragma unroll
+        for (int r = 0; r < BLOCK; r++)
+#if ADDITIVE
+            if (v == 0)
+                acc[k][r] = weight[r * K_VECTORS] * tanhv(q[r * K_VECTORS] + x);
+            else
+                acc[k][r] = FMA(weight[r * K_VECTORS + v], tanhv(q[r * K_VECTORS + v] + x), acc[k][r]);
+#else
+            if (v == 0)
+                acc[k][r] = q[r * K_VECTORS] * x;
+            else
+                acc[k][r] = FMA(q[r * K_VECTORS + v], x, acc[k][r]);
+#endif
+    }
+}
+
 /* s[r * KEY_TILE + j] = scale * score of row r and key start + j, for j < n; what is beyond, up to the next multiple of
  * LANES, repeats the last key. */
 INLINE void score_keys(floatv *s, const floatv *q, const floatv *weight, const global ELEMENT(K_TYPE) *key, int start,
                        int n, const attention_item *item, const attention_args *a, const optional_arrays *arrays)
 {
-    const long col = UNIT_STRIDE ? 1 : a->key.col;
     tile_rows tile;
 
     find_tile(&tile, &a->key, &a->key_scale, KEY_GROUPS, start, n, item, a, arrays);
@@ -140,36 +186,17 @@ INLINE void score_keys(floatv *s, const floatv *q, const floatv *weight, const g
 #if KEY_STEP == 2
         floatv pair[BLOCK];
 #endif
-        const long at = vector_row(&a->key, start + j, item, a, arrays), first = REST(K_TYPE, at);
-        const global ELEMENT(K_TYPE) *rows = MOVED(K_TYPE, key, at);
-        const long scales = KEY_GROUPS ? vector_row(&a->key_scale, start + j, item, a, arrays) : 0;
-        const size_t ahead = BYTES(K_TYPE, prefetch_distance(&a->key, at - first, start + j, item, a, arrays));
+        const long row = vector_row(&a->key, start + j, item, a, arrays);
+        score_rows at = {.rows = MOVED(K_TYPE, key, row), .first = REST(K_TYPE, row), .last = n - 1 - j};
+        at.scales = KEY_GROUPS ? vector_row(&a->key_scale, start + j, item, a, arrays) : 0;
+        at.ahead = BYTES(K_TYPE, prefetch_distance(&a->key, row - at.first, start + j, item, a, arrays));
         for (int c = 0; c < LANES; c += KEY_STEP) {
             floatv acc[KEY_STEP][BLOCK];
-#pragma unroll
-            for (int v = 0; v < K_VECTORS; v++)
-#pragma unroll
-                for (int k = 0; k < KEY_STEP; k++) {
-                    const int i = min(c + k, n - 1 - j);
-                    floatv x;
-                    PREFETCH_VECTOR(K_TYPE, rows, i * tile.step + v * LANES, v, ahead);
-                    LOAD_ROW(K_TYPE, x, rows, row_at(&tile, first, j + i, i) + v * LANES * col, col, D_K - v * LANES,
-                             0.0f);
-                    x = scaled_key(x, KEY_GROUPS ? scale_at(&tile, scales, j + i, i) : 0, v * LANES, a, arrays);
-#pragma unroll
-                    for (int r = 0; r < BLOCK; r++)
-#if ADDITIVE
-                        if (v == 0)
-                            acc[k][r] = weight[r * K_VECTORS] * tanhv(q[r * K_VECTORS] + x);
-                        else
-                            acc[k][r] = FMA(weight[r * K_VECTORS + v], tanhv(q[r * K_VECTORS + v] + x), acc[k][r]);
-#else
-                        if (v == 0)
-                            acc[k][r] = q[r * K_VECTORS] * x;
-                        else
-                            acc[k][r] = FMA(q[r * K_VECTORS + v], x, acc[k][r]);
-#endif
-                }
+            UNROLL_COLUMNS
+            for (int v = 0; v < K_LOOPED; v++)
+                score_vector(acc, v, q, weight, &at, &tile, j, c, a, arrays);
+            if (K_LOOPED < K_VECTORS)
+                score_vector(acc, K_VECTORS - 1, q, weight, &at, &tile, j, c, a, arrays);
 #pragma unroll
             for (int r = 0; r < BLOCK; r++) {
 #if KEY_STEP == 4
@@ -197,31 +224,39 @@ typedef struct value_rows {
     size_t ahead; /* bytes from a row to the one that is prefetched with it */
 } value_rows;
 
-/* O += P V for `count` keys from j + c on, a literal. */
+/* Vector v of O += P V for `count` keys from j + c on, a literal. */
+INLINE void add_vector(floatv *o, const int v, const float *p, const int count, const value_rows *at,
+                       const tile_rows *tile, int j, int c, const attention_args *a, const optional_arrays *arrays)
+{
+    const long col = UNIT_STRIDE ? 1 : a->value.col;
+    floatv x[VALUE_STEP];
+#pragma unroll
+    for (int k = 0; k < count; k++) {
+        PREFETCH_VECTOR(V_TYPE, at->rows, (c + k) * tile->step + v * LANES, v, at->ahead);
+        LOAD_ROW(V_TYPE, x[k], at->rows, row_at(tile, at->first, j + c + k, c + k) + v * LANES * col, col,
+                 D_V - v * LANES, 0.0f);
+        x[k] =
+            scaled_value(x[k], VALUE_GROUPS ? scale_at(tile, at->scales, j + c + k, c + k) : 0, v * LANES, a, arrays);
+    }
+#pragma unroll
+    for (int r = 0; r < BLOCK; r++) {
+        floatv acc = o[r * V_VECTORS + v];
+#pragma unroll
+        for (int k = 0; k < count; k++)
+            acc = FMA((floatv)(p[r * KEY_TILE + j + c + k]), x[k], acc);
+        o[r * V_VECTORS + v] = acc;
+    }
+}
+
+/* O += P V for such keys. */
 INLINE void add_keys(floatv *o, const float *p, const int count, const value_rows *at, const tile_rows *tile, int j,
                      int c, const attention_args *a, const optional_arrays *arrays)
 {
-    const long col = UNIT_STRIDE ? 1 : a->value.col;
-#pragma unroll
-    for (int v = 0; v < V_VECTORS; v++) {
-        floatv x[VALUE_STEP];
-#pragma unroll
-        for (int k = 0; k < count; k++) {
-            PREFETCH_VECTOR(V_TYPE, at->rows, (c + k) * tile->step + v * LANES, v, at->ahead);
-            LOAD_ROW(V_TYPE, x[k], at->rows, row_at(tile, at->first, j + c + k, c + k) + v * LANES * col, col,
-                     D_V - v * LANES, 0.0f);
-            x[k] = scaled_value(x[k], VALUE_GROUPS ? scale_at(tile, at->scales, j + c + k, c + k) : 0, v * LANES, a,
-                                arrays);
-        }
-#pragma unroll
-        for (int r = 0; r < BLOCK; r++) {
-            floatv acc = o[r * V_VECTORS + v];
-#pragma unroll
-            for (int k = 0; k < count; k++)
-                acc = FMA((floatv)(p[r * KEY_TILE + j + c + k]), x[k], acc);
-            o[r * V_VECTORS + v] = acc;
-        }
-    }
+    UNROLL_COLUMNS
+    for (int v = 0; v < V_LOOPED; v++)
+        add_vector(o, v, p, count, at, tile, j, c, a, arrays);
+    if (V_LOOPED < V_VECTORS)
+        add_vector(o, V_VECTORS - 1, p, count, at, tile, j, c, a, arrays);
 }
 
 /* O += P V. */

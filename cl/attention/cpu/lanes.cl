@@ -24,7 +24,7 @@
  * attention/cpu/tile.h (K and V), attention/cpu/mask.h (masks and what else changes a score), attention/cpu/softmax.h.
  *
  * Parameters
- *   D_K, D_V        sizes of a query and of a value: 1 to 512                         (64)
+ *   D_K, D_V        sizes of a query and of a value: 1 and mor                        (64)
  *   LANES           floats in a vector: 4 8 16                                        (lib/vector.h)
  *   QUERY_VECTORS   vectors of rows in a work-item: 1 2 4                             (4)
  *   GROUPED         1: the rows of a block are the queries of all query heads of a key head, so that few queries fill
@@ -42,7 +42,7 @@
  *   X86_BF16        1: pairs by an instruction (engine/x86/bf16.h): 0 1               (0)
  *   PREFETCHES      1: the compiler has __builtin_prefetch: 0 1                       (0)
  *   UNROLL          steps of the float products' innermost loops in one iteration: 1 4     (1)
- * Tested: LANES x QUERY_VECTORS x GROUPED x every feature; UNIT_STRIDE x PACK; D_K, D_V 1 to 512;
+ * Tested: LANES x QUERY_VECTORS x GROUPED x every feature; UNIT_STRIDE x PACK; D_K, D_V 1 to 600;
  * UNROLL 4 on Intel processors.
  *
  * NDRange: (ceil(rows / (QUERY_VECTORS * LANES)), launch_heads, batch) work-groups of one item, rows being
@@ -64,7 +64,7 @@
  * to fill the register tile.  V at a key that only some queries of a block attend takes part in the others
  * with weight +0.
  *
- * Needs OpenCL C 1.2 and nothing else; attention_generic takes larger sizes and DOUBLE. */
+ * Needs OpenCL C 1.2 and nothing else; attention_generic takes DOUBLE, and sizes for which a thread has no stack. */
 #include "attention/core.h"
 
 #ifndef QUERY_VECTORS
@@ -98,8 +98,8 @@
 #if UNROLL != 1 && UNROLL != 4
 #error "UNROLL must be 1 or 4"
 #endif
-#if D_K > 512 || D_V > 512 || DOUBLE
-#error "D_K and D_V must be 1 to 512, and the state is float"
+#if DOUBLE
+#error "the state is float"
 #endif
 #if QUERY_VECTORS != 1 && QUERY_VECTORS != 2 && QUERY_VECTORS != 4
 #error "QUERY_VECTORS must be 1, 2 or 4"

@@ -47,11 +47,11 @@ INLINE void end_columns(floatv *o, floatv (*acc)[QUERY_VECTORS], const int colum
 }
 
 /* Rows of `size` columns go in steps of LANES columns; where that is no multiple, but more, the last step ends with the row and
- * takes some of the step before again.  Of more than four steps a row is moved at once, by way of private memory: memory
- * is then walked in its own order. */
+ * takes some of the step before again.  Of 5 to 32 steps a row is moved at once, by way of private memory: memory is then walked
+ * in its own order. */
 #define STEPS(size) (ROUND_UP(size, LANES) / LANES)
 #define STEP_AT(size, step) ((size) < LANES ? (step) * LANES : min((step) * LANES, (size) - LANES))
-#define WIDE(size) (STEPS(size) > 4)
+#define WIDE(size) (STEPS(size) > 4 && STEPS(size) <= 32)
 
 /* Prefetches the row of Q that begins at `row`. */
 INLINE void prefetch_query(const global ELEMENT(Q_TYPE) *query, long row)

@@ -13,8 +13,11 @@
 /* Its sizes follow from the program alone, which serves problems of all lengths. */
 #define BATCH 2
 #define QUERIES 37
-#define KEYS 99                        /* at least, */
-#define KEYS_MORE 3                    /* and more than a tile, so that a state is rescaled */
+#define KEYS 99           /* at least, */
+#define KEYS_MORE 3       /* and more than a tile, so that a state is rescaled */
+#define LARGE_SIZES 16384 /* d_k + d_v; above it there are fewer */
+#define LARGE_QUERIES 5
+#define LARGE_KEYS 11
 #define ARRAY_LIMIT ((size_t)64 << 20) /* bytes; a cache of larger pages is left unchecked */
 
 /* Row-major over the first extents, with gaps between columns where the original has some: kernels are built for
@@ -82,22 +85,23 @@ static void temper(clattn_attention_desc *desc, size_t d_k)
 }
 
 /* A description of the same kind whose arrays are small; every -D of its kernels is the same. */
-static void small_description(const struct attention_problem *problem, size_t keys, clattn_attention_desc *desc)
+static void small_description(const struct attention_problem *problem, size_t queries, size_t keys,
+                              clattn_attention_desc *desc)
 {
     size_t group = problem->heads / problem->kv_heads, groups = group > 4 ? 1 : 2, heads = groups * group;
     size_t d_k = problem->d_k, d_v = problem->d_v;
     bool paged = problem->desc.cache.kind == CLATTN_CACHE_KIND_PAGED;
     size_t blocks = paged ? divide_up(keys, problem->page_size) : 0;
     size_t query_batch = problem->packed_queries ? 1 : BATCH;
-    size_t query_rows = problem->packed_queries ? QUERIES * BATCH : QUERIES;
+    size_t query_rows = problem->packed_queries ? queries * BATCH : queries;
     size_t key_batch = paged ? blocks * BATCH : problem->packed_keys ? 1 : BATCH;
     size_t key_rows = paged ? problem->page_size : problem->packed_keys ? keys * BATCH : keys;
     size_t taken = paged ? size_min(key_rows, keys) : key_rows;
-    const size_t whole[4] = {BATCH, heads, QUERIES, keys};
+    const size_t whole[4] = {BATCH, heads, queries, keys};
     *desc = problem->desc;
     temper(desc, d_k);
     if (problem->packed_queries)
-        desc->lengths.longest_query = QUERIES;
+        desc->lengths.longest_query = queries;
     shrink(&desc->query, (size_t[]){query_batch, heads, query_rows, d_k});
     shrink(&desc->output, (size_t[]){query_batch, heads, query_rows, d_v});
     shrink_cache(&desc->key, key_batch, groups, key_rows, taken, d_k);
@@ -106,7 +110,7 @@ static void small_description(const struct attention_problem *problem, size_t ke
     shrink_cache(&desc->cache.value_scale, key_batch, groups, key_rows, taken, desc->cache.value_scale.extent[3]);
     shrink_rows(&desc->outputs.lse, (size_t[]){query_batch, heads, query_rows});
     shrink_rows(&desc->outputs.entropy, (size_t[]){query_batch, heads, query_rows});
-    shrink_scores(&desc->outputs.scores, BATCH, heads, QUERIES, paged ? blocks * problem->page_size : keys);
+    shrink_scores(&desc->outputs.scores, BATCH, heads, queries, paged ? blocks * problem->page_size : keys);
     shrink_rows(&desc->scoring.sinks, (size_t[]){heads});
     shrink_rows(&desc->scoring.vector, (size_t[]){desc->scoring.vector.extent[0] == 1 ? 1 : heads, d_k});
     shrink_rows(&desc->lengths.query, (size_t[]){BATCH});
@@ -257,8 +261,9 @@ clattn_status attention_self_check(struct self_check *self)
     clattn_attention_args_init(&check->args);
     check->args.position = 1;
     check->args.dropout.seed = 7;
-    check->keys = size_max(KEYS, plan->key_tile + KEYS_MORE);
-    small_description(problem, check->keys, &desc);
+    const bool large = problem->d_k + problem->d_v > LARGE_SIZES;
+    check->keys = size_max(large ? LARGE_KEYS : KEYS, plan->key_tile + KEYS_MORE);
+    small_description(problem, large ? LARGE_QUERIES : QUERIES, check->keys, &desc);
     TRY(check_begin(context));
     TRY(check_describe(base, &desc, &check->small));
     check->args.batch = check->small.batch;

@@ -4,8 +4,8 @@
 #include "ops/common/arrays.h"
 #include "program/defines.h"
 
-#define MAX_SIZE 512       /* d_k and d_v */
-#define BLOCK_BYTES 393216 /* of a work-item's rows, at the most */
+#define BLOCK_BYTES 393216           /* of a work-item's rows, at the most, */
+#define SMALLEST_BLOCK_BYTES 1048576 /* unless they are as few as they can be */
 
 bool cpu_grouped(const struct attention_problem *problem, size_t block, struct tuning *tuning)
 {
@@ -29,8 +29,6 @@ const char *cpu_refuse(const struct attention_problem *problem)
 {
     if (problem->is_double)
         return "float64 is the generic solver's";
-    if (problem->d_k > MAX_SIZE || problem->d_v > MAX_SIZE)
-        return "a head size is above 512";
     return NULL;
 }
 
@@ -47,7 +45,8 @@ const char *cpu_refuse_bf16_products(const struct attention_problem *problem)
 const char *cpu_refuse_block(const struct cpu_geometry *g, const struct attention_problem *problem)
 {
     size_t sizes = problem->d_k + problem->d_v + g->key_tile;
-    return g->rows * g->heads * sizes * sizeof(float) > BLOCK_BYTES ? "a block takes too much memory" : NULL;
+    size_t most = g->rows <= g->lanes && g->heads == 1 ? SMALLEST_BLOCK_BYTES : BLOCK_BYTES;
+    return g->rows * g->heads * sizes * sizeof(float) > most ? "a block takes too much memory" : NULL;
 }
 
 const char *cpu_refuse_loops(const struct capabilities *caps, const struct cpu_geometry *g,

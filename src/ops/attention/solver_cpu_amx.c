@@ -7,6 +7,7 @@
 #include "program/defines.h"
 
 #define AMX_BLOCK 32       /* rows of a block */
+#define MAX_SIZE 512       /* d_k and d_v */
 #define AMX_BYTES 1048576  /* of a work-item: half of the second-level cache beside AMX */
 #define SPLIT_BYTES 655360 /* of these, for blocks of split floats */
 #define SPLIT_ROWS 128     /* rows of a key head for which splitting its keys begins to pay, */
@@ -95,6 +96,8 @@ static const char *refuse(const struct offer *offer)
     const char *reason = cpu_refuse_bf16_products(problem);
     if (!reason)
         reason = cpu_refuse(problem);
+    if (!reason && (problem->d_k > MAX_SIZE || problem->d_v > MAX_SIZE))
+        reason = "a head size is above 512";
     if (!reason && (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR)))
         reason = "this device is too slow for what stands in for AMX";
     if (reason)

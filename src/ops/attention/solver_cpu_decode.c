@@ -5,6 +5,8 @@
 #include "program/defines.h"
 
 #define DECODE_ROWS 8       /* rows up to which this kernel beats lanes of which half are full */
+#define LARGE_SIZES 16384   /* d_k + d_v, above which */
+#define LARGE_TILE 32       /* keys a tile have scores enough */
 #define STATE_BYTES 16384   /* of the heads that a work-item interleaves */
 #define SHORT_RUN 32768     /* bytes of a head's keys, below which a work-item interleaves several heads */
 #define DECODE_TILE 256     /* keys for each rescaling */
@@ -73,7 +75,9 @@ static struct geometry geometry_of(const struct capabilities *caps, const struct
     struct geometry g = {.cpu = *begun};
     g.cpu.rows = size_max(1, cpu_rows(problem, g.cpu.grouped));
     g.cpu.heads = interleaved_heads(g.cpu.rows, problem, caps);
-    g.cpu.key_tile = problem->has[ATTENTION_MASK] ? MASKED_TILE : DECODE_TILE;
+    g.cpu.key_tile = problem->d_k + problem->d_v > LARGE_SIZES ? LARGE_TILE
+                     : problem->has[ATTENTION_MASK]            ? MASKED_TILE
+                                                               : DECODE_TILE;
     tuning_parameter(tuning, "tile", tiles, &g.cpu.key_tile);
     g.interleave = g.cpu.heads == 1 || problem->page_size % g.cpu.lanes
                        ? g.cpu.key_tile
@@ -84,10 +88,11 @@ static struct geometry geometry_of(const struct capabilities *caps, const struct
     return g;
 }
 
-static const char *refuse_iterations(const struct capabilities *caps, const struct geometry *g,
-                                     const struct attention_problem *problem)
+static const char *refuse_size(const struct capabilities *caps, const struct geometry *g,
+                               const struct attention_problem *problem)
 {
-    return cpu_refuse_loops(caps, &g->cpu, problem, 3 * (double)g->cpu.rows);
+    const char *reason = cpu_refuse_block(&g->cpu, problem);
+    return reason ? reason : cpu_refuse_loops(caps, &g->cpu, problem, 3 * (double)g->cpu.rows);
 }
 
 const char *cpu_decode_refuse(const clattn_context *context, const struct attention_problem *problem,
@@ -95,17 +100,16 @@ const char *cpu_decode_refuse(const clattn_context *context, const struct attent
 {
     const struct capabilities *caps = &context->device.caps;
     const struct geometry g = geometry_of(caps, problem, begun, NULL);
-    return refuse_iterations(caps, &g, problem);
+    return refuse_size(caps, &g, problem);
 }
 
 /* Why the kernel or the device cannot run the geometry that tuning asked for, or NULL. */
 static const char *mismatch(const struct geometry *g, const struct attention_problem *problem,
                             const struct capabilities *caps)
 {
-    const char *reason = cpu_refuse_block(&g->cpu, problem);
     if (g->cpu.key_tile % g->cpu.lanes || g->interleave % g->cpu.lanes || g->prefetch % g->cpu.lanes)
         return "the tile is no multiple of what it consists of";
-    return reason ? reason : refuse_iterations(caps, g, problem);
+    return refuse_size(caps, g, problem);
 }
 
 clattn_status cpu_decode_prepare(struct attention_plan *plan, const struct cpu_geometry *begun)

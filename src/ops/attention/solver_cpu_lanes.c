@@ -6,6 +6,8 @@
 #include "ops/common/x86.h"
 #include "program/defines.h"
 
+#define LARGE_BYTES 196608 /* of a block's queries and output: more, and the block is a single vector */
+
 struct geometry {
     struct cpu_geometry cpu;
     size_t vectors; /* of queries in a work-item */
@@ -46,7 +48,8 @@ static size_t tile_of(const struct attention_problem *problem, bool on_intel)
 static struct geometry geometry_of(const struct capabilities *caps, const struct attention_problem *problem,
                                    const struct cpu_geometry *begun, bool pairs, struct tuning *tuning)
 {
-    bool large = problem->d_k + problem->d_v > 512;
+    size_t sizes = problem->d_k + problem->d_v;
+    bool large = sizes > 512;
     bool on_intel = !pairs && capabilities_pocl_on_intel(caps); /* measured with floats, and only there */
     size_t lanes = begun->lanes, rows = cpu_rows(problem, begun->grouped);
     struct geometry g = {.cpu = *begun, .vectors = lanes == 16 ? 4 : 2, .step = 6, .unroll = 1};
@@ -69,6 +72,8 @@ static struct geometry geometry_of(const struct capabilities *caps, const struct
     } else if (large && g.vectors > 2) {
         g.vectors = 2;
     }
+    if (g.vectors * lanes * sizes * sizeof(float) > LARGE_BYTES)
+        g.vectors = 1;
     tuning_parameter(tuning, "vectors", vectors, &g.vectors);
     tuning_parameter(tuning, "step", steps, &g.step);
     tuning_parameter(tuning, "tile", tiles, &g.cpu.key_tile);
@@ -79,20 +84,21 @@ static struct geometry geometry_of(const struct capabilities *caps, const struct
     return g;
 }
 
-static const char *refuse_iterations(const struct capabilities *caps, const struct geometry *g,
-                                     const struct attention_problem *problem)
+static const char *refuse_size(const struct capabilities *caps, const struct geometry *g,
+                               const struct attention_problem *problem)
 {
-    return cpu_refuse_loops(caps, &g->cpu, problem, (double)(problem->d_k + problem->d_v) / (double)g->step);
+    const char *reason = cpu_refuse_block(&g->cpu, problem);
+    return reason ? reason
+                  : cpu_refuse_loops(caps, &g->cpu, problem, (double)(problem->d_k + problem->d_v) / (double)g->step);
 }
 
 /* Why the kernel or the device cannot run the geometry that tuning asked for, or NULL. */
 static const char *mismatch(const struct geometry *g, const struct attention_problem *problem,
                             const struct capabilities *caps)
 {
-    const char *reason = cpu_refuse_block(&g->cpu, problem);
     if (g->cpu.key_tile % g->step)
         return "the tile is no multiple of what it consists of";
-    return reason ? reason : refuse_iterations(caps, g, problem);
+    return refuse_size(caps, g, problem);
 }
 
 static clattn_status prepare_by(struct attention_plan *plan, const struct cpu_geometry *begun, enum products products)
@@ -135,7 +141,7 @@ static const char *refuse(const struct offer *offer)
         reason = cpu_decode_refuse(offer->context, problem, &begun);
     } else {
         const struct geometry g = geometry_of(caps, problem, &begun, false, NULL);
-        reason = refuse_iterations(caps, &g, problem);
+        reason = refuse_size(caps, &g, problem);
     }
     return reason ? reason : refuse_all_but_cpu(offer);
 }
@@ -167,7 +173,7 @@ static const char *refuse_pairs(const struct offer *offer)
     if (cpu_decodes(problem, &begun, NULL))
         return "few queries wait for memory, not for arithmetic";
     const struct geometry g = geometry_of(caps, problem, &begun, true, NULL);
-    reason = refuse_iterations(caps, &g, problem);
+    reason = refuse_size(caps, &g, problem);
     return reason ? reason : refuse_all_but_cpu(offer);
 }
 

@@ -3,13 +3,15 @@
 #include "ops/attention/plan.h"
 #include "program/defines.h"
 
-/* Output columns of a work-item: many on a CPU, where each chunk computes the scores anew; few where an item has
+#define MOST_COLUMNS 16384 /* of an item on a CPU: 128 KiB of double */
+
+/* Output columns of a work-item: all on a CPU, because each chunk computes the scores anew; few where an item has
  * few registers: on Intel's dg2 16 spill with ALiBi and lengths, and 8 let twice the items share a thread. */
 static size_t chunk_of(const struct capabilities *caps, const struct attention_problem *problem)
 {
     bool wide = capabilities_on_cpu(caps) && !(caps->quirks & QUIRK_LOOPS_STOP);
     bool narrow = caps->registers && caps->registers < 256;
-    return size_min(problem->d_v, wide ? 64 : narrow ? 8 : 16);
+    return size_min(problem->d_v, wide ? MOST_COLUMNS : narrow ? 8 : 16);
 }
 
 static const char *refuse(const struct offer *offer)
