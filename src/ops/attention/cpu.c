@@ -91,6 +91,7 @@ void cpu_plan(struct attention_plan *plan, const struct cpu_geometry *g, size_t 
     plan->rows_per_group = plan->queries_per_group = g->rows;
     plan->heads_per_group = g->heads;
     plan->key_tile = g->key_tile;
+    plan->by_lanes = true;
     plan->groups = g->grouped ? grouped_blocks : single_blocks;
     if (g->grouped)
         plan->queries_per_group = size_max(1, g->rows / (problem->heads / problem->kv_heads));

@@ -4,6 +4,8 @@
 
 #include "ops/attention/plan.h"
 
+#define LARGE_BYTES 196608 /* of a block's queries and output: more, and the block is a single vector */
+
 /* The part of a geometry that all of cl/attention/cpu has. */
 struct cpu_geometry {
     size_t lanes;    /* floats in a vector */

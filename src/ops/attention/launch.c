@@ -106,8 +106,9 @@ static clattn_status add_scores(struct attention_plan *plan)
 {
     const struct attention_problem *problem = &plan->problem;
     size_t launches = plan->base.launches, sliced = plan->splits > 1 ? 1 : launches;
-    clattn_status status = attention_scores_add_kernel(&plan->base, problem, &problem->desc.outputs.scores,
-                                                       problem->desc.outputs.scores_mode, false);
+    clattn_status status =
+        attention_scores_add_kernel(&plan->base, problem, &problem->desc.outputs.scores,
+                                    problem->desc.outputs.scores_mode, false, plan->by_lanes, &plan->scores_tile);
     plan->base.launches = launches + sliced;
     return status;
 }
@@ -151,7 +152,7 @@ static clattn_status launch(const struct attention_plan *plan, bool scores, stru
     attention_args part;
     while (attention_next_slice(slices, whole, &position, &part)) {
         if (scores)
-            attention_scores_groups(kernel, &part, false, groups);
+            attention_scores_groups(&plan->scores_tile, &part, false, groups);
         else
             plan->groups(plan, &part, groups);
         TRY(chain_launch(chain, kernel, bindings, &part, groups, last && position == count));

@@ -5,6 +5,11 @@
 #include "ops/attention/desc.h"
 #include "plan/enqueue.h"
 
+/* What a work-item of the kernel for scores writes. */
+struct scores_tile {
+    size_t queries, keys; /* with keys across a work-group's items: those of the group */
+};
+
 struct attention_plan {
     clattn_plan base;
     struct attention_problem problem;
@@ -20,7 +25,9 @@ struct attention_plan {
     size_t column_chunk;      /* generic: output columns of a work-item */
     size_t splits;            /* pieces of the keys, each with a partial result of its own; 0 or 1: not split */
     double efficiency;        /* share of the device's peak that a launch reaches at least, for launch.max_ms */
-    bool lends_lse;           /* the rows' log-sum-exp lies in the workspace: only the scores need it */
+    bool by_lanes;            /* a solver for CPU devices: so are the scores, if they can */
+    struct scores_tile scores_tile;
+    bool lends_lse; /* the rows' log-sum-exp lies in the workspace: only the scores need it */
 };
 
 /* The -D options that all of attention's kernels share (attention/core.h). */

@@ -5,6 +5,7 @@
 #include "base/layout.h"
 #include "base/size.h"
 #include "base/try.h"
+#include "ops/attention/cpu.h"
 #include "ops/attention/launch.h"
 #include "ops/common/arrays.h"
 #include "plan/operator.h"
@@ -15,6 +16,7 @@ struct weights_plan {
     struct attention_problem problem;
     clattn_layout weights;
     bool average;
+    struct scores_tile tile;
 };
 
 /* Its plans are made and enqueued by the functions below. */
@@ -53,29 +55,78 @@ clattn_status attention_weights_supports(clattn_context *context, const clattn_a
     return status;
 }
 
+/* ---- the kernels ---- */
+
+#define KEYS_PER_ITEM 960 /* a multiple of both tiles */
+
+struct lanes_geometry {
+    struct cpu_geometry cpu;
+    size_t vectors, step;
+};
+
+/* Two vectors of queries whatever their number, so that one program serves all. */
+static struct lanes_geometry lanes_geometry_of(const struct capabilities *caps, const struct attention_problem *problem)
+{
+    bool small = caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR);
+    struct lanes_geometry g = {.cpu = {.lanes = small ? 4 : caps->lanes, .heads = 1},
+                               .vectors = small ? 1 : 2,
+                               .step = small               ? 2
+                                       : caps->lanes == 16 ? 8
+                                                           : 6};
+    g.cpu.key_tile = problem->d_k > 256 ? 48 : 96;
+    if (g.vectors * g.cpu.lanes * problem->d_k * sizeof(float) > LARGE_BYTES)
+        g.vectors = 1;
+    g.cpu.rows = g.vectors * g.cpu.lanes;
+    return g;
+}
+
+static clattn_status add_lanes(clattn_plan *plan, const struct attention_problem *problem,
+                               const struct lanes_geometry *g, const size_t groups[3], struct strbuf *options)
+{
+    static const size_t one[3] = {1, 1, 1};
+    define_int(options, "LANES", (long long)g->cpu.lanes);
+    define_int(options, "QUERY_VECTORS", (long long)g->vectors);
+    define_int(options, "KEY_TILE", (long long)g->cpu.key_tile);
+    define_int(options, "KEY_STEP", (long long)g->step);
+    define_int(options, "KEYS_PER_ITEM", KEYS_PER_ITEM);
+    define_int(options, "UNIT_STRIDE", problem->desc.key.stride[3] == 1);
+    define_int(options, "PREFETCHES", capabilities_prefetch(&plan->context->device.caps));
+    return plan_add_kernel(plan, "attention/cpu/scores.cl", options, "attention_cpu_scores", ATTENTION_SCORES_POINTERS,
+                           sizeof(attention_args), one, groups);
+}
+
 clattn_status attention_scores_add_kernel(clattn_plan *plan, const struct attention_problem *problem,
-                                          const clattn_layout *weights, int32_t mode, bool average)
+                                          const clattn_layout *weights, int32_t mode, bool average, bool by_lanes,
+                                          struct scores_tile *tile)
 {
     const struct capabilities *caps = &plan->context->device.caps;
+    const struct lanes_geometry g = lanes_geometry_of(caps, problem);
     const size_t local[3] = {capabilities_on_cpu(caps) ? 1 : size_min(64, caps->info.max_work_item[0]), 1, 1};
-    const size_t groups[3] = {divide_up(problem->key_length, local[0]), problem->query_length,
-                              problem->batch * weights->extent[1]};
     struct strbuf options = {0};
+    by_lanes = by_lanes && !cpu_refuse(problem) && !cpu_refuse_block(&g.cpu, problem) &&
+               !cpu_refuse_loops(caps, &g.cpu, problem, (double)problem->d_k / (double)g.step);
+    *tile = by_lanes ? (struct scores_tile){g.cpu.rows, KEYS_PER_ITEM} : (struct scores_tile){1, local[0]};
+    const size_t groups[3] = {divide_up(problem->key_length, tile->keys),
+                              divide_up(problem->query_length, tile->queries), problem->batch * weights->extent[1]};
     attention_defines(problem, caps, &options);
     define_token(&options, "W_TYPE", storage_token(weights->dtype));
     define_int(&options, "SCORES_MODE", mode);
     define_int(&options, "AVERAGE", average);
+    if (by_lanes)
+        return add_lanes(plan, problem, &g, groups, &options);
     return plan_add_kernel(plan, "attention/scores.cl", &options, "attention_scores", ATTENTION_SCORES_POINTERS,
                            sizeof(attention_args), local, groups);
 }
 
-void attention_scores_groups(const struct plan_kernel *kernel, const attention_args *kernel_args, bool average,
+void attention_scores_groups(const struct scores_tile *tile, const attention_args *kernel_args, bool average,
                              size_t groups[3])
 {
-    groups[0] = divide_up((size_t)kernel_args->key_length, kernel->local[0]);
-    groups[1] = (size_t)kernel_args->launch_queries;
+    groups[0] = divide_up((size_t)kernel_args->key_length, tile->keys);
+    groups[1] = divide_up((size_t)kernel_args->launch_queries, tile->queries);
     groups[2] = (size_t)kernel_args->batch * (average ? 1 : (size_t)kernel_args->launch_heads);
 }
+
+/* ---- multi-head attention's weights ---- */
 
 clattn_status attention_weights_plan_create(clattn_context *context, const clattn_attention_desc *attention,
                                             const clattn_layout *weights, bool average, clattn_plan **result)
@@ -95,10 +146,11 @@ clattn_status attention_weights_plan_create(clattn_context *context, const clatt
     made->problem = problem;
     made->weights = *weights;
     made->average = average;
-    TRY(attention_scores_add_kernel(plan, &made->problem, weights, CLATTN_SCORES_MODE_PROBABILITIES, average));
+    TRY(attention_scores_add_kernel(plan, &made->problem, weights, CLATTN_SCORES_MODE_PROBABILITIES, average,
+                                    capabilities_on_cpu(&context->device.caps), &made->tile));
     TRY(plan_warm(plan));
     plan_save(plan, false);
-    plan->solver = "generic";
+    plan->solver = made->tile.queries > 1 ? "cpu" : "generic";
     *result = plan;
     return CLATTN_SUCCESS;
 fail:
@@ -127,7 +179,7 @@ clattn_status attention_weights_enqueue(const clattn_plan *handle, const struct 
     attention_input_bindings(problem, &args, &bindings[2]);
     attention_fill_args(problem, &args, &kernel_args);
     kernel_args.scores = array4_of(&plan->weights, weights->offset);
-    attention_scores_groups(&handle->kernels[0], &kernel_args, plan->average, groups);
+    attention_scores_groups(&plan->tile, &kernel_args, plan->average, groups);
     status = plan_enqueue_kernel(handle, call, bindings, &kernel_args, groups);
 fail:
     return status;

@@ -5,13 +5,14 @@
 
 #include "ops/attention/plan.h"
 
-/* Adds attention/scores.cl's kernel to the plan: `weights` is what it writes, (batch, heads, S_q, S_k), heads 1 with
- * `average`. */
+/* Adds the kernel of attention/cpu/scores.cl to the plan if `by_lanes` and it takes the problem, else attention/scores.cl's:
+ * `weights` is what it writes, (batch, heads, S_q, S_k), heads 1 with `average`.  *tile is for attention_scores_groups. */
 clattn_status attention_scores_add_kernel(clattn_plan *plan, const struct attention_problem *problem,
-                                          const clattn_layout *weights, int32_t mode, bool average);
+                                          const clattn_layout *weights, int32_t mode, bool average, bool by_lanes,
+                                          struct scores_tile *tile);
 
 /* The work-groups of a launch. */
-void attention_scores_groups(const struct plan_kernel *kernel, const attention_args *kernel_args, bool average,
+void attention_scores_groups(const struct scores_tile *tile, const attention_args *kernel_args, bool average,
                              size_t groups[3]);
 
 /* attention.lse is an input here, and must be there.  `average`: the mean over heads.

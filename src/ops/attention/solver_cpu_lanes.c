@@ -6,8 +6,6 @@
 #include "ops/common/x86.h"
 #include "program/defines.h"
 
-#define LARGE_BYTES 196608 /* of a block's queries and output: more, and the block is a single vector */
-
 struct geometry {
     struct cpu_geometry cpu;
     size_t vectors; /* of queries in a work-item */
