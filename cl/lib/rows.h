@@ -1,6 +1,7 @@
 /* Moving blocks between arrays whose rows are queries and vectors whose lanes are queries.
  *
  *   LOAD_ROW(TYPE, x, p, i, col, columns, fill)    a row of up to LANES elements becomes a floatv
+ *   LOAD_TRANSPOSED(TYPE, x, p, i, col, columns)    LANES rows of up to LANES elements that lie column by column
  *   STORE_ROW(TYPE, p, i, col, columns, x)         a floatv becomes a row of up to LANES elements
  *   transpose(x)                                   LANES rows of LANES become columns
  *   sum_each(x)                                    the sums of LANES rows of LANES, as a floatv
@@ -76,6 +77,20 @@ INLINE floatv sum_each(floatv *x)
                 lane_[c_] = c_ < (columns) ? LOAD(TYPE, p, (i) + c_ * (col)) : (fill); \
             x = VLOAD(0, lane_); \
         } \
+    } while (0)
+
+/* LANES rows of up to LANES columns become x[row]: rows are neighbours in memory from index i on, and columns `col` apart; the
+ * lanes from `columns` on get 0. */
+#define LOAD_TRANSPOSED(TYPE, x, p, i, col, columns) \
+    do { \
+        for (int c_ = 0; c_ < LANES; c_++) { \
+            const long at_ = (i) + c_ * (col); \
+            if (c_ < (columns)) \
+                LOAD_ROW(TYPE, x[c_], p, at_, 1, LANES, 0.0f); \
+            else \
+                x[c_] = (floatv)(0.0f); \
+        } \
+        transpose(x); \
     } while (0)
 
 /* Stores the first `columns` lanes of x, at most LANES, from index i, `col` apart. */

@@ -254,11 +254,18 @@ static void the_wrong_kernel_alone_is_blamed(void **state)
     /* The kernel of the scores is wrong. */
     sources_damage(&sources, "attention/scores.cl", "a.scores.offset + b", "(i == 0) + a.scores.offset + b");
     context = sources_context(&sources, NULL, true);
-    assert_status(context, attention_by(context, "cpu", &weights), CLATTN_ERROR_MISCOMPILED);
+    assert_status(context, attention_by(context, "tile", &weights), CLATTN_ERROR_MISCOMPILED);
     assert_message_has(context, DISAGREES("attention_scores") "scores[");
+    assert_status(context, attention_by(context, "cpu", &weights), CLATTN_SUCCESS);
     assert_status(context, attention_by(context, "generic", &raw), CLATTN_ERROR_MISCOMPILED);
     assert_message_has(context, DISAGREES("attention_scores") "scores[");
     assert_status(context, attention_by(context, "cpu", &plain), CLATTN_SUCCESS);
+    release_context(&context);
+    sources_damage(&sources, "attention/cpu/scores.cl", "a.scores.offset + (b", "(row == 0) + a.scores.offset + (b");
+    context = sources_context(&sources, NULL, true);
+    assert_status(context, attention_by(context, "cpu", &weights), CLATTN_ERROR_MISCOMPILED);
+    assert_message_has(context, DISAGREES("attention_cpu_scores") "scores[");
+    assert_status(context, attention_by(context, "tile", &weights), CLATTN_SUCCESS);
     release_context(&context);
     /* The merging kernel is wrong. */
     sources_damage(&sources, "merge/merge.cl", "1.0f / row_sum", "1.001f / row_sum");

@@ -67,11 +67,29 @@ INLINE long key_row(const key_rows *rows, int j)
 #endif
 }
 
+/* The scales of LANES columns that are whole groups of 4 or of 8, from index i on. */
+#if LANES == 16
+#define SCALES_OF_4(TYPE, p, i, col) \
+    (float16)((float4)(LOAD(TYPE, p, i)), (float4)(LOAD(TYPE, p, (i) + (col))), \
+              (float4)(LOAD(TYPE, p, (i) + 2 * (col))), (float4)(LOAD(TYPE, p, (i) + 3 * (col))))
+#define SCALES_OF_8(TYPE, p, i, col) (float16)((float8)(LOAD(TYPE, p, i)), (float8)(LOAD(TYPE, p, (i) + (col))))
+#elif LANES == 8
+#define SCALES_OF_4(TYPE, p, i, col) (float8)((float4)(LOAD(TYPE, p, i)), (float4)(LOAD(TYPE, p, (i) + (col))))
+#define SCALES_OF_8(TYPE, p, i, col) (float8)(LOAD(TYPE, p, i))
+#else
+#define SCALES_OF_4(TYPE, p, i, col) (float4)(LOAD(TYPE, p, i))
+#define SCALES_OF_8(TYPE, p, i, col) (float4)(LOAD(TYPE, p, i))
+#endif
+
 /* The scales of columns d ... d + LANES - 1 of a row that begins at `at`. */
 #define LOAD_SCALES(TYPE, x, p, at, d, size, groups, col) \
     do { \
         if ((size) / (groups) % LANES == 0) { \
             x = (floatv)(LOAD(TYPE, p, (at) + (d) / ((size) / (groups)) * (col))); \
+        } else if ((size) / (groups) == 4 && (size) - (d) >= LANES) { \
+            x = SCALES_OF_4(TYPE, p, (at) + (d) / 4 * (col), col); \
+        } else if ((size) / (groups) == 8 && (size) - (d) >= LANES) { \
+            x = SCALES_OF_8(TYPE, p, (at) + (d) / 8 * (col), col); \
         } else { \
             float lane_[LANES]; \
             for (int c_ = 0; c_ < LANES; c_++) \

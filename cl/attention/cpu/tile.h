@@ -44,6 +44,9 @@
 #define PACK_ROW ROUND_UP((D_K > D_V ? D_K : D_V), LANES)
 
 #if PACK
+/* Whether neighbours in memory may be a column's neighbouring keys: vectors of them are then transposed. */
+#define COLUMNS_LIE_APART (!UNIT_STRIDE && !TABLE)
+
 /* Keys start ... start + n - 1 of K as floats, PACK_ROW apart. */
 INLINE void pack_keys(float *tile, const global ELEMENT(K_TYPE) *key, int start, int n, const attention_item *item,
                       const attention_args *a, const optional_arrays *arrays)
@@ -53,6 +56,19 @@ INLINE void pack_keys(float *tile, const global ELEMENT(K_TYPE) *key, int start,
     find_key_rows(&rows, &a->key, start, n, item, a, arrays);
     if (KEY_GROUPS)
         find_key_rows(&scales, &a->key_scale, start, n, item, a, arrays);
+#if COLUMNS_LIE_APART && !KEY_GROUPS
+    if (a->key.row == 1 && col != 1 && n >= LANES) {
+        for (int d = 0; d < D_K; d += LANES)
+            for (int step = 0; step < n; step += LANES) {
+                const int j = min(step, n - LANES);
+                floatv x[LANES];
+                LOAD_TRANSPOSED(K_TYPE, x, key, key_row(&rows, j) + d * col, col, D_K - d);
+                for (int k = 0; k < LANES; k++)
+                    STORE_WHOLE(whole_floatv, tile + (j + k) * PACK_ROW + d, x[k]);
+            }
+        return;
+    }
+#endif
     for (int j = 0; j < n; j++) {
         const long at = key_row(&rows, j), scale_at = KEY_GROUPS ? key_row(&scales, j) : 0;
         for (int d = 0; d < D_K; d += LANES) {
@@ -73,6 +89,19 @@ INLINE void pack_values(float *tile, const global ELEMENT(V_TYPE) *value, int st
     find_key_rows(&rows, &a->value, start, n, item, a, arrays);
     if (VALUE_GROUPS)
         find_key_rows(&scales, &a->value_scale, start, n, item, a, arrays);
+#if COLUMNS_LIE_APART && !VALUE_GROUPS
+    if (a->value.row == 1 && col != 1 && n >= LANES) {
+        for (int d = 0; d < D_V; d += LANES)
+            for (int step = 0; step < n; step += LANES) {
+                const int j = min(step, n - LANES);
+                floatv x[LANES];
+                LOAD_TRANSPOSED(V_TYPE, x, value, key_row(&rows, j) + d * col, col, D_V - d);
+                for (int k = 0; k < LANES; k++)
+                    STORE_WHOLE(whole_floatv, tile + (j + k) * PACK_ROW + d, x[k]);
+            }
+        return;
+    }
+#endif
     for (int j = 0; j < n; j++) {
         const long at = key_row(&rows, j), scale_at = VALUE_GROUPS ? key_row(&scales, j) : 0;
         for (int d = 0; d < D_V; d += LANES) {

@@ -34,6 +34,15 @@ struct attention_plan {
 void attention_defines(const struct attention_problem *problem, const struct capabilities *caps,
                        struct strbuf *options);
 
+/* Forgets the geometry of a solver that was tried before and failed. */
+static inline void attention_begin_geometry(struct attention_plan *plan)
+{
+    plan->splits = 1;
+    plan->key_tile = plan->column_chunk = 0;
+    plan->weight_unit = 0;
+    plan->by_lanes = false;
+}
+
 /* (ceil(launch_queries / queries_per_group), launch_heads, batch): a value for `groups`. */
 void attention_groups_by_queries(const struct attention_plan *plan, const attention_args *kernel_args,
                                  size_t groups[3]);

@@ -40,6 +40,7 @@ static clattn_status prepare(clattn_plan *base)
     size_t items = cpu ? 1 : size_min(32, base->context->device.caps.info.max_work_item[1]);
     const size_t local[3] = {1, items, 1};
     struct strbuf options = {0};
+    attention_begin_geometry(plan);
     plan->column_chunk = chunk_of(&base->context->device.caps, &plan->problem);
     plan->queries_per_group = items;
     plan->groups = groups;

@@ -93,7 +93,7 @@ static clattn_status prepare_geometry(struct attention_plan *plan, const struct 
     plan->queries_per_group = plan->rows_per_group = SIDE * g->warps;
     plan->groups = attention_groups_by_queries;
     plan->efficiency = emulated ? 0.0001 : 0.1;
-    plan->splits = 1;
+    attention_begin_geometry(plan);
     plan->weight_unit = storage_epsilon(problem->desc.query.dtype) / 2;
     return attention_add_kernel(plan, "attention/gpu/matrix.cl", "attention_matrix", &options, local);
 }

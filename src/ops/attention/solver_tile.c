@@ -145,6 +145,7 @@ static clattn_status prepare_geometry(struct attention_plan *plan, const struct 
     sub_groups_define(groups, &options);
     if (packed)
         define_int(&options, "PACK_HEADS", 1);
+    attention_begin_geometry(plan);
     plan->queries_per_group = packed ? 1 : g->tile_q;
     plan->rows_per_group = g->tile_q;
     plan->groups = packed ? packed_groups : attention_groups_by_queries;
