@@ -29,6 +29,7 @@ def cases(mask):
     square = ["--shape", "1,2,2,4096,4096,64,64"]
     long = ["--shape", "1,1,1,16384,16384,64,64"]
     token = ["--shape", "1,8,8,1,16384,64,64"]
+    medium = ["--shape", "1,8,8,1024,1024,64,64"]
     return [
         ("a boolean mask", plain + ["--mask", mask], plain, 1.15),
         ("causal, 4,096 x 4,096", square + ["--causal"], square, 0.58),
@@ -40,6 +41,13 @@ def cases(mask):
         ("pages of 16 keys", plain + ["--page-size", "16"], plain, 1.10),
         ("pages of 16 keys, 1 query", token + ["--page-size", "16"], token, 1.10),
         ("pages of 256 keys, 1 query", token + ["--page-size", "256"], token, 1.10),
+        ("head size 513", ["--shape", "1,4,4,512,512,513,513"], ["--shape", "1,4,4,512,512,512,512"], 2),
+        ("probabilities", medium + ["--scores", "probabilities:unwritten.npy"], medium, 4),
+        ("keys innermost", medium + ["--layout", "bhds"], medium, 2),
+        ("keys innermost, 1 query", token + ["--layout", "bhds"], token, 2),
+        ("int8, groups of 4", medium + ["--kv-int8", "--kv-group", "4"], medium, 2),
+        ("int8, groups of 4, 1 query", token + ["--kv-int8", "--kv-group", "4"], token, 2),
+        ("float64", medium + ["--dtype", "f64"], medium, 4),
     ]
 
 

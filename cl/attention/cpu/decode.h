@@ -5,6 +5,7 @@
 #define CLATTN_CL_ATTENTION_CPU_DECODE_H
 
 #include "attention/cpu/block.h"
+#include "attention/cpu/decode_columns.h"
 #include "attention/cpu/keys.h"
 #include "lib/shuffle.h"
 #include "lib/tanh.h"
@@ -178,6 +179,12 @@ INLINE void score_vector(floatv (*acc)[BLOCK], const int v, const floatv *q, con
 INLINE void score_keys(floatv *s, const floatv *q, const floatv *weight, const global ELEMENT(K_TYPE) *key, int start,
                        int n, const attention_item *item, const attention_args *a, const optional_arrays *arrays)
 {
+#if KEY_COLUMNS
+    if (a->key.row == 1 && a->key.col != 1) {
+        score_columns(s, q, key, attention_row(&a->key, item, start, a, arrays), n, a->key.col, a->scale);
+        return;
+    }
+#endif
     tile_rows tile;
 
     find_tile(&tile, &a->key, &a->key_scale, KEY_GROUPS, start, n, item, a, arrays);
@@ -263,6 +270,12 @@ INLINE void add_keys(floatv *o, const float *p, const int count, const value_row
 INLINE void add_values(floatv *o, const float *p, const global ELEMENT(V_TYPE) *value, int start, int n,
                        const attention_item *item, const attention_args *a, const optional_arrays *arrays)
 {
+#if VALUE_COLUMNS
+    if (a->value.row == 1 && a->value.col != 1) {
+        add_columns(o, p, value, attention_row(&a->value, item, start, a, arrays), n, a->value.col);
+        return;
+    }
+#endif
     tile_rows tile;
 
     find_tile(&tile, &a->value, &a->value_scale, VALUE_GROUPS, start, n, item, a, arrays);

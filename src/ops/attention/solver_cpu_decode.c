@@ -36,6 +36,8 @@ static size_t run_of(const struct attention_problem *problem)
     const clattn_layout *key = &problem->desc.key;
     int64_t head = key->stride[1], row = key->stride[2];
     size_t step = (size_t)(row < 0 ? -row : row) * clattn_dtype_bits(key->dtype) / 8;
+    if (row == 1 && key->stride[3] != 1)
+        return problem->d_k * problem->key_length * clattn_dtype_bits(key->dtype) / 8; /* column by column */
     if ((head < 0 ? -head : head) < (row < 0 ? -row : row))
         return problem->d_k * clattn_dtype_bits(key->dtype) / 8;
     return step * (problem->page_size ? problem->page_size : problem->key_length);

@@ -116,6 +116,8 @@ static const attention_case quantised[] = {
     {"int8, one scale", BIG, QUANTISED(I8, 1, 1), .dim = {2, 4, 2, 35, 67, 8, 8}, .scale_form = FORM_SHARED_ROWS},
     {"int8, strided", BIG, QUANTISED(I8, 1, 1), .dim = {2, 4, 2, 35, 67, 8, 8}, .scale_form = FORM_SPREAD,
      .form = {.key = FORM_TRANSPOSED, .value = FORM_FLIPPED}},
+    {"int8, groups of 4 and of 8", BIG, QUANTISED(I8, 6, 5), .dim = {1, 2, 1, 35, 67, 24, 40},
+     .scale_form = FORM_SPREAD},
     {"int4", ALL, QUANTISED(I4, 2, 4), .dim = {2, 2, 1, 5, 9, 8, 8}},
     {"int4", BIG | TILE, QUANTISED(I4, 2, 4), .dim = {2, 4, 2, 35, 131, 8, 8}, MASKED, SHORTER(2, 33, 100)},
     {"int4, strided", BIG, QUANTISED(I4, 2, 4), .dim = {2, 4, 2, 35, 67, 8, 8}, .scale_form = FORM_BSHD,

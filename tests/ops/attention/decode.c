@@ -73,6 +73,8 @@ static const attention_case stored[] = {
      .key_groups = 1, .value_groups = 1},
     {"int8, head size 64", BIG, .dim = {2, 4, 2, 1, 601, 64, 64},
      .type = {.key = CLATTN_DTYPE_I8, .value = CLATTN_DTYPE_I8}, .key_groups = 2, .value_groups = 4},
+    {"int8, groups of 8 and of 4", BIG, .dim = {1, 2, 1, 2, 70, 40, 24},
+     .type = {.key = CLATTN_DTYPE_I8, .value = CLATTN_DTYPE_I8}, .key_groups = 5, .value_groups = 6},
     {"int4, a scale an element", BIG, .dim = {2, 4, 2, 2, 70, 7, 3},
      .type = {.key = CLATTN_DTYPE_I4, .value = CLATTN_DTYPE_I4}, .key_groups = 7, .value_groups = 3},
     {"int4, head size 128", BIG, .dim = {2, 4, 1, 1, 601, 128, 128},

@@ -48,6 +48,8 @@ static const attention_case scores[] = {
      .shorter = true, .actual = {2, 3, 7}},
     {"probabilities, shorter, without lse", BIG, MEDIUM, MORE_ADDENDS, .scores = SCORES_OF(PROBABILITIES),
      .no_lse = true, .shorter = true, .actual = {1, 30, 60}},
+    {"probabilities of more keys than a work-item writes", BIG, .dim = {1, 2, 1, 35, 1000, 8, 8},
+     .scores = SCORES_OF(PROBABILITIES), .causal = true, .alignment = CLATTN_ALIGNMENT_BOTTOM_RIGHT},
     {"probabilities of nothing", ALL, LITTLE, .scores = SCORES_OF(PROBABILITIES), .mask = MASK_FALSE},
     {"probabilities, no keys", ALL, LITTLE, .scores = SCORES_OF(PROBABILITIES), .mask = MASK_BOOL, .shorter = true,
      .actual = {2, 5, 0}},
