@@ -343,7 +343,8 @@ CLATTN_API clattn_status clattn_context_program_statistics(const clattn_context 
  *
  * Blocks meanwhile, and PoCL runs no kernels then. A program that another thread is saving is left to that thread. A
  * program that cannot be saved is logged and not tried again. Two kinds of programs are not saved on PoCL: those that
- * only plans with clattn_plan_options.tuning have used, and the oldest beyond 1,024 that no plan holds.
+ * only plans with clattn_plan_options.tuning have used, and the oldest beyond 1,024 that no plan holds. PoCL 4 to 6 is
+ * never asked for a binary, which may end the process there: nothing is saved, and PoCL's own cache serves.
  *
  * @return INVALID_ARGUMENT or FORKED. */
 CLATTN_API clattn_status clattn_context_save_programs(clattn_context *context);

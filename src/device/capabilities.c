@@ -139,6 +139,12 @@ static uint32_t registers_of(const clattn_device_info *info)
     return contains(info->vendor, "Intel") ? 128 : 256;
 }
 
+/* Whether the user has PoCL compile kernels of one work-item as loops, too. */
+static bool pocl_always_loops(void)
+{
+    return os_environment("POCL_WORK_GROUP_METHOD") || os_environment("POCL_FULL_REPLICATION_THRESHOLD");
+}
+
 /* Whether kernels can contain x86 inline assembly.  The PoCL drivers named below run on this very processor and
  * compile with LLVM, which assembles an instruction even if the processor lacks it; 16 lanes say that PoCL compiles
  * for AVX-512. */
@@ -148,7 +154,8 @@ static bool takes_assembly(const struct capabilities *caps)
     bool here = false;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         here = here || !strncmp(caps->info.name, names[i], strlen(names[i]));
-    return here && caps->info.device_class == CLATTN_DEVICE_CLASS_POCL && caps->lanes == 16;
+    return here && caps->info.device_class == CLATTN_DEVICE_CLASS_POCL && caps->lanes == 16 &&
+           !((caps->quirks & QUIRK_ASSEMBLY_ALONE) && pocl_always_loops());
 }
 
 clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platform, cl_device_id device,
@@ -257,9 +264,10 @@ bool capabilities_allow_loops(const struct capabilities *caps, double iterations
     return !(caps->quirks & QUIRK_LOOPS_STOP) || iterations < 65535;
 }
 
-void capabilities_define(const struct capabilities *caps, struct strbuf *options)
+void capabilities_define(const struct capabilities *caps, size_t items, struct strbuf *options)
 {
-    strbuf_printf(options, " -DFUSED=%d -DX86_F16=%d", caps->fused, caps->takes_assembly);
+    const bool assembly = caps->takes_assembly && (items == 1 || !(caps->quirks & QUIRK_ASSEMBLY_ALONE));
+    strbuf_printf(options, " -DFUSED=%d -DX86_F16=%d", caps->fused, assembly);
 }
 
 bool capabilities_have(const struct capabilities *caps, const char *extension)

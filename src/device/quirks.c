@@ -1,5 +1,6 @@
 #include "device/quirks.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "device/capabilities.h"
@@ -8,24 +9,41 @@
  * go when the driver is mended. */
 static const struct {
     const char *platform, *name; /* substrings; NULL matches all */
+    unsigned long from, below;   /* the driver's major version is in [from, below); below 0 matches all */
     unsigned quirks;
 } table[] = {
     /* Mesa 22.3, LLVM 15: a kernel with 24 float16 accumulators takes over four minutes, with float4 12 s;
      * two nested loops of 1,000 counted 65,405 instead of 1,000,000. */
-    {NULL, "llvmpipe", QUIRK_SLOW_COMPILER | QUIRK_LOOPS_STOP},
+    {NULL, "llvmpipe", 0, 0, QUIRK_SLOW_COMPILER | QUIRK_LOOPS_STOP},
     /* Oclgrind interprets LLVM bitcode. */
-    {"Oclgrind", NULL, QUIRK_SIMULATOR},
+    {"Oclgrind", NULL, 0, 0, QUIRK_SIMULATOR},
     /* PoCL 3.1: kernels are specialised for small grids, and compiled anew at the first large one (28 ms for
      * an empty kernel, seconds for a large one).  An empty kernel builds in 200 ms, without opencl-c.h in 45. */
-    {"Portable Computing Language", NULL, QUIRK_COMPILES_BY_GRID | QUIRK_SLOW_HEADER},
+    {"Portable Computing Language", NULL, 0, 0, QUIRK_COMPILES_BY_GRID | QUIRK_SLOW_HEADER},
+    /* PoCL 4.0 to 6.0: handleLocalMemAllocas compares the function of each call with declarations that most programs
+     * lack.  Both are NULL for inline assembly, which is then replaced by an allocation, or ends the process by an
+     * assertion.  It handles kernels that become loops over work-items: those of more than two, and those for groups
+     * of any size, which a query for the binary compiles.  With LLVM 18, 6.0 also ends the process for some of these
+     * ("Instruction Combining did not reach a fixpoint"), attention/generic.cl with LSE among them.  PoCL's own cache
+     * keeps compiled kernels, and a process finds them there as fast.  7.0 has mended both. */
+    {"Portable Computing Language", NULL, 4, 7, QUIRK_ASSEMBLY_ALONE | QUIRK_NO_BINARIES},
 };
+
+/* Whether the driver's text begins with a number in [from, below), or with none, so that nobody knows. */
+static bool has_version(const char *driver, unsigned long from, unsigned long below)
+{
+    char *end;
+    const unsigned long major = strtoul(driver, &end, 10);
+    return below == 0 || end == driver || (major >= from && major < below);
+}
 
 unsigned quirks_of(const clattn_device_info *info)
 {
     unsigned quirks = 0;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         if ((!table[i].platform || strstr(info->platform, table[i].platform)) &&
-            (!table[i].name || strstr(info->name, table[i].name)))
+            (!table[i].name || strstr(info->name, table[i].name)) &&
+            has_version(info->driver, table[i].from, table[i].below))
             quirks |= table[i].quirks;
     return quirks;
 }

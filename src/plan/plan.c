@@ -144,7 +144,7 @@ clattn_status plan_add_kernel(clattn_plan *plan, const char *file, struct strbuf
     clattn_status status;
     struct device *device = &plan->context->device;
     struct plan_kernel *kernel = &plan->kernels[plan->kernel_count];
-    capabilities_define(&device->caps, options);
+    capabilities_define(&device->caps, local[0] *local[1] *local[2], options);
     char *text = strbuf_take(options);
     if (!text || plan->kernel_count == PLAN_KERNELS || args_bytes > MAX_ARGS_BYTES) {
         status = text ? report_error(&device->report, CLATTN_ERROR_INTERNAL, "a plan's kernels overflow")

@@ -505,7 +505,8 @@ static struct program *take_due(struct program_cache *cache, enum saved *kind)
 bool program_save(struct program_cache *cache, struct program *program, bool trial)
 {
     enum saved kind;
-    if ((cache->binaries.folder < 0 && !cache->binaries.store) || (trial && defers_saving(cache)))
+    if ((cache->binaries.folder < 0 && !cache->binaries.store) || (trial && defers_saving(cache)) ||
+        (cache->device->caps.quirks & QUIRK_NO_BINARIES))
         return false;
     mtx_lock(&cache->lock);
     program->wanted = true;

@@ -56,7 +56,7 @@ static clattn_status check_snippets(clattn_plan *base)
     if (!attention_has_snippet(problem))
         return CLATTN_SUCCESS;
     attention_defines(problem, &device->caps, &options);
-    capabilities_define(&device->caps, &options);
+    capabilities_define(&device->caps, 1, &options);
     if (options.failed)
         status = report_error(&base->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for build options");
     else
