@@ -241,7 +241,7 @@ static void listing_devices(void **state)
         if (status != CLATTN_SUCCESS) {
             assert_string_equal(inject_failed(), "clGetPlatformIDs");
             assert_null(devices);
-            inject_check_message(NULL, status);
+            inject_check_message(INJECT_OPENCL, NULL, status);
         } else {
             /* A device that is missing from the list is among the skipped ones, with the reason. */
             assert_true(clattn_devices_count(devices) + clattn_devices_skipped_count(devices) >= all ||

@@ -213,6 +213,7 @@ static clattn_status use_decoder(clattn_context *context)
         /* A state works again after a failure once it has been begun anew. */
         if (status != CLATTN_SUCCESS) {
             assert_non_null(inject_failed());
+            inject_stop();
             assert_status(context, decode(&d), CLATTN_SUCCESS);
         } else {
             status = generate(&d);

@@ -7,6 +7,8 @@
 
 #include "support/job.h"
 
+job_hooks job_before;
+
 test_memory *job_keep(test_job *job, test_memory *memory)
 {
     assert_true(job->memory_count < COUNT_OF(job->memory));
@@ -175,6 +177,8 @@ bool job_refused_sub_groups(const char *solver)
 bool job_plan_with(test_job *job, const struct operator_calls *calls, const void *desc,
                    const clattn_plan_options *options, job_answer answer)
 {
+    if (job_before.plan)
+        job_before.plan(calls, desc, options);
     clattn_status status = calls->plan_create(device_context(), desc, options, &job->plan);
     bool refused = answer == JOB_REFUSED || (answer == JOB_LOOPS && job_refused_for_loops(status)) ||
                    job_refused_sub_groups(options->solver);
@@ -218,6 +222,8 @@ void job_run(test_job *job, cl_command_queue queue)
 {
     cl_event event = NULL;
 
+    if (job_before.run)
+        job_before.run(job);
     assert_status(device_context(), job_enqueue(job, queue, 0, NULL, &event), CLATTN_SUCCESS);
     assert_non_null(event);
     assert_cl(clWaitForEvents(1, &event));

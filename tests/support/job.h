@@ -92,6 +92,13 @@ bool job_refused_for_loops(clattn_status status);
 /* Whether `solver` is one by the device's sub-groups and the device has none that OpenCL C 1.2 reaches. */
 bool job_refused_sub_groups(const char *solver);
 
+/* What a test does before job_plan makes a plan and before job_run enqueues one, unless NULL. */
+typedef struct job_hooks {
+    void (*plan)(const struct operator_calls *calls, const void *desc, const clattn_plan_options *options);
+    void (*run)(test_job *job);
+} job_hooks;
+extern job_hooks job_before;
+
 clattn_status job_enqueue(const test_job *job, cl_command_queue queue, cl_uint wait_count, const cl_event *wait_list,
                           cl_event *event);
 

@@ -1,58 +1,51 @@
+#define _GNU_SOURCE
 #include "support/core/inject.h"
 
+#include <dlfcn.h>
+#include <pthread.h>
 #include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#include "support/threads.h"
-
-static atomic_ulong calls, launches, fail_number;
-static atomic_int fail_code;
+static atomic_int counted_layer = INJECT_OPENCL;
+static atomic_ulong calls, fail_number;
+static atomic_bool fail_onward;
 static _Atomic(const char *) failed;
+static _Atomic(const void *) failed_at;
 static atomic_long live[INJECT_KINDS];
+static long marked[INJECT_KINDS];
 static atomic_ulong made[INJECT_KINDS];
-static const char *watched;
-static bool was_launched;
-static size_t grid[3];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of `sites` and `held` */
 
-/* The functions that were called since inject_start, each with the number of its last call. */
-enum { FUNCTIONS_MOST = 64 };
-static struct {
+enum { SITES_MOST = 1024 };
+static struct inject_site sites[SITES_MOST];
+static unsigned site_count;
+
+/* What the system gave: a hash table with linear probing; `key` 0 is a free place. */
+enum { HELD_MOST = 1 << 16 };
+static struct held {
+    uintptr_t key;
     const char *name;
-    unsigned long last;
-} functions[FUNCTIONS_MOST];
-static unsigned function_count;
-static mtx_t functions_lock = MTX_INIT;
+    const void *caller;
+} held[HELD_MOST];
 
-static void note_function(const char *name, unsigned long number)
+void inject_begin(enum inject_layer layer, unsigned long fail_at, bool onward)
 {
-    mtx_lock(&functions_lock);
-    unsigned i = 0;
-    while (i < function_count && strcmp(functions[i].name, name) != 0)
-        i++;
-    if (i < FUNCTIONS_MOST) {
-        functions[i].name = name;
-        functions[i].last = number;
-        function_count = i == function_count ? i + 1 : function_count;
-    }
-    mtx_unlock(&functions_lock);
-}
-
-unsigned long inject_last_call(unsigned function)
-{
-    return function < function_count ? functions[function].last : 0;
-}
-
-void inject_start(unsigned long fail_at, cl_int code)
-{
-    mtx_lock(&functions_lock);
-    function_count = 0;
-    mtx_unlock(&functions_lock);
+    pthread_mutex_lock(&lock);
+    site_count = 0;
+    pthread_mutex_unlock(&lock);
+    counted_layer = (int)layer;
     calls = 0;
-    launches = 0;
     fail_number = fail_at;
-    fail_code = code;
+    fail_onward = onward;
     failed = NULL;
+}
+
+void inject_stop(void)
+{
+    fail_number = 0;
 }
 
 unsigned long inject_calls(void)
@@ -60,26 +53,125 @@ unsigned long inject_calls(void)
     return calls;
 }
 
-unsigned long inject_launches(void)
-{
-    return launches;
-}
-
-void inject_watch(const char *kernel)
-{
-    watched = kernel;
-    was_launched = false;
-}
-
-bool inject_grid(size_t global[3])
-{
-    memcpy(global, grid, sizeof grid);
-    return was_launched;
-}
-
 const char *inject_failed(void)
 {
     return failed;
+}
+
+const void *inject_failed_at(void)
+{
+    return failed_at;
+}
+
+struct inject_site inject_site(unsigned number)
+{
+    return number < site_count ? sites[number] : (struct inject_site){0};
+}
+
+static void note_site(const char *name, const void *caller, unsigned long number)
+{
+    pthread_mutex_lock(&lock);
+    unsigned i = 0;
+    while (i < site_count && (sites[i].caller != caller || strcmp(sites[i].name, name) != 0))
+        i++;
+    if (i < SITES_MOST) {
+        if (i == site_count)
+            sites[site_count++] = (struct inject_site){name, caller, number, number};
+        sites[i].last = number;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+bool inject_fails(enum inject_layer layer, const char *name, const void *caller)
+{
+    if (counted_layer != (int)layer)
+        return false;
+    const unsigned long number = atomic_fetch_add(&calls, 1) + 1;
+    if (fail_number == 0)
+        note_site(name, caller, number);
+    if (fail_number == 0 || number < fail_number || (number > fail_number && !fail_onward))
+        return false;
+    if (number == fail_number) {
+        failed_at = caller;
+        failed = name;
+    }
+    return true;
+}
+
+/* ---- what is held ---- */
+
+void inject_count(enum inject_kind kind, int change)
+{
+    live[kind] += change;
+    made[kind] += change > 0;
+}
+
+static size_t place_of(uintptr_t key)
+{
+    return (size_t)((key * (uintptr_t)0x9e3779b97f4a7c15u) >> 24) % HELD_MOST;
+}
+
+/* Addresses of different kinds may be equal, a file's number and a lock's address inside memory: the kind is mixed in. */
+static uintptr_t key_of(enum inject_kind kind, const void *what)
+{
+    return (uintptr_t)what * INJECT_KINDS + (uintptr_t)kind;
+}
+
+/* The caller has the lock. */
+static struct held *find(uintptr_t key)
+{
+    size_t at = place_of(key);
+    while (held[at].key != 0 && held[at].key != key)
+        at = (at + 1) % HELD_MOST;
+    return &held[at];
+}
+
+void inject_take(enum inject_kind kind, const void *what, const char *name, const void *caller)
+{
+    pthread_mutex_lock(&lock);
+    struct held *place = find(key_of(kind, what));
+    /* A place is always left free, so that searches end; what is not recorded counts as nothing. */
+    if (place->key == 0 && live[INJECT_HOST] < HELD_MOST / 2) {
+        *place = (struct held){key_of(kind, what), name, caller};
+        inject_count(kind, 1);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void inject_give(enum inject_kind kind, const void *what)
+{
+    pthread_mutex_lock(&lock);
+    struct held *place = find(key_of(kind, what));
+    if (place->key != 0) {
+        inject_count(kind, -1);
+        place->key = 0;
+        /* What lies behind the free place until the next one is put in again, as it may have been pushed there. */
+        for (size_t at = ((size_t)(place - held) + 1) % HELD_MOST; held[at].key != 0; at = (at + 1) % HELD_MOST) {
+            struct held moved = held[at];
+            held[at].key = 0;
+            *find(moved.key) = moved;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+const char *inject_place(const void *caller, char *text, size_t bytes)
+{
+    Dl_info about;
+    if (dladdr(caller, &about))
+        snprintf(text, bytes, "%s+0x%zx", about.dli_fname,
+                 (size_t)((const char *)caller - (const char *)about.dli_fbase));
+    return text;
+}
+
+void inject_print_held(FILE *file)
+{
+    char place[300] = "";
+    pthread_mutex_lock(&lock);
+    for (size_t at = 0; at < HELD_MOST; at++)
+        if (held[at].key != 0)
+            fprintf(file, "%s %s\n", held[at].name, inject_place(held[at].caller, place, sizeof place));
+    pthread_mutex_unlock(&lock);
 }
 
 long inject_live(enum inject_kind kind)
@@ -94,7 +186,8 @@ unsigned long inject_made(enum inject_kind kind)
 
 const char *inject_kind_name(enum inject_kind kind)
 {
-    static const char *const names[INJECT_KINDS] = {"context", "queue", "buffer", "program", "kernel", "event"};
+    static const char *const names[INJECT_KINDS] = {"context", "queue",       "buffer", "program", "kernel",
+                                                    "event",   "host memory", "file",   "mapping", "lock"};
     return names[kind];
 }
 
@@ -103,12 +196,18 @@ void inject_event_taken(void)
     live[INJECT_EVENT]--;
 }
 
+void inject_mark(void)
+{
+    for (int i = 0; i < INJECT_KINDS; i++)
+        marked[i] = live[i];
+}
+
 bool inject_balanced(enum inject_kind *kind)
 {
     for (int tries = 0; tries < 200; tries++) {
         int worst = -1;
         for (int i = 0; i < INJECT_KINDS; i++)
-            if (live[i] != 0)
+            if (live[i] != marked[i])
                 worst = i;
         if (worst < 0)
             return true;
@@ -116,264 +215,4 @@ bool inject_balanced(enum inject_kind *kind)
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     }
     return false;
-}
-
-static bool fails(const char *name)
-{
-    const unsigned long number = atomic_fetch_add(&calls, 1) + 1;
-    note_function(name, number);
-    if (number != fail_number)
-        return false;
-    failed = name;
-    return true;
-}
-
-static void count_event(cl_int code, cl_event *event)
-{
-    if (code == CL_SUCCESS && event && *event) {
-        live[INJECT_EVENT]++;
-        made[INJECT_EVENT]++;
-    }
-}
-
-/* Defines a call that returns its code. */
-#define QUERY(name, parameters, arguments) \
-    static cl_int CL_API_CALL wrapped_##name parameters \
-    { \
-        return fails(#name) ? fail_code : name arguments; \
-    }
-
-/* Defines a call that creates an object of `kind` and stores its code. */
-#define CREATE(kind, type, name, parameters, arguments) \
-    static type CL_API_CALL wrapped_##name parameters \
-    { \
-        if (fails(#name)) { \
-            if (code) \
-                *code = fail_code; \
-            return NULL; \
-        } \
-        type object = name arguments; \
-        if (object) { \
-            live[kind]++; \
-            made[kind]++; \
-        } \
-        return object; \
-    }
-
-#define RETAIN(kind, type, name) \
-    static cl_int CL_API_CALL wrapped_##name(type object) \
-    { \
-        if (fails(#name)) \
-            return fail_code; \
-        cl_int result = name(object); \
-        if (result == CL_SUCCESS) \
-            live[kind]++; \
-        return result; \
-    }
-
-#define RELEASE(kind, type, name) \
-    static cl_int CL_API_CALL wrapped_##name(type object) \
-    { \
-        bool fail = fails(#name); \
-        cl_int result = name(object); \
-        if (result == CL_SUCCESS) \
-            live[kind]--; \
-        return fail ? fail_code : result; \
-    }
-
-/* Defines an enqueue, whose last parameter is the event. */
-#define ENQUEUE(name, parameters, arguments) \
-    static cl_int CL_API_CALL wrapped_##name parameters \
-    { \
-        if (fails(#name)) \
-            return fail_code; \
-        cl_int result = name arguments; \
-        count_event(result, event); \
-        return result; \
-    }
-
-#define INFO(name, object, selector) \
-    QUERY(name, (object o, selector s, size_t bytes, void *value, size_t *size), (o, s, bytes, value, size))
-
-QUERY(clGetPlatformIDs, (cl_uint n, cl_platform_id *list, cl_uint *count), (n, list, count))
-INFO(clGetPlatformInfo, cl_platform_id, cl_platform_info)
-QUERY(clGetDeviceIDs, (cl_platform_id p, cl_device_type t, cl_uint n, cl_device_id *list, cl_uint *count),
-      (p, t, n, list, count))
-INFO(clGetDeviceInfo, cl_device_id, cl_device_info)
-QUERY(clRetainDevice, (cl_device_id device), (device)) /* not counted because it has no effect on root devices */
-QUERY(clReleaseDevice, (cl_device_id device), (device))
-
-CREATE(INJECT_CONTEXT, cl_context, clCreateContext,
-       (const cl_context_properties *properties, cl_uint n, const cl_device_id *devices,
-        void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *), void *user, cl_int *code),
-       (properties, n, devices, notify, user, code))
-RETAIN(INJECT_CONTEXT, cl_context, clRetainContext)
-RELEASE(INJECT_CONTEXT, cl_context, clReleaseContext)
-INFO(clGetContextInfo, cl_context, cl_context_info)
-
-CREATE(INJECT_QUEUE, cl_command_queue, clCreateCommandQueue,
-       (cl_context context, cl_device_id device, cl_command_queue_properties properties, cl_int *code),
-       (context, device, properties, code))
-RETAIN(INJECT_QUEUE, cl_command_queue, clRetainCommandQueue)
-RELEASE(INJECT_QUEUE, cl_command_queue, clReleaseCommandQueue)
-INFO(clGetCommandQueueInfo, cl_command_queue, cl_command_queue_info)
-
-CREATE(INJECT_MEMORY, cl_mem, clCreateBuffer,
-       (cl_context context, cl_mem_flags flags, size_t bytes, void *data, cl_int *code),
-       (context, flags, bytes, data, code))
-RETAIN(INJECT_MEMORY, cl_mem, clRetainMemObject)
-RELEASE(INJECT_MEMORY, cl_mem, clReleaseMemObject)
-INFO(clGetMemObjectInfo, cl_mem, cl_mem_info)
-
-CREATE(INJECT_PROGRAM, cl_program, clCreateProgramWithSource,
-       (cl_context context, cl_uint n, const char **texts, const size_t *lengths, cl_int *code),
-       (context, n, texts, lengths, code))
-CREATE(INJECT_PROGRAM, cl_program, clCreateProgramWithBinary,
-       (cl_context context, cl_uint n, const cl_device_id *devices, const size_t *lengths,
-        const unsigned char **binaries, cl_int *each, cl_int *code),
-       (context, n, devices, lengths, binaries, each, code))
-RETAIN(INJECT_PROGRAM, cl_program, clRetainProgram)
-RELEASE(INJECT_PROGRAM, cl_program, clReleaseProgram)
-QUERY(clBuildProgram,
-      (cl_program program, cl_uint n, const cl_device_id *devices, const char *options,
-       void(CL_CALLBACK *notify)(cl_program, void *), void *user),
-      (program, n, devices, options, notify, user))
-INFO(clGetProgramInfo, cl_program, cl_program_info)
-QUERY(clGetProgramBuildInfo,
-      (cl_program program, cl_device_id device, cl_program_build_info s, size_t bytes, void *value, size_t *size),
-      (program, device, s, bytes, value, size))
-
-CREATE(INJECT_KERNEL, cl_kernel, clCreateKernel, (cl_program program, const char *name, cl_int *code),
-       (program, name, code))
-RETAIN(INJECT_KERNEL, cl_kernel, clRetainKernel)
-RELEASE(INJECT_KERNEL, cl_kernel, clReleaseKernel)
-QUERY(clSetKernelArg, (cl_kernel kernel, cl_uint index, size_t bytes, const void *value), (kernel, index, bytes, value))
-INFO(clGetKernelInfo, cl_kernel, cl_kernel_info)
-QUERY(clGetKernelWorkGroupInfo,
-      (cl_kernel kernel, cl_device_id device, cl_kernel_work_group_info s, size_t bytes, void *value, size_t *size),
-      (kernel, device, s, bytes, value, size))
-
-static void look_at_launch(cl_kernel kernel, cl_uint dimensions, const size_t *global)
-{
-    char name[128] = "";
-    if (!watched || clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, sizeof name, name, NULL) != CL_SUCCESS ||
-        strcmp(name, watched) != 0)
-        return;
-    was_launched = true;
-    for (cl_uint i = 0; i < 3; i++)
-        grid[i] = i < dimensions ? global[i] : 1;
-}
-
-static cl_int CL_API_CALL wrapped_clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions,
-                                                         const size_t *offset, const size_t *global,
-                                                         const size_t *local, cl_uint n, const cl_event *waits,
-                                                         cl_event *event)
-{
-    if (fails("clEnqueueNDRangeKernel"))
-        return fail_code;
-    cl_int result = clEnqueueNDRangeKernel(queue, kernel, dimensions, offset, global, local, n, waits, event);
-    launches += result == CL_SUCCESS;
-    look_at_launch(kernel, dimensions, global);
-    count_event(result, event);
-    return result;
-}
-ENQUEUE(clEnqueueMarkerWithWaitList, (cl_command_queue queue, cl_uint n, const cl_event *waits, cl_event *event),
-        (queue, n, waits, event))
-ENQUEUE(clEnqueueBarrierWithWaitList, (cl_command_queue queue, cl_uint n, const cl_event *waits, cl_event *event),
-        (queue, n, waits, event))
-ENQUEUE(clEnqueueReadBuffer,
-        (cl_command_queue queue, cl_mem buffer, cl_bool blocking, size_t offset, size_t bytes, void *data, cl_uint n,
-         const cl_event *waits, cl_event *event),
-        (queue, buffer, blocking, offset, bytes, data, n, waits, event))
-ENQUEUE(clEnqueueWriteBuffer,
-        (cl_command_queue queue, cl_mem buffer, cl_bool blocking, size_t offset, size_t bytes, const void *data,
-         cl_uint n, const cl_event *waits, cl_event *event),
-        (queue, buffer, blocking, offset, bytes, data, n, waits, event))
-ENQUEUE(clEnqueueCopyBuffer,
-        (cl_command_queue queue, cl_mem from, cl_mem to, size_t from_offset, size_t to_offset, size_t bytes, cl_uint n,
-         const cl_event *waits, cl_event *event),
-        (queue, from, to, from_offset, to_offset, bytes, n, waits, event))
-ENQUEUE(clEnqueueCopyBufferRect,
-        (cl_command_queue queue, cl_mem from, cl_mem to, const size_t *from_origin, const size_t *to_origin,
-         const size_t *region, size_t from_row, size_t from_slice, size_t to_row, size_t to_slice, cl_uint n,
-         const cl_event *waits, cl_event *event),
-        (queue, from, to, from_origin, to_origin, region, from_row, from_slice, to_row, to_slice, n, waits, event))
-ENQUEUE(clEnqueueFillBuffer,
-        (cl_command_queue queue, cl_mem buffer, const void *pattern, size_t pattern_bytes, size_t offset, size_t bytes,
-         cl_uint n, const cl_event *waits, cl_event *event),
-        (queue, buffer, pattern, pattern_bytes, offset, bytes, n, waits, event))
-
-RETAIN(INJECT_EVENT, cl_event, clRetainEvent)
-RELEASE(INJECT_EVENT, cl_event, clReleaseEvent)
-INFO(clGetEventInfo, cl_event, cl_event_info)
-QUERY(clSetEventCallback,
-      (cl_event event, cl_int state, void(CL_CALLBACK *notify)(cl_event, cl_int, void *), void *user),
-      (event, state, notify, user))
-QUERY(clWaitForEvents, (cl_uint n, const cl_event *events), (n, events))
-QUERY(clFlush, (cl_command_queue queue), (queue))
-QUERY(clFinish, (cl_command_queue queue), (queue))
-
-static const struct {
-    const char *name;
-    void (*function)(void);
-} table[] = {
-#define ENTRY(name) {#name, (void (*)(void))wrapped_##name}
-    ENTRY(clGetPlatformIDs),
-    ENTRY(clGetPlatformInfo),
-    ENTRY(clGetDeviceIDs),
-    ENTRY(clGetDeviceInfo),
-    ENTRY(clRetainDevice),
-    ENTRY(clReleaseDevice),
-    ENTRY(clCreateContext),
-    ENTRY(clRetainContext),
-    ENTRY(clReleaseContext),
-    ENTRY(clGetContextInfo),
-    ENTRY(clCreateCommandQueue),
-    ENTRY(clRetainCommandQueue),
-    ENTRY(clReleaseCommandQueue),
-    ENTRY(clGetCommandQueueInfo),
-    ENTRY(clCreateBuffer),
-    ENTRY(clRetainMemObject),
-    ENTRY(clReleaseMemObject),
-    ENTRY(clGetMemObjectInfo),
-    ENTRY(clCreateProgramWithSource),
-    ENTRY(clCreateProgramWithBinary),
-    ENTRY(clRetainProgram),
-    ENTRY(clReleaseProgram),
-    ENTRY(clBuildProgram),
-    ENTRY(clGetProgramInfo),
-    ENTRY(clGetProgramBuildInfo),
-    ENTRY(clCreateKernel),
-    ENTRY(clRetainKernel),
-    ENTRY(clReleaseKernel),
-    ENTRY(clSetKernelArg),
-    ENTRY(clGetKernelInfo),
-    ENTRY(clGetKernelWorkGroupInfo),
-    ENTRY(clEnqueueNDRangeKernel),
-    ENTRY(clEnqueueMarkerWithWaitList),
-    ENTRY(clEnqueueBarrierWithWaitList),
-    ENTRY(clEnqueueReadBuffer),
-    ENTRY(clEnqueueWriteBuffer),
-    ENTRY(clEnqueueCopyBuffer),
-    ENTRY(clEnqueueCopyBufferRect),
-    ENTRY(clEnqueueFillBuffer),
-    ENTRY(clRetainEvent),
-    ENTRY(clReleaseEvent),
-    ENTRY(clGetEventInfo),
-    ENTRY(clSetEventCallback),
-    ENTRY(clWaitForEvents),
-    ENTRY(clFlush),
-    ENTRY(clFinish),
-};
-
-void *inject_get_proc(void *user, const char *name)
-{
-    (void)user;
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (!strcmp(table[i].name, name)) {
-            void *pointer;
-            memcpy(&pointer, &table[i].function, sizeof pointer);
-            return pointer;
-        }
-    return NULL;
 }

@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+"""Each command while calls of the system fail: allocations (jansson's too), files, streams, locks, threads, processes.
+
+A build of the command whose objects call through tests/support/core/inject_system.c runs once for each call that it makes, and
+that call fails, or it and all after it.  Whatever fails, the command ends by itself with an exit status, and an error line
+unless that is 0; with 0 its outputs are what they are without the failure; otherwise there is no output, or the old one, and
+nothing beside it; and what a failure leaves allocated is what success leaves.
+
+    CLATTN_INJECTED=build/tests/tool/clattn_injected python3 tests/tool/test_command_inject.py [-k PATTERN ...]
+
+CLATTN_TEST_LEVEL=full takes every call; otherwise the first and the last call of each place that no command has tried, and
+a few more."""
+import json
+import os
+import shutil
+import subprocess
+
+import numpy as np
+
+import png_pictures as png
+from command_support import NOISE, CommandTest, environment, main, write_safetensors
+from test_command_embed import EmbedTest as ModelTest
+
+INJECTED = os.environ["CLATTN_INJECTED"]
+FULL = os.environ.get("CLATTN_TEST_LEVEL") == "full"
+MORE = 3  # calls that are tried in the ordinary run besides those of new places
+MEMORY = {"malloc", "calloc", "realloc", "strdup", "strndup", "posix_memalign", "aligned_alloc", "json_malloc"}
+tried = set()  # (function, place) of all commands
+
+
+class Served:
+    """A command that is run again and again by a process that has loaded its libraries."""
+
+    def __init__(self, arguments, folder, env):
+        os.makedirs(folder)
+        self.folder = folder
+        self.process = subprocess.Popen([INJECTED] + [str(a) for a in arguments], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True, env={**environment(env), "CLATTN_INJECT": folder})
+
+    def read(self, name):
+        with open(os.path.join(self.folder, name), "rb") as file:
+            return file.read()
+
+    def run(self, number, onward=False):
+        """Returns how the command ended when the call of that number failed."""
+        for name in ("sites", "held"):
+            if os.path.exists(os.path.join(self.folder, name)):
+                os.remove(os.path.join(self.folder, name))
+        self.process.stdin.write(f"{number}{'+' if onward else ''}\n")
+        self.process.stdin.flush()
+        status, signal, ended, calls, failed, place = self.process.stdout.readline().split()
+        done = Ended()
+        done.status, done.signal, done.ended, done.calls = int(status), int(signal), ended == "1", int(calls)
+        done.failed, done.place = failed, place
+        done.out = self.read("out")
+        done.errors = [line for line in self.read("err").decode("utf-8", "replace").splitlines() if not NOISE.match(line)]
+        done.held = set(self.read("held").decode().splitlines()) if done.ended else set()
+        return done
+
+    def sites(self):
+        """Returns (function, place) -> the numbers of its first and its last call, of the run without a failure."""
+        lines = [line.split() for line in self.read("sites").decode().splitlines()]
+        return {(name, place): (int(first), int(last)) for name, first, last, place in lines}
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait()
+
+
+class Ended:
+    pass
+
+
+def source_line(place):
+    """Returns where in the sources a place is, for messages."""
+    file, _, offset = place.rpartition("+")
+    done = subprocess.run(["addr2line", "-s", "-f", "-e", file, offset], stdout=subprocess.PIPE, text=True)
+    return " ".join(done.stdout.split()) if done.returncode == 0 else place
+
+
+class Inject(CommandTest):
+    def inject(self, *arguments, outputs=(), same_text=False, env=None, before=None):
+        """Fails each call of the command once by itself and once with all after it.  `same_text`: stdout has no times.
+        `before` is called before each run."""
+        served = Served(arguments, self.path(f"served-{len(os.listdir(self.folder))}"), env)
+        self.addCleanup(served.close)
+        self.outputs, self.before, self.faults = outputs, before, {}
+        self.run_once(served, 0)
+        self.good = self.run_once(served, 0)
+        self.assertEqual((self.good.status, self.good.signal), (0, 0), self.good.errors)
+        self.wanted = {name: self.read(name) for name in outputs}
+        self.same_text = same_text
+        calls, sites = self.good.calls, served.sites()
+        if FULL:
+            points = [(n, onward) for onward in (False, True) for n in range(1, calls + 1)]
+        else:
+            fresh = [numbers for site, numbers in sites.items() if site not in tried]
+            points = [(first, False) for first, _ in fresh] + [(last, True) for _, last in fresh]
+            points += [(n, onward) for onward in (False, True) for n in range(1 + calls % 5, calls + 1, calls // MORE + 1)]
+        tried.update(sites)
+        for number, onward in points:
+            self.judge(self.run_once(served, number, onward), onward)
+        good = self.run_once(served, 0)
+        self.assertEqual(good.status, 0, good.errors)
+        print(f"# {arguments[0]}: {calls} calls of the system at {len(sites)} places, {len(points)} failures")
+        if self.faults:
+            self.fail("\n".join(f"{what}: {source_line(place)}, {failed}: {times} times, as {example}"
+                                for (what, failed, place), (times, example) in sorted(self.faults.items())))
+
+    def run_once(self, served, number, onward=False):
+        for name in self.outputs:
+            if os.path.exists(self.path(name)):
+                os.remove(self.path(name))
+        if self.before:
+            self.before()
+        done = served.run(number, onward)
+        done.number = number
+        return done
+
+    def fault(self, done, onward, what):
+        times, example = self.faults.get((what, done.failed, done.place), (0, None))
+        self.faults[what, done.failed, done.place] = (times + 1, example or f"{done.number}{'+' if onward else ''}: exit "
+                                                      f"{done.status}, signal {done.signal}, {done.errors[-2:]}")
+
+    def judge(self, done, onward):
+        text = "\n".join(done.errors)
+        if done.failed == "-" and done.ended:
+            return
+        if done.signal == 14:
+            return self.fault(done, onward, "hangs")
+        if done.signal or "with signal" in text or done.status not in (0, 1, 2, 3):
+            return self.fault(done, onward, "crashes")
+        left = [os.path.join(folder, name) for folder, _, names in os.walk(self.folder) for name in names
+                if name.endswith(".tmp")]
+        if left and not onward and done.failed not in ("unlink", "unlinkat"):
+            self.fault(done, onward, "leaves a temporary file")
+        for name in left:
+            os.remove(name)
+        if done.status == 0:
+            if any(not os.path.exists(self.path(name)) or self.read(name) != self.wanted[name] for name in self.outputs):
+                self.fault(done, onward, "succeeds with another output")
+            if self.same_text and done.out != self.good.out:
+                self.fault(done, onward, "succeeds with another text")
+        else:
+            if not text:
+                self.fault(done, onward, "fails without a message")
+            elif not done.errors[-1].startswith("clattn: "):
+                self.fault(done, onward, "fails without an error line")
+            elif done.failed in MEMORY and (done.status != 1 or "memory" not in text):
+                self.fault(done, onward, "does not tell that memory has run out")
+            for name in self.outputs:
+                if os.path.exists(self.path(name)) and self.read(name) != self.wanted[name]:
+                    self.fault(done, onward, "leaves part of an output")
+        if done.held - self.good.held:
+            done.place = sorted(done.held - self.good.held)[0].split()[1]
+            self.fault(done, onward, "leaks")
+
+
+class Commands(Inject):
+    def test_devices(self):
+        self.inject("devices", "--json", same_text=True)
+
+    def test_help(self):
+        self.inject("--help", same_text=True)
+
+    def test_softmax(self):
+        x = self.save("x.npy", self.normal(3, 4))
+        self.inject("softmax", x, "-o", self.path("y.npy"), outputs=["y.npy"])
+
+    def test_attention(self):
+        q, k, v = (self.save(name + ".npy", self.normal(1, 2, 5, 8)) for name in "qkv")
+        self.write("labels.txt", "a\nb\nc\nd\ne\n")
+        self.inject("attention", "-q", q, "-k", k, "-v", v, "-o", self.path("o.npy"), "--lse", self.path("lse.npy"),
+                    "--mask", self.save("mask.npy", np.ones((5, 5), dtype=bool)), "--causal", "--softcap", 20, "--verify",
+                    "--attention", self.path("map.html"), "--labels", self.path("labels.txt"),
+                    outputs=["o.npy", "lse.npy", "map.html"])
+
+    def test_explain(self):
+        self.inject("explain", "--shape", "1,2,2,5,5,8,8", "--json", same_text=True)
+
+    def test_mha(self):
+        size = 8
+        write_safetensors(self.path("w.safetensors"), {
+            "in_proj_weight": self.normal(3 * size, size), "in_proj_bias": self.normal(3 * size),
+            "out_proj.weight": self.normal(size, size), "out_proj.bias": self.normal(size)})
+        self.inject("mha", "--weights", self.path("w.safetensors"), "--heads", 2, "-x", self.save("x.npy", self.normal(1, 5, size)),
+                    "-o", self.path("y.npy"), "--attention", self.path("map.png"), outputs=["y.npy", "map.png"])
+
+    def test_denoise(self):
+        pixels = self.random.integers(0, 256, (6, 5, 3)).astype(np.uint8)
+        self.write("x.png", png.encode(pixels))
+        self.inject("denoise", self.path("x.png"), self.path("y.png"), outputs=["y.png"])
+
+    def test_bench(self):
+        self.inject("bench", "softmax", "--shape", "3,4", "--repeat", 1, "--json")
+
+    def cached(self):
+        """Makes a cache folder with one program; returns its name and the environment that chooses it."""
+        cache = self.path("cache")
+        env = {"CLATTN_CACHE_DIR": cache, "CLATTN_CACHE": None}
+        self.succeed("softmax", self.save("x.npy", self.normal(3, 4)), "-o", self.path("y.npy"), env=env)
+        return cache, env
+
+    def test_a_cache_that_is_written(self):
+        _, env = self.cached()
+        self.inject("softmax", self.path("x.npy"), "-o", self.path("y.npy"), outputs=["y.npy"],
+                    env={**env, "CLATTN_CACHE_DIR": self.path("new")},
+                    before=lambda: shutil.rmtree(self.path("new"), ignore_errors=True))
+
+    def test_a_cache_that_is_read(self):
+        _, env = self.cached()
+        self.inject("softmax", self.path("x.npy"), "-o", self.path("y.npy"), outputs=["y.npy"], env=env)
+
+    def test_cache_list(self):
+        _, env = self.cached()
+        self.inject("cache", "list", env=env, same_text=True)
+
+    def test_cache_clear(self):
+        cache, env = self.cached()
+        shutil.copytree(cache, self.path("kept"))
+
+        def before():
+            shutil.rmtree(cache)
+            shutil.copytree(self.path("kept"), cache)
+
+        self.inject("cache", "clear", env=env, before=before, same_text=True)
+
+
+class Models(ModelTest, Inject):
+    def test_embed(self):
+        self.make()
+        self.write("notes.txt", "the keys are here\na table\nwhere is it\n")
+        self.inject("embed", self.model, "--search", self.path("notes.txt"), "where are the keys?", same_text=True)
+        self.inject("embed", self.model, "where are the keys?", "--attention", self.path("map.html"), outputs=["map.html"])
+
+
+if __name__ == "__main__":
+    main()
