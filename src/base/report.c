@@ -56,7 +56,9 @@ clattn_status report_init(struct report *report, clattn_log_callback log, void *
     report->log = log;
     report->log_user = user;
     report->level = level;
-    return mtx_init(&report->lock, mtx_plain) == thrd_success ? CLATTN_SUCCESS : CLATTN_ERROR_OUT_OF_MEMORY;
+    return mtx_init(&report->lock, mtx_plain) == thrd_success
+               ? CLATTN_SUCCESS
+               : report_error(NULL, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a lock");
 }
 
 static void drop_message(struct message **place)

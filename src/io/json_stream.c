@@ -1,4 +1,5 @@
 #include "io/json_stream.h"
+#include "io/json_load.h"
 
 #include <string.h>
 
@@ -124,12 +125,11 @@ static json_t *parse(json_stream *stream, char first, const char *what)
                                        position(stream), JSON_TOKEN_BYTES);
         return NULL;
     }
-    json_t *value = json_loadb(text, length, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &problem);
+    bool no_memory;
+    json_t *value = json_load(text, length, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &problem, &no_memory);
     if (value == NULL) {
-        /* jansson 2.14 has an error code for this, but mostly leaves the text empty instead. */
-        bool memory = problem.text[0] == '\0' || json_error_code(&problem) == json_error_out_of_memory;
         stream->status =
-            memory ? io_fail(stream->error, CLATTN_ERROR_OUT_OF_MEMORY, stream->file->path, "no memory for %s", what)
+            no_memory ? io_fail(stream->error, CLATTN_ERROR_OUT_OF_MEMORY, stream->file->path, "no memory for %s", what)
                    : io_fail(stream->error, CLATTN_ERROR_FORMAT, stream->file->path,
                              "its safetensors header, %s at byte %zu: %s", what, position(stream), problem.text);
         return NULL;

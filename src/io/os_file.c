@@ -214,11 +214,16 @@ clattn_status os_file_replace(const char *path, const os_part *parts, size_t cou
 {
     struct stat old;
     bool exists = stat(path, &old) == 0;
+    if (!exists && errno != ENOENT)
+        return fail_errno(error, path, "cannot be written", errno);
     if (exists && !S_ISREG(old.st_mode))
         return write_direct(path, parts, count, error);
 
     clattn_status status = CLATTN_SUCCESS;
     char *resolved = exists ? realpath(path, NULL) : NULL; /* so that a link stays a link */
+    if (exists && resolved == NULL)
+        return errno == ENOMEM ? io_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, path, "no memory for its name")
+                               : fail_errno(error, path, "cannot be written", errno);
     const char *target = resolved != NULL ? resolved : path;
     size_t capacity = strlen(target) + 32;
     char *name = malloc(capacity);

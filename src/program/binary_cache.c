@@ -94,7 +94,6 @@ static clattn_status default_path(const clattn_context_params *params, char **pa
 
 clattn_status binary_cache_open(struct binary_cache *cache, struct report *report, const clattn_context_params *params)
 {
-    clattn_status status = CLATTN_SUCCESS;
     memset(cache, 0, sizeof *cache);
     cache->folder = -1;
     if (!params->cache_load != !params->cache_store)
@@ -110,7 +109,9 @@ clattn_status binary_cache_open(struct binary_cache *cache, struct report *repor
     } else if (params->cache_mode == CLATTN_CACHE_MODE_DEFAULT && variable && !strcmp(variable, "off")) {
         cache->reason = "CLATTN_CACHE is off";
     } else {
-        TRY(default_path(params, &cache->path));
+        clattn_status status = default_path(params, &cache->path);
+        if (status != CLATTN_SUCCESS)
+            return report_error(report, status, "no memory for the cache folder's path");
         if (cache->path)
             cache->folder = os_private_folder_open(cache->path, &cache->reason);
         else
@@ -123,8 +124,7 @@ clattn_status binary_cache_open(struct binary_cache *cache, struct report *repor
             os_private_folder_sweep(cache->folder, DAY);
         }
     }
-fail:
-    return status;
+    return CLATTN_SUCCESS;
 }
 
 void binary_cache_close(struct binary_cache *cache)

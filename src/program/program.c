@@ -65,7 +65,8 @@ clattn_status program_cache_init(struct program_cache *cache, struct device *dev
         struct strbuf probe = {0};
         cache->kernel_dir = string_copy(folder);
         status = cache->kernel_dir ? source_expand(&device->report, folder, "lib/array.h", NULL, &probe)
-                                   : CLATTN_ERROR_OUT_OF_MEMORY;
+                                   : report_error(&device->report, CLATTN_ERROR_OUT_OF_MEMORY,
+                                                  "no memory for the path of the kernels' folder");
         strbuf_clear(&probe);
         if (status != CLATTN_SUCCESS)
             goto fail;

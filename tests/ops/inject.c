@@ -111,6 +111,7 @@ static void enqueue(void *what, inject_failure how)
     running *r = what;
     cl_event event = NULL;
     job_poison(r->job);
+    inject_refuse(device_context());
     inject_begin_failure(how);
     clattn_status status = job_enqueue(r->job, NULL, 0, NULL, &event);
     assert_int_equal(event != NULL, status == CLATTN_SUCCESS);

@@ -147,7 +147,7 @@ class Inject(CommandTest):
                 self.fault(done, onward, "fails without a message")
             elif not done.errors[-1].startswith("clattn: "):
                 self.fault(done, onward, "fails without an error line")
-            elif done.failed in MEMORY and (done.status != 1 or "memory" not in text):
+            elif not onward and done.failed in MEMORY and (done.status != 1 or "memory" not in text):
                 self.fault(done, onward, "does not tell that memory has run out")
             for name in self.outputs:
                 if os.path.exists(self.path(name)) and self.read(name) != self.wanted[name]:

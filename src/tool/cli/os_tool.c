@@ -136,15 +136,22 @@ bool os_list_folder(const char *folder, bool (*each)(void *user, const char *nam
     DIR *directory = opendir(folder);
     if (directory == NULL)
         return false;
-    for (struct dirent *entry = readdir(directory); entry != NULL; entry = readdir(directory)) {
+    bool more = true, whole = true;
+    while (more && whole) {
         struct stat status;
-        if (fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(status.st_mode))
-            continue;
-        if (!each(user, entry->d_name, (uint64_t)status.st_size, (int64_t)status.st_mtime))
+        errno = 0;
+        struct dirent *entry = readdir(directory);
+        if (entry == NULL) {
+            whole = errno == 0;
             break;
+        }
+        if (fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0)
+            whole = errno == ENOENT; /* another process has removed it meanwhile */
+        else if (S_ISREG(status.st_mode))
+            more = each(user, entry->d_name, (uint64_t)status.st_size, (int64_t)status.st_mtime);
     }
     closedir(directory);
-    return true;
+    return whole;
 }
 
 bool os_remove_file(const char *folder, const char *name)

@@ -29,6 +29,7 @@ struct png_chunks {
 typedef struct work {
     jmp_buf failed;
     char message[128];
+    bool no_memory; /* what failed was an allocation of ours */
     png_structp png;
     png_infop info;
     FILE *file;
@@ -55,6 +56,12 @@ static void fail(work *w, const char *message)
     png_error(w->png, message);
 }
 
+static void fail_memory(work *w, const char *message)
+{
+    w->no_memory = true;
+    fail(w, message);
+}
+
 /* Allocates the picture's pixels, which stay untouched until a row is read: a header alone costs no memory.
  */
 static void allocate(work *w)
@@ -71,7 +78,7 @@ static void allocate(work *w)
     p->pixels = calloc(p->height, picture_row(p));
     w->rows = malloc(p->height * sizeof *w->rows);
     if (p->pixels == NULL || w->rows == NULL)
-        fail(w, "no memory for its pixels");
+        fail_memory(w, "no memory for its pixels");
     for (size_t y = 0; y < p->height; y++)
         w->rows[y] = p->pixels + y * picture_row(p);
 }
@@ -83,7 +90,7 @@ static bool read_picture(work *w)
         return false;
     w->info = png_create_info_struct(w->png);
     if (w->info == NULL)
-        fail(w, "no memory for its header");
+        fail_memory(w, "no memory for its header");
     png_set_user_limits(w->png, MOST_SIDE, MOST_SIDE);
     png_set_chunk_malloc_max(w->png, MOST_CHUNK);
     png_set_chunk_cache_max(w->png, 64);
@@ -141,8 +148,9 @@ int picture_load(const char *path, picture *result)
     if (read)
         return TOOL_DONE;
     picture_release(result);
-    return complain(TOOL_BAD_INPUT, "%s: %s, expected a whole PNG file", path,
-                    w.png ? w.message : "no memory to read it");
+    if (w.png == NULL || w.no_memory)
+        return complain(TOOL_FAILED, "%s: %s", path, w.png ? w.message : "no memory to read it");
+    return complain(TOOL_BAD_INPUT, "%s: %s, expected a whole PNG file", path, w.message);
 }
 
 void picture_release(picture *p)

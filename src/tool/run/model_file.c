@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/try.h"
+#include "io/json_load.h"
 #include "io/os_file.h"
 
 bool model_path_in(const char *folder, const char *name, model_path *path)
@@ -44,8 +45,11 @@ clattn_status model_file_json(const char *path, size_t most, json_t **root, clat
     clattn_status status = model_file_read(path, most, &text, &bytes, error);
     if (status != CLATTN_SUCCESS)
         return status;
-    *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &problem);
+    bool no_memory;
+    *root = json_load(text, bytes, JSON_REJECT_DUPLICATES, &problem, &no_memory);
     free(text);
+    if (no_memory)
+        return io_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, path, "no memory for its contents");
     return *root != NULL ? CLATTN_SUCCESS
                          : io_fail(error, CLATTN_ERROR_FORMAT, path, "is not JSON, at byte %d: %s", problem.position,
                                    problem.text);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/strbuf.h"
+#include "io/json_load.h"
 #include "tool/cli/os_tool.h"
 #include "tool/run/model_file.h"
 #include "tool/tool.h"
@@ -117,7 +118,10 @@ static int read_array(const char *path, const char *text, size_t bytes, whisper_
 {
     json_error_t error;
     size_t used = 0;
-    json_t *array = json_loadb(text, bytes, 0, &error);
+    bool no_memory;
+    json_t *array = json_load(text, bytes, 0, &error, &no_memory);
+    if (no_memory)
+        return complain(TOOL_FAILED, "%s: no memory for its tokens", path);
     if (!json_is_array(array)) {
         json_decref(array);
         return complain(TOOL_BAD_INPUT, "%s: is not a JSON array of tokens", path);
@@ -203,8 +207,11 @@ static int read_config(const char *path, whisper_tokens *t)
     json_t *config = NULL;
     int status;
     TOOL_TRY(read_file(path, &text, &bytes));
-    config = json_loadb(text, bytes, 0, &error);
+    bool no_memory;
+    config = json_load(text, bytes, 0, &error, &no_memory);
     free(text);
+    if (no_memory)
+        TOOL_TRY(complain(TOOL_FAILED, "%s: no memory for its contents", path));
     if (!json_is_object(config))
         TOOL_TRY(complain(TOOL_BAD_INPUT, "%s: is not a JSON object", path));
     TOOL_TRY(read_numbers(path, config, "suppress_ids", t->count, &t->suppressed, &t->suppressed_count));

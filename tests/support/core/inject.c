@@ -2,10 +2,12 @@
 #include "support/core/inject.h"
 
 #include <dlfcn.h>
+#include <execinfo.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -94,6 +96,10 @@ bool inject_fails(enum inject_layer layer, const char *name, const void *caller)
     if (number == fail_number) {
         failed_at = caller;
         failed = name;
+        if (getenv("CLATTN_INJECT_TRACE")) {
+            void *stack[24];
+            backtrace_symbols_fd(stack, backtrace(stack, 24), 2);
+        }
     }
     return true;
 }

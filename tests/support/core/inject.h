@@ -3,7 +3,9 @@
  *
  * Calls of OpenCL are counted if a context has inject_get_proc.  Calls of the C library and the system are counted in
  * programs that link clattn as `injected` (tests/support/meson.build), whose objects call inject_system.c by the linker's
- * --wrap; the libraries underneath are not counted. */
+ * --wrap; the libraries underneath are not counted.
+ *
+ * If the environment has CLATTN_INJECT_TRACE, each call that is made to fail prints its stack, which addr2line reads. */
 #ifndef TESTS_SUPPORT_CORE_INJECT_H
 #define TESTS_SUPPORT_CORE_INJECT_H
 

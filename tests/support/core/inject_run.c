@@ -24,13 +24,26 @@ static const char *what_failed(void)
     return text;
 }
 
+/* The message that a thread and a context have before anything fails. */
+static const char stale[] = " is NULL";
+
+void inject_refuse(clattn_context *context)
+{
+    char message[256] = "";
+    inject_stop();
+    assert_true((context ? clattn_wisdom_import(context, NULL, 0, NULL) : clattn_context_create(NULL, NULL)) ==
+                CLATTN_ERROR_INVALID_ARGUMENT);
+    clattn_context_message(context, message, sizeof message);
+    assert_non_null(strstr(message, stale));
+}
+
 void inject_check_message(enum inject_layer layer, const clattn_context *context, clattn_status status)
 {
     char message[2048] = "";
     clattn_context_message(context, message, sizeof message);
     if (!(clean_statuses[layer] & STATUS_BIT(status)))
         fail_msg("%s failed and gave %d (%s): %s", what_failed(), (int)status, clattn_status_string(status), message);
-    if (strlen(message) < 8)
+    if (strlen(message) < 8 || strstr(message, stale))
         fail_msg("%s failed without a message", what_failed());
     /* A query is named by what it asks for, every other call by itself. */
     bool named = strstr(message, inject_failed()) || strstr(message, "querying CL_");
@@ -149,6 +162,7 @@ static void attempt(void *which, inject_failure how)
         new_folder(folder);
         params.cache_dir = folder;
     }
+    inject_refuse(NULL);
     inject_begin_failure(how);
     clattn_status status = clattn_context_create(&params, &context);
     if (status != CLATTN_SUCCESS) {

@@ -47,6 +47,9 @@ inject_scenario inject_scenario_of(clattn_status (*use)(clattn_context *), int32
  * reference comes back, and the same context works again. */
 void inject_run(const inject_scenario *scenario);
 
+/* Gives the context (NULL: the thread) a message which inject_check_message does not take for one of a failure. */
+void inject_refuse(clattn_context *context);
+
 /* Fails the test unless the status is one that a failing call of the layer may give and the message of `context` (NULL:
  * the thread's) says so: of OpenCL it names the call. */
 void inject_check_message(enum inject_layer layer, const clattn_context *context, clattn_status status);

@@ -114,7 +114,11 @@ WRAP(int, posix_memalign, void **memory, size_t alignment, size_t bytes)
 /* jansson's own allocations, where it is linked. */
 static void *json_malloc(size_t bytes)
 {
-    return FAILS("json_malloc") ? NULL : taken(malloc(bytes), "json_malloc", CALLER);
+    if (FAILS("json_malloc")) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return taken(malloc(bytes), "json_malloc", CALLER);
 }
 
 static void json_free(void *memory)
