@@ -36,9 +36,11 @@ static bool read_and_close(int file, size_t limit, char **data, size_t *bytes)
     *data = content;
     *bytes = size;
     return true;
-fail:
+fail:;
+    int number = errno;
     free(content);
     close(file);
+    errno = number;
     return false;
 }
 
@@ -99,15 +101,27 @@ void os_private_folder_close(int folder)
 
 bool os_private_file_read(int folder, const char *name, size_t limit, uint8_t **data, size_t *bytes)
 {
-    int file = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-    if (file < 0)
-        return false;
     struct stat info;
-    if (fstat(file, &info) != 0 || !private_to_us(&info)) {
-        close(file);
+    char *content;
+    int file = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (file < 0) {
+        /* A link, a socket, and what may not be read. */
+        if (errno == ELOOP || errno == ENXIO || errno == EACCES)
+            errno = ENOENT;
         return false;
     }
-    char *content;
+    if (fstat(file, &info) != 0) {
+        int number = errno;
+        close(file);
+        errno = number;
+        return false;
+    }
+    if (!S_ISREG(info.st_mode) || !private_to_us(&info) || (uintmax_t)info.st_size > limit) {
+        close(file);
+        errno = ENOENT;
+        return false;
+    }
+    errno = EIO;
     if (!read_and_close(file, limit, &content, bytes))
         return false;
     *data = (uint8_t *)content;

@@ -130,8 +130,8 @@ static json_t *parse(json_stream *stream, char first, const char *what)
     if (value == NULL) {
         stream->status =
             no_memory ? io_fail(stream->error, CLATTN_ERROR_OUT_OF_MEMORY, stream->file->path, "no memory for %s", what)
-                   : io_fail(stream->error, CLATTN_ERROR_FORMAT, stream->file->path,
-                             "its safetensors header, %s at byte %zu: %s", what, position(stream), problem.text);
+                      : io_fail(stream->error, CLATTN_ERROR_FORMAT, stream->file->path,
+                                "its safetensors header, %s at byte %zu: %s", what, position(stream), problem.text);
         return NULL;
     }
     stream->at += length;

@@ -221,6 +221,67 @@ static void softmax_and_matmul(void **state)
     inject_run(&scenario);
 }
 
+/* ---- files of a context ---- */
+
+/* Programs are written to an empty folder. */
+static void an_empty_cache(void **state)
+{
+    inject_scenario scenario = inject_scenario_of(use_attention, CLATTN_CACHE_MODE_ON);
+    (void)state;
+    scenario.empty_cache = true;
+    scenario.attempts = by_level(3, 10, 20, 0);
+    inject_run(&scenario);
+}
+
+#define WISDOM "clattn-wisdom 1\n"
+#define LEARNT "device driver kernels softmax bucket cpu 0 1\n"
+#define KNOWN "device driver kernels softmax other cpu 0 2\n"
+
+/* Imports a record and merges it into a file that has another: the file has both afterwards, or is as it was. */
+static void merge_wisdom(void *what, inject_failure how)
+{
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    clattn_context *context = NULL;
+    char folder[FOLDER_SIZE], path[FOLDER_SIZE + 16];
+    size_t bytes = 0;
+    (void)what;
+    new_folder(folder);
+    snprintf(path, sizeof path, "%s/wisdom", folder);
+    write_file(path, WISDOM KNOWN, strlen(WISDOM KNOWN), 0600);
+    params.cache_mode = CLATTN_CACHE_MODE_ON;
+    params.cache_dir = folder;
+    assert_status(NULL, clattn_context_create(&params, &context), CLATTN_SUCCESS);
+    assert_status(context, clattn_wisdom_clear(context), CLATTN_SUCCESS);
+    inject_begin_failure(how);
+    clattn_status status = clattn_wisdom_import(context, WISDOM LEARNT, strlen(WISDOM LEARNT), NULL);
+    if (status == CLATTN_SUCCESS)
+        status = clattn_wisdom_save(context, CLATTN_WISDOM_MODE_MERGE);
+    inject_stop();
+    char *text = read_file(path, &bytes);
+    if (status == CLATTN_SUCCESS)
+        assert_true(strstr(text, KNOWN) && strstr(text, LEARNT));
+    else
+        assert_string_equal(text, WISDOM KNOWN);
+    free(text);
+    if (status != CLATTN_SUCCESS) {
+        char message[256] = "";
+        clattn_context_message(context, message, sizeof message);
+        assert_true(status == CLATTN_ERROR_OUT_OF_MEMORY || status == CLATTN_ERROR_IO);
+        assert_true(strlen(message) >= 8);
+        assert_status(context, clattn_wisdom_import(context, WISDOM LEARNT, strlen(WISDOM LEARNT), NULL),
+                      CLATTN_SUCCESS);
+        assert_status(context, clattn_wisdom_save(context, CLATTN_WISDOM_MODE_MERGE), CLATTN_SUCCESS);
+    }
+    clattn_context_release(&context);
+    inject_check_balance(how);
+}
+
+static void wisdom_that_is_merged(void **state)
+{
+    (void)state;
+    inject_each_system("wisdom", merge_wisdom, NULL);
+}
+
 /* One broken query hides no other platform from the list of devices, and a failure is a status. */
 static void listing_devices(void **state)
 {
@@ -324,6 +385,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(skipped_devices_are_named),
         cmocka_unit_test(attention_from_source),
         cmocka_unit_test(attention_from_the_cache),
+        cmocka_unit_test(an_empty_cache),
+        cmocka_unit_test(wisdom_that_is_merged),
         cmocka_unit_test(attention_in_an_adopted_context),
         cmocka_unit_test(softmax_and_matmul),
         cmocka_unit_test(multi_head_attention),

@@ -1,4 +1,5 @@
 /* A context's wisdom: its file, its keys, and the functions of clattn/tuning.h. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,15 +17,17 @@ static clattn_status no_memory(clattn_context *context)
 
 /* ---- the file ---- */
 
-/* Reads the records of the file; none if there is no folder or no file.  Logs a damaged file and returns FORMAT. */
+/* Reads the records of the file; none if there is no folder or no file.  Logs a damaged file and returns FORMAT; otherwise
+ * OUT_OF_MEMORY or IO, without a message. */
 static clattn_status read_file(clattn_context *context, struct wisdom_list *list)
 {
     uint8_t *text;
     size_t bytes, line;
     const char *reason;
     int folder = context->programs.binaries.folder;
+    errno = ENOENT;
     if (folder < 0 || !os_private_file_read(folder, WISDOM_FILE, WISDOM_BYTES, &text, &bytes))
-        return CLATTN_SUCCESS;
+        return errno == ENOENT ? CLATTN_SUCCESS : errno == ENOMEM ? CLATTN_ERROR_OUT_OF_MEMORY : CLATTN_ERROR_IO;
     clattn_status status = wisdom_parse((const char *)text, bytes, list, &line, &reason);
     free(text);
     if (status == CLATTN_ERROR_FORMAT)
@@ -219,7 +222,12 @@ clattn_status clattn_wisdom_save(clattn_context *context, clattn_wisdom_mode mod
             report_error(&context->device.report, status, "wisdom, line %zu: %s", line, reason);
             goto fail;
         }
-        read_file(context, &file);
+        status = read_file(context, &file);
+        if (status == CLATTN_ERROR_OUT_OF_MEMORY)
+            TRY(no_memory(context));
+        if (status == CLATTN_ERROR_IO)
+            TRY(report_error(&context->device.report, status, "the wisdom could not be read from %s", binaries->path));
+        status = CLATTN_SUCCESS; /* a damaged file counts as none */
         for (size_t i = 0; i < own.count; i++) {
             own.record[i].line[own.record[i].key] = '\0'; /* the key alone */
             wisdom_list_forget(&file, own.record[i].line);

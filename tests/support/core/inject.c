@@ -47,7 +47,7 @@ void inject_begin(enum inject_layer layer, unsigned long fail_at, bool onward)
 
 void inject_stop(void)
 {
-    fail_number = 0;
+    counted_layer = -1;
 }
 
 unsigned long inject_calls(void)

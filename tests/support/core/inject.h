@@ -23,7 +23,7 @@ enum inject_layer { INJECT_OPENCL, INJECT_SYSTEM };
  * `onward` all after it.  Calls of the other layer neither count nor fail. */
 void inject_begin(enum inject_layer layer, unsigned long fail_at, bool onward);
 
-/* Lets no call fail from now on; what has failed stays known. */
+/* Counts no call from now on, and lets none fail; what has failed and been counted stays known. */
 void inject_stop(void);
 
 /* inject_begin for OpenCL, whose calls fail with `code`.  A release that is made to fail still releases, so that the counts

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -419,6 +420,45 @@ WRAP(void, cnd_destroy, cnd_t *condition)
 {
     inject_give(INJECT_LOCK, condition);
     real_cnd_destroy(condition);
+}
+
+/* The same where threads are POSIX's. */
+WRAP(int, pthread_mutex_init, pthread_mutex_t *mutex, const pthread_mutexattr_t *attributes)
+{
+    if (FAILS("pthread_mutex_init"))
+        return ENOMEM;
+    const int code = real_pthread_mutex_init(mutex, attributes);
+    if (code == 0)
+        inject_take(INJECT_LOCK, mutex, "pthread_mutex_init", CALLER);
+    return code;
+}
+
+WRAP(int, pthread_mutex_destroy, pthread_mutex_t *mutex)
+{
+    inject_give(INJECT_LOCK, mutex);
+    return real_pthread_mutex_destroy(mutex);
+}
+
+WRAP(int, pthread_cond_init, pthread_cond_t *condition, const pthread_condattr_t *attributes)
+{
+    if (FAILS("pthread_cond_init"))
+        return ENOMEM;
+    const int code = real_pthread_cond_init(condition, attributes);
+    if (code == 0)
+        inject_take(INJECT_LOCK, condition, "pthread_cond_init", CALLER);
+    return code;
+}
+
+WRAP(int, pthread_cond_destroy, pthread_cond_t *condition)
+{
+    inject_give(INJECT_LOCK, condition);
+    return real_pthread_cond_destroy(condition);
+}
+
+WRAP(int, pthread_create, pthread_t *thread, const pthread_attr_t *attributes, void *(*function)(void *),
+     void *argument)
+{
+    return FAILS("pthread_create") ? EAGAIN : real_pthread_create(thread, attributes, function, argument);
 }
 
 WRAP(int, thrd_create, thrd_t *thread, thrd_start_t function, void *argument)
