@@ -7,13 +7,17 @@
 
 #include <jansson.h>
 
-/* json_loadb; if it fails, *no_memory tells whether memory has run out.  jansson 2.14 mostly reports that as malformed text,
- * so what malloc has left in errno decides. */
+/* json_loadb; *no_memory tells whether it failed because memory has run out.  jansson 2.14 mostly calls that malformed text,
+ * and where a string's buffer cannot grow it goes on without the character; so what malloc leaves in errno decides. */
 static inline json_t *json_load(const char *text, size_t bytes, size_t flags, json_error_t *problem, bool *no_memory)
 {
     errno = 0;
     json_t *value = json_loadb(text, bytes, flags, problem);
-    *no_memory = value == NULL && errno == ENOMEM;
+    *no_memory = errno == ENOMEM;
+    if (*no_memory) {
+        json_decref(value);
+        value = NULL;
+    }
     return value;
 }
 

@@ -19,7 +19,7 @@ import numpy as np
 
 import png_pictures as png
 from command_support import NOISE, CommandTest, environment, main, write_safetensors
-from test_command_embed import EmbedTest as ModelTest
+from test_command_embed import HERE, EmbedTest as ModelTest
 
 INJECTED = os.environ["CLATTN_INJECTED"]
 FULL = os.environ.get("CLATTN_TEST_LEVEL") == "full"
@@ -229,7 +229,10 @@ class Commands(Inject):
 
 class Models(ModelTest, Inject):
     def test_embed(self):
-        self.make()
+        # A small vocabulary and one layer, because each call that they take is made to fail.
+        words = (HERE / "wordpiece" / "vocab.txt").read_text(encoding="utf-8").splitlines()[:200]
+        self.make(vocab_size=len(words), num_hidden_layers=1)
+        self.write_model("vocab.txt", "\n".join(words) + "\n")
         self.write("notes.txt", "the keys are here\na table\nwhere is it\n")
         self.inject("embed", self.model, "--search", self.path("notes.txt"), "where are the keys?", same_text=True)
         self.inject("embed", self.model, "where are the keys?", "--attention", self.path("map.html"), outputs=["map.html"])
