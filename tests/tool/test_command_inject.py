@@ -10,10 +10,11 @@ nothing beside it; and what a failure leaves allocated is what success leaves.
 
 CLATTN_TEST_LEVEL=full takes every call; otherwise the first and the last call of each place that no command has tried, and
 a few more."""
-import json
 import os
+import re
 import shutil
 import subprocess
+import unittest
 
 import numpy as np
 
@@ -225,6 +226,33 @@ class Commands(Inject):
             shutil.copytree(self.path("kept"), cache)
 
         self.inject("cache", "clear", env=env, before=before, same_text=True)
+
+
+    def test_wisdom(self):
+        wisdom = "clattn-wisdom 1\n" + "".join(f"device driver kernels softmax b{i} cpu 0 1\n" for i in range(20))
+        cache = self.path("wisdom-cache")
+        self.inject("tune", "--import", self.write("in.txt", wisdom), "--export", self.path("out.txt"), outputs=["out.txt"],
+                    env={"CLATTN_CACHE_DIR": cache, "CLATTN_CACHE": None},
+                    before=lambda: shutil.rmtree(cache, ignore_errors=True))
+
+
+class Calls(unittest.TestCase):
+    """What inject_system.c leaves out: computing, text, time, signals; locks that are there; what only adds to a list."""
+    OTHERS = re.compile(r"""_ITM_\w+ | __\w+ | cl[A-Z]\w+ | clattn_\w+ | inject_\w+ | (json|png|sf|soxr|fftw|utf8proc)_\w+ | CLBlast\w+ |
+        (mem|str|sig)[a-z]+ | (a?cos|a?sin|tanh?|exp|log|pow|sqrt|erfc?|fmax|fmin|frexp|ldexp|l?lrint|floor|ceil|round)[0-9fl]* |
+        (secure_)?getenv | unsetenv | v?snprintf | qsort | is[a-z]+ | compress(Bound)? |
+        clock_gettime | time | timespec_get | gmtime | get[a-z]*id | syscall | dl(open|sym) | raise | _exit | _setjmp | longjmp |
+        (mtx|cnd)_(lock|trylock|unlock|wait|timedwait|signal|broadcast) | call_once | thrd_join | pthread_\w+ |
+        posix_spawn_file_actions_\w+ | fcntl64 | dirfd | feof | ferror""", re.VERBOSE)
+
+    def test_each_function_that_can_fail_is_wrapped(self):
+        linked = subprocess.run(["ldd", INJECTED], stdout=subprocess.PIPE, text=True, check=True).stdout
+        library = re.search(r"libinjected\.so => (\S+)", linked).group(1)
+        for file in (INJECTED, library):
+            symbols = subprocess.run(["nm", "-D", "--undefined-only", file], stdout=subprocess.PIPE, text=True, check=True)
+            names = {line.split()[-1].partition("@")[0] for line in symbols.stdout.splitlines()}
+            self.assertTrue("__wrap_malloc" in names)
+            self.assertEqual({name for name in names if not self.OTHERS.fullmatch(name)}, set())
 
 
 class Models(ModelTest, Inject):
