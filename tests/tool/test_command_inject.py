@@ -242,7 +242,7 @@ class Calls(unittest.TestCase):
         (mem|str|sig)[a-z]+ | (a?cos|a?sin|tanh?|exp|log|pow|sqrt|erfc?|fmax|fmin|frexp|ldexp|l?lrint|floor|ceil|round)[0-9fl]* |
         (secure_)?getenv | unsetenv | v?snprintf | qsort | is[a-z]+ | compress(Bound)? |
         clock_gettime | time | timespec_get | gmtime | get[a-z]*id | syscall | dl(open|sym) | raise | _exit | _setjmp | longjmp |
-        (mtx|cnd)_(lock|trylock|unlock|wait|timedwait|signal|broadcast) | call_once | thrd_join | pthread_\w+ |
+        pthread_(mutex_(try|un)?lock | cond_(wait|timedwait|signal|broadcast) | join | detach | self | sigmask) |
         posix_spawn_file_actions_\w+ | fcntl64 | dirfd | feof | ferror""", re.VERBOSE)
 
     def test_each_function_that_can_fail_is_wrapped(self):

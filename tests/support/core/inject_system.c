@@ -1,7 +1,7 @@
 /* Functions of the C library and the system that clattn's objects call in place of the real ones, by the linker's --wrap:
  * each counts as inject.h says, and fails as the real one does if memory, descriptors or the disk run out.
  *
- * Functions that cannot fail for a correct caller are not here: locking and unlocking, call_once, mtx_destroy.  A close that
+ * Functions that cannot fail for a correct caller are not here: locking and unlocking.  A close that
  * is made to fail still closes, as Linux does. */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -19,7 +19,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <threads.h>
 #include <unistd.h>
 
 #include "support/core/inject.h"
@@ -390,39 +389,6 @@ int __wrap_fprintf(FILE *stream, const char *format, ...)
 
 /* ---- threads and processes ---- */
 
-WRAP(int, mtx_init, mtx_t *mutex, int type)
-{
-    if (FAILS("mtx_init"))
-        return thrd_nomem;
-    const int code = real_mtx_init(mutex, type);
-    if (code == thrd_success)
-        inject_take(INJECT_LOCK, mutex, "mtx_init", CALLER);
-    return code;
-}
-
-WRAP(void, mtx_destroy, mtx_t *mutex)
-{
-    inject_give(INJECT_LOCK, mutex);
-    real_mtx_destroy(mutex);
-}
-
-WRAP(int, cnd_init, cnd_t *condition)
-{
-    if (FAILS("cnd_init"))
-        return thrd_nomem;
-    const int code = real_cnd_init(condition);
-    if (code == thrd_success)
-        inject_take(INJECT_LOCK, condition, "cnd_init", CALLER);
-    return code;
-}
-
-WRAP(void, cnd_destroy, cnd_t *condition)
-{
-    inject_give(INJECT_LOCK, condition);
-    real_cnd_destroy(condition);
-}
-
-/* The same where threads are POSIX's. */
 WRAP(int, pthread_mutex_init, pthread_mutex_t *mutex, const pthread_mutexattr_t *attributes)
 {
     if (FAILS("pthread_mutex_init"))
@@ -459,11 +425,6 @@ WRAP(int, pthread_create, pthread_t *thread, const pthread_attr_t *attributes, v
      void *argument)
 {
     return FAILS("pthread_create") ? EAGAIN : real_pthread_create(thread, attributes, function, argument);
-}
-
-WRAP(int, thrd_create, thrd_t *thread, thrd_start_t function, void *argument)
-{
-    return FAILS("thrd_create") ? thrd_nomem : real_thrd_create(thread, function, argument);
 }
 
 WRAP(int, posix_spawn, pid_t *process, const char *path, const posix_spawn_file_actions_t *actions,
