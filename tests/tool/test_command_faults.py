@@ -214,6 +214,8 @@ class Memory(FaultsTest):
                                 ("attention", (1, 1, 1, 1, most, 4, 4)), ("mha", (1, most, 4, 1))):
             self.refuse(2, "bench", operator, "--shape", ",".join(map(str, shape)), saying="2^31", preexec_fn=limit)
 
+
+class Reports(CommandTest):
     def test_no_digit_of_a_seed_is_lost(self):
         for seed in ("0", "9223372036854775808", "18446744073709551615"):
             report = self.succeed("bench", "random", "--seed", seed, "--count", "1", "--json").json()

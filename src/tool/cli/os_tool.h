@@ -55,9 +55,9 @@ bool os_remove_file(const char *folder, const char *name);
 char **os_changed_environment(const char *const *settings);
 
 /* Runs this program in a new process, with `arguments` (which follow the program's name and end with NULL) and the
- * environment changed by `settings`.  Blocks until the process ends. `output` receives its stdout, truncated and terminated; with `quiet`, its stderr is dropped.  *exit_status
- * is its own status, or 128 + the signal that ended it.  *seconds runs from just before the start until the process
- * is gone.  False if it could not be started. */
+ * environment changed by `settings`.  Blocks until the process ends. `output` receives its stdout, truncated and
+ * terminated; with `quiet`, its stderr is dropped.  *exit_status is its own status, or 128 + the signal that ended it.
+ * *seconds runs from just before the start until the process is gone.  False if it could not be started. */
 bool os_run_self(const char *const *arguments, const char *const *settings, bool quiet, char *output, size_t bytes,
                  int *exit_status, double *seconds);
 

@@ -13,9 +13,8 @@ typedef struct tool_report {
     json_t *object;
 } tool_report;
 
-/* Values appear in the order of the calls.  A failed allocation is remembered, here or in a value
- * that was handed over, and report_finish reports it.  A
- * number that JSON lacks (NaN, infinity) becomes null. */
+/* Values appear in the order of the calls.  A failed allocation is remembered, here or in a value that was handed over,
+ * and report_finish reports it.  A number that JSON lacks (NaN, infinity) becomes null. */
 tool_report report_begin(void);
 void report_text(tool_report *report, const char *name, const char *text);
 void report_number(tool_report *report, const char *name, double number);

@@ -69,8 +69,8 @@ static int32_t longest_piece(const encoder *e, size_t from, size_t *to)
     const sorted_token *piece = longest_token(t->sorted, t->count, text, prefix + bytes);
     if (piece == NULL || piece->bytes <= prefix)
         return -1;
-    while (e->end[*to] <
-           begin + piece->bytes - prefix) /* tokens and words are UTF-8, so that one character ends there */
+    /* Tokens and words are UTF-8, so that one character ends where the piece does. */
+    while (e->end[*to] < begin + piece->bytes - prefix)
         ++*to;
     return piece->id;
 }
