@@ -14,6 +14,15 @@
 #include "support/threads.h"
 
 static clattn_context *context;
+static atomic_int warnings; /* lines of the log, errors among them */
+
+static void count_line(void *user, clattn_log_level line_level, const char *line)
+{
+    (void)user;
+    (void)line_level;
+    (void)line;
+    warnings++;
+}
 
 static int open_gated(void **state)
 {
@@ -21,6 +30,9 @@ static int open_gated(void **state)
     (void)state;
     inject_start(0, 0);
     gate_open();
+    warnings = 0;
+    params.log = count_line;
+    params.log_level = CLATTN_LOG_LEVEL_WARNING;
     params.get_proc = gate_get_proc;
     params.cache_mode = CLATTN_CACHE_MODE_OFF;
     context = new_context_with(&params);
@@ -117,12 +129,13 @@ static void a_job_copies_what_it_was_given(void **state)
     options.solver = solver;
     options.background.job = &job;
     gate_close();
+    clattn_job *before = begin(1, NULL, NULL); /* keeps the thread busy, so that the job has read nothing yet */
+    gate_await();
     assert_status(context, clattn_softmax_plan_create(context, &desc, &options, &plan), CLATTN_SUCCESS);
     assert_null(plan);
     memset(&desc, 0xff, sizeof desc);
     memset(&options, 0xff, sizeof options);
     memset(solver, 'x', sizeof solver - 1);
-    gate_await();
     assert_int_equal(clattn_job_result(job, &plan), CLATTN_ERROR_BUSY);
     assert_int_equal(clattn_job_message(job, NULL, 0), 0);
     gate_open();
@@ -133,6 +146,7 @@ static void a_job_copies_what_it_was_given(void **state)
     clattn_job_release(&job);
     assert_null(job);
     clattn_plan_release(&again);
+    clattn_job_release(&before);
     runs(plan);
     clattn_plan_release(&plan);
 }
@@ -151,6 +165,8 @@ static void a_job_copies_snippets(void **state)
     desc.query = desc.key = desc.value = desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 3, 4);
     desc.snippets.score_mod = text;
     gate_close();
+    clattn_job *before = begin(1, NULL, NULL);
+    gate_await();
     assert_status(context, clattn_attention_plan_create(context, &desc, &options, NULL), CLATTN_SUCCESS);
     memset(text, '!', sizeof text - 1);
     options.background.job = &wrong;
@@ -160,6 +176,7 @@ static void a_job_copies_snippets(void **state)
     assert_int_equal(clattn_job_wait(wrong, NULL), CLATTN_ERROR_BUILD);
     assert_true(clattn_job_message(wrong, message, sizeof message) > 0);
     assert_non_null(strstr(message, "score_mod"));
+    clattn_job_release(&before);
     clattn_job_release(&job);
     clattn_job_release(&wrong);
 }
@@ -292,6 +309,7 @@ static void a_cancelled_job_ends(void **state)
     clattn_job_message(waiting, message, sizeof message);
     assert_string_equal(message, "cancelled");
     assert_int_equal(gate_builds(), builds + 1);
+    assert_int_equal(inject_launches(), 0);
     clattn_job_release(&building);
     clattn_job_release(&waiting);
     /* What was built serves the next plan, and a job that is complete stays so. */
@@ -303,6 +321,31 @@ static void a_cancelled_job_ends(void **state)
     clattn_job_release(&next);
     runs(plan);
     clattn_plan_release(&plan);
+}
+
+/* A plan of several plans ends with the program that it builds, too, and no other solver is tried. */
+static void a_cancelled_job_builds_no_further_program(void **state)
+{
+    clattn_mha_desc desc = CLATTN_MHA_DESC_INIT;
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    clattn_job *job = NULL;
+    (void)state;
+    const unsigned long builds = gate_builds();
+    desc.batch = 1;
+    desc.query_length = 3;
+    desc.d_model = 8;
+    desc.heads = 2;
+    options.background.job = &job;
+    gate_close();
+    assert_status(context, clattn_mha_plan_create(context, &desc, &options, NULL), CLATTN_SUCCESS);
+    gate_await();
+    clattn_job_cancel(job);
+    gate_open();
+    assert_int_equal(clattn_job_wait(job, NULL), CLATTN_ERROR_CANCELLED);
+    assert_int_equal(gate_builds(), builds + 1);
+    assert_int_equal(inject_launches(), 0);
+    assert_int_equal(warnings, 0);
+    clattn_job_release(&job);
 }
 
 static atomic_int moment;
@@ -497,6 +540,7 @@ int main(int argc, char **argv)
         GATED(a_job_blocks_nobody),
         GATED(callbacks_come_in_order),
         GATED(a_cancelled_job_ends),
+        GATED(a_cancelled_job_builds_no_further_program),
         GATED(cancelling_works_at_any_moment),
         GATED(all_may_be_released_while_a_job_runs),
         GATED(a_job_outlives_its_context),
