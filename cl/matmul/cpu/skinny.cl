@@ -213,7 +213,7 @@ kernel void matmul_cpu_skinny(const global ELEMENT(A_TYPE) *a_data, const global
 #pragma unroll
     for (int r = 0; r < ROWS; r++)
         data.row[r] = kept + few.start + min(few0 + r, few.count - 1) * few.stride;
-    for (int i = 0; i < TILES * ROWS; i++)
+    for (int i = 0; i < ITEM_ROWS(a) / LANES * ROWS; i++)
         state[i] = (floatv)(0.0f);
     for (int k0 = 0; k0 < a.k; k0 += whole) {
         const int depth = min(whole, a.k - k0);
