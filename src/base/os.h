@@ -48,8 +48,8 @@ bool os_private_file_read(int folder, const char *name, size_t limit, uint8_t **
 /* Writes a file under a random name, syncs it and renames it: a reader sees the old file, the new one or none. */
 bool os_private_file_write(int folder, const char *name, const void *data, size_t bytes);
 
-/* Waits until the names in the folder are on the disk, if its file system has such a call: what has been written stays even
- * if power fails. */
+/* Waits until the names in the folder are on the disk, if its file system has such a call: what has been written
+ * stays even if power fails. */
 void os_private_folder_sync(int folder);
 
 /* Removes what processes that were killed in os_private_file_write more than `seconds` ago have left. */

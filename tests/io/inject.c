@@ -1,6 +1,6 @@
-/* Calls of the system fail while files are read and written by libclattn-io: the status is that of memory or of files, there
- * is a message, nothing stays open or allocated, a file that was to be replaced is the old one or the new one, and a second
- * attempt succeeds.
+/* Calls of the system fail while files are read and written by libclattn-io: the status is that of memory or of
+ * files, there is a message, nothing stays open or allocated, a file that was to be replaced is the old one or the
+ * new one, and a second attempt succeeds.
  *
  * Holds: io.h, "a function that fails"; the writer's "whole or not at all". */
 #include <errno.h>

@@ -1,6 +1,6 @@
-/* Calls of the system fail while each operator's plan is made, and while the plan is enqueued: the answer is a status and a
- * message, or the same bits as without the failure; everything comes back, and the same context, or plan, works
- * afterwards.
+/* Calls of the system fail while each operator's plan is made, and while the plan is enqueued: the answer is a
+ * status and a message, or the same bits as without the failure; everything comes back, and the same context, or
+ * plan, works afterwards.
  *
  * Holds: clattn.h, "errors"; the status of a lack of memory. */
 #include <stdio.h>

@@ -17,8 +17,8 @@ static clattn_status no_memory(clattn_context *context)
 
 /* ---- the file ---- */
 
-/* Reads the records of the file; none if there is no folder or no file.  Logs a damaged file and returns FORMAT; otherwise
- * OUT_OF_MEMORY or IO, without a message. */
+/* Reads the records of the file; none if there is no folder or no file.  Logs a damaged file and returns FORMAT;
+ * otherwise OUT_OF_MEMORY or IO, without a message. */
 static clattn_status read_file(clattn_context *context, struct wisdom_list *list)
 {
     uint8_t *text;

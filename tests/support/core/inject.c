@@ -117,7 +117,8 @@ static size_t place_of(uintptr_t key)
     return (size_t)((key * (uintptr_t)0x9e3779b97f4a7c15u) >> 24) % HELD_MOST;
 }
 
-/* Addresses of different kinds may be equal, a file's number and a lock's address inside memory: the kind is mixed in. */
+/* Addresses of different kinds may be equal, a file's number and a lock's address inside memory: the kind is mixed
+ * in. */
 static uintptr_t key_of(enum inject_kind kind, const void *what)
 {
     return (uintptr_t)what * INJECT_KINDS + (uintptr_t)kind;

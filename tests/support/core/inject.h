@@ -1,11 +1,12 @@
-/* Calls that are counted, of which one, or all from one on, are made to fail; and what the library has taken and not given
- * back.
+/* Calls that are counted, of which one, or all from one on, are made to fail; and what the library has taken and not
+ * given back.
  *
- * Calls of OpenCL are counted if a context has inject_get_proc.  Calls of the C library and the system are counted in
- * programs that link clattn as `injected` (tests/support/meson.build), whose objects call inject_system.c by the linker's
- * --wrap; the libraries underneath are not counted.
+ * Calls of OpenCL are counted if a context has inject_get_proc.  Calls of the C library and the system are counted
+ * in programs that link clattn as `injected` (tests/support/meson.build), whose objects call inject_system.c by the
+ * linker's --wrap; the libraries underneath are not counted.
  *
- * If the environment has CLATTN_INJECT_TRACE, each call that is made to fail prints its stack, which addr2line reads. */
+ * If the environment has CLATTN_INJECT_TRACE, each call that is made to fail prints its stack, which addr2line
+ * reads. */
 #ifndef TESTS_SUPPORT_CORE_INJECT_H
 #define TESTS_SUPPORT_CORE_INJECT_H
 
@@ -26,12 +27,12 @@ void inject_begin(enum inject_layer layer, unsigned long fail_at, bool onward);
 /* Counts no call from now on, and lets none fail; what has failed and been counted stays known. */
 void inject_stop(void);
 
-/* inject_begin for OpenCL, whose calls fail with `code`.  A release that is made to fail still releases, so that the counts
- * tell whether the library called it at all. */
+/* inject_begin for OpenCL, whose calls fail with `code`.  A release that is made to fail still releases, so that the
+ * counts tell whether the library called it at all. */
 void inject_start(unsigned long fail_at, cl_int code);
 
-/* Returns the number of calls since inject_begin, and the name of the first call that was made to fail, or NULL if it was
- * not reached. */
+/* Returns the number of calls since inject_begin, and the name of the first call that was made to fail, or NULL if
+ * it was not reached. */
 unsigned long inject_calls(void);
 const char *inject_failed(void);
 const void *inject_failed_at(void); /* the address that it returns to; NULL for OpenCL */
@@ -39,8 +40,9 @@ const void *inject_failed_at(void); /* the address that it returns to; NULL for 
 /* Writes an address as "file+0x…", which addr2line takes, into `text`, and returns that. */
 const char *inject_place(const void *caller, char *text, size_t bytes);
 
-/* A place that calls: a function of OpenCL, or one call site of a function of the system, and the numbers of its first and
- * its last call.  Sites are noted while nothing is to fail; `name` is NULL from the first number on that none has. */
+/* A place that calls: a function of OpenCL, or one call site of a function of the system, and the numbers of its
+ * first and its last call.  Sites are noted while nothing is to fail; `name` is NULL from the first number on that
+ * none has. */
 struct inject_site {
     const char *name;
     const void *caller; /* NULL for OpenCL */
@@ -80,14 +82,14 @@ void inject_event_taken(void);
 bool inject_balanced(enum inject_kind *kind);
 void inject_mark(void);
 
-/* Prints what has been taken from the system and not given back, one a line: the function that gave it, and the place that
- * called. */
+/* Prints what has been taken from the system and not given back, one a line: the function that gave it, and the
+ * place that called. */
 void inject_print_held(FILE *file);
 
 /* ---- OpenCL ---- */
 
-/* A get_proc for clattn_context_params with functions that are counted; it returns NULL for functions that the table does
- * not have. */
+/* A get_proc for clattn_context_params with functions that are counted; it returns NULL for functions that the table
+ * does not have. */
 void *inject_get_proc(void *user, const char *name);
 
 /* Returns the number of kernels enqueued since inject_start. */
@@ -100,11 +102,12 @@ bool inject_grid(size_t global[3]);
 
 /* ---- a command ---- */
 
-/* Returns at once unless the environment has CLATTN_INJECT, the name of a folder.  Then it reads lines from stdin, "NUMBER" or
- * "NUMBER+", and returns for each in a child of its own, in which that call of the system fails, or all from it on; 0: none.
- * The child's streams are the files `in`, which is empty, `out` and `err` of the folder.  At its exit it writes `held`, and
- * if nothing failed `sites`.  For each line the parent prints the exit status or -1, the signal or 0, whether the child came
- * to its exit, the number of calls, the function that failed and its place, or "-"; it ends when stdin does. */
+/* Returns at once unless the environment has CLATTN_INJECT, the name of a folder.  Then it reads lines from stdin,
+ * "NUMBER" or "NUMBER+", and returns for each in a child of its own, in which that call of the system fails, or all
+ * from it on; 0: none. The child's streams are the files `in`, which is empty, `out` and `err` of the folder.  At
+ * its exit it writes `held`, and if nothing failed `sites`.  For each line the parent prints the exit status or -1,
+ * the signal or 0, whether the child came to its exit, the number of calls, the function that failed and its place,
+ * or "-"; it ends when stdin does. */
 void inject_serve(void);
 
 /* ---- for the layers ---- */
@@ -115,8 +118,8 @@ bool inject_fails(enum inject_layer layer, const char *name, const void *caller)
 /* Counts an object that was made or given back. */
 void inject_count(enum inject_kind kind, int change);
 
-/* The same for what the system gave, which is known by its address or number; what was not given through here is ignored
- * when it goes back. */
+/* The same for what the system gave, which is known by its address or number; what was not given through here is
+ * ignored when it goes back. */
 void inject_take(enum inject_kind kind, const void *what, const char *name, const void *caller);
 void inject_give(enum inject_kind kind, const void *what);
 

@@ -19,14 +19,14 @@ typedef struct inject_failure {
 /* Begins to count, and to fail in that way. */
 void inject_begin_failure(inject_failure how);
 
-/* Calls attempt(what, how) for calls that the attempt with number 0 made, which is the first and the last one: each `stride`-th
- * of them, and, unless that is 1, of each place the last.  Prints how many there were, under `name`. */
+/* Calls attempt(what, how) for calls that the attempt with number 0 made, which is the first and the last one: each
+ * `stride`-th of them, and, unless that is 1, of each place the last.  Prints how many there were, under `name`. */
 void inject_each(const char *name, inject_failure how, unsigned stride, void (*attempt)(void *what, inject_failure how),
                  void *what);
 
-/* inject_each for calls of the system, by themselves and with all after them: in the full run each call in both ways.
- * Otherwise the first call by itself, and the last with all after it, of each place that this function has not yet had, because
- * most places are shared, at the levels tiny and quick one of the two; and a few more. */
+/* inject_each for calls of the system, by themselves and with all after them: in the full run each call in both
+ * ways. Otherwise the first call by itself, and the last with all after it, of each place that this function has not
+ * yet had, because most places are shared, at the levels tiny and quick one of the two; and a few more. */
 void inject_each_system(const char *name, void (*attempt)(void *what, inject_failure how), void *what);
 
 typedef struct inject_scenario {

@@ -1,8 +1,8 @@
-/* Functions of the C library and the system that clattn's objects call in place of the real ones, by the linker's --wrap:
- * each counts as inject.h says, and fails as the real one does if memory, descriptors or the disk run out.
+/* Functions of the C library and the system that clattn's objects call in place of the real ones, by the linker's
+ * --wrap: each counts as inject.h says, and fails as the real one does if memory, descriptors or the disk run out.
  *
- * Functions that cannot fail for a correct caller are not here: locking and unlocking.  A close that
- * is made to fail still closes, as Linux does. */
+ * Functions that cannot fail for a correct caller are not here: locking and unlocking.  A close that is made to fail
+ * still closes, as Linux does. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -278,8 +278,8 @@ WRAP(int, closedir, DIR *folder)
 
 /* ---- streams ---- */
 
-/* Puts a descriptor in the place of a stream's that can neither be read nor written, so that the stream itself fails, and
- * remembers its error, as it does on a full disk.  Returns the stream's own. */
+/* Puts a descriptor in the place of a stream's that can neither be read nor written, so that the stream itself
+ * fails, and remembers its error, as it does on a full disk.  Returns the stream's own. */
 static int spoil(FILE *stream)
 {
     fflush(stream);
