@@ -62,6 +62,7 @@ if [ "$level" = test ] || [ "$level" = browser ]; then
     want mesa-opencl-icd test -e /etc/OpenCL/vendors/rusticl.icd
     want espeak-ng have espeak-ng
     want doxygen have doxygen
+    want debootstrap test -e /usr/sbin/debootstrap
     # Not whichever python3 is first on the path: the distribution's, for which python3-numpy is.
     want python3-numpy /usr/bin/python3 -c 'import numpy'
 fi
@@ -95,7 +96,18 @@ fi
 # An update that fails in part (some other repository of the machine is out of reach) may still be enough.
 $as_root apt-get -q update || echo "deps.sh: apt-get update had errors; going on" >&2
 install() { $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install "$@"; }
-if [ -n "$missing" ]; then
+# Debian 13 has no oclgrind, Ubuntu no chromium-headless-shell: what these are for is then skipped.
+has_package() { apt-cache show "$1" > /dev/null 2>&1; }
+for package in oclgrind chromium-headless-shell; do
+    case " $missing " in
+    *" $package "*)
+        has_package "$package" && continue
+        echo "deps.sh: this distribution has no $package; going on without" >&2
+        missing=$(printf '%s' " $missing " | sed "s/ $package / /")
+        ;;
+    esac
+done
+if [ -n "${missing# }" ]; then
     # shellcheck disable=SC2086 # words are meant
     install $missing || exit 1
 fi

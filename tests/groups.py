@@ -9,9 +9,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 PYTHON = "/usr/bin/python3"
 QUICK = ["host", "pocl", "oclgrind", "rusticl", "sanitize", "install", "examples"]
-THOROUGH = QUICK + ["variants", "offline", "models", "speech", "fuzz", "guard"]
+THOROUGH = QUICK + ["variants", "offline", "models", "speech", "fuzz", "debian13", "guard"]
 OF_LEVEL = {"quick": QUICK, "thorough": THOROUGH,
-            "full": THOROUGH + ["intel", "pytorch", "browser", "seeds"]}
+            "full": THOROUGH + ["intel", "pytorch", "browser", "seeds", "sid"]}
+RELEASES = {"debian13": "trixie", "sid": "sid"}  # the groups that run in another Debian
 VENDORS = pathlib.Path("/etc/OpenCL/vendors")
 POCL = {"OCL_ICD_VENDORS": str(VENDORS / "pocl.icd")}
 RUSTICL = {"OCL_ICD_VENDORS": str(VENDORS / "rusticl.icd"), "RUSTICL_ENABLE": "llvmpipe", "CLATTN_DEVICE": "rusticl:"}
@@ -37,7 +38,9 @@ def make_jobs(run, groups, level):
     if "pocl" in groups:
         # clattn's cache is off, because PoCL compiles a kernel a second time to give its binary; tests of the cache turn it on.
         run.programs("pocl", gcc, "pocl", {**pocl, **seed})
-    if "oclgrind" in groups:
+    if "oclgrind" in groups and not shutil.which("oclgrind"):
+        run.add("oclgrind", "programs", ["sh", "-c", f"echo no oclgrind here; exit {SKIPPED}"])
+    elif "oclgrind" in groups:
         run.programs("oclgrind", gcc, "oclgrind", {**OCLGRIND, **seed}, "smoke" if quick else None, oclgrind)
     if "rusticl" in groups:
         # llvmpipe takes seconds for a kernel: the programs with the most of them have fewer.
@@ -54,6 +57,9 @@ def make_jobs(run, groups, level):
                       "pytorch": add_pytorch, "browser": add_browser, "seeds": add_seeds}.items():
         if name in groups:
             add(run, gcc, full)
+    for name, release in RELEASES.items():
+        if name in groups:
+            add_debian(run, name, release)
     if "guard" in groups:
         # The only group that measures.
         run.add("guard", "figures", [PYTHON, ROOT / "bench/guard.py", run.work / "gcc"], POCL, [gcc], 120, alone=True)
@@ -110,7 +116,7 @@ def add_variants(run, gcc, full):
     for row in run.tests(clang):
         if row["name"] in ("library", "no_platform"):
             run.add("variants", f"clang-{row['name']}", row["cmd"], row["env"], [clang])
-    least = run.build("least", "-Dclblast=disabled", "-Dpng=disabled", "-Dutf8proc=disabled", "-Dspeech=disabled")
+    least = build_least(run)
     dlopen = run.build("dlopen", "-Dopencl=dlopen", f"--prefix={run.work}/prefix-dlopen", "--libdir=lib")
     for build in (least, dlopen):
         for row in run.tests(build):
@@ -138,6 +144,24 @@ def add_variants(run, gcc, full):
                           {"PKG_CONFIG_PATH": f"{prefix}/lib/pkgconfig"}, [installed])
     run.add("variants", "dlopen-application-alone", [prefix / "application"],
             {"LD_LIBRARY_PATH": f"{prefix}/lib:{broken}"}, [application])
+
+
+def build_least(run):
+    """The build that needs no optional library; one for all groups that run it."""
+    for job in run.jobs:
+        if (job.group, job.name) == ("build", "least"):
+            return job
+    return run.build("least", "-Dclblast=disabled", "-Dpng=disabled", "-Dutf8proc=disabled", "-Dspeech=disabled")
+
+
+def add_debian(run, group, release):
+    """The self-test and random problems, in a root file system of another Debian, whose PoCL is newer."""
+    least, folder = build_least(run), run.cache / group
+    made = run.fetch(group, "system", folder, HERE / "chroot.sh", "make", folder, release)
+    programs = {"selftest": ["src/clattn", "selftest"], "random": ["tests/test_random_shapes"]}
+    for name, (program, *rest) in programs.items():
+        run.add(group, name, ["sh", HERE / "chroot.sh", "run", folder, ROOT, run.work, f"{run.work}/least/{program}", *rest],
+                {"CLATTN_TEST_LEVEL": "small"}, [least, made])
 
 
 def add_offline(run, gcc, full):

@@ -11,7 +11,7 @@
 --level full      (or --full) more: every head size, random seeds, a minute for each fuzzer, Intel's runtime for CPUs
                   (800 MB, fetched once), PyTorch (600 MB), faster-whisper (200 MB), heat maps in a browser (220 MB)
 --only            just these groups: host, pocl, oclgrind, rusticl, sanitize, install, variants, offline, models, speech,
-                  fuzz, examples, guard, intel, pytorch, browser, seeds
+                  fuzz, examples, debian13, guard, intel, pytorch, browser, seeds, sid
 --continue        what has passed in FOLDER before, with the same command and environment, is not run again
 --no-install      nothing is installed or fetched
 --build           where to build and test (default: build/test in the source folder)
