@@ -14,7 +14,11 @@
  * it includes the first of these headers. */
 #define CL_TARGET_OPENCL_VERSION 120
 #endif
+#ifdef __APPLE__
+#include <OpenCL/opencl.h>
+#else
 #include <CL/cl.h>
+#endif
 
 #include "dtype.h"
 #include "status.h"

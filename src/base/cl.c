@@ -27,6 +27,17 @@ static clattn_status fill_by_name(struct cl_table *table, clattn_get_proc get_pr
 
 #ifdef CLATTN_OPENCL_DLOPEN
 
+#if defined(_WIN32)
+static const char *const loaders[] = {"OpenCL.dll"};
+#define LOADER_COMES_WITH "the driver of the graphics card, or Intel's OpenCL runtime for CPUs"
+#elif defined(__APPLE__)
+static const char *const loaders[] = {"/System/Library/Frameworks/OpenCL.framework/OpenCL"};
+#define LOADER_COMES_WITH "a macOS that has OpenCL"
+#else
+static const char *const loaders[] = {"libOpenCL.so.1", "libOpenCL.so"};
+#define LOADER_COMES_WITH "ocl-icd-libopencl1 and a platform such as pocl-opencl-icd"
+#endif
+
 static void *symbol_of_library(void *library, const char *name)
 {
     return os_library_symbol(library, name);
@@ -34,13 +45,12 @@ static void *symbol_of_library(void *library, const char *name)
 
 static clattn_status fill_from_loader(struct cl_table *table)
 {
-    void *library = os_library_open("libOpenCL.so.1");
+    void *library = NULL;
+    for (size_t i = 0; !library && i < sizeof loaders / sizeof loaders[0]; i++)
+        library = os_library_open(loaders[i]);
     if (!library)
-        library = os_library_open("libOpenCL.so");
-    if (!library)
-        return report_error(NULL, CLATTN_ERROR_NO_OPENCL,
-                            "no OpenCL loader (libOpenCL.so.1): install ocl-icd-libopencl1 and a platform such "
-                            "as pocl-opencl-icd");
+        return report_error(NULL, CLATTN_ERROR_NO_OPENCL, "no OpenCL loader (%s): install %s", loaders[0],
+                            LOADER_COMES_WITH);
     return fill_by_name(table, symbol_of_library, library);
 }
 

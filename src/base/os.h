@@ -1,4 +1,5 @@
-/* The library's calls to the operating system.  Only os_* files, which implement them, call the system. */
+/* The library's calls to the operating system.  Only os_* files, which implement them, call the system: os_NAME.c is
+ * POSIX's, os_NAME_windows.c is Windows'.  Paths and texts are UTF-8 on Windows. */
 #ifndef CLATTN_BASE_OS_H
 #define CLATTN_BASE_OS_H
 
@@ -6,11 +7,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/strbuf.h"
+
 /* This process's number; changes in the child of a fork. */
 long os_process_id(void);
 
 /* Blocks the calling thread's signals, but for those that its own faults raise: they are other threads' to handle. */
 void os_thread_block_signals(void);
+
+/* The time in nanoseconds since a fixed date. */
+uint64_t os_time(void);
 
 /* Whether this processor has AVX512-BF16 and AVX512-VL, the system saves their registers, and vdpbf16ps does more
  * products in a second than fma.  It does on AMD's processors (measured on a Zen 5) and not on Intel's (Sapphire
@@ -24,8 +30,12 @@ bool os_processor_has_amx_bf16(void);
 /* Asks the system to save AMX registers (Linux: arch_prctl) for this process from now on; false if it refuses. */
 bool os_processor_permit_amx_bf16(void);
 
-/* A variable of the environment; NULL if unset, empty, or in a setuid process. */
+/* A variable of the environment; NULL if unset, empty, or in a setuid process (on Windows also if it has 4,096 bytes or
+ * more).  The string lives until the thread's next call. */
 const char *os_environment(const char *name);
+
+/* Appends the path of the folder that holds this user's caches.  False, with a static *reason, if there is none. */
+bool os_user_cache(struct strbuf *path, const char **reason);
 
 /* Opens a shared library that is never unloaded (drivers leave threads running in it), and finds a symbol of a
  * library; NULL if there is none. */
@@ -36,8 +46,9 @@ void *os_library_symbol(void *library, const char *name);
  * missing, larger, not regular, or unreadable. */
 bool os_read_file(const char *path, size_t limit, char **data, size_t *bytes);
 
-/* Opens a private folder: mode 0700, owned by this user, not writable by others, not a symbolic link.  Missing
- * folders of the path are made.  Returns a handle, or -1 with a static *reason. */
+/* Opens a private folder: mode 0700, owned by this user, not writable by others, not a symbolic link (on
+ * Windows: an access list to the same effect, no reparse point).  Missing folders of the path are made.  Returns a
+ * handle, or -1 with a static *reason. */
 int os_private_folder_open(const char *path, const char **reason);
 void os_private_folder_close(int folder);
 

@@ -176,7 +176,7 @@ bool os_private_file_write(int folder, const char *name, const void *data, size_
 {
     uint64_t random;
     char temporary[40];
-    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+    if (getentropy(&random, sizeof random) != 0)
         return false;
     snprintf(temporary, sizeof temporary, ".%016llx" TEMPORARY, (unsigned long long)random);
     int file = openat(folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);

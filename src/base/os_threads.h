@@ -1,141 +1,55 @@
 /* Mutexes, condition variables and threads, by POSIX or by Windows: what this project uses of C11's <threads.h>, which
  * macOS and Windows lack, and glibc before 2.28.
  *
- * Names and results are C11's, except for MTX_INIT and CND_INIT, which initialise static objects, and cnd_wait_seconds.  All mutexes
- * are plain.  What fails only if it is used wrongly returns nothing. */
+ * Names and results are C11's, except for MTX_INIT and CND_INIT, which initialise static objects, and cnd_wait_seconds.
+ * All mutexes are plain.  What fails only if it is used wrongly returns nothing. */
 #ifndef CLATTN_BASE_OS_THREADS_H
 #define CLATTN_BASE_OS_THREADS_H
-
-#include <stdint.h>
-#include <stdlib.h>
-
-#ifdef _WIN32
-#ifndef WIN32_LEAN_AND_MEAN
-#define WIN32_LEAN_AND_MEAN
-#endif
-#include <windows.h>
-/* Names that this project uses as well. */
-#undef near
-#undef far
-#else
-#include <pthread.h>
-#include <time.h>
-#endif
 
 enum { mtx_plain };
 enum { thrd_success, thrd_error };
 typedef int (*thrd_start_t)(void *user);
 
-/* What a new thread is to do. */
-struct thrd_start {
-    thrd_start_t function;
-    void *user;
-};
-
 #ifdef _WIN32
 
-typedef SRWLOCK mtx_t;
-typedef CONDITION_VARIABLE cnd_t;
-typedef HANDLE thrd_t;
+#include <stddef.h>
 
-#define MTX_INIT SRWLOCK_INIT
-#define CND_INIT CONDITION_VARIABLE_INIT
+/* Windows' own types, in whose place these are, would bring all of <windows.h> along. */
+typedef struct mtx_t {
+    void *lock; /* an SRWLOCK */
+} mtx_t;
+typedef struct cnd_t {
+    void *condition; /* a CONDITION_VARIABLE */
+} cnd_t;
+typedef void *thrd_t;
 
-static inline int mtx_init(mtx_t *mutex, int kind)
-{
-    (void)kind;
-    InitializeSRWLock(mutex);
-    return thrd_success;
-}
+#define MTX_INIT {NULL}
+#define CND_INIT {NULL}
 
-static inline void mtx_destroy(mtx_t *mutex)
-{
-    (void)mutex;
-}
-
-static inline void mtx_lock(mtx_t *mutex)
-{
-    AcquireSRWLockExclusive(mutex);
-}
-
-static inline int mtx_trylock(mtx_t *mutex)
-{
-    return TryAcquireSRWLockExclusive(mutex) ? thrd_success : thrd_error;
-}
-
-static inline void mtx_unlock(mtx_t *mutex)
-{
-    ReleaseSRWLockExclusive(mutex);
-}
-
-static inline int cnd_init(cnd_t *condition)
-{
-    InitializeConditionVariable(condition);
-    return thrd_success;
-}
-
-static inline void cnd_destroy(cnd_t *condition)
-{
-    (void)condition;
-}
-
-static inline void cnd_signal(cnd_t *condition)
-{
-    WakeConditionVariable(condition);
-}
-
-static inline void cnd_broadcast(cnd_t *condition)
-{
-    WakeAllConditionVariable(condition);
-}
-
-static inline void cnd_wait(cnd_t *condition, mtx_t *mutex)
-{
-    SleepConditionVariableSRW(condition, mutex, INFINITE, 0);
-}
-
+int mtx_init(mtx_t *mutex, int kind);
+void mtx_destroy(mtx_t *mutex);
+void mtx_lock(mtx_t *mutex);
+int mtx_trylock(mtx_t *mutex);
+void mtx_unlock(mtx_t *mutex);
+int cnd_init(cnd_t *condition);
+void cnd_destroy(cnd_t *condition);
+void cnd_signal(cnd_t *condition);
+void cnd_broadcast(cnd_t *condition);
+void cnd_wait(cnd_t *condition, mtx_t *mutex);
 /* Waits for a signal, for that many seconds at most. */
-static inline void cnd_wait_seconds(cnd_t *condition, mtx_t *mutex, double seconds)
-{
-    SleepConditionVariableSRW(condition, mutex, (DWORD)(seconds * 1e3), 0);
-}
-
-static inline DWORD WINAPI thrd_run(void *user)
-{
-    const struct thrd_start start = *(struct thrd_start *)user;
-    free(user);
-    return (DWORD)start.function(start.user);
-}
-
-static inline int thrd_create(thrd_t *thread, thrd_start_t function, void *user)
-{
-    struct thrd_start *start = malloc(sizeof *start);
-    if (!start)
-        return thrd_error;
-    *start = (struct thrd_start){function, user};
-    *thread = CreateThread(NULL, 0, thrd_run, start, 0, NULL);
-    if (!*thread)
-        free(start);
-    return *thread ? thrd_success : thrd_error;
-}
-
-static inline int thrd_join(thrd_t thread, int *result)
-{
-    DWORD code = 0;
-    const BOOL ended = WaitForSingleObject(thread, INFINITE) == WAIT_OBJECT_0 && GetExitCodeThread(thread, &code);
-    CloseHandle(thread);
-    if (result)
-        *result = (int)code;
-    return ended ? thrd_success : thrd_error;
-}
-
-static inline void thrd_detach(thrd_t thread)
-{
-    CloseHandle(thread);
-}
+void cnd_wait_seconds(cnd_t *condition, mtx_t *mutex, double seconds);
+int thrd_create(thrd_t *thread, thrd_start_t function, void *user);
+int thrd_join(thrd_t thread, int *result);
+void thrd_detach(thrd_t thread);
 
 #else
 
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <time.h>
+
+/* Inline, because libc has functions of these names. */
 typedef pthread_mutex_t mtx_t;
 typedef pthread_cond_t cnd_t;
 typedef pthread_t thrd_t;
@@ -204,6 +118,12 @@ static inline void cnd_wait_seconds(cnd_t *condition, mtx_t *mutex, double secon
     until.tv_nsec = (long)(nanoseconds - (double)(time_t)(nanoseconds / 1e9) * 1e9);
     pthread_cond_timedwait(condition, mutex, &until);
 }
+
+/* What a new thread is to do. */
+struct thrd_start {
+    thrd_start_t function;
+    void *user;
+};
 
 static inline void *thrd_run(void *user)
 {

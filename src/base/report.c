@@ -5,9 +5,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/cl.h"
+#include "base/os.h"
 
 #define MESSAGE_LIMIT (64 * 1024)
 #define MESSAGES_KEPT 64 /* threads whose messages a context keeps; the oldest failure is dropped first */
@@ -42,17 +42,10 @@ static _Thread_local struct {
     clattn_status lost;
 } thread_report;
 
-/* The time in nanoseconds, or 1: a number that is not 0 and that no other thread or report has. */
-static uint64_t moment(void)
-{
-    struct timespec now;
-    return timespec_get(&now, TIME_UTC) ? (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec : 1;
-}
-
 clattn_status report_init(struct report *report, clattn_log_callback log, void *user, clattn_log_level level)
 {
     report->messages = NULL;
-    report->since = moment();
+    report->since = os_time();
     report->log = log;
     report->log_user = user;
     report->level = level;
@@ -97,7 +90,7 @@ static void keep_message(struct report *report, clattn_status status, char *text
 {
     size_t kept = 0;
     if (!thread_report.since)
-        thread_report.since = moment();
+        thread_report.since = os_time();
     if (thread_report.lost_report == report)
         thread_report.lost_report = NULL;
     for (struct message **place = &report->messages; *place;) {

@@ -8,13 +8,8 @@
 #include <stdint.h>
 
 #include "base/os_threads.h"
+#include "base/printf_like.h"
 #include "clattn/context.h"
-
-#if defined(__GNUC__)
-#define PRINTF_LIKE(text, first) __attribute__((format(printf, text, first)))
-#else
-#define PRINTF_LIKE(text, first)
-#endif
 
 /* The last failure's message of one thread. */
 struct message;

@@ -4,18 +4,13 @@
 
 #include <stdbool.h>
 
+#include "base/printf_like.h"
 #include "clattn/io.h"
-
-#if defined(__GNUC__)
-#define IO_PRINTF(text, first) __attribute__((format(printf, text, first)))
-#else
-#define IO_PRINTF(text, first)
-#endif
 
 /* Writes "PATH: what" to `error` (NULL is accepted) as one printable line and returns `status`.  A long path
  * is shortened from its front, so that the rest always fits. */
 clattn_status io_fail(clattn_io_error *error, clattn_status status, const char *path, const char *format, ...)
-    IO_PRINTF(4, 5);
+    PRINTF_LIKE(4, 5);
 
 /* An element type and its spelling in the two formats. */
 typedef struct io_dtype {

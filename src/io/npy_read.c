@@ -290,7 +290,7 @@ void clattn_npy_release(clattn_npy **npy)
 {
     if (npy == NULL || *npy == NULL)
         return;
-    free((*npy)->data);
+    os_free_aligned((*npy)->data);
     free(*npy);
     *npy = NULL;
 }

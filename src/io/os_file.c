@@ -110,6 +110,11 @@ void *os_alloc_aligned(size_t bytes)
     return posix_memalign(&memory, 64, bytes) == 0 ? memory : NULL;
 }
 
+void os_free_aligned(void *memory)
+{
+    free(memory);
+}
+
 /* Writes the parts; returns 0 or an errno. */
 static int write_parts(int fd, const os_part *parts, size_t count)
 {

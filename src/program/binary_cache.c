@@ -74,18 +74,16 @@ static bool verify(const uint8_t key[SHA256_BYTES], const uint8_t *entry, size_t
     return memcmp(digest, entry + AT_DIGEST, SHA256_BYTES) == 0;
 }
 
-static clattn_status default_path(const clattn_context_params *params, char **path)
+/* The folder's path, or NULL and a *reason. */
+static clattn_status default_path(const clattn_context_params *params, char **path, const char **reason)
 {
     const char *given = params->cache_dir ? params->cache_dir : os_environment("CLATTN_CACHE_DIR");
-    const char *base = os_environment("XDG_CACHE_HOME"), *home = os_environment("HOME");
     struct strbuf text = {0};
     *path = NULL;
     if (given)
         strbuf_printf(&text, "%s", given);
-    else if (base && base[0] == '/') /* the XDG specification: a relative path is to be ignored */
-        strbuf_printf(&text, "%s/clattn", base);
-    else if (home)
-        strbuf_printf(&text, "%s/.cache/clattn", home);
+    else if (os_user_cache(&text, reason))
+        strbuf_printf(&text, "/clattn");
     else
         return CLATTN_SUCCESS;
     *path = strbuf_take(&text);
@@ -109,13 +107,11 @@ clattn_status binary_cache_open(struct binary_cache *cache, struct report *repor
     } else if (params->cache_mode == CLATTN_CACHE_MODE_DEFAULT && variable && !strcmp(variable, "off")) {
         cache->reason = "CLATTN_CACHE is off";
     } else {
-        clattn_status status = default_path(params, &cache->path);
+        clattn_status status = default_path(params, &cache->path, &cache->reason);
         if (status != CLATTN_SUCCESS)
             return report_error(report, status, "no memory for the cache folder's path");
         if (cache->path)
             cache->folder = os_private_folder_open(cache->path, &cache->reason);
-        else
-            cache->reason = "neither XDG_CACHE_HOME nor HOME is set";
         if (cache->folder < 0) {
             report_log(report, CLATTN_LOG_LEVEL_WARNING, "the kernel cache is off: %s", cache->reason);
             free(cache->path);

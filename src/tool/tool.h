@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/printf_like.h"
+
 /* Exit statuses.  A function of the tool that returns `int` returns one of these, and if it is a failure the error line
  * has been written already. */
 enum {
@@ -27,7 +29,7 @@ enum {
 /* Writes "clattn: " and the message to stderr as exactly one line (control characters and line ends in it are
  * replaced) and returns `status`.  Only the first call of a process writes: an error that follows from another
  * is silent. */
-int complain(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int complain(int status, const char *format, ...) PRINTF_LIKE(2, 3);
 
 /* Silences later calls of complain: a process that runs itself again has written the line already. */
 void complain_no_more(void);

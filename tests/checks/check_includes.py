@@ -26,7 +26,7 @@ LIBRARIES = {"sndfile.h": r"src/tool/transcribe/sound/audio\.c$", "soxr.h": r"sr
              "fftw3.h": r"src/tool/transcribe/sound/mel\.c$", "zlib.h": r"src/tool/transcribe/whisper\.c$",
              "jansson.h": r"src/(io|tool)/", "png.h": r"src/tool/cli/png_file\.c$",
              "utf8proc.h": r"src/tool/embed/bert_text\.c$", "clblast_c.h": r"src/ops/matmul/clblast/",
-             "CL/cl.h": r"(include/clattn/|src/base/cl\.h$|src/tool/)"}
+             "OpenCL/opencl.h": r"include/clattn/", "CL/cl.h": r"(include/clattn/|src/base/cl\.h$|src/tool/)"}
 
 BANNED_FLAGS = ["-cl-fast-relaxed-math", "-cl-finite-math-only", "-cl-unsafe-math-optimizations", "-cl-mad-enable",
                 "-cl-no-signed-zeros", "-cl-denorms-are-zero", "-ffast-math", "-Ofast", "-funsafe-math-optimizations",
@@ -138,7 +138,7 @@ class Checker:
 
     def check_header(self, path):
         for line, quoted, include in self.includes(path):
-            if include in STANDARD or include == "CL/cl.h":
+            if include in STANDARD or include in ("CL/cl.h", "OpenCL/opencl.h"):
                 continue
             target = self.resolve(path, include) if quoted else None
             if target is None or target.parent != path.parent:

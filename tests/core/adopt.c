@@ -6,7 +6,7 @@
 #include "support/harness.h"
 #include "support/attention/small.h"
 #include "support/core/references.h"
-#include "support/threads.h"
+#include "support/core/threads.h"
 
 struct application {
     cl_device_id device;

@@ -9,7 +9,7 @@
 #include "support/harness.h"
 #include "support/core/inject.h"
 #include "support/attention/small.h"
-#include "support/threads.h"
+#include "support/core/threads.h"
 
 static void bad_params_are_refused(void **state)
 {

@@ -9,7 +9,7 @@
 
 #include "support/core/one_context.h"
 #include "support/harness.h"
-#include "support/threads.h"
+#include "support/core/threads.h"
 
 enum { ROWS = 3, COLUMNS = 5, THREADS = 16 };
 

@@ -11,7 +11,7 @@
 #include "support/core/inject.h"
 #include "support/harness.h"
 #include "support/plan/gate.h"
-#include "support/threads.h"
+#include "support/core/threads.h"
 
 static clattn_context *context;
 static atomic_int warnings; /* lines of the log, errors among them */

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "support/plan/tuned_plan.h"
-#include "support/threads.h"
+#include "support/core/threads.h"
 
 static void malformed_text_is_refused_whole(void **state)
 {

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "support/plan/cached_plan.h"
-#include "support/threads.h"
+#include "support/core/threads.h"
 
 #define HEADER_BYTES 88 /* an entry's magic, format, length, key and digest, which numerics.md explains */
 

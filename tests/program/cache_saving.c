@@ -9,7 +9,7 @@
 #include "support/core/inject.h"
 #include "support/nn/model.h"
 #include "support/nn/run.h"
-#include "support/threads.h"
+#include "support/core/threads.h"
 
 /* Makes a plan of softmax over `rows` rows of one column by the generic solver. */
 static clattn_plan *softmax_plan(clattn_context *context, size_t rows, const char *tuning)

@@ -9,7 +9,7 @@
 #include "support/plan/cached_plan.h"
 #include "support/core/inject.h"
 #include "support/attention/small.h"
-#include "support/threads.h"
+#include "support/core/threads.h"
 
 /* An application's store, which has one entry for each key. */
 struct store {

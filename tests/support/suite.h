@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include "../../src/base/printf_like.h"
 #include "support/check.h"
 
 /* How much of the tests runs: CLATTN_TEST_LEVEL, "quick" if it is not set. */
@@ -31,9 +32,8 @@ size_t by_level(size_t tiny, size_t quick, size_t small, size_t full);
 /* Adds a test under a printf-made name to the program's suite: `function`, or check(test, solver), whose arguments must
  * live until the suite has run. */
 typedef void (*case_check)(const void *test, const char *solver);
-void suite_add(CMUnitTestFunction function, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void suite_add_case(case_check check, const void *test, const char *solver, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+void suite_add(CMUnitTestFunction function, const char *format, ...) PRINTF_LIKE(2, 3);
+void suite_add_case(case_check check, const void *test, const char *solver, const char *format, ...) PRINTF_LIKE(4, 5);
 
 /* Runs the suite.  argv[1], if given, is a pattern with * and ? that the names of tests must match.  Prints at the end
  * how many kernel programs the device's context had.  Returns the exit status of main.  If CLATTN_TEST_COST is set, each

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "support/core/inject.h"
-#include "support/threads.h"
+#include "support/core/threads.h"
 
 static mtx_t lock = MTX_INIT;
 static cnd_t changed = CND_INIT;

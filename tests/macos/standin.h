@@ -1,0 +1,2 @@
+/* What macOS has and glibc lacks; included before each file. */
+int issetugid(void);
