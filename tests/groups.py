@@ -127,6 +127,7 @@ def add_variants(run, gcc, full):
             {"CLATTN": f"{run.work}/least/src/clattn"}, [least])
     run.add("variants", "subproject", [PYTHON, HERE / "subproject/test_subproject.py", run.work / "subproject"], POCL,
             isolated=False)
+    run.add("variants", "macos", ["sh", HERE / "macos/compile.sh", run.work / "macos"])
     broken = run.work / "broken"
     broken.mkdir(exist_ok=True)
     for name in ("libOpenCL.so.1", "libOpenCL.so"):
