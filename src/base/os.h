@@ -1,5 +1,5 @@
 /* The library's calls to the operating system.  Only os_* files, which implement them, call the system: os_NAME.c is
- * POSIX's, os_NAME_windows.c is Windows'.  Paths and texts are UTF-8 on Windows. */
+ * POSIX's, os/os_NAME_windows.c is Windows'.  Paths and texts are UTF-8 on Windows. */
 #ifndef CLATTN_BASE_OS_H
 #define CLATTN_BASE_OS_H
 

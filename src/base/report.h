@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/os_threads.h"
+#include "base/os/os_threads.h"
 #include "base/printf_like.h"
 #include "clattn/context.h"
 

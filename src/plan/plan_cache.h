@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "base/os_threads.h"
+#include "base/os/os_threads.h"
 #include "clattn/plan.h"
 
 struct operator_type;

@@ -5,7 +5,7 @@
 #ifndef CLATTN_PLAN_WISDOM_WISDOM_H
 #define CLATTN_PLAN_WISDOM_WISDOM_H
 
-#include "base/os_threads.h"
+#include "base/os/os_threads.h"
 #include "base/report.h"
 #include "base/strbuf.h"
 #include "plan/wisdom/tuning.h"

@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "base/os_threads.h"
+#include "base/os/os_threads.h"
 #include "tool/cli/os_tool.h"
 
 #define INTERVAL 0.2 /* seconds between two drawings */

@@ -1,2 +1,2 @@
 /* Threads for the tests, by the header that the library uses. */
-#include "../../../src/base/os_threads.h"
+#include "../../../src/base/os/os_threads.h"

@@ -2,7 +2,7 @@
 
 #include <clblast_c.h>
 
-#include "base/os_threads.h"
+#include "base/os/os_threads.h"
 
 static mtx_t lock = MTX_INIT;
 static unsigned users;

@@ -3,7 +3,7 @@
  * The folder stays open without leave to delete or rename it, so that its path names the same folder as long as it is open.
  * It and its files are refused if they are reparse points (symbolic links, junctions), belong to somebody else, or if their
  * access list lets somebody write who is neither this user nor the system nor an administrator. */
-#include "base/os_windows.h"
+#include "base/os/os_windows.h"
 
 #include <aclapi.h>
 #include <bcrypt.h>

@@ -1,4 +1,4 @@
-#include "base/os_windows.h"
+#include "base/os/os_windows.h"
 
 #include "base/os.h"
 
