@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/os.h"
-#include "base/os_threads.h"
+#include "base/os/os_threads.h"
 #include "base/report.h"
 
 struct worker {
