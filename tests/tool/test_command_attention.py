@@ -582,14 +582,14 @@ class Explain(CommandTest):
     def test_refusals_have_their_reasons(self):
         refused = self.refuse(2, "explain", "--shape", "1,4,2,5,7,8,600", "--solver", "tile", saying="head size")
         self.assertIn("tile: refused, a head size is above 512\n", refused.out)
-        self.assertIn("generic: would be chosen", refused.out)
+        self.assertIn("cpu: would be chosen", refused.out)
         result = self.run_clattn("explain", "--shape", "1,4,2,5,7,8,600", "--solver", "tile", "--json")
         self.assertEqual(result.status, 2)
         self.assertIs(result.json()["supported"], False)
         self.assertIn("head size", result.json()["reason"])
         verdicts = {row["solver"]: row["verdict"] for row in result.json()["solvers"]}
         self.assertEqual(verdicts["tile"], "refused, a head size is above 512")
-        self.assertTrue(verdicts["generic"].startswith("would be chosen"))
+        self.assertTrue(verdicts["cpu"].startswith("would be chosen"))
         self.assertEqual(set(verdicts), {"cpu-amx", "cpu-bf16", "cpu", "matrix", "sub-group", "tile", "generic"})
         self.refuse(2, "explain", *self.SHAPE, "--solver", "nonsense", saying="nonsense")
         self.refuse(2, "explain", "--shape", "1,3,2,5,7,8,6", saying="divisor")

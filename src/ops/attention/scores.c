@@ -64,7 +64,7 @@ struct lanes_geometry {
     size_t vectors, step;
 };
 
-/* Two vectors of queries whatever their number, so that one program serves all. */
+/* Two vectors of queries (a simulator: one) whatever their number, so that one program serves all. */
 static struct lanes_geometry lanes_geometry_of(const struct capabilities *caps, const struct attention_problem *problem)
 {
     bool small = caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR);
@@ -103,7 +103,8 @@ clattn_status attention_scores_add_kernel(clattn_plan *plan, const struct attent
     const struct lanes_geometry g = lanes_geometry_of(caps, problem);
     const size_t local[3] = {capabilities_on_cpu(caps) ? 1 : size_min(64, caps->info.max_work_item[0]), 1, 1};
     struct strbuf options = {0};
-    by_lanes = by_lanes && !cpu_refuse(problem) && !cpu_refuse_block(&g.cpu, problem) &&
+    by_lanes = by_lanes && !(caps->quirks & QUIRK_SLOW_COMPILER) && !cpu_refuse(problem) &&
+               !cpu_refuse_block(&g.cpu, problem) &&
                !cpu_refuse_loops(caps, &g.cpu, problem, (double)problem->d_k / (double)g.step);
     *tile = by_lanes ? (struct scores_tile){g.cpu.rows, KEYS_PER_ITEM} : (struct scores_tile){1, local[0]};
     const size_t groups[3] = {divide_up(problem->key_length, tile->keys),
