@@ -21,7 +21,7 @@
  * attention/cpu/score.h.
  *
  * Parameters
- *   D_K, D_V           sizes of a query and of a value: 1 and mor                      (64)
+ *   D_K, D_V           sizes of a query and of a value: 1 and more                      (64)
  *   LANES              floats in a vector: 4 8 16                                      (lib/vector.h)
  *   BLOCK              rows of a work-item: 1 to 8                                     (1)
  *   GROUPED            1: the rows are the queries of all query heads of a key head; 0: those of one query head   (0)
