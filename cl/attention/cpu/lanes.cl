@@ -24,7 +24,7 @@
  * attention/cpu/tile.h (K and V), attention/cpu/mask.h (masks and what else changes a score), attention/cpu/softmax.h.
  *
  * Parameters
- *   D_K, D_V        sizes of a query and of a value: 1 and more                        (64)
+ *   D_K, D_V        sizes of a query and of a value: 1 and more                          (64)
  *   LANES           floats in a vector: 4 8 16                                        (lib/vector.h)
  *   QUERY_VECTORS   vectors of rows in a work-item: 1 2 4                             (4)
  *   GROUPED         1: the rows of a block are the queries of all query heads of a key head, so that few queries fill
