@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Each command while calls of the system fail: allocations (jansson's too), files, streams, locks, threads, processes.
 
-A build of the command whose objects call through tests/support/core/inject_system.c runs once for each call that it makes, and
-that call fails, or it and all after it.  Whatever fails, the command ends by itself with an exit status, and an error line
-unless that is 0; with 0 its outputs are what they are without the failure; otherwise there is no output, or the old one, and
-nothing beside it; and what a failure leaves allocated is what success leaves.
+A build of the command whose objects call through tests/support/core/inject_system.c runs once for each call that it
+makes, and that call fails, or it and all after it.  Whatever fails, the command ends by itself with an exit status, and
+an error line unless that is 0; with 0 its outputs are what they are without the failure; otherwise there is no output,
+or the old one, and nothing beside it; and what a failure leaves allocated is what success leaves.
 
     CLATTN_INJECTED=build/tests/tool/clattn_injected python3 tests/tool/test_command_inject.py [-k PATTERN ...]
 
-CLATTN_TEST_LEVEL=full takes every call; otherwise the first and the last call of each place that no command has tried, and
-a few more."""
+CLATTN_TEST_LEVEL=full takes every call; otherwise the first and the last call of each place that no command has
+tried, and a few more."""
 import os
 import re
 import shutil
@@ -24,7 +24,7 @@ from test_command_embed import HERE, EmbedTest as ModelTest
 
 INJECTED = os.environ["CLATTN_INJECTED"]
 FULL = os.environ.get("CLATTN_TEST_LEVEL") == "full"
-MORE = 3  # calls that are tried in the ordinary run besides those of new places
+MORE = 1  # calls that are tried in the ordinary run besides those of new places
 MEMORY = {"malloc", "calloc", "realloc", "strdup", "strndup", "posix_memalign", "aligned_alloc", "json_malloc"}
 tried = set()  # (function, place) of all commands
 
@@ -36,7 +36,8 @@ class Served:
         os.makedirs(folder)
         self.folder = folder
         self.process = subprocess.Popen([INJECTED] + [str(a) for a in arguments], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True, env={**environment(env), "CLATTN_INJECT": folder})
+                                        stdout=subprocess.PIPE, text=True,
+                                        env={**environment(env), "CLATTN_INJECT": folder})
 
     def read(self, name):
         with open(os.path.join(self.folder, name), "rb") as file:
@@ -54,7 +55,8 @@ class Served:
         done.status, done.signal, done.ended, done.calls = int(status), int(signal), ended == "1", int(calls)
         done.failed, done.place = failed, place
         done.out = self.read("out")
-        done.errors = [line for line in self.read("err").decode("utf-8", "replace").splitlines() if not NOISE.match(line)]
+        lines = self.read("err").decode("utf-8", "replace").splitlines()
+        done.errors = [line for line in lines if not NOISE.match(line)]
         done.held = set(self.read("held").decode().splitlines()) if done.ended else set()
         return done
 
@@ -98,7 +100,8 @@ class Inject(CommandTest):
         else:
             fresh = [numbers for site, numbers in sites.items() if site not in tried]
             points = [(first, False) for first, _ in fresh] + [(last, True) for _, last in fresh]
-            points += [(n, onward) for onward in (False, True) for n in range(1 + calls % 5, calls + 1, calls // MORE + 1)]
+            more = range(1 + calls % 5, calls + 1, calls // MORE + 1)
+            points += [(n, onward) for onward in (False, True) for n in more]
         tried.update(sites)
         for number, onward in points:
             self.judge(self.run_once(served, number, onward), onward)
@@ -121,8 +124,9 @@ class Inject(CommandTest):
 
     def fault(self, done, onward, what):
         times, example = self.faults.get((what, done.failed, done.place), (0, None))
-        self.faults[what, done.failed, done.place] = (times + 1, example or f"{done.number}{'+' if onward else ''}: exit "
-                                                      f"{done.status}, signal {done.signal}, {done.errors[-2:]}")
+        self.faults[what, done.failed, done.place] = (
+            times + 1, example or f"{done.number}{'+' if onward else ''}: exit {done.status}, signal {done.signal}, "
+                                  f"{done.errors[-2:]}")
 
     def judge(self, done, onward):
         text = "\n".join(done.errors)
@@ -139,7 +143,8 @@ class Inject(CommandTest):
         for name in left:
             os.remove(name)
         if done.status == 0:
-            if any(not os.path.exists(self.path(name)) or self.read(name) != self.wanted[name] for name in self.outputs):
+            if any(not os.path.exists(self.path(name)) or self.read(name) != self.wanted[name]
+                   for name in self.outputs):
                 self.fault(done, onward, "succeeds with another output")
             if self.same_text and done.out != self.good.out:
                 self.fault(done, onward, "succeeds with another text")
@@ -173,8 +178,8 @@ class Commands(Inject):
         q, k, v = (self.save(name + ".npy", self.normal(1, 2, 5, 8)) for name in "qkv")
         self.write("labels.txt", "a\nb\nc\nd\ne\n")
         self.inject("attention", "-q", q, "-k", k, "-v", v, "-o", self.path("o.npy"), "--lse", self.path("lse.npy"),
-                    "--mask", self.save("mask.npy", np.ones((5, 5), dtype=bool)), "--causal", "--softcap", 20, "--verify",
-                    "--attention", self.path("map.html"), "--labels", self.path("labels.txt"),
+                    "--mask", self.save("mask.npy", np.ones((5, 5), dtype=bool)), "--causal", "--softcap", 20,
+                    "--verify", "--attention", self.path("map.html"), "--labels", self.path("labels.txt"),
                     outputs=["o.npy", "lse.npy", "map.html"])
 
     def test_explain(self):
@@ -185,8 +190,9 @@ class Commands(Inject):
         write_safetensors(self.path("w.safetensors"), {
             "in_proj_weight": self.normal(3 * size, size), "in_proj_bias": self.normal(3 * size),
             "out_proj.weight": self.normal(size, size), "out_proj.bias": self.normal(size)})
-        self.inject("mha", "--weights", self.path("w.safetensors"), "--heads", 2, "-x", self.save("x.npy", self.normal(1, 5, size)),
-                    "-o", self.path("y.npy"), "--attention", self.path("map.png"), outputs=["y.npy", "map.png"])
+        self.inject("mha", "--weights", self.path("w.safetensors"), "--heads", 2, "-x",
+                    self.save("x.npy", self.normal(1, 5, size)), "-o", self.path("y.npy"),
+                    "--attention", self.path("map.png"), outputs=["y.npy", "map.png"])
 
     def test_denoise(self):
         pixels = self.random.integers(0, 256, (6, 5, 3)).astype(np.uint8)
@@ -231,17 +237,20 @@ class Commands(Inject):
     def test_wisdom(self):
         wisdom = "clattn-wisdom 1\n" + "".join(f"device driver kernels softmax b{i} cpu 0 1\n" for i in range(20))
         cache = self.path("wisdom-cache")
-        self.inject("tune", "--import", self.write("in.txt", wisdom), "--export", self.path("out.txt"), outputs=["out.txt"],
-                    env={"CLATTN_CACHE_DIR": cache, "CLATTN_CACHE": None},
+        self.inject("tune", "--import", self.write("in.txt", wisdom), "--export", self.path("out.txt"),
+                    outputs=["out.txt"], env={"CLATTN_CACHE_DIR": cache, "CLATTN_CACHE": None},
                     before=lambda: shutil.rmtree(cache, ignore_errors=True))
 
 
 class Calls(unittest.TestCase):
-    """What inject_system.c leaves out: computing, text, time, signals; locks that are there; what only adds to a list."""
-    OTHERS = re.compile(r"""_ITM_\w+ | __\w+ | cl[A-Z]\w+ | clattn_\w+ | inject_\w+ | (json|png|sf|soxr|fftw|utf8proc)_\w+ | CLBlast\w+ |
-        (mem|str|sig)[a-z]+ | (a?cos|a?sin|tanh?|exp|log|pow|sqrt|erfc?|fmax|fmin|frexp|ldexp|l?lrint|floor|ceil|round)[0-9fl]* |
+    """What inject_system.c leaves out: computing, text, time, signals; locks that are there."""
+    OTHERS = re.compile(r"""_ITM_\w+ | __\w+ | cl[A-Z]\w+ | clattn_\w+ | inject_\w+ | CLBlast\w+ |
+        (json|png|sf|soxr|fftw|utf8proc)_\w+ |
+        (mem|str|sig)[a-z]+ |
+        (a?cos|a?sin|tanh?|exp|log|pow|sqrt|erfc?|fmax|fmin|frexp|ldexp|l?lrint|floor|ceil|round)[0-9fl]* |
         (secure_)?getenv | unsetenv | v?snprintf | qsort | is[a-z]+ | compress(Bound)? |
-        clock_gettime | time | timespec_get | gmtime | get[a-z]*id | syscall | dl(open|sym) | raise | _exit | _setjmp | longjmp |
+        clock_gettime | time | timespec_get | gmtime | get[a-z]*id | syscall | dl(open|sym) |
+        raise | _exit | _setjmp | longjmp |
         pthread_(mutex_(try|un)?lock | cond_(wait|timedwait|signal|broadcast) | join | detach | self | sigmask) |
         posix_spawn_file_actions_\w+ | fcntl64 | dirfd | feof | ferror""", re.VERBOSE)
 
@@ -249,7 +258,8 @@ class Calls(unittest.TestCase):
         linked = subprocess.run(["ldd", INJECTED], stdout=subprocess.PIPE, text=True, check=True).stdout
         library = re.search(r"libinjected\.so => (\S+)", linked).group(1)
         for file in (INJECTED, library):
-            symbols = subprocess.run(["nm", "-D", "--undefined-only", file], stdout=subprocess.PIPE, text=True, check=True)
+            symbols = subprocess.run(["nm", "-D", "--undefined-only", file], stdout=subprocess.PIPE, text=True,
+                                     check=True)
             names = {line.split()[-1].partition("@")[0] for line in symbols.stdout.splitlines()}
             self.assertTrue("__wrap_malloc" in names)
             self.assertEqual({name for name in names if not self.OTHERS.fullmatch(name)}, set())
@@ -263,7 +273,8 @@ class Models(ModelTest, Inject):
         self.write_model("vocab.txt", "\n".join(words) + "\n")
         self.write("notes.txt", "the keys are here\na table\nwhere is it\n")
         self.inject("embed", self.model, "--search", self.path("notes.txt"), "where are the keys?", same_text=True)
-        self.inject("embed", self.model, "where are the keys?", "--attention", self.path("map.html"), outputs=["map.html"])
+        self.inject("embed", self.model, "where are the keys?", "--attention", self.path("map.html"),
+                    outputs=["map.html"])
 
 
 if __name__ == "__main__":
