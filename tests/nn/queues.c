@@ -95,8 +95,8 @@ static clattn_status append_some(nn_world *w, cl_command_queue queue, size_t at,
     int32_t tokens[TEXTS * LENGTH] = {0};
     for (size_t i = 0; i < TEXTS * length; i++)
         tokens[i] = w->ids[i / length * LENGTH + at + i % length];
-    assert_cl(clEnqueueWriteBuffer(clattn_context_queue(w->context), w->tokens, CL_TRUE, at * TEXTS * sizeof *tokens,
-                                   TEXTS * length * sizeof *tokens, tokens, 0, NULL, NULL));
+    write_buffer(clattn_context_queue(w->context), w->tokens, at * TEXTS * sizeof *tokens,
+                 TEXTS * length * sizeof *tokens, tokens);
     args.input = clattn_binding_buffer(w->tokens, (int64_t)(at * TEXTS));
     args.logits = logits ? clattn_binding_buffer(w->logits, 0) : args.logits;
     args.workspace = clattn_binding_buffer(workspace, 0);
@@ -307,6 +307,8 @@ static void encoder_behind_a_gate(void **state)
     if (user_event)
         written =
             clEnqueueWriteBuffer(clattn_context_queue(context), in, CL_TRUE, 0, count * sizeof *x, x, 0, NULL, NULL);
+    if (user_event && written == CL_SUCCESS)
+        written = clFinish(clattn_context_queue(context)); /* as write_buffer, which asserts before the gate opens */
     const bool waited = !user_event || event_waits(done);
     complete_user_event(user_event);
     alarm(0);

@@ -53,8 +53,7 @@ static void short_decoder_masks(void **state)
         clattn_decoder_args args = CLATTN_DECODER_ARGS_INIT;
         for (size_t i = 0; i < TEXTS * length; i++)
             tokens[i] = w.ids[i / length * LENGTH + at + i % length];
-        assert_cl(clEnqueueWriteBuffer(clattn_context_queue(context), w.tokens, CL_TRUE, 0,
-                                       TEXTS * length * sizeof *tokens, tokens, 0, NULL, NULL));
+        write_buffer(clattn_context_queue(context), w.tokens, 0, TEXTS * length * sizeof *tokens, tokens);
         args.input = clattn_binding_buffer(w.tokens, 0);
         args.logits = clattn_binding_buffer(w.logits, 0);
         args.length = length;

@@ -243,8 +243,7 @@ void array_fill(test_array *array, array_filler fill, void *context)
 
 static void write_all(const test_memory *memory, const unsigned char *from)
 {
-    assert_cl(clEnqueueWriteBuffer(clattn_context_queue(device_context()), memory->buffer, CL_TRUE, 0,
-                                   memory->count * memory->element_size, from, 0, NULL, NULL));
+    write_buffer(clattn_context_queue(device_context()), memory->buffer, 0, memory->count * memory->element_size, from);
 }
 
 void array_upload(const test_array *array)

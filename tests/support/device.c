@@ -228,3 +228,9 @@ void read_buffer(cl_command_queue queue, cl_mem buffer, size_t bytes, void *data
     assert_cl(clFinish(queue));
     assert_cl(clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, bytes, data, 0, NULL, NULL));
 }
+
+void write_buffer(cl_command_queue queue, cl_mem buffer, size_t at, size_t bytes, const void *data)
+{
+    assert_cl(clEnqueueWriteBuffer(queue, buffer, CL_TRUE, at, bytes, data, 0, NULL, NULL));
+    assert_cl(clFinish(queue));
+}

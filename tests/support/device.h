@@ -57,6 +57,10 @@ cl_mem new_buffer(cl_context opencl, cl_mem_flags flags, size_t bytes, const voi
 /* Waits for `queue`, then reads `bytes`. */
 void read_buffer(cl_command_queue queue, cl_mem buffer, size_t bytes, void *data);
 
+/* Writes `bytes` from byte `at` on; other queues see them when this returns.  A blocking write does not promise that: it
+ * may return as soon as `data` was copied, and Intel's CPU runtime does. */
+void write_buffer(cl_command_queue queue, cl_mem buffer, size_t at, size_t bytes, const void *data);
+
 /* ---- what the device is ---- */
 
 /* Whether it is a CPU (PoCL, llvmpipe, Oclgrind's included). */

@@ -257,7 +257,9 @@ fail:
     return status;
 }
 
-/* Uploads by a queue of its own: on the application's queue the call would wait for the application's work. */
+/* Uploads by a queue of its own: on the application's queue the call would wait for the application's work.  A blocking
+ * write says that `data` was copied, not that the buffer has it (Intel's CPU runtime writes it later), and the kernels
+ * that read the weights are on other queues. */
 static clattn_status load_parts(struct loader *loader)
 {
     clattn_status status = CLATTN_SUCCESS;
@@ -268,6 +270,7 @@ static clattn_status load_parts(struct loader *loader)
         return report_opencl(&device->report, "clCreateCommandQueue", code);
     for (size_t i = 0; i < loader->part_count; i++)
         TRY(load_part(loader, queue, &loader->parts[i]));
+    TRY_CL(&device->report, "clFinish", device->cl.clFinish(queue));
 fail:
     device->cl.clReleaseCommandQueue(queue);
     return status;
