@@ -379,6 +379,18 @@ static bool takes_builtins(const struct program_cache *cache, const struct sourc
     return !snippet && (cache->device->caps.quirks & QUIRK_SLOW_HEADER);
 }
 
+/* Whether the thread's last build failed for want of a declaration, in clang's words. */
+static bool lacks_declaration(struct report *report)
+{
+    static const char *const signs[] = {"implicit declaration", "undeclared identifier", "no matching function"};
+    char text[4096];
+    bool lacks = false;
+    report_copy(report, text, sizeof text);
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
+        lacks = lacks || strstr(text, signs[i]);
+    return lacks;
+}
+
 clattn_status program_get(struct program_cache *cache, const char *file, const char *options,
                           const struct source_snippets *snippets, enum grid_class grid, struct program **program)
 {
@@ -386,7 +398,7 @@ clattn_status program_get(struct program_cache *cache, const char *file, const c
     const bool builtins = takes_builtins(cache, snippets);
     *program = NULL;
     status = get(cache, file, options, snippets, grid, builtins, program);
-    if (!builtins || status != CLATTN_ERROR_BUILD)
+    if (!builtins || status != CLATTN_ERROR_BUILD || !lacks_declaration(&cache->device->report))
         return status;
     status = get(cache, file, options, snippets, grid, false, program);
     if (status == CLATTN_SUCCESS)

@@ -232,11 +232,11 @@ static void plans_outlive_their_context(void **state)
     small_attention_release(&problem);
 }
 
-/* Objects of every kind were counted; otherwise the tests above would have shown nothing. */
+/* Objects of OpenCL of every kind were counted; otherwise the tests above would have shown nothing. */
 static void every_kind_was_counted(void **state)
 {
     (void)state;
-    for (int kind = 0; kind < INJECT_KINDS; kind++)
+    for (int kind = 0; kind < INJECT_HOST; kind++)
         if (inject_made((enum inject_kind)kind) == 0)
             fail_msg("no %s was ever created through the table", inject_kind_name((enum inject_kind)kind));
 }
