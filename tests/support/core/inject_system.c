@@ -235,7 +235,7 @@ FAILING(int, remove, EACCES, -1, (const char *path), (path))
 FAILING(int, rename, ENOSPC, -1, (const char *from, const char *to), (from, to))
 FAILING(int, renameat, ENOSPC, -1, (int from_folder, const char *from, int to_folder, const char *to),
         (from_folder, from, to_folder, to))
-FAILING(ssize_t, getrandom, EAGAIN, -1, (void *to, size_t bytes, unsigned flags), (to, bytes, flags))
+FAILING(int, getentropy, EIO, -1, (void *to, size_t bytes), (to, bytes))
 #define NFTW(name) \
     FAILING(int, name, ENOMEM, -1, (const char *path, __nftw_func_t visit, int depth, int flags), \
             (path, visit, depth, flags))
