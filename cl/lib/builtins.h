@@ -2,7 +2,7 @@
  *
  * PoCL reads its header opencl-c.h, 895 KB, twice in each build, which takes longer than a small kernel.  The library
  * therefore defines that header's guard, _OPENCL_H_, puts this file in front of a kernel's text, and builds again without
- * both if a declaration is missing: that costs time alone.  On other drivers nothing reads this file. */
+ * both if the compiler finds a mistake: a missing function costs time alone.  On other drivers nothing reads this file. */
 #ifndef CLATTN_CL_LIB_BUILTINS_H
 #define CLATTN_CL_LIB_BUILTINS_H
 

@@ -108,7 +108,8 @@ typedef enum clattn_save_mode {
 
     /** The context's own thread (job.h) saves programs when it has no plan to make. The last release waits for the one
      * program that is being saved; what remains is not saved, so call clattn_context_save_programs before if it should
-     * be. Saving takes processor time, and kernels on a CPU by PoCL wait for each program. */
+     * be. Saving takes processor time, and kernels on a CPU by PoCL wait for each program. The log and the cache callbacks are
+     * then called on that thread, too: do not make the last release while holding a lock that they take. */
     CLATTN_SAVE_MODE_BACKGROUND = 2,
     CLATTN_SAVE_MODE_FORCE_32BIT = 0x7fffffff
 } clattn_save_mode;

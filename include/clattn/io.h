@@ -61,7 +61,7 @@ CLATTN_API void clattn_npy_release(clattn_npy **npy);
  * 16-bit integers.
  *
  * The file appears whole or not at all: a temporary file in the same folder is written, synced to the disk and then
- * renamed. A file that was there is replaced, and its permissions are kept; a symbolic link to one is followed. After a
+ * renamed. A file that was there is replaced, and its permissions are kept; a symbolic link to one is followed (neither on Windows). After a
  * failure the old file is untouched and the temporary one is gone. After a crash of the machine either the old file is
  * there or the new one, whole; once the call has returned, the new one, if the file system syncs folders. If `path` is a
  * device or pipe, the bytes are written to it directly.

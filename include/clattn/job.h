@@ -15,8 +15,9 @@
  * The call checks and copies the description, the options and their strings, snippets included; a model is kept. So
  * all of these may be changed or released when it has returned. examples/event_loop.c is a whole program.
  *
- * A context has one thread for jobs, which its first job starts and its last release ends. It takes jobs in the order
- * in which they were begun, one at a time, and blocks the signals of the process. Meanwhile any thread may use the
+ * A context has one thread for jobs. The first job, or the first program that is saved in the background, starts it; the
+ * last release of the context and of what keeps it alive ends it. It takes jobs in the order in which they were begun,
+ * one at a time, and blocks the signals of the process. Meanwhile any thread may use the
  * context: enqueues of plans that exist do not wait, and neither does a plan_create of another thread, except while the
  * driver builds a program for the job or runs it for the first time. What has been enqueued runs, too; but PoCL may
  * start no kernel until it has compiled the one at hand. A run of the same description afterwards
@@ -24,7 +25,8 @@
  *
  * A job keeps alive what it needs of its context, as a plan does: after clattn_context_release it goes on. Nothing here
  * waits for a job but clattn_job_wait. No driver promises that a process may end while it compiles, so a program that
- * ends early cancels its jobs and waits for them, which takes no longer than the driver's work on one program:
+ * ends early cancels its jobs and waits for them, which takes no longer than the driver's work on one program (and saving
+ * programs, if the job was the last to hold a context that saves at its release):
  *
  *     clattn_job_cancel(job);
  *     clattn_job_wait(job, NULL);

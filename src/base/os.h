@@ -53,7 +53,8 @@ int os_private_folder_open(const char *path, const char **reason);
 void os_private_folder_close(int folder);
 
 /* Reads a file in a private folder if it, too, belongs to this user and others may not write to it; false on any
- * trouble.  Then errno is ENOENT if there is no such file, and another number if it could not be read. */
+ * trouble.  Then errno is ENOENT if there is no such file or it is not to be trusted, and another number if it could not be
+ * read or is larger. */
 bool os_private_file_read(int folder, const char *name, size_t limit, uint8_t **data, size_t *bytes);
 
 /* Writes a file under a random name, syncs it and renames it: a reader sees the old file, the new one or none. */

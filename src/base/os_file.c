@@ -105,8 +105,8 @@ bool os_private_file_read(int folder, const char *name, size_t limit, uint8_t **
     char *content;
     int file = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (file < 0) {
-        /* A link, a socket, and what may not be read. */
-        if (errno == ELOOP || errno == ENXIO || errno == EACCES)
+        /* A link, and a socket. */
+        if (errno == ELOOP || errno == ENXIO)
             errno = ENOENT;
         return false;
     }
@@ -116,9 +116,10 @@ bool os_private_file_read(int folder, const char *name, size_t limit, uint8_t **
         errno = number;
         return false;
     }
-    if (!S_ISREG(info.st_mode) || !private_to_us(&info) || (uintmax_t)info.st_size > limit) {
+    const bool usable = S_ISREG(info.st_mode) && private_to_us(&info);
+    if (!usable || (uintmax_t)info.st_size > limit) {
         close(file);
-        errno = ENOENT;
+        errno = usable ? EFBIG : ENOENT;
         return false;
     }
     errno = EIO;

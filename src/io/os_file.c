@@ -20,7 +20,7 @@
 /* Attempts to find a temporary name that is not in use. */
 #define NAME_TRIES 100
 
-/* Files that are written at a time and whose names a signal handler finds; more of them, or longer names, it does not. */
+/* A signal handler finds the names of at most this many files at a time, and no longer names. */
 #define NOTES 8
 #define NAME_BYTES 4096
 

@@ -44,12 +44,17 @@ clattn_status os_file_open(os_file *file, const char *path, clattn_io_error *err
                          (info.st_mode & _S_IFMT) == _S_IFDIR ? "folder" : "pipe or device");
     } else {
         const int fd = _wopen(wide, _O_RDONLY | _O_BINARY | _O_NOINHERIT);
-        const long long size = fd < 0 ? 0 : _filelengthi64(fd);
-        if (fd < 0)
+        const long long size = fd < 0 ? -1 : _filelengthi64(fd);
+        if (size < 0)
             status = fail_errno(error, path, "cannot be opened for reading", errno);
+        else if ((unsigned long long)size > SIZE_MAX)
+            status = io_fail(error, CLATTN_ERROR_OVERFLOW, path, "%lld bytes do not fit the address space", size);
         else
+            status = CLATTN_SUCCESS;
+        if (status == CLATTN_SUCCESS)
             *file = (os_file){fd, (size_t)size, path};
-        status = fd < 0 ? status : CLATTN_SUCCESS;
+        else if (fd >= 0)
+            _close(fd);
     }
     free(wide);
     return status;
@@ -170,11 +175,13 @@ static clattn_status write_beside(const char *path, const wchar_t *wide, const o
         status = fail_errno(error, path, "a new file beside it cannot be created", errno);
     } else {
         int number = write_parts(fd, parts, count);
+        if (number == 0 && _commit(fd) != 0)
+            number = errno;
         if (_close(fd) != 0 && number == 0)
             number = errno;
         if (number != 0)
             status = fail_errno(error, path, "cannot be written", number);
-        else if (!MoveFileExW(name, wide, MOVEFILE_REPLACE_EXISTING))
+        else if (!MoveFileExW(name, wide, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH))
             status = fail_windows(error, path, "cannot be written");
         if (status != CLATTN_SUCCESS)
             _wunlink(name);

@@ -87,15 +87,15 @@ static void run(struct task *task)
     thread_job = job;
     job->status = make(job);
     thread_job = NULL;
-    if (job->status != CLATTN_SUCCESS) {
-        if (job->status != CLATTN_ERROR_CANCELLED)
-            job->message = copy_message(&job->plan->context->device.report);
-        clattn_plan_release(&job->plan);
-    }
+    if (job->status != CLATTN_SUCCESS && job->status != CLATTN_ERROR_CANCELLED)
+        job->message = copy_message(&job->plan->context->device.report);
     if (job->callback) {
         atomic_store(&job->stage, JOB_COMPLETE);
         job->callback(job->user, job);
     }
+    /* Not before the callback: without the plan's reference, the application's last release would wait for it. */
+    if (job->status != CLATTN_SUCCESS)
+        clattn_plan_release(&job->plan);
     mtx_lock(&job->lock);
     const bool last = --job->references == 0;
     atomic_store(&job->stage, JOB_OVER);
@@ -183,7 +183,7 @@ clattn_status clattn_job_result(clattn_job *job, clattn_plan **plan)
         return report_error(NULL, CLATTN_ERROR_FORKED, "the job was begun in process %ld, before a fork", job->process);
     if (atomic_load(&job->stage) == JOB_BEGUN)
         return CLATTN_ERROR_BUSY;
-    if (plan && job->plan) {
+    if (plan && job->status == CLATTN_SUCCESS) {
         plan_retain(job->plan);
         *plan = job->plan;
     }

@@ -141,7 +141,7 @@ void worker_stop(struct worker **handle, bool foreign)
     cnd_signal(&worker->wanted);
     mtx_unlock(&worker->lock);
     if (self) {
-        thrd_detach(worker->thread); /* that the thread has begun says that its handle is there */
+        thrd_detach(worker->thread); /* the handle was there before start() gave the lock to this thread */
         return;
     }
     if (runs)

@@ -29,7 +29,8 @@ bool worker_wake(struct worker *worker);
 /* Whether the calling thread is the worker's. */
 bool worker_is_current(const struct worker *worker);
 
-/* Ends the thread, and waits until it has ended, which takes no longer than the call of `idle` that it is in.  The
+/* Ends the thread, and waits until it has ended, which takes no longer than the call of `idle` that it is in, or the
+ * end of a task that has dropped its last reference to the worker's owner.  The
  * thread itself may stop its worker from a task: it then ends after that task.  There may be no other task.  In the
  * child of a fork (`foreign`) only memory is freed.  Sets *worker to NULL; accepts a pointer to NULL. */
 void worker_stop(struct worker **worker, bool foreign);

@@ -379,16 +379,12 @@ static bool takes_builtins(const struct program_cache *cache, const struct sourc
     return !snippet && (cache->device->caps.quirks & QUIRK_SLOW_HEADER);
 }
 
-/* Whether the thread's last build failed for want of a declaration, in clang's words. */
-static bool lacks_declaration(struct report *report)
+/* Whether the compiler found a mistake in the thread's last build, in clang's words: a declaration may be missing. */
+static bool is_mistake(struct report *report)
 {
-    static const char *const signs[] = {"implicit declaration", "undeclared identifier", "no matching function"};
     char text[4096];
-    bool lacks = false;
     report_copy(report, text, sizeof text);
-    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
-        lacks = lacks || strstr(text, signs[i]);
-    return lacks;
+    return strstr(text, "error:") != NULL;
 }
 
 clattn_status program_get(struct program_cache *cache, const char *file, const char *options,
@@ -398,12 +394,12 @@ clattn_status program_get(struct program_cache *cache, const char *file, const c
     const bool builtins = takes_builtins(cache, snippets);
     *program = NULL;
     status = get(cache, file, options, snippets, grid, builtins, program);
-    if (!builtins || status != CLATTN_ERROR_BUILD || !lacks_declaration(&cache->device->report))
+    if (!builtins || status != CLATTN_ERROR_BUILD || !is_mistake(&cache->device->report))
         return status;
     status = get(cache, file, options, snippets, grid, false, program);
     if (status == CLATTN_SUCCESS)
         report_log(&cache->device->report, CLATTN_LOG_LEVEL_WARNING,
-                   "%s calls a function that lib/builtins.h lacks: building it took twice as long", file);
+                   "%s calls a function that lib/builtins.h lacks: its first build takes twice as long", file);
     return status;
 }
 

@@ -5,9 +5,9 @@
 #include <clattn/version.h>
 
 #include "tool/cli/crash.h"
-#include "tool/run/device.h"
 #include "tool/cli/json_text.h"
 #include "tool/cli/os_tool.h"
+#include "tool/run/device.h"
 #include "tool.h"
 
 static const struct {

@@ -175,7 +175,7 @@ INLINE void score_vector(floatv (*acc)[BLOCK], const int v, const floatv *q, con
 }
 
 /* s[r * KEY_TILE + j] = scale * score of row r and key start + j, for j < n; what is beyond, up to the next multiple of
- * LANES, repeats the last key. */
+ * LANES, is anything. */
 INLINE void score_keys(floatv *s, const floatv *q, const floatv *weight, const global ELEMENT(K_TYPE) *key, int start,
                        int n, const attention_item *item, const attention_args *a, const optional_arrays *arrays)
 {

@@ -123,6 +123,7 @@ static clattn_status prepare(clattn_plan *base)
     const struct capabilities *caps = &base->context->device.caps;
     struct strbuf options = {0};
     bool has_amx;
+    attention_begin_geometry(plan);
     TRY(x86_choose_amx(base, &has_amx));
     const struct geometry g = geometry_of(caps, problem, &base->tuning);
     const char *reason = mismatch(&g, problem, caps);

@@ -4,9 +4,9 @@
 #include "ops/common/arrays.h"
 #include "program/defines.h"
 
-#define DECODE_ROWS 8       /* rows up to which this kernel beats lanes of which half are full */
-#define LARGE_SIZES 16384   /* d_k + d_v, above which */
-#define LARGE_TILE 32       /* keys a tile have scores enough */
+#define DECODE_ROWS 8     /* rows up to which this kernel beats lanes of which half are full */
+#define LARGE_SIZES 16384 /* d_k + d_v above which a tile has LARGE_TILE keys */
+#define LARGE_TILE 32
 #define STATE_BYTES 16384   /* of the heads that a work-item interleaves */
 #define SHORT_RUN 32768     /* bytes of a head's keys, below which a work-item interleaves several heads */
 #define DECODE_TILE 256     /* keys for each rescaling */
@@ -124,6 +124,7 @@ clattn_status cpu_decode_prepare(struct attention_plan *plan, const struct cpu_g
     struct strbuf options = {0};
     if (reason)
         return report_error(&plan->base.context->device.report, CLATTN_ERROR_UNSUPPORTED, "%s", reason);
+    attention_begin_geometry(plan);
     size_t units = caps->info.compute_units;
     size_t spread = cpu_work_groups(caps, g.cpu.heads) / size_max(1, units);
     tuning_parameter(&plan->base.tuning, "spread", spreads, &spread);

@@ -110,6 +110,7 @@ static clattn_status prepare_by(struct attention_plan *plan, const struct cpu_ge
     struct strbuf options = {0};
     if (reason)
         return report_error(&plan->base.context->device.report, CLATTN_ERROR_UNSUPPORTED, "%s", reason);
+    attention_begin_geometry(plan);
     plan->weight_unit = pairs ? storage_epsilon(CLATTN_DTYPE_BF16) / 2 : 0;
     cpu_plan(plan, &g.cpu, cpu_work_groups(caps, 1), g.vectors == 1 || g.step == 8 ? 0.2 : 0.4);
     attention_defines(problem, caps, &options);
