@@ -134,8 +134,8 @@ typedef struct clattn_attention_desc {
      *
      * CLATTN_ERROR_BUILD refuses a text that does not build, or that does not define the function or has no `return`.
      * It also refuses by name:
-     * - directives other than #define, #undef, #if with its branches, #error, #warning, #pragma OPENCL and #pragma
-     *   unroll. There is no #include, because a program in the cache would not follow the file.
+     * - directives other than define, undef, if with its branches, error, warning, pragma OPENCL and pragma unroll;
+     *   there is no include, because a program in the cache would not follow the file;
      * - macros named as a keyword of OpenCL C (`kernel`, `float4`) or as one of the two functions;
      * - trigraphs, `__has_include`, `_Pragma`, assembly, and `overloadable`, by which a text could replace a built-in
      *   function for the kernel, too.

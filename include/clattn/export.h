@@ -6,8 +6,8 @@
 #ifndef CLATTN_EXPORT_H
 #define CLATTN_EXPORT_H
 
-/** Marks a function that the library exports. On Windows an application that links the static library defines
- * CLATTN_STATIC (pkg-config does). */
+/** Marks a function that the library exports. On Windows an application of the static library is compiled with
+ * pkg-config's flags, without which it would import the function from a DLL. */
 #if defined(_WIN32) && defined(CLATTN_STATIC)
 #define CLATTN_API
 #elif defined(_WIN32)
