@@ -134,6 +134,7 @@ static const attention_row attention_rows[] = {
     {"d 64 causal, bfloat16 by cpu-amx", NOT_QUICK, "cpu-amx", .dim = {1, 8, 8, 256, 256, 64, 64},
      .dtype = CLATTN_DTYPE_BF16, .with = CAUSAL | LSE},
     {"d 128 decode by cpu", NOT_QUICK, "cpu", .dim = {1, 32, 8, 1, 4096, 128, 128}},
+    {"d 64 scores by cpu", NOT_QUICK, "cpu", .dim = LONG(64), .with = SCORES},
 };
 
 static clattn_layout f32(int32_t rank, size_t a, size_t b, size_t c, size_t d)

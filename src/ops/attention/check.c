@@ -20,6 +20,16 @@
 #define LARGE_KEYS 11
 #define ARRAY_LIMIT ((size_t)64 << 20) /* bytes; a cache of larger pages is left unchecked */
 
+static bool is_large(const struct attention_problem *problem)
+{
+    return problem->d_k + problem->d_v > LARGE_SIZES;
+}
+
+size_t attention_check_keys(const struct attention_problem *problem)
+{
+    return is_large(problem) ? LARGE_KEYS : KEYS;
+}
+
 /* Row-major over the first extents, with gaps between columns where the original has some: kernels are built for
  * neighbouring columns, or for any. */
 static void shrink(clattn_layout *layout, const size_t *extent)
@@ -261,9 +271,8 @@ clattn_status attention_self_check(struct self_check *self)
     clattn_attention_args_init(&check->args);
     check->args.position = 1;
     check->args.dropout.seed = 7;
-    const bool large = problem->d_k + problem->d_v > LARGE_SIZES;
-    check->keys = size_max(large ? LARGE_KEYS : KEYS, plan->key_tile + KEYS_MORE);
-    small_description(problem, large ? LARGE_QUERIES : QUERIES, check->keys, &desc);
+    check->keys = size_max(attention_check_keys(problem), plan->key_tile + KEYS_MORE);
+    small_description(problem, is_large(problem) ? LARGE_QUERIES : QUERIES, check->keys, &desc);
     TRY(check_begin(context));
     TRY(check_describe(base, &desc, &check->small));
     check->args.batch = check->small.batch;

@@ -65,6 +65,9 @@ bool attention_workspace(const struct attention_plan *plan, const struct attenti
 /* Compares the plan's kernels with the reference on a small problem of the same kind (plan_self_check). */
 clattn_status attention_self_check(struct self_check *check);
 
+/* The keys of the self-check's problem, at least. */
+size_t attention_check_keys(const struct attention_problem *problem);
+
 extern const struct solver attention_cpu_amx_solver;
 extern const struct solver attention_cpu_bf16_solver;
 extern const struct solver attention_emulated_mma_solver;

@@ -22,7 +22,8 @@ static const char *refuse(const struct offer *offer)
     const char *reason = attention_refuse(offer->caps, problem);
     if (reason)
         return reason;
-    return refuse_loops(offer->caps, (double)problem->key_length * each + 4 * chunk);
+    const size_t keys = size_max(problem->key_length, attention_check_keys(problem)); /* the self-check runs, too */
+    return refuse_loops(offer->caps, (double)keys * each + 4 * chunk);
 }
 
 static void groups(const struct attention_plan *plan, const attention_args *kernel_args, size_t count[3])

@@ -60,7 +60,8 @@ static const attention_case head_sizes[] = {
     {"head size 513, few queries", BIG, .refused_by = BY_TILE, .dim = {1, 1, 1, 3, 5, 513, 8}},
     {"head size 513", BIG, .refused_by = BY_TILE, .dim = {1, 2, 1, 35, 53, 513, 600}},
     {"head size 2,050", FULL, .refused_by = BY_TILE, .dim = {1, 2, 1, 35, 53, 2050, 1030}},
-    {"above the tuned solvers", BIG, .refused_by = BY_CPU | BY_TILE, .dim = {1, 1, 1, 9, 3, 40000, 40000}},
+    {"above the tuned solvers", BIG, .refused_by = BY_CPU | BY_TILE, .dim = {1, 1, 1, 9, 3, 40000, 40000},
+     .long_loops = true},
 };
 
 #define FORMS(f) {f, f, f, f, FORM_PLAIN}
