@@ -14,7 +14,7 @@ root=$(cd "$here/../.." && pwd)
 # What a reader needs beside its fuzzer: sources and packages.
 about()
 {
-    io=$(echo "$root"/src/io/*.c)
+    io=$(printf "%s\n" "$root"/src/io/*.c | grep -v _windows)
     parts= sources= base=
     case $1 in
     npy | safetensors | ctranslate2) sources=$io packages=jansson ;;
@@ -32,7 +32,7 @@ about()
         parts="cli/os_tool run/model_file transcribe/tokens transcribe/words transcribe/rules transcribe/utf8"
         ;;
     wisdom)
-        packages=OpenCL base="report status strbuf"
+        packages=OpenCL base="os_process report status strbuf"
         parts="../plan/wisdom/text ../plan/wisdom/tuning ../plan/wisdom/wisdom"
         ;;
     cache_entry)
