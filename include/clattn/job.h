@@ -32,7 +32,7 @@
  *     clattn_job_wait(job, NULL);
  *     clattn_job_release(&job);
  *
- * In the child of a fork, jobs give FORKED and make no callback, and what a job holds that was not complete is not
+ * Jobs give FORKED in the child of a fork, and make no callback there; what a job holds that was not complete is not
  * freed.
  */
 #ifndef CLATTN_JOB_H

@@ -16,7 +16,7 @@ static const char pragmas[] = " OPENCL unroll ";
 static const char refused[] = " __has_include __has_include_next __has_embed _Pragma __pragma asm __asm __asm__ "
                               "overloadable __overloadable__ ";
 
-/* Of OpenCL C 1.2, section 6.1.9. */
+/* Keywords and types of OpenCL C 1.2, section 6.1.9. */
 static const char keywords[] =
     " auto break case char const continue default do double else enum extern float for goto if inline int long "
     "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "

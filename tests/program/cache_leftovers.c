@@ -26,10 +26,12 @@ static void old_temporary_files_are_removed(void **state)
         {"wisdom", 25, true},
         {"mine.tmp", 25, true},
     };
-    char folder[] = "/tmp/clattn-entry-XXXXXX", path[128];
+    const char *temporary = getenv("TMPDIR");
+    char folder[256], path[384];
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     struct binary_cache opened;
     (void)state;
+    snprintf(folder, sizeof folder, "%s/clattn-entry-XXXXXX", temporary ? temporary : "/tmp");
     assert_non_null(mkdtemp(folder));
     for (size_t i = 0; i < COUNT_OF(files); i++) {
         const struct timespec then = {.tv_sec = time(NULL) - files[i].hours * 3600}, times[] = {then, then};

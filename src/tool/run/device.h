@@ -24,8 +24,8 @@ void device_close(tool_device *device);
  * (an error is exactly one line), what CLATTN_LOG asks for beyond is written at once. */
 void device_log(void *user, clattn_log_level level, const char *line);
 
-/* From now on, warnings that begin with "NAME:", as those about a user's function do, begin with the file's path instead.  Both
- * strings stay the caller's; for at most two names, before any plan is made. */
+/* Names the file of a user's function: warnings that begin with "NAME:" begin with its path from now on.  Both strings
+ * stay the caller's.  Call it for at most two names, before any plan is made. */
 void device_name_file(const char *name, const char *path);
 
 /* Writes the kept warnings. */
