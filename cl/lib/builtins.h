@@ -118,7 +118,15 @@ OF_VECTORS(4)
 OF_VECTORS(8)
 OF_VECTORS(16)
 #ifdef cl_khr_fp64
+#define OF_DOUBLES(n) \
+    OF_FLOATS(double##n, long##n) \
+    OF_SELECTIONS(double##n, long##n, ulong##n) \
+    LOAD_AND_STORE(double, n)
 OF_FLOATS(double, int)
+OF_DOUBLES(2)
+OF_DOUBLES(4)
+OF_DOUBLES(8)
+#undef OF_DOUBLES
 #endif
 
 #ifdef __IMAGE_SUPPORT__

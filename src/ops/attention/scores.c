@@ -5,7 +5,7 @@
 #include "base/layout.h"
 #include "base/size.h"
 #include "base/try.h"
-#include "ops/attention/cpu.h"
+#include "ops/attention/cpu/cpu.h"
 #include "ops/attention/launch.h"
 #include "ops/common/arrays.h"
 #include "plan/operator.h"

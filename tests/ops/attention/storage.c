@@ -77,6 +77,12 @@ static const attention_case doubles[] = {
     {"float64, everything", BIG, MEDIUM, DOUBLE, .type.bias = F64, .bias = MASK_FLOAT, .softcap = 3, .alibi = 2,
      .sinks = true, .windowed = true, .left = 20, .right = 20, .dropout = 0.2f, .seed = 77, .entropy = true,
      .mask = MASK_BOOL, .inject = INJECT_MASKED},
+    {"float64, causal, columns backwards", BIG, LARGE, DOUBLE, .causal = true,
+     .form = {FORM_MIRRORED, FORM_MIRRORED, FORM_MIRRORED, FORM_MIRRORED, FORM_PLAIN}},
+    {"float64, one query, queries of a group together", BIG, .dim = {2, 8, 2, 1, 131, 8, 8}, DOUBLE, .entropy = true},
+    {"float64, packed sequences", BIG, .dim = {2, 4, 2, 50, 130, 8, 8}, DOUBLE, .causal = true,
+     .list = {.query_starts = LIST(0, 17, 50), .key_starts = LIST(0, 97, 130)}, .longest = 33},
+    {"float64, odd sizes", FULL, .dim = {1, 2, 1, 21, 70, 129, 130}, DOUBLE},
     {"float64, additive, float32 mask", FULL, MEDIUM, DOUBLE, .additive = true, .mask = MASK_FLOAT},
 };
 

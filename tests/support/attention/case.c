@@ -107,8 +107,8 @@ clattn_attention_desc attention_prepare(test_job *job, const attention_case *tes
 bool attention_refuses(const attention_case *test, const char *solver)
 {
     clattn_device_info info = {.size = sizeof info};
-    bool refused =
-        (test->type.query == CLATTN_DTYPE_F64 && strcmp(solver, "generic") != 0) || job_refused_sub_groups(solver);
+    const bool has_doubles = strcmp(solver, "generic") == 0 || (strcmp(solver, "cpu") == 0 && !test->additive);
+    bool refused = (test->type.query == CLATTN_DTYPE_F64 && !has_doubles) || job_refused_sub_groups(solver);
 
     for (int n = 0; n < ATTENTION_ALL_SOLVERS; n++) {
         refused = refused || ((test->refused_by >> n & 1) && strcmp(solver, attention_solvers[n]) == 0);

@@ -1,6 +1,6 @@
 /* What the solvers for CPU devices share: rows of a work-item, and limits. */
-#ifndef CLATTN_OPS_ATTENTION_CPU_H
-#define CLATTN_OPS_ATTENTION_CPU_H
+#ifndef CLATTN_OPS_ATTENTION_CPU_CPU_H
+#define CLATTN_OPS_ATTENTION_CPU_CPU_H
 
 #include "ops/attention/plan.h"
 
@@ -42,6 +42,11 @@ void cpu_plan(struct attention_plan *plan, const struct cpu_geometry *g, size_t 
 
 /* The -D options that all of these kernels share. */
 void cpu_defines(const struct attention_plan *plan, const struct cpu_geometry *g, struct strbuf *options);
+
+/* ---- cl/attention/cpu/double.cl, which the solver "cpu" leaves float64 to ---- */
+
+const char *cpu_double_refuse(const struct offer *offer);
+clattn_status cpu_double_prepare(struct attention_plan *plan);
 
 /* ---- cl/attention/cpu/decode.cl, which the solver "cpu" leaves problems of few rows to ---- */
 

@@ -1,7 +1,7 @@
 /* Attention on CPU devices by AMX, of bfloat16 or of splits of float32 and float16 into bfloat16. */
 #include "base/size.h"
 #include "base/try.h"
-#include "ops/attention/cpu.h"
+#include "ops/attention/cpu/cpu.h"
 #include "ops/common/arrays.h"
 #include "ops/common/x86.h"
 #include "program/defines.h"

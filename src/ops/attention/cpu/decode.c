@@ -1,6 +1,6 @@
 /* Attention of few queries on CPU devices: a head's columns across vector lanes. */
 #include "base/size.h"
-#include "ops/attention/cpu.h"
+#include "ops/attention/cpu/cpu.h"
 #include "ops/common/arrays.h"
 #include "program/defines.h"
 

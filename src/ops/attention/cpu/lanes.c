@@ -1,7 +1,7 @@
 /* Attention on CPU devices with queries across vector lanes, products of float or of bfloat16 pairs; few queries are left
- * to cl/attention/cpu/decode.cl. */
+ * to cl/attention/cpu/decode.cl, float64 to cl/attention/cpu/double.cl. */
 #include "base/size.h"
-#include "ops/attention/cpu.h"
+#include "ops/attention/cpu/cpu.h"
 #include "ops/common/arrays.h"
 #include "ops/common/x86.h"
 #include "program/defines.h"
@@ -132,6 +132,8 @@ static const char *refuse(const struct offer *offer)
 {
     const struct attention_problem *problem = offer->problem;
     const struct capabilities *caps = offer->caps;
+    if (problem->is_double)
+        return cpu_double_refuse(offer);
     const char *reason = cpu_refuse(problem);
     if (reason)
         return reason;
@@ -148,6 +150,8 @@ static const char *refuse(const struct offer *offer)
 static clattn_status prepare(clattn_plan *base)
 {
     struct attention_plan *plan = (struct attention_plan *)base;
+    if (plan->problem.is_double)
+        return cpu_double_prepare(plan);
     const struct cpu_geometry begun = begin_geometry(&base->context->device.caps, &plan->problem, &base->tuning);
     return cpu_decodes(&plan->problem, &begun, &base->tuning) ? cpu_decode_prepare(plan, &begun)
                                                               : prepare_by(plan, &begun, PRODUCTS_FLOAT);

@@ -1,4 +1,4 @@
-#include "ops/attention/cpu.h"
+#include "ops/attention/cpu/cpu.h"
 
 #include "base/size.h"
 #include "ops/common/arrays.h"
@@ -28,7 +28,7 @@ size_t cpu_work_groups(const struct capabilities *caps, size_t heads)
 const char *cpu_refuse(const struct attention_problem *problem)
 {
     if (problem->is_double)
-        return "float64 is the generic solver's";
+        return "the type is float64";
     return NULL;
 }
 
