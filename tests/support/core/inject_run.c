@@ -94,6 +94,7 @@ static void attempt_one(inject_failure how, unsigned long number, void (*attempt
 {
     how.number = number;
     attempt(what, how);
+    inject_stop(); /* an attempt may make fewer calls than the one before */
 }
 
 void inject_each(const char *name, inject_failure how, unsigned stride, void (*attempt)(void *, inject_failure),
