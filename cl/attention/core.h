@@ -367,13 +367,17 @@ static inline state attention_sum_up(state row_max, state row_sum, const attenti
 }
 
 /* Returns what the accumulator is multiplied by, from the attended keys' maximum and sum of exp(s - maximum) and, with
- * SINKS, the sink's share.  *lse is the row's log-sum-exp. */
+ * SINKS, the sink's share.  *lse is the row's log-sum-exp.
+ *
+ * The logarithm is computed for every row, because a branch around it ends the process on PoCL 6.0 with LLVM 18: see
+ * QUIRK_GROUPS_BREAK. */
 static inline state attention_finish(state row_max, state row_sum, const attention_item *item, const attention_args *a,
                                      const optional_arrays *arrays, state *lse)
 {
     state total_max, total;
     const state rescale = attention_sum_up(row_max, row_sum, item, a, arrays, &total_max, &total);
-    *lse = total == 0.0f ? -INFINITY : total_max + log(total);
+    const state log_total = log(total);
+    *lse = total == 0.0f ? -INFINITY : total_max + log_total;
     state factor = total == 0.0f ? 0.0f : rescale / total;
 #if DROPOUT
     factor *= ATTENTION_DROPOUT_SCALE(a);
@@ -389,7 +393,8 @@ static inline state attention_entropy(state row_max, state row_sum, state row_mo
 {
     state total_max, total;
     const state rescale = attention_sum_up(row_max, row_sum, item, a, arrays, &total_max, &total);
-    return row_sum == 0.0f ? 0.0f : rescale / total * (row_sum * (log(total) + (total_max - row_max)) - row_moment);
+    const state entropy = rescale / total * (row_sum * (log(total) + (total_max - row_max)) - row_moment);
+    return row_sum == 0.0f ? 0.0f : entropy;
 }
 #endif
 
