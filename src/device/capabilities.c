@@ -155,7 +155,7 @@ static bool takes_assembly(const struct capabilities *caps)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         here = here || !strncmp(caps->info.name, names[i], strlen(names[i]));
     return here && caps->info.device_class == CLATTN_DEVICE_CLASS_POCL && caps->lanes == 16 &&
-           !((caps->quirks & QUIRK_ASSEMBLY_ALONE) && pocl_always_loops());
+           !((caps->quirks & QUIRK_GROUPS_BREAK) && pocl_always_loops());
 }
 
 clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platform, cl_device_id device,
@@ -266,7 +266,7 @@ bool capabilities_allow_loops(const struct capabilities *caps, double iterations
 
 void capabilities_define(const struct capabilities *caps, size_t items, struct strbuf *options)
 {
-    const bool assembly = caps->takes_assembly && (items == 1 || !(caps->quirks & QUIRK_ASSEMBLY_ALONE));
+    const bool assembly = caps->takes_assembly && (items == 1 || !(caps->quirks & QUIRK_GROUPS_BREAK));
     strbuf_printf(options, " -DFUSED=%d -DX86_F16=%d", caps->fused, assembly);
 }
 

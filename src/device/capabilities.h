@@ -18,7 +18,7 @@ enum quirk {
     QUIRK_COMPILES_BY_GRID = 1u << 2, /* a launch of another grid class compiles again: warm both up */
     QUIRK_LOOPS_STOP = 1u << 3,       /* a work-item's loops end silently after 65,535 iterations in all */
     QUIRK_SLOW_HEADER = 1u << 4,      /* reading the built-in functions' header takes most of a build: lib/builtins.h */
-    QUIRK_ASSEMBLY_ALONE = 1u << 5,   /* only kernels of one work-item a group may hold inline assembly */
+    QUIRK_GROUPS_BREAK = 1u << 5,     /* compiling a kernel for more than two work-items a group may end the process */
     QUIRK_NO_BINARIES = 1u << 6,      /* a query for a program's binary may end the process */
 };
 

@@ -20,13 +20,15 @@ static const struct {
     /* PoCL 3.1: kernels are specialised for small grids, and compiled anew at the first large one (28 ms for
      * an empty kernel, seconds for a large one).  An empty kernel builds in 200 ms, without opencl-c.h in 45. */
     {"Portable Computing Language", NULL, 0, 0, QUIRK_COMPILES_BY_GRID | QUIRK_SLOW_HEADER},
-    /* PoCL 4.0 to 6.0: handleLocalMemAllocas compares the function of each call with declarations that most programs
-     * lack.  Both are NULL for inline assembly, which is then replaced by an allocation, or ends the process by an
-     * assertion.  It handles kernels that become loops over work-items: those of more than two, and those for groups
-     * of any size, which a query for the binary compiles.  With LLVM 18, 6.0 also ends the process for some of these
-     * ("Instruction Combining did not reach a fixpoint"), attention/generic.cl with LSE among them.  PoCL's own cache
-     * keeps compiled kernels, and a process finds them there as fast.  7.0 has mended both. */
-    {"Portable Computing Language", NULL, 4, 7, QUIRK_ASSEMBLY_ALONE | QUIRK_NO_BINARIES},
+    /* PoCL 4.0 to 6.0 may end the process where it makes loops over work-items of a kernel: of a launch with more than
+     * two items a group, and of each kernel for groups of any size, which a query for the binary compiles.
+     *   - handleLocalMemAllocas compares the function of each call with declarations that most programs lack.  Both are
+     *     NULL for inline assembly, which is replaced by an allocation, or ends the process by an assertion.
+     *   - Variables become memory, and then the pass "instcombine" runs.  As PoCL 6.0 asks for it, LLVM 18 and 19 end the
+     *     process if a second run would change anything ("Instruction Combining did not reach a fixpoint"): if a value is
+     *     loaded before a branch that alone needs it, and the branch's other way stores a constant.
+     * PoCL's own cache keeps compiled kernels, and a process finds them there as fast.  7.0 has mended both. */
+    {"Portable Computing Language", NULL, 4, 7, QUIRK_GROUPS_BREAK | QUIRK_NO_BINARIES},
 };
 
 /* Whether the driver's text begins with a number in [from, below), or with none, so that nobody knows. */

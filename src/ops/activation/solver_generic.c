@@ -13,6 +13,8 @@ static clattn_status prepare(clattn_plan *base)
     size_t limit = size_min(MAX_ITEMS, caps->info.max_work_item[0]), items = 1;
     if (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR))
         limit = size_min(limit, 32);
+    if (caps->quirks & QUIRK_GROUPS_BREAK)
+        limit = 1;
     while (items * 2 <= limit && items * LANES < (size_t)plan->problem.columns)
         items *= 2;
     plan->chunk = (int)items * LANES * VECTORS;

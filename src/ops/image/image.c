@@ -24,7 +24,8 @@ static clattn_status prepare(clattn_plan *base)
     const struct capabilities *caps = &base->context->device.caps;
     const bool pack = problem->desc.operation == CLATTN_IMAGE_OPERATION_PACK;
     /* Neighbours along x share cache lines of both the image and the array. */
-    const size_t items = size_min(caps->quirks & QUIRK_SIMULATOR ? 4 : 32, caps->info.max_work_item[0]);
+    const size_t wanted = caps->quirks & QUIRK_GROUPS_BREAK ? 1 : caps->quirks & QUIRK_SIMULATOR ? 4 : 32;
+    const size_t items = size_min(wanted, caps->info.max_work_item[0]);
     const size_t local[3] = {items, 1, 1};
     const size_t groups[3] = {divide_up(problem->width, items), problem->height, 1};
     struct strbuf options = {0};

@@ -14,6 +14,8 @@ static clattn_status prepare(clattn_plan *base)
     struct strbuf options = {0};
     if (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR))
         limit = size_min(limit, 32);
+    if (caps->quirks & QUIRK_GROUPS_BREAK)
+        limit = 1;
     while (items * 2 <= limit && items < slots)
         items *= 2;
     plan->places_per_group = 0; /* another solver may have set it */

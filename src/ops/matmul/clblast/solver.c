@@ -50,6 +50,8 @@ static const char *refuse(const struct offer *offer)
         return "the context's params exclude it";
     if (offer->context->foreign_opencl)
         return "CLBlast calls the linked loader, and the application brought OpenCL functions of its own";
+    if (offer->caps->quirks & QUIRK_GROUPS_BREAK)
+        return "this driver's compiler may end the process for CLBlast's kernels";
     if (!problem->m || !problem->n || !problem->k || !problem->batch)
         return "CLBlast takes no empty products";
     const clattn_matmul_desc *desc = &problem->desc;
