@@ -280,6 +280,10 @@ typedef struct clattn_device_info {
     int32_t out_of_order;        /**< 1: the device has out-of-order queues */
     uint32_t base_address_align; /**< bytes to which buffers are aligned */
     uint8_t uuid[16];            /**< cl_khr_device_uuid, or zeros */
+
+    /** 1: compiled programs can be saved. 0: asking this driver for a program's binary may end the process (PoCL 4 to 6),
+     * so that nothing is saved; PoCL has a cache of its own. */
+    int32_t saves_programs;
 } clattn_device_info;
 
 /** Fills *info with the capabilities of the device of `context`.

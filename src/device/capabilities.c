@@ -235,6 +235,7 @@ clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platfo
         cl->clGetDeviceInfo(device, UUID_QUERY, sizeof info->uuid, info->uuid, NULL) != CL_SUCCESS)
         memset(info->uuid, 0, sizeof info->uuid);
     caps->quirks = quirks_of(info);
+    info->saves_programs = !(caps->quirks & QUIRK_NO_BINARIES);
     caps->lanes = usable_lanes(caps);
     caps->fused = (fp32 & CL_FP_FMA) != 0;
     caps->takes_assembly = takes_assembly(caps);

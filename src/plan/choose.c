@@ -261,7 +261,7 @@ clattn_status plan_choose(clattn_plan *plan, const clattn_plan_options *options)
     struct report *report = &plan->context->device.report;
     const clattn_device_info *info = &plan->context->device.caps.info;
     strbuf_printf(&plan->explain, "%s on %s, %s\n", plan->type->name, info->platform, info->name);
-    if (plan->context->device.caps.quirks & QUIRK_NO_BINARIES)
+    if (!info->saves_programs)
         strbuf_printf(
             &plan->explain,
             "  programs are not saved: asking driver %s for a binary may end the process; it has its own cache\n",

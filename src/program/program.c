@@ -515,7 +515,7 @@ bool program_save(struct program_cache *cache, struct program *program, bool tri
 {
     enum saved kind;
     if ((cache->binaries.folder < 0 && !cache->binaries.store) || (trial && defers_saving(cache)) ||
-        (cache->device->caps.quirks & QUIRK_NO_BINARIES))
+        !cache->device->caps.info.saves_programs)
         return false;
     mtx_lock(&cache->lock);
     program->wanted = true;

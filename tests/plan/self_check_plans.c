@@ -286,6 +286,7 @@ static void what_was_saved_unchecked_is_checked_when_it_is_loaded(void **state)
     char cache[FOLDER_SIZE];
     clattn_attention_desc modified = split_of(), split = modified;
     (void)state;
+    needs_saved_programs();
     modified.snippets.score_mod =
         "float score_mod(float score, int batch, int head, int query, int key, user_data user)\n"
         "{ return score + 1.0f; }\n";

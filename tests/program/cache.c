@@ -17,6 +17,7 @@ static void entries_are_private_and_reused(void **state)
     char entry[FOLDER_SIZE];
     struct stat about;
     (void)state;
+    needs_saved_programs();
     assert_programs(&cache_params, 0, 1, 0, 0);
     assert_int_equal(cached_files(cache_folder, entry), 1); /* there is no temporary file beside it */
     assert_int_equal(lstat(entry, &about), 0);
@@ -35,6 +36,7 @@ static void corrupt_entries_are_refused_and_rebuilt(void **state)
     char entry[FOLDER_SIZE];
     size_t bytes;
     (void)state;
+    needs_saved_programs();
     assert_programs(&cache_params, 0, 1, 0, 0);
     assert_int_equal(cached_files(cache_folder, entry), 1);
     unsigned char *good = read_file(entry, &bytes), *bad = malloc(bytes);
@@ -66,6 +68,7 @@ static void truncated_and_extended_entries_are_refused(void **state)
     char entry[FOLDER_SIZE];
     size_t bytes;
     (void)state;
+    needs_saved_programs();
     assert_programs(&cache_params, 0, 1, 0, 0);
     assert_int_equal(cached_files(cache_folder, entry), 1);
     unsigned char *good = read_file(entry, &bytes), *longer = calloc(bytes + 4096, 1);
@@ -95,6 +98,7 @@ static void exchanged_entries_are_refused(void **state)
 {
     char first[FOLDER_SIZE], second[FOLDER_SIZE], moved[FOLDER_SIZE + 8];
     (void)state;
+    needs_saved_programs();
     assert_programs(&cache_params, 0, 1, 0, 0);
     assert_int_equal(cached_files(cache_folder, first), 1);
     snprintf(moved, sizeof moved, "%s.moved", first);
@@ -121,6 +125,7 @@ static void strange_things_in_an_entrys_place_are_not_read(void **state)
     char entry[FOLDER_SIZE], target[FOLDER_SIZE];
     size_t bytes;
     (void)state;
+    needs_saved_programs();
     assert_programs(&cache_params, 0, 1, 0, 0);
     assert_int_equal(cached_files(cache_folder, entry), 1);
     unsigned char *good = read_file(entry, &bytes);
@@ -172,6 +177,7 @@ static void unsafe_folders_turn_the_cache_off(void **state)
 {
     char link[FOLDER_SIZE + 16];
     (void)state;
+    needs_saved_programs();
     snprintf(link, sizeof link, "%s.link", cache_folder);
     assert_int_equal(symlink(cache_folder, link), 0);
     cache_params.cache_dir = link;
@@ -231,6 +237,7 @@ static void missing_folders_are_made_private(void **state)
     struct stat about;
     mode_t mask = umask(0);
     (void)state;
+    needs_saved_programs();
     snprintf(path, sizeof path, "%s/a/b/c", cache_folder);
     cache_params.cache_dir = path;
     assert_programs(&cache_params, 0, 1, 0, 0);
@@ -246,6 +253,7 @@ static void the_environment_chooses_where_params_leave_a_choice(void **state)
                               variable_save("XDG_CACHE_HOME"), variable_save("HOME")};
     char below[FOLDER_SIZE + 32];
     (void)state;
+    needs_saved_programs();
     unsetenv("CLATTN_CACHE");
     unsetenv("CLATTN_CACHE_DIR");
     unsetenv("XDG_CACHE_HOME");
@@ -306,6 +314,7 @@ static void contexts_may_share_a_folder(void **state)
     thrd_t threads[3];
     int result;
     (void)state;
+    needs_saved_programs();
     /* A simulator runs kernels of one thread at a time, so the threads run one after the other there. */
     for (int i = 0; i < 3; i++) {
         assert_int_equal(thrd_create(&threads[i], build_on_a_thread, &cache_params), thrd_success);

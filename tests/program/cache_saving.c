@@ -42,6 +42,7 @@ static bool saves_late(clattn_context *context)
 static void large_grids_are_kept_too(void **state)
 {
     (void)state;
+    needs_saved_programs();
     clattn_context *context = new_context_with(&cache_params);
     int entries = saves_late(context) ? 2 : 1;
     softmax_built(context, 3);
@@ -64,6 +65,7 @@ static void large_grids_are_kept_too(void **state)
 static void saving_does_not_keep_anybody_waiting(void **state)
 {
     (void)state;
+    needs_saved_programs();
     clattn_context *context = new_context_with(&cache_params);
     const bool late = saves_late(context);
     clattn_plan *trial = softmax_plan(context, 3, "");
@@ -113,6 +115,7 @@ static void *lossy_get_proc(void *user, const char *name)
 static void what_pocl_has_lost_is_not_kept(void **state)
 {
     (void)state;
+    needs_saved_programs();
     inject_start(0, 0);
     cache_params.get_proc = lossy_get_proc;
     clattn_context *context = new_context_with(&cache_params);
@@ -126,6 +129,7 @@ static void what_pocl_has_lost_is_not_kept(void **state)
 static void only_the_call_saves_if_the_application_says_so(void **state)
 {
     (void)state;
+    needs_saved_programs();
     cache_params.save_mode = CLATTN_SAVE_MODE_EXPLICIT;
     clattn_context *context = new_context_with(&cache_params);
     const bool late = saves_late(context);
@@ -170,6 +174,7 @@ static void load_nothing(void *user, const char *key, clattn_cache_deliver deliv
 static void the_thread_saves_if_the_application_says_so(void **state)
 {
     (void)state;
+    needs_saved_programs();
     stored = 0;
     cache_params.save_mode = CLATTN_SAVE_MODE_BACKGROUND;
     cache_params.cache_dir = NULL;
@@ -192,6 +197,7 @@ static void the_thread_saves_if_the_application_says_so(void **state)
 static void a_release_stops_the_saving(void **state)
 {
     (void)state;
+    needs_saved_programs();
     stored = 0;
     cache_params.save_mode = CLATTN_SAVE_MODE_BACKGROUND;
     cache_params.cache_dir = NULL;
@@ -219,6 +225,7 @@ static void programs_made_after_the_release_are_saved_too(void **state)
     clattn_plan *plan = NULL;
     nn_store store = {.seed = 9};
     (void)state;
+    needs_saved_programs();
     encoder.d_model = 8;
     encoder.heads = 2;
     encoder.d_ff = 8;
@@ -263,6 +270,7 @@ static void programs_may_run_while_they_are_saved(void **state)
     enum { N = 512 };
     static float x[N * N], y[N * N];
     (void)state;
+    needs_saved_programs();
     clattn_context *context = new_context_with(&cache_params);
     if (!saves_late(context)) { /* other platforms may not let threads share a queue */
         release_context(&context);

@@ -110,6 +110,9 @@ static void binaries_are_asked_of_drivers_that_survive_it(void **state)
         empty_cache(NULL);
         clattn_context *context = context_of(cases[i].version);
         clattn_plan *plan = softmax_plan(context, "generic");
+        clattn_device_info info = {.size = sizeof info};
+        assert_status(context, clattn_context_device_info(context, &info), CLATTN_SUCCESS);
+        assert_int_equal(info.saves_programs, cases[i].asks);
         assert_int_equal(strstr(clattn_plan_explain(plan), "programs are not saved") == NULL, cases[i].asks);
         clattn_plan_release(&plan);
         assert_status(context, clattn_context_save_programs(context), CLATTN_SUCCESS);

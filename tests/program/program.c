@@ -112,6 +112,7 @@ static void an_application_keeps_the_entries(void **state)
     struct store store = {.behaviour = HONEST};
     clattn_context_params params = storing(&store);
     (void)state;
+    needs_saved_programs();
     assert_programs(&params, 0, 1, 0, 0);
     assert_int_equal(store.count, 1);
     assert_int_equal(store.stores, 1);
@@ -133,6 +134,7 @@ static void whatever_an_application_delivers_is_verified(void **state)
     struct store store = {.behaviour = HONEST};
     clattn_context_params params = storing(&store);
     (void)state;
+    needs_saved_programs();
     assert_programs(&params, 0, 1, 0, 0);
     assert_programs(&params, 1, 1, 0, 0);
     for (int behaviour = NOTHING; behaviour < BEHAVIOURS; behaviour++) {
@@ -192,6 +194,7 @@ static void callbacks_may_ask_the_library(void **state)
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
     (void)state;
+    needs_saved_programs();
     params.cache_load = curious_load;
     params.cache_store = curious_store;
     params.cache_user = &curious.store;

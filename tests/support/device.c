@@ -139,6 +139,21 @@ bool device_platform_contains(const char *part)
     return strstr(name, part) != NULL;
 }
 
+void needs_saved_programs(void)
+{
+    clattn_context_params params = {.size = sizeof params, .cache_mode = CLATTN_CACHE_MODE_OFF};
+    clattn_device_info info = {.size = sizeof info};
+    clattn_context *context = new_context_with(&params);
+
+    assert_status(context, clattn_context_device_info(context, &info), CLATTN_SUCCESS);
+    const bool saves = info.saves_programs != 0;
+    release_context(&context);
+    if (!saves) {
+        printf("# skipped, because this device's programs cannot be saved\n");
+        skip();
+    }
+}
+
 void device_release_buffer(cl_mem buffer)
 {
     /* Oclgrind 21.10 (--uninitialized) gives a released buffer's number to a later one, but keeps the size of its

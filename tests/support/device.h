@@ -69,6 +69,9 @@ bool device_is_cpu(void);
 /* Whether the platform's name has this part: "rusticl", "Oclgrind". */
 bool device_platform_contains(const char *part);
 
+/* Skips the test, and says so, if this driver's compiled programs are never saved: asking for them may end the process. */
+void needs_saved_programs(void);
+
 /* The solver that multiplies bfloat16 in pairs and is faster than fma here, or NULL.  On PoCL /proc/cpuinfo tells:
  * cpu-amx with AMX, cpu-bf16 on AMD's processors with vdpbf16ps. */
 const char *device_pairs_solver(void);
