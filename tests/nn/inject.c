@@ -232,9 +232,11 @@ static clattn_status use_decoder(clattn_context *context)
     return status;
 }
 
-/* Kernels come from a cache on the disk, so that an attempt is quick; core/inject.c lets their builds fail. */
+/* Kernels come from a cache on the disk, so that an attempt is quick; core/inject.c lets their builds fail, which a context
+ * remembers: what has one solver alone would not work again. */
 static void run(clattn_status (*use)(clattn_context *), unsigned attempts)
 {
+    needs_saved_programs();
     inject_scenario scenario = inject_scenario_of(use, CLATTN_CACHE_MODE_ON);
     char folder[FOLDER_SIZE];
     new_folder(folder);
