@@ -40,10 +40,6 @@ static inline double bench_pairs(size_t length, bool causal)
     return causal ? n * (n + 1.0) / 2.0 : n * n;
 }
 
-/* The types that --dtype chooses from, and its choices; NULL at the end. */
-extern const clattn_dtype bench_dtypes[];
-extern const char *const bench_dtype_choices[];
-
 /* The choices of --activation, in the order of clattn_activation; NULL at the end. */
 extern const char *const bench_activations[];
 

@@ -30,8 +30,7 @@ static const option_row rows[] = {
     {"--activation", OPTION_CHOICE, FIELD(activation), "NAME",
      .help = "of the feed-forward network: relu (default), gelu, gelu-tanh or silu", .choices = bench_activations},
     {"--gated", OPTION_FLAG, FIELD(gated), .help = "a gated feed-forward network, of three matrices"},
-    {"--dtype", OPTION_CHOICE, FIELD(dtype), "TYPE", .help = "of weights and vectors: f32 (default), f16 or bf16",
-     .choices = bench_dtype_choices},
+    OPTION_ROW_DTYPE(encoder_options, "of weights and vectors"),
     {"--int8", OPTION_FLAG, FIELD(int8), .help = "matrices of int8 with a float32 scale for each row"},
     {"--explain", OPTION_FLAG, FIELD(explain), .help = "tell the plan's parts, too"},
     OPTION_ROW_SOLVER(encoder_options),
@@ -117,7 +116,7 @@ static clattn_status create_encoder(tool_job *job, const encoder_options *option
     stack.norm_place = options->pre_norm ? CLATTN_NORM_PLACE_PRE : CLATTN_NORM_PLACE_POST;
     stack.causal = options->causal;
     desc.encoder = &stack;
-    desc.dtype = bench_dtypes[options->dtype];
+    desc.dtype = option_dtypes[options->dtype];
     desc.weight_dtype = options->int8 ? CLATTN_DTYPE_I8 : desc.dtype;
     source.lookup = make_weight;
     source.user = &maker;
@@ -171,11 +170,11 @@ int bench_encoder(int argc, char **argv)
                         s[HEADS]);
     bench_model model = {.explain = options.explain};
     TOOL_TRY(device_open(options.device, &device));
-    TOOL_TRY(random_array(&x, "x", bench_dtypes[options.dtype], 3, s, 1, 1.0f));
+    TOOL_TRY(random_array(&x, "x", option_dtypes[options.dtype], 3, s, 1, 1.0f));
     TOOL_TRY(device_check(&device, job_encoder(&device, &options, &x, &job, &model), NULL));
     const bench_work work = {.flops = flops_of(&options),
                              .bytes = 2.0 * (double)x.tensor.bytes + (double)model.weight_bytes,
-                             .dtype = bench_dtypes[options.dtype],
+                             .dtype = option_dtypes[options.dtype],
                              .model = &model};
     TOOL_TRY(bench_finish(&job, "encoder", 5, s, &work, options.repeat, options.json));
 fail:

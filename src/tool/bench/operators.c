@@ -12,19 +12,11 @@ typedef struct bench_options {
 #define FIELD(name) offsetof(bench_options, name)
 #define SHAPE_ROW(numbers, text) \
     {"--shape", OPTION_SIZES, FIELD(shape), text, .help = "the sizes", .required = true, .count = numbers}
-#define STORAGE_ROW \
-    {"--dtype", \
-     OPTION_CHOICE, \
-     FIELD(dtype), \
-     "TYPE", \
-     .help = "of every array: f32 (default), f16 or bf16", \
-     .choices = bench_dtype_choices}
+#define STORAGE_ROW OPTION_ROW_DTYPE(bench_options, "of every array")
 #define COMMON_ROWS \
     OPTION_ROW_SOLVER(bench_options), OPTION_ROW_DEVICE(bench_options), OPTION_ROW_REPEAT(bench_options), \
         OPTION_ROW_JSON(bench_options), OPTION_ROW_END
 
-const clattn_dtype bench_dtypes[] = {CLATTN_DTYPE_F32, CLATTN_DTYPE_F16, CLATTN_DTYPE_BF16};
-const char *const bench_dtype_choices[] = {"f32", "f16", "bf16", NULL};
 const char *const bench_activations[] = {
     [CLATTN_ACTIVATION_NONE] = "none",  [CLATTN_ACTIVATION_RELU] = "relu",
     [CLATTN_ACTIVATION_GELU] = "gelu",  [CLATTN_ACTIVATION_GELU_TANH] = "gelu-tanh",
@@ -50,7 +42,7 @@ static int begin(bench *b, const option_table *table, int argc, char **argv)
 {
     int status;
     TOOL_TRY(options_parse(table, argc, argv, &b->options));
-    b->dtype = bench_dtypes[b->options.dtype];
+    b->dtype = option_dtypes[b->options.dtype];
     status = device_open(b->options.device, &b->device);
 fail:
     return status;

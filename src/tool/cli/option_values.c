@@ -11,6 +11,8 @@
 #include "tool/tool.h"
 
 const char *const option_align_choices[] = {"top-left", "bottom-right", NULL};
+const clattn_dtype option_dtypes[] = {CLATTN_DTYPE_F32, CLATTN_DTYPE_F16, CLATTN_DTYPE_BF16};
+const char *const option_dtype_choices[] = {"f32", "f16", "bf16", NULL};
 
 #define COUNT_LIMIT 2147483647u
 

@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <clattn/dtype.h>
+
 typedef enum option_kind {
     OPTION_FLAG,   /* no value; the field is a bool */
     OPTION_TEXT,   /* any text but the empty one; a const char * into argv */
@@ -96,9 +98,20 @@ bool option_parse_float(const char *text, float *value);
      "WHERE", \
      .help = "where query 0 stands: top-left (key 0, default) or bottom-right (the last query at the last key)", \
      .choices = option_align_choices}
+#define OPTION_ROW_DTYPE(type, of_what) \
+    {"--dtype", \
+     OPTION_CHOICE, \
+     offsetof(type, dtype), \
+     "TYPE", \
+     .help = of_what ": f32 (default), f16 or bf16", \
+     .choices = option_dtype_choices}
 #define OPTION_ROW_END {.name = NULL}
 
 /* The choices of --align, in the order of clattn_alignment's first two values. */
 extern const char *const option_align_choices[];
+
+/* The types that --dtype chooses from, and its choices; NULL at the end. */
+extern const clattn_dtype option_dtypes[];
+extern const char *const option_dtype_choices[];
 
 #endif

@@ -30,8 +30,7 @@ static const option_row rows[] = {
     {"--shape", OPTION_LIST, FIELD(shapes), "SIZES",
      .help = "of the one operator that is named, as 'clattn bench OPERATOR' takes them; may be repeated"},
     {"--causal", OPTION_FLAG, FIELD(causal), .help = "with --shape of attention: causal"},
-    {"--dtype", OPTION_CHOICE, FIELD(dtype), "TYPE", .help = "with --shape: f32 (default), f16 or bf16",
-     .choices = bench_dtype_choices},
+    OPTION_ROW_DTYPE(tune_options, "with --shape"),
     {"--budget", OPTION_FLOAT, FIELD(budget), "SECONDS", .help = "stop after that time (default 300); a rerun goes on"},
     {"--again", OPTION_FLAG, FIELD(again), .help = "measure what is known already too"},
     {"--export", OPTION_TEXT, FIELD(export_file), "FILE", .help = "write all wisdom to FILE"},
@@ -81,7 +80,7 @@ static int read_shape(const tune_options *options, tune_operator operator_index,
 {
     const tune_operator_info *info = &tune_operators[operator_index];
     const option_row row = {"--shape", OPTION_SIZES, 0, info->expected, .count = info->sizes};
-    *shape = (tune_shape){operator_index, options->causal, bench_dtypes[options->dtype], {0}};
+    *shape = (tune_shape){operator_index, options->causal, option_dtypes[options->dtype], {0}};
     int status = option_store(&table, &row, text, shape->size);
     if (status == TOOL_DONE && operator_index == TUNE_ATTENTION &&
         (shape->size[1] % shape->size[2] != 0 || shape->size[2] > shape->size[1]))
