@@ -38,15 +38,43 @@ static const struct encoder_case {
      {SHAPE(GELU), NN_TOKENS, .layers = 2, POST, .positions = CLATTN_POSITIONS_TABLE, .position_count = LONGEST,
       .segments = 2, .input_norm = 1},
      false},
+    {"behind convolutions, as Whisper's",
+     {SHAPE(GELU), .layers = 2, PRE, .final_norm = 1, .input = CLATTN_STACK_INPUT_FEATURES, .features = 10,
+      .positions = CLATTN_POSITIONS_TABLE, .position_count = (LONGEST + 1) / 2, .convolutions = 2,
+      .convolution = {{3, 1, 1, CLATTN_ACTIVATION_GELU}, {3, 2, 1, CLATTN_ACTIVATION_GELU}}},
+     false},
 };
+
+/* Judges the unit vectors of items' means; `expected` and `naive` are the vectors of all positions. */
+static void judge_pooled(const nn_encoder_run *run, size_t positions, const double *naive, const double *expected,
+                         nn_judgement *j)
+{
+    const size_t row = run->d->d_model;
+    for (size_t b = 0; b < BATCH; b++) {
+        double sum[2][64] = {{0}}, square[2] = {0, 0};
+        for (size_t c = 0; c < row; c++) {
+            for (size_t p = 0; p < (size_t)run->lengths[b]; p++) {
+                sum[0][c] += expected[(b * positions + p) * row + c];
+                sum[1][c] += naive[(b * positions + p) * row + c];
+            }
+            square[0] += sum[0][c] * sum[0][c];
+            square[1] += sum[1][c] * sum[1][c];
+        }
+        for (size_t c = 0; c < row; c++)
+            nn_judge(j, CLATTN_DTYPE_F32, run->pooled[b * row + c], sum[1][c] / sqrt(square[1]),
+                     sum[0][c] / sqrt(square[0]));
+    }
+}
 
 static void encode(const struct encoder_case *c, clattn_dtype dtype, clattn_dtype weight_dtype)
 {
-    static const int32_t lengths[BATCH] = {LONGEST, 8};
     const clattn_stack_desc *d = &c->stack;
-    const size_t row = d->d_model, count = BATCH * LONGEST * row;
+    const size_t positions = clattn_stack_positions(d, LONGEST), row = d->d_model;
+    const size_t count = BATCH * LONGEST * (d->features ? d->features : row);
+    const int32_t lengths[BATCH] = {(int32_t)positions, 8};
+    float pooled[BATCH * 64];
     char what[160];
-    nn_judgement j = {0};
+    nn_judgement j = {0}, of_pooled = {0};
     nn_store store = {.seed = 5};
     int32_t ids[BATCH * LONGEST];
     float *x = nn_floats(count, 7);
@@ -66,15 +94,21 @@ static void encode(const struct encoder_case *c, clattn_dtype dtype, clattn_dtyp
                           .desc = nn_encoder_desc(BATCH, LONGEST),
                           .input = tokens ? (const void *)ids : stored,
                           .lengths = lengths,
-                          .model = {.dtype = dtype, .weight_dtype = weight_dtype}};
+                          .model = {.dtype = dtype, .weight_dtype = weight_dtype},
+                          .pooled = pooled};
+    run.desc.pooling = CLATTN_POOLING_MEAN;
+    run.desc.pooled_unit = 1;
     uint16_t *output = nn_run_encoder(context, &run);
     run.input = tokens ? (const void *)ids : x;
     double *expected = nn_encoder_expected(&run, 0), *naive = nn_encoder_expected(&run, dtype);
-    for (size_t i = 0; i < count; i++)
-        if (i / row % LONGEST < (size_t)lengths[i / row / LONGEST])
+    for (size_t i = 0; i < BATCH * positions * row; i++)
+        if (i / row % positions < (size_t)lengths[i / row / positions])
             nn_judge(&j, dtype, storage_get(dtype, &output[i]), naive[i], expected[i]);
     snprintf(what, sizeof what, "%s, %s, weights %s", c->name, name_of(dtype), name_of(weight_dtype));
     nn_judgement_assert(&j, what);
+    judge_pooled(&run, positions, naive, expected, &of_pooled);
+    strcat(what, ", pooled");
+    nn_judgement_assert(&of_pooled, what);
     nn_store_clear(&store);
     free(x);
     free(stored);

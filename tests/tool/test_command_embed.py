@@ -132,6 +132,15 @@ class EmbedTest(CommandTest):
         self.near(found, [self.wanted(ids) for _, ids in chosen])
         return errors
 
+    def like(self, actual, expected, least_cosine):
+        """Fails unless the vectors are as alike as those of models in 16 bits must be, and are not those in float32."""
+        expected = np.array(expected)
+        self.assertEqual(actual.shape, expected.shape)
+        np.testing.assert_allclose(np.linalg.norm(actual, axis=1), 1, rtol=0, atol=1e-5)
+        cosines = np.sum(actual * expected, axis=1) / np.linalg.norm(expected, axis=1)
+        self.assertGreaterEqual(np.min(cosines), least_cosine)
+        self.assertGreater(np.max(np.abs(actual - expected)), 1e-4)
+
     def near(self, actual, expected):
         expected = np.array(expected)
         self.assertEqual(actual.shape, expected.shape)
@@ -243,6 +252,17 @@ class Results(EmbedTest):
         self.assertGreater(report["seconds_median"], 0)
         for key in ("device", "platform", "solver"):
             self.assertTrue(report[key])
+
+    def test_16_bits(self):
+        self.make()
+        chosen = list(cases())[3::45]
+        wanted = [self.wanted(ids) for _, ids in chosen]
+        for dtype, name, least in (("f16", "float16", 0.99999), ("bf16", "bfloat16", 0.9995)):
+            with self.subTest(dtype):
+                report = self.succeed("embed", self.model, "--dtype", dtype, "--json", "--", *[text for text, _ in chosen]).json()
+                self.assertEqual(report["dtype"], name)
+                self.like(np.array(report["embeddings"]), wanted, least)
+        self.refuse(2, "embed", self.model, "a", "--dtype", "f64", saying=("f64", "f32 or f16 or bf16"))
 
     def test_solver_by_name(self):
         self.make()
@@ -497,6 +517,12 @@ class MiniLM(EmbedTest):
         self.near(found, self.vectors)
         self.assertEqual(errors, ["clattn: warning: 1 of 27 texts have more than 256 tokens (text 27 has 902): "
                                   "only their beginnings count"])
+
+    def test_16_bits(self):
+        for dtype in ("f16", "bf16"):
+            with self.subTest(dtype):
+                found, _ = self.embed("--dtype", dtype, input="\n".join(self.texts).encode())
+                self.like(found, self.vectors, 0.9999)
 
     def test_one_alone_is_the_same(self):
         for i in (0, 8, 12):

@@ -21,6 +21,7 @@
 typedef struct embed_options {
     const char *search, *solver, *device;
     size_t top, max_tokens, repeat;
+    int32_t dtype;
     option_list maps;
     bool json;
     const char *operands[]; /* the model's folder, the texts */
@@ -35,6 +36,7 @@ static const option_row rows[] = {
     {"--max-tokens", OPTION_COUNT, FIELD(max_tokens), "N",
      .help = "the first N tokens of a text count, 2 and more; default what the model says"},
     HEATMAP_OPTION_ROW(embed_options, maps, "which tokens of each TEXT attend to which"),
+    OPTION_ROW_DTYPE(embed_options, "of the model's weights and of what its layers store"),
     OPTION_ROW_SOLVER(embed_options),
     OPTION_ROW_DEVICE(embed_options),
     OPTION_ROW_REPEAT(embed_options),
@@ -330,6 +332,7 @@ static int write_report(embedding *e)
     tool_report report = report_begin();
     report_device(&report, &e->device, sentence_solver(&e->model));
     report_text(&report, "model", e->model.folder);
+    report_text(&report, "dtype", clattn_dtype_name(e->model.dtype));
     report_count(&report, "size", e->model.stack.d_model);
     report_count(&report, "texts", e->counts.texts);
     report_count(&report, "tokens", e->counts.tokens);
@@ -368,6 +371,7 @@ static int run(const embed_options *options)
         TOOL_TRY(read_file(options->search, &lines));
     TOOL_TRY(device_open(options->device, &e.device));
     e.model.solver = options->solver;
+    e.model.dtype = option_dtypes[options->dtype];
     TOOL_TRY(sentence_load(&e.model, &e.device));
     if (options->json && (e.result = json_array()) == NULL)
         TOOL_TRY(out_of_memory());

@@ -255,6 +255,7 @@ int sentence_load(sentence_model *model, tool_device *device)
     clattn_host_tensor plain = {0}, prefixed = {0};
     model_path path;
     desc.encoder = &model->stack;
+    desc.dtype = model->dtype;
     source.lookup = clattn_safetensors_lookup;
     source.user = model->file;
     source.format = CLATTN_NAME_FORMAT_BERT;

@@ -31,6 +31,7 @@ typedef struct sentence_model {
     int32_t pooling;     /* clattn_pooling */
     size_t most_tokens;  /* of a text, [CLS] and [SEP] included */
     const char *solver;  /* the attention's; NULL: the best.  Borrowed */
+    clattn_dtype dtype;  /* of weights and activations */
     tool_device *device; /* borrowed */
     clattn_transformer *transformer;
     sentence_plan plans[SENTENCE_BUCKETS]; /* one a bucket */

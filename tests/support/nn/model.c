@@ -268,9 +268,12 @@ double *nn_reference_convolutions(const nn_reference *r, size_t frames, const fl
         x = y;
         frames = made;
         channels = d->d_model;
+        if (n + 1 < d->convolutions)
+            store_as(r->dtype, x, r->batch * frames * channels);
     }
     for (size_t i = 0; d->positions && i < r->batch * frames * channels; i++)
         x[i] += nn_store_get(r->store, "%s.positions.weight", r->name)[i % (frames * channels)];
+    store_as(r->dtype, x, r->batch * frames * channels);
     return x;
 }
 

@@ -67,7 +67,7 @@ static size_t positions_of(const nn_encoder_run *run)
 
 void nn_encode(clattn_context *context, clattn_transformer *model, const nn_encoder_run *run, cl_mem output)
 {
-    const size_t pooled_bytes = run->desc.batch * run->d->d_model * element_bytes(run);
+    const size_t pooled_bytes = run->desc.batch * run->d->d_model * sizeof(float);
     const bool tokens = run->d->input == CLATTN_STACK_INPUT_TOKENS;
     const size_t input_bytes = input_count(run) * (tokens ? sizeof(int32_t) : element_bytes(run));
     clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;

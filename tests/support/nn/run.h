@@ -34,7 +34,7 @@ typedef struct nn_encoder_run {
     clattn_encoder_desc desc;
     const void *input; /* tokens, or features or vectors of the model's dtype */
     const int32_t *segments, *lengths;
-    void *pooled; /* receives the pooled vectors unless it is NULL */
+    float *pooled; /* receives the pooled vectors unless it is NULL */
 } nn_encoder_run;
 
 /* The output has positions * d_model elements for each sequence.  nn_encode writes it into a buffer; nn_run_encoder
