@@ -130,6 +130,17 @@ class Command(Recordings):
         if held == 0:
             self.skipTest("none of the clips is as it was")
 
+    def test_16_bits(self):
+        """The words are those of float32."""
+        for dtype in ("f16", "bf16"):
+            for name in sorted(EXPECTED) if FULL or LIVE else ["door", "long", "sense-0930"]:
+                wanted = self.expected(name, False) if name in self.clips else None
+                if wanted is None:
+                    continue
+                with self.subTest(name, dtype=dtype):
+                    found = self.hear(self.clips[name], False, "--dtype", dtype)
+                    self.assertEqual("".join(s["text"] for s in found), "".join(s["text"] for s in wanted))
+
     def test_text_words_and_beams(self):
         path = self.clips.get("sense-0930") or self.skipTest("no recordings")
         text = self.succeed("transcribe", MODEL, path).out

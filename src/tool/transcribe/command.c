@@ -21,6 +21,7 @@ typedef struct transcribe_options {
     const char *files[2];
     const char *device;
     size_t beams;
+    int32_t dtype;
     option_whole seed;
     bool words, independent, no_fallback, json;
     option_list maps;
@@ -37,6 +38,7 @@ static const option_row rows[] = {
     {"--seed", OPTION_WHOLE, FIELD(seed), "N", .help = "of these tries; default 0"},
     {"--independent", OPTION_FLAG, FIELD(independent), .help = "windows of 30 s do not see the text before them"},
     HEATMAP_OPTION_ROW(transcribe_options, maps, "when each token of the text is heard, by the decoder's attention"),
+    OPTION_ROW_DTYPE(transcribe_options, "of the model's weights and of what its layers store"),
     OPTION_ROW_DEVICE(transcribe_options),
     OPTION_ROW_JSON(transcribe_options),
     OPTION_ROW_END,
@@ -84,8 +86,8 @@ static int hear(const transcribe_options *o, run *r)
     TOOL_TRY(audio_load(o->files[1], &r->sound));
     TOOL_TRY(whisper_tokens_load(o->files[0], &r->tokens));
     TOOL_TRY(device_open(o->device, &r->device));
-    TOOL_TRY(whisper_device_open(&r->device, o->files[0], &r->tokens, o->no_fallback ? beams : samples, attention,
-                                 &r->model));
+    TOOL_TRY(whisper_device_open(&r->device, o->files[0], option_dtypes[o->dtype], &r->tokens,
+                                 o->no_fallback ? beams : samples, attention, &r->model));
     r->loading = os_seconds() - started;
     started = os_seconds();
     whisper_engine engine = whisper_device_engine(r->model);
@@ -102,6 +104,7 @@ static int write_json(const transcribe_options *o, const run *r)
     tool_report report = {whisper_transcript_json(&r->transcript, o->words)};
     report_text(&report, "device", r->device.info.name);
     report_text(&report, "platform", r->device.info.platform);
+    report_text(&report, "dtype", clattn_dtype_name(option_dtypes[o->dtype]));
     report_number(&report, "duration", r->sound.seconds);
     report_count(&report, "sample_rate", (size_t)r->sound.rate);
     report_count(&report, "channels", (size_t)r->sound.channels);

@@ -9,6 +9,7 @@
 #include <clattn/io.h>
 #include <clattn/transformer.h>
 
+#include "base/convert.h"
 #include "base/size.h"
 #include "base/try.h"
 #include "tool/run/model_file.h"
@@ -20,6 +21,7 @@
 
 struct whisper_device {
     tool_device *device;
+    clattn_dtype dtype;
     size_t d_model, heads, layers, d_ff, vocabulary, bins;
     clattn_transformer *transformer;
     clattn_plan *encoder, *decoder;
@@ -30,6 +32,7 @@ struct whisper_device {
     bool encoded;            /* the decoder's state has not been begun with the window yet */
     cl_mem window, memory, ids, logits, attention;
     size_t buffers; /* their bytes */
+    void *features; /* the host's copy of `window` */
     float *shares;  /* the host's copy of `attention` */
 };
 
@@ -124,6 +127,7 @@ static int load_model(whisper_device *m, const clattn_ctranslate2 *file)
     clattn_weight_source source = CLATTN_WEIGHT_SOURCE_INIT;
     clattn_status status;
     TRY(clattn_transformer_preset(CLATTN_PRESET_WHISPER_TINY_EN, &desc, &encoder, &decoder));
+    desc.dtype = m->dtype;
     set_stack(m, &encoder);
     set_stack(m, &decoder);
     encoder.features = m->bins;
@@ -136,10 +140,11 @@ fail:
     return status == CLATTN_SUCCESS ? TOOL_DONE : failed(m, status);
 }
 
-static clattn_status make_buffer(whisper_device *m, size_t floats, cl_mem *buffer)
+static clattn_status make_buffer(whisper_device *m, clattn_dtype dtype, size_t elements, cl_mem *buffer)
 {
-    m->buffers += floats * sizeof(float);
-    return device_output(m->device, floats * sizeof(float), buffer);
+    const size_t bytes = elements * clattn_dtype_size(dtype);
+    m->buffers += bytes;
+    return device_output(m->device, bytes, buffer);
 }
 
 static int make_plans(whisper_device *m)
@@ -160,21 +165,23 @@ static int make_plans(whisper_device *m)
     TRY(clattn_decoder_plan_create(m->transformer, &decoder, NULL, &m->decoder));
     TRY(clattn_decoder_state_create(m->decoder, &m->state));
     size_t rows = size_max(m->beams, CHUNK), shares = m->attention_layers * m->heads * CHUNK * WHISPER_POSITIONS;
-    TRY(make_buffer(m, MEL_WINDOW * m->bins, &m->window));
-    TRY(make_buffer(m, WHISPER_POSITIONS * m->d_model, &m->memory));
-    TRY(make_buffer(m, rows, &m->ids));
-    TRY(make_buffer(m, rows * m->vocabulary, &m->logits));
+    TRY(make_buffer(m, m->dtype, MEL_WINDOW * m->bins, &m->window));
+    TRY(make_buffer(m, m->dtype, WHISPER_POSITIONS * m->d_model, &m->memory));
+    TRY(make_buffer(m, CLATTN_DTYPE_I32, rows, &m->ids));
+    TRY(make_buffer(m, CLATTN_DTYPE_F32, rows * m->vocabulary, &m->logits));
+    m->features = malloc(MEL_WINDOW * m->bins * clattn_dtype_size(m->dtype));
     if (shares > 0) {
-        TRY(make_buffer(m, shares, &m->attention));
+        TRY(make_buffer(m, CLATTN_DTYPE_F32, shares, &m->attention));
         m->shares = malloc(shares * sizeof *m->shares);
-        status = m->shares != NULL ? CLATTN_SUCCESS : CLATTN_ERROR_OUT_OF_MEMORY;
     }
+    if (m->features == NULL || (shares > 0 && m->shares == NULL))
+        status = CLATTN_ERROR_OUT_OF_MEMORY;
 fail:
     return status == CLATTN_SUCCESS ? TOOL_DONE : failed(m, status);
 }
 
-int whisper_device_open(tool_device *device, const char *folder, const whisper_tokens *tokens, size_t beams,
-                        whisper_attention attention, whisper_device **made)
+int whisper_device_open(tool_device *device, const char *folder, clattn_dtype dtype, const whisper_tokens *tokens,
+                        size_t beams, whisper_attention attention, whisper_device **made)
 {
     model_path path;
     clattn_ctranslate2 *file = NULL;
@@ -186,6 +193,7 @@ int whisper_device_open(tool_device *device, const char *folder, const whisper_t
     if (m == NULL)
         return complain(TOOL_FAILED, "no memory for a model");
     m->device = device;
+    m->dtype = dtype;
     m->beams = beams;
     int status = TOOL_DONE;
     if (clattn_ctranslate2_create(path.text, &file, &error) != CLATTN_SUCCESS)
@@ -211,12 +219,15 @@ fail:
 static int encode(void *user, const float *window)
 {
     whisper_device *m = user;
+    const size_t count = MEL_WINDOW * m->bins;
     clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
     args.input = clattn_binding_buffer(m->window, 0);
     args.output = clattn_binding_buffer(m->memory, 0);
     clattn_status status;
     m->encoded = true;
-    TRY(device_write(m->device, m->window, MEL_WINDOW * m->bins * sizeof *window, window));
+    for (size_t i = 0; i < count; i++)
+        store_element(m->dtype, m->features, i, window[i]);
+    TRY(device_write(m->device, m->window, count * clattn_dtype_size(m->dtype), m->features));
     TRY(clattn_encoder_enqueue(m->encoder, m->device->queue, &args, 0, NULL, NULL));
 fail:
     return status == CLATTN_SUCCESS ? TOOL_DONE : failed(m, status);
@@ -372,6 +383,7 @@ void whisper_device_close(whisper_device *m)
     clattn_plan_release(&m->decoder);
     clattn_plan_release(&m->encoder);
     clattn_transformer_release(&m->transformer);
+    free(m->features);
     free(m->shares);
     free(m);
 }

@@ -15,9 +15,10 @@ typedef enum whisper_attention {
 } whisper_attention;
 
 /* Loads `folder`/model.bin, CTranslate2's, onto the device and compiles the model for up to `beams`
- * sequences.  Returns an exit status; *made is NULL after a failure. */
-int whisper_device_open(tool_device *device, const char *folder, const whisper_tokens *tokens, size_t beams,
-                        whisper_attention attention, whisper_device **made);
+ * sequences.  Weights, activations and caches are of type `dtype`.  Returns an exit status; *made is NULL after a
+ * failure. */
+int whisper_device_open(tool_device *device, const char *folder, clattn_dtype dtype, const whisper_tokens *tokens,
+                        size_t beams, whisper_attention attention, whisper_device **made);
 
 /* The engine; valid until it is closed. */
 whisper_engine whisper_device_engine(whisper_device *model);
