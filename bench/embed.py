@@ -1,20 +1,24 @@
 #!/usr/bin/env python3
 """Sentence embedding beside its peers: the time from 64 texts to 64 vectors, tokenizing included, in turn in one run.
 
-    embed.py BUILD_DIR MODEL_DIR [--rounds N] [--threads N] [--onnx FILE] [--json FILE] [--machine TEXT]
+    embed.py BUILD_DIR MODEL_DIR [--dtype TYPE] [--rounds N] [--threads N] [--onnx FILE] [--json FILE] [--machine TEXT]
 
 A peer runs if the Python that runs this has its packages. Each has a process of its own:
 
     torch        transformers' BertModel by PyTorch in float32: all 64 in one batch, padded to the longest
     torch, by length   the same in batches of 16 of like length, as sentence-transformers sorts them
     onnxruntime  ONNX Runtime with the model in --onnx (what --export FILE writes), in both ways
+    openvino     OpenVINO with the same model, in both ways; its arithmetic is --dtype's, too, if the processor has it
+
+--dtype is f32 (default), f16 or bf16: what clattn embed stores.  If it is not f32, clattn runs in float32 as well.
 
 MODEL_DIR is all-MiniLM-L6-v2: `sh examples/models.sh minilm FOLDER` prints it.  The texts are the first 64 sentences of
 docs/attention.md and docs/architecture.md.  The median of the rounds counts; each round has several runs.
 
-The exit status is 1 if a vector differs from a peer's by more than tests/embed holds the command to: a cosine below
-0.99999, or a number that is off by more than 1e-5."""
+The exit status is 1 if a vector differs from that of a peer in float32 by more than tests/embed holds the command to: a
+cosine below 0.99999, or a number that is off by more than 1e-5; in 16 bits a cosine below 0.9999."""
 import argparse
+import json
 import os
 import pathlib
 import re
@@ -27,7 +31,7 @@ import record
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COUNT, RUNS, BATCH = 64, 5, 16
-LEAST_COSINE, MOST_DIFFERENCE = 0.99999, 1e-5
+LIMITS = {"f32": (0.99999, 1e-5), "f16": (0.9999, 1.0), "bf16": (0.9999, 1.0)}  # the least cosine, the largest difference
 
 
 def texts():
@@ -80,6 +84,7 @@ def peer(kind, options):
     import numpy as np
     given, tokenizer = texts(), tokenizer_of(options.model)
     by_length = kind.endswith("-by-length")
+    used = "f32"
     if kind.startswith("torch"):
         torch, model = model_of(options.model)
         torch.set_num_threads(options.threads)
@@ -89,6 +94,15 @@ def peer(kind, options):
                 mask = torch.from_numpy(mask)
                 out = model(input_ids=torch.from_numpy(ids), attention_mask=mask).last_hidden_state
                 return pooled(out, mask.float()).numpy()
+    elif kind.startswith("openvino"):
+        import openvino
+        model = openvino.Core().compile_model(options.onnx, "CPU", {
+            "INFERENCE_PRECISION_HINT": options.dtype, "INFERENCE_NUM_THREADS": options.threads, "PERFORMANCE_HINT": "LATENCY"})
+        used = model.get_property("INFERENCE_PRECISION_HINT").get_type_name()
+
+        def hidden(ids, mask):
+            out = model([ids.astype(np.int64), mask.astype(np.int64)])[0]
+            return pooled(out, mask.astype(np.float32))
     else:
         import onnxruntime
         settings = onnxruntime.SessionOptions()
@@ -109,6 +123,7 @@ def peer(kind, options):
     np.save(options.vectors, vectors)
     run()
     print("ready", flush=True)
+    print(json.dumps(used), flush=True)
     for _ in sys.stdin:
         times = []
         for _ in range(RUNS):
@@ -118,9 +133,9 @@ def peer(kind, options):
         print(statistics.median(times), flush=True)
 
 
-def ours(options, given):
-    return record.run_json([os.path.join(options.build, "src", "clattn"), "embed", options.model, "--json", "--repeat",
-                            str(RUNS), "--"] + given)
+def ours(options, dtype, given):
+    return record.run_json([os.path.join(options.build, "src", "clattn"), "embed", options.model, "--dtype", dtype, "--json",
+                            "--repeat", str(RUNS), "--"] + given)
 
 
 def judge(found, wanted):
@@ -135,8 +150,8 @@ def judge(found, wanted):
 
 def start(kind, options, vectors):
     return record.start_peer(kind, [
-        sys.executable, __file__, options.build, options.model, "--peer", kind, "--threads", str(options.threads), "--vectors",
-        vectors] + (["--onnx", options.onnx] if options.onnx else []))
+        sys.executable, __file__, options.build, options.model, "--peer", kind, "--threads", str(options.threads), "--dtype",
+        options.dtype, "--vectors", vectors] + (["--onnx", options.onnx] if options.onnx else []))
 
 
 def export(options):
@@ -161,6 +176,7 @@ def export(options):
 
 def main():
     parser = record.model_parser(__doc__.splitlines()[0], 7)
+    parser.add_argument("--dtype", choices=list(LIMITS), default="f32")
     parser.add_argument("--onnx", metavar="FILE")
     parser.add_argument("--export", metavar="FILE")
     parser.add_argument("--vectors", help=argparse.SUPPRESS)
@@ -171,33 +187,45 @@ def main():
         return peer(options.peer, options)
 
     given = texts()
+    main_kind, least_cosine, most_difference = "clattn-" + options.dtype, *LIMITS[options.dtype]
+    own = [main_kind] + (["clattn-f32"] if options.dtype != "f32" else [])
     with tempfile.TemporaryDirectory() as folder:
-        kinds = ["torch", "torch-by-length"] + (["onnxruntime", "onnxruntime-by-length"] if options.onnx else [])
+        kinds = ["torch", "torch-by-length"]
+        if options.onnx:
+            kinds += [peer + way for peer in ("onnxruntime", "openvino") for way in ("", "-by-length")]
         peers = {kind: start(kind, options, os.path.join(folder, kind + ".npy")) for kind in kinds}
         peers = {kind: process for kind, process in peers.items() if process is not None}
-        times = {kind: [] for kind in ["clattn", *peers]}
+        used = {kind: json.loads(process.stdout.readline()) for kind, process in peers.items()}
+        times = {kind: [] for kind in [*own, *peers]}
         for _ in range(options.rounds):
-            report = ours(options, given)
-            times["clattn"].append(report["seconds_median"])
+            reports = {kind: ours(options, kind.split("-")[1], given) for kind in own}
+            for kind, report in reports.items():
+                times[kind].append(report["seconds_median"])
             for kind, process in peers.items():
                 times[kind].append(record.ask(process, "run"))
-        different = 0
+        import numpy as np
+        vectors = {kind: reports[kind]["embeddings"] for kind in own[1:]}
         for kind, process in peers.items():
-            import numpy as np
             process.communicate()
-            cosine, difference = judge(report["embeddings"], np.load(os.path.join(folder, kind + ".npy")))
+            vectors[kind] = np.load(os.path.join(folder, kind + ".npy"))
+        different = 0
+        for kind, wanted in vectors.items():
+            cosine, difference = judge(reports[main_kind]["embeddings"], wanted)
+            held = used.get(kind, "f32") == "f32"
             # Not the other way about: NaN is no agreement.
-            same = cosine >= LEAST_COSINE and difference <= MOST_DIFFERENCE
-            different += not same
+            same = cosine >= least_cosine and difference <= most_difference
+            different += held and not same
             print("%s: vectors differ by at most %.2g, cosines are at least %.8f" % (kind, difference, cosine) +
-                  ("" if same else ": TOO DIFFERENT (limits: %g and %g)" % (MOST_DIFFERENCE, LEAST_COSINE)))
+                  ("" if same or not held else ": TOO DIFFERENT (limits: %g and %g)" % (most_difference, least_cosine)))
+    report = reports[main_kind]
     print("%d texts, %d tokens, %s, %d threads for the peers\n" % (COUNT, report["tokens"], report["device"], options.threads))
-    best, rows = statistics.median(times["clattn"]), []
+    best, rows = statistics.median(times[main_kind]), []
     for kind, found in times.items():
-        ratio = statistics.median(a / b for a, b in zip(found, times["clattn"]))
+        ratio = statistics.median(a / b for a, b in zip(found, times[main_kind]))
         milliseconds = statistics.median(found) * 1e3
-        print("%-24s %8.1f ms  fastest %8.1f ms  over clattn %.2f" % (kind, milliseconds, min(found) * 1e3, ratio))
-        rows.append([kind, "%.0f ms" % milliseconds, "%.2f" % ratio])
+        name = kind + (" in " + used[kind] if used.get(kind, "f32") != "f32" else "")
+        print("%-28s %8.1f ms  fastest %8.1f ms  over %s %.2f" % (name, milliseconds, min(found) * 1e3, main_kind, ratio))
+        rows.append([name, "%.0f ms" % milliseconds, "%.2f" % ratio])
     record.keep(options, "bench/embed.py", ["program", "median", "its time / ours"], rows)
     assert best > 0
     return 1 if different else 0
