@@ -282,6 +282,78 @@ static void wisdom_that_is_merged(void **state)
     inject_each_system("wisdom", merge_wisdom, NULL);
 }
 
+/* ---- a job ---- */
+
+static void count_completion(void *user, clattn_job *job)
+{
+    (void)job;
+    ++*(int *)user;
+}
+
+/* Makes a plan in the background, in a context that saves its program there, too, if there is a cache.  The call fails
+ * and there is no job, or the job is complete once, with a plan or with a message of its own; afterwards the context
+ * makes and runs the plan. */
+static void make_by_job(void *what, inject_failure how)
+{
+    const clattn_cache_mode *cache_mode = what;
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    struct small_attention problem;
+    clattn_plan *plan = NULL;
+    clattn_job *job = NULL;
+    char message[2048] = "", folder[FOLDER_SIZE];
+    int completions = 0;
+    new_folder(folder);
+    params.get_proc = inject_get_proc;
+    params.clblast = CLATTN_CLBLAST_MODE_NEVER;
+    params.cache_mode = *cache_mode;
+    params.cache_dir = folder;
+    params.save_mode = CLATTN_SAVE_MODE_BACKGROUND;
+    clattn_context *context = new_context_with(&params);
+    small_attention_open(&problem, clattn_context_opencl_context(context));
+    options.background.job = &job;
+    options.background.callback = count_completion;
+    options.background.user = &completions;
+    inject_refuse(context);
+    inject_begin_failure(how);
+    clattn_status status = clattn_attention_plan_create(context, &problem.desc, &options, NULL);
+    assert_int_equal(job != NULL, status == CLATTN_SUCCESS);
+    if (status != CLATTN_SUCCESS) {
+        inject_check_message(how.layer, context, status);
+    } else {
+        status = clattn_job_wait(job, &plan);
+        assert_int_equal(completions, 1);
+        clattn_job_message(job, message, sizeof message);
+        if (status != CLATTN_SUCCESS)
+            inject_check_text(how.layer, message, status);
+    }
+    assert_int_equal(plan != NULL, status == CLATTN_SUCCESS);
+    assert_status(context, clattn_context_save_programs(context), CLATTN_SUCCESS);
+    inject_stop();
+    if (status != CLATTN_SUCCESS) {
+        assert_non_null(inject_failed());
+        clattn_job_release(&job);
+        assert_status(context, clattn_attention_plan_create(context, &problem.desc, &options, NULL), CLATTN_SUCCESS);
+        assert_status(context, clattn_job_wait(job, &plan), CLATTN_SUCCESS);
+    }
+    assert_status(context, clattn_attention_enqueue(plan, NULL, &problem.args, 0, NULL, NULL), CLATTN_SUCCESS);
+    small_attention_check(&problem, clattn_context_queue(context));
+    clattn_job_release(&job);
+    clattn_plan_release(&plan);
+    small_attention_release(&problem);
+    clattn_context_release(&context);
+    inject_check_balance(how);
+}
+
+static void a_plan_in_the_background(void **state)
+{
+    clattn_cache_mode off = CLATTN_CACHE_MODE_OFF, on = CLATTN_CACHE_MODE_ON;
+    (void)state;
+    inject_each("job", (inject_failure){.layer = INJECT_OPENCL}, is_tiny() ? 17 : 1, make_by_job, &off);
+    inject_each_system("job", make_by_job, &off);
+    inject_each_system("job that saves", make_by_job, &on);
+}
+
 /* One broken query hides no other platform from the list of devices, and a failure is a status. */
 static void listing_devices(void **state)
 {
@@ -381,15 +453,11 @@ static void skipped_devices_are_named(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(listing_devices),
-        cmocka_unit_test(skipped_devices_are_named),
-        cmocka_unit_test(attention_from_source),
-        cmocka_unit_test(attention_from_the_cache),
-        cmocka_unit_test(an_empty_cache),
-        cmocka_unit_test(wisdom_that_is_merged),
-        cmocka_unit_test(attention_in_an_adopted_context),
-        cmocka_unit_test(softmax_and_matmul),
-        cmocka_unit_test(multi_head_attention),
+        cmocka_unit_test(listing_devices),          cmocka_unit_test(skipped_devices_are_named),
+        cmocka_unit_test(attention_from_source),    cmocka_unit_test(attention_from_the_cache),
+        cmocka_unit_test(an_empty_cache),           cmocka_unit_test(wisdom_that_is_merged),
+        cmocka_unit_test(a_plan_in_the_background), cmocka_unit_test(attention_in_an_adopted_context),
+        cmocka_unit_test(softmax_and_matmul),       cmocka_unit_test(multi_head_attention),
     };
     return RUN_TESTS("inject", tests, argc, argv);
 }

@@ -41,6 +41,11 @@ void inject_check_message(enum inject_layer layer, const clattn_context *context
 {
     char message[2048] = "";
     clattn_context_message(context, message, sizeof message);
+    inject_check_text(layer, message, status);
+}
+
+void inject_check_text(enum inject_layer layer, const char *message, clattn_status status)
+{
     if (!(clean_statuses[layer] & STATUS_BIT(status)))
         fail_msg("%s failed and gave %d (%s): %s", what_failed(), (int)status, clattn_status_string(status), message);
     if (strlen(message) < 8 || strstr(message, stale))

@@ -54,6 +54,9 @@ void inject_refuse(clattn_context *context);
  * the thread's) says so: of OpenCL it names the call. */
 void inject_check_message(enum inject_layer layer, const clattn_context *context, clattn_status status);
 
+/* The same of a message that is kept elsewhere, as a job's is. */
+void inject_check_text(enum inject_layer layer, const char *message, clattn_status status);
+
 /* Fails the test unless everything that the library took has come back. */
 void inject_check_balance(inject_failure how);
 
