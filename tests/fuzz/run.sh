@@ -20,7 +20,7 @@ about()
     npy | safetensors | ctranslate2) sources=$io packages=jansson ;;
     wordpiece)
         sources=$io packages="jansson libutf8proc"
-        parts="embed/wordpiece embed/wordpiece_json embed/wordpiece_load embed/bert_text run/model_file"
+        parts="embed/wordpiece embed/wordpiece_json embed/wordpiece_load embed/bert_text run/model_file cli/json_text"
         ;;
     snippet)
         packages=OpenCL base="os_file os_process report sha256 status strbuf"
@@ -29,7 +29,7 @@ about()
     audio) packages="sndfile soxr fftw3" parts="cli/os_tool transcribe/sound/audio transcribe/sound/mel" ;;
     whisper_tokens)
         sources="$io $root/src/base/strbuf.c" packages=jansson
-        parts="cli/os_tool run/model_file transcribe/tokens transcribe/words transcribe/rules transcribe/utf8"
+        parts="cli/json_text cli/os_tool run/model_file transcribe/tokens transcribe/words transcribe/rules transcribe/utf8"
         ;;
     wisdom)
         packages=OpenCL base="os_process report status strbuf"

@@ -6,6 +6,7 @@
 #include "base/try.h"
 #include "io/json_load.h"
 #include "io/os_file.h"
+#include "tool/cli/json_text.h"
 
 bool model_path_in(const char *folder, const char *name, model_path *path)
 {
@@ -36,6 +37,18 @@ fail:
     return status;
 }
 
+json_t *model_json(const char *text, size_t bytes, size_t flags, json_error_t *problem, bool *no_memory)
+{
+    json_t *value = json_load(text, bytes, flags, problem, no_memory);
+    /* jansson 2.14 sets errno to 0 before it reads a number. */
+    if (json_memory_failed()) {
+        *no_memory = true;
+        json_decref(value);
+        value = NULL;
+    }
+    return value;
+}
+
 clattn_status model_file_json(const char *path, size_t most, json_t **root, clattn_io_error *error)
 {
     char *text = NULL;
@@ -46,7 +59,7 @@ clattn_status model_file_json(const char *path, size_t most, json_t **root, clat
     if (status != CLATTN_SUCCESS)
         return status;
     bool no_memory;
-    *root = json_load(text, bytes, JSON_REJECT_DUPLICATES, &problem, &no_memory);
+    *root = model_json(text, bytes, JSON_REJECT_DUPLICATES, &problem, &no_memory);
     free(text);
     if (no_memory)
         return io_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, path, "no memory for its contents");

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/strbuf.h"
-#include "io/json_load.h"
 #include "tool/cli/os_tool.h"
 #include "tool/run/model_file.h"
 #include "tool/tool.h"
@@ -119,7 +118,7 @@ static int read_array(const char *path, const char *text, size_t bytes, whisper_
     json_error_t error;
     size_t used = 0;
     bool no_memory;
-    json_t *array = json_load(text, bytes, 0, &error, &no_memory);
+    json_t *array = model_json(text, bytes, 0, &error, &no_memory);
     if (no_memory)
         return complain(TOOL_FAILED, "%s: no memory for its tokens", path);
     if (!json_is_array(array)) {
@@ -208,7 +207,7 @@ static int read_config(const char *path, whisper_tokens *t)
     int status;
     TOOL_TRY(read_file(path, &text, &bytes));
     bool no_memory;
-    config = json_load(text, bytes, 0, &error, &no_memory);
+    config = model_json(text, bytes, 0, &error, &no_memory);
     free(text);
     if (no_memory)
         TOOL_TRY(complain(TOOL_FAILED, "%s: no memory for its contents", path));
