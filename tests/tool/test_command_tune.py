@@ -28,6 +28,15 @@ class TuneTest(CommandTest):
             self.assertIn(name, report)
         return report
 
+    def tune_all(self, *arguments):
+        """Runs until all shapes are measured, which takes several runs on a machine with other work; returns the last
+        report."""
+        for _ in range(100):
+            report = self.tune(*arguments, "--budget", 20)
+            if report["begun"] + report["left"] == 0:
+                return report
+        self.fail(report)
+
     def wisdom(self):
         return self.read("cache/wisdom").decode("ascii")
 
@@ -80,7 +89,7 @@ class Usage(TuneTest):
 class Tuning(TuneTest):
     @thorough
     def test_a_shape_is_kept_and_followed(self):
-        report = self.tune("attention", "--shape", SHAPE)
+        report = self.tune_all("attention", "--shape", SHAPE)
         self.assertEqual([report["measured"], report["begun"], report["known"], report["left"]], [1, 0, 0, 0])
         row, = report["shapes"]
         self.assertEqual([row["shape"], row["state"]], ["attention " + SHAPE, "measured"])
@@ -116,12 +125,15 @@ class Tuning(TuneTest):
         # The run completes the compilation of one candidate and the last comparison, which it has begun.
         self.assertLess(first["seconds"], 6 + 60)
         complete = [shape["shape"] for shape in first["shapes"] if shape["state"] == "measured"]
-        lines = [line for line in self.wisdom().splitlines() if any(name in line for name in complete)]
+        records = [line.split() for line in self.wisdom().splitlines()]
+        begun = [record[:5] for record in records if record[5:6] == ["-"]]
+        kept = [record for record in records if record[:5] not in begun]
         second = self.tune("softmax", "layernorm", "matmul", "--budget", 6)
         self.assertEqual(second["known"], first["measured"])
         self.assertEqual([row["state"] for row in second["shapes"] if row["shape"] in complete],
                          ["known already"] * len(complete))
-        self.assertTrue(set(lines) <= set(self.wisdom().splitlines()))
+        now = [line.split() for line in self.wisdom().splitlines()]
+        self.assertTrue(all(record in now for record in kept), (kept, now))
 
     @thorough
     def test_a_shape_that_was_cut_is_continued(self):
@@ -149,12 +161,12 @@ class Tuning(TuneTest):
         self.assertEqual(self.tune(*one)["known"], 1)
         # The steps are as many as in one run, except that each run begins with known solvers and that chance leads
         # elsewhere.
-        whole, = self.tune(*one, "--again", "--budget", 60)["shapes"]
+        whole, = self.tune(*one, "--again")["shapes"]
         solvers = 3
         self.assertLessEqual(candidates, 2 * whole["candidates"] + solvers * len(states))
 
     def test_human_lines(self):
-        out = self.succeed("tune", "softmax", "--shape", "16,64", "--budget", 20, env=self.env).out
+        out = self.succeed("tune", "softmax", "--shape", "16,64", env=self.env).out
         self.assertRegex(out, r"(?m)^softmax 16,64 +\w+ .*\d ms, \d+ candidates")
         self.assertIn("1 measured, 0 begun, 0 known already, 0 left for the next run, 0 skipped", out)
         self.assertIn("wisdom: " + self.cache, out)
@@ -178,7 +190,7 @@ class Tuning(TuneTest):
 
     def test_export_import_and_reset(self):
         exported = self.path("exported")
-        self.tune("softmax", "--shape", "16,64", "--budget", 20, "--export", exported)
+        self.tune("softmax", "--shape", "16,64", "--export", exported)
         text = self.read(exported).decode("ascii")
         self.assertEqual(text, self.wisdom())
         report = self.tune("--reset")
@@ -186,7 +198,7 @@ class Tuning(TuneTest):
         self.tune("--import", exported)
         self.assertEqual(self.wisdom(), text)
         self.assertEqual(self.tune("softmax", "--shape", "16,64")["known"], 1)
-        self.assertEqual(self.tune("softmax", "--shape", "16,64", "--reset", "--budget", 20)["measured"], 1)
+        self.assertEqual(self.tune("softmax", "--shape", "16,64", "--reset")["measured"], 1)
         for bad, saying in ((text[:-1], "the last line has no end"), ("clattn-wisdom 9\n", "version"), ("", "line 1"), (text + "x\n", "line")):
             self.write(exported, bad)
             before = self.wisdom()
@@ -199,7 +211,7 @@ class Tuning(TuneTest):
         self.write("cache/wisdom", "clattn-wisdom 1\nnonsense\n")
         os.chmod(os.path.join(self.cache, "wisdom"), 0o600)
         self.succeed("explain", "--shape", SHAPE, env=self.env)
-        self.assertEqual(self.tune("softmax", "--shape", "16,64", "--budget", 20)["measured"], 1)
+        self.assertEqual(self.tune("softmax", "--shape", "16,64")["measured"], 1)
         self.assertNotIn("nonsense", self.wisdom())
 
 
