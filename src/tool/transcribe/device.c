@@ -196,8 +196,9 @@ int whisper_device_open(tool_device *device, const char *folder, clattn_dtype dt
     m->dtype = dtype;
     m->beams = beams;
     int status = TOOL_DONE;
-    if (clattn_ctranslate2_create(path.text, &file, &error) != CLATTN_SUCCESS)
-        TOOL_TRY(complain(TOOL_BAD_INPUT, "%s", error.message));
+    const clattn_status opened = clattn_ctranslate2_create(path.text, &file, &error);
+    if (opened != CLATTN_SUCCESS)
+        TOOL_TRY(complain(opened == CLATTN_ERROR_OUT_OF_MEMORY ? TOOL_FAILED : TOOL_BAD_INPUT, "%s", error.message));
     TOOL_TRY(read_sizes(file, path.text, tokens, m));
     for (size_t i = 0; attention != WHISPER_ATTENTION_NONE && i < tokens->head_count; i++)
         m->attention_mask |= (uint64_t)1 << tokens->heads[i].layer;
