@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What the command leaves behind if it is killed, if power fails, or if memory runs out; faults.c is preloaded.
+"""What the command leaves behind if it is killed or if power fails, and how it takes what it cannot do.
 
 Holds: an output, the wisdom and a cache entry are there whole or not at all, whenever the command ends; SIGINT,
-SIGTERM and SIGHUP remove the output that it was writing; a report that is not whole is a failure.  All points are tried
-in the full run, a fixed sample of them otherwise, and the counts are printed."""
+SIGTERM and SIGHUP remove the output that it was writing.  Points are before and after each call that changes files;
+the full run tries all, others a fixed sample, and the counts are printed."""
 import os
 import resource
 import signal
@@ -11,11 +11,11 @@ import unittest
 
 import numpy as np
 
-from attention_numpy import softmax
 from command_support import FULL, QUICK, CommandTest, main, thorough
+from injected import INJECTED, Served
 
-FAULTS = os.environ.get("FAULTS")
 WISDOM = "clattn-wisdom 1\na b c d e cpu 0 %d rows=6\n"
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def sample(points, count):
@@ -68,95 +68,118 @@ def apply(change, names):
         names.pop(path, None)
 
 
-@unittest.skipUnless(FAULTS, "FAULTS names no library to preload")
+@unittest.skipUnless(INJECTED, "CLATTN_INJECTED names no command")
 class FaultsTest(CommandTest):
     def setUp(self):
         super().setUp()
         self.cache = self.path("cache")
         os.mkdir(self.path("out"))
-        self.env = {"LD_PRELOAD": FAULTS, "CLATTN_CACHE_DIR": self.cache, "CLATTN_CACHE": None, "CLATTN_LOG": None}
+        self.env = {"CLATTN_CACHE_DIR": self.cache, "CLATTN_CACHE": None, "CLATTN_LOG": None}
 
-    def calls(self):
-        lines = self.read("calls").decode().splitlines()
-        os.remove(self.path("calls"))
-        return [line.split("\t") for line in lines]
+    def serve(self, *command, **more):
+        served = Served(command, self.path(f"served-{len(os.listdir(self.folder))}"), self.env, **more)
+        self.addCleanup(served.close)
+        return served
+
+    def whole(self, served):
+        """Runs the command to its end; returns the calls by which it changed files, and the number of all calls."""
+        done = served.run(0)
+        self.assertEqual((done.status, done.signal), (0, 0), done.errors)
+        return served.changes(), done.calls
 
     def temporary(self, folder):
         return [name for name in os.listdir(folder) if name.endswith(".tmp")] if os.path.isdir(folder) else []
 
-    def stop(self, at, number, when, *command):
-        result = self.run_clattn(*command, env=dict(self.env, STOP_AT="%d:%d:%s" % (at, number, when)))
-        self.assertEqual(result.status, -number, (at, when, command, result))
+    def maps(self):
+        """Returns options for heat maps of all formats, and their names."""
+        names = ["out/map.html", "out/map.png"] if os.environ.get("HAS_PNG") else ["out/map.html"]
+        return [word for name in names for word in ("--attention", self.path(name))], names
 
-    def each_stop(self, count, *command):
-        """Runs the command stopped at each point, once by each signal; yields the signal."""
-        self.succeed(*command, env=dict(self.env, FILE_CALLS=self.path("calls")))
-        points = [(at + 1, when) for at in range(len(self.calls())) for when in ("before", "after")]
-        chosen = sample(points, count)
-        signals = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-        for i, (at, when) in enumerate(chosen):
-            for number in signals if FULL else (signals[0], signals[1 + i % 3]):
-                yield number, lambda: self.stop(at, number, when, *command)
-        print("%s: stopped at %d of %d points" % (command[0], len(chosen), len(points)), flush=True)
+    def attention(self):
+        """Returns a command with several outputs, and their names."""
+        q, (options, names) = self.save("q.npy", self.normal(1, 1, 3, 8)), self.maps()
+        return ("attention", "-q", q, "-k", q, "-v", q, "-o", self.path("out/o.npy"), "--lse", self.path("out/lse.npy"),
+                *options), ["out/o.npy", "out/lse.npy", *names]
 
 
 class Stopped(FaultsTest):
+    def set(self, files):
+        """Makes each file what the dictionary says, None: absent; and empties the cache, whose entries are then written
+        again."""
+        for name in os.listdir(self.cache) if os.path.isdir(self.cache) else ():
+            os.remove(os.path.join(self.cache, name))
+        for name, contents in files.items():
+            if contents is not None:
+                os.makedirs(os.path.dirname(self.path(name)), 0o700, exist_ok=True)
+                self.write(name, contents)
+                os.chmod(self.path(name), 0o600)
+            elif os.path.exists(self.path(name)):
+                os.remove(self.path(name))
+
+    def check(self, count, old, *command):
+        """Stops the command at so many points.  `old` has the contents of each of its outputs before it: afterwards it
+        has these or the new ones, whole."""
+        served = self.serve(*command)
+        self.whole(served)
+        new = {name: self.read(name) for name in old}
+        self.assertTrue(all(new[name] != old[name] for name in old))
+        for before in (old, dict.fromkeys(old)):
+            self.set(before)
+            changes, calls = self.whole(served)
+            points = sorted({call[0] + after for call in changes for after in (0, 1) if call[0] + after <= calls})
+            chosen = sample(points, count)
+            for i, point in enumerate(chosen):
+                for number in SIGNALS if FULL else (SIGNALS[0], SIGNALS[1 + i % 3]):
+                    self.set(before)
+                    done = served.run(point, f"!{int(number)}")
+                    self.assertEqual(done.signal, number, (command, point, done.errors))
+                    self.judge(before, new, number, (command, point, number))
+                    self.assertEqual(self.succeed(*command, env=self.env).errors, []) # whatever the cache holds now
+                    self.assertEqual({name: self.read(name) for name in new}, new)
+            print("%s: stopped at %d of %d points" % (command[0], len(chosen), len(points)), flush=True)
+
+    def judge(self, before, new, number, where):
+        for name in before:
+            found = self.read(name) if os.path.exists(self.path(name)) else None
+            self.assertTrue(found in (before[name], new[name]), (name, where))
+        for folder in {os.path.dirname(self.path(name)) for name in before} | {self.cache}:
+            left = self.temporary(folder)
+            # The cache's own are swept by the command that comes a day later.
+            self.assertEqual(left[1:] if number == signal.SIGKILL or folder == self.cache else left, [], where)
+            for name in left:
+                os.remove(os.path.join(folder, name))
+
     def test_outputs_and_cache_entries(self):
-        x, nothing = self.normal(3, 5), np.zeros(3, np.float32)
-        expected = softmax(x.astype(np.float64), np.ones(x.shape, bool))[0]
-        y = self.path("out/y.npy")
-        command = ("softmax", self.save("x.npy", x), "-o", y)
-        for number, stop in self.each_stop(3 if QUICK else 12, *command):
-            for replaces in (True, False):
-                for name in os.listdir(self.cache): # so that an entry is written again
-                    os.remove(os.path.join(self.cache, name))
-                if replaces:
-                    np.save(y, nothing)
-                elif os.path.exists(y):
-                    os.remove(y)
-                stop()
-                self.assertTrue(os.path.exists(y) or not replaces)
-                found = np.load(y) if os.path.exists(y) else None
-                if replaces and found.shape == nothing.shape:
-                    np.testing.assert_array_equal(found, nothing)
-                elif found is not None:
-                    self.close(found, expected)
-                left = self.temporary(self.path("out"))
-                self.assertEqual(left[1:] if number == signal.SIGKILL else left, [])
-                self.assertEqual(self.temporary(self.cache)[1:], [])
-                self.assertEqual(self.succeed(*command, env=self.env).errors, []) # whatever the cache holds now
-                self.close(np.load(y), expected)
-                for name in left:
-                    os.remove(self.path("out/" + name))
+        x = self.save("x.npy", self.normal(3, 5))
+        self.check(3 if QUICK else 12, {"out/y.npy": self.read("x.npy")}, "softmax", x, "-o", self.path("out/y.npy"))
+
+    def test_several_outputs(self):
+        command, names = self.attention()
+        self.check(2 if QUICK else 24, dict.fromkeys(names, b"what was there"), *command)
 
     def test_wisdom(self):
-        new, old = WISDOM % 5, WISDOM % 123
-        file = self.write("new", new)
-        for _, stop in self.each_stop(4 if QUICK else 12, "tune", "--import", file):
-            self.succeed("tune", "--reset", "--import", self.write("old", old), env=self.env)
-            stop()
-            self.assertIn(self.read("cache/wisdom").decode(), (old, new))
-            self.assertEqual(self.temporary(self.cache)[1:], [])
-            self.succeed("tune", "--import", file, env=self.env)
-            self.assertEqual(self.read("cache/wisdom").decode(), new)
-            for name in self.temporary(self.cache):
-                os.remove(os.path.join(self.cache, name))
+        file = self.write("new", WISDOM % 5)
+        self.check(3 if QUICK else 12, {"cache/wisdom": (WISDOM % 123).encode(), "out/exported": b"what was there"},
+                   "tune", "--import", file, "--export", self.path("out/exported"))
 
     def test_an_ignored_signal_stays_ignored(self):
         """As nohup wants it."""
         x = self.save("x.npy", self.normal(3, 5))
-        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-            ignore = lambda: signal.signal(number, signal.SIG_IGN)
-            self.succeed("softmax", x, "-o", self.path("y.npy"), preexec_fn=ignore,
-                         env=dict(self.env, STOP_AT="3:%d:after" % number))
+        for number in SIGNALS[1:]:
+            served = self.serve("softmax", x, "-o", self.path("out/y.npy"),
+                                preexec_fn=lambda number=number: signal.signal(number, signal.SIG_IGN))
+            changes, _ = self.whole(served)
+            os.remove(self.path("out/y.npy"))
+            done = served.run(changes[0][0], f"!{int(number)}")
+            self.assertEqual((done.status, done.signal), (0, 0))
+            self.assertTrue(os.path.exists(self.path("out/y.npy")))
 
 
 class PowerFails(FaultsTest):
     def check(self, durable, *command):
         """Runs a command that writes into the folders `durable`, a dictionary of whether what it writes there stays
         once it has ended.  Fails unless each of its files is whole at every moment.  Returns the files."""
-        self.succeed(*command, env=dict(self.env, FILE_CALLS=self.path("calls")))
-        every, states, files = self.calls(), 0, set()
+        every, states, files = [call[1:] for call in self.whole(self.serve(*command))[0]], 0, set()
         for folder, stays in durable.items():
             calls = [call for call in every if call[1].startswith(folder)]
             written = {call[2] for call in calls if call[0] == "rename"}
@@ -183,30 +206,11 @@ class PowerFails(FaultsTest):
 
     @thorough
     def test_several_outputs(self):
-        q = self.save("q.npy", self.normal(1, 1, 3, 8))
-        files = [self.path("out/" + name) for name in ("o.npy", "lse.npy", "map.html", "map.png")]
-        if not os.environ.get("HAS_PNG"):
-            files.pop()
-        maps = [word for file in files[2:] for word in ("--attention", file)]
-        command = ("attention", "-q", q, "-k", q, "-v", q, "-o", files[0], "--lse", files[1], *maps)
-        self.assertEqual(self.check({self.path("out"): True}, *command), set(files))
+        command, names = self.attention()
+        self.assertEqual(self.check({self.path("out"): True}, *command), {self.path(name) for name in names})
 
 
-class Memory(FaultsTest):
-    def test_a_report_is_whole_or_a_failure(self):
-        """jansson's json_dumps leaves out keys for which it has no memory."""
-        for command in (("cache", "list"), ("bench", "random", "--count", "1"), ("devices",))[:1 if QUICK else 3]:
-            whole = self.succeed(*command, "--json", env=self.env).out
-            for at in range(1, 1000):
-                result = self.run_clattn(*command, "--json", env=dict(self.env, JSON_FAILS_AT=str(at)))
-                if result.status == 0: # it takes fewer allocations
-                    break
-                self.assertEqual((result.status, result.out, len(result.errors)), (1, "", 1), (at, result))
-                self.assertIn("out of memory", result.errors[0])
-            self.assertEqual(result.out, whole, (command, at))
-            self.assertGreater(at, 10)
-            print("%s: %d allocations failed" % (command[0], at - 1), flush=True)
-
+class Memory(CommandTest):
     def test_a_shape_is_refused_before_it_is_filled(self):
         limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
         most = 2 ** 31 - 1

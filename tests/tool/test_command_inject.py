@@ -8,71 +8,28 @@ or the old one, and nothing beside it; and what a failure leaves allocated is wh
 
     CLATTN_INJECTED=build/tests/tool/clattn_injected python3 tests/tool/test_command_inject.py [-k PATTERN ...]
 
-CLATTN_TEST_LEVEL=full takes every call; otherwise the first and the last call of each place that no command has
-tried, and a few more."""
+CLATTN_TEST_LEVEL=full takes every call, of the commands that run for seconds as many as `most` allows; otherwise the
+first and the last call of each place that no command has tried, and a few more."""
+import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 import unittest
+import wave
 
 import numpy as np
 
 import png_pictures as png
-from command_support import NOISE, CommandTest, environment, main, write_safetensors
+from command_support import CommandTest, main, write_safetensors
+from injected import INJECTED, Served
 from test_command_embed import HERE, EmbedTest as ModelTest
 
-INJECTED = os.environ["CLATTN_INJECTED"]
 FULL = os.environ.get("CLATTN_TEST_LEVEL") == "full"
 MORE = 1  # calls that are tried in the ordinary run besides those of new places
 MEMORY = {"malloc", "calloc", "realloc", "strdup", "strndup", "posix_memalign", "aligned_alloc", "json_malloc"}
 tried = set()  # (function, place) of all commands
-
-
-class Served:
-    """A command that is run again and again by a process that has loaded its libraries."""
-
-    def __init__(self, arguments, folder, env):
-        os.makedirs(folder)
-        self.folder = folder
-        self.process = subprocess.Popen([INJECTED] + [str(a) for a in arguments], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True,
-                                        env={**environment(env), "CLATTN_INJECT": folder})
-
-    def read(self, name):
-        with open(os.path.join(self.folder, name), "rb") as file:
-            return file.read()
-
-    def run(self, number, onward=False):
-        """Returns how the command ended when the call of that number failed."""
-        for name in ("sites", "held"):
-            if os.path.exists(os.path.join(self.folder, name)):
-                os.remove(os.path.join(self.folder, name))
-        self.process.stdin.write(f"{number}{'+' if onward else ''}\n")
-        self.process.stdin.flush()
-        status, signal, ended, calls, failed, place = self.process.stdout.readline().split()
-        done = Ended()
-        done.status, done.signal, done.ended, done.calls = int(status), int(signal), ended == "1", int(calls)
-        done.failed, done.place = failed, place
-        done.out = self.read("out")
-        lines = self.read("err").decode("utf-8", "replace").splitlines()
-        done.errors = [line for line in lines if not NOISE.match(line)]
-        done.held = set(self.read("held").decode().splitlines()) if done.ended else set()
-        return done
-
-    def sites(self):
-        """Returns (function, place) -> the numbers of its first and its last call, of the run without a failure."""
-        lines = [line.split() for line in self.read("sites").decode().splitlines()]
-        return {(name, place): (int(first), int(last)) for name, first, last, place in lines}
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.stdout.close()
-        self.process.wait()
-
-
-class Ended:
-    pass
 
 
 def source_line(place):
@@ -83,12 +40,14 @@ def source_line(place):
 
 
 class Inject(CommandTest):
-    def inject(self, *arguments, outputs=(), same_text=False, env=None, before=None):
+    def inject(self, *arguments, outputs=(), same_text=False, env=None, before=None, after=None, most=None):
         """Fails each call of the command once by itself and once with all after it.  `same_text`: stdout has no times.
-        `before` is called before each run."""
+        `before` is called before each run, and after each `after`, which returns whether what the command has left is
+        whole.  `most`: of the failures that are to be tried so many at equal distances, a
+        fiftieth if not FULL."""
         served = Served(arguments, self.path(f"served-{len(os.listdir(self.folder))}"), env)
         self.addCleanup(served.close)
-        self.outputs, self.before, self.faults = outputs, before, {}
+        self.outputs, self.before, self.after, self.faults = outputs, before, after, {}
         self.run_once(served, 0)
         self.good = self.run_once(served, 0)
         self.assertEqual((self.good.status, self.good.signal), (0, 0), self.good.errors)
@@ -102,7 +61,11 @@ class Inject(CommandTest):
             points = [(first, False) for first, _ in fresh] + [(last, True) for _, last in fresh]
             more = range(1 + calls % 5, calls + 1, calls // MORE + 1)
             points += [(n, onward) for onward in (False, True) for n in more]
-        tried.update(sites)
+            most = most and most // 50
+        if most and len(points) > most:
+            points = [points[i * len(points) // most] for i in range(most)]
+        if not most:
+            tried.update(sites)
         for number, onward in points:
             self.judge(self.run_once(served, number, onward), onward)
         good = self.run_once(served, 0)
@@ -118,7 +81,7 @@ class Inject(CommandTest):
                 os.remove(self.path(name))
         if self.before:
             self.before()
-        done = served.run(number, onward)
+        done = served.run(number, "+" if onward else "")
         done.number = number
         return done
 
@@ -130,6 +93,8 @@ class Inject(CommandTest):
 
     def judge(self, done, onward):
         text = "\n".join(done.errors)
+        if self.after and not self.after():
+            self.fault(done, onward, "leaves a part")
         if done.failed == "-" and done.ended:
             return
         if done.signal == 14:
@@ -153,7 +118,8 @@ class Inject(CommandTest):
                 self.fault(done, onward, "fails without a message")
             elif not done.errors[-1].startswith("clattn: "):
                 self.fault(done, onward, "fails without an error line")
-            elif not onward and done.failed in MEMORY and (done.status != 1 or "memory" not in text):
+            elif not onward and done.failed in MEMORY and (
+                    done.status != 1 or "memory" not in text + done.out.decode()):
                 self.fault(done, onward, "does not tell that memory has run out")
             for name in self.outputs:
                 if os.path.exists(self.path(name)) and self.read(name) != self.wanted[name]:
@@ -221,7 +187,7 @@ class Commands(Inject):
 
     def test_cache_list(self):
         _, env = self.cached()
-        self.inject("cache", "list", env=env, same_text=True)
+        self.inject("cache", "list", "--json", env=env, same_text=True)
 
     def test_cache_clear(self):
         cache, env = self.cached()
@@ -233,6 +199,82 @@ class Commands(Inject):
 
         self.inject("cache", "clear", env=env, before=before, same_text=True)
 
+
+    def test_tune(self):
+        """One candidate is measured and kept."""
+        cache = self.path("tuned")
+
+        def whole():
+            path = os.path.join(cache, "wisdom")
+            return not os.path.exists(path) or re.fullmatch(rb"clattn-wisdom 1\n(\S+ \S.*\n)*", self.read(path))
+        self.inject("tune", "softmax", "--shape", "3,4", "--budget", 0.001, "--json",
+                    env={"CLATTN_CACHE_DIR": cache, "CLATTN_CACHE": None}, after=whole, most=2000,
+                    before=lambda: shutil.rmtree(cache, ignore_errors=True))
+
+    def make_whisper(self, size=8, bins=80):
+        """Writes a model of one layer and few tokens, which says three of them and then ends."""
+        os.mkdir(self.path("whisper"))
+        random = np.random.default_rng(2)
+        end = np.where(np.arange(size) % 2, 1, -1).astype("<f4")  # what the end's embedding and late positions share
+        tokens = ["a", "b", "\u0120c", "<|endoftext|>", "<|startoftranscript|>", "<|startofprev|>", "<|nospeech|>",
+                  "<|notimestamps|>"] + [f"<|{i / 50:.2f}|>" for i in range(12)]
+        self.write("whisper/vocabulary.txt", "\n".join(tokens))
+        self.write("whisper/config.json", json.dumps({"suppress_ids": [1], "suppress_ids_begin": [3],
+                                                      "alignment_heads": [[0, 0], [0, 1]]}))
+        variables = [("encoder/num_heads", (), 2, struct.pack("<h", 2)), ("decoder/num_heads", (), 2, struct.pack("<h", 2))]
+
+        def add(name, *extent, about=0):
+            values = (about + 0.3 * random.standard_normal(extent)).astype("<f4")
+            if name == "decoder/embeddings/weight":
+                values[:3] += 0.5
+                values[3] += end
+            if name == "decoder/position_encodings/encodings":
+                values[4:] += 20 * end
+            variables.append((name, extent, 0, values.tobytes()))
+
+        def linear(name, rows, columns, *more):
+            add(f"{name}/weight", rows, columns, *more)
+            add(f"{name}/bias", rows)
+
+        def norm(name):
+            add(f"{name}/gamma", size, about=1)
+            add(f"{name}/beta", size)
+        linear("encoder/conv1", size, bins, 3)
+        linear("encoder/conv2", size, size, 3)
+        add("encoder/position_encodings/encodings", 1500, size)
+        add("decoder/embeddings/weight", len(tokens), size)
+        add("decoder/position_encodings/encodings", 448, size)
+        for stack in ("encoder", "decoder"):
+            layer = f"{stack}/layer_0"
+            linear(f"{layer}/self_attention/linear_0", 3 * size, size)
+            linear(f"{layer}/self_attention/linear_1", size, size)
+            linear(f"{layer}/ffn/linear_0", 2 * size, size)
+            linear(f"{layer}/ffn/linear_1", size, 2 * size)
+            for name in (f"{layer}/self_attention/layer_norm", f"{layer}/ffn/layer_norm", f"{stack}/layer_norm"):
+                norm(name)
+        for i in range(3):
+            linear(f"decoder/layer_0/attention/linear_{i}", size if i != 1 else 2 * size, size)
+        norm("decoder/layer_0/attention/layer_norm")
+
+        def text(value):
+            return struct.pack("<H", len(value) + 1) + value.encode() + b"\0"
+        data = struct.pack("<I", 6) + text("WhisperSpec") + struct.pack("<II", 3, len(variables))
+        for name, extent, kind, values in variables:
+            data += text(name) + struct.pack(f"<B{len(extent)}IBI", len(extent), *extent, kind, len(values)) + values
+        self.write("whisper/model.bin", data + struct.pack("<I", 1) + text("decoder/projection/weight") +
+                   text("decoder/embeddings/weight"))
+        return self.path("whisper")
+
+    @unittest.skipUnless(os.environ.get("HAS_SPEECH"), "built without speech")
+    def test_transcribe(self):
+        with wave.open(self.path("sound.wav"), "wb") as file:
+            file.setnchannels(1)
+            file.setsampwidth(2)
+            file.setframerate(16000)
+            file.writeframes((9000 * np.sin(np.arange(8000) / 7)).astype("<i2").tobytes())
+        self.inject("transcribe", self.make_whisper(), self.path("sound.wav"), "--no-fallback", "--words", "--attention",
+                    self.path("map.html"), same_text=True, outputs=["map.html"], most=3000)
+        self.assertIn(b" a\n", self.good.out)
 
     def test_wisdom(self):
         wisdom = "clattn-wisdom 1\n" + "".join(f"device driver kernels softmax b{i} cpu 0 1\n" for i in range(20))

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 static atomic_int counted_layer = INJECT_OPENCL;
 static atomic_ulong calls, fail_number;
 static atomic_bool fail_onward;
+static atomic_int kill_signal; /* 0: the call fails */
 static _Atomic(const char *) failed;
 static _Atomic(const void *) failed_at;
 static atomic_long live[INJECT_KINDS];
@@ -42,7 +44,14 @@ void inject_begin(enum inject_layer layer, unsigned long fail_at, bool onward)
     calls = 0;
     fail_number = fail_at;
     fail_onward = onward;
+    kill_signal = 0;
     failed = NULL;
+}
+
+void inject_begin_kill(unsigned long at, int signal)
+{
+    inject_begin(INJECT_SYSTEM, at, false);
+    kill_signal = signal;
 }
 
 void inject_stop(void)
@@ -101,7 +110,9 @@ bool inject_fails(enum inject_layer layer, const char *name, const void *caller)
             backtrace_symbols_fd(stack, backtrace(stack, 24), 2);
         }
     }
-    return true;
+    if (kill_signal != 0)
+        raise(kill_signal);
+    return kill_signal == 0;
 }
 
 /* ---- what is held ---- */

@@ -24,6 +24,9 @@ enum inject_layer { INJECT_OPENCL, INJECT_SYSTEM };
  * `onward` all after it.  Calls of the other layer neither count nor fail. */
 void inject_begin(enum inject_layer layer, unsigned long fail_at, bool onward);
 
+/* Starts counting calls of the system, too, but the `at`-th raises `signal` and does not fail. */
+void inject_begin_kill(unsigned long at, int signal);
+
 /* Counts no call from now on, and lets none fail; what has failed and been counted stays known. */
 void inject_stop(void);
 
@@ -102,18 +105,28 @@ bool inject_grid(size_t global[3]);
 
 /* ---- a command ---- */
 
-/* Returns at once unless the environment has CLATTN_INJECT, the name of a folder.  Then it reads lines from stdin,
- * "NUMBER" or "NUMBER+", and returns for each in a child of its own, in which that call of the system fails, or all
- * from it on; 0: none. The child's streams are the files `in`, which is empty, `out` and `err` of the folder.  At
- * its exit it writes `held`, and if nothing failed `sites`.  For each line the parent prints the exit status or -1,
- * the signal or 0, whether the child came to its exit, the number of calls, the function that failed and its place,
- * or "-"; it ends when stdin does. */
+/* Returns at once unless the environment has CLATTN_INJECT, the name of a folder.  Then it reads lines from stdin, and
+ * returns for each in a child of its own, in which a call of the system fails: "NUMBER", that call (0: none);
+ * "NUMBER+", all from it on; "NUMBER!SIGNAL", none, but before that call the signal is raised.  The child's streams are
+ * the files `in`, which is empty, `out` and `err` of the folder.  If nothing is to fail, `files` has a line for each
+ * call that has changed files: number, name, path, path or count of bytes, with tabs between.  At its exit the child
+ * writes `held`, and if nothing failed `sites`.  For each line the parent prints the exit status or -1, the signal or 0,
+ * whether the child came to its exit, the number of calls, the function that failed and its place, or "-"; it ends when
+ * stdin does. */
 void inject_serve(void);
 
 /* ---- for the layers ---- */
 
 /* Counts a call of `name`, made at `caller`; returns whether it is to fail. */
 bool inject_fails(enum inject_layer layer, const char *name, const void *caller);
+
+/* Notes that a call, the last one, has changed the file `path`, or that of the name `path` in the folder `at` (AT_FDCWD:
+ * none), or, unless there is a path, the one whose descriptor is `at`. */
+void inject_changed(const char *name, int at, const char *path, const char *more);
+
+/* Writes such a file's path into `text`, and returns that. */
+enum { INJECT_PATH_BYTES = 4096 };
+const char *inject_path(int at, const char *path, char text[INJECT_PATH_BYTES]);
 
 /* Counts an object that was made or given back. */
 void inject_count(enum inject_kind kind, int change);

@@ -1,5 +1,6 @@
 /* The command's own process, forked for one failure after the other: inject.h, "a command". */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 
 #include "support/core/inject.h"
 
-enum { SECONDS_MOST = 60 }; /* a command that takes longer hangs */
+enum { SECONDS_MOST = 240 }; /* a command that takes longer hangs */
 
 /* What a child tells at its end. */
 static struct told {
@@ -20,6 +21,30 @@ static struct told {
 } *told;
 
 static char folder[512];
+static int changes = -1; /* the file of changed files; -1: nobody wants to know */
+
+const char *inject_path(int at, const char *path, char text[INJECT_PATH_BYTES])
+{
+    char link[64];
+    if (path && (at == AT_FDCWD || path[0] == '/')) {
+        snprintf(text, INJECT_PATH_BYTES, "%s", path);
+        return text;
+    }
+    snprintf(link, sizeof link, "/proc/self/fd/%d", at);
+    const ssize_t length = readlink(link, text, INJECT_PATH_BYTES - 1), end = length > 0 ? length : 0;
+    snprintf(text + end, INJECT_PATH_BYTES - (size_t)end, "%s%s", path ? "/" : "", path ? path : "");
+    return text;
+}
+
+void inject_changed(const char *name, int at, const char *path, const char *more)
+{
+    const int number = errno;
+    char text[INJECT_PATH_BYTES];
+    if (changes >= 0 &&
+        dprintf(changes, "%lu\t%s\t%s\t%s\n", inject_calls(), name, inject_path(at, path, text), more) < 0)
+        abort();
+    errno = number;
+}
 
 static FILE *create(const char *name)
 {
@@ -73,6 +98,7 @@ void inject_serve(void)
         char *end;
         const unsigned long number = strtoul(line, &end, 10);
         const bool onward = *end == '+';
+        const int signal = *end == '!' ? atoi(end + 1) : 0;
         int status = 0;
         *told = (struct told){.failed = "-", .place = "-"};
         const pid_t child = fork();
@@ -82,7 +108,15 @@ void inject_serve(void)
             become(2, "err");
             alarm(SECONDS_MOST);
             atexit(tell);
-            inject_begin(INJECT_SYSTEM, number, onward);
+            if (number == 0) {
+                FILE *file = create("files");
+                changes = fcntl(fileno(file), F_DUPFD_CLOEXEC, 100);
+                fclose(file);
+            }
+            if (signal)
+                inject_begin_kill(number, signal);
+            else
+                inject_begin(INJECT_SYSTEM, number, onward);
             return;
         }
         if (child < 0 || waitpid(child, &status, 0) != child)

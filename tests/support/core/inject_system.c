@@ -48,6 +48,26 @@
         return real_##name arguments; \
     }
 
+/* The same of a function that changes files, which is noted: by what name, and of which file. */
+#define CHANGING(name, number, parameters, arguments, noted, folder, path, more) \
+    DECLARE(int, name, parameters); \
+    int __wrap_##name parameters \
+    { \
+        if (FAILS(#name)) { \
+            errno = number; \
+            return -1; \
+        } \
+        return changed(real_##name arguments, noted, folder, path, more); \
+    }
+
+/* Notes what a call has changed, unless it has failed; returns what it has returned. */
+static int changed(int code, const char *name, int folder, const char *path, const char *more)
+{
+    if (code == 0)
+        inject_changed(name, folder, path, more);
+    return code;
+}
+
 /* ---- memory ---- */
 
 static void *taken(void *memory, const char *name, const void *caller)
@@ -143,6 +163,14 @@ static int opened(int file, const char *name, const void *caller)
     return file;
 }
 
+/* Notes a file that has been created, unless the call has failed; returns what it has returned. */
+static int created(int file, int flags, int folder, const char *path)
+{
+    if (file >= 0 && flags & O_CREAT)
+        inject_changed("create", folder, path, "");
+    return file;
+}
+
 /* Defines a function in the two names that it has, with 64-bit offsets or as compiled for them by default. */
 #define BOTH(DEFINE, name) DEFINE(name) DEFINE(name##64)
 
@@ -153,7 +181,7 @@ static int opened(int file, const char *name, const void *caller)
             errno = EMFILE; \
             return -1; \
         } \
-        return opened(real_##name(path, flags, mode), #name, CALLER); \
+        return opened(created(real_##name(path, flags, mode), flags, AT_FDCWD, path), #name, CALLER); \
     }
 BOTH(OPEN, open)
 
@@ -164,7 +192,7 @@ BOTH(OPEN, open)
             errno = EMFILE; \
             return -1; \
         } \
-        return opened(real_##name(folder, path, flags, mode), #name, CALLER); \
+        return opened(created(real_##name(folder, path, flags, mode), flags, folder, path), #name, CALLER); \
     }
 BOTH(OPENAT, openat)
 
@@ -211,11 +239,24 @@ WRAP(int, munmap, void *mapping, size_t bytes)
 }
 
 FAILING(ssize_t, read, EIO, -1, (int file, void *to, size_t bytes), (file, to, bytes))
-FAILING(ssize_t, write, ENOSPC, -1, (int file, const void *from, size_t bytes), (file, from, bytes))
+WRAP(ssize_t, write, int file, const void *from, size_t bytes)
+{
+    char count[24];
+    if (FAILS("write")) {
+        errno = ENOSPC;
+        return -1;
+    }
+    const ssize_t done = real_write(file, from, bytes);
+    snprintf(count, sizeof count, "%zd", done);
+    if (done > 0)
+        inject_changed("write", file, NULL, count);
+    return done;
+}
+
 #define PREAD(name) \
     FAILING(ssize_t, name, EIO, -1, (int file, void *to, size_t bytes, off_t offset), (file, to, bytes, offset))
 BOTH(PREAD, pread)
-FAILING(int, fsync, EIO, -1, (int file), (file))
+CHANGING(fsync, EIO, (int file), (file), "fsync", file, NULL, "")
 #define FSTAT(name) FAILING(int, name, EIO, -1, (int file, struct stat *about), (file, about))
 BOTH(FSTAT, fstat)
 #define STAT(name) FAILING(int, name, EIO, -1, (const char *path, struct stat *about), (path, about))
@@ -225,16 +266,17 @@ BOTH(STAT, lstat)
     FAILING(int, name, EIO, -1, (int folder, const char *path, struct stat *about, int flags), \
             (folder, path, about, flags))
 BOTH(FSTATAT, fstatat)
-FAILING(int, fchmod, EPERM, -1, (int file, mode_t mode), (file, mode))
-FAILING(int, mkdir, ENOSPC, -1, (const char *path, mode_t mode), (path, mode))
+CHANGING(fchmod, EPERM, (int file, mode_t mode), (file, mode), "chmod", file, NULL, "")
+CHANGING(mkdir, ENOSPC, (const char *path, mode_t mode), (path, mode), "mkdir", AT_FDCWD, path, "")
 FAILING(char *, mkdtemp, ENOSPC, NULL, (char *pattern), (pattern))
 FAILING(int, symlink, ENOSPC, -1, (const char *target, const char *path), (target, path))
-FAILING(int, unlink, EACCES, -1, (const char *path), (path))
-FAILING(int, unlinkat, EACCES, -1, (int folder, const char *path, int flags), (folder, path, flags))
+CHANGING(unlink, EACCES, (const char *path), (path), "unlink", AT_FDCWD, path, "")
+CHANGING(unlinkat, EACCES, (int folder, const char *path, int flags), (folder, path, flags), "unlink", folder, path, "")
 FAILING(int, remove, EACCES, -1, (const char *path), (path))
-FAILING(int, rename, ENOSPC, -1, (const char *from, const char *to), (from, to))
-FAILING(int, renameat, ENOSPC, -1, (int from_folder, const char *from, int to_folder, const char *to),
-        (from_folder, from, to_folder, to))
+CHANGING(rename, ENOSPC, (const char *from, const char *to), (from, to), "rename", AT_FDCWD, from, to)
+CHANGING(renameat, ENOSPC, (int from_folder, const char *from, int to_folder, const char *to),
+         (from_folder, from, to_folder, to), "rename", from_folder, from,
+         inject_path(to_folder, to, (char[INJECT_PATH_BYTES]){0}))
 FAILING(int, getentropy, EIO, -1, (void *to, size_t bytes), (to, bytes))
 #define NFTW(name) \
     FAILING(int, name, ENOMEM, -1, (const char *path, __nftw_func_t visit, int depth, int flags), \
