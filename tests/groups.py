@@ -11,7 +11,7 @@ PYTHON = "/usr/bin/python3"
 QUICK = ["host", "pocl", "oclgrind", "rusticl", "sanitize", "install", "examples"]
 THOROUGH = QUICK + ["variants", "offline", "models", "speech", "fuzz", "debian13", "guard"]
 OF_LEVEL = {"quick": QUICK, "thorough": THOROUGH,
-            "full": THOROUGH + ["intel", "pytorch", "browser", "seeds", "sid"]}
+            "full": THOROUGH + ["intel", "pytorch", "browser", "seeds", "sid", "coverage"]}
 RELEASES = {"debian13": "trixie", "sid": "sid"}  # the groups that run in another Debian
 VENDORS = pathlib.Path("/etc/OpenCL/vendors")
 POCL = {"OCL_ICD_VENDORS": str(VENDORS / "pocl.icd")}
@@ -54,7 +54,8 @@ def make_jobs(run, groups, level):
                      {**pocl, **seed, **SANITIZERS, "CLATTN_TEST_LEVEL": "tiny" if quick else "small"})
     for name, add in {"install": add_install, "examples": add_examples, "variants": add_variants, "offline": add_offline,
                       "models": add_models, "speech": add_speech, "fuzz": add_fuzz, "intel": add_intel,
-                      "pytorch": add_pytorch, "browser": add_browser, "seeds": add_seeds}.items():
+                      "pytorch": add_pytorch, "browser": add_browser, "seeds": add_seeds,
+                      "coverage": add_coverage}.items():
         if name in groups:
             add(run, gcc, full)
     for name, release in RELEASES.items():
@@ -274,3 +275,17 @@ def add_seeds(run, gcc, full):
         seed = int.from_bytes(os.urandom(4), "little")
         print(f"seed{number}: CLATTN_TEST_SEED={seed}")
         run.programs(f"seed{number}", gcc, "seeds", {**POCL, "CLATTN_TEST_LEVEL": "full", "CLATTN_TEST_SEED": str(seed)})
+
+
+def add_coverage(run, gcc, full):
+    """Which lines and branches of src/ the host's and PoCL's programs and the command's tests run."""
+    build = run.build("coverage", "-Db_coverage=true", "-Dbuildtype=debug")
+    for counts in (run.work / "coverage").rglob("*.gcda"):
+        counts.unlink()
+    for suite in ("host", "pocl"):
+        run.programs("coverage", build, suite, {**POCL, "CLATTN_CACHE": "off", "CLATTN_TEST_LEVEL": "quick"})
+    # gcov's own symbols are among the library's.
+    run.jobs = [job for job in run.jobs if (job.group, job.name) != ("coverage", "library")]
+    package, folder, python = packages(run, "coverage", "gcovr", "gcovr==8.8")
+    run.add("coverage", "covered", lambda: [python(), HERE / "coverage.py", run.work / "coverage"], {"PYTHONPATH": str(folder)},
+            [build, package], alone=True)

@@ -9,9 +9,10 @@
 --level thorough  all cases on PoCL, Oclgrind and rusticl, other ways to build, compilers of absent GPUs, pretrained models,
                   fuzzing, the guard of speed
 --level full      (or --full) more: every head size, random seeds, a minute for each fuzzer, Intel's runtime for CPUs
-                  (800 MB, fetched once), PyTorch (600 MB), faster-whisper (200 MB), heat maps in a browser (220 MB)
+                  (800 MB, fetched once), PyTorch (600 MB), faster-whisper (200 MB), heat maps in a browser (220 MB),
+                  coverage
 --only            just these groups: host, pocl, oclgrind, rusticl, sanitize, install, variants, offline, models, speech,
-                  fuzz, examples, debian13, guard, intel, pytorch, browser, seeds, sid
+                  fuzz, examples, debian13, guard, intel, pytorch, browser, seeds, sid, coverage
 --continue        what has passed in FOLDER before, with the same command and environment, is not run again
 --no-install      nothing is installed or fetched
 --build           where to build and test (default: build/test in the source folder)
