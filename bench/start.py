@@ -37,7 +37,8 @@ def run(build, arguments, folder):
     environment = dict(os.environ, POCL_CACHE_DIR=os.path.join(folder, "pocl"),
                        CLATTN_CACHE_DIR=os.path.join(folder, "clattn"),
                        LD_LIBRARY_PATH=os.path.abspath(os.path.join(build, "src")))
-    environment.pop("CLATTN_CACHE", None)
+    for name in ("CLATTN_CACHE", "CLATTN_SAVE"):
+        environment.pop(name, None)
     began = time.perf_counter()
     process = subprocess.Popen([program, *arguments[1:]], env=environment, stdout=subprocess.PIPE, text=True)
     process.stdout.readline()

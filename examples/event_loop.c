@@ -143,9 +143,7 @@ static void end_job(clattn_job **job)
 int main(void)
 {
     struct program program = {0};
-    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
-    params.save_mode = CLATTN_SAVE_MODE_BACKGROUND; /* so that the release of the context does not save programs */
-    clattn_status status = clattn_context_create(&params, &program.context);
+    clattn_status status = clattn_context_create(NULL, &program.context);
     if (status == CLATTN_SUCCESS)
         status = begin(&program);
 

@@ -29,6 +29,15 @@ static clattn_log_level log_level_of(const clattn_context_params *params)
     return CLATTN_LOG_LEVEL_WARNING;
 }
 
+static clattn_save_mode save_mode_of(const clattn_context_params *params)
+{
+    if (params->save_mode != CLATTN_SAVE_MODE_DEFAULT)
+        return params->save_mode;
+    const char *variable = os_environment("CLATTN_SAVE");
+    return params->cache_store || (variable && !strcmp(variable, "release")) ? CLATTN_SAVE_MODE_RELEASE
+                                                                             : CLATTN_SAVE_MODE_EXPLICIT;
+}
+
 /* Reads the caller's params.  Failures go to the thread's message, since the context's report does not exist yet. */
 static clattn_status read_params(const clattn_context_params *given, clattn_context_params *params)
 {
@@ -223,7 +232,7 @@ clattn_status clattn_context_create(const clattn_context_params *given, clattn_c
     atomic_init(&context->references, 1);
     TRY(read_params(given, &params));
     context->clblast = (clattn_clblast_mode)params.clblast;
-    context->save_mode = params.save_mode;
+    context->save_mode = save_mode_of(&params);
     context->foreign_opencl = params.get_proc != NULL;
     TRY(report_init(&context->device.report, params.log, params.log_user, log_level_of(&params)));
     reached = STAGE_REPORT;

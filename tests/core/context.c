@@ -248,7 +248,8 @@ static void the_child_of_a_fork_gets_a_status(void **state)
     inject_start(0, 0);
     new_folder(folder);
     params.get_proc = inject_get_proc;
-    params.cache_mode = CLATTN_CACHE_MODE_ON; /* PoCL's programs are then saved by the parent's release alone */
+    params.cache_mode = CLATTN_CACHE_MODE_ON; /* PoCL's programs are saved by the parent's release alone */
+    params.save_mode = CLATTN_SAVE_MODE_RELEASE;
     params.cache_dir = folder;
     clattn_context *context = new_context_with(&params);
     mha.batch = 1;

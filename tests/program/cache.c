@@ -260,6 +260,7 @@ static void the_environment_chooses_where_params_leave_a_choice(void **state)
     cached_plan(NULL, 0); /* the driver's own cache may be below HOME: fill it while HOME is set */
 
     clattn_context_params_init(&cache_params);
+    cache_params.save_mode = CLATTN_SAVE_MODE_RELEASE;
     unsetenv("HOME");
     assert_false(cached_plan(&cache_params, 0).has_folder);
     setenv("XDG_CACHE_HOME", "relative", 1); /* the XDG specification has relative paths ignored */

@@ -2,6 +2,7 @@
  * in the background, whichever the application wants; some never do. */
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -60,8 +61,8 @@ static void large_grids_are_kept_too(void **state)
     release_context(&context);
 }
 
-/* PoCL compiles a program anew for its binary, so clattn saves it only when asked or when the context is released, even
- * if plans still exist; programs of trials are never saved.  Programs of other drivers are saved at once. */
+/* PoCL compiles a program anew for its binary, so clattn saves it only when asked or, with the mode RELEASE, when the context
+ * is released, even if plans still exist; programs of trials are never saved.  Programs of other drivers are saved at once. */
 static void saving_does_not_keep_anybody_waiting(void **state)
 {
     (void)state;
@@ -123,6 +124,37 @@ static void what_pocl_has_lost_is_not_kept(void **state)
     softmax_built(context, 3);
     release_context(&context);
     assert_int_equal(cached_files(cache_folder, NULL), !late);
+}
+
+/* Whether the release of a context saved its program on PoCL, with that mode and that CLATTN_SAVE in the environment. */
+static bool release_saves(clattn_save_mode mode, const char *variable)
+{
+    empty_cache(NULL);
+    cache_params.save_mode = mode;
+    assert_int_equal(variable ? setenv("CLATTN_SAVE", variable, 1) : unsetenv("CLATTN_SAVE"), 0);
+    clattn_context *context = new_context_with(&cache_params);
+    assert_int_equal(unsetenv("CLATTN_SAVE"), 0);
+    const bool late = saves_late(context);
+    softmax_built(context, 3);
+    const int before = cached_files(cache_folder, NULL);
+    assert_int_equal(before, !late);
+    release_context(&context);
+    const int after = cached_files(cache_folder, NULL);
+    assert_true(late || after == before);
+    return !late || after > before;
+}
+
+static void a_release_saves_only_where_that_is_wanted(void **state)
+{
+    (void)state;
+    clattn_context *context = new_context_with(&cache_params);
+    const bool late = saves_late(context);
+    release_context(&context);
+    assert_int_equal(release_saves(CLATTN_SAVE_MODE_DEFAULT, NULL), !late);
+    assert_int_equal(release_saves(CLATTN_SAVE_MODE_DEFAULT, "yes"), !late);
+    assert_true(release_saves(CLATTN_SAVE_MODE_DEFAULT, "release"));
+    assert_int_equal(release_saves(CLATTN_SAVE_MODE_EXPLICIT, "release"), !late);
+    assert_true(release_saves(CLATTN_SAVE_MODE_RELEASE, NULL));
 }
 
 /* With the mode EXPLICIT nothing but the call saves: neither the context's release nor that of the last plan. */
@@ -316,6 +348,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(large_grids_are_kept_too, empty_cache),
         cmocka_unit_test_setup(saving_does_not_keep_anybody_waiting, empty_cache),
         cmocka_unit_test_setup(what_pocl_has_lost_is_not_kept, empty_cache),
+        cmocka_unit_test_setup(a_release_saves_only_where_that_is_wanted, empty_cache),
         cmocka_unit_test_setup(only_the_call_saves_if_the_application_says_so, empty_cache),
         cmocka_unit_test_setup(the_thread_saves_if_the_application_says_so, empty_cache),
         cmocka_unit_test_setup(a_release_stops_the_saving, empty_cache),

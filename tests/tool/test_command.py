@@ -666,7 +666,7 @@ class Tools(SoftmaxTest):
 
     def test_cache(self):
         folder = os.path.join(self.folder, "cache")
-        env = {"CLATTN_CACHE_DIR": folder, "CLATTN_CACHE": None}
+        env = {"CLATTN_CACHE_DIR": folder, "CLATTN_CACHE": None, "CLATTN_SAVE": "release"}
         self.assertEqual(self.succeed("cache", "path", env=env).out, folder + "\n")
         self.assertEqual(self.succeed("cache", "list", "--json", env=env).json()["count"], 0)
         self.succeed(*self.softmax, env=env)

@@ -74,7 +74,7 @@ class FaultsTest(CommandTest):
         super().setUp()
         self.cache = self.path("cache")
         os.mkdir(self.path("out"))
-        self.env = {"CLATTN_CACHE_DIR": self.cache, "CLATTN_CACHE": None, "CLATTN_LOG": None}
+        self.env = {"CLATTN_CACHE_DIR": self.cache, "CLATTN_CACHE": None, "CLATTN_SAVE": "release", "CLATTN_LOG": None}
 
     def serve(self, *command, **more):
         served = Served(command, self.path(f"served-{len(os.listdir(self.folder))}"), self.env, **more)

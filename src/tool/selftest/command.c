@@ -108,8 +108,6 @@ static int run_all(tool_device *device, bool json, json_t *results, size_t *fail
                 return print_json(NULL);
             solver = op->solvers[j];
         }
-        /* Here, where the progress shows that something is going on; what it gives would also be the context's to say. */
-        (void)clattn_context_save_programs(device->context);
     }
     return TOOL_DONE;
 }

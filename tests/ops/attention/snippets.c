@@ -205,6 +205,7 @@ static void fresh_plan(const char *folder, const clattn_attention_desc *like, co
     params.device = getenv("CLATTN_DEVICE") ? NULL : "0";
     params.cache_mode = CLATTN_CACHE_MODE_ON;
     params.cache_dir = folder;
+    params.save_mode = CLATTN_SAVE_MODE_RELEASE;
     options.solver = "generic";
     desc.snippets.mask_mod = mask;
     clattn_context *context = new_context_with(&params);

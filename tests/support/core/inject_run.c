@@ -211,6 +211,7 @@ inject_scenario inject_scenario_of(clattn_status (*use)(clattn_context *), int32
     clattn_context_params_init(&scenario.params);
     scenario.params.get_proc = inject_get_proc;
     scenario.params.cache_mode = cache_mode;
+    scenario.params.save_mode = CLATTN_SAVE_MODE_RELEASE;
     scenario.params.clblast = CLATTN_CLBLAST_MODE_NEVER; /* CLBlast calls OpenCL without the table */
     return scenario;
 }

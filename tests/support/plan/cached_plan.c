@@ -16,6 +16,7 @@ int empty_cache(void **state)
     clattn_context_params_init(&cache_params);
     cache_params.cache_dir = cache_folder;
     cache_params.cache_mode = CLATTN_CACHE_MODE_ON;
+    cache_params.save_mode = CLATTN_SAVE_MODE_RELEASE;
     return 0;
 }
 

@@ -40,6 +40,7 @@ clattn_context *sources_context(const struct sources *sources, const char *cache
     params.kernel_dir = sources->folder;
     params.cache_mode = cache ? CLATTN_CACHE_MODE_ON : CLATTN_CACHE_MODE_OFF;
     params.cache_dir = cache;
+    params.save_mode = CLATTN_SAVE_MODE_RELEASE;
     params.self_check = checks ? CLATTN_SELF_CHECK_ON : CLATTN_SELF_CHECK_OFF;
     return new_context_with(&params);
 }
