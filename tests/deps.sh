@@ -1,18 +1,19 @@
 #!/bin/sh
-# Installs the Debian packages that are missing on this machine: deps.sh build|models|test|browser
+# Installs the Debian packages that are missing on this machine: deps.sh build|models|test|browser|arm64
 #
 #   build    what building the library and the command needs, and PoCL, so that they have a device to run on
 #   models   the same, pip to fetch pretrained models with, and recordings of speech (2 MB)
 #   test     the same and what the test suite needs
 #   browser  the same and a headless browser (60 MB to fetch, 220 MB in all) for heat maps
+#   arm64    what `test` has, a cross compiler for arm64 and an emulator (200 MB in all)
 #
 # If everything is there, nothing is installed and no package list is fetched.  Works as root or with sudo.
 set -u
 
 case ${1-} in
-build | models | test | browser) level=$1 ;;
+build | models | test | browser | arm64) level=$1 ;;
 *)
-    echo "usage: deps.sh build|models|test|browser" >&2
+    echo "usage: deps.sh build|models|test|browser|arm64" >&2
     exit 2
     ;;
 esac
@@ -50,7 +51,7 @@ if [ "$level" != build ]; then
     want python3-pip pip
     want pocketsphinx-testdata test -d /usr/share/pocketsphinx/test/data
 fi
-if [ "$level" = test ] || [ "$level" = browser ]; then
+if [ "$level" != build ] && [ "$level" != models ]; then
     want g++ have g++
     want clang have clang
     want libcmocka-dev compiles gcc '#include <stdarg.h>
@@ -68,6 +69,10 @@ if [ "$level" = test ] || [ "$level" = browser ]; then
 fi
 if [ "$level" = browser ]; then
     want chromium-headless-shell /usr/bin/python3 -B "$(dirname "$0")/tool/devtools.py"
+fi
+if [ "$level" = arm64 ]; then
+    want gcc-aarch64-linux-gnu have aarch64-linux-gnu-gcc
+    want qemu-user-static have qemu-aarch64-static
 fi
 
 # libFuzzer's package has clang's version in its name, so it can be told only once clang is there.  Nothing fails for want

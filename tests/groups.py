@@ -11,8 +11,10 @@ PYTHON = "/usr/bin/python3"
 QUICK = ["host", "pocl", "oclgrind", "rusticl", "sanitize", "install", "examples"]
 THOROUGH = QUICK + ["variants", "offline", "models", "speech", "fuzz", "debian13", "guard"]
 OF_LEVEL = {"quick": QUICK, "thorough": THOROUGH,
-            "full": THOROUGH + ["intel", "pytorch", "browser", "seeds", "sid", "coverage"]}
+            "full": THOROUGH + ["intel", "pytorch", "browser", "seeds", "sid", "arm64", "coverage"]}
 RELEASES = {"debian13": "trixie", "sid": "sid"}  # the groups that run in another Debian
+ARM64 = ["activation", "attention", "choice", "embedding", "errors", "kv_append", "matmul", "merge", "neighbourhood", "norm",
+         "rope", "softmax"]
 VENDORS = pathlib.Path("/etc/OpenCL/vendors")
 POCL = {"OCL_ICD_VENDORS": str(VENDORS / "pocl.icd")}
 RUSTICL = {"OCL_ICD_VENDORS": str(VENDORS / "rusticl.icd"), "RUSTICL_ENABLE": "llvmpipe", "CLATTN_DEVICE": "rusticl:"}
@@ -60,7 +62,9 @@ def make_jobs(run, groups, level):
             add(run, gcc, full)
     for name, release in RELEASES.items():
         if name in groups:
-            add_debian(run, name, release)
+            add_debian(run, name, release, full)
+    if "arm64" in groups:
+        add_arm64(run)
     if "guard" in groups:
         # The only group that measures.
         run.add("guard", "figures", [PYTHON, ROOT / "bench/guard.py", run.work / "gcc"], POCL, [gcc], 120, alone=True)
@@ -156,14 +160,35 @@ def build_least(run):
     return run.build("least", "-Dclblast=disabled", "-Dpng=disabled", "-Dutf8proc=disabled", "-Dspeech=disabled")
 
 
-def add_debian(run, group, release):
-    """The self-test and random problems, in a root file system of another Debian, whose PoCL is newer."""
+def add_debian(run, group, release, full):
+    """Another Debian's drivers, in a root file system of it: the self-check and random problems on PoCL; in the full run
+    the test programs on PoCL and on rusticl, at the shapes of the quick run."""
     least, folder = build_least(run), run.cache / group
     made = run.fetch(group, "system", folder, HERE / "chroot.sh", "make", folder, release)
-    programs = {"selftest": ["src/clattn", "selftest"], "random": ["tests/test_random_shapes"]}
-    for name, (program, *rest) in programs.items():
-        run.add(group, name, ["sh", HERE / "chroot.sh", "run", folder, ROOT, run.work, f"{run.work}/least/{program}", *rest],
-                {"CLATTN_TEST_LEVEL": "small"}, [least, made])
+    inside = ["sh", HERE / "chroot.sh", "run", folder, ROOT, run.work]
+    run.add(group, "selftest", [*inside, run.work / "least/src/clattn", "selftest"], POCL, [least, made])
+    run.add(group, "random", [*inside, run.work / "least/tests/test_random_shapes"], {**POCL, "CLATTN_TEST_LEVEL": "small"},
+            [least, made])
+    if full:
+        tiny = {"CLATTN_CACHE": "off", "CLATTN_TEST_LEVEL": "tiny"}
+        run.programs(group, least, "pocl", {**POCL, **tiny}, without="tool", wrapper=lambda row: inside, needs=[made])
+        run.programs(f"{group}-rusticl", least, "rusticl", {**RUSTICL, **tiny}, "smoke", lambda row: inside, needs=[made])
+
+
+def add_arm64(run):
+    """A dozen programs on Debian 12's PoCL for arm64, whose processor qemu emulates."""
+    system, build, constants = run.cache / "arm64", run.work / "arm64", run.work / "arm64.ini"
+    emulator = run.fetch("arm64", "packages", pathlib.Path("/"), HERE / "deps.sh", "arm64")
+    made = run.fetch("arm64", "system", system, HERE / "chroot.sh", "make", system, "bookworm", "arm64")
+    made.needs.append(emulator)
+    constants.write_text(f"[constants]\nroot = '{system}'\n")
+    targets = [f"tests/test_{name}" for name in ARM64]
+    compiled = run.add("arm64", "build", ["sh", "-c", """build=$1 && shift &&
+        { test -e "$build/build.ninja" || meson setup --cross-file "$build.ini" --cross-file "$0/tools/arm64.ini" -Dwerror=true \
+        "$build" "$0"; } && ninja -C "$build" "$@" """, ROOT, build, *targets], needs=[made], isolated=False)
+    for target in targets:
+        run.add("arm64", target[11:], ["sh", HERE / "chroot.sh", "run", system, ROOT, run.work, build / target],
+                {**POCL, "CLATTN_CACHE": "off", "CLATTN_TEST_LEVEL": "tiny"}, [compiled])
 
 
 def add_offline(run, gcc, full):
@@ -246,11 +271,8 @@ def add_fuzz(run, gcc, full):
 
 def add_intel(run, gcc, full):
     runtime = run.fetch("intel", "runtime", run.cache / "intel", HERE / "intel.sh", run.cache / "intel")
-    before = len(run.jobs)
     run.programs("intel", gcc, "pocl", {"OCL_ICD_VENDORS": f"{run.cache}/intel/lib/libintelocl.so",
-                                        "CLATTN_TEST_LEVEL": "small"})
-    for job in run.jobs[before:]:
-        job.needs.append(runtime)
+                                        "CLATTN_TEST_LEVEL": "small"}, needs=[runtime])
 
 
 def add_pytorch(run, gcc, full):

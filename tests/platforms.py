@@ -1,4 +1,4 @@
-"""Prints one table of what the test programs said on each platform: platform x solver x passed, failed, refused.
+"""Prints platforms.md: what the test programs said on each platform, platform x solver x passed, failed, refused.
 
     platforms.py LOGS [PLATFORM...]
 
@@ -6,40 +6,66 @@ LOGS/PLATFORM/NAME are logs of test programs as tests/run.py keeps them.  The na
 or "operator:" if no solver is meant; a test whose name has neither is counted in one row.  A test that a solver refused, as
 it should, has the line "# refused" before its own."""
 import collections
+import datetime
 import pathlib
 import re
 import sys
 
 from run import count
 
-NAMES = {"pocl": "PoCL", "oclgrind": "Oclgrind", "rusticl": "rusticl", "intel": "Intel's CPU runtime"}
+NAMES = {"pocl": "PoCL, Debian 12", "debian13": "PoCL, Debian 13", "sid": "PoCL, sid", "arm64": "PoCL, Debian 12, arm64 by qemu",
+         "oclgrind": "Oclgrind", "rusticl": "rusticl, Debian 12", "debian13-rusticl": "rusticl, Debian 13",
+         "sid-rusticl": "rusticl, sid", "intel": "Intel's CPU runtime"}
 REST = "everything else"
+HEAD = """# Platforms
+
+What the test programs said on each platform, by operator and solver. `python3 tests/platforms.py build/test/logs` writes
+this page from the logs of `sh tests/run.sh --full`; these are of {dates}. The columns are the groups of
+[testing.md](../docs/testing.md), which differ in programs and level.
+"""
+
+
+class Platform:
+    def __init__(self, logs):
+        self.programs, self.drivers, self.levels, self.failures = 0, set(), set(), []
+        self.counts = collections.defaultdict(collections.Counter)
+        self.dates = set()
+        for file in sorted(logs.iterdir()):
+            self.dates.add(datetime.date.fromtimestamp(file.stat().st_mtime).isoformat())
+            self.read(file.name, file.read_text(errors="replace"))
+
+    def read(self, program, text):
+        refused = False
+        before = collections.Counter()
+        for driver, level in re.findall(r"^# device: .*; driver (.*); level (\w+); ", text, re.M):
+            self.drivers.add(driver)
+            self.levels.add(level)
+        for line in text.splitlines():
+            test = re.match(r"(not )?ok \d+(?: - )?(.*)$", line)
+            if line == "# refused":
+                refused = True
+            elif test:
+                # cmocka of Debian 12 calls a skipped test "not ok".
+                key = "skipped" if "# SKIP" in line else "failed" if test[1] else "refused" if refused else "passed"
+                self.counts[row_of(re.sub(r" *# SKIP *", "", test[2]))][key] += 1
+                before[key] += 1
+                refused = False
+                if key == "failed":
+                    self.failures.append(f"{program}: {test[2]}")
+        status = re.search(r"^\(exit status (-?\d+), ", text, re.M)
+        passed, failed, skipped, _ = count(text, int(status[1]) if status else 1)
+        self.programs += passed + failed > 0
+        if failed > before["failed"]:
+            self.failures.append(f"{program}: {failed - before['failed']} more, exit status {status[1] if status else 'unknown'}")
+        # Tests of Python's; tests lost in a crash; what a simulator has found; wrong exit statuses.
+        self.counts[REST].update(passed=passed - before["passed"] - before["refused"], failed=failed - before["failed"],
+                                 skipped=skipped - before["skipped"])
 
 
 def row_of(name):
     """What a test is about."""
     match = re.match(r"([a-z][\w-]*(?: [\w-]+)?): ", name)
     return match[1] if match else REST
-
-
-def read_log(text, counts):
-    refused = False
-    before = collections.Counter()
-    for line in text.splitlines():
-        test = re.match(r"(not )?ok \d+(?: - )?(.*)$", line)
-        if line == "# refused":
-            refused = True
-        elif test:
-            # cmocka of Debian 12 calls a skipped test "not ok".
-            key = "skipped" if "# SKIP" in line else "failed" if test[1] else "refused" if refused else "passed"
-            counts[row_of(re.sub(r" *# SKIP *", "", test[2]))][key] += 1
-            before[key] += 1
-            refused = False
-    status = re.search(r"^\(exit status (\d+), ", text, re.M)
-    passed, failed, skipped, _ = count(text, int(status[1]) if status else 1)
-    # Tests of Python's; tests lost in a crash; what a simulator has found; wrong exit statuses.
-    counts[REST].update(passed=passed - before["passed"] - before["refused"], failed=failed - before["failed"],
-                        skipped=skipped - before["skipped"])
 
 
 def cell(counted):
@@ -51,19 +77,24 @@ def cell(counted):
 
 def main():
     logs, wanted = pathlib.Path(sys.argv[1]), sys.argv[2:] or list(NAMES)
-    platforms = {}
-    for name in wanted:
-        if (logs / name).is_dir():
-            platforms[name] = collections.defaultdict(collections.Counter)
-            for file in sorted((logs / name).iterdir()):
-                read_log(file.read_text(errors="replace"), platforms[name])
-    rows = sorted({row for counts in platforms.values() for row in counts} - {REST}) + [REST]
-    print("| passed / failed / refused | " + " | ".join(NAMES.get(name, name) for name in platforms) + " |")
+    platforms = {name: Platform(logs / name) for name in wanted if (logs / name).is_dir()}
+    print(HEAD.format(dates=", ".join(sorted(set().union(*(platform.dates for platform in platforms.values()))))))
+
+    def row(name, cells):
+        print(f"| {name} | " + " | ".join(cells) + " |")
+
+    row("passed / failed / refused", (NAMES.get(name, name) for name in platforms))
     print("| --- " * (1 + len(platforms)) + "|")
-    for row in rows:
-        print(f"| {row} | " + " | ".join(cell(counts.get(row)) for counts in platforms.values()) + " |")
-    totals = [sum(counts.values(), collections.Counter()) for counts in platforms.values()]
-    print("| **all** | " + " | ".join(cell(total) for total in totals) + " |")
+    row("driver", (", ".join(sorted(platform.drivers)) for platform in platforms.values()))
+    row("level", (", ".join(sorted(platform.levels)) for platform in platforms.values()))
+    row("programs", (str(platform.programs) for platform in platforms.values()))
+    row("**all**", (cell(sum(platform.counts.values(), collections.Counter())) for platform in platforms.values()))
+    for key in sorted({key for platform in platforms.values() for key in platform.counts} - {REST}) + [REST]:
+        row(key, (cell(platform.counts.get(key)) for platform in platforms.values()))
+    for name, platform in platforms.items():
+        if platform.failures:
+            print(f"\n## Failures on {NAMES.get(name, name)}\n")
+            print("\n".join(f"- {failure}" for failure in platform.failures))
 
 
 if __name__ == "__main__":

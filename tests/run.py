@@ -10,9 +10,9 @@
                   fuzzing, the guard of speed
 --level full      (or --full) more: every head size, random seeds, a minute for each fuzzer, Intel's runtime for CPUs
                   (800 MB, fetched once), PyTorch (600 MB), faster-whisper (200 MB), heat maps in a browser (220 MB),
-                  coverage
+                  the test programs on Debian 13's drivers, sid's and arm64's (1 GB each), coverage
 --only            just these groups: host, pocl, oclgrind, rusticl, sanitize, install, variants, offline, models, speech,
-                  fuzz, examples, debian13, guard, intel, pytorch, browser, seeds, sid, coverage
+                  fuzz, examples, debian13, guard, intel, pytorch, browser, seeds, sid, arm64, coverage
 --continue        what has passed in FOLDER before, with the same command and environment, is not run again
 --no-install      nothing is installed or fetched
 --build           where to build and test (default: build/test in the source folder)
@@ -109,18 +109,19 @@ class Run:
             row["suite"] = {suite.split(":")[-1] for suite in row["suite"]}
         return sorted(rows, key=lambda row: "long" not in row["suite"])
 
-    def programs(self, group, build, word, env, also=None, wrapper=lambda row: []):
-        """The test programs that have `word` (and `also`) among their suites."""
+    def programs(self, group, build, word, env, also=None, wrapper=lambda row: [], without=None, needs=()):
+        """The test programs that have `word` (and `also`, and not `without`) among their suites."""
         level = self.options.level
         for row in self.tests(build):
             suites = row["suite"]
-            if word not in suites or (also and also not in suites) or (level == "quick" and "thorough" in suites):
+            if word not in suites or (also and also not in suites) or without in suites or (
+                    level == "quick" and "thorough" in suites):
                 continue
             if self.options.programs and not any(fnmatch.fnmatch(row["name"], p) for p in self.options.programs):
                 continue
             # Of the programs with the most kernels the quick level has the small shapes; scripts know `quick` alone.
             differs = {"CLATTN_TEST_LEVEL": level if "tool" in suites else "tiny"} if "long" in suites and level == "quick" else {}
-            self.add(group, row["name"], wrapper(row) + row["cmd"], {**env, **differs, **row["env"]}, [build])
+            self.add(group, row["name"], wrapper(row) + row["cmd"], {**env, **differs, **row["env"]}, [build, *needs])
 
     def fetch(self, group, name, folder, *command):
         """A script that fetches something into a folder; the last line of its log is what it has fetched, or why not."""

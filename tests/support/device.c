@@ -27,11 +27,15 @@ static void get_platform_name(char name[NAME_SIZE])
 
 static void print_device(void)
 {
-    char name[NAME_SIZE] = "", platform[NAME_SIZE];
+    const cl_device_id device = clattn_context_opencl_device(opened);
+    const char *level = getenv("CLATTN_TEST_LEVEL");
+    char name[NAME_SIZE] = "", driver[NAME_SIZE] = "", platform[NAME_SIZE];
 
-    clGetDeviceInfo(clattn_context_opencl_device(opened), CL_DEVICE_NAME, sizeof name, name, NULL);
+    clGetDeviceInfo(device, CL_DEVICE_NAME, sizeof name, name, NULL);
+    clGetDeviceInfo(device, CL_DRIVER_VERSION, sizeof driver, driver, NULL);
     get_platform_name(platform);
-    printf("# %s, %s\n", platform, name);
+    /* tests/platforms.py shows driver and level. */
+    printf("# device: %s; driver %s; level %s; %s\n", platform, driver, level ? level : "quick", name);
 }
 
 static void watch_log(void *user, clattn_log_level level, const char *message)
