@@ -63,7 +63,7 @@ if [ "$level" != build ] && [ "$level" != models ]; then
     want mesa-opencl-icd test -e /etc/OpenCL/vendors/rusticl.icd
     want espeak-ng have espeak-ng
     want doxygen have doxygen
-    want debootstrap test -e /usr/sbin/debootstrap
+    want mmdebstrap have mmdebstrap
     # Not whichever python3 is first on the path: the distribution's, for which python3-numpy is.
     want python3-numpy /usr/bin/python3 -c 'import numpy'
 fi

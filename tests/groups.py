@@ -12,6 +12,7 @@ QUICK = ["host", "pocl", "oclgrind", "rusticl", "sanitize", "install", "examples
 THOROUGH = QUICK + ["variants", "offline", "models", "speech", "fuzz", "debian13", "guard"]
 OF_LEVEL = {"quick": QUICK, "thorough": THOROUGH,
             "full": THOROUGH + ["intel", "pytorch", "browser", "seeds", "sid", "arm64", "coverage"]}
+TEST_LIBRARIES = ["pocl-opencl-icd", "ocl-icd-libopencl1", "libjansson4", "libcmocka0"]
 RELEASES = {"debian13": "trixie", "sid": "sid"}  # the groups that run in another Debian
 ARM64 = ["activation", "attention", "choice", "embedding", "errors", "kv_append", "matmul", "merge", "neighbourhood", "norm",
          "rope", "softmax"]
@@ -164,7 +165,8 @@ def add_debian(run, group, release, full):
     """Another Debian's drivers, in a root file system of it: the self-check and random problems on PoCL; in the full run
     the test programs on PoCL and on rusticl, at the shapes of the quick run."""
     least, folder = build_least(run), run.cache / group
-    made = run.fetch(group, "system", folder, HERE / "chroot.sh", "make", folder, release)
+    made = run.fetch(group, "system", folder, HERE / "chroot.sh", "make", folder, release, "amd64", *TEST_LIBRARIES,
+                     "mesa-opencl-icd")
     inside = ["sh", HERE / "chroot.sh", "run", folder, ROOT, run.work]
     run.add(group, "selftest", [*inside, run.work / "least/src/clattn", "selftest"], POCL, [least, made])
     run.add(group, "random", [*inside, run.work / "least/tests/test_random_shapes"], {**POCL, "CLATTN_TEST_LEVEL": "small"},
@@ -179,7 +181,8 @@ def add_arm64(run):
     """A dozen programs on Debian 12's PoCL for arm64, whose processor qemu emulates."""
     system, build, constants = run.cache / "arm64", run.work / "arm64", run.work / "arm64.ini"
     emulator = run.fetch("arm64", "packages", pathlib.Path("/"), HERE / "deps.sh", "arm64")
-    made = run.fetch("arm64", "system", system, HERE / "chroot.sh", "make", system, "bookworm", "arm64")
+    made = run.fetch("arm64", "system", system, HERE / "chroot.sh", "make", system, "bookworm", "arm64", *TEST_LIBRARIES,
+                     "libc6-dev", "ocl-icd-opencl-dev", "opencl-headers", "libjansson-dev", "libcmocka-dev")
     made.needs.append(emulator)
     constants.write_text(f"[constants]\nroot = '{system}'\n")
     targets = [f"tests/test_{name}" for name in ARM64]
