@@ -64,4 +64,8 @@ mmdebstrap --variant=extract --architectures="$architecture" --include="base-fil
     echo "mmdebstrap failed"
     exit 77
 }
+# A linker outside follows no link that begins at the root's own /.
+find "$folder.part/usr/lib" -lname '/*' | while read -r link; do
+    ln -snfr "$folder.part$(readlink "$link")" "$link"
+done
 mkdir -p "$folder.part/var/cache/pocl" "$folder.part/var/cache/mesa" && mv "$folder.part" "$folder" && echo "$folder"
