@@ -51,7 +51,8 @@ if [ "$level" != build ]; then
     want python3-pip pip
     want pocketsphinx-testdata test -d /usr/share/pocketsphinx/test/data
 fi
-if [ "$level" != build ] && [ "$level" != models ]; then
+tests() { [ "$level" != build ] && [ "$level" != models ]; }
+if tests; then
     want g++ have g++
     want clang have clang
     want libcmocka-dev compiles gcc '#include <stdarg.h>
@@ -77,7 +78,7 @@ fi
 
 # libFuzzer's package has clang's version in its name, so it can be told only once clang is there.  Nothing fails for want
 # of it: fuzzing is skipped.
-without_fuzzer() { [ "$level" != build ] && ! have_fuzzer > /dev/null 2>&1; }
+without_fuzzer() { tests && ! have_fuzzer > /dev/null 2>&1; }
 have_fuzzer() { ls "$(clang -print-resource-dir)"/lib/*/libclang_rt.fuzzer*; }
 
 if [ -z "$missing" ]; then
