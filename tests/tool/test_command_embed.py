@@ -257,7 +257,7 @@ class Results(EmbedTest):
         self.make()
         chosen = list(cases())[3::45]
         wanted = [self.wanted(ids) for _, ids in chosen]
-        for dtype, name, least in (("f16", "float16", 0.99999), ("bf16", "bfloat16", 0.9995)):
+        for dtype, name, least in (("bf16", "bfloat16", 0.9995), ("f16", "float16", 0.99999))[:1 if QUICK else 2]:
             with self.subTest(dtype):
                 report = self.succeed("embed", self.model, "--dtype", dtype, "--json", "--", *[text for text, _ in chosen]).json()
                 self.assertEqual(report["dtype"], name)
