@@ -266,8 +266,10 @@ clattn_status clattn_ctranslate2_create(const char *path, clattn_ctranslate2 **f
     if (source.size == 0)
         TRY(io_fail(error, CLATTN_ERROR_FORMAT, path, "is not a CTranslate2 model (0 bytes)"));
     made = calloc(1, sizeof *made + strlen(path) + 1);
-    if (made == NULL)
-        TRY(io_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, path, "no memory for its handle"));
+    if (made == NULL) {
+        status = io_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, path, "no memory for its handle");
+        goto fail;
+    }
     strcpy(made->path, path);
     TRY(os_file_map(&source, &map, error));
     made->map = map;

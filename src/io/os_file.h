@@ -38,7 +38,7 @@ typedef struct os_part {
 clattn_status os_file_replace(const char *path, const os_part *parts, size_t count, clattn_io_error *error);
 
 /* Removes the temporary files of this process's calls of os_file_replace.  It is for a signal handler that ends the process,
- * and calls nothing that a handler may not call.  On Windows, where the command is not built, there is none. */
+ * and calls nothing that a handler may not call.  On Windows, which removes them by itself, there is none. */
 void os_file_remove_temporaries(void);
 
 /* Does what aligned_alloc does for 64-byte alignment, for any number of bytes but 0.  os_free_aligned releases the

@@ -117,49 +117,60 @@ void os_free_aligned(void *memory)
     _aligned_free(memory);
 }
 
-/* Writes the parts; returns 0 or an errno. */
-static int write_parts(int fd, const os_part *parts, size_t count)
+/* Writes the parts; false with Windows' error. */
+static bool write_parts(HANDLE file, const os_part *parts, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         const char *from = parts[i].data;
         size_t left = parts[i].bytes;
         while (left > 0) {
-            const int done = _write(fd, from, (unsigned)(left < CALL_BYTES ? left : CALL_BYTES));
-            if (done <= 0)
-                return done < 0 ? errno : ENOSPC;
+            DWORD done = 0;
+            if (!WriteFile(file, from, (DWORD)(left < CALL_BYTES ? left : CALL_BYTES), &done, NULL))
+                return false;
             from += done;
-            left -= (size_t)done;
+            left -= done;
         }
     }
-    return 0;
+    return true;
+}
+
+/* Whether an open file goes when it is closed. */
+static bool set_removal(HANDLE file, bool removed)
+{
+    FILE_DISPOSITION_INFO what = {removed};
+    return SetFileInformationByHandle(file, FileDispositionInfo, &what, sizeof what);
 }
 
 /* Creates a new file beside `target` and writes its name (`capacity` characters, longer than target's by 32 or more) to
- * `name`.  Returns a descriptor, or -1 and errno.  The name need not be secret, because _O_EXCL makes sure that the file
- * is ours; time and process number only make clashes rare. */
-static int create_neighbour(const wchar_t *target, wchar_t *name, size_t capacity)
+ * `name`.  Windows removes the file when it is closed, which it also is if the process ends in whatever way.  The name need
+ * not be secret, because CREATE_NEW makes sure that the file is ours; time and process number only make clashes rare. */
+static HANDLE create_neighbour(const wchar_t *target, wchar_t *name, size_t capacity)
 {
     for (unsigned i = 0; i < NAME_TRIES; i++) {
         const unsigned tag = (unsigned)GetTickCount64() ^ (unsigned)GetCurrentProcessId() << 12 ^ i;
         swprintf(name, capacity, L"%ls.%08x.tmp", target, tag);
-        const int fd = _wopen(name, _O_WRONLY | _O_BINARY | _O_CREAT | _O_EXCL | _O_NOINHERIT, _S_IREAD | _S_IWRITE);
-        if (fd >= 0 || errno != EEXIST)
-            return fd;
+        HANDLE file = CreateFileW(name, GENERIC_WRITE | DELETE, 0, NULL, CREATE_NEW, FILE_ATTRIBUTE_NORMAL, NULL);
+        if (file != INVALID_HANDLE_VALUE) {
+            set_removal(file, true); /* without it, a process that is killed leaves the file */
+            return file;
+        }
+        if (GetLastError() != ERROR_FILE_EXISTS)
+            break;
     }
-    return -1;
+    return INVALID_HANDLE_VALUE;
 }
 
 /* Writes directly to a path that is no regular file, such as NUL. */
 static clattn_status write_direct(const char *path, const wchar_t *wide, const os_part *parts, size_t count,
                                   clattn_io_error *error)
 {
-    const int fd = _wopen(wide, _O_WRONLY | _O_BINARY | _O_NOINHERIT);
-    if (fd < 0)
-        return fail_errno(error, path, "cannot be opened for writing", errno);
-    int number = write_parts(fd, parts, count);
-    if (_close(fd) != 0 && number == 0)
-        number = errno;
-    return number == 0 ? CLATTN_SUCCESS : fail_errno(error, path, "cannot be written", number);
+    HANDLE file = CreateFileW(wide, GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_WRITE, NULL, OPEN_EXISTING, 0, NULL);
+    if (file == INVALID_HANDLE_VALUE)
+        return fail_windows(error, path, "cannot be opened for writing");
+    const bool written = write_parts(file, parts, count);
+    const clattn_status status = written ? CLATTN_SUCCESS : fail_windows(error, path, "cannot be written");
+    CloseHandle(file);
+    return status;
 }
 
 static clattn_status write_beside(const char *path, const wchar_t *wide, const os_part *parts, size_t count,
@@ -170,35 +181,44 @@ static clattn_status write_beside(const char *path, const wchar_t *wide, const o
     wchar_t *name = malloc(capacity * sizeof *name);
     if (name == NULL)
         return fail_name(error, path);
-    const int fd = create_neighbour(wide, name, capacity);
-    if (fd < 0) {
-        status = fail_errno(error, path, "a new file beside it cannot be created", errno);
+    HANDLE file = create_neighbour(wide, name, capacity);
+    if (file == INVALID_HANDLE_VALUE) {
+        status = fail_windows(error, path, "a new file beside it cannot be created");
     } else {
-        int number = write_parts(fd, parts, count);
-        if (number == 0 && _commit(fd) != 0)
-            number = errno;
-        if (_close(fd) != 0 && number == 0)
-            number = errno;
-        if (number != 0)
-            status = fail_errno(error, path, "cannot be written", number);
-        else if (!MoveFileExW(name, wide, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH))
+        const bool whole = write_parts(file, parts, count) && FlushFileBuffers(file) && set_removal(file, false);
+        if (!whole)
             status = fail_windows(error, path, "cannot be written");
-        if (status != CLATTN_SUCCESS)
-            _wunlink(name);
+        CloseHandle(file);
+        if (whole && !MoveFileExW(name, wide, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH)) {
+            status = fail_windows(error, path, "cannot be written");
+            DeleteFileW(name);
+        }
     }
     free(name);
     return status;
 }
 
+/* Whether there is something at the path that is no disk file, such as NUL, or a folder. */
+static bool is_special(const wchar_t *path)
+{
+    HANDLE there = CreateFileW(path, FILE_READ_ATTRIBUTES, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL,
+                               OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS, NULL);
+    BY_HANDLE_FILE_INFORMATION info;
+    if (there == INVALID_HANDLE_VALUE)
+        return false;
+    const bool file = GetFileType(there) == FILE_TYPE_DISK && GetFileInformationByHandle(there, &info) &&
+                      !(info.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY);
+    CloseHandle(there);
+    return !file;
+}
+
 clattn_status os_file_replace(const char *path, const os_part *parts, size_t count, clattn_io_error *error)
 {
-    struct _stat64 old;
     wchar_t *wide = os_wide(path);
     if (wide == NULL)
         return fail_name(error, path);
-    const bool other = _wstat64(wide, &old) == 0 && (old.st_mode & _S_IFMT) != _S_IFREG;
-    const clattn_status status =
-        other ? write_direct(path, wide, parts, count, error) : write_beside(path, wide, parts, count, error);
+    const clattn_status status = is_special(wide) ? write_direct(path, wide, parts, count, error)
+                                                  : write_beside(path, wide, parts, count, error);
     free(wide);
     return status;
 }

@@ -5,13 +5,14 @@
 #include <string.h>
 
 #include "tool/attention/options.h"
+#include "tool/cli/os_tool.h"
 
 /* The source of the function `name` as one string. */
 static int load_snippet(const char *name, const char *path, char **text)
 {
     if (path == NULL)
         return TOOL_DONE;
-    FILE *file = fopen(path, "rb");
+    FILE *file = os_open_for_reading(path);
     if (file == NULL)
         return complain(TOOL_BAD_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
     char *source = calloc(CLATTN_SNIPPET_LIMIT + 1, 1);

@@ -40,6 +40,11 @@ double os_seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+FILE *os_open_for_reading(const char *path)
+{
+    return fopen(path, "rb");
+}
+
 static os_path_kind kind_of(const char *path)
 {
     struct stat status;

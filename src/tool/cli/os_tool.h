@@ -1,23 +1,28 @@
-/* The operating system's functions that the command needs; only os_* files call the system. */
+/* The operating system's functions that the command needs; only os_* files call the system: os_NAME.c POSIX,
+ * os_NAME_windows.c Windows.  Paths, arguments and variables are UTF-8 on Windows. */
 #ifndef CLATTN_TOOL_CLI_OS_TOOL_H
 #define CLATTN_TOOL_CLI_OS_TOOL_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* Makes sure that descriptors 0, 1 and 2 are taken, so that no file that is opened later can become "standard
  * output", and that writing to a closed pipe is an error and not a signal. */
 void os_prepare_streams(void);
 
 /* Makes SIGINT, SIGTERM and SIGHUP, unless they are ignored, remove the temporary files of os_file_replace before they end
- * the process. */
+ * the process.  On Windows nothing is to be done for that. */
 void os_prepare_signals(void);
 
 bool os_stderr_is_terminal(void);
 
 /* The monotonic time in seconds. */
 double os_seconds(void);
+
+/* fopen(path, "rb"). */
+FILE *os_open_for_reading(const char *path);
 
 typedef enum os_path_kind {
     OS_PATH_MISSING,
@@ -37,7 +42,11 @@ bool os_same_file(const char *first, const char *second);
 bool os_is_stdout(const char *path);
 
 /* Makes a new folder in OS_TEMPORARY, readable by this user alone; `path` receives its name. */
+#ifdef _WIN32
+#define OS_TEMPORARY "the folder for temporary files"
+#else
 #define OS_TEMPORARY "/tmp"
+#endif
 bool os_temporary_folder(char *path, size_t bytes);
 
 /* Removes a folder and all that is in it, following no link; false if anything is left. */
@@ -51,12 +60,13 @@ bool os_list_folder(const char *folder, bool (*each)(void *user, const char *nam
 bool os_remove_file(const char *folder, const char *name);
 
 /* Makes an environment for a new program: this process's, changed by `settings` ("NAME=VALUE" sets, "NAME" removes; ends
- * with NULL).  The strings are borrowed, the array is the caller's; NULL: no memory. */
+ * with NULL).  The strings are borrowed, the array is the caller's; NULL: no memory.  POSIX's alone, for crash.c. */
 char **os_changed_environment(const char *const *settings);
 
 /* Runs this program in a new process, with `arguments` (which follow the program's name and end with NULL) and the
  * environment changed by `settings`.  Blocks until the process ends. `output` receives its stdout, truncated and
- * terminated; with `quiet`, its stderr is dropped.  *exit_status is its own status, or 128 + the signal that ended it.
+ * terminated; with `quiet`, its stderr is dropped.  *exit_status is its own status, or 128 + the signal that ended it (on
+ * Windows SIGSEGV for any exception).
  * *seconds runs from just before the start until the process is gone.  False if it could not be started. */
 bool os_run_self(const char *const *arguments, const char *const *settings, bool quiet, char *output, size_t bytes,
                  int *exit_status, double *seconds);

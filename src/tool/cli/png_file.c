@@ -126,7 +126,7 @@ int picture_load(const char *path, picture *result)
 {
     work w = {.picture = result};
     *result = (picture){0};
-    w.file = fopen(path, "rb");
+    w.file = os_open_for_reading(path);
     if (w.file == NULL)
         return complain(TOOL_BAD_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
     const char *found = other_than_png(w.file, path);

@@ -12,6 +12,7 @@
 #include "tool/heatmap/options.h"
 #include "tool/embed/sentence_map.h"
 #include "tool/cli/options.h"
+#include "tool/cli/os_tool.h"
 #include "tool/cli/report.h"
 #include "tool/embed/text_lines.h"
 #include "tool/run/timing.h"
@@ -303,7 +304,7 @@ fail:
 
 static int read_file(const char *path, text_lines *lines)
 {
-    *lines = (text_lines){.file = fopen(path, "rb"), .name = path};
+    *lines = (text_lines){.file = os_open_for_reading(path), .name = path};
     if (lines->file == NULL)
         return complain(TOOL_BAD_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
     int status = text_lines_read(lines, 0, false, true);

@@ -17,7 +17,7 @@ static int read_text(const char *path, size_t count, char **text, size_t *length
     size_t capacity = 0;
     if (os_look_at(path) == OS_PATH_FOLDER)
         return complain(TOOL_BAD_INPUT, "%s: is a directory, expected a file of labels", path);
-    FILE *file = fopen(path, "rb");
+    FILE *file = os_open_for_reading(path);
     if (file == NULL)
         return complain(TOOL_BAD_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
     int status = TOOL_DONE;

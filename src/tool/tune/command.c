@@ -126,7 +126,7 @@ fail:
 
 static int import_wisdom(tool_device *device, const char *file)
 {
-    FILE *from = fopen(file, "rb");
+    FILE *from = os_open_for_reading(file);
     char *text = malloc(WISDOM_LIMIT + 1);
     size_t bytes = from != NULL && text != NULL ? fread(text, 1, WISDOM_LIMIT + 1, from) : 0;
     int status = TOOL_DONE;
