@@ -5,7 +5,6 @@
  * Holds: of docs/decisions.md, "Workspaces are polled, not called back". */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "support/core/inject.h"
 #include "support/harness.h"

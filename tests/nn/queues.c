@@ -5,7 +5,6 @@
  * enqueue does not wait for the device. */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "support/harness.h"
 #include "support/core/user_events.h"

@@ -4,7 +4,6 @@
  * Holds: of docs/architecture.md, "One call, step by step", 3. */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "support/core/inject.h"
 #include "support/harness.h"

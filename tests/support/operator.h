@@ -2,7 +2,11 @@
 #ifndef TESTS_OPERATOR_H
 #define TESTS_OPERATOR_H
 
+#include <math.h>
+
 #include "support/check.h"
+
+#undef OVERFLOW /* a macro of mingw-w64's <math.h>, and the end of a status's name below */
 
 struct operator_calls {
     clattn_status (*supports)(clattn_context *, const void *, const char **);

@@ -2,10 +2,9 @@
 #ifndef TESTS_SUITE_H
 #define TESTS_SUITE_H
 
-#include <sys/types.h>
-
 #include "../../src/base/printf_like.h"
 #include "support/check.h"
+#include "support/system.h"
 
 /* How much of the tests runs: CLATTN_TEST_LEVEL, "quick" if it is not set. */
 typedef enum test_level {

@@ -1,6 +1,6 @@
-#include "base/os/os_windows.h"
+#include "os_windows.h" /* named from here, because the tests compile this file, too */
 
-#include "base/os/os_threads.h"
+#include "os_threads.h"
 
 _Static_assert(sizeof(mtx_t) == sizeof(SRWLOCK) && sizeof(cnd_t) == sizeof(CONDITION_VARIABLE) &&
                    sizeof(thrd_t) == sizeof(HANDLE),

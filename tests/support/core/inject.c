@@ -1,9 +1,5 @@
-#define _GNU_SOURCE
 #include "support/core/inject.h"
 
-#include <dlfcn.h>
-#include <execinfo.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -11,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "support/core/threads.h"
 
 static atomic_int counted_layer = INJECT_OPENCL;
 static atomic_ulong calls, fail_number;
@@ -21,7 +19,7 @@ static _Atomic(const void *) failed_at;
 static atomic_long live[INJECT_KINDS];
 static long marked[INJECT_KINDS];
 static atomic_ulong made[INJECT_KINDS];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of `sites` and `held` */
+static mtx_t lock = MTX_INIT; /* of `sites` and `held` */
 
 enum { SITES_MOST = 1024 };
 static struct inject_site sites[SITES_MOST];
@@ -37,9 +35,9 @@ static struct held {
 
 void inject_begin(enum inject_layer layer, unsigned long fail_at, bool onward)
 {
-    pthread_mutex_lock(&lock);
+    mtx_lock(&lock);
     site_count = 0;
-    pthread_mutex_unlock(&lock);
+    mtx_unlock(&lock);
     counted_layer = (int)layer;
     calls = 0;
     fail_number = fail_at;
@@ -81,7 +79,7 @@ struct inject_site inject_site(unsigned number)
 
 static void note_site(const char *name, const void *caller, unsigned long number)
 {
-    pthread_mutex_lock(&lock);
+    mtx_lock(&lock);
     unsigned i = 0;
     while (i < site_count && (sites[i].caller != caller || strcmp(sites[i].name, name) != 0))
         i++;
@@ -90,7 +88,7 @@ static void note_site(const char *name, const void *caller, unsigned long number
             sites[site_count++] = (struct inject_site){name, caller, number, number};
         sites[i].last = number;
     }
-    pthread_mutex_unlock(&lock);
+    mtx_unlock(&lock);
 }
 
 bool inject_fails(enum inject_layer layer, const char *name, const void *caller)
@@ -105,10 +103,8 @@ bool inject_fails(enum inject_layer layer, const char *name, const void *caller)
     if (number == fail_number) {
         failed_at = caller;
         failed = name;
-        if (getenv("CLATTN_INJECT_TRACE")) {
-            void *stack[24];
-            backtrace_symbols_fd(stack, backtrace(stack, 24), 2);
-        }
+        if (getenv("CLATTN_INJECT_TRACE"))
+            inject_trace();
     }
     if (kill_signal != 0)
         raise(kill_signal);
@@ -146,19 +142,19 @@ static struct held *find(uintptr_t key)
 
 void inject_take(enum inject_kind kind, const void *what, const char *name, const void *caller)
 {
-    pthread_mutex_lock(&lock);
+    mtx_lock(&lock);
     struct held *place = find(key_of(kind, what));
     /* A place is always left free, so that searches end; what is not recorded counts as nothing. */
     if (place->key == 0 && live[INJECT_HOST] < HELD_MOST / 2) {
         *place = (struct held){key_of(kind, what), name, caller};
         inject_count(kind, 1);
     }
-    pthread_mutex_unlock(&lock);
+    mtx_unlock(&lock);
 }
 
 void inject_give(enum inject_kind kind, const void *what)
 {
-    pthread_mutex_lock(&lock);
+    mtx_lock(&lock);
     struct held *place = find(key_of(kind, what));
     if (place->key != 0) {
         inject_count(kind, -1);
@@ -170,26 +166,17 @@ void inject_give(enum inject_kind kind, const void *what)
             *find(moved.key) = moved;
         }
     }
-    pthread_mutex_unlock(&lock);
-}
-
-const char *inject_place(const void *caller, char *text, size_t bytes)
-{
-    Dl_info about;
-    if (dladdr(caller, &about))
-        snprintf(text, bytes, "%s+0x%zx", about.dli_fname,
-                 (size_t)((const char *)caller - (const char *)about.dli_fbase));
-    return text;
+    mtx_unlock(&lock);
 }
 
 void inject_print_held(FILE *file)
 {
     char place[300] = "";
-    pthread_mutex_lock(&lock);
+    mtx_lock(&lock);
     for (size_t at = 0; at < HELD_MOST; at++)
         if (held[at].key != 0)
             fprintf(file, "%s %s\n", held[at].name, inject_place(held[at].caller, place, sizeof place));
-    pthread_mutex_unlock(&lock);
+    mtx_unlock(&lock);
 }
 
 long inject_live(enum inject_kind kind)

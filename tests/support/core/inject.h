@@ -117,6 +117,9 @@ void inject_serve(void);
 
 /* ---- for the layers ---- */
 
+/* Prints the stack. */
+void inject_trace(void);
+
 /* Counts a call of `name`, made at `caller`; returns whether it is to fail. */
 bool inject_fails(enum inject_layer layer, const char *name, const void *caller);
 
