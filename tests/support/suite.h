@@ -4,7 +4,7 @@
 
 #include "../../src/base/printf_like.h"
 #include "support/check.h"
-#include "support/system.h"
+#include "support/core/system.h"
 
 /* How much of the tests runs: CLATTN_TEST_LEVEL, "quick" if it is not set. */
 typedef enum test_level {
