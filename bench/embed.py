@@ -203,9 +203,9 @@ def main():
                 times[kind].append(report["seconds_median"])
             for kind, process in peers.items():
                 times[kind].append(record.ask(process, "run"))
-        import numpy as np
         vectors = {kind: reports[kind]["embeddings"] for kind in own[1:]}
         for kind, process in peers.items():
+            import numpy as np
             process.communicate()
             vectors[kind] = np.load(os.path.join(folder, kind + ".npy"))
         different = 0

@@ -15,6 +15,10 @@ case $#:${2-wine} in
     exit 2
     ;;
 esac
+case $folder in
+/*) ;;
+*) folder=$PWD/$folder ;;
+esac
 host=x86_64-w64-mingw32
 
 missing=

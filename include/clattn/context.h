@@ -36,7 +36,7 @@ typedef void (*clattn_log_callback)(void *user, clattn_log_level level, const ch
  * `user` is clattn_context_params.get_proc_user. */
 typedef void *(*clattn_get_proc)(void *user, const char *name);
 
-/** Whether compiled programs are kept for the next process. */
+/** Whether compiled programs are kept for the next process. On PoCL clattn_save_mode says when. */
 typedef enum clattn_cache_mode {
     CLATTN_CACHE_MODE_DEFAULT = 0, /**< on, unless the environment's `CLATTN_CACHE` is "off" */
     CLATTN_CACHE_MODE_OFF = 1,     /**< neither read nor written */
@@ -158,7 +158,8 @@ typedef struct clattn_context_params {
 
     clattn_cache_mode cache_mode; /**< whether compiled programs are kept */
 
-    /** The folder of the cache. NULL: `CLATTN_CACHE_DIR`, then $XDG_CACHE_HOME/clattn, then ~/.cache/clattn.
+    /** The folder of the cache. NULL: `CLATTN_CACHE_DIR`, then $XDG_CACHE_HOME/clattn, then ~/.cache/clattn; on Windows
+     * %LOCALAPPDATA%/clattn.
      *
      * The folder's size is not bounded, and no entry is ever removed because it is old: entries that a new driver or a
      * new version of the library has made useless stay. `clattn cache clear` empties it. */

@@ -20,8 +20,8 @@ static const struct {
     /* PoCL 3.1: kernels are specialised for small grids, and compiled anew at the first large one (28 ms for
      * an empty kernel, seconds for a large one).  An empty kernel builds in 200 ms, without opencl-c.h in 45. */
     {"Portable Computing Language", NULL, 0, 0, QUIRK_COMPILES_BY_GRID | QUIRK_SLOW_HEADER},
-    /* PoCL 4.0 to 6.0 may end the process where it makes loops over work-items of a kernel: of a launch with more than
-     * two items a group, and of each kernel for groups of any size, which a query for the binary compiles.
+    /* PoCL 4.0 to 6.0 may end the process while it turns a kernel into loops over work-items.  It does so for a launch with
+     * more than two items a group and, when it is asked for a binary, for every kernel (for groups of any size).
      *   - handleLocalMemAllocas compares the function of each call with declarations that most programs lack.  Both are
      *     NULL for inline assembly, which is replaced by an allocation, or ends the process by an assertion.
      *   - Variables become memory, and then the pass "instcombine" runs.  As PoCL 6.0 asks for it, LLVM 18 and 19 end the

@@ -127,6 +127,10 @@ static bool write_parts(HANDLE file, const os_part *parts, size_t count)
             DWORD done = 0;
             if (!WriteFile(file, from, (DWORD)(left < CALL_BYTES ? left : CALL_BYTES), &done, NULL))
                 return false;
+            if (done == 0) { /* a device that takes nothing */
+                SetLastError(ERROR_WRITE_FAULT);
+                return false;
+            }
             from += done;
             left -= done;
         }
@@ -142,16 +146,17 @@ static bool set_removal(HANDLE file, bool removed)
 }
 
 /* Creates a new file beside `target` and writes its name (`capacity` characters, longer than target's by 32 or more) to
- * `name`.  Windows removes the file when it is closed, which it also is if the process ends in whatever way.  The name need
- * not be secret, because CREATE_NEW makes sure that the file is ours; time and process number only make clashes rare. */
-static HANDLE create_neighbour(const wchar_t *target, wchar_t *name, size_t capacity)
+ * `name`.  *removed tells whether Windows, until set_removal(file, false), removes the file when it is closed, also by the end
+ * of a process that is killed; some file systems do not.  The name need not be secret, because CREATE_NEW makes sure that the
+ * file is ours; time and process number only make clashes rare. */
+static HANDLE create_neighbour(const wchar_t *target, wchar_t *name, size_t capacity, bool *removed)
 {
     for (unsigned i = 0; i < NAME_TRIES; i++) {
         const unsigned tag = (unsigned)GetTickCount64() ^ (unsigned)GetCurrentProcessId() << 12 ^ i;
         swprintf(name, capacity, L"%ls.%08x.tmp", target, tag);
         HANDLE file = CreateFileW(name, GENERIC_WRITE | DELETE, 0, NULL, CREATE_NEW, FILE_ATTRIBUTE_NORMAL, NULL);
         if (file != INVALID_HANDLE_VALUE) {
-            set_removal(file, true); /* without it, a process that is killed leaves the file */
+            *removed = set_removal(file, true);
             return file;
         }
         if (GetLastError() != ERROR_FILE_EXISTS)
@@ -181,18 +186,20 @@ static clattn_status write_beside(const char *path, const wchar_t *wide, const o
     wchar_t *name = malloc(capacity * sizeof *name);
     if (name == NULL)
         return fail_name(error, path);
-    HANDLE file = create_neighbour(wide, name, capacity);
+    bool removed = false;
+    HANDLE file = create_neighbour(wide, name, capacity, &removed);
     if (file == INVALID_HANDLE_VALUE) {
         status = fail_windows(error, path, "a new file beside it cannot be created");
     } else {
-        const bool whole = write_parts(file, parts, count) && FlushFileBuffers(file) && set_removal(file, false);
+        const bool whole =
+            write_parts(file, parts, count) && FlushFileBuffers(file) && (!removed || set_removal(file, false));
         if (!whole)
             status = fail_windows(error, path, "cannot be written");
         CloseHandle(file);
-        if (whole && !MoveFileExW(name, wide, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH)) {
+        if (whole && !MoveFileExW(name, wide, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH))
             status = fail_windows(error, path, "cannot be written");
+        if (status != CLATTN_SUCCESS)
             DeleteFileW(name);
-        }
     }
     free(name);
     return status;

@@ -147,6 +147,7 @@ static bool release_saves(clattn_save_mode mode, const char *variable)
 static void a_release_saves_only_where_that_is_wanted(void **state)
 {
     (void)state;
+    needs_saved_programs();
     clattn_context *context = new_context_with(&cache_params);
     const bool late = saves_late(context);
     release_context(&context);

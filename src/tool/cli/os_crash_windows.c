@@ -1,5 +1,5 @@
 /* Windows has no list of drivers that could be shortened for this process: its loader finds them in the registry and at the
- * display adapters.  So a driver that ends the process is told about, and not passed over. */
+ * display adapters.  So the user is told that a driver ends the process, and it is not passed over. */
 #include "base/os/os_windows.h"
 
 #include "tool/cli/crash.h"
@@ -9,8 +9,7 @@ static LPTOP_LEVEL_EXCEPTION_FILTER before;
 static LONG WINAPI on_exception(EXCEPTION_POINTERS *exception)
 {
     static const char message[] =
-        "clattn: OpenCL ends the process while its devices are listed: repair or remove the driver "
-        "that does\n";
+        "clattn: an OpenCL driver ends the process while devices are listed: repair or remove that driver\n";
     DWORD written;
     (void)exception;
     WriteFile(GetStdHandle(STD_ERROR_HANDLE), message, sizeof message - 1, &written, NULL);

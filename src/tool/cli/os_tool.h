@@ -13,7 +13,7 @@
 void os_prepare_streams(void);
 
 /* Makes SIGINT, SIGTERM and SIGHUP, unless they are ignored, remove the temporary files of os_file_replace before they end
- * the process.  On Windows nothing is to be done for that. */
+ * the process.  On Windows it does nothing, because the system removes these files. */
 void os_prepare_signals(void);
 
 bool os_stderr_is_terminal(void);

@@ -223,9 +223,10 @@ static void binary_cache(void **state)
     const attention_case test = {"", ALL, LITTLE};
     char folder[FOLDER_SIZE];
     test_job job = {0};
-    clattn_attention_desc desc = attention_prepare(&job, &test, 1);
 
     (void)state;
+    needs_saved_programs();
+    clattn_attention_desc desc = attention_prepare(&job, &test, 1);
     new_folder(folder);
     fresh_plan(folder, &desc, DROP "{ return key == 3; }", 1, 0);
     fresh_plan(folder, &desc, DROP "{ return key == 4; }", 1, 0);

@@ -8,7 +8,7 @@
 
 /* The part of a geometry that all of cl/attention/cpu has. */
 struct cpu_geometry {
-    size_t lanes;    /* floats in a vector */
+    size_t lanes;    /* numbers in a vector: floats, or doubles in double.c */
     size_t rows;     /* rows of a work-item */
     size_t heads;    /* heads that a work-item interleaves; key heads if `grouped` */
     size_t key_tile; /* keys for each rescaling */
@@ -24,7 +24,7 @@ size_t cpu_rows(const struct attention_problem *problem, bool grouped);
 /* Work-groups that leave no compute unit idle.  Items that interleave heads are long, and one that starts late shows. */
 size_t cpu_work_groups(const struct capabilities *caps, size_t heads);
 
-/* Why none of these kernels computes the problem, or NULL. */
+/* Why no kernel but cl/attention/cpu/double.cl computes the problem, or NULL. */
 const char *cpu_refuse(const struct attention_problem *problem);
 
 /* Why a kernel that multiplies bfloat16 (one, or splits of other types) does not compute the problem, or NULL. */
@@ -40,7 +40,7 @@ const char *cpu_refuse_loops(const struct capabilities *caps, const struct cpu_g
 /* The work-groups, splits and efficiency of the plan.  `usual` is the efficiency without features that cost much. */
 void cpu_plan(struct attention_plan *plan, const struct cpu_geometry *g, size_t wanted, double usual);
 
-/* The -D options that all of these kernels share. */
+/* The -D options that all of these kernels but double.cl share. */
 void cpu_defines(const struct attention_plan *plan, const struct cpu_geometry *g, struct strbuf *options);
 
 /* ---- cl/attention/cpu/double.cl, which the solver "cpu" leaves float64 to ---- */

@@ -9,13 +9,15 @@
 
 static const int32_t vectors[] = {1, 2, -1};
 
-/* A vector of doubles is as wide as one of floats.  A work-item has two of them, unless one has lanes enough for all rows. */
+/* A vector of doubles is as wide as one of floats.  A work-item has two of them, unless one has lanes enough for all rows or
+ * two would be too large. */
 static struct cpu_geometry geometry_of(const struct capabilities *caps, const struct attention_problem *problem,
                                        struct tuning *tuning)
 {
     struct cpu_geometry g = {.lanes = size_max(2, caps->lanes / 2), .heads = 1, .key_tile = KEY_TILE};
     g.grouped = cpu_grouped(problem, 2 * g.lanes, tuning);
-    size_t count = cpu_rows(problem, g.grouped) > g.lanes ? 2 : 1;
+    const size_t pair_bytes = 2 * g.lanes * (problem->d_k + problem->d_v) * sizeof(double);
+    size_t count = cpu_rows(problem, g.grouped) > g.lanes && pair_bytes <= LARGE_BYTES ? 2 : 1;
     tuning_parameter(tuning, "vectors", vectors, &count);
     g.rows = count * g.lanes;
     return g;
