@@ -497,16 +497,18 @@ static int busy(void *data)
         clattn_plan *plan = NULL;
         static atomic_int calls;
         clattn_job *job = begin((number + round) % 2, count_it, &calls);
+        clattn_status outcome = CLATTN_SUCCESS;
         switch ((number + round) % 4) {
         case 0: assert_int_equal(clattn_job_wait(job, &plan), CLATTN_SUCCESS); break;
         case 1: assert_int_equal(poll(job, &plan), CLATTN_SUCCESS); break;
-        case 2:
+        case 2: /* the job may be complete before it is cancelled */
             clattn_job_cancel(job);
-            assert_int_equal(clattn_job_wait(job, &plan), CLATTN_ERROR_CANCELLED);
+            outcome = clattn_job_wait(job, &plan);
+            assert_true(outcome == CLATTN_SUCCESS || outcome == CLATTN_ERROR_CANCELLED);
             break;
         default: plan = plan_now(); break;
         }
-        assert_true(!plan == ((number + round) % 4 == 2));
+        assert_true(!plan == (outcome == CLATTN_ERROR_CANCELLED));
         clattn_job_release(&job);
         clattn_plan_release(&plan);
     }

@@ -245,7 +245,7 @@ static void the_wrong_kernel_alone_is_blamed(void **state)
     }
     release_context(&context);
     /* The log-sum-exp, which only the probabilities need, is wrong. */
-    sources_damage(&sources, "attention/core.h", "total_max + log(total)", "total_max + log(total) * 1.01f");
+    sources_damage(&sources, "attention/core.h", "total_max + log_total", "total_max + log_total * 1.01f");
     context = sources_context(&sources, NULL, true);
     assert_status(context, attention_by(context, "generic", &weights), CLATTN_ERROR_MISCOMPILED);
     assert_message_has(context, DISAGREES("attention_generic") "outputs.lse[");
