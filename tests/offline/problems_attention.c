@@ -134,6 +134,8 @@ static const attention_row attention_rows[] = {
     {"d 64 causal, bfloat16 by cpu-amx", NOT_QUICK, "cpu-amx", .dim = {1, 8, 8, 256, 256, 64, 64},
      .dtype = CLATTN_DTYPE_BF16, .with = CAUSAL | LSE},
     {"d 128 decode by cpu", NOT_QUICK, "cpu", .dim = {1, 32, 8, 1, 4096, 128, 128}},
+    {"d 64 float64 by cpu", NOT_QUICK, "cpu", .dim = {1, 8, 8, 256, 256, 64, 64}, .dtype = CLATTN_DTYPE_F64,
+     .with = CAUSAL | LSE},
     {"d 64 scores by cpu", NOT_QUICK, "cpu", .dim = LONG(64), .with = SCORES},
 };
 
