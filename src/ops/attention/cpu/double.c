@@ -40,7 +40,8 @@ const char *cpu_double_refuse(const struct offer *offer)
     if (problem->desc.scoring.kind != CLATTN_SCORE_DOT)
         return "scores are no dot products";
     const struct cpu_geometry g = geometry_of(offer->caps, problem, NULL);
-    const char *reason = refuse_size(offer->caps, &g, problem);
+    const char *reason = attention_refuse(offer->caps, problem);
+    reason = reason ? reason : refuse_size(offer->caps, &g, problem);
     return reason ? reason : refuse_all_but_cpu(offer);
 }
 
