@@ -46,15 +46,12 @@ def make_jobs(run, groups, level):
     elif "oclgrind" in groups:
         run.programs("oclgrind", gcc, "oclgrind", {**OCLGRIND, **seed}, "smoke" if quick else None, oclgrind)
     if "rusticl" in groups:
-        # llvmpipe takes seconds for a kernel: the programs with the most of them have fewer.
-        run.programs("rusticl", gcc, "rusticl", {**RUSTICL, **seed, "CLATTN_TEST_LEVEL": "tiny" if quick else "small"},
+        # llvmpipe takes seconds for a kernel.
+        run.programs("rusticl", gcc, "rusticl", {**RUSTICL, **seed, "CLATTN_TEST_LEVEL": "small" if full else "tiny"},
                      "smoke" if quick else None)
-        if not quick:
-            run.programs("rusticl", gcc, "rusticl-tiny",
-                         {**RUSTICL, **seed, "CLATTN_TEST_LEVEL": "small" if full else "tiny"})
     if sanitize:
         run.programs("sanitize", sanitize, "sanitize",
-                     {**pocl, **seed, **SANITIZERS, "CLATTN_TEST_LEVEL": "tiny" if quick else "small"})
+                     {**pocl, **seed, **SANITIZERS, "CLATTN_TEST_LEVEL": "small" if full else "tiny"})
     for name, add in {"install": add_install, "examples": add_examples, "variants": add_variants, "offline": add_offline,
                       "models": add_models, "speech": add_speech, "fuzz": add_fuzz, "intel": add_intel,
                       "pytorch": add_pytorch, "browser": add_browser, "seeds": add_seeds,
