@@ -120,7 +120,8 @@ class Run:
             if self.options.programs and not any(fnmatch.fnmatch(row["name"], p) for p in self.options.programs):
                 continue
             # Of the programs with the most kernels the quick level has the small shapes; scripts know `quick` alone.
-            differs = {"CLATTN_TEST_LEVEL": level if "tool" in suites else "tiny"} if "long" in suites and level == "quick" else {}
+            fewer = {"quick": "long", "thorough": "emulated"}.get(level) in suites
+            differs = {"CLATTN_TEST_LEVEL": level if "tool" in suites else "tiny"} if fewer else {}
             self.add(group, row["name"], wrapper(row) + row["cmd"], {**env, **differs, **row["env"]}, [build, *needs])
 
     def fetch(self, group, name, folder, *command):
