@@ -46,9 +46,9 @@ def make_jobs(run, groups, level):
     elif "oclgrind" in groups:
         run.programs("oclgrind", gcc, "oclgrind", {**OCLGRIND, **seed}, "smoke" if quick else None, oclgrind)
     if "rusticl" in groups:
-        # llvmpipe takes seconds for a kernel.
+        # llvmpipe takes four seconds for a kernel: the programs with the most of them wait for the full run.
         run.programs("rusticl", gcc, "rusticl", {**RUSTICL, **seed, "CLATTN_TEST_LEVEL": "small" if full else "tiny"},
-                     "smoke" if quick else None)
+                     "smoke" if quick else None, without=None if full else "long")
     if sanitize:
         run.programs("sanitize", sanitize, "sanitize",
                      {**pocl, **seed, **SANITIZERS, "CLATTN_TEST_LEVEL": "small" if full else "tiny"})
