@@ -44,7 +44,8 @@ def make_jobs(run, groups, level):
     if "oclgrind" in groups and not shutil.which("oclgrind"):
         run.add("oclgrind", "programs", ["sh", "-c", f"echo no oclgrind here; exit {SKIPPED}"])
     elif "oclgrind" in groups:
-        run.programs("oclgrind", gcc, "oclgrind", {**OCLGRIND, **seed}, "smoke" if quick else None, oclgrind)
+        run.programs("oclgrind", gcc, "oclgrind", {**OCLGRIND, **seed}, "smoke" if quick else None, oclgrind,
+                     without=None if full else "emulated")
     if "rusticl" in groups:
         # llvmpipe takes four seconds for a kernel: the programs with the most of them wait for the full run.
         run.programs("rusticl", gcc, "rusticl", {**RUSTICL, **seed, "CLATTN_TEST_LEVEL": "small" if full else "tiny"},
