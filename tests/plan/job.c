@@ -1,12 +1,10 @@
 /* Jobs make plans in the background: in order, without blocking anybody, from copies of what they were given; they can be
- * cancelled, released and forked away from at any moment, and all that they held comes back. */
+ * cancelled and released at any moment, and all that they held comes back. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "support/core/inject.h"
 #include "support/harness.h"
@@ -451,42 +449,6 @@ static void a_callback_may_release_its_job(void **state)
     assert_int_equal(calls, 3);
 }
 
-/* In the child of a fork, while a job builds, all calls return, and none makes an OpenCL call. */
-static void the_child_of_a_fork_gets_a_status(void **state)
-{
-    (void)state;
-    clattn_job *complete = begin(1, NULL, NULL);
-    assert_int_equal(clattn_job_wait(complete, NULL), CLATTN_SUCCESS);
-    gate_close();
-    clattn_job *building = begin(0, NULL, NULL);
-    gate_await();
-    const pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        alarm(20);
-        inject_start(0, 0);
-        clattn_plan *plan = NULL;
-        int wrong = clattn_job_result(building, &plan) != CLATTN_ERROR_FORKED;
-        wrong |= (clattn_job_wait(building, &plan) != CLATTN_ERROR_FORKED) << 1;
-        wrong |= (clattn_job_wait(complete, &plan) != CLATTN_ERROR_FORKED || plan) << 2;
-        clattn_job_cancel(building);
-        clattn_job_release(&building);
-        clattn_job_release(&complete);
-        clattn_context_release(&context);
-        wrong |= (building || complete || context) << 3;
-        wrong |= (inject_calls() != 0) << 4;
-        _exit(wrong);
-    }
-    int outcome = 0;
-    assert_int_equal(waitpid(child, &outcome, 0), child);
-    assert_true(WIFEXITED(outcome));
-    assert_int_equal(WEXITSTATUS(outcome), 0);
-    gate_open();
-    assert_int_equal(clattn_job_wait(building, NULL), CLATTN_SUCCESS);
-    clattn_job_release(&building);
-    clattn_job_release(&complete);
-}
-
 enum { THREADS = 16 };
 
 /* Begins jobs, and waits for them, polls, cancels or only releases them; makes plans at once in between. */
@@ -547,7 +509,6 @@ int main(int argc, char **argv)
         GATED(all_may_be_released_while_a_job_runs),
         GATED(a_job_outlives_its_context),
         GATED(a_callback_may_release_its_job),
-        GATED(the_child_of_a_fork_gets_a_status),
         GATED(sixteen_threads_have_jobs),
     };
     return RUN_TESTS("job", tests, argc, argv);

@@ -1,6 +1,5 @@
 /* The self-check notices damage in kernels for the matrix engines of processors and GPUs, as far as they run here, with
  * emulated instructions. */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,33 +108,6 @@ static void sub_groups_are_checked(void **state)
     }
 }
 
-/* Linux refuses AMX tiles to a process whose signal stack could not hold them, and another solver takes over.  This
- * test comes first because a permission that was given stays. */
-static void amx_may_be_refused(void **state)
-{
-    static char little[8192];
-    clattn_matmul_desc matmul = CLATTN_MATMUL_DESC_INIT;
-    clattn_context *context = new_context();
-    clattn_plan *plan = NULL;
-    stack_t before, with = {.ss_sp = little, .ss_size = sizeof little};
-    (void)state;
-    assert_int_equal(sigaltstack(&with, &before), 0);
-    matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_DTYPE_BF16, 2, (const size_t[2]){9, 9});
-    assert_status(context, clattn_matmul_plan_create(context, &matmul, NULL, &plan), CLATTN_SUCCESS);
-    bool there = !strstr(clattn_plan_explain(plan), "cpu-amx: refused, no AMX");
-    if (there) {
-        assert_non_null(strstr(clattn_plan_explain(plan), "cpu-amx: failed, the system does not permit AMX"));
-        assert_string_equal(clattn_plan_solver(plan), "cpu");
-        assert_status(context, operator_makes(context, &matmul_operator, &matmul, "cpu-amx"), CLATTN_ERROR_UNSUPPORTED);
-        assert_message_has(context, "the system does not permit AMX");
-    }
-    clattn_plan_release(&plan);
-    assert_int_equal(sigaltstack(&before, NULL), 0);
-    release_context(&context);
-    if (!there)
-        skip();
-}
-
 /* PoCL at least assembles AMX's instructions, which this processor may not have, in a launch with nothing to do. */
 static void amx_assembles(void **state)
 {
@@ -166,7 +138,6 @@ static void amx_assembles(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(amx_may_be_refused),
         cmocka_unit_test(pairs_are_checked),
         cmocka_unit_test(matrix_fragments_are_checked),
         cmocka_unit_test(sub_groups_are_checked),

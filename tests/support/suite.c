@@ -114,8 +114,8 @@ void new_folder(char path[FOLDER_SIZE])
     if (!scratch[0]) {
         char here[FOLDER_SIZE - 64];
         assert_non_null(getcwd(here, sizeof here));
-        snprintf(scratch, sizeof scratch, "%s/scratch-%ld", here, (long)getpid());
-        assert_int_equal(mkdir(scratch, 0700), 0);
+        snprintf(scratch, sizeof scratch, "%s/scratch-XXXXXX", here);
+        assert_non_null(mkdtemp(scratch));
     }
     snprintf(path, FOLDER_SIZE, "%.*s/%u", FOLDER_SIZE - 32, scratch, number++);
     assert_int_equal(mkdir(path, 0700), 0);
@@ -176,8 +176,10 @@ static void remove_tree(const char *path)
         }
         if (folder)
             closedir(folder);
+        rmdir(path);
+    } else {
+        remove(path);
     }
-    remove(path);
 }
 
 /* Whether the name matches a pattern in which * stands for anything and ? for one character, as cmocka takes it. */

@@ -1,5 +1,6 @@
 #include "support/plan/sources.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,13 +19,43 @@ static void write_replaced(FILE *out, const char *text, const char *from, const 
     fputs(text, out);
 }
 
+/* Copies what is in a folder. */
+static void copy_folder(const char *from, const char *to)
+{
+    DIR *stream = opendir(from);
+    assert_non_null(stream);
+    for (struct dirent *entry = readdir(stream); entry; entry = readdir(stream)) {
+        char source[2 * FOLDER_SIZE], target[2 * FOLDER_SIZE];
+        struct stat about;
+        size_t bytes;
+        if (entry->d_name[0] == '.')
+            continue;
+        snprintf(source, sizeof source, "%s/%.200s", from, entry->d_name);
+        snprintf(target, sizeof target, "%s/%.200s", to, entry->d_name);
+        assert_int_equal(stat(source, &about), 0);
+        if (S_ISDIR(about.st_mode)) {
+            assert_int_equal(mkdir(target, 0700), 0);
+            copy_folder(source, target);
+        } else {
+            char *content = read_file(source, &bytes);
+            write_file(target, content, bytes, 0600);
+            free(content);
+        }
+    }
+    closedir(stream);
+}
+
+void sources_copy(char folder[FOLDER_SIZE])
+{
+    new_folder(folder);
+    copy_folder(KERNEL_DIR, folder);
+}
+
 void sources_damage(struct sources *sources, const char *file, const char *from, const char *to)
 {
-    char command[3 * FOLDER_SIZE], path[2 * FOLDER_SIZE];
+    char path[2 * FOLDER_SIZE];
     size_t bytes;
-    new_folder(sources->folder);
-    snprintf(command, sizeof command, "cp -R '%s/.' '%s'", KERNEL_DIR, sources->folder);
-    assert_int_equal(system(command), 0);
+    sources_copy(sources->folder);
     snprintf(path, sizeof path, "%s/%s", sources->folder, file);
     char *text = read_file(path, &bytes);
     FILE *out = fopen(path, "wb");

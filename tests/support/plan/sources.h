@@ -5,6 +5,9 @@
 #include "support/harness.h"
 #include "support/operator.h"
 
+/* Makes a folder with a copy of the kernel sources. */
+void sources_copy(char folder[FOLDER_SIZE]);
+
 /* A copy of the kernel sources, in one file of which every `from` is replaced by `to`. */
 struct sources {
     char folder[FOLDER_SIZE];

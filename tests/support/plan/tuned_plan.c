@@ -116,3 +116,19 @@ char *tuned_learnt(clattn_context *in)
     clattn_plan_release(&plan);
     return after;
 }
+
+void tuned_file(char path[FOLDER_SIZE + 8])
+{
+    snprintf(path, FOLDER_SIZE + 8, "%s/wisdom", tuned.folder);
+}
+
+bool tuned_serves(const clattn_context_params *with)
+{
+    clattn_context *other = new_context_with(with);
+    clattn_plan *plan = tuned_plan(other, NULL, NULL);
+    bool wise = tuned_says(plan, "geometry by wisdom:");
+    tuned_check(other, plan);
+    clattn_plan_release(&plan);
+    release_context(&other);
+    return wise;
+}

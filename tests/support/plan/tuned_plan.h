@@ -48,4 +48,10 @@ char *tuned_exchanged(const char *text, const char *old, const char *new);
 /* Returns the heading and one record of the cpu solver with tiles=1, which no plan has by default here. */
 char *tuned_learnt(clattn_context *in);
 
+/* The path of the context's file of wisdom. */
+void tuned_file(char path[FOLDER_SIZE + 8]);
+
+/* Whether the plan of a new context follows wisdom. */
+bool tuned_serves(const clattn_context_params *with);
+
 #endif
