@@ -2,6 +2,7 @@
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 
@@ -9,7 +10,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 PYTHON = "/usr/bin/python3"
 QUICK = ["host", "pocl", "oclgrind", "rusticl", "sanitize", "install", "examples"]
-THOROUGH = QUICK + ["variants", "offline", "models", "speech", "fuzz", "debian13", "guard"]
+THOROUGH = QUICK + ["variants", "offline", "models", "speech", "fuzz", "debian13", "windows", "guard"]
 OF_LEVEL = {"quick": QUICK, "thorough": THOROUGH,
             "full": THOROUGH + ["intel", "pytorch", "browser", "seeds", "sid", "arm64", "coverage"]}
 TEST_LIBRARIES = ["pocl-opencl-icd", "ocl-icd-libopencl1", "libjansson4"]
@@ -64,6 +65,8 @@ def make_jobs(run, groups, level):
             add_debian(run, name, release, full)
     if "arm64" in groups:
         add_arm64(run)
+    if "windows" in groups:
+        add_windows(run, gcc, full)
     if "guard" in groups:
         # The only group that measures.
         run.add("guard", "figures", [PYTHON, ROOT / "bench/guard.py", run.work / "gcc"], POCL, [gcc], 120, alone=True)
@@ -190,12 +193,46 @@ def add_arm64(run):
     made.needs.append(emulator)
     constants.write_text(f"[constants]\nroot = '{system}'\n")
     targets = [f"tests/test_{name}" for name in ARM64]
-    compiled = run.add("arm64", "build", ["sh", "-c", """build=$1 && shift &&
-        { test -e "$build/build.ninja" || meson setup --cross-file "$build.ini" --cross-file "$0/tools/arm64.ini" -Dwerror=true \
-        "$build" "$0"; } && ninja -C "$build" "$@" """, ROOT, build, *targets], needs=[made], isolated=False)
+    compiled = build_across(run, "arm64", made, [f"--cross-file={constants}", f"--cross-file={ROOT}/tools/arm64.ini"], targets)
     for target in targets:
         run.add("arm64", target[11:], ["sh", HERE / "chroot.sh", "run", system, ROOT, run.work, build / target],
                 {**POCL, "CLATTN_CACHE": "off", "CLATTN_TEST_LEVEL": "tiny"}, [compiled])
+
+
+def add_windows(run, gcc, full):
+    """The library and the command by mingw-w64; in the full run, the test programs and the command under wine, whose
+    OpenCL.dll hands all calls to this system's loader."""
+    folder, build = run.cache / "windows", run.work / "windows"
+    made = run.fetch("windows", "packages", folder / "wine" if full else folder, HERE / "windows.sh", folder,
+                     *(["wine"] if full else []))
+    tests = [f"tests/test_{row['name']}.exe" for row in run.tests(gcc) if "windows" in row["suite"]]
+    compiled = build_across(run, "windows", made, ["-Dopencl=dlopen", f"--cross-file={ROOT}/tools/mingw-w64.ini",
+                                                   f"--cross-file={folder}/cross.ini"],
+                            ["src/clattn.exe", *(tests if full else [])])
+    if not full:
+        return
+    env = {**POCL, "CLATTN_CACHE": "off", "CLATTN_TEST_LEVEL": "tiny", "WINEPREFIX": str(folder / "wine"), "WINEDEBUG": "-all",
+           "WINEPATH": "Z:" + str(build / "src").replace("/", "\\")}
+    run.programs("windows", gcc, "windows", env, needs=[compiled],
+                 wrapper=lambda row: ["sh", "-c", 'exec wine "$0/tests/${1##*/}.exe"', build])
+    command = run.work / "windows-clattn"
+    command.write_text(f"#!/bin/sh\nexec wine '{build}/src/clattn.exe' \"$@\"\n")
+    command.chmod(0o755)
+    for name in ("devices", "selftest"):
+        run.add("windows", f"clattn-{name}", [command, name], env, [compiled])
+    for script, chosen in {"command": "-k Softmax.test_random -k Softmax.test_refusals -k Softmax.test_report",
+                           "command_attention": "-k test_report -k test_masks_of_lower_rank", "without": ""}.items():
+        run.add("windows", f"clattn-{script}", [PYTHON, HERE / f"tool/test_{script}.py", *chosen.split()],
+                {**env, "CLATTN": str(command)}, [compiled])
+
+
+def build_across(run, group, made, settings, targets):
+    """Targets for another system, by a compiler that the job `made` has fetched."""
+    build = run.work / group
+    setup, ninja = (shlex.join(map(str, command)) for command in (
+        ["meson", "setup", "-Dwerror=true", *settings, build, ROOT], ["ninja", "-C", build, *targets]))
+    return run.add(group, "build", ["sh", "-c", f"{{ test -e {shlex.quote(str(build))}/build.ninja || {setup}; }} && {ninja}"],
+                   needs=[made], isolated=False)
 
 
 def add_offline(run, gcc, full):
