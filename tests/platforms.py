@@ -15,7 +15,7 @@ from run import count
 
 NAMES = {"pocl": "PoCL, Debian 12", "debian13": "PoCL, Debian 13", "sid": "PoCL, sid", "arm64": "PoCL, Debian 12, arm64 by qemu",
          "oclgrind": "Oclgrind", "rusticl": "rusticl, Debian 12", "debian13-rusticl": "rusticl, Debian 13",
-         "sid-rusticl": "rusticl, sid", "intel": "Intel's CPU runtime"}
+         "sid-rusticl": "rusticl, sid", "windows": "PoCL, Debian 12, from wine", "intel": "Intel's CPU runtime"}
 REST = "everything else"
 HEAD = """# Platforms
 
