@@ -74,9 +74,15 @@ static inline floatv times(floatv v, const scaled_float *e)
     return v * power_of_2(first) * e->fraction * power_of_2(second) * power_of_2(third);
 }
 
-/* x / (1 + e^-(high + low)) */
-static inline floatv times_sigmoid(floatv x, floatv high, floatv low)
+/* The sum of two floats, of which the second is small. */
+typedef struct float_pair {
+    floatv high, low;
+} float_pair;
+
+/* x / (1 + e^-v) */
+static inline floatv times_sigmoid(floatv x, float_pair v)
 {
+    const floatv high = v.high, low = v.low;
     const intv negative = high<(floatv)(0.0f), saturated = fabs(high)>(floatv)(200.0f);
     const floatv towards = select(-low, low, negative);
     const scaled_float e =
@@ -91,12 +97,19 @@ static inline floatv act_RELU(floatv x, float alpha)
     return select(x, (floatv)(0.0f), x < (floatv)(0.0f));
 }
 
-static inline floatv act_SWISH(floatv x, float alpha)
+/* Swish's v: alpha * x */
+static inline float_pair swish_argument(floatv x, float alpha)
 {
     const floatv factor = (floatv)(alpha), high = factor * x, low = lost_in(factor, x, high);
     const intv flat = (intv)(alpha == 0.0f ? -1 : 0); /* 0 * inf */
 
-    return times_sigmoid(x, select(high, (floatv)(0.0f), flat), select(low, (floatv)(0.0f), flat));
+    const float_pair v = {select(high, (floatv)(0.0f), flat), select(low, (floatv)(0.0f), flat)};
+    return v;
+}
+
+static inline floatv act_SWISH(floatv x, float alpha)
+{
+    return times_sigmoid(x, swish_argument(x, alpha));
 }
 
 /* 2 sqrt(2/pi), and 0.044715 times 2 sqrt(2/pi), each as the sum of two floats. */
@@ -105,7 +118,8 @@ static inline floatv act_SWISH(floatv x, float alpha)
 #define TANH_3 0x1.2444f2p-4f
 #define TANH_3_LOW 0x1.49b16ap-29f
 
-static inline floatv act_GELU_TANH(floatv x, float alpha)
+/* GELU_TANH's v: 2 sqrt(2/pi) (x + 0.044715 x^3) */
+static inline float_pair gelu_tanh_argument(floatv x)
 {
     /* x is clamped to |x| <= 16, beyond which the sigmoid is 1, or 0 within rounding; NaN passes. */
     const floatv near = select(x, copysign((floatv)(16.0f), x), fabs(x) > (floatv)(16.0f));
@@ -114,9 +128,14 @@ static inline floatv act_GELU_TANH(floatv x, float alpha)
     const floatv cubic_low = lost_in(square, (floatv)(TANH_3), cubic) + (square_low * TANH_3 + square * TANH_3_LOW);
     const floatv sum = cubic + TANH_1, part = sum - TANH_1;
     const floatv sum_low = ((TANH_1 - (sum - part)) + (cubic - part)) + (cubic_low + TANH_1_LOW);
-    const floatv high = near * sum, low = lost_in(near, sum, high) + near * sum_low;
+    const floatv high = near * sum;
+    const float_pair v = {high, lost_in(near, sum, high) + near * sum_low};
+    return v;
+}
 
-    return times_sigmoid(x, high, low);
+static inline floatv act_GELU_TANH(floatv x, float alpha)
+{
+    return times_sigmoid(x, gelu_tanh_argument(x));
 }
 
 #define TAIL_0 0x1.22078cp-1f

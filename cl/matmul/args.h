@@ -9,6 +9,8 @@
 #ifndef MATMUL_EPILOGUE
 #define MATMUL_EPILOGUE 0
 #endif
+/* Activations, numbered as clattn_activation has them. */
+enum { ACTIVATION_NONE, ACTIVATION_RELU, ACTIVATION_GELU, ACTIVATION_GELU_TANH, ACTIVATION_SWISH };
 typedef struct matmul_args {
     array4 a, b, c; /* (batch, -, row, col) */
     args_long bias_offset, bias_col;
@@ -19,8 +21,11 @@ typedef struct matmul_args {
     array4 operand; /* as c; a broadcast dimension has stride 0 */
     args_long scale_offset, scale_col;
     float alpha;
-    int has_bias, has_operand; /* with OPTIONAL (matmul/epilogue.h) */
-    int item_rows; /* with OPTIONAL, of CPU kernels: rows of a register tile's direction that an item owns */
+    /* With OPTIONAL (matmul/epilogue.h): */
+    int has_bias, has_operand;
+    int activation; /* an ACTIVATION_... */
+    int item_rows;  /* rows of a register tile's direction that an item owns */
+    int reserved;
 #endif
 } matmul_args;
 

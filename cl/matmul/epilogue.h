@@ -8,8 +8,9 @@
  *                    itself, since an item reads only the elements that it stores, and reads them first
  *
  * Parameter         meaning                                                       allowed
- * OPTIONAL          1: BIAS and OPERAND only say that the kernel takes these arrays; a.has_bias and a.has_operand   0, 1
- *                   say whether they count.  So one program serves several products; CPU kernels use it
+ * OPTIONAL          1: BIAS and OPERAND only say that the kernel takes these arrays, and ACTIVATED is 0;           0, 1
+ *                   a.has_bias, a.has_operand and a.activation say what counts.  So one program serves many
+ *                   products; the CPU kernels for floats use it
  * BIAS, BIAS_TYPE   matmul/types.h
  * MATMUL_EPILOGUE   whether there is any of the following (matmul/args.h)         0, 1
  * B_SCALED          whether there is b_scale                                      0, 1
@@ -23,7 +24,7 @@
  *   ACTIVATED_SUM(x, a)         act(x) of a floatv
  *   ACTIVATED_ONE(x, a)         act(x) of a float: the first lane of a vector's; compilers for GPUs drop the other lanes
  *   WITH_OPERAND(x, y)          x + y or x * y, as OPERAND says
- *   HAS_BIAS(a), HAS_OPERAND(a) whether there is one */
+ *   HAS_BIAS(a), HAS_ACTIVATION(a), HAS_OPERAND(a)   whether there is one */
 #ifndef CLATTN_CL_MATMUL_EPILOGUE_H
 #define CLATTN_CL_MATMUL_EPILOGUE_H
 
@@ -50,6 +51,9 @@
 #if (B_SCALED || ACTIVATED || OPERAND) && !MATMUL_EPILOGUE
 #error "B_SCALED, ACTIVATED and OPERAND need MATMUL_EPILOGUE"
 #endif
+#if OPTIONAL && (ACTIVATED || !MATMUL_EPILOGUE)
+#error "OPTIONAL needs MATMUL_EPILOGUE, and is told the activation"
+#endif
 
 #if BIAS
 #define BIAS_PARAMETER const global ELEMENT(BIAS_TYPE) *bias,
@@ -75,7 +79,24 @@
 #define EPILOGUE_PARAMETERS BIAS_PARAMETER SCALE_PARAMETER OPERAND_PARAMETER
 #define EPILOGUE_ARGUMENTS BIAS_ARGUMENT SCALE_ARGUMENT OPERAND_ARGUMENT
 
-#if ACTIVATED
+#if OPTIONAL
+/* act(x) of the activation that the kernel is told.  All items of a launch take the same branch. */
+static inline floatv activated_sum(floatv x, int activation, float alpha)
+{
+    float_pair v;
+
+    if (activation == ACTIVATION_RELU)
+        return act_RELU(x, alpha);
+    if (activation == ACTIVATION_GELU)
+        return act_GELU(x, alpha);
+    if (activation == ACTIVATION_SWISH)
+        v = swish_argument(x, alpha);
+    else
+        v = gelu_tanh_argument(x);
+    return times_sigmoid(x, v);
+}
+#define ACTIVATED_SUM(x, a) activated_sum(x, (a).activation, (a).alpha)
+#elif ACTIVATED
 #define ACTIVATED_SUM(x, a) ACTIVATE(x, (a).alpha)
 #define ACTIVATED_ONE(x, a) (ACTIVATE((floatv)(x), (a).alpha).s0)
 #else
@@ -85,9 +106,11 @@
 
 #if OPTIONAL
 #define HAS_BIAS(a) ((a).has_bias)
+#define HAS_ACTIVATION(a) ((a).activation != ACTIVATION_NONE)
 #define HAS_OPERAND(a) ((a).has_operand)
 #else
 #define HAS_BIAS(a) BIAS
+#define HAS_ACTIVATION(a) ACTIVATED
 #define HAS_OPERAND(a) (OPERAND != 0)
 #endif
 

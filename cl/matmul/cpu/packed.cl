@@ -279,7 +279,7 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
             load_sums(acc, i0 ? sum : zeros);
             multiply_tile(acc, &operands, depth, whole);
 #if PLAIN_SUMS
-            if (last && by_rows && lane_count == PANEL && !(OPTIONAL && HAS_OPERAND(a))) {
+            if (last && by_rows && lane_count == PANEL && !HAS_ACTIVATION(a) && !HAS_OPERAND(a)) {
                 store_sums(acc, to, (place){batch, row0 + t, min(ROWS, row_count - t), lane0, PANEL});
                 continue;
             }

@@ -246,7 +246,8 @@ kernel void matmul_cpu_skinny(const global ELEMENT(A_TYPE) *a_data, const global
                 sum += add;
             }
 #endif
-            sum = ACTIVATED_SUM(sum, a);
+            if (HAS_ACTIVATION(a))
+                sum = ACTIVATED_SUM(sum, a);
 #if OPERAND
             if (HAS_OPERAND(a)) {
                 const long operand_step = STREAM_A ? a.operand.row : a.operand.col;

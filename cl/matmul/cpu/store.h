@@ -4,7 +4,7 @@
  *   C_ROW_STEP(a), C_LANE_STEP(a)     strides of C from row to row, and from lane to lane
  *   finish(sums, to, at)              turns sums into elements of C (matmul/epilogue.h) and stores them at `at`
  *   PLAIN_SUMS                        1: sums become elements of C by adding a bias at most, and along lanes, so that
- *                                     store_sums may store them from registers unless HAS_OPERAND
+ *                                     store_sums may store them from registers unless HAS_ACTIVATION or HAS_OPERAND
  *   store_sums(acc, to, at)           stores a tile of whole vectors from registers
  *   store_deferred(rows, n, to)       stores the next n of the rows that a finished tile has left, while the processor
  *                                     multiplies the next tile */
@@ -18,7 +18,7 @@
 
 #define C_ROW_STEP(a) (LANES_ALONG_M ? (a).c.col : (a).c.row)
 #define C_LANE_STEP(a) (LANES_ALONG_M ? (a).c.row : (a).c.col)
-#define PLAIN_SUMS (!LANES_ALONG_M && !B_SCALED && !ACTIVATED && (OPTIONAL ? OPERAND != 2 : !OPERAND))
+#define PLAIN_SUMS (!LANES_ALONG_M && !B_SCALED && (OPTIONAL ? OPERAND != 2 : !OPERAND && !ACTIVATED))
 
 /* A part of C: `rows` rows from `row` on times `lanes` lanes from `lane` on. */
 typedef struct place {
@@ -188,9 +188,10 @@ static void finish(private floatv *sums, destination to, place at)
     if (HAS_BIAS(*a))
         add_bias(sums, to, at);
 #endif
-#if ACTIVATED
-    for (int i = 0; i < at.rows * LANE_VECTORS; i++)
-        sums[i] = ACTIVATED_SUM(sums[i], *a);
+#if ACTIVATED || OPTIONAL
+    if (HAS_ACTIVATION(*a))
+        for (int i = 0; i < at.rows * LANE_VECTORS; i++)
+            sums[i] = ACTIVATED_SUM(sums[i], *a);
 #endif
 #if OPERAND
     if (HAS_OPERAND(*a))

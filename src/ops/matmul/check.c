@@ -5,17 +5,23 @@
 
 #include "base/size.h"
 #include "base/try.h"
+#include "ops/common/activation.h"
 #include "ops/common/check.h"
 #include "ops/matmul/matmul.h"
 #include "ref/ref.h"
 
-/* Sizes of the small product.  A plan by a matrix engine has two small products, both larger than a work-group's tile, so that
- * every lane of each sub-group takes part: one whose rows begin anywhere, and one that is read 16 bytes at a time and is
- * deeper than what is prefetched.  The second one's float16 A holds subnormal numbers only, which some engines take for 0. */
+/* Sizes of the small product, whatever the plan's are: one program serves all.  A plan by a matrix engine has two small
+ * products, both larger than a work-group's tile, so that every lane of each sub-group takes part: one whose rows begin
+ * anywhere, and one that is read 16 bytes at a time and is deeper than what is prefetched.  The second one's float16 A holds
+ * subnormal numbers only, which some engines take for 0. */
 #define ROWS 21
 #define COLUMNS 70
 #define DEPTH 67
 #define MATRIX_DEPTH 168
+/* Sizes of the products that show each activation of a program that serves all of them. */
+#define FEW_ROWS 3
+#define FEW_COLUMNS 35
+#define FEW_DEPTH 8
 /* If a plan by bf16x3 has more k than this, its small product has a second block of k and a second tile of rows. */
 #define BF16X3_DEPTH_MOST 512
 #define BF16X3_ROWS 37
@@ -79,9 +85,17 @@ fail:
     return status;
 }
 
-/* The sizes are whatever the plan's are: one program serves all. */
-static clattn_status check_small(const struct matmul_plan *plan, size_t m, size_t n, size_t k, bool subnormal)
+/* A product that the plan's kernels are told to multiply instead of the plan's own. */
+struct small_product {
+    size_t m, n, k;
+    clattn_activation activation;
+    bool subnormal; /* A's numbers are, and a bias is 0 */
+};
+
+static clattn_status check_small(const struct matmul_plan *plan, const struct small_product *product)
 {
+    const size_t m = product->m, n = product->n, k = product->k;
+    const bool subnormal = product->subnormal;
     const clattn_matmul_desc *full = &plan->problem.desc;
     clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
     struct matmul_problem small;
@@ -106,31 +120,58 @@ static clattn_status check_small(const struct matmul_plan *plan, size_t m, size_
     if (plan->problem.has_operand)
         desc.operand = small_matrix(&full->operand, true, m, n);
     desc.operand_use = full->operand_use;
-    desc.activation = full->activation;
+    desc.activation = product->activation;
     desc.explicit_alpha = full->explicit_alpha;
     desc.alpha = copysignf(1.25f, full->alpha); /* with the plan's own alpha all results might be 0 */
     const struct check_course course = {places, ARRAYS, C, subnormal ? make_subnormal : NULL, judge, WORKSPACE_BYTES};
     return check_run(&plan->base, &course, &desc, &small, &args);
 }
 
+/* Other plans use the program with other activations, and then trust it. */
+static clattn_status check_other_activations(const struct matmul_plan *plan)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    struct small_product product = {.m = FEW_ROWS, .n = FEW_COLUMNS, .k = FEW_DEPTH};
+    for (uint32_t i = 0; activation_name(i); i++) {
+        product.activation = (clattn_activation)i;
+        if (product.activation != plan->problem.desc.activation)
+            TRY(check_small(plan, &product));
+    }
+fail:
+    return status;
+}
+
 clattn_status matmul_self_check(struct self_check *self)
 {
+    clattn_status status;
     const clattn_plan *base = self->plan;
     const struct matmul_plan *plan = (const struct matmul_plan *)base;
+    struct small_product product = {.m = ROWS, .n = COLUMNS, .k = DEPTH, .activation = plan->problem.desc.activation};
     self->unchecked = plan->foreign && !self->always;
     if (self->unchecked)
         return CLATTN_SUCCESS;
-    if (plan->foreign) /* a single row or column decides how CLBlast gets its matrices, so it stays one */
-        return check_small(plan, size_min(ROWS, plan->problem.m), size_min(COLUMNS, plan->problem.n),
-                           size_min(DEPTH, plan->problem.k), false);
+    if (plan->foreign) { /* a single row or column decides how CLBlast gets its matrices, so it stays one */
+        product.m = size_min(ROWS, plan->problem.m);
+        product.n = size_min(COLUMNS, plan->problem.n);
+        product.k = size_min(DEPTH, plan->problem.k);
+        return check_small(plan, &product);
+    }
     const char *kernel = base->kernels[0].name;
-    if (strcmp(kernel, "matmul_split") == 0 && plan->problem.k > BF16X3_DEPTH_MOST)
-        return check_small(plan, BF16X3_ROWS, COLUMNS, BF16X3_DEPTH, false);
-    if (strcmp(kernel, "matmul_matrix") != 0 && strcmp(kernel, "matmul_wgmma") != 0)
-        return check_small(plan, ROWS, COLUMNS, DEPTH, false);
-    clattn_status status = check_small(plan, plan->tile_rows + 5, plan->tile_columns + 6, DEPTH, false);
-    if (status == CLATTN_SUCCESS)
-        status = check_small(plan, plan->tile_rows + 8, plan->tile_columns + 8, MATRIX_DEPTH,
-                             plan->problem.desc.a.dtype == CLATTN_DTYPE_F16);
+    if (strcmp(kernel, "matmul_split") == 0 && plan->problem.k > BF16X3_DEPTH_MOST) {
+        product.m = BF16X3_ROWS;
+        product.k = BF16X3_DEPTH;
+    } else if (strcmp(kernel, "matmul_matrix") == 0 || strcmp(kernel, "matmul_wgmma") == 0) {
+        product.m = plan->tile_rows + 5;
+        product.n = plan->tile_columns + 6;
+        TRY(check_small(plan, &product));
+        product.m = plan->tile_rows + 8;
+        product.n = plan->tile_columns + 8;
+        product.k = MATRIX_DEPTH;
+        product.subnormal = plan->problem.desc.a.dtype == CLATTN_DTYPE_F16;
+    }
+    TRY(check_small(plan, &product));
+    if (plan->optional)
+        status = check_other_activations(plan);
+fail:
     return status;
 }

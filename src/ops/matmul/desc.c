@@ -11,7 +11,10 @@
 #include "program/defines.h"
 
 _Static_assert(offsetof(matmul_args, operand) == 3 * 40 + 3 * 8 + 4 * 4, "matmul_args has padding");
-_Static_assert(sizeof(matmul_args) == 3 * 40 + 3 * 8 + 4 * 4 + 40 + 2 * 8 + 4 * 4, "matmul_args has padding");
+_Static_assert(sizeof(matmul_args) == 3 * 40 + 3 * 8 + 4 * 4 + 40 + 2 * 8 + 6 * 4, "matmul_args has padding");
+_Static_assert((int)ACTIVATION_SWISH == (int)CLATTN_ACTIVATION_SWISH &&
+                   (int)ACTIVATION_RELU == (int)CLATTN_ACTIVATION_RELU,
+               "clattn_activation is numbered otherwise");
 
 /* A layout of rank 2 or 3 as (batch, -, row, col); its batch stride is 0 unless it has a batch. */
 static array4 strides_of(const clattn_layout *layout)
@@ -200,6 +203,7 @@ void matmul_fill_args(const struct matmul_problem *problem, const clattn_matmul_
     kernel_args->alpha = problem->desc.alpha;
     kernel_args->has_bias = problem->has_bias;
     kernel_args->has_operand = problem->has_operand;
+    kernel_args->activation = (int)problem->desc.activation;
     size_t batch = args->batch, m = args->m;
     /* Items that share b and lie one behind the other are one taller item; unless they share a as well (its strides are 0, the
      * rows' too), which is packed once for all, into a workspace that is only large enough for one item's. */
@@ -253,9 +257,10 @@ static void epilogue_defines(const struct matmul_problem *problem, bool optional
         return;
     define_int(options, "MATMUL_EPILOGUE", 1);
     define_int(options, "B_SCALED", problem->has_scale);
-    define_int(options, "ACTIVATED", desc->activation != CLATTN_ACTIVATION_NONE);
-    if (desc->activation)
+    if (desc->activation && !optional) {
+        define_int(options, "ACTIVATED", 1);
         define_token(options, "ACTIVATION", activation_name(desc->activation));
+    }
     define_int(options, "OPERAND", is_multiplied(problem) ? 2 : optional || problem->has_operand);
     if (optional || problem->has_operand)
         define_token(options, "OPERAND_TYPE",
