@@ -41,6 +41,7 @@
     const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key, const global ELEMENT(V_TYPE) *value, \
         OPTIONAL_ARRAY_PARAMETERS global ELEMENT(O_TYPE) *output, global float *lse, global float *entropy, \
         attention_args a
+#define ATTENTION_ARGUMENTS query, key, value, OPTIONAL_ARRAY_ARGUMENTS output, lse, entropy, a
 
 #if DOUBLE
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable

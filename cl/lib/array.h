@@ -26,6 +26,13 @@ typedef uint args_uint;
 #else
 #define GROUP_SIZE(x, y, z) __attribute__((reqd_work_group_size(x, y, z)))
 #endif
+/* A function that does what one item of a kernel has to do, given what the item owns: it asks for no ids, and has no
+ * barriers.  PoCL compiles a kernel into three functions, each with all that is inlined, and such a function once. */
+#ifdef POCL_DEVICE_ADDRESS_BITS
+#define ITEM_FUNCTION static __attribute__((noinline)) void
+#else
+#define ITEM_FUNCTION static void
+#endif
 #else
 #include <stdint.h>
 typedef int64_t args_long;

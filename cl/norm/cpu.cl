@@ -139,16 +139,11 @@ static inline void write_row(const place *row, const place *next, const moments 
     }
 }
 
-GROUP_SIZE(1, 1, 1)
-kernel void norm_cpu(NORM_PARAMETERS)
+ITEM_FUNCTION normalise_rows(NORM_PARAMETERS, args_long first, args_long end)
 {
-    if (a.rows == 0)
-        return;
-
     place whole;
     first_row(&whole, x, scale, bias, residual, y, sum, &a);
-    args_long end;
-    for (args_long r = share_of_group(a.rows, &end); r < end; r++) {
+    for (args_long r = first; r < end; r++) {
         place row = whole, next = whole;
         moments m;
         move(&row, (int)r, a.row_extent, &a);
@@ -157,4 +152,15 @@ kernel void norm_cpu(NORM_PARAMETERS)
         write_row(&row, &next, &m, &a);
         store_moments((int)r, &m, mean, inverse, &a);
     }
+}
+
+GROUP_SIZE(1, 1, 1)
+kernel void norm_cpu(NORM_PARAMETERS)
+{
+    if (a.rows == 0)
+        return;
+
+    args_long end;
+    const args_long first = share_of_group(a.rows, &end);
+    normalise_rows(NORM_ARGUMENTS, first, end);
 }

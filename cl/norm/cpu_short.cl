@@ -79,17 +79,10 @@ INLINE void store_each(global float *p, args_long at, args_long step, int count,
         p[at + l * step] = lane[l];
 }
 
-GROUP_SIZE(1, 1, 1)
-kernel void norm_cpu_short(NORM_PARAMETERS)
+ITEM_FUNCTION normalise_rows(NORM_PARAMETERS, args_long r, args_long end)
 {
-    if (a.rows == 0)
-        return;
-
     place whole;
     first_row(&whole, x, scale, bias, residual, y, sum, &a);
-    args_long end;
-    args_long r = share_of_group((a.rows + LANES - 1) / LANES, &end) * LANES;
-    end = min(end * LANES, a.rows);
     for (; r < end; r += LANES) {
         const int count = (int)min(end - r, (args_long)LANES);
         place row = whole;
@@ -121,4 +114,15 @@ kernel void norm_cpu_short(NORM_PARAMETERS)
         if (a.has_inverse)
             store_each(inverse, a.inverse.offset + r * a.inverse.stride[0], a.inverse.stride[0], count, factor);
     }
+}
+
+GROUP_SIZE(1, 1, 1)
+kernel void norm_cpu_short(NORM_PARAMETERS)
+{
+    if (a.rows == 0)
+        return;
+
+    args_long end;
+    const args_long first = share_of_group((a.rows + LANES - 1) / LANES, &end) * LANES;
+    normalise_rows(NORM_ARGUMENTS, first, min(end * LANES, a.rows));
 }

@@ -73,6 +73,7 @@
     const global ELEMENT(X_TYPE) *x, const global ELEMENT(SCALE_TYPE) *scale, const global ELEMENT(BIAS_TYPE) *bias, \
         const global ELEMENT(RESIDUAL_TYPE) *residual, global ELEMENT(Y_TYPE) *y, global ELEMENT(SUM_TYPE) *sum, \
         global float *mean, global float *inverse, norm_args a
+#define NORM_ARGUMENTS x, scale, bias, residual, y, sum, mean, inverse, a
 
 /* Where a row or a segment begins in each array that has columns. */
 typedef struct place {

@@ -260,10 +260,10 @@ INLINE bool opens_tile(const attention_block *block, int start, int n, const att
 
 /* *begin and *end take in the keys that the block attends.  A part past the item's keys has none: its `first` may be in the
  * middle of a vector, whose other keys are another part's. */
-INLINE void begin_head(head_work *w, const global ELEMENT(Q_TYPE) *query, int y, int *begin, int *end,
-                       const attention_args *a, const optional_arrays *arrays)
+INLINE void begin_head(head_work *w, const global ELEMENT(Q_TYPE) *query, int batch, int y, int index, int *begin,
+                       int *end, const attention_args *a, const optional_arrays *arrays)
 {
-    block_of(&w->block, (int)get_group_id(2), y, (int)get_group_id(0), a, arrays);
+    block_of(&w->block, batch, y, index, a, arrays);
     for (int r = 0; r < BLOCK; r++) {
         w->row[r].row_max = -INFINITY;
         w->row[r].row_sum = w->row[r].row_moment = (floatv)(0.0f);
@@ -363,19 +363,18 @@ INLINE void end_head(const head_work *w, global ELEMENT(O_TYPE) *output, global 
     store_output(output, w->o, factor, block, a);
 }
 
-GROUP_SIZE(1, 1, 1)
-kernel void attention_cpu_decode(ATTENTION_PARAMETERS)
+ITEM_FUNCTION attend_heads(ATTENTION_PARAMETERS, int batch, int group, int index)
 {
     const optional_arrays arrays = OPTIONAL_ARRAYS;
     if (attention_idle(&a, &arrays))
         return;
 
-    const int first = (int)get_group_id(1) * HEADS;
+    const int first = group * HEADS;
     const int heads = HEADS == 1 ? 1 : min(HEADS, block_heads(&a) - first);
     int begin = INT_MAX, end = 0;
     head_work work[HEADS];
     for (int h = 0; h < heads; h++)
-        begin_head(&work[h], query, first + h, &begin, &end, &a, &arrays);
+        begin_head(&work[h], query, batch, first + h, index, &begin, &end, &a, &arrays);
     if (TABLE && !BY_TABLE) /* modify_tile leaves out what the window does not reach */
         begin &= ~(LANES - 1);
     for (int start = begin, n; start < end; start += n) {
@@ -388,4 +387,10 @@ kernel void attention_cpu_decode(ATTENTION_PARAMETERS)
     }
     for (int h = 0; h < heads; h++)
         end_head(&work[h], output, lse, entropy, &a, &arrays);
+}
+
+GROUP_SIZE(1, 1, 1)
+kernel void attention_cpu_decode(ATTENTION_PARAMETERS)
+{
+    attend_heads(ATTENTION_ARGUMENTS, (int)get_group_id(2), (int)get_group_id(1), (int)get_group_id(0));
 }

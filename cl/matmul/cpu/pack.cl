@@ -32,16 +32,12 @@
 
 /* The source is read in one of three ways: vectors are copied if its lanes are neighbours in memory, squares are transposed if
  * its k are, and otherwise elements are copied one by one.  The last loop also copies what is left of k and the last lanes. */
-kernel void matmul_pack(const global ELEMENT(LANE_TYPE) *source, global packed_element *packed, matmul_args a)
+ITEM_FUNCTION pack(const global ELEMENT(LANE_TYPE) *source, global packed_element *packed, matmul_args a, long panel,
+                   int block, long batch)
 {
-    if (a.batch == 0)
-        return;
-
     const operand_layout s = lane_operand(&a);
-    const long panel = get_group_id(0);
-    const long batch = get_group_id(2);
     const int steps = STEPS(a.k), whole = a.k / K_STEP;
-    const int from = (int)get_group_id(1) * PACK_DEPTH;
+    const int from = block * PACK_DEPTH;
     const int to = min(steps, from + PACK_DEPTH);
     const long panels = (s.count + PANEL - 1) / PANEL;
 
@@ -75,4 +71,10 @@ kernel void matmul_pack(const global ELEMENT(LANE_TYPE) *source, global packed_e
                     l < lanes ? STEP_OF(LANE_TYPE, in + l * s.stride + i * K_STEP * s.k_stride, s.k_stride, i < whole)
                               : 0;
     }
+}
+
+kernel void matmul_pack(const global ELEMENT(LANE_TYPE) *source, global packed_element *packed, matmul_args a)
+{
+    if (a.batch != 0)
+        pack(source, packed, a, get_group_id(0), (int)get_group_id(1), get_group_id(2));
 }

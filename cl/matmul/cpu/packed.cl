@@ -232,17 +232,14 @@ INLINE void save_sums(private floatv *sums, const private floatv acc[ROWS][LANE_
             sums[r * LANE_VECTORS + v] = acc[r][v];
 }
 
-kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global packed_element *packed,
-                       EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c, matmul_args a)
+ITEM_FUNCTION multiply(const global ELEMENT(ROW_TYPE) *source, const global packed_element *packed,
+                       EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c, matmul_args a, long panel, int row_group,
+                       long batch)
 {
-    if (a.batch == 0)
-        return;
-
     const operand_layout rows = row_operand(&a), lanes = lane_operand(&a);
     const destination to = {&a, c, EPILOGUE_ARGUMENTS};
-    const long panel = get_group_id(0), batch = get_group_id(2);
     const long panels = (lanes.count + PANEL - 1) / PANEL;
-    const int row0 = (int)get_group_id(1) * ITEM_ROWS(a), lane0 = (int)panel * PANEL;
+    const int row0 = row_group * ITEM_ROWS(a), lane0 = (int)panel * PANEL;
     const int row_count = min(ITEM_ROWS(a), rows.count - row0), lane_count = min(PANEL, lanes.count - lane0);
     const long row_k = ROW_UNIT ? 1 : rows.k_stride;
     const int steps = STEPS(a.k);
@@ -294,4 +291,11 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
         }
         i0 += DEPTH;
     } while (i0 < steps);
+}
+
+kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global packed_element *packed,
+                       EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c, matmul_args a)
+{
+    if (a.batch != 0)
+        multiply(source, packed, EPILOGUE_ARGUMENTS c, a, get_group_id(0), (int)get_group_id(1), get_group_id(2));
 }

@@ -180,14 +180,10 @@ INLINE void add_block(floatv *state, const global ELEMENT(STREAM_TYPE) *streamed
         state[r] += sum_each(lane_sums + r * LANES);
 }
 
-GROUP_SIZE(1, 1, 1)
-kernel void matmul_cpu_skinny(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TYPE) *b_data,
-                              EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c, matmul_args a)
+ITEM_FUNCTION multiply(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TYPE) *b_data,
+                       EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c, matmul_args a, int column_group, int row_group,
+                       long batch)
 {
-    if (a.batch == 0)
-        return;
-
-    const long batch = get_group_id(2);
     const operand_layout rows = {a.a.offset + batch * a.a.batch, a.a.row, a.m};
     const operand_layout columns = {a.b.offset + batch * a.b.batch, a.b.col, a.n};
     const long out = a.c.offset + batch * a.c.batch;
@@ -196,13 +192,13 @@ kernel void matmul_cpu_skinny(const global ELEMENT(A_TYPE) *a_data, const global
     const global ELEMENT(FEW_TYPE) *kept = b_data;
     const operand_layout stream = rows, few = columns;
     const long stream_step = a.c.row, few_step = a.c.col;
-    const int first = (int)get_group_id(1) * ITEM_ROWS(a), few0 = (int)get_group_id(0) * ROWS;
+    const int first = row_group * ITEM_ROWS(a), few0 = column_group * ROWS;
 #else
     const global ELEMENT(STREAM_TYPE) *streamed = b_data;
     const global ELEMENT(FEW_TYPE) *kept = a_data;
     const operand_layout stream = columns, few = rows;
     const long stream_step = a.c.col, few_step = a.c.row;
-    const int first = (int)get_group_id(0) * ITEM_ROWS(a), few0 = (int)get_group_id(1) * ROWS;
+    const int first = column_group * ITEM_ROWS(a), few0 = row_group * ROWS;
 #endif
     const int end = min(first + ITEM_ROWS(a), stream.count);
     const int whole = DEPTH ? DEPTH : max(a.k, 1);
@@ -261,4 +257,12 @@ kernel void matmul_cpu_skinny(const global ELEMENT(A_TYPE) *a_data, const global
 #endif
             STORE_ROW(C_TYPE, c, at, stream_step, rest, sum);
         }
+}
+
+GROUP_SIZE(1, 1, 1)
+kernel void matmul_cpu_skinny(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TYPE) *b_data,
+                              EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c, matmul_args a)
+{
+    if (a.batch != 0)
+        multiply(a_data, b_data, EPILOGUE_ARGUMENTS c, a, (int)get_group_id(0), (int)get_group_id(1), get_group_id(2));
 }
