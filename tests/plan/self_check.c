@@ -65,9 +65,18 @@ static void other_operators_are_checked(void **state)
     release_context(&context);
 
     /* The damage is not in fma.h because devices that do not fuse use its other half. */
-    const struct damage product = {"cpu", "matmul/cpu/packed.cl", "ADD_PRODUCT(x, y[v], acc[r][v])",
-                                   "ADD_PRODUCT(x, y[v], acc[r][v] * 1.001f)", DISAGREES("matmul_cpu") "c["};
-    damage_is_found(&matmul_operator, &matmul, &product, 1);
+    static const struct damage products[] = {
+        {"cpu", "matmul/cpu/packed.cl", "ADD_PRODUCT(x, y[v], acc[r][v])", "ADD_PRODUCT(x, y[v], acc[r][v] * 1.001f)",
+         DISAGREES("matmul_cpu") "c["},
+        /* The program serves other plans with other activations, so a plan without one checks them, too. */
+        {"cpu", "matmul/epilogue.h", "return act_RELU(x, alpha)", "return 1.001f * act_RELU(x, alpha)",
+         DISAGREES("matmul_cpu") "c["},
+        {"cpu", "lib/activation.h", "TAIL_1 -0x1.40a26cp-4f", "TAIL_1 -0x1.42a26cp-4f", DISAGREES("matmul_cpu") "c["},
+        {"cpu", "lib/activation.h", "TANH_3 0x1.2444f2p-4f", "TANH_3 0x1.3444f2p-4f", DISAGREES("matmul_cpu") "c["},
+        {"cpu", "lib/activation.h", "factor = (floatv)(alpha)", "factor = (floatv)(1.001f * alpha)",
+         DISAGREES("matmul_cpu") "c["},
+    };
+    damage_is_found(&matmul_operator, &matmul, products, COUNT_OF(products));
 }
 
 /* Each of the two kinds of kernels of the small operators gets a wrong constant of its own. */
