@@ -127,7 +127,7 @@ def add_variants(run, gcc, full):
     dlopen = run.build("dlopen", "-Dopencl=dlopen", f"--prefix={run.work}/prefix-dlopen", "--libdir=lib")
     for build in (least, dlopen):
         for row in run.tests(build):
-            if re.fullmatch(r"errors\w*|context|devices|first|two_threads|library|no_platform", row["name"]):
+            if re.fullmatch(r"errors\w*|context|forks|devices|first|two_threads|library|no_platform", row["name"]):
                 run.add("variants", f"{build.name}-{row['name']}", row["cmd"],
                         {**POCL, "CLATTN_TEST_LEVEL": "small", **row["env"]}, [build])
     run.add("variants", "least-command", [PYTHON, HERE / "tool/test_without.py"],
@@ -164,7 +164,7 @@ def build_least(run):
 
 def add_debian(run, group, release, full):
     """Another Debian's drivers, in a root file system of it: the self-check and random problems on PoCL; in the full run
-    the test programs on PoCL and on rusticl, at the shapes of the quick run."""
+    the test programs on PoCL and on rusticl, at level tiny."""
     least, folder = build_least(run), run.cache / f"{group}-root"
     made = run.fetch(group, "system", folder, HERE / "chroot.sh", "make", folder, release, "amd64", *TEST_LIBRARIES,
                      "mesa-opencl-icd")

@@ -6,12 +6,12 @@
 
 --level quick     the default: every operator and solver on PoCL (small shapes of the programs with the most kernels), some
                   programs on Oclgrind and rusticl, the host's side with sanitizers, the command, the installed library
---level thorough  all cases on PoCL, Oclgrind and rusticl, other ways to build (also for Windows), compilers of absent GPUs,
+--level thorough  all cases on PoCL but those that imitate absent instructions, all programs at small shapes on Oclgrind and
+                  the shorter ones on rusticl, other ways to build (also for Windows), compilers of absent GPUs,
                   pretrained models, fuzzing, the guard of speed
 --level full      (or --full) more: every head size, random seeds, a minute for each fuzzer, Intel's runtime for CPUs
                   (800 MB, fetched once), PyTorch (600 MB), faster-whisper (200 MB), heat maps in a browser (220 MB),
-                  the test programs on Debian 13's drivers, sid's and arm64's (1 GB each), and under wine
-                  (100 MB), coverage
+                  the test programs on Debian 13's drivers, sid's and arm64's (1 GB each), and under wine (100 MB), coverage
 --only            just these groups: host, pocl, oclgrind, rusticl, sanitize, install, variants, offline, models, speech,
                   fuzz, examples, debian13, windows, guard, intel, pytorch, browser, seeds, sid, arm64, coverage
 --continue        what has passed in FOLDER before, with the same command and environment, is not run again
@@ -120,7 +120,8 @@ class Run:
                 continue
             if self.options.programs and not any(fnmatch.fnmatch(row["name"], p) for p in self.options.programs):
                 continue
-            # Of the programs with the most kernels the quick level has the small shapes; scripts know `quick` alone.
+            # The quick level has the small shapes of the programs with the most kernels, the thorough level those of
+            # emulated instructions; scripts know `quick` alone.
             fewer = {"quick": "long", "thorough": "emulated"}.get(level) in suites
             differs = {"CLATTN_TEST_LEVEL": level if "tool" in suites else "tiny"} if fewer else {}
             self.add(group, row["name"], wrapper(row) + row["cmd"], {**env, **differs, **row["env"]}, [build, *needs])

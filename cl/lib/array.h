@@ -26,8 +26,9 @@ typedef uint args_uint;
 #else
 #define GROUP_SIZE(x, y, z) __attribute__((reqd_work_group_size(x, y, z)))
 #endif
-/* A function that does what one item of a kernel has to do, given what the item owns: it asks for no ids, and has no
- * barriers.  PoCL compiles a kernel into three functions, each with all that is inlined, and such a function once. */
+/* A function that does what one item of a kernel has to do, given what the item owns.  It asks for no ids, has no barriers and no
+ * local memory, and does not change a struct that it is given, because rusticl passes it without a copy.  PoCL (3.1 and 6.0)
+ * makes three functions of each kernel and inlines everything into each; a function that is not inlined is compiled once. */
 #ifdef POCL_DEVICE_ADDRESS_BITS
 #define ITEM_FUNCTION static __attribute__((noinline)) void
 #else

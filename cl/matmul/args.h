@@ -25,7 +25,7 @@ typedef struct matmul_args {
     int has_bias, has_operand;
     int activation; /* an ACTIVATION_... */
     int item_rows;  /* rows of a register tile's direction that an item owns */
-    int reserved;
+    int reserved;   /* 0 */
 #endif
 } matmul_args;
 

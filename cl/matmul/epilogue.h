@@ -10,7 +10,7 @@
  * Parameter         meaning                                                       allowed
  * OPTIONAL          1: BIAS and OPERAND only say that the kernel takes these arrays, and ACTIVATED is 0;           0, 1
  *                   a.has_bias, a.has_operand and a.activation say what counts.  So one program serves many
- *                   products; the CPU kernels for floats use it
+ *                   products; matmul/cpu/skinny.cl and, without PAIRS, matmul/cpu/packed.cl use it
  * BIAS, BIAS_TYPE   matmul/types.h
  * MATMUL_EPILOGUE   whether there is any of the following (matmul/args.h)         0, 1
  * B_SCALED          whether there is b_scale                                      0, 1
@@ -21,8 +21,9 @@
  *
  *   EPILOGUE_PARAMETERS         the kernel's parameters bias, b_scale and operand, if there are any; they stand before C
  *   EPILOGUE_ARGUMENTS          passes these on
- *   ACTIVATED_SUM(x, a)         act(x) of a floatv
- *   ACTIVATED_ONE(x, a)         act(x) of a float: the first lane of a vector's; compilers for GPUs drop the other lanes
+ *   ACTIVATED_SUM(x, a)         act(x) of a floatv; with OPTIONAL only if HAS_ACTIVATION(a)
+ *   ACTIVATED_ONE(x, a)         not with OPTIONAL: act(x) of a float, the first lane of a vector's; compilers for GPUs drop
+ *                               the other lanes
  *   WITH_OPERAND(x, y)          x + y or x * y, as OPERAND says
  *   HAS_BIAS(a), HAS_ACTIVATION(a), HAS_OPERAND(a)   whether there is one */
 #ifndef CLATTN_CL_MATMUL_EPILOGUE_H

@@ -77,6 +77,12 @@ static void other_operators_are_checked(void **state)
          DISAGREES("matmul_cpu") "c["},
     };
     damage_is_found(&matmul_operator, &matmul, products, COUNT_OF(products));
+
+    /* And a plan with one checks how plain sums are stored. */
+    static const struct damage plain = {"cpu", "matmul/cpu/store.h", "v * LANES, sums[v] + add[v])",
+                                        "v * LANES, 1.001f * (sums[v] + add[v]))", DISAGREES("matmul_cpu") "c["};
+    matmul.activation = CLATTN_ACTIVATION_GELU;
+    damage_is_found(&matmul_operator, &matmul, &plain, 1);
 }
 
 /* Each of the two kinds of kernels of the small operators gets a wrong constant of its own. */

@@ -254,6 +254,42 @@ static void a_context_builds_a_program_once(void **state)
     release_context(&context);
 }
 
+/* By the solver cpu; products of one row have a kernel of their own. */
+static void products_share_a_program(void **state)
+{
+    static const clattn_activation activations[] = {CLATTN_ACTIVATION_NONE, CLATTN_ACTIVATION_RELU,
+                                                    CLATTN_ACTIVATION_GELU, CLATTN_ACTIVATION_GELU_TANH,
+                                                    CLATTN_ACTIVATION_SWISH};
+    static const size_t rows[] = {33, 1};
+    clattn_plan_options options = {.size = sizeof options, .solver = "cpu"};
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    clattn_program_statistics first = {0}, now;
+    (void)state;
+    params.cache_mode = CLATTN_CACHE_MODE_OFF;
+    clattn_context *context = new_context_with(&params);
+    for (size_t r = 0; r < COUNT_OF(rows); r++) {
+        for (size_t i = 0; i < 2 * COUNT_OF(activations); i++) {
+            clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+            clattn_plan *plan = NULL;
+            desc.a = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){rows[r], 40});
+            desc.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){40, 50});
+            desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){rows[r], 50});
+            desc.activation = activations[i / 2];
+            if (i % 2)
+                desc.bias = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (const size_t[1]){50});
+            assert_status(context, clattn_matmul_plan_create(context, &desc, &options, &plan), CLATTN_SUCCESS);
+            clattn_plan_release(&plan);
+            now = programs_of(context);
+            if (i == 0) {
+                assert_true(now.built > first.built);
+                first = now;
+            }
+            assert_int_equal(now.built, first.built);
+        }
+    }
+    release_context(&context);
+}
+
 struct maker {
     clattn_context *context;
     size_t columns;
@@ -375,6 +411,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(callbacks_may_ask_the_library),
         cmocka_unit_test(half_a_pair_of_callbacks_is_refused),
         cmocka_unit_test(a_context_builds_a_program_once),
+        cmocka_unit_test(products_share_a_program),
         cmocka_unit_test(threads_build_a_program_once),
         cmocka_unit_test(no_build_option_changes_results),
     };

@@ -257,6 +257,7 @@ typedef struct deferred_rows {
     place at;
 } deferred_rows;
 
+/* Not with OPTIONAL. */
 INLINE void store_deferred(deferred_rows *deferred, int rows, destination to)
 {
     place at = deferred->at;

@@ -18,9 +18,10 @@
 #define COLUMNS 70
 #define DEPTH 67
 #define MATRIX_DEPTH 168
-/* Sizes of the products that show each activation of a program that serves all of them. */
+/* Sizes of the products that show each activation of a program that serves all of them; wider than the widest panel, whose
+ * plain sums go from registers to C. */
 #define FEW_ROWS 3
-#define FEW_COLUMNS 35
+#define FEW_COLUMNS 70
 #define FEW_DEPTH 8
 /* If a plan by bf16x3 has more k than this, its small product has a second block of k and a second tile of rows. */
 #define BF16X3_DEPTH_MOST 512
@@ -127,7 +128,8 @@ static clattn_status check_small(const struct matmul_plan *plan, const struct sm
     return check_run(&plan->base, &course, &desc, &small, &args);
 }
 
-/* Other plans use the program with other activations, and then trust it. */
+/* Other plans use the program with other activations, and then trust it.  They may also have a bias or an operand that this plan
+ * lacks, which is not checked: the kernel would keep the check's arrays. */
 static clattn_status check_other_activations(const struct matmul_plan *plan)
 {
     clattn_status status = CLATTN_SUCCESS;

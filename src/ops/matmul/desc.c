@@ -12,8 +12,11 @@
 
 _Static_assert(offsetof(matmul_args, operand) == 3 * 40 + 3 * 8 + 4 * 4, "matmul_args has padding");
 _Static_assert(sizeof(matmul_args) == 3 * 40 + 3 * 8 + 4 * 4 + 40 + 2 * 8 + 6 * 4, "matmul_args has padding");
-_Static_assert((int)ACTIVATION_SWISH == (int)CLATTN_ACTIVATION_SWISH &&
-                   (int)ACTIVATION_RELU == (int)CLATTN_ACTIVATION_RELU,
+_Static_assert((int)ACTIVATION_NONE == (int)CLATTN_ACTIVATION_NONE &&
+                   (int)ACTIVATION_RELU == (int)CLATTN_ACTIVATION_RELU &&
+                   (int)ACTIVATION_GELU == (int)CLATTN_ACTIVATION_GELU &&
+                   (int)ACTIVATION_GELU_TANH == (int)CLATTN_ACTIVATION_GELU_TANH &&
+                   (int)ACTIVATION_SWISH == (int)CLATTN_ACTIVATION_SWISH,
                "clattn_activation is numbered otherwise");
 
 /* A layout of rank 2 or 3 as (batch, -, row, col); its batch stride is 0 unless it has a batch. */

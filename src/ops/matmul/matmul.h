@@ -26,8 +26,8 @@ struct matmul_plan {
     size_t k_step;                  /* k in an element of a packed panel */
     size_t item_rows;               /* what kernels with OPTIONAL are told: rows that an item owns */
     bool lanes_along_m;             /* a is packed, not b */
-    bool optional;                  /* the kernel always takes a bias and an operand, and is told which of them count */
-    bool foreign;                   /* another library chooses the kernels, from size to size anew */
+    bool optional; /* the kernel takes a bias and an operand, and is told what counts and which activation */
+    bool foreign;  /* another library chooses the kernels, from size to size anew */
 };
 
 /* Rows of A that one B multiplies: the rows of all items that share it. */
@@ -46,7 +46,7 @@ clattn_status matmul_args_read(const struct matmul_plan *plan, const struct matm
 void matmul_fill_args(const struct matmul_problem *problem, const clattn_matmul_args *args, matmul_args *kernel_args);
 
 /* The -D options that all matmul kernels share; sets plan->optional.  One program with OPTIONAL (matmul/epilogue.h) serves
- * products with a bias, an added operand, both or neither. */
+ * products with any activation, with a bias, an added operand, both or neither. */
 void matmul_defines(struct matmul_plan *plan, bool optional, struct strbuf *options);
 
 /* Whether anything but a bias is done to sums: the kernels' MATMUL_EPILOGUE. */
