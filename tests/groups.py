@@ -124,7 +124,7 @@ def add_variants(run, gcc, full):
         if row["name"] in ("library", "no_platform"):
             run.add("variants", f"clang-{row['name']}", row["cmd"], row["env"], [clang])
     least = build_least(run)
-    dlopen = run.build("dlopen", "-Dopencl=dlopen", f"--prefix={run.work}/prefix-dlopen", "--libdir=lib")
+    dlopen = run.build("dlopen", "-Dopencl=dlopen", "-Dbuildtype=debug", f"--prefix={run.work}/prefix-dlopen", "--libdir=lib")
     for build in (least, dlopen):
         for row in run.tests(build):
             if re.fullmatch(r"errors\w*|context|forks|devices|first|two_threads|library|no_platform", row["name"]):
@@ -206,7 +206,8 @@ def add_windows(run, gcc, full):
     made = run.fetch("windows", "packages", folder / "wine" if full else folder, HERE / "windows.sh", folder,
                      *(["wine"] if full else []))
     tests = [f"tests/test_{row['name']}.exe" for row in run.tests(gcc) if "windows" in row["suite"]]
-    compiled = build_across(run, "windows", made, ["-Dopencl=dlopen", f"--cross-file={ROOT}/tools/mingw-w64.ini",
+    compiled = build_across(run, "windows", made, ["-Dopencl=dlopen", "-Dbuildtype=debug",
+                                                   f"--cross-file={ROOT}/tools/mingw-w64.ini",
                                                    f"--cross-file={folder}/cross.ini"],
                             ["src/clattn.exe", *(tests if full else [])])
     if not full:
