@@ -25,13 +25,14 @@ static double any_float(value_filler *f)
     return storage_get(dtype, element);
 }
 
+static const double special[] = {
+    0,        -0.0, NAN,   INFINITY, -INFINITY, FLT_MAX,   -FLT_MAX,   FLT_TRUE_MIN, -FLT_TRUE_MIN, FLT_MIN,
+    -FLT_MIN, 1e-4, -1e-4, 16,       -16,       16.000002, -16.000002, 13,           -13,           14.2,
+    -14.2,    87,   -87,   88,       -88,       89,        -89,        103,          -103,          104,
+    -104,     200,  -200,  201,      -201,      65504,     -65504,     1e19,         -1e19};
+
 static double fill_value(void *context, const size_t *index)
 {
-    static const double special[] = {
-        0,        -0.0, NAN,   INFINITY, -INFINITY, FLT_MAX,   -FLT_MAX,   FLT_TRUE_MIN, -FLT_TRUE_MIN, FLT_MIN,
-        -FLT_MIN, 1e-4, -1e-4, 16,       -16,       16.000002, -16.000002, 13,           -13,           14.2,
-        -14.2,    87,   -87,   88,       -88,       89,        -89,        103,          -103,          104,
-        -104,     200,  -200,  201,      -201,      65504,     -65504,     1e19,         -1e19};
     value_filler *f = context;
     float size;
 
@@ -50,10 +51,13 @@ static bool make(test_job *job, const void *which, const char *solver)
     clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
     clattn_activation_args args = CLATTN_ACTIVATION_ARGS_INIT;
     size_t written[CLATTN_MAX_RANK];
+    value_filler filler = {.stream = random_start(3), .test = test};
 
     job->input[0] =
         job_array(job, test->in_place ? ROLE_IN_PLACE : ROLE_INPUT, test->x_type, test->rank, test->extent, test->x);
-    array_fill(&job->input[0], fill_value, &(value_filler){.stream = random_start(3), .test = test});
+    array_fill(&job->input[0], fill_value, &filler);
+    if (test->values == VALUES_SPECIAL)
+        assert_true(filler.next >= COUNT_OF(special)); /* the case is long enough for all of them */
     array_upload(&job->input[0]);
     job->output[0] =
         test->in_place ? job->input[0] : job_array(job, ROLE_OUTPUT, test->y_type, test->rank, test->extent, test->y);
