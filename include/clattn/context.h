@@ -106,7 +106,7 @@ typedef enum clattn_save_mode {
     CLATTN_SAVE_MODE_EXPLICIT = 1,
 
     /** The release of the context, and of the last plan, job or model behind it, saves what has not been saved. It takes
-     * some tenths of a second for each new program; a start from what was saved takes about 0.01 s less for each than one
+     * some tenths of a second for each new program; a start from what was saved takes about 0.02 s less for each than one
      * from PoCL's cache. */
     CLATTN_SAVE_MODE_RELEASE = 2,
 
