@@ -18,10 +18,9 @@
 #define COLUMNS 70
 #define DEPTH 67
 #define MATRIX_DEPTH 168
-/* Sizes of the products that show each activation of a program that serves all of them; wider than the widest panel, whose
- * plain sums go from registers to C. */
+/* Rows and depth of the products that show each activation of a program that serves all of them.  They have COLUMNS, too,
+ * which is more than the widest panel, because plain sums of a whole panel go from registers to C. */
 #define FEW_ROWS 3
-#define FEW_COLUMNS 70
 #define FEW_DEPTH 8
 /* If a plan by bf16x3 has more k than this, its small product has a second block of k and a second tile of rows. */
 #define BF16X3_DEPTH_MOST 512
@@ -133,7 +132,7 @@ static clattn_status check_small(const struct matmul_plan *plan, const struct sm
 static clattn_status check_other_activations(const struct matmul_plan *plan)
 {
     clattn_status status = CLATTN_SUCCESS;
-    struct small_product product = {.m = FEW_ROWS, .n = FEW_COLUMNS, .k = FEW_DEPTH};
+    struct small_product product = {.m = FEW_ROWS, .n = COLUMNS, .k = FEW_DEPTH};
     for (uint32_t i = 0; activation_name(i); i++) {
         product.activation = (clattn_activation)i;
         if (product.activation != plan->problem.desc.activation)
