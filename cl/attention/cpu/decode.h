@@ -13,16 +13,19 @@
 #define K_VECTORS (ROUND_UP(D_K, LANES) / LANES)
 #define V_VECTORS (ROUND_UP(D_V, LANES) / LANES)
 #define TILE_VECTORS (KEY_TILE / LANES)
-/* Loops over a row's vectors are unrolled, unless a compiler would take seconds for it; then the last vector, which may be
- * short, stands alone, so that the others are loaded without a question. */
+/* Vectors of a row that are taken at once. Compilers unroll the whole row of a loop that they are asked to unroll in part, and
+ * take seconds for a long one, so it is a loop around an unrolled one. The last vectors, of which one may be short, stand
+ * alone, so that the others are loaded without a question. */
 #if D_K <= 32 * LANES && D_V <= 32 * LANES
-#define UNROLL_COLUMNS _Pragma("unroll")
+#define K_STEP K_VECTORS
+#define V_STEP V_VECTORS
 #define K_LOOPED K_VECTORS
 #define V_LOOPED V_VECTORS
 #else
-#define UNROLL_COLUMNS _Pragma("unroll 4")
-#define K_LOOPED (K_VECTORS - 1)
-#define V_LOOPED (V_VECTORS - 1)
+#define K_STEP 4
+#define V_STEP 4
+#define K_LOOPED ((K_VECTORS - 1) / K_STEP * K_STEP)
+#define V_LOOPED ((V_VECTORS - 1) / V_STEP * V_STEP)
 #endif
 #define VALUE_STEP 4 /* keys that an accumulator takes in between its load and its store */
 
@@ -161,15 +164,9 @@ INLINE void score_vector(floatv (*acc)[BLOCK], const int v, const floatv *q, con
 #pragma unroll
         for (int r = 0; r < BLOCK; r++)
 #if ADDITIVE
-            if (v == 0)
-                acc[k][r] = weight[r * K_VECTORS] * tanhv(q[r * K_VECTORS] + x);
-            else
-                acc[k][r] = FMA(weight[r * K_VECTORS + v], tanhv(q[r * K_VECTORS + v] + x), acc[k][r]);
+            acc[k][r] = FMA(weight[r * K_VECTORS + v], tanhv(q[r * K_VECTORS + v] + x), acc[k][r]);
 #else
-            if (v == 0)
-                acc[k][r] = q[r * K_VECTORS] * x;
-            else
-                acc[k][r] = FMA(q[r * K_VECTORS + v], x, acc[k][r]);
+            acc[k][r] = FMA(q[r * K_VECTORS + v], x, acc[k][r]);
 #endif
     }
 }
@@ -199,11 +196,17 @@ INLINE void score_keys(floatv *s, const floatv *q, const floatv *weight, const g
         at.ahead = BYTES(K_TYPE, prefetch_distance(&a->key, row - at.first, start + j, item, a, arrays));
         for (int c = 0; c < LANES; c += KEY_STEP) {
             floatv acc[KEY_STEP][BLOCK];
-            UNROLL_COLUMNS
-            for (int v = 0; v < K_LOOPED; v++)
+#pragma unroll
+            for (int i = 0; i < KEY_STEP * BLOCK; i++)
+                acc[i / BLOCK][i % BLOCK] = (floatv)(0.0f);
+#pragma unroll 1
+            for (int first = 0; first < K_LOOPED; first += K_STEP)
+#pragma unroll
+                for (int v = 0; v < K_STEP; v++)
+                    score_vector(acc, first + v, q, weight, &at, &tile, j, c, a, arrays);
+#pragma unroll
+            for (int v = K_LOOPED; v < K_VECTORS; v++)
                 score_vector(acc, v, q, weight, &at, &tile, j, c, a, arrays);
-            if (K_LOOPED < K_VECTORS)
-                score_vector(acc, K_VECTORS - 1, q, weight, &at, &tile, j, c, a, arrays);
 #pragma unroll
             for (int r = 0; r < BLOCK; r++) {
 #if KEY_STEP == 4
@@ -259,11 +262,14 @@ INLINE void add_vector(floatv *o, const int v, const float *p, const int count, 
 INLINE void add_keys(floatv *o, const float *p, const int count, const value_rows *at, const tile_rows *tile, int j,
                      int c, const attention_args *a, const optional_arrays *arrays)
 {
-    UNROLL_COLUMNS
-    for (int v = 0; v < V_LOOPED; v++)
+#pragma unroll 1
+    for (int first = 0; first < V_LOOPED; first += V_STEP)
+#pragma unroll
+        for (int v = 0; v < V_STEP; v++)
+            add_vector(o, first + v, p, count, at, tile, j, c, a, arrays);
+#pragma unroll
+    for (int v = V_LOOPED; v < V_VECTORS; v++)
         add_vector(o, v, p, count, at, tile, j, c, a, arrays);
-    if (V_LOOPED < V_VECTORS)
-        add_vector(o, V_VECTORS - 1, p, count, at, tile, j, c, a, arrays);
 }
 
 /* O += P V. */
