@@ -18,6 +18,7 @@ static const attention_case rows[] = {
     {"7 rows of seven heads", BIG, .dim = {2, 7, 1, 1, 131, 80, 48}},
     {"8 rows of four heads", BIG, .dim = {2, 8, 2, 2, 601, 32, 32}, .causal = true, AT(BOTTOM_RIGHT, 0)},
     {"head size 512", BIG, .dim = {1, 2, 1, 1, 37, 512, 512}},
+    {"301 columns of keys, 290 of values", BIG, .dim = {1, 4, 2, 1, 37, 301, 290}},
     {"head size 1", BIG, .dim = {1, 2, 1, 2, 37, 1, 1}},
     {"fewer queries", ALL, MASKED, .dim = {2, 2, 1, 3, 37, 8, 8},
      .list = {.queries = LIST(1, 2), .keys = LIST(37, 20)}},
