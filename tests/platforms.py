@@ -20,8 +20,8 @@ REST = "everything else"
 HEAD = """# Platforms
 
 What the test programs said on each platform, by operator and solver. `python3 tests/platforms.py build/test/logs` writes
-this page from the logs of `sh tests/run.sh --full`; these are of {dates}. The columns are groups of `docs/testing.md`,
-which differ in programs and level.
+this page from the logs of `sh tests/run.sh`; these are of {dates}. The columns are groups of `docs/testing.md`, which
+differ in programs and level.
 """
 
 
