@@ -26,10 +26,11 @@ struct whisper_device {
     clattn_transformer *transformer;
     clattn_plan *encoder, *decoder;
     clattn_decoder_state *state;
-    size_t beams, sequences;
-    size_t attention_layers; /* how many layers' attention the plan gives */
-    uint64_t attention_mask; /* which layers they are */
-    bool encoded;            /* the decoder's state has not been begun with the window yet */
+    size_t beams, sequences;              /* the most sequences that may be asked for; how many there are */
+    size_t decoder_beams, decoder_length; /* what the decoder's plan is made for */
+    size_t attention_layers;              /* how many layers' attention the plan gives */
+    uint64_t attention_mask;              /* which layers they are */
+    bool encoded;                         /* the decoder's state has not been begun with the window yet */
     cl_mem window, memory, ids, logits, attention;
     size_t buffers; /* their bytes */
     void *features; /* the host's copy of `window` */
@@ -147,23 +148,39 @@ static clattn_status make_buffer(whisper_device *m, clattn_dtype dtype, size_t e
     return device_output(m->device, bytes, buffer);
 }
 
-static int make_plans(whisper_device *m)
+/* Sees that the decoder takes `beams` sequences and `length` tokens at once.  The first plan is for one token of one sequence,
+ * which is all that the first window of most recordings needs, and has a third of the programs; it is replaced when a window
+ * needs more.  Its state goes with it, so that the next begin has to give the window again. */
+static clattn_status need_decoder(whisper_device *m, size_t beams, size_t length)
 {
-    clattn_encoder_desc encoder = CLATTN_ENCODER_DESC_INIT;
+    clattn_status status;
     clattn_decoder_desc decoder = CLATTN_DECODER_DESC_INIT;
-    encoder.batch = 1;
-    encoder.length = MEL_WINDOW;
+    if (beams <= m->decoder_beams && length <= m->decoder_length)
+        return CLATTN_SUCCESS;
     decoder.items = 1;
-    decoder.beams = m->beams;
-    decoder.length = CHUNK;
+    decoder.beams = m->decoder_beams = beams > 1 ? m->beams : size_max(m->decoder_beams, 1);
+    decoder.length = m->decoder_length = length > 1 ? CHUNK : size_max(m->decoder_length, 1);
     decoder.cache_length = WHISPER_LENGTH;
     decoder.memory_length = WHISPER_POSITIONS;
     decoder.logits = CLATTN_LOGITS_ALL;
     decoder.cross_probabilities = m->attention_mask;
-    clattn_status status;
-    TRY(clattn_encoder_plan_create(m->transformer, &encoder, NULL, &m->encoder));
+    clattn_decoder_state_release(&m->state);
+    clattn_plan_release(&m->decoder);
+    m->encoded = true;
     TRY(clattn_decoder_plan_create(m->transformer, &decoder, NULL, &m->decoder));
     TRY(clattn_decoder_state_create(m->decoder, &m->state));
+fail:
+    return status;
+}
+
+static int make_plans(whisper_device *m)
+{
+    clattn_encoder_desc encoder = CLATTN_ENCODER_DESC_INIT;
+    encoder.batch = 1;
+    encoder.length = MEL_WINDOW;
+    clattn_status status;
+    TRY(clattn_encoder_plan_create(m->transformer, &encoder, NULL, &m->encoder));
+    TRY(need_decoder(m, 1, 1));
     size_t rows = size_max(m->beams, CHUNK), shares = m->attention_layers * m->heads * CHUNK * WHISPER_POSITIONS;
     TRY(make_buffer(m, m->dtype, MEL_WINDOW * m->bins, &m->window));
     TRY(make_buffer(m, m->dtype, WHISPER_POSITIONS * m->d_model, &m->memory));
@@ -278,6 +295,7 @@ static int begin(void *user, const int32_t *tokens, size_t count, size_t sequenc
     static const size_t same[WHISPER_SEQUENCES] = {0};
     whisper_device *m = user;
     clattn_status status;
+    TRY(need_decoder(m, sequences, count));
     TRY(begin_one(m));
     /* Only the last token's logits are wanted. */
     for (size_t at = 0; at + 1 < count; at += CHUNK)
@@ -340,7 +358,8 @@ static int align(void *user, const int32_t *tokens, size_t count, int32_t words,
     whisper_device *m = user;
     float *logits = malloc(CHUNK * m->vocabulary * sizeof *logits);
     clattn_status status;
-    TRY(logits != NULL ? begin_one(m) : CLATTN_ERROR_OUT_OF_MEMORY);
+    TRY(logits != NULL ? need_decoder(m, 1, count) : CLATTN_ERROR_OUT_OF_MEMORY);
+    TRY(begin_one(m));
     for (size_t at = 0, length; at < count; at += length) {
         length = size_min(count - at, CHUNK);
         size_t shares = m->attention_layers * m->heads * (length > 1 ? CHUNK : 1) * WHISPER_POSITIONS;

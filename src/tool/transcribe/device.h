@@ -14,9 +14,9 @@ typedef enum whisper_attention {
     WHISPER_ATTENTION_ALL    /* every head's */
 } whisper_attention;
 
-/* Loads `folder`/model.bin, CTranslate2's, onto the device and compiles the model for up to `beams`
- * sequences.  Weights, activations and caches are of type `dtype`.  Returns an exit status; *made is NULL after a
- * failure. */
+/* Loads `folder`/model.bin, CTranslate2's, onto the device and compiles what the first window needs at least.  A window that
+ * asks for more sequences, `beams` at the most, or brings a prompt compiles more.  Weights, activations and caches are of
+ * type `dtype`.  Returns an exit status; *made is NULL after a failure. */
 int whisper_device_open(tool_device *device, const char *folder, clattn_dtype dtype, const whisper_tokens *tokens,
                         size_t beams, whisper_attention attention, whisper_device **made);
 
