@@ -22,14 +22,13 @@ static inline uint32_t bits_of_float(float value)
     return bits;
 }
 
+/* Has no branches, so that compilers make vectors of a loop over it.  Infinity and NaN move on to the largest exponent. */
 static inline float float_of_half(uint16_t half)
 {
     const uint32_t sign = (uint32_t)(half & 0x8000) << 16, rest = half & 0x7fff;
-    if (rest >= 0x7c00) /* infinity and NaN */
-        return float_of_bits(sign | 0x7f800000 | (rest & 0x3ff) << 13);
-    if (rest >= 0x400)
-        return float_of_bits(sign | ((rest << 13) + 0x38000000));
-    return sign ? -(float)rest * 0x1p-24f : (float)rest * 0x1p-24f;
+    const uint32_t small = bits_of_float((float)(int32_t)rest * 0x1p-24f), is_small = 0 - (uint32_t)(rest < 0x400);
+    const uint32_t large = (rest << 13) + 0x38000000 + 0x38000000 * (uint32_t)(rest >= 0x7c00);
+    return float_of_bits(sign | (small & is_small) | (large & ~is_small));
 }
 
 /* Rounded to nearest even. */
@@ -66,6 +65,32 @@ static inline float load_element(clattn_dtype dtype, const void *data, size_t in
     }
     memcpy(&half, (const char *)data + index * sizeof half, sizeof half);
     return dtype == CLATTN_DTYPE_F16 ? float_of_half(half) : float_of_bits((uint32_t)half << 16);
+}
+
+/* Elements `first` to first + count - 1.  gcc's -O2 makes vectors of loops with a constant count alone. */
+static inline void load_elements(clattn_dtype dtype, const void *data, size_t first, size_t count, float *values)
+{
+    enum { TOGETHER = 16 };
+    const char *from = (const char *)data + first * (dtype == CLATTN_DTYPE_F32 ? sizeof(float) : sizeof(uint16_t));
+    size_t i = 0;
+    if (dtype == CLATTN_DTYPE_F32) {
+        memcpy(values, from, count * sizeof *values);
+        return;
+    }
+    for (; i + TOGETHER <= count; i += TOGETHER) {
+        uint16_t halves[TOGETHER];
+        float floats[TOGETHER];
+        memcpy(halves, from + i * sizeof *halves, sizeof halves);
+        if (dtype == CLATTN_DTYPE_F16)
+            for (int j = 0; j < TOGETHER; j++)
+                floats[j] = float_of_half(halves[j]);
+        else
+            for (int j = 0; j < TOGETHER; j++)
+                floats[j] = float_of_bits((uint32_t)halves[j] << 16);
+        memcpy(values + i, floats, sizeof floats);
+    }
+    for (; i < count; i++)
+        values[i] = load_element(dtype, from, i);
 }
 
 static inline void store_element(clattn_dtype dtype, void *data, size_t index, float value)

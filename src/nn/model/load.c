@@ -147,6 +147,10 @@ static void convert_row(const struct part *part, const struct origin *origin, si
         memset(values, 0, part->columns * sizeof *values);
         return;
     }
+    if (!origin->transposed && part->kernel == 1) {
+        load_elements(origin->tensor.dtype, origin->tensor.data, index_of(part, origin, row, 0), part->columns, values);
+        return;
+    }
     for (size_t c = 0; c < part->columns; c++)
         values[c] = load_element(origin->tensor.dtype, origin->tensor.data, index_of(part, origin, row, c));
 }
@@ -193,6 +197,7 @@ static clattn_status copy_part(struct loader *loader, cl_command_queue queue, co
     clattn_status status = CLATTN_SUCCESS;
     const struct weight *weight = &loader->model->weights[part->weight];
     const size_t element = clattn_dtype_size(weight->dtype);
+    float *const floats = weight->dtype == CLATTN_DTYPE_F32 ? block->rows : NULL;
     if (!part->zero && origin->tensor.dtype == weight->dtype && !origin->transposed && part->kernel == 1) {
         const char *data = origin->tensor.data;
         return write(loader->model, queue, weight, part->first, part->rows,
@@ -201,11 +206,11 @@ static clattn_status copy_part(struct loader *loader, cl_command_queue queue, co
     for (size_t row = 0; row < part->rows; row += block->capacity) {
         const size_t rows = size_min(block->capacity, part->rows - row);
         for (size_t i = 0; i < rows; i++) {
-            convert_row(part, origin, row + i, block->values);
+            convert_row(part, origin, row + i, floats ? floats + i * part->columns : block->values);
             if (weight->dtype == CLATTN_DTYPE_I8)
                 block->scales[i] =
                     quantise_row(block->values, part->columns, (int8_t *)block->rows + i * part->columns);
-            else
+            else if (!floats)
                 for (size_t c = 0; c < part->columns; c++)
                     store_element(weight->dtype, block->rows, i * part->columns + c, block->values[c]);
         }
