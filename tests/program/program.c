@@ -290,6 +290,38 @@ static void products_share_a_program(void **state)
     release_context(&context);
 }
 
+/* Causality and windows are told by the launch. */
+static void attention_shares_a_program(void **state)
+{
+    static const struct {
+        size_t queries;
+        bool causal, left, right;
+    } ranges[] = {{33, false, false, false}, {33, true, false, false}, {33, true, true, false}, {33, false, true, true},
+                  {1, false, false, false},  {1, true, false, false},  {1, false, true, true}};
+    clattn_plan_options options = {.size = sizeof options, .solver = "cpu"};
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    uint64_t built = 0;
+    (void)state;
+    params.cache_mode = CLATTN_CACHE_MODE_OFF;
+    clattn_context *context = new_context_with(&params);
+    for (size_t i = 0; i < COUNT_OF(ranges); i++) {
+        clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
+        clattn_plan *plan = NULL;
+        desc.query = desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, ranges[i].queries, 16);
+        desc.key = desc.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, 40, 16);
+        desc.causal = ranges[i].causal;
+        desc.window.explicit_left = ranges[i].left;
+        desc.window.explicit_right = ranges[i].right;
+        desc.window.left = desc.window.right = 3;
+        assert_status(context, clattn_attention_plan_create(context, &desc, &options, &plan), CLATTN_SUCCESS);
+        clattn_plan_release(&plan);
+        if (i == 0 || ranges[i].queries != ranges[i - 1].queries)
+            built = programs_of(context).built;
+        assert_int_equal(programs_of(context).built, built);
+    }
+    release_context(&context);
+}
+
 struct maker {
     clattn_context *context;
     size_t columns;
@@ -412,6 +444,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(half_a_pair_of_callbacks_is_refused),
         cmocka_unit_test(a_context_builds_a_program_once),
         cmocka_unit_test(products_share_a_program),
+        cmocka_unit_test(attention_shares_a_program),
         cmocka_unit_test(threads_build_a_program_once),
         cmocka_unit_test(no_build_option_changes_results),
     };

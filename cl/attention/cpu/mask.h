@@ -189,8 +189,8 @@ INLINE void add_tile(floatv *s, bool open, int start, int n, const attention_blo
 #if RANGED
 /* Key j of the tile lies at j + edge from query 0 of the block, and query i attends distances i - left ... i + right. */
 typedef struct tile_range {
-    bool crossed;  /* some pair of the tile is not attended */
-    int low, high; /* query i attends j if j + low <= i <= j + high */
+    bool after, before; /* a key lies too far after a query of the block, or before it */
+    int low, high;      /* query i attends j if j + low <= i <= j + high */
 } tile_range;
 
 #define FAR (1L << 40 << 2)
@@ -206,7 +206,8 @@ INLINE tile_range range_of(int start, int n, const attention_block *block, const
         right = min(right, a->window_right);
 #endif
     tile_range range;
-    range.crossed = edge + n - 1 > right || edge < block->last - left;
+    range.after = edge + n - 1 > right;
+    range.before = edge < block->last - left;
     range.low = (int)clamp(edge - right, -(1L << 30), 1L << 30);
     range.high = (int)clamp(edge + left, -(1L << 30), 1L << 30);
     return range;
@@ -217,15 +218,18 @@ INLINE void mask_range(floatv *s, tile_range range, int n, const attention_block
     intv query[QUERY_VECTORS];
     for (int v = 0; v < QUERY_VECTORS; v++)
         query[v] = block_queries(block, v);
-    for (int j = 0; j < n; j++)
-        for (int v = 0; v < QUERY_VECTORS; v++) {
-            floatv *score = s + j * QUERY_VECTORS + v;
-            intv out = query[v] < j + range.low;
-#if WINDOW
-            out |= query[v] > j + range.high;
-#endif
-            *score = select(*score, (floatv)(-INFINITY), out);
-        }
+    if (range.after)
+        for (int j = 0; j < n; j++)
+            for (int v = 0; v < QUERY_VECTORS; v++) {
+                floatv *score = s + j * QUERY_VECTORS + v;
+                *score = select(*score, (floatv)(-INFINITY), query[v] < j + range.low);
+            }
+    if (range.before)
+        for (int j = 0; j < n; j++)
+            for (int v = 0; v < QUERY_VECTORS; v++) {
+                floatv *score = s + j * QUERY_VECTORS + v;
+                *score = select(*score, (floatv)(-INFINITY), query[v] > j + range.high);
+            }
 }
 #endif
 
@@ -283,7 +287,7 @@ INLINE void modify_tile(floatv *s, bool open, int start, int n, const attention_
 #endif
 #if RANGED
     const tile_range range = range_of(start, n, block, a);
-    const bool inside = !range.crossed;
+    const bool inside = !range.after && !range.before;
 #else
     const bool inside = true;
 #endif

@@ -118,7 +118,7 @@ void attention_fill_args(const struct attention_problem *problem, const clattn_a
     a->query_length = a->launch_queries = (int)args->query_length;
     a->key_length = (int)args->key_length;
     a->window_left = window_side(desc->window.left);
-    a->window_right = window_side(desc->window.right);
+    a->window_right = desc->causal ? 0 : window_side(desc->window.right);
     a->capacity = (int)(desc->cache.kind == CLATTN_CACHE_KIND_PAGED ? desc->key.extent[0] : desc->key.extent[2]);
     a->packed_queries = (int)desc->query.extent[2];
     a->dropout_offset = args->dropout.offset;

@@ -94,9 +94,9 @@ static void temper(clattn_attention_desc *desc, size_t d_k)
     desc->launch.max_ms = 0;
 }
 
-/* A description of the same kind whose arrays are small; every -D of its kernels is the same. */
-static void small_description(const struct attention_problem *problem, size_t queries, size_t keys,
-                              clattn_attention_desc *desc)
+/* Makes the arrays of *desc small; every -D of its kernels stays the same. */
+static void make_small(const struct attention_problem *problem, size_t queries, size_t keys,
+                       clattn_attention_desc *desc)
 {
     size_t group = problem->heads / problem->kv_heads, groups = group > 4 ? 1 : 2, heads = groups * group;
     size_t d_k = problem->d_k, d_v = problem->d_v;
@@ -108,7 +108,6 @@ static void small_description(const struct attention_problem *problem, size_t qu
     size_t key_rows = paged ? problem->page_size : problem->packed_keys ? keys * BATCH : keys;
     size_t taken = paged ? size_min(key_rows, keys) : key_rows;
     const size_t whole[4] = {BATCH, heads, queries, keys};
-    *desc = problem->desc;
     temper(desc, d_k);
     if (problem->packed_queries)
         desc->lengths.longest_query = queries;
@@ -253,18 +252,25 @@ static bool has_huge_pages(const struct attention_problem *problem)
     return problem->page_size > ARRAY_LIMIT / 2 / size;
 }
 
-clattn_status attention_self_check(struct self_check *self)
+/* Makes of a description one whose queries attend another range of keys by the same program; false if there is none. */
+static bool change_range(const struct attention_plan *plan, clattn_attention_desc *desc)
 {
-    const clattn_plan *base = self->plan;
+    const bool ranged = desc->causal || attention_windowed(desc);
+    if (!attention_range_by_launch(&plan->base.context->device.caps))
+        return false;
+    desc->causal = !ranged;
+    desc->window.explicit_left = !ranged && plan->splits <= 1;
+    desc->window.explicit_right = 0;
+    return true;
+}
+
+static clattn_status check_small(const struct attention_plan *plan, const clattn_attention_desc *full, size_t *blamed)
+{
     clattn_status status;
-    const struct attention_plan *plan = (const struct attention_plan *)base;
     const struct attention_problem *problem = &plan->problem;
-    clattn_context *context = base->context;
-    self->unchecked = attention_has_snippet(problem) || !problem->heads || has_huge_pages(problem);
-    if (self->unchecked)
-        return CLATTN_SUCCESS;
+    clattn_context *context = plan->base.context;
     struct attention_check *check = calloc(1, sizeof *check);
-    clattn_attention_desc desc;
+    clattn_attention_desc desc = *full;
     if (!check)
         return report_error(&context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a self-check");
     check->original = problem;
@@ -272,9 +278,9 @@ clattn_status attention_self_check(struct self_check *self)
     check->args.position = 1;
     check->args.dropout.seed = 7;
     check->keys = size_max(attention_check_keys(problem), plan->key_tile + KEYS_MORE);
-    small_description(problem, is_large(problem) ? LARGE_QUERIES : QUERIES, check->keys, &desc);
+    make_small(problem, is_large(problem) ? LARGE_QUERIES : QUERIES, check->keys, &desc);
     TRY(check_begin(context));
-    TRY(check_describe(base, &desc, &check->small));
+    TRY(check_describe(&plan->base, &desc, &check->small));
     check->args.batch = check->small.batch;
     check->args.query_length = check->small.query_length;
     check->args.key_length = check->small.key_length;
@@ -285,9 +291,25 @@ clattn_status attention_self_check(struct self_check *self)
     check->args.explicit_lengths = 1;
     TRY(make_arrays(check, context));
     TRY(run(check, plan));
-    status = attention_check_judge(check, plan, &self->blamed);
+    status = attention_check_judge(check, plan, blamed);
 fail:
     status = check_end(context, check->array, CHECK_ARRAYS, status);
     free(check);
+    return status;
+}
+
+clattn_status attention_self_check(struct self_check *self)
+{
+    clattn_status status;
+    const struct attention_plan *plan = (const struct attention_plan *)self->plan;
+    const struct attention_problem *problem = &plan->problem;
+    clattn_attention_desc desc = problem->desc;
+    self->unchecked = attention_has_snippet(problem) || !problem->heads || has_huge_pages(problem);
+    if (self->unchecked)
+        return CLATTN_SUCCESS;
+    TRY(check_small(plan, &desc, &self->blamed));
+    if (change_range(plan, &desc))
+        TRY(check_small(plan, &desc, &self->blamed));
+fail:
     return status;
 }

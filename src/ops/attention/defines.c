@@ -51,7 +51,7 @@ void attention_defines(const struct attention_problem *problem, const struct cap
         {"BIAS", problem->has[ATTENTION_BIAS]},
         {"ALIBI", problem->has[ATTENTION_ALIBI]},
         {"SINKS", problem->has[ATTENTION_SINKS]},
-        {"WINDOW", attention_windowed(desc)},
+        {"WINDOW", attention_windowed(desc) || attention_range_by_launch(caps)},
         {"DROPOUT", desc->dropout.probability > 0},
         {"ENTROPY", problem->has[ATTENTION_ENTROPY]},
         {"CANCEL", desc->launch.cancellable},
@@ -65,7 +65,7 @@ void attention_defines(const struct attention_problem *problem, const struct cap
     define_token(options, "V_TYPE", storage_token(desc->value.dtype));
     define_token(options, "O_TYPE", storage_token(desc->output.dtype));
     define_int(options, "MASK", problem->has[ATTENTION_MASK]);
-    define_int(options, "CAUSAL", desc->causal);
+    define_int(options, "CAUSAL", desc->causal && !attention_range_by_launch(caps));
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
         if (flags[i].set)
             define_int(options, flags[i].name, 1);

@@ -30,6 +30,13 @@ struct attention_plan {
     bool lends_lse; /* the rows' log-sum-exp lies in the workspace: only the scores need it */
 };
 
+/* Whether one program serves causal plans, plans with a window and plans with neither: on CPUs, where a launch says what a
+ * window has on either side, and causality is a window without keys on the right. */
+static inline bool attention_range_by_launch(const struct capabilities *caps)
+{
+    return capabilities_on_cpu(caps);
+}
+
 /* The -D options that all of attention's kernels share (attention/core.h). */
 void attention_defines(const struct attention_problem *problem, const struct capabilities *caps,
                        struct strbuf *options);
