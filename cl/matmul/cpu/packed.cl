@@ -3,7 +3,7 @@
  *   C[b,i,j] = sum_k A[b,i,k] * B[b,k,j]  (+ bias[j])  (and what matmul/epilogue.h says)
  *
  * One of the two operands, the *lane operand*, runs across vector lanes: B with lanes = columns of C, or A with lanes = rows
- * of C (LANES_ALONG_M).  matmul_pack (matmul/cpu/pack.cl) copies it into panels once; matmul_cpu then multiplies the other
+ * of C (LANES_ALONG_M).  matmul_pack (matmul/cpu/pack.h) copies it into panels once; matmul_cpu then multiplies the other
  * one, the *row operand*, into them, element by element in its own layout.  "Row" below is an index of the row operand and
  * "lane" one of the lane operand, whichever of i and j that is.
  *
@@ -15,7 +15,7 @@
  *        +---------+                +-----------------+                          takes the next DEPTH.
  *        | the next tile            one step: acc[row][vector] += element * vector
  *
- * Layouts: matmul/types.h; packed: matmul/cpu/pack.cl.
+ * Layouts: matmul/types.h; packed: matmul/cpu/pack.h.
  *
  * Arguments: matmul_cpu(row operand, packed, [bias], [b_scale], [operand], c, matmul_args)
  *

@@ -139,7 +139,7 @@ clattn_status matmul_bf16x3_prepare(struct matmul_plan *plan, bool instructions)
     clattn_plan *base = &plan->base;
     const struct matmul_problem *problem = &plan->problem;
     const struct capabilities *caps = &base->context->device.caps;
-    struct strbuf options[2] = {{0}, {0}};
+    struct strbuf options = {0};
     plan->lanes_along_m = along_m(problem);
     tuning_flag(&base->tuning, "along_m", &plan->lanes_along_m);
     size_t panels = divide_up(plan->lanes_along_m ? problem->m : problem->n, PANEL);
@@ -156,29 +156,24 @@ clattn_status matmul_bf16x3_prepare(struct matmul_plan *plan, bool instructions)
                             g.depth);
     plan->tile_rows = PANEL * g.tiles;
     plan->tile_columns = PANEL * g.group;
-    matmul_defines(plan, false, options);
-    define_int(options, "LANES", (long long)caps->lanes);
-    define_int(options, "TILES", (long long)g.tiles);
-    define_int(options, "GROUP", (long long)g.group);
-    define_int(options, "DEPTH", (long long)g.depth);
-    define_int(options, "DEEP", g.deep);
-    define_int(options, "PREFETCH_PANEL", capabilities_prefetch(caps));
-    define_int(options, "SPLIT_BLOCKS", SPLIT_BLOCKS);
-    define_int(options, "LANES_ALONG_M", plan->lanes_along_m);
-    define_int(options, "X86_AMX", instructions);
-    strbuf_printf(&options[1], "%s", options->text ? options->text : "");
-    const char *const file = "matmul/cpu/bf16x3.cl";
-    const size_t bytes = matmul_args_bytes(plan);
+    matmul_defines(plan, false, &options);
+    define_int(&options, "LANES", (long long)caps->lanes);
+    define_int(&options, "TILES", (long long)g.tiles);
+    define_int(&options, "GROUP", (long long)g.group);
+    define_int(&options, "DEPTH", (long long)g.depth);
+    define_int(&options, "DEEP", g.deep);
+    define_int(&options, "PREFETCH_PANEL", capabilities_prefetch(caps));
+    define_int(&options, "SPLIT_BLOCKS", SPLIT_BLOCKS);
+    define_int(&options, "LANES_ALONG_M", plan->lanes_along_m);
+    define_int(&options, "X86_AMX", instructions);
     /* Items folded into one have no more panels than they do apart. */
     const struct packed_kernel kernels[2] = {
-        {file, "matmul_split", 2, bytes, {batch * panels, divide_up(blocks, SPLIT_BLOCKS), batch}},
-        {file,
-         "matmul_cpu_bf16x3",
+        {"matmul_split", 2, {batch * panels, divide_up(blocks, SPLIT_BLOCKS), batch}},
+        {"matmul_cpu_bf16x3",
          1 + matmul_pointers(plan),
-         bytes,
          {batch * panels, batch * divide_up(row_tiles, g.tiles), batch}},
     };
     base->workspace = all_panels(plan) * panel_bytes(problem->k);
     plan->launch = launch;
-    return matmul_add_packed_kernels(plan, options, kernels);
+    return matmul_add_packed_kernels(plan, "matmul/cpu/bf16x3.cl", &options, kernels);
 }

@@ -40,17 +40,20 @@ clattn_status matmul_add_tiled_kernel(struct matmul_plan *plan, const char *file
                            groups);
 }
 
-clattn_status matmul_add_packed_kernels(struct matmul_plan *plan, struct strbuf options[2],
+clattn_status matmul_add_packed_kernels(struct matmul_plan *plan, const char *file, struct strbuf *options,
                                         const struct packed_kernel kernels[2])
 {
     static const size_t one[3] = {1, 1, 1};
     clattn_status status = CLATTN_SUCCESS;
-    for (int i = 0; i < 2; i++)
-        TRY(plan_add_kernel(&plan->base, kernels[i].file, &options[i], kernels[i].name, kernels[i].pointers,
-                            kernels[i].args_bytes, one, kernels[i].groups));
+    for (int i = 0; i < 2; i++) {
+        struct strbuf own = {0};
+        strbuf_append(&own, options->text ? options->text : "", options->length);
+        own.failed |= options->failed;
+        TRY(plan_add_kernel(&plan->base, file, &own, kernels[i].name, kernels[i].pointers, matmul_args_bytes(plan), one,
+                            kernels[i].groups));
+    }
 fail:
-    strbuf_clear(&options[0]);
-    strbuf_clear(&options[1]);
+    strbuf_clear(options);
     return status;
 }
 

@@ -71,15 +71,14 @@ clattn_status matmul_launch_tiles(const struct matmul_plan *plan, const struct m
 clattn_status matmul_add_tiled_kernel(struct matmul_plan *plan, const char *file, const char *name,
                                       struct strbuf *options, const size_t local[3]);
 
-/* A plan of two kernels, the first of which packs an operand into the workspace for the second.  One function adds both,
- * each with its options, which are cleared; the other enqueues both, without the first if k is 0. */
+/* A plan of two kernels of one program, the first of which packs an operand into the workspace for the second.  One function
+ * adds both and clears the options; the other enqueues both, without the first if k is 0. */
 struct packed_kernel {
-    const char *file, *name;
+    const char *name;
     cl_uint pointers;
-    size_t args_bytes;
     size_t groups[3]; /* of the largest launch */
 };
-clattn_status matmul_add_packed_kernels(struct matmul_plan *plan, struct strbuf options[2],
+clattn_status matmul_add_packed_kernels(struct matmul_plan *plan, const char *file, struct strbuf *options,
                                         const struct packed_kernel kernels[2]);
 clattn_status matmul_launch_packed(const struct matmul_plan *plan, struct chain *chain, const matmul_args *kernel_args,
                                    const clattn_binding **pack_bindings, const size_t pack_groups[3],

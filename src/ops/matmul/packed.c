@@ -164,47 +164,31 @@ bool matmul_packed_along_m(const struct matmul_problem *problem, bool pairs, con
 #define MOST_TILES 8
 
 clattn_status matmul_packed_add_kernels(struct matmul_plan *plan, const char *file, const char *name, bool optional,
-                                        const struct packed_geometry *g, struct strbuf *own)
+                                        const struct packed_geometry *g, struct strbuf *options)
 {
     const struct matmul_problem *problem = &plan->problem;
-    struct strbuf options[2] = {{0}, *own};
     bool rounds = optional && !g->prefetch_panel && g->tiles < MOST_TILES &&
                   !(plan->base.context->device.caps.quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR));
     plan->panel = g->lanes * g->vectors;
     plan->tile_rows = plan->item_rows = g->rows * g->tiles;
-    define_token(options, "A_TYPE", storage_token(problem->desc.a.dtype));
-    define_token(options, "B_TYPE", storage_token(problem->desc.b.dtype));
-    define_int(options, "LANE_VECTORS", (long long)g->vectors);
-    define_int(options, "PAIRS", plan->k_step == 2);
-    matmul_defines(plan, optional, &options[1]);
-    define_int(&options[1], "TILES", (long long)(rounds ? MOST_TILES : g->tiles));
-    define_int(&options[1], "DEPTH", (long long)g->depth);
-    for (int i = 0; i < 2; i++) {
-        define_int(&options[i], "LANES", (long long)g->lanes);
-        define_int(&options[i], "PACK_DEPTH", PACK_DEPTH);
-        define_int(&options[i], "LANES_ALONG_M", plan->lanes_along_m);
-    }
-    memset(own, 0, sizeof *own);
+    matmul_defines(plan, optional, options);
+    define_int(options, "TILES", (long long)(rounds ? MOST_TILES : g->tiles));
+    define_int(options, "DEPTH", (long long)g->depth);
+    define_int(options, "LANES", (long long)g->lanes);
+    define_int(options, "PACK_DEPTH", PACK_DEPTH);
+    define_int(options, "LANES_ALONG_M", plan->lanes_along_m);
     size_t lane_count = plan->lanes_along_m ? problem->m : problem->n;
     size_t row_count = plan->lanes_along_m ? problem->n : problem->m;
     /* Items folded into one need no more panels than they do apart. */
     size_t items = packed_items(plan, problem, problem->batch), panels = divide_up(lane_count, plan->panel);
     size_t steps = divide_up(problem->k, plan->k_step), row_groups = divide_up(row_count, plan->tile_rows);
     const struct packed_kernel kernels[2] = {
-        {"matmul/cpu/pack.cl",
-         "matmul_pack",
-         2,
-         MATMUL_PLAIN_ARGS,
-         {items * panels, divide_up(steps, PACK_DEPTH), items}},
-        {file,
-         name,
-         matmul_pointers(plan),
-         matmul_args_bytes(plan),
-         {items * panels, problem->batch * row_groups, problem->batch}},
+        {"matmul_pack", 2, {items * panels, divide_up(steps, PACK_DEPTH), items}},
+        {name, matmul_pointers(plan), {items * panels, problem->batch * row_groups, problem->batch}},
     };
     plan->base.workspace = items * panels * plan->panel * steps * 4;
     plan->launch = launch;
-    return matmul_add_packed_kernels(plan, options, kernels);
+    return matmul_add_packed_kernels(plan, file, options, kernels);
 }
 
 /* An element costs about as much to pack as so many elements of tiles cost to multiply (measured on Zen 4, of floats: two
