@@ -116,6 +116,37 @@ static void pooling(void **state)
     }
 }
 
+/* On CPUs, where a layer's attention has a program that takes it. */
+static void pooling_builds_no_program(void **state)
+{
+    static const clattn_stack_desc stack = {SHAPE(RELU), .layers = 1, POST};
+    const int32_t lengths[3] = {5, 9, 1};
+    clattn_device_info info = {.size = sizeof info};
+    uint64_t built = 0;
+    (void)state;
+    assert_status(context, clattn_context_device_info(context, &info), CLATTN_SUCCESS);
+    if (!(info.type & CL_DEVICE_TYPE_CPU))
+        return;
+    for (int i = 0; i < 2; i++) {
+        nn_store store = {.seed = 5};
+        float pooled[3 * 32], *x = nn_floats(3 * 9 * stack.d_model, 3);
+        nn_store_add_stack(&store, "encoder", &stack);
+        nn_encoder_run run = {.d = &stack,
+                              .store = &store,
+                              .desc = nn_encoder_desc(3, 9),
+                              .input = x,
+                              .lengths = lengths,
+                              .pooled = i ? pooled : NULL};
+        run.desc.pooling = i ? CLATTN_POOLING_MEAN : CLATTN_POOLING_NONE;
+        free(nn_run_encoder(context, &run));
+        nn_store_clear(&store);
+        free(x);
+        if (i == 0)
+            built = programs_of(context).built;
+        assert_int_equal(programs_of(context).built, built);
+    }
+}
+
 /* An item without positions has a pooled vector and probabilities of zeros, whether its own length is 0, beside another
  * item or alone, or the enqueue's length is 0 for all. */
 static void empty_items(void **state)
@@ -196,6 +227,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(features, open_context, close_context),
         cmocka_unit_test_setup_teardown(tokens, open_context, close_context),
         cmocka_unit_test_setup_teardown(pooling, open_context, close_context),
+        cmocka_unit_test_setup_teardown(pooling_builds_no_program, open_context, close_context),
         cmocka_unit_test_setup_teardown(empty_items, open_context, close_context),
     };
     return RUN_TESTS("encoder_inputs", tests, argc, argv);

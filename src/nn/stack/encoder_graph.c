@@ -101,15 +101,26 @@ static clattn_status add_input(struct encoder_builder *b)
     return CLATTN_SUCCESS;
 }
 
-/* The mean over an item's positions is an attention with the scale 0: whatever the query is, all keys within the length
- * have the same weight.  The pooling of the first position is such an attention over a single key. */
+/* Lets all items and heads have one query of zeros. */
+static void ask_by_zeros(struct encoder_builder *b, size_t size, struct graph_step *step, clattn_layout *query)
+{
+    struct graph_step fill = {.op = GRAPH_FILL, .rows = size, .row_bytes = sizeof(float)};
+    step->operand[HEADS_QUERY] = fill.operand[MOVE_TO] =
+        operand_of(graph_arena_array(b->base.graph, CLATTN_DTYPE_F32, size));
+    graph_add(b->base.graph, &fill);
+    query->stride[0] = query->stride[1] = 0;
+}
+
+/* The mean over an item's positions is an attention in which all keys within the length have the same weight: the scale is 0,
+ * or the query is.  A query of zeros and the layers' size of heads make it an attention like those of the layers, with the same
+ * program on CPUs.  The pooling of the first position is such an attention over a single key. */
 static clattn_status add_pooling(struct encoder_builder *b, const struct matrix *result)
 {
     clattn_status status;
     const struct encoder_plan *plan = b->plan;
     const size_t batch = plan->desc.batch, d_model = b->base.stack->desc.d_model;
     const bool mean = plan->desc.pooling == CLATTN_POOLING_MEAN;
-    size_t heads = 1;
+    size_t heads = b->base.stack->desc.heads;
     while (d_model / heads > 64 && heads < 256)
         do
             heads++;
@@ -120,7 +131,6 @@ static clattn_status add_pooling(struct encoder_builder *b, const struct matrix 
     struct graph_step step = {
         .op = GRAPH_ATTENTION, .batch = NUMBER_BATCH, .length = NUMBER_ONE, .keys = mean ? NUMBER_LENGTH : NUMBER_ONE};
     clattn_attention_desc_init(&desc);
-    desc.scoring.explicit_scale = 1;
     desc.query = desc.key =
         (clattn_layout){.dtype = result->dtype,
                         .rank = 4,
@@ -130,10 +140,14 @@ static clattn_status add_pooling(struct encoder_builder *b, const struct matrix 
     desc.value = desc.key;
     desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, batch, heads, 1, size);
     if (b->lengths) { /* the first position needs them too: an empty item has no first position */
-        desc.lengths.key = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, &batch);
-        step.operand[HEADS_KEY_LENGTHS] = operand_of(b->lengths);
+        desc.lengths.query = desc.lengths.key = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, &batch);
+        step.operand[HEADS_QUERY_LENGTHS] = step.operand[HEADS_KEY_LENGTHS] = operand_of(b->lengths);
     }
     step.operand[HEADS_QUERY] = step.operand[HEADS_KEY] = step.operand[HEADS_VALUE] = result->data;
+    if (result->dtype == CLATTN_DTYPE_F32)
+        ask_by_zeros(b, size, &step, &desc.query);
+    else
+        desc.scoring.explicit_scale = 1;
     step.operand[HEADS_OUTPUT] = operand_of(pooled);
     TRY(graph_add_operator(b->base.graph, &step, &desc, NULL));
     if (!plan->desc.pooled_unit)

@@ -22,9 +22,17 @@ struct geometry {
 static const int32_t tiles[] = {32, 64, 128, 256, 512, -1}, prefetches[] = {0, 16, 32, 64, 128, -1};
 static const int32_t spreads[] = {1, 2, 4, 8, 16, 32, -1};
 
+/* A query that many heads share is that of an encoder's pooling, which takes next to no time beside the layers and has the
+ * layers' program by lanes. */
+static bool pools(const struct attention_problem *problem)
+{
+    const int64_t *stride = problem->desc.query.stride;
+    return problem->query_length == 1 && problem->batch * problem->heads > 1 && !stride[0] && !stride[1];
+}
+
 bool cpu_decodes(const struct attention_problem *problem, const struct cpu_geometry *g, struct tuning *tuning)
 {
-    bool decodes = cpu_rows(problem, g->grouped) <= DECODE_ROWS;
+    bool decodes = cpu_rows(problem, g->grouped) <= DECODE_ROWS && !pools(problem);
     if (decodes)
         tuning_flag(tuning, "decode", &decodes);
     return decodes;
