@@ -10,7 +10,8 @@
 
 #define ALIGNMENT 128
 #define FILE_NAME_BYTES 256
-#define BLOCK_BYTES ((size_t)1 << 20) /* of rows that are converted and uploaded at once */
+#define BLOCK_BYTES ((size_t)1 << 20)  /* of rows that are converted and uploaded at once */
+#define HALVES_BYTES ((size_t)1 << 18) /* from which on an upload is worth two cores */
 
 /* ---- places ---- */
 
@@ -170,17 +171,66 @@ static float quantise_row(const float *values, size_t columns, int8_t *integers)
     return scale;
 }
 
-static clattn_status write(clattn_transformer *model, cl_command_queue queue, const struct weight *weight, size_t row,
-                           size_t rows, const void *data)
+/* Where weights are uploaded: two queues, because PoCL copies a command's bytes on one core. */
+struct upload {
+    struct device *device;
+    cl_command_queue queue, other;
+};
+
+static clattn_status begin_upload(struct upload *upload)
+{
+    cl_int code = CL_SUCCESS;
+    struct device *device = upload->device;
+    cl_command_queue *const queues[2] = {&upload->queue, &upload->other};
+    for (int i = 0; i < 2; i++) {
+        *queues[i] = device->cl.clCreateCommandQueue(device->context, device->caps.device, 0, &code);
+        if (!*queues[i])
+            return report_opencl(&device->report, "clCreateCommandQueue", code);
+    }
+    return CLATTN_SUCCESS;
+}
+
+static clattn_status end_upload(struct upload *upload, clattn_status status)
+{
+    struct device *device = upload->device;
+    if (status == CLATTN_SUCCESS) {
+        TRY_CL(&device->report, "clFinish", device->cl.clFinish(upload->queue));
+        TRY_CL(&device->report, "clFinish", device->cl.clFinish(upload->other));
+    }
+fail:
+    if (upload->queue)
+        device->cl.clReleaseCommandQueue(upload->queue);
+    if (upload->other)
+        device->cl.clReleaseCommandQueue(upload->other);
+    return status;
+}
+
+/* Copies `bytes` of `data` into the buffer from `at` on, the second half of many on the other queue. */
+static clattn_status copy_bytes(const struct upload *upload, cl_mem buffer, size_t at, size_t bytes, const void *data)
 {
     clattn_status status = CLATTN_SUCCESS;
-    struct device *device = &model->context->device;
-    const size_t bytes = weight->columns * clattn_dtype_size(weight->dtype);
+    struct device *device = upload->device;
+    const size_t first = bytes < HALVES_BYTES ? bytes : bytes / 2;
+    if (first < bytes)
+        TRY_CL(&device->report, "clEnqueueWriteBuffer",
+               device->cl.clEnqueueWriteBuffer(upload->other, buffer, CL_FALSE, at + first, bytes - first,
+                                               (const char *)data + first, 0, NULL, NULL));
     TRY_CL(&device->report, "clEnqueueWriteBuffer",
-           device->cl.clEnqueueWriteBuffer(queue, model->buffers[weight->buffer], CL_TRUE, weight->at + row * bytes,
-                                           rows * bytes, data, 0, NULL, NULL));
+           device->cl.clEnqueueWriteBuffer(upload->queue, buffer, CL_TRUE, at, first, data, 0, NULL, NULL));
 fail:
+    if (first < bytes) {
+        const cl_int code = device->cl.clFinish(upload->other);
+        if (code != CL_SUCCESS && status == CLATTN_SUCCESS)
+            status = report_opencl(&device->report, "clFinish", code);
+    }
     return status;
+}
+
+static clattn_status write(clattn_transformer *model, const struct upload *upload, const struct weight *weight,
+                           size_t row, size_t rows, const void *data)
+{
+    const size_t bytes = weight->columns * clattn_dtype_size(weight->dtype);
+    return copy_bytes(upload, model->buffers[weight->buffer], weight->at + row * bytes, rows * bytes, data);
 }
 
 /* The memory for rows that are converted and uploaded at once. */
@@ -191,7 +241,7 @@ struct block {
     size_t capacity; /* rows */
 };
 
-static clattn_status copy_part(struct loader *loader, cl_command_queue queue, const struct part *part,
+static clattn_status copy_part(struct loader *loader, const struct upload *upload, const struct part *part,
                                const struct origin *origin, struct block *block)
 {
     clattn_status status = CLATTN_SUCCESS;
@@ -200,7 +250,7 @@ static clattn_status copy_part(struct loader *loader, cl_command_queue queue, co
     float *const floats = weight->dtype == CLATTN_DTYPE_F32 ? block->rows : NULL;
     if (!part->zero && origin->tensor.dtype == weight->dtype && !origin->transposed && part->kernel == 1) {
         const char *data = origin->tensor.data;
-        return write(loader->model, queue, weight, part->first, part->rows,
+        return write(loader->model, upload, weight, part->first, part->rows,
                      data + origin->share * part->rows * part->columns * element);
     }
     for (size_t row = 0; row < part->rows; row += block->capacity) {
@@ -214,16 +264,16 @@ static clattn_status copy_part(struct loader *loader, cl_command_queue queue, co
                 for (size_t c = 0; c < part->columns; c++)
                     store_element(weight->dtype, block->rows, i * part->columns + c, block->values[c]);
         }
-        TRY(write(loader->model, queue, weight, part->first + row, rows, block->rows));
+        TRY(write(loader->model, upload, weight, part->first + row, rows, block->rows));
         if (weight->scale)
-            TRY(write(loader->model, queue, &loader->model->weights[weight->scale], part->first + row, rows,
+            TRY(write(loader->model, upload, &loader->model->weights[weight->scale], part->first + row, rows,
                       block->scales));
     }
 fail:
     return status;
 }
 
-static clattn_status load_part(struct loader *loader, cl_command_queue queue, const struct part *part)
+static clattn_status load_part(struct loader *loader, const struct upload *upload, const struct part *part)
 {
     clattn_status status;
     struct origin origin = {.shares = 1};
@@ -238,7 +288,7 @@ static clattn_status load_part(struct loader *loader, cl_command_queue queue, co
     block.rows = malloc(block.capacity * part->columns * sizeof(float));
     block.scales = malloc(block.capacity * sizeof(float));
     if (block.values && block.rows && block.scales)
-        status = copy_part(loader, queue, part, &origin, &block);
+        status = copy_part(loader, upload, part, &origin, &block);
     else
         status =
             report_error(&loader->model->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a model");
@@ -262,23 +312,18 @@ fail:
     return status;
 }
 
-/* Uploads by a queue of its own: on the application's queue the call would wait for the application's work.  A blocking
+/* Uploads by queues of its own: on the application's queue the call would wait for the application's work.  A blocking
  * write says that `data` was copied, not that the buffer has it (Intel's CPU runtime writes it later), and the kernels
  * that read the weights are on other queues. */
 static clattn_status load_parts(struct loader *loader)
 {
-    clattn_status status = CLATTN_SUCCESS;
-    struct device *device = &loader->model->context->device;
-    cl_int code;
-    cl_command_queue queue = device->cl.clCreateCommandQueue(device->context, device->caps.device, 0, &code);
-    if (!queue)
-        return report_opencl(&device->report, "clCreateCommandQueue", code);
+    clattn_status status;
+    struct upload upload = {.device = &loader->model->context->device};
+    TRY(begin_upload(&upload));
     for (size_t i = 0; i < loader->part_count; i++)
-        TRY(load_part(loader, queue, &loader->parts[i]));
-    TRY_CL(&device->report, "clFinish", device->cl.clFinish(queue));
+        TRY(load_part(loader, &upload, &loader->parts[i]));
 fail:
-    device->cl.clReleaseCommandQueue(queue);
-    return status;
+    return end_upload(&upload, status);
 }
 
 clattn_status model_load(clattn_transformer *model, const clattn_weight_source *source)
