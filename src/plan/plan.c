@@ -210,6 +210,26 @@ fail:
     return status;
 }
 
+/* An enqueue sets the arrays that it has.  Others have to be NULL, which costs PoCL nothing, rather than what is gone. */
+static clattn_status forget_arrays(const clattn_plan *plan, const struct plan_kernel *kernel)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    struct device *device = &plan->context->device;
+    for (cl_uint i = kernel->images; i < kernel->pointers; i++)
+        TRY_CL(&device->report, "clSetKernelArg", device->cl.clSetKernelArg(kernel->handle, i, sizeof(cl_mem), NULL));
+fail:
+    return status;
+}
+
+clattn_status plan_forget_arrays(const clattn_plan *plan)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    for (size_t i = 0; i < plan->kernel_count; i++)
+        TRY(forget_arrays(plan, &plan->kernels[i]));
+fail:
+    return status;
+}
+
 static clattn_status warm_kernel(clattn_plan *plan, const struct plan_kernel *kernel)
 {
     static const unsigned char zeros[MAX_ARGS_BYTES];
@@ -231,9 +251,7 @@ static clattn_status warm_kernel(clattn_plan *plan, const struct plan_kernel *ke
                cl->clEnqueueNDRangeKernel(context->warm_queue, kernel->handle, 3, NULL, large, kernel->local, 0, NULL,
                                           NULL));
     }
-    /* An enqueue sets the arrays that are given.  Absent ones stay NULL, which costs PoCL nothing. */
-    for (cl_uint i = kernel->images; i < kernel->pointers; i++)
-        TRY_CL(report, "clSetKernelArg", cl->clSetKernelArg(kernel->handle, i, sizeof(cl_mem), NULL));
+    status = forget_arrays(plan, kernel);
 fail:
     return status;
 }

@@ -64,6 +64,9 @@ void plan_kernel_largest(struct plan_kernel *kernel, const size_t groups[3]);
 /* Runs each kernel once with nothing to do on the context's private queue and waits.  No lock may be held. */
 clattn_status plan_warm(clattn_plan *plan);
 
+/* Takes the arrays of launches that have ended out of the plan's kernels. */
+clattn_status plan_forget_arrays(const clattn_plan *plan);
+
 /* One run of an operator's self-check. */
 struct self_check {
     const clattn_plan *plan;

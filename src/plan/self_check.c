@@ -152,8 +152,11 @@ fail:
     return status;
 }
 
-clattn_status check_end(clattn_context *context, struct check_array *arrays, size_t count, clattn_status status)
+clattn_status check_end(const clattn_plan *plan, struct check_array *arrays, size_t count, clattn_status status)
 {
+    clattn_context *context = plan->context;
+    if (status == CLATTN_SUCCESS)
+        status = plan_forget_arrays(plan);
     mtx_unlock(&context->warm_lock);
     report_deliver();
     for (size_t i = 0; i < count; i++)
@@ -209,7 +212,7 @@ clattn_status check_run(const clattn_plan *plan, const struct check_course *cour
     TRY(check_arrays_read(context, outputs, course->count - course->output));
     status = course->judge(&check);
 fail:
-    return check_end(context, check.arrays, course->count, status);
+    return check_end(plan, check.arrays, course->count, status);
 }
 
 /* Whether a result agrees with the exact one: both NaN, the same infinity, or within `slack`. */

@@ -72,8 +72,8 @@ clattn_status check_arrays_upload(clattn_context *context, struct check_array *a
 /* Does check_array_read on every array that has a buffer. */
 clattn_status check_arrays_read(clattn_context *context, struct check_array *arrays, size_t count);
 
-/* Unlocks the private queue and clears the arrays; returns `status`. */
-clattn_status check_end(clattn_context *context, struct check_array *arrays, size_t count, clattn_status status);
+/* Unlocks the private queue and clears the arrays, which the plan's kernels forget.  Returns `status`, or why they do not. */
+clattn_status check_end(const clattn_plan *plan, struct check_array *arrays, size_t count, clattn_status status);
 
 /* ---- the course of a check ---- */
 

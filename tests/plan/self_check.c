@@ -78,6 +78,15 @@ static void other_operators_are_checked(void **state)
     };
     damage_is_found(&matmul_operator, &matmul, products, COUNT_OF(products));
 
+    /* So does one without a bias or an operand. */
+    static const struct damage arrays[] = {
+        {"cpu", "matmul/epilogue.h", "#define HAS_BIAS(a) ((a).has_bias)", "#define HAS_BIAS(a) 0",
+         DISAGREES("matmul_cpu") "c["},
+        {"cpu", "matmul/epilogue.h", "WITH_OPERAND(x, y) ((x) + (y))", "WITH_OPERAND(x, y) ((x) + 1.001f * (y))",
+         DISAGREES("matmul_cpu") "c["},
+    };
+    damage_is_found(&matmul_operator, &matmul, arrays, COUNT_OF(arrays));
+
     /* And a plan with one checks how plain sums are stored. */
     static const struct damage plain = {"cpu", "matmul/cpu/store.h", "v * LANES, sums[v] + add[v])",
                                         "v * LANES, 1.001f * (sums[v] + add[v]))", DISAGREES("matmul_cpu") "c["};

@@ -293,7 +293,7 @@ static clattn_status check_small(const struct attention_plan *plan, const clattn
     TRY(run(check, plan));
     status = attention_check_judge(check, plan, blamed);
 fail:
-    status = check_end(context, check->array, CHECK_ARRAYS, status);
+    status = check_end(&plan->base, check->array, CHECK_ARRAYS, status);
     free(check);
     return status;
 }

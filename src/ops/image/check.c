@@ -241,5 +241,5 @@ clattn_status image_self_check(struct self_check *self)
         TRY(judge(&check, context, base->kernels[0].name));
     }
 fail:
-    return check_end(context, check.arrays, ARRAYS, status);
+    return check_end(base, check.arrays, ARRAYS, status);
 }

@@ -89,6 +89,7 @@ fail:
 struct small_product {
     size_t m, n, k;
     clattn_activation activation;
+    bool bias, operand;
     bool subnormal; /* A's numbers are, and a bias is 0 */
 };
 
@@ -113,12 +114,12 @@ static clattn_status check_small(const struct matmul_plan *plan, const struct sm
     desc.a = small_matrix(&full->a, true, m, k);
     desc.b = small_matrix(&full->b, true, k, n);
     desc.c = small_matrix(&full->c, false, m, n);
-    if (plan->problem.has_bias)
-        desc.bias = clattn_layout_contiguous(full->bias.dtype, 1, &n);
+    if (product->bias) /* an absent array has the type of C (matmul_defines) */
+        desc.bias = clattn_layout_contiguous(plan->problem.has_bias ? full->bias.dtype : full->c.dtype, 1, &n);
     if (plan->problem.has_scale)
         desc.b_scale = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &n);
-    if (plan->problem.has_operand)
-        desc.operand = small_matrix(&full->operand, true, m, n);
+    if (product->operand)
+        desc.operand = small_matrix(plan->problem.has_operand ? &full->operand : &full->c, true, m, n);
     desc.operand_use = full->operand_use;
     desc.activation = product->activation;
     desc.explicit_alpha = full->explicit_alpha;
@@ -127,16 +128,16 @@ static clattn_status check_small(const struct matmul_plan *plan, const struct sm
     return check_run(&plan->base, &course, &desc, &small, &args);
 }
 
-/* Other plans use the program with other activations, and then trust it.  They may also have a bias or an operand that this plan
- * lacks, which is not checked: the kernel would keep the check's arrays. */
-static clattn_status check_other_activations(const struct matmul_plan *plan)
+/* Other plans use the program with other activations, with or without a bias and an operand, and then trust it.  So each
+ * activation is shown, in turn with both and with neither: without any of them sums go from registers to C. */
+static clattn_status check_other_epilogues(const struct matmul_plan *plan)
 {
     clattn_status status = CLATTN_SUCCESS;
     struct small_product product = {.m = FEW_ROWS, .n = COLUMNS, .k = FEW_DEPTH};
     for (uint32_t i = 0; activation_name(i); i++) {
         product.activation = (clattn_activation)i;
-        if (product.activation != plan->problem.desc.activation)
-            TRY(check_small(plan, &product));
+        product.bias = product.operand = i % 2;
+        TRY(check_small(plan, &product));
     }
 fail:
     return status;
@@ -147,7 +148,12 @@ clattn_status matmul_self_check(struct self_check *self)
     clattn_status status;
     const clattn_plan *base = self->plan;
     const struct matmul_plan *plan = (const struct matmul_plan *)base;
-    struct small_product product = {.m = ROWS, .n = COLUMNS, .k = DEPTH, .activation = plan->problem.desc.activation};
+    struct small_product product = {.m = ROWS,
+                                    .n = COLUMNS,
+                                    .k = DEPTH,
+                                    .activation = plan->problem.desc.activation,
+                                    .bias = plan->problem.has_bias,
+                                    .operand = plan->problem.has_operand};
     self->unchecked = plan->foreign && !self->always;
     if (self->unchecked)
         return CLATTN_SUCCESS;
@@ -172,7 +178,7 @@ clattn_status matmul_self_check(struct self_check *self)
     }
     TRY(check_small(plan, &product));
     if (plan->optional)
-        status = check_other_activations(plan);
+        status = check_other_epilogues(plan);
 fail:
     return status;
 }
