@@ -29,6 +29,7 @@
 #define SCORES_PARAMETERS \
     const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key, \
         OPTIONAL_ARRAY_PARAMETERS const global float *lse, global ELEMENT(W_TYPE) *scores, attention_args a
+#define SCORES_ARGUMENTS query, key, OPTIONAL_ARRAY_ARGUMENTS lse, scores, a
 
 /* Whether key j is attended; a row beyond the item's queries attends nothing. */
 static inline bool attends(const attention_item *item, int i, int j, const attention_args *a,

@@ -125,24 +125,21 @@ kernel void neighbourhood_pack(const global ELEMENT(K_TYPE) *key, const global E
 #endif
 }
 
-GROUP_SIZE(1, 1, 1)
-kernel void neighbourhood_cpu(const global ELEMENT(Q_TYPE) *query, const global float *packed,
-                              global ELEMENT(O_TYPE) *output, global float *lse, neighbourhood_args a)
+/* `block` of `blocks` blocks of rows, `column` in vectors, `head` among those of all items. */
+ITEM_FUNCTION attend_block(const global ELEMENT(Q_TYPE) *query, const global float *packed,
+                           global ELEMENT(O_TYPE) *output, global float *lse, neighbourhood_args a, int column,
+                           int block, int blocks, long head)
 {
-    if (a.batch == 0)
-        return;
-
     /* The rows of one remainder mod dilation_y, and which of them are this item's. */
-    const int blocks = (int)get_num_groups(1) / a.dilation_y;
-    const int remainder = (int)get_group_id(1) / blocks;
+    const int remainder = block / blocks;
     const int skipped = (remainder + a.dilation_y - a.query_y % a.dilation_y) % a.dilation_y;
-    const int y0 = skipped + ((int)get_group_id(1) - remainder * blocks) * ROWS * a.dilation_y;
-    const int x0 = (int)get_group_id(0) * LANES;
+    const int y0 = skipped + (block - remainder * blocks) * ROWS * a.dilation_y;
+    const int x0 = column * LANES;
     if (y0 >= a.query_height || x0 >= a.query_width)
         return;
     const int rows = min(ROWS, (a.query_height - y0 + a.dilation_y - 1) / a.dilation_y);
     const int columns = min(LANES, a.query_width - x0);
-    const long b = (long)get_group_id(2) / a.heads, h = (long)get_group_id(2) - b * a.heads;
+    const long b = head / a.heads, h = head - b * a.heads;
     const int kv_heads = a.heads / a.group;
 
     floatv q[D_K * ROWS];
@@ -217,4 +214,13 @@ kernel void neighbourhood_cpu(const global ELEMENT(Q_TYPE) *query, const global 
             lse[n * a.dilation_y * a.lse.row + l * a.lse.col] = lane[l];
     }
 #endif
+}
+
+GROUP_SIZE(1, 1, 1)
+kernel void neighbourhood_cpu(const global ELEMENT(Q_TYPE) *query, const global float *packed,
+                              global ELEMENT(O_TYPE) *output, global float *lse, neighbourhood_args a)
+{
+    if (a.batch != 0)
+        attend_block(query, packed, output, lse, a, (int)get_group_id(0), (int)get_group_id(1),
+                     (int)get_num_groups(1) / a.dilation_y, (long)get_group_id(2));
 }

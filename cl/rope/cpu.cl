@@ -66,14 +66,8 @@ static inline void rotate(const global ELEMENT(X_TYPE) *from, global ELEMENT(Y_T
     scatter_y(to + two * a->y.col, 0, a->step * a->y.col, unit, count, FMA(x1, r->sines, x2 * r->cosines));
 }
 
-GROUP_SIZE(1, 1, 1)
-kernel void rope_cpu(ROPE_PARAMETERS)
+ITEM_FUNCTION rotate_places(ROPE_PARAMETERS, args_long first, args_long end)
 {
-    if (a.batch == 0)
-        return;
-
-    args_long end;
-    const args_long first = share_of_group((args_long)a.batch * a.length, &end);
     const int first_item = (int)(first / a.length), first_place = (int)(first - (args_long)first_item * a.length);
     for (int i = 0; i < a.pairs; i += LANES) {
         ulong lane[LANES];
@@ -108,4 +102,15 @@ kernel void rope_cpu(ROPE_PARAMETERS)
         b += s == a.length;
         s = s == a.length ? 0 : s;
     }
+}
+
+GROUP_SIZE(1, 1, 1)
+kernel void rope_cpu(ROPE_PARAMETERS)
+{
+    if (a.batch == 0)
+        return;
+
+    args_long end;
+    const args_long first = share_of_group((args_long)a.batch * a.length, &end);
+    rotate_places(x, cosines, sines, positions, offsets, y, a, first, end);
 }

@@ -114,6 +114,16 @@ static inline void softmax_row(const row_place *row, const softmax_args *a)
 #endif
 }
 
+ITEM_FUNCTION softmax_rows(const global ELEMENT(X_TYPE) *x, const global ELEMENT(MASK_TYPE) *mask,
+                           global ELEMENT(Y_TYPE) *y, softmax_args a, args_long first, args_long end)
+{
+    for (args_long r = first; r < end; r++) {
+        row_place row;
+        find_row(&row, r, x, mask, y, &a);
+        softmax_row(&row, &a);
+    }
+}
+
 GROUP_SIZE(1, 1, 1)
 kernel void softmax_cpu(const global ELEMENT(X_TYPE) *x, const global ELEMENT(MASK_TYPE) *mask,
                         global ELEMENT(Y_TYPE) *y, softmax_args a)
@@ -122,9 +132,6 @@ kernel void softmax_cpu(const global ELEMENT(X_TYPE) *x, const global ELEMENT(MA
         return;
 
     args_long end;
-    for (args_long r = share_of_group(a.rows, &end); r < end; r++) {
-        row_place row;
-        find_row(&row, r, x, mask, y, &a);
-        softmax_row(&row, &a);
-    }
+    const args_long first = share_of_group(a.rows, &end);
+    softmax_rows(x, mask, y, a, first, end);
 }

@@ -79,18 +79,12 @@ INLINE void normalise_rows(floatv *s, floatv row_max, int columns)
         s[c] *= inverse;
 }
 
-GROUP_SIZE(1, 1, 1)
-kernel void softmax_cpu_short(const global ELEMENT(X_TYPE) *x, const global ELEMENT(MASK_TYPE) *mask,
-                              global ELEMENT(Y_TYPE) *y, softmax_args a)
+ITEM_FUNCTION softmax_rows(const global ELEMENT(X_TYPE) *x, const global ELEMENT(MASK_TYPE) *mask,
+                           global ELEMENT(Y_TYPE) *y, softmax_args a, args_long first, args_long end)
 {
-    if (a.rows == 0)
-        return;
-
-    args_long end, left = 0;
-    args_long r = share_of_group((a.rows + LANES - 1) / LANES, &end) * LANES;
-    end = min(end * LANES, a.rows);
+    args_long left = 0;
     row_place row = {0};
-    while (r < end) {
+    for (args_long r = first; r < end;) {
         if (left == 0) { /* neighbours are a stride apart as far as the last dimension goes */
             find_row(&row, r, x, mask, y, &a);
             left = a.extent[3] - (r - r / a.extent[3] * a.extent[3]);
@@ -107,4 +101,16 @@ kernel void softmax_cpu_short(const global ELEMENT(X_TYPE) *x, const global ELEM
         if (MASK)
             row.mask += count * a.mask.stride[3];
     }
+}
+
+GROUP_SIZE(1, 1, 1)
+kernel void softmax_cpu_short(const global ELEMENT(X_TYPE) *x, const global ELEMENT(MASK_TYPE) *mask,
+                              global ELEMENT(Y_TYPE) *y, softmax_args a)
+{
+    if (a.rows == 0)
+        return;
+
+    args_long end;
+    const args_long first = share_of_group((a.rows + LANES - 1) / LANES, &end) * LANES;
+    softmax_rows(x, mask, y, a, first, min(end * LANES, a.rows));
 }

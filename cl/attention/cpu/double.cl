@@ -245,16 +245,14 @@ INLINE void finish_block(global double *output, global float *lse, global float 
     }
 }
 
-GROUP_SIZE(1, 1, 1)
-kernel void attention_cpu_double(ATTENTION_PARAMETERS)
+ITEM_FUNCTION attend_block(ATTENTION_PARAMETERS, int batch, int head, int index)
 {
     const optional_arrays arrays = OPTIONAL_ARRAYS;
     if (attention_idle(&a, &arrays))
         return;
 
     attention_block block;
-    block_of(&block, (int)get_group_id(2), (int)get_group_id(1), (int)(get_num_groups(0) - 1 - get_group_id(0)), &a,
-             &arrays);
+    block_of(&block, batch, head, index, &a, &arrays);
     if (block.rows <= 0)
         return;
 
@@ -287,4 +285,11 @@ kernel void attention_cpu_double(ATTENTION_PARAMETERS)
         add_values(o, s, rescale, value, rows, n, &a);
     }
     finish_block(output, lse, entropy, o, &state, &block, &a, &arrays);
+}
+
+GROUP_SIZE(1, 1, 1)
+kernel void attention_cpu_double(ATTENTION_PARAMETERS)
+{
+    attend_block(ATTENTION_ARGUMENTS, (int)get_group_id(2), (int)get_group_id(1),
+                 (int)(get_num_groups(0) - 1 - get_group_id(0)));
 }

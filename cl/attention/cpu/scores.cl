@@ -74,9 +74,9 @@ typedef struct scores_work {
 } scores_work;
 
 INLINE void begin_head(scores_work *w, const global ELEMENT(Q_TYPE) *query, const global float *lse, int b, int h,
-                       const attention_args *a, const optional_arrays *arrays)
+                       int index, const attention_args *a, const optional_arrays *arrays)
 {
-    block_of(&w->block, b, h, (int)get_group_id(1), a, arrays);
+    block_of(&w->block, b, h, index, a, arrays);
     w->begin = w->end = 0;
     if (PROBABILITIES)
         for (int r = 0; r < w->block.rows; r++)
@@ -167,17 +167,16 @@ INLINE void store_tile(global ELEMENT(W_TYPE) *scores, const floatv *s, long at,
         }
 }
 
-GROUP_SIZE(1, 1, 1)
-kernel void attention_cpu_scores(SCORES_PARAMETERS)
+ITEM_FUNCTION write_scores(SCORES_PARAMETERS, int x, int y, int index)
 {
     const optional_arrays arrays = OPTIONAL_ARRAYS;
     if (attention_idle(&a, &arrays))
         return;
 
-    const int heads = AVERAGE ? 1 : a.launch_heads, index = (int)get_group_id(2), b = index / heads;
+    const int heads = AVERAGE ? 1 : a.launch_heads, b = index / heads;
     const int first = AVERAGE ? 0 : index - b * heads, summed = AVERAGE ? a.heads : 1;
-    const int from = (int)get_group_id(0) * KEYS_PER_ITEM, to = min(from + KEYS_PER_ITEM, a.key_length);
-    const int row = (int)get_group_id(1) * BLOCK;
+    const int from = x * KEYS_PER_ITEM, to = min(from + KEYS_PER_ITEM, a.key_length);
+    const int row = y * BLOCK;
     const int rows = min(a.launch_queries - row, BLOCK);
     const long at = a.scores.offset + (b + a.first_batch) * a.scores.batch +
                     (AVERAGE ? 0 : first + a.first_head) * a.scores.head + (row + a.first_query) * a.scores.row;
@@ -192,19 +191,25 @@ kernel void attention_cpu_scores(SCORES_PARAMETERS)
         const int n = min(KEY_TILE, to - start);
         for (int h = 0; h < summed; h++) {
             if (AVERAGE || start == from)
-                begin_head(&work, query, lse, b, first + h, &a, &arrays);
+                begin_head(&work, query, lse, b, first + h, y, &a, &arrays);
 #if AVERAGE
             write_tile(s, scratch, query, key, start, n, &work, &a, &arrays);
-            for (int x = 0; x < n * QUERY_VECTORS; x++)
-                total[x] = h == 0 ? s[x] : total[x] + s[x];
+            for (int i = 0; i < n * QUERY_VECTORS; i++)
+                total[i] = h == 0 ? s[i] : total[i] + s[i];
 #else
             write_tile(total, scratch, query, key, start, n, &work, &a, &arrays);
 #endif
         }
 #if AVERAGE
-        for (int x = 0; x < n * QUERY_VECTORS; x++)
-            total[x] /= (float)a.heads;
+        for (int i = 0; i < n * QUERY_VECTORS; i++)
+            total[i] /= (float)a.heads;
 #endif
         store_tile(scores, total, at + start * a.scores.col, n, rows, &a);
     }
+}
+
+GROUP_SIZE(1, 1, 1)
+kernel void attention_cpu_scores(SCORES_PARAMETERS)
+{
+    write_scores(SCORES_ARGUMENTS, (int)get_group_id(0), (int)get_group_id(1), (int)get_group_id(2));
 }
