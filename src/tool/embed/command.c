@@ -213,7 +213,9 @@ static int begin_maps(embedding *e)
         return TOOL_DONE;
     if (!take_operands(e, 0, count))
         return out_of_memory();
-    int status = sentence_map_begin(&e->model, e->texts, count, &e->map);
+    int status = sentence_tokenizer(&e->model);
+    if (status == TOOL_DONE)
+        status = sentence_map_begin(&e->model, e->texts, count, &e->map);
     if (status != TOOL_DONE)
         return status;
     const heatmap map = map_of(e, title, sizeof title);

@@ -199,22 +199,45 @@ fail:
     return status;
 }
 
+static int read_tokenizer(void *user)
+{
+    sentence_vocabulary *v = user;
+    v->status = v->json ? wordpiece_open_json(v->path.text, &v->tokenizer, &v->error)
+                        : wordpiece_open_vocab(v->path.text, &v->tokenizer, &v->error);
+    return 0;
+}
+
 static int open_tokenizer(sentence_model *model)
 {
-    const bool json = is_there(model, "tokenizer.json");
-    clattn_io_error error;
-    model_path path;
-    if (!json && !is_there(model, "vocab.txt"))
+    sentence_vocabulary *v = &model->vocabulary;
+    v->json = is_there(model, "tokenizer.json");
+    if (!v->json && !is_there(model, "vocab.txt"))
         return complain(TOOL_BAD_INPUT, "%s: has neither tokenizer.json nor vocab.txt", model->folder);
-    model_path_in(model->folder, json ? "tokenizer.json" : "vocab.txt", &path);
-    clattn_status status = json ? wordpiece_open_json(path.text, &model->tokenizer, &error)
-                                : wordpiece_open_vocab(path.text, &model->tokenizer, &error);
-    if (status != CLATTN_SUCCESS)
-        return fail(status, &error);
-    if (wordpiece_size(model->tokenizer) > model->stack.vocabulary)
+    model_path_in(model->folder, v->json ? "tokenizer.json" : "vocab.txt", &v->path);
+    v->read_apart = thrd_create(&v->thread, read_tokenizer, v) == thrd_success;
+    if (!v->read_apart)
+        read_tokenizer(v);
+    return TOOL_DONE;
+}
+
+static void join_tokenizer(sentence_vocabulary *v)
+{
+    if (v->read_apart)
+        thrd_join(v->thread, NULL);
+    v->read_apart = false;
+}
+
+int sentence_tokenizer(sentence_model *model)
+{
+    sentence_vocabulary *v = &model->vocabulary;
+    join_tokenizer(v);
+    if (v->status != CLATTN_SUCCESS)
+        return fail(v->status, &v->error);
+    if (wordpiece_size(v->tokenizer) > model->stack.vocabulary)
         return complain(TOOL_BAD_INPUT,
-                        "%s: has tokens up to number %zu, expected fewer than config.json's vocab_size, %zu", path.text,
-                        wordpiece_size(model->tokenizer) - 1, model->stack.vocabulary);
+                        "%s: has tokens up to number %zu, expected fewer than config.json's vocab_size, %zu",
+                        v->path.text, wordpiece_size(v->tokenizer) - 1, model->stack.vocabulary);
+    model->tokenizer = v->tokenizer;
     return TOOL_DONE;
 }
 
@@ -254,6 +277,9 @@ int sentence_load(sentence_model *model, tool_device *device)
     clattn_weight_source source = CLATTN_WEIGHT_SOURCE_INIT;
     clattn_host_tensor plain = {0}, prefixed = {0};
     model_path path;
+    const int trouble = sentence_tokenizer(model);
+    if (trouble != TOOL_DONE)
+        return trouble;
     desc.encoder = &model->stack;
     desc.dtype = model->dtype;
     source.lookup = clattn_safetensors_lookup;
@@ -286,6 +312,7 @@ void sentence_close(sentence_model *model)
         clattn_plan_release(&model->plans[i].plan);
     clattn_transformer_release(&model->transformer);
     clattn_safetensors_release(&model->file);
-    wordpiece_close(&model->tokenizer);
+    join_tokenizer(&model->vocabulary);
+    wordpiece_close(&model->vocabulary.tokenizer);
     *model = (sentence_model){0};
 }

@@ -11,7 +11,9 @@
 
 #include <clattn/transformer.h>
 
+#include "base/os/os_threads.h"
 #include "tool/run/device.h"
+#include "tool/run/model_file.h"
 #include "tool/embed/wordpiece.h"
 
 #define SENTENCE_BUCKETS 32 /* bucket i: texts of at most 2^i tokens */
@@ -22,10 +24,22 @@ typedef struct sentence_plan {
     size_t batch, length;
 } sentence_plan;
 
+/* The tokenizer's file, which a thread reads while the device is opened: that takes about as long on PoCL. */
+typedef struct sentence_vocabulary {
+    model_path path;
+    bool json;
+    bool read_apart; /* `thread` has to be joined */
+    thrd_t thread;
+    wordpiece *tokenizer;
+    clattn_status status;
+    clattn_io_error error;
+} sentence_vocabulary;
+
 /* A zeroed one holds nothing.  Close with sentence_close, before the device is closed. */
 typedef struct sentence_model {
     const char *folder; /* borrowed */
-    wordpiece *tokenizer;
+    sentence_vocabulary vocabulary;
+    const wordpiece *tokenizer; /* the vocabulary's; NULL before sentence_tokenizer */
     clattn_safetensors *file;
     clattn_stack_desc stack;
     int32_t pooling;     /* clattn_pooling */
@@ -50,11 +64,14 @@ typedef struct sentence_counts {
     size_t first_cut_tokens; /* how many tokens that text has */
 } sentence_counts;
 
-/* Reads the files in the folder, the weights' values excepted.  If `most_tokens` is 0, the files say how many tokens
- * of a text count.  Returns an exit status. */
+/* Reads the files in the folder, the weights' values excepted, and begins to read the tokenizer's.  If `most_tokens` is 0, the
+ * files say how many tokens of a text count.  Returns an exit status. */
 int sentence_open(const char *folder, size_t most_tokens, sentence_model *model);
 
-/* Uploads the weights to the device. */
+/* Waits for the tokenizer, which is there afterwards, and checks it.  Returns an exit status. */
+int sentence_tokenizer(sentence_model *model);
+
+/* Waits for the tokenizer, and uploads the weights to the device. */
 int sentence_load(sentence_model *model, tool_device *device);
 
 /* Writes the vectors of `count` texts to `vectors`, (count, model->stack.d_model), and adds to *counts; blocks. */
