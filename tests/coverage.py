@@ -25,8 +25,9 @@ REASONS = [
 
 def measure(build):
     """Returns gcovr's files."""
-    command = [sys.executable, "-m", "gcovr", "--root", ROOT, "--object-directory", build, "--filter", f"{ROOT}/src/", "--json",
-               "-", build]
+    command = [sys.executable, "-m", "gcovr", "--root", ROOT, "--object-directory", build, "--filter", f"{ROOT}/src/",
+               "--gcov-suspicious-hits-threshold", "0",  # SHA-256's inner function does run ten thousand million times
+               "--json", "-", build]
     return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)["files"]
 
 
