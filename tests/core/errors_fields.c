@@ -4,41 +4,6 @@
 #include <string.h>
 
 #include "support/core/refusals.h"
-#include "support/operator.h"
-
-/* Fails the test unless the operator refuses the description with a status in `set` and makes no plan. */
-static void refused(const struct operator_calls *op, const void *desc, unsigned set, const char *change, int line)
-{
-    check_status(context, operator_makes(context, op, desc, NULL), set, change, __FILE__, line);
-    check_status(context, op->supports(context, desc, NULL), set, change, __FILE__, line);
-}
-
-/* Fails the test unless it also says so in words that begin with `begins`. */
-static void named(const struct operator_calls *op, const void *desc, unsigned set, const char *begins, int line)
-{
-    const char *reason = NULL;
-    refused(op, desc, set, begins, line);
-    op->supports(context, desc, &reason);
-    assert_non_null(reason);
-    if (strncmp(reason, begins, strlen(begins)) != 0)
-        fail_msg("\"%s\" does not begin with \"%s\"", reason, begins);
-    assert_int_not_equal(operator_makes(context, op, desc, NULL), CLATTN_SUCCESS);
-    check_message(context, begins, __FILE__, line);
-}
-
-/* A copy `d` of the description `good` is refused after one change. */
-#define WRONG(name, good, set, change) \
-    { \
-        clattn_##name##_desc d = good; \
-        change; \
-        refused(&name##_operator, &d, (set), #change, __LINE__); \
-    }
-#define NAMED(name, good, change, set, begins) \
-    { \
-        clattn_##name##_desc d = good; \
-        change; \
-        named(&name##_operator, &d, (set), (begins), __LINE__); \
-    }
 
 static void the_other_operators_check_their_descriptions(void **state)
 {

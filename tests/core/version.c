@@ -97,25 +97,53 @@ static void bindings_keep_what_they_are_given(void **state)
 static void init_functions_do_what_their_macros_do(void **state)
 {
     (void)state;
-#define TWINS(type, macro, function) \
+#define TWINS(type, macro) \
     { \
-        type by_macro = macro, by_function; \
+        clattn_##type by_macro = macro, by_function; \
         memset(&by_function, 0xa5, sizeof by_function); \
-        function(&by_function); \
-        function(NULL); \
-        assert_int_equal(by_function.size, sizeof(type)); \
-        assert_memory_equal(&by_macro, &by_function, sizeof(type)); \
+        clattn_##type##_init(&by_function); \
+        clattn_##type##_init(NULL); \
+        assert_int_equal(by_function.size, sizeof by_function); \
+        assert_memory_equal(&by_macro, &by_function, sizeof by_function); \
     }
-    TWINS(clattn_context_params, CLATTN_CONTEXT_PARAMS_INIT, clattn_context_params_init)
-    TWINS(clattn_plan_options, CLATTN_PLAN_OPTIONS_INIT, clattn_plan_options_init)
-    TWINS(clattn_attention_desc, CLATTN_ATTENTION_DESC_INIT, clattn_attention_desc_init)
-    TWINS(clattn_attention_args, CLATTN_ATTENTION_ARGS_INIT, clattn_attention_args_init)
-    TWINS(clattn_softmax_desc, CLATTN_SOFTMAX_DESC_INIT, clattn_softmax_desc_init)
-    TWINS(clattn_softmax_args, CLATTN_SOFTMAX_ARGS_INIT, clattn_softmax_args_init)
-    TWINS(clattn_matmul_desc, CLATTN_MATMUL_DESC_INIT, clattn_matmul_desc_init)
-    TWINS(clattn_matmul_args, CLATTN_MATMUL_ARGS_INIT, clattn_matmul_args_init)
-    TWINS(clattn_mha_desc, CLATTN_MHA_DESC_INIT, clattn_mha_desc_init)
-    TWINS(clattn_mha_args, CLATTN_MHA_ARGS_INIT, clattn_mha_args_init)
+    TWINS(context_params, CLATTN_CONTEXT_PARAMS_INIT)
+    TWINS(plan_options, CLATTN_PLAN_OPTIONS_INIT)
+    TWINS(attention_desc, CLATTN_ATTENTION_DESC_INIT)
+    TWINS(attention_args, CLATTN_ATTENTION_ARGS_INIT)
+    TWINS(softmax_desc, CLATTN_SOFTMAX_DESC_INIT)
+    TWINS(softmax_args, CLATTN_SOFTMAX_ARGS_INIT)
+    TWINS(matmul_desc, CLATTN_MATMUL_DESC_INIT)
+    TWINS(matmul_args, CLATTN_MATMUL_ARGS_INIT)
+    TWINS(mha_desc, CLATTN_MHA_DESC_INIT)
+    TWINS(mha_args, CLATTN_MHA_ARGS_INIT)
+    TWINS(activation_desc, CLATTN_ACTIVATION_DESC_INIT)
+    TWINS(activation_args, CLATTN_ACTIVATION_ARGS_INIT)
+    TWINS(norm_desc, CLATTN_NORM_DESC_INIT)
+    TWINS(norm_args, CLATTN_NORM_ARGS_INIT)
+    TWINS(rope_desc, CLATTN_ROPE_DESC_INIT)
+    TWINS(rope_args, CLATTN_ROPE_ARGS_INIT)
+    TWINS(embedding_desc, CLATTN_EMBEDDING_DESC_INIT)
+    TWINS(embedding_args, CLATTN_EMBEDDING_ARGS_INIT)
+    TWINS(image_desc, CLATTN_IMAGE_DESC_INIT)
+    TWINS(image_args, CLATTN_IMAGE_ARGS_INIT)
+    TWINS(kv_append_desc, CLATTN_KV_APPEND_DESC_INIT)
+    TWINS(kv_append_args, CLATTN_KV_APPEND_ARGS_INIT)
+    TWINS(merge_desc, CLATTN_MERGE_DESC_INIT)
+    TWINS(merge_args, CLATTN_MERGE_ARGS_INIT)
+    TWINS(neighbourhood_desc, CLATTN_NEIGHBOURHOOD_DESC_INIT)
+    TWINS(neighbourhood_args, CLATTN_NEIGHBOURHOOD_ARGS_INIT)
+    TWINS(feed_forward_desc, CLATTN_FEED_FORWARD_DESC_INIT)
+    TWINS(feed_forward_args, CLATTN_FEED_FORWARD_ARGS_INIT)
+    TWINS(stack_desc, CLATTN_STACK_DESC_INIT)
+    TWINS(transformer_desc, CLATTN_TRANSFORMER_DESC_INIT)
+    TWINS(weight_source, CLATTN_WEIGHT_SOURCE_INIT)
+    TWINS(encoder_desc, CLATTN_ENCODER_DESC_INIT)
+    TWINS(encoder_args, CLATTN_ENCODER_ARGS_INIT)
+    TWINS(decoder_desc, CLATTN_DECODER_DESC_INIT)
+    TWINS(decoder_begin_args, CLATTN_DECODER_BEGIN_ARGS_INIT)
+    TWINS(decoder_args, CLATTN_DECODER_ARGS_INIT)
+    TWINS(generate_desc, CLATTN_GENERATE_DESC_INIT)
+    TWINS(generated, CLATTN_GENERATED_INIT)
 #undef TWINS
 }
 

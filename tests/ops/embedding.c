@@ -282,7 +282,6 @@ static void refused_descriptions(void **state)
     clattn_layout none = {0};
 
     (void)state;
-    OPERATOR_INITIALISES(embedding_desc, CLATTN_EMBEDDING_DESC_INIT);
     operator_answers(&embedding_operator, &good, CLATTN_SUCCESS);
     good.scale = NAN; /* ignored without explicit_scale */
     operator_answers(&embedding_operator, &good, CLATTN_SUCCESS);
@@ -334,7 +333,6 @@ static void refused_arguments(void **state)
     test_job job = {0};
 
     (void)state;
-    OPERATOR_INITIALISES(embedding_args, CLATTN_EMBEDDING_ARGS_INIT);
     assert_true(make(&job, &all, "generic"));
     clattn_embedding_args good = job.args.embedding;
     REFUSED_ARGS(INVALID_STRUCT, size = 8);

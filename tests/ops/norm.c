@@ -258,7 +258,6 @@ static void refused_descriptions(void **state)
     clattn_norm_desc good = good_desc(), zeroed = CLATTN_NORM_DESC_INIT;
 
     (void)state;
-    OPERATOR_INITIALISES(norm_desc, CLATTN_NORM_DESC_INIT);
     operator_answers(&norm_operator, &good, CLATTN_SUCCESS);
     operator_answers(&norm_operator, NULL, CLATTN_ERROR_INVALID_ARGUMENT);
     operator_answers(&norm_operator, &zeroed, CLATTN_ERROR_INVALID_LAYOUT);
@@ -323,7 +322,6 @@ static void refused_arguments(void **state)
     test_job job = {0};
 
     (void)state;
-    OPERATOR_INITIALISES(norm_args, CLATTN_NORM_ARGS_INIT);
     test_array x = job_array(&job, ROLE_INPUT, CLATTN_DTYPE_F32, 2, (size_t[]){3, 19}, FORM_PLAIN);
     array_bind(&x, &desc.x, &good.x);
     array_bind(job_output(&job, 2, (size_t[]){3, 19}), &desc.y, &good.y);

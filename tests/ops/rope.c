@@ -137,7 +137,6 @@ static void refused_descriptions(void **state)
     const clattn_layout none = {0};
 
     (void)state;
-    OPERATOR_INITIALISES(rope_desc, CLATTN_ROPE_DESC_INIT);
     operator_answers(&rope_operator, &good, CLATTN_SUCCESS);
     operator_answers(&rope_operator, NULL, CLATTN_ERROR_INVALID_ARGUMENT);
     operator_answers(&rope_operator, &zeroed, CLATTN_ERROR_INVALID_LAYOUT);
@@ -194,7 +193,6 @@ static void refused_arguments(void **state)
     size_t extent[] = {2, 1, 3, 8};
 
     (void)state;
-    OPERATOR_INITIALISES(rope_args, CLATTN_ROPE_ARGS_INIT);
     test_array x = job_array(&job, ROLE_INPUT, CLATTN_DTYPE_F32, 4, extent, FORM_PLAIN);
     array_bind(&x, &desc.x, &good.x);
     array_bind(job_output(&job, 4, extent), &desc.y, &good.y);

@@ -64,15 +64,6 @@ void operator_needs_both(const struct operator_calls *op, clattn_plan *plan, con
         operator_refuses(&name##_operator, (plan), &args, CLATTN_ERROR_##status, __FILE__, __LINE__, #change); \
     } while (0)
 
-/* Asserts that clattn_`what`_init stores the values of the macro `INIT`, and takes NULL. */
-#define OPERATOR_INITIALISES(what, INIT) \
-    do { \
-        clattn_##what made, expected = INIT; \
-        clattn_##what##_init(&made); \
-        assert_memory_equal(&made, &expected, sizeof made); \
-        clattn_##what##_init(NULL); \
-    } while (0)
-
 /* Asserts that prewarm makes the plan that run then finds: run succeeds and neither builds nor loads a program. */
 void operator_runs_prewarmed(const struct operator_calls *op, const void *desc, const void *args);
 

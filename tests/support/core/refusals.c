@@ -36,6 +36,24 @@ void refused_attention(const clattn_attention_desc *desc, unsigned set, const ch
                  file, line);
 }
 
+void refused_desc(const struct operator_calls *op, const void *desc, unsigned set, const char *change, int line)
+{
+    check_status(context, operator_makes(context, op, desc, NULL), set, change, __FILE__, line);
+    check_status(context, op->supports(context, desc, NULL), set, change, __FILE__, line);
+}
+
+void refused_by_name(const struct operator_calls *op, const void *desc, unsigned set, const char *begins, int line)
+{
+    const char *reason = NULL;
+    refused_desc(op, desc, set, begins, line);
+    op->supports(context, desc, &reason);
+    assert_non_null(reason);
+    if (strncmp(reason, begins, strlen(begins)) != 0)
+        fail_msg("line %d: \"%s\" does not begin with \"%s\"", line, reason, begins);
+    assert_int_not_equal(operator_makes(context, op, desc, NULL), CLATTN_SUCCESS);
+    check_message(context, begins, __FILE__, line);
+}
+
 void refused_enqueue(const clattn_attention_args *args, unsigned set, const char *file, int line)
 {
     cl_event event = NULL;

@@ -1,11 +1,12 @@
-/* A small attention problem with its plan, and macros that change one thing in its descriptor or arguments, which must
- * then be refused. */
+/* A small attention problem with its plan, and macros that change one thing in its descriptor or arguments, or in those of
+ * another operator, which must then be refused. */
 #ifndef TESTS_SUPPORT_CORE_REFUSALS_H
 #define TESTS_SUPPORT_CORE_REFUSALS_H
 
 #include "support/harness.h"
 #include "support/core/one_context.h"
 #include "support/attention/small.h"
+#include "support/operator.h"
 
 /* Set up anew for each test. */
 extern struct small_attention problem;
@@ -32,6 +33,26 @@ void refused_attention(const clattn_attention_desc *desc, unsigned set, const ch
         clattn_attention_desc d = problem.desc; \
         change; \
         refused_attention(&d, (set), __FILE__, __LINE__); \
+    }
+
+/* Fails the test unless the operator refuses the description with a status in `set` and makes no plan. */
+void refused_desc(const struct operator_calls *op, const void *desc, unsigned set, const char *change, int line);
+
+/* Fails the test unless it also says so in words that begin with `begins`. */
+void refused_by_name(const struct operator_calls *op, const void *desc, unsigned set, const char *begins, int line);
+
+/* A copy `d` of the description `good` is refused after one change. */
+#define WRONG(name, good, set, change) \
+    { \
+        clattn_##name##_desc d = good; \
+        change; \
+        refused_desc(&name##_operator, &d, (set), #change, __LINE__); \
+    }
+#define NAMED(name, good, change, set, begins) \
+    { \
+        clattn_##name##_desc d = good; \
+        change; \
+        refused_by_name(&name##_operator, &d, (set), (begins), __LINE__); \
     }
 
 /* Fails the test unless the enqueue is refused with a status in `set` and leaves the output as it was. */
