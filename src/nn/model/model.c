@@ -151,8 +151,7 @@ static clattn_status check_sizes(const clattn_stack_desc *d, const char **reason
                             d->vocabulary, d->position_count, d->segments,  d->features, d->first_position};
     for (size_t i = 0; i < COUNT_OF(sizes); i++)
         REQUIRE(sizes[i] < SIZE_LIMIT, CLATTN_ERROR_INVALID_LAYOUT, "a size is 2^31 or more");
-    REQUIRE(d->heads <= SIZE_LIMIT / 16 / d->head_size, CLATTN_ERROR_INVALID_LAYOUT,
-            "heads * head_size is 2^27 or more");
+    REQUIRE(d->heads <= SIZE_LIMIT / 16 / d->head_size, CLATTN_ERROR_INVALID_LAYOUT, "heads * head_size is above 2^27");
     return CLATTN_SUCCESS;
 }
 
