@@ -14,7 +14,6 @@ import json
 import os
 import re
 import shutil
-import struct
 import subprocess
 import unittest
 import wave
@@ -25,6 +24,7 @@ import png_pictures as png
 from command_support import CommandTest, main, write_safetensors
 from injected import INJECTED, Served
 from test_command_embed import HERE, EmbedTest as ModelTest
+from whisper_model import Model
 
 FULL = os.environ.get("CLATTN_TEST_LEVEL") == "full"
 MORE = 1  # calls that are tried in the ordinary run besides those of new places
@@ -211,60 +211,6 @@ class Commands(Inject):
                     env={"CLATTN_CACHE_DIR": cache, "CLATTN_CACHE": None}, after=whole, most=2000,
                     before=lambda: shutil.rmtree(cache, ignore_errors=True))
 
-    def make_whisper(self, size=8, bins=80):
-        """Writes a model of one layer and few tokens, which says three of them and then ends."""
-        os.mkdir(self.path("whisper"))
-        random = np.random.default_rng(2)
-        end = np.where(np.arange(size) % 2, 1, -1).astype("<f4")  # what the end's embedding and late positions share
-        tokens = ["a", "b", "\u0120c", "<|endoftext|>", "<|startoftranscript|>", "<|startofprev|>", "<|nospeech|>",
-                  "<|notimestamps|>"] + [f"<|{i / 50:.2f}|>" for i in range(12)]
-        self.write("whisper/vocabulary.txt", "\n".join(tokens))
-        self.write("whisper/config.json", json.dumps({"suppress_ids": [1], "suppress_ids_begin": [3],
-                                                      "alignment_heads": [[0, 0], [0, 1]]}))
-        variables = [("encoder/num_heads", (), 2, struct.pack("<h", 2)), ("decoder/num_heads", (), 2, struct.pack("<h", 2))]
-
-        def add(name, *extent, about=0):
-            values = (about + 0.3 * random.standard_normal(extent)).astype("<f4")
-            if name == "decoder/embeddings/weight":
-                values[:3] += 0.5
-                values[3] += end
-            if name == "decoder/position_encodings/encodings":
-                values[4:] += 20 * end
-            variables.append((name, extent, 0, values.tobytes()))
-
-        def linear(name, rows, columns, *more):
-            add(f"{name}/weight", rows, columns, *more)
-            add(f"{name}/bias", rows)
-
-        def norm(name):
-            add(f"{name}/gamma", size, about=1)
-            add(f"{name}/beta", size)
-        linear("encoder/conv1", size, bins, 3)
-        linear("encoder/conv2", size, size, 3)
-        add("encoder/position_encodings/encodings", 1500, size)
-        add("decoder/embeddings/weight", len(tokens), size)
-        add("decoder/position_encodings/encodings", 448, size)
-        for stack in ("encoder", "decoder"):
-            layer = f"{stack}/layer_0"
-            linear(f"{layer}/self_attention/linear_0", 3 * size, size)
-            linear(f"{layer}/self_attention/linear_1", size, size)
-            linear(f"{layer}/ffn/linear_0", 2 * size, size)
-            linear(f"{layer}/ffn/linear_1", size, 2 * size)
-            for name in (f"{layer}/self_attention/layer_norm", f"{layer}/ffn/layer_norm", f"{stack}/layer_norm"):
-                norm(name)
-        for i in range(3):
-            linear(f"decoder/layer_0/attention/linear_{i}", size if i != 1 else 2 * size, size)
-        norm("decoder/layer_0/attention/layer_norm")
-
-        def text(value):
-            return struct.pack("<H", len(value) + 1) + value.encode() + b"\0"
-        data = struct.pack("<I", 6) + text("WhisperSpec") + struct.pack("<II", 3, len(variables))
-        for name, extent, kind, values in variables:
-            data += text(name) + struct.pack(f"<B{len(extent)}IBI", len(extent), *extent, kind, len(values)) + values
-        self.write("whisper/model.bin", data + struct.pack("<I", 1) + text("decoder/projection/weight") +
-                   text("decoder/embeddings/weight"))
-        return self.path("whisper")
-
     @unittest.skipUnless(os.environ.get("HAS_SPEECH"), "built without speech")
     def test_transcribe(self):
         with wave.open(self.path("sound.wav"), "wb") as file:
@@ -272,7 +218,7 @@ class Commands(Inject):
             file.setsampwidth(2)
             file.setframerate(16000)
             file.writeframes((9000 * np.sin(np.arange(8000) / 7)).astype("<i2").tobytes())
-        self.inject("transcribe", self.make_whisper(), self.path("sound.wav"), "--no-fallback", "--words", "--attention",
+        self.inject("transcribe", Model().write(self.path("whisper")), self.path("sound.wav"), "--no-fallback", "--words", "--attention",
                     self.path("map.html"), same_text=True, outputs=["map.html"], most=3000)
         self.assertIn(b" a\n", self.good.out)
 
