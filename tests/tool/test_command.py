@@ -438,7 +438,14 @@ class Mha(CommandTest):
         self.refused(weights, 2, x, "--align", "bottom-right", saying="--align is for --causal")
         self.refused(weights, 2, x, context=self.normal(3, 9, 12), saying="c.npy")
         self.refused(weights, 2, x, context=self.normal(2, 9, 14), saying="14")
-        self.refused(dict(weights, bias_k=self.normal(1, 1, 12)), 2, x, saying="bias_k")
+        for name in ("bias_k", "bias_v"):
+            self.refused({**weights, name: self.normal(1, 1, 12)}, 2, x, saying="bias_k")
+        parts = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
+        separate = {**weights, **{name: self.normal(12, 12) for name in parts}}
+        del separate["in_proj_weight"]
+        for name in parts:
+            less = {key: value for key, value in separate.items() if key != name}
+            self.refused(less, 2, x, saying=("w.safetensors", name))
         self.refused(dict(weights, q_proj_weight=self.normal(12, 12)), 2, x, saying="both")
         for name in ("in_proj_weight", "out_proj.weight"):
             less = {key: value for key, value in weights.items() if key != name}

@@ -698,7 +698,45 @@ class BadFiles(CommandTest):
             with self.subTest(options=options):
                 self.attention_with(2, *options, saying=text)
 
+    def test_sources(self):
+        """What is missing, given twice, or does not agree with --layout or --heads."""
+        q, k, o = self.good["q"], self.good["k"], self.path("o.npy")
+        shape = ["--shape", "2,4,2,5,7,8,3"]
+        for options, text in (
+                ([], "-q Q.npy"), (["-q", q], "-k K.npy"), (["-q", q, "-k", k], "-v V.npy"),
+                (["--qkv", q], "--layout of --qkv")):
+            with self.subTest(text):
+                self.refuse(2, "attention", *options, "-o", o, saying=text)
+        for options, text in (
+                ([*shape, "--qkv", q], "--qkv does not go together with --shape"),
+                ([*shape, "--layout", "bse", "--heads", "4,3"], "expected a divisor of 4"),
+                ([*shape, "--layout", "hsd"], "B is 2, expected 1"),
+                (["--shape", "1,4,2,5,7,8,3", "--layout", "bsd"], "HQ is 4, expected 1"),
+                (["--shape", "1,1,2,5,7,8,3", "--layout", "bsd"], "HQ is 1, expected 1"),
+                ([*shape, "--layout", "b"], "'b' is not valid"), ([*shape, "--layout", "bhbsd"], "'bhbsd' is not valid"),
+                ([*shape, "--verify"], "--verify does not go together"), ([*shape, "--repeat", 2], "--repeat does not go together")):
+            with self.subTest(text):
+                self.refuse(2, "explain", *options, saying=text)
+        wide = self.save("wide.npy", self.normal(2, 5, 33))
+        self.refuse(2, "attention", "-q", wide, "-k", wide, "-v", wide, "-o", o, "--layout", "bse", "--heads", "4,4",
+                    saying=("wide.npy", "dimension 2 is 33, expected a multiple of the 4 heads"))
+        self.refuse(2, "attention", "--qkv", self.save("two.npy", self.normal(2, 5, 2, 4, 8)), "-o", o, "--layout", "bs3hd",
+                    saying=("two.npy", "dimension 2 is 2, expected 3"))
+
+    def test_starts_that_do_not_fit(self):
+        for starts, text in ((np.zeros((2, 2), int), "(batch + 1,)"), (np.zeros(0, int), "(batch + 1,)")):
+            for option in ("--query-starts", "--key-starts"):
+                self.attention_with(2, option, self.save("s.npy", starts), saying=("s.npy", text))
+        one = {"q": self.save("q1.npy", self.normal(1, 4, 5, 8))}
+        self.attention_with(2, "--query-starts", self.save("s.npy", np.array([0, 1, 3, 5])), saying="as many as --query-starts has",
+                            **one)
+        two = {"k": self.save("k1.npy", self.normal(1, 2, 7, 8)), "v": self.save("v1.npy", self.normal(1, 2, 7, 3))}
+        self.attention_with(2, "--key-starts", self.save("s.npy", np.array([0, 1, 3, 7])), saying="as many as --key-starts has",
+                            **two)
+
     def test_unreadable_files(self):
+        self.attention_with(2, "--score-mod", self.folder, saying=(self.folder, "cannot be read"))
+        self.attention_with(2, "--mask-mod", self.path("none.cl"), saying="none.cl")
         self.attention_with(2, q=self.path("none.npy"), saying=("none.npy", "No such file"))
         self.attention_with(2, q=self.folder, saying=self.folder)
         self.attention_with(2, "--mask", self.path("none.npy"), saying="none.npy")

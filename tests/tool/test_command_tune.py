@@ -49,6 +49,7 @@ class Usage(TuneTest):
         self.refuse(2, "tune", "matmul", "--shape", "4,4", saying="--shape", env=self.env)
         self.refuse(2, "tune", "matmul", "--shape", "4,4,none", saying="--shape", env=self.env)
         self.refuse(2, "tune", "attention", "--shape", "1,3,2,4,4,4,4", saying=("3", "2"), env=self.env)
+        self.refuse(2, "tune", "attention", "--shape", "1,2,4,4,4,4,4", saying=("2", "4"), env=self.env)
         self.refuse(2, "tune", "matmul", "--shape", "4,4,4", "--causal", saying="--causal", env=self.env)
         self.refuse(2, "tune", "--causal", saying="--shape", env=self.env)
         self.refuse(2, "tune", "matmul", "--budget", "0", saying="--budget", env=self.env)
@@ -179,6 +180,11 @@ class Tuning(TuneTest):
         self.assertGreater(len(set(shares)), 5, repr(shown))
         self.assertEqual(shares, sorted(shares))
         self.assertTrue(shown.endswith("\r\x1b[K"), repr(shown))
+
+    def test_layernorm(self):
+        report = self.tune("layernorm", "--shape", "3,64", "--budget", 0.001)
+        self.assertEqual(report["shapes"][0]["shape"], "layernorm 3,64")
+        self.assertIn(" norm ", self.wisdom())
 
     @thorough
     def test_other_types(self):
