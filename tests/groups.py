@@ -346,28 +346,27 @@ def add_seeds(run, gcc, full):
 
 
 def add_coverage(run, gcc, full):
-    """Which lines and branches of src/ run: by the host's and PoCL's programs, `long` ones at level tiny, by the command's
-    tests, and by the planner for GPUs that are not here."""
+    """Which lines and branches of src/ run: by the host's and PoCL's programs, `long` ones at level tiny, by all tests of the
+    command, by Whisper, and by the planner for GPUs that are not here."""
     build = run.build("coverage", "-Db_coverage=true", "-Dbuildtype=debug")
     folder = run.work / "coverage"
     if not run.options.proceed:
         for counts in folder.rglob("*.gcda"):
             counts.unlink()
     env = {**POCL, "CLATTN_CACHE": "off"}
-    for row in run.tests(build):
-        if row["suite"] & {"host", "pocl"}:
-            level = "small" if "tool" in row["suite"] else "tiny" if "long" in row["suite"] else "quick"
-            # Each call of OpenCL fails, not only some.
-            level = "quick" if row["name"] == "inject" else level
-            run.add("coverage", row["name"], row["cmd"], {**env, "CLATTN_TEST_LEVEL": level, **row["env"]}, [build])
+    for word, also, without, level in (("pocl", "tool", None, "small"), ("pocl", "long", "tool", "tiny"),
+                                       ("pocl", None, "long", "quick"), ("host", None, None, "quick")):
+        run.programs("coverage", build, word, {**env, "CLATTN_TEST_LEVEL": level}, also, without=without)
     sources = run.work / "coverage-sources"
     sources.mkdir(exist_ok=True)
     run.add("coverage", "planner", [folder / "tests/offline/offline_list", sources], needs=[build])
-    whisper = model_files(run, "whisper")
-    run.add("coverage", "speech", lambda: ["env", f"WHISPER_MODEL={run.last_line(whisper)}", PYTHON,
-                                           HERE / "speech/test_transcribe.py", "-k", "Command.test_text", "-k", "test_attention",
-                                           "-k", "bad_input"],
-            {**env, "CLATTN": f"{folder}/src/clattn", "WHISPER_HOST": f"{folder}/tests/speech/whisper_host"}, [build, whisper])
+    if any("speech" in row["suite"] for row in run.tests(build)):
+        whisper = model_files(run, "whisper")
+        chosen = [word for test in ("Command.test_text", "test_attention", "bad_input") for word in ("-k", test)]
+        run.add("coverage", "transcribe", lambda: ["env", f"WHISPER_MODEL={run.last_line(whisper)}", PYTHON,
+                                                   HERE / "speech/test_transcribe.py", *chosen],
+                {**env, "CLATTN": f"{folder}/src/clattn", "WHISPER_HOST": f"{folder}/tests/speech/whisper_host"},
+                [build, whisper])
     package, gcovr, python = packages(run, "coverage", "gcovr", "gcovr==8.8")
     run.add("coverage", "covered", lambda: [python(), HERE / "coverage.py", folder], {"PYTHONPATH": str(gcovr)},
             [build, package], alone=True)
