@@ -484,6 +484,20 @@ class UserFunctions(CommandTest):
         self.refuse(1, *self.files(), "--score-mod", nothing, "--verify", "--solver", "generic",
                     env={"CLATTN_KERNEL_DIR": kernels}, saying=("o.npy", "differs from the reference"))
 
+    @thorough
+    def test_kernels_that_do_not_build_with_them(self):
+        """Nothing is wrong with the functions by themselves, so the kernels' first error is told, with the files' names."""
+        kernels = self.path("kernels")
+        shutil.copytree(pathlib.Path(__file__).resolve().parents[2] / "cl", kernels)
+        self.write("kernels/attention/core.h", "#error a_broken_line\n")
+        parameters = "int batch, int head, int query, int key, user_data user"
+        score = self.write("score.cl", f"float score_mod(float score, {parameters}) {{ return score; }}")
+        mask = self.write("mask.cl", f"int mask_mod({parameters}) {{ return 1; }}")
+        for options, names in ((["--score-mod", score], score), (["--mask-mod", mask], mask),
+                               (["--score-mod", score, "--mask-mod", mask], f"{score} or {mask}")):
+            self.refuse(2, *self.files(), *options, env={"CLATTN_KERNEL_DIR": kernels},
+                        saying=(f"{names}: does not compile together with the kernels", "a_broken_line"))
+
     def test_mistakes_are_found_in_the_users_file(self):
         bad = self.write("bad.cl", "float score_mod(float s, int b, int h, int q, int k, user_data u)\n{\n"
                                      "    return s + oops;\n}\n")
