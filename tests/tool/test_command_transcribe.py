@@ -5,7 +5,6 @@ tests/speech/test_transcribe.py has a real model and what it hears.
 
     CLATTN=build/src/clattn python3 tests/tool/test_command_transcribe.py [-k PATTERN ...]"""
 import json
-import unittest
 import wave
 
 import numpy as np
@@ -42,10 +41,13 @@ class TranscribeTest(CommandTest):
 
 
 class Results(TranscribeTest):
+    """All of a model's kernels are compiled."""
+
     def hear(self, *arguments):
         # What a small model hears is improbable, and would be sampled anew.
         return self.succeed("transcribe", *arguments, "--no-fallback")
 
+    @thorough
     def test_text_words_and_json_agree(self):
         model, sound = self.model(), self.sound()
         text = self.hear(model, sound).out
@@ -61,11 +63,13 @@ class Results(TranscribeTest):
         self.assertGreater(found["weight_bytes"], 4 * SIZE * 1500)
         self.assertGreater(found["work_bytes"], 0)
 
+    @thorough
     def test_a_vocabulary_of_either_kind(self):
         sound = self.sound()
         lines, array = self.model(), self.model(vocabulary="vocabulary.json")
         self.assertEqual(self.hear(lines, sound).out, self.hear(array, sound).out)
 
+    @thorough
     def test_beams(self):
         model, sound = self.model(), self.sound()
         found = self.hear(model, sound, "--beams", 3, "--json").json()
