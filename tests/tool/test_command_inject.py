@@ -10,7 +10,6 @@ or the old one, and nothing beside it; and what a failure leaves allocated is wh
 
 CLATTN_TEST_LEVEL=full takes every call, of the commands that run for seconds as many as `most` allows; otherwise the
 first and the last call of each place that no command has tried, and a few more."""
-import json
 import os
 import re
 import shutil
