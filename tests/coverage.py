@@ -20,7 +20,7 @@ REASONS = [
     ("there is no memory", r"MEMORY|[nN]o memory|out of memory|no_memory|== NULL|\.failed|!\w+ ?\|\||\(!\w+\)|grown"),
     ("GPUs, processors and drivers that are not here",
      r"(?i)gpu|quirk|matrix|sub_group|clblast|amx|caps|capabilit|allow_loops|refuse_loops|cpu|intel|lanes|/device/|os_library|geometr"),
-    ("sizes that overflow", r"size_mul|size_add|int64_|SIZE_MAX|OVERFLOW|LIMIT|MOST|isfinite|isnan|isinf|INFINITY"),
+    ("sizes that overflow, numbers that are not finite", r"size_mul|size_add|int64_|SIZE_MAX|OVERFLOW|LIMIT|MOST|isfinite|isnan|isinf|INFINITY"),
     ("a call of OpenCL or of the system fails",
      r"TRY|fail|\bCL_|\bcode\b|report_opencl|os_\w+\(.*\) ?(<|!=|==)|errno|!= 0|< 0|SUCCESS|TOOL_DONE|return status"),
     ("a mistake that is refused", r"report_error|io_fail|complain|REQUIRE|return false|return NULL|INVALID|UNSUPPORTED|refuse|json_is"),
