@@ -95,7 +95,7 @@ static const matmul_case stored[] = {
 };
 
 /* Few rows or columns, with neighbouring k in both operands: the cpu solver streams the other operand for up to eight
- * of them; if there are more, or they are long, it packs the few and prefetches the others. */
+ * of them, without 16 lanes up to sixteen; if there are more, or they are long, it packs the few and prefetches the others. */
 static const matmul_case skinny[] = {
     {"1 row", ALL, .m = 1, .n = 37, .k = 19, .b = FORM_TRANSPOSED, .bias = true},
     {"1 row", BIG, .m = 1, .n = 515, .k = 1031, .b = FORM_TRANSPOSED},
@@ -116,6 +116,9 @@ static const matmul_case skinny[] = {
     {"8 columns", BIG, .m = 259, .n = 8, .k = 512, .b = FORM_TRANSPOSED, .bias = true},
     {"7 rows, too long for that", BIG, .m = 7, .n = 67, .k = 2053, .b = FORM_TRANSPOSED},
     {"12 rows", ALL, .m = 12, .n = 37, .k = 35, .b = FORM_TRANSPOSED, .bias = true},
+    {"12 rows, streamed", BIG, .m = 12, .n = 131, .k = 515, .b = FORM_TRANSPOSED, .bias = true},
+    {"16 rows, streamed, C transposed", BIG, .m = 16, .n = 67, .k = 1024, .b = FORM_TRANSPOSED, .c = FORM_TRANSPOSED},
+    {"13 columns, streamed", BIG, .m = 131, .n = 13, .k = 515, .b = FORM_TRANSPOSED, .bias = true},
     {"12 rows, k in two blocks", BIG, .m = 12, .n = 67, .k = 4103, .b = FORM_TRANSPOSED, .bias = true},
     {"16 rows of bfloat16", BIG, TYPES(BF16, BF16, BF16, F32), .m = 16, .n = 131, .k = 267, .b = FORM_TRANSPOSED},
     {"16 rows, batch that shares B", BIG, .batch = 4, .m = 4, .n = 131, .k = 67, .flat_b = true, .b = FORM_TRANSPOSED},

@@ -2,15 +2,16 @@
  *
  *   C[b,i,j] = sum_k A[b,i,k] * B[b,k,j]  (+ bias[j])  (and what matmul/epilogue.h says)
  *
- * A layer's weights multiply one token's activations so.  One operand is streamed: each of its rows is read once, in the
+ * A layer's weights multiply one token's activations so.  One operand is streamed: each of its rows is read in the
  * order of memory, and is multiplied by the few rows of the other operand, which stay in the caches.  "Row" below is an
  * index of either operand, whichever of i and j that is; nothing is packed.
  *
  *        k ->  LANES at a time                     |  ROWS  |
  *       +------------------------+               +----------+      An item goes down LANES*TILES streamed rows, STEP at a
- *  STEP | streamed rows          |   x  few      |   sums   |      time, with all the few rows at once.  Lane l of a sum
- *       +------------------------+      rows     +----------+      adds up k = l, l + LANES, ...; sum_each adds up the
- *       | ...                    |    (caches)                     lanes of LANES sums.
+ *  STEP | streamed rows          |   x  few      |   sums   |      time, with ROWS of the few rows, then with the next
+ *       +------------------------+      rows     +----------+      ROWS, while the caches hold what is streamed.  Lane l
+ *       | ...                    |    (caches)                     of a sum adds up k = l, l + LANES, ...; sum_each adds
+ *       +------------------------+                                 up the lanes of LANES sums.
  *
  * Layouts are matmul/types.h's, with neighbours along k that are neighbours in memory: a.a.col == a.b.row == 1, as the host
  * has checked.  The other strides are any.
@@ -33,8 +34,8 @@
  *                   Needs a compiler that has __builtin_prefetch       0 and up           0 512
  * ROWS*STEP accumulators and ROWS + STEP more must fit the registers.
  *
- * NDRange, groups of one item: 0 ceil(n/COLUMNS), 1 ceil(m/LINES), 2 the batch; COLUMNS x LINES is LANES*TILES x ROWS,
- * the other way round with STREAM_A, and what an item owns of C.
+ * NDRange, groups of one item: 0 ceil(n/(LANES*TILES)), 1 one, 2 the batch; with STREAM_A 0 one, 1 ceil(m/(LANES*TILES)).
+ * An item owns LANES*TILES columns of C; with STREAM_A so many rows.
  * Private memory: 4*ROWS*(LANES*LANES + LANES*TILES + DEPTH) bytes.  Local memory: none.  Barriers: none.
  * Accumulator: float, LANES chains of fma in rising k for each DEPTH of it, added up in pairs, then one after the other;
  * then the bias; rounded once on storing.  k = 0 gives the bias or +0.  There is no masked value; rows beyond the last one
@@ -263,6 +264,10 @@ GROUP_SIZE(1, 1, 1)
 kernel void matmul_cpu_skinny(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TYPE) *b_data,
                               EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c, matmul_args a)
 {
+    const int few = STREAM_A ? a.n : a.m;
+
     if (a.batch != 0)
-        multiply(a_data, b_data, EPILOGUE_ARGUMENTS c, a, (int)get_group_id(0), (int)get_group_id(1), get_group_id(2));
+        for (int tile = 0; tile * ROWS < few; tile++)
+            multiply(a_data, b_data, EPILOGUE_ARGUMENTS c, a, STREAM_A ? tile : (int)get_group_id(0),
+                     STREAM_A ? (int)get_group_id(1) : tile, get_group_id(2));
 }
