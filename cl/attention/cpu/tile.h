@@ -130,6 +130,22 @@ INLINE void load_weights(floatv *weight, const attention_block *block, const att
         }
 }
 
+/* sum + weight * tanh(q + k) of `count` columns, a literal; the first column of the key's is at `at`. */
+INLINE floatv add_terms(floatv sum, const int count, const floatv *q, const floatv *weight, KEY_POINTER key, long at,
+                        long col)
+{
+    floatv x[TANH_MOST];
+
+#pragma unroll
+    for (int d = 0; d < count; d++)
+        x[d] = q[d * QUERY_VECTORS] + LOAD_KEY(key, at + d * col);
+    tanh_each(x, count);
+#pragma unroll
+    for (int d = 0; d < count; d++)
+        sum = FMA(weight[d * QUERY_VECTORS], x[d], sum);
+    return sum;
+}
+
 /* s[j * QUERY_VECTORS + v] = factor * sum_d weight * tanh(q + k), for keys j < n. */
 INLINE void score_tile(floatv *s, const floatv *q, const floatv *weight, KEY_POINTER key, const long *rows, int n,
                        long row, long col, float factor)
@@ -138,9 +154,14 @@ INLINE void score_tile(floatv *s, const floatv *q, const floatv *weight, KEY_POI
         const long at = AT(rows, row, j);
         for (int v = 0; v < QUERY_VECTORS; v++) {
             floatv acc = (floatv)(0.0f);
-            for (int d = 0; d < D_K; d++)
-                acc = FMA(weight[d * QUERY_VECTORS + v], tanhv(q[d * QUERY_VECTORS + v] + LOAD_KEY(key, at + d * col)),
-                          acc);
+            for (int d = 0; d + TANH_MOST <= D_K; d += TANH_MOST)
+                acc = add_terms(acc, TANH_MOST, q + d * QUERY_VECTORS + v, weight + d * QUERY_VECTORS + v, key,
+                                at + d * col, col);
+            if (D_K % TANH_MOST != 0) {
+                const int d = D_K - D_K % TANH_MOST;
+                acc = add_terms(acc, D_K % TANH_MOST, q + d * QUERY_VECTORS + v, weight + d * QUERY_VECTORS + v, key,
+                                at + d * col, col);
+            }
             s[j * QUERY_VECTORS + v] = RAW_SCORES ? acc : acc * factor;
         }
     }
