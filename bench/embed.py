@@ -3,7 +3,12 @@
 
     embed.py BUILD_DIR MODEL_DIR [--dtype TYPE] [--rounds N] [--threads N] [--onnx FILE] [--json FILE] [--machine TEXT]
 
-A peer runs if the Python that runs this has its packages. Each has a process of its own:
+A peer runs if the Python that runs this has its packages, for example by
+
+    sh tests/packages.sh FOLDER numpy tokenizers==0.23.3 onnxruntime==1.32.0 openvino==2026.4.1
+    PYTHONPATH=FOLDER $(cat FOLDER/python) bench/embed.py ...
+
+Each has a process of its own:
 
     torch        transformers' BertModel by PyTorch in float32: all 64 in one batch, padded to the longest
     torch, by length   the same in batches of 16 of like length, as sentence-transformers sorts them

@@ -6,10 +6,11 @@ process had, in turn in one run.
                   [--json FILE] [--machine TEXT]
 
 MODEL_DIR is Whisper tiny.en: `sh examples/models.sh whisper FOLDER` prints it.  --dtype is what clattn stores: f32
-(default), f16 or bf16.  faster-whisper (PyPI) runs in a process of its own, with the same greedy search, or beams, and
-without its filter of silence; --compute is its compute_type, float32 (default), int8 or what else this processor has.  If
-the Python that runs this does not have it, clattn runs alone.  Ratios are taken within a round; the median of the rounds
-counts.  Both must say the same, unless the peer is not in float32: what differs is then printed, and no failure."""
+(default), f16 or bf16.  faster-whisper (PyPI, faster-whisper==1.2.1) runs in a process of its own, with the same greedy
+search, or beams, and without its filter of silence; --compute is its compute_type, float32 (default), int8 or what else
+this processor has.  If the Python that runs this does not have it, clattn runs alone.  Ratios are taken within a round; the
+median of the rounds counts.  Both must say the same, unless the peer is not in float32: what differs is then printed, and no
+failure."""
 import json
 import os
 import statistics
