@@ -5,7 +5,7 @@
 
 A peer runs if the Python that runs this has its packages, for example by
 
-    sh tests/packages.sh FOLDER numpy tokenizers==0.23.3 onnxruntime==1.32.0 openvino==2026.4.1
+    sh tests/packages.sh FOLDER numpy==2.4.6 tokenizers==0.23.3 onnxruntime==1.32.0 openvino==2026.4.1
     PYTHONPATH=FOLDER $(cat FOLDER/python) bench/embed.py ...
 
 Each has a process of its own:

@@ -8,22 +8,31 @@ import argparse
 import os
 import random
 import statistics
+import struct
 import tempfile
 
 import record
 
 
-def write_mask(path, queries, keys):
-    """A boolean .npy file, three of four true at random."""
-    header = "{'descr': '|b1', 'fortran_order': False, 'shape': (%d, %d), }" % (queries, keys)
+def write_npy(path, descr, shape, content):
+    header = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (descr, shape)
     header += " " * (-(len(header) + 11) % 64) + "\n"
-    draw = random.Random(1)
     with open(path, "wb") as out:
-        out.write(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode())
-        out.write(bytes(draw.getrandbits(2) != 0 for _ in range(queries * keys)))
+        out.write(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + content)
 
 
-def cases(mask):
+def write_mask(path, queries, keys):
+    """Booleans, three of four true at random."""
+    draw = random.Random(1)
+    write_npy(path, "|b1", (queries, keys), bytes(draw.getrandbits(2) != 0 for _ in range(queries * keys)))
+
+
+def write_vector(path, size):
+    draw = random.Random(2)
+    write_npy(path, "<f4", (1, size), struct.pack("<%df" % size, *(draw.uniform(-1, 1) for _ in range(size))))
+
+
+def cases(mask, vector):
     """name, options of the feature's call, options of the call that it is compared with, the most that the ratio may be."""
     plain = ["--shape", "1,8,8,2048,2048,64,64"]
     square = ["--shape", "1,2,2,4096,4096,64,64"]
@@ -47,6 +56,7 @@ def cases(mask):
         ("keys innermost, 1 query", token + ["--layout", "bhds"], token, 2),
         ("int8, groups of 4", medium + ["--kv-int8", "--kv-group", "4"], medium, 2),
         ("int8, groups of 4, 1 query", token + ["--kv-int8", "--kv-group", "4"], token, 2),
+        ("additive scores", medium + ["--score", "additive", "--vector", vector], medium, 5),
         ("float64", medium + ["--dtype", "f64"], medium, 4),
     ]
 
@@ -65,8 +75,10 @@ def main():
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         mask = os.path.join(folder, "mask.npy")
+        vector = os.path.join(folder, "vector.npy")
         write_mask(mask, 2048, 2048)
-        for name, feature, without, most in cases(mask):
+        write_vector(vector, 64)
+        for name, feature, without, most in cases(mask, vector):
             ratios = [seconds(arguments.build, feature) / seconds(arguments.build, without)
                       for _ in range(arguments.rounds)]
             ratio = statistics.median(ratios)

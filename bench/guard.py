@@ -44,7 +44,7 @@ def share_of_roof(name):
 
 def feature_ratio(name):
     """One round of features.py's ratio of that name; the mask is not made, so the ratio must not need it."""
-    row, = [row for row in features.cases(None) if row[0] == name]
+    row, = [row for row in features.cases(None, None) if row[0] == name]
     return lambda build: features.seconds(build, row[1]) / features.seconds(build, row[2])
 
 
