@@ -118,9 +118,10 @@ static clattn_status check_small(const struct matmul_plan *plan, const struct sm
         desc.bias = clattn_layout_contiguous(plan->problem.has_bias ? full->bias.dtype : full->c.dtype, 1, &n);
     if (plan->problem.has_scale)
         desc.b_scale = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &n);
-    if (product->operand)
+    if (product->operand) {
         desc.operand = small_matrix(plan->problem.has_operand ? &full->operand : &full->c, true, m, n);
-    desc.operand_use = full->operand_use;
+        desc.operand_use = full->operand_use;
+    }
     desc.activation = product->activation;
     desc.explicit_alpha = full->explicit_alpha;
     desc.alpha = copysignf(1.25f, full->alpha); /* with the plan's own alpha all results might be 0 */
