@@ -20,6 +20,12 @@ TOGETHER void barrier(cl_mem_fence_flags);
 EFFECT int atomic_or(volatile local int *, int);
 EFFECT uint atomic_or(volatile local uint *, uint);
 
+#if SUB_GROUPS == 1
+VALUE uint get_sub_group_id(void);
+VALUE uint get_sub_group_local_id(void);
+TOGETHER float intel_sub_group_shuffle_xor(float, uint);
+#endif
+
 VALUE int mul24(int, int);
 VALUE uint mul_hi(uint, uint);
 VALUE ulong mul_hi(ulong, ulong);
