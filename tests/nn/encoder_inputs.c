@@ -80,28 +80,39 @@ static void tokens(void **state)
     }
 }
 
+static const clattn_stack_desc pooled_stack = {SHAPE(RELU), .layers = 1, POST};
+static const int32_t pooled_lengths[3] = {5, 9, 1};
+
+/* Runs an encoder on three items; returns its output, (3, 9, d_model), which the caller frees. */
+static float *run_pooled(clattn_pooling pooling, int unit, float *pooled)
+{
+    nn_store store = {.seed = 5};
+    float *x = nn_floats(3 * 9 * pooled_stack.d_model, 3);
+    nn_store_add_stack(&store, "encoder", &pooled_stack);
+    nn_encoder_run run = {.d = &pooled_stack,
+                          .store = &store,
+                          .desc = nn_encoder_desc(3, 9),
+                          .input = x,
+                          .lengths = pooled_lengths,
+                          .pooled = pooling == CLATTN_POOLING_NONE ? NULL : pooled};
+    run.desc.pooling = pooling;
+    run.desc.pooled_unit = unit;
+    float *y = nn_run_encoder(context, &run);
+    nn_store_clear(&store);
+    free(x);
+    return y;
+}
+
 static void pooling(void **state)
 {
-    static const clattn_stack_desc stack = {SHAPE(RELU), .layers = 1, POST};
-    const int32_t lengths[3] = {5, 9, 1};
-    const size_t n = stack.d_model;
+    const size_t n = pooled_stack.d_model;
     (void)state;
     for (int i = 0; i < 4; i++) {
-        nn_store store = {.seed = 5};
-        float pooled[3 * 32], *x = nn_floats(3 * 9 * n, 3);
-        nn_store_add_stack(&store, "encoder", &stack);
-        nn_encoder_run run = {.d = &stack,
-                              .store = &store,
-                              .desc = nn_encoder_desc(3, 9),
-                              .input = x,
-                              .lengths = lengths,
-                              .pooled = pooled};
-        run.desc.pooling = i / 2 ? CLATTN_POOLING_FIRST : CLATTN_POOLING_MEAN;
-        run.desc.pooled_unit = i % 2;
-        float *y = nn_run_encoder(context, &run);
+        float pooled[3 * 32];
+        float *y = run_pooled(i / 2 ? CLATTN_POOLING_FIRST : CLATTN_POOLING_MEAN, i % 2, pooled);
         for (size_t b = 0; b < 3; b++) {
             double expected[32] = {0}, square = 0;
-            const size_t rows = i / 2 ? 1 : (size_t)lengths[b];
+            const size_t rows = i / 2 ? 1 : (size_t)pooled_lengths[b];
             for (size_t c = 0; c < n; c++) {
                 for (size_t row = 0; row < rows; row++)
                     expected[c] += y[(b * 9 + row) * n + c] / (double)rows;
@@ -110,8 +121,6 @@ static void pooling(void **state)
             for (size_t c = 0; c < n; c++)
                 assert_true(fabs(pooled[b * n + c] - expected[c] / (i % 2 ? sqrt(square) : 1)) < 2e-6);
         }
-        nn_store_clear(&store);
-        free(x);
         free(y);
     }
 }
@@ -119,32 +128,16 @@ static void pooling(void **state)
 /* On CPUs, where a layer's attention has a program that takes it. */
 static void pooling_builds_no_program(void **state)
 {
-    static const clattn_stack_desc stack = {SHAPE(RELU), .layers = 1, POST};
-    const int32_t lengths[3] = {5, 9, 1};
     clattn_device_info info = {.size = sizeof info};
-    uint64_t built = 0;
+    float pooled[3 * 32];
     (void)state;
     assert_status(context, clattn_context_device_info(context, &info), CLATTN_SUCCESS);
     if (!(info.type & CL_DEVICE_TYPE_CPU))
         return;
-    for (int i = 0; i < 2; i++) {
-        nn_store store = {.seed = 5};
-        float pooled[3 * 32], *x = nn_floats(3 * 9 * stack.d_model, 3);
-        nn_store_add_stack(&store, "encoder", &stack);
-        nn_encoder_run run = {.d = &stack,
-                              .store = &store,
-                              .desc = nn_encoder_desc(3, 9),
-                              .input = x,
-                              .lengths = lengths,
-                              .pooled = i ? pooled : NULL};
-        run.desc.pooling = i ? CLATTN_POOLING_MEAN : CLATTN_POOLING_NONE;
-        free(nn_run_encoder(context, &run));
-        nn_store_clear(&store);
-        free(x);
-        if (i == 0)
-            built = programs_of(context).built;
-        assert_int_equal(programs_of(context).built, built);
-    }
+    free(run_pooled(CLATTN_POOLING_NONE, 0, pooled));
+    const uint64_t built = programs_of(context).built;
+    free(run_pooled(CLATTN_POOLING_MEAN, 0, pooled));
+    assert_int_equal(programs_of(context).built, built);
 }
 
 /* An item without positions has a pooled vector and probabilities of zeros, whether its own length is 0, beside another
