@@ -218,9 +218,10 @@ static void images_are_checked(void **state)
         {NULL, "image/image.cl", "m[10] * v.z) + m[11]", "m[10] * v.z)", DISAGREES("image_pack") "array["},
     };
     static const struct damage unpacking[] = {
-        {NULL, "image/image.cl", "rint(inside * a->levels)", "floor(inside * a->levels)",
+        {NULL, "image/image.cl", "rint(inside * a->levels)", "rint(inside * a->levels - 0.5f)",
          DISAGREES("image_unpack") "image["},
-        {NULL, "image/image.cl", "vstore_half_rte", "vstore_half_rtz", DISAGREES("image_unpack") "image["},
+        {NULL, "image/image.cl", "vstore_half_rte(v,", "vstore_half_rte(v * (1.0f - 0x1p-11f),",
+         DISAGREES("image_unpack") "image["},
         {NULL, "image/image.cl", "v > 1.0f ? 1.0f", "v > 1.0f ? 0.9f", DISAGREES("image_unpack") "image["},
         {NULL, "image/image.cl", "a.origin_x + x, a.origin_y + y)", "a.origin_x + x + 1, a.origin_y + y)",
          DISAGREES("image_unpack") "image["},
