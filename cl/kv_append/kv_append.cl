@@ -195,8 +195,10 @@ kernel void kv_append(const global ELEMENT(K_TYPE) *key, const global ELEMENT(V_
         for (int c = 0; c < KEY_UNIT; c++)
             x[c] = key_element(key, from, unit * KEY_UNIT + c, j + a.position, &a);
 #if KEY_GROUPS
+        /* The integers belong to the scale as it is stored.  Without the fence rusticl of Mesa 26.2 takes it unrounded. */
         const long scales = cache_row(&a.key_scale, b, h, j, page, &a) + unit * a.key_scale.col;
         STORE(KEY_SCALE_TYPE, key_scale, scales, unit_scale(x, KEY_UNIT, JOIN(LEVELS_, KEY_CACHE_TYPE)));
+        mem_fence(CLK_GLOBAL_MEM_FENCE);
         scale = LOAD(KEY_SCALE_TYPE, key_scale, scales);
 #endif
         JOIN(STORE_UNIT_, KEY_CACHE_TYPE)(key_cache, to, a.key_cache.col, x, KEY_UNIT, scale);
@@ -210,6 +212,7 @@ kernel void kv_append(const global ELEMENT(K_TYPE) *key, const global ELEMENT(V_
 #if VALUE_GROUPS
         const long scales = cache_row(&a.value_scale, b, h, j, page, &a) + unit * a.value_scale.col;
         STORE(VALUE_SCALE_TYPE, value_scale, scales, unit_scale(x, VALUE_UNIT, JOIN(LEVELS_, VALUE_CACHE_TYPE)));
+        mem_fence(CLK_GLOBAL_MEM_FENCE);
         scale = LOAD(VALUE_SCALE_TYPE, value_scale, scales);
 #endif
         JOIN(STORE_UNIT_, VALUE_CACHE_TYPE)(value_cache, to, a.value_cache.col, x, VALUE_UNIT, scale);

@@ -1,10 +1,11 @@
 /* PoCL 4 to 6 ends the process if it is asked for some programs' binaries, or takes inline assembly for an allocation:
- * the library does neither there, and does both with other versions.  The versions are told by a stand-in for
- * clGetDeviceInfo. */
+ * the library does neither there, and does both with other versions.  PoCL 7 gets no attention_tile that it cannot compile.
+ * The versions are told by a stand-in for clGetDeviceInfo. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/operator.h"
 #include "support/plan/cached_plan.h"
 #include "support/core/inject.h"
 
@@ -161,11 +162,40 @@ static void assembly_is_given_to_drivers_that_take_it(void **state)
     variable_restore(&threshold);
 }
 
+/* What a driver of that version answers to attention by tiles, additive or not. */
+static clattn_status answer_to_tiles(const char *version, clattn_score scores)
+{
+    clattn_context *context = context_of(version);
+    clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
+    desc.query = desc.key = desc.value = desc.output =
+        clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (const size_t[]){1, 1, 4, 8});
+    desc.scoring.kind = scores;
+    if (scores == CLATTN_SCORE_ADDITIVE)
+        desc.scoring.vector = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){1, 8});
+    const clattn_status status = operator_makes(context, &attention_operator, &desc, "tile");
+    release_context(&context);
+    return status;
+}
+
+static void tiles_are_not_made_by_drivers_that_break_them(void **state)
+{
+    bool breaks;
+    (void)state;
+    if (!on_pocl(&breaks) || !device_is_cpu())
+        skip();
+    cache_params.cache_mode = CLATTN_CACHE_MODE_OFF;
+    assert_int_equal(answer_to_tiles("7.1", CLATTN_SCORE_ADDITIVE), CLATTN_ERROR_UNSUPPORTED);
+    assert_int_equal(answer_to_tiles("7.1", CLATTN_SCORE_DOT), CLATTN_SUCCESS);
+    if (!breaks)
+        assert_int_equal(answer_to_tiles("3.1", CLATTN_SCORE_ADDITIVE), CLATTN_SUCCESS);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(binaries_are_asked_of_drivers_that_survive_it, empty_cache),
         cmocka_unit_test_setup(assembly_is_given_to_drivers_that_take_it, empty_cache),
+        cmocka_unit_test_setup(tiles_are_not_made_by_drivers_that_break_them, empty_cache),
     };
     return RUN_TESTS("driver_versions", tests, argc, argv);
 }
