@@ -72,7 +72,7 @@ bool json_stream_take(json_stream *stream, char wanted)
     return true;
 }
 
-/* The length of the string or object at `text`, by its quotes and braces; 0 if `bytes` hold only part of it,
+/* The length of the object at `text`, by its quotes and braces; 0 if `bytes` hold only part of it,
  * SIZE_MAX if something is nested deeper than an array in an object. */
 static size_t measure(const char *text, size_t bytes)
 {
@@ -98,11 +98,18 @@ static size_t measure(const char *text, size_t bytes)
     return 0;
 }
 
-static json_t *parse(json_stream *stream, char first, const char *what)
+static void too_long(json_stream *stream, const char *what, size_t begin)
+{
+    stream->status =
+        io_fail(stream->error, CLATTN_ERROR_UNSUPPORTED, stream->file->path,
+                "%s at byte %zu of its safetensors header is over %d bytes", what, begin, JSON_TOKEN_BYTES);
+}
+
+json_t *json_stream_parse_flat_object(json_stream *stream)
 {
     json_error_t problem;
-    if (json_stream_peek_token(stream) != (unsigned char)first) {
-        json_stream_expected(stream, what);
+    if (json_stream_peek_token(stream) != '{') {
+        json_stream_expected(stream, "a description");
         return NULL;
     }
     size_t has = fill(stream, JSON_TOKEN_BYTES);
@@ -116,37 +123,37 @@ static json_t *parse(json_stream *stream, char first, const char *what)
         json_stream_expected(stream, "no deeper nesting than an array in a description");
         return NULL;
     }
+    if (length == 0 && has < JSON_TOKEN_BYTES) {
+        stream->status = io_fail(stream->error, CLATTN_ERROR_FORMAT, stream->file->path,
+                                 "its safetensors header ends within what begins at byte %zu", position(stream));
+        return NULL;
+    }
     if (length == 0) {
-        stream->status = has < JSON_TOKEN_BYTES
-                             ? io_fail(stream->error, CLATTN_ERROR_FORMAT, stream->file->path,
-                                       "its safetensors header ends within what begins at byte %zu", position(stream))
-                             : io_fail(stream->error, CLATTN_ERROR_UNSUPPORTED, stream->file->path,
-                                       "%s at byte %zu of its safetensors header is over %d bytes", what,
-                                       position(stream), JSON_TOKEN_BYTES);
+        too_long(stream, "a description", position(stream));
+        return NULL;
+    }
+    /* jansson 2.14 ends the process if it has no memory for what is behind a backslash. */
+    if (memchr(text, '\\', length) != NULL) {
+        stream->status =
+            io_fail(stream->error, CLATTN_ERROR_UNSUPPORTED, stream->file->path,
+                    "a description at byte %zu of its safetensors header has a backslash", position(stream));
         return NULL;
     }
     bool no_memory;
-    json_t *value = json_load(text, length, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &problem, &no_memory);
+    json_t *value = json_load(text, length, JSON_REJECT_DUPLICATES, &problem, &no_memory);
     if (value == NULL) {
         stream->status =
-            no_memory ? io_fail(stream->error, CLATTN_ERROR_OUT_OF_MEMORY, stream->file->path, "no memory for %s", what)
-                      : io_fail(stream->error, CLATTN_ERROR_FORMAT, stream->file->path,
-                                "its safetensors header, %s at byte %zu: %s", what, position(stream), problem.text);
+            no_memory
+                ? io_fail(stream->error, CLATTN_ERROR_OUT_OF_MEMORY, stream->file->path, "no memory for a description")
+                : io_fail(stream->error, CLATTN_ERROR_FORMAT, stream->file->path,
+                          "its safetensors header, a description at byte %zu: %s", position(stream), problem.text);
         return NULL;
     }
     stream->at += length;
     return value;
 }
 
-json_t *json_stream_parse_string(json_stream *stream)
-{
-    return parse(stream, '"', "a name");
-}
-
-json_t *json_stream_parse_flat_object(json_stream *stream)
-{
-    return parse(stream, '{', "a description");
-}
+/* ---- strings ---- */
 
 static int take_byte(json_stream *stream)
 {
@@ -156,39 +163,89 @@ static int take_byte(json_stream *stream)
     return c;
 }
 
-static bool skip_escape(json_stream *stream)
+/* A string so far; bytes that have no room are counted only. */
+typedef struct string {
+    char *text;
+    size_t room, bytes;
+} string;
+
+static void append(string *to, int byte)
 {
-    int c = take_byte(stream);
-    if (c != 'u')
-        return c > 0 && strchr("\"\\/bfnrt", c) != NULL;
+    if (to->bytes < to->room)
+        to->text[to->bytes] = (char)byte;
+    to->bytes++;
+}
+
+static void append_utf8(string *to, long code)
+{
+    const int more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+    static const int lead[] = {0, 0xc0, 0xe0, 0xf0};
+    append(to, lead[more] | (int)(code >> 6 * more));
+    for (int left = more - 1; left >= 0; left--)
+        append(to, 0x80 | (int)(code >> 6 * left & 0x3f));
+}
+
+/* Takes four hexadecimal digits; -1 if they are none. */
+static long take_code_unit(json_stream *stream)
+{
+    long value = 0;
     for (int i = 0; i < 4; i++) {
-        c = take_byte(stream);
-        if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F')))
-            return false;
+        const int c = take_byte(stream), letter = c | 0x20;
+        if (c >= '0' && c <= '9')
+            value = 16 * value + c - '0';
+        else if (letter >= 'a' && letter <= 'f')
+            value = 16 * value + letter - 'a' + 10;
+        else
+            return -1;
     }
+    return value;
+}
+
+/* Takes what is behind a backslash. */
+static bool take_escape(json_stream *stream, string *to)
+{
+    static const char letters[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
+    const int c = take_byte(stream);
+    const char *letter = c > 0 ? strchr(letters, c) : NULL;
+    if (letter != NULL) {
+        append(to, meant[letter - letters]);
+        return true;
+    }
+    long code = c == 'u' ? take_code_unit(stream) : -1;
+    if (code >= 0xd800 && code < 0xdc00) {
+        if (take_byte(stream) != '\\' || take_byte(stream) != 'u')
+            return false;
+        const long low = take_code_unit(stream);
+        if (low < 0xdc00 || low > 0xdfff)
+            return false;
+        code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+    } else if (code < 0 || (code >= 0xdc00 && code <= 0xdfff)) {
+        return false;
+    }
+    append_utf8(to, code);
     return true;
 }
 
-/* Checks the rest of a UTF-8 sequence that began with `lead`: shortest form, no surrogates, at most U+10FFFF, all of
- * which are conditions on the second byte. */
-static bool skip_utf8(json_stream *stream, int lead)
+/* Takes a UTF-8 sequence that begins with `lead`: shortest form, no surrogates, at most U+10FFFF, all of which are
+ * conditions on the second byte. */
+static bool take_utf8(json_stream *stream, int lead, string *to)
 {
     int low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
     int high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
     int more = lead < 0xc2 ? 0 : lead < 0xe0 ? 1 : lead < 0xf0 ? 2 : lead < 0xf5 ? 3 : 0;
     if (more == 0)
         return false;
+    append(to, lead);
     for (; more > 0; more--, low = 0x80, high = 0xbf) {
         int c = take_byte(stream);
         if (c < low || c > high)
             return false;
+        append(to, c);
     }
     return true;
 }
 
-/* Checks metadata without storing it: clattn does not use it, and it may be long, since training tools store whole
- * configurations in it. */
-static bool skip_string(json_stream *stream)
+static bool take_string(json_stream *stream, string *to)
 {
     if (!json_stream_take(stream, '"'))
         return false;
@@ -196,13 +253,34 @@ static bool skip_string(json_stream *stream)
         int c = take_byte(stream);
         if (c == '"')
             return true;
-        if (c < 0x20 || (c == '\\' && !skip_escape(stream)) || (c >= 0x80 && !skip_utf8(stream, c))) {
+        const bool well_formed = c == '\\' ? take_escape(stream, to) : c >= 0x80 ? take_utf8(stream, c, to) : c >= 0x20;
+        if (!well_formed) {
             json_stream_expected(stream, "a well-formed string");
             return false;
         }
+        if (c < 0x80 && c != '\\')
+            append(to, c);
     }
 }
 
+bool json_stream_take_name(json_stream *stream, char name[JSON_TOKEN_BYTES])
+{
+    string to = {name, JSON_TOKEN_BYTES - 1, 0};
+    if (json_stream_peek_token(stream) != '"')
+        json_stream_expected(stream, "a name");
+    const size_t begin = position(stream);
+    if (!take_string(stream, &to))
+        return false;
+    if (to.bytes > to.room)
+        too_long(stream, "a name", begin);
+    else if (memchr(name, '\0', to.bytes) != NULL)
+        json_stream_expected(stream, "a name without U+0000");
+    name[to.bytes < to.room ? to.bytes : to.room] = '\0';
+    return stream->status == CLATTN_SUCCESS;
+}
+
+/* Metadata is checked without storing it: clattn does not use it, and it may be long, since training tools store whole
+ * configurations in it. */
 bool json_stream_skip_strings(json_stream *stream)
 {
     if (!json_stream_take(stream, '{'))
@@ -210,7 +288,8 @@ bool json_stream_skip_strings(json_stream *stream)
     if (json_stream_peek_token(stream) == '}')
         return json_stream_take(stream, '}');
     for (;;) {
-        if (!skip_string(stream) || !json_stream_take(stream, ':') || !skip_string(stream))
+        string nothing = {NULL, 0, 0};
+        if (!take_string(stream, &nothing) || !json_stream_take(stream, ':') || !take_string(stream, &nothing))
             return false;
         if (json_stream_peek_token(stream) != ',')
             return json_stream_take(stream, '}');

@@ -1,5 +1,5 @@
-/* JSON read through a small window, so that a header of any size costs a fixed amount of memory.  The stream
- * measures a token by its quotes and braces alone; jansson then parses exactly those bytes. */
+/* JSON read through a small window, so that a header of any size costs a fixed amount of memory.  The stream reads names
+ * itself and measures a description by its quotes and braces alone; jansson then parses exactly those bytes. */
 #ifndef CLATTN_IO_JSON_STREAM_H
 #define CLATTN_IO_JSON_STREAM_H
 
@@ -7,7 +7,7 @@
 
 #include "io/os_file.h"
 
-/* The longest token that is given to jansson: its values for so many hostile bytes stay below 100 KB. */
+/* The longest name with its end, and the longest description: jansson's values for so many hostile bytes stay below 100 KB. */
 #define JSON_TOKEN_BYTES 2048
 
 typedef struct json_stream {
@@ -32,9 +32,11 @@ int json_stream_peek_token(json_stream *stream);
 /* Takes the next byte after white space, which must be `wanted`. */
 bool json_stream_take(json_stream *stream, char wanted);
 
-/* Parses a string, or an object that holds nothing deeper than arrays of plain values.  A new reference, or
- * NULL and a failure: CLATTN_ERROR_FORMAT, CLATTN_ERROR_UNSUPPORTED for a token over JSON_TOKEN_BYTES. */
-json_t *json_stream_parse_string(json_stream *stream);
+/* Takes a string without U+0000.  CLATTN_ERROR_FORMAT, CLATTN_ERROR_UNSUPPORTED for one that does not fit. */
+bool json_stream_take_name(json_stream *stream, char name[JSON_TOKEN_BYTES]);
+
+/* Parses an object without escapes that holds nothing deeper than arrays of plain values.  A new reference, or NULL and a
+ * failure: CLATTN_ERROR_FORMAT, CLATTN_ERROR_UNSUPPORTED for one over JSON_TOKEN_BYTES or with a backslash. */
 json_t *json_stream_parse_flat_object(json_stream *stream);
 
 /* Checks and passes over an object of strings, whatever the length of each. */

@@ -119,25 +119,21 @@ static clattn_status add_tensor(tensor_table *table, const char *name, const jso
 /* Reads one "NAME": VALUE of the top level. */
 static bool read_entry(json_stream *stream, tensor_table *table, size_t data_bytes, bool *metadata_seen)
 {
-    json_t *description = NULL;
-    json_t *name = json_stream_parse_string(stream);
-    if (name == NULL || !json_stream_take(stream, ':'))
-        goto done;
-    if (strcmp(json_string_value(name), "__metadata__") == 0) {
+    char name[JSON_TOKEN_BYTES];
+    if (!json_stream_take_name(stream, name) || !json_stream_take(stream, ':'))
+        return false;
+    if (strcmp(name, "__metadata__") == 0) {
         if (*metadata_seen)
             json_stream_expected(stream, "__metadata__ only once");
         else
             json_stream_skip_strings(stream);
         *metadata_seen = true;
-        goto done;
+    } else {
+        json_t *description = json_stream_parse_flat_object(stream);
+        if (description != NULL)
+            stream->status = add_tensor(table, name, description, stream->file, data_bytes, stream->error);
+        json_decref(description);
     }
-    description = json_stream_parse_flat_object(stream);
-    if (description != NULL)
-        stream->status =
-            add_tensor(table, json_string_value(name), description, stream->file, data_bytes, stream->error);
-done:
-    json_decref(description);
-    json_decref(name);
     return stream->status == CLATTN_SUCCESS;
 }
 

@@ -16,9 +16,6 @@
 static const float values[6] = {1, 2, 3, 4, 5, 6};
 static const size_t extent[2] = {2, 3};
 
-/* jansson keeps a name of this length in a buffer that has grown. */
-#define LONG_NAME "a name of more than sixteen bytes"
-
 /* Fails the test unless the status is success, or tells what failed. */
 static void check(inject_failure how, clattn_status status, const clattn_io_error *error)
 {
@@ -96,7 +93,7 @@ static void read_safetensors(void *what, inject_failure how)
     assert_int_equal(file != NULL, status == CLATTN_SUCCESS);
     if (!file)
         assert_int_equal(clattn_safetensors_create(what, &file, &error), CLATTN_SUCCESS);
-    assert_int_equal(clattn_safetensors_find(file, LONG_NAME, &tensor, &error), CLATTN_SUCCESS);
+    assert_int_equal(clattn_safetensors_find(file, "b\"", &tensor, &error), CLATTN_SUCCESS);
     assert_memory_equal(tensor.data, values, sizeof values);
     clattn_safetensors_release(&file);
     inject_check_balance(how);
@@ -138,9 +135,8 @@ static void npy(void **state)
 
 static void safetensors(void **state)
 {
-    static const char header[] =
-        "{\"a\": {\"dtype\": \"F32\", \"shape\": [2, 3], \"data_offsets\": [0, 24]}, "
-        "\"" LONG_NAME "\": {\"dtype\": \"F32\", \"shape\": [6], \"data_offsets\": [24, 48]}} ";
+    static const char header[] = "{\"a\": {\"dtype\": \"F32\", \"shape\": [2, 3], \"data_offsets\": [0, 24]}, "
+                                 "\"b\\\"\": {\"dtype\": \"F32\", \"shape\": [6], \"data_offsets\": [24, 48]}} ";
     image made = {{0}, 0};
     (void)state;
     add_number(&made, strlen(header), 8);

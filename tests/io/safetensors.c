@@ -29,6 +29,33 @@ static const char good_header[] =
     "\"six\":{\"dtype\":\"I8\",\"shape\":[1,1,1,1,1,2],\"data_offsets\":[38,40]}}  ";
 #define GOOD_DATA 40
 
+static void safetensors_names_with_escapes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *written, *name;
+    } cases[] = {
+        {"\\\"\\\\\\/\\b\\f\\n\\r\\t", "\"\\/\b\f\n\r\t"},
+        {"\\u0061\\u00E9\\u20ac", "a\xc3\xa9\xe2\x82\xac"},
+        {"\\ud83d\\ude00\\uD800\\uDC00\\udbff\\udfff", "\xf0\x9f\x98\x80\xf0\x90\x80\x80\xf4\x8f\xbf\xbf"},
+        {"\xed\x9f\xbf\xee\x80\x80\x7f", "\xed\x9f\xbf\xee\x80\x80\x7f"},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        char header[256];
+        snprintf(header, sizeof header, "{\"%s\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]}}",
+                 cases[i].written);
+        image bytes = safetensors_image(header, 8);
+        clattn_safetensors *file;
+        clattn_io_error error = {""};
+        clattn_host_tensor tensor;
+        if (clattn_safetensors_create(store("escapes", bytes.bytes, bytes.size), &file, &error) != CLATTN_SUCCESS)
+            fail_msg("%s", error.message);
+        assert_int_equal(clattn_safetensors_find(file, cases[i].name, &tensor, &error), CLATTN_SUCCESS);
+        assert_int_equal(tensor.bytes, 8);
+        clattn_safetensors_release(&file);
+    }
+}
+
 static void safetensors_lookup_and_listing(void **state)
 {
     (void)state;
@@ -165,8 +192,13 @@ static void safetensors_refusals(void **state)
         {"{\"a\":{]}", CLATTN_ERROR_FORMAT, "a description at byte 13"},
         {"{\"a\":{\"dtype\":[[1]]}}", CLATTN_ERROR_FORMAT, "nesting"},
         {"{\"a\\u0000\":{}}", CLATTN_ERROR_FORMAT, "name"},
-        {"{\"a\nb\":{}}", CLATTN_ERROR_FORMAT, "name"},
-        {"{\"\xff\":{}}", CLATTN_ERROR_FORMAT, "name"},
+        {"{\"a\nb\":{}}", CLATTN_ERROR_FORMAT, "well-formed"},
+        {"{\"\xff\":{}}", CLATTN_ERROR_FORMAT, "well-formed"},
+        {"{\"\\ud800\":{}}", CLATTN_ERROR_FORMAT, "well-formed"},
+        {"{\"\\ud800\\u0061\":{}}", CLATTN_ERROR_FORMAT, "well-formed"},
+        {"{\"\\udc00\":{}}", CLATTN_ERROR_FORMAT, "well-formed"},
+        {"{\"a\":{\"\\u0064type\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]}}", CLATTN_ERROR_UNSUPPORTED,
+         "backslash"},
         {"{a:{}}", CLATTN_ERROR_FORMAT, "name"},
         {"{\"a\" {}}", CLATTN_ERROR_FORMAT, "':'"},
         {"{\"a\":}", CLATTN_ERROR_FORMAT, "description"},
@@ -263,11 +295,9 @@ static void safetensors_hostile_lengths(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(safetensors_lookup_and_listing),
-        cmocka_unit_test(safetensors_smallest_files),
-        cmocka_unit_test(safetensors_refusals),
-        cmocka_unit_test(safetensors_truncated_at_every_byte),
-        cmocka_unit_test(safetensors_every_corruption_of_a_byte),
+        cmocka_unit_test(safetensors_names_with_escapes),      cmocka_unit_test(safetensors_lookup_and_listing),
+        cmocka_unit_test(safetensors_smallest_files),          cmocka_unit_test(safetensors_refusals),
+        cmocka_unit_test(safetensors_truncated_at_every_byte), cmocka_unit_test(safetensors_every_corruption_of_a_byte),
         cmocka_unit_test(safetensors_hostile_lengths),
     };
     return cmocka_run_group_tests_name("safetensors", tests, make_folder, remove_folder);
