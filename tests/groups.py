@@ -17,6 +17,7 @@ TEST_LIBRARIES = ["pocl-opencl-icd", "ocl-icd-libopencl1", "libjansson4"]
 RELEASES = {"debian13": "trixie", "sid": "sid"}  # the groups that run in another Debian
 ARM64 = ["activation", "attention", "choice", "embedding", "errors", "kv_append", "matmul", "merge", "neighbourhood", "norm",
          "rope", "softmax"]
+RACES = ["adopt", "cache", "cache_saving", "context", "job", "long_runs", "program", "wisdom"]  # what has threads
 VENDORS = pathlib.Path("/etc/OpenCL/vendors")
 POCL = {"OCL_ICD_VENDORS": str(VENDORS / "pocl.icd")}
 RUSTICL = {"OCL_ICD_VENDORS": str(VENDORS / "rusticl.icd"), "RUSTICL_ENABLE": "llvmpipe", "CLATTN_DEVICE": "rusticl:"}
@@ -134,6 +135,7 @@ def add_variants(run, gcc, full):
             {"CLATTN": f"{run.work}/least/src/clattn"}, [least])
     run.add("variants", "subproject", [PYTHON, HERE / "subproject/test_subproject.py", run.work / "subproject"], POCL,
             isolated=False)
+    add_races(run, full)
     run.add("variants", "macos", ["sh", HERE / "macos/compile.sh", run.work / "macos"])
     broken = run.work / "broken"
     broken.mkdir(exist_ok=True)
@@ -152,6 +154,27 @@ def add_variants(run, gcc, full):
                           {"PKG_CONFIG_PATH": f"{prefix}/lib/pkgconfig"}, [installed])
     run.add("variants", "dlopen-application-alone", [prefix / "application"],
             {"LD_LIBRARY_PATH": f"{prefix}/lib:{broken}"}, [application])
+
+
+def add_races(run, full):
+    """ThreadSanitizer on the programs that have threads, and on `embed`, which reads, uploads and compiles at a time.  The
+    driver's own code is not instrumented; its locks are seen."""
+    probe = run.work / "races-probe"
+    done = subprocess.run(["sh", "-c", 'clang -fsanitize=thread -x c - -o "$0" && "$0"', probe], text=True,
+                          input="int main(void) { return 0; }", capture_output=True)
+    if done.returncode:
+        run.add("variants", "races", ["sh", "-c", f"echo no ThreadSanitizer here; exit {SKIPPED}"])
+        return
+    build = run.build("races", "-Db_sanitize=thread", "-Db_lundef=false", "-Dbuildtype=debug", compiler="clang", cxx="clang++",
+                      targets=["src/clattn", *(f"tests/test_{name}" for name in RACES)])
+    env = {**POCL, "CLATTN_CACHE": "off", "CLATTN_TEST_LEVEL": "full" if full else "tiny",
+           "TSAN_OPTIONS": "die_after_fork=0:report_signal_unsafe=0:second_deadlock_stack=1"}
+    for name in RACES:
+        # What else is in long_runs measures memory, of which the sanitizer takes more and more.
+        chosen = ["sixteen*"] if name == "long_runs" else []
+        run.add("variants", f"races-{name}", [run.work / f"races/tests/test_{name}", *chosen], env, [build])
+    run.add("variants", "races-embed", [PYTHON, HERE / "tool/test_command_embed.py", "-k", "pooling"],
+            {**env, "CLATTN": f"{run.work}/races/src/clattn"}, [build])
 
 
 def build_least(run):
