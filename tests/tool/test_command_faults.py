@@ -23,19 +23,24 @@ def sample(points, count):
     return points if FULL or len(points) <= count else [points[i * len(points) // count] for i in range(count)]
 
 
-def after_power_failed(calls, folder):
+OLD = "the file that was there"
+
+
+def after_power_failed(calls, folder, old=()):
     """Yields, for each moment between two calls and for each set of changed names that may have reached the disk, the
-    moment and a dictionary from a path in the folder to whether all that was written to the file is on the disk.
+    moment and a dictionary from a path in the folder to whether all that was written to the file is on the disk, or to
+    OLD; `old` are the paths of the files that were there before.
 
     What is written to a file reaches the disk with fsync; a change of a name with fsync of its folder, and before that
     in order or not at all."""
-    names, pending, written, synced, file_of = {}, [], {}, {}, {}
+    names, pending, written, synced, file_of = dict.fromkeys(old, OLD), [], {}, {}, {}
     for moment in range(len(calls) + 1):
         for count in range(len(pending) + 1):
             seen = dict(names)
             for change in pending[:count]:
                 apply(change, seen)
-            yield moment, {path: synced.get(file, 0) == written.get(file, 0) > 0 for path, file in seen.items()}
+            yield moment, {path: OLD if file is OLD else synced.get(file, 0) == written.get(file, 0) > 0
+                           for path, file in seen.items()}
         if moment == len(calls):
             return
         name, path, more = calls[moment]
@@ -179,18 +184,22 @@ class PowerFails(FaultsTest):
     def check(self, durable, *command):
         """Runs a command that writes into the folders `durable`, a dictionary of whether what it writes there stays
         once it has ended.  Fails unless each of its files is whole at every moment.  Returns the files."""
-        every, states, files = [call[1:] for call in self.whole(self.serve(*command))[0]], 0, set()
-        for folder, stays in durable.items():
-            calls = [call for call in every if call[1].startswith(folder)]
-            written = {call[2] for call in calls if call[0] == "rename"}
-            self.assertTrue(written)
-            for moment, names in after_power_failed(calls, folder):
-                states += 1
-                for path in written:
-                    self.assertIsNot(names.get(path), False, (path, calls[:moment]))
-                    if stays and moment == len(calls):
-                        self.assertIs(names.get(path), True, (path, calls))
-            files |= written
+        states, files = 0, set()
+        for old_files in (False, True):  # the second time the command replaces what the first has left
+            every = [call[1:] for call in self.whole(self.serve(*command))[0]]
+            for folder, stays in durable.items():
+                if old_files and not stays:
+                    continue  # no cache entry is written again
+                calls = [call for call in every if call[1].startswith(folder)]
+                written = {call[2] for call in calls if call[0] == "rename"}
+                self.assertTrue(written)
+                for moment, names in after_power_failed(calls, folder, written if old_files else ()):
+                    states += 1
+                    for path in written:
+                        self.assertIn(names.get(path), (OLD if old_files else None, True), (path, calls[:moment]))
+                        if stays and moment == len(calls):
+                            self.assertIs(names.get(path), True, (path, calls))
+                files |= written
         print("%s: %d states of the disk" % (command[0], states), flush=True)
         return files
 

@@ -8,8 +8,8 @@ or the old one, and nothing beside it; and what a failure leaves allocated is wh
 
     CLATTN_INJECTED=build/tests/tool/clattn_injected python3 tests/tool/test_command_inject.py [-k PATTERN ...]
 
-CLATTN_TEST_LEVEL=full takes every call, of the commands that run for seconds as many as `most` allows; otherwise the
-first and the last call of each place that no command has tried, and a few more."""
+CLATTN_TEST_LEVEL=full takes every call; otherwise the first and the last call of each place that no command has tried, and
+a few more, of the commands that run for seconds at most `most`."""
 import os
 import re
 import shutil
@@ -42,8 +42,8 @@ class Inject(CommandTest):
     def inject(self, *arguments, outputs=(), same_text=False, env=None, before=None, after=None, most=None):
         """Fails each call of the command once by itself and once with all after it.  `same_text`: stdout has no times.
         `before` is called before each run, and after each `after`, which returns whether what the command has left is
-        whole.  `most`: of the failures that are to be tried so many at equal distances, a
-        fiftieth if not FULL."""
+        whole.  `most`: of the failures that are to be tried so many at equal distances, unless
+        FULL."""
         served = Served(arguments, self.path(f"served-{len(os.listdir(self.folder))}"), env)
         self.addCleanup(served.close)
         self.outputs, self.before, self.after, self.faults = outputs, before, after, {}
@@ -60,8 +60,7 @@ class Inject(CommandTest):
             points = [(first, False) for first, _ in fresh] + [(last, True) for _, last in fresh]
             more = range(1 + calls % 5, calls + 1, calls // MORE + 1)
             points += [(n, onward) for onward in (False, True) for n in more]
-            most = most and most // 50
-        if most and len(points) > most:
+        if most and not FULL and len(points) > most:
             points = [points[i * len(points) // most] for i in range(most)]
         if not most:
             tried.update(sites)
@@ -167,6 +166,9 @@ class Commands(Inject):
     def test_bench(self):
         self.inject("bench", "softmax", "--shape", "3,4", "--repeat", 1, "--json")
 
+    def test_bench_random(self):
+        self.inject("bench", "random", "--count", 3, "--json", same_text=True)
+
     def cached(self):
         """Makes a cache folder with one program; returns its name and the environment that chooses it."""
         cache = self.path("cache")
@@ -207,7 +209,7 @@ class Commands(Inject):
             path = os.path.join(cache, "wisdom")
             return not os.path.exists(path) or re.fullmatch(rb"clattn-wisdom 1\n(\S+ \S.*\n)*", self.read(path))
         self.inject("tune", "softmax", "--shape", "3,4", "--budget", 0.001, "--json",
-                    env={"CLATTN_CACHE_DIR": cache, "CLATTN_CACHE": None}, after=whole, most=2000,
+                    env={"CLATTN_CACHE_DIR": cache, "CLATTN_CACHE": None}, after=whole, most=40,
                     before=lambda: shutil.rmtree(cache, ignore_errors=True))
 
     @unittest.skipUnless(os.environ.get("HAS_SPEECH"), "built without speech")
@@ -218,7 +220,7 @@ class Commands(Inject):
             file.setframerate(16000)
             file.writeframes((9000 * np.sin(np.arange(8000) / 7)).astype("<i2").tobytes())
         self.inject("transcribe", Model().write(self.path("whisper")), self.path("sound.wav"), "--no-fallback", "--words", "--attention",
-                    self.path("map.html"), same_text=True, outputs=["map.html"], most=3000)
+                    self.path("map.html"), same_text=True, outputs=["map.html"], most=60)
         self.assertIn(b" a\n", self.good.out)
 
     def test_wisdom(self):
