@@ -13,7 +13,7 @@ set -u
 PATH=$PATH:/usr/sbin:/sbin
 verb=${1-} folder=${2-}
 case $verb:$# in
-make:[5-9] | make:1? | run:[5-9]) ;;
+make:[5-9] | make:1? | run:[5-9] | run:1?) ;;
 *)
     sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2
     exit 2
