@@ -246,7 +246,8 @@ def add_windows(run, gcc, full):
     for name in ("devices", "selftest"):
         run.add("windows", f"clattn-{name}", [command, name], env, [compiled])
     for script, chosen in {"command": "-k Softmax.test_random -k Softmax.test_refusals -k Softmax.test_report",
-                           "command_attention": "-k test_report -k test_masks_of_lower_rank", "without": ""}.items():
+                           "command_attention": "-k test_report -k test_masks_of_lower_rank", "without": "",
+                           "windows_cache": ""}.items():
         run.add("windows", f"clattn-{script}", [PYTHON, HERE / f"tool/test_{script}.py", *chosen.split()],
                 {**env, "CLATTN": str(command)}, [compiled])
 
