@@ -17,7 +17,8 @@ TEST_LIBRARIES = ["pocl-opencl-icd", "ocl-icd-libopencl1", "libjansson4"]
 RELEASES = {"debian13": "trixie", "sid": "sid"}  # the groups that run in another Debian
 ARM64 = ["activation", "attention", "choice", "embedding", "errors", "kv_append", "matmul", "merge", "neighbourhood", "norm",
          "rope", "softmax"]
-RACES = ["adopt", "cache", "cache_saving", "context", "job", "long_runs", "program", "wisdom"]  # what has threads
+RACES = ["adopt", "async", "cache", "cache_saving", "context", "forks", "job", "long_runs", "program", "report",
+         "wisdom"]  # what has threads
 VENDORS = pathlib.Path("/etc/OpenCL/vendors")
 POCL = {"OCL_ICD_VENDORS": str(VENDORS / "pocl.icd")}
 RUSTICL = {"OCL_ICD_VENDORS": str(VENDORS / "rusticl.icd"), "RUSTICL_ENABLE": "llvmpipe", "CLATTN_DEVICE": "rusticl:"}

@@ -30,7 +30,8 @@ static const struct {
      * PoCL's own cache keeps compiled kernels, and a process finds them there as fast.  7.0 has mended both. */
     {"Portable Computing Language", NULL, 4, 7, QUIRK_GROUPS_BREAK | QUIRK_NO_BINARIES},
     /* PoCL 7.1, LLVM 21: additive scores with packed queries end the process while LLVM's passes run; with entropy and
-     * sinks rows get factors of 0.  A CPU gets attention_tile only if it is asked for by name. */
+     * sinks rows get factors of 0.  7.1 is the newest there is: until 8 all are refused, on PoCL's GPUs too, where the
+     * generic kernel takes over; a CPU gets attention_tile only if it is asked for by name. */
     {"Portable Computing Language", NULL, 7, 8, QUIRK_TILES_BREAK},
 };
 

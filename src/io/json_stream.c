@@ -1,5 +1,4 @@
 #include "io/json_stream.h"
-#include "io/json_load.h"
 
 #include <string.h>
 
@@ -70,87 +69,6 @@ bool json_stream_take(json_stream *stream, char wanted)
     }
     stream->at++;
     return true;
-}
-
-/* The length of the object at `text`, by its quotes and braces; 0 if `bytes` hold only part of it,
- * SIZE_MAX if something is nested deeper than an array in an object. */
-static size_t measure(const char *text, size_t bytes)
-{
-    unsigned depth = 0;
-    bool quoted = false;
-    for (size_t i = 0; i < bytes; i++) {
-        char c = text[i];
-        if (quoted && c == '\\')
-            i++;
-        else if (c == '"')
-            quoted = !quoted;
-        else if (!quoted && (c == '{' || c == '['))
-            depth++;
-        else if (!quoted && (c == '}' || c == ']'))
-            depth--;
-        else
-            continue;
-        if (depth > 2)
-            return SIZE_MAX;
-        if (depth == 0 && !quoted)
-            return i + 1 < bytes ? i + 1 : bytes;
-    }
-    return 0;
-}
-
-static void too_long(json_stream *stream, const char *what, size_t begin)
-{
-    stream->status =
-        io_fail(stream->error, CLATTN_ERROR_UNSUPPORTED, stream->file->path,
-                "%s at byte %zu of its safetensors header is over %d bytes", what, begin, JSON_TOKEN_BYTES);
-}
-
-json_t *json_stream_parse_flat_object(json_stream *stream)
-{
-    json_error_t problem;
-    if (json_stream_peek_token(stream) != '{') {
-        json_stream_expected(stream, "a description");
-        return NULL;
-    }
-    size_t has = fill(stream, JSON_TOKEN_BYTES);
-    if (stream->status != CLATTN_SUCCESS)
-        return NULL;
-    if (has > JSON_TOKEN_BYTES)
-        has = JSON_TOKEN_BYTES;
-    const char *text = stream->window + stream->at;
-    size_t length = measure(text, has);
-    if (length == SIZE_MAX) {
-        json_stream_expected(stream, "no deeper nesting than an array in a description");
-        return NULL;
-    }
-    if (length == 0 && has < JSON_TOKEN_BYTES) {
-        stream->status = io_fail(stream->error, CLATTN_ERROR_FORMAT, stream->file->path,
-                                 "its safetensors header ends within what begins at byte %zu", position(stream));
-        return NULL;
-    }
-    if (length == 0) {
-        too_long(stream, "a description", position(stream));
-        return NULL;
-    }
-    /* jansson 2.14 ends the process if it has no memory for what is behind a backslash. */
-    if (memchr(text, '\\', length) != NULL) {
-        stream->status =
-            io_fail(stream->error, CLATTN_ERROR_UNSUPPORTED, stream->file->path,
-                    "a description at byte %zu of its safetensors header has a backslash", position(stream));
-        return NULL;
-    }
-    bool no_memory;
-    json_t *value = json_load(text, length, JSON_REJECT_DUPLICATES, &problem, &no_memory);
-    if (value == NULL) {
-        stream->status =
-            no_memory
-                ? io_fail(stream->error, CLATTN_ERROR_OUT_OF_MEMORY, stream->file->path, "no memory for a description")
-                : io_fail(stream->error, CLATTN_ERROR_FORMAT, stream->file->path,
-                          "its safetensors header, a description at byte %zu: %s", position(stream), problem.text);
-        return NULL;
-    }
-    stream->at += length;
-    return value;
 }
 
 /* ---- strings ---- */
@@ -263,20 +181,55 @@ static bool take_string(json_stream *stream, string *to)
     }
 }
 
-bool json_stream_take_name(json_stream *stream, char name[JSON_TOKEN_BYTES])
+bool json_stream_take_string(json_stream *stream, char *text, size_t room, size_t *bytes)
 {
-    string to = {name, JSON_TOKEN_BYTES - 1, 0};
-    if (json_stream_peek_token(stream) != '"')
-        json_stream_expected(stream, "a name");
-    const size_t begin = position(stream);
+    string to = {text, room, 0};
     if (!take_string(stream, &to))
         return false;
-    if (to.bytes > to.room)
-        too_long(stream, "a name", begin);
-    else if (memchr(name, '\0', to.bytes) != NULL)
-        json_stream_expected(stream, "a name without U+0000");
-    name[to.bytes < to.room ? to.bytes : to.room] = '\0';
-    return stream->status == CLATTN_SUCCESS;
+    *bytes = to.bytes;
+    return true;
+}
+
+/* ---- numbers ---- */
+
+bool json_stream_take_size(json_stream *stream, size_t *value)
+{
+    int c = json_stream_peek_token(stream);
+    const int first = c;
+    size_t digits = 0;
+    for (*value = 0; c >= '0' && c <= '9'; c = json_stream_peek(stream), digits++) {
+        if (*value > (SIZE_MAX - (size_t)(c - '0')) / 10)
+            return false;
+        *value = *value * 10 + (size_t)(c - '0');
+        stream->at++;
+    }
+    return digits > 0 && (first != '0' || digits == 1);
+}
+
+bool json_stream_take_sizes(json_stream *stream, size_t *values, size_t room, size_t *count)
+{
+    *count = 0;
+    if (json_stream_peek_token(stream) != '[')
+        return false;
+    stream->at++;
+    if (json_stream_peek_token(stream) == ']') {
+        stream->at++;
+        return true;
+    }
+    for (;;) {
+        size_t value;
+        if (!json_stream_take_size(stream, &value))
+            return false;
+        if (*count < room)
+            values[*count] = value;
+        ++*count;
+        const int next = json_stream_peek_token(stream);
+        if (next != ',' && next != ']')
+            return false;
+        stream->at++;
+        if (next == ']')
+            return true;
+    }
 }
 
 /* Metadata is checked without storing it: clattn does not use it, and it may be long, since training tools store whole

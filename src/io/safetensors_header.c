@@ -7,11 +7,12 @@
 #include "io/json_stream.h"
 #include "io/safetensors.h"
 
-/* The bytes that the records may have, including their index and the memory for sorting it.  Together with jansson's
- * values and the window they stay below the 1 MB that io.h promises.  So many are allocated before the header is read,
+/* The bytes that the records may have, including their index and the memory for sorting it.  Together with the window they
+ * stay below the 1 MB that io.h promises.  So many are allocated before the header is read,
  * and those that no record has taken are given back after it. */
 #define TABLE_BUDGET 800000
 #define RANK_MOST 64
+#define NAME_MOST 2047
 #define DTYPE_NAME_MOST 15
 
 size_t tensor_record_extents(const tensor_record *record)
@@ -48,43 +49,89 @@ static tensor_record *append_record(tensor_table *table, size_t bytes, const os_
     return record;
 }
 
-/* Fills `values` from an array of integers and returns their number; SIZE_MAX if the value is no such array, has more
- * than `capacity` elements, or an element that is no size_t. */
-static size_t read_sizes(const json_t *array, size_t *values, size_t capacity)
+/* What a header says of a tensor. */
+typedef struct description {
+    char dtype[DTYPE_NAME_MOST + 1];
+    size_t rank, extent[RANK_MOST], offset[2];
+} description;
+
+/* Records CLATTN_ERROR_FORMAT, unless something failed earlier; false. */
+static bool wrong(json_stream *stream, const char *what, const char *name, const char *expected)
 {
-    if (!json_is_array(array) || json_array_size(array) > capacity)
-        return SIZE_MAX;
-    size_t count = json_array_size(array);
-    for (size_t i = 0; i < count; i++) {
-        const json_t *item = json_array_get(array, i);
-        json_int_t value = json_is_integer(item) ? json_integer_value(item) : -1;
-        if (value < 0 || (uint64_t)value > SIZE_MAX)
-            return SIZE_MAX;
-        values[i] = (size_t)value;
+    if (stream->status == CLATTN_SUCCESS)
+        stream->status = io_fail(stream->error, CLATTN_ERROR_FORMAT, stream->file->path,
+                                 "the %s of '%.100s', expected %s", what, name, expected);
+    return false;
+}
+
+static const char members[3][13] = {"dtype", "shape", "data_offsets"};
+#define ALL_MEMBERS 7u
+#define EXACTLY "exactly dtype, shape and data_offsets"
+
+static bool take_dtype(json_stream *stream, const char *name, description *to)
+{
+    size_t bytes;
+    if (json_stream_peek_token(stream) != '"')
+        return wrong(stream, "description", name, EXACTLY);
+    if (!json_stream_take_string(stream, to->dtype, DTYPE_NAME_MOST, &bytes))
+        return false;
+    if (bytes > DTYPE_NAME_MOST || memchr(to->dtype, '\0', bytes) != NULL)
+        return wrong(stream, "description", name, EXACTLY);
+    to->dtype[bytes] = '\0';
+    return true;
+}
+
+/* Takes a member of a description.  `given` has a bit for each that has been taken. */
+static bool take_member(json_stream *stream, const char *name, description *to, unsigned *given)
+{
+    char member[sizeof members[0]];
+    size_t bytes, offsets, which = 0;
+    if (json_stream_peek_token(stream) != '"')
+        json_stream_expected(stream, "a name");
+    if (!json_stream_take_string(stream, member, sizeof member, &bytes) || !json_stream_take(stream, ':'))
+        return false;
+    while (which < 3 && (bytes != strlen(members[which]) || memcmp(member, members[which], bytes) != 0))
+        which++;
+    if (which == 3 || *given & 1u << which)
+        return wrong(stream, "description", name, EXACTLY);
+    *given |= 1u << which;
+    if (which == 0)
+        return take_dtype(stream, name, to);
+    if (which == 2)
+        return (json_stream_take_sizes(stream, to->offset, 2, &offsets) && offsets == 2) ||
+               wrong(stream, "data_offsets", name, "two sizes");
+    if (!json_stream_take_sizes(stream, to->extent, RANK_MOST, &to->rank))
+        return wrong(stream, "shape", name, "sizes");
+    if (to->rank > RANK_MOST)
+        stream->status = io_fail(stream->error, CLATTN_ERROR_UNSUPPORTED, stream->file->path,
+                                 "'%.100s' has rank %zu, expected at most %d", name, to->rank, RANK_MOST);
+    return to->rank <= RANK_MOST;
+}
+
+static bool take_description(json_stream *stream, const char *name, description *to)
+{
+    unsigned given = 0;
+    if (json_stream_peek_token(stream) != '{')
+        json_stream_expected(stream, "a description");
+    if (!json_stream_take(stream, '{'))
+        return false;
+    while (json_stream_peek_token(stream) != '}' || given != ALL_MEMBERS) {
+        if (json_stream_peek_token(stream) == '}')
+            return wrong(stream, "description", name, EXACTLY);
+        if ((given != 0 && !json_stream_take(stream, ',')) || !take_member(stream, name, to, &given))
+            return false;
     }
-    return count;
+    return json_stream_take(stream, '}');
 }
 
 /* Checks one tensor's description and appends it to the table. */
-static clattn_status add_tensor(tensor_table *table, const char *name, const json_t *description, const os_file *file,
+static clattn_status add_tensor(tensor_table *table, const char *name, const description *given, const os_file *file,
                                 size_t data_bytes, clattn_io_error *error)
 {
-    const json_t *shape = json_object_get(description, "shape");
-    const char *dtype_name = json_string_value(json_object_get(description, "dtype"));
-    size_t extent[RANK_MOST], offset[2], bytes;
+    const char *dtype_name = given->dtype;
+    const size_t *extent = given->extent, *offset = given->offset, rank = given->rank;
+    size_t bytes;
 
-    if (json_object_size(description) != 3 || dtype_name == NULL || strlen(dtype_name) > DTYPE_NAME_MOST)
-        return io_fail(error, CLATTN_ERROR_FORMAT, file->path,
-                       "the description of '%.100s', expected exactly dtype, shape and data_offsets", name);
-    if (json_array_size(shape) > RANK_MOST)
-        return io_fail(error, CLATTN_ERROR_UNSUPPORTED, file->path, "'%.100s' has rank %zu, expected at most %d", name,
-                       json_array_size(shape), RANK_MOST);
-    size_t rank = read_sizes(shape, extent, RANK_MOST);
-    if (rank == SIZE_MAX)
-        return io_fail(error, CLATTN_ERROR_FORMAT, file->path, "the shape of '%.100s', expected sizes", name);
-    if (read_sizes(json_object_get(description, "data_offsets"), offset, 2) != 2)
-        return io_fail(error, CLATTN_ERROR_FORMAT, file->path, "the data_offsets of '%.100s', expected two sizes",
-                       name);
     if (offset[0] > offset[1] || offset[1] > data_bytes)
         return io_fail(error, CLATTN_ERROR_FORMAT, file->path,
                        "the data_offsets of '%.100s' are %zu and %zu, expected a range within %zu bytes", name,
@@ -119,8 +166,22 @@ static clattn_status add_tensor(tensor_table *table, const char *name, const jso
 /* Reads one "NAME": VALUE of the top level. */
 static bool read_entry(json_stream *stream, tensor_table *table, size_t data_bytes, bool *metadata_seen)
 {
-    char name[JSON_TOKEN_BYTES];
-    if (!json_stream_take_name(stream, name) || !json_stream_take(stream, ':'))
+    char name[NAME_MOST + 1];
+    size_t bytes;
+    if (json_stream_peek_token(stream) != '"')
+        json_stream_expected(stream, "a name");
+    if (!json_stream_take_string(stream, name, NAME_MOST, &bytes))
+        return false;
+    if (bytes > NAME_MOST) {
+        stream->status =
+            io_fail(stream->error, CLATTN_ERROR_UNSUPPORTED, stream->file->path,
+                    "a name in its safetensors header has %zu bytes, expected at most %d", bytes, NAME_MOST);
+        return false;
+    }
+    name[bytes] = '\0';
+    if (memchr(name, '\0', bytes) != NULL)
+        json_stream_expected(stream, "a name without U+0000");
+    if (!json_stream_take(stream, ':'))
         return false;
     if (strcmp(name, "__metadata__") == 0) {
         if (*metadata_seen)
@@ -128,12 +189,11 @@ static bool read_entry(json_stream *stream, tensor_table *table, size_t data_byt
         else
             json_stream_skip_strings(stream);
         *metadata_seen = true;
-    } else {
-        json_t *description = json_stream_parse_flat_object(stream);
-        if (description != NULL)
-            stream->status = add_tensor(table, name, description, stream->file, data_bytes, stream->error);
-        json_decref(description);
+        return stream->status == CLATTN_SUCCESS;
     }
+    description given;
+    if (take_description(stream, name, &given))
+        stream->status = add_tensor(table, name, &given, stream->file, data_bytes, stream->error);
     return stream->status == CLATTN_SUCCESS;
 }
 

@@ -24,7 +24,7 @@ STANDARD = {"assert.h", "complex.h", "ctype.h", "errno.h", "fenv.h", "float.h", 
 # Other libraries, and the only files that may include them.
 LIBRARIES = {"sndfile.h": r"src/tool/transcribe/sound/audio\.c$", "soxr.h": r"src/tool/transcribe/sound/audio\.c$",
              "fftw3.h": r"src/tool/transcribe/sound/mel\.c$", "zlib.h": r"src/tool/transcribe/whisper\.c$",
-             "jansson.h": r"src/(io|tool)/", "png.h": r"src/tool/cli/png_file\.c$",
+             "jansson.h": r"src/tool/", "png.h": r"src/tool/cli/png_file\.c$",
              "utf8proc.h": r"src/tool/embed/bert_text\.c$", "clblast_c.h": r"src/ops/matmul/clblast/",
              "OpenCL/opencl.h": r"include/clattn/", "CL/cl.h": r"(include/clattn/|src/base/cl\.h$|src/tool/)"}
 

@@ -17,7 +17,7 @@ about()
     io=$(printf "%s\n" "$root"/src/io/*.c | grep -v _windows)
     parts= sources= base=
     case $1 in
-    npy | safetensors | ctranslate2) sources=$io packages=jansson ;;
+    npy | safetensors | ctranslate2) sources=$io packages=OpenCL ;;
     wordpiece)
         sources=$io packages="jansson libutf8proc"
         parts="embed/wordpiece embed/wordpiece_json embed/wordpiece_load embed/bert_text run/model_file cli/json_text"

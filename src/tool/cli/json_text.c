@@ -1,4 +1,3 @@
-#include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -9,11 +8,23 @@
 
 static atomic_bool memory_failed;
 
-/* What strings that are being read grow into once memory has failed: jansson 2.14 leaves out characters that have no room,
- * and ends the process by an assertion if one stood behind a backslash.  Their buffers have 32 bytes, 64, 128 and so on; all
- * else gets no memory from then on, so that jansson soon gives up. */
+/* Once memory has failed, what strings that are being read or written grow into: jansson 2.14 leaves out characters that have
+ * no room, and may then read beyond a string, or end the process by an assertion.  Their buffers have 32 bytes, 64, 128 and so
+ * on; of all else most has another size and gets no memory, so that jansson soon gives up. */
 static _Alignas(max_align_t) char reserve[1 << 20];
 static atomic_size_t reserve_taken;
+
+static void *take_of_reserve(size_t bytes)
+{
+    size_t taken = reserve_taken;
+    if (bytes < 32 || (bytes & (bytes - 1)) != 0)
+        return NULL;
+    do {
+        if (bytes > sizeof reserve - taken)
+            return NULL;
+    } while (!atomic_compare_exchange_weak(&reserve_taken, &taken, taken + bytes));
+    return reserve + taken;
+}
 
 static void *allocate(size_t bytes)
 {
@@ -21,23 +32,23 @@ static void *allocate(size_t bytes)
     if (memory != NULL)
         return memory;
     memory_failed = true;
-    errno = ENOMEM; /* json_load counts on it */
-    const bool power_of_2 = bytes >= 32 && (bytes & (bytes - 1)) == 0;
-    if (!power_of_2 || bytes > sizeof reserve)
-        return NULL;
-    const size_t at = atomic_fetch_add(&reserve_taken, bytes);
-    return at <= sizeof reserve - bytes ? reserve + at : NULL;
+    return take_of_reserve(bytes);
 }
 
-static void give_back(void *memory)
+static void release(void *memory)
 {
     if ((uintptr_t)memory - (uintptr_t)reserve >= sizeof reserve)
         free(memory);
 }
 
+void json_release(char *text)
+{
+    release(text);
+}
+
 void json_watch_memory(void)
 {
-    json_set_alloc_funcs(allocate, give_back);
+    json_set_alloc_funcs(allocate, release);
 }
 
 bool json_memory_failed(void)

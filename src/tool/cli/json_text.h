@@ -12,6 +12,9 @@ json_t *json_text(const char *text);
 /* Makes jansson's allocations noticed; called first in main. */
 void json_watch_memory(void);
 
+/* Releases what json_dumps has returned; NULL is fine. */
+void json_release(char *text);
+
 /* Whether an allocation of jansson's has failed since then.  Its functions do not always say so: json_dumps leaves out
  * the keys that it has no memory for. */
 bool json_memory_failed(void);

@@ -131,7 +131,7 @@ static int print_line(FILE *to, json_t *object)
     const bool whole = line != NULL && !json_memory_failed();
     if (whole)
         fprintf(to, "%s\n", line);
-    free(line);
+    json_release(line);
     return whole ? TOOL_DONE : complain(TOOL_FAILED, "out of memory for the report");
 }
 

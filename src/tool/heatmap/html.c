@@ -66,7 +66,7 @@ static bool append_json(struct strbuf *out, const json_t *value)
             from++;
         }
     }
-    free(text);
+    json_release(text);
     return text != NULL && !json_memory_failed();
 }
 

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/try.h"
-#include "io/json_load.h"
 #include "io/os_file.h"
 #include "tool/cli/json_text.h"
 
@@ -39,10 +38,9 @@ fail:
 
 json_t *model_json(const char *text, size_t bytes, size_t flags, json_error_t *problem, bool *no_memory)
 {
-    json_t *value = json_load(text, bytes, flags, problem, no_memory);
-    /* jansson 2.14 sets errno to 0 before it reads a number. */
-    if (json_memory_failed()) {
-        *no_memory = true;
+    json_t *value = json_loadb(text, bytes, flags, problem);
+    *no_memory = json_memory_failed();
+    if (*no_memory) {
         json_decref(value);
         value = NULL;
     }

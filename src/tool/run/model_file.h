@@ -19,7 +19,7 @@ bool model_path_in(const char *folder, const char *name, model_path *path);
  * CLATTN_ERROR_IO; CLATTN_ERROR_UNSUPPORTED: larger; CLATTN_ERROR_OUT_OF_MEMORY. */
 clattn_status model_file_read(const char *path, size_t most, char **text, size_t *bytes, clattn_io_error *error);
 
-/* json_load (io/json_load.h), which notices a lack of memory before a number, too. */
+/* json_loadb; *no_memory tells whether it failed, or came to something else, because memory has run out. */
 json_t *model_json(const char *text, size_t bytes, size_t flags, json_error_t *problem, bool *no_memory);
 
 /* Reads and parses such a file; *root is a new reference.  Also CLATTN_ERROR_FORMAT: the file is not JSON, or an
