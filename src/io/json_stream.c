@@ -192,7 +192,8 @@ bool json_stream_take_string(json_stream *stream, char *text, size_t room, size_
 
 /* ---- numbers ---- */
 
-bool json_stream_take_size(json_stream *stream, size_t *value)
+/* False if there is no number, or one that is no size_t. */
+static bool take_size(json_stream *stream, size_t *value)
 {
     int c = json_stream_peek_token(stream);
     const int first = c;
@@ -218,7 +219,7 @@ bool json_stream_take_sizes(json_stream *stream, size_t *values, size_t room, si
     }
     for (;;) {
         size_t value;
-        if (!json_stream_take_size(stream, &value))
+        if (!take_size(stream, &value))
             return false;
         if (*count < room)
             values[*count] = value;

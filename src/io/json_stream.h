@@ -30,9 +30,8 @@ bool json_stream_take(json_stream *stream, char wanted);
  * is no well-formed string. */
 bool json_stream_take_string(json_stream *stream, char *text, size_t room, size_t *bytes);
 
-/* Take a whole number that is a size_t, and an array of such, of which those that fit `room` are stored and *count counts all.
- * False if there is none; the caller says what it is expected for. */
-bool json_stream_take_size(json_stream *stream, size_t *value);
+/* Takes an array of whole numbers that are size_t, of which those that fit `room` are stored and *count counts all.  False if
+ * there is none; the caller says what it is expected for. */
 bool json_stream_take_sizes(json_stream *stream, size_t *values, size_t room, size_t *count);
 
 /* Checks and passes over an object of strings, whatever the length of each. */
