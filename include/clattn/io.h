@@ -1,8 +1,8 @@
 /** @file
  * libclattn-io: strict readers of .npy files, safetensors files and CTranslate2 models, and a writer of .npy.
  *
- * It is a second library: it needs nothing of OpenCL. libclattn itself opens no tensor file; its callers
- * hand it buffers.
+ * It is a second library: it needs nothing of OpenCL. libclattn itself opens no tensor file; its callers hand it
+ * buffers.
  *
  * These rules hold for the whole header:
  *

@@ -25,29 +25,24 @@ void json_stream_expected(json_stream *stream, const char *what)
                     "its safetensors header is malformed at byte %zu, expected %s", position(stream), what);
 }
 
-/* Fills the window until it has at least `wanted` bytes or all that are left; returns how many it has. */
-static size_t fill(json_stream *stream, size_t wanted)
-{
-    size_t has = stream->filled - stream->at;
-    if (has < wanted && stream->next < stream->end && stream->status == CLATTN_SUCCESS) {
-        memmove(stream->window, stream->window + stream->at, has);
-        stream->at = 0;
-        stream->filled = has;
-        size_t more = sizeof stream->window - has;
-        if (more > stream->end - stream->next)
-            more = stream->end - stream->next;
-        stream->status = os_file_read(stream->file, stream->next, stream->window + has, more, stream->error);
-        if (stream->status == CLATTN_SUCCESS) {
-            stream->next += more;
-            stream->filled += more;
-        }
-    }
-    return stream->status == CLATTN_SUCCESS ? stream->filled - stream->at : 0;
-}
-
 int json_stream_peek(json_stream *stream)
 {
-    return fill(stream, 1) > 0 ? (unsigned char)stream->window[stream->at] : -1;
+    if (stream->status != CLATTN_SUCCESS)
+        return -1;
+    if (stream->at == stream->filled) {
+        size_t more = sizeof stream->window;
+        if (more > stream->end - stream->next)
+            more = stream->end - stream->next;
+        if (more == 0)
+            return -1;
+        stream->at = stream->filled = 0;
+        stream->status = os_file_read(stream->file, stream->next, stream->window, more, stream->error);
+        if (stream->status != CLATTN_SUCCESS)
+            return -1;
+        stream->next += more;
+        stream->filled = more;
+    }
+    return (unsigned char)stream->window[stream->at];
 }
 
 int json_stream_peek_token(json_stream *stream)

@@ -35,20 +35,15 @@ static void *allocate(size_t bytes)
     return take_of_reserve(bytes);
 }
 
-static void release(void *memory)
+void json_release(void *memory)
 {
     if ((uintptr_t)memory - (uintptr_t)reserve >= sizeof reserve)
         free(memory);
 }
 
-void json_release(char *text)
-{
-    release(text);
-}
-
 void json_watch_memory(void)
 {
-    json_set_alloc_funcs(allocate, release);
+    json_set_alloc_funcs(allocate, json_release);
 }
 
 bool json_memory_failed(void)

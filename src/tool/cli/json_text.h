@@ -13,7 +13,7 @@ json_t *json_text(const char *text);
 void json_watch_memory(void);
 
 /* Releases what json_dumps has returned; NULL is fine. */
-void json_release(char *text);
+void json_release(void *memory);
 
 /* Whether an allocation of jansson's has failed since then.  Its functions do not always say so: json_dumps leaves out
  * the keys that it has no memory for. */
