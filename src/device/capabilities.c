@@ -158,6 +158,26 @@ static bool takes_assembly(const struct capabilities *caps)
            !((caps->quirks & QUIRK_GROUPS_BREAK) && pocl_always_loops());
 }
 
+/* NVIDIA's driver reports 48 KiB, and builds and runs kernels with as much as a block of CUDA may have (seen on compute
+ * capability 9.0; the sizes are those of the CUDA C++ Programming Guide, "Technical Specifications per Compute
+ * Capability"). */
+static cl_ulong local_most_of(const struct cl_table *cl, const struct capabilities *caps)
+{
+    static const struct {
+        cl_uint capability;
+        cl_ulong kibibytes;
+    } table[] = {{70, 96}, {75, 64}, {80, 163}, {86, 99}, {87, 163}, {89, 99}, {90, 227}, {100, 227}, {120, 99}};
+    cl_uint major = 0, minor = 0;
+    if (strcmp(caps->info.platform, "NVIDIA CUDA") != 0 ||
+        cl->clGetDeviceInfo(caps->device, CAPABILITY_MAJOR_QUERY, sizeof major, &major, NULL) != CL_SUCCESS ||
+        cl->clGetDeviceInfo(caps->device, CAPABILITY_MINOR_QUERY, sizeof minor, &minor, NULL) != CL_SUCCESS)
+        return caps->info.local_memory;
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+        if (table[i].capability == 10 * major + minor)
+            return table[i].kibibytes << 10;
+    return caps->info.local_memory;
+}
+
 clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platform, cl_device_id device,
                                 struct capabilities *caps)
 {
@@ -241,6 +261,7 @@ clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platfo
     caps->takes_assembly = takes_assembly(caps);
     caps->fast_bf16 = caps->takes_assembly && os_processor_has_fast_bf16();
     caps->amx_bf16 = caps->takes_assembly && os_processor_has_amx_bf16();
+    caps->local_most = local_most_of(cl, caps);
     caps->registers = registers_of(info);
     capabilities_read_matrix(cl, caps);
     capabilities_read_sub_groups(cl, caps);

@@ -1,5 +1,5 @@
-/* Attention by a GPU's matrix engine, for float16 or bfloat16 arrays: a sub-group owns 16 queries of one head, a work-group
- * WARPS of them, and walks over the keys in tiles of TILE_K with an online softmax in registers.
+/* Attention by a GPU's matrix engine, for float16 or bfloat16 arrays: a sub-group owns 16 or 32 queries of one head, a
+ * work-group WARPS times as many, and walks over the keys in tiles of TILE_K with an online softmax in registers.
  *
  *   O[i,:] = sum_j p_ij V[j,:] / sum_j p_ij,   p_ij = exp(s_ij - max_j s_ij),   s_ij = scale * q_i . k_j
  *   lse[i] = log sum_j exp(s_ij)
@@ -7,26 +7,27 @@
  * Arrays, strides and macros: attention/core.h, of it LSE, SINKS, CAUSAL, WINDOW, BOTTOM_RIGHT, QUERY_LENGTHS, KEY_LENGTHS,
  * POSITIONS and CANCEL; the engine and its macros: engine/fragment.h.  Besides:
  *   WARPS     sub-groups of a work-group                    1 and up                    tested: 1 2 4
+ *   SQUARES_Q squares of 16 queries that a sub-group owns   1 2                         1 2
  *   TILE_K    keys of a tile                                16 32 64                    32 64
  *   WIDTH     elements of a row in local memory             64 128; at least D_K, D_V   64 128
  * Only MATRIX_MMA, whose C has the map of A, so that scores become the second product's operand where they are.
  *
- * NDRange: local (MATRIX_LANES, WARPS, 1); groups (ceil(launch_queries / (16 * WARPS)), launch_heads, batch).  Causal
+ * NDRange: local (MATRIX_LANES, WARPS, 1); groups (ceil(launch_queries / TILE_Q), launch_heads, batch), TILE_Q being
+ * 16 * SQUARES_Q * WARPS.  Causal
  * work-groups take the last, longest rows first.
  * Who owns what: lane l of a sub-group has, of each 16 x 16 square of scores and of each 16 columns of its rows' output,
- * the floats that matrix_c_row and matrix_c_column name: two rows, l/4 and l/4 + 8.  The four lanes of a row find its
- * maximum and its sum by two exchanges.
+ * the floats that matrix_c_row and matrix_c_column name: two rows of each square, l/4 and l/4 + 8.  The four lanes of a row
+ * find its maximum and its sum by two exchanges.  What is loaded of K and V serves all squares of the sub-group.
  *
  *                           keys, TILE_K ->                        columns ->
  *               +----+   +----+----+----+----+                  +----+----+----+
  *   sub-group 0 | Q  |   | S  | 16 |    |    |   -> softmax,    | O  | 16 |    |     Each sub-group has all of its S
- *     16 rows   +----+   +----+ x16+----+----+      then as A   +----+ x16+----+     and O in registers; K and V lie
+ *     rows      +----+   +----+ x16+----+----+      then as A   +----+ x16+----+     and O in registers; Q, K and V lie
  *   sub-group 1 |    |   |    |    |    |    |      times V     |    |    |    |     in local memory for all of them.
  *               +----+   +----+----+----+----+                  +----+----+----+
  *
- * Local memory: 8 * TILE_K * WIDTH bytes: two tiles of K and of V; before the first, Q passes through K's, for which
- * 16 * WARPS <= 2 * TILE_K.
- * Barriers: two before the first tile, one a tile: behind it the tile's copies are there, and the tile before it, whose
+ * Local memory: 2 * WIDTH * (TILE_Q + 4 * TILE_K) bytes: Q, two tiles of K and two of V.
+ * Barriers: one a tile: behind it the tile's copies are there, and the tile before it, whose
  * place the next one's copies take, has been read by all.  The emulation's exchanges add their own.  All are in control
  * flow that the whole work-group shares.
  *
@@ -41,6 +42,9 @@
 #ifndef WARPS
 #define WARPS 4
 #endif
+#ifndef SQUARES_Q
+#define SQUARES_Q 1
+#endif
 #ifndef TILE_K
 #define TILE_K 64
 #endif
@@ -51,8 +55,8 @@
 #if MATRIX_ENGINE != MATRIX_MMA
 #error "only for the engine whose C is laid out as its A"
 #endif
-#if WIDTH < D_K || WIDTH < D_V || WIDTH % 64 || TILE_K % 16 || 16 * WARPS > 2 * TILE_K
-#error "WIDTH must be a multiple of 64 and hold a row, TILE_K a multiple of 16, and Q must fit where K lies"
+#if WIDTH < D_K || WIDTH < D_V || WIDTH % 64 || TILE_K % 16 || SQUARES_Q < 1
+#error "WIDTH must be a multiple of 64 and hold a row, TILE_K a multiple of 16"
 #endif
 #if MASK || BIAS || ALIBI || SOFTCAP || SCORE_MOD || MASK_MOD || ADDITIVE || DROPOUT || ENTROPY || RING || SPLIT || \
     GIVEN(PAGED)
@@ -60,15 +64,16 @@
 #endif
 
 #define LANES_ALL (MATRIX_LANES * WARPS)
-#if LANES_ALL % (WIDTH / 8) || TILE_K * (WIDTH / 8) % LANES_ALL || 16 * WARPS * (WIDTH / 8) % LANES_ALL
+#define TILE_Q (16 * SQUARES_Q * WARPS)
+#if LANES_ALL % (WIDTH / 8) || TILE_K * (WIDTH / 8) % LANES_ALL || TILE_Q * (WIDTH / 8) % LANES_ALL
 #error "the items must make up whole rows, and whole copies a tile"
 #endif
 #define SQUARES (TILE_K / 16)
 #define DEPTHS ((D_K + 15) / 16)
 #define COLUMNS ((D_V + 15) / 16)
-#define SCRATCH MATRIX_SCRATCH(1, 1)
-#define ROWS 2                   /* of a 16 x 16 square, that a lane has floats of */
-#define ROW_OF(n) ((n) >> 1 & 1) /* the one of these that a lane's float number n belongs to */
+#define SCRATCH MATRIX_SCRATCH(SQUARES_Q, 1)
+#define ROWS (2 * SQUARES_Q)                     /* that a lane has floats of: two of each of its sub-group's squares */
+#define ROW_OF(i, n) (2 * (i) + ((n) >> 1 & 1)) /* the one of these that float number n of square i belongs to */
 
 /* Whether rows that begin at `from` consist of aligned pieces of 16 bytes. */
 static inline bool is_aligned(const global ushort *from, const array4 *array)
@@ -117,57 +122,80 @@ static inline float reduce_sum(float x, int lane, local uint *scratch)
     return x + matrix_swap(x, 2, lane, scratch);
 }
 
-/* A lane's two rows: what they attend, and the state of their online softmax. */
+/* A lane's rows: what they attend, and the state of their online softmax. */
 typedef struct lane_rows {
     int begin[ROWS], end[ROWS];
     float row_max[ROWS], subtracted[ROWS]; /* `subtracted` is the rounded row_max * exponent, or 0 before any key */
     float row_sum[ROWS], rescale[ROWS];
 } lane_rows;
 
-/* S = Q K^T for one tile of keys. */
-static inline void score_tile(matrix_c s[SQUARES], const matrix_a of_q[DEPTHS], const local ushort *keys, int lane,
-                              local uint *scratch)
+/* S = Q K^T for one tile of keys; row0 is the sub-group's first in the tile of Q. */
+static inline void score_tile(matrix_c s[SQUARES][SQUARES_Q], const local ushort *queries, int row0,
+                              const local ushort *keys, int lane, local uint *scratch)
 {
     MATRIX_UNROLL
     for (int j = 0; j < SQUARES; j++) {
         MATRIX_UNROLL
-        for (int n = 0; n < MATRIX_C; n++)
-            s[j].sum[n] = 0.0f;
+        for (int i = 0; i < SQUARES_Q; i++) {
+            MATRIX_UNROLL
+            for (int n = 0; n < MATRIX_C; n++)
+                s[j][i].sum[n] = 0.0f;
+        }
+    }
+    MATRIX_UNROLL
+    for (int d = 0; d < DEPTHS; d++) {
+        matrix_a of_q[SQUARES_Q];
+
         MATRIX_UNROLL
-        for (int d = 0; d < DEPTHS; d++) {
+        for (int i = 0; i < SQUARES_Q; i++)
+            matrix_load_a(&of_q[i], queries, WIDTH, row0 + i * 16, d * 16, lane);
+        MATRIX_UNROLL
+        for (int j = 0; j < SQUARES; j++) {
             matrix_b of_k;
 
             matrix_load_b(&of_k, keys, WIDTH, j * 16, d * 16, lane);
-            matrix_multiply(&s[j], &of_q[d], 1, &of_k, 1, lane, scratch);
+            matrix_multiply(s[j], of_q, SQUARES_Q, &of_k, 1, lane, scratch);
         }
     }
 }
 
 /* Replaces the scores of keys that a row does not attend by -inf; k0 is the tile's first key. */
-static inline void mask_tile(matrix_c s[SQUARES], const lane_rows *rows, int k0, int lane)
+static inline void mask_tile(matrix_c s[SQUARES][SQUARES_Q], const lane_rows *rows, int k0, int lane)
 {
     MATRIX_UNROLL
     for (int j = 0; j < SQUARES; j++) {
         MATRIX_UNROLL
-        for (int n = 0; n < MATRIX_C; n++) {
-            const int at = k0 + j * 16 + matrix_c_column(lane, n);
+        for (int i = 0; i < SQUARES_Q; i++) {
+            MATRIX_UNROLL
+            for (int n = 0; n < MATRIX_C; n++) {
+                const int at = k0 + j * 16 + matrix_c_column(lane, n);
 
-            if (at < rows->begin[ROW_OF(n)] || at >= rows->end[ROW_OF(n)])
-                s[j].sum[n] = -INFINITY;
+                if (at < rows->begin[ROW_OF(i, n)] || at >= rows->end[ROW_OF(i, n)])
+                    s[j][i].sum[n] = -INFINITY;
+            }
         }
     }
 }
 
 /* Turns scores into probabilities, and updates the rows' state. */
-static inline void softmax_tile(matrix_c s[SQUARES], lane_rows *rows, float exponent, int lane, local uint *scratch)
+static inline void softmax_tile(matrix_c s[SQUARES][SQUARES_Q], lane_rows *rows, float exponent, int lane,
+                                local uint *scratch)
 {
-    float row_max[ROWS] = {rows->row_max[0], rows->row_max[1]}, row_sum[ROWS] = {0.0f, 0.0f};
+    float row_max[ROWS], row_sum[ROWS];
 
+    MATRIX_UNROLL
+    for (int r = 0; r < ROWS; r++) {
+        row_max[r] = rows->row_max[r];
+        row_sum[r] = 0.0f;
+    }
     MATRIX_UNROLL
     for (int j = 0; j < SQUARES; j++) {
         MATRIX_UNROLL
-        for (int n = 0; n < MATRIX_C; n++)
-            row_max[ROW_OF(n)] = fmax(row_max[ROW_OF(n)], s[j].sum[n]);
+        for (int i = 0; i < SQUARES_Q; i++) {
+            MATRIX_UNROLL
+            for (int n = 0; n < MATRIX_C; n++)
+                row_max[ROW_OF(i, n)] = fmax(row_max[ROW_OF(i, n)], s[j][i].sum[n]);
+        }
     }
     MATRIX_UNROLL
     for (int r = 0; r < ROWS; r++) {
@@ -175,16 +203,21 @@ static inline void softmax_tile(matrix_c s[SQUARES], lane_rows *rows, float expo
         /* While nothing has been attended the maximum is -inf, and 0 stands in for it: -inf - -inf is NaN.  The rounded
          * product is subtracted in both places, so that its rounding cancels. */
         const float subtracted = row_max[r] == -INFINITY ? 0.0f : row_max[r] * exponent;
-        rows->rescale[r] = rows->row_max[r] == -INFINITY ? 0.0f : exp2s(rows->subtracted[r] - subtracted);
+        rows->rescale[r] = rows->row_max[r] == -INFINITY ? 0.0f : matrix_exp2(rows->subtracted[r] - subtracted);
         rows->row_max[r] = row_max[r];
         rows->subtracted[r] = subtracted;
     }
     MATRIX_UNROLL
     for (int j = 0; j < SQUARES; j++) {
         MATRIX_UNROLL
-        for (int n = 0; n < MATRIX_C; n++) {
-            s[j].sum[n] = exp2s(fma(s[j].sum[n], exponent, -rows->subtracted[ROW_OF(n)]));
-            row_sum[ROW_OF(n)] += s[j].sum[n];
+        for (int i = 0; i < SQUARES_Q; i++) {
+            MATRIX_UNROLL
+            for (int n = 0; n < MATRIX_C; n++) {
+                const int r = ROW_OF(i, n);
+
+                s[j][i].sum[n] = matrix_exp2(fma(s[j][i].sum[n], exponent, -rows->subtracted[r]));
+                row_sum[r] += s[j][i].sum[n];
+            }
         }
     }
     MATRIX_UNROLL
@@ -193,26 +226,38 @@ static inline void softmax_tile(matrix_c s[SQUARES], lane_rows *rows, float expo
 }
 
 /* O = O * rescale + P V for one tile of keys. */
-static inline void add_values(matrix_c out[COLUMNS], const matrix_c s[SQUARES], const lane_rows *rows,
+static inline void add_values(matrix_c out[COLUMNS][SQUARES_Q], matrix_c s[SQUARES][SQUARES_Q], const lane_rows *rows,
                               const local ushort *values, int lane, local uint *scratch)
 {
+    bool rescales = false;
+
     MATRIX_UNROLL
-    for (int c = 0; c < COLUMNS; c++) {
+    for (int r = 0; r < ROWS; r++)
+        rescales = rescales || rows->rescale[r] != 1.0f;
+    if (rescales) { /* seldom after the first tiles */
         MATRIX_UNROLL
-        for (int n = 0; n < MATRIX_C; n++)
-            out[c].sum[n] *= rows->rescale[ROW_OF(n)];
+        for (int c = 0; c < COLUMNS; c++) {
+            MATRIX_UNROLL
+            for (int i = 0; i < SQUARES_Q; i++) {
+                MATRIX_UNROLL
+                for (int n = 0; n < MATRIX_C; n++)
+                    out[c][i].sum[n] *= rows->rescale[ROW_OF(i, n)];
+            }
+        }
     }
     MATRIX_UNROLL
     for (int j = 0; j < SQUARES; j++) {
-        matrix_a of_p;
+        matrix_a of_p[SQUARES_Q];
 
-        matrix_chain(&of_p, &s[j], lane, scratch);
+        MATRIX_UNROLL
+        for (int i = 0; i < SQUARES_Q; i++)
+            matrix_chain(&of_p[i], &s[j][i], lane, scratch);
         MATRIX_UNROLL
         for (int c = 0; c < COLUMNS; c++) {
             matrix_b of_v;
 
             matrix_load_b_transposed(&of_v, values, WIDTH, j * 16, c * 16, lane);
-            matrix_multiply(&out[c], &of_p, 1, &of_v, 1, lane, scratch);
+            matrix_multiply(out[c], of_p, SQUARES_Q, &of_v, 1, lane, scratch);
         }
     }
 }
@@ -220,7 +265,7 @@ static inline void add_values(matrix_c out[COLUMNS], const matrix_c s[SQUARES], 
 GROUP_SIZE(MATRIX_LANES, WARPS, 1)
 kernel void attention_matrix(ATTENTION_PARAMETERS)
 {
-    local uint4 key_tiles[2 * TILE_K * WIDTH / 8], value_tiles[2 * TILE_K * WIDTH / 8];
+    local uint4 query_tile[TILE_Q * WIDTH / 8], key_tiles[2 * TILE_K * WIDTH / 8], value_tiles[2 * TILE_K * WIDTH / 8];
     local uint all_scratch[WARPS * SCRATCH + 1];
 #if CANCEL
     local int idle;
@@ -238,9 +283,10 @@ kernel void attention_matrix(ATTENTION_PARAMETERS)
 
     const int lane = (int)get_local_id(0), warp = (int)get_local_id(1), item = warp * MATRIX_LANES + lane;
     local uint *scratch = all_scratch + warp * SCRATCH;
+    local ushort *queries = (local ushort *)query_tile;
     local ushort *key_tile = (local ushort *)key_tiles, *value_tile = (local ushort *)value_tiles;
     const int tile = CAUSAL ? (int)(get_num_groups(0) - 1 - get_group_id(0)) : (int)get_group_id(0);
-    const int first_row = tile * 16 * WARPS, h = (int)get_group_id(1) + a.first_head;
+    const int first_row = tile * TILE_Q, h = (int)get_group_id(1) + a.first_head;
     attention_item of;
     attention_item_of(&of, (int)get_group_id(2) + a.first_batch, h, &a, &arrays);
 
@@ -249,7 +295,7 @@ kernel void attention_matrix(ATTENTION_PARAMETERS)
     const int attending = min(rows, of.queries - q0);
     int begin = 0, end = 0, all_begin = 0, all_end = 0, unused;
     if (attending > 0) {
-        const int last = q0 + min(attending, 16 * WARPS) - 1;
+        const int last = q0 + min(attending, TILE_Q) - 1;
         attention_keys(&of, q0, last, &a, &begin, &end);
         attention_keys(&of, last, last, &a, &all_begin, &unused);
         attention_keys(&of, q0, q0, &a, &unused, &all_end);
@@ -259,28 +305,27 @@ kernel void attention_matrix(ATTENTION_PARAMETERS)
     const global ushort *of_query = (const global ushort *)query + attention_query_row(&a.query, &of, 0);
     const bool key_aligned = is_aligned(of_key, &a.key), value_aligned = is_aligned(of_value, &a.value);
 
-    stage_rows(key_tile, of_query, &a.query, q0, 16 * WARPS, q0, q0 + attending, D_K, item,
+    stage_rows(queries, of_query, &a.query, q0, TILE_Q, q0, q0 + attending, D_K, item,
                is_aligned(of_query, &a.query));
-    matrix_commit();
-    matrix_wait(0);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    matrix_a of_q[DEPTHS];
-    MATRIX_UNROLL
-    for (int d = 0; d < DEPTHS; d++)
-        matrix_load_a(&of_q[d], key_tile, WIDTH, warp * 16, d * 16, lane);
-    barrier(CLK_LOCAL_MEM_FENCE);
 
-    matrix_c out[COLUMNS];
-    lane_rows own = {{0, 0}, {0, 0}, {-INFINITY, -INFINITY}, {0.0f, 0.0f}, {0.0f, 0.0f}, {0.0f, 0.0f}};
+    const int row0 = warp * 16 * SQUARES_Q;
+    matrix_c out[COLUMNS][SQUARES_Q];
+    lane_rows own;
     MATRIX_UNROLL
     for (int c = 0; c < COLUMNS; c++) {
         MATRIX_UNROLL
-        for (int n = 0; n < MATRIX_C; n++)
-            out[c].sum[n] = 0.0f;
+        for (int i = 0; i < SQUARES_Q; i++) {
+            MATRIX_UNROLL
+            for (int n = 0; n < MATRIX_C; n++)
+                out[c][i].sum[n] = 0.0f;
+        }
     }
     MATRIX_UNROLL
     for (int r = 0; r < ROWS; r++) {
-        const int i = warp * 16 + matrix_c_row(lane, 2 * r);
+        const int i = row0 + (r >> 1) * 16 + matrix_c_row(lane, 2 * (r & 1));
+        own.begin[r] = own.end[r] = 0;
+        own.row_max[r] = -INFINITY;
+        own.subtracted[r] = own.row_sum[r] = own.rescale[r] = 0.0f;
         if (i < attending)
             attention_keys(&of, q0 + i, q0 + i, &a, &own.begin[r], &own.end[r]);
     }
@@ -301,8 +346,8 @@ kernel void attention_matrix(ATTENTION_PARAMETERS)
                    value_aligned);
         matrix_commit();
 
-        matrix_c s[SQUARES];
-        score_tile(s, of_q, keys, lane, scratch);
+        matrix_c s[SQUARES][SQUARES_Q];
+        score_tile(s, queries, row0, keys, lane, scratch);
         if (k0 < all_begin || k0 + TILE_K > all_end) /* not all rows attend all of it */
             mask_tile(s, &own, k0, lane);
         softmax_tile(s, &own, exponent, lane, scratch);
@@ -315,7 +360,7 @@ kernel void attention_matrix(ATTENTION_PARAMETERS)
         own.row_sum[r] = reduce_sum(own.row_sum[r], lane, scratch);
     MATRIX_UNROLL
     for (int r = 0; r < ROWS; r++) {
-        const int i = warp * 16 + matrix_c_row(lane, 2 * r);
+        const int i = row0 + (r >> 1) * 16 + matrix_c_row(lane, 2 * (r & 1));
         const bool any = i < attending && own.row_sum[r] != 0.0f;
         float row_lse;
         const float factor = attention_finish(any ? own.row_max[r] * a.scale : -INFINITY, any ? own.row_sum[r] : 0.0f,
@@ -332,8 +377,8 @@ kernel void attention_matrix(ATTENTION_PARAMETERS)
             MATRIX_UNROLL
             for (int n = 0; n < MATRIX_C; n++) {
                 const int e = c * 16 + matrix_c_column(lane, n);
-                if (ROW_OF(n) == r && e < D_V)
-                    STORE(O_TYPE, to, e * a.output.col, factor == 0.0f ? 0.0f : out[c].sum[n] * factor);
+                if (ROW_OF(r >> 1, n) == r && e < D_V)
+                    STORE(O_TYPE, to, e * a.output.col, factor == 0.0f ? 0.0f : out[c][r >> 1].sum[n] * factor);
             }
         }
     }

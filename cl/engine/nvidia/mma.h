@@ -47,6 +47,7 @@ static inline int matrix_c_column(int lane, int n)
 #if MATRIX_EMULATED
 
 #define matrix_pack matrix_pack_plainly
+#define matrix_exp2 exp2s
 
 /* What ldmatrix gives lane (g, t): of each 8 x 8 matrix of the 16 x 16 ones from (row, column) on, a word; the second is
  * below the first, or with `beside` right of it. */
@@ -79,6 +80,15 @@ static inline uint matrix_pack(float x, float y)
     __asm__ volatile("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(y), "f"(x));
 #endif
     return pair;
+}
+
+/* 2^x with an error of 2 units in the last place, 0 for what would be no normal number; -inf gives +0, 0 gives 1 (PTX ISA,
+ * "ex2"). */
+static inline float matrix_exp2(float x)
+{
+    float power;
+    __asm__("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+    return power;
 }
 
 /* The row that this lane names to ldmatrix, as an address in shared memory. */

@@ -16,11 +16,16 @@ enum { REAL, EMULATED }; /* variants: by the engine itself, or in plain OpenCL C
 #define SCALE_MIN 1e-30f
 #define SCALE_MAX 1e30f
 
-/* Sub-groups of a work-group, keys of a tile; largest first. */
+/* Sub-groups of a work-group, squares of 16 queries that each owns, keys of a tile; largest first. */
 static const struct geometry {
-    size_t warps, tile_k;
-} geometries[] = {{4, 64}, {4, 32}, {2, 32}, {1, 16}};
+    size_t warps, squares, tile_k;
+} geometries[] = {{4, 2, 64}, {4, 1, 32}, {2, 1, 32}, {1, 1, 16}};
 #define GEOMETRIES (sizeof geometries / sizeof geometries[0])
+
+static size_t rows_of(const struct geometry *g)
+{
+    return SIDE * g->warps * g->squares;
+}
 
 /* Elements of a row in local memory. */
 static size_t width_of(const struct attention_problem *problem)
@@ -28,12 +33,13 @@ static size_t width_of(const struct attention_problem *problem)
     return size_max(problem->d_k, problem->d_v) > 64 ? 128 : 64;
 }
 
-static bool fits(const clattn_device_info *info, const struct attention_problem *problem, const struct geometry *g)
+static bool fits(const struct capabilities *caps, const struct attention_problem *problem, const struct geometry *g)
 {
-    size_t scratch = g->warps * SIDE * SIDE * sizeof(uint32_t) + sizeof(uint32_t); /* of the emulation */
-    size_t bytes = 4 * g->tile_k * width_of(problem) * sizeof(uint16_t) + scratch + 16;
+    const clattn_device_info *info = &caps->info;
+    size_t scratch = g->warps * (g->squares + 1) * SIDE * SIDE * sizeof(uint16_t) + sizeof(uint32_t); /* emulation's */
+    size_t bytes = (rows_of(g) + 4 * g->tile_k) * width_of(problem) * sizeof(uint16_t) + scratch + 64;
     return LANES * g->warps <= info->max_work_group && LANES <= info->max_work_item[0] &&
-           g->warps <= info->max_work_item[1] && bytes <= info->local_memory;
+           g->warps <= info->max_work_item[1] && bytes <= caps->local_most;
 }
 
 /* The first geometry from `from` on that the device's limits allow; a slow compiler or a simulator wants the smallest. */
@@ -42,7 +48,7 @@ static size_t choose(const clattn_context *context, const struct attention_probl
     const struct capabilities *caps = &context->device.caps;
     bool smallest = caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR);
     for (size_t i = smallest ? size_max(from, GEOMETRIES - 1) : from; i < GEOMETRIES; i++)
-        if (fits(&caps->info, problem, &geometries[i]))
+        if (fits(caps, problem, &geometries[i]))
             return i;
     return GEOMETRIES;
 }
@@ -88,9 +94,10 @@ static clattn_status prepare_geometry(struct attention_plan *plan, const struct 
     define_int(&options, "MATRIX_BF16", problem->desc.query.dtype == CLATTN_DTYPE_BF16);
     define_int(&options, "MATRIX_EMULATED", emulated);
     define_int(&options, "WARPS", (long long)g->warps);
+    define_int(&options, "SQUARES_Q", (long long)g->squares);
     define_int(&options, "TILE_K", (long long)g->tile_k);
     define_int(&options, "WIDTH", (long long)width_of(problem));
-    plan->queries_per_group = plan->rows_per_group = SIDE * g->warps;
+    plan->queries_per_group = plan->rows_per_group = rows_of(g);
     plan->groups = attention_groups_by_queries;
     plan->efficiency = emulated ? 0.0001 : 0.1;
     attention_begin_geometry(plan);

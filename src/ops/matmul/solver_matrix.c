@@ -50,19 +50,20 @@ static size_t scratch_bytes(const struct geometry *g, bool emulated)
 }
 
 /* How many steps' tiles local memory holds; fewer than 2 are too few. */
-static size_t stages_of(const clattn_device_info *info, enum matrix_engine engine, const struct geometry *g,
+static size_t stages_of(const struct capabilities *caps, enum matrix_engine engine, const struct geometry *g,
                         bool emulated)
 {
-    size_t scratch = scratch_bytes(g, emulated);
-    size_t most = info->local_memory > scratch ? (size_t)(info->local_memory - scratch) / stage_bytes(g) : 0;
+    size_t taken = scratch_bytes(g, emulated) + ENGINE_LOCAL_EXTRA;
+    size_t most = caps->local_most > taken ? (size_t)(caps->local_most - taken) / stage_bytes(g) : 0;
     return size_min(most, engine == MATRIX_MMA ? MOST_STAGES : 2);
 }
 
-static bool fits(const clattn_device_info *info, enum matrix_engine engine, const struct geometry *g, bool emulated)
+static bool fits(const struct capabilities *caps, enum matrix_engine engine, const struct geometry *g, bool emulated)
 {
+    const clattn_device_info *info = &caps->info;
     size_t lanes = matrix_engine_lanes(engine), groups = g->groups_m * g->groups_n;
     return lanes * groups <= info->max_work_group && lanes <= info->max_work_item[0] &&
-           groups <= info->max_work_item[1] && stages_of(info, engine, g, emulated) >= 2;
+           groups <= info->max_work_item[1] && stages_of(caps, engine, g, emulated) >= 2;
 }
 
 /* The first geometry from `from` on that the device's limits allow and that is no larger than the product or the number of
@@ -70,11 +71,11 @@ static bool fits(const clattn_device_info *info, enum matrix_engine engine, cons
 static size_t choose(const clattn_context *context, const struct matmul_problem *problem, enum matrix_engine engine,
                      bool emulated, size_t from)
 {
-    const clattn_device_info *info = &context->device.caps.info;
+    const struct capabilities *caps = &context->device.caps;
     bool smallest = context->device.caps.quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR);
     for (size_t i = from; i < GEOMETRIES; i++) {
         const struct geometry *g = &geometries[engine][i], *next = g + 1;
-        if (!fits(info, engine, g, emulated))
+        if (!fits(caps, engine, g, emulated))
             continue;
         /* Emulated, the largest takes long to compile, so that only tuning asks for it. */
         if (i + 1 < GEOMETRIES &&
@@ -82,7 +83,7 @@ static size_t choose(const clattn_context *context, const struct matmul_problem 
             continue;
         double groups = (double)divide_up(problem->m, rows_of(g)) * (double)divide_up(problem->n, columns_of(g)) *
                         (double)problem->batch;
-        if (i + 1 < GEOMETRIES && !emulated && groups < info->compute_units)
+        if (i + 1 < GEOMETRIES && !emulated && groups < caps->info.compute_units)
             continue;
         return i;
     }
@@ -129,7 +130,7 @@ static clattn_status prepare_geometry(struct matmul_plan *plan, enum matrix_engi
                                       bool emulated)
 {
     const struct matmul_problem *problem = &plan->problem;
-    const clattn_device_info *info = &plan->base.context->device.caps.info;
+    const struct capabilities *caps = &plan->base.context->device.caps;
     const size_t local[3] = {matrix_engine_lanes(engine), g->groups_m * g->groups_n, 1};
     struct strbuf options = {0};
     matmul_defines(plan, false, &options);
@@ -141,7 +142,7 @@ static clattn_status prepare_geometry(struct matmul_plan *plan, enum matrix_engi
     define_int(&options, "SQUARES_M", (long long)g->squares_m);
     define_int(&options, "SQUARES_N", (long long)g->squares_n);
     define_int(&options, "TILE_K", (long long)g->depth);
-    define_int(&options, "STAGES", (long long)stages_of(info, engine, g, emulated));
+    define_int(&options, "STAGES", (long long)stages_of(caps, engine, g, emulated));
     define_int(&options, "A_TRANSPOSED", is_transposed(engine, problem->a.col, problem->a.row));
     define_int(&options, "B_TRANSPOSED", is_transposed(engine, problem->b.row, problem->b.col));
     plan->tile_rows = rows_of(g);
@@ -159,7 +160,7 @@ static const struct geometry *tune(clattn_plan *base, enum matrix_engine engine,
     tuning_parameter(&base->tuning, "columns", sizes, &columns);
     for (size_t j = 0; j < GEOMETRIES; j++)
         if (rows_of(&g[j]) == rows && columns_of(&g[j]) == columns)
-            return j == i || fits(&base->context->device.caps.info, engine, &g[j], emulated) ? &g[j] : NULL;
+            return j == i || fits(&base->context->device.caps, engine, &g[j], emulated) ? &g[j] : NULL;
     return NULL;
 }
 

@@ -19,8 +19,8 @@ struct geometry {
 };
 
 /* Largest first.  The largest has 64 sums an item, so that a multiprocessor's registers hold two work-groups of 256 items, and
- * 48 KiB of local memory hold three steps. */
-static const struct geometry geometries[] = {{2, 128, 32}, {1, 128, 32}, {1, 64, 64}, {1, 32, 64}, {1, 16, 16}};
+ * its local memory three steps of each. */
+static const struct geometry geometries[] = {{2, 128, 64}, {1, 128, 64}, {1, 64, 64}, {1, 32, 64}, {1, 16, 16}};
 #define GEOMETRIES (sizeof geometries / sizeof geometries[0])
 #define MOST_STAGES 4
 
@@ -29,31 +29,34 @@ static size_t rows_of(const struct geometry *g)
     return ROWS * g->warpgroups;
 }
 
-static size_t stages_of(const clattn_device_info *info, const struct geometry *g)
+/* As many as let two work-groups share local memory, if those are enough. */
+static size_t stages_of(const struct capabilities *caps, const struct geometry *g)
 {
     size_t stage = (rows_of(g) + g->columns) * g->depth * sizeof(uint16_t);
-    return size_min((size_t)info->local_memory / stage, MOST_STAGES);
+    size_t room = (size_t)caps->local_most - ENGINE_LOCAL_EXTRA, most = room / 2 / stage;
+    return size_min(most >= 2 ? most : room / stage, MOST_STAGES);
 }
 
-static bool fits(const clattn_device_info *info, const struct geometry *g)
+static bool fits(const struct capabilities *caps, const struct geometry *g)
 {
+    const clattn_device_info *info = &caps->info;
     return LANES * g->warpgroups <= info->max_work_group && LANES <= info->max_work_item[0] &&
-           g->warpgroups <= info->max_work_item[1] && stages_of(info, g) >= 2;
+           g->warpgroups <= info->max_work_item[1] && stages_of(caps, g) >= 2;
 }
 
 /* The first geometry from `from` on that the device's limits allow and that is no larger than the product or the number of
  * compute units asks for, or GEOMETRIES. */
 static size_t choose(const clattn_context *context, const struct matmul_problem *problem, bool emulated, size_t from)
 {
-    const clattn_device_info *info = &context->device.caps.info;
+    const struct capabilities *caps = &context->device.caps;
     bool smallest = context->device.caps.quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR);
     for (size_t i = from; i < GEOMETRIES; i++) {
         const struct geometry *g = &geometries[i], *next = g + 1;
         double groups = (double)divide_up(problem->m, rows_of(g)) * (double)divide_up(problem->n, g->columns) *
                         (double)problem->batch;
         bool last = i + 1 == GEOMETRIES;
-        if (!fits(info, g) || (!last && (smallest || (problem->m <= rows_of(next) && problem->n <= next->columns) ||
-                                         (!emulated && groups < info->compute_units))))
+        if (!fits(caps, g) || (!last && (smallest || (problem->m <= rows_of(next) && problem->n <= next->columns) ||
+                                         (!emulated && groups < caps->info.compute_units))))
             continue;
         return i;
     }
@@ -98,7 +101,7 @@ static clattn_status prepare_geometry(struct matmul_plan *plan, const struct geo
     define_int(&options, "WARPGROUPS", (long long)g->warpgroups);
     define_int(&options, "WGMMA_N", (long long)g->columns);
     define_int(&options, "TILE_K", (long long)g->depth);
-    define_int(&options, "STAGES", (long long)stages_of(&plan->base.context->device.caps.info, g));
+    define_int(&options, "STAGES", (long long)stages_of(&plan->base.context->device.caps, g));
     define_int(&options, "A_TRANSPOSED", engine_is_transposed(problem->a.col, problem->a.row));
     define_int(&options, "B_TRANSPOSED", engine_is_transposed(problem->b.row, problem->b.col));
     plan->tile_rows = rows_of(g);
@@ -115,7 +118,7 @@ static const struct geometry *tune(clattn_plan *base, size_t i)
     tuning_parameter(&base->tuning, "columns", all_columns, &columns);
     for (size_t j = 0; j < GEOMETRIES; j++)
         if (rows_of(&geometries[j]) == rows && geometries[j].columns == columns)
-            return fits(&base->context->device.caps.info, &geometries[j]) ? &geometries[j] : NULL;
+            return fits(&base->context->device.caps, &geometries[j]) ? &geometries[j] : NULL;
     return NULL;
 }
 
