@@ -36,6 +36,8 @@
  *                     with MATRIX_CHAIN_A f is a matrix_a and A[i][x] = C[i][x], otherwise a matrix_b and B[x][j] = C[x][j]
  *   matrix_swap(x, distance, lane, scratch)           x of the lane `distance` (a power of two) away by exclusive or
  *   matrix_exp2(x)                                    2^x of x <= 1, as lib/exp2.h has it; MATRIX_MMA alone
+ *   MATRIX_FORGET(x)                                  at the head of a loop: what is computed from the int x is computed in the
+ *                     loop, and does not take registers from before it; MATRIX_MMA alone
  *   matrix_lane(), matrix_sub_group()                 this item's lane, and the number of its sub-group
  *
  * row, column and k are multiples of 16.  All items of a sub-group call the loads and matrix_multiply alike; with

@@ -122,9 +122,8 @@ static inline float reduce_sum(float x, int lane, local uint *scratch)
     return x + matrix_swap(x, 2, lane, scratch);
 }
 
-/* A lane's rows: what they attend, and the state of their online softmax. */
+/* The state of the online softmax of a lane's rows. */
 typedef struct lane_rows {
-    int begin[ROWS], end[ROWS];
     float row_max[ROWS], subtracted[ROWS]; /* `subtracted` is the rounded row_max * exponent, or 0 before any key */
     float row_sum[ROWS], rescale[ROWS];
 } lane_rows;
@@ -159,19 +158,32 @@ static inline void score_tile(matrix_c s[SQUARES][SQUARES_Q], const local ushort
     }
 }
 
-/* Replaces the scores of keys that a row does not attend by -inf; k0 is the tile's first key. */
-static inline void mask_tile(matrix_c s[SQUARES][SQUARES_Q], const lane_rows *rows, int k0, int lane)
+/* Which of the work-group's rows a lane's row r is; row0 is the sub-group's first. */
+static inline int row_of(int row0, int r, int lane)
+{
+    return row0 + (r >> 1) * 16 + matrix_c_row(lane, 2 * (r & 1));
+}
+
+/* Replaces the scores of keys that a row does not attend by -inf; k0 is the tile's first key, q0 the work-group's first query
+ * of `attending`.  What a row attends is found anew for each tile that needs it: kept, it would take registers from all. */
+static inline void mask_tile(matrix_c s[SQUARES][SQUARES_Q], int k0, int q0, int attending, int row0, int lane,
+                             const attention_item *of, const attention_args *a)
 {
     MATRIX_UNROLL
-    for (int j = 0; j < SQUARES; j++) {
+    for (int r = 0; r < ROWS; r++) {
+        const int row = row_of(row0, r, lane);
+        int begin = 0, end = 0;
+
+        if (row < attending)
+            attention_keys(of, q0 + row, q0 + row, a, &begin, &end);
         MATRIX_UNROLL
-        for (int i = 0; i < SQUARES_Q; i++) {
+        for (int j = 0; j < SQUARES; j++) {
             MATRIX_UNROLL
             for (int n = 0; n < MATRIX_C; n++) {
                 const int at = k0 + j * 16 + matrix_c_column(lane, n);
 
-                if (at < rows->begin[ROW_OF(i, n)] || at >= rows->end[ROW_OF(i, n)])
-                    s[j][i].sum[n] = -INFINITY;
+                if (ROW_OF(r >> 1, n) == r && (at < begin || at >= end))
+                    s[j][r >> 1].sum[n] = -INFINITY;
             }
         }
     }
@@ -281,7 +293,8 @@ kernel void attention_matrix(ATTENTION_PARAMETERS)
         return;
 #endif
 
-    const int lane = (int)get_local_id(0), warp = (int)get_local_id(1), item = warp * MATRIX_LANES + lane;
+    int lane = (int)get_local_id(0);
+    const int warp = (int)get_local_id(1), item = warp * MATRIX_LANES + lane;
     local uint *scratch = all_scratch + warp * SCRATCH;
     local ushort *queries = (local ushort *)query_tile;
     local ushort *key_tile = (local ushort *)key_tiles, *value_tile = (local ushort *)value_tiles;
@@ -322,12 +335,8 @@ kernel void attention_matrix(ATTENTION_PARAMETERS)
     }
     MATRIX_UNROLL
     for (int r = 0; r < ROWS; r++) {
-        const int i = row0 + (r >> 1) * 16 + matrix_c_row(lane, 2 * (r & 1));
-        own.begin[r] = own.end[r] = 0;
         own.row_max[r] = -INFINITY;
         own.subtracted[r] = own.row_sum[r] = own.rescale[r] = 0.0f;
-        if (i < attending)
-            attention_keys(&of, q0 + i, q0 + i, &a, &own.begin[r], &own.end[r]);
     }
 
     const float exponent = a.scale * LOG2E;
@@ -346,10 +355,11 @@ kernel void attention_matrix(ATTENTION_PARAMETERS)
                    value_aligned);
         matrix_commit();
 
+        MATRIX_FORGET(lane);
         matrix_c s[SQUARES][SQUARES_Q];
         score_tile(s, queries, row0, keys, lane, scratch);
         if (k0 < all_begin || k0 + TILE_K > all_end) /* not all rows attend all of it */
-            mask_tile(s, &own, k0, lane);
+            mask_tile(s, k0, q0, attending, row0, lane, &of, &a);
         softmax_tile(s, &own, exponent, lane, scratch);
         add_values(out, s, &own, values, lane, scratch);
     }
@@ -360,7 +370,7 @@ kernel void attention_matrix(ATTENTION_PARAMETERS)
         own.row_sum[r] = reduce_sum(own.row_sum[r], lane, scratch);
     MATRIX_UNROLL
     for (int r = 0; r < ROWS; r++) {
-        const int i = row0 + (r >> 1) * 16 + matrix_c_row(lane, 2 * (r & 1));
+        const int i = row_of(row0, r, lane);
         const bool any = i < attending && own.row_sum[r] != 0.0f;
         float row_lse;
         const float factor = attention_finish(any ? own.row_max[r] * a.scale : -INFINITY, any ? own.row_sum[r] : 0.0f,

@@ -48,6 +48,7 @@ static inline int matrix_c_column(int lane, int n)
 
 #define matrix_pack matrix_pack_plainly
 #define matrix_exp2 exp2s
+#define MATRIX_FORGET(x)
 
 /* What ldmatrix gives lane (g, t): of each 8 x 8 matrix of the 16 x 16 ones from (row, column) on, a word; the second is
  * below the first, or with `beside` right of it. */
@@ -81,6 +82,8 @@ static inline uint matrix_pack(float x, float y)
 #endif
     return pair;
 }
+
+#define MATRIX_FORGET(x) __asm__ volatile("" : "+r"(x))
 
 /* 2^x with an error of 2 units in the last place, 0 for what would be no normal number; -inf gives +0, 0 gives 1 (PTX ISA,
  * "ex2"). */

@@ -80,6 +80,7 @@ extern const struct solver attention_cpu_bf16_solver;
 extern const struct solver attention_emulated_mma_solver;
 extern const struct solver attention_matrix_solver;
 extern const struct solver attention_cpu_solver;
+extern const struct solver attention_decode_solver;
 extern const struct solver attention_sub_group_solver;
 extern const struct solver attention_emulated_sub_group_solver;
 extern const struct solver attention_tile_solver;

@@ -104,6 +104,16 @@ clattn_attention_desc attention_prepare(test_job *job, const attention_case *tes
     return desc;
 }
 
+/* What the solver for few rows does not take: rows of more than 512 bytes, integers, and what it has no features for. */
+static bool decode_refuses(const attention_case *test)
+{
+    const size_t key = test->type.key ? clattn_dtype_bits(test->type.key) : 32;
+    const size_t value = test->type.value ? clattn_dtype_bits(test->type.value) : 32;
+
+    return test->additive || test->dropout > 0 || test->entropy || key < 16 || key > 32 || value < 16 || value > 32 ||
+           test->dim.d_k * key > 4096 || test->dim.d_v * value > 4096;
+}
+
 bool attention_refuses(const attention_case *test, const char *solver)
 {
     clattn_device_info info = {.size = sizeof info};
@@ -112,6 +122,7 @@ bool attention_refuses(const attention_case *test, const char *solver)
     bool refused = (test->type.query == CLATTN_DTYPE_F64 && !has_doubles) || job_refused_sub_groups(solver);
 
     assert_status(device_context(), clattn_context_device_info(device_context(), &info), CLATTN_SUCCESS);
+    refused = refused || (strcmp(solver, "decode") == 0 && decode_refuses(test));
     for (int n = 0; n < ATTENTION_ALL_SOLVERS; n++) {
         refused = refused || ((test->refused_by >> n & 1) && strcmp(solver, attention_solvers[n]) == 0);
     }
@@ -180,6 +191,7 @@ void attention_add_decoding(const attention_case *cases, size_t count)
     } else {
         attention_add_frugal(cases, count);
     }
+    attention_add_by("decode", cases, count);
 }
 
 void attention_add_check(case_check check, const attention_case *cases, size_t count)

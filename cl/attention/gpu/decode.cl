@@ -1,0 +1,387 @@
+/* Attention of few queries for GPU-class devices: K and V are read once, 16 bytes an item, for all rows of a key/value head.
+ *
+ *   O[i,:] = sum_j p_ij V[j,:] / sum_j p_ij,   p_ij = exp(s_ij - max_j s_ij),   s_ij: attention/core.h
+ *   lse[i] = log sum_j exp(s_ij)
+ *
+ * A row is a query of one query head, the heads of a key/value head being neighbours.  A work-group owns ROWS rows and walks
+ * over the keys; each of its TEAMS teams of 32 items takes 32 of them at a time and has an online softmax of its own, and the
+ * teams' results are added up at the end.
+ *
+ *         KEY_ITEMS items to a key            an item to a key             VALUE_ITEMS items to a value
+ *        +----+----+-----+----+              +----+----+-----+            +----+----+-----+----+
+ *  32 /  | 16 bytes of K each |   parts of   | scores, and   |  weights   | 16 bytes of V each |    each item adds to
+ *  KEY_  +----+----+-----+----+  q.k through | maxima, of    |  through   +----+----+-----+----+    ROWS * VALUE_VECTOR
+ *  ITEMS |   the next key     |    `part`    | ROWS rows     |  `weight`  |   the next key     |    columns of O
+ *  keys  +----+----+-----+----+              +----+----+-----+            +----+----+-----+----+
+ *
+ * Arrays, strides and macros: attention/core.h; not DOUBLE, ADDITIVE, DROPOUT, ENTROPY or groups of integers.  Besides:
+ *   ROWS          rows of a work-group                                      1 2 4 8           tested: each
+ *   TEAMS         of 32 items                                               power of two      4
+ *   LOADS         of 16 bytes that an item has under way at a time          powers of two     2
+ *   KEY_ITEMS     items that share a row of K, VALUE_ITEMS one of V         powers of two up to 32, with 16 bytes each
+ * Any strides and any alignment: rows that are no aligned pieces of 16 bytes are read one element at a time.
+ *
+ * NDRange: local (32, TEAMS, 1); groups (ceil(launch_queries * group / ROWS), key/value heads of the launch, batch).
+ * Local memory, in floats: TEAMS * (ROWS * CHUNK_KEYS * (KEY_ITEMS + 1), or 32 * VALUE_VECTOR, and ROWS * 33).
+ * Barriers: in loops whose trip counts are the same for the whole work-group.  `weight` is written behind the first barrier of
+ * the next tile's scores, which nobody passes before all have read it.
+ *
+ * State is float.  A score that is not attended is -inf and its weight exactly +0; K and V outside of the keys that the
+ * work-group's rows attend are not read: the last of these stands in.  A row that attends nothing gives +0 and lse -inf, NaN
+ * or +inf among attended scores NaN.  Needs OpenCL C 1.2 and the local memory above; else attention_tile. */
+#include "attention/core.h"
+
+#ifndef ROWS
+#define ROWS 4
+#endif
+#ifndef TEAMS
+#define TEAMS 4
+#endif
+#ifndef LOADS
+#define LOADS 2
+#endif
+#if IS_F32(K_TYPE)
+#define KEY_VECTOR 4
+#else
+#define KEY_VECTOR 8
+#endif
+#if IS_F32(V_TYPE)
+#define VALUE_VECTOR 4
+#else
+#define VALUE_VECTOR 8
+#endif
+#ifndef KEY_ITEMS
+#define KEY_ITEMS 16
+#endif
+#ifndef VALUE_ITEMS
+#define VALUE_ITEMS 16
+#endif
+
+/* Of loops over registers; for a CPU's compiler few code is better. */
+#if LOADS > 2
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("nounroll")
+#endif
+#define TEAM 32
+#define KEYS_AT_ONCE (TEAM / KEY_ITEMS)
+#define VALUES_AT_ONCE (TEAM / VALUE_ITEMS)
+#define SMALLER(x, y) ((x) < (y) ? (x) : (y))
+#define LARGER(x, y) ((x) > (y) ? (x) : (y))
+#define KEY_LOADS SMALLER(LOADS, KEY_ITEMS)
+#define VALUE_LOADS SMALLER(LOADS, VALUE_ITEMS)
+#define CHUNK_KEYS (KEY_LOADS * KEYS_AT_ONCE)
+#define PART LARGER(ROWS *CHUNK_KEYS *(KEY_ITEMS + 1), TEAM *VALUE_VECTOR)
+
+#if DOUBLE || ADDITIVE || DROPOUT || ENTROPY || KEY_GROUPS || VALUE_GROUPS
+#error "this kernel has float states, scaled products and arrays without groups only"
+#endif
+#if KEY_ITEMS * KEY_VECTOR < D_K || VALUE_ITEMS * VALUE_VECTOR < D_V || KEY_ITEMS > TEAM || VALUE_ITEMS > TEAM
+#error "a team's items must hold a row"
+#endif
+#if (KEY_ITEMS & (KEY_ITEMS - 1)) || (VALUE_ITEMS & (VALUE_ITEMS - 1)) || (TEAMS & (TEAMS - 1))
+#error "KEY_ITEMS, VALUE_ITEMS and TEAMS must be powers of two"
+#endif
+
+/* Whether all of a head's rows consist of aligned pieces of 16 bytes. */
+#define IS_ALIGNED(from, array, vector, size) \
+    ((array)->col == 1 && ((array)->row & ((vector) - 1)) == 0 && ((size_t)(from) & 15) == 0 && \
+     (size) % (vector) == 0 && PIECES_OF_PAGES(array, vector))
+#if GIVEN(PAGED)
+#define PIECES_OF_PAGES(array, vector) (((array)->batch & ((vector) - 1)) == 0)
+#else
+#define PIECES_OF_PAGES(array, vector) 1
+#endif
+
+/* Sixteen bytes as floats. */
+#define FROM_F32(to, raw) vstore4(as_float4(raw), 0, to)
+#define FROM_BF16(to, raw) \
+    do { \
+        vstore4(as_float4((uint4)((raw).x << 16, (raw).x & 0xffff0000u, (raw).y << 16, (raw).y & 0xffff0000u)), 0, to); \
+        vstore4(as_float4((uint4)((raw).z << 16, (raw).z & 0xffff0000u, (raw).w << 16, (raw).w & 0xffff0000u)), 1, to); \
+    } while (0)
+#define FROM_F16(to, raw) \
+    do { \
+        ushort halves[8]; \
+        vstore8(as_ushort8(raw), 0, halves); \
+        for (int e = 0; e < 8; e++) \
+            (to)[e] = vload_half(e, (const half *)halves); \
+    } while (0)
+#define FROM(TYPE, to, raw) JOIN(FROM_, TYPE)(to, raw)
+
+/* Elements first ... of a row, 0 beyond `size`. */
+#define DEFINE_ROW_PIECE(NAME, TYPE, VECTOR) \
+    static inline void NAME(float to[VECTOR], const global ELEMENT(TYPE) *from, long at, long col, int first, int size) \
+    { \
+        for (int e = 0; e < VECTOR; e++) \
+            to[e] = first + e < size ? LOAD(TYPE, from, at + (first + e) * col) : 0.0f; \
+    }
+DEFINE_ROW_PIECE(query_piece, Q_TYPE, KEY_VECTOR)
+DEFINE_ROW_PIECE(key_piece, K_TYPE, KEY_VECTOR)
+DEFINE_ROW_PIECE(value_piece, V_TYPE, VALUE_VECTOR)
+
+/* A row of the work-group: its item has the row's own head. */
+typedef struct decode_row {
+    attention_item item;
+    int i;
+    bool stored, attends;
+} decode_row;
+
+static inline void find_row(decode_row *row, const attention_item *first, int number, const attention_args *a)
+{
+    const int query = (int)((uint)number / (uint)a->group);
+    row->item = *first;
+    row->item.h += number - mul24(query, a->group);
+    row->i = a->first_query + query;
+    row->stored = query < a->launch_queries && row->i < first->rows && row->item.h >= a->first_head &&
+                  row->item.h < a->first_head + a->launch_heads;
+    row->attends = row->stored && row->i < first->queries;
+}
+
+/* Where key j's row begins, from its head; one that nobody attends is read from the nearest that somebody does. */
+static inline long row_place(const array4 *array, int j, int begin, int end, const attention_item *item,
+                             const attention_args *a, const optional_arrays *arrays)
+{
+    return attention_row_of_head(array, item, clamp(j, begin, end - 1), a, arrays);
+}
+
+/* An item's part of a key's scores, for every row. */
+static inline void multiply_piece(local float *part, float q[ROWS][KEY_VECTOR], const float k[KEY_VECTOR], int key)
+{
+    UNROLL
+    for (int r = 0; r < ROWS; r++) {
+        float sum = 0.0f;
+        UNROLL
+        for (int e = 0; e < KEY_VECTOR; e++)
+            sum = FMA(q[r][e], k[e], sum);
+        part[(r * CHUNK_KEYS + key) * (KEY_ITEMS + 1)] = sum;
+    }
+}
+
+/* A team's scores of 32 keys from k0 on, unscaled, into weight[row][key]. */
+static inline void multiply_keys(local float *weight, local float *part, float q[ROWS][KEY_VECTOR],
+                                 const global ELEMENT(K_TYPE) *key, bool aligned, int k0, int begin, int end, int lane,
+                                 const attention_item *item, const attention_args *a, const optional_arrays *arrays)
+{
+    const int x = lane & (KEY_ITEMS - 1), own = lane / KEY_ITEMS, column = x * KEY_VECTOR;
+    for (int c = 0; c < TEAM; c += CHUNK_KEYS) {
+        float k[KEY_VECTOR];
+        if (aligned) {
+            uint4 raw[KEY_LOADS];
+            UNROLL
+            for (int u = 0; u < KEY_LOADS; u++) {
+                raw[u] = (uint4)(0);
+                if (column < D_K)
+                    raw[u] = *(const global uint4 *)(key + column +
+                                                     row_place(&a->key, k0 + c + u * KEYS_AT_ONCE + own, begin, end,
+                                                               item, a, arrays));
+            }
+            UNROLL
+            for (int u = 0; u < KEY_LOADS; u++) {
+                FROM(K_TYPE, k, raw[u]);
+                multiply_piece(part + x, q, k, u * KEYS_AT_ONCE + own);
+            }
+        } else {
+            _Pragma("nounroll")
+            for (int n = own; n < CHUNK_KEYS; n += KEYS_AT_ONCE) {
+                key_piece(k, key, row_place(&a->key, k0 + c + n, begin, end, item, a, arrays), a->key.col, column, D_K);
+                multiply_piece(part + x, q, k, n);
+            }
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int n = lane; n < ROWS * CHUNK_KEYS; n += TEAM) {
+            float sum = 0.0f;
+            UNROLL
+            for (int e = 0; e < KEY_ITEMS; e++)
+                sum += part[n * (KEY_ITEMS + 1) + e];
+            weight[n / CHUNK_KEYS * TEAM + c + n % CHUNK_KEYS] = sum;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+
+/* out += weight * V, of one key. */
+static inline void add_piece(float out[ROWS][VALUE_VECTOR], const local float *weight, const float v[VALUE_VECTOR])
+{
+    UNROLL
+    for (int r = 0; r < ROWS; r++) {
+        UNROLL
+        for (int e = 0; e < VALUE_VECTOR; e++)
+            out[r][e] = FMA(weight[r * TEAM], v[e], out[r][e]);
+    }
+}
+
+/* out += weights * V, of the team's 32 keys. */
+static inline void add_values(float out[ROWS][VALUE_VECTOR], const local float *weight,
+                              const global ELEMENT(V_TYPE) *value, bool aligned, int k0, int begin, int end, int lane,
+                              const attention_item *item, const attention_args *a, const optional_arrays *arrays)
+{
+    const int own = lane / VALUE_ITEMS, column = (lane & (VALUE_ITEMS - 1)) * VALUE_VECTOR;
+    float v[VALUE_VECTOR];
+    if (aligned) {
+        for (int c = own; c < TEAM; c += VALUE_LOADS * VALUES_AT_ONCE) {
+            uint4 raw[VALUE_LOADS];
+            UNROLL
+            for (int u = 0; u < VALUE_LOADS; u++) {
+                raw[u] = (uint4)(0);
+                if (column < D_V)
+                    raw[u] = *(const global uint4 *)(value + column +
+                                                     row_place(&a->value, k0 + c + u * VALUES_AT_ONCE, begin, end, item,
+                                                               a, arrays));
+            }
+            UNROLL
+            for (int u = 0; u < VALUE_LOADS; u++) {
+                FROM(V_TYPE, v, raw[u]);
+                add_piece(out, weight + c + u * VALUES_AT_ONCE, v);
+            }
+        }
+    } else {
+        _Pragma("nounroll")
+        for (int c = own; c < TEAM; c += VALUES_AT_ONCE) {
+            value_piece(v, value, row_place(&a->value, k0 + c, begin, end, item, a, arrays), a->value.col, column, D_V);
+            add_piece(out, weight + c, v);
+        }
+    }
+}
+
+GROUP_SIZE(TEAM, TEAMS, 1)
+kernel void attention_decode_rows(ATTENTION_PARAMETERS)
+{
+    local float parts[TEAMS * PART], weights[TEAMS * ROWS * TEAM], team_max[TEAMS * ROWS], factors[ROWS];
+#if CANCEL
+    local int idle;
+#endif
+    optional_arrays arrays = OPTIONAL_ARRAYS;
+    const int lane = (int)get_local_id(0), team = (int)get_local_id(1), item = team * TEAM + lane;
+    if (a.batch == 0)
+        return;
+#if CANCEL
+    if (item == 0)
+        idle = attention_idle(&a, &arrays);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (idle)
+        return;
+#endif
+
+    /* The first query head of the key/value head, and the keys that some row attends. */
+    const int row0 = (int)get_group_id(0) * ROWS;
+    attention_item head;
+    attention_item_of(&head, a.first_batch + (int)get_group_id(2),
+                      (a.first_head / a.group + (int)get_group_id(1)) * a.group, &a, &arrays);
+    const int launched = a.launch_queries * a.group;
+    const int first = a.first_query + row0 / a.group;
+    const int last = min(a.first_query + (min(row0 + ROWS, launched) - 1) / a.group, head.queries - 1);
+    int begin = 0, end = 0;
+    if (first <= last)
+        attention_keys(&head, first, last, &a, &begin, &end);
+
+    const global ELEMENT(K_TYPE) *head_key = key + attention_head(&a.key, &head, &a);
+    const global ELEMENT(V_TYPE) *head_value = value + attention_head(&a.value, &head, &a);
+    const bool key_aligned = IS_ALIGNED(head_key, &a.key, KEY_VECTOR, D_K);
+    const bool value_aligned = IS_ALIGNED(head_value, &a.value, VALUE_VECTOR, D_V);
+    local float *part = parts + team * PART, *weight = weights + team * (ROWS * TEAM);
+    float q[ROWS][KEY_VECTOR], out[ROWS][VALUE_VECTOR], row_max[ROWS], row_sum[ROWS];
+    UNROLL
+    for (int r = 0; r < ROWS; r++) {
+        decode_row row;
+        find_row(&row, &head, row0 + r, &a);
+        query_piece(q[r], query, row.attends ? attention_query_row(&a.query, &row.item, row.i) : 0, a.query.col,
+                    (lane & (KEY_ITEMS - 1)) * KEY_VECTOR, row.attends ? D_K : 0);
+        row_max[r] = -INFINITY;
+        row_sum[r] = 0.0f;
+    UNROLL
+        for (int e = 0; e < VALUE_VECTOR; e++)
+            out[r][e] = 0.0f;
+    }
+
+    for (int tile = begin / TEAM * TEAM; tile < end; tile += TEAMS * TEAM) {
+        const int k0 = tile + team * TEAM, j = k0 + lane;
+        float s[ROWS];
+        multiply_keys(weight, part, q, head_key, key_aligned, k0, begin, end, lane, &head, &a, &arrays);
+    UNROLL
+        for (int r = 0; r < ROWS; r++) {
+            decode_row row;
+            find_row(&row, &head, row0 + r, &a);
+            s[r] = -INFINITY;
+            if (row.attends && j >= begin && j < end && !attention_excludes(&row.item, row.i, j, &a, &arrays))
+                s[r] = attention_biased(attention_capped(weight[r * TEAM + lane] * a.scale, &a), &row.item, row.i, j,
+                                        &a, &arrays);
+            weight[r * TEAM + lane] = s[r];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        float tile_max[ROWS];
+    UNROLL
+        for (int r = 0; r < ROWS; r++) {
+            tile_max[r] = -INFINITY;
+            for (int n = 0; n < TEAM; n++)
+                tile_max[r] = fmax(tile_max[r], weight[r * TEAM + n]);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    UNROLL
+        for (int r = 0; r < ROWS; r++) {
+            const float m = fmax(row_max[r], tile_max[r]);
+            /* While nothing has been attended the maximum is -inf, and 0 stands in for it: -inf - -inf is NaN. */
+            const float subtracted = m == -INFINITY ? 0.0f : m;
+            const float rescale = exp2s((row_max[r] - subtracted) * LOG2E), p = exp2s((s[r] - subtracted) * LOG2E);
+            row_max[r] = m;
+            row_sum[r] = FMA(row_sum[r], rescale, p);
+            weight[r * TEAM + lane] = p;
+    UNROLL
+            for (int e = 0; e < VALUE_VECTOR; e++)
+                out[r][e] *= rescale;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        add_values(out, weight, head_value, value_aligned, k0, begin, end, lane, &head, &a, &arrays);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    /* The teams' maxima and the items' sums, of which an item finishes each row. */
+    UNROLL
+    for (int r = 0; r < ROWS; r++) {
+        weight[r * TEAM + lane] = row_sum[r];
+        if (lane == 0)
+            team_max[team * ROWS + r] = row_max[r];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (item < ROWS) {
+        decode_row row;
+        float total_max = -INFINITY, total = 0.0f, row_lse;
+        find_row(&row, &head, row0 + item, &a);
+        for (int t = 0; t < TEAMS; t++)
+            total_max = fmax(total_max, team_max[t * ROWS + item]);
+        const float subtracted = total_max == -INFINITY ? 0.0f : total_max;
+        for (int t = 0; t < TEAMS; t++) {
+            float sum = 0.0f;
+            for (int n = 0; n < TEAM; n++)
+                sum += weights[(t * ROWS + item) * TEAM + n];
+            total += sum * exp2s((team_max[t * ROWS + item] - subtracted) * LOG2E);
+        }
+        factors[item] = attention_finish(total == 0.0f ? -INFINITY : total_max, total, &row.item, &a, &arrays, &row_lse);
+#if LSE
+        if (row.stored)
+            lse[attention_result_row(&a.lse, &row.item, row.i)] = row_lse;
+#endif
+    }
+    UNROLL
+    for (int r = 0; r < ROWS; r++) {
+        float total_max = -INFINITY;
+        for (int t = 0; t < TEAMS; t++)
+            total_max = fmax(total_max, team_max[t * ROWS + r]);
+        const float rescale = exp2s((row_max[r] - (total_max == -INFINITY ? 0.0f : total_max)) * LOG2E);
+    UNROLL
+        for (int e = 0; e < VALUE_VECTOR; e++)
+            parts[e * (TEAMS * TEAM) + item] = out[r][e] * rescale;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        decode_row row;
+        find_row(&row, &head, row0 + r, &a);
+        const float factor = factors[r];
+        const long at = row.stored ? attention_result_row(&a.output, &row.item, row.i) : 0;
+        for (int d = item; d < D_V && row.stored; d += TEAMS * TEAM) {
+            float o = 0.0f;
+            for (int n = d / VALUE_VECTOR; n < TEAMS * TEAM; n += VALUE_ITEMS)
+                o += parts[d % VALUE_VECTOR * (TEAMS * TEAM) + n];
+            STORE(O_TYPE, output, at + d * a.output.col, factor == 0.0f ? 0.0f : o * factor);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}

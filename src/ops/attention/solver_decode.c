@@ -1,0 +1,106 @@
+/* Attention of few queries on GPU-class devices: a work-group owns a few rows and reads K and V once for all of them
+ * (cl/attention/gpu/decode.cl). */
+#include "base/size.h"
+#include "ops/attention/plan.h"
+#include "program/defines.h"
+
+#define TEAM 32
+#define TEAMS 4
+#define MOST_ROWS 8
+#define FEW_ROWS 16            /* of a key/value head; for more the tiles of the other kernels are better used */
+#define GROUPS_A_UNIT 8        /* that hide the memory's latency */
+#define LOADS 4                /* of an item that are under way at a time; for a CPU's compiler few code is better */
+#define LOADS_ON_CPU 2
+#define PIECE sizeof(uint32_t[4]) /* that an item reads */
+
+/* Rows of a key/value head: the queries of all its query heads. */
+static size_t rows_of(const struct attention_problem *problem)
+{
+    return problem->query_length * (problem->heads / size_max(1, problem->kv_heads));
+}
+
+/* The rows of a work-group: a power of two. */
+static size_t block_of(const struct attention_problem *problem)
+{
+    size_t rows = 1;
+    while (rows < MOST_ROWS && rows < rows_of(problem))
+        rows *= 2;
+    return rows;
+}
+
+/* Items that share a row of so many elements: a power of two. */
+static size_t items_of(size_t size, clattn_dtype dtype)
+{
+    size_t items = 1;
+    while (items * PIECE < size * clattn_dtype_size(dtype))
+        items *= 2;
+    return items;
+}
+
+static size_t local_bytes(const struct attention_problem *problem)
+{
+    size_t items = items_of(problem->d_k, problem->desc.key.dtype), rows = block_of(problem);
+    size_t keys = size_min(items, LOADS) * (TEAM / items);
+    size_t part = size_max(rows * keys * (items + 1), TEAM * PIECE / 2);
+    return sizeof(float) * (TEAMS * (part + rows * (TEAM + 1)) + rows) + 64;
+}
+
+static const char *refuse(const struct offer *offer)
+{
+    const struct attention_problem *problem = offer->problem;
+    const clattn_attention_desc *desc = &problem->desc;
+    const clattn_device_info *info = &offer->caps->info;
+    const char *reason = attention_refuse(offer->caps, problem);
+    if (reason)
+        return reason;
+    if (problem->is_double || clattn_dtype_size(desc->key.dtype) < 2 || clattn_dtype_size(desc->value.dtype) < 2)
+        return "keys or values are float64 or have groups";
+    if (desc->scoring.kind == CLATTN_SCORE_ADDITIVE || desc->dropout.probability > 0 || problem->has[ATTENTION_ENTROPY])
+        return "additive scores, dropout and entropy belong to other solvers";
+    if (items_of(problem->d_k, desc->key.dtype) > TEAM || items_of(problem->d_v, desc->value.dtype) > TEAM)
+        return "a row of keys or of values is longer than 512 bytes";
+    if (TEAM * TEAMS > info->max_work_group || TEAM > info->max_work_item[0] || TEAMS > info->max_work_item[1] ||
+        local_bytes(problem) > info->local_memory)
+        return "the device's work-groups or local memory are too small";
+    if ((reason = refuse_loops(offer->caps, (double)problem->key_length * 8 + 10000)))
+        return reason;
+    if (!offer->forced && rows_of(problem) > FEW_ROWS)
+        return "a key/value head has more than 16 rows";
+    return refuse_cpu(offer);
+}
+
+/* A work-group takes rows of one key/value head, whether or not the launch has all of its query heads. */
+static void groups(const struct attention_plan *plan, const attention_args *kernel_args, size_t count[3])
+{
+    size_t group = plan->problem.heads / size_max(1, plan->problem.kv_heads);
+    size_t first = (size_t)kernel_args->first_head / group;
+    size_t end = divide_up((size_t)kernel_args->first_head + (size_t)kernel_args->launch_heads, group);
+    count[0] = divide_up((size_t)kernel_args->launch_queries * group, plan->rows_per_group);
+    count[1] = end - first;
+    count[2] = (size_t)kernel_args->batch;
+}
+
+static clattn_status prepare(clattn_plan *base)
+{
+    struct attention_plan *plan = (struct attention_plan *)base;
+    const struct attention_problem *problem = &plan->problem;
+    const struct capabilities *caps = &base->context->device.caps;
+    const size_t local[3] = {TEAM, TEAMS, 1};
+    struct strbuf options = {0};
+    attention_begin_geometry(plan);
+    plan->queries_per_group = 1;
+    plan->rows_per_group = block_of(problem);
+    plan->groups = groups;
+    plan->efficiency = 0.01;
+    plan->splits =
+        attention_splits(problem, attention_group_count(plan), GROUPS_A_UNIT * (size_t)caps->info.compute_units);
+    attention_defines(problem, caps, &options);
+    define_int(&options, "ROWS", (long long)plan->rows_per_group);
+    define_int(&options, "TEAMS", TEAMS);
+    define_int(&options, "LOADS", capabilities_on_cpu(caps) ? LOADS_ON_CPU : LOADS);
+    define_int(&options, "KEY_ITEMS", (long long)items_of(problem->d_k, problem->desc.key.dtype));
+    define_int(&options, "VALUE_ITEMS", (long long)items_of(problem->d_v, problem->desc.value.dtype));
+    return attention_add_kernel(plan, "attention/gpu/decode.cl", "attention_decode_rows", &options, local);
+}
+
+const struct solver attention_decode_solver = {.name = "decode", .refuse = refuse, .prepare = prepare};
