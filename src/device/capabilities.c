@@ -260,6 +260,12 @@ void capabilities_clear(struct capabilities *caps)
     memset(caps, 0, sizeof *caps);
 }
 
+size_t capabilities_local_room(const clattn_device_info *info)
+{
+    const size_t bytes = (size_t)info->local_memory, taken = strcmp(info->platform, "NVIDIA CUDA") == 0 ? 1024 : 0;
+    return bytes > taken ? bytes - taken : 0;
+}
+
 bool capabilities_allow_loops(const struct capabilities *caps, double iterations)
 {
     return !(caps->quirks & QUIRK_LOOPS_STOP) || iterations < 65535;

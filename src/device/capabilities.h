@@ -60,6 +60,10 @@ void capabilities_read_sub_groups(const struct cl_table *cl, struct capabilities
 bool capabilities_allow_loops(const struct capabilities *caps, double iterations);
 #define LOOPS_REASON "this device silently stops a work-item's loops after 65,535 iterations"
 
+/* Bytes of local memory that a kernel's own arrays may take.  NVIDIA's driver (580.159, H100) counts 16 bytes more than a kernel
+ * has, and an array that is aligned moves behind them, so that arrays of all 48 KiB would never be launched. */
+size_t capabilities_local_room(const clattn_device_info *info);
+
 /* Appends the -D options that every kernel for the device is built with; `items` is its work-group's size. */
 void capabilities_define(const struct capabilities *caps, size_t items, struct strbuf *options);
 

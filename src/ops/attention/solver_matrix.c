@@ -33,7 +33,7 @@ static bool fits(const clattn_device_info *info, const struct attention_problem 
     size_t scratch = g->warps * SIDE * SIDE * sizeof(uint32_t) + sizeof(uint32_t); /* of the emulation */
     size_t bytes = 4 * g->tile_k * width_of(problem) * sizeof(uint16_t) + scratch + 16;
     return LANES * g->warps <= info->max_work_group && LANES <= info->max_work_item[0] &&
-           g->warps <= info->max_work_item[1] && bytes <= info->local_memory;
+           g->warps <= info->max_work_item[1] && bytes <= capabilities_local_room(info);
 }
 
 /* The first geometry from `from` on that the device's limits allow; a slow compiler or a simulator wants the smallest. */

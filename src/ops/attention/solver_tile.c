@@ -55,7 +55,7 @@ static bool fits(const clattn_device_info *info, const struct attention_problem 
 {
     size_t items = g->items_x * g->items_y;
     return items % groups->size == 0 && items <= info->max_work_group && g->items_x <= info->max_work_item[0] &&
-           g->items_y <= info->max_work_item[1] && local_bytes(g, problem) <= info->local_memory;
+           g->items_y <= info->max_work_item[1] && local_bytes(g, problem) <= capabilities_local_room(info);
 }
 
 /* Whether `other`, which comes later, does better: a tile twice as long as all rows wastes half of its work, a slow compiler

@@ -53,8 +53,8 @@ static size_t scratch_bytes(const struct geometry *g, bool emulated)
 static size_t stages_of(const clattn_device_info *info, enum matrix_engine engine, const struct geometry *g,
                         bool emulated)
 {
-    size_t scratch = scratch_bytes(g, emulated);
-    size_t most = info->local_memory > scratch ? (size_t)(info->local_memory - scratch) / stage_bytes(g) : 0;
+    const size_t scratch = scratch_bytes(g, emulated), room = capabilities_local_room(info);
+    size_t most = room > scratch ? (room - scratch) / stage_bytes(g) : 0;
     return size_min(most, engine == MATRIX_MMA ? MOST_STAGES : 2);
 }
 

@@ -24,7 +24,7 @@ static bool fits(const clattn_device_info *info, const struct geometry *g)
     size_t x = g->tile_n / g->item_n, y = g->tile_m / g->item_m;
     size_t bytes = 2 * g->tile_k * (g->tile_m + g->tile_n + 8) * sizeof(float);
     return x * y <= info->max_work_group && x <= info->max_work_item[0] && y <= info->max_work_item[1] &&
-           bytes <= info->local_memory;
+           bytes <= capabilities_local_room(info);
 }
 
 /* Floats that an item keeps in registers during a step: its sums, the next step's elements, and one k's elements of the tiles. */

@@ -19,7 +19,7 @@ struct geometry {
 };
 
 /* Largest first.  The largest has 64 sums an item, so that a multiprocessor's registers hold two work-groups of 256 items, and
- * 48 KiB of local memory hold three steps. */
+ * its 32 KiB of local memory hold two steps. */
 static const struct geometry geometries[] = {{2, 128, 32}, {1, 128, 32}, {1, 64, 64}, {1, 32, 64}, {1, 16, 16}};
 #define GEOMETRIES (sizeof geometries / sizeof geometries[0])
 #define MOST_STAGES 4
@@ -32,7 +32,7 @@ static size_t rows_of(const struct geometry *g)
 static size_t stages_of(const clattn_device_info *info, const struct geometry *g)
 {
     size_t stage = (rows_of(g) + g->columns) * g->depth * sizeof(uint16_t);
-    return size_min((size_t)info->local_memory / stage, MOST_STAGES);
+    return size_min(capabilities_local_room(info) / stage, MOST_STAGES);
 }
 
 static bool fits(const clattn_device_info *info, const struct geometry *g)

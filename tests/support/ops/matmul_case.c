@@ -9,7 +9,7 @@
 
 const char *const matmul_solvers[MATMUL_ALL_SOLVERS] = {
     "generic",      "cpu",           "tile",          "clblast",        "cpu-bf16",        "cpu-amx",       "matrix",
-    "emulated-mma", "emulated-wmma", "emulated-mfma", "emulated-dpas8", "emulated-dpas16", "emulated-wgmma"};
+    "emulated-mma", "emulated-wmma", "emulated-mfma", "emulated-dpas8", "emulated-dpas16", "emulated-wgmma", "wgmma"};
 
 enum { A, B, BIAS, SCALE, OPERAND, INPUTS }; /* of job.input */
 
