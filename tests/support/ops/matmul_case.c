@@ -8,7 +8,7 @@
 #include "support/verdict.h"
 
 const char *const matmul_solvers[MATMUL_ALL_SOLVERS] = {
-    "generic",      "cpu",           "tile",          "clblast",        "cpu-bf16",        "cpu-amx",       "matrix",
+    "generic",      "cpu",           "tile",          "clblast",        "cpu-bf16",        "cpu-amx",        "matrix",
     "emulated-mma", "emulated-wmma", "emulated-mfma", "emulated-dpas8", "emulated-dpas16", "emulated-wgmma", "wgmma"};
 
 enum { A, B, BIAS, SCALE, OPERAND, INPUTS }; /* of job.input */
@@ -78,7 +78,8 @@ bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint
                      bytes || test->integers);
         }
     }
-    job->output[0] = matrix(job, test->in_place ? ROLE_IN_PLACE : ROLE_OUTPUT, test->type.c, test->batch, test->m, test->n, test->c);
+    job->output[0] =
+        matrix(job, test->in_place ? ROLE_IN_PLACE : ROLE_OUTPUT, test->type.c, test->batch, test->m, test->n, test->c);
     actual_extent(test, &written[0], &written[1]);
     array_own(&job->output[0], test->batch ? written : written + 1);
     if (test->in_place) {
