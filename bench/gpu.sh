@@ -10,7 +10,7 @@
 #   --packages  unpacks the packages of that folder, without root, and uses them after what the machine has itself
 #   --out       where gpu.json and gpu.log go (default: the work folder's out); those of an earlier run are replaced
 #   --work      where packages are unpacked, clattn is built and caches lie (default: build/gpu in the source folder)
-#   OPTION      bench/gpu.py's: --device, --icd, --stage, --limit, --build, --level, --jobs, --shape, --only, --peer
+#   OPTION      bench/gpu.py's: --device, --icd, --stage, --limit, --build, --level, --tests, --jobs, --shape, --only, --peer
 #
 # Needs Python 3 (PYTHON names it; with its PyTorch clattn is compared) and, to build, a C compiler.
 set -eu

@@ -3,6 +3,7 @@
  *   SCORE_MOD        1: float score_mod(float score, int batch, int head, int query, int key, user_data user)  (0)
  *   MASK_MOD         1: int mask_mod(int batch, int head, int query, int key, user_data user)               (0)
  *   USER0 ... USER3  element type of user.buffer0 ... user.buffer3, an OpenCL C type; undefined: no such buffer
+ *   SNIPPETS         in the program that only checks the snippets: how many of the two are there; elsewhere undefined
  *
  * "score_mod" and "mask_mod" are no files but the program's snippets.  Their #include declares the function; the text comes
  * last in the program, where none of the library's macros is defined any more, so that neither sees the other's. */
@@ -39,6 +40,20 @@ typedef struct user_data {
 #endif
 #if MASK_MOD
 #include "mask_mod"
+#endif
+
+#ifdef SNIPPETS
+/* Some compilers and linkers find a mistake only in what a kernel calls. */
+kernel void nothing(global float *to)
+{
+    user_data user = {0};
+#if SCORE_MOD
+    to[0] = score_mod(to[0], 0, 0, 0, 0, user);
+#endif
+#if MASK_MOD && SNIPPETS > 1
+    to[1] = mask_mod(0, 0, 0, 0, user);
+#endif
+}
 #endif
 
 #endif

@@ -14,7 +14,7 @@ enum { ACTIVATION_NONE, ACTIVATION_RELU, ACTIVATION_GELU, ACTIVATION_GELU_TANH, 
 typedef struct matmul_args {
     array4 a, b, c; /* (batch, -, row, col) */
     args_long bias_offset, bias_col;
-    args_long packed_offset; /* where matmul_cpu's packed panels start in the workspace, in floats */
+    args_long packed_offset; /* where the workspace starts, in floats: packed panels, or the sums of matmul_bias */
     int batch;               /* 0: nothing to do, return at once */
     int m, n, k;
 #if MATMUL_EPILOGUE || !defined(ARGS_ON_DEVICE)

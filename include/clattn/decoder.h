@@ -134,8 +134,7 @@ typedef struct clattn_decoder_args {
     /** None, or the last layer's vectors, normed: (S, L, d_model) of the model's dtype. Kernels also read it. */
     clattn_binding output;
 
-    /** None: logits are not wanted this time, and not computed. Otherwise those of the plan, float32. If CLBlast
-     * computes them and there is a bias, kernels must be able to read them (BUFFER_ACCESS). */
+    /** None: logits are not wanted this time, and not computed. Otherwise those of the plan, float32. */
     clattn_binding logits;
     clattn_binding self_probabilities;  /**< none, or (chosen layers, S, heads, L, C) float32 */
     clattn_binding cross_probabilities; /**< none, or (chosen layers, S, heads, L, M) float32 */

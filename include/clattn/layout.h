@@ -83,7 +83,8 @@ CLATTN_API clattn_binding clattn_binding_buffer(cl_mem buffer, int64_t offset);
 /** Returns a binding to shared virtual memory whose first element lies `offset` elements behind `pointer`.
  * Thread-safe.
  *
- * `pointer` is what clSVMAlloc returned, which OpenCL's headers declare if CL_TARGET_OPENCL_VERSION is 200 or more. */
+ * `pointer` is what clSVMAlloc returned, which OpenCL's headers declare if CL_TARGET_OPENCL_VERSION is 200 or more.
+ * CLBlast, which multiplies float32 on GPUs, takes none: exclude it by clattn_context_params.clblast. */
 CLATTN_API clattn_binding clattn_binding_svm(void *pointer, int64_t offset);
 
 /** Returns a binding to `image`, an image2d_t, for the operator of image.h. Thread-safe. */

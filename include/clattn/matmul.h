@@ -95,9 +95,9 @@ CLATTN_API clattn_status clattn_matmul_plan_create(clattn_context *context, cons
  *
  * If the plan's solver is "clblast":
  *
- * - Arrays are buffers; shared virtual memory is refused with UNSUPPORTED.
- * - A bias is written to c first and added to. So kernels must be able to read c (BUFFER_ACCESS), and c may have been
- *   written after a failure with OUT_OF_MEMORY or OPENCL.
+ * - Arrays are buffers; shared virtual memory is refused with UNSUPPORTED. Plans for it name another solver, or are of
+ *   a context whose params exclude CLBlast.
+ * - If there is a bias, sums lie in the workspace first, which must then be a buffer, too.
  * - CLBlast is called under one lock of the process, which making a plan holds while CLBlast compiles. So the enqueue
  *   may wait for a clattn_matmul_plan_create, of any context, in another thread.
  *

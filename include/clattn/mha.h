@@ -128,7 +128,8 @@ CLATTN_API clattn_status clattn_mha_plan_create(clattn_context *context, const c
  * and `weights` and `y` be written by then or later, wholly or in part. After any other failure nothing that writes
  * them has been enqueued.
  *
- * If CLBlast computes the output and there is a bias, kernels must be able to read `y` (BUFFER_ACCESS).
+ * CLBlast multiplies buffers alone: arrays and a workspace in shared virtual memory need a plan of a context whose
+ * params exclude it.
  *
  * @return INVALID_ARGUMENT, INVALID_STRUCT, OVERFLOW, UNSUPPORTED (shared virtual memory on a device without it, or
  * for a product that CLBlast computes), WRONG_CONTEXT, BUFFER_TOO_SMALL, BUFFER_ACCESS, BUSY, OUT_OF_MEMORY, OPENCL or

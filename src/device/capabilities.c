@@ -158,6 +158,11 @@ static bool takes_assembly(const struct capabilities *caps)
            !((caps->quirks & QUIRK_GROUPS_BREAK) && pocl_always_loops());
 }
 
+static bool is_nvidia(const struct capabilities *caps)
+{
+    return !strcmp(caps->info.platform, "NVIDIA CUDA");
+}
+
 /* NVIDIA's driver reports 48 KiB, and builds and runs kernels with as much as a block of CUDA may have (seen on compute
  * capability 9.0; the sizes are those of the CUDA C++ Programming Guide, "Technical Specifications per Compute
  * Capability"). */
@@ -168,7 +173,7 @@ static cl_ulong local_most_of(const struct cl_table *cl, const struct capabiliti
         cl_ulong kibibytes;
     } table[] = {{70, 96}, {75, 64}, {80, 163}, {86, 99}, {87, 163}, {89, 99}, {90, 227}, {100, 227}, {120, 99}};
     cl_uint major = 0, minor = 0;
-    if (strcmp(caps->info.platform, "NVIDIA CUDA") != 0 ||
+    if (!is_nvidia(caps) ||
         cl->clGetDeviceInfo(caps->device, CAPABILITY_MAJOR_QUERY, sizeof major, &major, NULL) != CL_SUCCESS ||
         cl->clGetDeviceInfo(caps->device, CAPABILITY_MINOR_QUERY, sizeof minor, &minor, NULL) != CL_SUCCESS)
         return caps->info.local_memory;
@@ -279,6 +284,12 @@ void capabilities_clear(struct capabilities *caps)
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free((char *)(uintptr_t)texts[i]);
     memset(caps, 0, sizeof *caps);
+}
+
+size_t capabilities_local_room(const struct capabilities *caps)
+{
+    const size_t bytes = (size_t)caps->local_most, taken = is_nvidia(caps) ? 1040 : 0;
+    return bytes > taken ? bytes - taken : 0;
 }
 
 bool capabilities_allow_loops(const struct capabilities *caps, double iterations)

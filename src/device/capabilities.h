@@ -61,6 +61,10 @@ void capabilities_read_sub_groups(const struct cl_table *cl, struct capabilities
 bool capabilities_allow_loops(const struct capabilities *caps, double iterations);
 #define LOOPS_REASON "this device silently stops a work-item's loops after 65,535 iterations"
 
+/* Bytes of local memory that a kernel's own arrays may take.  NVIDIA's driver (580.159, H100) adds some bytes, and an array that
+ * is aligned moves behind them. */
+size_t capabilities_local_room(const struct capabilities *caps);
+
 /* Appends the -D options that every kernel for the device is built with; `items` is its work-group's size. */
 void capabilities_define(const struct capabilities *caps, size_t items, struct strbuf *options);
 

@@ -54,12 +54,6 @@ clattn_status bindings_check(clattn_context *context, const struct bound_array *
 clattn_status binding_check_memory(clattn_context *context, cl_mem buffer, cl_mem_object_type expected,
                                    enum binding_access access, const char *name, size_t *bytes);
 
-/* The access of the plan's kernels to their output. */
-static inline enum binding_access access_of_output(const clattn_plan *plan)
-{
-    return plan->reads_output ? BINDING_READ_WRITE : BINDING_WRITE;
-}
-
 bool binding_is_none(const clattn_binding *binding);
 
 /* Returns INVALID_ARGUMENT if an array is bound that the plan's description does not have: the caller forgot the

@@ -80,7 +80,6 @@ void plan_drop_kernels(clattn_plan *plan)
     plan->kernel_count = 0;
     plan->launches = 0;
     plan->workspace = 0;
-    plan->reads_output = false;
     tuning_restart(&plan->tuning);
 }
 

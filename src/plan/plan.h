@@ -35,7 +35,6 @@ struct clattn_plan {
     size_t kernel_count; /* filled entries of `kernels` */
     size_t launches;     /* the most kernels that one enqueue launches */
     size_t workspace;    /* bytes */
-    bool reads_output;   /* the kernels read the output that they have written */
     const char *solver;
     const struct solver *trying;     /* the solver whose `prepare` runs */
     struct source_snippets snippets; /* the user's code in the kernels; the operator owns the texts */

@@ -92,7 +92,7 @@ clattn_status check_array_upload(clattn_context *context, struct check_array *ar
 clattn_status check_array_read(clattn_context *context, struct check_array *array)
 {
     clattn_status status = CLATTN_SUCCESS;
-    TRY_CL(&context->device.report, "clEnqueueReadBuffer",
+    TRY_CL(&context->device.report, "a self-check's clEnqueueReadBuffer",
            context->device.cl.clEnqueueReadBuffer(context->warm_queue, array->buffer, CL_TRUE, 0, array->bytes,
                                                   array->host, 0, NULL, NULL));
 fail:

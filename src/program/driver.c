@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/size.h"
 #include "base/strbuf.h"
 
 char *driver_build_log(const struct device *device, cl_program handle)
@@ -18,15 +19,18 @@ char *driver_build_log(const struct device *device, cl_program handle)
     return log;
 }
 
-/* The first line of a build log that tells of an error; its length is 0 if there is none. */
+/* The first line of a build log that tells of an error, or else of what is fatal, as NVIDIA's assembler says of a function that
+ * is nowhere; its length is 0 if there is none. */
 static const char *first_error(const char *log, size_t *length)
 {
-    for (const char *line = log ? log : ""; *line; line += *length + strspn(line + *length, "\r\n")) {
-        *length = strcspn(line, "\r\n");
-        for (size_t i = 0; i + 5 <= *length; i++)
-            if (tolower((unsigned char)line[i]) == 'e' && !strncmp(line + i + 1, "rror", 4))
-                return line;
-    }
+    static const char *const words[] = {"error", "fatal"};
+    for (size_t word = 0; word < COUNT_OF(words); word++)
+        for (const char *line = log ? log : ""; *line; line += *length + strspn(line + *length, "\r\n")) {
+            *length = strcspn(line, "\r\n");
+            for (size_t i = 0; i + 5 <= *length; i++)
+                if (tolower((unsigned char)line[i]) == words[word][0] && !strncmp(line + i + 1, words[word] + 1, 4))
+                    return line;
+        }
     *length = 0;
     return "";
 }

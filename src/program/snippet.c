@@ -75,8 +75,8 @@ static clattn_status check(struct program_cache *cache, const char *prelude, con
     struct source_snippets some = *snippets;
     for (size_t i = index + 1; i < SOURCE_SNIPPETS; i++)
         some.snippet[i].name = NULL;
+    strbuf_printf(&program, "#define SNIPPETS %zu\n", index + 1);
     TRY(source_expand(report, cache->kernel_dir, prelude, &some, &program));
-    strbuf_printf(&program, "kernel void nothing(void) {}\n"); /* some drivers build no program without a kernel */
     source_append(&program, options, &some);
     if (program.failed || !snippet_refuse(snippets, index, message))
         status = report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a snippet");

@@ -1,5 +1,5 @@
 /* Every operator reads and writes shared virtual memory of clSVMAlloc as it does buffers, with offsets, in the enqueue
- * and in the one-call form.  Devices without coarse-grained SVM buffers answer UNSUPPORTED, and the other tests are
+ * and in the one-call form; CLBlast, which takes buffers only, is excluded by the context's params.  Devices without coarse-grained SVM buffers answer UNSUPPORTED, and the other tests are
  * skipped there. */
 #include <math.h>
 #include <stdlib.h>
@@ -37,8 +37,10 @@ static int memory_count;
 static int open_context(void **state)
 {
     cl_bitfield capabilities = 0;
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     (void)state;
-    context = new_context();
+    params.clblast = CLATTN_CLBLAST_MODE_NEVER;
+    context = new_context_with(&params);
     opencl = clattn_context_opencl_context(context);
     queue = clattn_context_queue(context);
     clattn_device_info info = {.size = sizeof info};
@@ -212,9 +214,10 @@ static void matmul_in_shared_memory(void **state)
     check(&args.c, expected, ROWS * COLUMNS);
 }
 
-/* CLBlast refuses shared memory with a reason. */
+/* CLBlast refuses shared memory with a reason, and so does the one-call form where CLBlast is the planner's choice. */
 static void clblast_refuses_shared_memory(void **state)
 {
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     float values[ROWS * ROWS];
     clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
     clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
@@ -224,11 +227,18 @@ static void clblast_refuses_shared_memory(void **state)
     need_svm();
     fill_floats(values, ROWS * ROWS, 64);
     desc.a = desc.b = desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){ROWS, ROWS});
+    release_context(&context);
+    params.clblast = CLATTN_CLBLAST_MODE_PREFER;
+    context = new_context_with(&params);
+    opencl = clattn_context_opencl_context(context);
+    queue = clattn_context_queue(context);
     if (clattn_matmul_plan_create(context, &desc, &options, &plan) != CLATTN_SUCCESS)
         skip(); /* the library was built without CLBlast */
     args.a = args.b = allocate(values, ROWS * ROWS);
     args.c = allocate(NULL, ROWS * ROWS);
     assert_status(context, clattn_matmul_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_UNSUPPORTED);
+    assert_message_has(context, "buffers only");
+    assert_status(context, clattn_matmul_run(context, NULL, &desc, &args, 0, NULL, NULL), CLATTN_ERROR_UNSUPPORTED);
     assert_message_has(context, "buffers only");
     clattn_plan_release(&plan);
 }

@@ -1,6 +1,8 @@
 /* Products by matrix engines are tested with the whole kernel and emulated fragments of each engine, and with GPUs on
  * paper, which tell who may use an engine.
  *
+ * A device's own engines take the cases of their emulations.
+ *
  * Holds: what tests/ops/matmul.c holds, for float16 and bfloat16; that only a caller who names an emulation gets it;
  * that an engine is used on its own vendor's GPUs alone and, unless a caller names it, only with a self-check.
  * tests/plan/self_check_engines.c holds that the self-check notices fragments in the wrong places. */
@@ -32,7 +34,7 @@
 /* A is transposed here. */
 #define ACROSS_EIGHTS PLAIN, .a = FORM_ALIGNED_TRANSPOSED, .b = FORM_ALIGNED
 
-static const matmul_case sizes[] = {
+static matmul_case sizes[] = {
     {"one of everything", ALL, ENGINES, WEIGHT, .m = 1, .n = 1, .k = 1},
     {"a square - 1", ALL, ENGINES, PLAIN, .m = 15, .n = 15, .k = 15},
     {"a square, weight", ALL, ENGINES, WEIGHT_EIGHTS, .m = 16, .n = 16, .k = 16, .integers = true},
@@ -50,9 +52,6 @@ static const matmul_case sizes[] = {
     {"128 x 128 tile", BIG, THREE, WEIGHT_EIGHTS, .m = 128, .n = 128, .k = 256},
     {"128 x 128 tile + 8", BIG, THREE, PLAIN_EIGHTS, .m = 136, .n = 136, .k = 168},
     {"128 x 128 tile + 1", BIG, THREE, PLAIN_EIGHTS, .m = 129, .n = 131, .k = 72, .integers = true},
-    /* Emulations choose smaller tiles than this one, which GPUs use for large products. */
-    {"a tile of 128 x 128", MORE, .solvers = EMULATED_MMA, WEIGHT_EIGHTS, .m = 131, .n = 137, .k = 104,
-     .tuning = "rows=128 columns=128"},
     {"panels of A and B", BIG, .solvers = MATMUL_WGMMA, ACROSS_EIGHTS, .m = 136, .n = 136, .k = 40},
     {"one panel of B, 64 wide", BIG, .solvers = MATMUL_WGMMA, ACROSS_EIGHTS, .m = 64, .n = 64, .k = 72},
     {"one panel of B, 32 wide", BIG, .solvers = MATMUL_WGMMA, PLAIN_EIGHTS, .m = 40, .n = 32, .k = 136},
@@ -64,7 +63,13 @@ static const matmul_case sizes[] = {
     {"wide", BIG, THREE, PLAIN_EIGHTS, .m = 5, .n = 515, .k = 64},
 };
 
-static const matmul_case forms[] = {
+/* Emulations choose smaller tiles than this one, which GPUs use for large products; emulated, it takes 48 KiB of local memory. */
+static matmul_case largest[] = {
+    {"a tile of 128 x 128", MORE, .solvers = EMULATED_MMA, WEIGHT_EIGHTS, .m = 131, .n = 137, .k = 104,
+     .tuning = "rows=128 columns=128"},
+};
+
+static matmul_case forms[] = {
     {"A transposed", ALL, OTHERS, ACROSS_EIGHTS, .m = 17, .n = 16, .k = 40},
     {"A transposed", ALL, THREE, ACROSS_EIGHTS, .m = 17, .n = 33, .k = 40},
     {"A transposed", BIG, THREE, PLAIN, .m = 97, .n = 83, .k = 61, .a = FORM_TRANSPOSED},
@@ -88,13 +93,13 @@ static const matmul_case forms[] = {
 #define EPILOGUE \
     TYPES(BF16, BF16, BF16, BF16), .type.operand = CLATTN_DTYPE_BF16, .a = FORM_ALIGNED, .b = FORM_ALIGNED, \
                                    .bias = true, .activation = CLATTN_ACTIVATION_GELU, .operand = OPERAND_ADD
-static const matmul_case epilogues[] = {
+static matmul_case epilogues[] = {
     {"GELU and operand", ALL, THREE, EPILOGUE, .m = 17, .n = 33, .k = 24},
     {"GELU and operand in place", BIG, THREE, EPILOGUE, .batch = 3, .m = 33, .n = 61, .k = 40, .in_place = true},
     {"int8 weights", ALL, THREE, TYPES(BF16, I8, F32, F32), .refused_by = MATMUL_EMULATED, .m = 7, .n = 13, .k = 11},
 };
 
-static const matmul_case batches[] = {
+static matmul_case batches[] = {
     {"batch", ALL, ENGINES, PLAIN_EIGHTS, .batch = 3, .m = 5, .n = 8, .k = 16},
     {"batch", BIG, THREE, WEIGHT_EIGHTS, .batch = 5, .m = 67, .n = 35, .k = 40},
     {"B shared by extent", BIG, THREE, PLAIN_EIGHTS, .batch = 5, .m = 67, .n = 35, .k = 37, .shared_b = true},
@@ -384,12 +389,47 @@ static void refusals(void **state)
     }
 }
 
+/* Whether 48 KiB of local memory are more than the device has, or all, of which NVIDIA's driver takes some bytes. */
+static bool lacks_local_memory(void)
+{
+    clattn_device_info info = {.size = sizeof info};
+
+    assert_status(device_context(), clattn_context_device_info(device_context(), &info), CLATTN_SUCCESS);
+    return info.local_memory < 48 * 1024 + (device_platform_contains("NVIDIA") ? 1 : 0);
+}
+
+/* Whether the device has the engine, be it a wrong one. */
+static bool has(const char *solver)
+{
+    clattn_plan *plan = NULL;
+    const clattn_status status = plan_of(device_context(), solver, CLATTN_DTYPE_BF16, 64, &plan);
+
+    clattn_plan_release(&plan);
+    return status != CLATTN_ERROR_UNSUPPORTED;
+}
+
+/* Adds the cases, those of emulated engines for the device's own engines, too. */
+static void add(matmul_case *cases, size_t count)
+{
+    const bool matrix = has("matrix"), wgmma = has("wgmma");
+
+    for (matmul_case *c = cases; c < cases + count; c++) {
+        const unsigned own = (matrix && (c->solvers & MATMUL_EMULATED & ~MATMUL_WGMMA) ? MATMUL_MATRIX : 0) |
+                             (wgmma && (c->solvers & MATMUL_WGMMA) ? MATMUL_OWN_WGMMA : 0);
+        c->refused_by |= (c->refused_by & MATMUL_EMULATED) == MATMUL_EMULATED ? own : 0;
+        c->solvers |= own;
+    }
+    matmul_add(cases, count);
+}
+
 int main(int argc, char **argv)
 {
-    matmul_add(sizes, COUNT_OF(sizes));
-    matmul_add(forms, COUNT_OF(forms));
-    matmul_add(batches, COUNT_OF(batches));
-    matmul_add(epilogues, COUNT_OF(epilogues));
+    largest[0].refused_by = lacks_local_memory() ? EMULATED_MMA : 0;
+    add(sizes, COUNT_OF(sizes));
+    add(largest, COUNT_OF(largest));
+    add(forms, COUNT_OF(forms));
+    add(batches, COUNT_OF(batches));
+    add(epilogues, COUNT_OF(epilogues));
     suite_add(no_engine_here, "matmul matrix: no engine here");
     suite_add(engines_of_gpus, "matmul matrix: engines of GPUs on paper");
     suite_add(wgmma_of_gpus, "matmul matrix: wgmma of GPUs on paper");

@@ -37,7 +37,8 @@ static void pairs_are_checked(void **state)
     }
 }
 
-/* An element of an engine's emulated fragments is in a wrong place or in a wrong lane. */
+/* An element of an engine's emulated fragments is in a wrong place or in a wrong lane.  No damage reaches beyond an array: a GPU
+ * ends the kernel then, and with it the process's context. */
 static void matrix_fragments_are_checked(void **state)
 {
 #define MATRIX DISAGREES("matmul_matrix") "c["
@@ -51,10 +52,11 @@ static void matrix_fragments_are_checked(void **state)
         {"emulated-dpas8", "engine/intel/dpas.h", "k + 2 * (w & 7)", "k + 2 * (w & 7 ^ 4)", MATRIX},
         {"emulated-dpas16", "engine/intel/dpas.h", "matrix_down(tile, width, row + 2 * w, k + lane)",
          "matrix_down(tile, width, row + 2 * w, k + (lane ^ 1))", MATRIX},
-        {"emulated-mma", "engine/copy.h", "matrix_eight(from, 1, bytes >> 1)", "matrix_eight(from, 1, 8)", MATRIX},
+        {"emulated-mma", "engine/copy.h", "matrix_eight(from, 1, bytes >> 1)", "matrix_eight(from - 8, 1, 8)", MATRIX},
         /* For wgmma the damage is in what the descriptors say, how they are read, and how the tiles lie. */
         {"emulated-wgmma", "matmul/gpu/wgmma.cl", "8 * SPAN_OF(A_WIDTH)", "4 * SPAN_OF(A_WIDTH)", WGMMA},
-        {"emulated-wgmma", "engine/nvidia/wgmma.h", "? 2\n                                : 3)", "? 3 : 2)", WGMMA},
+        {"emulated-wgmma", "engine/nvidia/wgmma.h", "(ulong)(leading >> 4) << 16 | (ulong)(stride >> 4) << 32",
+         "(ulong)(stride >> 4) << 16 | (ulong)(leading >> 4) << 32", WGMMA},
         {"emulated-wgmma", "engine/nvidia/wgmma.h", "at ^= (at >> 7 & turned) << 4;", "", WGMMA},
         {"emulated-wgmma", "matmul/gpu/tiles.h", "TILE_AT(row, column, width, height)", "(row * width + column)",
          WGMMA},

@@ -14,6 +14,9 @@ static void wisdom_changes_the_geometry(void **state)
     (void)state;
     clattn_plan *plan = tuned_plan(tuned.context, NULL, NULL);
     assert_says(plan, "wisdom", false);
+    clattn_plan_release(&plan);
+    plan = tuned_plan(tuned.context, "cpu", NULL); /* which is not every device's choice without wisdom */
+    assert_says(plan, "wisdom", false);
     assert_says(plan, "geometry by the cost model:", true);
     assert_says(plan, " tiles=1 ", false);
     clattn_plan_release(&plan);

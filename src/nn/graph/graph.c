@@ -231,11 +231,6 @@ clattn_status graph_finish(struct graph *graph)
     return status;
 }
 
-enum binding_access graph_result_access(const struct graph *graph)
-{
-    return access_of_output(graph->steps[graph->step_count - 1].plan);
-}
-
 void graph_explain(const struct graph *graph, struct strbuf *text)
 {
     for (size_t i = 0; i < graph->plan_count; i++) {

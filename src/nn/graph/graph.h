@@ -166,9 +166,6 @@ struct graph_weights_desc {
 /* Lays out the arena.  Nothing can be added afterwards. */
 clattn_status graph_finish(struct graph *graph);
 
-/* How the last step, which must be an operator, accesses its output. */
-enum binding_access graph_result_access(const struct graph *graph);
-
 /* Appends each plan's explain text and a line about the memory. */
 void graph_explain(const struct graph *graph, struct strbuf *text);
 

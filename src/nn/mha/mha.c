@@ -253,7 +253,7 @@ static clattn_status check_bindings(const struct mha_plan *plan, const clattn_mh
     }
     TRY(check(context, &arrays[SLOT_MASK], 0, &mask, masked, BINDING_READ));
     TRY(check_weight(context, &problem->output, arrays));
-    TRY(check(context, &arrays[SLOT_Y], 0, &problem->output.desc.c, y, graph_result_access(&plan->graph)));
+    TRY(check(context, &arrays[SLOT_Y], 0, &problem->output.desc.c, y, BINDING_WRITE));
     TRY(check(context, &arrays[SLOT_WEIGHTS], 0, &problem->weights, weights, BINDING_WRITE));
 fail:
     return status;

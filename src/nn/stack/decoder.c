@@ -387,8 +387,6 @@ static clattn_status check_token_arrays(const clattn_decoder_state *state, const
     const size_t used[3] = {s, args->length, d->d_model}, all[3] = {s, row, d->d_model};
     const size_t vocabulary = plan->model->output_size, logits_used[3] = {s, args->length, vocabulary},
                  logits_all[3] = {s, row, vocabulary}, last[2] = {s, vocabulary};
-    /* The graph's last step makes the logits, if the plan has logits. */
-    const enum binding_access logits_access = graph_result_access(&plan->graph[growth->which]);
     const bool every = many && p->logits == CLATTN_LOGITS_ALL;
     const size_t self[5] = {(size_t)__builtin_popcountll(p->self_probabilities),
                             growth->which == DECODER_BEAMS ? plan->sequences : p->items, d->heads, row,
@@ -416,7 +414,7 @@ static clattn_status check_token_arrays(const clattn_decoder_state *state, const
         {&args->mask, &self_mask, self_masked, BINDING_READ, "mask", p->mask.rank != 0},
         {&args->memory_mask, &cross_mask, cross_masked, BINDING_READ, "memory_mask", p->memory_mask.rank != 0},
         {&args->output, &output, used, BINDING_READ_WRITE | BINDING_IN_PLACE | BINDING_OPTIONAL, "output", true},
-        {&args->logits, &logits, every ? logits_used : last, logits_access | BINDING_OPTIONAL, "logits",
+        {&args->logits, &logits, every ? logits_used : last, BINDING_WRITE | BINDING_OPTIONAL, "logits",
          p->logits != 0},
         {&args->self_probabilities, &self_layout, self_used, BINDING_WRITE | BINDING_OPTIONAL, "self_probabilities",
          p->self_probabilities != 0},

@@ -149,7 +149,7 @@ static clattn_status check_arrays(const struct feed_forward_plan *plan, const cl
         {&args->b_gate, &b_in, in, BINDING_READ, "b_gate", d->gated && d->bias_in},
         {&args->w_out, &w_out, out, BINDING_READ, "w_out", true},
         {&args->b_out, &b_out, out, BINDING_READ, "b_out", d->bias_out},
-        {&args->y, &x, rows, graph_result_access(&plan->graph) | in_place, "y", true},
+        {&args->y, &x, rows, BINDING_WRITE | in_place, "y", true},
     };
     return model_bindings_check(plan->base.context, arrays, COUNT_OF(arrays), &args->workspace);
 }

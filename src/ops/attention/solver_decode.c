@@ -60,7 +60,7 @@ static const char *refuse(const struct offer *offer)
     if (items_of(problem->d_k, desc->key.dtype) > TEAM || items_of(problem->d_v, desc->value.dtype) > TEAM)
         return "a row of keys or of values is longer than 512 bytes";
     if (TEAM * TEAMS > info->max_work_group || TEAM > info->max_work_item[0] || TEAMS > info->max_work_item[1] ||
-        local_bytes(problem) > info->local_memory)
+        local_bytes(problem) > capabilities_local_room(offer->caps))
         return "the device's work-groups or local memory are too small";
     if ((reason = refuse_loops(offer->caps, (double)problem->key_length * 8 + 10000)))
         return reason;

@@ -39,7 +39,7 @@ static bool fits(const struct capabilities *caps, const struct attention_problem
     size_t scratch = g->warps * (g->squares + 1) * SIDE * SIDE * sizeof(uint16_t) + sizeof(uint32_t); /* emulation's */
     size_t bytes = (rows_of(g) + 4 * g->tile_k) * width_of(problem) * sizeof(uint16_t) + scratch + 64;
     return LANES * g->warps <= info->max_work_group && LANES <= info->max_work_item[0] &&
-           g->warps <= info->max_work_item[1] && bytes <= caps->local_most;
+           g->warps <= info->max_work_item[1] && bytes <= capabilities_local_room(caps);
 }
 
 /* The first geometry from `from` on that the device's limits allow; a slow compiler or a simulator wants the smallest. */

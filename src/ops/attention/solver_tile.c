@@ -50,12 +50,13 @@ static size_t kept_floats(const struct geometry *g, const struct attention_probl
     return g->tile_q / g->items_y * (columns + g->tile_k / g->items_x + 3 + (addressed ? 2 : 0));
 }
 
-static bool fits(const clattn_device_info *info, const struct attention_problem *problem,
+static bool fits(const struct capabilities *caps, const struct attention_problem *problem,
                  const struct sub_groups *groups, const struct geometry *g)
 {
+    const clattn_device_info *info = &caps->info;
     size_t items = g->items_x * g->items_y;
     return items % groups->size == 0 && items <= info->max_work_group && g->items_x <= info->max_work_item[0] &&
-           g->items_y <= info->max_work_item[1] && local_bytes(g, problem) <= info->local_memory;
+           g->items_y <= info->max_work_item[1] && local_bytes(g, problem) <= capabilities_local_room(caps);
 }
 
 /* Whether `other`, which comes later, does better: a tile twice as long as all rows wastes half of its work, a slow compiler
@@ -75,11 +76,11 @@ static bool beats(const clattn_context *context, const struct attention_problem 
 static size_t choose(const clattn_context *context, const struct attention_problem *problem,
                      const struct sub_groups *groups, size_t from)
 {
-    const clattn_device_info *info = &context->device.caps.info;
+    const struct capabilities *caps = &context->device.caps;
     for (size_t i = from; i < GEOMETRIES; i++) {
-        bool best = fits(info, problem, groups, &geometries[i]);
+        bool best = fits(caps, problem, groups, &geometries[i]);
         for (size_t j = i + 1; j < GEOMETRIES && best; j++)
-            best = !fits(info, problem, groups, &geometries[j]) ||
+            best = !fits(caps, problem, groups, &geometries[j]) ||
                    !beats(context, problem, &geometries[j], &geometries[i]);
         if (best)
             return i;
@@ -177,7 +178,7 @@ static const struct geometry *tune(clattn_plan *base, const struct sub_groups *g
     tuning_parameter(&base->tuning, "keys", keys, &tile_k);
     for (size_t j = 0; j < GEOMETRIES; j++)
         if (geometries[j].tile_q == tile_q && geometries[j].tile_k == tile_k)
-            return j == i || (fits(&caps->info, problem, groups, &geometries[j]) &&
+            return j == i || (fits(caps, problem, groups, &geometries[j]) &&
                               !refuse_loops(caps, iterations(&geometries[j], problem)))
                        ? &geometries[j]
                        : NULL;

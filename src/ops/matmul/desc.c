@@ -161,7 +161,7 @@ static clattn_status check_bindings(const struct matmul_plan *plan, const struct
         {&args->b_scale, &desc->b_scale, &problem->n, BINDING_READ, "b_scale", problem->has_scale},
         {&args->operand, &desc->operand, operand + 3 - operand_rank, BINDING_READ | BINDING_IN_PLACE, "operand",
          problem->has_operand},
-        {&args->c, &desc->c, c + 3 - desc->c.rank, access_of_output(&plan->base) | BINDING_IN_PLACE, "c", true},
+        {&args->c, &desc->c, c + 3 - desc->c.rank, BINDING_WRITE | BINDING_IN_PLACE, "c", true},
     };
     if (!args->batch || !args->m || !problem->n)
         return bindings_absent(context, arrays, COUNT_OF(arrays));

@@ -4,9 +4,6 @@
 
 #include "ops/matmul/matmul.h"
 
-/* What a kernel's local memory may take beside its tiles: their alignment, and a few bytes of the driver's own. */
-#define ENGINE_LOCAL_EXTRA 1040
-
 /* Why no engine takes the storage types, or NULL. */
 static inline const char *engine_refuse_types(const struct matmul_problem *problem)
 {

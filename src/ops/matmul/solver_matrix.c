@@ -53,8 +53,8 @@ static size_t scratch_bytes(const struct geometry *g, bool emulated)
 static size_t stages_of(const struct capabilities *caps, enum matrix_engine engine, const struct geometry *g,
                         bool emulated)
 {
-    size_t taken = scratch_bytes(g, emulated) + ENGINE_LOCAL_EXTRA;
-    size_t most = caps->local_most > taken ? (size_t)(caps->local_most - taken) / stage_bytes(g) : 0;
+    const size_t scratch = scratch_bytes(g, emulated), room = capabilities_local_room(caps);
+    size_t most = room > scratch ? (room - scratch) / stage_bytes(g) : 0;
     return size_min(most, engine == MATRIX_MMA ? MOST_STAGES : 2);
 }
 

@@ -19,12 +19,13 @@ static size_t items(const struct geometry *g)
     return g->tile_m / g->item_m * (g->tile_n / g->item_n);
 }
 
-static bool fits(const clattn_device_info *info, const struct geometry *g)
+static bool fits(const struct capabilities *caps, const struct geometry *g)
 {
+    const clattn_device_info *info = &caps->info;
     size_t x = g->tile_n / g->item_n, y = g->tile_m / g->item_m;
     size_t bytes = 2 * g->tile_k * (g->tile_m + g->tile_n + 8) * sizeof(float);
     return x * y <= info->max_work_group && x <= info->max_work_item[0] && y <= info->max_work_item[1] &&
-           bytes <= info->local_memory;
+           bytes <= capabilities_local_room(caps);
 }
 
 /* Floats that an item keeps in registers during a step: its sums, the next step's elements, and one k's elements of the tiles. */
@@ -61,11 +62,11 @@ static bool beats(const clattn_context *context, const struct matmul_problem *pr
 /* The first geometry from `from` on that the device's limits allow and none behind it beats, or GEOMETRIES. */
 static size_t choose(const clattn_context *context, const struct matmul_problem *problem, size_t from)
 {
-    const clattn_device_info *info = &context->device.caps.info;
+    const struct capabilities *caps = &context->device.caps;
     for (size_t i = from; i < GEOMETRIES; i++) {
-        bool best = fits(info, &geometries[i]);
+        bool best = fits(caps, &geometries[i]);
         for (size_t j = i + 1; j < GEOMETRIES && best; j++)
-            best = !fits(info, &geometries[j]) || !beats(context, problem, &geometries[j], &geometries[i]);
+            best = !fits(caps, &geometries[j]) || !beats(context, problem, &geometries[j], &geometries[i]);
         if (best)
             return i;
     }
@@ -107,7 +108,7 @@ static const struct geometry *tune(clattn_plan *base, size_t i)
     tuning_parameter(&base->tuning, "columns", columns, &tile_n);
     for (size_t j = 0; j < GEOMETRIES; j++)
         if (geometries[j].tile_m == tile_m && geometries[j].tile_n == tile_n)
-            return j == i || fits(&base->context->device.caps.info, &geometries[j]) ? &geometries[j] : NULL;
+            return j == i || fits(&base->context->device.caps, &geometries[j]) ? &geometries[j] : NULL;
     return NULL;
 }
 

@@ -33,7 +33,7 @@ static size_t rows_of(const struct geometry *g)
 static size_t stages_of(const struct capabilities *caps, const struct geometry *g)
 {
     size_t stage = (rows_of(g) + g->columns) * g->depth * sizeof(uint16_t);
-    size_t room = (size_t)caps->local_most - ENGINE_LOCAL_EXTRA, most = room / 2 / stage;
+    size_t room = capabilities_local_room(caps), most = room / 2 / stage;
     return size_min(most >= 2 ? most : room / stage, MOST_STAGES);
 }
 

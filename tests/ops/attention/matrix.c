@@ -1,5 +1,5 @@
 /* Attention by matrix engines (attention/gpu/matrix.cl) is tested with NVIDIA's engine emulated, which runs everywhere:
- * the whole kernel except the instructions.  Sizes, lengths and strides around 8, 16 and a tile, what is added to the
+ * the whole kernel except the instructions, and with the device's own engine if it has one.  Sizes, lengths and strides around 8, 16 and a tile, what is added to the
  * products, what is refused.
  *
  * Holds: the accuracy rule of 16-bit storage (P is rounded), NaN and Inf, what cannot leak. */
@@ -12,7 +12,7 @@
 #define PAIRS .type = FOUR(BF16)
 #define HALVES .type = FOUR(F16)
 #define WIDE .type = TYPES(BF16, BF16, BF16, CLATTN_DTYPE_F32)
-#define NOT_TAKEN .refused_by = BY_EMULATED_MMA
+#define NOT_TAKEN .refused_by = BY_EMULATED_MMA | BY_MATRIX
 
 static const attention_case cases[] = {
     {"bfloat16", ALL, LITTLE, PAIRS},
@@ -64,7 +64,7 @@ static const attention_case cases[] = {
     {"pages", ALL, .dim = {2, 2, 1, 5, 15, 8, 8}, PAGED(7, 5), PAIRS, NOT_TAKEN},
 };
 
-/* No device of the tests has an engine, and nobody gets the emulation without asking for it. */
+/* A CPU has no engine, and nobody gets the emulation without asking for it. */
 static void without_an_engine(void **state)
 {
     test_job job = {0};
@@ -74,13 +74,29 @@ static void without_an_engine(void **state)
     job.plan = operator_plan(&attention_operator, &desc, NULL);
     assert_non_null(strstr(clattn_plan_explain(job.plan), "  matrix: "));
     assert_null(strstr(clattn_plan_explain(job.plan), "emulated"));
-    operator_refuses_plan(&attention_operator, &desc, "matrix", CLATTN_ERROR_UNSUPPORTED);
+    if (device_is_cpu()) {
+        operator_refuses_plan(&attention_operator, &desc, "matrix", CLATTN_ERROR_UNSUPPORTED);
+    }
     job_release(&job);
+}
+
+/* Whether the device has an engine, be it a wrong one. */
+static bool has_engine(void)
+{
+    test_job job = {0};
+    clattn_attention_desc desc = attention_prepare(&job, &cases[0], 1);
+    const clattn_status status = operator_makes(device_context(), &attention_operator, &desc, "matrix");
+
+    job_release(&job);
+    return status != CLATTN_ERROR_UNSUPPORTED;
 }
 
 int main(int argc, char **argv)
 {
     attention_add_by("emulated-mma", cases, COUNT_OF(cases));
+    if (has_engine()) {
+        attention_add_by("matrix", cases, COUNT_OF(cases));
+    }
     suite_add(without_an_engine, "attention matrix: not without an engine");
     return suite_run("attention_matrix", argc, argv);
 }

@@ -13,18 +13,23 @@
 
 /* ---- compile errors ---- */
 
-/* Expects that no plan can be made, and that the first line of the message begins with `place`. */
-static void expect_message(const clattn_attention_desc *desc, const char *solver, const char *place)
+/* Expects that no plan can be made, and that the first line of the message begins with `place`; if the mistake may be the
+ * linker's, which knows no lines, with the snippet's name. */
+static void expect_message(const clattn_attention_desc *desc, const char *solver, const char *place, bool linked)
 {
-    char message[512] = ""; /* as in the examples, the fault comes first */
+    static char message[65536];
+    const size_t name = strcspn(place, ":") + 1;
 
     assert_status(device_context(), clattn_attention_supports(device_context(), desc, NULL),
                   CLATTN_SUCCESS); /* this builds nothing */
     operator_refuses_plan(&attention_operator, desc, solver, CLATTN_ERROR_BUILD);
     clattn_context_message(device_context(), message, sizeof message);
-    message[strcspn(message, "\n")] = '\0';
-    if (strncmp(message, place, strlen(place)) != 0)
-        fail_msg("the message does not begin with %s: %s", place, message);
+    if (strncmp(message, place, linked ? name : strlen(place)) != 0) {
+        print_error("%s\n%s\n", desc->snippets.score_mod ? desc->snippets.score_mod : "",
+                    desc->snippets.mask_mod ? desc->snippets.mask_mod : "");
+        print_error("%s\n", message);
+        fail_msg("the message does not begin with %s", place);
+    }
 }
 
 static void compile_errors(const void *which, const char *solver)
@@ -42,7 +47,6 @@ static void compile_errors(const void *which, const char *solver)
         {SCORE "{ return score; }\n}", NULL, "score_mod:3"},
         {SCORE "{ return score; }\n/* more", NULL, "score_mod:3"},
         {NULL, "#ifdef OTHER\n#endif\n#if 1\n" DROP "{ return 1; }", "mask_mod:3"},
-        {NULL, DROP "{ return helper(key); }", "mask_mod:2"},
         {"\nfloat score_mod(float score, int batch, int head, int query, int key)\n{ return score; }", NULL,
          "score_mod:2"},
         {NULL,
@@ -63,8 +67,11 @@ static void compile_errors(const void *which, const char *solver)
     for (size_t n = 0; n < COUNT_OF(table); n++) {
         desc.snippets.score_mod = table[n].score;
         desc.snippets.mask_mod = table[n].mask;
-        expect_message(&desc, solver, table[n].place);
+        expect_message(&desc, solver, table[n].place, false);
     }
+    desc.snippets.score_mod = NULL;
+    desc.snippets.mask_mod = DROP "{ return helper(key); }";
+    expect_message(&desc, solver, "mask_mod:2", true);
     desc.snippets.mask_mod = NULL; /* the context still works */
     desc.snippets.score_mod = SCORE "{ return score; }";
     job.plan = operator_plan(&attention_operator, &desc, solver);
@@ -86,6 +93,24 @@ static void keep_warning(void *user, clattn_log_level level, const char *line)
         snprintf(kept->text + used, sizeof kept->text - used, "%s\n", line);
 }
 
+/* Whether the driver tells of a function that may return nothing: as a mistake if warnings are, or in its log. */
+static bool driver_warns(clattn_context *context)
+{
+    const char *source = "int f(int x)\n{\n    if (x)\n        return 1;\n}\n"
+                         "kernel void k(global int *x)\n{\n    *x = f(*x);\n}\n";
+    cl_context opencl = clattn_context_opencl_context(context);
+    cl_device_id device = clattn_context_opencl_device(context);
+    char log[8192] = "";
+
+    cl_program program = clCreateProgramWithSource(opencl, 1, &source, NULL, NULL);
+    assert_non_null(program);
+    const cl_int code = clBuildProgram(program, 1, &device, "-cl-std=CL1.2 -Werror", NULL, NULL);
+    clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, sizeof log - 1, log, NULL);
+    clReleaseProgram(program);
+    print_message("# a build that deserves a warning gives %d and \"%s\"\n", code, log);
+    return code != CL_SUCCESS || strstr(log, "warning") != NULL;
+}
+
 /* A compiler's warnings about a snippet, a missing return above all, reach the log and `explain` with each new plan; the
  * library's own text causes none. */
 static void warnings(void **state)
@@ -95,8 +120,8 @@ static void warnings(void **state)
     static const struct {
         const char *score, *mask, *warning[2];
     } table[] = {
-        {score, NULL, {"score_mod:6:1: non-void function does not return a value"}},
-        {score, mask, {"score_mod:6:1: non-void function does not return a value", "\nmask_mod:3:9: "}},
+        {score, NULL, {"score_mod:6:1: "}},
+        {score, mask, {"score_mod:6:1: ", "\nmask_mod:3:9: "}},
         {SCORE "{ return score; }", DROP "{ return key; }", {NULL}},
     };
     const attention_case test = {"", ALL, LITTLE};
@@ -113,6 +138,7 @@ static void warnings(void **state)
     params.log_user = &kept;
     params.log_level = CLATTN_LOG_LEVEL_WARNING;
     clattn_context *context = new_context_with(&params);
+    const bool warns = driver_warns(context);
     for (size_t n = 0; n < 2 * COUNT_OF(table); n++) { /* each twice */
         clattn_plan *plan = NULL;
 
@@ -120,18 +146,24 @@ static void warnings(void **state)
         desc.snippets.score_mod = table[n / 2].score;
         desc.snippets.mask_mod = table[n / 2].mask;
         assert_status(context, clattn_attention_plan_create(context, &desc, NULL, &plan), CLATTN_SUCCESS);
-        for (size_t i = 0; i < COUNT_OF(table[0].warning) && table[n / 2].warning[i]; i++) {
+        for (size_t i = 0; i < COUNT_OF(table[0].warning) && table[n / 2].warning[i] && warns; i++) {
             const char *found = strstr(kept.text, table[n / 2].warning[i]);
-            assert_non_null(found);
-            assert_null(strstr(found + 1, table[n / 2].warning[i])); /* once */
+            if (!found)
+                fail_msg("the log lacks \"%s\": %s", table[n / 2].warning[i], kept.text);
+            assert_true(i > 0 || strstr(found, "non-void function")); /* LLVM 11 and 12 say the rest differently */
+            assert_null(strstr(found + 1, table[n / 2].warning[i]));  /* once */
             assert_non_null(strstr(clattn_plan_explain(plan), table[n / 2].warning[i] + (i > 0)));
         }
-        if (!table[n / 2].warning[0])
+        if (!table[n / 2].warning[0] || !warns)
             assert_string_equal(kept.text, "");
         clattn_plan_release(&plan);
     }
     release_context(&context);
     job_release(&job);
+    if (!warns) {
+        print_message("# skipped, because this driver does not tell of warnings\n");
+        skip();
+    }
 }
 
 /* ---- one text is not another ---- */

@@ -5,8 +5,8 @@
 
 #include "support/attention/arrays.h"
 
-const char *const attention_solvers[ATTENTION_ALL_SOLVERS] = {"generic",  "cpu",     "tile",
-                                                              "cpu-bf16", "cpu-amx", "emulated-mma"};
+const char *const attention_solvers[ATTENTION_ALL_SOLVERS] = {"generic", "cpu",          "tile",  "cpu-bf16",
+                                                              "cpu-amx", "emulated-mma", "matrix"};
 
 void attention_lengths(const attention_case *test, size_t *batch, size_t *queries, size_t *keys)
 {

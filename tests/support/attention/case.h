@@ -5,9 +5,17 @@
 #include "support/job.h"
 
 /* Solvers as bits, and their names by bit number. */
-enum { BY_GENERIC = 1, BY_CPU = 2, BY_TILE = 4, BY_CPU_BF16 = 8, BY_CPU_AMX = 16, BY_EMULATED_MMA = 32 };
+enum {
+    BY_GENERIC = 1,
+    BY_CPU = 2,
+    BY_TILE = 4,
+    BY_CPU_BF16 = 8,
+    BY_CPU_AMX = 16,
+    BY_EMULATED_MMA = 32,
+    BY_MATRIX = 64
+};
 #define ATTENTION_SOLVERS 3 /* the first ones: those that take every type */
-#define ATTENTION_ALL_SOLVERS 6
+#define ATTENTION_ALL_SOLVERS 7
 extern const char *const attention_solvers[ATTENTION_ALL_SOLVERS];
 
 /* Arrays of a job. */

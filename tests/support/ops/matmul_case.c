@@ -8,8 +8,8 @@
 #include "support/verdict.h"
 
 const char *const matmul_solvers[MATMUL_ALL_SOLVERS] = {
-    "generic",      "cpu",           "tile",          "clblast",        "cpu-bf16",        "cpu-amx",       "matrix",
-    "emulated-mma", "emulated-wmma", "emulated-mfma", "emulated-dpas8", "emulated-dpas16", "emulated-wgmma"};
+    "generic",      "cpu",           "tile",          "clblast",        "cpu-bf16",        "cpu-amx",        "matrix",
+    "emulated-mma", "emulated-wmma", "emulated-mfma", "emulated-dpas8", "emulated-dpas16", "emulated-wgmma", "wgmma"};
 
 enum { A, B, BIAS, SCALE, OPERAND, INPUTS }; /* of job.input */
 
@@ -78,10 +78,8 @@ bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint
                      bytes || test->integers);
         }
     }
-    /* CLBlast adds to C, which holds the bias. */
-    array_role role = test->bias && strcmp(solver, "clblast") == 0 ? ROLE_READABLE_OUTPUT : ROLE_OUTPUT;
-    role = test->in_place ? ROLE_IN_PLACE : role;
-    job->output[0] = matrix(job, role, test->type.c, test->batch, test->m, test->n, test->c);
+    job->output[0] =
+        matrix(job, test->in_place ? ROLE_IN_PLACE : ROLE_OUTPUT, test->type.c, test->batch, test->m, test->n, test->c);
     actual_extent(test, &written[0], &written[1]);
     array_own(&job->output[0], test->batch ? written : written + 1);
     if (test->in_place) {

@@ -14,10 +14,11 @@ enum {
     MATMUL_CPU_AMX = 32,
     MATMUL_MATRIX = 64,
     MATMUL_EMULATED = 63 * 128, /* one for each matrix engine */
-    MATMUL_WGMMA = 32 * 128     /* one of these */
+    MATMUL_WGMMA = 32 * 128,    /* one of these */
+    MATMUL_OWN_WGMMA = 64 * 128 /* the device's own, as MATMUL_MATRIX is */
 };
 #define MATMUL_SOLVERS 4 /* the first ones, which take float32 */
-#define MATMUL_ALL_SOLVERS 13
+#define MATMUL_ALL_SOLVERS 14
 extern const char *const matmul_solvers[MATMUL_ALL_SOLVERS];
 
 /* What the inputs get for a second run; results that do not depend on it must keep every bit. */

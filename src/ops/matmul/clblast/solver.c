@@ -1,7 +1,7 @@
 /* Matrix products by CLBlast: GEMM, and strided-batched GEMM for batches.
  *
- * CLBlast takes no wait list, so barriers order its work on an out-of-order queue.  A bias is written to C first, and the
- * product is added to it. */
+ * CLBlast takes no wait list, so barriers order its work on an out-of-order queue.  A product with a bias goes to the
+ * workspace, and a kernel adds the bias on the way to C: so C is only written, as by every other solver. */
 #include <clblast_c.h>
 
 #include "base/size.h"
@@ -31,21 +31,39 @@ static bool operand_of(const array4 *array, size_t rows, size_t columns, struct 
     return false;
 }
 
+/* What CLBlast writes: C, or the sums in the workspace that a bias is added to. */
+static array4 result_of(const struct matmul_problem *problem, size_t m)
+{
+    if (!problem->has_bias)
+        return problem->c;
+    return (array4){.batch = (int64_t)(m * problem->n), .row = (int64_t)problem->n, .col = 1};
+}
+
 struct operands {
     struct operand a, b, c;
 };
 
 static bool operands_of(const struct matmul_problem *problem, size_t m, struct operands *operands)
 {
+    const array4 result = result_of(problem, m);
     return operand_of(&problem->a, m, problem->k, &operands->a) &&
            operand_of(&problem->b, problem->k, problem->n, &operands->b) &&
-           operand_of(&problem->c, m, problem->n, &operands->c) && !operands->c.transposed;
+           operand_of(&result, m, problem->n, &operands->c) && !operands->c.transposed;
+}
+
+/* Bytes of the sums that a bias is added to; false on overflow. */
+static bool sums_bytes(const struct matmul_problem *problem, size_t *bytes)
+{
+    *bytes = 0;
+    return !problem->has_bias || (size_mul(problem->batch, problem->m, bytes) && size_mul(*bytes, problem->n, bytes) &&
+                                  size_mul(*bytes, sizeof(float), bytes));
 }
 
 static const char *refuse(const struct offer *offer)
 {
     const struct matmul_problem *problem = offer->problem;
     struct operands operands;
+    size_t bytes;
     if (offer->context->clblast == CLATTN_CLBLAST_MODE_NEVER)
         return "the context's params exclude it";
     if (offer->context->foreign_opencl)
@@ -60,6 +78,8 @@ static const char *refuse(const struct offer *offer)
         return "CLBlast is asked for float32 alone: its float16 sums in float16";
     if (matmul_has_epilogue(problem))
         return "CLBlast knows neither activations nor a second array to add or multiply";
+    if (!sums_bytes(problem, &bytes))
+        return "the sums that a bias is added to overflow";
     if (!operands_of(problem, problem->m, &operands))
         return "CLBlast needs rows or columns that lie next to each other";
     if (problem->a.batch < 0 || problem->b.batch < 0 || problem->c.batch < 0)
@@ -81,7 +101,6 @@ static clattn_status call(clattn_context *context, const struct matmul_problem *
 {
     struct operands o;
     CLBlastStatusCode code;
-    float beta = problem->has_bias ? 1.0f : 0.0f;
     size_t m = (size_t)args->m, n = (size_t)args->n, k = (size_t)args->k;
     if (!operands_of(problem, m, &o))
         return report_error(&context->device.report, CLATTN_ERROR_INTERNAL, "CLBlast's operands changed");
@@ -90,11 +109,11 @@ static clattn_status call(clattn_context *context, const struct matmul_problem *
     clblast_library_lock();
     if (args->batch == 1)
         code = CLBlastSgemm(CLBlastLayoutRowMajor, ta, tb, m, n, k, 1.0f, a, (size_t)args->a.offset, o.a.ld, b,
-                            (size_t)args->b.offset, o.b.ld, beta, c, (size_t)args->c.offset, o.c.ld, &queue, event);
+                            (size_t)args->b.offset, o.b.ld, 0.0f, c, (size_t)args->c.offset, o.c.ld, &queue, event);
     else
         code = CLBlastSgemmStridedBatched(CLBlastLayoutRowMajor, ta, tb, m, n, k, 1.0f, a, (size_t)args->a.offset,
                                           o.a.ld, (size_t)args->a.batch, b, (size_t)args->b.offset, o.b.ld,
-                                          (size_t)args->b.batch, beta, c, (size_t)args->c.offset, o.c.ld,
+                                          (size_t)args->b.batch, 0.0f, c, (size_t)args->c.offset, o.c.ld,
                                           (size_t)args->c.batch, (size_t)args->batch, &queue, event);
     clblast_library_unlock();
     return check(context, code);
@@ -108,33 +127,43 @@ static clattn_status barrier(struct chain *chain, const struct step *step, cl_ev
                               : report_opencl(&chain->context->device.report, "clEnqueueBarrierWithWaitList", code);
 }
 
+/* C = sums + bias, with the items of the batch folded as they are in `kernel_args`: the sums lie the same way then. */
+static clattn_status launch_bias(const struct matmul_plan *plan, struct chain *chain, const clattn_matmul_args *args,
+                                 const matmul_args *kernel_args)
+{
+    const clattn_binding *bindings[3] = {&chain->workspace, &args->bias, &args->c};
+    const size_t groups[3] = {divide_up((size_t)kernel_args->n, plan->tile_columns), (size_t)kernel_args->m,
+                              (size_t)kernel_args->batch};
+    return chain_launch(chain, &plan->base.kernels[0], bindings, kernel_args, groups, true);
+}
+
 static clattn_status launch(const struct matmul_plan *plan, const struct matmul_problem *problem, struct chain *chain,
-                            const clattn_matmul_args *args, const matmul_args *kernel_args)
+                            const clattn_matmul_args *args, const matmul_args *given)
 {
     clattn_status status = CLATTN_SUCCESS;
     clattn_context *context = plan->base.context;
-    matmul_args product = *kernel_args;
+    const clattn_binding *result = problem->has_bias ? &chain->workspace : &args->c;
+    matmul_args kernel_args = *given, product = *given;
     struct operands operands;
     struct step step;
+    kernel_args.packed_offset = chain->workspace.offset / (int64_t)sizeof(float);
     /* CLBlast may refuse items that are folded into one taller item: its rows may overlap, for example. */
     if (!operands_of(problem, (size_t)product.m, &operands)) {
         product.batch = (int)args->batch;
         product.m = (int)args->m;
     }
     if (args->a.kind != CLATTN_BINDING_KIND_BUFFER || args->b.kind != CLATTN_BINDING_KIND_BUFFER ||
-        args->c.kind != CLATTN_BINDING_KIND_BUFFER)
+        result->kind != CLATTN_BINDING_KIND_BUFFER)
         return report_error(&context->device.report, CLATTN_ERROR_UNSUPPORTED,
                             "CLBlast takes buffers only: ask for another solver with SVM pointers");
     if (problem->has_bias) {
-        const clattn_binding *bindings[2] = {&args->bias, &args->c};
-        const size_t groups[3] = {divide_up((size_t)kernel_args->n, plan->tile_columns), (size_t)kernel_args->m,
-                                  (size_t)kernel_args->batch};
-        TRY(chain_launch(chain, &plan->base.kernels[0], bindings, kernel_args, groups, false));
+        product.c = result_of(problem, (size_t)product.m);
+        product.c.offset = kernel_args.packed_offset;
     }
-    chain_step(chain, true, &step);
+    chain_step(chain, !problem->has_bias, &step);
     if (step.wait_count || !chain->in_order)
         TRY(barrier(chain, &step, NULL));
-    status = call(context, problem, &product, args->a.buffer, args->b.buffer, args->c.buffer, chain->queue, step.event);
+    status = call(context, problem, &product, args->a.buffer, args->b.buffer, result->buffer, chain->queue, step.event);
     if (status == CLATTN_SUCCESS && !chain->in_order)
         status = barrier(chain, &(struct step){0}, NULL);
     /* CLBlast may have enqueued copies before it failed. */
@@ -142,6 +171,8 @@ static clattn_status launch(const struct matmul_plan *plan, const struct matmul_
         chain_stepped(chain, &step);
     else
         chain_failed(chain, &step);
+    if (status == CLATTN_SUCCESS && problem->has_bias)
+        status = launch_bias(plan, chain, args, &kernel_args);
 fail:
     return status;
 }
@@ -162,6 +193,7 @@ static clattn_status warm_call(struct matmul_plan *plan, const cl_mem memory[3],
     matmul_fill_args(&plan->problem, &args, &kernel_args);
     kernel_args.batch = (int)batch; /* not folded into one item: `batch` chooses CLBlast's routine */
     kernel_args.m = (int)m;
+    kernel_args.c = result_of(&plan->problem, m);
     return call(context, &plan->problem, &kernel_args, memory[0], memory[1], memory[2], context->warm_queue, NULL);
 }
 
@@ -177,9 +209,10 @@ static clattn_status warm(struct matmul_plan *plan)
     const struct matmul_problem *problem = &plan->problem;
     bool at_launch = context->device.caps.quirks & QUIRK_COMPILES_BY_GRID;
     cl_mem memory[3] = {0};
+    const array4 result = result_of(problem, problem->m);
     const size_t elements[3] = {reach(&problem->a, problem->batch, problem->m, problem->k),
                                 reach(&problem->b, problem->batch, problem->k, problem->n),
-                                reach(&problem->c, problem->batch, problem->m, problem->n)};
+                                reach(&result, problem->batch, problem->m, problem->n)};
     report_hold();
     mtx_lock(&context->warm_lock);
     TRY(context_warm_objects(context));
@@ -230,10 +263,10 @@ static clattn_status prepare(clattn_plan *base)
     plan->foreign = true;
     if (plan->problem.has_bias) {
         matmul_defines(plan, false, &options);
-        TRY(plan_add_kernel(base, "matmul/bias.cl", &options, "matmul_bias", 2, matmul_args_bytes(plan), local, NULL));
+        (void)sums_bytes(&plan->problem, &base->workspace);
+        TRY(plan_add_kernel(base, "matmul/bias.cl", &options, "matmul_bias", 3, matmul_args_bytes(plan), local, NULL));
     }
     TRY(warm(plan));
-    base->reads_output = plan->problem.has_bias;
     /* CLBlast's own count is not told; a padded product takes up to four copies and the product itself. */
     base->launches = base->kernel_count + 5;
 fail:
