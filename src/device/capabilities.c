@@ -158,7 +158,7 @@ static bool takes_assembly(const struct capabilities *caps)
            !((caps->quirks & QUIRK_GROUPS_BREAK) && pocl_always_loops());
 }
 
-static bool is_nvidia(const struct capabilities *caps)
+bool capabilities_on_nvidia(const struct capabilities *caps)
 {
     return !strcmp(caps->info.platform, "NVIDIA CUDA");
 }
@@ -173,7 +173,7 @@ static cl_ulong local_most_of(const struct cl_table *cl, const struct capabiliti
         cl_ulong kibibytes;
     } table[] = {{70, 96}, {75, 64}, {80, 163}, {86, 99}, {87, 163}, {89, 99}, {90, 227}, {100, 227}, {120, 99}};
     cl_uint major = 0, minor = 0;
-    if (!is_nvidia(caps) ||
+    if (!capabilities_on_nvidia(caps) ||
         cl->clGetDeviceInfo(caps->device, CAPABILITY_MAJOR_QUERY, sizeof major, &major, NULL) != CL_SUCCESS ||
         cl->clGetDeviceInfo(caps->device, CAPABILITY_MINOR_QUERY, sizeof minor, &minor, NULL) != CL_SUCCESS)
         return caps->info.local_memory;
@@ -288,7 +288,7 @@ void capabilities_clear(struct capabilities *caps)
 
 size_t capabilities_local_room(const struct capabilities *caps)
 {
-    const size_t bytes = (size_t)caps->local_most, taken = is_nvidia(caps) ? 1040 : 0;
+    const size_t bytes = (size_t)caps->local_most, taken = capabilities_on_nvidia(caps) ? 1040 : 0;
     return bytes > taken ? bytes - taken : 0;
 }
 

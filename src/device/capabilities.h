@@ -78,6 +78,9 @@ bool capabilities_prefetch(const struct capabilities *caps);
  * it. */
 bool capabilities_pocl_on_intel(const struct capabilities *caps);
 
+/* Whether the device is a GPU by NVIDIA's own driver. */
+bool capabilities_on_nvidia(const struct capabilities *caps);
+
 /* Whether the device computes on the processor's own cores (CPU or PoCL class, software rasterisers). */
 bool capabilities_on_cpu(const struct capabilities *caps);
 

@@ -95,7 +95,7 @@ void capabilities_read_matrix(const struct cl_table *cl, struct capabilities *ca
     caps->matrix = MATRIX_NONE;
     if (caps->info.device_class != CLATTN_DEVICE_CLASS_GPU)
         caps->no_matrix = "the device is no GPU";
-    else if (!strcmp(platform, "NVIDIA CUDA"))
+    else if (capabilities_on_nvidia(caps))
         caps->no_matrix = of_nvidia(cl, caps->device, &caps->matrix);
     else if (!strcmp(platform, "AMD Accelerated Parallel Processing"))
         caps->no_matrix = of_amd(caps, &caps->matrix);

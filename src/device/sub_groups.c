@@ -70,7 +70,7 @@ void capabilities_read_sub_groups(const struct cl_table *cl, struct capabilities
 {
     const char *platform = caps->info.platform;
     caps->sub_groups = SUB_GROUPS_NONE;
-    if (!strcmp(platform, "NVIDIA CUDA"))
+    if (capabilities_on_nvidia(caps))
         caps->no_sub_groups = of_nvidia(cl, caps);
     else if (!strcmp(platform, "AMD Accelerated Parallel Processing") &&
              caps->info.device_class == CLATTN_DEVICE_CLASS_GPU)

@@ -51,7 +51,7 @@ static clattn_status compile(struct program_cache *cache, const struct source_sn
     if (strict)
         TRY(build(cache, snippet->name, text, program_base_options, options, &failure, &ignored));
     if (failure)
-        snippet_log_error(&place, failure, message);
+        snippet_log_error(&place, failure, strict, message);
     else if (strict) /* its first line repeats one of the log */
         snippet_log_warnings(&place, strict + strcspn(strict, "\n"), warnings);
     else if (log)

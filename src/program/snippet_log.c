@@ -3,6 +3,7 @@
  *   PoCL 3.1              error: score_mod:3:9: TEXT
  *   Intel, rusticl        score_mod:3:9: error: TEXT [-Werror,-Wreturn-type]
  *   Oclgrind 21.10        input.cl:49:9: error: TEXT                            the line is counted from the program's first
+ *   NVIDIA 580            <kernel>:49:9: error: TEXT                            likewise
  */
 #include "program/snippet_log.h"
 
@@ -65,13 +66,23 @@ static bool append_place(const struct snippet_place *place, const char *line, si
     return true;
 }
 
-void snippet_log_error(const struct snippet_place *place, const char *failure, struct strbuf *message)
+/* The error in the first line of driver_build's message. */
+static const char *error_of(const char *failure, size_t *length)
 {
     static const char before_error[] = " did not build: ";
     const char *error = strstr(failure, before_error);
     error = error ? error + sizeof before_error - 1 : failure;
-    const size_t length = strcspn(error, "\n");
-    if (!append_place(place, error, length, message))
+    *length = strcspn(error, "\n");
+    return error;
+}
+
+void snippet_log_error(const struct snippet_place *place, const char *failure, const char *strict,
+                       struct strbuf *message)
+{
+    size_t length, strict_length;
+    const char *error = error_of(failure, &length), *warning = error_of(strict, &strict_length);
+    /* That a function is nowhere a linker may find, which knows no lines: the compiler has warned of it. */
+    if (!append_place(place, error, length, message) && !append_place(place, warning, strict_length, message))
         strbuf_printf(message, "%s: %.*s", place->name, (int)length, error);
     strbuf_printf(message, "\n%s", failure);
 }

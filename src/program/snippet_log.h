@@ -12,8 +12,10 @@ struct snippet_place {
 };
 
 /* Appends what is wrong with the snippet: its place, "NAME:LINE:COLUMN: ..." or "NAME: ...", and the error that the first
- * line of `failure` tells, then all of `failure`, driver_build's message. */
-void snippet_log_error(const struct snippet_place *place, const char *failure, struct strbuf *message);
+ * line of `failure` tells, driver_build's message, or of `strict`, that of the build with warnings as errors; then all of
+ * `failure`. */
+void snippet_log_error(const struct snippet_place *place, const char *failure, const char *strict,
+                       struct strbuf *message);
 
 /* Appends a line "NAME:LINE:COLUMN: ..." for each error and warning of `log` about the snippet's own lines. */
 void snippet_log_warnings(const struct snippet_place *place, const char *log, struct strbuf *warnings);

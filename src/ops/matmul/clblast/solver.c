@@ -86,6 +86,8 @@ static const char *refuse(const struct offer *offer)
         return "CLBlast takes no negative strides";
     if (!offer->forced && offer->context->clblast != CLATTN_CLBLAST_MODE_PREFER && capabilities_on_cpu(offer->caps))
         return "on a CPU the own kernels are faster, cold and warm";
+    if (!offer->forced && offer->context->clblast != CLATTN_CLBLAST_MODE_PREFER && capabilities_on_nvidia(offer->caps))
+        return "on NVIDIA's GPUs the own tiles are faster";
     return NULL;
 }
 
