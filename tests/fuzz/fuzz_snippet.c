@@ -68,7 +68,7 @@ static void read_log(const char *log)
         REQUIRE(strncmp(line, "score_mod:", 10) == 0 && line[10] >= '1' && line[10] <= '9');
         REQUIRE((line[11] < '0' || line[11] > '9') && strchr(line, '\n') != NULL);
     }
-    snippet_log_error(&place, log, &error);
+    snippet_log_error(&place, log, log, &error);
     REQUIRE(strncmp(error.text, "score_mod:", 10) == 0 && strlen(error.text) > strlen(log));
     strbuf_clear(&warnings);
     strbuf_clear(&error);

@@ -137,6 +137,8 @@ static void logs(void **state)
         "attention/user.h:5:1: warning: x\nscore_mod:5:13: error: %s [-Werror,-Wparentheses]\nError executing LLVM.\n",
         "input.cl:12:3: warning: the library's\ninput.cl:45:13: warning: %s\n    if (key = 3)\n        ~~~~^~~\n"
         "input.cl:45:13: note: use '==' to turn this warning: into nothing\ninput.cl:99999999999:1: error: x\n",
+        "<kernel>:45:13: warning: %s\n    if (key = 3)\n        ~~~~^~~\n(): Warning: Function k is a kernel, so "
+        "overriding noinline attribute. The function may be inlined when called.\n",
     };
     const struct snippet_place place = {"score_mod", 40, 9};
 
@@ -151,13 +153,30 @@ static void logs(void **state)
         assert_non_null(warnings.text);
         assert_string_equal(warnings.text, line);
         snprintf(failure, sizeof failure, "score_mod did not build: %s\n",
-                 strstr(log, n == 3 ? "input.cl:45" : "score"));
-        snippet_log_error(&place, failure, &error);
+                 strstr(log, n == 4 ? "<kernel>" : n == 3 ? "input.cl:45" : "score"));
+        snippet_log_error(&place, failure, "", &error);
         assert_non_null(error.text);
         assert_memory_equal(error.text, line, strlen(line));
         strbuf_clear(&warnings);
         strbuf_clear(&error);
     }
+}
+
+/* A function that is nowhere, as NVIDIA's linker says it and its compiler has warned of it. */
+static void error_of_the_linker(void **state)
+{
+    const struct snippet_place place = {"mask_mod", 40, 9};
+    struct strbuf message = {0};
+
+    (void)state;
+    snippet_log_error(&place, "mask_mod did not build: ptxas fatal : Unresolved extern function 'helper'\nmore",
+                      "mask_mod did not build: <kernel>:42:10: error: implicit declaration of function 'helper'\nmore",
+                      &message);
+    assert_non_null(message.text);
+    assert_string_equal(message.text,
+                        "mask_mod:2:10: implicit declaration of function 'helper'\n"
+                        "mask_mod did not build: ptxas fatal : Unresolved extern function 'helper'\nmore");
+    strbuf_clear(&message);
 }
 
 /* An error without a place in the snippet is told whole. */
@@ -167,7 +186,7 @@ static void error_without_place(void **state)
     struct strbuf message = {0};
 
     (void)state;
-    snippet_log_error(&place, "mask_mod did not build: CL_OUT_OF_RESOURCES\nmore", &message);
+    snippet_log_error(&place, "mask_mod did not build: CL_OUT_OF_RESOURCES\nmore", "", &message);
     assert_non_null(message.text);
     assert_string_equal(message.text,
                         "mask_mod: CL_OUT_OF_RESOURCES\nmask_mod did not build: CL_OUT_OF_RESOURCES\nmore");
@@ -181,7 +200,7 @@ int main(void)
         cmocka_unit_test(taken),
         cmocka_unit_test(plain_text),
         cmocka_unit_test(logs),
-        cmocka_unit_test(error_without_place),
+        cmocka_unit_test(error_of_the_linker), cmocka_unit_test(error_without_place),
     };
     return cmocka_run_group_tests_name("snippet text", tests, NULL, NULL);
 }
