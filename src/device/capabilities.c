@@ -173,7 +173,7 @@ static cl_ulong local_most_of(const struct cl_table *cl, const struct capabiliti
         cl_ulong kibibytes;
     } table[] = {{70, 96}, {75, 64}, {80, 163}, {86, 99}, {87, 163}, {89, 99}, {90, 227}, {100, 227}, {120, 99}};
     cl_uint major = 0, minor = 0;
-    if (!capabilities_on_nvidia(caps) ||
+    if (!capabilities_on_nvidia(caps) || caps->info.local_memory != 48 << 10 ||
         cl->clGetDeviceInfo(caps->device, CAPABILITY_MAJOR_QUERY, sizeof major, &major, NULL) != CL_SUCCESS ||
         cl->clGetDeviceInfo(caps->device, CAPABILITY_MINOR_QUERY, sizeof minor, &minor, NULL) != CL_SUCCESS)
         return caps->info.local_memory;

@@ -79,10 +79,16 @@ static const char *error_of(const char *failure, size_t *length)
 void snippet_log_error(const struct snippet_place *place, const char *failure, const char *strict,
                        struct strbuf *message)
 {
-    size_t length, strict_length;
-    const char *error = error_of(failure, &length), *warning = error_of(strict, &strict_length);
+    size_t length, each;
+    const char *error = error_of(failure, &length);
+    bool found = append_place(place, error, length, message);
     /* That a function is nowhere a linker may find, which knows no lines: the compiler has warned of it. */
-    if (!append_place(place, error, length, message) && !append_place(place, warning, strict_length, message))
+    for (const char *line = error_of(strict, &each); !found && *line; line += strspn(line, "\r\n")) {
+        each = strcspn(line, "\r\n");
+        found = append_place(place, line, each, message);
+        line += each;
+    }
+    if (!found)
         strbuf_printf(message, "%s: %.*s", place->name, (int)length, error);
     strbuf_printf(message, "\n%s", failure);
 }

@@ -12,7 +12,7 @@ struct snippet_place {
 };
 
 /* Appends what is wrong with the snippet: its place, "NAME:LINE:COLUMN: ..." or "NAME: ...", and the error that the first
- * line of `failure` tells, driver_build's message, or of `strict`, that of the build with warnings as errors; then all of
+ * line of `failure` tells, driver_build's message, or a later one of `strict`, that of the build with warnings; then all of
  * `failure`. */
 void snippet_log_error(const struct snippet_place *place, const char *failure, const char *strict,
                        struct strbuf *message);

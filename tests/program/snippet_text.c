@@ -170,7 +170,8 @@ static void error_of_the_linker(void **state)
 
     (void)state;
     snippet_log_error(&place, "mask_mod did not build: ptxas fatal : Unresolved extern function 'helper'\nmore",
-                      "mask_mod did not build: <kernel>:42:10: error: implicit declaration of function 'helper'\nmore",
+                      "mask_mod did not build: ptxas fatal : Unresolved extern function 'helper'\nCL_BUILD_PROGRAM_FAILURE\n"
+                      "<kernel>:42:10: warning: implicit declaration of function 'helper'\nmore",
                       &message);
     assert_non_null(message.text);
     assert_string_equal(message.text,
