@@ -17,7 +17,7 @@
  * Arrays, strides and macros: attention/core.h; not DOUBLE, ADDITIVE, DROPOUT, ENTROPY or groups of integers.  Besides:
  *   ROWS          rows of a work-group                                      1 2 4 8           tested: each
  *   TEAMS         of 32 items                                               power of two      4
- *   LOADS         of 16 bytes that an item has under way at a time          powers of two     2
+ *   LOADS         of 16 bytes that an item has under way at a time          powers of two, at most KEY_ITEMS and VALUE_ITEMS   1 2
  *   KEY_ITEMS     items that share a row of K, VALUE_ITEMS one of V         powers of two up to 32, with 16 bytes each
  * Any strides and any alignment: rows that are no aligned pieces of 16 bytes are read one element at a time.
  *
@@ -42,13 +42,21 @@
 #endif
 #if IS_F32(K_TYPE)
 #define KEY_VECTOR 4
+#define KEY_WORD uint
+#define ASK_KEY ask_4
 #else
 #define KEY_VECTOR 8
+#define KEY_WORD ushort
+#define ASK_KEY ask_8
 #endif
 #if IS_F32(V_TYPE)
 #define VALUE_VECTOR 4
+#define VALUE_WORD uint
+#define ASK_VALUE ask_4
 #else
 #define VALUE_VECTOR 8
+#define VALUE_WORD ushort
+#define ASK_VALUE ask_8
 #endif
 #ifndef KEY_ITEMS
 #define KEY_ITEMS 16
@@ -66,11 +74,9 @@
 #define TEAM 32
 #define KEYS_AT_ONCE (TEAM / KEY_ITEMS)
 #define VALUES_AT_ONCE (TEAM / VALUE_ITEMS)
-#define SMALLER(x, y) ((x) < (y) ? (x) : (y))
 #define LARGER(x, y) ((x) > (y) ? (x) : (y))
-#define KEY_LOADS SMALLER(LOADS, KEY_ITEMS)
-#define VALUE_LOADS SMALLER(LOADS, VALUE_ITEMS)
-#define CHUNK_KEYS (KEY_LOADS * KEYS_AT_ONCE)
+#define CHUNK_KEYS (LOADS * KEYS_AT_ONCE)
+#define CHUNK_VALUES (LOADS * VALUES_AT_ONCE)
 #define PART LARGER(ROWS *CHUNK_KEYS *(KEY_ITEMS + 1), TEAM *VALUE_VECTOR)
 
 #if DOUBLE || ADDITIVE || DROPOUT || ENTROPY || KEY_GROUPS || VALUE_GROUPS
@@ -78,6 +84,9 @@
 #endif
 #if KEY_ITEMS * KEY_VECTOR < D_K || VALUE_ITEMS * VALUE_VECTOR < D_V || KEY_ITEMS > TEAM || VALUE_ITEMS > TEAM
 #error "a team's items must hold a row"
+#endif
+#if LOADS > KEY_ITEMS || LOADS > VALUE_ITEMS
+#error "more loads than a team has keys for"
 #endif
 #if (KEY_ITEMS & (KEY_ITEMS - 1)) || (VALUE_ITEMS & (VALUE_ITEMS - 1)) || (TEAMS & (TEAMS - 1))
 #error "KEY_ITEMS, VALUE_ITEMS and TEAMS must be powers of two"
@@ -117,8 +126,6 @@
             to[e] = first + e < size ? LOAD(TYPE, from, at + (first + e) * col) : 0.0f; \
     }
 DEFINE_ROW_PIECE(query_piece, Q_TYPE, KEY_VECTOR)
-DEFINE_ROW_PIECE(key_piece, K_TYPE, KEY_VECTOR)
-DEFINE_ROW_PIECE(value_piece, V_TYPE, VALUE_VECTOR)
 
 /* A row of the work-group: its item has the row's own head. */
 typedef struct decode_row {
@@ -158,46 +165,71 @@ static inline void multiply_piece(local float *part, float q[ROWS][KEY_VECTOR], 
     }
 }
 
-/* A team's scores of 32 keys from k0 on, unscaled, into weight[row][key]. */
-static inline void multiply_keys(local float *weight, local float *part, float q[ROWS][KEY_VECTOR],
-                                 const global ELEMENT(K_TYPE) *key, bool aligned, int k0, int begin, int end, int lane,
-                                 const attention_item *item, const attention_args *a, const optional_arrays *arrays)
+/* A piece of a row whose elements lie anywhere, `count` of them: of 4 or of 2 bytes. */
+static inline uint4 gather_4(const global uint *from, int col, int count)
 {
-    const int x = lane & (KEY_ITEMS - 1), own = lane / KEY_ITEMS, column = x * KEY_VECTOR;
-    for (int c = 0; c < TEAM; c += CHUNK_KEYS) {
-        float k[KEY_VECTOR];
-        if (aligned) {
-            uint4 raw[KEY_LOADS];
-            UNROLL
-            for (int u = 0; u < KEY_LOADS; u++) {
-                raw[u] = (uint4)(0);
-                if (column < D_K)
-                    raw[u] = *(const global uint4 *)(key + column +
-                                                     row_place(&a->key, k0 + c + u * KEYS_AT_ONCE + own, begin, end,
-                                                               item, a, arrays));
-            }
-            UNROLL
-            for (int u = 0; u < KEY_LOADS; u++) {
-                FROM(K_TYPE, k, raw[u]);
-                multiply_piece(part + x, q, k, u * KEYS_AT_ONCE + own);
-            }
-        } else {
-            _Pragma("nounroll")
-            for (int n = own; n < CHUNK_KEYS; n += KEYS_AT_ONCE) {
-                key_piece(k, key, row_place(&a->key, k0 + c + n, begin, end, item, a, arrays), a->key.col, column, D_K);
-                multiply_piece(part + x, q, k, n);
-            }
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (int n = lane; n < ROWS * CHUNK_KEYS; n += TEAM) {
-            float sum = 0.0f;
-            UNROLL
-            for (int e = 0; e < KEY_ITEMS; e++)
-                sum += part[n * (KEY_ITEMS + 1) + e];
-            weight[n / CHUNK_KEYS * TEAM + c + n % CHUNK_KEYS] = sum;
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
+    uint4 piece = (uint4)(0);
+    if (count > 0)
+        piece.x = from[0];
+    if (count > 1)
+        piece.y = from[col];
+    if (count > 2)
+        piece.z = from[2 * col];
+    if (count > 3)
+        piece.w = from[3 * col];
+    return piece;
+}
+
+static inline uint two(const global ushort *from, int col, int count)
+{
+    return count > 1 ? (uint)from[0] | (uint)from[col] << 16 : count > 0 ? (uint)from[0] : 0;
+}
+
+static inline uint4 gather_8(const global ushort *from, int col, int count)
+{
+    return (uint4)(two(from, col, count), two(from + 2 * col, col, count - 2), two(from + 4 * col, col, count - 4),
+                   two(from + 6 * col, col, count - 6));
+}
+
+/* Asks for pieces of LOADS rows of K, or of V, `apart` keys from one to the next; `head` is where the item's piece begins in
+ * its head's row 0, and `count` the elements that it has. */
+#define DEFINE_ASK(NAME, WORD, GATHER) \
+    static inline void NAME(uint4 raw[LOADS], const global WORD *head, bool aligned, const array4 *array, int count, \
+                            int key, int apart, int begin, int end, const attention_item *item, \
+                            const attention_args *a, const optional_arrays *arrays) \
+    { \
+        UNROLL \
+        for (int u = 0; u < LOADS; u++) { \
+            const global WORD *from = head + row_place(array, key + u * apart, begin, end, item, a, arrays); \
+            raw[u] = (uint4)(0); \
+            if (!aligned) \
+                raw[u] = GATHER(from, (int)array->col, count); \
+            else if (count > 0) \
+                raw[u] = *(const global uint4 *)from; \
+        } \
     }
+DEFINE_ASK(ask_4, uint, gather_4)
+DEFINE_ASK(ask_8, ushort, gather_8)
+
+/* In the kernel: a team's next keys, or values, from that one on. */
+#define ASK_KEYS(from) \
+    ASK_KEY(next, key_piece, aligned, &a.key, key_count, (from) + own_key, KEYS_AT_ONCE, begin, end, &head, &a, &arrays)
+#define ASK_VALUES(from) \
+    ASK_VALUE(next, value_piece, aligned, &a.value, value_count, (from) + own_value, VALUES_AT_ONCE, begin, end, &head, &a, \
+              &arrays)
+
+/* The sums of what a team's items have of each score of CHUNK_KEYS keys, into weight[row][key]. */
+static inline void add_parts(local float *weight, const local float *part, int lane)
+{
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int n = lane; n < ROWS * CHUNK_KEYS; n += TEAM) {
+        float sum = 0.0f;
+        UNROLL
+        for (int e = 0; e < KEY_ITEMS; e++)
+            sum += part[n * (KEY_ITEMS + 1) + e];
+        weight[n / CHUNK_KEYS * TEAM + n % CHUNK_KEYS] = sum;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
 }
 
 /* out += weight * V, of one key. */
@@ -208,39 +240,6 @@ static inline void add_piece(float out[ROWS][VALUE_VECTOR], const local float *w
         UNROLL
         for (int e = 0; e < VALUE_VECTOR; e++)
             out[r][e] = FMA(weight[r * TEAM], v[e], out[r][e]);
-    }
-}
-
-/* out += weights * V, of the team's 32 keys. */
-static inline void add_values(float out[ROWS][VALUE_VECTOR], const local float *weight,
-                              const global ELEMENT(V_TYPE) *value, bool aligned, int k0, int begin, int end, int lane,
-                              const attention_item *item, const attention_args *a, const optional_arrays *arrays)
-{
-    const int own = lane / VALUE_ITEMS, column = (lane & (VALUE_ITEMS - 1)) * VALUE_VECTOR;
-    float v[VALUE_VECTOR];
-    if (aligned) {
-        for (int c = own; c < TEAM; c += VALUE_LOADS * VALUES_AT_ONCE) {
-            uint4 raw[VALUE_LOADS];
-            UNROLL
-            for (int u = 0; u < VALUE_LOADS; u++) {
-                raw[u] = (uint4)(0);
-                if (column < D_V)
-                    raw[u] = *(const global uint4 *)(value + column +
-                                                     row_place(&a->value, k0 + c + u * VALUES_AT_ONCE, begin, end, item,
-                                                               a, arrays));
-            }
-            UNROLL
-            for (int u = 0; u < VALUE_LOADS; u++) {
-                FROM(V_TYPE, v, raw[u]);
-                add_piece(out, weight + c + u * VALUES_AT_ONCE, v);
-            }
-        }
-    } else {
-        _Pragma("nounroll")
-        for (int c = own; c < TEAM; c += VALUES_AT_ONCE) {
-            value_piece(v, value, row_place(&a->value, k0 + c, begin, end, item, a, arrays), a->value.col, column, D_V);
-            add_piece(out, weight + c, v);
-        }
     }
 }
 
@@ -277,8 +276,14 @@ kernel void attention_decode_rows(ATTENTION_PARAMETERS)
 
     const global ELEMENT(K_TYPE) *head_key = key + attention_head(&a.key, &head, &a);
     const global ELEMENT(V_TYPE) *head_value = value + attention_head(&a.value, &head, &a);
-    const bool key_aligned = IS_ALIGNED(head_key, &a.key, KEY_VECTOR, D_K);
-    const bool value_aligned = IS_ALIGNED(head_value, &a.value, VALUE_VECTOR, D_V);
+    const bool aligned = IS_ALIGNED(head_key, &a.key, KEY_VECTOR, D_K) &&
+                         IS_ALIGNED(head_value, &a.value, VALUE_VECTOR, D_V);
+    const int key_item = lane & (KEY_ITEMS - 1), own_key = lane / KEY_ITEMS, key_column = key_item * KEY_VECTOR;
+    const int own_value = lane / VALUE_ITEMS, value_column = (lane & (VALUE_ITEMS - 1)) * VALUE_VECTOR;
+    const int key_count = clamp(D_K - key_column, 0, KEY_VECTOR);
+    const int value_count = clamp(D_V - value_column, 0, VALUE_VECTOR);
+    const global KEY_WORD *key_piece = (const global KEY_WORD *)head_key + key_column * a.key.col;
+    const global VALUE_WORD *value_piece = (const global VALUE_WORD *)head_value + value_column * a.value.col;
     local float *part = parts + team * PART, *weight = weights + team * (ROWS * TEAM);
     float q[ROWS][KEY_VECTOR], out[ROWS][VALUE_VECTOR], row_max[ROWS], row_sum[ROWS];
     UNROLL
@@ -286,7 +291,7 @@ kernel void attention_decode_rows(ATTENTION_PARAMETERS)
         decode_row row;
         find_row(&row, &head, row0 + r, &a);
         query_piece(q[r], query, row.attends ? attention_query_row(&a.query, &row.item, row.i) : 0, a.query.col,
-                    (lane & (KEY_ITEMS - 1)) * KEY_VECTOR, row.attends ? D_K : 0);
+                    key_column, row.attends ? D_K : 0);
         row_max[r] = -INFINITY;
         row_sum[r] = 0.0f;
     UNROLL
@@ -294,10 +299,30 @@ kernel void attention_decode_rows(ATTENTION_PARAMETERS)
             out[r][e] = 0.0f;
     }
 
+    /* What is asked for is used in the next step: rows of K, then of V, then those of the next tile. */
+    uint4 next[LOADS];
+    if (begin < end)
+        ASK_KEYS(begin / TEAM * TEAM + team * TEAM);
     for (int tile = begin / TEAM * TEAM; tile < end; tile += TEAMS * TEAM) {
         const int k0 = tile + team * TEAM, j = k0 + lane;
         float s[ROWS];
-        multiply_keys(weight, part, q, head_key, key_aligned, k0, begin, end, lane, &head, &a, &arrays);
+        for (int c = 0; c < TEAM; c += CHUNK_KEYS) {
+            uint4 raw[LOADS];
+            UNROLL
+            for (int u = 0; u < LOADS; u++)
+                raw[u] = next[u];
+            if (c + CHUNK_KEYS < TEAM)
+                ASK_KEYS(k0 + c + CHUNK_KEYS);
+            else
+                ASK_VALUES(k0);
+            UNROLL
+            for (int u = 0; u < LOADS; u++) {
+                float k[KEY_VECTOR];
+                FROM(K_TYPE, k, raw[u]);
+                multiply_piece(part + key_item, q, k, u * KEYS_AT_ONCE + own_key);
+            }
+            add_parts(weight + c, part, lane);
+        }
     UNROLL
         for (int r = 0; r < ROWS; r++) {
             decode_row row;
@@ -331,7 +356,22 @@ kernel void attention_decode_rows(ATTENTION_PARAMETERS)
                 out[r][e] *= rescale;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        add_values(out, weight, head_value, value_aligned, k0, begin, end, lane, &head, &a, &arrays);
+        for (int c = 0; c < TEAM; c += CHUNK_VALUES) {
+            uint4 raw[LOADS];
+            UNROLL
+            for (int u = 0; u < LOADS; u++)
+                raw[u] = next[u];
+            if (c + CHUNK_VALUES < TEAM)
+                ASK_VALUES(k0 + c + CHUNK_VALUES);
+            else
+                ASK_KEYS(k0 + TEAMS * TEAM);
+            UNROLL
+            for (int u = 0; u < LOADS; u++) {
+                float v[VALUE_VECTOR];
+                FROM(V_TYPE, v, raw[u]);
+                add_piece(out, weight + c + u * VALUES_AT_ONCE + own_value, v);
+            }
+        }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 

@@ -37,10 +37,18 @@ static size_t items_of(size_t size, clattn_dtype dtype)
     return items;
 }
 
+/* No more than give a team of items its keys. */
+static size_t loads_of(const struct attention_problem *problem, size_t most)
+{
+    size_t key = items_of(problem->d_k, problem->desc.key.dtype);
+    size_t value = items_of(problem->d_v, problem->desc.value.dtype);
+    return size_min(most, size_min(key, value));
+}
+
 static size_t local_bytes(const struct attention_problem *problem)
 {
     size_t items = items_of(problem->d_k, problem->desc.key.dtype), rows = block_of(problem);
-    size_t keys = size_min(items, LOADS) * (TEAM / items);
+    size_t keys = loads_of(problem, LOADS) * (TEAM / items);
     size_t part = size_max(rows * keys * (items + 1), TEAM * PIECE / 2);
     return sizeof(float) * (TEAMS * (part + rows * (TEAM + 1)) + rows) + 64;
 }
@@ -97,7 +105,8 @@ static clattn_status prepare(clattn_plan *base)
     attention_defines(problem, caps, &options);
     define_int(&options, "ROWS", (long long)plan->rows_per_group);
     define_int(&options, "TEAMS", TEAMS);
-    define_int(&options, "LOADS", capabilities_on_cpu(caps) ? LOADS_ON_CPU : LOADS);
+    define_int(&options, "LOADS",
+               (long long)loads_of(problem, capabilities_on_cpu(caps) ? LOADS_ON_CPU : LOADS));
     define_int(&options, "KEY_ITEMS", (long long)items_of(problem->d_k, problem->desc.key.dtype));
     define_int(&options, "VALUE_ITEMS", (long long)items_of(problem->d_v, problem->desc.value.dtype));
     return attention_add_kernel(plan, "attention/gpu/decode.cl", "attention_decode_rows", &options, local);
