@@ -7,14 +7,14 @@
 
 #define MAX_SIZE 512
 #define SUB_GROUP 8    /* where there is a choice: what accumulates in registers leaves none for an item more */
+#define NVIDIA_REGISTERS 168 /* of an item, with which a multiprocessor holds three work-groups of 128 items */
 #define FEW_QUERIES 16 /* up to which the query heads of a key/value head share a work-group */
 
 /* Largest first; attention_tile_shape.h says what the members are. */
 static const struct geometry {
     size_t tile_q, tile_k, items_x, items_y, chunk, value_rows;
 } geometries[] = {
-    {128, 64, 16, 16, 16, 8}, {64, 64, 16, 16, 16, 8}, {32, 128, 32, 8, 16, 4},
-    {32, 64, 16, 8, 16, 8},   {16, 128, 32, 4, 16, 4}, {16, 32, 8, 4, 16, 8},
+    {64, 64, 16, 8, 8, 8}, {32, 128, 32, 4, 8, 4}, {32, 64, 16, 8, 8, 8}, {16, 128, 32, 4, 8, 4}, {16, 32, 8, 4, 8, 4},
 };
 #define GEOMETRIES (sizeof geometries / sizeof geometries[0])
 
@@ -32,13 +32,14 @@ static size_t rows_of(const struct attention_problem *problem)
 
 static size_t local_bytes(const struct geometry *g, const struct attention_problem *problem)
 {
-    size_t stage = g->chunk * (g->tile_k + 4 + g->tile_q + 4);
+    size_t chunk = g->chunk * (g->tile_k + 4 + g->tile_q + 4);
+    size_t values = g->value_rows * round_up(problem->d_v, 4 * g->items_x);
+    size_t stage = size_max(2 * chunk, values + size_max(values, g->items_x * (g->tile_q + 4)));
     size_t places = problem->desc.cache.kind == CLATTN_CACHE_KIND_PLAIN
                         ? 0
                         : 2u + problem->has[ATTENTION_KEY_SCALE] + problem->has[ATTENTION_VALUE_SCALE];
-    stage = size_max(stage, g->value_rows * round_up(problem->d_v, 4 * g->items_x));
-    stage = size_max(stage, g->items_x * (g->tile_q + 4));
-    return 4 * (g->tile_k * (g->tile_q + 4) + stage + g->chunk) + 8 * (g->tile_q + g->tile_k * places) + 16 + 24;
+    size_t state = g->tile_q * g->items_x * (2u + problem->has[ATTENTION_ENTROPY]);
+    return 4 * (g->tile_k * (g->tile_q + 4) + stage + 2 * g->chunk + state) + 8 * (g->tile_q + g->tile_k * places) + 16 + 24 + 40;
 }
 
 /* Floats that an item keeps from tile to tile or through one: its part of the output and of the scores, what belongs to
@@ -47,7 +48,7 @@ static size_t kept_floats(const struct geometry *g, const struct attention_probl
 {
     size_t columns = round_up(problem->d_v, 4 * g->items_x) / g->items_x;
     bool addressed = problem->has[ATTENTION_MASK] || problem->has[ATTENTION_BIAS];
-    return g->tile_q / g->items_y * (columns + g->tile_k / g->items_x + 3 + (addressed ? 2 : 0));
+    return g->tile_q / g->items_y * (columns + g->tile_k / g->items_x + 1 + (addressed ? 2 : 0));
 }
 
 static bool fits(const struct capabilities *caps, const struct attention_problem *problem,
@@ -94,8 +95,9 @@ static double iterations(const struct geometry *g, const struct attention_proble
     double items = (double)(g->items_x * g->items_y), tile_q = (double)g->tile_q, tile_k = (double)g->tile_k;
     double rows = (double)(g->tile_q / g->items_y), keys = (double)(g->tile_k / g->items_x);
     double chunk = (double)g->chunk, blocks = (double)divide_up(problem->d_v, 4 * g->items_x);
-    double staged = (tile_k + tile_q) * 8 / items * (1 + chunk / 8) + chunk;
-    double value = tile_k / (double)g->value_rows + tile_k * 4 / (double)g->items_y * (1 + blocks) + tile_k;
+    double staged = 1 + 2 * ((tile_k + tile_q) * chunk / 4 / items + 2) + chunk;
+    double value_rows = (double)g->value_rows;
+    double value = tile_k / value_rows * (1 + 2 * (value_rows * blocks / (double)g->items_y + 1)) + tile_k;
     double softmax = 2 * rows * (keys + 1) + rows / 4 * (2 * keys + (double)g->items_x) + rows * keys / 4 * 12;
     double tile = (double)divide_up(problem->d_k, g->chunk) * staged + softmax + value + tile_k / items;
     double end = 2 * (double)g->items_x + blocks * tile_q * 4 / (double)g->items_y;
@@ -150,6 +152,8 @@ static clattn_status prepare_geometry(struct attention_plan *plan, const struct 
     sub_groups_define(groups, &options);
     if (packed)
         define_int(&options, "PACK_HEADS", 1);
+    if (capabilities_have(&plan->base.context->device.caps, "cl_nv_compiler_options"))
+        strbuf_printf(&options, " -cl-nv-maxrregcount=%d", NVIDIA_REGISTERS);
     attention_begin_geometry(plan);
     plan->queries_per_group = packed ? 1 : g->tile_q;
     plan->rows_per_group = g->tile_q;
