@@ -137,16 +137,13 @@ static inline void tile_find_keys(tile_keys *rows, local const tile_places *plac
 }
 
 /* Columns d to d + 3, as far as there are `width`, of a row that begins at p[at]. */
+#define LOAD_COLUMN(TYPE, p, at, d, width) ((width) % 4 == 0 || (d) < (width) ? LOAD(TYPE, p, at) : 0.0f)
 #define LOAD_QUAD(TYPE, to, p, at, move, d, width) \
     do { \
         const long col = move, from = (at) + (d) * col; \
-        (to).x = LOAD(TYPE, p, from); \
-        if ((width) % 4 == 0 || (d) + 1 < (width)) \
-            (to).y = LOAD(TYPE, p, from + col); \
-        if ((width) % 4 == 0 || (d) + 2 < (width)) \
-            (to).z = LOAD(TYPE, p, from + 2 * col); \
-        if ((width) % 4 == 0 || (d) + 3 < (width)) \
-            (to).w = LOAD(TYPE, p, from + 3 * col); \
+        to = (float4)(LOAD(TYPE, p, from), LOAD_COLUMN(TYPE, p, from + col, (d) + 1, width), \
+                      LOAD_COLUMN(TYPE, p, from + 2 * col, (d) + 2, width), \
+                      LOAD_COLUMN(TYPE, p, from + 3 * col, (d) + 3, width)); \
     } while (0)
 
 /* Their scales. */
@@ -157,7 +154,7 @@ static inline void tile_find_keys(tile_keys *rows, local const tile_places *plac
              LOAD_SCALE(TYPE, p, at, move, (d) + 3, width, group))
 
 /* Loads the item's part of columns d0 .. d0 + CHUNK-1 of the queries. */
-static inline void tile_load_query(float4 next[LOADS(TILE_Q)], const global ELEMENT(Q_TYPE) *query,
+static inline __attribute__((always_inline)) void tile_load_query(float4 next[LOADS(TILE_Q)], const global ELEMENT(Q_TYPE) *query,
                                    const tile_queries *rows, local const tile_places *places, uint item, int d0,
                                    bool quads)
 {
@@ -175,7 +172,7 @@ static inline void tile_load_query(float4 next[LOADS(TILE_Q)], const global ELEM
 }
 
 /* The same of the keys. */
-static inline void tile_load_key(float4 next[LOADS(TILE_K)], const global ELEMENT(K_TYPE) *key, const tile_keys *rows,
+static inline __attribute__((always_inline)) void tile_load_key(float4 next[LOADS(TILE_K)], const global ELEMENT(K_TYPE) *key, const tile_keys *rows,
                                  local const tile_places *places, uint item, int d0, bool quads,
                                  const attention_args *a, const optional_arrays *arrays)
 {
@@ -215,7 +212,7 @@ static inline __attribute__((always_inline)) void tile_put(local float *to, cons
 /* Loads the item's part of rows p0 .. p0 + VALUE_ROWS-1 of V.  Row p of `prob` is key 4 * (p % ITEMS_X) + p / ITEMS_X % 4 +
  * p / ITEMS_X / 4 * BLOCK: the order in which the items' stores of probabilities go to different banks.  V is staged in that
  * order. */
-static inline void tile_load_value(float4 next[VALUE_LOADS], const global ELEMENT(V_TYPE) *value,
+static inline __attribute__((always_inline)) void tile_load_value(float4 next[VALUE_LOADS], const global ELEMENT(V_TYPE) *value,
                                    local const tile_places *places, uint item, int k0, int p0, bool quads,
                                    const tile_rows *t, const attention_args *a, const optional_arrays *arrays)
 {

@@ -7,6 +7,8 @@
  * ITEMS_Y         work-items along rows                          power of two
  * CHUNK           columns of Q and K staged at a time            multiple of 8, at most ITEMS
  * VALUE_ROWS      rows of V staged at a time                     divides TILE_K
+ * WHOLE_QUERY     1: Q lies in local memory as a whole for       0, 1
+ *                 all tiles; 0: it is staged anew with each
  * PACK_HEADS      1: a row is one query head of a query, the     0, 1
  *                 heads of a key/value head being neighbours
  * SUB_GROUPS,     lib/sub_group.h: sub-groups by which rows      SUB_GROUP_SIZE divides ITEMS
@@ -40,6 +42,9 @@
 #ifndef VALUE_ROWS
 #define VALUE_ROWS 8
 #endif
+#ifndef WHOLE_QUERY
+#define WHOLE_QUERY 0
+#endif
 #ifndef PACK_HEADS
 #define PACK_HEADS 0
 #endif
@@ -62,13 +67,14 @@
 /* The items of a row that are in one sub-group, and the partial results of a row's reductions, which meet in local memory. */
 #define ROW_ITEMS (ITEMS_X < SUB_GROUP_SIZE ? ITEMS_X : SUB_GROUP_SIZE)
 #define PARTIALS (ITEMS_X / ROW_ITEMS)
-/* `stage` has two halves of K, then two of Q, each of a chunk; or two halves of V, each of VALUE_ROWS rows.  Behind the first
- * of V is what rows of items exchange, in float4s: what emulated sub-groups do, then the partial results. */
+/* `stage` has two halves of K, then two of Q unless all of it lies elsewhere, each of a chunk; or two halves of V, each of
+ * VALUE_ROWS rows.  Behind the first of V is what rows of items exchange, in float4s: what emulated sub-groups do, then the partial results. */
 #define KEY_HALF (CHUNK * (K_STRIDE / 4))
 #define QUERY_HALF (CHUNK * Q_QUADS)
+#define QUERY_CHUNKS ((D_K + CHUNK - 1) / CHUNK)
 #define VALUE_HALF (VALUE_ROWS * VALUE_QUADS)
 #define PARTIALS_AT (VALUE_HALF + (SUB_GROUPS == 4 ? ITEMS : 0))
-#define STAGE_QUADS LARGER(2 * (KEY_HALF + QUERY_HALF), VALUE_HALF + LARGER(VALUE_HALF, ITEMS_X *Q_QUADS))
+#define STAGE_QUADS LARGER(2 * (KEY_HALF + (WHOLE_QUERY ? 0 : QUERY_HALF)), VALUE_HALF + LARGER(VALUE_HALF, ITEMS_X *Q_QUADS))
 
 /* The tile's key that an item's own key k is. */
 #define OWN_KEY(x, k) (4 * (x) + ((k) >> 2) * BLOCK + ((k) & 3))

@@ -131,6 +131,11 @@ kernel void attention_tile(ATTENTION_PARAMETERS)
 {
     local float4 stage[STAGE_QUADS];
     local float4 prob[TILE_K * Q_QUADS];
+#if WHOLE_QUERY
+    local float4 query_stage[QUERY_CHUNKS * QUERY_HALF];
+#else
+    local float4 *query_stage = stage + 2 * KEY_HALF;
+#endif
     local tile_ranges ranges;
     local tile_places places;
     local tile_results results;
@@ -164,7 +169,6 @@ kernel void attention_tile(ATTENTION_PARAMETERS)
     tile_find_rows(&t, tile, &a, &arrays);
     tile_find_scales(&arrays, &t, &a);
     const bool quads = tile_all_have_quads(query, key, value, &a);
-    local float4 *stage_query = stage + 2 * KEY_HALF;
     tile_queries queries;
     tile_find_queries(&queries, item, &t, &a);
     float4 out[COLUMNS][QUADS];
@@ -181,6 +185,14 @@ kernel void attention_tile(ATTENTION_PARAMETERS)
         attended[0] = 0;
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
+#if WHOLE_QUERY
+#pragma unroll 1
+    for (int c = 0; c < QUERY_CHUNKS; c++) {
+        float4 next_query[LOADS(TILE_Q)];
+        tile_load_query(next_query, query, &queries, &places, item, c * CHUNK, quads);
+        tile_put((local float *)(query_stage + c * QUERY_HALF), next_query, item, TILE_Q);
+    }
+#endif
 
     for (int k0 = t.begin / TILE_K * TILE_K; k0 < t.end; k0 += TILE_K) {
         const bool mixed = tile_is_mixed(&t, k0);
@@ -212,30 +224,34 @@ kernel void attention_tile(ATTENTION_PARAMETERS)
             for (int r = 0; r < QUADS; r++)
                 s[k][r] = (float4)(0.0f);
         tile_keys keys;
-        float4 next_key[LOADS(TILE_K)], next_query[LOADS(TILE_Q)], next_value[VALUE_LOADS];
+        float4 next_key[LOADS(TILE_K)], next_value[VALUE_LOADS];
         tile_find_keys(&keys, &places, item, k0, &t, &a, &arrays);
-        tile_load_key(next_key, key, &keys, &places, item, 0, quads, &a, &arrays);
-        tile_load_query(next_query, query, &queries, &places, item, 0, quads);
-        tile_put((local float *)stage, next_key, item, TILE_K);
-        tile_put((local float *)stage_query, next_query, item, TILE_Q);
-#if ADDITIVE
-        tile_stage_vector(weight, item, 0, &t, &a, &arrays);
+#if !WHOLE_QUERY
+        float4 next_query[LOADS(TILE_Q)];
 #endif
-        barrier(CLK_LOCAL_MEM_FENCE);
-        /* The next chunk is on its way while the products of this one are computed.  Behind the last are zeros, and no reads. */
+        /* The next chunk is on its way while the products of one are computed; the first one's turn has no products, and behind the
+         * last are zeros and no reads. */
 #pragma unroll 1
-        for (int d0 = 0, now = 0; d0 < D_K; d0 += CHUNK, now = 1 - now) {
+        for (int d0 = -CHUNK, now = 1; d0 < D_K; d0 += CHUNK, now = 1 - now) {
             tile_load_key(next_key, key, &keys, &places, item, d0 + CHUNK, quads, &a, &arrays);
+#if WHOLE_QUERY
+            const local float4 *chunk = query_stage + d0 / CHUNK * QUERY_HALF;
+#else
+            const local float4 *chunk = query_stage + now * QUERY_HALF;
             tile_load_query(next_query, query, &queries, &places, item, d0 + CHUNK, quads);
+#endif
 #if ADDITIVE
-            tile_add_tanh(s, stage_query + now * QUERY_HALF, stage + now * KEY_HALF, weight + now * CHUNK, x, y);
+            if (d0 >= 0)
+                tile_add_tanh(s, chunk, stage + now * KEY_HALF, weight + now * CHUNK, x, y);
             tile_stage_vector(weight + (1 - now) * CHUNK, item, d0 + CHUNK, &t, &a, &arrays);
 #else
-            tile_multiply(s, stage_query + now * QUERY_HALF + y * QUADS, Q_QUADS, stage + now * KEY_HALF + x,
-                          K_STRIDE / 4, CHUNK, KEYS / 4);
+            if (d0 >= 0)
+                tile_multiply(s, chunk + y * QUADS, Q_QUADS, stage + now * KEY_HALF + x, K_STRIDE / 4, CHUNK, KEYS / 4);
 #endif
             tile_put((local float *)(stage + (1 - now) * KEY_HALF), next_key, item, TILE_K);
-            tile_put((local float *)(stage_query + (1 - now) * QUERY_HALF), next_query, item, TILE_Q);
+#if !WHOLE_QUERY
+            tile_put((local float *)(query_stage + (1 - now) * QUERY_HALF), next_query, item, TILE_Q);
+#endif
             barrier(CLK_LOCAL_MEM_FENCE);
         }
 
