@@ -75,16 +75,19 @@ def call(command):
 
 
 def nvidia(source, options, arch, folder):
-    """ptxas -v: `Compiling entry function 'X'`, then spills and the stack frame, then registers and shared memory."""
+    """-c: parts of programs, which may call functions that are not there, and have more local memory than 48 KiB.
+
+    ptxas -v: `Compiling entry function 'X'`, then spills and the stack frame, then registers and shared memory."""
     ptx = folder / "kernel.ptx"
+    most = re.findall(r"-cl-nv-maxrregcount=(\d+)", options)
+    options = re.sub(r"-cl-nv-\S+", "", options)
     call([*tool("CLANG_NVIDIA").split(), "-target", "nvptx64-unknown-nvidiacl", f"-march={arch}", "-x", "cl",
           *options.split(), "-O2", "-Xclang", "-mlink-builtin-bitcode", "-Xclang", tool("LIBCLC_NVIDIA"),
           "-S", source, "-o", ptx])
     if SPLICED in options:
         call([tool("SPLICE"), ptx, folder / "spliced.ptx"])
         ptx, arch = folder / "spliced.ptx", arch + "a"
-    part = ["-c"] if ".extern .func" in ptx.read_text() else []
-    log = call([tool("PTXAS"), "-v", *part, f"-arch={arch}", ptx, "-o", folder / "kernel.cubin"])
+    log = call([tool("PTXAS"), "-v", "-c", *[f"--maxrregcount={count}" for count in most], f"-arch={arch}", ptx, "-o", folder / "kernel.cubin"])
     if "Potential Performance Loss" in log: # ptxas warns so of a wgmma whose sums are used before they are awaited
         raise CompileError(log)
     loops = machine_code.hot_loops(call([tool("NVDISASM"), "-c", folder / "kernel.cubin"]))

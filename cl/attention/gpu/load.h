@@ -1,12 +1,16 @@
-/* Copies Q, K and V from global memory, of any storage type, into local memory as floats.  What lies outside is 0 and is not
- * read.  Eight neighbouring items cover 8 columns of a row of Q or K, BLOCK items one row of V. */
+/* Brings Q, K and V from global memory, of any storage type, into local memory as floats: four columns of a row at a time into
+ * registers, and from there into local memory when the products before have been computed.  What lies outside is 0 and is not
+ * read.  Two neighbouring items load 8 columns of a row of Q or K, neighbouring items neighbouring columns of V. */
 #ifndef CLATTN_CL_ATTENTION_GPU_LOAD_H
 #define CLATTN_CL_ATTENTION_GPU_LOAD_H
 
 #include "attention/gpu/rows.h"
 
-/* Where the rows of a tile's keys begin, which is looked up once for each tile if INDIRECT. */
+/* Where the head's keys and values begin, how far apart columns are and, if INDIRECT, where the rows of a tile's keys begin,
+ * which is looked up once for each tile.  In local memory, since compilers would keep all of it, and sums and multiples
+ * besides, in registers for the loops' whole time. */
 typedef struct tile_places {
+    long key_head, value_head, query_col, key_col, value_col;
 #if INDIRECT
     long key[TILE_K], value[TILE_K];
 #if KEY_GROUPS
@@ -15,8 +19,6 @@ typedef struct tile_places {
 #if VALUE_GROUPS
     long value_scale[TILE_K];
 #endif
-#else
-    int none; /* a struct has a member */
 #endif
 } tile_places;
 
@@ -24,9 +26,18 @@ typedef struct tile_places {
 #define PLACE(WHICH, j) places->WHICH[(j) - k0]
 #define SCALE_PLACE(WHICH, j) PLACE(WHICH, j)
 #else
-#define PLACE(WHICH, j) attention_row(&a->WHICH, &t->item, j, a, arrays)
+#define PLACE(WHICH, j) (places->WHICH##_head + attention_row_of_head(&a->WHICH, &t->item, j, a, arrays))
 #define SCALE_PLACE(WHICH, j) attention_row_of_head(&a->WHICH, &t->item, j, a, arrays)
 #endif
+
+static inline void tile_find_heads(local tile_places *places, const tile_rows *t, const attention_args *a)
+{
+    places->key_head = attention_head(&a->key, &t->item, a);
+    places->value_head = attention_head(&a->value, &t->item, a);
+    places->query_col = a->query.col;
+    places->key_col = a->key.col;
+    places->value_col = a->value.col;
+}
 
 /* Moves the scales in `arrays` to the tile's own head, so that one address is kept instead of two. */
 static inline void tile_find_scales(optional_arrays *arrays, const tile_rows *t, const attention_args *a)
@@ -47,8 +58,8 @@ static inline void tile_look_up(local tile_places *places, uint item, int k0, co
         const int j = k0 + n;
         if (j < t->begin || j >= t->end)
             continue;
-        places->key[n] = attention_row(&a->key, &t->item, j, a, arrays);
-        places->value[n] = attention_row(&a->value, &t->item, j, a, arrays);
+        places->key[n] = places->key_head + attention_row_of_head(&a->key, &t->item, j, a, arrays);
+        places->value[n] = places->value_head + attention_row_of_head(&a->value, &t->item, j, a, arrays);
 #if KEY_GROUPS
         places->key_scale[n] = attention_row_of_head(&a->key_scale, &t->item, j, a, arrays);
 #endif
@@ -59,80 +70,177 @@ static inline void tile_look_up(local tile_places *places, uint item, int k0, co
 #endif
 }
 
-/* Copies columns d0 .. d0 + CHUNK-1 of the tile's rows to to[d][row]. */
-static inline void tile_stage_query(local float *to, const global ELEMENT(Q_TYPE) *query, uint item, int d0,
-                                    const tile_rows *t, const attention_args *a)
+/* Loads of an item for a chunk of `rows` rows of Q or K, and for VALUE_ROWS rows of V. */
+#define LOADS(rows) (((rows) * (CHUNK / 4) + ITEMS - 1) / ITEMS)
+#define VALUE_LOADS ((VALUE_HALF + ITEMS - 1) / ITEMS)
+
+/* The row, of `rows`, and the column of a chunk where load number n begins; the column is beyond the chunk if there is none. */
+static inline int tile_load_row(uint item, int n, int rows)
 {
-    for (int m = 0; m < TILE_Q * 8 / ITEMS; m++) {
-        const int r = (int)(item / 8) + m * (ITEMS / 8);
+    return (int)((item + n * ITEMS) / 2 % (uint)rows);
+}
+
+static inline int tile_load_column(uint item, int n, int rows)
+{
+    return (int)((item + n * ITEMS) / 2 / (uint)rows * 8 + (item + n * ITEMS) % 2 * 4);
+}
+
+/* Whether four columns of a row, from a multiple of 4 on, are 16 aligned bytes of memory. */
+static inline bool tile_has_quads(const global void *data, const array4 *array)
+{
+    return array->col == 1 &&
+           (((size_t)data / 4 | (size_t)(array->offset | array->batch | array->head | array->row)) & 3) == 0;
+}
+
+/* Whether this holds for all of the arrays that are float; of other types single elements are loaded. */
+static inline bool tile_all_have_quads(const global void *query, const global void *key, const global void *value,
+                                       const attention_args *a)
+{
+    return (!IS_F32(Q_TYPE) || tile_has_quads(query, &a->query)) && (!IS_F32(K_TYPE) || tile_has_quads(key, &a->key)) &&
+           (!IS_F32(V_TYPE) || tile_has_quads(value, &a->value));
+}
+
+/* Where the rows begin that an item loads from; -1 for those outside. */
+typedef struct tile_queries {
+    long at[LOADS(TILE_Q)];
+} tile_queries;
+
+typedef struct tile_keys {
+    long at[LOADS(TILE_K)];
+#if KEY_GROUPS
+    long scales[LOADS(TILE_K)];
+#endif
+} tile_keys;
+
+static inline void tile_find_queries(tile_queries *rows, uint item, const tile_rows *t, const attention_args *a)
+{
+#pragma unroll
+    for (int n = 0; n < LOADS(TILE_Q); n++) {
         tile_row row;
-        tile_find_row(&row, r, t, a);
-        const long at = attention_query_row(&a->query, &row.item, row.i);
-        for (int n = 0; n < CHUNK; n += 8) {
-            const int d = n + (int)(item % 8);
-            float x = 0.0f;
-            if (row.attends && d0 + d < D_K)
-                x = LOAD(Q_TYPE, query, at + (d0 + d) * a->query.col);
-            to[d * Q_STRIDE + r] = x;
-        }
+        tile_find_row(&row, tile_load_row(item, n, TILE_Q), t, a);
+        rows->at[n] = row.attends ? attention_query_row(&a->query, &row.item, row.i) : -1;
     }
 }
 
-/* Copies columns d0 .. d0 + CHUNK-1 of the keys from k0 on to to[d][key].  At most four of an item's rows at once, since
- * whether a row is inside takes two scalar registers on AMD's waves of 64. */
-static inline void tile_stage_key(local float *to, const global ELEMENT(K_TYPE) *key, local const tile_places *places,
-                                  uint item, int k0, int d0, const tile_rows *t, const attention_args *a,
-                                  const optional_arrays *arrays)
+static inline void tile_find_keys(tile_keys *rows, local const tile_places *places, uint item, int k0,
+                                  const tile_rows *t, const attention_args *a, const optional_arrays *arrays)
 {
-#pragma unroll 4
-    for (int m = 0; m < TILE_K * 8 / ITEMS; m++) {
-        const int i = (int)(item / 8) + m * (ITEMS / 8), j = k0 + i;
+#pragma unroll
+    for (int n = 0; n < LOADS(TILE_K); n++) {
+        const int j = k0 + tile_load_row(item, n, TILE_K);
         const bool inside = j >= t->begin && j < t->end;
-        const long at = inside ? PLACE(key, j) : 0;
+        rows->at[n] = inside ? PLACE(key, j) : -1;
 #if KEY_GROUPS
-        const long scales = inside ? SCALE_PLACE(key_scale, j) : 0;
+        rows->scales[n] = inside ? SCALE_PLACE(key_scale, j) : 0;
 #endif
-        for (int n = 0; n < CHUNK; n += 8) {
-            const int d = n + (int)(item % 8);
-            float x = 0.0f;
-            if (inside && d0 + d < D_K) {
-                x = LOAD(K_TYPE, key, at + (d0 + d) * a->key.col);
-#if KEY_GROUPS
-                x *= LOAD(KEY_SCALE_TYPE, arrays->key_scale, scales + (d0 + d) / KEY_GROUP * a->key_scale.col);
-#endif
-            }
-            to[d * K_STRIDE + i] = x;
-        }
     }
 }
 
-/* Copies VALUE_ROWS rows of V to to[row][column].  Row p of `prob` is key 4 * (p % ITEMS_X) + p / ITEMS_X % 4 + p / ITEMS_X / 4 *
- * BLOCK: the order in which the items' stores of probabilities go to different banks.  V is staged in that order. */
-static inline void tile_stage_value(local float *to, const global ELEMENT(V_TYPE) *value,
-                                    local const tile_places *places, uint item, int k0, int p0, const tile_rows *t,
-                                    const attention_args *a, const optional_arrays *arrays)
+/* Columns d to d + 3, as far as there are `width`, of a row that begins at p[at]. */
+#define LOAD_COLUMN(TYPE, p, at, d, width) ((width) % 4 == 0 || (d) < (width) ? LOAD(TYPE, p, at) : 0.0f)
+#define LOAD_QUAD(TYPE, to, p, at, move, d, width) \
+    do { \
+        const long col = move, from = (at) + (d) * col; \
+        to = (float4)(LOAD(TYPE, p, from), LOAD_COLUMN(TYPE, p, from + col, (d) + 1, width), \
+                      LOAD_COLUMN(TYPE, p, from + 2 * col, (d) + 2, width), \
+                      LOAD_COLUMN(TYPE, p, from + 3 * col, (d) + 3, width)); \
+    } while (0)
+
+/* Their scales. */
+#define LOAD_SCALE(TYPE, p, at, move, d, width, group) LOAD(TYPE, p, (at) + min(d, (width) - 1) / (group) * (move))
+#define LOAD_SCALES(TYPE, p, at, move, d, width, group) \
+    (float4)(LOAD_SCALE(TYPE, p, at, move, d, width, group), LOAD_SCALE(TYPE, p, at, move, (d) + 1, width, group), \
+             LOAD_SCALE(TYPE, p, at, move, (d) + 2, width, group), \
+             LOAD_SCALE(TYPE, p, at, move, (d) + 3, width, group))
+
+/* Loads the item's part of columns d0 .. d0 + CHUNK-1 of the queries. */
+static inline __attribute__((always_inline)) void tile_load_query(float4 next[LOADS(TILE_Q)], const global ELEMENT(Q_TYPE) *query,
+                                   const tile_queries *rows, local const tile_places *places, uint item, int d0,
+                                   bool quads)
 {
-    for (int n = 0; n < VALUE_ROWS * 4 / ITEMS_Y; n++) {
-        const uint row = (item + n * ITEMS) / BLOCK, column = (item + n * ITEMS) % BLOCK;
-        const uint p = p0 + row;
-        const int j = k0 + (int)OWN_KEY(p % ITEMS_X, p / ITEMS_X);
-        const bool inside = j >= t->begin && j < t->end;
-        const long at = inside ? PLACE(value, j) : 0;
-#if VALUE_GROUPS
-        const long scales = inside ? SCALE_PLACE(value_scale, j) : 0;
-#endif
-        for (int c = 0; c < COLUMN_QUADS; c++) {
-            const int e = (int)column + c * BLOCK;
-            float x = 0.0f;
-            if (inside && e < D_V) {
-                x = LOAD(V_TYPE, value, at + e * a->value.col);
-#if VALUE_GROUPS
-                x *= LOAD(VALUE_SCALE_TYPE, arrays->value_scale, scales + e / VALUE_GROUP * a->value_scale.col);
-#endif
-            }
-            to[row * VALUE_STRIDE + e] = x;
-        }
+#pragma unroll
+    for (int n = 0; n < LOADS(TILE_Q); n++) {
+        const int d = d0 + tile_load_column(item, n, TILE_Q);
+        next[n] = (float4)(0.0f);
+        if (rows->at[n] < 0 || d >= D_K)
+            continue;
+        if (IS_F32(Q_TYPE) && D_K % 4 == 0 && quads)
+            next[n] = *(const global float4 *)(query + rows->at[n] + d);
+        else
+            LOAD_QUAD(Q_TYPE, next[n], query, rows->at[n], places->query_col, d, D_K);
     }
+}
+
+/* The same of the keys. */
+static inline __attribute__((always_inline)) void tile_load_key(float4 next[LOADS(TILE_K)], const global ELEMENT(K_TYPE) *key, const tile_keys *rows,
+                                 local const tile_places *places, uint item, int d0, bool quads,
+                                 const attention_args *a, const optional_arrays *arrays)
+{
+#pragma unroll
+    for (int n = 0; n < LOADS(TILE_K); n++) {
+        const int d = d0 + tile_load_column(item, n, TILE_K);
+        next[n] = (float4)(0.0f);
+        if (rows->at[n] < 0 || d >= D_K)
+            continue;
+        if (IS_F32(K_TYPE) && D_K % 4 == 0 && quads)
+            next[n] = *(const global float4 *)(key + rows->at[n] + d);
+        else
+            LOAD_QUAD(K_TYPE, next[n], key, rows->at[n], places->key_col, d, D_K);
+#if KEY_GROUPS
+        next[n] *=
+            LOAD_SCALES(KEY_SCALE_TYPE, arrays->key_scale, rows->scales[n], a->key_scale.col, d, D_K, KEY_GROUP);
+#endif
+    }
+}
+
+/* Stores what an item has loaded of a chunk of `rows` rows to to[column][row]. */
+static inline __attribute__((always_inline)) void tile_put(local float *to, const float4 *next, uint item, int rows)
+{
+#pragma unroll
+    for (int n = 0; n < LOADS(rows); n++) {
+        const int d = tile_load_column(item, n, rows);
+        local float *at = to + d * (rows + 4) + tile_load_row(item, n, rows);
+        if (rows * (CHUNK / 4) % ITEMS && d >= CHUNK)
+            continue;
+        at[0] = next[n].x;
+        at[rows + 4] = next[n].y;
+        at[2 * (rows + 4)] = next[n].z;
+        at[3 * (rows + 4)] = next[n].w;
+    }
+}
+
+/* Loads the item's part of rows p0 .. p0 + VALUE_ROWS-1 of V.  Row p of `prob` is key 4 * (p % ITEMS_X) + p / ITEMS_X % 4 +
+ * p / ITEMS_X / 4 * BLOCK: the order in which the items' stores of probabilities go to different banks.  V is staged in that
+ * order. */
+static inline __attribute__((always_inline)) void tile_load_value(float4 next[VALUE_LOADS], const global ELEMENT(V_TYPE) *value,
+                                   local const tile_places *places, uint item, int k0, int p0, bool quads,
+                                   const tile_rows *t, const attention_args *a, const optional_arrays *arrays)
+{
+#pragma unroll
+    for (int n = 0; n < VALUE_LOADS; n++) {
+        const uint place = item + n * ITEMS, p = p0 + place / VALUE_QUADS;
+        const int e = (int)(place % VALUE_QUADS) * 4, j = k0 + (int)OWN_KEY(p % ITEMS_X, p / ITEMS_X);
+        next[n] = (float4)(0.0f);
+        if (place >= VALUE_HALF || p >= TILE_K || j < t->begin || j >= t->end || e >= D_V)
+            continue;
+        const long at = PLACE(value, j);
+        if (IS_F32(V_TYPE) && D_V % 4 == 0 && quads)
+            next[n] = *(const global float4 *)(value + at + e);
+        else
+            LOAD_QUAD(V_TYPE, next[n], value, at, places->value_col, e, D_V);
+#if VALUE_GROUPS
+        next[n] *= LOAD_SCALES(VALUE_SCALE_TYPE, arrays->value_scale, SCALE_PLACE(value_scale, j), a->value_scale.col,
+                               e, D_V, VALUE_GROUP);
+#endif
+    }
+}
+
+static inline void tile_put_value(local float4 *to, const float4 next[VALUE_LOADS], uint item)
+{
+#pragma unroll
+    for (int n = 0; n < VALUE_LOADS; n++)
+        if (item + n * ITEMS < VALUE_HALF)
+            to[item + n * ITEMS] = next[n];
 }
 
 #endif

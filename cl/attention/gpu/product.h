@@ -23,7 +23,7 @@ static inline __attribute__((always_inline)) void tile_multiply(float4 (*to)[QUA
                                                                 int a_stride, const local float4 *b, int b_stride,
                                                                 int depth, int groups)
 {
-#pragma unroll 4
+#pragma unroll 8
     for (int k = 0; k < depth; k++) {
         float4 rows[QUADS];
 #pragma unroll

@@ -1,12 +1,14 @@
 /* attention_tile's geometry: which items of a work-group own what, and how large its local arrays are.
  *
  * Parameter       meaning                                        allowed
- * TILE_Q          rows (queries) of a work-group                 multiple of 4 * ITEMS_Y, and of ITEMS / 8; at most ITEMS
- * TILE_K          keys of a tile                                 multiple of 4 * ITEMS_X, and of ITEMS / 8
+ * TILE_Q          rows (queries) of a work-group                 multiple of 4 * ITEMS_Y, at most ITEMS
+ * TILE_K          keys of a tile                                 multiple of 4 * ITEMS_X
  * ITEMS_X         work-items along keys and columns of V         power of two
  * ITEMS_Y         work-items along rows                          power of two
  * CHUNK           columns of Q and K staged at a time            multiple of 8, at most ITEMS
- * VALUE_ROWS      rows of V staged at a time                     divides TILE_K, multiple of ITEMS_Y / 4
+ * VALUE_ROWS      rows of V staged at a time                     divides TILE_K
+ * WHOLE_QUERY     1: Q lies in local memory as a whole for       0, 1
+ *                 all tiles; 0: it is staged anew with each
  * PACK_HEADS      1: a row is one query head of a query, the     0, 1
  *                 heads of a key/value head being neighbours
  * SUB_GROUPS,     lib/sub_group.h: sub-groups by which rows      SUB_GROUP_SIZE divides ITEMS
@@ -35,10 +37,13 @@
 #define ITEMS_Y 8
 #endif
 #ifndef CHUNK
-#define CHUNK 16
+#define CHUNK 8
 #endif
 #ifndef VALUE_ROWS
 #define VALUE_ROWS 8
+#endif
+#ifndef WHOLE_QUERY
+#define WHOLE_QUERY 0
 #endif
 #ifndef PACK_HEADS
 #define PACK_HEADS 0
@@ -54,7 +59,7 @@
 #define BLOCK (4 * ITEMS_X) /* columns or keys that a row of items covers at once */
 #define COLUMN_QUADS ((D_V + BLOCK - 1) / BLOCK)
 #define COLUMNS (4 * COLUMN_QUADS)
-#define VALUE_STRIDE (COLUMNS * ITEMS_X)
+#define VALUE_QUADS (COLUMN_QUADS * ITEMS_X) /* float4s of a row of V in `stage` */
 #define Q_STRIDE (TILE_Q + 4) /* floats from a column of Q, or a key's probabilities, to the next */
 #define Q_QUADS (Q_STRIDE / 4)
 #define K_STRIDE (TILE_K + 4)
@@ -62,9 +67,14 @@
 /* The items of a row that are in one sub-group, and the partial results of a row's reductions, which meet in local memory. */
 #define ROW_ITEMS (ITEMS_X < SUB_GROUP_SIZE ? ITEMS_X : SUB_GROUP_SIZE)
 #define PARTIALS (ITEMS_X / ROW_ITEMS)
-/* Where in `stage` these are, in float4s: behind what emulated sub-groups exchange. */
-#define PARTIALS_AT (SUB_GROUPS == 4 ? ITEMS : 0)
-#define STAGE_FLOATS LARGER(CHUNK *(K_STRIDE + Q_STRIDE), LARGER(VALUE_ROWS *VALUE_STRIDE, ITEMS_X *Q_STRIDE))
+/* `stage` has two halves of K, then two of Q unless all of it lies elsewhere, each of a chunk; or two halves of V, each of
+ * VALUE_ROWS rows.  Behind the first of V is what rows of items exchange, in float4s: what emulated sub-groups do, then the partial results. */
+#define KEY_HALF (CHUNK * (K_STRIDE / 4))
+#define QUERY_HALF (CHUNK * Q_QUADS)
+#define QUERY_CHUNKS ((D_K + CHUNK - 1) / CHUNK)
+#define VALUE_HALF (VALUE_ROWS * VALUE_QUADS)
+#define PARTIALS_AT (VALUE_HALF + (SUB_GROUPS == 4 ? ITEMS : 0))
+#define STAGE_QUADS LARGER(2 * (KEY_HALF + (WHOLE_QUERY ? 0 : QUERY_HALF)), VALUE_HALF + LARGER(VALUE_HALF, ITEMS_X *Q_QUADS))
 
 /* The tile's key that an item's own key k is. */
 #define OWN_KEY(x, k) (4 * (x) + ((k) >> 2) * BLOCK + ((k) & 3))
@@ -91,17 +101,17 @@
 #if TILE_Q % (4 * ITEMS_Y) || TILE_K % (4 * ITEMS_X) || ITEMS % 8 || ITEMS > 1024
 #error "TILE_Q and TILE_K must be multiples of 4 items, ITEMS_X * ITEMS_Y one of 8"
 #endif
-#if (TILE_Q * 8) % ITEMS || (TILE_K * 8) % ITEMS || CHUNK % 8 || CHUNK > ITEMS || TILE_Q > ITEMS
-#error "TILE_Q and TILE_K must be multiples of ITEMS / 8, CHUNK one of 8, CHUNK and TILE_Q at most ITEMS"
+#if CHUNK % 8 || CHUNK > ITEMS || TILE_Q > ITEMS
+#error "CHUNK must be a multiple of 8, CHUNK and TILE_Q at most ITEMS"
 #endif
-#if 4 * PARTIALS_AT + PARTIALS * Q_STRIDE > STAGE_FLOATS
+#if PARTIALS_AT + PARTIALS * Q_QUADS > STAGE_QUADS || VALUE_HALF * 4 < TILE_Q
 #error "the parts of rows do not fit"
 #endif
 #if ITEMS % SUB_GROUP_SIZE
 #error "a work-group must be made of whole sub-groups"
 #endif
-#if TILE_K % VALUE_ROWS || (VALUE_ROWS * 4) % ITEMS_Y
-#error "VALUE_ROWS must divide TILE_K and be a multiple of ITEMS_Y / 4"
+#if TILE_K % VALUE_ROWS
+#error "VALUE_ROWS must divide TILE_K"
 #endif
 #if (TILE_Q / ITEMS_Y) * (TILE_K / ITEMS_X) > 32
 #error "an item owns at most 32 scores"

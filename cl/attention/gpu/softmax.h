@@ -7,12 +7,12 @@
 
 #define TILE_UNIT (RAW_SCORES ? a->scale : 1.0f) /* the unit of the scores in `prob` */
 
-/* The running state of the rows that an item owns: their maximum, the same for all items of a row, and what the item's own keys
- * have added to their sum. */
+/* The running state of the rows that each item owns, by quads of rows: their maximum, the same for all items of a row, and what the
+ * item's own keys have added to their sum.  In local memory, since it is used once a tile and registers are for the output. */
 typedef struct tile_state {
-    float4 row_max[QUADS], row_sum[QUADS];
+    float4 row_max[QUADS][ITEMS], row_sum[QUADS][ITEMS];
 #if ENTROPY
-    float4 row_moment[QUADS]; /* the sum of p * (s - row_max) */
+    float4 row_moment[QUADS][ITEMS]; /* the sum of p * (s - row_max) */
 #endif
 } tile_state;
 
@@ -87,30 +87,34 @@ static inline float4 tile_row_sum(float4 v, int item, local float4 *stage)
 /* Turns own scores into probabilities.  `partials` has the partial maxima of the rows or, if there is but one, `own_max` has the
  * maximum.  The sums and the output so far are to be multiplied by `rescale`. */
 static inline void tile_softmax(local float4 *prob, const local float4 *partials, const float4 own_max[QUADS],
-                                tile_state *state, float4 rescale[QUADS], uint keeps, int x, int y,
+                                local tile_state *state, float4 rescale[QUADS], uint keeps, int x, int y,
                                 const attention_args *a)
 {
     /* Subtracted first: the maximum times log2(e) alone would overflow for masks like -FLT_MAX, and lose the score's
      * low bits on devices that do not fuse. */
     const float exponent = TILE_UNIT * LOG2E;
+    const int item = y * ITEMS_X + x;
 #pragma unroll
     for (int r = 0; r < QUADS; r++) {
-        float4 m = state->row_max[r];
+        const float4 before = state->row_max[r][item];
+        float4 m = before;
         if (PARTIALS == 1)
             m = fmax(m, own_max[r]);
         else
+#pragma unroll 4
             for (int other = 0; other < PARTIALS; other++)
                 m = fmax(m, partials[other * Q_QUADS + y * QUADS + r]);
         /* While nothing has been attended the maximum is -inf, and 0 stands in for it: -inf - -inf is NaN. */
         const float4 subtracted = select(m, (float4)(0.0f), m == (float4)(-INFINITY));
-        const float4 change = state->row_max[r] - subtracted;
+        const float4 change = before - subtracted;
         float4 sum = (float4)(0.0f);
         rescale[r] = exp2v(change * exponent);
 #if ENTROPY
         /* Moved to the new maximum: each term exp(s - m) * (s - m). */
-        float4 moment = FMA(state->row_sum[r], change * TILE_UNIT, state->row_moment[r]) * rescale[r];
+        float4 moment = FMA(state->row_sum[r][item], change * TILE_UNIT, state->row_moment[r][item]) * rescale[r];
         moment = select(moment, (float4)(0.0f), rescale[r] == (float4)(0.0f));
 #endif
+#pragma unroll 2
         for (int k = 0; k < KEYS; k++) {
             local float4 *own = &prob[(k * ITEMS_X + x) * Q_QUADS + y * QUADS + r];
             const float4 below = *own - subtracted;
@@ -124,29 +128,29 @@ static inline void tile_softmax(local float4 *prob, const local float4 *partials
 #endif
             *own = p;
         }
-        state->row_max[r] = m;
-        state->row_sum[r] = FMA(state->row_sum[r], rescale[r], sum);
+        state->row_max[r][item] = m;
+        state->row_sum[r][item] = FMA(state->row_sum[r][item], rescale[r], sum);
 #if ENTROPY
-        state->row_moment[r] = moment;
+        state->row_moment[r][item] = moment;
 #endif
     }
 }
 
 /* Puts what tile_finish needs of the rows into local memory: partial sums into `stage`, maxima and partial moments into
  * `prob`. */
-static inline void tile_publish_rows(local float4 *stage, local float4 *prob, const tile_state *state, int x, int y)
+static inline void tile_publish_rows(local float4 *stage, local float4 *prob, const local tile_state *state, int x, int y)
 {
     const int item = y * ITEMS_X + x, partial = x / ROW_ITEMS;
     const bool first = partial * ROW_ITEMS == x;
 #pragma unroll
     for (int r = 0; r < QUADS; r++) {
-        const float4 sum = tile_row_sum(state->row_sum[r], item, stage);
+        const float4 sum = tile_row_sum(state->row_sum[r][item], item, stage + VALUE_HALF);
         if (first)
             stage[PARTIALS_AT + partial * Q_QUADS + y * QUADS + r] = sum;
         if (x == 0)
-            prob[y * QUADS + r] = state->row_max[r];
+            prob[y * QUADS + r] = state->row_max[r][item];
 #if ENTROPY
-        const float4 moment = tile_row_sum(state->row_moment[r], item, stage);
+        const float4 moment = tile_row_sum(state->row_moment[r][item], item, stage + VALUE_HALF);
         if (first)
             prob[(1 + partial) * Q_QUADS + y * QUADS + r] = moment;
 #endif

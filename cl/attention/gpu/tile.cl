@@ -61,14 +61,14 @@
 #include "attention/gpu/softmax.h"
 
 /* Nothing has been attended, and the output is 0. */
-static inline void tile_clear(float4 out[COLUMNS][QUADS], tile_state *state)
+static inline void tile_clear(float4 out[COLUMNS][QUADS], local tile_state *state, uint item)
 {
 #pragma unroll
     for (int r = 0; r < QUADS; r++) {
-        state->row_max[r] = (float4)(-INFINITY);
-        state->row_sum[r] = (float4)(0.0f);
+        state->row_max[r][item] = (float4)(-INFINITY);
+        state->row_sum[r][item] = (float4)(0.0f);
 #if ENTROPY
-        state->row_moment[r] = (float4)(0.0f);
+        state->row_moment[r][item] = (float4)(0.0f);
 #endif
 #pragma unroll
         for (int c = 0; c < COLUMNS; c++)
@@ -129,13 +129,19 @@ SUB_GROUP_KERNEL
 GROUP_SIZE(ITEMS_X, ITEMS_Y, 1)
 kernel void attention_tile(ATTENTION_PARAMETERS)
 {
-    local float4 stage[STAGE_FLOATS / 4];
+    local float4 stage[STAGE_QUADS];
     local float4 prob[TILE_K * Q_QUADS];
+#if WHOLE_QUERY
+    local float4 query_stage[QUERY_CHUNKS * QUERY_HALF];
+#else
+    local float4 *query_stage = stage + 2 * KEY_HALF;
+#endif
     local tile_ranges ranges;
     local tile_places places;
     local tile_results results;
+    local tile_state state;
 #if ADDITIVE
-    local float weight[CHUNK];
+    local float weight[2 * CHUNK];
 #endif
 #if SELECTIVE
     local int attended[3]; /* whether any item attends anything of the tile; tiles use the three flags by turns */
@@ -162,13 +168,15 @@ kernel void attention_tile(ATTENTION_PARAMETERS)
     tile_rows t;
     tile_find_rows(&t, tile, &a, &arrays);
     tile_find_scales(&arrays, &t, &a);
-    local float *stage_key = (local float *)stage;
-    local float *stage_query = stage_key + CHUNK * K_STRIDE;
-    tile_state state;
+    const bool quads = tile_all_have_quads(query, key, value, &a);
+    tile_queries queries;
+    tile_find_queries(&queries, item, &t, &a);
     float4 out[COLUMNS][QUADS];
-    tile_clear(out, &state);
-    if (item == 0)
+    tile_clear(out, &state, item);
+    if (item == 0) {
+        tile_find_heads(&places, &t, &a);
         tile_find_results(&results, &t, &a);
+    }
     for (int n = x; n < ROWS; n += ITEMS_X)
         tile_find_range(&ranges, y * ROWS + n, &t, &a);
 #if SELECTIVE
@@ -177,6 +185,14 @@ kernel void attention_tile(ATTENTION_PARAMETERS)
         attended[0] = 0;
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
+#if WHOLE_QUERY
+#pragma unroll 1
+    for (int c = 0; c < QUERY_CHUNKS; c++) {
+        float4 next_query[LOADS(TILE_Q)];
+        tile_load_query(next_query, query, &queries, &places, item, c * CHUNK, quads);
+        tile_put((local float *)(query_stage + c * QUERY_HALF), next_query, item, TILE_Q);
+    }
+#endif
 
     for (int k0 = t.begin / TILE_K * TILE_K; k0 < t.end; k0 += TILE_K) {
         const bool mixed = tile_is_mixed(&t, k0);
@@ -207,27 +223,44 @@ kernel void attention_tile(ATTENTION_PARAMETERS)
         for (int k = 0; k < KEYS; k++)
             for (int r = 0; r < QUADS; r++)
                 s[k][r] = (float4)(0.0f);
-        for (int d0 = 0; d0 < D_K; d0 += CHUNK) {
-            tile_stage_key(stage_key, key, &places, item, k0, d0, &t, &a, &arrays);
-            tile_stage_query(stage_query, query, item, d0, &t, &a);
-#if ADDITIVE
-            tile_stage_vector(weight, item, d0, &t, &a, &arrays);
+        tile_keys keys;
+        float4 next_key[LOADS(TILE_K)], next_value[VALUE_LOADS];
+        tile_find_keys(&keys, &places, item, k0, &t, &a, &arrays);
+#if !WHOLE_QUERY
+        float4 next_query[LOADS(TILE_Q)];
 #endif
-            barrier(CLK_LOCAL_MEM_FENCE);
-#if ADDITIVE
-            tile_add_tanh(s, (const local float4 *)stage_query, stage, weight, x, y);
+        /* The next chunk is on its way while the products of one are computed; the first one's turn has no products, and behind the
+         * last are zeros and no reads. */
+#pragma unroll 1
+        for (int d0 = -CHUNK, now = 1; d0 < D_K; d0 += CHUNK, now = 1 - now) {
+            tile_load_key(next_key, key, &keys, &places, item, d0 + CHUNK, quads, &a, &arrays);
+#if WHOLE_QUERY
+            const local float4 *chunk = query_stage + d0 / CHUNK * QUERY_HALF;
 #else
-            tile_multiply(s, (const local float4 *)stage_query + y * QUADS, Q_QUADS, stage + x, K_STRIDE / 4, CHUNK,
-                          KEYS / 4);
+            const local float4 *chunk = query_stage + now * QUERY_HALF;
+            tile_load_query(next_query, query, &queries, &places, item, d0 + CHUNK, quads);
+#endif
+#if ADDITIVE
+            if (d0 >= 0)
+                tile_add_tanh(s, chunk, stage + now * KEY_HALF, weight + now * CHUNK, x, y);
+            tile_stage_vector(weight + (1 - now) * CHUNK, item, d0 + CHUNK, &t, &a, &arrays);
+#else
+            if (d0 >= 0)
+                tile_multiply(s, chunk + y * QUADS, Q_QUADS, stage + now * KEY_HALF + x, K_STRIDE / 4, CHUNK, KEYS / 4);
+#endif
+            tile_put((local float *)(stage + (1 - now) * KEY_HALF), next_key, item, TILE_K);
+#if !WHOLE_QUERY
+            tile_put((local float *)(query_stage + (1 - now) * QUERY_HALF), next_query, item, TILE_Q);
 #endif
             barrier(CLK_LOCAL_MEM_FENCE);
         }
 
+        tile_load_value(next_value, value, &places, item, k0, 0, quads, &t, &a, &arrays);
         tile_scores(prob, s, row_max, mixed, mask, &t, x, y, k0, &a, &arrays);
 /* The row maximum over the tile: of each item's own keys, of a sub-group's, then of all partial maxima in the same order. */
 #pragma unroll
         for (int r = 0; r < QUADS; r++)
-            row_max[r] = tile_row_max(row_max[r], (int)item, stage);
+            row_max[r] = tile_row_max(row_max[r], (int)item, stage + VALUE_HALF);
 #if PARTIALS > 1
 #pragma unroll
         for (int r = 0; r < QUADS; r++)
@@ -242,13 +275,15 @@ kernel void attention_tile(ATTENTION_PARAMETERS)
 #endif
         tile_softmax(prob, stage + PARTIALS_AT, row_max, &state, rescale, keeps, x, y, &a);
         tile_rescale(out, rescale);
+        tile_put_value(stage, next_value, item);
         barrier(CLK_LOCAL_MEM_FENCE);
 
-        for (int p0 = 0; p0 < TILE_K; p0 += VALUE_ROWS) {
-            tile_stage_value((local float *)stage, value, &places, item, k0, p0, &t, &a, &arrays);
-            barrier(CLK_LOCAL_MEM_FENCE);
-            tile_multiply(out, prob + p0 * Q_QUADS + y * QUADS, Q_QUADS, stage + x, VALUE_STRIDE / 4, VALUE_ROWS,
-                          COLUMN_QUADS);
+#pragma unroll 1
+        for (int p0 = 0, now = 0; p0 < TILE_K; p0 += VALUE_ROWS, now = 1 - now) {
+            tile_load_value(next_value, value, &places, item, k0, p0 + VALUE_ROWS, quads, &t, &a, &arrays);
+            tile_multiply(out, prob + p0 * Q_QUADS + y * QUADS, Q_QUADS, stage + now * VALUE_HALF + x, VALUE_QUADS,
+                          VALUE_ROWS, COLUMN_QUADS);
+            tile_put_value(stage + (1 - now) * VALUE_HALF, next_value, item);
             barrier(CLK_LOCAL_MEM_FENCE);
         }
     }

@@ -7,14 +7,17 @@
 
 #define MAX_SIZE 512
 #define SUB_GROUP 8    /* where there is a choice: what accumulates in registers leaves none for an item more */
+#define NVIDIA_REGISTERS 65536 /* of a multiprocessor */
+#define NVIDIA_NEEDS 48        /* registers that an item needs beside what it keeps: as ptxas 13.0 compiled it */
+#define CHUNK 8
 #define FEW_QUERIES 16 /* up to which the query heads of a key/value head share a work-group */
 
-/* Largest first; attention_tile_shape.h says what the members are. */
+/* Largest first; cl/attention/gpu/shape.h says what the members are.  `chunk` is that of a whole Q in local memory; else it is
+ * CHUNK, for want of registers. */
 static const struct geometry {
     size_t tile_q, tile_k, items_x, items_y, chunk, value_rows;
 } geometries[] = {
-    {128, 64, 16, 16, 16, 8}, {64, 64, 16, 16, 16, 8}, {32, 128, 32, 8, 16, 4},
-    {32, 64, 16, 8, 16, 8},   {16, 128, 32, 4, 16, 4}, {16, 32, 8, 4, 16, 8},
+    {64, 64, 16, 8, 16, 8}, {32, 128, 32, 4, 8, 4}, {32, 64, 16, 8, 16, 8}, {16, 128, 32, 4, 8, 4}, {16, 32, 8, 4, 8, 4},
 };
 #define GEOMETRIES (sizeof geometries / sizeof geometries[0])
 
@@ -30,15 +33,26 @@ static size_t rows_of(const struct attention_problem *problem)
     return problem->query_length * (packs_heads(problem) ? problem->heads / problem->kv_heads : 1);
 }
 
-static size_t local_bytes(const struct geometry *g, const struct attention_problem *problem)
+static size_t local_bytes(const struct geometry *g, const struct attention_problem *problem, bool whole_query)
 {
-    size_t stage = g->chunk * (g->tile_k + 4 + g->tile_q + 4);
+    size_t chunk = whole_query ? g->chunk : CHUNK, query_row = g->tile_q + 4;
+    size_t queries = whole_query ? round_up(problem->d_k, chunk) * query_row : 0;
+    size_t chunks = 2 * chunk * (g->tile_k + 4 + (whole_query ? 0 : query_row));
+    size_t values = g->value_rows * round_up(problem->d_v, 4 * g->items_x);
+    size_t stage = size_max(chunks, values + size_max(values, g->items_x * query_row));
     size_t places = problem->desc.cache.kind == CLATTN_CACHE_KIND_PLAIN
                         ? 0
                         : 2u + problem->has[ATTENTION_KEY_SCALE] + problem->has[ATTENTION_VALUE_SCALE];
-    stage = size_max(stage, g->value_rows * round_up(problem->d_v, 4 * g->items_x));
-    stage = size_max(stage, g->items_x * (g->tile_q + 4));
-    return 4 * (g->tile_k * (g->tile_q + 4) + stage + g->chunk) + 8 * (g->tile_q + g->tile_k * places) + 16 + 24;
+    size_t state = g->tile_q * g->items_x * (2u + problem->has[ATTENTION_ENTROPY]);
+    return 4 * (g->tile_k * query_row + queries + stage + 2 * chunk + state) + 8 * (g->tile_q + g->tile_k * places) +
+           16 + 24 + 40;
+}
+
+/* How many work-groups with a whole Q a compute unit's local memory holds. */
+static size_t whole_groups(const struct capabilities *caps, const struct geometry *g,
+                           const struct attention_problem *problem)
+{
+    return (size_t)caps->local_most / local_bytes(g, problem, true);
 }
 
 /* Floats that an item keeps from tile to tile or through one: its part of the output and of the scores, what belongs to
@@ -47,7 +61,7 @@ static size_t kept_floats(const struct geometry *g, const struct attention_probl
 {
     size_t columns = round_up(problem->d_v, 4 * g->items_x) / g->items_x;
     bool addressed = problem->has[ATTENTION_MASK] || problem->has[ATTENTION_BIAS];
-    return g->tile_q / g->items_y * (columns + g->tile_k / g->items_x + 3 + (addressed ? 2 : 0));
+    return g->tile_q / g->items_y * (columns + g->tile_k / g->items_x + 1 + (addressed ? 2 : 0));
 }
 
 static bool fits(const struct capabilities *caps, const struct attention_problem *problem,
@@ -56,7 +70,7 @@ static bool fits(const struct capabilities *caps, const struct attention_problem
     const clattn_device_info *info = &caps->info;
     size_t items = g->items_x * g->items_y;
     return items % groups->size == 0 && items <= info->max_work_group && g->items_x <= info->max_work_item[0] &&
-           g->items_y <= info->max_work_item[1] && local_bytes(g, problem) <= capabilities_local_room(caps);
+           g->items_y <= info->max_work_item[1] && local_bytes(g, problem, false) <= capabilities_local_room(caps);
 }
 
 /* Whether `other`, which comes later, does better: a tile twice as long as all rows wastes half of its work, a slow compiler
@@ -93,11 +107,12 @@ static double iterations(const struct geometry *g, const struct attention_proble
 {
     double items = (double)(g->items_x * g->items_y), tile_q = (double)g->tile_q, tile_k = (double)g->tile_k;
     double rows = (double)(g->tile_q / g->items_y), keys = (double)(g->tile_k / g->items_x);
-    double chunk = (double)g->chunk, blocks = (double)divide_up(problem->d_v, 4 * g->items_x);
-    double staged = (tile_k + tile_q) * 8 / items * (1 + chunk / 8) + chunk;
-    double value = tile_k / (double)g->value_rows + tile_k * 4 / (double)g->items_y * (1 + blocks) + tile_k;
+    double chunk = CHUNK, blocks = (double)divide_up(problem->d_v, 4 * g->items_x);
+    double staged = 1 + 2 * ((tile_k + tile_q) * chunk / 4 / items + 2) + chunk;
+    double value_rows = (double)g->value_rows;
+    double value = tile_k / value_rows * (1 + 2 * (value_rows * blocks / (double)g->items_y + 1)) + tile_k;
     double softmax = 2 * rows * (keys + 1) + rows / 4 * (2 * keys + (double)g->items_x) + rows * keys / 4 * 12;
-    double tile = (double)divide_up(problem->d_k, g->chunk) * staged + softmax + value + tile_k / items;
+    double tile = (double)divide_up(problem->d_k, CHUNK) * staged + softmax + value + tile_k / items;
     double end = 2 * (double)g->items_x + blocks * tile_q * 4 / (double)g->items_y;
     return (double)(divide_up(problem->key_length, g->tile_k) + 1) * tile + end;
 }
@@ -134,29 +149,51 @@ static void packed_groups(const struct attention_plan *plan, const attention_arg
     groups[2] = (size_t)kernel_args->batch;
 }
 
+/* To how many registers an item is to be held on NVIDIA, whose compiler takes what it likes, so that up to four work-groups
+ * share a multiprocessor as its local memory allows; 0: as it likes. */
+static size_t register_limit(const struct attention_plan *plan, const struct geometry *g)
+{
+    const struct capabilities *caps = &plan->base.context->device.caps;
+    size_t items = g->items_x * g->items_y;
+    if (!capabilities_have(caps, "cl_nv_compiler_options"))
+        return 0;
+    for (size_t groups = size_min(whole_groups(caps, g, &plan->problem), 4); groups > 2; groups--) {
+        size_t registers = NVIDIA_REGISTERS / (groups * items) / 8 * 8;
+        if (registers < 255 && kept_floats(g, &plan->problem) + NVIDIA_NEEDS <= registers)
+            return registers;
+    }
+    return 0;
+}
+
 static clattn_status prepare_geometry(struct attention_plan *plan, const struct geometry *g,
-                                      const struct sub_groups *groups)
+                                      const struct sub_groups *groups, size_t registers)
 {
     const size_t local[3] = {g->items_x, g->items_y, 1};
+    const struct capabilities *caps = &plan->base.context->device.caps;
     const bool packed = packs_heads(&plan->problem);
+    const size_t whole = whole_groups(caps, g, &plan->problem);
     struct strbuf options = {0};
-    attention_defines(&plan->problem, &plan->base.context->device.caps, &options);
+    attention_defines(&plan->problem, caps, &options);
     define_int(&options, "TILE_Q", (long long)g->tile_q);
     define_int(&options, "TILE_K", (long long)g->tile_k);
     define_int(&options, "ITEMS_X", (long long)g->items_x);
     define_int(&options, "ITEMS_Y", (long long)g->items_y);
-    define_int(&options, "CHUNK", (long long)g->chunk);
+    define_int(&options, "CHUNK", whole > 1 ? (long long)g->chunk : CHUNK);
     define_int(&options, "VALUE_ROWS", (long long)g->value_rows);
     sub_groups_define(groups, &options);
     if (packed)
         define_int(&options, "PACK_HEADS", 1);
+    if (whole > 1)
+        define_int(&options, "WHOLE_QUERY", 1);
+    if (registers)
+        strbuf_printf(&options, " -cl-nv-maxrregcount=%zu", registers);
     attention_begin_geometry(plan);
     plan->queries_per_group = packed ? 1 : g->tile_q;
     plan->rows_per_group = g->tile_q;
     plan->groups = packed ? packed_groups : attention_groups_by_queries;
     plan->efficiency = 0.1;
     plan->splits = attention_splits(&plan->problem, attention_group_count(plan),
-                                    2 * (size_t)plan->base.context->device.caps.info.compute_units);
+                                    2 * (size_t)caps->info.compute_units);
     return attention_add_kernel(plan, "attention/gpu/tile.cl", "attention_tile", &options, local);
 }
 
@@ -206,7 +243,12 @@ static clattn_status prepare(clattn_plan *base)
         if (!g)
             return report_error(&base->context->device.report, CLATTN_ERROR_UNSUPPORTED,
                                 "there is no such tile, or it does not fit the device");
-        status = prepare_geometry(plan, g, &groups);
+        size_t registers = register_limit(plan, g);
+        status = prepare_geometry(plan, g, &groups, registers);
+        if (registers && status == CLATTN_SUCCESS && spills(base)) {
+            plan_drop_kernels(base);
+            status = prepare_geometry(plan, g, &groups, 0);
+        }
         if (g != &geometries[i])
             break; /* as it was asked for */
         bool last = choose(base->context, &plan->problem, &groups, i + 1) == GEOMETRIES;
