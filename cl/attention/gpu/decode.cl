@@ -15,7 +15,7 @@
  *  keys  +----+----+-----+----+              +----+----+-----+            +----+----+-----+----+
  *
  * Arrays, strides and macros: attention/core.h; not DOUBLE, ADDITIVE, DROPOUT, ENTROPY or groups of integers.  Besides:
- *   ROWS          rows of a work-group                                      1 2 4 8           tested: each
+ *   ROWS          rows of a work-group                                      1 and up          tested: 1 2 4
  *   TEAMS         of 32 items                                               power of two      4
  *   LOADS         of 16 bytes that an item has under way at a time          powers of two, at most KEY_ITEMS and VALUE_ITEMS   1 2
  *   KEY_ITEMS     items that share a row of K, VALUE_ITEMS one of V         powers of two up to 32, with 16 bytes each

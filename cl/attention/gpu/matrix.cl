@@ -89,6 +89,16 @@ static inline void stage_rows(local ushort *tile, const global ushort *from, con
     const int column = (item & (WIDTH / 8 - 1)) * 8, count = clamp(size - column, 0, 8);
     const int own_row = item / (WIDTH / 8), copies = rows * (WIDTH / 8) / LANES_ALL;
     from += count ? column * array->col : 0;
+    if (aligned && first >= begin && first + rows <= end) {
+        const global ushort *at = from + (first + own_row) * array->row;
+        MATRIX_UNROLL
+        for (int m = 0; m < copies; m++) {
+            const int row = own_row + m * (LANES_ALL / (WIDTH / 8));
+            matrix_copy((local uint4 *)(tile + MATRIX_AT(row, column, WIDTH)), at, 2 * count);
+            at += LANES_ALL / (WIDTH / 8) * array->row;
+        }
+        return;
+    }
     if (aligned) {
         MATRIX_UNROLL
         for (int m = 0; m < copies; m++) {

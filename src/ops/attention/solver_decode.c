@@ -6,9 +6,10 @@
 
 #define TEAM 32
 #define TEAMS 4
-#define MOST_ROWS 8
+#define MOST_ROWS 4
 #define FEW_ROWS 16            /* of a key/value head; for more the tiles of the other kernels are better used */
 #define GROUPS_A_UNIT 8        /* that hide the memory's latency */
+#define NVIDIA_REGISTERS 128   /* of an item, of which four work-groups then share a multiprocessor */
 #define LOADS 4                /* of an item that are under way at a time; for a CPU's compiler few code is better */
 #define LOADS_ON_CPU 2
 #define PIECE sizeof(uint32_t[4]) /* that an item reads */
@@ -103,6 +104,8 @@ static clattn_status prepare(clattn_plan *base)
     plan->splits =
         attention_splits(problem, attention_group_count(plan), GROUPS_A_UNIT * (size_t)caps->info.compute_units);
     attention_defines(problem, caps, &options);
+    if (capabilities_have(caps, "cl_nv_compiler_options"))
+        strbuf_printf(&options, " -cl-nv-maxrregcount=%d", NVIDIA_REGISTERS);
     define_int(&options, "ROWS", (long long)plan->rows_per_group);
     define_int(&options, "TEAMS", TEAMS);
     define_int(&options, "LOADS",
