@@ -130,9 +130,9 @@ static clattn_status check_resources(struct device *device, struct plan_kernel *
         return report_error(&device->report, CLATTN_ERROR_UNSUPPORTED,
                             "%s needs work-groups of %zu items, this device gives it %zu", kernel->name, items, limit);
     if (kernel->local_bytes > device->caps.local_most)
-        return report_error(
-            &device->report, CLATTN_ERROR_UNSUPPORTED, "%s takes %llu bytes of local memory, this device has %llu",
-            kernel->name, (unsigned long long)kernel->local_bytes, (unsigned long long)device->caps.local_most);
+        return report_error(&device->report, CLATTN_ERROR_UNSUPPORTED,
+                            "%s takes %llu bytes of local memory, this device has %llu", kernel->name,
+                            (unsigned long long)kernel->local_bytes, (unsigned long long)device->caps.local_most);
 fail:
     return status;
 }

@@ -153,7 +153,9 @@ static void logs(void **state)
         assert_non_null(warnings.text);
         assert_string_equal(warnings.text, line);
         snprintf(failure, sizeof failure, "score_mod did not build: %s\n",
-                 strstr(log, n == 4 ? "<kernel>" : n == 3 ? "input.cl:45" : "score"));
+                 strstr(log, n == 4   ? "<kernel>"
+                             : n == 3 ? "input.cl:45"
+                                      : "score"));
         snippet_log_error(&place, failure, "", &error);
         assert_non_null(error.text);
         assert_memory_equal(error.text, line, strlen(line));
@@ -169,10 +171,11 @@ static void error_of_the_linker(void **state)
     struct strbuf message = {0};
 
     (void)state;
-    snippet_log_error(&place, "mask_mod did not build: ptxas fatal : Unresolved extern function 'helper'\nmore",
-                      "mask_mod did not build: ptxas fatal : Unresolved extern function 'helper'\nCL_BUILD_PROGRAM_FAILURE\n"
-                      "<kernel>:42:10: warning: implicit declaration of function 'helper'\nmore",
-                      &message);
+    snippet_log_error(
+        &place, "mask_mod did not build: ptxas fatal : Unresolved extern function 'helper'\nmore",
+        "mask_mod did not build: ptxas fatal : Unresolved extern function 'helper'\nCL_BUILD_PROGRAM_FAILURE\n"
+        "<kernel>:42:10: warning: implicit declaration of function 'helper'\nmore",
+        &message);
     assert_non_null(message.text);
     assert_string_equal(message.text,
                         "mask_mod:2:10: implicit declaration of function 'helper'\n"
@@ -201,7 +204,8 @@ int main(void)
         cmocka_unit_test(taken),
         cmocka_unit_test(plain_text),
         cmocka_unit_test(logs),
-        cmocka_unit_test(error_of_the_linker), cmocka_unit_test(error_without_place),
+        cmocka_unit_test(error_of_the_linker),
+        cmocka_unit_test(error_without_place),
     };
     return cmocka_run_group_tests_name("snippet text", tests, NULL, NULL);
 }

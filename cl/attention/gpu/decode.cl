@@ -106,8 +106,10 @@
 #define FROM_F32(to, raw) vstore4(as_float4(raw), 0, to)
 #define FROM_BF16(to, raw) \
     do { \
-        vstore4(as_float4((uint4)((raw).x << 16, (raw).x & 0xffff0000u, (raw).y << 16, (raw).y & 0xffff0000u)), 0, to); \
-        vstore4(as_float4((uint4)((raw).z << 16, (raw).z & 0xffff0000u, (raw).w << 16, (raw).w & 0xffff0000u)), 1, to); \
+        vstore4(as_float4((uint4)((raw).x << 16, (raw).x & 0xffff0000u, (raw).y << 16, (raw).y & 0xffff0000u)), 0, \
+                to); \
+        vstore4(as_float4((uint4)((raw).z << 16, (raw).z & 0xffff0000u, (raw).w << 16, (raw).w & 0xffff0000u)), 1, \
+                to); \
     } while (0)
 #define FROM_F16(to, raw) \
     do { \
@@ -120,7 +122,8 @@
 
 /* Elements first ... of a row, 0 beyond `size`. */
 #define DEFINE_ROW_PIECE(NAME, TYPE, VECTOR) \
-    static inline void NAME(float to[VECTOR], const global ELEMENT(TYPE) *from, long at, long col, int first, int size) \
+    static inline void NAME(float to[VECTOR], const global ELEMENT(TYPE) *from, long at, long col, int first, \
+                            int size) \
     { \
         for (int e = 0; e < VECTOR; e++) \
             to[e] = first + e < size ? LOAD(TYPE, from, at + (first + e) * col) : 0.0f; \
@@ -215,8 +218,8 @@ DEFINE_ASK(ask_8, ushort, gather_8)
 #define ASK_KEYS(from) \
     ASK_KEY(next, key_piece, aligned, &a.key, key_count, (from) + own_key, KEYS_AT_ONCE, begin, end, &head, &a, &arrays)
 #define ASK_VALUES(from) \
-    ASK_VALUE(next, value_piece, aligned, &a.value, value_count, (from) + own_value, VALUES_AT_ONCE, begin, end, &head, &a, \
-              &arrays)
+    ASK_VALUE(next, value_piece, aligned, &a.value, value_count, (from) + own_value, VALUES_AT_ONCE, begin, end, \
+              &head, &a, &arrays)
 
 /* The sums of what a team's items have of each score of CHUNK_KEYS keys, into weight[row][key]. */
 static inline void add_parts(local float *weight, const local float *part, int lane)
@@ -276,8 +279,8 @@ kernel void attention_decode_rows(ATTENTION_PARAMETERS)
 
     const global ELEMENT(K_TYPE) *head_key = key + attention_head(&a.key, &head, &a);
     const global ELEMENT(V_TYPE) *head_value = value + attention_head(&a.value, &head, &a);
-    const bool aligned = IS_ALIGNED(head_key, &a.key, KEY_VECTOR, D_K) &&
-                         IS_ALIGNED(head_value, &a.value, VALUE_VECTOR, D_V);
+    const bool aligned =
+        IS_ALIGNED(head_key, &a.key, KEY_VECTOR, D_K) && IS_ALIGNED(head_value, &a.value, VALUE_VECTOR, D_V);
     const int key_item = lane & (KEY_ITEMS - 1), own_key = lane / KEY_ITEMS, key_column = key_item * KEY_VECTOR;
     const int own_value = lane / VALUE_ITEMS, value_column = (lane & (VALUE_ITEMS - 1)) * VALUE_VECTOR;
     const int key_count = clamp(D_K - key_column, 0, KEY_VECTOR);
@@ -294,7 +297,7 @@ kernel void attention_decode_rows(ATTENTION_PARAMETERS)
                     key_column, row.attends ? D_K : 0);
         row_max[r] = -INFINITY;
         row_sum[r] = 0.0f;
-    UNROLL
+        UNROLL
         for (int e = 0; e < VALUE_VECTOR; e++)
             out[r][e] = 0.0f;
     }
@@ -323,7 +326,7 @@ kernel void attention_decode_rows(ATTENTION_PARAMETERS)
             }
             add_parts(weight + c, part, lane);
         }
-    UNROLL
+        UNROLL
         for (int r = 0; r < ROWS; r++) {
             decode_row row;
             find_row(&row, &head, row0 + r, &a);
@@ -335,14 +338,14 @@ kernel void attention_decode_rows(ATTENTION_PARAMETERS)
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         float tile_max[ROWS];
-    UNROLL
+        UNROLL
         for (int r = 0; r < ROWS; r++) {
             tile_max[r] = -INFINITY;
             for (int n = 0; n < TEAM; n++)
                 tile_max[r] = fmax(tile_max[r], weight[r * TEAM + n]);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-    UNROLL
+        UNROLL
         for (int r = 0; r < ROWS; r++) {
             const float m = fmax(row_max[r], tile_max[r]);
             /* While nothing has been attended the maximum is -inf, and 0 stands in for it: -inf - -inf is NaN. */
@@ -351,7 +354,7 @@ kernel void attention_decode_rows(ATTENTION_PARAMETERS)
             row_max[r] = m;
             row_sum[r] = FMA(row_sum[r], rescale, p);
             weight[r * TEAM + lane] = p;
-    UNROLL
+            UNROLL
             for (int e = 0; e < VALUE_VECTOR; e++)
                 out[r][e] *= rescale;
         }
@@ -396,7 +399,8 @@ kernel void attention_decode_rows(ATTENTION_PARAMETERS)
                 sum += weights[(t * ROWS + item) * TEAM + n];
             total += sum * exp2s((team_max[t * ROWS + item] - subtracted) * LOG2E);
         }
-        factors[item] = attention_finish(total == 0.0f ? -INFINITY : total_max, total, &row.item, &a, &arrays, &row_lse);
+        factors[item] =
+            attention_finish(total == 0.0f ? -INFINITY : total_max, total, &row.item, &a, &arrays, &row_lse);
 #if LSE
         if (row.stored)
             lse[attention_result_row(&a.lse, &row.item, row.i)] = row_lse;
@@ -408,7 +412,7 @@ kernel void attention_decode_rows(ATTENTION_PARAMETERS)
         for (int t = 0; t < TEAMS; t++)
             total_max = fmax(total_max, team_max[t * ROWS + r]);
         const float rescale = exp2s((row_max[r] - (total_max == -INFINITY ? 0.0f : total_max)) * LOG2E);
-    UNROLL
+        UNROLL
         for (int e = 0; e < VALUE_VECTOR; e++)
             parts[e * (TEAMS * TEAM) + item] = out[r][e] * rescale;
         barrier(CLK_LOCAL_MEM_FENCE);

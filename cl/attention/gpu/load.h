@@ -154,9 +154,9 @@ static inline void tile_find_keys(tile_keys *rows, local const tile_places *plac
              LOAD_SCALE(TYPE, p, at, move, (d) + 3, width, group))
 
 /* Loads the item's part of columns d0 .. d0 + CHUNK-1 of the queries. */
-static inline __attribute__((always_inline)) void tile_load_query(float4 next[LOADS(TILE_Q)], const global ELEMENT(Q_TYPE) *query,
-                                   const tile_queries *rows, local const tile_places *places, uint item, int d0,
-                                   bool quads)
+static inline __attribute__((always_inline)) void
+tile_load_query(float4 next[LOADS(TILE_Q)], const global ELEMENT(Q_TYPE) *query, const tile_queries *rows,
+                local const tile_places *places, uint item, int d0, bool quads)
 {
 #pragma unroll
     for (int n = 0; n < LOADS(TILE_Q); n++) {
@@ -172,9 +172,11 @@ static inline __attribute__((always_inline)) void tile_load_query(float4 next[LO
 }
 
 /* The same of the keys. */
-static inline __attribute__((always_inline)) void tile_load_key(float4 next[LOADS(TILE_K)], const global ELEMENT(K_TYPE) *key, const tile_keys *rows,
-                                 local const tile_places *places, uint item, int d0, bool quads,
-                                 const attention_args *a, const optional_arrays *arrays)
+static inline __attribute__((always_inline)) void tile_load_key(float4 next[LOADS(TILE_K)],
+                                                                const global ELEMENT(K_TYPE) *key,
+                                                                const tile_keys *rows, local const tile_places *places,
+                                                                uint item, int d0, bool quads, const attention_args *a,
+                                                                const optional_arrays *arrays)
 {
 #pragma unroll
     for (int n = 0; n < LOADS(TILE_K); n++) {
@@ -187,8 +189,7 @@ static inline __attribute__((always_inline)) void tile_load_key(float4 next[LOAD
         else
             LOAD_QUAD(K_TYPE, next[n], key, rows->at[n], places->key_col, d, D_K);
 #if KEY_GROUPS
-        next[n] *=
-            LOAD_SCALES(KEY_SCALE_TYPE, arrays->key_scale, rows->scales[n], a->key_scale.col, d, D_K, KEY_GROUP);
+        next[n] *= LOAD_SCALES(KEY_SCALE_TYPE, arrays->key_scale, rows->scales[n], a->key_scale.col, d, D_K, KEY_GROUP);
 #endif
     }
 }
@@ -212,9 +213,10 @@ static inline __attribute__((always_inline)) void tile_put(local float *to, cons
 /* Loads the item's part of rows p0 .. p0 + VALUE_ROWS-1 of V.  Row p of `prob` is key 4 * (p % ITEMS_X) + p / ITEMS_X % 4 +
  * p / ITEMS_X / 4 * BLOCK: the order in which the items' stores of probabilities go to different banks.  V is staged in that
  * order. */
-static inline __attribute__((always_inline)) void tile_load_value(float4 next[VALUE_LOADS], const global ELEMENT(V_TYPE) *value,
-                                   local const tile_places *places, uint item, int k0, int p0, bool quads,
-                                   const tile_rows *t, const attention_args *a, const optional_arrays *arrays)
+static inline __attribute__((always_inline)) void
+tile_load_value(float4 next[VALUE_LOADS], const global ELEMENT(V_TYPE) *value, local const tile_places *places,
+                uint item, int k0, int p0, bool quads, const tile_rows *t, const attention_args *a,
+                const optional_arrays *arrays)
 {
 #pragma unroll
     for (int n = 0; n < VALUE_LOADS; n++) {

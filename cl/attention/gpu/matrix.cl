@@ -72,7 +72,7 @@
 #define DEPTHS ((D_K + 15) / 16)
 #define COLUMNS ((D_V + 15) / 16)
 #define SCRATCH MATRIX_SCRATCH(SQUARES_Q, 1)
-#define ROWS (2 * SQUARES_Q)                     /* that a lane has floats of: two of each of its sub-group's squares */
+#define ROWS (2 * SQUARES_Q)                    /* that a lane has floats of: two of each of its sub-group's squares */
 #define ROW_OF(i, n) (2 * (i) + ((n) >> 1 & 1)) /* the one of these that float number n of square i belongs to */
 
 /* Whether rows that begin at `from` consist of aligned pieces of 16 bytes. */
@@ -328,8 +328,7 @@ kernel void attention_matrix(ATTENTION_PARAMETERS)
     const global ushort *of_query = (const global ushort *)query + attention_query_row(&a.query, &of, 0);
     const bool key_aligned = is_aligned(of_key, &a.key), value_aligned = is_aligned(of_value, &a.value);
 
-    stage_rows(queries, of_query, &a.query, q0, TILE_Q, q0, q0 + attending, D_K, item,
-               is_aligned(of_query, &a.query));
+    stage_rows(queries, of_query, &a.query, q0, TILE_Q, q0, q0 + attending, D_K, item, is_aligned(of_query, &a.query));
 
     const int row0 = warp * 16 * SQUARES_Q;
     matrix_c out[COLUMNS][SQUARES_Q];

@@ -60,7 +60,7 @@
 #define COLUMN_QUADS ((D_V + BLOCK - 1) / BLOCK)
 #define COLUMNS (4 * COLUMN_QUADS)
 #define VALUE_QUADS (COLUMN_QUADS * ITEMS_X) /* float4s of a row of V in `stage` */
-#define Q_STRIDE (TILE_Q + 4) /* floats from a column of Q, or a key's probabilities, to the next */
+#define Q_STRIDE (TILE_Q + 4)                /* floats from a column of Q, or a key's probabilities, to the next */
 #define Q_QUADS (Q_STRIDE / 4)
 #define K_STRIDE (TILE_K + 4)
 #define LARGER(a, b) ((a) > (b) ? (a) : (b))
@@ -74,7 +74,8 @@
 #define QUERY_CHUNKS ((D_K + CHUNK - 1) / CHUNK)
 #define VALUE_HALF (VALUE_ROWS * VALUE_QUADS)
 #define PARTIALS_AT (VALUE_HALF + (SUB_GROUPS == 4 ? ITEMS : 0))
-#define STAGE_QUADS LARGER(2 * (KEY_HALF + (WHOLE_QUERY ? 0 : QUERY_HALF)), VALUE_HALF + LARGER(VALUE_HALF, ITEMS_X *Q_QUADS))
+#define STAGE_QUADS \
+    LARGER(2 * (KEY_HALF + (WHOLE_QUERY ? 0 : QUERY_HALF)), VALUE_HALF + LARGER(VALUE_HALF, ITEMS_X * Q_QUADS))
 
 /* The tile's key that an item's own key k is. */
 #define OWN_KEY(x, k) (4 * (x) + ((k) >> 2) * BLOCK + ((k) & 3))

@@ -138,7 +138,8 @@ static inline void tile_softmax(local float4 *prob, const local float4 *partials
 
 /* Puts what tile_finish needs of the rows into local memory: partial sums into `stage`, maxima and partial moments into
  * `prob`. */
-static inline void tile_publish_rows(local float4 *stage, local float4 *prob, const local tile_state *state, int x, int y)
+static inline void tile_publish_rows(local float4 *stage, local float4 *prob, const local tile_state *state, int x,
+                                     int y)
 {
     const int item = y * ITEMS_X + x, partial = x / ROW_ITEMS;
     const bool first = partial * ROW_ITEMS == x;

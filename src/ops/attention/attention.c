@@ -11,9 +11,11 @@
 
 /* Best first. */
 static const struct solver *const solvers[] = {
-    &attention_cpu_amx_solver, &attention_cpu_bf16_solver,     &attention_cpu_solver,
-    &attention_decode_solver, &attention_matrix_solver,  &attention_sub_group_solver,    &attention_tile_solver,
-    &attention_generic_solver, &attention_emulated_mma_solver, &attention_emulated_sub_group_solver,
+    &attention_cpu_amx_solver,      &attention_cpu_bf16_solver,
+    &attention_cpu_solver,          &attention_decode_solver,
+    &attention_matrix_solver,       &attention_sub_group_solver,
+    &attention_tile_solver,         &attention_generic_solver,
+    &attention_emulated_mma_solver, &attention_emulated_sub_group_solver,
 };
 
 static void release_snippets(clattn_plan *plan)

@@ -7,10 +7,10 @@
 #define TEAM 32
 #define TEAMS 4
 #define MOST_ROWS 4
-#define FEW_ROWS 16            /* of a key/value head; for more the tiles of the other kernels are better used */
-#define GROUPS_A_UNIT 8        /* that hide the memory's latency */
-#define NVIDIA_REGISTERS 128   /* of an item, of which four work-groups then share a multiprocessor */
-#define LOADS 4                /* of an item that are under way at a time; for a CPU's compiler few code is better */
+#define FEW_ROWS 16          /* of a key/value head; for more the tiles of the other kernels are better used */
+#define GROUPS_A_UNIT 8      /* that hide the memory's latency */
+#define NVIDIA_REGISTERS 128 /* of an item, of which four work-groups then share a multiprocessor */
+#define LOADS 4              /* of an item that are under way at a time; for a CPU's compiler few code is better */
 #define LOADS_ON_CPU 2
 #define PIECE sizeof(uint32_t[4]) /* that an item reads */
 
@@ -108,8 +108,7 @@ static clattn_status prepare(clattn_plan *base)
         strbuf_printf(&options, " -cl-nv-maxrregcount=%d", NVIDIA_REGISTERS);
     define_int(&options, "ROWS", (long long)plan->rows_per_group);
     define_int(&options, "TEAMS", TEAMS);
-    define_int(&options, "LOADS",
-               (long long)loads_of(problem, capabilities_on_cpu(caps) ? LOADS_ON_CPU : LOADS));
+    define_int(&options, "LOADS", (long long)loads_of(problem, capabilities_on_cpu(caps) ? LOADS_ON_CPU : LOADS));
     define_int(&options, "KEY_ITEMS", (long long)items_of(problem->d_k, problem->desc.key.dtype));
     define_int(&options, "VALUE_ITEMS", (long long)items_of(problem->d_v, problem->desc.value.dtype));
     return attention_add_kernel(plan, "attention/gpu/decode.cl", "attention_decode_rows", &options, local);

@@ -6,7 +6,7 @@
 #include "program/defines.h"
 
 #define MAX_SIZE 512
-#define SUB_GROUP 8    /* where there is a choice: what accumulates in registers leaves none for an item more */
+#define SUB_GROUP 8            /* where there is a choice: what accumulates in registers leaves none for an item more */
 #define NVIDIA_REGISTERS 65536 /* of a multiprocessor */
 #define NVIDIA_NEEDS 48        /* registers that an item needs beside what it keeps: as ptxas 13.0 compiled it */
 #define CHUNK 8
@@ -17,7 +17,8 @@
 static const struct geometry {
     size_t tile_q, tile_k, items_x, items_y, chunk, value_rows;
 } geometries[] = {
-    {64, 64, 16, 8, 16, 8}, {32, 128, 32, 4, 8, 4}, {32, 64, 16, 8, 16, 8}, {16, 128, 32, 4, 8, 4}, {16, 32, 8, 4, 8, 4},
+    {64, 64, 16, 8, 16, 8}, {32, 128, 32, 4, 8, 4}, {32, 64, 16, 8, 16, 8},
+    {16, 128, 32, 4, 8, 4}, {16, 32, 8, 4, 8, 4},
 };
 #define GEOMETRIES (sizeof geometries / sizeof geometries[0])
 
@@ -192,8 +193,7 @@ static clattn_status prepare_geometry(struct attention_plan *plan, const struct 
     plan->rows_per_group = g->tile_q;
     plan->groups = packed ? packed_groups : attention_groups_by_queries;
     plan->efficiency = 0.1;
-    plan->splits = attention_splits(&plan->problem, attention_group_count(plan),
-                                    2 * (size_t)caps->info.compute_units);
+    plan->splits = attention_splits(&plan->problem, attention_group_count(plan), 2 * (size_t)caps->info.compute_units);
     return attention_add_kernel(plan, "attention/gpu/tile.cl", "attention_tile", &options, local);
 }
 
