@@ -188,10 +188,14 @@ void attention_add_decoding(const attention_case *cases, size_t count)
 {
     if (level() == LEVEL_QUICK) {
         attention_add_by("cpu", cases, count);
-    } else {
-        attention_add_frugal(cases, count);
+        return;
     }
-    attention_add_by("decode", cases, count);
+    attention_add_frugal(cases, count);
+    for (size_t i = 0; i < count; i++) { /* its kernel takes PoCL seconds to compile */
+        if (level() == LEVEL_FULL || cases[i].levels & LEVEL_TINY) {
+            add_case(attention_check, &cases[i], "decode");
+        }
+    }
 }
 
 void attention_add_check(case_check check, const attention_case *cases, size_t count)
