@@ -19,7 +19,7 @@ enum { REAL, EMULATED }; /* variants: by the engine itself, or in plain OpenCL C
 /* Sub-groups of a work-group, squares of 16 queries that each owns, keys of a tile; largest first. */
 static const struct geometry {
     size_t warps, squares, tile_k;
-} geometries[] = {{4, 2, 64}, {4, 1, 32}, {2, 1, 32}, {1, 1, 16}};
+} geometries[] = {{4, 2, 64}, {4, 2, 32}, {4, 1, 32}, {2, 1, 32}, {1, 1, 16}};
 #define GEOMETRIES (sizeof geometries / sizeof geometries[0])
 
 static size_t rows_of(const struct geometry *g)
@@ -33,23 +33,27 @@ static size_t width_of(const struct attention_problem *problem)
     return size_max(problem->d_k, problem->d_v) > 64 ? 128 : 64;
 }
 
-static bool fits(const struct capabilities *caps, const struct attention_problem *problem, const struct geometry *g)
+/* Whether so many work-groups fit the local memory of a compute unit, and one the device's other limits. */
+static bool fits(const struct capabilities *caps, const struct attention_problem *problem, const struct geometry *g,
+                 size_t groups)
 {
     const clattn_device_info *info = &caps->info;
     size_t scratch = g->warps * (g->squares + 1) * SIDE * SIDE * sizeof(uint16_t) + sizeof(uint32_t); /* emulation's */
     size_t bytes = (rows_of(g) + 4 * g->tile_k) * width_of(problem) * sizeof(uint16_t) + scratch + 64;
     return LANES * g->warps <= info->max_work_group && LANES <= info->max_work_item[0] &&
-           g->warps <= info->max_work_item[1] && bytes <= capabilities_local_room(caps);
+           g->warps <= info->max_work_item[1] && bytes <= capabilities_local_room(caps) / groups;
 }
 
-/* The first geometry from `from` on that the device's limits allow; a slow compiler or a simulator wants the smallest. */
+/* The first geometry from `from` on of which a compute unit holds two work-groups, so that one's exponentials hide behind the
+ * other's products, or else the first that the device's limits allow; a slow compiler or a simulator wants the smallest. */
 static size_t choose(const clattn_context *context, const struct attention_problem *problem, size_t from)
 {
     const struct capabilities *caps = &context->device.caps;
     bool smallest = caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR);
-    for (size_t i = smallest ? size_max(from, GEOMETRIES - 1) : from; i < GEOMETRIES; i++)
-        if (fits(caps, problem, &geometries[i]))
-            return i;
+    for (size_t groups = 2; groups > 0; groups--)
+        for (size_t i = smallest ? size_max(from, GEOMETRIES - 1) : from; i < GEOMETRIES; i++)
+            if (fits(caps, problem, &geometries[i], groups))
+                return i;
     return GEOMETRIES;
 }
 

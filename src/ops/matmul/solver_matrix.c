@@ -49,13 +49,14 @@ static size_t scratch_bytes(const struct geometry *g, bool emulated)
     return emulated ? g->groups_m * g->groups_n * (g->squares_m + g->squares_n) * SIDE * SIDE * sizeof(uint16_t) : 0;
 }
 
-/* How many steps' tiles local memory holds; fewer than 2 are too few. */
+/* How many steps' tiles local memory holds, for two work-groups if that is enough; fewer than 2 are too few. */
 static size_t stages_of(const struct capabilities *caps, enum matrix_engine engine, const struct geometry *g,
                         bool emulated)
 {
-    const size_t scratch = scratch_bytes(g, emulated), room = capabilities_local_room(caps);
-    size_t most = room > scratch ? (room - scratch) / stage_bytes(g) : 0;
-    return size_min(most, engine == MATRIX_MMA ? MOST_STAGES : 2);
+    const size_t scratch = scratch_bytes(g, emulated), stage = stage_bytes(g), room = capabilities_local_room(caps);
+    size_t both = room / 2 > scratch ? (room / 2 - scratch) / stage : 0,
+           one = room > scratch ? (room - scratch) / stage : 0;
+    return size_min(both >= 2 ? both : one, engine == MATRIX_MMA ? MOST_STAGES : 2);
 }
 
 static bool fits(const struct capabilities *caps, enum matrix_engine engine, const struct geometry *g, bool emulated)
