@@ -17,7 +17,7 @@
  *                     exchange through local memory: the whole kernel then runs anywhere, fragments, indices and all,
  *                     and only the instruction is left unproven.  0: the kernel runs on that GPU alone
  *
- * None of the instructions has ever run on real hardware from this file.
+ * Of the instructions NVIDIA's have run on a GPU (an H100, driver 580.159), AMD's and Intel's never.
  *
  * A matrix lies in local memory as a *tile*: rows of `width` 16-bit elements, a multiple of 8 that the compiler knows.
  * Element (row, column) is number MATRIX_AT(row, column, width): eight neighbouring columns, 16 bytes, stay neighbours,
@@ -47,7 +47,8 @@
  * The launch: work-groups of MATRIX_LANES x sub-groups x 1 items.  The kernel has the attribute MATRIX_SUB_GROUP, which pins
  * the size where a compiler chooses it.
  *
- * Tested: each engine emulated, both types, all loads, by tests/ops/matrix.c. */
+ * Tested: each engine emulated, both types, all loads, by tests/ops/matrix.c; MATRIX_MMA on a GPU, by tests/ops/matmul_matrix.c
+ * and tests/ops/attention/matrix.c. */
 #ifndef CLATTN_CL_ENGINE_FRAGMENT_H
 #define CLATTN_CL_ENGINE_FRAGMENT_H
 

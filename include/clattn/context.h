@@ -72,8 +72,8 @@ typedef void (*clattn_cache_store)(void *user, const char *key, const void *data
 
 /** Whether CLBlast multiplies matrices. */
 typedef enum clattn_clblast_mode {
-    /** The plan chooses: CLBlast on GPUs, the library's own kernels on CPUs. CLBlast calls the linked OpenCL loader
-     * and is therefore never chosen if there is a get_proc. */
+    /** The plan chooses: CLBlast on GPUs except NVIDIA's, the library's own kernels there and on CPUs. CLBlast calls the
+     * linked OpenCL loader and is therefore never chosen if there is a get_proc. */
     CLATTN_CLBLAST_MODE_DEFAULT = 0,
     CLATTN_CLBLAST_MODE_NEVER = 1,  /**< CLBlast is not used */
     CLATTN_CLBLAST_MODE_PREFER = 2, /**< CLBlast is used for every product that it can compute */

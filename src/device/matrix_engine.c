@@ -27,6 +27,12 @@ uint32_t matrix_engine_lanes(enum matrix_engine engine)
     return engines[engine].lanes;
 }
 
+/* NVIDIA's have run on an H100 (2026-11-26), AMD's and Intel's nowhere. */
+bool matrix_engine_has_run(enum matrix_engine engine)
+{
+    return engine == MATRIX_MMA;
+}
+
 static bool begins(const char *text, const char *start)
 {
     return !strncmp(text, start, strlen(start));

@@ -17,6 +17,13 @@ const char *sub_group_means_name(enum sub_group_means means)
     return names[means];
 }
 
+/* NVIDIA's have run on an H100 (2026-11-26), and what tests emulate in local memory runs wherever kernels do; AMD's and
+ * Intel's have run on no GPU. */
+bool sub_group_means_has_run(enum sub_group_means means)
+{
+    return means == SUB_GROUPS_PTX || means == SUB_GROUPS_EMULATED;
+}
+
 /* Only Volta and later GPUs are used: on earlier ones a warp's items are not known to reach a shuffle together. */
 static const char *of_nvidia(const struct cl_table *cl, struct capabilities *caps)
 {

@@ -2,6 +2,8 @@
 #ifndef CLATTN_DEVICE_SUB_GROUPS_H
 #define CLATTN_DEVICE_SUB_GROUPS_H
 
+#include <stdbool.h>
+
 /* The numbers are the kernels' SUB_GROUPS. */
 enum sub_group_means {
     SUB_GROUPS_NONE,
@@ -14,5 +16,8 @@ enum sub_group_means {
 
 /* The name of the means. */
 const char *sub_group_means_name(enum sub_group_means means);
+
+/* Whether a GPU has shuffled by the means in the tests; explain says so of means by which none has. */
+bool sub_group_means_has_run(enum sub_group_means means);
 
 #endif

@@ -1,8 +1,8 @@
 /* Attention of float16 or bfloat16 by NVIDIA's matrix engine (cl/attention/gpu/matrix.cl), and the same kernel with the engine
  * emulated, for tests: only by name.
  *
- * The engine has never run on real hardware from here, so the planner takes this solver only where the self-check compares its
- * kernels with the reference on the device itself. */
+ * The engine has run on one GPU, by one driver, so the planner takes this solver only if the self-check compares its kernels
+ * with the reference on the device itself. */
 #include "base/size.h"
 #include "ops/common/arrays.h"
 #include "ops/attention/plan.h"
@@ -123,8 +123,7 @@ static clattn_status prepare(clattn_plan *base)
         plan_drop_kernels(base);
     }
     if (status == CLATTN_SUCCESS)
-        strbuf_printf(&base->explain, "    %s%s; this kernel has never run on real hardware\n",
-                      matrix_engine_name(MATRIX_MMA), emulated ? ", emulated" : "");
+        strbuf_printf(&base->explain, "    %s%s\n", matrix_engine_name(MATRIX_MMA), emulated ? ", emulated" : "");
     return status;
 }
 
@@ -142,7 +141,7 @@ static const char *refuse(const struct offer *offer)
     if (problem->query_length < SIDE)
         return "most of a square of 16 x 16 would be idle";
     if (!offer->context->programs.checks)
-        return "it has never run on real hardware, and the self-check that would tell is off";
+        return "the planner takes it only behind the self-check, which is off";
     return NULL;
 }
 

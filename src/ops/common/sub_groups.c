@@ -25,7 +25,7 @@ const char *refuse_sub_groups(const struct offer *offer)
     if (offer->caps->sub_groups == SUB_GROUPS_NONE)
         return offer->caps->no_sub_groups;
     if (!offer->forced && !offer->context->programs.checks)
-        return "shuffles have never run on a GPU, and the self-check that would tell is off";
+        return "the planner takes shuffles only behind the self-check, which is off";
     return NULL;
 }
 
@@ -42,6 +42,7 @@ void sub_groups_explain(const struct sub_groups *groups, clattn_plan *plan)
     if (groups->means == SUB_GROUPS_NONE)
         strbuf_printf(&plan->explain, "    it reduces through local memory\n");
     else
-        strbuf_printf(&plan->explain, "    it reduces in sub-groups of %zu by %s, which has never run on a GPU\n",
-                      groups->size, sub_group_means_name(groups->means));
+        strbuf_printf(&plan->explain, "    it reduces in sub-groups of %zu by %s%s\n", groups->size,
+                      sub_group_means_name(groups->means),
+                      sub_group_means_has_run(groups->means) ? "" : ", which has never run on a GPU");
 }

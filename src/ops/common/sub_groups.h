@@ -1,8 +1,8 @@
 /* Sub-groups for solvers whose kernels include cl/lib/sub_group.h.
  *
  * Such a kernel has two solvers: "sub-group", which shuffles by the device's own means, and after it one that reduces through
- * local memory.  Shuffles have never run on a GPU here, so the planner takes the first only if the self-check compares its
- * kernels with the reference on the device itself, and tries the second if they disagree. */
+ * local memory.  Of the shuffles only NVIDIA's have run on a GPU, and on one, so the planner takes the first only if the
+ * self-check compares its kernels with the reference on the device itself, and tries the second if they disagree. */
 #ifndef CLATTN_OPS_COMMON_SUB_GROUPS_H
 #define CLATTN_OPS_COMMON_SUB_GROUPS_H
 

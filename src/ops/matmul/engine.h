@@ -19,10 +19,12 @@ static inline bool engine_is_transposed(int64_t along_k, int64_t along_mn)
     return along_mn == 1 && along_k != 1;
 }
 
-static inline void engine_explain(struct matmul_plan *plan, const char *name, bool emulated)
+/* `name` is that of the engine's instruction. */
+static inline void engine_explain(struct matmul_plan *plan, const char *name, enum matrix_engine engine, bool emulated)
 {
-    strbuf_printf(&plan->base.explain, "    %s%s, tiles of %zu x %zu; this kernel has never run on real hardware\n",
-                  name, emulated ? ", emulated" : "", plan->tile_rows, plan->tile_columns);
+    strbuf_printf(&plan->base.explain, "    %s%s, tiles of %zu x %zu%s\n", name, emulated ? ", emulated" : "",
+                  plan->tile_rows, plan->tile_columns,
+                  matrix_engine_has_run(engine) ? "" : "; this engine has never run on real hardware");
 }
 
 /* Tuning has asked for a tile that a solver does not have, or that the device cannot hold. */

@@ -1,7 +1,7 @@
 /* Matrix products by a GPU's matrix engines, and by the same kernel with an engine emulated, which is for tests: only a caller
  * who names it gets it.
  *
- * None of the engines has ever run on real hardware by this kernel, so the planner takes this solver only if the self-check
+ * Of the engines only NVIDIA's has run on a GPU, and on one GPU, so the planner takes this solver only if the self-check
  * compares its kernels with the reference on the device itself. */
 #include <string.h>
 
@@ -117,7 +117,7 @@ static const char *refuse(const struct offer *offer)
     if (problem->m < SIDE || problem->n < SIDE)
         return "most of a square of 16 x 16 would be idle";
     if (!offer->context->programs.checks)
-        return "it has never run on real hardware, and the self-check that would tell is off";
+        return "the planner takes it only behind the self-check, which is off";
     return NULL;
 }
 
@@ -182,7 +182,7 @@ static clattn_status prepare(clattn_plan *base)
         plan_drop_kernels(base);
     }
     if (status == CLATTN_SUCCESS)
-        engine_explain(plan, matrix_engine_name(engine), emulated);
+        engine_explain(plan, matrix_engine_name(engine), engine, emulated);
     return status;
 }
 

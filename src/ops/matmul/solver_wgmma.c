@@ -1,8 +1,8 @@
 /* Matrix products by Hopper's wgmma, and by the same kernel with wgmma emulated, which is for tests: only a caller who names
  * it gets it.
  *
- * It has never run on a GPU, so the planner takes it only if the self-check compares its kernel with the reference on the
- * device itself.  program/ptx_splice.h says how the instruction comes into the program. */
+ * It has run on one GPU, by one driver, whose text it changes, so the planner takes it only if the self-check compares its
+ * kernel with the reference on the device itself.  program/ptx_splice.h says how the instruction comes into the program. */
 #include "base/size.h"
 #include "ops/matmul/engine.h"
 #include "program/defines.h"
@@ -84,7 +84,7 @@ static const char *refuse(const struct offer *offer)
     if (problem->m < ROWS || problem->n < 16)
         return "some of a product's 64 rows and 16 columns would be idle";
     if (!offer->context->programs.checks)
-        return "it has never run on real hardware, and the self-check that would tell is off";
+        return "the planner takes it only behind the self-check, which is off";
     return NULL;
 }
 
@@ -137,7 +137,7 @@ static clattn_status prepare(clattn_plan *base)
         plan_drop_kernels(base);
     }
     if (status == CLATTN_SUCCESS)
-        engine_explain(plan, "NVIDIA's wgmma", emulated);
+        engine_explain(plan, "NVIDIA's wgmma", MATRIX_MMA, emulated);
     return status;
 }
 
