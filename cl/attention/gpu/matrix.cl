@@ -9,7 +9,7 @@
  *   WARPS     sub-groups of a work-group                    1 and up                    tested: 1 2 4
  *   SQUARES_Q squares of 16 queries that a sub-group owns   1 2                         1 2
  *   TILE_K    keys of a tile                                16 32 64                    32 64
- *   WIDTH     elements of a row in local memory             64 128; at least D_K, D_V   64 128
+ *   WIDTH     elements of a row in local memory             64 128 256; at least D_K, D_V   each
  * Only MATRIX_MMA, whose C has the map of A, so that scores become the second product's operand where they are.
  *
  * NDRange: local (MATRIX_LANES, WARPS, 1); groups (ceil(launch_queries / TILE_Q), launch_heads, batch), TILE_Q being

@@ -12,7 +12,7 @@ enum { REAL, EMULATED }; /* variants: by the engine itself, or in plain OpenCL C
 
 #define LANES 32
 #define SIDE 16
-#define MAX_SIZE 128
+#define MAX_SIZE 256
 #define SCALE_MIN 1e-30f
 #define SCALE_MAX 1e30f
 
@@ -30,18 +30,21 @@ static size_t rows_of(const struct geometry *g)
 /* Elements of a row in local memory. */
 static size_t width_of(const struct attention_problem *problem)
 {
-    return size_max(problem->d_k, problem->d_v) > 64 ? 128 : 64;
+    size_t size = size_max(problem->d_k, problem->d_v);
+    return size > 128 ? 256 : size > 64 ? 128 : 64;
 }
 
-/* Whether so many work-groups fit the local memory of a compute unit, and one the device's other limits. */
+/* Whether so many work-groups fit the local memory of a compute unit, and one the device's other limits; an item has registers
+ * for 256 columns of one square's output. */
 static bool fits(const struct capabilities *caps, const struct attention_problem *problem, const struct geometry *g,
                  size_t groups)
 {
     const clattn_device_info *info = &caps->info;
     size_t scratch = g->warps * (g->squares + 1) * SIDE * SIDE * sizeof(uint16_t) + sizeof(uint32_t); /* emulation's */
     size_t bytes = (rows_of(g) + 4 * g->tile_k) * width_of(problem) * sizeof(uint16_t) + scratch + 64;
-    return LANES * g->warps <= info->max_work_group && LANES <= info->max_work_item[0] &&
-           g->warps <= info->max_work_item[1] && bytes <= capabilities_local_room(caps) / groups;
+    return g->squares * width_of(problem) <= 256 && LANES * g->warps <= info->max_work_group &&
+           LANES <= info->max_work_item[0] && g->warps <= info->max_work_item[1] &&
+           bytes <= capabilities_local_room(caps) / groups;
 }
 
 /* The first geometry from `from` on of which a compute unit holds two work-groups, so that one's exponentials hide behind the
@@ -72,7 +75,7 @@ static const char *refuse_problem(const clattn_context *context, const struct at
         (desc->query.dtype != CLATTN_DTYPE_F16 && desc->query.dtype != CLATTN_DTYPE_BF16))
         return "query, key and value must all be float16 or all bfloat16";
     if (problem->d_k > MAX_SIZE || problem->d_v > MAX_SIZE)
-        return "a head size is above 128";
+        return "a head size is above 256";
     if (desc->cache.kind != CLATTN_CACHE_KIND_PLAIN)
         return "the cache is a ring or paged";
     if (desc->scoring.kind != CLATTN_SCORE_DOT || desc->scoring.softcap > 0 || attention_has_snippet(problem) ||

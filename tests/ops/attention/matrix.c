@@ -30,6 +30,8 @@ static const attention_case cases[] = {
     /* rusticl (Mesa 22.3) counts local memory twice and has 32 KiB, so this case is left to a level that does not run
      * there. */
     {"head size 128", FULL, .dim = {1, 2, 1, 70, 67, 128, 128}, HALVES},
+    {"head sizes 129 and 24", MORE, .dim = {1, 2, 1, 35, 67, 129, 24}, PAIRS},
+    {"head size 256", FULL, .dim = {1, 2, 1, 70, 67, 256, 256}, HALVES, .causal = true},
     {"whole tiles", BIG, .dim = {1, 2, 2, 64, 128, 64, 64}, WIDE},
     {"tiles and one more", BIG, .dim = {1, 2, 1, 65, 129, 64, 64}, PAIRS, .causal = true},
     {"causal", ALL, LITTLE, PAIRS, .causal = true},
@@ -55,7 +57,7 @@ static const attention_case cases[] = {
      .form = {FORM_SPREAD, FORM_FLIPPED, FORM_SPREAD, FORM_MIRRORED, FORM_PLAIN}},
     {"float32", ALL, LITTLE, NOT_TAKEN},
     {"float16 keys of bfloat16 queries", ALL, LITTLE, NOT_TAKEN, .type = TYPES(BF16, F16, BF16, BF16)},
-    {"head size 129", ALL, .dim = {1, 2, 1, 5, 9, 129, 8}, PAIRS, NOT_TAKEN},
+    {"head size 257", ALL, .dim = {1, 2, 1, 5, 9, 257, 8}, PAIRS, NOT_TAKEN},
     {"boolean mask", ALL, LITTLE, PAIRS, NOT_TAKEN, .mask = MASK_BOOL},
     {"softcap", ALL, LITTLE, PAIRS, NOT_TAKEN, .softcap = 3},
     {"dropout", ALL, LITTLE, PAIRS, NOT_TAKEN, .dropout = 0.25f, .seed = 5},
