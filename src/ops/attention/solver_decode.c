@@ -100,6 +100,7 @@ static clattn_status prepare(clattn_plan *base)
     plan->queries_per_group = 1;
     plan->rows_per_group = block_of(problem);
     plan->groups = groups;
+    plan->key_tile = TEAM * TEAMS;
     plan->efficiency = 0.01;
     plan->splits =
         attention_splits(problem, attention_group_count(plan), GROUPS_A_UNIT * (size_t)caps->info.compute_units);

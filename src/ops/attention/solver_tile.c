@@ -191,6 +191,7 @@ static clattn_status prepare_geometry(struct attention_plan *plan, const struct 
     attention_begin_geometry(plan);
     plan->queries_per_group = packed ? 1 : g->tile_q;
     plan->rows_per_group = g->tile_q;
+    plan->key_tile = g->tile_k;
     plan->groups = packed ? packed_groups : attention_groups_by_queries;
     plan->efficiency = 0.1;
     plan->splits = attention_splits(&plan->problem, attention_group_count(plan), 2 * (size_t)caps->info.compute_units);
