@@ -22,7 +22,7 @@
  * Any strides and any alignment: rows that are no aligned pieces of 16 bytes are read one element at a time.
  *
  * NDRange: local (32, TEAMS, 1); groups (ceil(launch_queries * group / ROWS), key/value heads of the launch, batch).
- * Local memory, in floats: TEAMS * (ROWS * CHUNK_KEYS * (KEY_ITEMS + 1), or 32 * VALUE_VECTOR, and ROWS * 33).
+ * Local memory, in bytes: 4 * TEAMS * (max(ROWS * CHUNK_KEYS * (KEY_ITEMS + 1), 32 * VALUE_VECTOR) + 33 * ROWS), and 68 * ROWS.
  * Barriers: in loops whose trip counts are the same for the whole work-group.  `weight` is written behind the first barrier of
  * the next tile's scores, which nobody passes before all have read it.
  *
@@ -183,9 +183,9 @@ static inline uint4 push_8(uint4 piece, uint word)
  * its head's row 0, and `count` the elements that it has.  Where elements lie apart the loop over them is not unrolled, whose
  * addresses would take most of the registers. */
 #define DEFINE_ASK(NAME, WORD, VECTOR, PUSH) \
-    static inline void NAME(uint4 raw[LOADS], const global WORD *head, bool aligned, const array4 *array, int count, \
-                            int key, int apart, int begin, int end, const attention_item *item, \
-                            const attention_args *a, const optional_arrays *arrays) \
+    static inline __attribute__((always_inline)) void NAME( \
+        uint4 raw[LOADS], const global WORD *head, bool aligned, const array4 *array, int count, int key, int apart, \
+        int begin, int end, const attention_item *item, const attention_args *a, const optional_arrays *arrays) \
     { \
         const global WORD *from[LOADS]; \
         UNROLL \
@@ -197,8 +197,8 @@ static inline uint4 push_8(uint4 piece, uint word)
         } \
         if (aligned) \
             return; \
-        _Pragma("nounroll") for (int e = 0; e < VECTOR; e++) \
-        { \
+        _Pragma("nounroll") \
+        for (int e = 0; e < VECTOR; e++) { \
             UNROLL \
             for (int u = 0; u < LOADS; u++) \
                 raw[u] = PUSH(raw[u], e < count ? (uint)from[u][e * array->col] : 0); \
@@ -283,10 +283,12 @@ kernel void attention_decode_rows(ATTENTION_PARAMETERS)
     const global VALUE_WORD *value_piece = (const global VALUE_WORD *)head_value + value_column * a.value.col;
     local float *part = parts + team * PART, *weight = weights + team * (ROWS * TEAM);
     float q[ROWS][KEY_VECTOR], out[ROWS][VALUE_VECTOR], row_max[ROWS], row_sum[ROWS];
-    if (item < ROWS) {
+    /* By the last items, since PoCL 3.1 loses the second of two branches on one condition with barriers between them. */
+    const int found = TEAMS * TEAM - 1 - item;
+    if (found < ROWS) {
         decode_row row;
-        find_row(&row, &head, row0 + item, &a);
-        rows[item] = row;
+        find_row(&row, &head, row0 + found, &a);
+        rows[found] = row;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     UNROLL
@@ -300,7 +302,6 @@ kernel void attention_decode_rows(ATTENTION_PARAMETERS)
         for (int e = 0; e < VALUE_VECTOR; e++)
             out[r][e] = 0.0f;
     }
-
 
     /* What is asked for is used in the next step: rows of K, then of V, then those of the next tile. */
     uint4 next[LOADS];
@@ -350,7 +351,8 @@ kernel void attention_decode_rows(ATTENTION_PARAMETERS)
             const float m = fmax(row_max[r], tile_max[r]);
             /* While nothing has been attended the maximum is -inf, and 0 stands in for it: -inf - -inf is NaN. */
             const float subtracted = m == -INFINITY ? 0.0f : m;
-            const float rescale = exp2s((row_max[r] - subtracted) * LOG2E), p = exp2s((weight[r * TEAM + lane] - subtracted) * LOG2E);
+            const float rescale = exp2s((row_max[r] - subtracted) * LOG2E),
+                        p = exp2s((weight[r * TEAM + lane] - subtracted) * LOG2E);
             row_max[r] = m;
             row_sum[r] = FMA(row_sum[r], rescale, p);
             weight[r * TEAM + lane] = p;
@@ -411,8 +413,7 @@ kernel void attention_decode_rows(ATTENTION_PARAMETERS)
         float total_max = -INFINITY;
         for (int t = 0; t < TEAMS; t++)
             total_max = fmax(total_max, team_max[t * ROWS + r]);
-        const float rescale =
-            exp2s((team_max[team * ROWS + r] - (total_max == -INFINITY ? 0.0f : total_max)) * LOG2E);
+        const float rescale = exp2s((team_max[team * ROWS + r] - (total_max == -INFINITY ? 0.0f : total_max)) * LOG2E);
         UNROLL
         for (int own = 0; own < ROWS; own++) {
             UNROLL

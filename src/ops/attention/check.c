@@ -13,8 +13,9 @@
 /* Its sizes follow from the program alone, which serves problems of all lengths. */
 #define BATCH 2
 #define QUERIES 37
-#define KEYS 99           /* at least, */
-#define KEYS_MORE(tile) ((tile) / 4 + 3) /* and so many more than a tile that some row's maximum is among them: it rescales */
+#define KEYS 99 /* at least, */
+#define KEYS_MORE(tile) \
+    ((tile) / 4 + 3)      /* and so many more than a tile that some row's maximum is among them: it rescales */
 #define LARGE_SIZES 16384 /* d_k + d_v; above it there are fewer */
 #define LARGE_QUERIES 5
 #define LARGE_KEYS 11

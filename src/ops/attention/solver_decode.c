@@ -7,13 +7,14 @@
 #define TEAM 32
 #define TEAMS 4
 #define MOST_ROWS 4
-#define FEW_ROWS 16          /* of a key/value head; for more the tiles of the other kernels are better used */
-#define GROUPS_A_UNIT 8      /* that hide the memory's latency */
-#define FEW_REGISTERS 128    /* of an item on NVIDIA, of which four work-groups then share a multiprocessor, */
-#define MORE_REGISTERS 168   /* or three */
-#define NEEDED_REGISTERS 64  /* beside what an item keeps: as ptxas 13.0 compiled it */
-#define LOADS 4              /* of an item that are under way at a time; for a CPU's compiler few code is better */
+#define FEW_ROWS 16         /* of a key/value head; for more the tiles of the other kernels are better used */
+#define GROUPS_A_UNIT 8     /* that hide the memory's latency */
+#define FEW_REGISTERS 128   /* of an item on NVIDIA, of which four work-groups then share a multiprocessor, */
+#define MORE_REGISTERS 168  /* or three */
+#define NEEDED_REGISTERS 64 /* beside what an item keeps: as ptxas 13.0 compiled it */
+#define LOADS 4             /* of an item that are under way at a time; for a CPU's compiler few code is better */
 #define LOADS_ON_CPU 2
+#define ROW_BYTES 68              /* of local memory for what a row is, and for its factor */
 #define PIECE sizeof(uint32_t[4]) /* that an item reads */
 
 /* Rows of a key/value head: the queries of all its query heads. */
@@ -53,7 +54,7 @@ static size_t local_bytes(const struct attention_problem *problem)
     size_t items = items_of(problem->d_k, problem->desc.key.dtype), rows = block_of(problem);
     size_t keys = loads_of(problem, LOADS) * (TEAM / items);
     size_t part = size_max(rows * keys * (items + 1), TEAM * PIECE / 2);
-    return sizeof(float) * (TEAMS * (part + rows * (TEAM + 1)) + rows) + 64;
+    return sizeof(float) * TEAMS * (part + rows * (TEAM + 1)) + rows * ROW_BYTES + 64;
 }
 
 /* What an item keeps in registers: its pieces of the rows' queries and outputs, as floats, and twice what it has under way. */
