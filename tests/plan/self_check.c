@@ -94,6 +94,34 @@ static void other_operators_are_checked(void **state)
     damage_is_found(&matmul_operator, &matmul, &plain, 1);
 }
 
+/* The kernel for few rows: how a team rescales, which needs more keys than its work-group has in a step, what it does with
+ * several loads, how teams are added up, and what it leaves for the merge if keys are split. */
+static void few_rows_are_checked(void **state)
+{
+#define KERNEL "attention/gpu/decode.cl"
+#define WRONG DISAGREES("attention_decode_rows")
+    static const struct damage whole[] = {
+        {"decode", KERNEL, "out[r][e] *= rescale;", "out[r][e] *= 1.0f;", WRONG "output["},
+        {"decode", KERNEL, "row_sum[r] = FMA(row_sum[r], rescale, p)", "row_sum[r] += p", WRONG "output["},
+        {"decode", KERNEL, "u * KEYS_AT_ONCE + own_key", "own_key", WRONG "output["},
+        {"decode", KERNEL, "u * VALUES_AT_ONCE + own_value", "own_value", WRONG "output["},
+        {"decode", KERNEL, "n < TEAMS * TEAM; n += VALUE_ITEMS", "n < TEAM; n += VALUE_ITEMS", WRONG "output["},
+    };
+    static const struct damage split[] = {
+        {"decode", KERNEL, "0.0f : o * factor", "0.0f : o * factor * 1.001f", WRONG},
+        {"decode", KERNEL, "row.i)] = row_lse", "row.i)] = row_lse * 1.01f", WRONG},
+    };
+#undef WRONG
+#undef KERNEL
+    const clattn_attention_desc decoding = attention_of(1);
+    clattn_attention_desc one_head = decoding;
+    (void)state;
+    one_head.query = one_head.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 1, 8);
+    one_head.key = one_head.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 65536, 8);
+    damage_is_found(&attention_operator, &decoding, whole, COUNT_OF(whole));
+    damage_is_found(&attention_operator, &one_head, split, COUNT_OF(split));
+}
+
 /* Each of the two kinds of kernels of the small operators gets a wrong constant of its own. */
 static void small_operators_are_checked(void **state)
 {
@@ -303,6 +331,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wrong_solver_is_refused_with_the_reason),
         cmocka_unit_test(other_operators_are_checked),
+        cmocka_unit_test(few_rows_are_checked),
         cmocka_unit_test(small_operators_are_checked),
         cmocka_unit_test(merging_is_checked),
         cmocka_unit_test(appending_is_checked),

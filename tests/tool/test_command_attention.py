@@ -604,7 +604,8 @@ class Explain(CommandTest):
         verdicts = {row["solver"]: row["verdict"] for row in result.json()["solvers"]}
         self.assertEqual(verdicts["tile"], "refused, a head size is above 512")
         self.assertTrue(verdicts["cpu"].startswith("would be chosen"))
-        self.assertEqual(set(verdicts), {"cpu-amx", "cpu-bf16", "cpu", "matrix", "sub-group", "tile", "generic"})
+        self.assertEqual(set(verdicts), {"cpu-amx", "cpu-bf16", "cpu", "decode", "matrix", "sub-group", "tile",
+                                         "generic"})
         self.refuse(2, "explain", *self.SHAPE, "--solver", "nonsense", saying="nonsense")
         self.refuse(2, "explain", "--shape", "1,3,2,5,7,8,6", saying="divisor")
         self.refuse(2, "explain", saying="-q")

@@ -8,10 +8,10 @@ class Selftest(CommandTest):
         every_kernel = 900 # seconds: Intel's runtime takes 170 of a core to compile them
         result = self.succeed("selftest", timeout=every_kernel)
         rows, products = "cpu sub-group tile generic", "cpu-amx cpu-bf16 matrix cpu tile generic"
-        operators = {"softmax": rows, "attention": "cpu-amx cpu-bf16 matrix " + rows, "matmul": "clblast " + products,
-                     "mha": products, "merge": "generic", "kv_append": "generic", "neighbourhood": "cpu generic",
-                     "norm": rows, "rope": "cpu generic", "activation": "cpu generic", "embedding": "generic",
-                     "image": "generic"}
+        attention = "cpu-amx cpu-bf16 matrix cpu decode sub-group tile generic"
+        operators = {"softmax": rows, "attention": attention, "matmul": "clblast " + products, "mha": products,
+                     "merge": "generic", "kv_append": "generic", "neighbourhood": "cpu generic", "norm": rows,
+                     "rope": "cpu generic", "activation": "cpu generic", "embedding": "generic", "image": "generic"}
         for operator in operators:
             self.assertRegex(result.out, r"(?m)^%s +\(any\) +ok" % operator)
         self.assertNotIn("failed", result.out)

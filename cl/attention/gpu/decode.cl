@@ -22,7 +22,7 @@
  * Any strides and any alignment: rows that are no aligned pieces of 16 bytes are read one element at a time.
  *
  * NDRange: local (32, TEAMS, 1); groups (ceil(launch_queries * group / ROWS), key/value heads of the launch, batch).
- * Local memory, in floats: TEAMS * (ROWS * CHUNK_KEYS * (KEY_ITEMS + 1), or 32 * VALUE_VECTOR, and ROWS * 33).
+ * Local memory, in bytes: 4 * TEAMS * (max(ROWS * CHUNK_KEYS * (KEY_ITEMS + 1), 32 * VALUE_VECTOR) + 33 * ROWS), and 68 * ROWS.
  * Barriers: in loops whose trip counts are the same for the whole work-group.  `weight` is written behind the first barrier of
  * the next tile's scores, which nobody passes before all have read it.
  *
@@ -168,51 +168,44 @@ static inline void multiply_piece(local float *part, float q[ROWS][KEY_VECTOR], 
     }
 }
 
-/* A piece of a row whose elements lie anywhere, `count` of them: of 4 or of 2 bytes. */
-static inline uint4 gather_4(const global uint *from, int col, int count)
+/* Sixteen bytes moved down by an element of 4 or of 2 bytes, with another one on top. */
+static inline uint4 push_4(uint4 piece, uint word)
 {
-    uint4 piece = (uint4)(0);
-    if (count > 0)
-        piece.x = from[0];
-    if (count > 1)
-        piece.y = from[col];
-    if (count > 2)
-        piece.z = from[2 * col];
-    if (count > 3)
-        piece.w = from[3 * col];
-    return piece;
+    return (uint4)(piece.yzw, word);
 }
 
-static inline uint two(const global ushort *from, int col, int count)
+static inline uint4 push_8(uint4 piece, uint word)
 {
-    return count > 1 ? (uint)from[0] | (uint)from[col] << 16 : count > 0 ? (uint)from[0] : 0;
-}
-
-static inline uint4 gather_8(const global ushort *from, int col, int count)
-{
-    return (uint4)(two(from, col, count), two(from + 2 * col, col, count - 2), two(from + 4 * col, col, count - 4),
-                   two(from + 6 * col, col, count - 6));
+    return piece >> 16 | (uint4)(piece.yzw, word) << 16;
 }
 
 /* Asks for pieces of LOADS rows of K, or of V, `apart` keys from one to the next; `head` is where the item's piece begins in
- * its head's row 0, and `count` the elements that it has. */
-#define DEFINE_ASK(NAME, WORD, GATHER) \
-    static inline void NAME(uint4 raw[LOADS], const global WORD *head, bool aligned, const array4 *array, int count, \
-                            int key, int apart, int begin, int end, const attention_item *item, \
-                            const attention_args *a, const optional_arrays *arrays) \
+ * its head's row 0, and `count` the elements that it has.  Where elements lie apart the loop over them is not unrolled, whose
+ * addresses would take most of the registers. */
+#define DEFINE_ASK(NAME, WORD, VECTOR, PUSH) \
+    static inline __attribute__((always_inline)) void NAME( \
+        uint4 raw[LOADS], const global WORD *head, bool aligned, const array4 *array, int count, int key, int apart, \
+        int begin, int end, const attention_item *item, const attention_args *a, const optional_arrays *arrays) \
     { \
+        const global WORD *from[LOADS]; \
         UNROLL \
         for (int u = 0; u < LOADS; u++) { \
-            const global WORD *from = head + row_place(array, key + u * apart, begin, end, item, a, arrays); \
+            from[u] = head + row_place(array, key + u * apart, begin, end, item, a, arrays); \
             raw[u] = (uint4)(0); \
-            if (!aligned) \
-                raw[u] = GATHER(from, (int)array->col, count); \
-            else if (count > 0) \
-                raw[u] = *(const global uint4 *)from; \
+            if (aligned && count > 0) \
+                raw[u] = *(const global uint4 *)from[u]; \
+        } \
+        if (aligned) \
+            return; \
+        _Pragma("nounroll") \
+        for (int e = 0; e < VECTOR; e++) { \
+            UNROLL \
+            for (int u = 0; u < LOADS; u++) \
+                raw[u] = PUSH(raw[u], e < count ? (uint)from[u][e * array->col] : 0); \
         } \
     }
-DEFINE_ASK(ask_4, uint, gather_4)
-DEFINE_ASK(ask_8, ushort, gather_8)
+DEFINE_ASK(ask_4, uint, 4, push_4)
+DEFINE_ASK(ask_8, ushort, 8, push_8)
 
 /* In the kernel: a team's next keys, or values, from that one on. */
 #define ASK_KEYS(from) \
@@ -225,7 +218,7 @@ DEFINE_ASK(ask_8, ushort, gather_8)
 static inline void add_parts(local float *weight, const local float *part, int lane)
 {
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (int n = lane; n < ROWS * CHUNK_KEYS; n += TEAM) {
+    for (uint n = (uint)lane; n < ROWS * CHUNK_KEYS; n += TEAM) {
         float sum = 0.0f;
         UNROLL
         for (int e = 0; e < KEY_ITEMS; e++)
@@ -250,6 +243,7 @@ GROUP_SIZE(TEAM, TEAMS, 1)
 kernel void attention_decode_rows(ATTENTION_PARAMETERS)
 {
     local float parts[TEAMS * PART], weights[TEAMS * ROWS * TEAM], team_max[TEAMS * ROWS], factors[ROWS];
+    local decode_row rows[ROWS]; /* here, since they would fill scalar registers */
 #if CANCEL
     local int idle;
 #endif
@@ -289,10 +283,17 @@ kernel void attention_decode_rows(ATTENTION_PARAMETERS)
     const global VALUE_WORD *value_piece = (const global VALUE_WORD *)head_value + value_column * a.value.col;
     local float *part = parts + team * PART, *weight = weights + team * (ROWS * TEAM);
     float q[ROWS][KEY_VECTOR], out[ROWS][VALUE_VECTOR], row_max[ROWS], row_sum[ROWS];
+    /* By the last items, since PoCL 3.1 loses the second of two branches on one condition with barriers between them. */
+    const int found = TEAMS * TEAM - 1 - item;
+    if (found < ROWS) {
+        decode_row row;
+        find_row(&row, &head, row0 + found, &a);
+        rows[found] = row;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
     UNROLL
     for (int r = 0; r < ROWS; r++) {
-        decode_row row;
-        find_row(&row, &head, row0 + r, &a);
+        const decode_row row = rows[r];
         query_piece(q[r], query, row.attends ? attention_query_row(&a.query, &row.item, row.i) : 0, a.query.col,
                     key_column, row.attends ? D_K : 0);
         row_max[r] = -INFINITY;
@@ -308,7 +309,7 @@ kernel void attention_decode_rows(ATTENTION_PARAMETERS)
         ASK_KEYS(begin / TEAM * TEAM + team * TEAM);
     for (int tile = begin / TEAM * TEAM; tile < end; tile += TEAMS * TEAM) {
         const int k0 = tile + team * TEAM, j = k0 + lane;
-        float s[ROWS];
+#pragma unroll 1
         for (int c = 0; c < TEAM; c += CHUNK_KEYS) {
             uint4 raw[LOADS];
             UNROLL
@@ -326,15 +327,15 @@ kernel void attention_decode_rows(ATTENTION_PARAMETERS)
             }
             add_parts(weight + c, part, lane);
         }
-        UNROLL
+        /* Not unrolled: all that may change a score would take registers for each row. */
+#pragma unroll 1
         for (int r = 0; r < ROWS; r++) {
-            decode_row row;
-            find_row(&row, &head, row0 + r, &a);
-            s[r] = -INFINITY;
+            const decode_row row = rows[r];
+            float s = -INFINITY;
             if (row.attends && j >= begin && j < end && !attention_excludes(&row.item, row.i, j, &a, &arrays))
-                s[r] = attention_biased(attention_capped(weight[r * TEAM + lane] * a.scale, &a), &row.item, row.i, j,
-                                        &a, &arrays);
-            weight[r * TEAM + lane] = s[r];
+                s = attention_biased(attention_capped(weight[r * TEAM + lane] * a.scale, &a), &row.item, row.i, j, &a,
+                                     &arrays);
+            weight[r * TEAM + lane] = s;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         float tile_max[ROWS];
@@ -350,7 +351,8 @@ kernel void attention_decode_rows(ATTENTION_PARAMETERS)
             const float m = fmax(row_max[r], tile_max[r]);
             /* While nothing has been attended the maximum is -inf, and 0 stands in for it: -inf - -inf is NaN. */
             const float subtracted = m == -INFINITY ? 0.0f : m;
-            const float rescale = exp2s((row_max[r] - subtracted) * LOG2E), p = exp2s((s[r] - subtracted) * LOG2E);
+            const float rescale = exp2s((row_max[r] - subtracted) * LOG2E),
+                        p = exp2s((weight[r * TEAM + lane] - subtracted) * LOG2E);
             row_max[r] = m;
             row_sum[r] = FMA(row_sum[r], rescale, p);
             weight[r * TEAM + lane] = p;
@@ -359,6 +361,7 @@ kernel void attention_decode_rows(ATTENTION_PARAMETERS)
                 out[r][e] *= rescale;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll 1
         for (int c = 0; c < TEAM; c += CHUNK_VALUES) {
             uint4 raw[LOADS];
             UNROLL
@@ -387,9 +390,8 @@ kernel void attention_decode_rows(ATTENTION_PARAMETERS)
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (item < ROWS) {
-        decode_row row;
+        const decode_row row = rows[item];
         float total_max = -INFINITY, total = 0.0f, row_lse;
-        find_row(&row, &head, row0 + item, &a);
         for (int t = 0; t < TEAMS; t++)
             total_max = fmax(total_max, team_max[t * ROWS + item]);
         const float subtracted = total_max == -INFINITY ? 0.0f : total_max;
@@ -406,25 +408,27 @@ kernel void attention_decode_rows(ATTENTION_PARAMETERS)
             lse[attention_result_row(&a.lse, &row.item, row.i)] = row_lse;
 #endif
     }
-    UNROLL
+#pragma unroll 1
     for (int r = 0; r < ROWS; r++) {
         float total_max = -INFINITY;
         for (int t = 0; t < TEAMS; t++)
             total_max = fmax(total_max, team_max[t * ROWS + r]);
-        const float rescale = exp2s((row_max[r] - (total_max == -INFINITY ? 0.0f : total_max)) * LOG2E);
+        const float rescale = exp2s((team_max[team * ROWS + r] - (total_max == -INFINITY ? 0.0f : total_max)) * LOG2E);
         UNROLL
-        for (int e = 0; e < VALUE_VECTOR; e++)
-            parts[e * (TEAMS * TEAM) + item] = out[r][e] * rescale;
+        for (int own = 0; own < ROWS; own++) {
+            UNROLL
+            for (int e = 0; e < VALUE_VECTOR && own == r; e++) /* registers cannot be told by a number */
+                parts[e * (TEAMS * TEAM) + item] = out[own][e] * rescale;
+        }
         barrier(CLK_LOCAL_MEM_FENCE);
-        decode_row row;
-        find_row(&row, &head, row0 + r, &a);
+        const decode_row row = rows[r];
         const float factor = factors[r];
         const long at = row.stored ? attention_result_row(&a.output, &row.item, row.i) : 0;
-        for (int d = item; d < D_V && row.stored; d += TEAMS * TEAM) {
+        for (uint d = (uint)item; d < D_V && row.stored; d += TEAMS * TEAM) {
             float o = 0.0f;
-            for (int n = d / VALUE_VECTOR; n < TEAMS * TEAM; n += VALUE_ITEMS)
+            for (uint n = d / VALUE_VECTOR; n < TEAMS * TEAM; n += VALUE_ITEMS)
                 o += parts[d % VALUE_VECTOR * (TEAMS * TEAM) + n];
-            STORE(O_TYPE, output, at + d * a.output.col, factor == 0.0f ? 0.0f : o * factor);
+            STORE(O_TYPE, output, at + (long)d * a.output.col, factor == 0.0f ? 0.0f : o * factor);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }

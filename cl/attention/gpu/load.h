@@ -153,7 +153,8 @@ static inline void tile_find_keys(tile_keys *rows, local const tile_places *plac
              LOAD_SCALE(TYPE, p, at, move, (d) + 2, width, group), \
              LOAD_SCALE(TYPE, p, at, move, (d) + 3, width, group))
 
-/* Loads the item's part of columns d0 .. d0 + CHUNK-1 of the queries. */
+/* Loads the item's part of columns d0 .. d0 + CHUNK-1 of the queries.  The functions that fill or empty an array of an item's
+ * loads are inlined by the front end, since PoCL 3.1 takes such an array wrongly otherwise: float16 was wrong, int8 crashed. */
 static inline __attribute__((always_inline)) void
 tile_load_query(float4 next[LOADS(TILE_Q)], const global ELEMENT(Q_TYPE) *query, const tile_queries *rows,
                 local const tile_places *places, uint item, int d0, bool quads)

@@ -21,9 +21,11 @@ typedef struct tile_state {
 static inline void tile_modify(local float *prob, uint mask, const tile_rows *t, int x, int y, int k0,
                                const attention_args *a, const optional_arrays *arrays)
 {
+#pragma unroll 1
     for (int n = 0; n < ROWS; n++) {
         tile_row row;
         tile_find_row(&row, y * ROWS + n, t, a);
+#pragma unroll 1
         for (int k = 0; k < KEYS; k++) {
             local float *s = prob + (k * ITEMS_X + x) * Q_STRIDE + y * ROWS + n;
             if (mask >> (k * ROWS + n) & 1)

@@ -17,9 +17,8 @@
  *   for each tile of keys:  S = Q K^T, CHUNK columns at a time through `stage`  ->  prob  ->  online softmax in place
  *                           O = O * rescale + P V, VALUE_ROWS rows of V at a time through `stage`
  *
- * Tested sets (TILE_Q x TILE_K, ITEMS_X x ITEMS_Y, CHUNK, VALUE_ROWS), each with every feature:
- *   6 KiB    16 x 32,  8 x 4,   16, 8      (software rasterisers, whose compilers are slow)
- * SUB_GROUPS 0; 1 and 4 with some of them.
+ * Tested sets (TILE_Q x TILE_K, ITEMS_X x ITEMS_Y, CHUNK, VALUE_ROWS): those of src/ops/attention/solver_tile.c.  Software
+ * rasterisers, whose compilers are slow, take 16 x 32, 8 x 4, 8, 4.  SUB_GROUPS 0; 1 and 4 with some of them.
  *
  * NDRange: local (ITEMS_X, ITEMS_Y, 1); global (ITEMS_X * ceil(launch_queries / TILE_Q), ITEMS_Y * launch_heads,
  * batch).  With PACK_HEADS there are launch_queries * group rows and a work-group for each key/value head, which reads
@@ -27,11 +26,14 @@
  *
  * Local memory, in bytes:
  *   4 * TILE_K * (TILE_Q + 4)                                              the probabilities
- * + 4 * max(CHUNK * (TILE_K + 4 + TILE_Q + 4),                             K and Q staged,
- *           VALUE_ROWS * roundup(D_V, 4 * ITEMS_X), ITEMS_X * (TILE_Q + 4))  V, row reductions
- * + 8 * TILE_Q                                                           the keys that rows attend
+ * + 4 * max(2 * CHUNK * (TILE_K + 4 + TILE_Q + 4),                         K and Q staged, two halves of each,
+ *           V + max(V, ITEMS_X * (TILE_Q + 4)))                            or V, and row reductions in its second half,
+ *                                                                          V = VALUE_ROWS * roundup(D_V, 4 * ITEMS_X)
+ * + WHOLE_QUERY: 4 * roundup(D_K, CHUNK) * (TILE_Q + 4)                    all of Q, which then has no part in the maximum
+ * + 4 * TILE_Q * ITEMS_X * (2, or 3 with ENTROPY)                          the state of each item's rows
+ * + 8 * TILE_Q                                                             the keys that rows attend
  * + INDIRECT: 8 * TILE_K * (2 + a scale of keys + a scale of values)       where a tile's rows lie
- * + 4 * CHUNK (ADDITIVE) + 16 + 24                                         the vector, flags, where results lie
+ * + 8 * CHUNK (ADDITIVE) + 16 + 24 + 40                                    the vector, flags, where results and heads lie
  * Columns of Q and K and the probabilities of a key are TILE + 4 floats apart: 32 neighbouring items store to 32
  * different banks while each 8 of them read 32 neighbouring bytes of global memory, and the inner loops read whole
  * aligned float4s, broadcast along one axis and consecutive along the other.

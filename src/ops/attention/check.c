@@ -13,8 +13,9 @@
 /* Its sizes follow from the program alone, which serves problems of all lengths. */
 #define BATCH 2
 #define QUERIES 37
-#define KEYS 99           /* at least, */
-#define KEYS_MORE 3       /* and more than a tile, so that a state is rescaled */
+#define KEYS 99 /* at least, */
+#define KEYS_MORE(tile) \
+    ((tile) / 4 + 3)      /* and so many more than a tile that some row's maximum is among them: it rescales */
 #define LARGE_SIZES 16384 /* d_k + d_v; above it there are fewer */
 #define LARGE_QUERIES 5
 #define LARGE_KEYS 11
@@ -277,7 +278,7 @@ static clattn_status check_small(const struct attention_plan *plan, const clattn
     clattn_attention_args_init(&check->args);
     check->args.position = 1;
     check->args.dropout.seed = 7;
-    check->keys = size_max(attention_check_keys(problem), plan->key_tile + KEYS_MORE);
+    check->keys = size_max(attention_check_keys(problem), plan->key_tile + KEYS_MORE(plan->key_tile));
     make_small(problem, is_large(problem) ? LARGE_QUERIES : QUERIES, check->keys, &desc);
     TRY(check_begin(context));
     TRY(check_describe(&plan->base, &desc, &check->small));

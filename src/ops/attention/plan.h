@@ -20,7 +20,7 @@ struct attention_plan {
     size_t queries_per_group; /* for attention_groups_by_queries; launches are cut into multiples of it */
     size_t rows_per_group;    /* cpu and tile: queries, or those of all heads of a group */
     size_t heads_per_group;   /* cpu: heads, or key heads, that a work-group interleaves */
-    size_t key_tile;          /* cpu: keys for each rescaling */
+    size_t key_tile;          /* keys for each rescaling; 0: at most as many as the self-check has anyway */
     double weight_unit;       /* the largest relative error of a rounded probability; 0: they stay float */
     size_t column_chunk;      /* generic: output columns of a work-item */
     size_t splits;            /* pieces of the keys, each with a partial result of its own; 0 or 1: not split */

@@ -7,11 +7,14 @@
 #define TEAM 32
 #define TEAMS 4
 #define MOST_ROWS 4
-#define FEW_ROWS 16          /* of a key/value head; for more the tiles of the other kernels are better used */
-#define GROUPS_A_UNIT 8      /* that hide the memory's latency */
-#define NVIDIA_REGISTERS 128 /* of an item, of which four work-groups then share a multiprocessor */
-#define LOADS 4              /* of an item that are under way at a time; for a CPU's compiler few code is better */
+#define FEW_ROWS 16         /* of a key/value head; for more the tiles of the other kernels are better used */
+#define GROUPS_A_UNIT 8     /* that hide the memory's latency */
+#define FEW_REGISTERS 128   /* of an item on NVIDIA, of which four work-groups then share a multiprocessor, */
+#define MORE_REGISTERS 168  /* or three */
+#define NEEDED_REGISTERS 64 /* beside what an item keeps: as ptxas 13.0 compiled it */
+#define LOADS 4             /* of an item that are under way at a time; for a CPU's compiler few code is better */
 #define LOADS_ON_CPU 2
+#define ROW_BYTES 68              /* of local memory for what a row is, and for its factor */
 #define PIECE sizeof(uint32_t[4]) /* that an item reads */
 
 /* Rows of a key/value head: the queries of all its query heads. */
@@ -51,7 +54,15 @@ static size_t local_bytes(const struct attention_problem *problem)
     size_t items = items_of(problem->d_k, problem->desc.key.dtype), rows = block_of(problem);
     size_t keys = loads_of(problem, LOADS) * (TEAM / items);
     size_t part = size_max(rows * keys * (items + 1), TEAM * PIECE / 2);
-    return sizeof(float) * (TEAMS * (part + rows * (TEAM + 1)) + rows) + 64;
+    return sizeof(float) * TEAMS * (part + rows * (TEAM + 1)) + rows * ROW_BYTES + 64;
+}
+
+/* What an item keeps in registers: its pieces of the rows' queries and outputs, as floats, and twice what it has under way. */
+static size_t kept_registers(const struct attention_problem *problem)
+{
+    const clattn_attention_desc *desc = &problem->desc;
+    size_t columns = PIECE / clattn_dtype_size(desc->key.dtype) + PIECE / clattn_dtype_size(desc->value.dtype);
+    return block_of(problem) * columns + 2 * LOADS * PIECE / sizeof(float);
 }
 
 static const char *refuse(const struct offer *offer)
@@ -100,12 +111,14 @@ static clattn_status prepare(clattn_plan *base)
     plan->queries_per_group = 1;
     plan->rows_per_group = block_of(problem);
     plan->groups = groups;
+    plan->key_tile = TEAM * TEAMS;
     plan->efficiency = 0.01;
     plan->splits =
         attention_splits(problem, attention_group_count(plan), GROUPS_A_UNIT * (size_t)caps->info.compute_units);
     attention_defines(problem, caps, &options);
     if (capabilities_have(caps, "cl_nv_compiler_options"))
-        strbuf_printf(&options, " -cl-nv-maxrregcount=%d", NVIDIA_REGISTERS);
+        strbuf_printf(&options, " -cl-nv-maxrregcount=%d",
+                      kept_registers(problem) + NEEDED_REGISTERS <= FEW_REGISTERS ? FEW_REGISTERS : MORE_REGISTERS);
     define_int(&options, "ROWS", (long long)plan->rows_per_group);
     define_int(&options, "TEAMS", TEAMS);
     define_int(&options, "LOADS", (long long)loads_of(problem, capabilities_on_cpu(caps) ? LOADS_ON_CPU : LOADS));

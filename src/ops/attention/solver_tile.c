@@ -8,7 +8,8 @@
 #define MAX_SIZE 512
 #define SUB_GROUP 8            /* where there is a choice: what accumulates in registers leaves none for an item more */
 #define NVIDIA_REGISTERS 65536 /* of a multiprocessor */
-#define NVIDIA_NEEDS 48        /* registers that an item needs beside what it keeps: as ptxas 13.0 compiled it */
+#define NVIDIA_NEEDS 48        /* registers that an item needs beside what it keeps: as ptxas 13.0 compiled it; */
+#define NVIDIA_NEEDS_MORE 24   /* and if there are parts of keys, scales of integers or additive scores */
 #define CHUNK 8
 #define FEW_QUERIES 16 /* up to which the query heads of a key/value head share a work-group */
 
@@ -151,23 +152,27 @@ static void packed_groups(const struct attention_plan *plan, const attention_arg
 }
 
 /* To how many registers an item is to be held on NVIDIA, whose compiler takes what it likes, so that up to four work-groups
- * share a multiprocessor as its local memory allows; 0: as it likes. */
+ * share a multiprocessor as its local memory allows; 0: as it likes.  The plan's splits are known. */
 static size_t register_limit(const struct attention_plan *plan, const struct geometry *g)
 {
     const struct capabilities *caps = &plan->base.context->device.caps;
+    const struct attention_problem *problem = &plan->problem;
+    const bool scaled = problem->has[ATTENTION_KEY_SCALE] || problem->has[ATTENTION_VALUE_SCALE];
+    const bool more = scaled || plan->splits > 1 || problem->desc.scoring.kind == CLATTN_SCORE_ADDITIVE;
     size_t items = g->items_x * g->items_y;
+    size_t needed = kept_floats(g, problem) + NVIDIA_NEEDS + (more ? NVIDIA_NEEDS_MORE : 0);
     if (!capabilities_have(caps, "cl_nv_compiler_options"))
         return 0;
-    for (size_t groups = size_min(whole_groups(caps, g, &plan->problem), 4); groups > 2; groups--) {
+    for (size_t groups = size_min(whole_groups(caps, g, problem), 4); groups > 2; groups--) {
         size_t registers = NVIDIA_REGISTERS / (groups * items) / 8 * 8;
-        if (registers < 255 && kept_floats(g, &plan->problem) + NVIDIA_NEEDS <= registers)
+        if (registers < 255 && needed <= registers)
             return registers;
     }
     return 0;
 }
 
 static clattn_status prepare_geometry(struct attention_plan *plan, const struct geometry *g,
-                                      const struct sub_groups *groups, size_t registers)
+                                      const struct sub_groups *groups, bool held)
 {
     const size_t local[3] = {g->items_x, g->items_y, 1};
     const struct capabilities *caps = &plan->base.context->device.caps;
@@ -186,14 +191,15 @@ static clattn_status prepare_geometry(struct attention_plan *plan, const struct 
         define_int(&options, "PACK_HEADS", 1);
     if (whole > 1)
         define_int(&options, "WHOLE_QUERY", 1);
-    if (registers)
-        strbuf_printf(&options, " -cl-nv-maxrregcount=%zu", registers);
     attention_begin_geometry(plan);
     plan->queries_per_group = packed ? 1 : g->tile_q;
     plan->rows_per_group = g->tile_q;
+    plan->key_tile = g->tile_k;
     plan->groups = packed ? packed_groups : attention_groups_by_queries;
     plan->efficiency = 0.1;
     plan->splits = attention_splits(&plan->problem, attention_group_count(plan), 2 * (size_t)caps->info.compute_units);
+    if (held && register_limit(plan, g))
+        strbuf_printf(&options, " -cl-nv-maxrregcount=%zu", register_limit(plan, g));
     return attention_add_kernel(plan, "attention/gpu/tile.cl", "attention_tile", &options, local);
 }
 
@@ -243,11 +249,10 @@ static clattn_status prepare(clattn_plan *base)
         if (!g)
             return report_error(&base->context->device.report, CLATTN_ERROR_UNSUPPORTED,
                                 "there is no such tile, or it does not fit the device");
-        size_t registers = register_limit(plan, g);
-        status = prepare_geometry(plan, g, &groups, registers);
-        if (registers && status == CLATTN_SUCCESS && spills(base)) {
+        status = prepare_geometry(plan, g, &groups, true);
+        if (status == CLATTN_SUCCESS && spills(base) && register_limit(plan, g)) {
             plan_drop_kernels(base);
-            status = prepare_geometry(plan, g, &groups, 0);
+            status = prepare_geometry(plan, g, &groups, false);
         }
         if (g != &geometries[i])
             break; /* as it was asked for */

@@ -342,7 +342,7 @@ static clattn_status plan_image(clattn_context *context, const selftest_case *c,
 
 #define ENGINE_SOLVERS "cpu-amx", "cpu-bf16", "matrix" /* of 16-bit types, and cpu-amx of float32 */
 
-static const char *const attention_solvers[] = {ENGINE_SOLVERS, "cpu", "sub-group", "tile", "generic", NULL};
+static const char *const attention_solvers[] = {ENGINE_SOLVERS, "cpu", "decode", "sub-group", "tile", "generic", NULL};
 static const char *const matmul_solvers[] = {"clblast", ENGINE_SOLVERS, "cpu", "tile", "generic", NULL};
 static const char *const mha_solvers[] = {ENGINE_SOLVERS, "cpu", "tile", "generic", NULL};
 static const char *const row_solvers[] = {"cpu", "sub-group", "tile", "generic", NULL};
