@@ -16,7 +16,7 @@
  *
  * Arrays, strides and macros: attention/core.h; not DOUBLE, ADDITIVE, DROPOUT, ENTROPY or groups of integers.  Besides:
  *   ROWS          rows of a work-group                                      1 and up          tested: 1 2 4
- *   TEAMS         of 32 items                                               power of two      4
+ *   TEAMS         of 32 items                                               power of two      1 4
  *   LOADS         of 16 bytes that an item has under way at a time          powers of two, at most KEY_ITEMS and VALUE_ITEMS   1 2
  *   KEY_ITEMS     items that share a row of K, VALUE_ITEMS one of V         powers of two up to 32, with 16 bytes each
  * Any strides and any alignment: rows that are no aligned pieces of 16 bytes are read one element at a time.
@@ -176,7 +176,9 @@ static inline uint4 push_4(uint4 piece, uint word)
 
 static inline uint4 push_8(uint4 piece, uint word)
 {
-    return piece >> 16 | (uint4)(piece.yzw, word) << 16;
+    /* Not by shifts, of which LLVM makes a funnel shift that Oclgrind 21.10 does not know. */
+    const ushort8 own = as_ushort8(piece);
+    return as_uint4((ushort8)(own.s1234, own.s56, own.s7, (ushort)word));
 }
 
 /* Asks for pieces of LOADS rows of K, or of V, `apart` keys from one to the next; `head` is where the item's piece begins in
