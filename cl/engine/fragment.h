@@ -17,7 +17,7 @@
  *                     exchange through local memory: the whole kernel then runs anywhere, fragments, indices and all,
  *                     and only the instruction is left unproven.  0: the kernel runs on that GPU alone
  *
- * Of the instructions NVIDIA's have run on a GPU (an H100, driver 580.159), AMD's and Intel's never.
+ * NVIDIA's instructions have run on a GPU (an H100, driver 580.159), AMD's and Intel's on none.
  *
  * A matrix lies in local memory as a *tile*: rows of `width` 16-bit elements, a multiple of 8 that the compiler knows.
  * Element (row, column) is number MATRIX_AT(row, column, width): eight neighbouring columns, 16 bytes, stay neighbours,

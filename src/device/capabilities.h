@@ -27,11 +27,10 @@ struct capabilities {
     clattn_device_info info; /* its strings are owned by this record */
     cl_platform_id platform;
     cl_device_id device;
-    unsigned quirks; /* enum quirk */
-    uint32_t lanes;  /* floats in the widest vector that pays: 4, 8 or 16 */
-    bool fused;      /* fma() is an instruction, not an emulation */
-    cl_ulong
-        local_most; /* bytes of local memory that a kernel may have: more than the driver reports on NVIDIA's GPUs */
+    unsigned quirks;     /* enum quirk */
+    uint32_t lanes;      /* floats in the widest vector that pays: 4, 8 or 16 */
+    bool fused;          /* fma() is an instruction, not an emulation */
+    cl_ulong local_most; /* bytes of local memory that a kernel may have; NVIDIA's driver reports fewer */
     uint32_t registers;  /* 32-bit ones that a GPU's work-item has; 0: unknown, or a CPU (its stack is in its cache) */
     bool takes_assembly; /* kernels may hold x86 instructions as inline assembly */
     bool fast_bf16;      /* takes_assembly, and vdpbf16ps exists and pays */

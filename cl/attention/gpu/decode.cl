@@ -65,7 +65,7 @@
 #define VALUE_ITEMS 16
 #endif
 
-/* Of loops over registers; for a CPU's compiler few code is better. */
+/* Stands before loops over registers.  A CPU's compiler does better with little code. */
 #if LOADS > 2
 #define UNROLL _Pragma("unroll")
 #else
@@ -209,7 +209,7 @@ static inline uint4 push_8(uint4 piece, uint word)
 DEFINE_ASK(ask_4, uint, 4, push_4)
 DEFINE_ASK(ask_8, ushort, 8, push_8)
 
-/* In the kernel: a team's next keys, or values, from that one on. */
+/* The kernel asks by these for a team's next keys, or values, from that one on. */
 #define ASK_KEYS(from) \
     ASK_KEY(next, key_piece, aligned, &a.key, key_count, (from) + own_key, KEYS_AT_ONCE, begin, end, &head, &a, &arrays)
 #define ASK_VALUES(from) \
@@ -285,7 +285,7 @@ kernel void attention_decode_rows(ATTENTION_PARAMETERS)
     const global VALUE_WORD *value_piece = (const global VALUE_WORD *)head_value + value_column * a.value.col;
     local float *part = parts + team * PART, *weight = weights + team * (ROWS * TEAM);
     float q[ROWS][KEY_VECTOR], out[ROWS][VALUE_VECTOR], row_max[ROWS], row_sum[ROWS];
-    /* By the last items, since PoCL 3.1 loses the second of two branches on one condition with barriers between them. */
+    /* The last items find the rows, since PoCL 3.1 loses the second of two branches on one condition with barriers between them. */
     const int found = TEAMS * TEAM - 1 - item;
     if (found < ROWS) {
         decode_row row;

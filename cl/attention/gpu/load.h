@@ -172,7 +172,7 @@ tile_load_query(float4 next[LOADS(TILE_Q)], const global ELEMENT(Q_TYPE) *query,
     }
 }
 
-/* The same of the keys. */
+/* Loads the item's part of those columns of the tile's keys. */
 static inline __attribute__((always_inline)) void tile_load_key(float4 next[LOADS(TILE_K)],
                                                                 const global ELEMENT(K_TYPE) *key,
                                                                 const tile_keys *rows, local const tile_places *places,

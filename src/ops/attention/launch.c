@@ -16,6 +16,17 @@ void attention_groups_by_queries(const struct attention_plan *plan, const attent
     groups[2] = (size_t)kernel_args->batch;
 }
 
+void attention_groups_by_key_heads(const struct attention_plan *plan, const attention_args *kernel_args,
+                                   size_t groups[3])
+{
+    size_t group = plan->problem.heads / plan->problem.kv_heads;
+    size_t first = (size_t)kernel_args->first_head / group;
+    size_t end = divide_up((size_t)kernel_args->first_head + (size_t)kernel_args->launch_heads, group);
+    groups[0] = divide_up((size_t)kernel_args->launch_queries * group, plan->rows_per_group);
+    groups[1] = end - first;
+    groups[2] = (size_t)kernel_args->batch;
+}
+
 /* ---- split keys ---- */
 
 #define SPLIT_KEYS 512 /* keys of a split at least: fewer are not worth a merge */

@@ -54,6 +54,11 @@ static inline void attention_begin_geometry(struct attention_plan *plan)
 void attention_groups_by_queries(const struct attention_plan *plan, const attention_args *kernel_args,
                                  size_t groups[3]);
 
+/* The same where a work-group takes rows_per_group rows of one key/value head, whether or not the launch has all of its query
+ * heads. */
+void attention_groups_by_key_heads(const struct attention_plan *plan, const attention_args *kernel_args,
+                                   size_t groups[3]);
+
 /* Work-groups that compute all of the problem unsplit; `groups` of the plan is set. */
 size_t attention_group_count(const struct attention_plan *plan);
 

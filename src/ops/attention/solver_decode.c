@@ -113,17 +113,6 @@ static const char *refuse(const struct offer *offer)
     return refuse_cpu(offer);
 }
 
-/* A work-group takes rows of one key/value head, whether or not the launch has all of its query heads. */
-static void groups(const struct attention_plan *plan, const attention_args *kernel_args, size_t count[3])
-{
-    size_t group = plan->problem.heads / size_max(1, plan->problem.kv_heads);
-    size_t first = (size_t)kernel_args->first_head / group;
-    size_t end = divide_up((size_t)kernel_args->first_head + (size_t)kernel_args->launch_heads, group);
-    count[0] = divide_up((size_t)kernel_args->launch_queries * group, plan->rows_per_group);
-    count[1] = end - first;
-    count[2] = (size_t)kernel_args->batch;
-}
-
 static clattn_status prepare_teams(struct attention_plan *plan, size_t teams)
 {
     const struct attention_problem *problem = &plan->problem;
@@ -133,7 +122,7 @@ static clattn_status prepare_teams(struct attention_plan *plan, size_t teams)
     attention_begin_geometry(plan);
     plan->queries_per_group = 1;
     plan->rows_per_group = block_of(problem);
-    plan->groups = groups;
+    plan->groups = attention_groups_by_key_heads;
     plan->key_tile = TEAM * teams;
     plan->efficiency = 0.01;
     plan->splits =

@@ -140,18 +140,7 @@ static const char *refuse_problem(const clattn_context *context, const struct at
     return refuse_loops(&context->device.caps, iterations(&geometries[chosen], problem));
 }
 
-/* A work-group takes rows of one key/value head, whether or not the launch has all of its query heads. */
-static void packed_groups(const struct attention_plan *plan, const attention_args *kernel_args, size_t groups[3])
-{
-    size_t group = plan->problem.heads / plan->problem.kv_heads;
-    size_t first = (size_t)kernel_args->first_head / group;
-    size_t end = divide_up((size_t)kernel_args->first_head + (size_t)kernel_args->launch_heads, group);
-    groups[0] = divide_up((size_t)kernel_args->launch_queries * group, plan->rows_per_group);
-    groups[1] = end - first;
-    groups[2] = (size_t)kernel_args->batch;
-}
-
-/* To how many registers an item is to be held on NVIDIA, whose compiler takes what it likes, so that up to four work-groups
+/* Returns the number of registers that an item is to be held to on NVIDIA, whose compiler takes what it likes, so that up to four work-groups
  * share a multiprocessor as its local memory allows; 0: as it likes.  The plan's splits are known. */
 static size_t register_limit(const struct attention_plan *plan, const struct geometry *g)
 {
@@ -195,7 +184,7 @@ static clattn_status prepare_geometry(struct attention_plan *plan, const struct 
     plan->queries_per_group = packed ? 1 : g->tile_q;
     plan->rows_per_group = g->tile_q;
     plan->key_tile = g->tile_k;
-    plan->groups = packed ? packed_groups : attention_groups_by_queries;
+    plan->groups = packed ? attention_groups_by_key_heads : attention_groups_by_queries;
     plan->efficiency = 0.1;
     plan->splits = attention_splits(&plan->problem, attention_group_count(plan), 2 * (size_t)caps->info.compute_units);
     if (held && register_limit(plan, g))
