@@ -30,6 +30,7 @@ TOGETHER float intel_sub_group_shuffle_xor(float, uint);
 VALUE int mul24(int, int);
 VALUE uint mul_hi(uint, uint);
 VALUE ulong mul_hi(ulong, ulong);
+VALUE uint upsample(ushort, ushort);
 VALUE int convert_int_rte(float);
 
 /* Functions of numbers of type T, whose comparisons have the type I. */

@@ -176,9 +176,10 @@ static inline uint4 push_4(uint4 piece, uint word)
 
 static inline uint4 push_8(uint4 piece, uint word)
 {
-    /* Not by shifts, of which LLVM makes a funnel shift that Oclgrind 21.10 does not know. */
-    const ushort8 own = as_ushort8(piece);
-    return as_uint4((ushort8)(own.s1234, own.s56, own.s7, (ushort)word));
+    /* Not by shifts, of which LLVM makes a funnel shift, nor by shuffles of 2-byte elements: Oclgrind 21.10 does not know the
+     * former, and crashes at the latter. */
+    return (uint4)(upsample((ushort)piece.y, (ushort)(piece.x >> 16)), upsample((ushort)piece.z, (ushort)(piece.y >> 16)),
+                   upsample((ushort)piece.w, (ushort)(piece.z >> 16)), upsample((ushort)word, (ushort)(piece.w >> 16)));
 }
 
 /* Asks for pieces of LOADS rows of K, or of V, `apart` keys from one to the next; `head` is where the item's piece begins in
