@@ -17,6 +17,8 @@ TEST_LIBRARIES = ["pocl-opencl-icd", "ocl-icd-libopencl1", "libjansson4"]
 RELEASES = {"debian13": "trixie", "sid": "sid"}  # the groups that run in another Debian
 ARM64 = ["activation", "attention", "choice", "embedding", "errors", "kv_append", "matmul", "merge", "neighbourhood", "norm",
          "rope", "softmax"]
+BASICS = ["context", "devices", "errors", "errors_attention", "errors_bindings", "errors_fields", "errors_operators",
+          "forks"]  # what another way to build could break
 RACES = ["adopt", "async", "cache", "cache_saving", "context", "forks", "job", "long_runs", "program", "report",
          "wisdom"]  # what has threads
 VENDORS = pathlib.Path("/etc/OpenCL/vendors")
@@ -121,15 +123,16 @@ def add_examples(run, gcc, full):
 def add_variants(run, gcc, full):
     """Other ways to build: by clang, with the reference as HTML, whose warnings are errors; with the least that the library
     and the command need; without a linked loader, which has to start on a machine without OpenCL."""
-    clang = run.build("clang", "-Ddocs=auto", compiler="clang", cxx="clang++")
+    clang = run.build("clang", "-Ddocs=auto", "-Doptimization=0", compiler="clang", cxx="clang++")
     for row in run.tests(clang):
         if row["name"] in ("library", "no_platform"):
             run.add("variants", f"clang-{row['name']}", row["cmd"], row["env"], [clang])
-    least = build_least(run)
-    dlopen = run.build("dlopen", "-Dopencl=dlopen", "-Dbuildtype=debug", f"--prefix={run.work}/prefix-dlopen", "--libdir=lib")
+    least = build_least(run, full)
+    dlopen = run.build("dlopen", "-Dopencl=dlopen", "-Dbuildtype=debug", f"--prefix={run.work}/prefix-dlopen", "--libdir=lib",
+                       targets=basic_targets())
     for build in (least, dlopen):
         for row in run.tests(build):
-            if re.fullmatch(r"errors\w*|context|forks|devices|first|two_threads|library|no_platform", row["name"]):
+            if row["name"] in {*BASICS, "first", "two_threads", "library", "no_platform"}:
                 run.add("variants", f"{build.name}-{row['name']}", row["cmd"],
                         {**POCL, "CLATTN_TEST_LEVEL": "small", **row["env"]}, [build])
     run.add("variants", "least-command", [PYTHON, HERE / "tool/test_without.py"],
@@ -178,18 +181,24 @@ def add_races(run, full):
             {**env, "CLATTN": f"{run.work}/races/src/clattn"}, [build])
 
 
-def build_least(run):
+def basic_targets(*others):
+    return ["src/clattn", "examples/first", "examples/two_threads", "tests/checks/no_opencl",
+            *(f"tests/test_{name}" for name in [*BASICS, *others])]
+
+
+def build_least(run, full):
     """The build that needs no optional library; one for all groups that run it."""
     for job in run.jobs:
         if (job.group, job.name) == ("build", "least"):
             return job
-    return run.build("least", "-Dclblast=disabled", "-Dpng=disabled", "-Dutf8proc=disabled", "-Dspeech=disabled")
+    return run.build("least", "-Dclblast=disabled", "-Dpng=disabled", "-Dutf8proc=disabled", "-Dspeech=disabled",
+                     targets=[] if full else basic_targets("random_shapes"))
 
 
 def add_debian(run, group, release, full):
     """Another Debian's drivers, in a root file system of it: the self-check and random problems on PoCL; in the full run
     the test programs on PoCL and on rusticl, at level tiny."""
-    least, folder = build_least(run), run.cache / f"{group}-root"
+    least, folder = build_least(run, full), run.cache / f"{group}-root"
     made = run.fetch(group, "system", folder, HERE / "chroot.sh", "make", folder, release, "amd64", *TEST_LIBRARIES,
                      "mesa-opencl-icd")
     # This system's cmocka: sid's has the same name and lacks some of its functions.

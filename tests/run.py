@@ -47,11 +47,13 @@ class Job:
     """A command whose output is kept in logs/GROUP/NAME and counted.
 
     `needs` are jobs that must have passed before.  `alone` jobs run while no other does: builds before all others, the rest
-    after them.  A job that is not `isolated` gets the caller's environment, which knows proxies and package indexes."""
+    after them.  A job that is not `isolated` gets the caller's environment, which knows proxies and package indexes.  One that
+    `fetches` waits for the network and has no core of its own."""
 
-    def __init__(self, group, name, command, env=None, needs=(), limit=1800, isolated=True, alone=False):
+    def __init__(self, group, name, command, env=None, needs=(), limit=1800, isolated=True, alone=False, fetches=False):
         self.group, self.name, self.command, self.env = group, name, command, env or {}
         self.needs, self.limit, self.isolated, self.alone = list(needs), limit, isolated, alone
+        self.fetches = fetches
         self.counts = None  # passed, failed, skipped, kernel programs
         self.seconds = 0
 
@@ -130,7 +132,7 @@ class Run:
         """A script that fetches something into a folder; the last line of its log is what it has fetched, or why not."""
         if self.options.no_install and not folder.exists():
             command = ["-c", f"echo {folder} is not there, and --no-install was given; exit {SKIPPED}"]
-        return self.add(group, name, ["sh", *map(str, command)], isolated=False)
+        return self.add(group, name, ["sh", *map(str, command)], isolated=False, fetches=True)
 
     def log(self, job):
         return self.work / "logs" / job.group / job.name
@@ -170,16 +172,17 @@ class Run:
             job.counts = (0, 1, 0, 0)
 
     def run(self):
-        """All jobs, as many at a time as there are cores, in their order as far as their needs allow."""
+        """All jobs, as many at a time as there are cores, and beside them one that fetches, in their order as far as their
+        needs allow."""
         needed = {id(need) for job in self.jobs for need in job.needs}
         self.jobs = [job for job in self.jobs if id(job) in needed or job.identity() not in self.passed_before]
         for job in self.jobs:
             if job.alone and job.group == "build":
                 self.execute(job)
         waiting, running = [job for job in self.jobs if not job.alone], {}
-        with concurrent.futures.ThreadPoolExecutor(CORES) as pool:
+        with concurrent.futures.ThreadPoolExecutor(CORES + 1) as pool:
             while waiting or running:
-                for job in [job for job in waiting if all(need.counts for need in job.needs)][:CORES - len(running)]:
+                for job in self.startable(waiting, running.values()):
                     waiting.remove(job)
                     running[pool.submit(self.execute, job)] = job
                 done, _ = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
@@ -191,6 +194,13 @@ class Run:
                 self.show(job.group)
         passed = {job.identity() for job in self.jobs if job.passed() and job.identity()}
         (self.work / "passed").write_text("\n".join(sorted(passed | self.passed_before)))
+
+    @staticmethod
+    def startable(waiting, running):
+        ready = [job for job in waiting if all(need.counts for need in job.needs)]
+        busy = sum(job.fetches for job in running)
+        return [job for job in ready if job.fetches][:1 - busy] + \
+            [job for job in ready if not job.fetches][:CORES - len(running) + busy]
 
     def show(self, group):
         """The group's line and what went wrong, if all its jobs are done."""

@@ -229,7 +229,7 @@ static void an_empty_cache(void **state)
     inject_scenario scenario = inject_scenario_of(use_attention, CLATTN_CACHE_MODE_ON);
     (void)state;
     scenario.empty_cache = true;
-    scenario.attempts = by_level(3, 10, 20, 0);
+    scenario.attempts = by_level(3, 10, 10, 0);
     inject_run(&scenario);
 }
 

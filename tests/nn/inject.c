@@ -248,13 +248,13 @@ static void run(clattn_status (*use)(clattn_context *), unsigned attempts)
 static void encoders(void **state)
 {
     (void)state;
-    run(use_encoder, 101);
+    run(use_encoder, by_level(31, 101, 101, 101));
 }
 
 static void decoders(void **state)
 {
     (void)state;
-    run(use_decoder, 101);
+    run(use_decoder, by_level(31, 101, 101, 101));
 }
 
 int main(int argc, char **argv)

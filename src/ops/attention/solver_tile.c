@@ -140,7 +140,7 @@ static const char *refuse_problem(const clattn_context *context, const struct at
     return refuse_loops(&context->device.caps, iterations(&geometries[chosen], problem));
 }
 
-/* Returns the number of registers that an item is to be held to on NVIDIA, whose compiler takes what it likes, so that up to four work-groups
+/* The number of registers that an item is held to on NVIDIA, whose compiler takes what it likes, so that up to four work-groups
  * share a multiprocessor as its local memory allows; 0: as it likes.  The plan's splits are known. */
 static size_t register_limit(const struct attention_plan *plan, const struct geometry *g)
 {
