@@ -105,7 +105,8 @@ static void few_rows_are_checked(void **state)
         {"decode", KERNEL, "row_sum[r] = FMA(row_sum[r], rescale, p)", "row_sum[r] += p", WRONG "output["},
         {"decode", KERNEL, "u * KEYS_AT_ONCE + own_key", "own_key", WRONG "output["},
         {"decode", KERNEL, "u * VALUES_AT_ONCE + own_value", "own_value", WRONG "output["},
-        {"decode", KERNEL, "n < TEAMS * TEAM; n += VALUE_ITEMS", "n < TEAMS * TEAM; n += 2 * VALUE_ITEMS", WRONG "output["},
+        {"decode", KERNEL, "n < TEAMS * TEAM; n += VALUE_ITEMS", "n < TEAMS * TEAM; n += 2 * VALUE_ITEMS",
+         WRONG "output["},
     };
     static const struct damage split[] = {
         {"decode", KERNEL, "0.0f : o * factor", "0.0f : o * factor * 1.001f", WRONG},

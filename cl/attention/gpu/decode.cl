@@ -178,7 +178,8 @@ static inline uint4 push_8(uint4 piece, uint word)
 {
     /* Not by shifts, of which LLVM makes a funnel shift, nor by shuffles of 2-byte elements: Oclgrind 21.10 does not know the
      * former, and crashes at the latter. */
-    return (uint4)(upsample((ushort)piece.y, (ushort)(piece.x >> 16)), upsample((ushort)piece.z, (ushort)(piece.y >> 16)),
+    return (uint4)(upsample((ushort)piece.y, (ushort)(piece.x >> 16)),
+                   upsample((ushort)piece.z, (ushort)(piece.y >> 16)),
                    upsample((ushort)piece.w, (ushort)(piece.z >> 16)), upsample((ushort)word, (ushort)(piece.w >> 16)));
 }
 
