@@ -54,6 +54,7 @@ fi
 tests() { [ "$level" != build ] && [ "$level" != models ]; }
 if tests; then
     want g++ have g++
+    want opencl-clhpp-headers test -e /usr/include/CL/opencl.hpp
     want clang have clang
     want libcmocka-dev compiles gcc '#include <stdarg.h>
 #include <stddef.h>

@@ -104,7 +104,8 @@ def add_install(run, gcc, full):
     run.add("install", "staged", install, {"DESTDIR": f"{run.work}/staged"}, [gcc], isolated=False)
     installed = run.add("install", "prefix", install, needs=[gcc], isolated=False)
     run.add("install", "files", ["sh", "-c", """cd "$0" && ls -lR && test -s include/clattn/clattn.h &&
-        test -s include/clattn/io.h && test -L lib/libclattn.so && test -s lib/pkgconfig/clattn.pc &&
+        test -s include/clattn/io.h && test -s include/clattn/clattn.hpp && test -s include/clattn/io.hpp &&
+        test -L lib/libclattn.so && test -s lib/pkgconfig/clattn.pc &&
         test -s share/man/man1/clattn.1 && ! ls -d include/clattn/*.c""", run.work / "prefix"], needs=[installed])
     external = run.add("install", "external-build", ["sh", "-c", 'meson setup "$0" "$1" && meson compile -C "$0"',
                                                      run.work / "external", HERE / "external"],

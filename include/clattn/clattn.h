@@ -22,6 +22,7 @@
  * | say when compiling happens; learn which solver was chosen   | plan.h, clattn_plan_explain             |
  * | make plans in the background, without blocking              | job.h                                   |
  * | keep compiled programs for the next process                 | clattn_context_save_programs            |
+ * | write C++                                                   | clattn.hpp, io.hpp                      |
  *
  * | Attention                                                   | see                                     |
  * | ----------------------------------------------------------- | --------------------------------------- |

@@ -383,7 +383,8 @@ cl_command_queue clattn_context_queue(const clattn_context *context)
 
 size_t clattn_context_message(const clattn_context *context, char *buffer, size_t bytes)
 {
-    /* The report locks itself; only its const-ness is in the way. */
+    /* The report locks itself; only its const-ness is in the way.  clattn.hpp also asks for the message of a context that
+     * the application has released, while a plan, model or state of it is alive. */
     struct report *report =
         context && !device_is_foreign(&context->device) ? &((clattn_context *)(uintptr_t)context)->device.report : NULL;
     return report_copy(report, buffer, bytes);

@@ -140,6 +140,8 @@ class Checker:
         for line, quoted, include in self.includes(path):
             if include in STANDARD or include in ("CL/cl.h", "OpenCL/opencl.h"):
                 continue
+            if path.suffix == ".hpp" and not quoted and include.isidentifier():
+                continue  # C++'s standard headers
             target = self.resolve(path, include) if quoted else None
             if target is None or target.parent != path.parent:
                 self.problem(path, line, f"a public header includes only standard, OpenCL and public ones: {include}")
@@ -211,10 +213,25 @@ class Checker:
     def check_header_list(self):
         """Every public header is installed, and so compiled alone by the tests."""
         build = self.root / "include" / "meson.build"
-        listed = set(re.findall(r"'clattn/(\w+\.h)'", build.read_text(encoding="utf-8")))
-        there = {path.name for path in self.files("include/clattn/*.h")}
+        listed = set(re.findall(r"'clattn/(\w+\.h(?:pp)?)'", build.read_text(encoding="utf-8")))
+        there = {path.name for path in self.files("include/clattn/*.h", "include/clattn/*.hpp")}
         for name in sorted(there ^ listed):
             self.problem(build, 1, f"{name} is {'not listed' if name in there else 'listed and not there'}")
+
+    def check_wrapper(self):
+        """clattn.hpp and io.hpp have every operator, every struct that is initialised and every handle that is released."""
+        wrappers = {path: path.read_text(encoding="utf-8") for path in self.files("include/clattn/*.hpp")}
+        code = "".join(wrappers.values())
+        declared = "".join(path.read_text(encoding="utf-8") for path in self.files("include/clattn/*.h"))
+        for name in re.findall(r"clattn_status clattn_(\w+)_supports\(", declared):
+            if f"CLATTN_HPP_OPERATOR({name})" not in code:
+                self.problem(next(iter(wrappers)), 1, f"the operator {name} is missing")
+        for name in re.findall(r"CLATTN_INIT\((clattn_\w+)\)", declared):
+            if f"initialised<{name}>" not in code:
+                self.problem(next(iter(wrappers)), 1, f"there is no initialised<{name}>")
+        for name in re.findall(r"void (clattn_\w+_release)\(", declared):
+            if not re.search(rf"owner<clattn_\w+, {name}>", code):
+                self.problem(next(iter(wrappers)), 1, f"no class owns what {name} releases")
 
     def check_readme(self):
         """README shows examples/first.c as it is."""
@@ -237,7 +254,7 @@ class Checker:
         for path in self.files("src/**/*.[ch]"):
             self.check_source(path)
             counted += 1
-        for path in self.files("include/clattn/*.h"):
+        for path in self.files("include/clattn/*.h", "include/clattn/*.hpp"):
             self.check_header(path)
             counted += 1
         for path in self.files("cl/**/*.cl", "cl/**/*.h"):
@@ -245,6 +262,7 @@ class Checker:
             counted += 1
         self.check_flags()
         self.check_header_list()
+        self.check_wrapper()
         self.check_readme()
         self.check_kernel_table()
         for problem in self.problems:

@@ -18,7 +18,7 @@ from check_includes import without_comments
 
 MOST_FILES = 24
 CROWDED = {"include/clattn"}
-SOURCES = (".c", ".h", ".cl", ".cpp")
+SOURCES = (".c", ".h", ".cl")
 
 
 def check_folders(files):

@@ -1,9 +1,0 @@
-// One public header, HEADER, as the only thing that a C++17 program includes.  Compiled once for each.
-#include HEADER
-
-// Something of its own, so that the unit is not empty.
-int headers_cxx17_unit();
-int headers_cxx17_unit()
-{
-    return 0;
-}
