@@ -141,6 +141,8 @@ static void attention_in_shared_memory(void **state)
     for (size_t i = 0; i < sizeof solvers / sizeof *solvers; i++) {
         clattn_plan_options options = {.size = sizeof options, .solver = solvers[i]};
         clattn_plan *plan = NULL;
+        if (device_breaks(solvers[i]))
+            continue;
         assert_status(context, clattn_attention_plan_create(context, &desc, &options, &plan), CLATTN_SUCCESS);
         assert_status(context, clattn_attention_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
         check(&args.output, expected, HEADS * QUERIES * D_V);

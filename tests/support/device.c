@@ -253,3 +253,13 @@ void write_buffer(cl_command_queue queue, cl_mem buffer, size_t at, size_t bytes
     assert_cl(clEnqueueWriteBuffer(queue, buffer, CL_TRUE, at, bytes, data, 0, NULL, NULL));
     assert_cl(clFinish(queue));
 }
+
+bool device_breaks(const char *solver)
+{
+    clattn_device_info info = {.size = sizeof info};
+    const bool by_tiles =
+        solver && (!strcmp(solver, "tile") || !strcmp(solver, "decode") || !strcmp(solver, "emulated-sub-group"));
+    assert_status(device_context(), clattn_context_device_info(device_context(), &info), CLATTN_SUCCESS);
+    const long major = strtol(info.driver, NULL, 10);
+    return by_tiles && device_platform_contains("Portable Computing Language") && major >= 4 && major < 8;
+}

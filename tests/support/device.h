@@ -69,6 +69,9 @@ bool device_is_cpu(void);
 /* Whether the platform's name has this part: "rusticl", "Oclgrind". */
 bool device_platform_contains(const char *part);
 
+/* Whether the driver is one that attention's solver of that name is refused on (QUIRK_TILES_BREAK). */
+bool device_breaks(const char *solver);
+
 /* Skips the test, and says so, if this driver's compiled programs are never saved: asking for them may end the process. */
 void needs_saved_programs(void);
 

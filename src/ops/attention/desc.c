@@ -402,3 +402,10 @@ const char *attention_refuse(const struct capabilities *caps, const struct atten
         return "the device has no float64";
     return NULL;
 }
+
+const char *attention_refuse_tiles(const struct capabilities *caps)
+{
+    return (caps->quirks & QUIRK_TILES_BREAK) && capabilities_on_cpu(caps)
+               ? "this driver's compiler breaks attention's kernels for work-groups"
+               : NULL;
+}

@@ -94,4 +94,7 @@ clattn_status attention_problem_read(const void *desc, void *problem, const char
 /* Why the device cannot compute the problem at all, a static string, or NULL. */
 const char *attention_refuse(const struct capabilities *caps, const struct attention_problem *problem);
 
+/* Why the device takes neither attention_tile nor attention_decode_rows, or NULL. */
+const char *attention_refuse_tiles(const struct capabilities *caps);
+
 #endif

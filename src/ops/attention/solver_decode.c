@@ -98,6 +98,8 @@ static const char *refuse(const struct offer *offer)
     const char *reason = attention_refuse(offer->caps, problem);
     if (reason)
         return reason;
+    if ((reason = attention_refuse_tiles(offer->caps)))
+        return reason;
     if (problem->is_double || clattn_dtype_size(desc->key.dtype) < 2 || clattn_dtype_size(desc->value.dtype) < 2)
         return "keys or values are float64 or have groups";
     if (desc->scoring.kind == CLATTN_SCORE_ADDITIVE || desc->dropout.probability > 0 || problem->has[ATTENTION_ENTROPY])

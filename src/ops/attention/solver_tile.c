@@ -130,10 +130,8 @@ static const char *refuse_problem(const clattn_context *context, const struct at
         return "the arrays are float64";
     if (problem->d_k > MAX_SIZE || problem->d_v > MAX_SIZE)
         return "a head size is above 512";
-    if ((context->device.caps.quirks & QUIRK_TILES_BREAK) &&
-        (problem->desc.scoring.kind == CLATTN_SCORE_ADDITIVE ||
-         (problem->has[ATTENTION_ENTROPY] && problem->has[ATTENTION_SINKS])))
-        return "this driver's compiler fails on additive scores, and on entropy with sinks";
+    if ((reason = attention_refuse_tiles(&context->device.caps)))
+        return reason;
     size_t chosen = choose(context, problem, groups, 0);
     if (chosen == GEOMETRIES)
         return "the device's work-groups or local memory are too small";

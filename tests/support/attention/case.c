@@ -118,17 +118,12 @@ bool attention_refuses(const attention_case *test, const char *solver)
 {
     clattn_device_info info = {.size = sizeof info};
     const bool has_doubles = strcmp(solver, "generic") == 0 || (strcmp(solver, "cpu") == 0 && !test->additive);
-    const bool by_tiles = strcmp(solver, "tile") == 0 || strcmp(solver, "emulated-sub-group") == 0;
     bool refused = (test->type.query == CLATTN_DTYPE_F64 && !has_doubles) || job_refused_sub_groups(solver);
 
     assert_status(device_context(), clattn_context_device_info(device_context(), &info), CLATTN_SUCCESS);
     refused = refused || (strcmp(solver, "decode") == 0 && decode_refuses(test));
     for (int n = 0; n < ATTENTION_ALL_SOLVERS; n++) {
         refused = refused || ((test->refused_by >> n & 1) && strcmp(solver, attention_solvers[n]) == 0);
-    }
-    /* QUIRK_TILES_BREAK. */
-    if (by_tiles && device_platform_contains("Portable Computing Language") && strncmp(info.driver, "7.", 2) == 0) {
-        refused = refused || test->additive || (test->entropy && test->sinks);
     }
     return refused || (test->type.query == CLATTN_DTYPE_F64 && !info.has_fp64);
 }

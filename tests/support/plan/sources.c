@@ -79,6 +79,8 @@ clattn_context *sources_context(const struct sources *sources, const char *cache
 void damage_is_found(const struct operator_calls *op, const void *desc, const struct damage *damages, size_t count)
 {
     for (const struct damage *d = damages; d < damages + count; d++) {
+        if (op == &attention_operator && device_breaks(d->solver))
+            continue;
         struct sources sources;
         sources_damage(&sources, d->file, d->from, d->to);
         clattn_context *context = sources_context(&sources, NULL, true);
