@@ -20,7 +20,7 @@ enum quirk {
     QUIRK_SLOW_HEADER = 1u << 4,      /* reading the built-in functions' header takes most of a build: lib/builtins.h */
     QUIRK_GROUPS_BREAK = 1u << 5,     /* compiling a kernel for more than two work-items a group may end the process */
     QUIRK_NO_BINARIES = 1u << 6,      /* a query for a program's binary may end the process */
-    QUIRK_TILES_BREAK = 1u << 7,      /* attention_tile and attention_decode_rows are compiled wrongly, or end the process */
+    QUIRK_TILES_BREAK = 1u << 7, /* attention_tile and attention_decode_rows are compiled wrongly, or end the process */
 };
 
 struct capabilities {
