@@ -7,7 +7,12 @@
  *              N[y,x,c]               = norm_factor * sum_ij A[y,x,(i*P + j)*C + c]^2          norm (height, width, C)
  *     unpack   J[origin_y + y, origin_x + x].c = A[y,x,c]
  *
- * Component c = 0 ... 3 is red, green, blue or alpha, whatever the order in memory. J is the image. If there is a
+ * Component c = 0 ... 3 is red, green, blue or alpha, whatever the order in memory. An image of CL_R has red alone, one
+ * of CL_RG red and green: a plane of NV12, P010 or planar YUV is packed into an array of 1 or 2 channels. If the array
+ * has more, pack gives 0 for components that the image lacks, and 1 for alpha, as read_imagef does; if it has fewer,
+ * the others are left out. So a colour matrix can make three equal channels of a grey plane, and a plane of luma of
+ * three channels. A driver without CL_RG (PoCL) reads such a plane as CL_R of twice the width: a contiguous array of
+ * (height, 2 width, 1) is one of (height, width, 2). J is the image. If there is a
  * colour matrix, J is the image's colours multiplied by it: on the way in J.c = ((m[c][0] r + m[c][1] g) + m[c][2] b)
  * + m[c][3] for c = 0 ... 2, in float32 without contraction; on the way out the image's r, g and b are made from J's
  * in the same way. Alpha stays.
@@ -70,9 +75,9 @@ CLATTN_API void clattn_image_desc_init(clattn_image_desc *desc);
 
 /** Where the image and the arrays are this time, and which part of the image counts.
  *
- * Set it up with CLATTN_IMAGE_ARGS_INIT. The image is a 2D image (CL_MEM_OBJECT_IMAGE2D) of channel order CL_RGBA or
- * CL_BGRA and of type CL_UNORM_INT8, CL_UNORM_INT16, CL_HALF_FLOAT or CL_FLOAT; other formats are refused with
- * UNSUPPORTED, even if the device can read them. If pack has a norm, kernels also read the array.
+ * Set it up with CLATTN_IMAGE_ARGS_INIT. The image is a 2D image (CL_MEM_OBJECT_IMAGE2D) of channel order CL_R, CL_RG,
+ * CL_RGBA or CL_BGRA and of type CL_UNORM_INT8, CL_UNORM_INT16, CL_HALF_FLOAT or CL_FLOAT; other formats are refused
+ * with UNSUPPORTED, even if the device can read them. If pack has a norm, kernels also read the array.
  *
  * The origin of pack is anywhere within ±2^30. Unpack's region has to lie within the image; INVALID_ARGUMENT
  * otherwise. */

@@ -31,6 +31,18 @@ static const image_case cases[] = {
     {"float16", BIG, PACK(CL_HALF_FLOAT, 3, SIZE(11, 5)), .dtype = CLATTN_DTYPE_F16},
     {"bfloat16", BIG, PACK(CL_UNORM_INT8, 4, SIZE(16, 16)), .dtype = CLATTN_DTYPE_BF16},
     {"bfloat16", ALL, PACK(CL_FLOAT, 3, SIZE(6, 5)), .dtype = CLATTN_DTYPE_BF16},
+    {"a plane", ALL, PACK(CL_UNORM_INT8, 1, SIZE(5, 3)), .order = CL_R},
+    {"a plane of 16 bits", ALL, PACK(CL_UNORM_INT16, 1, SIZE(37, 3)), .order = CL_R},
+    {"a plane of float", BIG, PACK(CL_FLOAT, 1, SIZE(17, 3)), .order = CL_R, .dtype = CLATTN_DTYPE_BF16},
+    {"a plane's patches", BIG, PACK(CL_UNORM_INT8, 1, SIZE(21, 5)), .order = CL_R, .patch = 3, .norm = 1},
+    {"two planes in one", ALL, PACK(CL_UNORM_INT8, 2, SIZE(5, 3)), .order = CL_RG},
+    {"two planes in one, 16 bits", ALL, PACK(CL_UNORM_INT16, 2, SIZE(18, 2)), .order = CL_RG},
+    {"two planes in one, half", ALL, PACK(CL_HALF_FLOAT, 2, SIZE(5, 3)), .order = CL_RG},
+    {"two planes in one, float", ALL, PACK(CL_FLOAT, 2, SIZE(5, 3)), .order = CL_RG},
+    {"the first of two planes", ALL, PACK(CL_UNORM_INT8, 1, SIZE(5, 3)), .order = CL_RG},
+    {"components that a plane lacks", ALL, PACK(CL_UNORM_INT8, 4, SIZE(5, 3)), .order = CL_R},
+    {"components that two planes lack", ALL, PACK(CL_FLOAT, 4, SIZE(5, 3)), .order = CL_RG},
+    {"colours of a plane", ALL, PACK(CL_UNORM_INT8, 3, SIZE(5, 3)), .order = CL_R, .transform = true},
     {"gaps", ALL, PACK(CL_UNORM_INT8, 3, SIZE(5, 3)), .form = FORM_PADDED},
     {"columns apart", BIG, PACK(CL_UNORM_INT8, 3, SIZE(5, 3)), .form = FORM_SPREAD},
     {"planes", BIG, PACK(CL_UNORM_INT8, 3, SIZE(5, 7)), .form = FORM_TRANSPOSED},
@@ -73,6 +85,17 @@ static const image_case cases[] = {
     {"float16", ALL, UNPACK(CL_UNORM_INT8, 3, SIZE(6, 5)), .dtype = CLATTN_DTYPE_F16},
     {"bfloat16", ALL, UNPACK(CL_UNORM_INT8, 3, SIZE(6, 5)), .dtype = CLATTN_DTYPE_BF16},
     {"bfloat16 to half", BIG, UNPACK(CL_HALF_FLOAT, 3, SIZE(6, 5)), .dtype = CLATTN_DTYPE_BF16},
+    {"a plane", ALL, UNPACK(CL_UNORM_INT8, 1, SIZE(5, 3)), .order = CL_R},
+    {"a plane of 16 bits", ALL, UNPACK(CL_UNORM_INT16, 1, SIZE(37, 3)), .order = CL_R},
+    {"a plane of float", BIG, UNPACK(CL_FLOAT, 1, SIZE(17, 3)), .order = CL_R, .dtype = CLATTN_DTYPE_F16},
+    {"two planes in one", ALL, UNPACK(CL_UNORM_INT8, 2, SIZE(5, 3)), .order = CL_RG},
+    {"two planes in one, 16 bits", ALL, UNPACK(CL_UNORM_INT16, 2, SIZE(18, 2)), .order = CL_RG},
+    {"two planes in one, half", ALL, UNPACK(CL_HALF_FLOAT, 2, SIZE(5, 3)), .order = CL_RG},
+    {"two planes in one, float", ALL, UNPACK(CL_FLOAT, 2, SIZE(5, 3)), .order = CL_RG},
+    {"the second of two planes from nothing", ALL, UNPACK(CL_UNORM_INT8, 1, SIZE(5, 3)), .order = CL_RG},
+    {"luma of colours", ALL, UNPACK(CL_UNORM_INT8, 3, SIZE(17, 3)), .order = CL_R, .transform = true, .finite = true},
+    {"a plane within another", ALL, UNPACK(CL_UNORM_INT8, 1, .image = {9, 8}, .region = {4, 3}), .order = CL_R,
+     .origin = {3, 2}},
     {"gaps", BIG, UNPACK(CL_UNORM_INT8, 3, SIZE(5, 3)), .form = FORM_PADDED},
     {"planes", BIG, UNPACK(CL_UNORM_INT8, 3, SIZE(5, 7)), .form = FORM_TRANSPOSED},
     {"one row for all", BIG, UNPACK(CL_UNORM_INT8, 3, SIZE(5, 7)), .form = FORM_SHARED_FIRST},
@@ -187,7 +210,7 @@ static void refused_arguments(void **state)
 /* Formats that the device reads but this operator does not take are refused, and do not give a wrong answer. */
 static void refused_formats(void **state)
 {
-    static const cl_image_format formats[] = {{CL_RGBA, CL_SNORM_INT8}, {CL_RGBA, CL_UNSIGNED_INT8}, {CL_R, CL_FLOAT}};
+    static const cl_image_format formats[] = {{CL_RGBA, CL_SNORM_INT8}, {CL_RGBA, CL_UNSIGNED_INT8}, {CL_A, CL_FLOAT}};
     working w = make_working(CLATTN_IMAGE_OPERATION_PACK, bytes, CL_MEM_READ_ONLY);
     cl_context context = clattn_context_opencl_context(device_context());
     int tried = 0;

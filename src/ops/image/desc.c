@@ -117,7 +117,8 @@ static clattn_status read_region(struct report *report, const struct image_probl
 /* How unpack rounds for the image's format, or UNSUPPORTED. */
 static clattn_status read_format(struct report *report, const cl_image_format *format, image_args *kernel_args)
 {
-    bool known = format->image_channel_order == CL_RGBA || format->image_channel_order == CL_BGRA;
+    const cl_channel_order order = format->image_channel_order;
+    bool known = order == CL_R || order == CL_RG || order == CL_RGBA || order == CL_BGRA;
     switch (format->image_channel_data_type) {
     case CL_FLOAT: kernel_args->store = IMAGE_STORE_FLOAT; break;
     case CL_HALF_FLOAT: kernel_args->store = IMAGE_STORE_HALF; break;
@@ -131,9 +132,9 @@ static clattn_status read_format(struct report *report, const cl_image_format *f
     if (known)
         return CLATTN_SUCCESS;
     return report_error(report, CLATTN_ERROR_UNSUPPORTED,
-                        "image: channel order 0x%x of type 0x%x; CL_RGBA or CL_BGRA of CL_UNORM_INT8, "
-                        "CL_UNORM_INT16, CL_HALF_FLOAT or CL_FLOAT is expected",
-                        (unsigned)format->image_channel_order, (unsigned)format->image_channel_data_type);
+                        "image: channel order 0x%x of type 0x%x; CL_R, CL_RG, CL_RGBA or CL_BGRA of "
+                        "CL_UNORM_INT8, CL_UNORM_INT16, CL_HALF_FLOAT or CL_FLOAT is expected",
+                        (unsigned)order, (unsigned)format->image_channel_data_type);
 }
 
 static clattn_status read_image(clattn_context *context, const struct image_problem *problem,
