@@ -4,13 +4,16 @@
  *                 N[y,x] or N[y,x,c]     = norm_factor * sum of A[y,x,:]^2, of all of it or of each c
  *   image_unpack  J[origin + (y,x)].c    = A[y,x,c]; components beyond C are 0, alpha 1
  *
- * where J is the image, or its colours multiplied by a.matrix.  Element (y, x, c) of the array is offset + y*row + x*col +
+ * where J is the image, or its colours with straight alpha, in linear light, multiplied by a.matrix: pack converts in this
+ * order, unpack in the reverse.  Element (y, x, c) of the array is offset + y*row + x*col +
  * c*channel; of the norm likewise.
  *
  * Parameters
  *   A_TYPE   storage of the array: F32 F16 BF16                                  (F32)
  *   NORM     image_pack has a norm: 0, 1 of the row, 2 of each component         (0)
- * Tested: all; channels 1 to 4, patches 1 to 31, images CL_FLOAT, CL_HALF_FLOAT, CL_UNORM_INT8 and _INT16, RGBA
+ *   SRGB     the image's colours are encoded as sRGB: 0, 1                       (0)
+ *   PREMULTIPLIED   the image's colours are multiplied by its alpha: 0, 1        (0)
+ * Tested: all; channels 1 to 4, patches 1 to 31, images CL_FLOAT, CL_HALF_FLOAT, CL_UNORM_INT8 and _INT16, R, RG, RGBA
  * and BGRA.
  *
  * One program serves all image formats: read_imagef knows the format, and a.store tells it to unpack.  An absent norm may
@@ -25,7 +28,7 @@
  *
  * Needs images (CL_DEVICE_IMAGE_SUPPORT); no solver does without. */
 #include "image/args.h"
-#include "lib/storage.h"
+#include "image/colour.h"
 #include "lib/fma.h"
 
 #ifndef A_TYPE
@@ -35,8 +38,18 @@
 #define NORM 0
 #endif
 
+#ifndef SRGB
+#define SRGB 0
+#endif
+#ifndef PREMULTIPLIED
+#define PREMULTIPLIED 0
+#endif
+
 #if NORM < 0 || NORM > 2
 #error "NORM must be 0, 1 or 2"
+#endif
+#if LANES != 4
+#error "a pixel has four lanes"
 #endif
 
 constant sampler_t nearest = CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_NONE | CLK_FILTER_NEAREST;
@@ -49,6 +62,29 @@ static inline float4 transformed(float4 v, const image_args *a)
         return v;
     return (float4)(((m[0] * v.x + m[1] * v.y) + m[2] * v.z) + m[3], ((m[4] * v.x + m[5] * v.y) + m[6] * v.z) + m[7],
                     ((m[8] * v.x + m[9] * v.y) + m[10] * v.z) + m[11], v.w);
+}
+
+/* J's colours of the image's. */
+static inline float4 from_image(float4 v, const image_args *a)
+{
+    const float alpha = v.w;
+    if (PREMULTIPLIED)
+        v = straight(v, (float4)(alpha));
+    if (SRGB)
+        v = srgb_decode(v);
+    return transformed((float4)(v.xyz, alpha), a);
+}
+
+/* The image's colours of J's. */
+static inline float4 to_image(float4 v, const image_args *a)
+{
+    v = transformed(v, a);
+    const float alpha = v.w;
+    if (SRGB)
+        v = srgb_encode(v);
+    if (PREMULTIPLIED)
+        v = v * alpha;
+    return (float4)(v.xyz, alpha);
 }
 
 kernel void image_pack(read_only image2d_t image, global ELEMENT(A_TYPE) *array, global float *norm, image_args a)
@@ -64,7 +100,7 @@ kernel void image_pack(read_only image2d_t image, global ELEMENT(A_TYPE) *array,
             const int px = clamp(a.origin_x + x + j - a.patch / 2, 0, a.image_width - 1);
             const int py = clamp(a.origin_y + y + i - a.patch / 2, 0, a.image_height - 1);
             float pixel[4];
-            vstore4(transformed(read_imagef(image, nearest, (int2)(px, py)), &a), 0, pixel);
+            vstore4(from_image(read_imagef(image, nearest, (int2)(px, py)), &a), 0, pixel);
             for (int c = 0; c < a.channels; c++) {
                 STORE(A_TYPE, array, at, pixel[c]);
                 if (NORM) {
@@ -109,7 +145,7 @@ kernel void image_unpack(write_only image2d_t image, const global ELEMENT(A_TYPE
         pixel[c] = LOAD(A_TYPE, array, at);
         at += a.array_channel;
     }
-    const float4 v = transformed(vload4(0, pixel), &a);
+    const float4 v = to_image(vload4(0, pixel), &a);
     write_imagef(image, (int2)(a.origin_x + x, a.origin_y + y),
                  (float4)(stored_value(v.x, &a), stored_value(v.y, &a), stored_value(v.z, &a), stored_value(v.w, &a)));
 }

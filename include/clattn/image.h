@@ -17,6 +17,21 @@
  * + m[c][3] for c = 0 ... 2, in float32 without contraction; on the way out the image's r, g and b are made from J's
  * in the same way. Alpha stays.
  *
+ * The image's colours may be encoded as sRGB and multiplied by alpha, and are then converted on the way: J is straight
+ * and linear. Pack converts in the order 1, 2, matrix; unpack undoes that, the matrix first. An image without alpha has
+ * alpha 1; unpack takes alpha from the array's fourth channel, or 1.
+ *
+ * 1. With CLATTN_IMAGE_ALPHA_PREMULTIPLIED, pack divides red, green and blue by alpha; where alpha is 0 they become 0.
+ *    Unpack multiplies by alpha. So colours are first encoded and then multiplied, as in Cairo, Skia, HTML's canvas and
+ *    GEGL's R'aG'aB'aA; of an image that multiplies linear light and then encodes it (blending into an sRGB
+ *    framebuffer), only opaque pixels come out right.
+ * 2. With CLATTN_IMAGE_TRANSFER_SRGB, pack decodes red, green and blue by IEC 61966-2-1 (1999): v / 12.92 for
+ *    v <= 0.04045, otherwise ((v + 0.055) / 1.055)^2.4. Unpack encodes: 12.92 v for v <= 0.0031308, otherwise
+ *    1.055 v^(1/2.4) - 0.055. Below 0 both are mirrored, f(-v) = -f(v); above 1 they go on. For |v| <= 1 the float32
+ *    result is within 32 ulp decoded, and encoded within 40 ulp of 1 (a third of a step of CL_UNORM_INT16). This works
+ *    for every format on every device; images of CL_sRGBA and its like, which few drivers read and fewer write, are
+ *    refused.
+ *
  * Pack clamps coordinates to the image: what lies outside has the value of the nearest edge pixel, so a tile may be
  * read with a margin. With a patch, each pixel becomes a row of its P x P neighbourhood, pixel by pixel and row by
  * row: what non-local means compares (Buades, Coll, Morel 2005), and a convolution's im2col. (Strides cannot express a
@@ -29,6 +44,7 @@
  * - Pack of CL_UNORM_INT8 gives v / 255 and of CL_UNORM_INT16 v / 65535, as read_imagef does: 0 and the largest are
  *   exact, others within 1.5 ulp of float32. Pack of CL_HALF_FLOAT and CL_FLOAT gives the value. The result is then
  *   rounded to nearest even to the array's type.
+ * - A colour divided by alpha is within 6 ulp.
  * - Unpack to CL_UNORM_INT8 (INT16) stores the whole number nearest to the float32 product 255 v (65535 v), ties to
  *   even; v below 0 and NaN become 0, and v above 1 the largest. Unpack to CL_HALF_FLOAT stores the nearest value,
  *   ties to even, and an infinity beyond 65520; unpack to CL_FLOAT stores the value.
@@ -49,6 +65,20 @@ typedef enum clattn_image_operation {
     CLATTN_IMAGE_OPERATION_FORCE_32BIT = 0x7fffffff
 } clattn_image_operation;
 
+/** How the image's red, green and blue are encoded. */
+typedef enum clattn_image_transfer {
+    CLATTN_IMAGE_TRANSFER_LINEAR = 0, /**< not at all, or as the array is: numbers stay as they are */
+    CLATTN_IMAGE_TRANSFER_SRGB = 1,   /**< by sRGB's transfer function; the array is linear */
+    CLATTN_IMAGE_TRANSFER_FORCE_32BIT = 0x7fffffff
+} clattn_image_transfer;
+
+/** What the image's alpha has done to its colours. */
+typedef enum clattn_image_alpha {
+    CLATTN_IMAGE_ALPHA_STRAIGHT = 0,      /**< nothing */
+    CLATTN_IMAGE_ALPHA_PREMULTIPLIED = 1, /**< they are multiplied by it; those of the array are not */
+    CLATTN_IMAGE_ALPHA_FORCE_32BIT = 0x7fffffff
+} clattn_image_alpha;
+
 /** The largest patch. */
 #define CLATTN_IMAGE_MAX_PATCH 31
 
@@ -65,6 +95,9 @@ typedef struct clattn_image_desc {
     /** None, or a float32 output of pack, (height, width) or (height, width, C). It sums what the array holds after
      * rounding to its type. */
     clattn_layout norm;
+
+    clattn_image_transfer transfer; /**< how the image's colours are encoded; default: linear */
+    clattn_image_alpha alpha;       /**< what alpha has done to them; default: straight */
 } clattn_image_desc;
 
 /** Initialises a clattn_image_desc: its size, and zeros. */

@@ -121,9 +121,16 @@ int64_t ref_cache_row(const ref_cache *cache, int64_t past, int64_t count, int64
  * an x is not finite. */
 double ref_group_scale(const double *x, int64_t n, int levels);
 
-/* Multiplies a colour (red, green, blue, alpha) by a matrix of three rows of four elements, or copies it if the matrix
- * is NULL; magnitude[c] is the sum of the absolute terms, and 0 without a matrix and for alpha. */
-void ref_image_colour(const float *matrix, const double rgba[4], double colour[4], double magnitude[4]);
+typedef struct ref_image_colours {
+    const float *matrix; /* three rows of four elements, or NULL */
+    bool srgb, premultiplied;
+} ref_image_colours;
+
+/* Converts a colour (red, green, blue, alpha) of an image to what pack gives, or of an array to what unpack gives before it
+ * rounds to the image's format.  error[c] is how far the given component may be off, and becomes how far a computation in
+ * float32 may be. */
+void ref_image_packed(const ref_image_colours *colours, double colour[4], double error[4]);
+void ref_image_unpacked(const ref_image_colours *colours, double colour[4], double error[4]);
 
 /* Whether the window of a query at position p of one dimension has the key at position j, by the definition in
  * clattn/neighbourhood.h. */

@@ -66,6 +66,16 @@ static const image_case cases[] = {
     {"colours", ALL, PACK(CL_UNORM_INT8, 4, SIZE(5, 4)), .transform = true},
     {"colours of a patch", BIG, PACK(CL_UNORM_INT16, 3, SIZE(9, 4)), .patch = 3, .norm = 2, .transform = true},
     {"grey of colours", BIG, PACK(CL_UNORM_INT8, 1, SIZE(9, 4)), .transform = true, .dtype = CLATTN_DTYPE_BF16},
+    {"sRGB", ALL, PACK(CL_UNORM_INT8, 4, SIZE(16, 4)), .srgb = true},
+    {"sRGB of 16 bits", BIG, PACK(CL_UNORM_INT16, 3, SIZE(64, 9)), .srgb = true},
+    {"sRGB of a plane's patches", BIG, PACK(CL_UNORM_INT8, 1, SIZE(19, 4)), .srgb = true, .order = CL_R, .patch = 3},
+    {"sRGB to bfloat16", BIG, PACK(CL_UNORM_INT8, 3, SIZE(16, 16)), .srgb = true, .dtype = CLATTN_DTYPE_BF16},
+    {"premultiplied", ALL, PACK(CL_UNORM_INT8, 4, SIZE(16, 4)), .premultiplied = true},
+    {"premultiplied, alpha left out", BIG, PACK(CL_UNORM_INT16, 3, SIZE(37, 3)), .premultiplied = true},
+    {"premultiplied without alpha", ALL, PACK(CL_UNORM_INT8, 2, SIZE(5, 3)), .order = CL_R, .premultiplied = true},
+    {"sRGB, premultiplied", ALL, PACK(CL_UNORM_INT8, 4, SIZE(17, 4)), .srgb = true, .premultiplied = true},
+    {"sRGB, premultiplied, colours", BIG, PACK(CL_UNORM_INT8, 4, SIZE(17, 4)), .srgb = true, .premultiplied = true,
+     .transform = true, .order = CL_BGRA},
     {"norm of what is stored", BIG, PACK(CL_UNORM_INT8, 3, SIZE(5, 4)), .patch = 3, .norm = 1,
      .dtype = CLATTN_DTYPE_BF16, .form = FORM_PADDED},
     {"norm of a pixel, overflow and NaN", BIG, PACK(CL_FLOAT, 4, SIZE(16, 4)), .norm = 1},
@@ -82,6 +92,13 @@ static const image_case cases[] = {
     {"colours", ALL, UNPACK(CL_FLOAT, 4, SIZE(6, 5)), .transform = true, .finite = true},
     {"colours", BIG, UNPACK(CL_UNORM_INT8, 3, SIZE(16, 15)), .transform = true, .finite = true},
     {"colours of two channels", BIG, UNPACK(CL_UNORM_INT16, 2, SIZE(6, 5)), .transform = true, .finite = true},
+    {"sRGB", ALL, UNPACK(CL_UNORM_INT8, 4, SIZE(17, 5)), .srgb = true, .finite = true},
+    {"sRGB of 16 bits", BIG, UNPACK(CL_UNORM_INT16, 3, SIZE(33, 20)), .srgb = true, .finite = true},
+    {"sRGB of float", BIG, UNPACK(CL_FLOAT, 3, SIZE(33, 5)), .srgb = true, .finite = true},
+    {"premultiplied", ALL, UNPACK(CL_UNORM_INT8, 4, SIZE(17, 5)), .premultiplied = true, .finite = true},
+    {"premultiplied, alpha left out", BIG, UNPACK(CL_UNORM_INT8, 3, SIZE(5, 3)), .premultiplied = true, .finite = true},
+    {"sRGB, premultiplied, colours", BIG, UNPACK(CL_UNORM_INT8, 4, SIZE(17, 5)), .srgb = true, .premultiplied = true,
+     .transform = true, .finite = true, .order = CL_BGRA},
     {"float16", ALL, UNPACK(CL_UNORM_INT8, 3, SIZE(6, 5)), .dtype = CLATTN_DTYPE_F16},
     {"bfloat16", ALL, UNPACK(CL_UNORM_INT8, 3, SIZE(6, 5)), .dtype = CLATTN_DTYPE_BF16},
     {"bfloat16 to half", BIG, UNPACK(CL_HALF_FLOAT, 3, SIZE(6, 5)), .dtype = CLATTN_DTYPE_BF16},
@@ -152,6 +169,8 @@ static void refused_descriptions(void **state)
     REFUSED(INVALID_LAYOUT, patch = 3);
     REFUSED(INVALID_ARGUMENT, patch = (desc.operation = CLATTN_IMAGE_OPERATION_UNPACK, 3));
     REFUSED(INVALID_ARGUMENT, norm = (desc.operation = CLATTN_IMAGE_OPERATION_UNPACK, norm));
+    REFUSED(INVALID_ARGUMENT, transfer = 2);
+    REFUSED(INVALID_ARGUMENT, alpha = 2);
     REFUSED(UNSUPPORTED, array.dtype = CLATTN_DTYPE_U8);
     REFUSED(INVALID_LAYOUT, array.rank = 2);
     REFUSED(INVALID_LAYOUT, array.stride[0] = (desc.array.extent[2] = 5, desc.array.stride[1] = 5, 30));

@@ -56,17 +56,24 @@ static clattn_image_desc describe(const struct image_problem *full)
     return desc;
 }
 
-static void put_odd(struct check_array *array, clattn_dtype dtype, size_t i, bool nan)
+/* Numbers that check_array_fill does not give, in each storage type; the small one is in the linear part of sRGB's curve. */
+static const struct odd {
+    size_t place;
+    float f32;
+    uint16_t f16, bf16;
+} odd[] = {{3, NAN, 0x7e00, 0x7fc0}, {9, 2, 0x4000, 0x4000}, {13, 0x1p-9f, 0x1800, 0x3b00}};
+
+static void put_odd(struct check_array *array, clattn_dtype dtype)
 {
-    if (dtype == CLATTN_DTYPE_F32)
-        ((float *)array->host)[i] = nan ? NAN : 2;
-    else
-        ((uint16_t *)array->host)[i] = (uint16_t)(dtype == CLATTN_DTYPE_F16 ? nan ? 0x7e00 : 0x4000
-                                                  : nan                     ? 0x7fc0
-                                                                            : 0x4000);
+    for (size_t i = 0; i < COUNT_OF(odd); i++) {
+        if (dtype == CLATTN_DTYPE_F32)
+            ((float *)array->host)[odd[i].place] = odd[i].f32;
+        else
+            ((uint16_t *)array->host)[odd[i].place] = dtype == CLATTN_DTYPE_F16 ? odd[i].f16 : odd[i].bf16;
+    }
 }
 
-/* Makes the arrays and the image; for unpack the array has negative numbers, one above 1 and a NaN. */
+/* Makes the arrays and the image; for unpack the array has negative numbers, a small one, one above 1 and a NaN. */
 static clattn_status make(struct image_check *check, clattn_context *context)
 {
     clattn_status status;
@@ -76,8 +83,7 @@ static clattn_status make(struct image_check *check, clattn_context *context)
         [NORM] = {"norm", &desc->norm, &check->args.norm, CHECK_ZEROS},
     };
     TRY(check_arrays_make(context, places, IMAGE, check->arrays));
-    put_odd(&check->arrays[ARRAY], desc->array.dtype, 3, true);
-    put_odd(&check->arrays[ARRAY], desc->array.dtype, 9, false);
+    put_odd(&check->arrays[ARRAY], desc->array.dtype);
     TRY(check_arrays_upload(context, check->arrays, IMAGE));
     check->args.origin_x = check->args.origin_y = desc->operation == CLATTN_IMAGE_OPERATION_PACK ? -MARGIN : MARGIN;
     check->args.norm_factor = FACTOR;
@@ -143,6 +149,14 @@ static int clamped(int value, int size)
     return value < 0 ? 0 : value >= size ? size - 1 : value;
 }
 
+static ref_image_colours rule_of(const struct image_check *check)
+{
+    const clattn_image_desc *desc = &check->small.desc;
+    return (ref_image_colours){.matrix = check->format->transform ? matrix[0] : NULL,
+                               .srgb = desc->transfer == CLATTN_IMAGE_TRANSFER_SRGB,
+                               .premultiplied = desc->alpha == CLATTN_IMAGE_ALPHA_PREMULTIPLIED};
+}
+
 static clattn_status judge_norm(const struct image_check *check, struct report *report, const char *kernel,
                                 int64_t pixel, const double *sums)
 {
@@ -166,15 +180,19 @@ static clattn_status judge_packed(const struct image_check *check, struct report
     int patch = check->small.desc.patch, x = (int)(pixel % (int64_t)array->extent[1]) - MARGIN - patch / 2,
         y = (int)(pixel / (int64_t)array->extent[1]) - MARGIN - patch / 2;
     int64_t channels = (int64_t)check->small.channels, count = (int64_t)array->extent[2];
-    double sums[4] = {0}, rgba[4], colour[4], magnitude[4], levels = check->format->levels;
+    double sums[4] = {0}, colour[4], error[4], levels = check->format->levels;
+    const ref_image_colours rule = rule_of(check);
     for (int64_t e = 0; e < count; e++) {
         int at = (int)(e / channels), c = (int)(e % channels);
-        for (int i = 0; i < 4; i++)
-            rgba[i] = stored(check, check->before, clamped(x + at % patch, WIDTH), clamped(y + at / patch, HEIGHT), i) /
-                      (levels != 0 ? levels : 1);
-        ref_image_colour(check->format->transform ? matrix[0] : NULL, rgba, colour, magnitude);
+        for (int i = 0; i < 4; i++) {
+            colour[i] =
+                stored(check, check->before, clamped(x + at % patch, WIDTH), clamped(y + at / patch, HEIGHT), i) /
+                (levels != 0 ? levels : 1);
+            error[i] = levels != 0 ? 1.5 * FLT_EPSILON * colour[i] : 0;
+        }
+        ref_image_packed(&rule, colour, error);
         double value = check_read(&check->arrays[ARRAY], pixel * count + e);
-        double slack = FLT_EPSILON * ((levels != 0 ? 1.5 : 0) * (fabs(rgba[c]) + magnitude[c]) + 4 * magnitude[c]);
+        double slack = error[c];
         slack += storage_rounding(array->dtype, fabs(colour[c]) + slack);
         TRY(check_element(report, kernel, "array", (const int64_t[4]){0, 0, pixel, e}, value, colour[c], slack));
         sums[check->small.desc.norm.rank == 3 ? c : 0] += value * value;
@@ -192,20 +210,21 @@ static clattn_status judge_unpacked(const struct image_check *check, struct repo
     const clattn_layout *array = &check->small.desc.array;
     const int64_t channels = (int64_t)check->small.channels;
     bool inside = x >= MARGIN && x < WIDTH - MARGIN && y >= MARGIN && y < HEIGHT - MARGIN;
-    double rgba[4] = {0, 0, 0, 1}, colour[4], magnitude[4], levels = check->format->levels;
+    double colour[4] = {0, 0, 0, 1}, error[4] = {0}, levels = check->format->levels;
+    const ref_image_colours rule = rule_of(check);
     for (int64_t c = 0; c < channels && inside; c++)
-        rgba[c] =
+        colour[c] =
             check_read(&check->arrays[ARRAY], ((y - MARGIN) * (int64_t)array->extent[1] + x - MARGIN) * channels + c);
-    ref_image_colour(check->format->transform ? matrix[0] : NULL, rgba, colour, magnitude);
+    ref_image_unpacked(&rule, colour, error);
     for (int c = 0; c < components(check); c++) {
         double value = stored(check, check->arrays[IMAGE].host, x, y, c);
         double exact = stored(check, check->before, x, y, c), slack = 0;
         if (inside && levels != 0) {
             exact = isnan(colour[c]) ? 0 : levels * fmin(fmax(colour[c], 0), 1);
-            slack = 0.5 + levels * FLT_EPSILON * (1 + 4 * (isnan(magnitude[c]) ? 0 : magnitude[c]));
+            slack = 0.5 + levels * (FLT_EPSILON + (isnan(error[c]) ? 0 : error[c]));
         } else if (inside) {
             exact = colour[c];
-            slack = 4 * FLT_EPSILON * magnitude[c];
+            slack = error[c];
             slack += storage_rounding(check->format->dtype, fabs(exact) + slack);
         }
         TRY(check_element(report, kernel, "image", (const int64_t[4]){0, y, x, c}, value, exact, slack));
@@ -245,7 +264,7 @@ clattn_status image_self_check(struct self_check *self)
     TRY(check_begin(context));
     TRY(check_describe(base, &desc, &check.small));
     TRY(make(&check, context));
-    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
+    for (size_t i = 0; i < COUNT_OF(formats); i++) {
         check.format = &formats[i];
         TRY(make_image(&check, context));
         if (!check.arrays[IMAGE].buffer)

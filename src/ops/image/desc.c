@@ -14,7 +14,7 @@ _Static_assert(sizeof(image_args) == 8 * 8 + 26 * 4, "image_args has padding");
 #define ORIGIN_LIMIT (INT64_C(1) << 30)
 #define REGION_LIMIT ((size_t)1 << 29)
 
-static clattn_status check_patch(clattn_image_desc *desc, const char **reason)
+static clattn_status check_options(clattn_image_desc *desc, const char **reason)
 {
     if (desc->patch == 0)
         desc->patch = 1;
@@ -24,6 +24,10 @@ static clattn_status check_patch(clattn_image_desc *desc, const char **reason)
             CLATTN_ERROR_INVALID_ARGUMENT, "patch is not odd, or not 1 to 31");
     REQUIRE(desc->operation == CLATTN_IMAGE_OPERATION_PACK || (desc->patch == 1 && layout_is_none(&desc->norm)),
             CLATTN_ERROR_INVALID_ARGUMENT, "unpack has neither a patch nor a norm");
+    REQUIRE(desc->transfer == CLATTN_IMAGE_TRANSFER_LINEAR || desc->transfer == CLATTN_IMAGE_TRANSFER_SRGB,
+            CLATTN_ERROR_INVALID_ARGUMENT, "unknown transfer function");
+    REQUIRE(desc->alpha == CLATTN_IMAGE_ALPHA_STRAIGHT || desc->alpha == CLATTN_IMAGE_ALPHA_PREMULTIPLIED,
+            CLATTN_ERROR_INVALID_ARGUMENT, "unknown kind of alpha");
     return CLATTN_SUCCESS;
 }
 
@@ -69,8 +73,8 @@ clattn_status image_problem_read(const void *given, void *result, const char **r
     clattn_image_desc *desc = &problem->desc;
     memset(problem, 0, sizeof *problem);
     *reason = "desc is NULL, or its size is none that clattn_image_desc ever had";
-    TRY(struct_read(desc, sizeof *desc, sizeof *desc, given));
-    TRY(check_patch(desc, reason));
+    TRY(struct_read(desc, sizeof *desc, offsetof(clattn_image_desc, transfer), given));
+    TRY(check_options(desc, reason));
     TRY(layout_check(&desc->array, desc->operation == CLATTN_IMAGE_OPERATION_PACK ? LAYOUT_OUTPUT : LAYOUT_INPUT,
                      LAYOUT_OF("array"), reason));
     layout_normalise(&desc->array);
@@ -131,6 +135,11 @@ static clattn_status read_format(struct report *report, const cl_image_format *f
     }
     if (known)
         return CLATTN_SUCCESS;
+    if (order == CL_sRGBA || order == CL_sBGRA || order == CL_sRGB || order == CL_sRGBx)
+        return report_error(report, CLATTN_ERROR_UNSUPPORTED,
+                            "image: channel order 0x%x is one of sRGB; CL_RGBA or CL_BGRA with "
+                            "CLATTN_IMAGE_TRANSFER_SRGB is expected",
+                            (unsigned)order);
     return report_error(report, CLATTN_ERROR_UNSUPPORTED,
                         "image: channel order 0x%x of type 0x%x; CL_R, CL_RG, CL_RGBA or CL_BGRA of "
                         "CL_UNORM_INT8, CL_UNORM_INT16, CL_HALF_FLOAT or CL_FLOAT is expected",

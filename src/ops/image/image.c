@@ -31,6 +31,8 @@ static clattn_status prepare(clattn_plan *base)
     struct strbuf options = {0};
     define_token(&options, "A_TYPE", storage_token(problem->desc.array.dtype));
     define_int(&options, "NORM", problem->has_norm ? problem->desc.norm.rank - 1 : 0);
+    define_int(&options, "SRGB", problem->desc.transfer == CLATTN_IMAGE_TRANSFER_SRGB);
+    define_int(&options, "PREMULTIPLIED", problem->desc.alpha == CLATTN_IMAGE_ALPHA_PREMULTIPLIED);
     TRY(plan_add_kernel(base, "image/image.cl", &options, pack ? "image_pack" : "image_unpack", pack ? 3 : 2,
                         sizeof(image_args), local, groups));
     base->kernels[0].images = 1;

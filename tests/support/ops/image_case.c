@@ -158,16 +158,50 @@ static bool packed_right(const test_image *image, clattn_dtype dtype, double sto
     return got == held || (fabs(stored) < 6.2e-5 && got == 0);
 }
 
-/* Whether an array may hold `got` for component c of a pixel whose colours are transformed; only for images of whole
- * numbers. */
-static bool transformed_right(const test_image *image, clattn_dtype dtype, size_t x, size_t y, int c, double got)
+/* sRGB's transfer function by IEC 61966-2-1, mirrored below 0. */
+static double linear_of(double v)
 {
-    double rgba[4];
+    return v < 0 ? -linear_of(-v) : v <= 0.04045 ? v / 12.92 : pow((v + 0.055) / 1.055, 2.4);
+}
+
+static double srgb_of(double v)
+{
+    return v < 0 ? -srgb_of(-v) : v <= 0.0031308 ? 12.92 * v : 1.055 * pow(v, 1 / 2.4) - 0.055;
+}
+
+/* Whether colours do not stay as they are. */
+static bool converts(const image_case *t)
+{
+    return t->transform || t->srgb || t->premultiplied;
+}
+
+/* Whether an array may hold `got` for component c of a pixel whose colours are converted; only for images of whole
+ * numbers.  An error of 1.5 ulp of a component becomes at most 6 by the division, and those are 2.4 times as large in linear
+ * light, beside the function's own 32. */
+static bool converted_right(const image_case *t, const test_image *image, size_t x, size_t y, int c, double got)
+{
+    double rgba[4], ulps = 1.5;
     for (int i = 0; i < 4; i++) {
         rgba[i] = image_stored(image, x, y, i) / levels_of(image->format.image_channel_data_type);
     }
-    double exact = transformed(rgba, c), slack = transform_slack(rgba, c) + 1.5 * (double)FLT_EPSILON;
-    return got >= storage_round(dtype, exact - slack) && got <= storage_round(dtype, exact + slack);
+    for (int i = 0; i < 3 && t->premultiplied; i++) {
+        rgba[i] = rgba[3] == 0 ? 0 : rgba[i] / rgba[3];
+    }
+    ulps = t->premultiplied ? 6 : ulps;
+    for (int i = 0; i < 3 && t->srgb; i++) {
+        rgba[i] = linear_of(rgba[i]);
+    }
+    ulps = t->srgb ? 2.4 * ulps + 32 : ulps;
+    double exact = rgba[c], slack = fabs(exact);
+    if (t->transform && c < 3) {
+        exact = transformed(rgba, c);
+        slack = 0;
+        for (int i = 0; i < 3; i++) {
+            slack += fabs((double)colours[c][i] * rgba[i]);
+        }
+    }
+    slack = slack * (c < 3 ? ulps : 1.5) * (double)FLT_EPSILON + (t->transform ? transform_slack(rgba, c) : 0);
+    return got >= storage_round(t->dtype, exact - slack) && got <= storage_round(t->dtype, exact + slack);
 }
 
 static size_t clamped(int64_t x, size_t extent)
@@ -191,9 +225,8 @@ static void judge_pack(const image_case *t, const test_image *image, const test_
                 double stored = image_stored(image, at_x, at_y, n % t->channels);
                 double got = array_get(array, (size_t[]){y, x, (size_t)n});
 
-                clattn_dtype dtype = array->layout.dtype;
-                if (t->transform ? !transformed_right(image, dtype, at_x, at_y, n % t->channels, got)
-                                 : !packed_right(image, dtype, stored, got)) {
+                if (converts(t) ? !converted_right(t, image, at_x, at_y, n % t->channels, got)
+                                : !packed_right(image, array->layout.dtype, stored, got)) {
                     fail_msg("pixel (%zu, %zu), element %d: %.9g of stored %.9g", x, y, n, got, stored);
                 }
                 sums[t->norm == 2 ? n % t->channels : 0] += got * got;
@@ -247,14 +280,22 @@ static void judge_unpack(const image_case *t, const test_image *before, const te
                     }
                     continue;
                 }
-                /* A transformed value may round to either neighbour, as far as rounding in float allows. */
+                /* A converted value may round to either neighbour, as far as rounding in float allows. */
                 double slack = t->transform ? transform_slack(given, c) : 0;
                 value = t->transform ? transformed(given, c) : value;
+                if (t->srgb && c < 3) {
+                    slack = 12.92 * slack + 40 * (double)FLT_EPSILON;
+                    value = srgb_of(value);
+                }
+                if (t->premultiplied && c < 3) {
+                    value *= given[3];
+                    slack = slack * fabs(given[3]) + (double)FLT_EPSILON * fabs(value);
+                }
                 bool whole = levels_of(after->format.image_channel_data_type) > 0;
                 bool near = whole
                                 ? unpacked_right(after, value - slack, got) || unpacked_right(after, value + slack, got)
                                 : fabs(got - value) <= slack;
-                if (!unpacked_right(after, value, got) && !(t->transform && near)) {
+                if (!unpacked_right(after, value, got) && !(converts(t) && near)) {
                     fail_msg("pixel (%zu, %zu), component %d: %.9g of %.9g", x, y, c, got, value);
                 }
             }
@@ -310,6 +351,8 @@ void image_check(const void *which, const char *solver)
     }
     desc.operation = t->operation;
     desc.patch = t->patch;
+    desc.transfer = t->srgb ? CLATTN_IMAGE_TRANSFER_SRGB : CLATTN_IMAGE_TRANSFER_LINEAR;
+    desc.alpha = t->premultiplied ? CLATTN_IMAGE_ALPHA_PREMULTIPLIED : CLATTN_IMAGE_ALPHA_STRAIGHT;
     args.image = clattn_binding_image(image.memory);
     array_bind(&array, &desc.array, &args.array);
     array_bind(norm, &desc.norm, &args.norm);

@@ -39,6 +39,7 @@ typedef struct image_case {
     clattn_dtype dtype;     /* 0: CLATTN_DTYPE_F32 */
     array_form form;
     int norm;       /* 0: none, 1: of the row, 2: of each component */
+    bool srgb, premultiplied;
     bool transform; /* colours are multiplied by the matrix of image_case.c */
     bool finite;    /* unpack small numbers only */
     int origin[2];  /* x, y */
