@@ -7,6 +7,12 @@
 typedef struct image_args {
     args_long array_offset, array_row, array_col, array_channel; /* element (y, x, c) */
     args_long norm_offset, norm_row, norm_col, norm_channel;
+    args_long raw_offset; /* bytes; it and the next eight are for CPUs, cpu.cl says what they are */
+    int raw_x, raw_y, raw_width, raw_height;
+    int components; /* of a pixel of the image: 1, 2 or 4 */
+    int component;  /* the bytes of each: 1, 2 or 4 */
+    int blue_first; /* 1: CL_BGRA */
+    int unused;
     int batch;              /* 0: nothing to do, return at once */
     int width, height;      /* of the region */
     int origin_x, origin_y; /* its first pixel in the image */

@@ -126,6 +126,7 @@ typedef struct clattn_image_args {
     int32_t explicit_matrix;    /**< 1: `matrix` counts; 0 (default): colours stay as they are */
     float matrix[3][4];         /**< finite values; to undo pack's matrix, give unpack the inverse */
     int32_t reserved;           /* 0 */
+    clattn_binding workspace;   /**< none (default), or a workspace (@ref calls_workspace), which must be a buffer */
 } clattn_image_args;
 
 /** Initialises a clattn_image_args: its size, and zeros. */
@@ -148,12 +149,15 @@ CLATTN_API clattn_status clattn_image_supports(clattn_context *context, const cl
 CLATTN_API clattn_status clattn_image_plan_create(clattn_context *context, const clattn_image_desc *desc,
                                                   const clattn_plan_options *options, clattn_plan **plan);
 
-/** Enqueues the plan's one kernel (@ref calls_enqueue). Does not block.
+/** Enqueues the plan's kernel (@ref calls_enqueue). Does not block.
+ *
+ * On a CPU the driver also copies the pixels from the image to a workspace of at most 2 MiB (or a few rows, if those are
+ * larger), or back, a band of rows at a time; the kernel converts them there.
  *
  * Other operators on the same queue, or ordered by events, may use the array at once: no host copy lies between.
  *
  * @return INVALID_ARGUMENT, INVALID_STRUCT, OVERFLOW, UNSUPPORTED (among others, an image of another format),
- * WRONG_CONTEXT, BUFFER_TOO_SMALL, BUFFER_ACCESS, OUT_OF_MEMORY, OPENCL or FORKED. */
+ * WRONG_CONTEXT, BUFFER_TOO_SMALL, BUFFER_ACCESS, BUSY, OUT_OF_MEMORY, OPENCL or FORKED. */
 CLATTN_API clattn_status clattn_image_enqueue(clattn_plan *plan, cl_command_queue queue, const clattn_image_args *args,
                                               cl_uint wait_count, const cl_event *wait_list, cl_event *event);
 

@@ -51,7 +51,9 @@
     OPTIONAL(clSetKernelArgSVMPointer) \
     OPTIONAL(clCreateImage) \
     OPTIONAL(clGetImageInfo) \
-    OPTIONAL(clEnqueueReadImage)
+    OPTIONAL(clEnqueueReadImage) \
+    OPTIONAL(clEnqueueCopyImageToBuffer) \
+    OPTIONAL(clEnqueueCopyBufferToImage)
 
 struct cl_table {
 #define CL_MEMBER(name) __typeof__(name) *name;

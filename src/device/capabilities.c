@@ -270,7 +270,8 @@ clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platfo
     caps->registers = registers_of(info);
     capabilities_read_matrix(cl, caps);
     capabilities_read_sub_groups(cl, caps);
-    caps->images = images != CL_FALSE && cl->clCreateImage && cl->clGetImageInfo && cl->clEnqueueReadImage;
+    caps->images = images != CL_FALSE && cl->clCreateImage && cl->clGetImageInfo && cl->clEnqueueReadImage &&
+                   cl->clEnqueueCopyImageToBuffer && cl->clEnqueueCopyBufferToImage;
     return CLATTN_SUCCESS;
 fail:
     capabilities_clear(caps);

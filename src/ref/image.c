@@ -40,7 +40,8 @@ void ref_image_packed(const ref_image_colours *colours, double colour[4], double
         colour[c] = v;
     }
     for (int c = 0; c < 3 && colours->srgb; c++) {
-        const double x = fabs(colour[c]), slope = x <= 0.04045 ? 1 / 12.92 : 2.4 / 1.055 * pow((x + 0.055) / 1.055, 1.4);
+        const double x = fabs(colour[c]),
+                     slope = x <= 0.04045 ? 1 / 12.92 : 2.4 / 1.055 * pow((x + 0.055) / 1.055, 1.4);
         colour[c] = decoded(colour[c]);
         error[c] = slope * error[c] + 32 * FLT_EPSILON * fabs(colour[c]);
     }

@@ -466,6 +466,8 @@ static const struct {
     NOT_HERE(EnqueueCopyBufferRect),
     ENTRY(EnqueueReadBuffer),
     NOT_HERE(EnqueueReadImage),
+    NOT_HERE(EnqueueCopyImageToBuffer),
+    NOT_HERE(EnqueueCopyBufferToImage),
     NOT_HERE(RetainEvent),
     ENTRY(ReleaseEvent),
     NOT_HERE(GetEventInfo),

@@ -33,6 +33,7 @@ static const image_case cases[] = {
     {"bfloat16", ALL, PACK(CL_FLOAT, 3, SIZE(6, 5)), .dtype = CLATTN_DTYPE_BF16},
     {"a plane", ALL, PACK(CL_UNORM_INT8, 1, SIZE(5, 3)), .order = CL_R},
     {"a plane of 16 bits", ALL, PACK(CL_UNORM_INT16, 1, SIZE(37, 3)), .order = CL_R},
+    {"a plane of half", BIG, PACK(CL_HALF_FLOAT, 1, SIZE(17, 3)), .order = CL_R},
     {"a plane of float", BIG, PACK(CL_FLOAT, 1, SIZE(17, 3)), .order = CL_R, .dtype = CLATTN_DTYPE_BF16},
     {"a plane's patches", BIG, PACK(CL_UNORM_INT8, 1, SIZE(21, 5)), .order = CL_R, .patch = 3, .norm = 1},
     {"two planes in one", ALL, PACK(CL_UNORM_INT8, 2, SIZE(5, 3)), .order = CL_RG},
@@ -43,6 +44,8 @@ static const image_case cases[] = {
     {"components that a plane lacks", ALL, PACK(CL_UNORM_INT8, 4, SIZE(5, 3)), .order = CL_R},
     {"components that two planes lack", ALL, PACK(CL_FLOAT, 4, SIZE(5, 3)), .order = CL_RG},
     {"colours of a plane", ALL, PACK(CL_UNORM_INT8, 3, SIZE(5, 3)), .order = CL_R, .transform = true},
+    {"the caller's workspace", ALL, PACK(CL_FLOAT, 3, SIZE(5, 3)), .own_workspace = true},
+    {"several bands of rows", MORE, PACK(CL_FLOAT, 3, SIZE(611, 301)), .patch = 3},
     {"gaps", ALL, PACK(CL_UNORM_INT8, 3, SIZE(5, 3)), .form = FORM_PADDED},
     {"columns apart", BIG, PACK(CL_UNORM_INT8, 3, SIZE(5, 3)), .form = FORM_SPREAD},
     {"planes", BIG, PACK(CL_UNORM_INT8, 3, SIZE(5, 7)), .form = FORM_TRANSPOSED},
@@ -104,6 +107,7 @@ static const image_case cases[] = {
     {"bfloat16 to half", BIG, UNPACK(CL_HALF_FLOAT, 3, SIZE(6, 5)), .dtype = CLATTN_DTYPE_BF16},
     {"a plane", ALL, UNPACK(CL_UNORM_INT8, 1, SIZE(5, 3)), .order = CL_R},
     {"a plane of 16 bits", ALL, UNPACK(CL_UNORM_INT16, 1, SIZE(37, 3)), .order = CL_R},
+    {"a plane of half", BIG, UNPACK(CL_HALF_FLOAT, 1, SIZE(17, 3)), .order = CL_R},
     {"a plane of float", BIG, UNPACK(CL_FLOAT, 1, SIZE(17, 3)), .order = CL_R, .dtype = CLATTN_DTYPE_F16},
     {"two planes in one", ALL, UNPACK(CL_UNORM_INT8, 2, SIZE(5, 3)), .order = CL_RG},
     {"two planes in one, 16 bits", ALL, UNPACK(CL_UNORM_INT16, 2, SIZE(18, 2)), .order = CL_RG},
@@ -113,6 +117,8 @@ static const image_case cases[] = {
     {"luma of colours", ALL, UNPACK(CL_UNORM_INT8, 3, SIZE(17, 3)), .order = CL_R, .transform = true, .finite = true},
     {"a plane within another", ALL, UNPACK(CL_UNORM_INT8, 1, .image = {9, 8}, .region = {4, 3}), .order = CL_R,
      .origin = {3, 2}},
+    {"the caller's workspace", ALL, UNPACK(CL_FLOAT, 3, SIZE(5, 3)), .own_workspace = true},
+    {"several bands of rows", BIG, UNPACK(CL_FLOAT, 4, .image = {612, 303}, .region = {611, 301}), .origin = {1, 2}},
     {"gaps", BIG, UNPACK(CL_UNORM_INT8, 3, SIZE(5, 3)), .form = FORM_PADDED},
     {"planes", BIG, UNPACK(CL_UNORM_INT8, 3, SIZE(5, 7)), .form = FORM_TRANSPOSED},
     {"one row for all", BIG, UNPACK(CL_UNORM_INT8, 3, SIZE(5, 7)), .form = FORM_SHARED_FIRST},
@@ -162,6 +168,9 @@ static void refused_descriptions(void **state)
 
     (void)state;
     REFUSED(INVALID_STRUCT, size = 8);
+    w.desc.size = offsetof(clattn_image_desc, transfer); /* of the first version */
+    assert_status(device_context(), clattn_image_supports(device_context(), &w.desc, NULL), CLATTN_SUCCESS);
+    w.desc.size = sizeof w.desc;
     REFUSED(INVALID_ARGUMENT, operation = 2);
     REFUSED(INVALID_ARGUMENT, patch = 2);
     REFUSED(INVALID_ARGUMENT, patch = -1);
@@ -203,6 +212,10 @@ static void refused_arguments(void **state)
         REFUSED_ARGS(INVALID_ARGUMENT, array = w.args.image);
         REFUSED_ARGS(INVALID_ARGUMENT, array = clattn_binding_buffer(w.image.memory, 0));
         REFUSED_ARGS(INVALID_ARGUMENT, norm = buffer);
+        if (clattn_plan_workspace_size(w.job.plan)) {
+            REFUSED_ARGS(BUFFER_TOO_SMALL, workspace = clattn_binding_buffer(buffer.buffer, 128000));
+            REFUSED_ARGS(INVALID_ARGUMENT, workspace = w.args.image);
+        }
         REFUSED_ARGS(BUFFER_TOO_SMALL, array.offset = 100000);
         REFUSED_ARGS(BUFFER_ACCESS, image = clattn_binding_image(closed.memory));
         REFUSED_ARGS(INVALID_ARGUMENT, explicit_region = 2);
@@ -353,9 +366,11 @@ int main(int argc, char **argv)
 {
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         if (cases[i].levels & level()) {
-            suite_add_case(image_check, &cases[i], "generic", "image %s: %s, type %x, %d channels",
-                           cases[i].operation == CLATTN_IMAGE_OPERATION_PACK ? "pack" : "unpack", cases[i].rule,
-                           (unsigned)cases[i].type, cases[i].channels);
+            for (size_t s = 0; s < IMAGE_SOLVERS; s++) {
+                suite_add_case(image_check, &cases[i], image_solvers[s], "image %s: %s: %s, type %x, %d channels",
+                               image_solvers[s], cases[i].operation == CLATTN_IMAGE_OPERATION_PACK ? "pack" : "unpack",
+                               cases[i].rule, (unsigned)cases[i].type, cases[i].channels);
+            }
         }
     }
     suite_add(refused_descriptions, "image: wrong descriptions are refused");

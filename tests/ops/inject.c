@@ -52,8 +52,10 @@ static const neighbourhood_case neighbourhoods[] = {
     {"small", ALL, .map = {5, 6}, .window = {3, 3}, .lse = true},
 };
 static const image_case images[] = {
-    {"three channels", ALL, .operation = CLATTN_IMAGE_OPERATION_PACK, .type = CL_UNORM_INT8, .channels = 3,
-     .image = {5, 3}, .region = {5, 3}},
+    {"pack", ALL, .operation = CLATTN_IMAGE_OPERATION_PACK, .type = CL_UNORM_INT8, .channels = 3, .image = {5, 3},
+     .region = {5, 3}},
+    {"unpack", ALL, .operation = CLATTN_IMAGE_OPERATION_UNPACK, .type = CL_UNORM_INT8, .channels = 3, .image = {5, 3},
+     .region = {5, 3}},
 };
 
 /* ---- plans ---- */
@@ -153,7 +155,9 @@ int main(int argc, char **argv)
     merge_add(merges, COUNT_OF(merges));
     kv_append_add(appends, COUNT_OF(appends));
     neighbourhood_add(neighbourhoods, COUNT_OF(neighbourhoods));
-    suite_add_case(image_check, &images[0], "generic", "image generic: %s", images[0].rule);
+    for (size_t i = 0; i < COUNT_OF(images); i++)
+        for (size_t s = 0; s < IMAGE_SOLVERS; s++)
+            suite_add_case(image_check, &images[i], image_solvers[s], "image %s: %s", image_solvers[s], images[i].rule);
     const int result = suite_run("ops_inject", argc, argv);
     /* The device's context has gone, too. */
     for (int i = 0; i < INJECT_KINDS; i++)

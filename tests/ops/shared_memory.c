@@ -157,6 +157,7 @@ int main(int argc, char **argv)
     kv_append_add(appends, COUNT_OF(appends));
     neighbourhood_add(neighbourhoods, COUNT_OF(neighbourhoods));
     for (size_t i = 0; i < COUNT_OF(images); i++)
-        suite_add_case(image_check, &images[i], "generic", "image generic: %s", images[i].rule);
+        for (size_t s = 0; s < IMAGE_SOLVERS; s++)
+            suite_add_case(image_check, &images[i], image_solvers[s], "image %s: %s", image_solvers[s], images[i].rule);
     return suite_run("shared_memory", argc, argv);
 }

@@ -240,31 +240,47 @@ static void appending_is_checked(void **state)
 static void images_are_checked(void **state)
 {
     static const struct damage packing[] = {
-        {NULL, "image/image.cl", "clamp(a.origin_x + x + j - a.patch / 2, 0,",
+        {"generic", "image/image.cl", "clamp(a.origin_x + x + j - a.patch / 2, 0,",
          "clamp(a.origin_x + x + j - a.patch / 2, 1,", DISAGREES("image_pack") "array["},
-        {NULL, "image/image.cl", "FMA(stored, stored, sum[into])", "FMA(stored, pixel[c] * 1.001f, sum[into])",
+        {"generic", "image/image.cl", "FMA(stored, stored, sum[into])", "FMA(stored, pixel[c] * 1.001f, sum[into])",
          DISAGREES("image_pack") "norm["},
-        {NULL, "image/image.cl", "m[10] * v.z) + m[11]", "m[10] * v.z)", DISAGREES("image_pack") "array["},
+        {"generic", "image/image.cl", "m[10] * v.z) + m[11]", "m[10] * v.z)", DISAGREES("image_pack") "array["},
     };
     static const struct damage unpacking[] = {
-        {NULL, "image/image.cl", "rint(inside * a->levels)", "rint(inside * a->levels - 0.5f)",
+        {"generic", "image/image.cl", "rint(inside * a->levels)", "rint(inside * a->levels - 0.5f)",
          DISAGREES("image_unpack") "image["},
-        {NULL, "image/image.cl", "vstore_half_rte(v,", "vstore_half_rte(v * (1.0f - 0x1p-11f),",
+        {"generic", "image/image.cl", "vstore_half_rte(v,", "vstore_half_rte(v * (1.0f - 0x1p-11f),",
          DISAGREES("image_unpack") "image["},
-        {NULL, "image/image.cl", "v > 1.0f ? 1.0f", "v > 1.0f ? 0.9f", DISAGREES("image_unpack") "image["},
-        {NULL, "image/image.cl", "a.origin_x + x, a.origin_y + y)", "a.origin_x + x + 1, a.origin_y + y)",
+        {"generic", "image/image.cl", "v > 1.0f ? 1.0f", "v > 1.0f ? 0.9f", DISAGREES("image_unpack") "image["},
+        {"generic", "image/image.cl", "a.origin_x + x, a.origin_y + y)", "a.origin_x + x + 1, a.origin_y + y)",
          DISAGREES("image_unpack") "image["},
     };
     static const struct damage decoding[] = {
-        {NULL, "image/colour.h", "2.4f * log(", "2.2f * log(", DISAGREES("image_pack") "array["},
-        {NULL, "image/colour.h", "x <= 0.04045f", "x <= 0.4f", DISAGREES("image_pack") "array["},
-        {NULL, "image/colour.h", "select(v / alpha,", "select(v * alpha,", DISAGREES("image_pack") "array["},
-        {NULL, "image/colour.h", "alpha == 0.0f", "alpha == 1.0f", DISAGREES("image_pack") "array["},
+        {"generic", "image/colour.h", "2.4f * log(", "2.2f * log(", DISAGREES("image_pack") "array["},
+        {"generic", "image/colour.h", "x <= 0.04045f", "x <= 0.4f", DISAGREES("image_pack") "array["},
+        {"generic", "image/colour.h", "select(v / alpha,", "select(v * alpha,", DISAGREES("image_pack") "array["},
+        {"generic", "image/colour.h", "alpha == 0.0f", "alpha == 1.0f", DISAGREES("image_pack") "array["},
     };
     static const struct damage encoding[] = {
-        {NULL, "image/colour.h", "1.055f * exp(", "1.05f * exp(", DISAGREES("image_unpack") "image["},
-        {NULL, "image/colour.h", "x * 12.92f", "x * 12.0f", DISAGREES("image_unpack") "image["},
-        {NULL, "image/image.cl", "v = v * alpha", "v = v * v.w", DISAGREES("image_unpack") "image["},
+        {"generic", "image/colour.h", "1.055f * exp(", "1.05f * exp(", DISAGREES("image_unpack") "image["},
+        {"generic", "image/colour.h", "x * 12.92f", "x * 12.0f", DISAGREES("image_unpack") "image["},
+        {"generic", "image/image.cl", "v = v * alpha", "v = v * v.w", DISAGREES("image_unpack") "image["},
+    };
+    static const struct damage packing_on_cpus[] = {
+        {"cpu", "image/cpu.cl", "clamp(x + l, 0,", "clamp(x + l, 1,", DISAGREES("image_pack_cpu") "array["},
+        {"cpu", "image/cpu.cl", "i - margin - a->raw_y, 0", "i - margin - a->raw_y, 1",
+         DISAGREES("image_pack_cpu") "array["},
+        {"cpu", "image/cpu.cl", "FMA(stored, stored, sum[into])", "FMA(stored, c[k] * 1.001f, sum[into])",
+         DISAGREES("image_pack_cpu") "norm["},
+        {"cpu", "image/cpu.cl", "if (a->blue_first)", "if (false)", DISAGREES("image_pack_cpu") "array["},
+    };
+    static const struct damage unpacking_on_cpus[] = {
+        {"cpu", "image/cpu.cl", "levels + 0x1p23f", "levels + 0x1.000002p23f", DISAGREES("image_unpack_cpu") "image["},
+        {"cpu", "image/cpu.cl", "positive > 1.0f", "positive > 3.0f", DISAGREES("image_unpack_cpu") "image["},
+        {"cpu", "image/cpu.cl", "+ m[4 * i + 3]", "", DISAGREES("image_unpack_cpu") "image["},
+    };
+    static const struct damage encoding_on_cpus[] = {
+        {"cpu", "image/cpu.cl", "c[i] = c[i] * c[3]", "c[i] = c[i]", DISAGREES("image_unpack_cpu") "image["},
     };
     clattn_image_desc pack = CLATTN_IMAGE_DESC_INIT, unpack = CLATTN_IMAGE_DESC_INIT;
     const char *reason = NULL;
@@ -281,12 +297,15 @@ static void images_are_checked(void **state)
         return;
     }
     damage_is_found(&image_operator, &pack, packing, COUNT_OF(packing));
+    damage_is_found(&image_operator, &pack, packing_on_cpus, COUNT_OF(packing_on_cpus));
     damage_is_found(&image_operator, &unpack, unpacking, COUNT_OF(unpacking));
+    damage_is_found(&image_operator, &unpack, unpacking_on_cpus, COUNT_OF(unpacking_on_cpus));
     pack.transfer = unpack.transfer = CLATTN_IMAGE_TRANSFER_SRGB;
     pack.alpha = unpack.alpha = CLATTN_IMAGE_ALPHA_PREMULTIPLIED;
     unpack.array = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (const size_t[3]){4, 3, 4});
     damage_is_found(&image_operator, &pack, decoding, COUNT_OF(decoding));
     damage_is_found(&image_operator, &unpack, encoding, COUNT_OF(encoding));
+    damage_is_found(&image_operator, &unpack, encoding_on_cpus, COUNT_OF(encoding_on_cpus));
 }
 
 static void the_next_solver_takes_over(void **state)

@@ -30,10 +30,11 @@ static const struct format {
 static const float matrix[3][4] = {
     {0.75f, -0.5f, 0.25f, 0.125f}, {-0.375f, 1.25f, 0.5f, 0}, {0.5f, 0.25f, 1.5f, -0.25f}};
 
-enum { ARRAY, NORM, IMAGE, ARRAYS }; /* IMAGE has the image's bytes as `host` and the image as `buffer` */
+enum { ARRAY, NORM, WORKSPACE, IMAGE, ARRAYS }; /* IMAGE has the image's bytes as `host` and the image as `buffer` */
 
 struct image_check {
     struct image_problem small;
+    clattn_layout workspace; /* bytes; solver generic needs none */
     clattn_image_args args;
     struct check_array arrays[ARRAYS];
     const struct format *format;
@@ -81,6 +82,7 @@ static clattn_status make(struct image_check *check, clattn_context *context)
     const struct check_place places[IMAGE] = {
         [ARRAY] = {"array", &desc->array, &check->args.array, CHECK_NUMBERS},
         [NORM] = {"norm", &desc->norm, &check->args.norm, CHECK_ZEROS},
+        [WORKSPACE] = {"workspace", &check->workspace, &check->args.workspace, CHECK_ZEROS},
     };
     TRY(check_arrays_make(context, places, IMAGE, check->arrays));
     put_odd(&check->arrays[ARRAY], desc->array.dtype);
@@ -263,13 +265,16 @@ clattn_status image_self_check(struct self_check *self)
     struct image_check check = {.args = CLATTN_IMAGE_ARGS_INIT};
     TRY(check_begin(context));
     TRY(check_describe(base, &desc, &check.small));
+    if (base->workspace)
+        check.workspace =
+            clattn_layout_contiguous(CLATTN_DTYPE_U8, 1, (const size_t[1]){image_cpu_workspace(&check.small)});
     TRY(make(&check, context));
     for (size_t i = 0; i < COUNT_OF(formats); i++) {
         check.format = &formats[i];
         TRY(make_image(&check, context));
         if (!check.arrays[IMAGE].buffer)
             continue;
-        TRY(check_enqueue(base, &check.small, 0, &check.args));
+        TRY(check_enqueue(base, &check.small, base->workspace ? check.workspace.extent[0] : 0, &check.args));
         TRY(judge(&check, context, base->kernels[0].name));
     }
 fail:

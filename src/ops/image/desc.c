@@ -8,7 +8,7 @@
 #include "ops/common/arrays.h"
 #include "ops/image/image.h"
 
-_Static_assert(sizeof(image_args) == 8 * 8 + 26 * 4, "image_args has padding");
+_Static_assert(sizeof(image_args) == 9 * 8 + 34 * 4, "image_args has padding");
 
 /* Coordinates are ints in the kernels; a region, a patch and an origin add up below 2^31. */
 #define ORIGIN_LIMIT (INT64_C(1) << 30)
@@ -127,12 +127,15 @@ static clattn_status read_format(struct report *report, const cl_image_format *f
     case CL_FLOAT: kernel_args->store = IMAGE_STORE_FLOAT; break;
     case CL_HALF_FLOAT: kernel_args->store = IMAGE_STORE_HALF; break;
     case CL_UNORM_INT8:
-    case CL_UNORM_INT16:
-        kernel_args->store = IMAGE_STORE_UNORM;
-        kernel_args->levels = format->image_channel_data_type == CL_UNORM_INT8 ? 255 : 65535;
-        break;
+    case CL_UNORM_INT16: kernel_args->store = IMAGE_STORE_UNORM; break;
     default: known = false;
     }
+    kernel_args->levels = format->image_channel_data_type == CL_UNORM_INT8 ? 255 : 65535;
+    kernel_args->component = format->image_channel_data_type == CL_FLOAT        ? 4
+                             : format->image_channel_data_type == CL_UNORM_INT8 ? 1
+                                                                                : 2;
+    kernel_args->components = order == CL_R ? 1 : order == CL_RG ? 2 : 4;
+    kernel_args->blue_first = order == CL_BGRA;
     if (known)
         return CLATTN_SUCCESS;
     if (order == CL_sRGBA || order == CL_sBGRA || order == CL_sRGB || order == CL_sRGBx)
@@ -182,7 +185,8 @@ clattn_status image_args_read(clattn_context *context, const struct image_proble
     clattn_status status;
     const clattn_layout *array = &problem->desc.array, *norm = &problem->desc.norm;
     memset(kernel_args, 0, sizeof *kernel_args);
-    TRY(args_read(&context->device.report, "clattn_image_args", args, sizeof *args, sizeof *args, given));
+    TRY(args_read(&context->device.report, "clattn_image_args", args, sizeof *args,
+                  offsetof(clattn_image_args, workspace), given));
     TRY(read_region(&context->device.report, problem, args));
     const size_t extent[3] = {args->height, args->width, array->extent[2]};
     const size_t norm_extent[3] = {args->height, args->width, problem->channels};

@@ -15,9 +15,20 @@ struct image_problem {
 struct image_plan {
     clattn_plan base;
     struct image_problem problem;
+    /* Set by the solver.  The plan's lock is held. */
+    clattn_status (*launch)(const struct image_plan *plan, const struct image_problem *problem, struct chain *chain,
+                            const clattn_image_args *args, const image_args *kernel_args);
 };
 
+extern const struct solver image_cpu_solver, image_generic_solver;
+
 clattn_status image_problem_read(const void *desc, void *problem, const char **reason);
+
+/* The -D that all kernels of the problem have. */
+void image_defines(const struct image_problem *problem, struct strbuf *options);
+
+/* The bytes of workspace that solver cpu needs for the problem. */
+size_t image_cpu_workspace(const struct image_problem *problem);
 
 /* Copies the caller's args, checks all bindings and fills the kernel's arguments; their batch is 0 if there is
  * nothing to do. */

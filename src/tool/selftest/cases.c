@@ -363,6 +363,6 @@ const selftest_operator selftest_operators[] = {
     ROW(rope, cpu_and_generic),
     ROW(activation, cpu_and_generic),
     ROW(embedding, generic),
-    ROW(image, generic),
+    ROW(image, cpu_and_generic),
 };
 const size_t selftest_operator_count = COUNT_OF(selftest_operators);

@@ -202,6 +202,14 @@ ENQUEUE(clEnqueueReadImage,
         (cl_command_queue queue, cl_mem image, cl_bool blocking, const size_t *origin, const size_t *region, size_t row,
          size_t slice, void *data, cl_uint n, const cl_event *waits, cl_event *event),
         (queue, image, blocking, origin, region, row, slice, data, n, waits, event))
+ENQUEUE(clEnqueueCopyImageToBuffer,
+        (cl_command_queue queue, cl_mem image, cl_mem buffer, const size_t *origin, const size_t *region, size_t offset,
+         cl_uint n, const cl_event *waits, cl_event *event),
+        (queue, image, buffer, origin, region, offset, n, waits, event))
+ENQUEUE(clEnqueueCopyBufferToImage,
+        (cl_command_queue queue, cl_mem buffer, cl_mem image, size_t offset, const size_t *origin, const size_t *region,
+         cl_uint n, const cl_event *waits, cl_event *event),
+        (queue, buffer, image, offset, origin, region, n, waits, event))
 ENQUEUE(clEnqueueWriteBuffer,
         (cl_command_queue queue, cl_mem buffer, cl_bool blocking, size_t offset, size_t bytes, const void *data,
          cl_uint n, const cl_event *waits, cl_event *event),
@@ -273,6 +281,8 @@ static const struct {
     ENTRY(clEnqueueBarrierWithWaitList),
     ENTRY(clEnqueueReadBuffer),
     ENTRY(clEnqueueReadImage),
+    ENTRY(clEnqueueCopyImageToBuffer),
+    ENTRY(clEnqueueCopyBufferToImage),
     ENTRY(clEnqueueWriteBuffer),
     ENTRY(clEnqueueCopyBuffer),
     ENTRY(clEnqueueCopyBufferRect),

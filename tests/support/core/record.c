@@ -135,6 +135,14 @@ COMMAND(clEnqueueReadImage, is_watched(image), false, false,
         (cl_command_queue queue, cl_mem image, cl_bool blocking, const size_t *origin, const size_t *region, size_t row,
          size_t slice, void *data, cl_uint n, const cl_event *waits, cl_event *event),
         (queue, image, blocking, origin, region, row, slice, data, n, waits, event))
+COMMAND(clEnqueueCopyImageToBuffer, is_watched(image) || is_watched(buffer), false, false,
+        (cl_command_queue queue, cl_mem image, cl_mem buffer, const size_t *origin, const size_t *region, size_t offset,
+         cl_uint n, const cl_event *waits, cl_event *event),
+        (queue, image, buffer, origin, region, offset, n, waits, event))
+COMMAND(clEnqueueCopyBufferToImage, is_watched(buffer) || is_watched(image), false, false,
+        (cl_command_queue queue, cl_mem buffer, cl_mem image, size_t offset, const size_t *origin, const size_t *region,
+         cl_uint n, const cl_event *waits, cl_event *event),
+        (queue, buffer, image, offset, origin, region, n, waits, event))
 COMMAND(clEnqueueWriteBuffer, is_watched(buffer), false, false,
         (cl_command_queue queue, cl_mem buffer, cl_bool blocking, size_t offset, size_t bytes, const void *data,
          cl_uint n, const cl_event *waits, cl_event *event),
@@ -176,12 +184,19 @@ void *record_get_proc(void *user, const char *name)
         void (*function)(void);
     } table[] = {
 #define ENTRY(name) {#name, (void (*)(void))recorded_##name}
-        ENTRY(clCreateKernel),         ENTRY(clSetKernelArg),
-        ENTRY(clEnqueueNDRangeKernel), ENTRY(clEnqueueMarkerWithWaitList),
-        ENTRY(clEnqueueReadBuffer),    ENTRY(clEnqueueBarrierWithWaitList),
-        ENTRY(clEnqueueWriteBuffer),   ENTRY(clEnqueueFillBuffer),
-        ENTRY(clEnqueueCopyBuffer),    ENTRY(clEnqueueCopyBufferRect),
+        ENTRY(clCreateKernel),
+        ENTRY(clSetKernelArg),
+        ENTRY(clEnqueueNDRangeKernel),
+        ENTRY(clEnqueueMarkerWithWaitList),
+        ENTRY(clEnqueueReadBuffer),
+        ENTRY(clEnqueueBarrierWithWaitList),
+        ENTRY(clEnqueueWriteBuffer),
+        ENTRY(clEnqueueFillBuffer),
+        ENTRY(clEnqueueCopyBuffer),
+        ENTRY(clEnqueueCopyBufferRect),
         ENTRY(clEnqueueReadImage),
+        ENTRY(clEnqueueCopyImageToBuffer),
+        ENTRY(clEnqueueCopyBufferToImage),
 #undef ENTRY
     };
     void *function;

@@ -7,6 +7,8 @@
 
 #include "support/ops/image_case.h"
 
+const char *const image_solvers[IMAGE_SOLVERS] = {"cpu", "generic"};
+
 enum { ARRAY, NORM }; /* of job.output */
 
 static size_t component_bytes(cl_channel_type type)
@@ -74,7 +76,9 @@ test_image image_create(cl_mem_flags flags, cl_image_format format, size_t width
                        .width = width,
                        .height = height,
                        .component = component_bytes(format.image_channel_data_type),
-                       .components = order == CL_R ? 1 : order == CL_RG ? 2 : 4};
+                       .components = order == CL_R    ? 1
+                                     : order == CL_RG ? 2
+                                                      : 4};
     const cl_image_desc desc = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = width, .image_height = height};
     size_t count = width * height * (size_t)made.components;
     random_stream stream = random_start(salt);
@@ -316,6 +320,37 @@ static double fill_value(void *context, const size_t *index)
     return f->finite ? random_float(&f->stream, -0.5f, 1.5f) : filler(&f->stream, f->count++);
 }
 
+#define BAND 128 /* bytes in front of the caller's workspace and behind it */
+
+static cl_mem bring_workspace(test_job *job, unsigned char **bytes)
+{
+    const size_t needed = clattn_plan_workspace_size(job->plan), all = needed + 2 * BAND;
+    cl_int code;
+
+    *bytes = malloc(all);
+    assert_non_null(*bytes);
+    memset(*bytes, 0xa5, all);
+    cl_mem buffer = clCreateBuffer(clattn_context_opencl_context(device_context()),
+                                   CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, all, *bytes, &code);
+    assert_cl(code);
+    job->args.image.workspace = clattn_binding_buffer(buffer, BAND);
+    return buffer;
+}
+
+static void judge_workspace(const test_job *job, cl_mem buffer, unsigned char *bytes)
+{
+    const size_t needed = clattn_plan_workspace_size(job->plan), all = needed + 2 * BAND;
+
+    assert_cl(
+        clEnqueueReadBuffer(clattn_context_queue(device_context()), buffer, CL_TRUE, 0, all, bytes, 0, NULL, NULL));
+    for (size_t i = 0; i < BAND; i++) {
+        assert_int_equal(bytes[i], 0xa5);
+        assert_int_equal(bytes[BAND + needed + i], 0xa5);
+    }
+    free(bytes);
+    device_release_buffer(buffer);
+}
+
 void image_check(const void *which, const char *solver)
 {
     const image_case *t = which;
@@ -330,7 +365,11 @@ void image_check(const void *which, const char *solver)
     test_job job = {0};
 
     test_image image = image_create(pack ? CL_MEM_READ_ONLY : CL_MEM_WRITE_ONLY, format, t->image[0], t->image[1], 5);
-    if (!image.memory) { /* no images of CL_RG: image_create says so */
+    /* There may be no images of CL_RG: image_create says so.  PoCL 3.1's read_imagef and write_imagef take half floats of
+     * CL_R for something else. */
+    const bool mistaken = t->order == CL_R && t->type == CL_HALF_FLOAT && strcmp(solver, "cpu") != 0 &&
+                          device_platform_contains("Portable Computing Language");
+    if (!image.memory || mistaken) {
         image_release(&image);
         skip();
     }
@@ -367,7 +406,12 @@ void image_check(const void *which, const char *solver)
     job.args.image = args;
     assert_status(device_context(), clattn_image_supports(device_context(), &desc, NULL), CLATTN_SUCCESS);
     assert_true(job_plan(&job, &image_operator, &desc, solver, JOB_TAKEN));
+    unsigned char *bytes_around = NULL;
+    cl_mem workspace = t->own_workspace ? bring_workspace(&job, &bytes_around) : NULL;
     job_run(&job, NULL);
+    if (workspace) {
+        judge_workspace(&job, workspace, bytes_around);
+    }
     if (pack) {
         judge_pack(t, &image, &array, norm, args.norm_factor, actual);
     } else {

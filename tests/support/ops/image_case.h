@@ -38,14 +38,18 @@ typedef struct image_case {
     cl_channel_order order; /* 0: CL_RGBA */
     clattn_dtype dtype;     /* 0: CLATTN_DTYPE_F32 */
     array_form form;
-    int norm;       /* 0: none, 1: of the row, 2: of each component */
+    int norm; /* 0: none, 1: of the row, 2: of each component */
     bool srgb, premultiplied;
-    bool transform; /* colours are multiplied by the matrix of image_case.c */
-    bool finite;    /* unpack small numbers only */
-    int origin[2];  /* x, y */
+    bool own_workspace; /* the caller brings the workspace, around which nothing may change */
+    bool transform;     /* colours are multiplied by the matrix of image_case.c */
+    bool finite;        /* unpack small numbers only */
+    int origin[2];      /* x, y */
     bool explicit_region;
     size_t actual[2]; /* with explicit_region: width, height */
 } image_case;
+
+#define IMAGE_SOLVERS 2
+extern const char *const image_solvers[IMAGE_SOLVERS];
 
 void image_check(const void *test, const char *solver);
 
