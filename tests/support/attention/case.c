@@ -121,7 +121,7 @@ bool attention_refuses(const attention_case *test, const char *solver)
     bool refused = (test->type.query == CLATTN_DTYPE_F64 && !has_doubles) || job_refused_sub_groups(solver);
 
     assert_status(device_context(), clattn_context_device_info(device_context(), &info), CLATTN_SUCCESS);
-    refused = refused || (strcmp(solver, "decode") == 0 && decode_refuses(test));
+    refused = refused || device_breaks(solver) || (strcmp(solver, "decode") == 0 && decode_refuses(test));
     for (int n = 0; n < ATTENTION_ALL_SOLVERS; n++) {
         refused = refused || ((test->refused_by >> n & 1) && strcmp(solver, attention_solvers[n]) == 0);
     }
