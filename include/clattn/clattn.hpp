@@ -295,6 +295,13 @@ class wait_list
         static_assert(sizeof(Event) == sizeof(cl_event), "the events of a vector lie one behind the other");
     }
 
+    /** Those of an array. */
+    template <typename Event, size_t number, typename = decltype(detail::address(std::declval<const Event &>()))>
+    wait_list(const Event (&events)[number]) : wait_list(number, detail::address(events[0]))
+    {
+        static_assert(sizeof(Event) == sizeof(cl_event), "the events of an array lie one behind the other");
+    }
+
     /** Returns how many there are. */
     cl_uint count() const
     {

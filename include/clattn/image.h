@@ -7,30 +7,37 @@
  *              N[y,x,c]               = norm_factor * sum_ij A[y,x,(i*P + j)*C + c]^2          norm (height, width, C)
  *     unpack   J[origin_y + y, origin_x + x].c = A[y,x,c]
  *
- * Component c = 0 ... 3 is red, green, blue or alpha, whatever the order in memory. An image of CL_R has red alone, one
- * of CL_RG red and green: a plane of NV12, P010 or planar YUV is packed into an array of 1 or 2 channels. If the array
- * has more, pack gives 0 for components that the image lacks, and 1 for alpha, as read_imagef does; if it has fewer,
- * the others are left out. So a colour matrix can make three equal channels of a grey plane, and a plane of luma of
- * three channels. A driver without CL_RG (PoCL) reads such a plane as CL_R of twice the width: a contiguous array of
- * (height, 2 width, 1) is one of (height, width, 2). J is the image. If there is a
- * colour matrix, J is the image's colours multiplied by it: on the way in J.c = ((m[c][0] r + m[c][1] g) + m[c][2] b)
- * + m[c][3] for c = 0 ... 2, in float32 without contraction; on the way out the image's r, g and b are made from J's
- * in the same way. Alpha stays.
+ * Component c = 0 ... 3 is red, green, blue or alpha, whatever the order in memory. J is what the array sees: the
+ * image's components, with colours converted as follows, each step if it is asked for. Unpack goes the other way: it
+ * multiplies by its own matrix (give it the inverse of pack's, to undo that), encodes, multiplies by alpha. Alpha stays.
+ * An image without alpha has alpha 1; unpack takes alpha from the array's fourth channel, or 1.
  *
- * The image's colours may be encoded as sRGB and multiplied by alpha, and are then converted on the way: J is straight
- * and linear. Pack converts in the order 1, 2, matrix; unpack undoes that, the matrix first. An image without alpha has
- * alpha 1; unpack takes alpha from the array's fourth channel, or 1.
+ *     the image's colours       pack does                                              asked for by
+ *     multiplied by alpha       1. divides them by alpha; 0 where alpha is 0           CLATTN_IMAGE_ALPHA_PREMULTIPLIED
+ *     encoded as sRGB           2. decodes them, so that they are linear               CLATTN_IMAGE_TRANSFER_SRGB
+ *     to be mixed               3. J.c = ((m[c][0] r + m[c][1] g) + m[c][2] b) + m[c][3] for c = 0 ... 2, in float32
+ *                                  without contraction                                 explicit_matrix
  *
- * 1. With CLATTN_IMAGE_ALPHA_PREMULTIPLIED, pack divides red, green and blue by alpha; where alpha is 0 they become 0.
- *    Unpack multiplies by alpha. So colours are first encoded and then multiplied, as in Cairo, Skia, HTML's canvas and
- *    GEGL's R'aG'aB'aA; of an image that multiplies linear light and then encodes it (blending into an sRGB
- *    framebuffer), only opaque pixels come out right.
- * 2. With CLATTN_IMAGE_TRANSFER_SRGB, pack decodes red, green and blue by IEC 61966-2-1 (1999): v / 12.92 for
- *    v <= 0.04045, otherwise ((v + 0.055) / 1.055)^2.4. Unpack encodes: 12.92 v for v <= 0.0031308, otherwise
- *    1.055 v^(1/2.4) - 0.055. Below 0 both are mirrored, f(-v) = -f(v); above 1 they go on. For |v| <= 1 the float32
- *    result is within 32 ulp decoded, and encoded within 40 ulp of 1 (a third of a step of CL_UNORM_INT16). This works
- *    for every format on every device; images of CL_sRGBA and its like, which few drivers read and fewer write, are
- *    refused.
+ * 1. Colours are taken for first encoded and then multiplied, as in Cairo, Skia, HTML's canvas and GEGL's R'aG'aB'aA; of an
+ *    image that multiplies linear light and then encodes it (blending into an sRGB framebuffer), only opaque pixels
+ *    come out right. Unpack multiplies by alpha, and a colour above 1 may so exceed alpha.
+ *
+ *    A mean of straight colours, attention's too, counts what transparent pixels hold, which pack has made black: dark
+ *    fringes. Give such pixels no weight (a mask), or leave the colours multiplied (CLATTN_IMAGE_ALPHA_STRAIGHT
+ *    changes nothing) and average alpha with them.
+ * 2. IEC 61966-2-1 (1999): v / 12.92 for v <= 0.04045, otherwise ((v + 0.055) / 1.055)^2.4. Unpack encodes: 12.92 v for
+ *    v <= 0.0031308, otherwise 1.055 v^(1/2.4) - 0.055. Below 0 both are mirrored, f(-v) = -f(v); above 1 they go on. For
+ *    |v| <= 1 the float32 result is within 32 ulp decoded, and encoded within 40 ulp of 1 (a third of a step of
+ *    CL_UNORM_INT16). This works for every format on every device; images of CL_sRGBA and its like, which few drivers
+ *    read and fewer write, are refused.
+ *
+ * An image of CL_R has red alone, one of CL_RG red and green: a plane of NV12, P010 or planar YUV is packed into an array
+ * of 1 or 2 channels. If the array has more, pack gives 0 for components that the image lacks, and 1 for alpha, as
+ * read_imagef does; if it has fewer, the others are left out. So a colour matrix can make three equal channels of a grey
+ * plane, and a plane of luma of three channels. A matrix sees one image only, and nothing here scales: to make colours of
+ * luma and of chroma of half the size is the application's part. A driver without CL_RG (PoCL) reads such a plane as CL_R
+ * of twice the width, as a contiguous array of (height, 2 width, 1) is one of (height, width, 2). Then origin_x and width
+ * count components, beyond the edge a single one is repeated, and patches mix both.
  *
  * Pack clamps coordinates to the image: what lies outside has the value of the nearest edge pixel, so a tile may be
  * read with a margin. With a patch, each pixel becomes a row of its P x P neighbourhood, pixel by pixel and row by

@@ -175,6 +175,21 @@ fail:
     return status;
 }
 
+void bound_add(struct bound_list *list, const clattn_binding *binding, const clattn_layout *layout,
+               const size_t *extent, unsigned access, const char *name)
+{
+    const size_t i = list->count++;
+    list->copy[i].binding = *binding;
+    list->copy[i].layout = *layout;
+    memcpy(list->copy[i].extent, extent, (size_t)layout->rank * sizeof *extent);
+    list->array[i] = (struct bound_array){.binding = &list->copy[i].binding,
+                                          .layout = &list->copy[i].layout,
+                                          .extent = list->copy[i].extent,
+                                          .access = access,
+                                          .name = name,
+                                          .present = true};
+}
+
 static clattn_status check_queue(struct chain *chain)
 {
     clattn_status status = CLATTN_SUCCESS;

@@ -49,6 +49,22 @@ clattn_status bindings_absent(clattn_context *context, const struct bound_array 
  * other ways, as sub-buffers do, are not detected. */
 clattn_status bindings_check(clattn_context *context, const struct bound_array *arrays, size_t count);
 
+/* A list of arrays for bindings_check whose layouts and extents are made on the way; `count` is 0 before the first. */
+#define BOUND_MOST 48
+struct bound_list {
+    size_t count;
+    struct bound_array array[BOUND_MOST];
+    struct {
+        clattn_binding binding;
+        clattn_layout layout;
+        size_t extent[CLATTN_MAX_RANK];
+    } copy[BOUND_MOST];
+};
+
+/* Adds an array that is present; all but `name` is copied. */
+void bound_add(struct bound_list *list, const clattn_binding *binding, const clattn_layout *layout,
+               const size_t *extent, unsigned access, const char *name);
+
 /* Checks that `buffer` is memory of that type, of the plan's OpenCL context, that the device may access as `access`
  * says; stores its size in *bytes. */
 clattn_status binding_check_memory(clattn_context *context, cl_mem buffer, cl_mem_object_type expected,

@@ -223,6 +223,68 @@ static void outputs_that_overlap_are_refused(void **state)
     clReleaseMemObject(buffer);
 }
 
+/* The same of attention and multi-head attention, which nothing lets work in place. */
+static void attention_in_place_is_refused(void **state)
+{
+    cl_mem buffer = new_buffer(clattn_context_opencl_context(context), CL_MEM_READ_WRITE, 256 * sizeof(float), NULL);
+    clattn_attention_desc attention = CLATTN_ATTENTION_DESC_INIT;
+    (void)state;
+    attention.query = attention.key = attention.value = attention.output =
+        clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 4, 8);
+    attention.outputs.lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (const size_t[3]){1, 1, 4});
+    attention.lengths.key = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, (const size_t[1]){1});
+    const struct {
+        int64_t output, lse, lengths;
+        const char *message; /* NULL: the call succeeds */
+    } attentions[] = {
+        {96, 128, 140, NULL},
+        {0, 128, 140, "output overlaps query"},
+        {65, 128, 140, "output overlaps value"},
+        {96, 127, 140, "outputs.lse"},
+        {96, 28, 140, "outputs.lse overlaps query"},
+        {96, 128, 131, "outputs.lse"},
+        {96, 128, 96, "output overlaps lengths.key"},
+    };
+    for (size_t i = 0; i < COUNT_OF(attentions); i++) {
+        clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;
+        args.query = clattn_binding_buffer(buffer, 0);
+        args.key = clattn_binding_buffer(buffer, 32);
+        args.value = clattn_binding_buffer(buffer, 64);
+        args.output = clattn_binding_buffer(buffer, attentions[i].output);
+        args.outputs.lse = clattn_binding_buffer(buffer, attentions[i].lse);
+        args.lengths.key = clattn_binding_buffer(buffer, attentions[i].lengths);
+        assert_status(context, clattn_attention_run(context, NULL, &attention, &args, 0, NULL, NULL),
+                      attentions[i].message ? CLATTN_ERROR_INVALID_ARGUMENT : CLATTN_SUCCESS);
+        if (attentions[i].message)
+            assert_message_has(context, attentions[i].message);
+    }
+
+    clattn_mha_desc mha = CLATTN_MHA_DESC_INIT;
+    mha.batch = 1;
+    mha.query_length = 3;
+    mha.d_model = 4;
+    mha.heads = 1;
+    mha.dtype = CLATTN_DTYPE_F32;
+    mha.packed_weights = 1;
+    const struct {
+        int64_t y;
+        const char *message; /* NULL: the call succeeds */
+    } mhas[] = {{80, NULL}, {0, "y overlaps x"}, {60, "y overlaps w_in"}, {68, "y overlaps w_o"}};
+    for (size_t i = 0; i < COUNT_OF(mhas); i++) {
+        clattn_mha_args args = CLATTN_MHA_ARGS_INIT;
+        args.x = clattn_binding_buffer(buffer, 0);
+        args.w_in = clattn_binding_buffer(buffer, 16);
+        args.w_o = clattn_binding_buffer(buffer, 64);
+        args.y = clattn_binding_buffer(buffer, mhas[i].y);
+        assert_status(context, clattn_mha_run(context, NULL, &mha, &args, 0, NULL, NULL),
+                      mhas[i].message ? CLATTN_ERROR_INVALID_ARGUMENT : CLATTN_SUCCESS);
+        if (mhas[i].message)
+            assert_message_has(context, mhas[i].message);
+    }
+    assert_cl(clFinish(clattn_context_queue(context)));
+    clReleaseMemObject(buffer);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -234,6 +296,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(lengths_beyond_the_plan_are_refused, refusals_start, refusals_stop),
         cmocka_unit_test_setup_teardown(plans_are_not_taken_for_another_operators, refusals_start, refusals_stop),
         cmocka_unit_test_setup_teardown(outputs_that_overlap_are_refused, refusals_start, refusals_stop),
+        cmocka_unit_test_setup_teardown(attention_in_place_is_refused, refusals_start, refusals_stop),
     };
     return RUN_TESTS("errors of bindings", tests, argc, argv);
 }

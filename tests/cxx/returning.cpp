@@ -391,6 +391,8 @@ void handles_and_events_convert()
     CHECK(of.context.run(queue, of.desc, of.args, held, &event) == CLATTN_SUCCESS && event);
     held.assign(2, {event});
     CHECK(clattn::wait_list(held).count() == 2 && clattn::wait_list(held).events() == &held[0].held);
+    const cl_event two[2] = {held[0].held, held[1].held};
+    CHECK(clattn::wait_list(two).count() == 2 && clattn::wait_list(two).events() == two);
     CHECK(of.context.run(queue, of.desc, of.args, held) == CLATTN_SUCCESS && of.is_right());
     clReleaseEvent(event);
 

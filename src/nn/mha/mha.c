@@ -206,26 +206,22 @@ static void list_arrays(const struct mha_problem *problem, const clattn_mha_args
     memcpy(arrays, all, sizeof all);
 }
 
-/* Checks an array from element `offset` on. */
-static clattn_status check(clattn_context *context, const struct bound_array *array, size_t offset,
-                           const clattn_layout *layout, const size_t *extent, enum binding_access access)
+/* Adds an array, if it is there, from element `offset` on. */
+static void add(struct bound_list *list, const struct bound_array *array, size_t offset, const clattn_layout *layout,
+                const size_t *extent, enum binding_access access)
 {
     clattn_binding binding = *array->binding;
     /* An offset that wraps is negative, and refused. */
     binding.offset = (int64_t)((uint64_t)binding.offset + offset);
-    return array->present ? binding_check(context, &binding, layout, extent, access, array->name) : CLATTN_SUCCESS;
+    if (array->present)
+        bound_add(list, &binding, layout, extent, access, array->name);
 }
 
-/* Checks the weight and the bias that a product reads. */
-static clattn_status check_weight(clattn_context *context, const struct mha_product *p,
-                                  const struct bound_array *arrays)
+/* Adds the weight and the bias that a product reads. */
+static void add_weight(struct bound_list *list, const struct mha_product *p, const struct bound_array *arrays)
 {
-    clattn_status status;
-    const clattn_layout *b = &p->desc.b, *bias = &p->desc.bias;
-    TRY(check(context, &arrays[p->weight], p->weight_offset, b, b->extent, BINDING_READ));
-    TRY(check(context, &arrays[p->bias], p->bias_offset, bias, bias->extent, BINDING_READ));
-fail:
-    return status;
+    add(list, &arrays[p->weight], p->weight_offset, &p->desc.b, p->desc.b.extent, BINDING_READ);
+    add(list, &arrays[p->bias], p->bias_offset, &p->desc.bias, p->desc.bias.extent, BINDING_READ);
 }
 
 /* Checks all bindings before anything is enqueued. */
@@ -241,6 +237,8 @@ static clattn_status check_bindings(const struct mha_plan *plan, const clattn_mh
     const size_t weights[4] = {args->batch, problem->weights.extent[1], args->query_length, args->key_length};
     size_t masked[4];
     const clattn_layout mask = mask_reach(&d->mask, scores, masked);
+    struct bound_list list;
+    list.count = 0;
     TRY(bindings_absent(context, arrays + 1, MHA_SLOTS - 1));
     for (size_t i = 0; i < problem->projections; i++) {
         const struct mha_product *p = &problem->projection[i];
@@ -248,13 +246,14 @@ static clattn_status check_bindings(const struct mha_plan *plan, const clattn_mh
         const size_t rows[3] = {args->batch, length, p->desc.a.extent[2]};
         if (!length)
             continue;
-        TRY(check(context, &arrays[p->source], 0, &p->desc.a, rows, BINDING_READ));
-        TRY(check_weight(context, p, arrays));
+        add(&list, &arrays[p->source], 0, &p->desc.a, rows, BINDING_READ);
+        add_weight(&list, p, arrays);
     }
-    TRY(check(context, &arrays[SLOT_MASK], 0, &mask, masked, BINDING_READ));
-    TRY(check_weight(context, &problem->output, arrays));
-    TRY(check(context, &arrays[SLOT_Y], 0, &problem->output.desc.c, y, BINDING_WRITE));
-    TRY(check(context, &arrays[SLOT_WEIGHTS], 0, &problem->weights, weights, BINDING_WRITE));
+    add(&list, &arrays[SLOT_MASK], 0, &mask, masked, BINDING_READ);
+    add_weight(&list, &problem->output, arrays);
+    add(&list, &arrays[SLOT_Y], 0, &problem->output.desc.c, y, BINDING_WRITE);
+    add(&list, &arrays[SLOT_WEIGHTS], 0, &problem->weights, weights, BINDING_WRITE);
+    TRY(bindings_check(context, list.array, list.count));
 fail:
     return status;
 }

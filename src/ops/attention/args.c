@@ -11,6 +11,7 @@
 _Static_assert(sizeof(array4) == 40 && sizeof(array2) == 24 && sizeof(array1) == 16, "arrays have padding");
 _Static_assert(sizeof(attention_args) == 11 * 40 + 3 * 24 + 6 * 16 + 10 * 8 + 26 * 4, "attention_args has padding");
 _Static_assert(sizeof(attention_args) + ATTENTION_POINTERS * 8 <= 1024, "too many arguments");
+_Static_assert(4 + ATTENTION_ARRAYS + CLATTN_USER_BUFFERS + 1 <= BOUND_MOST, "too many arrays");
 
 /* ---- the struct ---- */
 
@@ -221,44 +222,39 @@ static enum binding_access access_of(const struct attention_problem *problem, en
     return array < ATTENTION_INPUT_ARRAYS ? BINDING_READ : again ? BINDING_READ_WRITE : BINDING_WRITE;
 }
 
-static clattn_status check_mask(clattn_context *context, const struct attention_problem *problem,
-                                const clattn_attention_args *args, enum attention_array array)
+static void add_mask(struct bound_list *list, const struct attention_problem *problem,
+                     const clattn_attention_args *args, enum attention_array array)
 {
     const size_t size[4] = {args->batch, problem->heads, args->query_length, args->key_length};
     size_t reach[4];
     const clattn_layout mask = mask_reach(attention_layout(&problem->desc, array), size, reach);
-    return binding_check(context, attention_binding(args, array), &mask, reach, BINDING_READ,
-                         attention_arrays[array].name);
+    bound_add(list, attention_binding(args, array), &mask, reach, BINDING_READ, attention_arrays[array].name);
 }
 
-static clattn_status check_optional(clattn_context *context, const struct attention_problem *problem,
-                                    const clattn_attention_args *args)
+static void add_optional(struct bound_list *list, const struct attention_problem *problem,
+                         const clattn_attention_args *args)
 {
-    clattn_status status = CLATTN_SUCCESS;
     static const clattn_layout one = {.dtype = CLATTN_DTYPE_I32, .rank = 1, .extent = {1}, .stride = {1}};
     for (int i = 0; i < ATTENTION_ARRAYS; i++) {
         size_t extent[CLATTN_MAX_RANK];
         if (!problem->has[i])
             continue;
         if (i == ATTENTION_MASK || i == ATTENTION_BIAS) {
-            TRY(check_mask(context, problem, args, i));
+            add_mask(list, problem, args, i);
             continue;
         }
         reached(problem, args, i, extent);
-        TRY(binding_check(context, attention_binding(args, i), attention_layout(&problem->desc, i), extent,
-                          access_of(problem, i), attention_arrays[i].name));
+        bound_add(list, attention_binding(args, i), attention_layout(&problem->desc, i), extent, access_of(problem, i),
+                  attention_arrays[i].name);
     }
     for (int i = 0; i < CLATTN_USER_BUFFERS; i++) {
         clattn_layout element = one;
         element.dtype = problem->desc.snippets.buffer_dtype[i];
         if (element.dtype != CLATTN_DTYPE_NONE)
-            TRY(binding_check(context, &args->snippets.buffer[i], &element, element.extent, BINDING_READ,
-                              user_name[i]));
+            bound_add(list, &args->snippets.buffer[i], &element, element.extent, BINDING_READ, user_name[i]);
     }
     if (problem->desc.launch.cancellable)
-        TRY(binding_check(context, &args->cancel, &one, one.extent, BINDING_READ, "cancel"));
-fail:
-    return status;
+        bound_add(list, &args->cancel, &one, one.extent, BINDING_READ, "cancel");
 }
 
 clattn_status attention_args_read(clattn_context *context, const struct attention_problem *problem,
@@ -266,6 +262,8 @@ clattn_status attention_args_read(clattn_context *context, const struct attentio
 {
     clattn_status status;
     const clattn_attention_desc *desc = &problem->desc;
+    struct bound_list list;
+    list.count = 0;
     TRY(args_read(&context->device.report, "clattn_attention_args", args, sizeof *args, sizeof *args, given));
     TRY(read_lengths(&context->device.report, problem, args));
     TRY(check_absent(context, problem, args));
@@ -281,11 +279,12 @@ clattn_status attention_args_read(clattn_context *context, const struct attentio
         k[2] = 0;
     const size_t v[4] = {k[0], k[1], k[2], problem->d_v};
     const size_t o[4] = {q[0], q[1], q[2], problem->d_v};
-    TRY(binding_check(context, &args->query, &desc->query, q, BINDING_READ, "query"));
-    TRY(binding_check(context, &args->key, &desc->key, k, BINDING_READ, "key"));
-    TRY(binding_check(context, &args->value, &desc->value, v, BINDING_READ, "value"));
-    TRY(binding_check(context, &args->output, &desc->output, o, BINDING_WRITE, "output"));
-    TRY(check_optional(context, problem, args));
+    bound_add(&list, &args->query, &desc->query, q, BINDING_READ, "query");
+    bound_add(&list, &args->key, &desc->key, k, BINDING_READ, "key");
+    bound_add(&list, &args->value, &desc->value, v, BINDING_READ, "value");
+    bound_add(&list, &args->output, &desc->output, o, BINDING_WRITE, "output");
+    add_optional(&list, problem, args);
+    TRY(bindings_check(context, list.array, list.count));
 fail:
     return status;
 }

@@ -215,7 +215,8 @@ void record_begin(const cl_mem *memory, size_t count, cl_event allowed)
     while (command_count)
         assert_cl(clReleaseEvent(commands[--command_count].event));
     assert_true(count <= MEMORIES);
-    memcpy(memories, memory, count * sizeof *memory);
+    for (size_t i = 0; i < count; i++)
+        memories[i] = memory[i];
     memory_count = count;
     acquired = allowed;
 }
