@@ -298,6 +298,10 @@ static const image_row image_rows[] = {
     {"pack, 3 channels", NOT_QUICK, NULL, CLATTN_IMAGE_OPERATION_PACK, 0, 3, CLATTN_DTYPE_F32, false},
     {"pack, 3 channels, patches of 7, norm", QUICK, NULL, CLATTN_IMAGE_OPERATION_PACK, 7, 3, CLATTN_DTYPE_F16, true},
     {"unpack, 3 channels", NOT_QUICK, NULL, CLATTN_IMAGE_OPERATION_UNPACK, 0, 3, CLATTN_DTYPE_F32, false},
+    {"pack, 3 channels by cpu", NOT_QUICK, "cpu", CLATTN_IMAGE_OPERATION_PACK, 0, 3, CLATTN_DTYPE_F32, false},
+    {"pack, 4 channels, patches of 7, norm, by cpu", NOT_QUICK, "cpu", CLATTN_IMAGE_OPERATION_PACK, 7, 4,
+     CLATTN_DTYPE_F16, true},
+    {"unpack, 3 channels by cpu", NOT_QUICK, "cpu", CLATTN_IMAGE_OPERATION_UNPACK, 0, 3, CLATTN_DTYPE_F32, false},
 };
 
 static clattn_status image_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
