@@ -42,6 +42,8 @@ static int size_of_problems(void)
 
 static void make_attention(test_job *job, const char *solver, uint64_t salt)
 {
+    if (device_breaks(solver))
+        skip();
     assert_true(attention_job(job, &attention_cases[size_of_problems()], solver, salt));
 }
 
@@ -57,6 +59,8 @@ static void make_matmul(test_job *job, const char *solver, uint64_t salt)
 
 static void make_mha(test_job *job, const char *solver, uint64_t salt)
 {
+    if (device_breaks(solver))
+        skip();
     mha_job(job, &mha_cases[size_of_problems()], solver, salt);
 }
 

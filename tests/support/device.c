@@ -257,9 +257,11 @@ void write_buffer(cl_command_queue queue, cl_mem buffer, size_t at, size_t bytes
 bool device_breaks(const char *solver)
 {
     clattn_device_info info = {.size = sizeof info};
-    const bool by_tiles =
-        solver && (!strcmp(solver, "tile") || !strcmp(solver, "decode") || !strcmp(solver, "emulated-sub-group"));
+    static const char *const by_tiles[] = {"tile", "decode", "sub-group", "emulated-sub-group"};
+    bool named = false;
+    for (size_t i = 0; i < COUNT_OF(by_tiles); i++)
+        named = named || (solver && !strcmp(solver, by_tiles[i]));
     assert_status(device_context(), clattn_context_device_info(device_context(), &info), CLATTN_SUCCESS);
     const long major = strtol(info.driver, NULL, 10);
-    return by_tiles && device_platform_contains("Portable Computing Language") && major >= 4 && major < 8;
+    return named && device_platform_contains("Portable Computing Language") && major >= 4 && major < 8;
 }

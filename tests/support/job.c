@@ -181,8 +181,7 @@ bool job_plan_with(test_job *job, const struct operator_calls *calls, const void
         job_before.plan(calls, desc, options);
     clattn_status status = calls->plan_create(device_context(), desc, options, &job->plan);
     bool refused = answer == JOB_REFUSED || (answer == JOB_LOOPS && job_refused_for_loops(status)) ||
-                   job_refused_sub_groups(options->solver) ||
-                   (calls == &mha_operator && device_breaks(options->solver));
+                   job_refused_sub_groups(options->solver);
 
     job->calls = calls;
     if (refused) {
