@@ -11,8 +11,8 @@
 
 /* ---- three components: element e of the three vectors is component e % 3 of pixel e / 3 ---- */
 
-/* Of a vector of such elements that begins with element E0: of x the components 0, of y the components 1 (the others are
- * any); then of what that gave the components 0 and 1, of y the components 2. */
+/* Two shuffles give the vector that begins with element E0. The first takes components 0 from x and 1 from y (any number in
+ * the place of 2); the second takes those from the first's result, and components 2 from y. */
 #define TRIPLE_XY(E0, l) (((E0) + (l)) / 3 + (((E0) + (l)) % 3 == 1) * LANES)
 #define TRIPLE_Z(E0, l) (((E0) + (l)) % 3 == 2 ? ((E0) + (l)) / 3 + LANES : (l))
 #define TRIPLE_XY_0(l) TRIPLE_XY(0, l)

@@ -29,8 +29,8 @@ static const struct {
      *     loaded before a branch that alone needs it, and the branch's other way stores a constant.
      * PoCL's own cache keeps compiled kernels, and a process finds them there as fast.  7.0 has mended both. */
     {"Portable Computing Language", NULL, 4, 7, QUIRK_GROUPS_BREAK | QUIRK_NO_BINARIES},
-    /* PoCL 4 to 7 compile attention_tile and attention_decode_rows wrongly now and then: 6.0 made of the same text another
-     * program each time, of which one in seven (decode) to one in forty gave wrong rows.  7.1 ends the process where it
+    /* PoCL 4 to 7 compile attention_tile and attention_decode_rows wrongly now and then: 6.0 makes of the same text another
+     * program each time, and some of these give wrong rows (docs/notes/compilers.md has how many).  7.1 ends the process where it
      * compiles additive scores with packed queries, and gives rows with entropy and sinks factors of 0.  CPUs alone are meant,
      * where loops over work-items are made, and which get either kernel by name alone. */
     {"Portable Computing Language", NULL, 4, 8, QUIRK_TILES_BREAK},

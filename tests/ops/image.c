@@ -362,6 +362,36 @@ static void out_of_order(void **state)
     operators_in_a_row(queue);
 }
 
+/* The workspace of solver cpu has 2 MiB, 16 bytes for a pixel: 128 rows of 1,024 pixels, 125 and a margin of two. */
+static void bands_are_counted(void **state)
+{
+    static const struct {
+        size_t height;
+        int32_t patch;
+        size_t launches;
+    } bands[] = {{1, 1, 1}, {128, 1, 1}, {129, 1, 2}, {1024, 1, 8}, {125, 3, 1}, {1024, 3, 9}};
+    const clattn_plan_options options = {.size = sizeof options, .solver = "cpu"};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(bands); i++) {
+        clattn_image_desc desc = CLATTN_IMAGE_DESC_INIT;
+        clattn_plan *plan = NULL;
+        const size_t patch = (size_t)bands[i].patch;
+
+        desc.operation = CLATTN_IMAGE_OPERATION_PACK;
+        desc.patch = bands[i].patch;
+        desc.array =
+            clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (const size_t[3]){bands[i].height, 1024, patch * patch});
+        const clattn_status status = clattn_image_plan_create(device_context(), &desc, &options, &plan);
+        if (!device_is_cpu() || status == CLATTN_ERROR_UNSUPPORTED) {
+            skip();
+        }
+        assert_status(device_context(), status, CLATTN_SUCCESS);
+        assert_int_equal(clattn_plan_launch_count(plan), bands[i].launches);
+        clattn_plan_release(&plan);
+    }
+}
+
 int main(int argc, char **argv)
 {
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
@@ -376,6 +406,7 @@ int main(int argc, char **argv)
     suite_add(refused_descriptions, "image: wrong descriptions are refused");
     suite_add(refused_arguments, "image: wrong arguments are refused");
     suite_add(refused_formats, "image: formats that are not taken are refused");
+    suite_add(bands_are_counted, "image: how many launches a plan by cpu has at the most");
     suite_add(without_images, "image: a device without images is refused with that reason");
     suite_add(in_order, "image: operators follow each other on a queue in order");
     suite_add(out_of_order, "image: operators follow each other by events");

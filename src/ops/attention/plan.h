@@ -54,8 +54,8 @@ static inline void attention_begin_geometry(struct attention_plan *plan)
 void attention_groups_by_queries(const struct attention_plan *plan, const attention_args *kernel_args,
                                  size_t groups[3]);
 
-/* The same where a work-group takes rows_per_group rows of one key/value head, whether or not the launch has all of its query
- * heads. */
+/* Does the same for work-groups that take rows_per_group rows of one key/value head, whether or not the launch has all of its
+ * query heads. */
 void attention_groups_by_key_heads(const struct attention_plan *plan, const attention_args *kernel_args,
                                    size_t groups[3]);
 

@@ -13,12 +13,24 @@
 /* A work-group of so many pixels is worth its launch. */
 #define GROUP_PIXELS 8192
 
+/* The bytes of a row of pixels with the patch's margin, if each takes the most that there is. */
+static size_t widest_row(const struct image_problem *problem)
+{
+    return (problem->width + (size_t)problem->desc.patch - 1) * MOST_PIXEL_BYTES;
+}
+
 size_t image_cpu_workspace(const struct image_problem *problem)
 {
-    const size_t patch = (size_t)problem->desc.patch, row = (problem->width + patch - 1) * MOST_PIXEL_BYTES;
+    const size_t patch = (size_t)problem->desc.patch, row = widest_row(problem);
     if (!problem->width || !problem->height)
         return 0;
     return size_min(row * (problem->height + patch - 1), size_max(BAND_BYTES, row * patch));
+}
+
+/* The rows of a region that the workspace holds at a time, with the patch's margin, if a row of it takes so many bytes. */
+static size_t band_rows(const struct image_problem *problem, size_t row)
+{
+    return image_cpu_workspace(problem) / row - ((size_t)problem->desc.patch - 1);
 }
 
 /* The most loop iterations of a work-item with so many rows. */
@@ -95,7 +107,7 @@ static clattn_status launch(const struct image_plan *plan, const struct image_pr
     band.raw_offset = chain->workspace.offset;
     clamp_range(whole->origin_x, args->width, margin, whole->image_width, &band.raw_x, &band.raw_width);
     const size_t row = (size_t)band.raw_width * (size_t)(band.components * band.component);
-    const size_t most = image_cpu_workspace(problem) / row - 2 * (size_t)margin;
+    const size_t most = band_rows(problem, row);
     for (size_t done = 0, rows; done < args->height; done += rows) {
         rows = size_min(args->height - done, most);
         const bool last = done + rows == args->height;
@@ -136,7 +148,8 @@ static clattn_status prepare(clattn_plan *base)
     plan->launch = launch;
     TRY(plan_add_kernel(base, "image/cpu.cl", &options, pack ? "image_pack_cpu" : "image_unpack_cpu", pack ? 3 : 2,
                         sizeof(image_args), one, groups));
-    base->launches = divide_up(base->workspace, BAND_BYTES);
+    if (base->workspace)
+        base->launches = divide_up(problem->height, band_rows(problem, widest_row(problem)));
 fail:
     return status;
 }

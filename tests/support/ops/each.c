@@ -1,0 +1,41 @@
+#include "support/ops/each.h"
+
+#include "support/ops/activation_case.h"
+#include "support/ops/kv_append_case.h"
+#include "support/ops/merge_case.h"
+#include "support/ops/neighbourhood_case.h"
+#include "support/ops/norm_case.h"
+#include "support/ops/rope_case.h"
+#include "support/ops/softmax_case.h"
+
+static const softmax_case softmaxes[] = {
+    {"masked", ALL, .rank = 2, .extent = {3, 19}, .mask = MASK_BOOL, .mask_rank = 2, .mask_extent = {3, 19}},
+};
+static const norm_case norms[] = {
+    {"everything", ALL, .rank = 2, .extent = {3, 19}, .scale = {1, {19}, FORM_PLAIN, 0},
+     .bias = {1, {19}, FORM_PLAIN, 0}, .outputs = NORM_MEAN | NORM_INVERSE},
+};
+static const rope_case ropes[] = {{"pairs", ALL, .batch = 2, .heads = 3, .length = 5, .size = 16}};
+static const activation_case activations[] = {
+    {"swish", ALL, .function = CLATTN_ACTIVATION_SWISH, .rank = 2, .extent = {2, 19}, .values = VALUES_FLOATS},
+};
+static const merge_case merges[] = {
+    {"partials", ALL, .partials = 3, .batch = 2, .heads = 2, .queries = 5, .columns = 8, .lse = true},
+};
+static const kv_append_case appends[] = {
+    {"int8, rotated", ALL, .cache = CLATTN_CACHE_KIND_PLAIN, .type = CLATTN_DTYPE_I8, .length = 3, .capacity = 8,
+     .d_k = 8, .d_v = 8, .groups = 1, .past = {2, 2}, .one_past = true, .rotate = true},
+};
+static const neighbourhood_case neighbourhoods[] = {
+    {"small", ALL, .map = {5, 6}, .window = {3, 3}, .lse = true},
+};
+void each_operator_add(void)
+{
+    softmax_add(softmaxes, COUNT_OF(softmaxes));
+    norm_add(norms, COUNT_OF(norms));
+    rope_add(ropes, COUNT_OF(ropes));
+    activation_add(activations, COUNT_OF(activations));
+    merge_add(merges, COUNT_OF(merges));
+    kv_append_add(appends, COUNT_OF(appends));
+    neighbourhood_add(neighbourhoods, COUNT_OF(neighbourhoods));
+}
