@@ -1,7 +1,7 @@
 /* An application shares memory with OpenGL, with Vulkan or with another process (a GL object, a DMA-BUF): it may be touched only
  * between the application's acquire and release commands.  Here an event stands for the acquire, and what is enqueued is
- * looked at: every operator's commands that touch the caller's memory wait for that event, and the event that the enqueue
- * gives waits for them; a later enqueue of the same plan with other memory touches none of it.
+ * looked at: the operators' commands (embedding's have not been) that touch the caller's memory wait for that event, and the
+ * event that the enqueue gives waits for them; a later enqueue of the same plan with other memory touches none of it.
  *
  * Holds: docs/applications.md, "memory that is shared with graphics". */
 #include <stdlib.h>
