@@ -87,10 +87,11 @@ static void other_operators_are_checked(void **state)
     };
     damage_is_found(&matmul_operator, &matmul, arrays, COUNT_OF(arrays));
 
-    /* And a plan with one checks how plain sums are stored. */
+    /* And a plan with one checks how plain sums are stored, if its lanes lie along n, as they do unless m is small. */
     static const struct damage plain = {"cpu", "matmul/cpu/store.h", "v * LANES, sums[v] + add[v])",
                                         "v * LANES, 1.001f * (sums[v] + add[v]))", DISAGREES("matmul_cpu") "c["};
     matmul.activation = CLATTN_ACTIVATION_GELU;
+    matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){70, 70});
     damage_is_found(&matmul_operator, &matmul, &plain, 1);
 }
 
