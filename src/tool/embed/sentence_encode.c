@@ -9,6 +9,7 @@
 
 #define BATCH_TOKENS 2048 /* of a plan: enough to keep a device busy, in a bounded memory */
 #define LEAST_BUCKET 4    /* 16 tokens */
+#define UNIT_TOKENS 256   /* of a batch, for each compute unit: enough to keep it busy */
 
 /* A text and its tokens, ids[begin] … ids[begin + tokens − 1]. */
 typedef struct item {
@@ -123,8 +124,20 @@ static clattn_status plan_for(sentence_model *model, size_t bucket, size_t wante
     return clattn_encoder_plan_create(model->transformer, &desc, &options, &plan->plan);
 }
 
-/* Divides the items into batches, each of one bucket.  The first batch of a bucket is its largest, so that the plan
- * of a bucket is not replaced while batches refer to it. */
+/* How many of the next `count` items are a batch.  All of its rows are as long as its first, the longest, so texts that are
+ * more than an eighth shorter wait for the next batch if this one keeps the device busy. */
+static size_t batch_of(const work *w, size_t first, size_t count)
+{
+    const size_t longest = w->items[first].tokens, units = w->model->device->info.compute_units;
+    const size_t enough = units < BATCH_TOKENS / UNIT_TOKENS ? units * UNIT_TOKENS : BATCH_TOKENS;
+    size_t taken = 1;
+    while (taken < count && (taken * longest < enough || w->items[first + taken].tokens >= longest - longest / 8))
+        taken++;
+    return taken;
+}
+
+/* Divides the items into batches, each of one bucket.  A bucket's plan is made for all of the bucket's items, or as many as a
+ * plan takes, so that it is not replaced while batches refer to it. */
 static clattn_status make_batches(work *w)
 {
     for (size_t first = 0, count; first < w->count; first += count) {
@@ -135,7 +148,7 @@ static clattn_status make_batches(work *w)
         clattn_status status = plan_for(w->model, bucket, count, &plan);
         if (status != CLATTN_SUCCESS)
             return status;
-        count = count < plan->batch ? count : plan->batch;
+        count = batch_of(w, first, count < plan->batch ? count : plan->batch);
         w->batches[w->batch_count++] = (batch){plan, first, count, w->padded_count};
         w->padded_count += count * plan->length;
     }

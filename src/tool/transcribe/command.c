@@ -86,7 +86,7 @@ static int hear(const transcribe_options *o, run *r)
     TOOL_TRY(audio_load(o->files[1], &r->sound));
     TOOL_TRY(whisper_tokens_load(o->files[0], &r->tokens));
     TOOL_TRY(device_open(o->device, &r->device));
-    TOOL_TRY(whisper_device_open(&r->device, o->files[0], option_dtypes[o->dtype], &r->tokens,
+    TOOL_TRY(whisper_device_open(&r->device, o->files[0], option_dtypes[o->dtype], &r->tokens, beams,
                                  o->no_fallback ? beams : samples, attention, &r->model));
     r->loading = os_seconds() - started;
     started = os_seconds();

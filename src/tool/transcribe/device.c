@@ -148,9 +148,9 @@ static clattn_status make_buffer(whisper_device *m, clattn_dtype dtype, size_t e
     return device_output(m->device, bytes, buffer);
 }
 
-/* Sees that the decoder takes `beams` sequences and `length` tokens at once.  The first plan is for one token of one sequence,
- * which is all that the first window of most recordings needs, and has a third of the programs; it is replaced when a window
- * needs more.  Its state goes with it, so that the next begin has to give the window again. */
+/* Sees that the decoder takes `beams` sequences and `length` tokens at once.  A plan for one token of one sequence, which is
+ * all that the first window of most recordings needs, has a third of the programs; it is replaced when a window needs more.
+ * Its state goes with it, so that the next begin has to give the window again. */
 static clattn_status need_decoder(whisper_device *m, size_t beams, size_t length)
 {
     clattn_status status;
@@ -173,14 +173,14 @@ fail:
     return status;
 }
 
-static int make_plans(whisper_device *m)
+static int make_plans(whisper_device *m, size_t beams)
 {
     clattn_encoder_desc encoder = CLATTN_ENCODER_DESC_INIT;
     encoder.batch = 1;
     encoder.length = MEL_WINDOW;
     clattn_status status;
     TRY(clattn_encoder_plan_create(m->transformer, &encoder, NULL, &m->encoder));
-    TRY(need_decoder(m, 1, 1));
+    TRY(need_decoder(m, beams, m->attention_mask ? CHUNK : 1));
     size_t rows = size_max(m->beams, CHUNK), shares = m->attention_layers * m->heads * CHUNK * WHISPER_POSITIONS;
     TRY(make_buffer(m, m->dtype, MEL_WINDOW * m->bins, &m->window));
     TRY(make_buffer(m, m->dtype, WHISPER_POSITIONS * m->d_model, &m->memory));
@@ -198,7 +198,7 @@ fail:
 }
 
 int whisper_device_open(tool_device *device, const char *folder, clattn_dtype dtype, const whisper_tokens *tokens,
-                        size_t beams, whisper_attention attention, whisper_device **made)
+                        size_t beams, size_t most_beams, whisper_attention attention, whisper_device **made)
 {
     model_path path;
     clattn_ctranslate2 *file = NULL;
@@ -211,7 +211,7 @@ int whisper_device_open(tool_device *device, const char *folder, clattn_dtype dt
         return complain(TOOL_FAILED, "no memory for a model");
     m->device = device;
     m->dtype = dtype;
-    m->beams = beams;
+    m->beams = most_beams;
     int status = TOOL_DONE;
     const clattn_status opened = clattn_ctranslate2_create(path.text, &file, &error);
     if (opened != CLATTN_SUCCESS)
@@ -225,7 +225,7 @@ int whisper_device_open(tool_device *device, const char *folder, clattn_dtype dt
         m->attention_layers += m->attention_mask >> l & 1;
     TOOL_TRY(load_model(m, file));
     clattn_ctranslate2_release(&file);
-    TOOL_TRY(make_plans(m));
+    TOOL_TRY(make_plans(m, beams));
     *made = m;
     m = NULL;
 fail:

@@ -14,11 +14,12 @@ typedef enum whisper_attention {
     WHISPER_ATTENTION_ALL    /* every head's */
 } whisper_attention;
 
-/* Loads `folder`/model.bin, CTranslate2's, onto the device and compiles what the first window needs at least.  A window that
- * asks for more sequences, `beams` at the most, or brings a prompt compiles more.  Weights, activations and caches are of
+/* Loads `folder`/model.bin, CTranslate2's, onto the device and compiles what the first window needs at least: for `beams`
+ * sequences and, unless no attention is wanted, `align`.  A window that asks for more sequences, `most_beams` at the most, or
+ * brings a prompt compiles more.  Weights, activations and caches are of
  * type `dtype`.  Returns an exit status; *made is NULL after a failure. */
 int whisper_device_open(tool_device *device, const char *folder, clattn_dtype dtype, const whisper_tokens *tokens,
-                        size_t beams, whisper_attention attention, whisper_device **made);
+                        size_t beams, size_t most_beams, whisper_attention attention, whisper_device **made);
 
 /* The engine; valid until it is closed. */
 whisper_engine whisper_device_engine(whisper_device *model);
