@@ -7,6 +7,7 @@
 /* extent[0] * .. * extent[3] rows, the last fastest, of `columns` elements, each cut into `chunks` pieces of `chunk`
  * neighbouring columns (the last may be shorter). */
 typedef struct activation_args {
+    launch_part part;
     array5 x, y;
     args_long pieces; /* rows * chunks; 0: nothing to do, return at once */
     int extent[4];

@@ -11,7 +11,7 @@ kernel void activation_cpu(const global ELEMENT(X_TYPE) *x, global ELEMENT(Y_TYP
         return;
 
     args_long end;
-    for (args_long piece = share_of_group(a.pieces, &end); piece < end; piece++) {
+    for (args_long piece = share_of_group(&a.part, a.pieces, &end); piece < end; piece++) {
         const args_long r = piece / a.chunks;
         const int first = (int)(piece - r * a.chunks) * a.chunk, last = first + min(a.columns - first, a.chunk);
         row_place row;

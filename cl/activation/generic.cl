@@ -10,7 +10,7 @@ kernel void activation_generic(const global ELEMENT(X_TYPE) *x, global ELEMENT(Y
     if (a.pieces == 0)
         return;
 
-    const args_long piece = (args_long)get_group_id(0), r = piece / a.chunks;
+    const args_long piece = (args_long)group_id(&a.part, 0), r = piece / a.chunks;
     const int first = (int)(piece - r * a.chunks) * a.chunk, last = first + min(a.columns - first, a.chunk);
     const int step = (int)get_local_size(0) * LANES;
     row_place row;

@@ -9,6 +9,7 @@
 
 /* attention/core.h says what each member means to a kernel. */
 typedef struct attention_args {
+    launch_part part;
     array4 query, key, value, output; /* key and value of a paged cache: `batch` is the page's stride */
     array4 mask, bias;                /* (b, h, i, j); a broadcast dimension has stride 0 */
     array4 lse, entropy;              /* (b, h, i); col unused */
@@ -19,20 +20,17 @@ typedef struct attention_args {
     array1 sinks;                     /* (h) */
     array1 query_lengths, key_lengths, positions, query_starts, key_starts; /* (b) */
     args_long user_offset[4];
-    args_long cancel_offset;
     args_long position;                  /* key position of query 0, but for ALIGN_BOTTOM_RIGHT */
     args_long window_left, window_right; /* ATTENTION_UNBOUNDED: no end */
     args_long dropout_seed;
-    args_long scale_bits;                     /* of `scale` as a double, for DOUBLE */
-    int batch;                                /* items of this launch; 0: nothing to do, return at once */
-    int heads;                                /* query heads, of all launches */
-    int group;                                /* query heads for each key/value head */
-    int query_length, key_length;             /* the most that an item has */
-    int mask_keys, bias_keys;                 /* keys that they cover; those beyond are not attended */
-    int first_batch, first_head, first_query; /* of this launch */
-    int launch_heads, launch_queries;         /* of this launch */
-    int capacity;                             /* rows of a ring or of packed keys; pages of a paged cache */
-    int packed_queries;                       /* rows of packed queries */
+    args_long scale_bits;         /* of `scale` as a double, for DOUBLE */
+    int batch;                    /* 0: nothing to do, return at once */
+    int heads;                    /* query heads */
+    int group;                    /* query heads for each key/value head */
+    int query_length, key_length; /* the most that an item has */
+    int mask_keys, bias_keys;     /* keys that they cover; those beyond are not attended */
+    int capacity;                 /* rows of a ring or of packed keys; pages of a paged cache */
+    int packed_queries;           /* rows of packed queries */
     args_uint dropout_offset;
     args_uint dropout_threshold; /* a word below it drops */
     float dropout_scale;         /* 1 / (1 - dropout) */
@@ -40,8 +38,9 @@ typedef struct attention_args {
     float softcap;
     float user_scalar[4];
     float dropout; /* the probability, for DOUBLE */
-    int splits;    /* parts of each item's keys; the launch's `batch` is items * splits, part by part */
+    int splits;    /* parts of each item's keys; `batch` is items * splits, part by part */
     int items;     /* batch items, with `splits` */
+    int reserved;
 } attention_args;
 
 #endif

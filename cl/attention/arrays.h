@@ -50,8 +50,7 @@
     DO(const global USER0 *, user0) \
     DO(const global USER1 *, user1) \
     DO(const global USER2 *, user2) \
-    DO(const global USER3 *, user3) \
-    DO(const global int *, cancel)
+    DO(const global USER3 *, user3)
 #define AS_PARAMETER(TYPE, NAME) TYPE NAME,
 #define AS_MEMBER(TYPE, NAME) TYPE NAME;
 #define AS_VALUE(TYPE, NAME) .NAME = NAME,

@@ -14,7 +14,7 @@
  *   KEY_GROUPS VALUE_GROUPS    scales to a row of an I8 or I4 array, and KEY_SCALE_TYPE VALUE_SCALE_TYPE: F32 F16
  *   MASK, MASK_TYPE   BOOL selects; F32 F16 BF16 F64 is added
  *   BIAS, BIAS_TYPE   added: F32 F16 BF16 F64
- *   ADDITIVE, SOFTCAP, SCORE_MOD, MASK_MOD, ALIBI, SINKS, CAUSAL, WINDOW, DROPOUT, LSE, ENTROPY, CANCEL
+ *   ADDITIVE, SOFTCAP, SCORE_MOD, MASK_MOD, ALIBI, SINKS, CAUSAL, WINDOW, DROPOUT, LSE, ENTROPY
  *   QUERY_LENGTHS KEY_LENGTHS POSITIONS QUERY_STARTS KEY_STARTS   0, I32 or I64: an array of that type
  *   BOTTOM_RIGHT      an item's position is item.keys - item.queries instead of a.position (+ positions[b])
  *   RING, PAGED (0, I32 or I64: the block table's type), PAGE_SIZE (16)
@@ -24,7 +24,7 @@
  *
  * A kernel's parameters are ATTENTION_PARAMETERS.  It begins with
  *   const optional_arrays arrays = OPTIONAL_ARRAYS;   the optional arrays in one private struct
- *   if (attention_idle(&a, &arrays)) return;
+ *   if (a.batch == 0) return;
  *
  * Everything that the arrays hold is clamped before it becomes an address.  Scores, sums and accumulators are of type
  * `state`. */
@@ -55,18 +55,6 @@ typedef float state;
 #define ATTENTION_SCALE(a) ((a)->scale)
 #define ATTENTION_DROPOUT_SCALE(a) ((a)->dropout_scale)
 #endif
-
-/* Whether the launch has nothing to do. */
-static inline bool attention_idle(const attention_args *a, const optional_arrays *arrays)
-{
-    if (a->batch == 0)
-        return true;
-#if CANCEL
-    return arrays->cancel[a->cancel_offset] != 0;
-#else
-    return false;
-#endif
-}
 
 /* ---- one batch item ---- */
 

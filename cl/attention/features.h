@@ -82,9 +82,6 @@
 #ifndef ENTROPY
 #define ENTROPY 0
 #endif
-#ifndef CANCEL
-#define CANCEL 0
-#endif
 #ifndef QUERY_LENGTHS
 #define QUERY_LENGTHS 0
 #endif

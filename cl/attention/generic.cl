@@ -7,7 +7,7 @@
  *   D_V_CHUNK   output columns of one work-item, 1 and more (8)
  * Tested: every feature; D_K, D_V 1 to 40,000; chunks 1, 4, 8, 16 and whole rows.
  *
- * NDRange: (chunks of columns = ceil(D_V / D_V_CHUNK), launch_queries, launch_heads * batch), each of them
+ * NDRange: (chunks of columns = ceil(D_V / D_V_CHUNK), query_length, heads * batch), each of them
  * rounded up as the work-group needs; any work-group.  A work-item owns output columns
  * [chunk * D_V_CHUNK, ...) of one query and walks its keys; the item of chunk 0 writes lse and entropy.
  * Every item of a query computes the same scores again, which is the price of needing no memory.
@@ -46,18 +46,17 @@ static inline void add_value(state *o, state p, const global ELEMENT(V_TYPE) *va
 kernel void attention_generic(ATTENTION_PARAMETERS)
 {
     const optional_arrays arrays = OPTIONAL_ARRAYS;
-    if (attention_idle(&a, &arrays))
+    if (a.batch == 0)
         return;
 
-    const int first = (int)get_global_id(0) * D_V_CHUNK;
-    const long row = (long)get_global_id(1);
-    const long i = row + a.first_query;
-    const int launch_b = (int)(get_global_id(2) / (size_t)a.launch_heads);
-    const int h = (int)(get_global_id(2) - (size_t)launch_b * (size_t)a.launch_heads) + a.first_head;
-    if (first >= D_V || row >= a.launch_queries || launch_b >= a.batch)
+    const int first = (int)global_id(&a.part, 0) * D_V_CHUNK;
+    const long i = (long)global_id(&a.part, 1);
+    const size_t index = global_id(&a.part, 2);
+    const int b = (int)(index / (size_t)a.heads), h = (int)(index - (size_t)b * (size_t)a.heads);
+    if (first >= D_V || i >= a.query_length || b >= a.batch)
         return;
     attention_item item;
-    attention_item_of(&item, launch_b + a.first_batch, h, &a, &arrays);
+    attention_item_of(&item, b, h, &a, &arrays);
     if (i >= item.rows)
         return;
 

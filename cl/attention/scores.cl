@@ -4,7 +4,7 @@
  * Arrays, strides and macros: attention/core.h; not packed sequences, not a ring.  lse (float) with SCORES_MODE 3 only.
  * W (`a.scores`) lies at offset + b*batch + h*head + i*row + j*col, without h when averaged.
  *
- * NDRange: (a.key_length, a.launch_queries, a.batch * a.launch_heads, or a.batch when averaged), each rounded up at
+ * NDRange: (a.key_length, a.query_length, a.batch * a.heads, or a.batch when averaged), each rounded up at
  * will; any work-group.  An item owns one element of W.  Local memory: none.  Barriers: none.
  *
  * State is float, with DOUBLE double.  Probabilities are as exact as the float lse: if |lse| is near 10^4, half a unit in its
@@ -16,17 +16,16 @@
 kernel void attention_scores(SCORES_PARAMETERS)
 {
     const optional_arrays arrays = OPTIONAL_ARRAYS;
-    if (attention_idle(&a, &arrays))
+    if (a.batch == 0)
         return;
 
-    const int heads = AVERAGE ? 1 : a.launch_heads;
-    const int j = (int)get_global_id(0), row = (int)get_global_id(1), index = (int)get_global_id(2);
-    const int launch_b = index / heads;
-    if (j >= a.key_length || row >= a.launch_queries || launch_b >= a.batch)
+    const int heads = AVERAGE ? 1 : a.heads;
+    const int j = (int)global_id(&a.part, 0), i = (int)global_id(&a.part, 1), index = (int)global_id(&a.part, 2);
+    const int b = index / heads;
+    if (j >= a.key_length || i >= a.query_length || b >= a.batch)
         return;
 
-    const int b = launch_b + a.first_batch, i = row + a.first_query;
-    const int first = AVERAGE ? 0 : index - launch_b * heads + a.first_head;
+    const int first = AVERAGE ? 0 : index - b * heads;
     const int end = AVERAGE ? a.heads : first + 1;
     float total = 0.0f;
     for (int h = first; h < end; h++) {

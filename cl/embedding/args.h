@@ -5,6 +5,7 @@
 #include "rope/args.h"
 
 typedef struct embedding_args {
+    launch_part part;
     array4 table, position_table, segment_table; /* (row, col) */
     array4 y;                                    /* (batch, -, length, col) */
     args_long ids_offset, ids_batch, ids_row;

@@ -78,7 +78,7 @@ kernel void embedding(const global int *ids, const global ELEMENT(TABLE_TYPE) *t
         return;
 
     args_long end;
-    const args_long first = share_of_group((args_long)a.batch * a.length, &end);
+    const args_long first = share_of_group(&a.part, (args_long)a.batch * a.length, &end);
     const int first_item = (int)(first / a.length), first_place = (int)(first - (args_long)first_item * a.length);
     const int width = (int)get_local_size(0) * LANES;
     const bool have_rows = a.rows > 0 && (POSITIONS != 2 || a.position_rows > 0) && (!SEGMENTS || a.segment_rows > 0);

@@ -5,6 +5,7 @@
 #include "lib/array.h"
 
 typedef struct image_args {
+    launch_part part;
     args_long array_offset, array_row, array_col, array_channel; /* element (y, x, c) */
     args_long norm_offset, norm_row, norm_col, norm_channel;
     args_long raw_offset; /* bytes; it and the next eight are for CPUs, cpu.cl says what they are */

@@ -399,7 +399,7 @@ kernel void image_pack_cpu(const global uchar *raw, global ELEMENT(A_TYPE) *arra
         return;
 
     args_long end;
-    const args_long first = share_of_group(a.height, &end);
+    const args_long first = share_of_group(&a.part, a.height, &end);
     pack_rows(raw, array, norm, a, first, end);
 }
 
@@ -433,6 +433,6 @@ kernel void image_unpack_cpu(global uchar *raw, const global ELEMENT(A_TYPE) *ar
         return;
 
     args_long end;
-    const args_long first = share_of_group(a.height, &end);
+    const args_long first = share_of_group(&a.part, a.height, &end);
     unpack_rows(raw, array, a, first, end);
 }

@@ -89,7 +89,7 @@ static inline float4 to_image(float4 v, const image_args *a)
 
 kernel void image_pack(read_only image2d_t image, global ELEMENT(A_TYPE) *array, global float *norm, image_args a)
 {
-    const int x = (int)get_global_id(0), y = (int)get_global_id(1);
+    const int x = (int)global_id(&a.part, 0), y = (int)global_id(&a.part, 1);
     if (a.batch == 0 || x >= a.width || y >= a.height)
         return;
 
@@ -135,7 +135,7 @@ static inline float stored_value(float v, const image_args *a)
 
 kernel void image_unpack(write_only image2d_t image, const global ELEMENT(A_TYPE) *array, image_args a)
 {
-    const int x = (int)get_global_id(0), y = (int)get_global_id(1);
+    const int x = (int)global_id(&a.part, 0), y = (int)global_id(&a.part, 1);
     if (a.batch == 0 || x >= a.width || y >= a.height)
         return;
 

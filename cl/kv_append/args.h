@@ -5,6 +5,7 @@
 #include "rope/args.h"
 
 typedef struct kv_append_args {
+    launch_part part;
     array4 key, value;             /* (b, h, i, d) */
     array4 key_cache, value_cache; /* (b, h, j, d); paged: `batch` is the page's stride */
     array4 key_scale, value_scale; /* (b, h, j, group), as the caches */

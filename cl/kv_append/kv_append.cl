@@ -159,8 +159,8 @@ kernel void kv_append(const global ELEMENT(K_TYPE) *key, const global ELEMENT(V_
     if (a.batch == 0)
         return;
 
-    const int unit = (int)get_global_id(0), which = (int)get_global_id(2);
-    const long row = (long)get_global_id(1);
+    const int unit = (int)global_id(&a.part, 0), which = (int)global_id(&a.part, 2);
+    const long row = (long)global_id(&a.part, 1);
     /* No %: beside / it becomes an LLVM freeze, which Oclgrind 21.10 does not know. */
     const long bh = row / a.length, i = row - bh * a.length, b = bh / a.heads, h = bh - b * a.heads;
     if (b >= a.batch || which > 1 || unit >= (which ? D_V / VALUE_UNIT : D_K / KEY_UNIT))

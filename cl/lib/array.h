@@ -41,6 +41,13 @@ typedef uint64_t args_ulong;
 typedef uint32_t args_uint;
 #endif
 
+/* The work-groups of one launch among all those that the kernel's work takes.  The host may cut the work into several launches
+ * (plan/pace.h), so kernels ask the functions below for ids and counts instead of OpenCL's own. */
+typedef struct launch_part {
+    int first[3];  /* the first group of this launch, in each dimension */
+    int groups[3]; /* the groups of all launches */
+} launch_part;
+
 /* Element (b, h, i, j) of a (batch, heads, length, size) array lies at offset + b*batch + h*head + i*row + j*col. */
 typedef struct array4 {
     args_long offset, batch, head, row, col;
@@ -60,5 +67,23 @@ typedef struct array1 {
 typedef struct array5 {
     args_long offset, stride[4], col;
 } array5;
+
+#ifdef ARGS_ON_DEVICE
+static inline size_t group_id(const private launch_part *part, uint dimension)
+{
+    return get_group_id(dimension) + (size_t)part->first[dimension];
+}
+
+/* The group's number from the end in dimension 0, for kernels whose last groups have the most to do and should start first. */
+static inline int last_group_first(const private launch_part *part)
+{
+    return part->groups[0] - 1 - (int)group_id(part, 0);
+}
+
+static inline size_t global_id(const private launch_part *part, uint dimension)
+{
+    return get_global_id(dimension) + (size_t)part->first[dimension] * get_local_size(dimension);
+}
+#endif
 
 #endif

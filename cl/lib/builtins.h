@@ -15,7 +15,6 @@ VALUE size_t get_global_id(uint);
 VALUE size_t get_group_id(uint);
 VALUE size_t get_local_id(uint);
 VALUE size_t get_local_size(uint);
-VALUE size_t get_num_groups(uint);
 TOGETHER void barrier(cl_mem_fence_flags);
 EFFECT void mem_fence(cl_mem_fence_flags);
 EFFECT int atomic_or(volatile local int *, int);

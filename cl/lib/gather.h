@@ -35,9 +35,9 @@
     }
 
 /* This work-group's share of `count` pieces of work: the neighbouring ones from the returned number to *end - 1. */
-static inline args_long share_of_group(args_long count, args_long *end)
+static inline args_long share_of_group(const private launch_part *part, args_long count, args_long *end)
 {
-    const args_long groups = (args_long)get_num_groups(0), group = (args_long)get_group_id(0);
+    const args_long groups = part->groups[0], group = (args_long)group_id(part, 0);
     const args_long share = count / groups, more = count - share * groups;
     const args_long first = group * share + min(group, more);
 

@@ -12,6 +12,7 @@
 /* Activations, numbered as clattn_activation has them. */
 enum { ACTIVATION_NONE, ACTIVATION_RELU, ACTIVATION_GELU, ACTIVATION_GELU_TANH, ACTIVATION_SWISH };
 typedef struct matmul_args {
+    launch_part part;
     array4 a, b, c; /* (batch, -, row, col) */
     args_long bias_offset, bias_col;
     args_long packed_offset; /* where the workspace starts, in floats: packed panels, or the sums of matmul_bias */

@@ -18,7 +18,7 @@ kernel void matmul_bias(const global float *sums, const global ELEMENT(BIAS_TYPE
 {
     if (a.batch == 0)
         return;
-    const long j = get_global_id(0), i = get_global_id(1), b = get_global_id(2);
+    const long j = global_id(&a.part, 0), i = global_id(&a.part, 1), b = global_id(&a.part, 2);
     if (j < a.n && i < a.m)
         STORE(C_TYPE, c, a.c.offset + b * a.c.batch + i * a.c.row + j * a.c.col,
               sums[a.packed_offset + (b * a.m + i) * a.n + j] + LOAD(BIAS_TYPE, bias, a.bias_offset + j * a.bias_col));

@@ -26,7 +26,7 @@ kernel void matmul_generic(const global ELEMENT(A_TYPE) *a_data, const global EL
     if (a.batch == 0)
         return;
 
-    const long j = get_global_id(0), i = get_global_id(1), batch = get_global_id(2);
+    const long j = global_id(&a.part, 0), i = global_id(&a.part, 1), batch = global_id(&a.part, 2);
 
     if (i >= a.m || j >= a.n)
         return;

@@ -1,6 +1,6 @@
 /* Merges partial attentions: O[b,h,i,:] = sum_n exp(lse_n - L) P[n,b,h,i,:],  L = log(sum_n exp(lse_n) [+ exp(sink_h)]).
  *
- * Element (n, b, h, i, d) of the partials (float) is at partial.offset + n*part + b*batch + h*head + i*row + d*col, their
+ * Element (n, b, h, i, d) of the partials (float) is at partial.offset + n*step + b*batch + h*head + i*row + d*col, their
  * lse (float) the same without d; output and lse by their own strides.
  *
  * Parameters
@@ -43,8 +43,8 @@ kernel void merge(const global float *partial, const global float *partial_lse, 
     if (a.batch == 0)
         return;
 
-    const int first = (int)get_global_id(0) * CHUNK;
-    const long row = (long)get_global_id(1);
+    const int first = (int)global_id(&a.part, 0) * CHUNK;
+    const long row = (long)global_id(&a.part, 1);
     /* No %: beside / it becomes an LLVM freeze, which Oclgrind 21.10 does not know. */
     const long bh = row / a.queries, i = row - bh * a.queries, b = bh / a.heads, h = bh - b * a.heads;
     if (first >= a.columns || b >= a.batch)
@@ -58,25 +58,25 @@ kernel void merge(const global float *partial, const global float *partial_lse, 
     const float sink = SINKS ? sinks[a.sinks_offset + h * a.sinks_stride] : -INFINITY;
     float row_max = sink > -INFINITY ? sink : -INFINITY;
     for (int n = 0; n < a.partials; n++) {
-        const float x = partial_lse[n * a.part_lse];
+        const float x = partial_lse[n * a.step_lse];
         row_max = x > row_max ? x : row_max;
     }
     const float subtracted = row_max == -INFINITY ? 0.0f : row_max; /* -inf - -inf would be a NaN */
     float row_sum = SINKS ? exp2s((sink - subtracted) * LOG2E) : 0.0f;
     for (int n = 0; n < a.partials; n++)
-        row_sum += exp2s((partial_lse[n * a.part_lse] - subtracted) * LOG2E);
+        row_sum += exp2s((partial_lse[n * a.step_lse] - subtracted) * LOG2E);
 
     const float inverse = row_sum == 0.0f ? 0.0f : 1.0f / row_sum;
     float o[CHUNK];
     for (int c = 0; c < CHUNK; c++)
         o[c] = 0.0f;
     for (int n = 0; n < a.partials; n++) {
-        const float x = partial_lse[n * a.part_lse];
+        const float x = partial_lse[n * a.step_lse];
         if (x == -INFINITY)
             continue;
         const float weight = exp2s((x - subtracted) * LOG2E) * inverse;
         for (int c = 0; c < columns; c++)
-            o[c] = FMA(weight, partial[n * a.part + c * a.partial.col], o[c]);
+            o[c] = FMA(weight, partial[n * a.step + c * a.partial.col], o[c]);
     }
     for (int c = 0; c < columns; c++)
         STORE(O_TYPE, output, c * a.output.col, o[c]);

@@ -11,6 +11,7 @@ typedef struct map5 {
 } map5;
 
 typedef struct neighbourhood_args {
+    launch_part part;
     map5 query, key, value, output;
     map5 bias;                                                  /* (b, h, y, x); a broadcast dimension has stride 0 */
     map5 lse;                                                   /* (b, h, y, x) */

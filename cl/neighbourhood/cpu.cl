@@ -98,8 +98,8 @@ kernel void neighbourhood_pack(const global ELEMENT(K_TYPE) *key, const global E
     if (a.batch == 0)
         return;
 
-    const int line_x = (int)get_group_id(0) * LANES, x = line_x - LANES;
-    const int y = (int)get_group_id(1), item = (int)get_group_id(2);
+    const int line_x = (int)group_id(&a.part, 0) * LANES, x = line_x - LANES;
+    const int y = (int)group_id(&a.part, 1), item = (int)group_id(&a.part, 2);
     const int columns = x < 0 ? 0 : clamp(a.width - x, 0, LANES);
     const int kv_heads = a.heads / a.group;
     packed += a.packed_offset;
@@ -221,6 +221,6 @@ kernel void neighbourhood_cpu(const global ELEMENT(Q_TYPE) *query, const global 
                               global ELEMENT(O_TYPE) *output, global float *lse, neighbourhood_args a)
 {
     if (a.batch != 0)
-        attend_block(query, packed, output, lse, a, (int)get_group_id(0), (int)get_group_id(1),
-                     (int)get_num_groups(1) / a.dilation_y, (long)get_group_id(2));
+        attend_block(query, packed, output, lse, a, (int)group_id(&a.part, 0), (int)group_id(&a.part, 1),
+                     (int)a.part.groups[1] / a.dilation_y, (long)group_id(&a.part, 2));
 }

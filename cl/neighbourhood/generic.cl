@@ -57,9 +57,9 @@ kernel void neighbourhood_generic(const global ELEMENT(Q_TYPE) *query, const glo
     if (a.batch == 0)
         return;
 
-    const int x = (int)get_global_id(0), y = (int)get_global_id(1);
-    const long rest = (long)get_global_id(2) / CHUNKS;
-    const int first = (int)((long)get_global_id(2) - rest * CHUNKS) * D_V_CHUNK;
+    const int x = (int)global_id(&a.part, 0), y = (int)global_id(&a.part, 1);
+    const long rest = (long)global_id(&a.part, 2) / CHUNKS;
+    const int first = (int)((long)global_id(&a.part, 2) - rest * CHUNKS) * D_V_CHUNK;
     const long b = rest / a.heads, h = rest - b * a.heads;
     if (x >= a.query_width || y >= a.query_height || b >= a.batch)
         return;

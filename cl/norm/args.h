@@ -8,6 +8,7 @@
  * row_extent, a segment's through segment_extent, the last of each fastest; both go with the same four strides, since a
  * dimension belongs to one of them and is 1 in the other. */
 typedef struct norm_args {
+    launch_part part;
     array5 x, y, scale, bias, residual, sum; /* scale, bias and residual broadcast by stride 0 */
     array5 mean, inverse;                    /* one element a row; col unused */
     args_long rows;                          /* 0: nothing to do, return at once */

@@ -161,6 +161,6 @@ kernel void norm_cpu(NORM_PARAMETERS)
         return;
 
     args_long end;
-    const args_long first = share_of_group(a.rows, &end);
+    const args_long first = share_of_group(&a.part, a.rows, &end);
     normalise_rows(NORM_ARGUMENTS, first, end);
 }

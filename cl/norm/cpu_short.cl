@@ -123,6 +123,6 @@ kernel void norm_cpu_short(NORM_PARAMETERS)
         return;
 
     args_long end;
-    const args_long first = share_of_group((a.rows + LANES - 1) / LANES, &end) * LANES;
+    const args_long first = share_of_group(&a.part, (a.rows + LANES - 1) / LANES, &end) * LANES;
     normalise_rows(NORM_ARGUMENTS, first, min(end * LANES, a.rows));
 }

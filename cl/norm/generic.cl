@@ -8,7 +8,7 @@
 
 kernel void norm_generic(NORM_PARAMETERS)
 {
-    const args_long r = (args_long)get_global_id(0);
+    const args_long r = (args_long)global_id(&a.part, 0);
     if (r >= a.rows)
         return;
 

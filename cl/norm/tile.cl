@@ -50,7 +50,7 @@ kernel void norm_tile(NORM_PARAMETERS)
         return;
 
     const int item = (int)get_local_id(0), elements = a.segments * a.columns;
-    const int r = (int)get_group_id(0);
+    const int r = (int)group_id(&a.part, 0);
     place row;
     first_row(&row, x, scale, bias, residual, y, sum, &a);
     move(&row, r, a.row_extent, &a);

@@ -7,6 +7,7 @@
 #define ROPE_RATIOS 16
 
 typedef struct rope_args {
+    launch_part part;
     array4 x, y;     /* (batch, heads, length, size) */
     array4 cos, sin; /* (batch, -, row, pair); head unused */
     args_long positions_offset, positions_batch, positions_row;

@@ -111,6 +111,6 @@ kernel void rope_cpu(ROPE_PARAMETERS)
         return;
 
     args_long end;
-    const args_long first = share_of_group((args_long)a.batch * a.length, &end);
+    const args_long first = share_of_group(&a.part, (args_long)a.batch * a.length, &end);
     rotate_places(x, cosines, sines, positions, offsets, y, a, first, end);
 }

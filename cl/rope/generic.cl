@@ -17,7 +17,7 @@ kernel void rope_generic(ROPE_PARAMETERS)
     const int blocks = (slots - 1) / width + 1, chunks = (a.heads - 1) / a.chunk + 1;
     /* The group's index is computed from the item's: AMD's compiler holds get_group_id's in scalar registers, of
      * which gfx90a has too few. */
-    const args_long group = (args_long)get_global_id(0) / width, chunked = group / blocks, row = chunked / chunks;
+    const args_long group = (args_long)global_id(&a.part, 0) / width, chunked = group / blocks, row = chunked / chunks;
     const int slot = (int)(group - chunked * blocks) * width + (int)get_local_id(0);
     const int b = (int)(row / a.length), s = (int)(row - (args_long)b * a.length);
     const int first = (int)(chunked - row * chunks) * a.chunk, end = min(first + a.chunk, a.heads);

@@ -6,6 +6,7 @@
 
 /* Softmax over `columns` for each of `rows` = extent[0]*...*extent[3] rows, the last one fastest. */
 typedef struct softmax_args {
+    launch_part part;
     array5 x, y, mask;
     args_long rows; /* 0: nothing to do, return at once */
     int extent[4];

@@ -132,6 +132,6 @@ kernel void softmax_cpu(const global ELEMENT(X_TYPE) *x, const global ELEMENT(MA
         return;
 
     args_long end;
-    const args_long first = share_of_group(a.rows, &end);
+    const args_long first = share_of_group(&a.part, a.rows, &end);
     softmax_rows(x, mask, y, a, first, end);
 }

@@ -111,6 +111,6 @@ kernel void softmax_cpu_short(const global ELEMENT(X_TYPE) *x, const global ELEM
         return;
 
     args_long end;
-    const args_long first = share_of_group((a.rows + LANES - 1) / LANES, &end) * LANES;
+    const args_long first = share_of_group(&a.part, (a.rows + LANES - 1) / LANES, &end) * LANES;
     softmax_rows(x, mask, y, a, first, min(end * LANES, a.rows));
 }

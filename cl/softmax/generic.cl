@@ -9,7 +9,7 @@
 kernel void softmax_generic(const global ELEMENT(X_TYPE) *x, const global ELEMENT(MASK_TYPE) *mask,
                             global ELEMENT(Y_TYPE) *y, softmax_args a)
 {
-    const args_long r = (args_long)get_global_id(0);
+    const args_long r = (args_long)global_id(&a.part, 0);
     if (r >= a.rows)
         return;
 

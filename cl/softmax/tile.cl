@@ -36,7 +36,7 @@ kernel void softmax_tile(const global ELEMENT(X_TYPE) *x, const global ELEMENT(M
 
     const int item = (int)get_local_id(0);
     row_place row;
-    find_row(&row, (args_long)get_group_id(0), x, mask, y, &a);
+    find_row(&row, (args_long)group_id(&a.part, 0), x, mask, y, &a);
     /* Trip counts are the same for all items: PoCL 3.1 vectorises across items and miscounts others. */
     const int steps = KEEP ? KEEP : (a.columns + WORK_GROUP - 1) / WORK_GROUP;
     float row_max = -INFINITY, row_sum = 0.0f, lost = 0.0f;

@@ -55,11 +55,12 @@ CLATTN_API void clattn_activation_desc_init(clattn_activation_desc *desc);
  *
  * y may be the same memory as x with the same layout (in place); otherwise it may overlap nothing. */
 typedef struct clattn_activation_args {
-    size_t size;            /**< sizeof(clattn_activation_args) */
-    clattn_binding x, y;    /**< the array of that name */
-    int32_t explicit_batch; /**< 1: `batch` counts; 0 (default): the description's extent */
-    int32_t reserved;       /* 0 */
-    size_t batch;           /**< the extent of the first dimension, at most the description's */
+    size_t size;             /**< sizeof(clattn_activation_args) */
+    clattn_binding x, y;     /**< the array of that name */
+    int32_t explicit_batch;  /**< 1: `batch` counts; 0 (default): the description's extent */
+    int32_t reserved;        /* 0 */
+    size_t batch;            /**< the extent of the first dimension, at most the description's */
+    clattn_control *control; /**< what watches the call (control.h), or NULL */
 } clattn_activation_args;
 
 /** Initialises a clattn_activation_args: its size, and zeros. */

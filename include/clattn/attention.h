@@ -230,20 +230,6 @@ typedef struct clattn_attention_desc {
         float probability; /**< 0 (default) ... below 1 */
         int32_t reserved;  /* 0 */
     } dropout;
-
-    /** How the work is launched. */
-    struct {
-        /** Long launches are cut along batch, heads and queries into pieces of about this many milliseconds, by an
-         * estimate from the device's capabilities that errs on the short side. 0 (default): one launch. */
-        uint32_t max_ms;
-
-        /** 1: clattn_attention_args.cancel is bound, a buffer with one int32.
-         *
-         * A launch that finds the int32 other than 0 when it starts does nothing; the outputs are then unspecified.
-         * Write it through another queue: a write on the attention's own in-order queue would wait for the work to
-         * end. Set max_ms, too, or there is only one launch to skip. */
-        int32_t cancellable;
-    } launch;
 } clattn_attention_desc;
 
 /** Initialises a clattn_attention_desc: its size, and zeros. */
@@ -302,7 +288,7 @@ typedef struct clattn_attention_args {
         uint32_t offset;  /**< which of the seed's masks */
         int32_t reserved; /* 0 */
     } dropout;
-    clattn_binding cancel; /**< one int32 if launch.cancellable is 1 */
+    clattn_control *control; /**< what watches the call (control.h), or NULL */
 } clattn_attention_args;
 
 /** Initialises a clattn_attention_args: its size, and zeros. */
@@ -328,7 +314,7 @@ CLATTN_API clattn_status clattn_attention_plan_create(clattn_context *context, c
 
 /** Enqueues the plan (@ref calls_enqueue). Does not block.
  *
- * It is one kernel, or two if few queries attend many keys; `outputs.scores` adds one, and `launch.max_ms` launches
+ * It is one kernel, or two if few queries attend many keys; `outputs.scores` adds one, and a control may launch
  * the same ones several times. If batch, heads or S_q is 0, nothing is computed.
  *
  * @return INVALID_ARGUMENT, INVALID_STRUCT, OVERFLOW, UNSUPPORTED, WRONG_CONTEXT, BUFFER_TOO_SMALL, BUFFER_ACCESS,

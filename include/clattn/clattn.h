@@ -70,6 +70,7 @@
 #include "activation.h"
 #include "attention.h"
 #include "context.h"
+#include "control.h"
 #include "decoder.h"
 #include "dtype.h"
 #include "embedding.h"

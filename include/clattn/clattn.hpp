@@ -97,6 +97,7 @@ using softmax_args = initialised<clattn_softmax_args>;             /**< @ref cal
 using context_params = initialised<clattn_context_params>;         /**< for clattn::context::create */
 using device_info = initialised<clattn_device_info>;               /**< for clattn::context::info */
 using program_statistics = initialised<clattn_program_statistics>; /**< for clattn::context::statistics */
+using control_params = initialised<clattn_control_params>;         /**< for clattn::control::create */
 using plan_options = initialised<clattn_plan_options>;             /**< for clattn::plan::create */
 using plan_parameter = initialised<clattn_plan_parameter>;         /**< for clattn::plan::parameter */
 using stack_desc = initialised<clattn_stack_desc>;                 /**< for `clattn::transformer_desc` */
@@ -764,6 +765,46 @@ class job : public owner<clattn_job, clattn_job_release>
         clattn_status status = function(get(), &made);
         taker.reset(made, context_of(*this));
         return status == CLATTN_ERROR_BUSY ? status : detail::checked_by(status, [this] { return message(); });
+    }
+};
+
+/** A #clattn_control; `args.control = control.get()` has it watch a call. */
+class control : public owner<clattn_control, clattn_control_release>
+{
+  public:
+    using owner::owner;
+
+    /** clattn_control_create. */
+    clattn_status create(const clattn_control_params &params = control_params())
+    {
+        clattn_control *made = nullptr;
+        clattn_status status = clattn_control_create(&params, &made);
+        reset(made);
+        return detail::checked(status, nullptr);
+    }
+
+    /** clattn_control_cancel. */
+    void cancel() const noexcept
+    {
+        clattn_control_cancel(get());
+    }
+
+    /** clattn_control_reset, under another name because owner::reset releases. */
+    void rearm() const noexcept
+    {
+        clattn_control_reset(get());
+    }
+
+    /** Tells whether it is cancelled. */
+    bool is_cancelled() const noexcept
+    {
+        return clattn_control_is_cancelled(get()) != 0;
+    }
+
+    /** clattn_control_progress. */
+    double progress() const noexcept
+    {
+        return clattn_control_progress(get());
     }
 };
 

@@ -102,6 +102,7 @@ typedef struct clattn_decoder_begin_args {
      * call. */
     const int32_t *memory_lengths;
     clattn_binding workspace; /**< none (default), or a workspace in a buffer (@ref calls_workspace) */
+    clattn_control *control;  /**< what watches the call (control.h), or NULL */
 } clattn_decoder_begin_args;
 
 /** Initialises a clattn_decoder_begin_args: its size, and zeros. */
@@ -149,6 +150,7 @@ typedef struct clattn_decoder_args {
     int32_t shift_right;
     int32_t start_token;      /**< the token in front if `shift_right` is 1 */
     clattn_binding workspace; /**< none (default), or a workspace in a buffer (@ref calls_workspace) */
+    clattn_control *control;  /**< what watches the call (control.h), or NULL */
 } clattn_decoder_args;
 
 /** Initialises a clattn_decoder_args: its size, and zeros. */

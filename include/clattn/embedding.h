@@ -64,6 +64,7 @@ typedef struct clattn_embedding_args {
     int32_t reserved;         /* 0 */
     size_t batch, length;     /**< at most the description's; 0 is allowed and does nothing */
     int64_t position;         /**< the position of each item's first element, before offsets; |position| <= 2^31 */
+    clattn_control *control;  /**< what watches the call (control.h), or NULL */
 } clattn_embedding_args;
 
 /** Initialises a clattn_embedding_args: its size, and zeros. */

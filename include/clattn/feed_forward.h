@@ -62,6 +62,7 @@ typedef struct clattn_feed_forward_args {
     int32_t reserved;              /* 0 */
     size_t rows;                   /**< at most the description's; 0 is allowed and does nothing */
     clattn_binding workspace;      /**< none (default), or a workspace (@ref calls_workspace) */
+    clattn_control *control;       /**< what watches the call (control.h), or NULL */
 } clattn_feed_forward_args;
 
 /** Initialises a clattn_feed_forward_args: its size, and zeros. */

@@ -83,6 +83,7 @@ typedef struct clattn_generate_desc {
     uint64_t seed;
     clattn_logits_hook hook; /**< sees the logits; NULL: there is none */
     void *hook_user;         /**< the first argument of `hook` */
+    clattn_control *control; /**< what watches the generation (control.h), or NULL */
 } clattn_generate_desc;
 
 /** Initialises a clattn_generate_desc: its size, and zeros. */

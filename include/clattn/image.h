@@ -134,6 +134,7 @@ typedef struct clattn_image_args {
     float matrix[3][4];         /**< finite values; to undo pack's matrix, give unpack the inverse */
     int32_t reserved;           /* 0 */
     clattn_binding workspace;   /**< none (default), or a workspace (@ref calls_workspace), which must be a buffer */
+    clattn_control *control;    /**< what watches the call (control.h), or NULL */
 } clattn_image_args;
 
 /** Initialises a clattn_image_args: its size, and zeros. */

@@ -74,7 +74,8 @@ typedef struct clattn_kv_append_args {
     /** How many keys each item's cache has already, >= 0, if there are no past_lengths. A ring's keys, the new ones
      * included, are at most 2^31 - 65537, because attention counts no further. */
     int64_t past_length;
-    int64_t position; /**< what is added to every key's position if keys are rotated */
+    int64_t position;        /**< what is added to every key's position if keys are rotated */
+    clattn_control *control; /**< what watches the call (control.h), or NULL */
 } clattn_kv_append_args;
 
 /** Initialises a clattn_kv_append_args: its size, and zeros. */

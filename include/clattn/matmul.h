@@ -69,6 +69,7 @@ typedef struct clattn_matmul_args {
     size_t batch, m;                 /**< at most the description's; 0 is allowed and does nothing */
     clattn_binding workspace;        /**< none (default), or a workspace (@ref calls_workspace) */
     clattn_binding operand, b_scale; /**< the array of that name */
+    clattn_control *control;         /**< what watches the call (control.h), or NULL */
 } clattn_matmul_args;
 
 /** Initialises a clattn_matmul_args: its size, and zeros. */

@@ -46,6 +46,7 @@ typedef struct clattn_merge_args {
     size_t partials;          /**< at most the description's; with 0 no row attends anything */
     size_t batch;             /**< at most the description's; 0 is allowed and does nothing */
     size_t query_length;      /**< at most the description's S_q; 0 is allowed and does nothing */
+    clattn_control *control;  /**< what watches the call (control.h), or NULL */
 } clattn_merge_args;
 
 /** Initialises a clattn_merge_args: its size, and zeros. */

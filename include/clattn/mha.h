@@ -101,6 +101,7 @@ typedef struct clattn_mha_args {
     size_t batch, query_length, key_length; /**< at most the description's; 0 is allowed */
     int64_t position;                       /**< the key position of query 0, with CLATTN_ALIGNMENT_EXPLICIT */
     clattn_binding workspace;               /**< none (default), or a workspace (@ref calls_workspace) */
+    clattn_control *control;                /**< what watches the call (control.h), or NULL */
 } clattn_mha_args;
 
 /** Initialises a clattn_mha_args: its size, and zeros. */

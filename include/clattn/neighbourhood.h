@@ -88,6 +88,7 @@ typedef struct clattn_neighbourhood_args {
     size_t key_height, key_width;     /**< at most the description's */
     size_t query_y, query_x;          /**< where query (0, 0) stands; 0 (default): at the map's first row, column */
     clattn_binding workspace;         /**< none (default), or a workspace (@ref calls_workspace) */
+    clattn_control *control;          /**< what watches the call (control.h), or NULL */
 } clattn_neighbourhood_args;
 
 /** Initialises a clattn_neighbourhood_args: its size, and zeros. */

@@ -85,6 +85,7 @@ typedef struct clattn_norm_args {
     int32_t reserved;       /* 0 */
     size_t batch; /**< the extent of the first axis, at most the description's; only if that axis is not normalised */
     clattn_binding residual, sum; /**< the array of that name */
+    clattn_control *control;      /**< what watches the call (control.h), or NULL */
 } clattn_norm_args;
 
 /** Initialises a clattn_norm_args: its size, and zeros. */

@@ -5,6 +5,7 @@
 #define CLATTN_PLAN_H
 
 #include "context.h"
+#include "control.h"
 
 CLATTN_BEGIN_DECLS
 
@@ -64,6 +65,8 @@ CLATTN_BEGIN_DECLS
  *   out of order.
  * - `wait_list` is NULL if and only if `wait_count` is 0.
  * - `event` may be NULL. Otherwise *event completes with the work, and the caller releases it.
+ * - `args` has a `control`: with one, launches may be short, and the call may be watched and cancelled; it then waits for
+ *   the device (control.h).
  *
  * Inputs may overlap each other. An output may overlap nothing, unless the operator says otherwise. If there is
  * nothing to compute (a batch of 0, for example), the call succeeds and the event is that of a marker.
@@ -80,6 +83,7 @@ CLATTN_BEGIN_DECLS
  * - UNSUPPORTED: shared virtual memory on a device without it;
  * - WRONG_CONTEXT: a buffer, queue or event of another OpenCL context;
  * - BUFFER_TOO_SMALL, BUFFER_ACCESS: a buffer that the layout reaches beyond, or that kernels may not read or write;
+ * - CANCELLED: by the call's control;
  * - BUSY: the workspace pool is in use (only plans with a workspace);
  * - OUT_OF_MEMORY: among others, if the plan needs more than clattn_context_params.workspace_limit and the caller gave
  *   no workspace;

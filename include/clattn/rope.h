@@ -75,6 +75,7 @@ typedef struct clattn_rope_args {
     int32_t reserved;         /* 0 */
     size_t batch, length;     /**< at most the description's; 0 is allowed and does nothing */
     int64_t position;         /**< where the first element stands: added to every position */
+    clattn_control *control;  /**< what watches the call (control.h), or NULL */
 } clattn_rope_args;
 
 /** Initialises a clattn_rope_args: its size, and zeros. */

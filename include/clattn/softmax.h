@@ -54,6 +54,7 @@ typedef struct clattn_softmax_args {
     int32_t explicit_batch;    /**< 1: `batch` counts; 0 (default): the description's extent */
     int32_t reserved;          /* 0 */
     size_t batch; /**< the extent of the first dimension, at most the description's; only if x has rank 2 or more */
+    clattn_control *control; /**< what watches the call (control.h), or NULL */
 } clattn_softmax_args;
 
 /** Initialises a clattn_softmax_args: its size, and zeros. */

@@ -36,7 +36,8 @@ typedef enum clattn_status {
     CLATTN_ERROR_FORMAT = 17,           /**< a file's contents are not what its format allows */
     CLATTN_ERROR_MISCOMPILED = 18,      /**< a solver's self-check on this device disagreed with the reference */
     CLATTN_ERROR_INTERNAL = 19,         /**< the library broke a promise of its own: please report it */
-    CLATTN_ERROR_CANCELLED = 20,        /**< the application cancelled a job (job.h) before it was complete */
+    CLATTN_ERROR_CANCELLED =
+        20, /**< the application cancelled a job (job.h) or a call (control.h) before it was complete */
     CLATTN_STATUS_FORCE_32BIT = 0x7fffffff
 } clattn_status;
 

@@ -288,6 +288,7 @@ typedef struct clattn_encoder_args {
      * attended, and what the output has there means nothing. */
     const int32_t *lengths;
     clattn_binding workspace; /**< none (default), or a workspace in a buffer (@ref calls_workspace) */
+    clattn_control *control;  /**< what watches the call (control.h), or NULL */
 } clattn_encoder_args;
 
 /** Initialises a clattn_encoder_args: its size, and zeros. */

@@ -48,6 +48,8 @@
     REQUIRED(clReleaseEvent) \
     REQUIRED(clGetEventInfo) \
     REQUIRED(clFinish) \
+    REQUIRED(clFlush) \
+    REQUIRED(clWaitForEvents) \
     OPTIONAL(clSetKernelArgSVMPointer) \
     OPTIONAL(clCreateImage) \
     OPTIONAL(clGetImageInfo) \

@@ -1,8 +1,11 @@
 #include "plan/enqueue.h"
 
+#include <limits.h>
+
 #include "base/layout.h"
 #include "base/size.h"
 #include "base/try.h"
+#include "lib/array.h"
 
 bool binding_is_none(const clattn_binding *binding)
 {
@@ -244,7 +247,8 @@ clattn_status chain_begin(struct chain *chain, clattn_context *context, const st
                             .wait_count = call->wait_count,
                             .wait_list = call->wait_list,
                             .needs_event = call->event != NULL,
-                            .event = call->event};
+                            .event = call->event,
+                            .control = call->control};
     report_hold();
     TRY(check_queue(chain));
     TRY(check_waits(chain));
@@ -272,7 +276,8 @@ void chain_step(const struct chain *chain, bool last, struct step *step)
     step->wait_count = chained ? 1 : chain->started ? 0 : chain->wait_count;
     step->wait_list = chained ? &chain->last : chain->started ? NULL : chain->wait_list;
     step->made = NULL;
-    step->event = (last ? chain->needs_event : !chain->in_order) ? &step->made : NULL;
+    const bool needed = (last ? chain->needs_event : !chain->in_order) || control_waits(chain->control);
+    step->event = needed ? &step->made : NULL;
 }
 
 void chain_stepped(struct chain *chain, struct step *step)
@@ -298,8 +303,10 @@ static cl_int bind_pointer(const struct cl_table *cl, cl_kernel kernel, cl_uint 
                : cl->clSetKernelArg(kernel, index, sizeof(cl_mem), &binding->buffer);
 }
 
-clattn_status chain_launch(struct chain *chain, const struct plan_kernel *kernel, const clattn_binding *const *bindings,
-                           const void *args, const size_t groups[3], bool last)
+/* Sets the kernel's arguments and launches `count` work-groups.  The plan's lock is held. */
+static clattn_status launch_part_of(struct chain *chain, const struct plan_kernel *kernel,
+                                    const clattn_binding *const *bindings, const void *args, const int count[3],
+                                    bool last)
 {
     clattn_status status = CLATTN_SUCCESS;
     struct report *report = &chain->context->device.report;
@@ -307,7 +314,7 @@ clattn_status chain_launch(struct chain *chain, const struct plan_kernel *kernel
     struct step step;
     size_t global[3];
     for (int i = 0; i < 3; i++)
-        if (!size_mul(groups[i], kernel->local[i], &global[i]))
+        if (!size_mul((size_t)count[i], kernel->local[i], &global[i]))
             return report_error(report, CLATTN_ERROR_OVERFLOW, "%s: too many work-items", kernel->name);
     for (cl_uint i = 0; i < kernel->pointers; i++)
         if (bindings[i])
@@ -319,6 +326,54 @@ clattn_status chain_launch(struct chain *chain, const struct plan_kernel *kernel
                                       step.wait_list, step.event));
     chain_stepped(chain, &step);
 fail:
+    return status;
+}
+
+/* How many groups a launch takes of each dimension if `most` may run at once: whole dimensions as far as they go. */
+static void piece_of(const int groups[3], double most, int piece[3])
+{
+    for (int i = 0; i < 3; i++) {
+        piece[i] = most < groups[i] ? (int)most : groups[i];
+        piece[i] = piece[i] > 0 ? piece[i] : 1;
+        most = most / groups[i];
+    }
+}
+
+clattn_status chain_launch(struct chain *chain, const clattn_plan *plan, size_t index,
+                           const clattn_binding *const *bindings, void *args, const size_t groups[3], bool last)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    const struct plan_kernel *kernel = &plan->kernels[index];
+    launch_part *part = args;
+    int piece[3], count[3];
+    for (int i = 0; i < 3; i++) {
+        if (groups[i] > INT_MAX)
+            return report_error(&chain->context->device.report, CLATTN_ERROR_OVERFLOW, "%s: too many work-items",
+                                kernel->name);
+        part->groups[i] = (int)groups[i];
+    }
+    const double all = (double)groups[0] * (double)groups[1] * (double)groups[2];
+    piece_of(part->groups, control_most_groups(chain->control, plan, chain->work, all), piece);
+    const size_t pieces[3] = {divide_up(groups[0], (size_t)piece[0]), divide_up(groups[1], (size_t)piece[1]),
+                              divide_up(groups[2], (size_t)piece[2])};
+    const size_t launches = pieces[0] * pieces[1] * pieces[2];
+    const struct control_range range = control_part(chain->control, index, plan->kernel_count);
+    for (size_t i = 0; i < launches; i++) {
+        const size_t place[3] = {i % pieces[0], i / pieces[0] % pieces[1], i / pieces[0] / pieces[1]};
+        for (int d = 0; d < 3; d++) {
+            part->first[d] = (int)place[d] * piece[d];
+            count[d] = part->groups[d] - part->first[d] < piece[d] ? part->groups[d] - part->first[d] : piece[d];
+        }
+        mtx_lock(plan->lock);
+        status = launch_part_of(chain, kernel, bindings, args, count, last && i + 1 == launches);
+        mtx_unlock(plan->lock);
+        if (status != CLATTN_SUCCESS)
+            break;
+        TRY(control_launched(chain->control, chain->context, chain->queue, chain->last,
+                             (double)(i + 1) / (double)launches));
+    }
+fail:
+    control_restore(chain->control, range);
     return status;
 }
 
@@ -384,15 +439,13 @@ clattn_status plan_enqueue_nothing(const clattn_plan *plan, const struct enqueue
     return chain_end(&chain, status);
 }
 
-clattn_status plan_enqueue_kernel(const clattn_plan *plan, const struct enqueue_call *call,
-                                  const clattn_binding *const *bindings, const void *args, const size_t groups[3])
+clattn_status plan_enqueue_kernel(const clattn_plan *plan, const struct enqueue_call *call, double work,
+                                  const clattn_binding *const *bindings, void *args, const size_t groups[3])
 {
     struct chain chain;
     clattn_status status = chain_begin(&chain, plan->context, call, NULL);
-    if (status == CLATTN_SUCCESS) {
-        mtx_lock(plan->lock);
-        status = chain_launch(&chain, &plan->kernels[0], bindings, args, groups, true);
-        mtx_unlock(plan->lock);
-    }
+    chain.work = work;
+    if (status == CLATTN_SUCCESS)
+        status = chain_launch(&chain, plan, 0, bindings, args, groups, true);
     return chain_end(&chain, status);
 }

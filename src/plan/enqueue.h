@@ -2,7 +2,7 @@
 #ifndef CLATTN_PLAN_ENQUEUE_H
 #define CLATTN_PLAN_ENQUEUE_H
 
-#include "plan/plan.h"
+#include "plan/control.h"
 
 /* One enqueue of a plan. */
 struct enqueue_call {
@@ -11,7 +11,8 @@ struct enqueue_call {
     cl_command_queue queue; /* NULL: the context's */
     cl_uint wait_count;
     const cl_event *wait_list;
-    cl_event *event; /* receives the event, or NULL */
+    cl_event *event;         /* receives the event, or NULL */
+    clattn_control *control; /* or NULL */
 };
 
 /* How kernels access an array, and in a table of arrays what else is allowed. */
@@ -102,6 +103,9 @@ struct chain {
     bool uncertain;   /* a step has failed, and may have enqueued a part of itself */
     bool needs_event; /* the caller or the workspace pool needs the last step's event */
     cl_event *event;  /* receives the last step's event, or NULL */
+    clattn_control *control;
+    double
+        work; /* floating-point operations that one kernel of this enqueue takes at the most; 0: nobody has counted */
     struct workspace_lease lease;
     clattn_binding workspace; /* the caller's or the leased one; its offset in bytes */
 };
@@ -122,8 +126,11 @@ void chain_step(const struct chain *chain, bool last, struct step *step);
 /* The step as a call of another plan's enqueue, one that needs no workspace. */
 static inline struct enqueue_call chain_call(const struct chain *chain, const struct step *step)
 {
-    return (struct enqueue_call){
-        .queue = chain->queue, .wait_count = step->wait_count, .wait_list = step->wait_list, .event = step->event};
+    return (struct enqueue_call){.queue = chain->queue,
+                                 .wait_count = step->wait_count,
+                                 .wait_list = step->wait_list,
+                                 .event = step->event,
+                                 .control = chain->control};
 }
 /* Records that the step has been enqueued. */
 void chain_stepped(struct chain *chain, struct step *step);
@@ -131,11 +138,12 @@ void chain_stepped(struct chain *chain, struct step *step);
  * back behind everything on the queue. */
 void chain_failed(struct chain *chain, struct step *step);
 
-/* Sets the kernel's arguments (its buffers, then the struct) and launches it.  The plan's lock must be held.
- * `groups` are counts of work-groups.  A binding that is NULL stands for an optional array that is absent: the kernel has NULL
- * there. */
-clattn_status chain_launch(struct chain *chain, const struct plan_kernel *kernel, const clattn_binding *const *bindings,
-                           const void *args, const size_t groups[3], bool last);
+/* Sets the arguments of the plan's kernel `index` (its buffers, then the struct) and launches it, in several pieces if the
+ * call's control wants short launches.  `groups` are counts of work-groups.  A binding that is NULL stands for an optional array
+ * that is absent: the kernel has NULL there.  `args` begins with a launch_part, which is filled in here.  Takes the plan's lock
+ * for each launch. */
+clattn_status chain_launch(struct chain *chain, const clattn_plan *plan, size_t index,
+                           const clattn_binding *const *bindings, void *args, const size_t groups[3], bool last);
 
 /* Enqueues a marker as the last step, if its event is needed. */
 clattn_status chain_mark(struct chain *chain);
@@ -149,8 +157,9 @@ clattn_status chain_end(struct chain *chain, clattn_status status);
 /* Enqueues a marker, for a problem with nothing to compute. */
 clattn_status plan_enqueue_nothing(const clattn_plan *plan, const struct enqueue_call *call);
 
-/* Launches the plan's first kernel once, without a workspace; the last three arguments are chain_launch's. */
-clattn_status plan_enqueue_kernel(const clattn_plan *plan, const struct enqueue_call *call,
-                                  const clattn_binding *const *bindings, const void *args, const size_t groups[3]);
+/* Launches the plan's first kernel once, without a workspace; `work` is chain.work, and the last three arguments are
+ * chain_launch's. */
+clattn_status plan_enqueue_kernel(const clattn_plan *plan, const struct enqueue_call *call, double work,
+                                  const clattn_binding *const *bindings, void *args, const size_t groups[3]);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/try.h"
+#include "plan/control.h"
 #include "plan/enqueue.h"
 #include "plan/job.h"
 
@@ -128,14 +129,37 @@ clattn_status operator_prewarm(const struct operator_type *type, clattn_context 
     return status;
 }
 
+/* The control in the caller's arguments; NULL if there is none. */
+static clattn_control *control_of(const struct operator_type *type, const void *args)
+{
+    const size_t offset = type->bytes.control_offset;
+    size_t size;
+    clattn_control *control = NULL;
+    if (!args)
+        return NULL;
+    memcpy(&size, args, sizeof size);
+    if (size >= offset + sizeof control)
+        memcpy(&control, (const unsigned char *)args + offset, sizeof control);
+    return control;
+}
+
 clattn_status operator_enqueue(const struct operator_type *type, clattn_plan *plan, cl_command_queue queue,
                                const void *args, cl_uint wait_count, const cl_event *wait_list, cl_event *event)
 {
     clattn_status status = plan_check(plan, type);
     if (status != CLATTN_SUCCESS)
         return status;
-    const struct enqueue_call call = {operator_problem(plan), plan->workspace, queue, wait_count, wait_list, event};
-    return type->enqueue(plan, &call, args);
+    const struct enqueue_call call = {.problem = operator_problem(plan),
+                                      .workspace = plan->workspace,
+                                      .queue = queue,
+                                      .wait_count = wait_count,
+                                      .wait_list = wait_list,
+                                      .event = event,
+                                      .control = control_of(type, args)};
+    status = control_enter(call.control, &plan->context->device.report);
+    if (status != CLATTN_SUCCESS)
+        return status;
+    return control_leave(call.control, &plan->context->device.cl, type->enqueue(plan, &call, args));
 }
 
 clattn_status operator_run(const struct operator_type *type, clattn_context *context, cl_command_queue queue,

@@ -16,7 +16,8 @@ struct operator_type {
     const char *name;
     struct {
         size_t plan, problem_offset, problem, desc;
-    } bytes; /* of its structs; OPERATOR_BYTES */
+        size_t control_offset; /* of `control` in the struct of arguments */
+    } bytes;                   /* of its structs; OPERATOR_BYTES */
     /* Reads and checks a description into a problem; *reason is a static string when it fails. */
     clattn_status (*read)(const void *desc, void *problem, const char **reason);
     /* Enqueues one of its plans with the operator's own struct of arguments. */
@@ -41,7 +42,7 @@ struct operator_type {
 /* `bytes` of the operator with struct NAME_plan, struct NAME_problem and clattn_NAME_desc. */
 #define OPERATOR_BYTES(name) \
     {sizeof(struct name##_plan), offsetof(struct name##_plan, problem), sizeof(struct name##_problem), \
-     sizeof(clattn_##name##_desc)}
+     sizeof(clattn_##name##_desc), offsetof(clattn_##name##_args, control)}
 
 /* The smallest power of two that is at least `length`, to which a shape bucket rounds its lengths up. */
 static inline size_t bucket_length(size_t length)

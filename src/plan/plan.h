@@ -35,6 +35,7 @@ struct clattn_plan {
     size_t kernel_count; /* filled entries of `kernels` */
     size_t launches;     /* the most kernels that one enqueue launches */
     size_t workspace;    /* bytes */
+    double efficiency;   /* share of the device's peak that a kernel reaches at least, for short launches; 0: unknown */
     const char *solver;
     const struct solver *trying;     /* the solver whose `prepare` runs */
     struct source_snippets snippets; /* the user's code in the kernels; the operator owns the texts */

@@ -173,9 +173,6 @@ static void the_field_is_named(void **state)
         assert_message_has(context, text);
         assert_message_has(context, "no user_dtype");
     }
-    ARGS_WITH(INVALID, a.cancel = a.query)
-    assert_message_has(context, "cancel: bound");
-    assert_message_has(context, "`cancellable`");
     clattn_attention_desc with_user = problem.desc;
     with_user.snippets.mask_mod = snippet;
     with_user.snippets.buffer_dtype[2] = CLATTN_DTYPE_F32;

@@ -211,6 +211,25 @@ void jobs_make_plans()
     job.cancel();
 }
 
+void controls_watch()
+{
+    attending of;
+    clattn::control control;
+    clattn::control_params params;
+    clattn::plan plan;
+    params.cancellable = 2;
+    CHECK(control.create(params) == CLATTN_ERROR_INVALID_ARGUMENT && !control);
+    CHECK(control.progress() == 0 && !control.is_cancelled());
+    params.cancellable = 1;
+    CHECK(control.create(params) == CLATTN_SUCCESS && control);
+    CHECK(plan.create(of.context, of.desc) == CLATTN_SUCCESS);
+    of.args.control = control.get();
+    control.cancel();
+    CHECK(control.is_cancelled() && plan.enqueue(nullptr, of.args) == CLATTN_ERROR_CANCELLED);
+    control.rearm();
+    CHECK(plan.enqueue(nullptr, of.args) == CLATTN_SUCCESS && of.is_right() && control.progress() == 1);
+}
+
 void wisdom_travels()
 {
     fixture of;
@@ -410,6 +429,7 @@ std::vector<test> returning_tests()
             {"handles_have_one_owner", handles_have_one_owner},
             {"failures_are_statuses", failures_are_statuses},
             {"jobs_make_plans", jobs_make_plans},
+            {"controls_watch", controls_watch},
             {"wisdom_travels", wisdom_travels},
             {"devices_are_listed", devices_are_listed},
             {"models_run", models_run},

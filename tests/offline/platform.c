@@ -472,6 +472,8 @@ static const struct {
     ENTRY(ReleaseEvent),
     NOT_HERE(GetEventInfo),
     ENTRY(Finish),
+    NOT_HERE(Flush),
+    NOT_HERE(WaitForEvents),
 };
 
 void *platform_get_proc(void *user, const char *name)

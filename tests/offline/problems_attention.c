@@ -26,7 +26,6 @@ enum feature {
     ENTROPY = 1 << 17,
     ADDITIVE = 1 << 18,
     SNIPPETS = 1 << 19,
-    CANCEL = 1 << 20,
     RAW = 1 << 21, /* the scores before anything is added */
     BIASED = 1 << 22,
     EXPLICIT = 1 << 23 /* a position and a query length for each item */
@@ -118,8 +117,8 @@ static const attention_row attention_rows[] = {
     {"d 64 additive, float16, boolean mask", NOT_QUICK, .dim = {1, 8, 8, 256, 256, 64, 64}, .dtype = CLATTN_DTYPE_F16,
      .with = ADDITIVE | BOOL_MASK},
     {"d 64 float64", NOT_QUICK, .dim = {1, 8, 8, 256, 256, 64, 64}, .dtype = CLATTN_DTYPE_F64, .with = CAUSAL | LSE},
-    {"d 64 explicit positions, query lengths, cancellable", NOT_QUICK, .dim = {4, 16, 16, 512, 2048, 64, 64},
-     .with = CAUSAL | EXPLICIT | CANCEL},
+    {"d 64 explicit positions, query lengths", NOT_QUICK, .dim = {4, 16, 16, 512, 2048, 64, 64},
+     .with = CAUSAL | EXPLICIT},
     {"d 128 causal, float16, paged, 512 queries", NOT_QUICK, .dim = {1, 32, 8, 512, 8192, 128, 128},
      .dtype = CLATTN_DTYPE_F16, .with = CAUSAL | LENGTHS | PAGED},
     {"d 128 causal, float16, int8 keys and values, 512 queries", NOT_QUICK, .dim = {1, 32, 8, 512, 8192, 128, 128},
@@ -228,7 +227,6 @@ static clattn_status attention_plan(clattn_context *context, const offline_probl
     set_masks(&desc, row);
     desc.causal = (row->with & CAUSAL) != 0;
     desc.alignment = row->with & EXPLICIT ? CLATTN_ALIGNMENT_EXPLICIT : CLATTN_ALIGNMENT_BOTTOM_RIGHT;
-    desc.launch.cancellable = (row->with & CANCEL) != 0;
     desc.scoring.softcap = row->with & SOFTCAP ? 50 : 0;
     desc.dropout.probability = row->with & DROPOUT ? 0.1f : 0;
     if (row->with & RING)

@@ -33,6 +33,32 @@ void job_release(test_job *job)
         memory_release(job->memory[i]);
     }
     job->memory_count = 0;
+    clattn_control_release(&job->control);
+}
+
+/* Puts `control` into the arguments, whose first member is their size and whose last is the control. */
+static void set_control(test_job *job, clattn_control *control)
+{
+    unsigned char *args = (unsigned char *)&job->args;
+    size_t size;
+    memcpy(&size, args, sizeof size);
+    memcpy(args + size - sizeof control, &control, sizeof control);
+}
+
+void job_use_control(test_job *job, uint32_t max_launch_ms, bool cancellable)
+{
+    clattn_control_params params = CLATTN_CONTROL_PARAMS_INIT;
+    params.max_launch_ms = max_launch_ms;
+    params.cancellable = cancellable;
+    clattn_control_release(&job->control);
+    assert_status(NULL, clattn_control_create(&params, &job->control), CLATTN_SUCCESS);
+    set_control(job, job->control);
+}
+
+void job_drop_control(test_job *job)
+{
+    clattn_control_release(&job->control);
+    set_control(job, NULL);
 }
 
 void job_two_elements(test_job *job, int rank, float first, float second)

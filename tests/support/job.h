@@ -39,7 +39,12 @@ typedef struct test_job {
     test_array output[JOB_OUTPUTS]; /* those that the call writes; all but the first may be none */
     test_memory *memory[32];
     size_t memory_count;
+    clattn_control *control; /* of the arguments, or NULL */
 } test_job;
+
+/* Gives the arguments a control of the job's own, which is released with it. */
+void job_use_control(test_job *job, uint32_t max_launch_ms, bool cancellable);
+void job_drop_control(test_job *job);
 
 /* Makes an array that job_release gives back; CLATTN_DTYPE_NONE is float32. */
 test_array job_array(test_job *job, array_role role, clattn_dtype dtype, int rank, const size_t *extent,

@@ -33,7 +33,7 @@
  *   PREFETCHES      1: the compiler has __builtin_prefetch: 0 1                       (0)
  * Tested: X86_AMX x every feature; LANES as the device has them; D_K, D_V 1 to 300.
  *
- * NDRange: (ceil(rows / (32 * BLOCKS)), launch_heads, batch) work-groups of one item, as attention_cpu counts them.  A
+ * NDRange: (ceil(rows / (32 * BLOCKS)), heads, batch) work-groups of one item, as attention_cpu counts them.  A
  * work-item owns its rows of output, lse and entropy; lane l of query vector v is row v * LANES + l of a block.
  *
  * Private memory, in bytes: BLOCKS * 32 * (2 D_K + 4 D_V) + 2 * GATHERED * (D_K + D_V) + 128 * KEY_TILE, sizes rounded up to
@@ -261,11 +261,11 @@ GROUP_SIZE(1, 1, 1)
 kernel void attention_cpu_amx(ATTENTION_PARAMETERS)
 {
     const optional_arrays arrays = OPTIONAL_ARRAYS;
-    if (attention_idle(&a, &arrays))
+    if (a.batch == 0)
         return;
 
     const float factor = RAW_SCORES ? a.scale * LOG2E : a.scale;
-    const int first_block = (int)(get_num_groups(0) - 1 - get_group_id(0)) * BLOCKS;
+    const int first_block = last_group_first(&a.part) * BLOCKS;
     amx_block block[BLOCKS];
     amx_keys keys;
     amx_state amx;
@@ -274,7 +274,7 @@ kernel void attention_cpu_amx(ATTENTION_PARAMETERS)
     int begin = INT_MAX, end = 0;
 
     for (int i = 0; i < BLOCKS; i++) {
-        block_of(&block[i].rows, (int)get_group_id(2), (int)get_group_id(1), first_block + i, &a, &arrays);
+        block_of(&block[i].rows, (int)group_id(&a.part, 2), (int)group_id(&a.part, 1), first_block + i, &a, &arrays);
         begin_block(&block[i], query, &a);
         if (block[i].begin < block[i].end) {
             begin = min(begin, block[i].begin);

@@ -1,7 +1,7 @@
 /* The block of queries that a work-item of attention_cpu and attention_cpu_decode holds, and one of attention_cpu_amx several.
  *
  *   BLOCK                  its rows
- *   GROUPED                1: the rows are those of all query heads of a key head, query by query: row r of the launch
+ *   GROUPED                1: the rows are those of all query heads of a key head, query by query: row r
  *                          is query r / heads of head r % heads; 0: queries of one head */
 #ifndef CLATTN_CL_ATTENTION_CPU_BLOCK_H
 #define CLATTN_CL_ATTENTION_CPU_BLOCK_H
@@ -18,7 +18,7 @@
 
 typedef struct attention_block {
     attention_item item; /* of row 0's head */
-    int rows;            /* of the launch */
+    int rows;            /* how many it has */
     int live;            /* the first rows, those within the item's length */
     int last;            /* row live - 1's query, counted from row 0's */
     long first;          /* row 0's query */
@@ -27,13 +27,13 @@ typedef struct attention_block {
 #endif
 } attention_block;
 
-/* How many heads a launch has blocks of: block_of's y. */
+/* How many heads there are blocks of: block_of's y. */
 INLINE int block_heads(const attention_args *a)
 {
 #if GROUPED
-    return (a->first_head + a->launch_heads - 1) / a->group - a->first_head / a->group + 1;
+    return a->heads / a->group;
 #else
-    return a->launch_heads;
+    return a->heads;
 #endif
 }
 
@@ -42,21 +42,17 @@ INLINE void block_of(attention_block *block, int b, int y, int index, const atte
                      const optional_arrays *arrays)
 {
 #if GROUPED
-    const int key_head = a->first_head / a->group + y;
-    const int head = max(a->first_head, key_head * a->group);
-    const int heads = min(a->first_head + a->launch_heads, (key_head + 1) * a->group) - head;
+    const int heads = a->group;
 #else
-    const int head = a->first_head + y;
     const int heads = 1;
 #endif
     const int first = index * BLOCK;
     const int first_query = first / heads;
 
-    attention_item_of(&block->item, a->first_batch + b, head, a, arrays);
-    block->first = (long)a->first_query + first_query;
-    block->rows =
-        (int)clamp((long)min(a->launch_queries, block->item.rows - a->first_query) * heads - first, 0L, (long)BLOCK);
-    block->live = (int)clamp((long)(block->item.queries - a->first_query) * heads - first, 0L, (long)block->rows);
+    attention_item_of(&block->item, b, y * heads, a, arrays);
+    block->first = first_query;
+    block->rows = (int)clamp((long)min(a->query_length, block->item.rows) * heads - first, 0L, (long)BLOCK);
+    block->live = (int)clamp((long)block->item.queries * heads - first, 0L, (long)block->rows);
     block->last = (first + max(block->live - 1, 0)) / heads - first_query;
 #if GROUPED
     /* Counted, not divided: LLVM makes a `freeze` of a quotient and a remainder of the same numbers, which Oclgrind

@@ -36,8 +36,8 @@
  * Tested: BLOCK 1 to 8, GROUPED, HEADS 1 to 4, PREFETCH_DISTANCE 0 and as planned, every feature; LANES 4, 16
  * (tests/ops/attention/decode.c, tests/ops/attention/decode_caches.c).
  *
- * NDRange: (ceil(rows / BLOCK), ceil(heads / HEADS), batch) work-groups of one item, rows being launch_queries and heads
- * launch_heads; with GROUPED launch_queries * a.group and the key heads that the launch touches.  A work-item owns its
+ * NDRange: (ceil(rows / BLOCK), ceil(heads / HEADS), batch) work-groups of one item, rows being query_length and heads
+ * the query heads; with GROUPED query_length * a.group and the key heads.  A work-item owns its
  * blocks' rows of output, lse and entropy.
  *
  * Private memory, in floats: BLOCK * (HEADS * (D_K + D_V + KEY_TILE) + LANES * LANES / 4), with ADDITIVE another
@@ -366,7 +366,7 @@ INLINE void end_head(const head_work *w, global ELEMENT(O_TYPE) *output, global 
 ITEM_FUNCTION attend_heads(ATTENTION_PARAMETERS, int batch, int group, int index)
 {
     const optional_arrays arrays = OPTIONAL_ARRAYS;
-    if (attention_idle(&a, &arrays))
+    if (a.batch == 0)
         return;
 
     const int first = group * HEADS;
@@ -392,5 +392,5 @@ ITEM_FUNCTION attend_heads(ATTENTION_PARAMETERS, int batch, int group, int index
 GROUP_SIZE(1, 1, 1)
 kernel void attention_cpu_decode(ATTENTION_PARAMETERS)
 {
-    attend_heads(ATTENTION_ARGUMENTS, (int)get_group_id(2), (int)get_group_id(1), (int)get_group_id(0));
+    attend_heads(ATTENTION_ARGUMENTS, (int)group_id(&a.part, 2), (int)group_id(&a.part, 1), (int)group_id(&a.part, 0));
 }

@@ -248,7 +248,7 @@ INLINE void finish_block(global double *output, global float *lse, global float 
 ITEM_FUNCTION attend_block(ATTENTION_PARAMETERS, int batch, int head, int index)
 {
     const optional_arrays arrays = OPTIONAL_ARRAYS;
-    if (attention_idle(&a, &arrays))
+    if (a.batch == 0)
         return;
 
     attention_block block;
@@ -290,6 +290,5 @@ ITEM_FUNCTION attend_block(ATTENTION_PARAMETERS, int batch, int head, int index)
 GROUP_SIZE(1, 1, 1)
 kernel void attention_cpu_double(ATTENTION_PARAMETERS)
 {
-    attend_block(ATTENTION_ARGUMENTS, (int)get_group_id(2), (int)get_group_id(1),
-                 (int)(get_num_groups(0) - 1 - get_group_id(0)));
+    attend_block(ATTENTION_ARGUMENTS, (int)group_id(&a.part, 2), (int)group_id(&a.part, 1), last_group_first(&a.part));
 }

@@ -45,8 +45,8 @@
  * Tested: LANES x QUERY_VECTORS x GROUPED x every feature; UNIT_STRIDE x PACK; D_K, D_V 1 to 600;
  * UNROLL 4 on Intel processors.
  *
- * NDRange: (ceil(rows / (QUERY_VECTORS * LANES)), launch_heads, batch) work-groups of one item, rows being
- * launch_queries; with GROUPED launch_queries * a.group, and the second dimension counts the key heads that the launch
+ * NDRange: (ceil(rows / (QUERY_VECTORS * LANES)), heads, batch) work-groups of one item, rows being
+ * query_length; with GROUPED query_length * a.group, and the second dimension counts the key heads.
  * touches.  Dimension 0 counts blocks of queries from the last to the first, so that with CAUSAL the heavy ones start
  * first.  A work-item owns its block's rows of output, lse and entropy; in it, lane l of query vector v is row
  * v * LANES + l of the block, in every array of vectors below.
@@ -118,7 +118,7 @@
 ITEM_FUNCTION attend_block(ATTENTION_PARAMETERS, int batch, int head, int index)
 {
     const optional_arrays arrays = OPTIONAL_ARRAYS;
-    if (attention_idle(&a, &arrays))
+    if (a.batch == 0)
         return;
 
     attention_block block;
@@ -176,6 +176,5 @@ ITEM_FUNCTION attend_block(ATTENTION_PARAMETERS, int batch, int head, int index)
 GROUP_SIZE(1, 1, 1)
 kernel void attention_cpu(ATTENTION_PARAMETERS)
 {
-    attend_block(ATTENTION_ARGUMENTS, (int)get_group_id(2), (int)get_group_id(1),
-                 (int)(get_num_groups(0) - 1 - get_group_id(0)));
+    attend_block(ATTENTION_ARGUMENTS, (int)group_id(&a.part, 2), (int)group_id(&a.part, 1), last_group_first(&a.part));
 }

@@ -12,7 +12,7 @@
  * Parameters: D_K, LANES, QUERY_VECTORS, KEY_TILE, KEY_STEP, UNIT_STRIDE, PACK, PREFETCHES as in attention/cpu/lanes.cl, and
  *   KEYS_PER_ITEM   keys of a work-item, a multiple of KEY_TILE   (960)
  *
- * NDRange: (ceil(a.key_length / KEYS_PER_ITEM), ceil(a.launch_queries / (QUERY_VECTORS * LANES)), a.batch * a.launch_heads,
+ * NDRange: (ceil(a.key_length / KEYS_PER_ITEM), ceil(a.query_length / (QUERY_VECTORS * LANES)), a.batch * a.heads,
  * or a.batch when averaged) work-groups of one item, which owns those rows and keys of W.
  *
  * Private memory, in floats: QUERY_VECTORS * LANES * (D_K + 2 KEY_TILE), and attention/cpu/tile.h's scratch.  Local memory:
@@ -170,16 +170,15 @@ INLINE void store_tile(global ELEMENT(W_TYPE) *scores, const floatv *s, long at,
 ITEM_FUNCTION write_scores(SCORES_PARAMETERS, int x, int y, int index)
 {
     const optional_arrays arrays = OPTIONAL_ARRAYS;
-    if (attention_idle(&a, &arrays))
+    if (a.batch == 0)
         return;
 
-    const int heads = AVERAGE ? 1 : a.launch_heads, b = index / heads;
+    const int heads = AVERAGE ? 1 : a.heads, b = index / heads;
     const int first = AVERAGE ? 0 : index - b * heads, summed = AVERAGE ? a.heads : 1;
     const int from = x * KEYS_PER_ITEM, to = min(from + KEYS_PER_ITEM, a.key_length);
     const int row = y * BLOCK;
-    const int rows = min(a.launch_queries - row, BLOCK);
-    const long at = a.scores.offset + (b + a.first_batch) * a.scores.batch +
-                    (AVERAGE ? 0 : first + a.first_head) * a.scores.head + (row + a.first_query) * a.scores.row;
+    const int rows = min(a.query_length - row, BLOCK);
+    const long at = a.scores.offset + b * a.scores.batch + first * a.scores.head + row * a.scores.row;
     scores_work work;
     SCRATCH_TYPE scratch[SCRATCH];
     floatv total[(KEY_TILE + KEY_STEP) * QUERY_VECTORS]; /* a tile's products end with a whole step */
@@ -211,5 +210,5 @@ ITEM_FUNCTION write_scores(SCORES_PARAMETERS, int x, int y, int index)
 GROUP_SIZE(1, 1, 1)
 kernel void attention_cpu_scores(SCORES_PARAMETERS)
 {
-    write_scores(SCORES_ARGUMENTS, (int)get_group_id(0), (int)get_group_id(1), (int)get_group_id(2));
+    write_scores(SCORES_ARGUMENTS, (int)group_id(&a.part, 0), (int)group_id(&a.part, 1), (int)group_id(&a.part, 2));
 }

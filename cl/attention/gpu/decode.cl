@@ -21,7 +21,7 @@
  *   KEY_ITEMS     items that share a row of K, VALUE_ITEMS one of V         powers of two up to 32, with 16 bytes each
  * Any strides and any alignment: rows that are no aligned pieces of 16 bytes are read one element at a time.
  *
- * NDRange: local (32, TEAMS, 1); groups (ceil(launch_queries * group / ROWS), key/value heads of the launch, batch).
+ * NDRange: local (32, TEAMS, 1); groups (ceil(query_length * group / ROWS), key/value heads, batch).
  * Local memory, in bytes: 4 * TEAMS * (max(ROWS * CHUNK_KEYS * (KEY_ITEMS + 1), 32 * VALUE_VECTOR) + 33 * ROWS), and 68 * ROWS.
  * Barriers: in loops whose trip counts are the same for the whole work-group.  `weight` is written behind the first barrier of
  * the next tile's scores, which nobody passes before all have read it.
@@ -142,9 +142,8 @@ static inline void find_row(decode_row *row, const attention_item *first, int nu
     const int query = (int)((uint)number / (uint)a->group);
     row->item = *first;
     row->item.h += number - mul24(query, a->group);
-    row->i = a->first_query + query;
-    row->stored = query < a->launch_queries && row->i < first->rows && row->item.h >= a->first_head &&
-                  row->item.h < a->first_head + a->launch_heads;
+    row->i = query;
+    row->stored = query < min(a->query_length, first->rows);
     row->attends = row->stored && row->i < first->queries;
 }
 
@@ -248,29 +247,17 @@ kernel void attention_decode_rows(ATTENTION_PARAMETERS)
 {
     local float parts[TEAMS * PART], weights[TEAMS * ROWS * TEAM], team_max[TEAMS * ROWS], factors[ROWS];
     local decode_row rows[ROWS]; /* here, since they would fill scalar registers */
-#if CANCEL
-    local int idle;
-#endif
     optional_arrays arrays = OPTIONAL_ARRAYS;
     const int lane = (int)get_local_id(0), team = (int)get_local_id(1), item = team * TEAM + lane;
     if (a.batch == 0)
         return;
-#if CANCEL
-    if (item == 0)
-        idle = attention_idle(&a, &arrays);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (idle)
-        return;
-#endif
 
     /* The first query head of the key/value head, and the keys that some row attends. */
-    const int row0 = (int)get_group_id(0) * ROWS;
+    const int row0 = (int)group_id(&a.part, 0) * ROWS;
     attention_item head;
-    attention_item_of(&head, a.first_batch + (int)get_group_id(2),
-                      (a.first_head / a.group + (int)get_group_id(1)) * a.group, &a, &arrays);
-    const int launched = a.launch_queries * a.group;
-    const int first = a.first_query + row0 / a.group;
-    const int last = min(a.first_query + (min(row0 + ROWS, launched) - 1) / a.group, head.queries - 1);
+    attention_item_of(&head, (int)group_id(&a.part, 2), (int)group_id(&a.part, 1) * a.group, &a, &arrays);
+    const int first = row0 / a.group;
+    const int last = min((min(row0 + ROWS, a.query_length * a.group) - 1) / a.group, head.queries - 1);
     int begin = 0, end = 0;
     if (first <= last)
         attention_keys(&head, first, last, &a, &begin, &end);

@@ -5,14 +5,14 @@
  *   lse[i] = log sum_j exp(s_ij)
  *
  * Arrays, strides and macros: attention/core.h, of it LSE, SINKS, CAUSAL, WINDOW, BOTTOM_RIGHT, QUERY_LENGTHS, KEY_LENGTHS,
- * POSITIONS and CANCEL; the engine and its macros: engine/fragment.h.  Besides:
+ * and POSITIONS; the engine and its macros: engine/fragment.h.  Besides:
  *   WARPS     sub-groups of a work-group                    1 and up                    tested: 1 2 4
  *   SQUARES_Q squares of 16 queries that a sub-group owns   1 2                         1 2
  *   TILE_K    keys of a tile                                16 32 64                    32 64
  *   WIDTH     elements of a row in local memory             64 128 256; at least D_K, D_V   each
  * Only MATRIX_MMA, whose C has the map of A, so that scores become the second product's operand where they are.
  *
- * NDRange: local (MATRIX_LANES, WARPS, 1); groups (ceil(launch_queries / TILE_Q), launch_heads, batch), TILE_Q being
+ * NDRange: local (MATRIX_LANES, WARPS, 1); groups (ceil(query_length / TILE_Q), heads, batch), TILE_Q being
  * 16 * SQUARES_Q * WARPS.  Causal
  * work-groups take the last, longest rows first.
  * Who owns what: lane l of a sub-group has, of each 16 x 16 square of scores and of each 16 columns of its rows' output,
@@ -289,32 +289,22 @@ kernel void attention_matrix(ATTENTION_PARAMETERS)
 {
     local uint4 query_tile[TILE_Q * WIDTH / 8], key_tiles[2 * TILE_K * WIDTH / 8], value_tiles[2 * TILE_K * WIDTH / 8];
     local uint all_scratch[WARPS * SCRATCH + 1];
-#if CANCEL
-    local int idle;
-#endif
     optional_arrays arrays = OPTIONAL_ARRAYS;
     if (a.batch == 0)
         return;
-#if CANCEL
-    if (get_local_id(0) == 0 && get_local_id(1) == 0)
-        idle = attention_idle(&a, &arrays);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (idle)
-        return;
-#endif
 
     int lane = (int)get_local_id(0);
     const int warp = (int)get_local_id(1), item = warp * MATRIX_LANES + lane;
     local uint *scratch = all_scratch + warp * SCRATCH;
     local ushort *queries = (local ushort *)query_tile;
     local ushort *key_tile = (local ushort *)key_tiles, *value_tile = (local ushort *)value_tiles;
-    const int tile = CAUSAL ? (int)(get_num_groups(0) - 1 - get_group_id(0)) : (int)get_group_id(0);
-    const int first_row = tile * TILE_Q, h = (int)get_group_id(1) + a.first_head;
+    const int tile = CAUSAL ? last_group_first(&a.part) : (int)group_id(&a.part, 0);
+    const int first_row = tile * TILE_Q, h = (int)group_id(&a.part, 1);
     attention_item of;
-    attention_item_of(&of, (int)get_group_id(2) + a.first_batch, h, &a, &arrays);
+    attention_item_of(&of, (int)group_id(&a.part, 2), h, &a, &arrays);
 
-    /* The rows of this launch, those of them that attend, and the keys that any or all of these attend. */
-    const int q0 = a.first_query + first_row, rows = min(a.launch_queries - first_row, of.rows - q0);
+    /* The rows, those of them that attend, and the keys that any or all of these attend. */
+    const int q0 = first_row, rows = min(a.query_length, of.rows) - q0;
     const int attending = min(rows, of.queries - q0);
     int begin = 0, end = 0, all_begin = 0, all_end = 0, unused;
     if (attending > 0) {

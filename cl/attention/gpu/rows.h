@@ -18,15 +18,10 @@ typedef struct tile_row {
     bool stored, attends; /* it has an output; and it is within the item's length */
 } tile_row;
 
-/* The query among the launch's.  Unsigned, since a quotient's sign takes registers that the loops need. */
-static inline int tile_launched(int row, const attention_args *a)
-{
-    return PACK_HEADS ? (int)((uint)row / (uint)a->group) : row;
-}
-
+/* The row's query.  Unsigned, since a quotient's sign takes registers that the loops need. */
 static inline int tile_query(int row, const attention_args *a)
 {
-    return a->first_query + tile_launched(row, a);
+    return PACK_HEADS ? (int)((uint)row / (uint)a->group) : row;
 }
 
 /* mul24 because Oclgrind 21.10 does not know the `freeze` that LLVM makes of a quotient and a remainder of the same
@@ -38,8 +33,7 @@ static inline void tile_find_row(tile_row *row, int index, const tile_rows *t, c
     row->i = tile_query(number, a);
     row->stored = index < t->rows;
 #if PACK_HEADS
-    row->item.h += number - mul24(tile_launched(number, a), a->group);
-    row->stored = row->stored && row->item.h >= a->first_head && row->item.h < a->first_head + a->launch_heads;
+    row->item.h += number - mul24(row->i, a->group);
 #endif
     row->stored = row->stored && row->i < t->item.rows;
     row->attends = row->stored && row->i < t->item.queries;
@@ -47,15 +41,12 @@ static inline void tile_find_row(tile_row *row, int index, const tile_rows *t, c
 
 static inline void tile_find_rows(tile_rows *t, int tile, const attention_args *a, const optional_arrays *arrays)
 {
-    const int b = a->first_batch + (int)get_group_id(2);
-    const int h = PACK_HEADS ? (a->first_head / a->group + (int)get_group_id(1)) * a->group
-                             : a->first_head + (int)get_group_id(1);
-    const int launched = a->launch_queries * (PACK_HEADS ? a->group : 1);
+    const int b = (int)group_id(&a->part, 2), h = (int)group_id(&a->part, 1) * (PACK_HEADS ? a->group : 1);
     int unused;
 
     attention_item_of(&t->item, b, h, a, arrays);
     t->first_row = tile * TILE_Q;
-    t->rows = launched - t->first_row;
+    t->rows = a->query_length * (PACK_HEADS ? a->group : 1) - t->first_row;
     t->begin = t->end = t->all_begin = t->all_end = 0;
     t->partial = true;
     const int first = tile_query(t->first_row, a);
@@ -65,8 +56,7 @@ static inline void tile_find_rows(tile_rows *t, int tile, const attention_args *
     attention_keys(&t->item, first, last, a, &t->begin, &t->end);
     attention_keys(&t->item, last, last, a, &t->all_begin, &unused);
     attention_keys(&t->item, first, first, a, &unused, &t->all_end);
-    t->partial = t->rows < TILE_Q || tile_query(t->first_row + TILE_Q - 1, a) > last ||
-                 (PACK_HEADS && (h < a->first_head || h + a->group > a->first_head + a->launch_heads));
+    t->partial = t->rows < TILE_Q || tile_query(t->first_row + TILE_Q - 1, a) > last;
 }
 
 /* Where the results of a tile's item begin or, without PACK_HEADS, those of its head.  They are computed first and lie in local

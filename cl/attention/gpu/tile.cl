@@ -20,8 +20,8 @@
  * Tested sets (TILE_Q x TILE_K, ITEMS_X x ITEMS_Y, CHUNK, VALUE_ROWS): those of src/ops/attention/solver_tile.c.  Software
  * rasterisers, whose compilers are slow, take 16 x 32, 8 x 4, 8, 4.  SUB_GROUPS 0; 1 and 4 with some of them.
  *
- * NDRange: local (ITEMS_X, ITEMS_Y, 1); global (ITEMS_X * ceil(launch_queries / TILE_Q), ITEMS_Y * launch_heads,
- * batch).  With PACK_HEADS there are launch_queries * group rows and a work-group for each key/value head, which reads
+ * NDRange: local (ITEMS_X, ITEMS_Y, 1); global (ITEMS_X * ceil(query_length / TILE_Q), ITEMS_Y * heads,
+ * batch).  With PACK_HEADS there are query_length * group rows and a work-group for each key/value head, which reads
  * K and V once for all of its query heads.  Causal work-groups take the last, longest tiles of queries first.
  *
  * Local memory, in bytes:
@@ -148,25 +148,14 @@ kernel void attention_tile(ATTENTION_PARAMETERS)
 #if SELECTIVE
     local int attended[3]; /* whether any item attends anything of the tile; tiles use the three flags by turns */
 #endif
-#if CANCEL
-    local int idle;
-#endif
     optional_arrays arrays = OPTIONAL_ARRAYS;
     const int x = (int)get_local_id(0), y = (int)get_local_id(1);
     const int partial = x / ROW_ITEMS;
     const uint item = (uint)(y * ITEMS_X + x);
     if (a.batch == 0)
         return;
-#if CANCEL
-    /* One item reads the flag, which may change between two reads. */
-    if (item == 0)
-        idle = attention_idle(&a, &arrays);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (idle)
-        return;
-#endif
 
-    const int tile = CAUSAL ? (int)(get_num_groups(0) - 1 - get_group_id(0)) : (int)get_group_id(0);
+    const int tile = CAUSAL ? last_group_first(&a.part) : (int)group_id(&a.part, 0);
     tile_rows t;
     tile_find_rows(&t, tile, &a, &arrays);
     tile_find_scales(&arrays, &t, &a);

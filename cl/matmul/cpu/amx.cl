@@ -172,9 +172,9 @@ kernel void matmul_cpu_amx(const global ELEMENT(ROW_TYPE) *source, const global 
 
     const operand_layout rows = row_operand(&a), lanes = lane_operand(&a);
     const destination to = {&a, c, EPILOGUE_ARGUMENTS};
-    const long panel = get_group_id(0), batch = get_group_id(2);
+    const long panel = group_id(&a.part, 0), batch = group_id(&a.part, 2);
     const long panels = (lanes.count + PANEL - 1) / PANEL;
-    const int row0 = (int)get_group_id(1) * (ROWS * TILES), lane0 = (int)panel * PANEL;
+    const int row0 = (int)group_id(&a.part, 1) * (ROWS * TILES), lane0 = (int)panel * PANEL;
     const int row_count = min(ROWS * TILES, rows.count - row0), lane_count = min(PANEL, lanes.count - lane0);
     const int steps = STEPS(a.k);
     const global ushort *in = source + rows.offset + batch * rows.batch;

@@ -164,8 +164,8 @@ kernel void matmul_split(const global ELEMENT(LANE_TYPE) *source, global uint *t
 
     const operand_layout s = lane_operand(&a);
     const split_shape shape = shape_of(&a, s);
-    const long panel = get_group_id(0), batch = get_group_id(2), number = batch * shape.panels + panel;
-    const int chunk = (int)get_group_id(1), count = min(PANEL, s.count - (int)panel * PANEL);
+    const long panel = group_id(&a.part, 0), batch = group_id(&a.part, 2), number = batch * shape.panels + panel;
+    const int chunk = (int)group_id(&a.part, 1), count = min(PANEL, s.count - (int)panel * PANEL);
     const int from = chunk * SPLIT_BLOCKS, to = min(shape.blocks, from + SPLIT_BLOCKS);
     const global ELEMENT(LANE_TYPE) *in = source + s.offset + batch * s.batch + panel * PANEL * s.stride;
     global uint *const blocks = terms + a.packed_offset + number * shape.blocks * BLOCK_WORDS;
@@ -319,8 +319,8 @@ kernel void matmul_cpu_bf16x3(const global ELEMENT(ROW_TYPE) *source, const glob
     const operand_layout rows = row_operand(&a), lanes = lane_operand(&a);
     const destination to = {&a, c, EPILOGUE_ARGUMENTS};
     const split_shape shape = shape_of(&a, lanes);
-    const long batch = get_group_id(2), panel0 = get_group_id(0) * GROUP;
-    const int row0 = (int)get_group_id(1) * (ROWS * TILES), row_count = min(ROWS * TILES, rows.count - row0);
+    const long batch = group_id(&a.part, 2), panel0 = group_id(&a.part, 0) * GROUP;
+    const int row0 = (int)group_id(&a.part, 1) * (ROWS * TILES), row_count = min(ROWS * TILES, rows.count - row0);
     const int tiles = (row_count + ROWS - 1) / ROWS, group = (int)min((long)GROUP, shape.panels - panel0);
     const long first_panel = (lanes.batch ? batch * shape.panels : 0) + panel0;
     const global uint *panels = terms + a.packed_offset + first_panel * shape.blocks * BLOCK_WORDS;

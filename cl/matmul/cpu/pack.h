@@ -82,7 +82,7 @@ ITEM_FUNCTION pack(const global ELEMENT(LANE_TYPE) *source, global packed_elemen
 kernel void matmul_pack(const global ELEMENT(LANE_TYPE) *source, global packed_element *packed, matmul_args a)
 {
     if (a.batch != 0)
-        pack(source, packed, a, get_group_id(0), (int)get_group_id(1), get_group_id(2));
+        pack(source, packed, a, group_id(&a.part, 0), (int)group_id(&a.part, 1), group_id(&a.part, 2));
 }
 
 #endif

@@ -297,5 +297,6 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
                        EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c, matmul_args a)
 {
     if (a.batch != 0)
-        multiply(source, packed, EPILOGUE_ARGUMENTS c, a, get_group_id(0), (int)get_group_id(1), get_group_id(2));
+        multiply(source, packed, EPILOGUE_ARGUMENTS c, a, group_id(&a.part, 0), (int)group_id(&a.part, 1),
+                 group_id(&a.part, 2));
 }

@@ -268,6 +268,6 @@ kernel void matmul_cpu_skinny(const global ELEMENT(A_TYPE) *a_data, const global
 
     if (a.batch != 0)
         for (int tile = 0; tile * ROWS < few; tile++)
-            multiply(a_data, b_data, EPILOGUE_ARGUMENTS c, a, STREAM_A ? tile : (int)get_group_id(0),
-                     STREAM_A ? (int)get_group_id(1) : tile, get_group_id(2));
+            multiply(a_data, b_data, EPILOGUE_ARGUMENTS c, a, STREAM_A ? tile : (int)group_id(&a.part, 0),
+                     STREAM_A ? (int)group_id(&a.part, 1) : tile, group_id(&a.part, 2));
 }

@@ -148,8 +148,8 @@ kernel void matmul_matrix(const global ELEMENT(A_TYPE) *a_data, const global ELE
     const int item = sub_group * MATRIX_LANES + lane;
     const int group_row = sub_group / GROUPS_N, row = group_row * SQUARES_M * 16;
     const int column = (sub_group - group_row * GROUPS_N) * SQUARES_N * 16;
-    const long row0 = (long)get_group_id(1) * TILE_M, col0 = (long)get_group_id(0) * TILE_N;
-    const long batch = get_global_id(2);
+    const long row0 = (long)group_id(&a.part, 1) * TILE_M, col0 = (long)group_id(&a.part, 0) * TILE_N;
+    const long batch = global_id(&a.part, 2);
     const int rows = (int)min((long)TILE_M, a.m - row0), cols = (int)min((long)TILE_N, a.n - col0);
     source a_source, b_source;
     destination to;

@@ -200,8 +200,8 @@ kernel void matmul_tile(const global ELEMENT(A_TYPE) *a_data, const global ELEME
 #else
     const int x = (int)get_local_id(0), y = (int)get_local_id(1);
 #endif
-    const long row0 = (long)get_group_id(1) * TILE_M, col0 = (long)get_group_id(0) * TILE_N;
-    const long batch = get_global_id(2);
+    const long row0 = (long)group_id(&a.part, 1) * TILE_M, col0 = (long)group_id(&a.part, 0) * TILE_N;
+    const long batch = global_id(&a.part, 2);
     /* Nothing to do: nothing is loaded or stored.  A return here, before the first barrier, made PoCL 3.1 store beyond C. */
     const int depth = a.batch ? a.k : 0;
     const int rows = a.batch ? (int)min((long)TILE_M, a.m - row0) : 0;

@@ -141,8 +141,8 @@ kernel void matmul_wgmma(const global ELEMENT(A_TYPE) *a_data, const global ELEM
 
     const int lane = get_local_id(0), warpgroup = get_local_id(1);
     const int item = warpgroup * WGMMA_LANES + lane, row = warpgroup * WGMMA_ROWS;
-    const long row0 = (long)get_group_id(1) * TILE_M, col0 = (long)get_group_id(0) * TILE_N;
-    const long batch = get_global_id(2);
+    const long row0 = (long)group_id(&a.part, 1) * TILE_M, col0 = (long)group_id(&a.part, 0) * TILE_N;
+    const long batch = global_id(&a.part, 2);
     const int rows = (int)min((long)TILE_M, a.m - row0), cols = (int)min((long)TILE_N, a.n - col0);
     source a_source, b_source;
     destination to;

@@ -192,7 +192,9 @@ static clattn_status append(struct generation *g, const int32_t *tokens, size_t 
     args.logits = clattn_binding_buffer(g->logits, 0);
     args.length = length;
     args.lengths = lengths;
+    args.control = g->desc.control;
     status = CLATTN_SUCCESS;
+    const struct control_range range = control_part(g->desc.control, g->step++, g->steps);
     TRY_CL(&device->report, "clEnqueueWriteBuffer",
            cl->clEnqueueWriteBuffer(g->queue, g->tokens, CL_TRUE, 0, sequences * row * sizeof *tokens, tokens, 0, NULL,
                                     &written));
@@ -206,6 +208,7 @@ static clattn_status append(struct generation *g, const int32_t *tokens, size_t 
                                        NULL));
     }
 fail:
+    control_restore(g->desc.control, range);
     if (written)
         cl->clReleaseEvent(written);
     if (done)
@@ -381,6 +384,7 @@ static clattn_status generate(struct generation *g, const int32_t *prompts, cons
     g->stride = g->desc.max_tokens;
     g->desc.max_tokens = size_min(g->desc.max_tokens, g->capacity + 1);
     g->most = longest + g->desc.max_tokens;
+    g->steps = divide_up(longest, size_max(plan->desc.length, 1)) + g->desc.max_tokens;
     status = give_memory(g, prompts, prompt_lengths);
     if (status == CLATTN_SUCCESS) {
         decoder_state_restart(g->state, 1);
@@ -407,7 +411,8 @@ clattn_status clattn_generate(clattn_decoder_state *state, cl_command_queue queu
     if (status != CLATTN_SUCCESS)
         return report_error(report, status, "desc or generated is NULL, or its size is none that there ever was");
     g.queue = queue ? queue : state->plan->base.context->queue;
-    status = generate(&g, prompts, prompt_lengths);
+    TRY(control_enter(g.desc.control, report));
+    status = control_leave(g.desc.control, &device_of(&g)->cl, generate(&g, prompts, prompt_lengths));
     give_back(&g);
 fail:
     return status;

@@ -26,6 +26,7 @@ struct generation {
     cl_mem tokens, logits;      /* on the device */
     float *host;                /* logits of all sequences, on the host */
     int32_t *next, *fresh;      /* each sequence's next token, and whether it has one */
+    size_t step, steps;         /* enqueues of the decoder so far, and the most that there may be */
 };
 
 static inline size_t generated(const struct sequence *sequence)

@@ -74,6 +74,7 @@ static clattn_status matmul(const struct runner *r, const struct graph_step *s, 
     args.batch = number(r, s->batch);
     args.m = number(r, s->length);
     args.workspace = workspace(r, s);
+    args.control = r->chain->control;
     return clattn_matmul_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);
 }
 
@@ -95,6 +96,7 @@ static clattn_status attention(const struct runner *r, const struct graph_step *
     args.key_length = number(r, s->keys);
     args.position = position(r, s);
     args.workspace = workspace(r, s);
+    args.control = r->chain->control;
     if (s->op == GRAPH_WEIGHTS) {
         clattn_binding weights = bind(r, s, HEADS_WEIGHTS);
         const struct enqueue_call call = chain_call(r->chain, step);
@@ -112,6 +114,7 @@ static clattn_status norm(const struct runner *r, const struct graph_step *s, st
     args.bias = bind(r, s, NORM_BIAS);
     args.explicit_batch = 1;
     args.batch = number(r, s->batch);
+    args.control = r->chain->control;
     return clattn_norm_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);
 }
 
@@ -129,6 +132,7 @@ static clattn_status embedding(const struct runner *r, const struct graph_step *
     args.batch = number(r, s->batch);
     args.length = number(r, s->length);
     args.position = position(r, s);
+    args.control = r->chain->control;
     return clattn_embedding_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);
 }
 
@@ -142,6 +146,7 @@ static clattn_status rope(const struct runner *r, const struct graph_step *s, st
     args.batch = number(r, s->batch);
     args.length = number(r, s->length);
     args.position = position(r, s);
+    args.control = r->chain->control;
     return clattn_rope_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);
 }
 
@@ -158,6 +163,7 @@ static clattn_status append(const struct runner *r, const struct graph_step *s, 
     args.batch = number(r, s->batch);
     args.length = number(r, s->length);
     args.past_length = s->operand[APPEND_PAST_LENGTHS].array ? 0 : position(r, s);
+    args.control = r->chain->control;
     return clattn_kv_append_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);
 }
 
@@ -279,6 +285,7 @@ static clattn_status enqueue_steps(const struct graph *graph, struct chain *chai
         const struct graph_step *s = &graph->steps[i];
         if (!wanted(&r, s))
             continue;
+        const struct control_range range = control_part(chain->control, i, end);
         switch (s->op) {
         case GRAPH_INTEGERS: TRY(integers(&r, s)); break;
         case GRAPH_PAD: TRY(pad(&r, s)); break;
@@ -286,6 +293,7 @@ static clattn_status enqueue_steps(const struct graph *graph, struct chain *chai
         case GRAPH_COPY: TRY(copy(&r, s)); break;
         default: TRY(enqueue_part(&r, s, i + 1 == end)); break;
         }
+        control_restore(chain->control, range);
     }
 fail:
     return status;

@@ -277,7 +277,11 @@ static clattn_status begin(clattn_decoder_state *state, const struct enqueue_cal
         run.number[NUMBER_ONE] = 1;
         run.number[NUMBER_ITEMS] = args->items;
         run.number[NUMBER_MEMORY_LENGTH] = args->memory_length;
-        TRY(run_graph(state, DECODER_MEMORY, call, &run, &args->workspace));
+        status = run_graph(state, DECODER_MEMORY, call, &run, &args->workspace);
+        if (status == CLATTN_ERROR_CANCELLED)
+            state->begun = false; /* some of the cache is of the new memory */
+        if (status != CLATTN_SUCCESS)
+            goto fail;
         state->memory_length = args->memory_length;
         for (size_t i = 0; i < args->items; i++)
             state->memory_lengths[i] = args->memory_lengths ? args->memory_lengths[i] : (int32_t)args->memory_length;
@@ -297,10 +301,12 @@ clattn_status clattn_decoder_begin(clattn_decoder_state *state, cl_command_queue
 {
     clattn_status status;
     clattn_decoder_begin_args args;
-    const struct enqueue_call call = {.queue = queue, .wait_count = wait_count, .wait_list = wait_list, .event = event};
+    struct enqueue_call call = {.queue = queue, .wait_count = wait_count, .wait_list = wait_list, .event = event};
     TRY(decoder_state_check(state));
     TRY(args_read(report_of(state), "clattn_decoder_begin_args", &args, sizeof args, sizeof args, given));
-    status = begin(state, &call, &args);
+    call.control = args.control;
+    TRY(control_enter(call.control, report_of(state)));
+    status = control_leave(call.control, &state->plan->base.context->device.cl, begin(state, &call, &args));
 fail:
     return status;
 }
@@ -473,10 +479,12 @@ clattn_status clattn_decoder_enqueue(clattn_decoder_state *state, cl_command_que
 {
     clattn_status status;
     clattn_decoder_args args;
-    const struct enqueue_call call = {.queue = queue, .wait_count = wait_count, .wait_list = wait_list, .event = event};
+    struct enqueue_call call = {.queue = queue, .wait_count = wait_count, .wait_list = wait_list, .event = event};
     TRY(decoder_state_check(state));
     TRY(args_read(report_of(state), "clattn_decoder_args", &args, sizeof args, sizeof args, given));
-    status = enqueue(state, &call, &args);
+    call.control = args.control;
+    TRY(control_enter(call.control, report_of(state)));
+    status = control_leave(call.control, &state->plan->base.context->device.cl, enqueue(state, &call, &args));
 fail:
     return status;
 }

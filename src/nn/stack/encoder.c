@@ -227,7 +227,7 @@ clattn_status clattn_encoder_enqueue(clattn_plan *handle, cl_command_queue queue
 {
     clattn_status status;
     const struct encoder_plan *plan = (const struct encoder_plan *)handle;
-    const struct enqueue_call call = {.queue = queue, .wait_count = wait_count, .wait_list = wait_list, .event = event};
+    struct enqueue_call call = {.queue = queue, .wait_count = wait_count, .wait_list = wait_list, .event = event};
     clattn_encoder_args args;
     int32_t *lengths = NULL;
     TRY(plan_check(handle, &encoder_type));
@@ -237,7 +237,9 @@ clattn_status clattn_encoder_enqueue(clattn_plan *handle, cl_command_queue queue
     lengths = calloc(plan->desc.batch, sizeof *lengths);
     if (!lengths)
         return report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for lengths");
-    status = enqueue(plan, &call, &args, lengths);
+    call.control = args.control;
+    TRY(control_enter(call.control, report));
+    status = control_leave(call.control, &handle->context->device.cl, enqueue(plan, &call, &args, lengths));
 fail:
     free(lengths);
     return status;

@@ -68,7 +68,7 @@ static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_cal
         walk.y.offset = args.y.offset;
         groups[0] = groups_of(plan, &walk);
     }
-    status = simple_enqueue(handle, call, arrays, ARRAYS, &walk, groups);
+    status = simple_enqueue(handle, call, arrays, ARRAYS, (double)walk.pieces * walk.chunk, &walk, groups);
 fail:
     return status;
 }

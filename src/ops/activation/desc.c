@@ -10,7 +10,7 @@
 #include "ops/common/arrays.h"
 #include "ops/common/dimensions.h"
 
-_Static_assert(sizeof(activation_args) == 2 * 48 + 8 + 8 * 4, "activation_args has padding");
+_Static_assert(sizeof(activation_args) == 24 + 2 * 48 + 8 + 8 * 4, "activation_args has padding");
 _Static_assert(CLATTN_MAX_RANK == 5, "activation kernels take four dimensions and columns");
 
 enum { Y, X }; /* arrays of a dimension */

@@ -9,9 +9,9 @@
 #include "ops/attention/launch.h"
 
 _Static_assert(sizeof(array4) == 40 && sizeof(array2) == 24 && sizeof(array1) == 16, "arrays have padding");
-_Static_assert(sizeof(attention_args) == 11 * 40 + 3 * 24 + 6 * 16 + 10 * 8 + 26 * 4, "attention_args has padding");
+_Static_assert(sizeof(attention_args) == 24 + 11 * 40 + 3 * 24 + 6 * 16 + 9 * 8 + 22 * 4, "attention_args has padding");
 _Static_assert(sizeof(attention_args) + ATTENTION_POINTERS * 8 <= 1024, "too many arguments");
-_Static_assert(4 + ATTENTION_ARRAYS + CLATTN_USER_BUFFERS + 1 <= BOUND_MOST, "too many arrays");
+_Static_assert(4 + ATTENTION_ARRAYS + CLATTN_USER_BUFFERS <= BOUND_MOST, "too many arrays");
 
 /* ---- the struct ---- */
 
@@ -94,7 +94,6 @@ static void fill_optional(const struct attention_problem *problem, const clattn_
         a->user_offset[i] = args->snippets.buffer[i].offset;
         a->user_scalar[i] = args->snippets.scalar[i];
     }
-    a->cancel_offset = args->cancel.offset;
 }
 
 static args_long window_side(int64_t keys)
@@ -114,9 +113,9 @@ void attention_fill_args(const struct attention_problem *problem, const clattn_a
     a->dropout_seed = (args_long)args->dropout.seed;
     memcpy(&a->scale_bits, &problem->exact_scale, sizeof a->scale_bits);
     a->batch = (int)args->batch;
-    a->heads = a->launch_heads = (int)problem->heads;
+    a->heads = (int)problem->heads;
     a->group = (int)(problem->heads / problem->kv_heads);
-    a->query_length = a->launch_queries = (int)args->query_length;
+    a->query_length = (int)args->query_length;
     a->key_length = (int)args->key_length;
     a->window_left = window_side(desc->window.left);
     a->window_right = desc->causal ? 0 : window_side(desc->window.right);
@@ -129,6 +128,22 @@ void attention_fill_args(const struct attention_problem *problem, const clattn_a
     a->scale = problem->scale;
     a->softcap = desc->scoring.softcap;
     fill_optional(problem, args, a);
+}
+
+/* Keys that a query attends at the most. */
+static double attended(const clattn_attention_desc *desc, double keys)
+{
+    const double right = desc->causal ? 0 : (double)desc->window.right;
+    const double width = (double)desc->window.left + right + 1 + 64;
+    const bool ends = desc->window.explicit_left && (desc->window.explicit_right || desc->causal);
+    return ends && width < keys ? width : keys;
+}
+
+double attention_work(const struct attention_problem *problem, const clattn_attention_args *args)
+{
+    const double keys = (double)size_min(args->key_length, problem->key_length);
+    const double rows = (double)args->batch * (double)problem->heads * (double)args->query_length;
+    return rows * (attended(&problem->desc, keys) * 2 * (double)(problem->d_k + problem->d_v) + 1);
 }
 
 /* ---- reading an enqueue's arguments ---- */
@@ -168,8 +183,6 @@ static clattn_status check_absent(clattn_context *context, const struct attentio
     for (int i = 0; i < CLATTN_USER_BUFFERS; i++)
         if (problem->desc.snippets.buffer_dtype[i] == CLATTN_DTYPE_NONE)
             TRY(binding_absent_field(context, &args->snippets.buffer[i], user_name[i], "user_dtype"));
-    if (!problem->desc.launch.cancellable)
-        TRY(binding_absent_field(context, &args->cancel, "cancel", "`cancellable`"));
 fail:
     return status;
 }
@@ -253,8 +266,6 @@ static void add_optional(struct bound_list *list, const struct attention_problem
         if (element.dtype != CLATTN_DTYPE_NONE)
             bound_add(list, &args->snippets.buffer[i], &element, element.extent, BINDING_READ, user_name[i]);
     }
-    if (problem->desc.launch.cancellable)
-        bound_add(list, &args->cancel, &one, one.extent, BINDING_READ, "cancel");
 }
 
 clattn_status attention_args_read(clattn_context *context, const struct attention_problem *problem,
@@ -304,5 +315,4 @@ void attention_input_bindings(const struct attention_problem *problem, const cla
         *bindings++ = attention_binding_or_null(problem, args, i);
     for (int i = 0; i < CLATTN_USER_BUFFERS; i++)
         *bindings++ = problem->desc.snippets.buffer_dtype[i] != CLATTN_DTYPE_NONE ? &args->snippets.buffer[i] : NULL;
-    *bindings = problem->desc.launch.cancellable ? &args->cancel : NULL;
 }

@@ -79,11 +79,8 @@ static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_cal
     if (!args.batch || !problem->heads || !args.query_length)
         return plan_enqueue_nothing(handle, call);
     status = chain_begin(&chain, handle->context, call, &args.workspace);
-    if (status == CLATTN_SUCCESS) {
-        mtx_lock(handle->lock);
+    if (status == CLATTN_SUCCESS)
         status = attention_launch(plan, problem, &chain, &args);
-        mtx_unlock(handle->lock);
-    }
     return chain_end(&chain, status);
 fail:
     return status;
@@ -105,7 +102,6 @@ static unsigned flags_of(const struct attention_problem *problem)
         problem->packed_keys,
         key->stride[3] != 1 || desc->value.stride[3] != 1,
         key->stride[1] < key->stride[2], /* heads inside rows */
-        desc->launch.max_ms != 0,
     };
     unsigned bits = 0;
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
@@ -136,7 +132,7 @@ static void shape_bucket(const void *data, struct strbuf *text)
 static const struct operator_type attention_operator = {
     .name = "attention",
     .bytes = {sizeof(struct attention_plan), offsetof(struct attention_plan, problem), sizeof(struct attention_problem),
-              ATTENTION_DESC_BYTES},
+              ATTENTION_DESC_BYTES, offsetof(clattn_attention_args, control)},
     .read = attention_problem_read,
     .enqueue = enqueue,
     .take = take_snippets,

@@ -92,7 +92,6 @@ static void temper(clattn_attention_desc *desc, size_t d_k)
         desc->dropout.probability = 0.25f;
     desc->window.left = desc->window.explicit_left ? 23 : -1;
     desc->window.right = desc->window.explicit_right ? 7 : -1;
-    desc->launch.max_ms = 0;
 }
 
 /* Makes the arrays of *desc small; every -D of its kernels stays the same. */
@@ -197,7 +196,7 @@ static clattn_status make_array(struct attention_check *check, clattn_context *c
         fill_integers(check, (enum attention_array)slot, array->host);
     else if (slot == ATTENTION_KEY_SCALE || slot == ATTENTION_VALUE_SCALE)
         fill_scales(array, layout->dtype, random);
-    else if (slot < CHECK_CANCEL)
+    else if (slot < CHECK_WORKSPACE)
         check_array_fill(array, layout->dtype, slot == ATTENTION_MASK || slot == ATTENTION_BIAS, random);
     TRY(check_array_upload(context, array));
 fail:
@@ -218,10 +217,6 @@ static clattn_status make_arrays(struct attention_check *check, clattn_context *
     TRY(make_array(check, context, CHECK_KEY, &desc->key, &args->key, &random));
     TRY(make_array(check, context, CHECK_VALUE, &desc->value, &args->value, &random));
     TRY(make_array(check, context, CHECK_OUTPUT, &desc->output, &args->output, &random));
-    if (desc->launch.cancellable) {
-        static const clattn_layout flag = {.dtype = CLATTN_DTYPE_I32, .rank = 1, .extent = {1}, .stride = {1}};
-        TRY(make_array(check, context, CHECK_CANCEL, &flag, &args->cancel, &random));
-    }
 fail:
     return status;
 }

@@ -10,7 +10,6 @@ enum attention_check_slot {
     CHECK_KEY,
     CHECK_VALUE,
     CHECK_OUTPUT,
-    CHECK_CANCEL,
     CHECK_WORKSPACE,
     CHECK_ARRAYS
 };

@@ -54,7 +54,6 @@ void attention_defines(const struct attention_problem *problem, const struct cap
         {"WINDOW", attention_windowed(desc) || attention_range_by_launch(caps)},
         {"DROPOUT", desc->dropout.probability > 0},
         {"ENTROPY", problem->has[ATTENTION_ENTROPY]},
-        {"CANCEL", desc->launch.cancellable},
         {"BOTTOM_RIGHT", desc->alignment == CLATTN_ALIGNMENT_BOTTOM_RIGHT},
         {"RING", desc->cache.kind == CLATTN_CACHE_KIND_RING},
     };

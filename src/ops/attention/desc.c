@@ -68,8 +68,6 @@ static clattn_status check_enums(const clattn_attention_desc *desc, const char *
         INVALID("unknown outputs.scores_mode");
     if (!(desc->dropout.probability >= 0 && desc->dropout.probability < 1))
         INVALID("dropout.probability is not from 0 to below 1");
-    if (!is_flag(desc->launch.cancellable))
-        INVALID("launch.cancellable is neither 0 nor 1");
     if (desc->cache.reserved || desc->outputs.reserved || desc->dropout.reserved)
         INVALID("reserved is not 0");
     return CLATTN_SUCCESS;

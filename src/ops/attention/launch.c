@@ -1,4 +1,4 @@
-/* An attention plan's kernels, and their launches: slices, split keys and their merge, the scores. */
+/* An attention plan's kernels, and their launches: split keys and their merge, the scores. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,19 +11,17 @@
 
 void attention_groups_by_queries(const struct attention_plan *plan, const attention_args *kernel_args, size_t groups[3])
 {
-    groups[0] = divide_up((size_t)kernel_args->launch_queries, plan->queries_per_group);
-    groups[1] = (size_t)kernel_args->launch_heads;
+    groups[0] = divide_up((size_t)kernel_args->query_length, plan->queries_per_group);
+    groups[1] = (size_t)kernel_args->heads;
     groups[2] = (size_t)kernel_args->batch;
 }
 
 void attention_groups_by_key_heads(const struct attention_plan *plan, const attention_args *kernel_args,
                                    size_t groups[3])
 {
-    size_t group = plan->problem.heads / plan->problem.kv_heads;
-    size_t first = (size_t)kernel_args->first_head / group;
-    size_t end = divide_up((size_t)kernel_args->first_head + (size_t)kernel_args->launch_heads, group);
-    groups[0] = divide_up((size_t)kernel_args->launch_queries * group, plan->rows_per_group);
-    groups[1] = end - first;
+    size_t group = (size_t)kernel_args->group;
+    groups[0] = divide_up((size_t)kernel_args->query_length * group, plan->rows_per_group);
+    groups[1] = (size_t)kernel_args->heads / group;
     groups[2] = (size_t)kernel_args->batch;
 }
 
@@ -35,10 +33,11 @@ void attention_groups_by_key_heads(const struct attention_plan *plan, const atte
 size_t attention_group_count(const struct attention_plan *plan)
 {
     const attention_args whole = {.batch = (int)plan->problem.batch,
-                                  .launch_heads = (int)plan->problem.heads,
-                                  .launch_queries = (int)plan->problem.query_length};
+                                  .heads = (int)plan->problem.heads,
+                                  .group = (int)(plan->problem.heads / size_max(plan->problem.kv_heads, 1)),
+                                  .query_length = (int)plan->problem.query_length};
     size_t groups[3];
-    if (!whole.batch || !whole.launch_heads || !whole.launch_queries)
+    if (!whole.batch || !whole.heads || !whole.query_length)
         return 0;
     plan->groups(plan, &whole, groups);
     return groups[0] * groups[1] * groups[2];
@@ -47,7 +46,7 @@ size_t attention_group_count(const struct attention_plan *plan)
 size_t attention_splits(const struct attention_problem *problem, size_t groups, size_t wanted)
 {
     const clattn_attention_desc *desc = &problem->desc;
-    if (problem->has[ATTENTION_ENTROPY] || problem->packed_queries || problem->is_double || desc->launch.max_ms ||
+    if (problem->has[ATTENTION_ENTROPY] || problem->packed_queries || problem->is_double ||
         desc->window.explicit_left || !groups || groups >= wanted)
         return 1;
     return size_max(1, size_min(size_min(divide_up(wanted, groups), problem->key_length / SPLIT_KEYS), SPLITS_MOST));
@@ -87,22 +86,18 @@ static array4 placed(const attention_args *whole, int64_t at, size_t width)
 
 /* ---- the kernels ---- */
 
-/* The largest launch, and how many launches of the first kernel an enqueue has at the most. */
-static void note_launches(struct attention_plan *plan)
+/* Records the largest launch. */
+static void note_launch(struct attention_plan *plan)
 {
     const struct attention_problem *problem = &plan->problem;
-    attention_args whole = {0}, first;
-    size_t groups[3], position = 0, batch = problem->batch * plan->splits;
-    struct attention_slices slices = attention_slice(plan, problem, batch, problem->query_length, problem->key_length);
-    whole.batch = (int)batch;
-    whole.launch_heads = (int)problem->heads;
-    whole.launch_queries = (int)problem->query_length;
-    plan->base.launches = 1;
-    if (!slices.batch || !slices.heads || !slices.queries)
+    const attention_args whole = {.batch = (int)(problem->batch * plan->splits),
+                                  .heads = (int)problem->heads,
+                                  .group = (int)(problem->heads / size_max(problem->kv_heads, 1)),
+                                  .query_length = (int)problem->query_length};
+    size_t groups[3];
+    if (!whole.batch || !whole.heads || !whole.query_length)
         return;
-    plan->base.launches = attention_slice_count(&slices, &whole);
-    attention_next_slice(&slices, &whole, &position, &first);
-    plan->groups(plan, &first, groups);
+    plan->groups(plan, &whole, groups);
     plan_kernel_largest(&plan->base.kernels[0], groups);
 }
 
@@ -116,12 +111,8 @@ static clattn_status add_merge(struct attention_plan *plan, bool has_lse)
 static clattn_status add_scores(struct attention_plan *plan)
 {
     const struct attention_problem *problem = &plan->problem;
-    size_t launches = plan->base.launches, sliced = plan->splits > 1 ? 1 : launches;
-    clattn_status status =
-        attention_scores_add_kernel(&plan->base, problem, &problem->desc.outputs.scores,
-                                    problem->desc.outputs.scores_mode, false, plan->by_lanes, &plan->scores_tile);
-    plan->base.launches = launches + sliced;
-    return status;
+    return attention_scores_add_kernel(&plan->base, problem, &problem->desc.outputs.scores,
+                                       problem->desc.outputs.scores_mode, false, plan->by_lanes, &plan->scores_tile);
 }
 
 clattn_status attention_add_kernel(struct attention_plan *plan, const char *file, const char *name,
@@ -138,7 +129,8 @@ clattn_status attention_add_kernel(struct attention_plan *plan, const char *file
     if (is_split)
         define_int(options, "SPLIT", 1);
     TRY(plan_add_kernel(&plan->base, file, options, name, ATTENTION_POINTERS, sizeof(attention_args), local, NULL));
-    note_launches(plan);
+    plan->base.launches = 1;
+    note_launch(plan);
     if (is_split)
         TRY(add_merge(plan, has_lse));
     if (problem->has[ATTENTION_SCORES])
@@ -152,26 +144,6 @@ fail:
 
 /* ---- launches ---- */
 
-/* One enqueue's launches of the attention kernel or of the scores', the last of all of them marked. */
-static clattn_status launch(const struct attention_plan *plan, bool scores, struct chain *chain,
-                            const clattn_binding *const *bindings, const attention_args *whole,
-                            const struct attention_slices *slices, bool last)
-{
-    clattn_status status = CLATTN_SUCCESS;
-    const struct plan_kernel *kernel = &plan->base.kernels[scores ? plan->base.kernel_count - 1 : 0];
-    size_t position = 0, count = attention_slice_count(slices, whole), groups[3];
-    attention_args part;
-    while (attention_next_slice(slices, whole, &position, &part)) {
-        if (scores)
-            attention_scores_groups(&plan->scores_tile, &part, false, groups);
-        else
-            plan->groups(plan, &part, groups);
-        TRY(chain_launch(chain, kernel, bindings, &part, groups, last && position == count));
-    }
-fail:
-    return status;
-}
-
 /* What the merge is told, of the launch of the partials; its output and lse are the caller's. */
 static merge_args merge_of(const struct attention_problem *problem, const attention_args *split, const array4 *output,
                            const array4 *lse)
@@ -179,8 +151,8 @@ static merge_args merge_of(const struct attention_problem *problem, const attent
     return (merge_args){
         .partial = split->output,
         .partial_lse = split->lse,
-        .part = split->output.batch * split->items,
-        .part_lse = split->lse.batch * split->items,
+        .step = split->output.batch * split->items,
+        .step_lse = split->lse.batch * split->items,
         .output = *output,
         .lse = *lse,
         .sinks_offset = split->sinks.offset,
@@ -216,25 +188,25 @@ static clattn_status launch_split(const struct attention_plan *plan, const struc
     split.items = whole->batch;
     split.splits = (int)plan->splits;
     split.batch = split.items * split.splits;
-    const struct attention_slices slices =
-        attention_slice(plan, problem, (size_t)split.batch, args->query_length, args->key_length);
-    TRY(launch(plan, false, chain, bindings, &split, &slices, false));
+    plan->groups(plan, &split, groups);
+    TRY(chain_launch(chain, &plan->base, 0, bindings, &split, groups, false));
 
-    const merge_args merge = merge_of(problem, &split, &whole->output, &whole->lse);
+    merge_args merge = merge_of(problem, &split, &whole->output, &whole->lse);
     const clattn_binding *merged[MERGE_ARRAYS] = {
         &chain->workspace, &chain->workspace,           attention_binding_or_null(problem, args, ATTENTION_SINKS),
         &args->output,     lse_of(plan, problem, args),
     };
     merge_groups(&plan->base.kernels[1], &chain->context->device.caps, &merge, groups);
-    TRY(chain_launch(chain, &plan->base.kernels[1], merged, &merge, groups, last));
+    TRY(chain_launch(chain, &plan->base, 1, merged, &merge, groups, last));
 fail:
     return status;
 }
 
 static clattn_status launch_whole(const struct attention_plan *plan, const struct attention_problem *problem,
-                                  struct chain *chain, const clattn_attention_args *args, const attention_args *whole,
+                                  struct chain *chain, const clattn_attention_args *args, attention_args *whole,
                                   bool last)
 {
+    size_t groups[3];
     const clattn_binding *bindings[ATTENTION_POINTERS] = {
         &args->query,
         &args->key,
@@ -243,21 +215,20 @@ static clattn_status launch_whole(const struct attention_plan *plan, const struc
         lse_of(plan, problem, args),
         attention_binding_or_null(problem, args, ATTENTION_ENTROPY),
     };
-    const struct attention_slices slices =
-        attention_slice(plan, problem, args->batch, args->query_length, args->key_length);
     attention_input_bindings(problem, args, &bindings[3]);
-    return launch(plan, false, chain, bindings, whole, &slices, last);
+    plan->groups(plan, whole, groups);
+    return chain_launch(chain, &plan->base, 0, bindings, whole, groups, last);
 }
 
 static clattn_status launch_scores(const struct attention_plan *plan, const struct attention_problem *problem,
-                                   struct chain *chain, const clattn_attention_args *args, const attention_args *whole)
+                                   struct chain *chain, const clattn_attention_args *args, attention_args *whole)
 {
+    size_t groups[3];
     const clattn_binding *bindings[ATTENTION_SCORES_POINTERS] = {
         &args->query, &args->key, [2 + ATTENTION_INPUTS] = lse_of(plan, problem, args), &args->outputs.scores};
-    const struct attention_slices slices =
-        attention_slice(plan, problem, args->batch, args->query_length, args->key_length);
     attention_input_bindings(problem, args, &bindings[2]);
-    return launch(plan, true, chain, bindings, whole, &slices, true);
+    attention_scores_groups(&plan->scores_tile, whole, false, groups);
+    return chain_launch(chain, &plan->base, plan->base.kernel_count - 1, bindings, whole, groups, true);
 }
 
 clattn_status attention_launch(const struct attention_plan *plan, const struct attention_problem *problem,
@@ -268,6 +239,7 @@ clattn_status attention_launch(const struct attention_plan *plan, const struct a
     const struct places places = places_of(plan, problem, chain, args);
     attention_args whole;
     attention_fill_args(problem, args, &whole);
+    chain->work = attention_work(problem, args);
     if (plan->lends_lse) {
         args->outputs.lse = chain->workspace;
         whole.lse = placed(&whole, places.lse, 1);

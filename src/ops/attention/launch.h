@@ -5,7 +5,7 @@
 #include "ops/attention/plan.h"
 
 /* The pointers that a kernel takes.  Query, key, value; the optional inputs; output, lse, entropy. */
-#define ATTENTION_INPUTS (ATTENTION_INPUT_ARRAYS + CLATTN_USER_BUFFERS + 1) /* the last is `cancel` */
+#define ATTENTION_INPUTS (ATTENTION_INPUT_ARRAYS + CLATTN_USER_BUFFERS)
 #define ATTENTION_POINTERS (3 + ATTENTION_INPUTS + 3)
 /* Those of the scores' kernel: query, key; the optional inputs; lse, scores. */
 #define ATTENTION_SCORES_POINTERS (2 + ATTENTION_INPUTS + 2)
@@ -14,7 +14,7 @@
 clattn_status attention_args_read(clattn_context *context, const struct attention_problem *problem,
                                   const clattn_attention_args *given, clattn_attention_args *args);
 
-/* Fills what the kernels are told, for one launch of everything; `args` has passed attention_args_read. */
+/* Fills what the kernels are told; `args` has passed attention_args_read. */
 void attention_fill_args(const struct attention_problem *problem, const clattn_attention_args *args,
                          attention_args *kernel_args);
 
@@ -26,27 +26,11 @@ const clattn_binding *attention_binding_or_null(const struct attention_problem *
 void attention_input_bindings(const struct attention_problem *problem, const clattn_attention_args *args,
                               const clattn_binding *bindings[ATTENTION_INPUTS]);
 
-/* All launches of one enqueue; the plan's lock is held.  `args` has passed attention_args_read. */
+/* All launches of one enqueue.  `args` has passed attention_args_read. */
 clattn_status attention_launch(const struct attention_plan *plan, const struct attention_problem *problem,
                                struct chain *chain, clattn_attention_args *args);
 
-/* ---- launches of at most desc.launch.max_ms ---- */
-
-/* What one launch takes at the most. */
-struct attention_slices {
-    size_t batch, heads, queries;
-};
-
-/* Into what pieces a launch for the given lengths is cut. */
-struct attention_slices attention_slice(const struct attention_plan *plan, const struct attention_problem *problem,
-                                        size_t batch, size_t queries, size_t keys);
-
-/* Makes `kernel_args` the next launch's range of `whole`, which attention_fill_args has filled; false if there is none.
- * *position starts at 0. */
-bool attention_next_slice(const struct attention_slices *slices, const attention_args *whole, size_t *position,
-                          attention_args *kernel_args);
-
-/* How many launches there are. */
-size_t attention_slice_count(const struct attention_slices *slices, const attention_args *whole);
+/* Floating-point operations of an enqueue, scores and output apart from what features add. */
+double attention_work(const struct attention_problem *problem, const clattn_attention_args *args);
 
 #endif

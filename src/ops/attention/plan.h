@@ -14,17 +14,15 @@ struct attention_plan {
     clattn_plan base;
     struct attention_problem problem;
     char *snippets; /* the texts that problem.score_mod and problem.mask_mod point to */
-    /* Geometry, filled by the solver: the work-groups of a launch of kernel_args.batch items, launch_heads heads and
-     * launch_queries queries. */
+    /* Geometry, filled by the solver: the work-groups of kernel_args' batch, heads and queries. */
     void (*groups)(const struct attention_plan *plan, const attention_args *kernel_args, size_t groups[3]);
-    size_t queries_per_group; /* for attention_groups_by_queries; launches are cut into multiples of it */
+    size_t queries_per_group; /* for attention_groups_by_queries */
     size_t rows_per_group;    /* cpu and tile: queries, or those of all heads of a group */
     size_t heads_per_group;   /* cpu: heads, or key heads, that a work-group interleaves */
     size_t key_tile;          /* keys for each rescaling; 0: at most as many as the self-check has anyway */
     double weight_unit;       /* the largest relative error of a rounded probability; 0: they stay float */
     size_t column_chunk;      /* generic: output columns of a work-item */
     size_t splits;            /* pieces of the keys, each with a partial result of its own; 0 or 1: not split */
-    double efficiency;        /* share of the device's peak that a launch reaches at least, for launch.max_ms */
     bool by_lanes;            /* a solver for CPU devices: so are the scores, if they can */
     struct scores_tile scores_tile;
     bool lends_lse; /* the rows' log-sum-exp lies in the workspace: only the scores need it */
@@ -50,12 +48,11 @@ static inline void attention_begin_geometry(struct attention_plan *plan)
     plan->by_lanes = false;
 }
 
-/* (ceil(launch_queries / queries_per_group), launch_heads, batch): a value for `groups`. */
+/* (ceil(queries / queries_per_group), heads, batch): a value for `groups`. */
 void attention_groups_by_queries(const struct attention_plan *plan, const attention_args *kernel_args,
                                  size_t groups[3]);
 
-/* Does the same for work-groups that take rows_per_group rows of one key/value head, whether or not the launch has all of its
- * query heads. */
+/* Does the same for work-groups that take rows_per_group rows of one key/value head. */
 void attention_groups_by_key_heads(const struct attention_plan *plan, const attention_args *kernel_args,
                                    size_t groups[3]);
 

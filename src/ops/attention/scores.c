@@ -123,8 +123,8 @@ void attention_scores_groups(const struct scores_tile *tile, const attention_arg
                              size_t groups[3])
 {
     groups[0] = divide_up((size_t)kernel_args->key_length, tile->keys);
-    groups[1] = divide_up((size_t)kernel_args->launch_queries, tile->queries);
-    groups[2] = (size_t)kernel_args->batch * (average ? 1 : (size_t)kernel_args->launch_heads);
+    groups[1] = divide_up((size_t)kernel_args->query_length, tile->queries);
+    groups[2] = (size_t)kernel_args->batch * (average ? 1 : (size_t)kernel_args->heads);
 }
 
 /* ---- multi-head attention's weights ---- */
@@ -181,7 +181,7 @@ clattn_status attention_weights_enqueue(const clattn_plan *handle, const struct 
     attention_fill_args(problem, &args, &kernel_args);
     kernel_args.scores = array4_of(&plan->weights, weights->offset);
     attention_scores_groups(&plan->tile, &kernel_args, plan->average, groups);
-    status = plan_enqueue_kernel(handle, call, bindings, &kernel_args, groups);
+    status = plan_enqueue_kernel(handle, call, attention_work(problem, &args), bindings, &kernel_args, groups);
 fail:
     return status;
 }

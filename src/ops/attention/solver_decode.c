@@ -126,7 +126,7 @@ static clattn_status prepare_teams(struct attention_plan *plan, size_t teams)
     plan->rows_per_group = block_of(problem);
     plan->groups = attention_groups_by_key_heads;
     plan->key_tile = TEAM * teams;
-    plan->efficiency = 0.01;
+    plan->base.efficiency = 0.01;
     plan->splits =
         attention_splits(problem, attention_group_count(plan), GROUPS_A_UNIT * (size_t)caps->info.compute_units);
     attention_defines(problem, caps, &options);

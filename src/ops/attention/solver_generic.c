@@ -29,8 +29,8 @@ static const char *refuse(const struct offer *offer)
 static void groups(const struct attention_plan *plan, const attention_args *kernel_args, size_t count[3])
 {
     count[0] = divide_up(plan->problem.d_v, plan->column_chunk);
-    count[1] = divide_up((size_t)kernel_args->launch_queries, plan->queries_per_group);
-    count[2] = (size_t)kernel_args->batch * (size_t)kernel_args->launch_heads;
+    count[1] = divide_up((size_t)kernel_args->query_length, plan->queries_per_group);
+    count[2] = (size_t)kernel_args->batch * (size_t)kernel_args->heads;
 }
 
 static clattn_status prepare(clattn_plan *base)
@@ -45,7 +45,7 @@ static clattn_status prepare(clattn_plan *base)
     plan->column_chunk = chunk_of(&base->context->device.caps, &plan->problem);
     plan->queries_per_group = items;
     plan->groups = groups;
-    plan->efficiency = 0.01;
+    plan->base.efficiency = 0.01;
     attention_defines(&plan->problem, &base->context->device.caps, &options);
     define_int(&options, "D_V_CHUNK", (long long)plan->column_chunk);
     return attention_add_kernel(plan, "attention/generic.cl", "attention_generic", &options, local);

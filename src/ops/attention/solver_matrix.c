@@ -106,7 +106,7 @@ static clattn_status prepare_geometry(struct attention_plan *plan, const struct 
     define_int(&options, "WIDTH", (long long)width_of(problem));
     plan->queries_per_group = plan->rows_per_group = rows_of(g);
     plan->groups = attention_groups_by_queries;
-    plan->efficiency = emulated ? 0.0001 : 0.1;
+    plan->base.efficiency = emulated ? 0.0001 : 0.1;
     attention_begin_geometry(plan);
     plan->weight_unit = storage_epsilon(problem->desc.query.dtype) / 2;
     return attention_add_kernel(plan, "attention/gpu/matrix.cl", "attention_matrix", &options, local);

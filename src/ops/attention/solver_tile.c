@@ -183,7 +183,7 @@ static clattn_status prepare_geometry(struct attention_plan *plan, const struct 
     plan->rows_per_group = g->tile_q;
     plan->key_tile = g->tile_k;
     plan->groups = packed ? attention_groups_by_key_heads : attention_groups_by_queries;
-    plan->efficiency = 0.1;
+    plan->base.efficiency = 0.1;
     plan->splits = attention_splits(&plan->problem, attention_group_count(plan), 2 * (size_t)caps->info.compute_units);
     if (held && register_limit(plan, g))
         strbuf_printf(&options, " -cl-nv-maxrregcount=%zu", register_limit(plan, g));

@@ -3,7 +3,7 @@
 #include "base/try.h"
 
 clattn_status simple_enqueue(const clattn_plan *plan, const struct enqueue_call *call, const struct bound_array *arrays,
-                             size_t count, const void *kernel_args, const size_t groups[3])
+                             size_t count, double elements, void *kernel_args, const size_t groups[3])
 {
     clattn_status status;
     const clattn_binding *bindings[SIMPLE_ARRAYS];
@@ -14,7 +14,7 @@ clattn_status simple_enqueue(const clattn_plan *plan, const struct enqueue_call 
     TRY(bindings_check(plan->context, arrays, count));
     for (size_t i = 0; i < count; i++)
         bindings[i] = arrays[i].present ? arrays[i].binding : NULL;
-    status = plan_enqueue_kernel(plan, call, bindings, kernel_args, groups);
+    status = plan_enqueue_kernel(plan, call, elements * WORK_OF_ELEMENT, bindings, kernel_args, groups);
 fail:
     return status;
 }

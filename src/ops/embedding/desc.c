@@ -9,7 +9,7 @@
 #include "ops/embedding/embedding.h"
 #include "ops/rope/rope.h"
 
-_Static_assert(sizeof(embedding_args) == 4 * 40 + 9 * 8 + sizeof(rope_args) + 8 * 4, "embedding_args has padding");
+_Static_assert(sizeof(embedding_args) == 24 + 4 * 40 + 9 * 8 + sizeof(rope_args) + 8 * 4, "embedding_args has padding");
 
 static clattn_status read_options(clattn_embedding_desc *desc, const char **reason)
 {

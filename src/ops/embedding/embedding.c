@@ -140,7 +140,8 @@ static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_cal
         {&args.y, &desc->y, places, BINDING_WRITE, "y", true},
     };
     const size_t groups[3] = {kernel_args.batch ? groups_of(plan, args.batch, args.length) : 0, 1, 1};
-    status = simple_enqueue(handle, call, arrays, ARRAYS, &kernel_args, groups);
+    const double elements = (double)args.batch * (double)args.length * (double)desc->y.extent[2];
+    status = simple_enqueue(handle, call, arrays, ARRAYS, elements, &kernel_args, groups);
 fail:
     return status;
 }

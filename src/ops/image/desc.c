@@ -8,7 +8,7 @@
 #include "ops/common/arrays.h"
 #include "ops/image/image.h"
 
-_Static_assert(sizeof(image_args) == 9 * 8 + 34 * 4, "image_args has padding");
+_Static_assert(sizeof(image_args) == 24 + 9 * 8 + 34 * 4, "image_args has padding");
 
 /* Coordinates are ints in the kernels; a region, a patch and an origin add up below 2^31. */
 #define ORIGIN_LIMIT (INT64_C(1) << 30)

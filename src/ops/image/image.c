@@ -28,11 +28,10 @@ static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_cal
     if (!kernel_args.batch)
         return plan_enqueue_nothing(handle, call);
     status = chain_begin(&chain, handle->context, call, &args.workspace);
-    if (status == CLATTN_SUCCESS) {
-        mtx_lock(handle->lock);
+    chain.work = WORK_OF_ELEMENT * (double)args.width * (double)args.height * (double)problem->channels *
+                 (double)(problem->desc.patch * problem->desc.patch);
+    if (status == CLATTN_SUCCESS)
         status = plan->launch(plan, problem, &chain, &args, &kernel_args);
-        mtx_unlock(handle->lock);
-    }
     return chain_end(&chain, status);
 }
 

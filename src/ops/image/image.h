@@ -17,7 +17,7 @@ struct image_plan {
     struct image_problem problem;
     /* Set by the solver.  The plan's lock is held. */
     clattn_status (*launch)(const struct image_plan *plan, const struct image_problem *problem, struct chain *chain,
-                            const clattn_image_args *args, const image_args *kernel_args);
+                            const clattn_image_args *args, image_args *kernel_args);
 };
 
 extern const struct solver image_cpu_solver, image_generic_solver;

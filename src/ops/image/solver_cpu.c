@@ -93,7 +93,7 @@ fail:
 }
 
 static clattn_status launch(const struct image_plan *plan, const struct image_problem *problem, struct chain *chain,
-                            const clattn_image_args *args, const image_args *whole)
+                            const clattn_image_args *args, image_args *whole)
 {
     clattn_status status = CLATTN_SUCCESS;
     const bool pack = problem->desc.operation == CLATTN_IMAGE_OPERATION_PACK;
@@ -119,7 +119,7 @@ static clattn_status launch(const struct image_plan *plan, const struct image_pr
         clamp_range(band.origin_y, rows, margin, whole->image_height, &band.raw_y, &band.raw_height);
         if (pack)
             TRY(copy(chain, args->image.buffer, pack, &band, false));
-        TRY(chain_launch(chain, &plan->base.kernels[0], bindings, &band, groups, pack && last));
+        TRY(chain_launch(chain, &plan->base, 0, bindings, &band, groups, pack && last));
         if (!pack)
             TRY(copy(chain, args->image.buffer, pack, &band, last));
     }

@@ -13,12 +13,12 @@ static const char *refuse(const struct offer *offer)
 }
 
 static clattn_status launch(const struct image_plan *plan, const struct image_problem *problem, struct chain *chain,
-                            const clattn_image_args *args, const image_args *kernel_args)
+                            const clattn_image_args *args, image_args *kernel_args)
 {
     const struct plan_kernel *kernel = &plan->base.kernels[0];
     const clattn_binding *bindings[3] = {&args->image, &args->array, problem->has_norm ? &args->norm : NULL};
     const size_t groups[3] = {divide_up(args->width, kernel->local[0]), args->height, 1};
-    return chain_launch(chain, kernel, bindings, kernel_args, groups, true);
+    return chain_launch(chain, &plan->base, 0, bindings, kernel_args, groups, true);
 }
 
 static clattn_status prepare(clattn_plan *base)

@@ -8,7 +8,7 @@
 #include "ops/kv_append/kv_append.h"
 #include "ops/rope/rope.h"
 
-_Static_assert(sizeof(kv_append_args) == 7 * 40 + 2 * 16 + 16 + sizeof(rope_args) + 6 * 4,
+_Static_assert(sizeof(kv_append_args) == 24 + 7 * 40 + 2 * 16 + 16 + sizeof(rope_args) + 6 * 4,
                "kv_append_args has padding");
 
 #define UNIT 8 /* columns of a work-item, unless a group determines them */

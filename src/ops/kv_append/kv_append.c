@@ -152,7 +152,9 @@ static clattn_status enqueue(const clattn_plan *plan, const struct enqueue_call 
     };
     const size_t groups[3] = {divide_up(units(problem), plan->kernels[0].local[0]),
                               args.batch * problem->heads * args.length, 2};
-    status = simple_enqueue(plan, call, arrays, ARRAYS, &kernel_args, groups);
+    const double rows = (double)args.batch * (double)problem->heads * (double)args.length;
+    const double elements = rows * (double)(problem->size[KV_KEY] + problem->size[KV_VALUE]);
+    status = simple_enqueue(plan, call, arrays, ARRAYS, elements, &kernel_args, groups);
 fail:
     return status;
 }

@@ -63,7 +63,7 @@ const char *matmul_bf16x3_refuse(const struct offer *offer)
 }
 
 static clattn_status launch(const struct matmul_plan *plan, const struct matmul_problem *problem, struct chain *chain,
-                            const clattn_matmul_args *args, const matmul_args *given)
+                            const clattn_matmul_args *args, matmul_args *given)
 {
     const clattn_binding *lanes = plan->lanes_along_m ? &args->a : &args->b;
     const clattn_binding *rows = plan->lanes_along_m ? &args->b : &args->a;

@@ -10,8 +10,8 @@
 #include "ops/matmul/matmul.h"
 #include "program/defines.h"
 
-_Static_assert(offsetof(matmul_args, operand) == 3 * 40 + 3 * 8 + 4 * 4, "matmul_args has padding");
-_Static_assert(sizeof(matmul_args) == 3 * 40 + 3 * 8 + 4 * 4 + 40 + 2 * 8 + 6 * 4, "matmul_args has padding");
+_Static_assert(offsetof(matmul_args, operand) == 24 + 3 * 40 + 3 * 8 + 4 * 4, "matmul_args has padding");
+_Static_assert(sizeof(matmul_args) == 24 + 3 * 40 + 3 * 8 + 4 * 4 + 40 + 2 * 8 + 6 * 4, "matmul_args has padding");
 _Static_assert((int)ACTIVATION_NONE == (int)CLATTN_ACTIVATION_NONE &&
                    (int)ACTIVATION_RELU == (int)CLATTN_ACTIVATION_RELU &&
                    (int)ACTIVATION_GELU == (int)CLATTN_ACTIVATION_GELU &&

@@ -19,13 +19,13 @@ static const struct solver *const solvers[] = {
 };
 
 clattn_status matmul_launch_tiles(const struct matmul_plan *plan, const struct matmul_problem *problem,
-                                  struct chain *chain, const clattn_matmul_args *args, const matmul_args *kernel_args)
+                                  struct chain *chain, const clattn_matmul_args *args, matmul_args *kernel_args)
 {
     const clattn_binding *bindings[MATMUL_POINTERS] = {&args->a, &args->b};
     matmul_bind(plan, problem, args, bindings);
     const size_t groups[3] = {divide_up((size_t)kernel_args->n, plan->tile_columns),
                               divide_up((size_t)kernel_args->m, plan->tile_rows), (size_t)kernel_args->batch};
-    return chain_launch(chain, &plan->base.kernels[0], bindings, kernel_args, groups, true);
+    return chain_launch(chain, &plan->base, 0, bindings, kernel_args, groups, true);
 }
 
 clattn_status matmul_add_tiled_kernel(struct matmul_plan *plan, const char *file, const char *name,
@@ -65,9 +65,9 @@ clattn_status matmul_launch_packed(const struct matmul_plan *plan, struct chain 
     clattn_status status = CLATTN_SUCCESS;
     kernel_args.packed_offset = chain->workspace.offset / 4;
     if (given->k)
-        status = chain_launch(chain, &plan->base.kernels[0], pack_bindings, &kernel_args, pack_groups, false);
+        status = chain_launch(chain, &plan->base, 0, pack_bindings, &kernel_args, pack_groups, false);
     if (status == CLATTN_SUCCESS)
-        status = chain_launch(chain, &plan->base.kernels[1], bindings, &kernel_args, groups, true);
+        status = chain_launch(chain, &plan->base, 1, bindings, &kernel_args, groups, true);
     return status;
 }
 
@@ -85,11 +85,9 @@ static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_cal
     matmul_fill_args(problem, &args, &kernel_args);
     kernel_args.item_rows = (int)plan->item_rows;
     status = chain_begin(&chain, handle->context, call, &args.workspace);
-    if (status == CLATTN_SUCCESS) {
-        mtx_lock(handle->lock);
+    chain.work = 2 * (double)args.batch * (double)args.m * (double)problem->n * (double)(problem->k + 1);
+    if (status == CLATTN_SUCCESS)
         status = plan->launch(plan, problem, &chain, &args, &kernel_args);
-        mtx_unlock(handle->lock);
-    }
     return chain_end(&chain, status);
 fail:
     return status;

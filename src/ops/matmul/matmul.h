@@ -20,7 +20,7 @@ struct matmul_plan {
     /* Enqueues the product that the kernels' args describe; the caller holds the plan's lock.  Their `batch` and `m` are the
      * actual ones, with items that lie one behind the other already folded into m. */
     clattn_status (*launch)(const struct matmul_plan *plan, const struct matmul_problem *problem, struct chain *chain,
-                            const clattn_matmul_args *args, const matmul_args *kernel_args);
+                            const clattn_matmul_args *args, matmul_args *kernel_args);
     size_t tile_rows, tile_columns; /* of C, that a work-group owns */
     size_t panel;                   /* lanes of a packed panel */
     size_t k_step;                  /* k in an element of a packed panel */
@@ -67,7 +67,7 @@ size_t matmul_args_bytes(const struct matmul_plan *plan);
 /* `launch` of solvers with one kernel whose work-groups, (columns, rows, batch), own tile_columns x tile_rows of C, and the
  * function that adds the kernel, whose arguments are a, b, [bias], [b_scale], [operand], c.  `options` is cleared. */
 clattn_status matmul_launch_tiles(const struct matmul_plan *plan, const struct matmul_problem *problem,
-                                  struct chain *chain, const clattn_matmul_args *args, const matmul_args *kernel_args);
+                                  struct chain *chain, const clattn_matmul_args *args, matmul_args *kernel_args);
 clattn_status matmul_add_tiled_kernel(struct matmul_plan *plan, const char *file, const char *name,
                                       struct strbuf *options, const size_t local[3]);
 

@@ -44,7 +44,7 @@ static size_t packed_items(const struct matmul_plan *plan, const struct matmul_p
 }
 
 static clattn_status launch(const struct matmul_plan *plan, const struct matmul_problem *problem, struct chain *chain,
-                            const clattn_matmul_args *args, const matmul_args *given)
+                            const clattn_matmul_args *args, matmul_args *given)
 {
     const clattn_binding *lanes = plan->lanes_along_m ? &args->a : &args->b;
     const clattn_binding *rows = plan->lanes_along_m ? &args->b : &args->a;

@@ -11,7 +11,7 @@
 #include "plan/operator.h"
 #include "program/defines.h"
 
-_Static_assert(sizeof(merge_args) == 4 * 40 + 4 * 8 + 6 * 4, "merge_args has padding");
+_Static_assert(sizeof(merge_args) == 24 + 4 * 40 + 4 * 8 + 6 * 4, "merge_args has padding");
 
 /* ---- reading ---- */
 
@@ -79,8 +79,8 @@ static void fill_args(const struct merge_problem *problem, const clattn_merge_ar
     a->partial_lse = (array4){args->partial_lse.offset, l[1], l[2], l[3], 0};
     a->output = array4_of(&desc->output, args->output.offset);
     a->lse = (array4){args->lse.offset, r[0], r[1], r[2], 0};
-    a->part = p[0];
-    a->part_lse = l[0];
+    a->step = p[0];
+    a->step_lse = l[0];
     a->sinks_offset = args->sinks.offset;
     a->sinks_stride = desc->sinks.stride[0];
     a->batch = problem->heads && args->query_length ? (int)args->batch : 0;
@@ -165,7 +165,9 @@ static clattn_status enqueue(const clattn_plan *plan, const struct enqueue_call 
     };
     if (kernel_args.batch)
         merge_groups(&plan->kernels[0], &plan->context->device.caps, &kernel_args, groups);
-    status = simple_enqueue(plan, call, arrays, MERGE_ARRAYS, &kernel_args, groups);
+    const double rows = (double)args.batch * (double)problem->heads * (double)args.query_length;
+    const double elements = rows * (double)args.partials * (double)problem->columns;
+    status = simple_enqueue(plan, call, arrays, MERGE_ARRAYS, elements, &kernel_args, groups);
 fail:
     return status;
 }

@@ -10,7 +10,7 @@
 #include "program/defines.h"
 
 _Static_assert(sizeof(map5) == 48, "map5 has padding");
-_Static_assert(sizeof(neighbourhood_args) == 6 * 48 + 4 * 8 + 18 * 4, "neighbourhood_args has padding");
+_Static_assert(sizeof(neighbourhood_args) == 24 + 6 * 48 + 4 * 8 + 18 * 4, "neighbourhood_args has padding");
 
 /* Positions, and distances times dilations, are ints in the kernels. */
 #define SIDE_LIMIT ((size_t)1 << 29)

@@ -11,6 +11,14 @@ static const struct solver *const solvers[] = {
     &neighbourhood_generic_solver,
 };
 
+/* Floating-point operations of an enqueue. */
+static double work_of(const struct neighbourhood_problem *problem, const clattn_neighbourhood_args *args)
+{
+    const double queries = (double)args->query_height * (double)args->query_width;
+    const double keys = (double)neighbourhood_keys(problem, 0) * (double)neighbourhood_keys(problem, 1);
+    return (double)args->batch * (double)problem->heads * queries * keys * 2 * (double)(problem->d_k + problem->d_v);
+}
+
 static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_call *call, const void *given)
 {
     clattn_status status;
@@ -24,11 +32,9 @@ static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_cal
         return plan_enqueue_nothing(handle, call);
     neighbourhood_fill_args(problem, &args, &kernel_args);
     status = chain_begin(&chain, handle->context, call, &args.workspace);
-    if (status == CLATTN_SUCCESS) {
-        mtx_lock(handle->lock);
+    chain.work = work_of(problem, &args);
+    if (status == CLATTN_SUCCESS)
         status = plan->launch(plan, problem, &chain, &args, &kernel_args);
-        mtx_unlock(handle->lock);
-    }
     return chain_end(&chain, status);
 fail:
     return status;

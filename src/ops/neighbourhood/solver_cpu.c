@@ -109,8 +109,8 @@ static clattn_status launch(const struct neighbourhood_plan *plan, const struct 
     if (kernel_args->bias_batch > 1)
         kernel_args->packed_bias_batch = (int64_t)(problem->bias_heads * args->key_height * width);
     groups_of(plan, problem, args, pack_groups, attend_groups);
-    TRY(chain_launch(chain, &plan->base.kernels[PACK], pack, kernel_args, pack_groups, false));
-    TRY(chain_launch(chain, &plan->base.kernels[ATTEND], attend, kernel_args, attend_groups, true));
+    TRY(chain_launch(chain, &plan->base, PACK, pack, kernel_args, pack_groups, false));
+    TRY(chain_launch(chain, &plan->base, ATTEND, attend, kernel_args, attend_groups, true));
 fail:
     return status;
 }

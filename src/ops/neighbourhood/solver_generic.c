@@ -39,8 +39,7 @@ static clattn_status launch(const struct neighbourhood_plan *plan, const struct 
     size_t groups[3];
     clattn_status status = groups_of(plan, problem, plan->base.kernels[0].local, args->batch, args->query_height,
                                      args->query_width, groups);
-    return status != CLATTN_SUCCESS ? status
-                                    : chain_launch(chain, &plan->base.kernels[0], bindings, kernel_args, groups, true);
+    return status != CLATTN_SUCCESS ? status : chain_launch(chain, &plan->base, 0, bindings, kernel_args, groups, true);
 }
 
 static clattn_status prepare(clattn_plan *base)

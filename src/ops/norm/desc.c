@@ -10,7 +10,7 @@
 #include "ops/norm/norm.h"
 
 _Static_assert(sizeof(array5) == 48, "array5 has padding");
-_Static_assert(sizeof(norm_args) == 8 * 48 + 8 + 18 * 4, "norm_args has padding");
+_Static_assert(sizeof(norm_args) == 24 + 8 * 48 + 8 + 18 * 4, "norm_args has padding");
 _Static_assert(CLATTN_MAX_RANK == NORM_DIMENSIONS + 1, "the kernels take four dimensions and columns");
 
 static clattn_status read_options(clattn_norm_desc *desc, const char **reason)

@@ -9,7 +9,7 @@
 #include "ops/rope/rope.h"
 #include "program/defines.h"
 
-_Static_assert(sizeof(rope_args) == 4 * 40 + 6 * 8 + 17 * 8 + 12 * 4, "rope_args has padding");
+_Static_assert(sizeof(rope_args) == 24 + 4 * 40 + 6 * 8 + 17 * 8 + 12 * 4, "rope_args has padding");
 
 #define MAX_ROTARY ((size_t)2 << ROPE_RATIOS)
 

@@ -91,7 +91,8 @@ static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_cal
     };
     const size_t groups[3] = {
         kernel_args.batch ? groups_of(plan, problem, args.batch, args.length, handle->kernels[0].local[0]) : 0, 1, 1};
-    status = simple_enqueue(handle, call, arrays, ARRAYS, &kernel_args, groups);
+    const double elements = (double)rows[0] * (double)rows[1] * (double)rows[2] * (double)rows[3];
+    status = simple_enqueue(handle, call, arrays, ARRAYS, elements, &kernel_args, groups);
 fail:
     return status;
 }

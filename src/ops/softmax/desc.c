@@ -9,7 +9,7 @@
 #include "ops/softmax/softmax.h"
 
 _Static_assert(sizeof(array5) == 48, "array5 has padding");
-_Static_assert(sizeof(softmax_args) == 3 * 48 + 8 + 8 * 4, "softmax_args has padding");
+_Static_assert(sizeof(softmax_args) == 24 + 3 * 48 + 8 + 8 * 4, "softmax_args has padding");
 _Static_assert(CLATTN_MAX_RANK == SOFTMAX_OUTER + 1, "softmax kernels take four outer dimensions");
 
 static array5 strides_of(const clattn_layout *layout)

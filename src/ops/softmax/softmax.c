@@ -135,7 +135,8 @@ static clattn_status enqueue(const clattn_plan *plan, const struct enqueue_call 
         {&args.y, &desc->y, extent, BINDING_READ_WRITE | BINDING_IN_PLACE, "y", true},
     };
     const size_t groups[3] = {row_groups(plan, (size_t)kernel_args.rows), 1, 1};
-    status = simple_enqueue(plan, call, arrays, ARRAYS, &kernel_args, groups);
+    const double elements = (double)kernel_args.rows * (double)problem->columns;
+    status = simple_enqueue(plan, call, arrays, ARRAYS, elements, &kernel_args, groups);
 fail:
     return status;
 }

@@ -120,15 +120,25 @@ static void take_options(const attention_options *o, attention_request *request)
     desc->window.right = o->window.value[1];
     desc->cache.kind = o->ring ? CLATTN_CACHE_KIND_RING : CLATTN_CACHE_KIND_PLAIN;
     desc->dropout.probability = o->dropout.value;
-    desc->launch.max_ms = (uint32_t)o->max_launch_ms;
     request->args.dropout.seed = o->seed.value;
     request->args.dropout.offset = (uint32_t)o->dropout_offset.value;
 }
 
+/* With --max-launch-ms the enqueue has a control. */
+static int make_control(const attention_options *options, attention_request *request)
+{
+    clattn_control_params params = CLATTN_CONTROL_PARAMS_INIT;
+    params.max_launch_ms = (uint32_t)options->max_launch_ms;
+    if (params.max_launch_ms > 0 && clattn_control_create(&params, &request->args.control) != CLATTN_SUCCESS)
+        return complain(TOOL_FAILED, "out of memory for --max-launch-ms");
+    return TOOL_DONE;
+}
+
 int attention_load(const attention_options *options, attention_request *request)
 {
-    take_options(options, request);
     int status;
+    take_options(options, request);
+    TOOL_TRY(make_control(options, request));
     TOOL_TRY(load_sources(options, request));
     for (int i = 0; i < INPUT_USER; i++)
         TOOL_TRY(host_load(options->input[i], &request->input[i]));

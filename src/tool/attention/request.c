@@ -76,6 +76,7 @@ void attention_release(attention_request *request)
 {
     for (int i = 0; i < INPUT_COUNT; i++)
         host_release(&request->input[i]);
+    clattn_control_release(&request->args.control);
     free(request->score_mod);
     free(request->mask_mod);
     *request = (attention_request){0};

@@ -1,8 +1,6 @@
-/* Attention's plans keep within their cost, split launches into slices, obey the flag that cancels them, and choose how
- * many heads an item of decoding takes.
+/* Attention's plans keep within their cost, and choose how many heads an item of decoding takes.
  *
- * Holds: that neither kernels nor workspace grow with S_q * S_k; max_launch_ms, with D1 of docs/numerics.md, and
- * cancellable of include/clattn/attention.h. */
+ * Holds: that neither kernels nor workspace grow with S_q * S_k. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,98 +89,6 @@ static void plan_cost(const void *which, const char *solver)
     job_release(&job);
 }
 
-/* ---- slices ---- */
-
-static const attention_case sliced[] = {
-    {"slices, everything", MORE, .dim = {3, 4, 2, 40, 512, 8, 8}, .causal = true, .entropy = true,
-     .scores = SCORES_OF(PROBABILITIES)},
-    {"slices", ALL, .dim = {3, 4, 2, 5, 64, 8, 8}},
-};
-
-/* Runs the job and counts its launches; they are as many as the plan says at most. */
-static unsigned char *run_counted(test_job *job, size_t *launches)
-{
-    job_poison(job);
-    inject_start(0, 0);
-    job_run(job, NULL);
-    *launches = inject_launches();
-    assert_int_equal(*launches, clattn_plan_launch_count(job->plan));
-    return job_snapshot(job);
-}
-
-/* There are more launches as the allowed time gets shorter, along batch, heads and queries, and always the same bits.
- * The lengths grow until a millisecond splits the queries, by the estimate for the device. */
-static void slices(const void *which, const char *solver)
-{
-    attention_case test = *(const attention_case *)which;
-    size_t per_kernel = test.scores ? 2 : 1, most = 0, fewest = SIZE_MAX;
-    test_job whole = {0};
-
-    if (!attention_job(&whole, &test, solver, 1)) {
-        job_release(&whole);
-        return;
-    }
-    size_t launches;
-    unsigned char *expected = run_counted(&whole, &launches);
-    assert_int_equal(launches, per_kernel);
-    for (test.max_launch_ms = 1; test.max_launch_ms < 100000; test.max_launch_ms *= 4) {
-        test_job job = {0};
-
-        if (attention_job(&job, &test, solver, 1)) {
-            unsigned char *given = run_counted(&job, &launches);
-            assert_memory_equal(expected, given, job_bytes(&whole));
-            assert_true(launches <= (most ? fewest : launches)); /* more time never means more launches */
-            most = launches > most ? launches : most;
-            fewest = launches;
-            free(given);
-        }
-        job_release(&job);
-        if (launches == per_kernel) {
-            break;
-        }
-    }
-    assert_true(!most || fewest == per_kernel);
-    free(expected);
-    job_release(&whole);
-}
-
-/* ---- cancelling ---- */
-
-static const attention_case cancelled[] = {
-    {"cancel", ALL, .dim = {2, 2, 1, 5, 9, 8, 8}, .cancellable = true, .entropy = true,
-     .scores = SCORES_OF(PROBABILITIES)},
-};
-
-static void wait_for(const test_job *job)
-{
-    cl_event event = NULL;
-
-    assert_status(device_context(), job_enqueue(job, NULL, 0, NULL, &event), CLATTN_SUCCESS);
-    assert_cl(clWaitForEvents(1, &event));
-    assert_cl(clReleaseEvent(event));
-}
-
-/* A flag other than 0 makes the launches do nothing; once it is 0 again the same plan computes. */
-static void cancel(const void *which, const char *solver)
-{
-    static const double flags[] = {1, -1, INT32_MIN, 0x10000};
-    const attention_case *test = which;
-    test_job job = {0};
-
-    if (attention_job(&job, test, solver, 1)) {
-        for (size_t n = 0; n < COUNT_OF(flags); n++) {
-            array_set(&job.input[CANCEL], (size_t[]){0}, flags[n]);
-            array_upload(&job.input[CANCEL]);
-            wait_for(&job);
-        }
-        array_set(&job.input[CANCEL], (size_t[]){0}, 0);
-        array_upload(&job.input[CANCEL]);
-        job_run(&job, NULL);
-        attention_judge(&job, test);
-    }
-    job_release(&job);
-}
-
 /* ---- heads in turn ---- */
 
 /* One token of 8 heads runs by attention_cpu_decode; a paged cache has the rows of all heads close together. */
@@ -227,8 +133,6 @@ int main(int argc, char **argv)
 {
     device_use_functions(inject_get_proc);
     attention_add_check(plan_cost, costs, COUNT_OF(costs));
-    attention_add_check(slices, sliced, COUNT_OF(sliced));
-    attention_add_check(cancel, cancelled, COUNT_OF(cancelled));
     suite_add_case(heads_in_turn_of_pages, &paged_token, "cpu", "attention cpu: several heads in turn from pages");
     suite_add_case(one_head_of_a_plain_cache, &plain_token, "cpu", "attention cpu: one head from a plain cache");
     return suite_run("attention plans", argc, argv);

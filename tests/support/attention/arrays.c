@@ -177,7 +177,6 @@ static void make_lists(test_job *job, const attention_case *t)
                  {t->list.query_starts, QUERY_STARTS, 1},
                  {t->list.key_starts, KEY_STARTS, 1}};
     clattn_dtype dtype = t->type.integers ? t->type.integers : CLATTN_DTYPE_I32;
-    const int64_t go = 0;
 
     for (size_t n = 0; n < COUNT_OF(lists); n++) {
         if (lists[n].values) {
@@ -186,9 +185,6 @@ static void make_lists(test_job *job, const attention_case *t)
     }
     if (t->cache == CLATTN_CACHE_KIND_PAGED) {
         make_block_table(job, t, dtype);
-    }
-    if (t->cancellable) {
-        job->input[CANCEL] = job_integers(job, CLATTN_DTYPE_I32, 1, &go);
     }
 }
 

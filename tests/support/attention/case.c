@@ -42,7 +42,6 @@ static void bind_arrays(const test_job *job, clattn_attention_desc *desc, clattn
     array_bind(&output[LSE], &desc->outputs.lse, &args->outputs.lse);
     array_bind(&output[ENTROPY], &desc->outputs.entropy, &args->outputs.entropy);
     array_bind(&output[SCORES], &desc->outputs.scores, &args->outputs.scores);
-    args->cancel = array_binding(&input[CANCEL]);
     for (int n = 0; n < CLATTN_USER_BUFFERS; n++) {
         args->snippets.buffer[n] = array_binding(&input[USER + n]);
     }
@@ -65,8 +64,6 @@ static void describe_rules(clattn_attention_desc *desc, const attention_case *te
     desc->cache.kind = test->cache;
     desc->outputs.scores_mode = test->scores ? test->scores - 1 : 0;
     desc->dropout.probability = test->dropout;
-    desc->launch.max_ms = test->max_launch_ms;
-    desc->launch.cancellable = test->cancellable;
     if (test->mod) {
         desc->snippets.score_mod = test->mod->score_source;
         desc->snippets.mask_mod = test->mod->mask_source;
@@ -97,6 +94,8 @@ clattn_attention_desc attention_prepare(test_job *job, const attention_case *tes
 
     attention_make_arrays(job, test, salt);
     clattn_attention_args_init(args);
+    if (test->max_launch_ms)
+        job_use_control(job, test->max_launch_ms, false);
     bind_arrays(job, &desc, args);
     describe_rules(&desc, test);
     set_arguments(args, test);

@@ -36,7 +36,6 @@ enum { /* input */
        BLOCK_TABLE,
        KEY_SCALE,
        VALUE_SCALE,
-       CANCEL,
        USER
 };
 enum { OUTPUT, LSE, ENTROPY, SCORES }; /* output */
@@ -149,7 +148,6 @@ typedef struct attention_case {
     uint64_t seed;
     uint32_t dropout_offset;
     uint32_t max_launch_ms;
-    bool cancellable; /* with a 0 in the buffer */
 } attention_case;
 
 #define SCORES_OF(MODE) (1 + CLATTN_SCORES_MODE_##MODE)

@@ -67,16 +67,10 @@ const char *cpu_refuse_loops(const struct capabilities *caps, const struct cpu_g
         caps, (double)g->heads * ((double)problem->key_length * key + 8 * sizes * rows / lanes + 4 * rows + 8 * sizes));
 }
 
-/* A block's rows are those of all query heads of a key head that the launch has. */
 static void grouped_blocks(const struct attention_plan *plan, const attention_args *a, size_t groups[3])
 {
-    size_t group = plan->problem.heads / plan->problem.kv_heads;
-    size_t first = (size_t)a->first_head / group;
-    size_t last = ((size_t)a->first_head + (size_t)a->launch_heads - 1) / group;
-    size_t heads = size_min(group, (size_t)a->launch_heads);
-    groups[0] = divide_up((size_t)a->launch_queries * heads, plan->rows_per_group);
-    groups[1] = divide_up(last - first + 1, plan->heads_per_group);
-    groups[2] = (size_t)a->batch;
+    attention_groups_by_key_heads(plan, a, groups);
+    groups[1] = divide_up(groups[1], plan->heads_per_group);
 }
 
 static void single_blocks(const struct attention_plan *plan, const attention_args *a, size_t groups[3])
@@ -95,10 +89,10 @@ void cpu_plan(struct attention_plan *plan, const struct cpu_geometry *g, size_t 
     plan->groups = g->grouped ? grouped_blocks : single_blocks;
     if (g->grouped)
         plan->queries_per_group = size_max(1, g->rows / (problem->heads / problem->kv_heads));
-    plan->efficiency = problem->desc.scoring.kind == CLATTN_SCORE_ADDITIVE    ? 0.02
-                       : attention_has_snippet(problem)                       ? 0.05
-                       : problem->desc.dropout.probability > 0 && usual > 0.2 ? 0.2
-                                                                              : usual;
+    plan->base.efficiency = problem->desc.scoring.kind == CLATTN_SCORE_ADDITIVE    ? 0.02
+                            : attention_has_snippet(problem)                       ? 0.05
+                            : problem->desc.dropout.probability > 0 && usual > 0.2 ? 0.2
+                                                                                   : usual;
     plan->splits = attention_splits(problem, attention_group_count(plan), wanted);
 }
 

@@ -57,7 +57,7 @@ static size_t interleaved_heads(size_t rows, const struct attention_problem *pro
 {
     size_t state = rows * (problem->d_k + problem->d_v + DECODE_TILE) * sizeof(float);
     size_t most = size_min(problem->kv_heads, STATE_BYTES / state), wanted = cpu_work_groups(caps, 2);
-    if (run_of(problem) >= SHORT_RUN || problem->desc.launch.max_ms)
+    if (run_of(problem) >= SHORT_RUN)
         return 1;
     for (size_t heads = most; heads > 1; heads = divide_up(heads, 2)) {
         size_t groups = problem->batch * divide_up(problem->kv_heads, heads);

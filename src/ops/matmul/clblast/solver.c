@@ -131,16 +131,16 @@ static clattn_status barrier(struct chain *chain, const struct step *step, cl_ev
 
 /* C = sums + bias, with the items of the batch folded as they are in `kernel_args`: the sums lie the same way then. */
 static clattn_status launch_bias(const struct matmul_plan *plan, struct chain *chain, const clattn_matmul_args *args,
-                                 const matmul_args *kernel_args)
+                                 matmul_args *kernel_args)
 {
     const clattn_binding *bindings[3] = {&chain->workspace, &args->bias, &args->c};
     const size_t groups[3] = {divide_up((size_t)kernel_args->n, plan->tile_columns), (size_t)kernel_args->m,
                               (size_t)kernel_args->batch};
-    return chain_launch(chain, &plan->base.kernels[0], bindings, kernel_args, groups, true);
+    return chain_launch(chain, &plan->base, 0, bindings, kernel_args, groups, true);
 }
 
 static clattn_status launch(const struct matmul_plan *plan, const struct matmul_problem *problem, struct chain *chain,
-                            const clattn_matmul_args *args, const matmul_args *given)
+                            const clattn_matmul_args *args, matmul_args *given)
 {
     clattn_status status = CLATTN_SUCCESS;
     clattn_context *context = plan->base.context;
@@ -173,6 +173,8 @@ static clattn_status launch(const struct matmul_plan *plan, const struct matmul_
         chain_stepped(chain, &step);
     else
         chain_failed(chain, &step);
+    if (status == CLATTN_SUCCESS)
+        status = control_launched(chain->control, context, chain->queue, chain->last, problem->has_bias ? 0.9 : 1);
     if (status == CLATTN_SUCCESS && problem->has_bias)
         status = launch_bias(plan, chain, args, &kernel_args);
 fail:

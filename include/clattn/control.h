@@ -1,0 +1,90 @@
+/** @file
+ * Controls: short launches, progress and a cancel button for calls that take long, as programs with a window need them.
+ *
+ * The struct of arguments of every enqueue, of an operator or a model, and clattn_generate_desc have a member `control`:
+ *
+ *     clattn_control_params params = CLATTN_CONTROL_PARAMS_INIT;
+ *     params.max_launch_ms = 10;                             the screen that the GPU also draws stays alive
+ *     params.cancellable = 1;
+ *     clattn_control_create(&params, &control);
+ *     ...
+ *     args.control = control;                                on a thread of its own:
+ *     status = clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, NULL);
+ *     ...
+ *     show(clattn_control_progress(control));                on the window's thread
+ *     if (button_was_pressed)
+ *         clattn_control_cancel(control);
+ *
+ * `max_launch_ms` alone changes nothing else: the call does not block. With `cancellable` the call waits for its own
+ * launches, so that no more than two of them are enqueued ahead of the device; it returns while the last two may still run, and
+ * the event says when they have ended, as ever. A call that finds its control cancelled enqueues no more, waits for what
+ * it has enqueued and returns CLATTN_ERROR_CANCELLED. It gives no event then, nothing of it runs any more, and:
+ *
+ * - its outputs hold anything, and inputs and what is in place of them (clattn_norm_args, say) if that is an output;
+ * - a decoder's state is as before clattn_decoder_enqueue, which may be repeated; after clattn_decoder_begin or
+ *   clattn_generate it needs a clattn_decoder_begin.
+ *
+ * A queue on which a call waits must run its commands: a call with a cancellable control must not wait for user events that
+ * only the same thread sets.
+ */
+#ifndef CLATTN_CONTROL_H
+#define CLATTN_CONTROL_H
+
+#include <stdint.h>
+
+#include "status.h"
+
+CLATTN_BEGIN_DECLS
+
+/** Watches calls, one at a time. */
+typedef struct clattn_control clattn_control;
+
+/** How a control watches. Set it up with CLATTN_CONTROL_PARAMS_INIT. */
+typedef struct clattn_control_params {
+    size_t size; /**< sizeof(clattn_control_params) */
+
+    /** Kernels that would run longer than about this many milliseconds are launched in pieces, by an estimate from the
+     * device's capabilities that errs on the short side. 0 (default): each in one piece.
+     *
+     * A work-group is never cut. CLBlast's kernels, and the copies and fills of models, are launched as they are. */
+    uint32_t max_launch_ms;
+    int32_t cancellable; /**< 1: calls wait for their launches, can be cancelled, and tell their progress */
+} clattn_control_params;
+
+/** Initialises a clattn_control_params: its size, and zeros. */
+#define CLATTN_CONTROL_PARAMS_INIT CLATTN_INIT(clattn_control_params)
+
+/** Sets *params as CLATTN_CONTROL_PARAMS_INIT does (@ref calls_init). */
+CLATTN_API void clattn_control_params_init(clattn_control_params *params);
+
+/** Makes a control. It belongs to no context, and may serve any.
+ *
+ * The caller releases *control with clattn_control_release when no call uses it any more.
+ *
+ * @return INVALID_ARGUMENT, INVALID_STRUCT or OUT_OF_MEMORY. */
+CLATTN_API clattn_status clattn_control_create(const clattn_control_params *params, clattn_control **control);
+
+/** Cancels the call that uses `control`, and all later ones until clattn_control_reset; accepts NULL.
+ *
+ * Any thread may call it at any time, signal handlers included. Does not wait. */
+CLATTN_API void clattn_control_cancel(clattn_control *control);
+
+/** Lets calls run again after clattn_control_cancel; accepts NULL. */
+CLATTN_API void clattn_control_reset(clattn_control *control);
+
+/** Tells whether `control` is cancelled: 1, or 0; 0 for NULL. From any thread. */
+CLATTN_API int32_t clattn_control_is_cancelled(const clattn_control *control);
+
+/** Tells how much of the call that uses `control`, or of the latest that did, the device has done: 0 ... 1.
+ *
+ * From any thread. It never falls during a call. A model's steps count alike, and so do the tokens of clattn_generate up
+ * to its max_tokens, so equal parts need not take equal times. 1 if a call has returned with SUCCESS; 0 for NULL and
+ * without `cancellable`. */
+CLATTN_API double clattn_control_progress(const clattn_control *control);
+
+/** Releases the control and sets *control to NULL; accepts NULL and a pointer to NULL. */
+CLATTN_API void clattn_control_release(clattn_control **control);
+
+CLATTN_END_DECLS
+
+#endif
