@@ -4,7 +4,8 @@
  *                                l < count and 0 beyond
  *   DEFINE_SCATTER(name, TYPE)   void name(p, c, col, unit, count, v): stores lanes l < count there
  *
- * `unit`, best a compile-time constant, says that col is 1: whole vectors are then moved at once. */
+ * `unit`, best a compile-time constant, says that col is 1: whole vectors are then moved at once.  If col is 0, one element
+ * becomes all lanes. */
 #ifndef CLATTN_CL_LIB_GATHER_H
 #define CLATTN_CL_LIB_GATHER_H
 
@@ -16,6 +17,8 @@
         float lane[LANES]; \
         if (unit && count >= LANES) \
             return LOADV(TYPE, p, c); \
+        if (col == 0 && count >= LANES) \
+            return (floatv)(LOAD(TYPE, p, 0)); \
         for (int l = 0; l < LANES; l++) \
             lane[l] = l < count ? LOAD(TYPE, p, (c + l) * col) : 0.0f; \
         return VLOAD(0, lane); \

@@ -106,9 +106,9 @@ static inline __attribute__((always_inline)) void write_columns(const place *at,
         scatter_sum(at->sum, c, a->sum.col, UNIT_STRIDE, count, v);
     v = ((v - m->mean) - m->drift) * m->factor;
     if (a->has_scale)
-        v *= gather_scale(at->scale, c, a->scale.col, UNIT_STRIDE, count);
+        v *= gather_scale(at->scale, c, a->scale.col, a->scale.col == 1, count);
     if (a->has_bias)
-        v += gather_bias(at->bias, c, a->bias.col, UNIT_STRIDE, count);
+        v += gather_bias(at->bias, c, a->bias.col, a->bias.col == 1, count);
     scatter_y(at->y, c, a->y.col, UNIT_STRIDE, count, v);
 }
 

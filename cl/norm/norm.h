@@ -19,8 +19,8 @@
  * X_TYPE, Y_TYPE, SCALE_TYPE, BIAS_TYPE    storage                         F32, F16, BF16
  * NORM_RESIDUAL                            whether there is a residual     0, 1
  * RESIDUAL_TYPE, SUM_TYPE                  its storage, and sum's          F32, F16, BF16
- * UNIT_STRIDE                              the cols of all present arrays  0, 1
- *                                          are 1
+ * UNIT_STRIDE                              the cols of x, y, residual and  0, 1
+ *                                          sum are 1
  * Tested: F32, F16 and BF16 throughout, F16 to F32 with a BF16 scale, F32 to F16 with an F16 bias.
  *
  * State is float.  Sums are compensated.  Deviations are taken from the rounded mean; their own mean,
@@ -180,9 +180,9 @@ static inline void write_one(const place *at, args_long c, float v, const moment
         STORE(SUM_TYPE, at->sum, c * COL(a->sum), v);
     v = ((v - m->mean) - m->drift) * m->factor;
     if (a->has_scale)
-        v *= LOAD(SCALE_TYPE, at->scale, c * COL(a->scale));
+        v *= LOAD(SCALE_TYPE, at->scale, c * a->scale.col);
     if (a->has_bias)
-        v += LOAD(BIAS_TYPE, at->bias, c * COL(a->bias));
+        v += LOAD(BIAS_TYPE, at->bias, c * a->bias.col);
     STORE(Y_TYPE, at->y, c * COL(a->y), v);
 }
 

@@ -24,6 +24,17 @@ static void add_residual(const struct check *check, float *x)
             (float)check_read(&check->arrays[RESIDUAL], i);
 }
 
+/* The array's numbers, one for each of `count` columns, in `copy`; NULL if it is absent. */
+static const float *factors(const struct check_array *array, size_t extent, size_t count, float *copy)
+{
+    if (!check_floats(array, copy))
+        return NULL;
+    const float *given = check_floats(array, copy), first = given[0];
+    for (size_t i = 0; i < count; i++)
+        copy[i] = extent == 1 ? first : given[i];
+    return copy;
+}
+
 static clattn_status judge(const struct check *check)
 {
     clattn_status status = CLATTN_SUCCESS;
@@ -38,8 +49,8 @@ static clattn_status judge(const struct check *check)
         .rms = desc->kind == CLATTN_NORM_KIND_RMS,
         .epsilon = (double)desc->epsilon,
         .x = check_floats(&check->arrays[X], x),
-        .scale = check_floats(&check->arrays[SCALE], scale),
-        .bias = check_floats(&check->arrays[BIAS], bias),
+        .scale = factors(&check->arrays[SCALE], desc->scale.extent[1], count, scale),
+        .bias = factors(&check->arrays[BIAS], desc->bias.extent[1], count, bias),
     };
     add_residual(check, x);
     for (int64_t row = 0; row < (int64_t)rows; row++) {
@@ -65,12 +76,14 @@ fail:
     return status;
 }
 
-/* The small problem has the same -D options: types, whether columns are contiguous, rows that KEEP holds. */
-clattn_status norm_self_check(struct self_check *self)
+/* The small problem has the same -D options: types, whether columns are contiguous, rows that KEEP holds.  Scale and bias have
+ * a number for each column or one for all: plans with either share the program. */
+static clattn_status check_small(struct self_check *self, bool each_column)
 {
     const struct norm_plan *plan = (const struct norm_plan *)self->plan;
     const size_t elements = size_min(plan->rows.longest_row, ELEMENTS), rows = size_min(ROWS, SOME / elements);
     const size_t extent[2] = {rows, elements}, statistics[2] = {rows, 1};
+    const size_t factor_columns = each_column ? elements : 1;
     clattn_norm_desc desc = plan->problem.desc;
     struct norm_problem small;
     clattn_norm_args args = CLATTN_NORM_ARGS_INIT;
@@ -91,9 +104,9 @@ clattn_status norm_self_check(struct self_check *self)
     for (int i = 0; i < 2 && !plan->problem.unit_columns; i++)
         desc.x.stride[i] *= 2;
     if (desc.scale.rank)
-        desc.scale = clattn_layout_contiguous(desc.scale.dtype, 1, &elements);
+        desc.scale = clattn_layout_contiguous(desc.scale.dtype, 1, &factor_columns);
     if (desc.bias.rank)
-        desc.bias = clattn_layout_contiguous(desc.bias.dtype, 1, &elements);
+        desc.bias = clattn_layout_contiguous(desc.bias.dtype, 1, &factor_columns);
     if (desc.mean.rank)
         desc.mean = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, statistics);
     if (desc.inv_std_dev.rank)
@@ -103,4 +116,11 @@ clattn_status norm_self_check(struct self_check *self)
     desc.epsilon = 1e-5f; /* the plan's own may be huge */
     const struct check_course course = {places, ARRAYS, Y, NULL, judge, 0};
     return check_run(self->plan, &course, &desc, &small, &args);
+}
+
+clattn_status norm_self_check(struct self_check *self)
+{
+    const clattn_norm_desc *desc = &((const struct norm_plan *)self->plan)->problem.desc;
+    clattn_status status = check_small(self, true);
+    return status == CLATTN_SUCCESS && (desc->scale.rank || desc->bias.rank) ? check_small(self, false) : status;
 }

@@ -14,7 +14,7 @@ struct norm_problem {
     norm_args walk;
     size_t rows, elements; /* `elements` of a row; both 0 if x has no elements */
     bool has_residual;
-    bool unit_columns; /* all arrays that are present have contiguous columns */
+    bool unit_columns; /* of x, y and, if present, residual and sum */
 };
 
 struct norm_plan {
