@@ -6,7 +6,7 @@
  *
  * Parameter  meaning                                                                       allowed
  * LANES      vector width                                                                  4, 8, 16
- * MOST       the most columns of a row, for the kernel's arrays                            1 .. 128   (32)
+ * MOST       the most columns of a row, for the kernel's arrays                            1 .. 1024  (32)
  * WINDOW     neighbouring columns that are moved at once: at most what a row has; 1: none  power of two, 1 .. LANES   (1)
  *
  * Rows whose columns are neighbours go through windows of WINDOW columns, the last of which ends with the row and may
@@ -24,8 +24,8 @@
 #ifndef WINDOW
 #define WINDOW 1
 #endif
-#if MOST < 1 || MOST > 128
-#error "MOST must be 1 to 128"
+#if MOST < 1 || MOST > 1024
+#error "MOST must be 1 to 1024"
 #endif
 
 #if WINDOW == 1

@@ -1,11 +1,13 @@
-/* LayerNorm and RMSNorm of short rows, for CPU devices: formula, arrays and storage types as norm/norm.h says.
+/* LayerNorm and RMSNorm of short rows and, if neighbouring rows lie side by side, as the pixels of planes do, of longer ones, for
+ * CPU devices: formula, arrays and storage types as norm/norm.h says.
  *
  * The lanes are LANES neighbouring rows, a vector a column, so that no sum exchanges lanes; lib/columns.h transposes rows into
  * lanes and back.  In norm/cpu.cl the lanes are columns of one row: most would be empty, and the row's two or three sums
  * would be one chain of dependent instructions.
  *
  * Parameter    meaning                                          allowed
- * PLAIN        1: rows have one index, and no segments          1
+ * PLAIN        1: rows have no segments, and at most two        1
+ *              indices; the lanes are along the last
  * LANES        vector width                                     4, 8, 16
  * MOST, WINDOW as lib/columns.h says: WINDOW is at most a.columns
  * Tested: rows of 1 to MOST columns x LANES 4, 16; X_TYPE, Y_TYPE F32, F16, BF16; any strides; NORM_RESIDUAL.
@@ -28,23 +30,28 @@ DEFINE_LOAD_COLUMNS(residual_columns, RESIDUAL_TYPE)
 DEFINE_STORE_COLUMNS(store_sum, SUM_TYPE)
 
 /* The sums of the rows' elements, or of their squares; four chains of at most 32 terms, so that no addition waits for the
- * one before it. */
+ * one before it, join a compensated sum. */
 #define CHAINS 4
+#define RUN (32 * CHAINS)
 INLINE floatv sum_columns(const floatv *x, int columns, const bool squares)
 {
-    floatv chain[CHAINS];
-    int c = 0;
+    floatv sum = (floatv)(0.0f), lost = (floatv)(0.0f);
 
-#pragma unroll
-    for (int n = 0; n < CHAINS; n++)
-        chain[n] = (floatv)(0.0f);
-    for (; c + CHAINS <= columns; c += CHAINS)
+    for (int c = 0; c < columns;) {
+        const int end = min(columns, c + RUN);
+        floatv chain[CHAINS];
 #pragma unroll
         for (int n = 0; n < CHAINS; n++)
-            chain[n] = squares ? FMA(x[c + n], x[c + n], chain[n]) : chain[n] + x[c + n];
-    for (; c < columns; c++)
-        chain[0] = squares ? FMA(x[c], x[c], chain[0]) : chain[0] + x[c];
-    return (chain[0] + chain[1]) + (chain[2] + chain[3]);
+            chain[n] = (floatv)(0.0f);
+        for (; c + CHAINS <= end; c += CHAINS)
+#pragma unroll
+            for (int n = 0; n < CHAINS; n++)
+                chain[n] = squares ? FMA(x[c + n], x[c + n], chain[n]) : chain[n] + x[c + n];
+        for (; c < end; c++)
+            chain[0] = squares ? FMA(x[c], x[c], chain[0]) : chain[0] + x[c];
+        ADD(floatv, sum, lost, (chain[0] + chain[1]) + (chain[2] + chain[3]));
+    }
+    return sum;
 }
 
 /* Normalises the rows, and returns their means and factors; as norm/norm.h's moments_of. */
@@ -79,40 +86,51 @@ INLINE void store_each(global float *p, args_long at, args_long step, int count,
         p[at + l * step] = lane[l];
 }
 
-ITEM_FUNCTION normalise_rows(NORM_PARAMETERS, args_long r, args_long end)
+/* The dimension whose rows are the lanes, and how many vectors of them there are for each index of the one before it. */
+#define ALONG(a) ((a).row_extent[1] > 1)
+#define LENGTH(a) (ALONG(a) ? (a).row_extent[1] : (a).row_extent[0])
+#define VECTORS(a) ((LENGTH(a) + LANES - 1) / LANES)
+/* From one lane to the next.  No index of the arguments' arrays is a variable, which rusticl (Mesa 22.3) cannot bear. */
+#define STEP(array) (ALONG(a) ? (array).stride[1] : (array).stride[0])
+
+ITEM_FUNCTION normalise_rows(NORM_PARAMETERS, args_long v, args_long end)
 {
     place whole;
     first_row(&whole, x, scale, bias, residual, y, sum, &a);
-    for (; r < end; r += LANES) {
-        const int count = (int)min(end - r, (args_long)LANES);
+    for (; v < end; v++) {
+        const args_long outer = v / VECTORS(a), r = (v - outer * VECTORS(a)) * LANES;
+        const int count = (int)min(LENGTH(a) - r, (args_long)LANES);
         place row = whole;
         floatv d[MOST], each[MOST], row_mean, factor;
-        move(&row, (int)r, a.row_extent, &a);
+        move_along(&row, 0, ALONG(a) ? outer : r, &a);
+        move_along(&row, 1, ALONG(a) ? r : 0, &a);
 
-        x_columns(d, row.x, a.x.stride[0], a.x.col, a.columns, count);
+        x_columns(d, row.x, STEP(a.x), a.x.col, a.columns, count);
         if (NORM_RESIDUAL) {
-            residual_columns(each, row.residual, a.residual.stride[0], a.residual.col, a.columns, count);
+            residual_columns(each, row.residual, STEP(a.residual), a.residual.col, a.columns, count);
             for (int c = 0; c < a.columns; c++)
                 d[c] += each[c];
         }
         if (NORM_RESIDUAL && a.has_sum)
-            store_sum(d, row.sum, a.sum.stride[0], a.sum.col, a.columns, count);
+            store_sum(d, row.sum, STEP(a.sum), a.sum.col, a.columns, count);
         normalise(d, &row_mean, &factor, &a);
         if (a.has_scale) {
-            scale_columns(each, row.scale, a.scale.stride[0], a.scale.col, a.columns, count);
+            scale_columns(each, row.scale, STEP(a.scale), a.scale.col, a.columns, count);
             for (int c = 0; c < a.columns; c++)
                 d[c] *= each[c];
         }
         if (a.has_bias) {
-            bias_columns(each, row.bias, a.bias.stride[0], a.bias.col, a.columns, count);
+            bias_columns(each, row.bias, STEP(a.bias), a.bias.col, a.columns, count);
             for (int c = 0; c < a.columns; c++)
                 d[c] += each[c];
         }
-        store_y(d, row.y, a.y.stride[0], a.y.col, a.columns, count);
+        store_y(d, row.y, STEP(a.y), a.y.col, a.columns, count);
         if (a.has_mean)
-            store_each(mean, a.mean.offset + r * a.mean.stride[0], a.mean.stride[0], count, row_mean);
+            store_each(mean, a.mean.offset + outer * a.mean.stride[0] + r * STEP(a.mean), STEP(a.mean), count,
+                       row_mean);
         if (a.has_inverse)
-            store_each(inverse, a.inverse.offset + r * a.inverse.stride[0], a.inverse.stride[0], count, factor);
+            store_each(inverse, a.inverse.offset + outer * a.inverse.stride[0] + r * STEP(a.inverse), STEP(a.inverse),
+                       count, factor);
     }
 }
 
@@ -123,6 +141,7 @@ kernel void norm_cpu_short(NORM_PARAMETERS)
         return;
 
     args_long end;
-    const args_long first = share_of_group(&a.part, (a.rows + LANES - 1) / LANES, &end) * LANES;
-    normalise_rows(NORM_ARGUMENTS, first, min(end * LANES, a.rows));
+    const args_long vectors = (args_long)VECTORS(a) * (ALONG(a) ? a.row_extent[0] : 1);
+    const args_long first = share_of_group(&a.part, vectors, &end);
+    normalise_rows(NORM_ARGUMENTS, first, end);
 }

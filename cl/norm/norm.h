@@ -100,20 +100,25 @@ static inline void first_row(place *row, const global ELEMENT(X_TYPE) *x, const 
     row->sum = NORM_RESIDUAL ? sum + a->sum.offset : sum;
 }
 
+/* Moves a place by i along dimension n. */
+static inline void move_along(place *at, int n, args_long i, const norm_args *a)
+{
+    at->x += i * a->x.stride[n];
+    at->scale += i * a->scale.stride[n];
+    at->bias += i * a->bias.stride[n];
+    at->y += i * a->y.stride[n];
+    if (NORM_RESIDUAL) {
+        at->residual += i * a->residual.stride[n];
+        at->sum += i * a->sum.stride[n];
+    }
+}
+
 /* Moves a place by `index` rows or segments. */
 static inline void move(place *at, int index, const int *extent, const norm_args *a)
 {
     for (int n = LAST_DIMENSION; n >= 0; n--) {
         const int rest = n ? index / extent[n] : 0;
-        const args_long i = index - rest * extent[n];
-        at->x += i * a->x.stride[n];
-        at->scale += i * a->scale.stride[n];
-        at->bias += i * a->bias.stride[n];
-        at->y += i * a->y.stride[n];
-        if (NORM_RESIDUAL) {
-            at->residual += i * a->residual.stride[n];
-            at->sum += i * a->sum.stride[n];
-        }
+        move_along(at, n, index - rest * extent[n], a);
         index = rest;
     }
 }

@@ -7,6 +7,12 @@
  * The means are over the normalised axes of each row. These are ONNX's LayerNormalization (opset 17, with its optional
  * outputs Mean and InvStdDev) and RMSNormalization (opset 23), stash_type float32.
  *
+ * Views make the norms of image models of these. Of a picture (N, C, H, W), wherever its strides say that it lies:
+ *
+ *     GroupNorm        x as (N, G, C/G, H, W), axes 3, scale and bias as (1, G, C/G, 1, 1)
+ *     InstanceNorm     x as (N, C, H, W), axes 2, scale and bias as (1, C, 1, 1)
+ *     of channels      x as (N, H, W, C), axes 1, scale and bias as (C)    (ConvNeXt's and SAM's LayerNorm2d)
+ *
  * If there is a residual, X + residual, added and rounded in float32, takes X's place. `sum` is that sum as an output:
  * what a Transformer's layer hands on and its next norm take one pass (SkipLayerNormalization).
  *

@@ -13,7 +13,8 @@ struct rows {
     size_t segments;   /* pieces of a row, each of which has columns with one stride */
     size_t gathered;   /* arrays of which an item moves single elements if columns are not contiguous */
     bool unit_columns; /* columns are contiguous in all arrays */
-    bool plain;        /* one index tells rows apart, and each is one segment: rows may lie across the lanes */
+    bool plain;        /* each row is one segment, and few indices tell rows apart: rows may lie across the lanes */
+    bool side_by_side; /* plain, and neighbouring rows lie side by side */
 };
 
 enum row_solver { ROW_CPU, ROW_CPU_SHORT, ROW_TILE, ROW_GENERIC, ROW_SOLVERS };

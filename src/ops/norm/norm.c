@@ -21,12 +21,17 @@ static bool is_plain(const norm_args *walk)
 static struct rows rows_of(const void *data)
 {
     const struct norm_problem *problem = data;
+    const norm_args *walk = &problem->walk;
+    const int last = walk->row_extent[1] > 1; /* norm/cpu_short.cl has lanes along this dimension */
+    const bool few_indices = walk->segments == 1 && walk->row_extent[2] == 1 && walk->row_extent[3] == 1;
+    const bool side_by_side = few_indices && walk->x.stride[last] == 1 && walk->y.stride[last] == 1;
     return (struct rows){.count = problem->rows,
                          .elements = problem->elements,
                          .segments = (size_t)problem->walk.segments,
                          .gathered = 4,
                          .unit_columns = problem->unit_columns,
-                         .plain = is_plain(&problem->walk)};
+                         .plain = is_plain(walk) || side_by_side,
+                         .side_by_side = side_by_side};
 }
 
 static void define(const clattn_plan *plan, enum row_solver solver, struct strbuf *options)
