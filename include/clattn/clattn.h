@@ -53,6 +53,7 @@
  * | ----------------------------------------------------------- | --------------------------------------- |
  * | turn an image2d_t into an array, and back                   | image.h                                 |
  * | attend to pixels around a pixel                             | neighbourhood.h                         |
+ * | convolve: strides, dilation, groups, NCHW and NHWC          | conv2d.h                                |
  *
  * | Tuning                                                      | see                                     |
  * | ----------------------------------------------------------- | --------------------------------------- |
@@ -70,6 +71,7 @@
 #include "activation.h"
 #include "attention.h"
 #include "context.h"
+#include "conv2d.h"
 #include "decoder.h"
 #include "dtype.h"
 #include "embedding.h"
