@@ -25,9 +25,11 @@
  *   LANES           floats a vector (lib/vector.h)                   4, 8, 16        all
  *   VECTORS         vectors across a register tile                   1 and up        1 2 3 4
  *   ROWS            pixels of a register tile                        1 and up        4 6 8 12
- *   TILES           the most register tiles of an item               1 and up        2 32
+ *   TILES           the most register tiles of an item               1 and up        4 48
  *   HALO            floats of the copy: the most that HALO_HEIGHT * HALO_WIDTH * a.block may be
  *                                                                    1 and up        1024 16384
+ *   PREFETCH_DISTANCE   floats by which the panel is prefetched; 0: not.  Needs a compiler that has __builtin_prefetch
+ *                                                                    0 and up        0 1024
  * The accumulators, ROWS*VECTORS vectors, and VECTORS + 1 more must fit the registers: 6 x 4 uses 29 of 32, 6 x 2 15 of 16.
  *
  * NDRange, groups of one item: 0 tiles, 1 panels of all groups, 2 the batch.
@@ -46,10 +48,13 @@
 #define ROWS 6
 #endif
 #ifndef TILES
-#define TILES 32
+#define TILES 48
 #endif
 #ifndef HALO
 #define HALO 16384
+#endif
+#ifndef PREFETCH_DISTANCE
+#define PREFETCH_DISTANCE 0
 #endif
 #if ROWS < 1 || TILES < 1 || HALO < 1
 #error "ROWS, TILES and HALO must be at least 1"
@@ -75,6 +80,11 @@ INLINE void multiply_tile(floatv acc[ROWS][VECTORS], const private float *pixel[
             for (int c = 0; c < w.depth; c++) {
                 floatv b[VECTORS];
 
+#if PREFETCH_DISTANCE
+#pragma unroll
+                for (int v = 0; v < VECTORS; v++)
+                    PREFETCH(panel + PREFETCH_DISTANCE + v * LANES);
+#endif
 #pragma unroll
                 for (int v = 0; v < VECTORS; v++)
                     b[v] = VLOAD(0, panel + v * LANES);

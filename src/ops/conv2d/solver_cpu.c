@@ -8,9 +8,11 @@
 enum { PACK, CONVOLVE }; /* kernels of the plan */
 
 #define TILE_COLUMNS 48 /* of a tile: more make longer copies, fewer make copies overlap more */
+#define TILE_OUTPUTS 288 /* of a tile, whose sums lie in the second-level cache */
 #define FEW_CHANNELS 8  /* so few are neighbours in copies, however they lie in memory */
 #define MOST_BLOCK 32   /* channels that are copied at a time */
 #define LEAST_BLOCK 8   /* tiles become smaller rather than blocks smaller than this */
+#define PREFETCH_DISTANCE 1024 /* floats of packed weights */
 #define ITEMS 4         /* work-items for each of the device's cores, if there is so much work */
 
 static const char *const too_large = "the kernel's taps exceed what a work-item copies";
@@ -42,7 +44,7 @@ static void choose_geometry(const struct capabilities *caps, const struct conv2d
         plan->rows = lanes == 16 ? 12 : 6;
     }
     plan->panel = vectors * lanes;
-    plan->tiles = 192 / plan->rows;
+    plan->tiles = TILE_OUTPUTS / plan->rows;
 }
 
 static size_t panels_of(const struct conv2d_plan *plan, const struct conv2d_problem *problem)
@@ -95,7 +97,8 @@ static bool choose_tiles(const struct conv2d_plan *plan, const struct conv2d_pro
         const size_t positions = set_tile(&a->down, down, false) *
                                  set_tile(&a->across, across, depthwise && !a->lanes_along_channels);
         const size_t room = plan->halo / (positions * each), items = tiles_of(a) * panels_of(plan, problem) * problem->batch;
-        a->block = (int)size_max(1, size_min(size_min(channels, room), MOST_BLOCK));
+        const size_t most = size_max(1, size_min(room, MOST_BLOCK)), blocks = divide_up(channels, most);
+        a->block = (int)size_max(1, size_min(most, round_up(divide_up(channels, size_max(blocks, 1)), 8)));
         const bool fits = room >= size_min(size_max(channels, 1), LEAST_BLOCK);
         if (fits && (items >= ITEMS * cores || (size_t)(down * across) <= 4 * plan->rows))
             return true;
@@ -221,6 +224,8 @@ static clattn_status prepare(clattn_plan *base)
         if (!depthwise) {
             define_int(&options, "VECTORS", (long long)(plan->panel / plan->lanes));
             define_int(&options, "TILES", (long long)plan->tiles);
+            define_int(&options, "PREFETCH_DISTANCE",
+                       capabilities_prefetch(&base->context->device.caps) ? PREFETCH_DISTANCE : 0);
         }
         TRY(plan_add_kernel(base, depthwise ? "conv2d/depthwise.cl" : "conv2d/cpu.cl", &options, names[i],
                             i == PACK ? 3 : 4, sizeof(conv2d_args), one, groups[i]));
