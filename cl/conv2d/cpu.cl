@@ -71,7 +71,8 @@ typedef struct tap_walk {
     long down, across, channel;
 } tap_walk;
 
-INLINE void multiply_tile(floatv acc[ROWS][VECTORS], const private float *pixel[ROWS], const global float *panel, tap_walk w)
+INLINE void multiply_tile(floatv acc[ROWS][VECTORS], const private float *pixel[ROWS], const global float *panel,
+                          tap_walk w)
 {
     for (int k = 0; k < w.taps_down; k++)
         for (int l = 0; l < w.taps_across; l++) {
@@ -151,8 +152,8 @@ INLINE void multiply_block(private floatv *sums, const private float *halo, cons
 
 /* Stores one row of a tile, from channel o on, of which there are `lanes`: vectors of channels, or, if columns are neighbours
  * in memory, of columns. */
-INLINE void store_row(global ELEMENT(Y_TYPE) *y, const global ELEMENT(OPERAND_TYPE) *operand, const private floatv *sums,
-                      const conv2d_args *a, int columns, int lanes)
+INLINE void store_row(global ELEMENT(Y_TYPE) *y, const global ELEMENT(OPERAND_TYPE) *operand,
+                      const private floatv *sums, const conv2d_args *a, int columns, int lanes)
 {
     if (a->y.col != 1 || a->y.head == 1) {
         for (int j = 0; j < columns; j++)
@@ -209,7 +210,8 @@ ITEM_FUNCTION convolve(const global ELEMENT(X_TYPE) *x, const global float *pack
             sums[q] = activate_sums(sums[q], &a);
     y += a.y.offset + n * a.y.batch + o * a.y.head + t.y * a.y.row + t.x * a.y.col;
     if (a.operand_use)
-        operand += a.operand.offset + n * a.operand.batch + o * a.operand.head + t.y * a.operand.row + t.x * a.operand.col;
+        operand +=
+            a.operand.offset + n * a.operand.batch + o * a.operand.head + t.y * a.operand.row + t.x * a.operand.col;
     for (int i = 0; i < t.rows; i++)
         store_row(y + i * a.y.row, operand + i * a.operand.row, sums + i * t.columns * VECTORS, &a, t.columns, lanes);
 }

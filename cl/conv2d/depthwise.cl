@@ -118,7 +118,8 @@ ITEM_FUNCTION convolve(const global ELEMENT(X_TYPE) *x, const global float *pack
     t.y = y + a.y.offset + n * a.y.batch + c0 * a.y.head + y0 * a.y.row + x0 * a.y.col;
     t.operand = operand;
     if (a.operand_use)
-        t.operand += a.operand.offset + n * a.operand.batch + c0 * a.operand.head + y0 * a.operand.row + x0 * a.operand.col;
+        t.operand +=
+            a.operand.offset + n * a.operand.batch + c0 * a.operand.head + y0 * a.operand.row + x0 * a.operand.col;
     x += a.x.offset + n * a.x.batch + c0 * a.x.head;
     packed += a.packed_offset;
     const global float *bias = packed + a.packed_bias + (long)panel * PANEL;

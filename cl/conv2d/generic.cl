@@ -63,13 +63,14 @@ static inline float4 sums_of(const global ELEMENT(X_TYPE) *x, const global ELEME
 
     for (int k = first_tap(&a->down, top); k < k1; k++)
         for (int l = l0; l < l1; l++) {
-            const global ELEMENT(X_TYPE) *p = x + (top + k * (long)a->down.dilation) * a->x.row +
-                                              (left + l * (long)a->across.dilation) * a->x.col;
+            const global ELEMENT(X_TYPE) *p =
+                x + (top + k * (long)a->down.dilation) * a->x.row + (left + l * (long)a->across.dilation) * a->x.col;
             const global ELEMENT(W_TYPE) *q = w + k * a->weight.row + l * a->weight.col;
             for (int c = 0; c < a->in_channels; c++) {
-                const float4 b = (float4)(LOAD(W_TYPE, q, c * a->weight.head), LOAD(W_TYPE, q, c * a->weight.head + next[1]),
-                                          LOAD(W_TYPE, q, c * a->weight.head + next[2]),
-                                          LOAD(W_TYPE, q, c * a->weight.head + next[3]));
+                const float4 b =
+                    (float4)(LOAD(W_TYPE, q, c * a->weight.head), LOAD(W_TYPE, q, c * a->weight.head + next[1]),
+                             LOAD(W_TYPE, q, c * a->weight.head + next[2]),
+                             LOAD(W_TYPE, q, c * a->weight.head + next[3]));
                 sum = FMA((float4)(LOAD(X_TYPE, p, c * a->x.head)), b, sum);
             }
         }
@@ -112,7 +113,8 @@ kernel void conv2d_generic(const global ELEMENT(X_TYPE) *x, const global ELEMENT
     vstore4(sum, 0, values);
     y += a.y.offset + n * a.y.batch + first * a.y.head + i * a.y.row + j * a.y.col;
     if (a.operand_use)
-        operand += a.operand.offset + n * a.operand.batch + first * a.operand.head + i * a.operand.row + j * a.operand.col;
+        operand +=
+            a.operand.offset + n * a.operand.batch + first * a.operand.head + i * a.operand.row + j * a.operand.col;
     for (int m = 0; m < count; m++) {
         float value = values[m];
         if (a.operand_use) {

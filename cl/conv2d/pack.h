@@ -36,7 +36,8 @@
 #define PANEL (LANES * VECTORS)
 
 /* Packs one vector of output channels, `lanes` of which there are, of a block. */
-INLINE void pack_vector(global float *to, const global ELEMENT(W_TYPE) *weight, const conv2d_args *a, int depth, int lanes)
+INLINE void pack_vector(global float *to, const global ELEMENT(W_TYPE) *weight, const conv2d_args *a, int depth,
+                        int lanes)
 {
     const int taps = a->down.taps * a->across.taps;
     const int flat = a->weight.col == 1 && a->weight.row == a->across.taps && a->weight.head == taps;
@@ -44,7 +45,9 @@ INLINE void pack_vector(global float *to, const global ELEMENT(W_TYPE) *weight, 
     const long step = flat ? 1 : a->weight.head;
 
     for (int t = 0; t < outer; t++) {
-        const long start = t / a->across.taps * a->weight.row + t % a->across.taps * a->weight.col;
+        /* Oclgrind 21.10 does not know the instruction that LLVM makes of a quotient and its remainder by %. */
+        const int row = t / a->across.taps;
+        const long start = row * a->weight.row + (t - row * a->across.taps) * a->weight.col;
         for (int i = 0; i < inner; i += LANES) {
             floatv x[LANES];
             for (int l = 0; l < LANES; l++) {

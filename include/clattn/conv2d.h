@@ -19,6 +19,9 @@
  * added, and Y is rounded once, to nearest even, when it is stored. The error of a sum with its bias is at most
  * (K + 2)·2^-24 times sum |X · weight| + |bias|, with K = C' · kernel height · kernel width terms.
  *
+ * Kernels may multiply the zeros around the picture as well: if a weight is NaN or infinite, so may outputs be whose taps lie
+ * outside.
+ *
  * If C' or the picture is empty but Y is not, sums are 0, so that Y is act(bias) with the operand.
  */
 #ifndef CLATTN_CONV2D_H
@@ -30,17 +33,17 @@ CLATTN_BEGIN_DECLS
 
 /** What to compute. Set it up with CLATTN_CONV2D_DESC_INIT. */
 typedef struct clattn_conv2d_desc {
-    size_t size;                /**< sizeof(clattn_conv2d_desc) */
-    clattn_direction direction; /**< CLATTN_DIRECTION_FORWARD */
-    int32_t groups;             /**< divides C and O; 0 (default): 1; C: depthwise */
-    clattn_layout x;            /**< the input (N, C, H, W); an extent is at most 2^29 */
-    clattn_layout weight;       /**< (O, C / groups, kernel height, kernel width); the kernel is not empty */
-    clattn_layout bias;         /**< none (0), or (O) */
-    clattn_layout operand;      /**< none, or (N or 1, O, H', W'). Strides of 0 broadcast. */
-    clattn_layout y;            /**< the output (N, O, H', W') */
-    int32_t stride[2];          /**< of rows and of columns, at most 2^29; 0 (default): 1 */
-    int32_t dilation[2];        /**< of rows and of columns, at most 2^29; 0 (default): 1 */
-    int32_t padding[4];         /**< rows and columns of zeros: top, left, bottom, right, each 0 (default) ... 2^29 */
+    size_t size;                  /**< sizeof(clattn_conv2d_desc) */
+    clattn_direction direction;   /**< CLATTN_DIRECTION_FORWARD */
+    int32_t groups;               /**< divides C and O; 0 (default): 1; C: depthwise */
+    clattn_layout x;              /**< the input (N, C, H, W); an extent is at most 2^29 */
+    clattn_layout weight;         /**< (O, C / groups, kernel height, kernel width); the kernel is not empty */
+    clattn_layout bias;           /**< none (0), or (O) */
+    clattn_layout operand;        /**< none, or (N or 1, O, H', W'). Strides of 0 broadcast. */
+    clattn_layout y;              /**< the output (N, O, H', W') */
+    int32_t stride[2];            /**< of rows and of columns, at most 2^29; 0 (default): 1 */
+    int32_t dilation[2];          /**< of rows and of columns, at most 2^29; 0 (default): 1 */
+    int32_t padding[4];           /**< rows and columns of zeros: top, left, bottom, right, each 0 (default) ... 2^29 */
     clattn_activation activation; /**< what is applied to the sums; CLATTN_ACTIVATION_NONE (default): nothing */
     int32_t explicit_alpha;       /**< 1: `alpha` counts; 0 (default): 1 */
     float alpha;                  /**< Swish's alpha: any finite value */
@@ -62,8 +65,8 @@ typedef struct clattn_conv2d_args {
     clattn_binding x, weight, bias, operand, y; /**< the array of that name */
     int32_t explicit_batch;                     /**< 1: `batch` counts; 0 (default): the description's N */
     int32_t reserved;                           /* 0 */
-    size_t batch;                               /**< pictures, at most the description's; 0 is allowed and does nothing */
-    clattn_binding workspace;                   /**< none (default), or a workspace (@ref calls_workspace) */
+    size_t batch;             /**< pictures, at most the description's; 0 is allowed and does nothing */
+    clattn_binding workspace; /**< none (default), or a workspace (@ref calls_workspace) */
 } clattn_conv2d_args;
 
 /** Initialises a clattn_conv2d_args: its size, and zeros. */

@@ -77,7 +77,8 @@ static clattn_status check_small(const struct conv2d_plan *plan, clattn_activati
     const struct conv2d_problem *problem = &plan->problem;
     const clattn_conv2d_desc *full = &problem->desc;
     const bool depthwise = conv2d_is_depthwise(problem);
-    const size_t groups = depthwise ? plan->panel + 3 : 2, in = depthwise ? 1 : 3, out = depthwise ? 1 : plan->panel + 3;
+    const size_t groups = depthwise ? plan->panel + 3 : 2, in = depthwise ? 1 : 3,
+                 out = depthwise ? 1 : plan->panel + 3;
     const size_t columns = plan->lanes + 1, channels = groups * out;
     clattn_conv2d_desc desc = CLATTN_CONV2D_DESC_INIT;
     struct conv2d_problem small;

@@ -81,9 +81,11 @@ static clattn_status check_sizes(struct conv2d_problem *problem, const char **re
     for (int i = 0; i < 2; i++) {
         const size_t padded = x[2 + i] + (size_t)desc->padding[i] + (size_t)desc->padding[2 + i];
         const size_t reach = (size_t)desc->dilation[i] * (w[2 + i] - 1) + 1; /* at most 2^58 + 1 */
-        REQUIRE(reach <= padded, wrong,
-                i == 0 ? "the kernel is higher than the padded picture: dilation * (kernel height - 1) + 1 > H + top + bottom"
-                       : "the kernel is wider than the padded picture: dilation * (kernel width - 1) + 1 > W + left + right");
+        REQUIRE(
+            reach <= padded, wrong,
+            i == 0
+                ? "the kernel is higher than the padded picture: dilation * (kernel height - 1) + 1 > H + top + bottom"
+                : "the kernel is wider than the padded picture: dilation * (kernel width - 1) + 1 > W + left + right");
         REQUIRE(y[2 + i] == (padded - reach) / (size_t)desc->stride[i] + 1, wrong,
                 i == 0 ? "y's height is not (H + top + bottom - dilation * (kernel height - 1) - 1) / stride + 1"
                        : "y's width is not (W + left + right - dilation * (kernel width - 1) - 1) / stride + 1");

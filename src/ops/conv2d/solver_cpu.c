@@ -7,13 +7,13 @@
 
 enum { PACK, CONVOLVE }; /* kernels of the plan */
 
-#define TILE_COLUMNS 48 /* of a tile: more make longer copies, fewer make copies overlap more */
-#define TILE_OUTPUTS 288 /* of a tile, whose sums lie in the second-level cache */
-#define FEW_CHANNELS 8  /* so few are neighbours in copies, however they lie in memory */
-#define MOST_BLOCK 32   /* channels that are copied at a time */
-#define LEAST_BLOCK 8   /* tiles become smaller rather than blocks smaller than this */
+#define TILE_COLUMNS 48        /* of a tile: more make longer copies, fewer make copies overlap more */
+#define TILE_OUTPUTS 288       /* of a tile, whose sums lie in the second-level cache */
+#define FEW_CHANNELS 8         /* so few are neighbours in copies, however they lie in memory */
+#define MOST_BLOCK 32          /* channels that are copied at a time */
+#define LEAST_BLOCK 8          /* tiles become smaller rather than blocks smaller than this */
 #define PREFETCH_DISTANCE 1024 /* floats of packed weights */
-#define ITEMS 4         /* work-items for each of the device's cores, if there is so much work */
+#define ITEMS 4                /* work-items for each of the device's cores, if there is so much work */
 
 static const char *const too_large = "the kernel's taps exceed what a work-item copies";
 
@@ -57,7 +57,8 @@ static size_t panels_of(const struct conv2d_plan *plan, const struct conv2d_prob
  * `unit`, neighbouring outputs need neighbouring positions. */
 static size_t set_tile(conv2d_axis *axis, int tile, bool unit)
 {
-    const size_t whole = (size_t)(tile - 1) * (size_t)axis->stride + (size_t)(axis->taps - 1) * (size_t)axis->dilation + 1;
+    const size_t whole =
+        (size_t)(tile - 1) * (size_t)axis->stride + (size_t)(axis->taps - 1) * (size_t)axis->dilation + 1;
     const size_t apart = (size_t)tile * (size_t)axis->taps;
     const bool one = whole <= apart && (!unit || axis->stride == 1);
     axis->tile = tile;
@@ -78,11 +79,13 @@ static int even_tile(int out, int most)
 
 static size_t tiles_of(const conv2d_args *a)
 {
-    return divide_up((size_t)a->down.out, (size_t)a->down.tile) * divide_up((size_t)a->across.out, (size_t)a->across.tile);
+    return divide_up((size_t)a->down.out, (size_t)a->down.tile) *
+           divide_up((size_t)a->across.out, (size_t)a->across.tile);
 }
 
 /* Fills in the arguments that say how the work is divided; false if a pixel's inputs are too many to copy. */
-static bool choose_tiles(const struct conv2d_plan *plan, const struct conv2d_problem *problem, size_t cores, conv2d_args *a)
+static bool choose_tiles(const struct conv2d_plan *plan, const struct conv2d_problem *problem, size_t cores,
+                         conv2d_args *a)
 {
     const bool depthwise = conv2d_is_depthwise(problem);
     const size_t channels = problem->in_channels, outputs = plan->rows * plan->tiles;
@@ -94,9 +97,10 @@ static bool choose_tiles(const struct conv2d_plan *plan, const struct conv2d_pro
         each = a->lanes_along_channels ? plan->lanes : 1;
     }
     for (;;) {
-        const size_t positions = set_tile(&a->down, down, false) *
-                                 set_tile(&a->across, across, depthwise && !a->lanes_along_channels);
-        const size_t room = plan->halo / (positions * each), items = tiles_of(a) * panels_of(plan, problem) * problem->batch;
+        const size_t positions =
+            set_tile(&a->down, down, false) * set_tile(&a->across, across, depthwise && !a->lanes_along_channels);
+        const size_t room = plan->halo / (positions * each),
+                     items = tiles_of(a) * panels_of(plan, problem) * problem->batch;
         const size_t most = size_max(1, size_min(room, MOST_BLOCK)), blocks = divide_up(channels, most);
         a->block = (int)size_max(1, size_min(most, round_up(divide_up(channels, size_max(blocks, 1)), 8)));
         const bool fits = room >= size_min(size_max(channels, 1), LEAST_BLOCK);
@@ -131,12 +135,14 @@ static bool describe(const struct conv2d_plan *plan, const struct conv2d_problem
 /* The most loop iterations of a work-item: of the copies, the products and the stores. */
 static double iterations(const struct conv2d_plan *plan, const conv2d_args *a)
 {
-    const double channels = a->in_channels, taps = (double)a->down.taps * a->across.taps, tile = a->down.tile * a->across.tile;
+    const double channels = a->in_channels, taps = (double)a->down.taps * a->across.taps,
+                 tile = a->down.tile * a->across.tile;
     const double positions = (double)(a->down.segments * a->down.length) * (a->across.segments * a->across.length);
     const double lanes = (double)plan->lanes, register_tiles = tile / (double)plan->rows + 1;
     const double copies = positions * (channels + 2), store = 2 * tile * (double)plan->panel;
     const double pack = taps * (a->block + lanes) * (2 * lanes + 2) * (double)plan->panel / lanes;
-    const double work = register_tiles * (taps * (channels + 2) + 8) + store + copies * (a->lanes_along_channels ? lanes : 1);
+    const double work =
+        register_tiles * (taps * (channels + 2) + 8) + store + copies * (a->lanes_along_channels ? lanes : 1);
     return work > pack ? work : pack;
 }
 
@@ -163,7 +169,8 @@ static clattn_status workspace(const struct conv2d_plan *plan, const struct conv
     if (!size_mul(taps, problem->in_channels, &panel) || !size_add(panel, 1, &panel) ||
         !size_mul(panel, plan->panel * sizeof(float), &panel) || !size_mul(panel, panels_of(plan, problem), bytes) ||
         *bytes > INT64_MAX / 2)
-        return report_error(&plan->base.context->device.report, CLATTN_ERROR_OVERFLOW, "conv2d: the workspace overflows");
+        return report_error(&plan->base.context->device.report, CLATTN_ERROR_OVERFLOW,
+                            "conv2d: the workspace overflows");
     return CLATTN_SUCCESS;
 }
 
@@ -188,8 +195,8 @@ static clattn_status launch(const struct conv2d_plan *plan, const struct conv2d_
     if (!describe(plan, problem, plan->base.context->device.caps.info.compute_units, args, kernel_args))
         return report_error(&plan->base.context->device.report, CLATTN_ERROR_UNSUPPORTED, "conv2d: %s", too_large);
     kernel_args->packed_offset = chain->workspace.offset / (int64_t)sizeof(float);
-    kernel_args->packed_bias = (int64_t)(panels_of(plan, problem) * plan->panel * problem->in_channels * problem->kernel[0] *
-                                         problem->kernel[1]);
+    kernel_args->packed_bias = (int64_t)(panels_of(plan, problem) * plan->panel * problem->in_channels *
+                                         problem->kernel[0] * problem->kernel[1]);
     groups_of(plan, problem, kernel_args, pack_groups, groups);
     TRY(chain_launch(chain, &plan->base.kernels[PACK], pack, kernel_args, pack_groups, false));
     TRY(chain_launch(chain, &plan->base.kernels[CONVOLVE], convolve, kernel_args, groups, true));

@@ -55,7 +55,8 @@ static clattn_status prepare(clattn_plan *base)
     plan->workspace = NULL;
     groups_of(plan, problem, local, problem->batch, groups);
     conv2d_defines(problem, &options);
-    return plan_add_kernel(base, "conv2d/generic.cl", &options, "conv2d_generic", 5, sizeof(conv2d_args), local, groups);
+    return plan_add_kernel(base, "conv2d/generic.cl", &options, "conv2d_generic", 5, sizeof(conv2d_args), local,
+                           groups);
 }
 
 const struct solver conv2d_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};
