@@ -7,10 +7,11 @@
 
 enum { PACK, CONVOLVE }; /* kernels of the plan */
 
-#define TILE_COLUMNS 48        /* of a tile: more make longer copies, fewer make copies overlap more */
-#define TILE_OUTPUTS 288       /* of a tile, whose sums lie in the second-level cache */
+#define TILE_COLUMNS 48   /* of a tile: more make longer copies, fewer make copies overlap more */
+#define TILE_OUTPUTS 288  /* of a tile, whose sums lie in the second-level cache */
+#define PLANE_COLUMNS 512 /* the same of depthwise tiles whose vectors are columns */
+#define PLANE_OUTPUTS 4096
 #define FEW_CHANNELS 8         /* so few are neighbours in copies, however they lie in memory */
-#define MOST_BLOCK 32          /* channels that are copied at a time */
 #define LEAST_BLOCK 8          /* tiles become smaller rather than blocks smaller than this */
 #define PREFETCH_DISTANCE 1024 /* floats of packed weights */
 #define ITEMS 4                /* work-items for each of the device's cores, if there is so much work */
@@ -87,22 +88,20 @@ static size_t tiles_of(const conv2d_args *a)
 static bool choose_tiles(const struct conv2d_plan *plan, const struct conv2d_problem *problem, size_t cores,
                          conv2d_args *a)
 {
-    const bool depthwise = conv2d_is_depthwise(problem);
-    const size_t channels = problem->in_channels, outputs = plan->rows * plan->tiles;
-    int across = even_tile(a->across.out, TILE_COLUMNS), down = even_tile(a->down.out, (int)outputs / across);
-    size_t each = 1; /* floats of a position */
+    const bool depthwise = conv2d_is_depthwise(problem), pixels = depthwise && a->x.head == 1 && problem->groups > 1;
+    const bool planes = depthwise && !pixels; /* channels are copied one by one, and no sums are kept */
+    const size_t channels = problem->in_channels, outputs = planes ? PLANE_OUTPUTS : plan->rows * plan->tiles;
+    const size_t each = pixels ? plan->lanes : 1; /* floats of a position */
+    int across = even_tile(a->across.out, (int)size_min(outputs, planes ? PLANE_COLUMNS : TILE_COLUMNS));
+    int down = even_tile(a->down.out, (int)outputs / across);
     a->channels_inner = a->x.head == 1 || channels <= FEW_CHANNELS;
-    if (depthwise) {
-        a->lanes_along_channels = a->x.head == 1 && problem->groups > 1;
-        each = a->lanes_along_channels ? plan->lanes : 1;
-    }
+    a->lanes_along_channels = pixels;
     for (;;) {
-        const size_t positions =
-            set_tile(&a->down, down, false) * set_tile(&a->across, across, depthwise && !a->lanes_along_channels);
-        const size_t room = plan->halo / (positions * each),
-                     items = tiles_of(a) * panels_of(plan, problem) * problem->batch;
-        const size_t most = size_max(1, size_min(room, MOST_BLOCK)), blocks = divide_up(channels, most);
-        a->block = (int)size_max(1, size_min(most, round_up(divide_up(channels, size_max(blocks, 1)), 8)));
+        const size_t positions = set_tile(&a->down, down, false) * set_tile(&a->across, across, planes);
+        const size_t room = plan->halo / (positions * each);
+        const size_t items = tiles_of(a) * panels_of(plan, problem) * problem->batch;
+        const size_t most = size_max(1, room), blocks = size_max(1, divide_up(channels, most));
+        a->block = (int)size_max(1, size_min(most, round_up(divide_up(channels, blocks), 8)));
         const bool fits = room >= size_min(size_max(channels, 1), LEAST_BLOCK);
         if (fits && (items >= ITEMS * cores || (size_t)(down * across) <= 4 * plan->rows))
             return true;
