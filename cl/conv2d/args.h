@@ -28,7 +28,7 @@ typedef struct conv2d_args {
     int batch;                          /* 0: nothing to do, return at once */
     int groups;
     int in_channels, out_channels; /* of a group */
-    int block;                     /* input channels that are copied at a time */
+    int block;                     /* channels that are copied at a time */
     int channels_inner;            /* copies: 1: channels are neighbours; 0: columns are */
     int lanes_along_channels;      /* depthwise and generic: neighbouring lanes or items are channels, not columns */
     int has_bias, operand_use;     /* operand_use: 0: there is none, 1: added, 2: multiplied */

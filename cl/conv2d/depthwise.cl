@@ -2,12 +2,13 @@
  *
  *   Y[n,c,i,j] = act(sum_(k,l) X[n,c,i*s+k*d-p,j*s'+l*d'-p'] * W[c,0,k,l] + bias[c])  (+ or *) operand[n,c,i,j]
  *
- * An item owns a tile of outputs, down.tile rows of across.tile columns, of LANES channels.  It copies what the tile needs
- * of the picture into private memory (conv2d/halo.h) and computes ROWS vectors of outputs at a time, tap by tap:
+ * An item owns a tile of outputs, down.tile rows of across.tile columns, of some channels.  It copies what the tile needs of
+ * the picture into private memory (conv2d/halo.h) and computes ROWS vectors of outputs at a time, tap by tap:
  *
- *   lanes_along_channels 1: a vector is a pixel's channels, and a tap's weights are a vector.  One copy has all channels.
- *   lanes_along_channels 0: a vector is neighbouring columns of a channel, and a tap's weight is broadcast.  Channels are
- *                           copied one by one.  across.out_step is 1.
+ *   lanes_along_channels 1: a vector is a pixel's channels, and a tap's weights are a vector.  One copy has all
+ *                           a.block channels, so that it moves whole pixels.
+ *   lanes_along_channels 0: a vector is neighbouring columns of a channel, and a tap's weight is broadcast.  LANES channels
+ *                           are copied one by one.  across.out_step is 1.
  *
  * Layouts: conv2d/args.h, and conv2d/pack.h with VECTORS 1, by which all channels are one group.  Arguments:
  * conv2d_depthwise(x, packed, operand, y, conv2d_args); without an operand it is not read.
@@ -16,10 +17,10 @@
  *   X_TYPE, W_TYPE, B_TYPE, OPERAND_TYPE, Y_TYPE   storage types     F32 F16 BF16    each, and mixed
  *   LANES           floats a vector (lib/vector.h)                   4, 8, 16        all
  *   ROWS            vectors of outputs computed at a time            1 and up        4 8
- *   HALO            floats of the copy: the most that HALO_HEIGHT * HALO_WIDTH may be, times LANES with
- *                   lanes_along_channels                             1 and up        1024 16384
+ *   HALO            floats of the copy: the most that HALO_HEIGHT * HALO_WIDTH may be, times a.block
+ *                   with lanes_along_channels                             1 and up        1024 24576
  *
- * NDRange, groups of one item: 0 tiles, 1 panels of LANES channels, 2 the batch.
+ * NDRange, groups of one item: 0 tiles, 1 parts of a.block or LANES channels, 2 the batch.
  * Private memory: 4*(HALO + LANES) bytes.  Local memory: none.  Barriers: none.
  * Accumulator: float, one chain of fma for each element: the bias, then tap by tap; rounded once on storing.  Lanes beyond
  * the last channel or column compute anything and are not stored.
@@ -35,7 +36,7 @@
 #define ROWS 8
 #endif
 #ifndef HALO
-#define HALO 16384
+#define HALO 24576
 #endif
 #if ROWS < 1 || HALO < 1
 #error "ROWS and HALO must be at least 1"
@@ -104,17 +105,18 @@ INLINE void convolve_tile(const private float *halo, const global float *panel, 
 
 ITEM_FUNCTION convolve(const global ELEMENT(X_TYPE) *x, const global float *packed,
                        const global ELEMENT(OPERAND_TYPE) *operand, global ELEMENT(Y_TYPE) *y, conv2d_args a, int tile,
-                       int panel, long n)
+                       int part, long n)
 {
     const int across = (a.across.out + a.across.tile - 1) / a.across.tile, tile_y = tile / across;
-    const int y0 = tile_y * a.down.tile, x0 = (tile - tile_y * across) * a.across.tile, c0 = panel * LANES;
-    const int positions = HALO_HEIGHT(&a) * HALO_WIDTH(&a);
+    const int y0 = tile_y * a.down.tile, x0 = (tile - tile_y * across) * a.across.tile;
+    const int most = a.lanes_along_channels ? a.block : LANES, c0 = part * most;
+    const int channels = min(most, a.out_channels - c0), positions = HALO_HEIGHT(&a) * HALO_WIDTH(&a);
+    const long taps = a.down.taps * (long)a.across.taps;
     tile_place t;
     float halo[HALO + LANES];
 
     t.rows = min(a.down.tile, a.down.out - y0);
     t.columns = min(a.across.tile, a.across.out - x0);
-    t.lanes = min(LANES, a.out_channels - c0);
     t.y = y + a.y.offset + n * a.y.batch + c0 * a.y.head + y0 * a.y.row + x0 * a.y.col;
     t.operand = operand;
     if (a.operand_use)
@@ -122,15 +124,20 @@ ITEM_FUNCTION convolve(const global ELEMENT(X_TYPE) *x, const global float *pack
             a.operand.offset + n * a.operand.batch + c0 * a.operand.head + y0 * a.operand.row + x0 * a.operand.col;
     x += a.x.offset + n * a.x.batch + c0 * a.x.head;
     packed += a.packed_offset;
-    const global float *bias = packed + a.packed_bias + (long)panel * PANEL;
-    packed += panel * (long)a.down.taps * a.across.taps * PANEL;
+    const global float *bias = packed + a.packed_bias + c0;
+    packed += c0 * taps;
     if (a.lanes_along_channels) {
-        copy_halo(halo, x, &a, y0, x0, t.lanes, 1);
-        fill_zeros(halo + positions * t.lanes, LANES); /* the last position's vector reads them */
-        convolve_tile(halo, packed, VLOAD(0, bias), &a, &t, t.lanes, -1);
+        copy_halo(halo, x, &a, y0, x0, channels, 1);
+        fill_zeros(halo + positions * channels, LANES); /* the last position's last vector reads them */
+        for (int c = 0; c < channels; c += LANES) {
+            t.lanes = min(LANES, channels - c);
+            convolve_tile(halo + c, packed + c * taps, VLOAD(0, bias + c), &a, &t, channels, -1);
+            t.y += LANES * a.y.head;
+            t.operand += LANES * a.operand.head;
+        }
     } else {
         fill_zeros(halo + positions, LANES);
-        for (int c = 0; c < t.lanes; c++) {
+        for (int c = 0; c < channels; c++) {
             copy_halo(halo, x + c * a.x.head, &a, y0, x0, 1, 0);
             convolve_tile(halo, packed, (floatv)(bias[c]), &a, &t, 1, c);
         }

@@ -7,10 +7,10 @@
 
 enum { PACK, CONVOLVE }; /* kernels of the plan */
 
-#define TILE_COLUMNS 48   /* of a tile: more make longer copies, fewer make copies overlap more */
-#define TILE_OUTPUTS 288  /* of a tile, whose sums lie in the second-level cache */
-#define PLANE_COLUMNS 512 /* the same of depthwise tiles whose vectors are columns */
-#define PLANE_OUTPUTS 4096
+#define TILE_COLUMNS 48        /* of a tile: more make longer copies, fewer make copies overlap more */
+#define TILE_OUTPUTS 288       /* of a tile, whose sums lie in the second-level cache */
+#define PLANE_COLUMNS 512      /* the same of depthwise tiles whose vectors are columns */
+#define PIXEL_CHANNELS 64      /* of a work-item of depthwise kernels whose vectors are channels */
 #define FEW_CHANNELS 8         /* so few are neighbours in copies, however they lie in memory */
 #define LEAST_BLOCK 8          /* tiles become smaller rather than blocks smaller than this */
 #define PREFETCH_DISTANCE 1024 /* floats of packed weights */
@@ -34,6 +34,7 @@ static void choose_geometry(const struct capabilities *caps, const struct conv2d
     plan->lanes = lanes;
     plan->halo = 16384;
     if (conv2d_is_depthwise(problem)) {
+        plan->halo = 24576; /* no sums are kept beside it */
         vectors = 1;
         plan->rows = 8;
     } else if (lanes == 16 && channels > 32) {
@@ -84,24 +85,33 @@ static size_t tiles_of(const conv2d_args *a)
            divide_up((size_t)a->across.out, (size_t)a->across.tile);
 }
 
+/* The parts of the output channels, each of which has its own work-items. */
+static size_t parts_of(const struct conv2d_plan *plan, const struct conv2d_problem *problem, const conv2d_args *a)
+{
+    return a->lanes_along_channels ? divide_up(problem->groups, (size_t)a->block) : panels_of(plan, problem);
+}
+
 /* Fills in the arguments that say how the work is divided; false if a pixel's inputs are too many to copy. */
 static bool choose_tiles(const struct conv2d_plan *plan, const struct conv2d_problem *problem, size_t cores,
                          conv2d_args *a)
 {
     const bool depthwise = conv2d_is_depthwise(problem), pixels = depthwise && a->x.head == 1 && problem->groups > 1;
     const bool planes = depthwise && !pixels; /* channels are copied one by one, and no sums are kept */
-    const size_t channels = problem->in_channels, outputs = planes ? PLANE_OUTPUTS : plan->rows * plan->tiles;
-    const size_t each = pixels ? plan->lanes : 1; /* floats of a position */
+    const size_t channels = problem->in_channels, outputs = planes ? plan->halo / 6 : plan->rows * plan->tiles;
+    size_t each =
+        pixels ? size_min(round_up(problem->groups, plan->lanes), PIXEL_CHANNELS) : 1; /* floats of a position */
     int across = even_tile(a->across.out, (int)size_min(outputs, planes ? PLANE_COLUMNS : TILE_COLUMNS));
     int down = even_tile(a->down.out, (int)outputs / across);
     a->channels_inner = a->x.head == 1 || channels <= FEW_CHANNELS;
     a->lanes_along_channels = pixels;
     for (;;) {
         const size_t positions = set_tile(&a->down, down, false) * set_tile(&a->across, across, planes);
+        for (; each > plan->lanes && positions * each > plan->halo; each -= plan->lanes)
+            ;
         const size_t room = plan->halo / (positions * each);
-        const size_t items = tiles_of(a) * panels_of(plan, problem) * problem->batch;
         const size_t most = size_max(1, room), blocks = size_max(1, divide_up(channels, most));
-        a->block = (int)size_max(1, size_min(most, round_up(divide_up(channels, blocks), 8)));
+        a->block = pixels ? (int)each : (int)size_max(1, size_min(most, round_up(divide_up(channels, blocks), 8)));
+        const size_t items = tiles_of(a) * parts_of(plan, problem, a) * problem->batch;
         const bool fits = room >= size_min(size_max(channels, 1), LEAST_BLOCK);
         if (fits && (items >= ITEMS * cores || (size_t)(down * across) <= 4 * plan->rows))
             return true;
@@ -137,11 +147,11 @@ static double iterations(const struct conv2d_plan *plan, const conv2d_args *a)
     const double channels = a->in_channels, taps = (double)a->down.taps * a->across.taps,
                  tile = a->down.tile * a->across.tile;
     const double positions = (double)(a->down.segments * a->down.length) * (a->across.segments * a->across.length);
-    const double lanes = (double)plan->lanes, register_tiles = tile / (double)plan->rows + 1;
+    const double lanes = (double)plan->lanes, each = a->lanes_along_channels ? a->block : 1;
+    const double register_tiles = (tile / (double)plan->rows + 1) * (each / lanes + 1);
     const double copies = positions * (channels + 2), store = 2 * tile * (double)plan->panel;
     const double pack = taps * (a->block + lanes) * (2 * lanes + 2) * (double)plan->panel / lanes;
-    const double work =
-        register_tiles * (taps * (channels + 2) + 8) + store + copies * (a->lanes_along_channels ? lanes : 1);
+    const double work = register_tiles * (taps * (channels + 2) + 8) + store + copies * each;
     return work > pack ? work : pack;
 }
 
@@ -176,10 +186,11 @@ static clattn_status workspace(const struct conv2d_plan *plan, const struct conv
 static void groups_of(const struct conv2d_plan *plan, const struct conv2d_problem *problem, const conv2d_args *a,
                       size_t pack[3], size_t convolve[3])
 {
-    pack[0] = convolve[1] = panels_of(plan, problem);
+    pack[0] = panels_of(plan, problem);
     pack[1] = size_max(1, divide_up((size_t)a->in_channels, (size_t)a->block));
     pack[2] = 1;
     convolve[0] = tiles_of(a);
+    convolve[1] = parts_of(plan, problem, a);
     convolve[2] = (size_t)a->batch;
 }
 
