@@ -2,6 +2,7 @@
 #ifndef CLATTN_CL_MATMUL_ARGS_H
 #define CLATTN_CL_MATMUL_ARGS_H
 
+#include "lib/activation_kind.h"
 #include "lib/array.h"
 
 /* Matrix product: C[b] = A[b] (m x k) B[b] (k x n) + bias.  `head` is unused (0).  Kernels that do nothing more than this to
@@ -9,8 +10,6 @@
 #ifndef MATMUL_EPILOGUE
 #define MATMUL_EPILOGUE 0
 #endif
-/* Activations, numbered as clattn_activation has them. */
-enum { ACTIVATION_NONE, ACTIVATION_RELU, ACTIVATION_GELU, ACTIVATION_GELU_TANH, ACTIVATION_SWISH };
 typedef struct matmul_args {
     launch_part part;
     array4 a, b, c; /* (batch, -, row, col) */

@@ -29,7 +29,7 @@
 #ifndef CLATTN_CL_MATMUL_EPILOGUE_H
 #define CLATTN_CL_MATMUL_EPILOGUE_H
 
-#include "lib/activation.h"
+#include "lib/activate.h"
 #include "lib/storage.h"
 #include "matmul/types.h"
 
@@ -81,21 +81,6 @@
 #define EPILOGUE_ARGUMENTS BIAS_ARGUMENT SCALE_ARGUMENT OPERAND_ARGUMENT
 
 #if OPTIONAL
-/* act(x) of the activation that the kernel is told.  All items of a launch take the same branch. */
-static inline floatv activated_sum(floatv x, int activation, float alpha)
-{
-    float_pair v;
-
-    if (activation == ACTIVATION_RELU)
-        return act_RELU(x, alpha);
-    if (activation == ACTIVATION_GELU)
-        return act_GELU(x, alpha);
-    if (activation == ACTIVATION_SWISH)
-        v = swish_argument(x, alpha);
-    else
-        v = gelu_tanh_argument(x);
-    return times_sigmoid(x, v);
-}
 #define ACTIVATED_SUM(x, a) activated_sum(x, (a).activation, (a).alpha)
 #elif ACTIVATED
 #define ACTIVATED_SUM(x, a) ACTIVATE(x, (a).alpha)

@@ -53,6 +53,7 @@
  * | ----------------------------------------------------------- | --------------------------------------- |
  * | turn an image2d_t into an array, and back                   | image.h                                 |
  * | attend to pixels around a pixel                             | neighbourhood.h                         |
+ * | convolve: strides, dilation, groups, NCHW and NHWC          | conv2d.h                                |
  *
  * | Tuning                                                      | see                                     |
  * | ----------------------------------------------------------- | --------------------------------------- |
@@ -71,6 +72,7 @@
 #include "attention.h"
 #include "context.h"
 #include "control.h"
+#include "conv2d.h"
 #include "decoder.h"
 #include "dtype.h"
 #include "embedding.h"

@@ -61,6 +61,24 @@ typedef struct ref_matmul_problem {
 void ref_matmul_row(const ref_matmul_problem *p, int64_t i, double *c, double *magnitude);
 void ref_matmul_naive_row(const ref_matmul_problem *p, int64_t i, float *c);
 
+/* Of pairs, rows come first, then columns. */
+typedef struct ref_conv2d_problem {
+    int64_t in[2], columns, kernel[2]; /* sizes of the picture, columns of y, taps */
+    int64_t stride[2], dilation[2], before[2];
+    int64_t in_channels, out_channels; /* of a group */
+    const float *x, *weight, *bias;    /* bias NULL: none */
+    int64_t x_stride[4], weight_stride[4];
+    clattn_activation activation;
+    double alpha;
+    bool multiply;        /* the operand is multiplied, otherwise added */
+    const float *operand; /* NULL: none */
+    int64_t operand_stride[4];
+} ref_conv2d_problem;
+
+/* Row i of channel o of picture n of a convolution: y[columns] and magnitude[columns], as ref_matmul_row has it. */
+void ref_conv2d_row(const ref_conv2d_problem *p, int64_t n, int64_t o, int64_t i, double *y, double *magnitude);
+void ref_conv2d_naive_row(const ref_conv2d_problem *p, int64_t n, int64_t o, int64_t i, float *y);
+
 typedef struct ref_norm_problem {
     int64_t columns, row, col; /* element c of row r lies at x[r*row + c*col] */
     bool rms;

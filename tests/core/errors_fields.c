@@ -133,6 +133,10 @@ static void wrong_layouts_are_named(void **state)
     WITHOUT(merge, merge, partial)
     WITHOUT(merge, merge, partial_lse)
     WITHOUT(merge, merge, output)
+    const clattn_conv2d_desc convolution = {.size = sizeof convolution, .x = four, .weight = four, .y = four};
+    WITHOUT(conv2d, convolution, x)
+    WITHOUT(conv2d, convolution, weight)
+    WITHOUT(conv2d, convolution, y)
     clattn_neighbourhood_desc window = CLATTN_NEIGHBOURHOOD_DESC_INIT;
     window.query = window.key = window.value = window.output = five;
     window.window[0] = window.window[1] = 1;

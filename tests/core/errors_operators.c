@@ -265,6 +265,50 @@ static void mha(void **state)
     assert_status(context, clattn_mha_supports(context, &same, NULL), CLATTN_SUCCESS);
 }
 
+static void conv2d(void **state)
+{
+    clattn_conv2d_desc good = CLATTN_CONV2D_DESC_INIT;
+    const size_t too_long = ((size_t)1 << 29) + 1;
+    (void)state;
+    good.x = FLOATS(4, 2, 6, 5, 7);
+    good.weight = FLOATS(4, 4, 3, 3, 2);
+    good.y = FLOATS(4, 2, 4, 3, 6);
+    good.groups = 2;
+#define CONV2D(change, set, begins) NAMED(conv2d, good, change, set, begins)
+    CONV2D(d.groups = -1, INVALID, "groups is below 0")
+    CONV2D(d.stride[1] = -1, INVALID, "a stride is not 0 to 2^29")
+    CONV2D(d.stride[0] = (int32_t)too_long, INVALID, "a stride is not 0 to 2^29")
+    CONV2D(d.dilation[0] = -1, INVALID, "a dilation is not 0 to 2^29")
+    CONV2D(d.dilation[1] = (int32_t)too_long, INVALID, "a dilation is not 0 to 2^29")
+    CONV2D(d.padding[2] = -1, INVALID, "a padding is not 0 to 2^29")
+    CONV2D(d.padding[0] = (int32_t)too_long, INVALID, "a padding is not 0 to 2^29")
+    CONV2D(d.x = FLOATS(3, 6, 5, 7), LAYOUT, "x, weight, operand and y have 4 dimensions")
+    CONV2D(d.bias = FLOATS(2, 4, 1), LAYOUT, "x, weight, operand and y have 4 dimensions")
+    CONV2D(d.x = typed(d.x, CLATTN_DTYPE_I32), UNSUPPORTED, "x, weight, bias, operand and y are each float32")
+    CONV2D(d.bias = typed(FLOATS(1, 4), CLATTN_DTYPE_F64), UNSUPPORTED,
+           "x, weight, bias, operand and y are each float32")
+    CONV2D(d.x = one_element(FLOATS(4, 2, 6, 5, too_long)), TOO_BIG, "an extent is above 2^29")
+    CONV2D(d.weight = one_element(FLOATS(4, 4, 3, too_long, 2)), TOO_BIG, "an extent is above 2^29")
+    CONV2D(d.y = FLOATS(4, 2, 4, 3, too_long), TOO_BIG, "an extent is above 2^29")
+    CONV2D(d.groups = 4, LAYOUT, "groups does not divide x's channels C and weight's O")
+    CONV2D(d.groups = 3, LAYOUT, "groups does not divide x's channels C and weight's O")
+    CONV2D(d.groups = 1, LAYOUT, "weight is not (O, C / groups, ...)")
+    CONV2D(d.weight = FLOATS(4, 4, 3, 3, 0), LAYOUT, "weight's kernel height or width is 0")
+    CONV2D(d.y = FLOATS(4, 1, 4, 3, 6), LAYOUT, "y is not (N, O, ...)")
+    CONV2D(d.y = FLOATS(4, 2, 6, 3, 6), LAYOUT, "y is not (N, O, ...)")
+    CONV2D(d.dilation[0] = 3, LAYOUT, "the kernel is higher than the padded picture")
+    CONV2D(d.dilation[1] = 7, LAYOUT, "the kernel is wider than the padded picture")
+    CONV2D(d.padding[2] = 1, LAYOUT, "y's height is not")
+    CONV2D(d.stride[1] = 2, LAYOUT, "y's width is not")
+    CONV2D(d.bias = FLOATS(1, 6), LAYOUT, "bias is not (O)")
+    CONV2D(d.operand = FLOATS(4, 3, 4, 3, 6), LAYOUT, "operand is not (N or 1, O, H', W')")
+    CONV2D(d.operand = FLOATS(4, 2, 4, 3, 1), LAYOUT, "operand is not (N or 1, O, H', W')")
+    const size_t side = (size_t)1 << 15;
+    CONV2D((d.x = one_element(FLOATS(4, 2, 6, side, side)), d.weight = one_element(FLOATS(4, 4, 3, side, side)),
+            d.y = FLOATS(4, 2, 4, 1, 1)),
+           TOO_BIG, "the kernel has more than 2^29 taps")
+}
+
 static void neighbourhood(void **state)
 {
     clattn_neighbourhood_desc good = CLATTN_NEIGHBOURHOOD_DESC_INIT;
@@ -349,6 +393,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(merge, open_context, close_context),
         cmocka_unit_test_setup_teardown(matmul, open_context, close_context),
         cmocka_unit_test_setup_teardown(mha, open_context, close_context),
+        cmocka_unit_test_setup_teardown(conv2d, open_context, close_context),
         cmocka_unit_test_setup_teardown(neighbourhood, open_context, close_context),
         cmocka_unit_test_setup_teardown(image, open_context, close_context),
     };

@@ -97,6 +97,7 @@ void every_operator_is_called_by_its_structs()
     check_operator<clattn::name##_desc, clattn::name##_args>(of, clattn_##name##_supports, clattn_##name##_enqueue)
     CHECK_OPERATOR(activation);
     CHECK_OPERATOR(attention);
+    CHECK_OPERATOR(conv2d);
     CHECK_OPERATOR(embedding);
     CHECK_OPERATOR(feed_forward);
     CHECK_OPERATOR(image);

@@ -60,6 +60,9 @@ static void every_operator_has_jobs(void **state)
     clattn_embedding_desc embedding = {.size = sizeof embedding, .table = two, .y = three};
     embedding.ids = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, (const size_t[]){1, 6});
     BY_JOB(embedding);
+    const clattn_layout one_pixel = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (const size_t[]){6, 6, 1, 1});
+    clattn_conv2d_desc conv2d = {.size = sizeof conv2d, .x = one_pixel, .weight = one_pixel, .y = one_pixel};
+    BY_JOB(conv2d);
     clattn_image_desc image = {.size = sizeof image};
     image.array = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (const size_t[]){6, 6, 3});
     BY_JOB(image);

@@ -318,6 +318,48 @@ static clattn_status image_plan(clattn_context *context, const offline_problem *
     CREATE(image, problem, desc, plan);
 }
 
+/* ---- convolutions ---- */
+
+typedef struct conv2d_row {
+    const char *about;
+    bool quick;
+    const char *solver;
+    size_t channels, outputs;
+    int32_t groups;
+    clattn_dtype dtype;
+    bool last, more; /* channels are neighbours in memory; there are a bias, GELU and an operand */
+} conv2d_row;
+
+static const conv2d_row conv2d_rows[] = {
+    {"64 to 64", QUICK, NULL, 64, 64, 1, CLATTN_DTYPE_F32, false, false},
+    {"64 to 64, NHWC, float16, bias, GELU, operand", NOT_QUICK, NULL, 64, 64, 1, CLATTN_DTYPE_F16, true, true},
+    {"64 to 64 by cpu", NOT_QUICK, "cpu", 64, 64, 1, CLATTN_DTYPE_F32, false, true},
+    {"depthwise by cpu", NOT_QUICK, "cpu", 96, 96, 96, CLATTN_DTYPE_F32, true, true},
+};
+
+static clattn_status conv2d_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
+{
+    const conv2d_row *row = problem->row;
+    clattn_conv2d_desc desc = CLATTN_CONV2D_DESC_INIT;
+    const size_t weight[4] = {row->outputs, row->channels / (size_t)row->groups, 3, 3};
+    const size_t x[4] = {1, row->channels, 258, 258}, y[4] = {1, row->outputs, 256, 256};
+    desc.groups = row->groups;
+    desc.x = clattn_layout_contiguous(row->dtype, 4, x);
+    desc.weight = clattn_layout_contiguous(row->dtype, 4, weight);
+    desc.y = clattn_layout_contiguous(row->dtype, 4, y);
+    if (row->last) {
+        desc.y.stride[1] = 1;
+        desc.y.stride[3] = (int64_t)row->outputs;
+        desc.y.stride[2] = (int64_t)(256 * row->outputs);
+    }
+    if (row->more) {
+        desc.bias = clattn_layout_contiguous(row->dtype, 1, &row->outputs);
+        desc.operand = clattn_layout_contiguous(row->dtype, 4, y);
+        desc.activation = CLATTN_ACTIVATION_GELU;
+    }
+    CREATE(conv2d, problem, desc, plan);
+}
+
 /* ---- all ---- */
 
 void problems_visit(void (*visit)(void *user, const offline_problem *problem), void *user)
@@ -327,6 +369,7 @@ void problems_visit(void (*visit)(void *user, const offline_problem *problem), v
     VISIT_ROWS(softmax)
     VISIT_ROWS(mha)
     VISIT_ROWS(image)
+    VISIT_ROWS(conv2d)
     VISIT_ROWS(norm)
     VISIT_ROWS(activation)
     VISIT_ROWS(embedding)

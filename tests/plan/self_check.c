@@ -69,7 +69,7 @@ static void other_operators_are_checked(void **state)
         {"cpu", "matmul/cpu/packed.cl", "ADD_PRODUCT(x, y[v], acc[r][v])", "ADD_PRODUCT(x, y[v], acc[r][v] * 1.001f)",
          DISAGREES("matmul_cpu") "c["},
         /* The program serves other plans with other activations, so a plan without one checks them, too. */
-        {"cpu", "matmul/epilogue.h", "return act_RELU(x, alpha)", "return 1.001f * act_RELU(x, alpha)",
+        {"cpu", "lib/activate.h", "return act_RELU(x, alpha)", "return 1.001f * act_RELU(x, alpha)",
          DISAGREES("matmul_cpu") "c["},
         {"cpu", "lib/activation.h", "TAIL_1 -0x1.40a26cp-4f", "TAIL_1 -0x1.42a26cp-4f", DISAGREES("matmul_cpu") "c["},
         {"cpu", "lib/activation.h", "TANH_3 0x1.2444f2p-4f", "TANH_3 0x1.3444f2p-4f", DISAGREES("matmul_cpu") "c["},

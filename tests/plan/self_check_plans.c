@@ -72,7 +72,7 @@ static void a_short_problem_is_checked_like_a_long_one(void **state)
     release_context(&context);
 }
 
-enum { NORM, SOFTMAX, MATMUL, ROPE, NEIGHBOURHOOD };
+enum { NORM, SOFTMAX, MATMUL, ROPE, NEIGHBOURHOOD, CONV2D, DEPTHWISE };
 
 static clattn_status plan_of(clattn_context *context, int kind, const size_t sizes[3], const char *solver)
 {
@@ -81,6 +81,7 @@ static clattn_status plan_of(clattn_context *context, int kind, const size_t siz
     clattn_matmul_desc matmul = CLATTN_MATMUL_DESC_INIT;
     clattn_rope_desc rope = CLATTN_ROPE_DESC_INIT;
     clattn_neighbourhood_desc map = CLATTN_NEIGHBOURHOOD_DESC_INIT;
+    clattn_conv2d_desc conv2d = CLATTN_CONV2D_DESC_INIT;
     switch (kind) {
     case NORM:
         norm.x = norm.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, sizes);
@@ -96,6 +97,14 @@ static clattn_status plan_of(clattn_context *context, int kind, const size_t siz
     case ROPE:
         rope.x = rope.y = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, sizes[0], sizes[1], sizes[2]);
         return operator_makes(context, &rope_operator, &rope, solver);
+    case CONV2D:
+    case DEPTHWISE: /* 1 x 1, of sizes[0] channels */
+        conv2d.x = conv2d.y =
+            clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (const size_t[4]){1, sizes[0], sizes[1], sizes[2]});
+        conv2d.groups = kind == DEPTHWISE ? (int32_t)sizes[0] : 1;
+        conv2d.weight = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4,
+                                                 (const size_t[4]){sizes[0], kind == DEPTHWISE ? 1 : sizes[0], 1, 1});
+        return operator_makes(context, &conv2d_operator, &conv2d, solver);
     default:
         map.query = map.key = map.value = map.output =
             clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, (const size_t[5]){1, 1, sizes[0], sizes[1], 8});
@@ -148,6 +157,15 @@ static void other_operators_short_problems_too(void **state)
          DISAGREES("rope_generic")},
         {NEIGHBOURHOOD, {9, 9, 1}, "cpu", VECTOR_EXP, DISAGREES("neighbourhood_cpu")},
         {NEIGHBOURHOOD, {0, 0, 3}, "cpu", VECTOR_EXP, DISAGREES("neighbourhood_cpu")},
+        {CONV2D, {3, 1, 1}, "cpu", "conv2d/cpu.cl", "l * w.across", "l * w.down", DISAGREES("conv2d_cpu")},
+        {DEPTHWISE,
+         {3, 1, 1},
+         "cpu",
+         "conv2d/depthwise.cl",
+         "b = (floatv)(panel[lane])",
+         "b = (floatv)(panel[0])",
+         DISAGREES("conv2d_depthwise")},
+        {CONV2D, {2, 1, 1}, "generic", "conv2d/generic.cl", "k * a->weight.row", "k", DISAGREES("conv2d_generic")},
     };
     (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
@@ -262,7 +280,7 @@ static void the_wrong_kernel_alone_is_blamed(void **state)
     assert_message_has(context, DISAGREES("attention_scores") "scores[");
     assert_status(context, attention_by(context, "cpu", &plain), CLATTN_SUCCESS);
     release_context(&context);
-    sources_damage(&sources, "attention/cpu/scores.cl", "a.scores.offset + (b", "(row == 0) + a.scores.offset + (b");
+    sources_damage(&sources, "attention/cpu/scores.cl", "a.scores.offset + b", "(row == 0) + a.scores.offset + b");
     context = sources_context(&sources, NULL, true);
     assert_status(context, attention_by(context, "cpu", &weights), CLATTN_ERROR_MISCOMPILED);
     assert_message_has(context, DISAGREES("attention_cpu_scores") "scores[");

@@ -33,6 +33,7 @@
 
 OPERATOR(activation)
 OPERATOR(attention)
+OPERATOR(conv2d)
 OPERATOR(embedding)
 OPERATOR(image)
 OPERATOR(kv_append)

@@ -10,7 +10,8 @@ class Selftest(CommandTest):
         rows, products = "cpu sub-group tile generic", "cpu-amx cpu-bf16 matrix cpu tile generic"
         attention = "cpu-amx cpu-bf16 matrix cpu decode sub-group tile generic"
         operators = {"softmax": rows, "attention": attention, "matmul": "clblast " + products, "mha": products,
-                     "merge": "generic", "kv_append": "generic", "neighbourhood": "cpu generic", "norm": rows,
+                     "merge": "generic", "kv_append": "generic", "neighbourhood": "cpu generic",
+                     "conv2d": "cpu generic", "norm": rows,
                      "rope": "cpu generic", "activation": "cpu generic", "embedding": "generic", "image": "cpu generic"}
         for operator in operators:
             self.assertRegex(result.out, r"(?m)^%s +\(any\) +ok" % operator)

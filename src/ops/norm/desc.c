@@ -232,7 +232,8 @@ clattn_status norm_problem_read(const void *given, void *result, const char **re
     REQUIRE(problem->rows <= LENGTH_LIMIT && problem->elements <= LENGTH_LIMIT, CLATTN_ERROR_OVERFLOW,
             "the rows, or a row's elements, are more than 2^31 - 65537");
     lay_out(problem);
-    problem->unit_columns = walk->x.col == 1 && walk->y.col == 1 && (!problem->has_residual || walk->residual.col == 1) &&
+    problem->unit_columns = walk->x.col == 1 && walk->y.col == 1 &&
+                            (!problem->has_residual || walk->residual.col == 1) &&
                             (!walk->has_sum || walk->sum.col == 1);
 fail:
     return status;

@@ -229,6 +229,37 @@ static clattn_status plan_neighbourhood(clattn_context *context, const selftest_
     return clattn_neighbourhood_plan_create(context, &desc, options, plan);
 }
 
+/* ---- conv2d: channels, outputs, height, width, kernel, groups, stride; the variant tells whether channels are neighbours in
+ * memory, with a bias and ReLU ---- */
+
+static const selftest_case conv2d_cases[] = {
+    {"3 by 3", F32, {5, 66, 9, 13, 3, 1, 1}, false},
+    {"NHWC, float16", F16, {5, 19, 9, 13, 3, 1, 2}, true},
+    {"depthwise", F32, {19, 19, 9, 13, 3, 19, 1}, true},
+};
+
+static clattn_status plan_conv2d(clattn_context *context, const selftest_case *c, const clattn_plan_options *options,
+                                 clattn_plan **plan)
+{
+    clattn_conv2d_desc desc = CLATTN_CONV2D_DESC_INIT;
+    const size_t *n = c->size, height = (n[2] - n[4]) / n[6] + 1, width = (n[3] - n[4]) / n[6] + 1;
+    desc.x = layout(c->dtype, 4, (size_t[]){1, n[0], n[2], n[3]});
+    desc.weight = layout(c->dtype, 4, (size_t[]){n[1], n[0] / n[5], n[4], n[4]});
+    desc.y = layout(c->dtype, 4, (size_t[]){1, n[1], height, width});
+    desc.groups = (int32_t)n[5];
+    desc.stride[0] = desc.stride[1] = (int32_t)n[6];
+    if (c->variant) {
+        desc.x.stride[1] = desc.y.stride[1] = 1;
+        desc.x.stride[3] = (int64_t)n[0];
+        desc.x.stride[2] = (int64_t)(n[0] * n[3]);
+        desc.y.stride[3] = (int64_t)n[1];
+        desc.y.stride[2] = (int64_t)(n[1] * width);
+        desc.bias = layout(F32, 1, &n[1]);
+        desc.activation = CLATTN_ACTIVATION_RELU;
+    }
+    return clattn_conv2d_plan_create(context, &desc, options, plan);
+}
+
 /* ---- norm: rows, columns ---- */
 
 enum { RMS = 1, SCALE = 2, BIAS = 4 };
@@ -359,6 +390,7 @@ const selftest_operator selftest_operators[] = {
     ROW(merge, generic),
     ROW(kv_append, generic),
     ROW(neighbourhood, cpu_and_generic),
+    ROW(conv2d, cpu_and_generic),
     ROW(norm, row_solvers),
     ROW(rope, cpu_and_generic),
     ROW(activation, cpu_and_generic),

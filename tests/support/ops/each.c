@@ -1,6 +1,7 @@
 #include "support/ops/each.h"
 
 #include "support/ops/activation_case.h"
+#include "support/ops/conv2d_case.h"
 #include "support/ops/kv_append_case.h"
 #include "support/ops/merge_case.h"
 #include "support/ops/neighbourhood_case.h"
@@ -29,6 +30,10 @@ static const kv_append_case appends[] = {
 static const neighbourhood_case neighbourhoods[] = {
     {"small", ALL, .map = {5, 6}, .window = {3, 3}, .lse = true},
 };
+static const conv2d_case convolutions[] = {
+    {"everything", ALL, .channels = 3, .outputs = 5, .in = {5, 6}, .kernel = {3, 3}, .padding = {1, 1, 1, 1},
+     .bias = true, .operand = CONV2D_ADD},
+};
 void each_operator_add(void)
 {
     softmax_add(softmaxes, COUNT_OF(softmaxes));
@@ -38,4 +43,5 @@ void each_operator_add(void)
     merge_add(merges, COUNT_OF(merges));
     kv_append_add(appends, COUNT_OF(appends));
     neighbourhood_add(neighbourhoods, COUNT_OF(neighbourhoods));
+    conv2d_add(convolutions, COUNT_OF(convolutions));
 }
