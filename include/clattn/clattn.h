@@ -53,6 +53,7 @@
  * | ----------------------------------------------------------- | --------------------------------------- |
  * | turn an image2d_t into an array, and back                   | image.h                                 |
  * | attend to pixels around a pixel                             | neighbourhood.h                         |
+ * | resize: nearest, bilinear, bicubic, with antialiasing       | resize.h                                |
  *
  * | Tuning                                                      | see                                     |
  * | ----------------------------------------------------------- | --------------------------------------- |
@@ -86,6 +87,7 @@
 #include "norm.h"
 #include "neighbourhood.h"
 #include "plan.h"
+#include "resize.h"
 #include "rope.h"
 #include "softmax.h"
 #include "status.h"

@@ -1,0 +1,92 @@
+/* The resize operator: planning and enqueueing. */
+#include "ops/resize/resize.h"
+
+#include "base/size.h"
+#include "base/try.h"
+#include "ops/common/arrays.h"
+#include "ops/common/simple_operator.h"
+#include "plan/operator.h"
+#include "program/defines.h"
+
+#define ARRAYS 2 /* of the kernels */
+
+/* Best first. */
+static const struct solver *const solvers[] = {
+    &resize_cpu_solver,
+    &resize_generic_solver,
+};
+
+/* What the kernel is told of the first `batch` items of a problem that is not empty. */
+static resize_args kernel_args_of(const struct resize_plan *plan, const struct resize_problem *problem, size_t batch)
+{
+    resize_args args = problem->kernel;
+    args.tile = args.run < plan->tile ? args.run : plan->tile;
+    args.band = plan->band;
+    args.pieces = (int64_t)(batch * (size_t)args.planes_of_item * divide_up((size_t)args.run, (size_t)args.tile) *
+                            divide_up((size_t)args.rows.target, (size_t)args.band));
+    return args;
+}
+
+static size_t groups_of(const struct resize_plan *plan, const resize_args *args)
+{
+    return divide_up((size_t)args->pieces, plan->pieces_per_group);
+}
+
+clattn_status resize_add_kernel(struct resize_plan *plan, const char *file, const char *name, uint32_t lanes, size_t items)
+{
+    const clattn_resize_desc *desc = &plan->problem.desc;
+    const size_t local[3] = {items, 1, 1};
+    struct strbuf options = {0};
+    size_t groups[3] = {0, 1, 1};
+    if (!plan->problem.empty) {
+        const resize_args args = kernel_args_of(plan, &plan->problem, desc->x.extent[0]);
+        groups[0] = groups_of(plan, &args);
+    }
+    define_token(&options, "X_TYPE", storage_token(desc->x.dtype));
+    define_token(&options, "Y_TYPE", storage_token(desc->y.dtype));
+    define_int(&options, "LANES", lanes);
+    return plan_add_kernel(&plan->base, file, &options, name, ARRAYS, sizeof(resize_args), local, groups);
+}
+
+static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_call *call, const void *given)
+{
+    clattn_status status;
+    const struct resize_plan *plan = (const struct resize_plan *)handle;
+    const struct resize_problem *problem = call->problem;
+    const clattn_resize_desc *desc = &problem->desc;
+    struct report *report = &handle->context->device.report;
+    clattn_resize_args args;
+    resize_args kernel_args = {0};
+    TRY(args_read(report, "clattn_resize_args", &args, sizeof args, sizeof args, given));
+    TRY(args_check(report, "explicit_batch", args.explicit_batch, args.reserved));
+    TRY(args_length(report, "batch", args.explicit_batch, &args.batch, desc->x.extent[0]));
+    const size_t from[4] = {args.batch, desc->x.extent[1], desc->x.extent[2], desc->x.extent[3]};
+    const size_t to[4] = {args.batch, desc->y.extent[1], desc->y.extent[2], desc->y.extent[3]};
+    const struct bound_array arrays[ARRAYS] = {
+        {&args.x, &desc->x, from, BINDING_READ, "x", true},
+        {&args.y, &desc->y, to, BINDING_WRITE, "y", true},
+    };
+    size_t groups[3] = {0, 1, 1};
+    if (!problem->empty && args.batch) {
+        kernel_args = kernel_args_of(plan, problem, args.batch);
+        kernel_args.x.offset = args.x.offset;
+        kernel_args.y.offset = args.y.offset;
+        groups[0] = groups_of(plan, &kernel_args);
+    }
+    status = simple_enqueue(handle, call, arrays, ARRAYS, &kernel_args, groups);
+fail:
+    return status;
+}
+
+static const struct operator_type resize_operator = {
+    .name = "resize",
+    .bytes = OPERATOR_BYTES(resize),
+    .read = resize_problem_read,
+    .enqueue = enqueue,
+    .solvers = solvers,
+    .solver_count = COUNT_OF(solvers),
+    .check = resize_self_check,
+};
+
+OPERATOR_CALLS(resize, clattn_resize_desc_init, clattn_resize_args_init, clattn_resize_supports,
+               clattn_resize_plan_create, clattn_resize_enqueue, clattn_resize_prewarm, clattn_resize_run)

@@ -1,0 +1,30 @@
+/* Resizing on every device and for every layout: a work-item an element of y. */
+#include "base/size.h"
+#include "ops/resize/resize.h"
+
+#define MAX_ITEMS 64
+
+static const char *refuse(const struct offer *offer)
+{
+    const resize_args *kernel = &((const struct resize_problem *)offer->problem)->kernel;
+    return refuse_loops(offer->caps, (kernel->rows.taps + 1.0) * (kernel->cols.taps + 1.0) + kernel->rows.taps);
+}
+
+static clattn_status prepare(clattn_plan *base)
+{
+    struct resize_plan *plan = (struct resize_plan *)base;
+    const struct capabilities *caps = &base->context->device.caps;
+    size_t limit = size_min(MAX_ITEMS, caps->info.max_work_item[0]), items = 1;
+    if (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR))
+        limit = size_min(limit, 32);
+    if (caps->quirks & QUIRK_GROUPS_BREAK)
+        limit = 1;
+    while (items * 2 <= limit && items < (size_t)plan->problem.kernel.run)
+        items *= 2;
+    plan->tile = (int)items;
+    plan->band = 1;
+    plan->pieces_per_group = 1;
+    return resize_add_kernel(plan, "resize/generic.cl", "resize_generic", 4, items);
+}
+
+const struct solver resize_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};
