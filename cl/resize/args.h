@@ -16,25 +16,30 @@ typedef struct resize_axis {
     float ratio;    /* elements of x for one of y */
 } resize_axis;
 
-/* A run is a row of y with all channels of its pixels if these are neighbours, else a row of one channel; element e of a run is
- * channel e % run_channels of column e / run_channels.  A plane is what has a run in each row. */
+/* A line is a row of y with `depth` neighbouring channels: element e is channel e % depth of column e / depth.  If depth is 1, lines
+ * are counted through rows, channels and batch items, else through rows and batch items, for each chunk of depth channels anew.
+ * A piece has neighbouring elements of neighbouring lines. */
 typedef struct resize_args {
     array4 x, y; /* (batch, channel, row, column) */
     resize_axis rows, cols;
-    args_long run_step; /* of y, from one element of a run to the next */
-    args_long pieces;   /* planes * bands of rows * tiles of a run, the last fastest; 0: nothing to do, return at once */
-    int planes_of_item; /* planes of a batch item: 1, or the channels */
-    int run, run_channels;
-    int tile, band; /* elements of a run, and rows, that a piece has; the last ones of a plane may have fewer */
+    args_long lines;  /* of a chunk of channels */
+    args_long pieces; /* chunks * bands * tiles, the last fastest; 0: nothing to do, return at once */
+    int channels, depth;
+    int tile, band; /* elements and lines of a piece; the last ones may have fewer */
     int filter;     /* RESIZE_NEAREST, ... */
     int clips;      /* taps outside of x do not count, and the weights are divided by their sum; else the edge is repeated */
     float centre;   /* nearest: what is added to an index before it is multiplied */
     float cubic;    /* the cubic filter's a */
-    int reserved;   /* 0 */
 } resize_args;
 
 #define RESIZE_NEAREST 0
 #define RESIZE_LINEAR 1
 #define RESIZE_CUBIC 2
+
+/* What resize_cpu has room for. */
+#define RESIZE_TILE 128     /* elements of a piece */
+#define RESIZE_WEIGHTS 2048 /* the taps of all of them along columns */
+#define RESIZE_SPAN 512     /* elements of x that they need of one row */
+#define RESIZE_ROWS 128     /* taps along rows */
 
 #endif

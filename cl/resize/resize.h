@@ -23,6 +23,26 @@
 #define Y_TYPE F32
 #endif
 
+/* A line of y: its row, and where the channel lies that it begins with, of x in row 0 and of y in that row. */
+typedef struct resize_line {
+    int row;
+    args_long x, y;
+} resize_line;
+
+/* `channel` is the first of a chunk. */
+static inline resize_line resize_line_of(args_long number, int channel, const resize_args *a)
+{
+    const int counted = a->depth == 1 ? a->channels : 1;
+    const args_long plane = number / a->rows.target, item = plane / counted;
+    resize_line line;
+
+    channel += (int)(plane - item * counted);
+    line.row = (int)(number - plane * a->rows.target);
+    line.x = a->x.offset + item * a->x.batch + channel * a->x.head;
+    line.y = a->y.offset + item * a->y.batch + channel * a->y.head + line.row * a->y.row;
+    return line;
+}
+
 /* Where the taps of an element lie: tap k at index first + k, distance + k from the element's centre. */
 typedef struct resize_place {
     int first;

@@ -9,7 +9,7 @@
 #include "ops/resize/resize.h"
 
 _Static_assert(sizeof(resize_axis) == 2 * 8 + 8 * 4, "resize_axis has padding");
-_Static_assert(sizeof(resize_args) == 2 * 40 + 2 * sizeof(resize_axis) + 2 * 8 + 10 * 4, "resize_args has padding");
+_Static_assert(sizeof(resize_args) == 2 * 40 + 2 * sizeof(resize_axis) + 2 * 8 + 8 * 4, "resize_args has padding");
 
 #define MAX_SIDE ((size_t)1 << 28)
 #define MAX_CUBIC_A 4
@@ -119,19 +119,15 @@ clattn_status resize_problem_read(const void *given, void *result, const char **
     TRY(read_arrays(desc, &problem->empty, reason));
     if (problem->empty)
         return CLATTN_SUCCESS;
-    const clattn_layout *y = &desc->y;
-    const size_t channels = y->extent[1];
-    int64_t pixel;
-    const bool joined = channels > 1 && channels * y->extent[3] <= LENGTH_LIMIT &&
-                        int64_mul(y->stride[1], (int64_t)channels, &pixel) && pixel == y->stride[3];
-    kernel->x = array4_of(&desc->x, 0);
+    const clattn_layout *x = &desc->x, *y = &desc->y;
+    const int64_t channels = (int64_t)x->extent[1];
+    kernel->x = array4_of(x, 0);
     kernel->y = array4_of(y, 0);
     kernel->rows = axis_of(desc, 0);
     kernel->cols = axis_of(desc, 1);
-    kernel->run_channels = joined ? (int)channels : 1;
-    kernel->planes_of_item = joined ? 1 : (int)channels;
-    kernel->run = (int)y->extent[3] * kernel->run_channels;
-    kernel->run_step = joined ? y->stride[1] : y->stride[3];
+    kernel->channels = (int)channels;
+    problem->joined = channels > 1 && x->stride[1] == 1 && y->stride[1] == 1 && x->stride[3] == channels &&
+                      y->stride[3] == channels && (size_t)channels * y->extent[3] <= LENGTH_LIMIT;
     kernel->filter = is_nearest(desc)                            ? RESIZE_NEAREST
                      : desc->mode == CLATTN_RESIZE_MODE_BILINEAR ? RESIZE_LINEAR
                                                                  : RESIZE_CUBIC;

@@ -16,32 +16,28 @@ static const struct solver *const solvers[] = {
     &resize_generic_solver,
 };
 
-/* What the kernel is told of the first `batch` items of a problem that is not empty. */
-static resize_args kernel_args_of(const struct resize_plan *plan, const struct resize_problem *problem, size_t batch)
+/* Sets what the kernel is told of the first `batch` items of a problem that is not empty.  Returns the number of work-groups. */
+static size_t shape(const struct resize_plan *plan, const struct resize_problem *problem, size_t batch, resize_args *args)
 {
-    resize_args args = problem->kernel;
-    args.tile = args.run < plan->tile ? args.run : plan->tile;
-    args.band = plan->band;
-    args.pieces = (int64_t)(batch * (size_t)args.planes_of_item * divide_up((size_t)args.run, (size_t)args.tile) *
-                            divide_up((size_t)args.rows.target, (size_t)args.band));
-    return args;
+    *args = problem->kernel;
+    const size_t pieces_per_group = plan->shape(plan, problem, args);
+    const size_t channels = (size_t)args->channels, depth = (size_t)args->depth;
+    args->lines = (int64_t)(batch * (size_t)args->rows.target * (depth == 1 ? channels : 1));
+    args->pieces = (int64_t)((depth == 1 ? 1 : divide_up(channels, depth)) *
+                             divide_up((size_t)args->lines, (size_t)args->band) *
+                             divide_up((size_t)args->cols.target * depth, (size_t)args->tile));
+    return divide_up((size_t)args->pieces, pieces_per_group);
 }
 
-static size_t groups_of(const struct resize_plan *plan, const resize_args *args)
-{
-    return divide_up((size_t)args->pieces, plan->pieces_per_group);
-}
-
-clattn_status resize_add_kernel(struct resize_plan *plan, const char *file, const char *name, uint32_t lanes, size_t items)
+clattn_status resize_add_kernel(struct resize_plan *plan, const char *file, const char *name, uint32_t lanes)
 {
     const clattn_resize_desc *desc = &plan->problem.desc;
-    const size_t local[3] = {items, 1, 1};
+    const size_t local[3] = {plan->items, 1, 1};
     struct strbuf options = {0};
     size_t groups[3] = {0, 1, 1};
-    if (!plan->problem.empty) {
-        const resize_args args = kernel_args_of(plan, &plan->problem, desc->x.extent[0]);
-        groups[0] = groups_of(plan, &args);
-    }
+    resize_args args;
+    if (!plan->problem.empty)
+        groups[0] = shape(plan, &plan->problem, desc->x.extent[0], &args);
     define_token(&options, "X_TYPE", storage_token(desc->x.dtype));
     define_token(&options, "Y_TYPE", storage_token(desc->y.dtype));
     define_int(&options, "LANES", lanes);
@@ -68,10 +64,9 @@ static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_cal
     };
     size_t groups[3] = {0, 1, 1};
     if (!problem->empty && args.batch) {
-        kernel_args = kernel_args_of(plan, problem, args.batch);
+        groups[0] = shape(plan, problem, args.batch, &kernel_args);
         kernel_args.x.offset = args.x.offset;
         kernel_args.y.offset = args.y.offset;
-        groups[0] = groups_of(plan, &kernel_args);
     }
     status = simple_enqueue(handle, call, arrays, ARRAYS, &kernel_args, groups);
 fail:

@@ -8,21 +8,23 @@
 
 struct resize_problem {
     clattn_resize_desc desc; /* normalised; cubic_a filled in */
-    resize_args kernel;      /* what every enqueue has in common; pieces, tile and band are 0 */
+    resize_args kernel;      /* what every enqueue has in common; lines, pieces, depth, tile and band 0 */
     bool empty;              /* y has no elements */
+    bool joined;             /* pixels are neighbours in x and in y, and so are their channels */
 };
 
 struct resize_plan {
     clattn_plan base;
     struct resize_problem problem;
-    int tile, band;          /* the kernel's; the tile is at most the problem's run */
-    size_t pieces_per_group; /* 1 by the generic solver */
+    size_t items; /* of a work-group */
+    /* Sets depth, tile and band for a problem that is not empty.  Returns how many pieces a work-group takes. */
+    size_t (*shape)(const struct resize_plan *plan, const struct resize_problem *problem, resize_args *args);
 };
 
 clattn_status resize_problem_read(const void *desc, void *problem, const char **reason);
 
-/* Makes a kernel the plan's only one: vectors of `lanes` elements, work-groups of `items`. */
-clattn_status resize_add_kernel(struct resize_plan *plan, const char *file, const char *name, uint32_t lanes, size_t items);
+/* Makes a kernel the plan's only one: vectors of `lanes` elements, work-groups of plan->items. */
+clattn_status resize_add_kernel(struct resize_plan *plan, const char *file, const char *name, uint32_t lanes);
 
 /* For plan_self_check. */
 clattn_status resize_self_check(struct self_check *check);

@@ -1,63 +1,78 @@
-/* Resizing on CPU devices: one work-item a work-group walks tiles of columns with whole vectors, row by row. */
+/* Resizing on CPU devices: one work-item a work-group walks pieces of rows with whole vectors. */
 #include <math.h>
 
 #include "base/size.h"
 #include "ops/resize/resize.h"
 
-#define TILE 256 /* the kernel's */
+/* A work-group of so many elements is worth its launch, and the rows of a piece are worth finding its taps. */
+#define GROUP_ELEMENTS 16384
 
-/* A work-group of so many elements is worth its launch, and a tile of so many the search for its columns. */
-#define GROUP_ELEMENTS 65536
-
-/* The most loop iterations of a work-item with so many pieces, each of these elements and rows. */
-static double iterations(const struct capabilities *caps, const struct resize_problem *problem, double tile, double band,
+/* The most loop iterations of a work-item with so many pieces, each of this tile and of so many times LANES lines. */
+static double iterations(const struct capabilities *caps, const resize_args *args, double tile, double bands,
                          double pieces)
 {
-    const double rows = problem->kernel.rows.taps, columns = problem->kernel.cols.taps;
-    const double vectors = tile / caps->lanes + 1, widen = vectors * (1 + columns * (1 + caps->lanes));
-    const double row = rows * (2 + widen + vectors) + vectors * (2 + caps->lanes);
-    return pieces * (1 + (tile + caps->lanes) * (1 + columns) + vectors + band * row);
+    const double lanes = caps->lanes, rows = args->rows.taps, columns = args->cols.taps;
+    const double span = (tile * (double)args->cols.ratio + columns + 2) * args->depth, shuffles = 12 * lanes;
+    const double load = (span / lanes + columns) * (1 + lanes * (3 + rows * (2 + lanes)) + shuffles);
+    const double store = (tile / lanes + 1) * (1 + lanes * (3 + columns + lanes) + shuffles);
+    return pieces * (1 + (tile + lanes) * (2 + 2 * columns) + bands * (lanes * (2 + 2 * rows) + load + 2 * span + store));
 }
 
-/* A row of x, of all channels if they are in a run, reaches no further than an int. */
-static bool row_is_short(const struct resize_problem *problem)
+/* Whether the kernel has room for pieces of `tile` elements of planes of `depth` channels. */
+static bool has_room(const struct capabilities *caps, const resize_args *args, int depth, int tile)
 {
-    const clattn_layout *x = &problem->desc.x;
-    const double columns = ((double)x->extent[3] - 1) * fabs((double)x->stride[3]);
-    const double channels = (problem->kernel.run_channels - 1.0) * fabs((double)x->stride[1]);
-    return columns + channels < 0x1p30 && fabs((double)x->stride[3]) < 0x1p30;
+    const double lanes = caps->lanes, taps = args->cols.taps;
+    /* A piece may begin within a pixel. */
+    const double pixels = depth == 1 ? tile : depth < args->channels ? 1 : ceil((double)tile / depth) + 1;
+    const double columns = ceil((pixels - 1) * (double)args->cols.ratio) + 1 + taps;
+    return ceil(tile / lanes) * lanes * taps <= RESIZE_WEIGHTS && columns * depth <= RESIZE_SPAN;
+}
+
+/* Sets depth and tile, or returns false. */
+static bool choose_piece(const struct capabilities *caps, const struct resize_problem *problem, resize_args *args)
+{
+    const int lanes = (int)caps->lanes;
+    const double most = problem->joined ? (double)args->cols.target * args->channels : args->cols.target;
+    /* All channels of a pixel together, some of them, and one. */
+    for (int way = problem->joined ? args->channels <= RESIZE_TILE ? 0 : 1 : 2; way < 3; way++)
+        for (int tile = RESIZE_TILE; tile >= lanes; tile -= lanes) {
+            args->depth = way == 0 ? args->channels : way == 1 ? tile : 1;
+            args->tile = tile;
+            if ((way != 1 || tile < args->channels) && has_room(caps, args, args->depth, tile) &&
+                capabilities_allow_loops(caps, iterations(caps, args, fmin(tile, most), 1, 1)))
+                return true;
+        }
+    return false;
+}
+
+static size_t shape(const struct resize_plan *plan, const struct resize_problem *problem, resize_args *args)
+{
+    const struct capabilities *caps = &plan->base.context->device.caps;
+    choose_piece(caps, problem, args); /* refuse has asked */
+    const size_t lanes = caps->lanes, tile = size_min((size_t)args->tile, (size_t)args->cols.target * (size_t)args->depth);
+    size_t bands = size_max(1, GROUP_ELEMENTS / (tile * lanes));
+    while (bands > 1 && !capabilities_allow_loops(caps, iterations(caps, args, (double)tile, (double)bands, 1)))
+        bands /= 2;
+    args->band = (int)(bands * lanes);
+    return 1;
 }
 
 static const char *refuse(const struct offer *offer)
 {
     const struct resize_problem *problem = offer->problem;
-    const double tile = problem->kernel.run < 16 ? problem->kernel.run : 16;
-    const char *reason = refuse_loops(offer->caps, iterations(offer->caps, problem, tile, 1, 1));
-    reason = reason || problem->empty || row_is_short(problem) ? reason : "a row of x reaches over 2^30 elements";
+    resize_args args = problem->kernel;
+    const char *reason = NULL;
+    if (!problem->empty && (args.rows.taps > RESIZE_ROWS || !choose_piece(offer->caps, problem, &args)))
+        reason = offer->caps->quirks & QUIRK_LOOPS_STOP ? LOOPS_REASON : "an element of y has too many taps";
     return reason ? reason : refuse_all_but_cpu(offer);
 }
 
 static clattn_status prepare(clattn_plan *base)
 {
     struct resize_plan *plan = (struct resize_plan *)base;
-    const struct resize_problem *problem = &plan->problem;
-    const struct capabilities *caps = &base->context->device.caps;
-    const size_t run = size_max(1, (size_t)problem->kernel.run), rows = size_max(1, (size_t)problem->kernel.rows.target);
-    size_t tile = TILE;
-    while (tile > 16 && !capabilities_allow_loops(caps, iterations(caps, problem, (double)size_min(run, tile), 1, 1)))
-        tile /= 2;
-    const size_t width = size_min(run, tile);
-    size_t band = size_min(rows, size_max(1, GROUP_ELEMENTS / width));
-    while (band > 1 && !capabilities_allow_loops(caps, iterations(caps, problem, (double)width, (double)band, 1)))
-        band /= 2;
-    size_t pieces = size_max(1, GROUP_ELEMENTS / (width * band));
-    while (pieces > 1 &&
-           !capabilities_allow_loops(caps, iterations(caps, problem, (double)width, (double)band, (double)pieces)))
-        pieces /= 2;
-    plan->tile = (int)tile;
-    plan->band = (int)band;
-    plan->pieces_per_group = pieces;
-    return resize_add_kernel(plan, "resize/cpu.cl", "resize_cpu", caps->lanes, 1);
+    plan->items = 1;
+    plan->shape = shape;
+    return resize_add_kernel(plan, "resize/cpu.cl", "resize_cpu", base->context->device.caps.lanes);
 }
 
 const struct solver resize_cpu_solver = {.name = "cpu", .refuse = refuse, .prepare = prepare};

@@ -10,6 +10,14 @@ static const char *refuse(const struct offer *offer)
     return refuse_loops(offer->caps, (kernel->rows.taps + 1.0) * (kernel->cols.taps + 1.0) + kernel->rows.taps);
 }
 
+static size_t shape(const struct resize_plan *plan, const struct resize_problem *problem, resize_args *args)
+{
+    args->depth = problem->joined ? args->channels : 1;
+    args->tile = (int)plan->items;
+    args->band = 1;
+    return 1;
+}
+
 static clattn_status prepare(clattn_plan *base)
 {
     struct resize_plan *plan = (struct resize_plan *)base;
@@ -19,12 +27,11 @@ static clattn_status prepare(clattn_plan *base)
         limit = size_min(limit, 32);
     if (caps->quirks & QUIRK_GROUPS_BREAK)
         limit = 1;
-    while (items * 2 <= limit && items < (size_t)plan->problem.kernel.run)
+    while (items * 2 <= limit && items < (size_t)plan->problem.kernel.cols.target)
         items *= 2;
-    plan->tile = (int)items;
-    plan->band = 1;
-    plan->pieces_per_group = 1;
-    return resize_add_kernel(plan, "resize/generic.cl", "resize_generic", 4, items);
+    plan->items = items;
+    plan->shape = shape;
+    return resize_add_kernel(plan, "resize/generic.cl", "resize_generic", 4);
 }
 
 const struct solver resize_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};
