@@ -15,7 +15,7 @@
  *
  * NDRange: (work-groups of 1 item); an item owns pieces / groups neighbouring pieces and takes LANES lines of them at a time.
  * Either depth is 1, or channels are neighbours in x and in y, and columns are, too, if depth is `channels`; if it is less, it is
- * a multiple of LANES, and a piece is a column.  Private memory: 52 KiB with LANES 16.  Local memory: none.  Barriers: none.
+ * a multiple of LANES, and a piece is a column.  Private memory: 76 KiB with LANES 16.  Local memory: none.  Barriers: none.
  *
  * Needs OpenCL C 1.2.  resize_generic takes over if a piece exceeds the limits of resize/args.h or the device limits loops. */
 #include "resize/resize.h"
@@ -25,34 +25,40 @@
 DEFINE_GATHER(gather_x, X_TYPE)
 DEFINE_SCATTER(scatter_y, Y_TYPE)
 
+/* Taps whose weights are 0 are left out, and a single one is taken for two halves, so that each sum has two or more. */
+
 /* What a piece knows of its elements.  Those behind the last one, up to a whole vector, are copies of it. */
 typedef struct resize_tile {
     int count;
-    int begin, columns;           /* which columns of x the span has */
-    int at[RESIZE_TILE];          /* where the first tap lies in the span */
-    float weight[RESIZE_WEIGHTS]; /* [e * taps + k]: of tap k of element e */
+    int begin, columns;     /* which columns of x the span has */
+    int stride;             /* places for an element's taps */
+    int taps[RESIZE_TILE];  /* of each element */
+    int at[RESIZE_WEIGHTS]; /* [e * stride + n]: where a tap lies in the span */
+    float weight[RESIZE_WEIGHTS];
 } resize_tile;
 
 /* What a piece knows of LANES lines of y, of which the last may be copies. */
 typedef struct resize_lines {
-    resize_line line[LANES];
-    resize_place place[LANES];
-    int begin[LANES], end[LANES];      /* which taps count */
+    args_long y[LANES]; /* where the line lies */
+    int taps[LANES];
+    args_long at[LANES][RESIZE_ROWS]; /* where a tap's row of x lies */
     float weight[LANES][RESIZE_ROWS];
-    floatv span[RESIZE_SPAN + LANES];  /* lane l: of line l */
+    floatv span[RESIZE_SPAN + LANES]; /* lane l: of line l */
 } resize_lines;
 
 /* Finds the taps of `count` elements from `first` on. */
 static inline void find_columns(resize_tile *t, int first, int count, const resize_args *a)
 {
-    const int taps = a->cols.taps;
     int before = -1;
     float norm = 1.0f;
     resize_place place = {0, 0.0f};
 
     t->count = count;
+    t->stride = max(a->cols.taps, 2);
     for (int e = 0; e < (count + LANES - 1) / LANES * LANES; e++) {
         const int element = first + min(e, count - 1), column = element / a->depth;
+        int *at = t->at + e * t->stride, begin, n = 0;
+        float *weight = t->weight + e * t->stride;
         if (column != before) {
             place = resize_find(&a->cols, column, a);
             norm = resize_norm(&a->cols, place, a);
@@ -60,49 +66,97 @@ static inline void find_columns(resize_tile *t, int first, int count, const resi
         before = column;
         if (e == 0)
             t->begin = place.first;
-        t->at[e] = (place.first - t->begin) * a->depth + element - column * a->depth;
-        for (int k = 0; k < taps; k++) {
-            const bool counts = !a->clips || (place.first + k >= 0 && place.first + k < a->cols.source);
-            t->weight[e * taps + k] =
-                counts ? norm * resize_weight((place.distance + (float)k) * a->cols.shrink, a) : 0.0f;
+        for (const int end = resize_taps(&a->cols, place, &begin, a); begin < end; begin++) {
+            weight[n] = norm * resize_weight((place.distance + (float)begin) * a->cols.shrink, a);
+            at[n] = (place.first + begin - t->begin) * a->depth + element - column * a->depth;
+            n += weight[n] != 0.0f;
         }
+        if (n == 1) {
+            weight[0] = weight[1] = 0.5f * weight[0];
+            at[1] = at[0];
+        }
+        t->taps[e] = max(n, 2);
     }
-    t->columns = place.first - t->begin + taps;
+    t->columns = place.first - t->begin + a->cols.taps;
 }
 
 /* Finds `count` lines from `first` on, and their taps. */
 static inline void find_lines(resize_lines *t, args_long first, int count, int channel, const resize_args *a)
 {
     for (int l = 0; l < LANES; l++) {
-        t->line[l] = resize_line_of(first + min(l, count - 1), channel, a);
-        const resize_place place = resize_find(&a->rows, t->line[l].row, a);
+        const resize_line line = resize_line_of(first + min(l, count - 1), channel, a);
+        const resize_place place = resize_find(&a->rows, line.row, a);
         const float norm = resize_norm(&a->rows, place, a);
-        t->place[l] = place;
-        t->end[l] = resize_taps(&a->rows, place, &t->begin[l], a);
-        for (int k = t->begin[l]; k < t->end[l]; k++)
-            t->weight[l][k] = norm * resize_weight((place.distance + (float)k) * a->rows.shrink, a);
+        args_long *at = t->at[l];
+        float *weight = t->weight[l];
+        int begin, n = 0;
+        for (const int end = resize_taps(&a->rows, place, &begin, a); begin < end; begin++) {
+            weight[n] = norm * resize_weight((place.distance + (float)begin) * a->rows.shrink, a);
+            at[n] = line.x + clamp(place.first + begin, 0, a->rows.source - 1) * a->x.row;
+            n += weight[n] != 0.0f;
+        }
+        if (n == 1) {
+            weight[0] = weight[1] = 0.5f * weight[0];
+            at[1] = at[0];
+        }
+        t->taps[l] = max(n, 2);
+        t->y[l] = line.y;
     }
 }
 
-/* Sums rows of x into `span`, `count` elements that lie `step` apart from `from` on in each line's channel. */
-static inline void sum_rows(floatv *span, const resize_lines *t, const global ELEMENT(X_TYPE) *x, args_long from,
-                            args_long step, int count, const resize_args *a)
+/* Sums of LANES neighbours over the rows of x that each line needs, which begin at x + at.  `whole`: all of them, side by side. */
+INLINE void sum_rows(floatv *sum, const resize_lines *t, const global ELEMENT(X_TYPE) *x, args_long step, bool whole,
+                     int count, const resize_args *a)
+{
+    if (whole) {
+#pragma unroll
+        for (int l = 0; l < LANES; l++)
+            sum[l] = FMA((floatv)(t->weight[l][1]), LOADV(X_TYPE, x, t->at[l][1]),
+                         (floatv)(t->weight[l][0]) * LOADV(X_TYPE, x, t->at[l][0]));
+        for (int l = 0; l < LANES && a->rows.taps > 2; l++)
+            for (int n = 2; n < t->taps[l]; n++)
+                sum[l] = FMA((floatv)(t->weight[l][n]), LOADV(X_TYPE, x, t->at[l][n]), sum[l]);
+        return;
+    }
+    for (int l = 0; l < LANES; l++) {
+        sum[l] = (floatv)(0.0f);
+        for (int n = 0; n < t->taps[l]; n++)
+            sum[l] = FMA((floatv)(t->weight[l][n]), gather_x(x + t->at[l][n], 0, step, false, count), sum[l]);
+    }
+}
+
+/* Sums over taps of LANES elements from e on. */
+INLINE void sum_columns(floatv *sum, const resize_lines *t, const resize_tile *tile, int e)
+{
+    const int *at = tile->at + e * tile->stride;
+    const float *weight = tile->weight + e * tile->stride;
+
+    if (tile->stride == 2) {
+#pragma unroll
+        for (int i = 0; i < LANES; i++)
+            sum[i] = FMA((floatv)(weight[2 * i + 1]), t->span[at[2 * i + 1]],
+                         (floatv)(weight[2 * i]) * t->span[at[2 * i]]);
+        return;
+    }
+    for (int i = 0; i < LANES; i++, at += tile->stride, weight += tile->stride) {
+        floatv s = (floatv)(weight[0]) * t->span[at[0]];
+        for (int n = 1; n < tile->taps[e + i]; n++)
+            s = FMA((floatv)(weight[n]), t->span[at[n]], s);
+        sum[i] = s;
+    }
+}
+
+/* Fills the span from index `to` on with `count` elements of x from `from` on in each line's channel, summed over rows. */
+static inline void fill_part(resize_lines *t, int to, const global ELEMENT(X_TYPE) *x, args_long from, args_long step,
+                             int count, const resize_args *a)
 {
     for (int e = 0; e < count; e += LANES) {
         floatv sum[LANES];
-        for (int l = 0; l < LANES; l++) {
-            const global ELEMENT(X_TYPE) *line = x + t->line[l].x + from + e * step;
-            sum[l] = (floatv)(0.0f);
-            for (int k = t->begin[l]; k < t->end[l]; k++) {
-                const int row = clamp(t->place[l].first + k, 0, a->rows.source - 1);
-                const float weight = t->weight[l][k];
-                if (weight != 0.0f)
-                    sum[l] = FMA((floatv)(weight), gather_x(line + row * a->x.row, 0, step, step == 1, count - e), sum[l]);
-            }
-        }
+        sum_rows(sum, t, x + from + e * step, step, step == 1 && count - e >= LANES, count - e, a);
         transpose(sum);
+#pragma unroll
         for (int l = 0; l < LANES; l++)
-            span[e + l] = sum[l];
+            t->span[to + e + l] = sum[l];
     }
 }
 
@@ -114,10 +168,10 @@ static inline void fill_span(resize_lines *t, const resize_tile *tile, const glo
     const args_long step = depth == 1 ? a->x.col : 1;
 
     if (a->x.col == depth * step) {
-        sum_rows(t->span + (first - begin) * depth, t, x, first * a->x.col, step, (last - first) * depth, a);
+        fill_part(t, (first - begin) * depth, x, first * a->x.col, step, (last - first) * depth, a);
     } else {
         for (int c = first; c < last; c++)
-            sum_rows(t->span + (c - begin) * depth, t, x, c * a->x.col, step, tile->count, a);
+            fill_part(t, (c - begin) * depth, x, c * a->x.col, step, tile->count, a);
     }
     for (int e = (first - begin) * depth - 1; e >= 0; e--)
         t->span[e] = t->span[e + depth];
@@ -130,21 +184,13 @@ static inline void store_lines(const resize_lines *t, const resize_tile *tile, i
                                const resize_args *a)
 {
     const args_long step = a->depth == 1 ? a->y.col : 1;
-    const int taps = a->cols.taps;
 
     for (int e = 0; e < tile->count; e += LANES) {
         floatv sum[LANES];
-        for (int i = 0; i < LANES; i++) {
-            const floatv *span = t->span + tile->at[e + i];
-            const float *weight = tile->weight + (e + i) * taps;
-            sum[i] = (floatv)(0.0f);
-            for (int k = 0; k < taps; k++)
-                if (weight[k] != 0.0f)
-                    sum[i] = FMA((floatv)(weight[k]), span[k * a->depth], sum[i]);
-        }
+        sum_columns(sum, t, tile, e);
         transpose(sum);
         for (int l = 0; l < lines; l++)
-            scatter_y(y + t->line[l].y + e * step, 0, step, step == 1, tile->count - e, sum[l]);
+            scatter_y(y + t->y[l] + e * step, 0, step, step == 1, tile->count - e, sum[l]);
     }
 }
 

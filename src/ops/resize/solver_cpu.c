@@ -5,7 +5,7 @@
 #include "ops/resize/resize.h"
 
 /* A work-group of so many elements is worth its launch, and the rows of a piece are worth finding its taps. */
-#define GROUP_ELEMENTS 16384
+#define GROUP_ELEMENTS 65536
 
 /* The most loop iterations of a work-item with so many pieces, each of this tile and of so many times LANES lines. */
 static double iterations(const struct capabilities *caps, const resize_args *args, double tile, double bands,
@@ -21,11 +21,11 @@ static double iterations(const struct capabilities *caps, const resize_args *arg
 /* Whether the kernel has room for pieces of `tile` elements of planes of `depth` channels. */
 static bool has_room(const struct capabilities *caps, const resize_args *args, int depth, int tile)
 {
-    const double lanes = caps->lanes, taps = args->cols.taps;
+    const double lanes = caps->lanes, taps = args->cols.taps, places = fmax(taps, 2);
     /* A piece may begin within a pixel. */
     const double pixels = depth == 1 ? tile : depth < args->channels ? 1 : ceil((double)tile / depth) + 1;
     const double columns = ceil((pixels - 1) * (double)args->cols.ratio) + 1 + taps;
-    return ceil(tile / lanes) * lanes * taps <= RESIZE_WEIGHTS && columns * depth <= RESIZE_SPAN;
+    return ceil(tile / lanes) * lanes * places <= RESIZE_WEIGHTS && columns * depth <= RESIZE_SPAN;
 }
 
 /* Sets depth and tile, or returns false. */
@@ -50,7 +50,7 @@ static size_t shape(const struct resize_plan *plan, const struct resize_problem 
     const struct capabilities *caps = &plan->base.context->device.caps;
     choose_piece(caps, problem, args); /* refuse has asked */
     const size_t lanes = caps->lanes, tile = size_min((size_t)args->tile, (size_t)args->cols.target * (size_t)args->depth);
-    size_t bands = size_max(1, GROUP_ELEMENTS / (tile * lanes));
+    size_t bands = size_max(1, GROUP_ELEMENTS 65536/ (tile * lanes));
     while (bands > 1 && !capabilities_allow_loops(caps, iterations(caps, args, (double)tile, (double)bands, 1)))
         bands /= 2;
     args->band = (int)(bands * lanes);
