@@ -27,9 +27,9 @@ typedef struct resize_args {
     int channels, depth;
     int tile, band; /* elements and lines of a piece; the last ones may have fewer */
     int filter;     /* RESIZE_NEAREST, ... */
-    int clips;      /* taps outside of x do not count, and the weights are divided by their sum; else the edge is repeated */
-    float centre;   /* nearest: what is added to an index before it is multiplied */
-    float cubic;    /* the cubic filter's a */
+    int clips; /* taps outside of x do not count, and the weights are divided by their sum; else the edge is repeated */
+    float centre; /* nearest: what is added to an index before it is multiplied */
+    float cubic;  /* the cubic filter's a */
 } resize_args;
 
 #define RESIZE_NEAREST 0

@@ -134,8 +134,8 @@ INLINE void sum_columns(floatv *sum, const resize_lines *t, const resize_tile *t
     if (tile->stride == 2) {
 #pragma unroll
         for (int i = 0; i < LANES; i++)
-            sum[i] = FMA((floatv)(weight[2 * i + 1]), t->span[at[2 * i + 1]],
-                         (floatv)(weight[2 * i]) * t->span[at[2 * i]]);
+            sum[i] =
+                FMA((floatv)(weight[2 * i + 1]), t->span[at[2 * i + 1]], (floatv)(weight[2 * i]) * t->span[at[2 * i]]);
         return;
     }
     for (int i = 0; i < LANES; i++, at += tile->stride, weight += tile->stride) {
@@ -161,7 +161,8 @@ static inline void fill_part(resize_lines *t, int to, const global ELEMENT(X_TYP
 }
 
 /* Fills the span with what the tile needs of x: sums over rows, with the edge repeated. */
-static inline void fill_span(resize_lines *t, const resize_tile *tile, const global ELEMENT(X_TYPE) *x, const resize_args *a)
+static inline void fill_span(resize_lines *t, const resize_tile *tile, const global ELEMENT(X_TYPE) *x,
+                             const resize_args *a)
 {
     const int begin = tile->begin, end = begin + tile->columns, depth = a->depth;
     const int first = clamp(begin, 0, a->cols.source - 1), last = max(min(end, a->cols.source), first + 1);
@@ -194,8 +195,8 @@ static inline void store_lines(const resize_lines *t, const resize_tile *tile, i
     }
 }
 
-ITEM_FUNCTION resize_piece(const global ELEMENT(X_TYPE) *x, global ELEMENT(Y_TYPE) *y, resize_args a, int channel, int first,
-                           int count, args_long line, args_long end)
+ITEM_FUNCTION resize_piece(const global ELEMENT(X_TYPE) *x, global ELEMENT(Y_TYPE) *y, resize_args a, int channel,
+                           int first, int count, args_long line, args_long end)
 {
     resize_tile tile;
     resize_lines lines;

@@ -54,6 +54,37 @@ static void norm(void **state)
     NORM((d.residual = d.x, d.sum = typed(d.x, CLATTN_DTYPE_F64)), UNSUPPORTED, "sum is float32")
 }
 
+static void resize(void **state)
+{
+    clattn_resize_desc good = CLATTN_RESIZE_DESC_INIT;
+    const size_t too_wide = ((size_t)1 << 28) + 1;
+    (void)state;
+    good.mode = CLATTN_RESIZE_MODE_BICUBIC;
+    good.x = FLOATS(4, 2, 3, 5, 6);
+    good.y = FLOATS(4, 2, 3, 7, 4);
+#define RESIZE(change, set, begins) NAMED(resize, good, change, set, begins)
+    RESIZE(d.direction = 1, INVALID, "direction: only")
+    RESIZE(d.mode = 4, INVALID, "unknown mode")
+    RESIZE(d.align_corners = 2, INVALID, "align_corners is neither 0 nor 1")
+    RESIZE(d.antialias = 2, INVALID, "antialias is neither 0 nor 1")
+    RESIZE(d.explicit_scale = 2, INVALID, "explicit_scale is neither 0 nor 1")
+    RESIZE(d.explicit_cubic_a = 2, INVALID, "explicit_cubic_a is neither 0 nor 1")
+    RESIZE(d.reserved = 1, INVALID, "reserved is not 0")
+    RESIZE((d.mode = CLATTN_RESIZE_MODE_NEAREST, d.antialias = 1), INVALID, "align_corners and antialias are for")
+    RESIZE(d.align_corners = d.antialias = 1, UNSUPPORTED, "align_corners with antialias")
+    RESIZE((d.explicit_cubic_a = 1, d.cubic_a = (float)NAN), INVALID, "cubic_a is not within -4 to 4")
+    RESIZE((d.explicit_scale = 1, d.scale[0] = 2), INVALID, "a scale is not finite, or")
+    RESIZE((d.explicit_scale = 1, d.scale[0] = d.scale[1] = INFINITY), INVALID, "a scale is not finite, or")
+    RESIZE((d.explicit_scale = 1, d.scale[0] = d.scale[1] = 0.5), LAYOUT, "y's height or width is more than")
+    RESIZE(d.x = FLOATS(3, 2, 3, 5), LAYOUT, "x and y are (batch, channels, height, width)")
+    RESIZE(d.x = typed(d.x, CLATTN_DTYPE_I32), UNSUPPORTED, "x and y are float32")
+    RESIZE(d.y = FLOATS(4, 2, 4, 7, 4), LAYOUT, "x (batch, channels, height, width) and y differ")
+    RESIZE(d.x = FLOATS(4, 2, 3, 0, 6), LAYOUT, "x (batch, channels, height, width) has no rows")
+    RESIZE((d.x = one_element(FLOATS(4, too_many, 1, 5, 6)), d.y = FLOATS(4, too_many, 1, 7, 4)), TOO_BIG,
+           "batch or channels")
+    RESIZE(d.x = one_element(FLOATS(4, 2, 3, too_wide, 6)), TOO_BIG, "a height or a width is more than 2^28")
+}
+
 static void rope(void **state)
 {
     clattn_rope_desc good = CLATTN_ROPE_DESC_INIT;
@@ -343,6 +374,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(softmax, open_context, close_context),
         cmocka_unit_test_setup_teardown(norm, open_context, close_context),
+        cmocka_unit_test_setup_teardown(resize, open_context, close_context),
         cmocka_unit_test_setup_teardown(rope, open_context, close_context),
         cmocka_unit_test_setup_teardown(embedding, open_context, close_context),
         cmocka_unit_test_setup_teardown(kv_append, open_context, close_context),

@@ -318,6 +318,31 @@ static clattn_status image_plan(clattn_context *context, const offline_problem *
     CREATE(image, problem, desc, plan);
 }
 
+/* ---- resizing ---- */
+
+typedef struct resize_row {
+    const char *about;
+    bool quick;
+    const char *solver;
+    clattn_dtype dtype;
+} resize_row;
+
+static const resize_row resize_rows[] = {
+    {"bicubic, 3 channels, 540 x 960 to 1080 x 1920", QUICK, NULL, CLATTN_DTYPE_F32},
+    {"bicubic, 3 channels, 540 x 960 to 1080 x 1920, float16", NOT_QUICK, NULL, CLATTN_DTYPE_F16},
+    {"bicubic, 3 channels, 540 x 960 to 1080 x 1920, by cpu", NOT_QUICK, "cpu", CLATTN_DTYPE_F32},
+};
+
+static clattn_status resize_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
+{
+    const resize_row *row = problem->row;
+    clattn_resize_desc desc = CLATTN_RESIZE_DESC_INIT;
+    desc.mode = CLATTN_RESIZE_MODE_BICUBIC;
+    desc.x = clattn_layout_contiguous(row->dtype, 4, (const size_t[]){1, 3, 540, 960});
+    desc.y = clattn_layout_contiguous(row->dtype, 4, (const size_t[]){1, 3, 1080, 1920});
+    CREATE(resize, problem, desc, plan);
+}
+
 /* ---- all ---- */
 
 void problems_visit(void (*visit)(void *user, const offline_problem *problem), void *user)
@@ -330,4 +355,5 @@ void problems_visit(void (*visit)(void *user, const offline_problem *problem), v
     VISIT_ROWS(norm)
     VISIT_ROWS(activation)
     VISIT_ROWS(embedding)
+    VISIT_ROWS(resize)
 }

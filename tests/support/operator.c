@@ -41,6 +41,7 @@ OPERATOR(merge)
 OPERATOR(mha)
 OPERATOR(neighbourhood)
 OPERATOR(norm)
+OPERATOR(resize)
 OPERATOR(rope)
 OPERATOR(softmax)
 

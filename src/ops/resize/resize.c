@@ -17,15 +17,16 @@ static const struct solver *const solvers[] = {
 };
 
 /* Sets what the kernel is told of the first `batch` items of a problem that is not empty.  Returns the number of work-groups. */
-static size_t shape(const struct resize_plan *plan, const struct resize_problem *problem, size_t batch, resize_args *args)
+static size_t shape(const struct resize_plan *plan, const struct resize_problem *problem, size_t batch,
+                    resize_args *args)
 {
     *args = problem->kernel;
     const size_t pieces_per_group = plan->shape(plan, problem, args);
     const size_t channels = (size_t)args->channels, depth = (size_t)args->depth;
     args->lines = (int64_t)(batch * (size_t)args->rows.target * (depth == 1 ? channels : 1));
-    args->pieces = (int64_t)((depth == 1 ? 1 : divide_up(channels, depth)) *
-                             divide_up((size_t)args->lines, (size_t)args->band) *
-                             divide_up((size_t)args->cols.target * depth, (size_t)args->tile));
+    args->pieces =
+        (int64_t)((depth == 1 ? 1 : divide_up(channels, depth)) * divide_up((size_t)args->lines, (size_t)args->band) *
+                  divide_up((size_t)args->cols.target * depth, (size_t)args->tile));
     return divide_up((size_t)args->pieces, pieces_per_group);
 }
 

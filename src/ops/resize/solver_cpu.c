@@ -5,7 +5,7 @@
 #include "ops/resize/resize.h"
 
 /* A work-group of so many elements is worth its launch, and the rows of a piece are worth finding its taps. */
-#define GROUP_ELEMENTS 65536
+#define GROUP_ELEMENTS 32768
 
 /* The most loop iterations of a work-item with so many pieces, each of this tile and of so many times LANES lines. */
 static double iterations(const struct capabilities *caps, const resize_args *args, double tile, double bands,
@@ -15,7 +15,8 @@ static double iterations(const struct capabilities *caps, const resize_args *arg
     const double span = (tile * (double)args->cols.ratio + columns + 2) * args->depth, shuffles = 12 * lanes;
     const double load = (span / lanes + columns) * (1 + lanes * (3 + rows * (2 + lanes)) + shuffles);
     const double store = (tile / lanes + 1) * (1 + lanes * (3 + columns + lanes) + shuffles);
-    return pieces * (1 + (tile + lanes) * (2 + 2 * columns) + bands * (lanes * (2 + 2 * rows) + load + 2 * span + store));
+    return pieces *
+           (1 + (tile + lanes) * (2 + 2 * columns) + bands * (lanes * (2 + 2 * rows) + load + 2 * span + store));
 }
 
 /* Whether the kernel has room for pieces of `tile` elements of planes of `depth` channels. */
@@ -35,10 +36,10 @@ static bool choose_piece(const struct capabilities *caps, const struct resize_pr
     const double most = problem->joined ? (double)args->cols.target * args->channels : args->cols.target;
     /* All channels of a pixel together, some of them, and one. */
     for (int way = problem->joined ? args->channels <= RESIZE_TILE ? 0 : 1 : 2; way < 3; way++)
-        for (int tile = RESIZE_TILE; tile >= lanes; tile -= lanes) {
+        for (int tile = RESIZE_TILE; tile > 0; tile = tile > lanes ? tile - lanes : tile / 2) {
             args->depth = way == 0 ? args->channels : way == 1 ? tile : 1;
             args->tile = tile;
-            if ((way != 1 || tile < args->channels) && has_room(caps, args, args->depth, tile) &&
+            if ((way != 1 || (tile >= lanes && tile < args->channels)) && has_room(caps, args, args->depth, tile) &&
                 capabilities_allow_loops(caps, iterations(caps, args, fmin(tile, most), 1, 1)))
                 return true;
         }
@@ -49,8 +50,9 @@ static size_t shape(const struct resize_plan *plan, const struct resize_problem 
 {
     const struct capabilities *caps = &plan->base.context->device.caps;
     choose_piece(caps, problem, args); /* refuse has asked */
-    const size_t lanes = caps->lanes, tile = size_min((size_t)args->tile, (size_t)args->cols.target * (size_t)args->depth);
-    size_t bands = size_max(1, GROUP_ELEMENTS 65536/ (tile * lanes));
+    const size_t lanes = caps->lanes,
+                 tile = size_min((size_t)args->tile, (size_t)args->cols.target * (size_t)args->depth);
+    size_t bands = size_max(1, GROUP_ELEMENTS / (tile * lanes));
     while (bands > 1 && !capabilities_allow_loops(caps, iterations(caps, args, (double)tile, (double)bands, 1)))
         bands /= 2;
     args->band = (int)(bands * lanes);
