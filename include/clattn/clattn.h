@@ -53,6 +53,7 @@
  * | ----------------------------------------------------------- | --------------------------------------- |
  * | turn an image2d_t into an array, and back                   | image.h                                 |
  * | attend to pixels around a pixel                             | neighbourhood.h                         |
+ * | pool windows: the largest, the mean, of the whole picture   | pool.h                                  |
  * | resize: nearest, bilinear, bicubic, with antialiasing       | resize.h                                |
  *
  * | Tuning                                                      | see                                     |
@@ -87,6 +88,7 @@
 #include "norm.h"
 #include "neighbourhood.h"
 #include "plan.h"
+#include "pool.h"
 #include "resize.h"
 #include "rope.h"
 #include "softmax.h"

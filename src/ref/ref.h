@@ -74,6 +74,19 @@ typedef struct ref_norm_problem {
 void ref_norm_row(const ref_norm_problem *p, int64_t row, double *y, double *magnitude, double *mean, double *factor);
 void ref_norm_naive_row(const ref_norm_problem *p, int64_t row, float *y);
 
+typedef struct ref_pool_axis {
+    int64_t source, window, stride, dilation, before, after; /* elements of x, and padding before and after them */
+} ref_pool_axis;
+
+typedef struct ref_pool_problem {
+    bool average, padding_counts;
+    ref_pool_axis rows, columns;
+    ref_view x; /* one channel of one batch item */
+} ref_pool_problem;
+
+/* Element (i, j): the largest or the mean, and *magnitude, the mean of |x| or 0. */
+double ref_pool(const ref_pool_problem *p, int64_t i, int64_t j, double *magnitude);
+
 typedef struct ref_resize_axis {
     clattn_resize_mode mode;
     bool align_corners, antialias;
