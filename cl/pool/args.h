@@ -22,8 +22,8 @@ typedef struct pool_args {
     args_long pieces; /* chunks * bands * tiles, the last fastest; 0: nothing to do, return at once */
     int channels, depth;
     int tile, band; /* elements and lines of a piece; the last ones may have fewer */
-    int part;       /* pool_cpu: columns of a window that the span has at a time; pool_generic: items that share an element */
-    int average;    /* 0: the largest */
+    int part; /* pool_cpu: columns of a window that the span has at a time; pool_generic: items that share an element */
+    int average; /* 0: the largest */
     int padding_counts;
     int reserved; /* 0 */
 } pool_args;

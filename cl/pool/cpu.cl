@@ -33,7 +33,7 @@ typedef struct pool_lines {
     pool_line line[LANES];
     pool_window rows[LANES];
     float divisor[LANES];
-    floatv span[POOL_SPAN + LANES]; /* lane l: of line l */
+    floatv span[POOL_SPAN + LANES];  /* lane l: of line l */
     floatv value[POOL_TILE + LANES]; /* of the tile's elements */
 } pool_lines;
 
@@ -47,6 +47,38 @@ static inline void find_lines(pool_lines *t, args_long first, int count, const p
     }
 }
 
+/* Combines `count` vectors that lie `step` apart from x on, in four chains, so that one need not wait for the other. */
+INLINE floatv combine_whole(const global ELEMENT(X_TYPE) *x, args_long step, int count, const pool_args *a)
+{
+    floatv chain[4];
+
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        chain[i] = (floatv)(pool_nothing(a));
+    for (; count >= 4; count -= 4, x += 4 * step)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            chain[i] = combine(chain[i], LOADV(X_TYPE, x, i * step), a);
+    for (; count > 0; count--, x += step)
+        chain[0] = combine(chain[0], LOADV(X_TYPE, x, 0), a);
+    return combine(combine(chain[0], chain[1], a), combine(chain[2], chain[3], a), a);
+}
+
+/* Combines the rows of a line's window: up to LANES elements that lie `step` apart from x on, `count` of them. */
+static inline floatv combine_rows(const pool_window *rows, const global ELEMENT(X_TYPE) *x, args_long step, int count,
+                                  const pool_args *a)
+{
+    const global ELEMENT(X_TYPE) *row = x + (rows->first + rows->begin * a->rows.dilation) * a->x.row;
+    const args_long down = a->rows.dilation * a->x.row;
+    floatv value = (floatv)(pool_nothing(a));
+
+    if (step == 1 && count >= LANES)
+        return combine_whole(row, down, rows->end - rows->begin, a);
+    for (int k = rows->begin; k < rows->end; k++, row += down)
+        value = combine(value, gather_x(row, 0, step, false, count), a);
+    return value;
+}
+
 /* Fills the span with `columns` columns of x from column `first` on, of which those outside of x hold nothing. */
 static inline void fill_span(pool_lines *t, const global ELEMENT(X_TYPE) *x, int first, int columns, const pool_args *a)
 {
@@ -56,21 +88,14 @@ static inline void fill_span(pool_lines *t, const global ELEMENT(X_TYPE) *x, int
 
     for (int e = 0; e < begin * depth; e++)
         t->span[e] = nothing;
-    for (int e = begin * depth; e < end * depth; e += LANES) {
-        const int count = end * depth - e;
-        const args_long from = first * a->x.col + e * step;
-        const bool whole = step == 1 && count >= LANES;
+    for (int next = begin * depth; next < end * depth; next += LANES) {
+        /* The last vector overlaps the one before, if there is one. */
+        const int e = max(min(next, end * depth - LANES), begin * depth);
         floatv part[LANES];
-        for (int l = 0; l < LANES; l++) {
-            const int last = l < t->count ? t->rows[l].end : 0;
-            floatv value = nothing;
-            for (int k = t->rows[l].begin; k < last; k++) {
-                const global ELEMENT(X_TYPE) *row =
-                    x + t->line[l].x + (t->rows[l].first + k * a->rows.dilation) * a->x.row + from;
-                value = combine(value, whole ? LOADV(X_TYPE, row, 0) : gather_x(row, 0, step, false, count), a);
-            }
-            part[l] = value;
-        }
+        for (int l = 0; l < LANES; l++)
+            part[l] = l < t->count ? combine_rows(&t->rows[l], x + t->line[l].x + first * a->x.col + e * step, step,
+                                                  end * depth - e, a)
+                                   : nothing;
         transpose(part);
 #pragma unroll
         for (int l = 0; l < LANES; l++)
@@ -108,10 +133,15 @@ static inline void pool_lines_of(pool_lines *t, const global ELEMENT(X_TYPE) *x,
         for (int d = 0; d < depth; d++, e++)
             t->value[e] /= elements;
     }
-    for (int e = 0; e < count; e += LANES) {
-        transpose(t->value + e);
+    for (int next = 0; next < count; next += LANES) {
+        const int e = max(min(next, count - LANES), 0);
+        floatv value[LANES];
+#pragma unroll
+        for (int l = 0; l < LANES; l++)
+            value[l] = t->value[e + l];
+        transpose(value);
         for (int l = 0; l < t->count; l++)
-            scatter_y(y + t->line[l].y + column * a->y.col + e * step, 0, step, step == 1, count - e, t->value[e + l]);
+            scatter_y(y + t->line[l].y + column * a->y.col + e * step, 0, step, step == 1, count - e, value[l]);
     }
 }
 
@@ -126,8 +156,8 @@ INLINE void pool_channels(const global ELEMENT(X_TYPE) *x, global ELEMENT(Y_TYPE
         value[v] = (floatv)(pool_nothing(a));
     for (int k = rows.begin; k < rows.end; k++)
         for (int l = columns.begin; l < columns.end; l++) {
-            const global ELEMENT(X_TYPE) *from = x + (rows.first + k * a->rows.dilation) * a->x.row +
-                                                 (columns.first + l * a->cols.dilation) * a->x.col;
+            const global ELEMENT(X_TYPE) *from =
+                x + (rows.first + k * a->rows.dilation) * a->x.row + (columns.first + l * a->cols.dilation) * a->x.col;
 #pragma unroll
             for (int v = 0; v < vectors; v++)
                 value[v] = combine(value[v], gather_x(from, v * LANES, 1, true, count - v * LANES), a);
@@ -138,8 +168,8 @@ INLINE void pool_channels(const global ELEMENT(X_TYPE) *x, global ELEMENT(Y_TYPE
                   a->average ? value[v] / (rows.divisor * columns.divisor) : value[v]);
 }
 
-ITEM_FUNCTION pool_piece(const global ELEMENT(X_TYPE) *x, global ELEMENT(Y_TYPE) *y, pool_args a, int channel, int first,
-                         int count, args_long line, args_long end)
+ITEM_FUNCTION pool_piece(const global ELEMENT(X_TYPE) *x, global ELEMENT(Y_TYPE) *y, pool_args a, int channel,
+                         int first, int count, args_long line, args_long end)
 {
     if (a.depth < LANES) {
         pool_lines lines;

@@ -35,8 +35,7 @@ kernel void pool_generic(const global ELEMENT(X_TYPE) *x, global ELEMENT(Y_TYPE)
     for (int step = a.part / 2; step > 0; step /= 2) {
         barrier(CLK_LOCAL_MEM_FENCE);
         if (turn < step)
-            shared[own * a.part + turn] =
-                combine(shared[own * a.part + turn], shared[own * a.part + turn + step], &a);
+            shared[own * a.part + turn] = combine(shared[own * a.part + turn], shared[own * a.part + turn + step], &a);
     }
     if (turn == 0 && (int)(piece - line * tiles) * a.tile + own < length) {
         value = shared[own * a.part];

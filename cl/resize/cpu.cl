@@ -150,7 +150,9 @@ INLINE void sum_columns(floatv *sum, const resize_lines *t, const resize_tile *t
 static inline void fill_part(resize_lines *t, int to, const global ELEMENT(X_TYPE) *x, args_long from, args_long step,
                              int count, const resize_args *a)
 {
-    for (int e = 0; e < count; e += LANES) {
+    for (int next = 0; next < count; next += LANES) {
+        /* The last vector overlaps the one before, if there is one. */
+        const int e = max(min(next, count - LANES), 0);
         floatv sum[LANES];
         sum_rows(sum, t, x + from + e * step, step, step == 1 && count - e >= LANES, count - e, a);
         transpose(sum);
@@ -186,7 +188,8 @@ static inline void store_lines(const resize_lines *t, const resize_tile *tile, i
 {
     const args_long step = a->depth == 1 ? a->y.col : 1;
 
-    for (int e = 0; e < tile->count; e += LANES) {
+    for (int next = 0; next < tile->count; next += LANES) {
+        const int e = max(min(next, tile->count - LANES), 0);
         floatv sum[LANES];
         sum_columns(sum, t, tile, e);
         transpose(sum);

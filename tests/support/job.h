@@ -28,6 +28,7 @@ typedef struct test_job {
         clattn_mha_args mha;
         clattn_norm_args norm;
         clattn_neighbourhood_args neighbourhood;
+        clattn_pool_args pool;
         clattn_resize_args resize;
         clattn_rope_args rope;
         clattn_activation_args activation;

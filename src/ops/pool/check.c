@@ -38,8 +38,7 @@ static clattn_status judge(const struct check *check)
                 double magnitude;
                 reference.x.data = data + index[1] * x->stride[1];
                 const double exact = ref_pool(&reference, index[2], index[3], &magnitude);
-                const int64_t at =
-                    index[1] * y->stride[1] + index[2] * y->stride[2] + index[3] * y->stride[3];
+                const int64_t at = index[1] * y->stride[1] + index[2] * y->stride[2] + index[3] * y->stride[3];
                 TRY(check_element(check->report, check->kernel, "y", index, check_read(&check->arrays[Y], at), exact,
                                   check_slack(exact, exact, magnitude, FLT_EPSILON, storage_epsilon(y->dtype))));
             }

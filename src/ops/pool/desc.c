@@ -57,7 +57,8 @@ static int64_t target_of(const clattn_pool_desc *desc, int axis)
 {
     const int64_t source = (int64_t)desc->x.extent[2 + axis], stride = desc->stride[axis];
     const int64_t covered = ((int64_t)desc->window[axis] - 1) * desc->dilation[axis] + 1;
-    const int64_t rest = source + desc->padding[axis] + desc->padding[axis + 2] - covered + (desc->ceil_mode ? stride - 1 : 0);
+    const int64_t rest =
+        source + desc->padding[axis] + desc->padding[axis + 2] - covered + (desc->ceil_mode ? stride - 1 : 0);
     const int64_t target = rest < 0 ? 0 : rest / stride + 1;
     return desc->ceil_mode && (target - 1) * stride >= source + desc->padding[axis] ? target - 1 : target;
 }
@@ -102,6 +103,25 @@ static pool_axis axis_of(const clattn_pool_desc *desc, int axis)
     };
 }
 
+/* Makes rows of a picture longer that is pooled as a whole, if they are next to each other: a few short ones become one. */
+static void lengthen_rows(const clattn_layout *x, pool_args *kernel)
+{
+    pool_axis *rows = &kernel->rows, *columns = &kernel->cols;
+    const bool whole = rows->window == rows->source && columns->window == columns->source && rows->dilation == 1 &&
+                       columns->dilation == 1 && !rows->before && !rows->after && !columns->before && !columns->after;
+    int64_t row;
+    if (!whole || rows->target != 1 || columns->target != 1 || !int64_mul(x->stride[3], columns->source, &row) ||
+        row != x->stride[2])
+        return;
+    for (int more = rows->source; more > 1; more--)
+        if (rows->source % more == 0 && columns->source <= POOL_SPAN / more) {
+            rows->source = rows->window = rows->source / more;
+            columns->source = columns->window = columns->source * more;
+            kernel->x.row *= more;
+            return;
+        }
+}
+
 clattn_status pool_problem_read(const void *given, void *result, const char **reason)
 {
     clattn_status status;
@@ -123,10 +143,11 @@ clattn_status pool_problem_read(const void *given, void *result, const char **re
     kernel->rows = axis_of(desc, 0);
     kernel->cols = axis_of(desc, 1);
     kernel->channels = (int)channels;
+    lengthen_rows(x, kernel);
     kernel->average = desc->kind == CLATTN_POOL_KIND_AVERAGE;
     kernel->padding_counts = desc->count_include_pad;
-    problem->unit_channels = channels > 1 && x->stride[1] == 1 && y->stride[1] == 1 &&
-                             y->extent[3] <= LENGTH_LIMIT / (POOL_BLOCK * 16);
+    problem->unit_channels =
+        channels > 1 && x->stride[1] == 1 && y->stride[1] == 1 && y->extent[3] <= LENGTH_LIMIT / (POOL_BLOCK * 16);
     problem->joined = problem->unit_channels && x->stride[3] == channels && y->stride[3] == channels &&
                       (size_t)channels * x->extent[3] <= LENGTH_LIMIT;
 fail:

@@ -23,9 +23,9 @@ static size_t shape(const struct pool_plan *plan, const struct pool_problem *pro
     plan->shape(plan, problem, batch, args);
     const size_t channels = (size_t)args->channels, depth = (size_t)args->depth;
     args->lines = (int64_t)pool_lines_of(args, batch);
-    args->pieces = (int64_t)((depth == 1 ? 1 : divide_up(channels, depth)) *
-                             divide_up((size_t)args->lines, (size_t)args->band) *
-                             divide_up((size_t)args->cols.target * depth, (size_t)args->tile));
+    args->pieces =
+        (int64_t)((depth == 1 ? 1 : divide_up(channels, depth)) * divide_up((size_t)args->lines, (size_t)args->band) *
+                  divide_up((size_t)args->cols.target * depth, (size_t)args->tile));
     return (size_t)args->pieces;
 }
 

@@ -14,8 +14,8 @@ static double iterations(const struct capabilities *caps, const pool_args *args)
         return pixels * (1 + POOL_BLOCK * (1 + rows * (1 + columns * (1 + lanes))));
     const double span = ((pixels - 1) * args->cols.stride + (part - 1) * args->cols.dilation + 1) * args->depth;
     const double fill = 2 * span + (span / lanes + 1) * (lanes * (2 + rows * (1 + lanes)) + shuffles);
-    return lanes + (columns / part + 1) * (fill + args->tile * (2 + part)) +
-           args->tile * (3.0 + lanes) + (args->tile / lanes + 1) * shuffles;
+    return lanes + (columns / part + 1) * (fill + args->tile * (2 + part)) + args->tile * (3.0 + lanes) +
+           (args->tile / lanes + 1) * shuffles;
 }
 
 /* Sets the tile to `pixels` columns and `part` to as much of a window as the span has room for; false if that is not even one of
@@ -36,7 +36,8 @@ static bool choose_piece(const struct capabilities *caps, const struct pool_prob
     const int lanes = (int)caps->lanes, most = args->cols.target;
     args->part = args->cols.window;
     if (problem->unit_channels && args->channels >= lanes) {
-        args->depth = (int)size_min(POOL_BLOCK * (size_t)lanes, divide_up((size_t)args->channels, (size_t)lanes) * (size_t)lanes);
+        args->depth =
+            (int)size_min(POOL_BLOCK * (size_t)lanes, divide_up((size_t)args->channels, (size_t)lanes) * (size_t)lanes);
         args->tile = (int)size_min(POOL_TILE, (size_t)most) * args->depth;
         while (args->tile > args->depth && !capabilities_allow_loops(caps, iterations(caps, args)))
             args->tile = args->tile / args->depth / 2 * args->depth;

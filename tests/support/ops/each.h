@@ -2,7 +2,7 @@
 #ifndef TESTS_SUPPORT_OPS_EACH_H
 #define TESTS_SUPPORT_OPS_EACH_H
 
-/* Adds a case of softmax, norm, resizing, rotary positions, activations, merging, appending and neighbourhood attention by each of
+/* Adds a case of softmax, norm, pooling, resizing, rotary positions, activations, merging, appending and neighbourhood attention by each of
  * their solvers.  Attention, products, multi-head attention and images have several kinds of plans: each suite chooses. */
 void each_operator_add(void);
 

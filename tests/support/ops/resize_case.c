@@ -3,23 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/ops/pictures.h"
 #include "support/ops/resize_case.h"
 #include "support/verdict.h"
 
 static const char *const solvers[] = {"generic", "cpu"};
-
-/* Makes a picture (batch, channels, height, width), whose channels may be the innermost dimension in memory. */
-static test_array picture(test_job *job, array_role role, clattn_dtype type, const size_t *extent, array_form form,
-                          bool channels_last)
-{
-    if (!channels_last)
-        return job_array(job, role, type, 4, extent, form);
-    test_array array = job_array(job, role, type, 4, (size_t[]){extent[0], extent[2], extent[3], extent[1]}, form);
-    const int64_t *stride = array.layout.stride, permuted[4] = {stride[0], stride[3], stride[1], stride[2]};
-    memcpy(array.layout.extent, extent, 4 * sizeof *extent);
-    memcpy(array.layout.stride, permuted, sizeof permuted);
-    return array;
-}
 
 static bool is_nearest(const resize_case *test)
 {
@@ -41,9 +29,9 @@ static bool make(test_job *job, const void *which, const char *solver)
     const size_t to[] = {batch, channels, test->to[0], test->to[1]};
     const size_t written[] = {test->explicit_batch ? test->actual_batch : batch, channels, to[2], to[3]};
 
-    job->input[0] = picture(job, ROLE_INPUT, test->x_type, from, test->x, test->channels_last);
+    job->input[0] = job_picture(job, ROLE_INPUT, test->x_type, from, test->x, test->channels_last);
     job_fill(&job->input[0], 3, -1, 1, false);
-    job->output[0] = picture(job, ROLE_OUTPUT, test->y_type, to, test->y, test->channels_last);
+    job->output[0] = job_picture(job, ROLE_OUTPUT, test->y_type, to, test->y, test->channels_last);
     array_own(&job->output[0], written);
     desc.mode = test->mode;
     desc.align_corners = test->align_corners;
@@ -139,16 +127,9 @@ static void refer(const test_job *job, const void *which, job_result *result)
 static bool inject(test_job *job, const void *which)
 {
     const resize_case *test = which;
-    size_t index[4] = {0};
-
     if (!test->inject)
         return false;
-    do {
-        const bool one = !index[0] && !index[1] && index[2] == test->from[0] / 2 && index[3] == test->from[1] / 2;
-        if (one || (test->explicit_batch && index[0] >= test->actual_batch))
-            array_set(&job->input[0], index, NAN);
-    } while (array_next(4, job->input[0].layout.extent, index));
-    array_upload(&job->input[0]);
+    picture_inject(&job->input[0], test->explicit_batch ? test->actual_batch : SIZE_MAX);
     return true;
 }
 
