@@ -30,8 +30,8 @@ DEFINE_COMBINE(combine, floatv)
 /* What a piece knows of LANES lines of y.  Lanes of the vectors from `count` on hold nothing. */
 typedef struct pool_lines {
     int count;
-    pool_line line[LANES];
-    pool_window rows[LANES];
+    args_long x[LANES], y[LANES]; /* where a line's first row of x and where its channel in y lie */
+    int rows[LANES];              /* how many rows of x the window has */
     float divisor[LANES];
     floatv span[POOL_SPAN + LANES];  /* lane l: of line l */
     floatv value[POOL_TILE + LANES]; /* of the tile's elements */
@@ -41,9 +41,12 @@ static inline void find_lines(pool_lines *t, args_long first, int count, const p
 {
     t->count = count;
     for (int l = 0; l < LANES; l++) {
-        t->line[l] = pool_line_of(first + min(l, count - 1), 0, a);
-        t->rows[l] = pool_find(&a->rows, t->line[l].row, a);
-        t->divisor[l] = t->rows[l].divisor;
+        const pool_line line = pool_line_of(first + min(l, count - 1), 0, a);
+        const pool_window rows = pool_find(&a->rows, line.row, a);
+        t->x[l] = line.x + (rows.first + rows.begin * a->rows.dilation) * a->x.row;
+        t->y[l] = line.y;
+        t->rows[l] = rows.end - rows.begin;
+        t->divisor[l] = rows.divisor;
     }
 }
 
@@ -64,18 +67,17 @@ INLINE floatv combine_whole(const global ELEMENT(X_TYPE) *x, args_long step, int
     return combine(combine(chain[0], chain[1], a), combine(chain[2], chain[3], a), a);
 }
 
-/* Combines the rows of a line's window: up to LANES elements that lie `step` apart from x on, `count` of them. */
-static inline floatv combine_rows(const pool_window *rows, const global ELEMENT(X_TYPE) *x, args_long step, int count,
+/* Combines `rows` rows from x on: up to LANES elements that lie `step` apart, `count` of them. */
+static inline floatv combine_rows(const global ELEMENT(X_TYPE) *x, int rows, args_long step, int count,
                                   const pool_args *a)
 {
-    const global ELEMENT(X_TYPE) *row = x + (rows->first + rows->begin * a->rows.dilation) * a->x.row;
     const args_long down = a->rows.dilation * a->x.row;
     floatv value = (floatv)(pool_nothing(a));
 
     if (step == 1 && count >= LANES)
-        return combine_whole(row, down, rows->end - rows->begin, a);
-    for (int k = rows->begin; k < rows->end; k++, row += down)
-        value = combine(value, gather_x(row, 0, step, false, count), a);
+        return combine_whole(x, down, rows, a);
+    for (int k = 0; k < rows; k++)
+        value = combine(value, gather_x(x + k * down, 0, step, false, count), a);
     return value;
 }
 
@@ -93,7 +95,7 @@ static inline void fill_span(pool_lines *t, const global ELEMENT(X_TYPE) *x, int
         const int e = max(min(next, end * depth - LANES), begin * depth);
         floatv part[LANES];
         for (int l = 0; l < LANES; l++)
-            part[l] = l < t->count ? combine_rows(&t->rows[l], x + t->line[l].x + first * a->x.col + e * step, step,
+            part[l] = l < t->count ? combine_rows(x + t->x[l] + first * a->x.col + e * step, t->rows[l], step,
                                                   end * depth - e, a)
                                    : nothing;
         transpose(part);
@@ -141,7 +143,7 @@ static inline void pool_lines_of(pool_lines *t, const global ELEMENT(X_TYPE) *x,
             value[l] = t->value[e + l];
         transpose(value);
         for (int l = 0; l < t->count; l++)
-            scatter_y(y + t->line[l].y + column * a->y.col + e * step, 0, step, step == 1, count - e, value[l]);
+            scatter_y(y + t->y[l] + column * a->y.col + e * step, 0, step, step == 1, count - e, value[l]);
     }
 }
 

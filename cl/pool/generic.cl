@@ -20,7 +20,9 @@ kernel void pool_generic(const global ELEMENT(X_TYPE) *x, global ELEMENT(Y_TYPE)
 
     const int length = a.cols.target * a.depth, tiles = (length - 1) / a.tile + 1, item = (int)get_local_id(0);
     const args_long piece = (args_long)get_group_id(0), line = piece / tiles;
-    const int own = a.depth == 1 ? item / a.part : item % a.tile, turn = a.depth == 1 ? item % a.part : item / a.tile;
+    /* There is no remainder: LLVM would freeze what is divided, which Oclgrind 21.10 does not know. */
+    const int group = a.depth == 1 ? a.part : a.tile, outer = item / group, inner = item - outer * group;
+    const int own = a.depth == 1 ? outer : inner, turn = a.depth == 1 ? inner : outer;
     const int e = min((int)(piece - line * tiles) * a.tile + own, length - 1), column = e / a.depth;
     const pool_line at = pool_line_of(line, e - column * a.depth, &a);
     const pool_window rows = pool_find(&a.rows, at.row, &a), columns = pool_find(&a.cols, column, &a);
