@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "support/operator.h"
-#include "support/ops/pool_case.h"
+#include "support/pictures/pool_case.h"
 
 #define MAX CLATTN_POOL_KIND_MAX
 #define AVERAGE CLATTN_POOL_KIND_AVERAGE

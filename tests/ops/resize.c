@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "support/operator.h"
-#include "support/ops/resize_case.h"
+#include "support/pictures/resize_case.h"
 
 #define NEAREST CLATTN_RESIZE_MODE_NEAREST
 #define EXACT CLATTN_RESIZE_MODE_NEAREST_EXACT

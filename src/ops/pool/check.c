@@ -68,7 +68,7 @@ clattn_status pool_self_check(struct self_check *self)
         size_t channels, source[2], target[2];
         int32_t window[2], stride[2], dilation[2], padding[4];
     } runs[] = {
-        {CLATTN_POOL_KIND_MAX, false, false, 5, {7, 19}, {4, 9}, {3, 3}, {2, 2}, {1, 1}, {1, 1, 1, 0}},
+        {CLATTN_POOL_KIND_MAX, false, false, 5, {7, 19}, {3, 9}, {5, 3}, {2, 2}, {1, 1}, {1, 1, 1, 0}},
         {CLATTN_POOL_KIND_MAX, false, true, 3, {9, 11}, {5, 5}, {2, 3}, {2, 2}, {1, 2}, {0, 1, 1, 1}},
         {CLATTN_POOL_KIND_AVERAGE, true, false, 3, {6, 12}, {3, 4}, {3, 5}, {2, 3}, {1, 1}, {1, 2, 1, 1}},
         {CLATTN_POOL_KIND_AVERAGE, false, true, 86, {4, 5}, {3, 3}, {2, 3}, {2, 2}, {1, 1}, {1, 1, 1, 1}},

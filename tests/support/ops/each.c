@@ -5,8 +5,8 @@
 #include "support/ops/merge_case.h"
 #include "support/ops/neighbourhood_case.h"
 #include "support/ops/norm_case.h"
-#include "support/ops/pool_case.h"
-#include "support/ops/resize_case.h"
+#include "support/pictures/pool_case.h"
+#include "support/pictures/resize_case.h"
 #include "support/ops/rope_case.h"
 #include "support/ops/softmax_case.h"
 

@@ -1,6 +1,6 @@
 /* Arrays (batch, channels, height, width) in either order of memory. */
-#ifndef TESTS_SUPPORT_OPS_PICTURES_H
-#define TESTS_SUPPORT_OPS_PICTURES_H
+#ifndef TESTS_SUPPORT_PICTURES_PICTURE_H
+#define TESTS_SUPPORT_PICTURES_PICTURE_H
 
 #include "support/job.h"
 

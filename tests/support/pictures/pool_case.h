@@ -1,6 +1,6 @@
 /* Pooling as table rows. */
-#ifndef TESTS_SUPPORT_OPS_POOL_CASE_H
-#define TESTS_SUPPORT_OPS_POOL_CASE_H
+#ifndef TESTS_SUPPORT_PICTURES_POOL_CASE_H
+#define TESTS_SUPPORT_PICTURES_POOL_CASE_H
 
 #include "support/job.h"
 

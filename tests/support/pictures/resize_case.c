@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/ops/pictures.h"
-#include "support/ops/resize_case.h"
+#include "support/pictures/picture.h"
+#include "support/pictures/resize_case.h"
 #include "support/verdict.h"
 
 static const char *const solvers[] = {"generic", "cpu"};

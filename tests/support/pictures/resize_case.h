@@ -1,6 +1,6 @@
 /* Resizing as table rows. */
-#ifndef TESTS_SUPPORT_OPS_RESIZE_CASE_H
-#define TESTS_SUPPORT_OPS_RESIZE_CASE_H
+#ifndef TESTS_SUPPORT_PICTURES_RESIZE_CASE_H
+#define TESTS_SUPPORT_PICTURES_RESIZE_CASE_H
 
 #include "support/job.h"
 

@@ -1,4 +1,4 @@
-#include "support/ops/pictures.h"
+#include "support/pictures/picture.h"
 
 #include <math.h>
 #include <string.h>
