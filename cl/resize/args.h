@@ -37,7 +37,7 @@ typedef struct resize_args {
 #define RESIZE_CUBIC 2
 
 /* What resize_cpu has room for. */
-#define RESIZE_TILE 128     /* elements of a piece */
+#define RESIZE_TILE 256     /* elements of a piece */
 #define RESIZE_WEIGHTS 2048 /* the taps of all of them along columns */
 #define RESIZE_SPAN 512     /* elements of x that they need of one row */
 #define RESIZE_ROWS 128     /* taps along rows */

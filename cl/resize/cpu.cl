@@ -25,6 +25,9 @@
 DEFINE_GATHER(gather_x, X_TYPE)
 DEFINE_SCATTER(scatter_y, Y_TYPE)
 
+#define KEPT (2 * LANES)   /* widened rows; any RESIZE_KEPT_TAPS neighbours are among them */
+#define RESIZE_KEPT_TAPS 4 /* the most that rows have unless y has fewer rows than x */
+
 /* Taps whose weights are 0 are left out, and a single one is taken for two halves, so that each sum has two or more. */
 
 /* What a piece knows of its elements.  Those behind the last one, up to a whole vector, are copies of it. */
@@ -198,6 +201,70 @@ static inline void store_lines(const resize_lines *t, const resize_tile *tile, i
     }
 }
 
+/* Widens LANES rows of x from `row` on, those behind the last one as it: sums over taps alone. */
+static inline void widen(resize_lines *t, const resize_tile *tile, float *wide, const global ELEMENT(X_TYPE) *x,
+                         args_long plane, int row, const resize_args *a)
+{
+    for (int l = 0; l < LANES; l++) {
+        t->taps[l] = 2;
+        t->at[l][0] = t->at[l][1] = plane + min(row + l, a->rows.source - 1) * a->x.row;
+        t->weight[l][0] = t->weight[l][1] = 0.5f;
+    }
+    fill_span(t, tile, x, a);
+    for (int e = 0; e < tile->count; e += LANES) {
+        floatv sum[LANES];
+        sum_columns(sum, t, tile, e);
+        transpose(sum);
+        for (int l = 0; l < LANES; l++)
+            VSTORE(sum[l], 0, wide + (row + l) % KEPT * RESIZE_TILE + e);
+    }
+}
+
+/* Makes a piece of more rows than x has there: rows of x are widened first, and then summed, each for several lines. */
+static inline void widen_piece(resize_lines *t, const resize_tile *tile, const global ELEMENT(X_TYPE) *x,
+                               global ELEMENT(Y_TYPE) *y, int channel, args_long first, args_long end,
+                               const resize_args *a)
+{
+    const args_long step = a->depth == 1 ? a->y.col : 1;
+    const int last = a->rows.source - 1;
+    float wide[KEPT * RESIZE_TILE]; /* row r of x at r % KEPT */
+    int next = 0;                   /* the next row to be widened */
+
+    resize_line line = resize_line_of(first, channel, a);
+    for (args_long number = first; number < end; number++, line.row++, line.y += a->y.row) {
+        const float *from[RESIZE_KEPT_TAPS];
+        float weight[RESIZE_KEPT_TAPS];
+        int k, taps = 0;
+        if (line.row == a->rows.target)
+            line = resize_line_of(number, channel, a);
+        const resize_place place = resize_find(&a->rows, line.row, a);
+        const float norm = resize_norm(&a->rows, place, a);
+        if (number == first || line.row == 0)
+            next = clamp(place.first, 0, last);
+        for (; next <= min(place.first + a->rows.taps - 1, last); next += LANES)
+            widen(t, tile, wide, x, line.x, next, a);
+        for (const int stop = resize_taps(&a->rows, place, &k, a); k < stop; k++) {
+            weight[taps] = norm * resize_weight((place.distance + (float)k) * a->rows.shrink, a);
+            from[taps] = wide + clamp(place.first + k, 0, last) % KEPT * RESIZE_TILE;
+            taps += weight[taps] != 0.0f;
+        }
+        if (taps == 1) {
+            weight[0] = weight[1] = 0.5f * weight[0];
+            from[1] = from[0];
+        }
+        global ELEMENT(Y_TYPE) *to = y + line.y;
+        for (int e = 0; e < tile->count; e += LANES) {
+            floatv sum = FMA((floatv)(weight[1]), VLOAD(0, from[1] + e), (floatv)(weight[0]) * VLOAD(0, from[0] + e));
+            for (int n = 2; n < taps; n++)
+                sum = FMA((floatv)(weight[n]), VLOAD(0, from[n] + e), sum);
+            if (step == 1 && e + LANES <= tile->count)
+                STOREV(Y_TYPE, to, e, sum);
+            else
+                scatter_y(to + e * step, 0, step, false, tile->count - e, sum);
+        }
+    }
+}
+
 ITEM_FUNCTION resize_piece(const global ELEMENT(X_TYPE) *x, global ELEMENT(Y_TYPE) *y, resize_args a, int channel,
                            int first, int count, args_long line, args_long end)
 {
@@ -205,6 +272,10 @@ ITEM_FUNCTION resize_piece(const global ELEMENT(X_TYPE) *x, global ELEMENT(Y_TYP
     resize_lines lines;
 
     find_columns(&tile, first, count, &a);
+    if (a.rows.source < a.rows.target) {
+        widen_piece(&lines, &tile, x, y, channel, line, end, &a);
+        return;
+    }
     for (; line < end; line += LANES) {
         const int now = (int)min(end - line, (args_long)LANES);
         find_lines(&lines, line, now, channel, &a);

@@ -21,13 +21,13 @@ static size_t shape(const struct resize_plan *plan, const struct resize_problem 
                     resize_args *args)
 {
     *args = problem->kernel;
-    const size_t pieces_per_group = plan->shape(plan, problem, args);
+    plan->shape(plan, problem, batch, args);
     const size_t channels = (size_t)args->channels, depth = (size_t)args->depth;
     args->lines = (int64_t)(batch * (size_t)args->rows.target * (depth == 1 ? channels : 1));
     args->pieces =
         (int64_t)((depth == 1 ? 1 : divide_up(channels, depth)) * divide_up((size_t)args->lines, (size_t)args->band) *
                   divide_up((size_t)args->cols.target * depth, (size_t)args->tile));
-    return divide_up((size_t)args->pieces, pieces_per_group);
+    return (size_t)args->pieces;
 }
 
 clattn_status resize_add_kernel(struct resize_plan *plan, const char *file, const char *name, uint32_t lanes)

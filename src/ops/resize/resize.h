@@ -17,8 +17,9 @@ struct resize_plan {
     clattn_plan base;
     struct resize_problem problem;
     size_t items; /* of a work-group */
-    /* Sets depth, tile and band for a problem that is not empty.  Returns how many pieces a work-group takes. */
-    size_t (*shape)(const struct resize_plan *plan, const struct resize_problem *problem, resize_args *args);
+    /* Sets depth, tile and band for the first `batch` items of a problem that is not empty. */
+    void (*shape)(const struct resize_plan *plan, const struct resize_problem *problem, size_t batch,
+                  resize_args *args);
 };
 
 clattn_status resize_problem_read(const void *desc, void *problem, const char **reason);

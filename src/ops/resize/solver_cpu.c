@@ -4,8 +4,10 @@
 #include "base/size.h"
 #include "ops/resize/resize.h"
 
-/* A work-group of so many elements is worth its launch, and the rows of a piece are worth finding its taps. */
-#define GROUP_ELEMENTS 32768
+/* A work-group of so many elements is worth its launch; of so many more, finding taps no longer counts. */
+#define GROUP_ELEMENTS 16384
+#define MOST_ELEMENTS 131072
+#define GROUPS_A_UNIT 8
 
 /* The most loop iterations of a work-item with so many pieces, each of this tile and of so many times LANES lines. */
 static double iterations(const struct capabilities *caps, const resize_args *args, double tile, double bands,
@@ -46,17 +48,19 @@ static bool choose_piece(const struct capabilities *caps, const struct resize_pr
     return false;
 }
 
-static size_t shape(const struct resize_plan *plan, const struct resize_problem *problem, resize_args *args)
+static void shape(const struct resize_plan *plan, const struct resize_problem *problem, size_t batch, resize_args *args)
 {
     const struct capabilities *caps = &plan->base.context->device.caps;
     choose_piece(caps, problem, args); /* refuse has asked */
     const size_t lanes = caps->lanes,
                  tile = size_min((size_t)args->tile, (size_t)args->cols.target * (size_t)args->depth);
-    size_t bands = size_max(1, GROUP_ELEMENTS / (tile * lanes));
+    const double elements = (double)batch * args->rows.target * args->cols.target * args->channels;
+    const double share = elements / (GROUPS_A_UNIT * (double)caps->info.compute_units);
+    const double group = share < GROUP_ELEMENTS ? GROUP_ELEMENTS : share > MOST_ELEMENTS ? MOST_ELEMENTS : share;
+    size_t bands = size_max(1, (size_t)(group / (double)(tile * lanes)));
     while (bands > 1 && !capabilities_allow_loops(caps, iterations(caps, args, (double)tile, (double)bands, 1)))
         bands /= 2;
     args->band = (int)(bands * lanes);
-    return 1;
 }
 
 static const char *refuse(const struct offer *offer)

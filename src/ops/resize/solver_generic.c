@@ -10,12 +10,12 @@ static const char *refuse(const struct offer *offer)
     return refuse_loops(offer->caps, (kernel->rows.taps + 1.0) * (kernel->cols.taps + 1.0) + kernel->rows.taps);
 }
 
-static size_t shape(const struct resize_plan *plan, const struct resize_problem *problem, resize_args *args)
+static void shape(const struct resize_plan *plan, const struct resize_problem *problem, size_t batch, resize_args *args)
 {
+    (void)batch;
     args->depth = problem->joined ? args->channels : 1;
     args->tile = (int)plan->items;
     args->band = 1;
-    return 1;
 }
 
 static clattn_status prepare(clattn_plan *base)
