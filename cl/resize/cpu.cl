@@ -11,7 +11,8 @@
  *
  * Parameter  meaning             allowed
  * LANES      vector width        4, 8, 16
- * Tested: LANES 4, 16.
+ * AHEAD      prefetches lines    0, 1
+ * Tested: LANES 4, 16; AHEAD.
  *
  * NDRange: (work-groups of 1 item); an item owns pieces / groups neighbouring pieces and takes LANES lines of them at a time.
  * Either depth is 1, or channels are neighbours in x and in y, and columns are, too, if depth is `channels`; if it is less, it is
@@ -21,6 +22,10 @@
 #include "resize/resize.h"
 #include "lib/gather.h"
 #include "lib/rows.h"
+
+#ifndef AHEAD
+#define AHEAD 0
+#endif
 
 DEFINE_GATHER(gather_x, X_TYPE)
 DEFINE_SCATTER(scatter_y, Y_TYPE)
@@ -257,6 +262,9 @@ static inline void widen_piece(resize_lines *t, const resize_tile *tile, const g
             floatv sum = FMA((floatv)(weight[1]), VLOAD(0, from[1] + e), (floatv)(weight[0]) * VLOAD(0, from[0] + e));
             for (int n = 2; n < taps; n++)
                 sum = FMA((floatv)(weight[n]), VLOAD(0, from[n] + e), sum);
+#if AHEAD
+            PREFETCH((size_t)(to + a->y.row + e));
+#endif
             if (step == 1 && e + LANES <= tile->count)
                 STOREV(Y_TYPE, to, e, sum);
             else

@@ -42,6 +42,7 @@ clattn_status resize_add_kernel(struct resize_plan *plan, const char *file, cons
     define_token(&options, "X_TYPE", storage_token(desc->x.dtype));
     define_token(&options, "Y_TYPE", storage_token(desc->y.dtype));
     define_int(&options, "LANES", lanes);
+    define_int(&options, "AHEAD", capabilities_prefetch(&plan->base.context->device.caps));
     return plan_add_kernel(&plan->base, file, &options, name, ARRAYS, sizeof(resize_args), local, groups);
 }
 
