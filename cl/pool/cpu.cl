@@ -15,7 +15,7 @@
  *
  * NDRange: (work-groups of 1 item); an item owns pieces / groups neighbouring pieces and takes LANES lines of them at a time.
  * depth is 1; or at most LANES - 1 and `channels`, which then are neighbours in x and in y, as columns are; or a multiple of LANES
- * up to POOL_BLOCK vectors, if channels are neighbours; tiles are whole columns.  Private memory: 42 KiB with LANES 16.
+ * up to POOL_BLOCK vectors, if channels are neighbours; tiles are whole columns.  Private memory: 46 KiB with LANES 16.
  * Local memory: none.  Barriers: none.
  *
  * Needs OpenCL C 1.2.  pool_generic takes over if the device limits loops. */
@@ -50,34 +50,33 @@ static inline void find_lines(pool_lines *t, args_long first, int count, const p
     }
 }
 
-/* Combines `count` vectors that lie `step` apart from x on, in four chains, so that one need not wait for the other. */
-INLINE floatv combine_whole(const global ELEMENT(X_TYPE) *x, args_long step, int count, const pool_args *a)
-{
-    floatv chain[4];
-
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        chain[i] = (floatv)(pool_nothing(a));
-    for (; count >= 4; count -= 4, x += 4 * step)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            chain[i] = combine(chain[i], LOADV(X_TYPE, x, i * step), a);
-    for (; count > 0; count--, x += step)
-        chain[0] = combine(chain[0], LOADV(X_TYPE, x, 0), a);
-    return combine(combine(chain[0], chain[1], a), combine(chain[2], chain[3], a), a);
-}
-
-/* Combines `rows` rows from x on: up to LANES elements that lie `step` apart, `count` of them. */
-static inline floatv combine_rows(const global ELEMENT(X_TYPE) *x, int rows, args_long step, int count,
-                                  const pool_args *a)
+/* Combines `rows` rows of `vectors` whole vectors from x on: several, so that one need not wait for the other. */
+INLINE void combine_rows(floatv *value, const int vectors, const global ELEMENT(X_TYPE) *x, int rows,
+                         const pool_args *a)
 {
     const args_long down = a->rows.dilation * a->x.row;
+
+#pragma unroll
+    for (int v = 0; v < vectors; v++)
+        value[v] = (floatv)(pool_nothing(a));
+    for (; rows > 0; rows--, x += down)
+#pragma unroll
+        for (int v = 0; v < vectors; v++)
+            value[v] = combine(value[v], LOADV(X_TYPE, x, v * LANES), a);
+}
+
+/* Combines `rows` rows of up to LANES elements that lie `step` apart from x on, `count` of them. */
+static inline floatv combine_elements(const global ELEMENT(X_TYPE) *x, int rows, args_long step, int count,
+                                      const pool_args *a)
+{
     floatv value = (floatv)(pool_nothing(a));
 
-    if (step == 1 && count >= LANES)
-        return combine_whole(x, down, rows, a);
+    if (step == 1 && count >= LANES) {
+        combine_rows(&value, 1, x, rows, a);
+        return value;
+    }
     for (int k = 0; k < rows; k++)
-        value = combine(value, gather_x(x + k * down, 0, step, false, count), a);
+        value = combine(value, gather_x(x + k * (a->rows.dilation * a->x.row), 0, step, false, count), a);
     return value;
 }
 
@@ -90,18 +89,30 @@ static inline void fill_span(pool_lines *t, const global ELEMENT(X_TYPE) *x, int
 
     for (int e = 0; e < begin * depth; e++)
         t->span[e] = nothing;
-    for (int next = begin * depth; next < end * depth; next += LANES) {
-        /* The last vector overlaps the one before, if there is one. */
-        const int e = max(min(next, end * depth - LANES), begin * depth);
-        floatv part[LANES];
-        for (int l = 0; l < LANES; l++)
-            part[l] = l < t->count ? combine_rows(x + t->x[l] + first * a->x.col + e * step, t->rows[l], step,
-                                                  end * depth - e, a)
-                                   : nothing;
-        transpose(part);
+    for (int next = begin * depth; next < end * depth; next += POOL_BLOCK * LANES) {
+        /* The last vectors overlap those before, if there are so many. */
+        const int e = max(min(next, end * depth - POOL_BLOCK * LANES), begin * depth), count = end * depth - e;
+        const bool whole = step == 1 && count >= POOL_BLOCK * LANES;
+        const global ELEMENT(X_TYPE) *from = x + first * a->x.col + e * step;
+        floatv part[POOL_BLOCK][LANES];
+        for (int l = 0; l < LANES; l++) {
+            floatv value[POOL_BLOCK];
+            if (l < t->count && whole)
+                combine_rows(value, POOL_BLOCK, from + t->x[l], t->rows[l], a);
+            for (int v = 0; v < POOL_BLOCK; v++) {
+                const int at = max(min(v * LANES, count - LANES), 0);
+                if (l < t->count && !whole && v * LANES < count)
+                    value[v] = combine_elements(from + t->x[l] + at * step, t->rows[l], step, count - at, a);
+                part[v][l] = l < t->count && (whole || v * LANES < count) ? value[v] : nothing;
+            }
+        }
+        for (int v = 0; v < POOL_BLOCK && v * LANES < count; v++) {
+            const int at = max(min(v * LANES, count - LANES), 0);
+            transpose(part[v]);
 #pragma unroll
-        for (int l = 0; l < LANES; l++)
-            t->span[e + l] = part[l];
+            for (int l = 0; l < LANES; l++)
+                t->span[e + at + l] = part[v][l];
+        }
     }
     for (int e = end * depth; e < columns * depth; e++)
         t->span[e] = nothing;

@@ -7,6 +7,8 @@
  *   ...                                                        \    /       sums over columns: lanes are lines of y
  *                                                           y0 of all lines  ...   transposed again and stored
  *
+ * If y has more rows than x, rows of x go this way one by one, widened, and are summed behind: each serves several lines.
+ *
  * So neither sum gathers anything, whatever the ratio, and a piece finds the taps of its columns once for all its lines.
  *
  * Parameter  meaning             allowed
@@ -16,7 +18,7 @@
  *
  * NDRange: (work-groups of 1 item); an item owns pieces / groups neighbouring pieces and takes LANES lines of them at a time.
  * Either depth is 1, or channels are neighbours in x and in y, and columns are, too, if depth is `channels`; if it is less, it is
- * a multiple of LANES, and a piece is a column.  Private memory: 76 KiB with LANES 16.  Local memory: none.  Barriers: none.
+ * a multiple of LANES, and a piece is a column.  Private memory: 106 KiB with LANES 16.  Local memory: none.  Barriers: none.
  *
  * Needs OpenCL C 1.2.  resize_generic takes over if a piece exceeds the limits of resize/args.h or the device limits loops. */
 #include "resize/resize.h"

@@ -147,7 +147,8 @@ static void small_operators_are_checked(void **state)
     };
     static const struct damage pools[] = {
         {"cpu", "pool/pool.h", "w.end - w.begin;", "w.end - w.begin + (w.begin > 0);", DISAGREES("pool_cpu") "y["},
-        {"cpu", "pool/cpu.cl", "count >= 4; count -= 4", "count >= 4; count -= 3", DISAGREES("pool_cpu") "y["},
+        {"cpu", "pool/cpu.cl", "rows > 0; rows--, x += down", "rows > 1; rows--, x += down",
+         DISAGREES("pool_cpu") "y["},
         {"cpu", "pool/cpu.cl", "value[v] / (rows.divisor", "value[v] / (0.999f * rows.divisor",
          DISAGREES("pool_cpu") "y["},
         {"generic", "pool/generic.cl", "turn < step", "turn < step - 1", DISAGREES("pool_generic") "y["},

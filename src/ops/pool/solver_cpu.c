@@ -13,7 +13,7 @@ static double iterations(const struct capabilities *caps, const pool_args *args)
     if (args->depth >= (int)caps->lanes)
         return pixels * (1 + POOL_BLOCK * (1 + rows * (1 + columns * (1 + lanes))));
     const double span = ((pixels - 1) * args->cols.stride + (part - 1) * args->cols.dilation + 1) * args->depth;
-    const double fill = 2 * span + (span / lanes + 1) * (lanes * (2 + rows * (1 + lanes)) + shuffles);
+    const double fill = 2 * span + (span / lanes + POOL_BLOCK) * (lanes * (3 + rows * (1 + lanes)) + shuffles);
     return lanes + (columns / part + 1) * (fill + args->tile * (2 + part)) + args->tile * (3.0 + lanes) +
            (args->tile / lanes + 1) * shuffles;
 }

@@ -17,8 +17,10 @@ static double iterations(const struct capabilities *caps, const resize_args *arg
     const double span = (tile * (double)args->cols.ratio + columns + 2) * args->depth, shuffles = 12 * lanes;
     const double load = (span / lanes + columns) * (1 + lanes * (3 + rows * (2 + lanes)) + shuffles);
     const double store = (tile / lanes + 1) * (1 + lanes * (3 + columns + lanes) + shuffles);
-    return pieces *
-           (1 + (tile + lanes) * (2 + 2 * columns) + bands * (lanes * (2 + 2 * rows) + load + 2 * span + store));
+    const double widened =
+        args->rows.source < args->rows.target ? lanes * (2 * rows + (tile / lanes + 1) * (rows + lanes)) : 0;
+    return pieces * (1 + (tile + lanes) * (2 + 2 * columns) +
+                     (bands + (widened > 0)) * (lanes * (2 + 2 * rows) + load + 2 * span + store + widened));
 }
 
 /* Whether the kernel has room for pieces of `tile` elements of planes of `depth` channels. */
