@@ -29,9 +29,9 @@
  * The numbers:
  *
  * - Nearest copies. Its r, sums and products are float32, each rounded, as in PyTorch, so that both find the same
- *   element.
- * - Otherwise positions are exact to 2^-32 however large the picture is (PyTorch rounds them to float32: 1e-4 from 1,000
- *   pixels on), and the error of Y, before its rounding to the storage type, is at most
+ *   element. (PyTorch ignores `scale` of nearest, not of nearest exact, if Y is as large as X or twice as large.)
+ * - Otherwise positions are rounded to 2^-24 of a pixel, with antialiasing of the filter's width, however large the picture is;
+ *   PyTorch rounds whole coordinates to float32. The error of Y, before its rounding to the storage type, is at most
  *
  *       (8 + t) · 2^-23 · (1 + |a|)² · the largest |X| with a weight
  *
