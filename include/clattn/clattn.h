@@ -54,6 +54,8 @@
  * | turn an image2d_t into an array, and back                   | image.h                                 |
  * | attend to pixels around a pixel                             | neighbourhood.h                         |
  * | convolve: strides, dilation, groups, NCHW and NHWC          | conv2d.h                                |
+ * | pool windows: the largest, the mean, of the whole picture   | pool.h                                  |
+ * | resize: nearest, bilinear, bicubic, with antialiasing       | resize.h                                |
  *
  * | Tuning                                                      | see                                     |
  * | ----------------------------------------------------------- | --------------------------------------- |
@@ -89,6 +91,8 @@
 #include "norm.h"
 #include "neighbourhood.h"
 #include "plan.h"
+#include "pool.h"
+#include "resize.h"
 #include "rope.h"
 #include "softmax.h"
 #include "status.h"

@@ -92,6 +92,10 @@ using neighbourhood_desc = initialised<clattn_neighbourhood_desc>; /**< @ref cal
 using neighbourhood_args = initialised<clattn_neighbourhood_args>; /**< @ref calls */
 using norm_desc = initialised<clattn_norm_desc>;                   /**< @ref calls */
 using norm_args = initialised<clattn_norm_args>;                   /**< @ref calls */
+using pool_desc = initialised<clattn_pool_desc>;                   /**< @ref calls */
+using pool_args = initialised<clattn_pool_args>;                   /**< @ref calls */
+using resize_desc = initialised<clattn_resize_desc>;               /**< @ref calls */
+using resize_args = initialised<clattn_resize_args>;               /**< @ref calls */
 using rope_desc = initialised<clattn_rope_desc>;                   /**< @ref calls */
 using rope_args = initialised<clattn_rope_args>;                   /**< @ref calls */
 using softmax_desc = initialised<clattn_softmax_desc>;             /**< @ref calls */
@@ -232,6 +236,8 @@ CLATTN_HPP_OPERATOR(merge)
 CLATTN_HPP_OPERATOR(mha)
 CLATTN_HPP_OPERATOR(neighbourhood)
 CLATTN_HPP_OPERATOR(norm)
+CLATTN_HPP_OPERATOR(pool)
+CLATTN_HPP_OPERATOR(resize)
 CLATTN_HPP_OPERATOR(rope)
 CLATTN_HPP_OPERATOR(softmax)
 CLATTN_HPP_PLANNED(encoder, transformer)

@@ -22,11 +22,12 @@ struct clattn_control {
     double launched_done;
 };
 
+static _Thread_local const char thread_mark;
+
 /* A number that no other thread has at the same time. */
 static uintptr_t this_thread(void)
 {
-    static _Thread_local char mark;
-    return (uintptr_t)&mark;
+    return (uintptr_t)&thread_mark;
 }
 
 void clattn_control_params_init(clattn_control_params *params)

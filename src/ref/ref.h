@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "clattn/activation.h"
+#include "clattn/resize.h"
 
 typedef enum ref_mask_kind {
     REF_MASK_NONE,
@@ -90,6 +91,30 @@ typedef struct ref_norm_problem {
  * *factor. */
 void ref_norm_row(const ref_norm_problem *p, int64_t row, double *y, double *magnitude, double *mean, double *factor);
 void ref_norm_naive_row(const ref_norm_problem *p, int64_t row, float *y);
+
+typedef struct ref_pool_axis {
+    int64_t source, window, stride, dilation, before, after; /* elements of x, and padding before and after them */
+} ref_pool_axis;
+
+typedef struct ref_pool_problem {
+    bool average, padding_counts;
+    ref_pool_axis rows, columns;
+    ref_view x; /* one channel of one batch item */
+} ref_pool_problem;
+
+/* Element (i, j): the largest or the mean, and *magnitude, the mean of |x| or 0. */
+double ref_pool(const ref_pool_problem *p, int64_t i, int64_t j, double *magnitude);
+
+typedef struct ref_resize_axis {
+    clattn_resize_mode mode;
+    bool align_corners, antialias;
+    int64_t source; /* elements of x */
+    double ratio;   /* elements of x for one of y: r of clattn/resize.h */
+    double cubic_a;
+} ref_resize_axis;
+
+/* The weights of all elements of x for element i of y: weight[source].  Taps outside of x are added to those at its edges. */
+void ref_resize_weights(const ref_resize_axis *axis, int64_t i, double *weight);
 
 typedef struct ref_rope_problem {
     int64_t size, rotary; /* elements of a head, and how many of them are rotated */

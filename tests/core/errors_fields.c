@@ -120,6 +120,12 @@ static void wrong_layouts_are_named(void **state)
     WITHOUT(embedding, embedding, ids)
     WITHOUT(embedding, embedding, table)
     WITHOUT(embedding, embedding, y)
+    const clattn_pool_desc pool = {.size = sizeof pool, .window = {1, 1}, .x = four, .y = four};
+    WITHOUT(pool, pool, x)
+    WITHOUT(pool, pool, y)
+    const clattn_resize_desc resize = {.size = sizeof resize, .x = four, .y = four};
+    WITHOUT(resize, resize, x)
+    WITHOUT(resize, resize, y)
     const clattn_rope_desc rope = {.size = sizeof rope, .x = four, .y = four};
     WITHOUT(rope, rope, x)
     WITHOUT(rope, rope, y)

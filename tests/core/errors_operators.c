@@ -54,6 +54,69 @@ static void norm(void **state)
     NORM((d.residual = d.x, d.sum = typed(d.x, CLATTN_DTYPE_F64)), UNSUPPORTED, "sum is float32")
 }
 
+static void pool(void **state)
+{
+    clattn_pool_desc good = CLATTN_POOL_DESC_INIT;
+    const char *const padding = "a padding is negative, or more than half", *const above = "a stride, or what a window";
+    (void)state;
+    good.window[0] = good.window[1] = 2;
+    good.x = FLOATS(4, 2, 3, 6, 8);
+    good.y = FLOATS(4, 2, 3, 3, 4);
+#define POOL(change, set, begins) NAMED(pool, good, change, set, begins)
+    POOL(d.direction = 1, INVALID, "direction: only")
+    POOL(d.kind = 2, INVALID, "unknown kind")
+    POOL(d.ceil_mode = 2, INVALID, "ceil_mode is neither 0 nor 1")
+    POOL(d.count_include_pad = 2, INVALID, "count_include_pad is neither 0 nor 1")
+    POOL(d.count_include_pad = 1, INVALID, "count_include_pad is for averages")
+    POOL(d.window[1] = 0, INVALID, "a window's height or width is below 1")
+    POOL(d.stride[0] = -1, INVALID, "a stride or a dilation is negative")
+    POOL(d.dilation[1] = -1, INVALID, "a stride or a dilation is negative")
+    POOL((d.kind = CLATTN_POOL_KIND_AVERAGE, d.dilation[1] = 2), UNSUPPORTED, "an average with a dilation")
+    POOL(d.padding[1] = -1, INVALID, padding)
+    POOL(d.padding[3] = 2, INVALID, padding)
+    POOL(d.dilation[0] = 1 << 29, TOO_BIG, above)
+    POOL(d.stride[0] = 1 << 29, TOO_BIG, above)
+    POOL(d.window[0] = d.window[1] = 1 << 16, TOO_BIG, "a window has more than 2^30 elements")
+    POOL(d.x = FLOATS(3, 2, 3, 6), LAYOUT, "x and y are (batch, channels, height, width)")
+    POOL(d.x = typed(d.x, CLATTN_DTYPE_I32), UNSUPPORTED, "x and y are float32")
+    POOL(d.y = FLOATS(4, 2, 4, 3, 4), LAYOUT, "x (batch, channels, height, width) and y differ")
+    POOL(d.window[1] = 9, LAYOUT, "x (batch, channels, height, width) with its padding")
+    POOL(d.y = FLOATS(4, 2, 3, 3, 5), LAYOUT, "y's height or width is not the number of windows")
+    POOL((d.x = one_element(FLOATS(4, too_many, 1, 6, 8)), d.y = FLOATS(4, too_many, 1, 3, 4)), TOO_BIG,
+         "batch or channels are more than")
+}
+
+static void resize(void **state)
+{
+    clattn_resize_desc good = CLATTN_RESIZE_DESC_INIT;
+    const size_t too_wide = ((size_t)1 << 28) + 1;
+    (void)state;
+    good.mode = CLATTN_RESIZE_MODE_BICUBIC;
+    good.x = FLOATS(4, 2, 3, 5, 6);
+    good.y = FLOATS(4, 2, 3, 7, 4);
+#define RESIZE(change, set, begins) NAMED(resize, good, change, set, begins)
+    RESIZE(d.direction = 1, INVALID, "direction: only")
+    RESIZE(d.mode = 4, INVALID, "unknown mode")
+    RESIZE(d.align_corners = 2, INVALID, "align_corners is neither 0 nor 1")
+    RESIZE(d.antialias = 2, INVALID, "antialias is neither 0 nor 1")
+    RESIZE(d.explicit_scale = 2, INVALID, "explicit_scale is neither 0 nor 1")
+    RESIZE(d.explicit_cubic_a = 2, INVALID, "explicit_cubic_a is neither 0 nor 1")
+    RESIZE(d.reserved = 1, INVALID, "reserved is not 0")
+    RESIZE((d.mode = CLATTN_RESIZE_MODE_NEAREST, d.antialias = 1), INVALID, "align_corners and antialias are for")
+    RESIZE(d.align_corners = d.antialias = 1, UNSUPPORTED, "align_corners with antialias")
+    RESIZE((d.explicit_cubic_a = 1, d.cubic_a = (float)NAN), INVALID, "cubic_a is not within -4 to 4")
+    RESIZE((d.explicit_scale = 1, d.scale[0] = 2), INVALID, "a scale is not finite, or")
+    RESIZE((d.explicit_scale = 1, d.scale[0] = d.scale[1] = INFINITY), INVALID, "a scale is not finite, or")
+    RESIZE((d.explicit_scale = 1, d.scale[0] = d.scale[1] = 0.5), LAYOUT, "y's height or width is more than")
+    RESIZE(d.x = FLOATS(3, 2, 3, 5), LAYOUT, "x and y are (batch, channels, height, width)")
+    RESIZE(d.x = typed(d.x, CLATTN_DTYPE_I32), UNSUPPORTED, "x and y are float32")
+    RESIZE(d.y = FLOATS(4, 2, 4, 7, 4), LAYOUT, "x (batch, channels, height, width) and y differ")
+    RESIZE(d.x = FLOATS(4, 2, 3, 0, 6), LAYOUT, "x (batch, channels, height, width) has no rows")
+    RESIZE((d.x = one_element(FLOATS(4, too_many, 1, 5, 6)), d.y = FLOATS(4, too_many, 1, 7, 4)), TOO_BIG,
+           "batch or channels")
+    RESIZE(d.x = one_element(FLOATS(4, 2, 3, too_wide, 6)), TOO_BIG, "a height or a width is more than 2^28")
+}
+
 static void rope(void **state)
 {
     clattn_rope_desc good = CLATTN_ROPE_DESC_INIT;
@@ -387,6 +450,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(softmax, open_context, close_context),
         cmocka_unit_test_setup_teardown(norm, open_context, close_context),
+        cmocka_unit_test_setup_teardown(pool, open_context, close_context),
+        cmocka_unit_test_setup_teardown(resize, open_context, close_context),
         cmocka_unit_test_setup_teardown(rope, open_context, close_context),
         cmocka_unit_test_setup_teardown(embedding, open_context, close_context),
         cmocka_unit_test_setup_teardown(kv_append, open_context, close_context),

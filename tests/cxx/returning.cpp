@@ -107,6 +107,8 @@ void every_operator_is_called_by_its_structs()
     CHECK_OPERATOR(mha);
     CHECK_OPERATOR(neighbourhood);
     CHECK_OPERATOR(norm);
+    CHECK_OPERATOR(pool);
+    CHECK_OPERATOR(resize);
     CHECK_OPERATOR(rope);
     CHECK_OPERATOR(softmax);
 }

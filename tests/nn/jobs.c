@@ -82,6 +82,10 @@ static void every_operator_has_jobs(void **state)
     BY_JOB(neighbourhood);
     clattn_norm_desc norm = {.size = sizeof norm, .x = two, .y = two, .scale = one};
     BY_JOB(norm);
+    clattn_pool_desc pool = {.size = sizeof pool, .window = {1, 1}, .x = four, .y = four};
+    BY_JOB(pool);
+    clattn_resize_desc resize = {.size = sizeof resize, .x = four, .y = four};
+    BY_JOB(resize);
     clattn_rope_desc rope = {.size = sizeof rope, .x = four, .y = four};
     BY_JOB(rope);
     clattn_softmax_desc softmax = {.size = sizeof softmax, .x = two, .y = two};

@@ -360,6 +360,56 @@ static clattn_status conv2d_plan(clattn_context *context, const offline_problem 
     CREATE(conv2d, problem, desc, plan);
 }
 
+/* ---- pooling ---- */
+
+typedef struct pool_row {
+    const char *about;
+    bool quick;
+    const char *solver;
+    clattn_dtype dtype;
+} pool_row;
+
+static const pool_row pool_rows[] = {
+    {"max of 2 x 2, 64 channels", QUICK, NULL, CLATTN_DTYPE_F32},
+    {"max of 2 x 2, 64 channels, bfloat16", NOT_QUICK, NULL, CLATTN_DTYPE_BF16},
+    {"max of 2 x 2, 64 channels, by cpu", NOT_QUICK, "cpu", CLATTN_DTYPE_F32},
+};
+
+static clattn_status pool_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
+{
+    const pool_row *row = problem->row;
+    clattn_pool_desc desc = CLATTN_POOL_DESC_INIT;
+    desc.window[0] = desc.window[1] = 2;
+    desc.x = clattn_layout_contiguous(row->dtype, 4, (const size_t[]){1, 64, 256, 256});
+    desc.y = clattn_layout_contiguous(row->dtype, 4, (const size_t[]){1, 64, 128, 128});
+    CREATE(pool, problem, desc, plan);
+}
+
+/* ---- resizing ---- */
+
+typedef struct resize_row {
+    const char *about;
+    bool quick;
+    const char *solver;
+    clattn_dtype dtype;
+} resize_row;
+
+static const resize_row resize_rows[] = {
+    {"bicubic, 3 channels, 540 x 960 to 1080 x 1920", QUICK, NULL, CLATTN_DTYPE_F32},
+    {"bicubic, 3 channels, 540 x 960 to 1080 x 1920, float16", NOT_QUICK, NULL, CLATTN_DTYPE_F16},
+    {"bicubic, 3 channels, 540 x 960 to 1080 x 1920, by cpu", NOT_QUICK, "cpu", CLATTN_DTYPE_F32},
+};
+
+static clattn_status resize_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
+{
+    const resize_row *row = problem->row;
+    clattn_resize_desc desc = CLATTN_RESIZE_DESC_INIT;
+    desc.mode = CLATTN_RESIZE_MODE_BICUBIC;
+    desc.x = clattn_layout_contiguous(row->dtype, 4, (const size_t[]){1, 3, 540, 960});
+    desc.y = clattn_layout_contiguous(row->dtype, 4, (const size_t[]){1, 3, 1080, 1920});
+    CREATE(resize, problem, desc, plan);
+}
+
 /* ---- all ---- */
 
 void problems_visit(void (*visit)(void *user, const offline_problem *problem), void *user)
@@ -373,4 +423,6 @@ void problems_visit(void (*visit)(void *user, const offline_problem *problem), v
     VISIT_ROWS(norm)
     VISIT_ROWS(activation)
     VISIT_ROWS(embedding)
+    VISIT_ROWS(pool)
+    VISIT_ROWS(resize)
 }

@@ -145,6 +145,25 @@ static void small_operators_are_checked(void **state)
         {"generic", "lib/activation.h", "max(e->power, (intv)(-100))", "max(e->power, (intv)(-10))",
          DISAGREES("activation_generic") "y["},
     };
+    static const struct damage pools[] = {
+        {"cpu", "pool/pool.h", "w.end - w.begin;", "w.end - w.begin + (w.begin > 0);", DISAGREES("pool_cpu") "y["},
+        {"cpu", "pool/cpu.cl", "rows > 0; rows--, x += down", "rows > 1; rows--, x += down",
+         DISAGREES("pool_cpu") "y["},
+        {"cpu", "pool/cpu.cl", "value[v] / (rows.divisor", "value[v] / (0.999f * rows.divisor",
+         DISAGREES("pool_cpu") "y["},
+        {"generic", "pool/generic.cl", "turn < step", "turn < step - 1", DISAGREES("pool_generic") "y["},
+        {"generic", "pool/generic.cl", "y > x || isnan(y)", "y > x + 0.5f || isnan(y)", DISAGREES("pool_generic") "y["},
+    };
+    static const struct damage resizes[] = {
+        {"cpu", "resize/resize.h", "(a->cubic + 2.0f)", "(a->cubic + 2.01f)", DISAGREES("resize_cpu") "y["},
+        {"cpu", "resize/cpu.cl", "t->span[e + depth];", "t->span[e + depth] * 1.01f;", DISAGREES("resize_cpu") "y["},
+        {"cpu", "resize/cpu.cl", "0.5f * weight[0];\n            at[1] = at[0];\n        }\n        t->taps[e]",
+         "0.501f * weight[0];\n            at[1] = at[0];\n        }\n        t->taps[e]",
+         DISAGREES("resize_cpu") "y["},
+        {"generic", "resize/resize.h", "1.0f - inner;", "1.0f - 1.01f * inner;", DISAGREES("resize_generic") "y["},
+        {"generic", "resize/resize.h", "1.0f / sum", "1.001f / sum", DISAGREES("resize_generic") "y["},
+        {"generic", "resize/resize.h", "+ a->centre)", ")", DISAGREES("resize_generic") "y["},
+    };
     static const struct damage embeddings[] = {
         {"generic", "embedding/embedding.cl", "v = gather_table(", "v = 1.001f * gather_table(",
          DISAGREES("embedding") "y["},
@@ -155,7 +174,12 @@ static void small_operators_are_checked(void **state)
     clattn_rope_desc rope = CLATTN_ROPE_DESC_INIT;
     clattn_activation_desc activation = CLATTN_ACTIVATION_DESC_INIT;
     clattn_embedding_desc embedding = CLATTN_EMBEDDING_DESC_INIT;
+    clattn_pool_desc pool = CLATTN_POOL_DESC_INIT;
+    clattn_resize_desc resize = CLATTN_RESIZE_DESC_INIT;
     (void)state;
+    pool.window[0] = pool.window[1] = 1;
+    pool.x = pool.y = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, 3, 8);
+    resize.x = resize.y = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, 3, 8);
     norm.x = norm.y = activation.x = activation.y =
         clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){7, 20});
     norm.inv_std_dev = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){7, 1});
@@ -166,6 +190,8 @@ static void small_operators_are_checked(void **state)
     embedding.table = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){5, 8});
     embedding.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (const size_t[3]){1, 3, 8});
     damage_is_found(&norm_operator, &norm, norms, COUNT_OF(norms));
+    damage_is_found(&pool_operator, &pool, pools, COUNT_OF(pools));
+    damage_is_found(&resize_operator, &resize, resizes, COUNT_OF(resizes));
     damage_is_found(&rope_operator, &rope, rotations, COUNT_OF(rotations));
     damage_is_found(&activation_operator, &activation, activations, COUNT_OF(activations));
     damage_is_found(&embedding_operator, &embedding, embeddings, COUNT_OF(embeddings));

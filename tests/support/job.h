@@ -29,6 +29,8 @@ typedef struct test_job {
         clattn_norm_args norm;
         clattn_neighbourhood_args neighbourhood;
         clattn_conv2d_args conv2d;
+        clattn_pool_args pool;
+        clattn_resize_args resize;
         clattn_rope_args rope;
         clattn_activation_args activation;
         clattn_embedding_args embedding;

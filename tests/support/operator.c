@@ -42,6 +42,8 @@ OPERATOR(merge)
 OPERATOR(mha)
 OPERATOR(neighbourhood)
 OPERATOR(norm)
+OPERATOR(pool)
+OPERATOR(resize)
 OPERATOR(rope)
 OPERATOR(softmax)
 

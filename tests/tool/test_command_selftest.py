@@ -11,7 +11,7 @@ class Selftest(CommandTest):
         attention = "cpu-amx cpu-bf16 matrix cpu decode sub-group tile generic"
         operators = {"softmax": rows, "attention": attention, "matmul": "clblast " + products, "mha": products,
                      "merge": "generic", "kv_append": "generic", "neighbourhood": "cpu generic",
-                     "conv2d": "cpu generic", "norm": rows,
+                     "conv2d": "cpu generic", "norm": rows, "pool": "cpu generic", "resize": "cpu generic",
                      "rope": "cpu generic", "activation": "cpu generic", "embedding": "generic", "image": "cpu generic"}
         for operator in operators:
             self.assertRegex(result.out, r"(?m)^%s +\(any\) +ok" % operator)

@@ -291,6 +291,47 @@ static clattn_status plan_norm(clattn_context *context, const selftest_case *c, 
     return clattn_norm_plan_create(context, &desc, options, plan);
 }
 
+/* ---- pool: channels, height and width of x, window, stride; the variant is the kind ---- */
+
+static const selftest_case pool_cases[] = {
+    {"max", F32, {3, 9, 21, 3, 2}, CLATTN_POOL_KIND_MAX},
+    {"average", F32, {20, 8, 10, 2, 2}, CLATTN_POOL_KIND_AVERAGE},
+    {"float16, whole", F16, {5, 7, 7, 7, 7}, CLATTN_POOL_KIND_AVERAGE},
+};
+
+static clattn_status plan_pool(clattn_context *context, const selftest_case *c, const clattn_plan_options *options,
+                               clattn_plan **plan)
+{
+    clattn_pool_desc desc = CLATTN_POOL_DESC_INIT;
+    const size_t *n = c->size;
+    desc.kind = (clattn_pool_kind)c->variant;
+    desc.window[0] = desc.window[1] = (int32_t)n[3];
+    desc.stride[0] = desc.stride[1] = (int32_t)n[4];
+    desc.x = layout(c->dtype, 4, (size_t[]){1, n[0], n[1], n[2]});
+    desc.y = layout(c->dtype, 4, (size_t[]){1, n[0], (n[1] - n[3]) / n[4] + 1, (n[2] - n[3]) / n[4] + 1});
+    return clattn_pool_plan_create(context, &desc, options, plan);
+}
+
+/* ---- resize: channels, height and width of x, those of y; the variant is the mode, antialiased if it is bicubic ---- */
+
+static const selftest_case resize_cases[] = {
+    {"nearest", F32, {3, 7, 9, 12, 20}, CLATTN_RESIZE_MODE_NEAREST},
+    {"bilinear", F32, {3, 7, 9, 14, 18}, CLATTN_RESIZE_MODE_BILINEAR},
+    {"float16, bicubic, antialiased", F16, {2, 17, 33, 5, 13}, CLATTN_RESIZE_MODE_BICUBIC},
+};
+
+static clattn_status plan_resize(clattn_context *context, const selftest_case *c, const clattn_plan_options *options,
+                                 clattn_plan **plan)
+{
+    clattn_resize_desc desc = CLATTN_RESIZE_DESC_INIT;
+    const size_t *n = c->size;
+    desc.mode = (clattn_resize_mode)c->variant;
+    desc.antialias = desc.mode == CLATTN_RESIZE_MODE_BICUBIC;
+    desc.x = layout(c->dtype, 4, (size_t[]){1, n[0], n[1], n[2]});
+    desc.y = layout(c->dtype, 4, (size_t[]){1, n[0], n[3], n[4]});
+    return clattn_resize_plan_create(context, &desc, options, plan);
+}
+
 /* ---- rope: batch, heads, length, size, rotary size ---- */
 
 enum { INTERLEAVED = 1, TABLE = 2 };
@@ -392,6 +433,8 @@ const selftest_operator selftest_operators[] = {
     ROW(neighbourhood, cpu_and_generic),
     ROW(conv2d, cpu_and_generic),
     ROW(norm, row_solvers),
+    ROW(pool, cpu_and_generic),
+    ROW(resize, cpu_and_generic),
     ROW(rope, cpu_and_generic),
     ROW(activation, cpu_and_generic),
     ROW(embedding, generic),

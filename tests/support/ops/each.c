@@ -6,6 +6,8 @@
 #include "support/ops/merge_case.h"
 #include "support/ops/neighbourhood_case.h"
 #include "support/ops/norm_case.h"
+#include "support/pictures/pool_case.h"
+#include "support/pictures/resize_case.h"
 #include "support/ops/rope_case.h"
 #include "support/ops/softmax_case.h"
 
@@ -15,6 +17,12 @@ static const softmax_case softmaxes[] = {
 static const norm_case norms[] = {
     {"everything", ALL, .rank = 2, .extent = {3, 19}, .scale = {1, {19}, FORM_PLAIN, 0},
      .bias = {1, {19}, FORM_PLAIN, 0}, .outputs = NORM_MEAN | NORM_INVERSE},
+};
+static const pool_case pools[] = {
+    {"halved", ALL, CLATTN_POOL_KIND_MAX, .channels = 3, .from = {4, 10}, .to = {2, 5}, .window = {2, 2}},
+};
+static const resize_case resizes[] = {
+    {"up", ALL, CLATTN_RESIZE_MODE_BILINEAR, .channels = 3, .from = {3, 5}, .to = {4, 9}},
 };
 static const rope_case ropes[] = {{"pairs", ALL, .batch = 2, .heads = 3, .length = 5, .size = 16}};
 static const activation_case activations[] = {
@@ -38,6 +46,8 @@ void each_operator_add(void)
 {
     softmax_add(softmaxes, COUNT_OF(softmaxes));
     norm_add(norms, COUNT_OF(norms));
+    pool_add(pools, COUNT_OF(pools));
+    resize_add(resizes, COUNT_OF(resizes));
     rope_add(ropes, COUNT_OF(ropes));
     activation_add(activations, COUNT_OF(activations));
     merge_add(merges, COUNT_OF(merges));
