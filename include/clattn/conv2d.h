@@ -67,7 +67,7 @@ typedef struct clattn_conv2d_args {
     int32_t reserved;                           /* 0 */
     size_t batch;             /**< pictures, at most the description's; 0 is allowed and does nothing */
     clattn_binding workspace; /**< none (default), or a workspace (@ref calls_workspace) */
-    clattn_control *control; /**< what watches the call (control.h), or NULL */
+    clattn_control *control;  /**< what watches the call (control.h), or NULL */
 } clattn_conv2d_args;
 
 /** Initialises a clattn_conv2d_args: its size, and zeros. */
