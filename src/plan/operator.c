@@ -73,14 +73,37 @@ fail:
 }
 
 /* Does read_problem and reports a failure on the context. */
+/* Writes the extents of the description's arrays: "; query 1 x 2 x 5 x 64, key ...". */
+static void write_extents(const struct layout_place *place, const void *desc, struct strbuf *text)
+{
+    const char *before = "; ";
+    size_t size;
+    memcpy(&size, desc, sizeof size);
+    for (; place && place->name && place->offset + sizeof(clattn_layout) <= size; place++) {
+        clattn_layout layout;
+        memcpy(&layout, (const unsigned char *)desc + place->offset, sizeof layout);
+        if (layout.rank < 1 || layout.rank > CLATTN_MAX_RANK)
+            continue;
+        strbuf_printf(text, "%s%s %zu", before, place->name, layout.extent[0]);
+        for (int i = 1; i < layout.rank; i++)
+            strbuf_printf(text, " x %zu", layout.extent[i]);
+        before = ", ";
+    }
+}
+
 static clattn_status read_reported(const struct operator_type *type, clattn_context *context, const void *desc,
                                    void **problem)
 {
     clattn_status status;
     const char *reason;
+    struct strbuf extents = {0};
     *problem = read_problem(type, desc, &status, &reason);
+    if (status == CLATTN_ERROR_INVALID_LAYOUT)
+        write_extents(type->layouts, desc, &extents);
     if (!*problem)
-        report_error(&context->device.report, status, "%s: %s", type->name, reason);
+        report_error(&context->device.report, status, "%s: %s%s", type->name, reason,
+                     extents.length && !extents.failed ? extents.text : "");
+    strbuf_clear(&extents);
     return status;
 }
 

@@ -10,6 +10,13 @@
 
 struct enqueue_call; /* plan/enqueue.h */
 
+/* Where a description has the layout of an array. */
+struct layout_place {
+    const char *name;
+    size_t offset;
+};
+#define LAYOUT_PLACE(operator_name, array) {#array, offsetof(clattn_##operator_name##_desc, array)}
+
 /* An operator.  Its plan struct begins with a clattn_plan; its problem struct, a member of the plan struct,
  * begins with the normalised description. */
 struct operator_type {
@@ -26,6 +33,9 @@ struct operator_type {
     clattn_status (*take)(clattn_plan *plan);
     /* Readies a new plan for whichever solver it gets; NULL: there is nothing to do.  A failure is the plan's. */
     clattn_status (*begin)(clattn_plan *plan);
+    /* The description's arrays, whose extents are told if they contradict each other; the last one's name is NULL.  NULL: none
+     * are told. */
+    const struct layout_place *layouts;
     const struct solver *const
         *solvers; /* best first; NULL: the operator consists of others, and the last two members are set */
     size_t solver_count;

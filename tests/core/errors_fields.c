@@ -205,12 +205,29 @@ static void the_field_is_named(void **state)
     NAMED(kv_append, append, d.reserved = 1, INVALID, "reserved is not 0")
 }
 
+/* If arrays contradict each other, the message of plan_create has the extents of all that there are. */
+static void extents_are_told(void **state)
+{
+    (void)state;
+    clattn_matmul_desc matmul = CLATTN_MATMUL_DESC_INIT;
+    clattn_attention_desc attention = CLATTN_ATTENTION_DESC_INIT;
+    matmul.a = matmul.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){4, 6});
+    matmul.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){7, 6});
+    assert_status(context, clattn_matmul_plan_create(context, &matmul, NULL, &plan), CLATTN_ERROR_INVALID_LAYOUT);
+    assert_message_has(context, "; a 4 x 6, b 7 x 6, c 4 x 6");
+    attention.query = attention.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, 5, 8);
+    attention.key = attention.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, 7, 9);
+    assert_status(context, clattn_attention_plan_create(context, &attention, NULL, &plan), CLATTN_ERROR_INVALID_LAYOUT);
+    assert_message_has(context, "; query 1 x 2 x 5 x 8, key 1 x 2 x 7 x 9, value 1 x 2 x 7 x 9, output 1 x 2 x 5 x 8");
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_other_operators_check_their_descriptions, refusals_start, refusals_stop),
         cmocka_unit_test_setup_teardown(wrong_layouts_are_named, refusals_start, refusals_stop),
         cmocka_unit_test_setup_teardown(the_field_is_named, refusals_start, refusals_stop),
+        cmocka_unit_test_setup_teardown(extents_are_told, refusals_start, refusals_stop),
     };
     return RUN_TESTS("errors of fields", tests, argc, argv);
 }

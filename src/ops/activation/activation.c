@@ -73,11 +73,18 @@ fail:
     return status;
 }
 
+static const struct layout_place layouts[] = {
+    LAYOUT_PLACE(activation, x),
+    LAYOUT_PLACE(activation, y),
+    {NULL, 0},
+};
+
 static const struct operator_type activation_operator = {
     .name = "activation",
     .bytes = OPERATOR_BYTES(activation),
     .read = activation_problem_read,
     .enqueue = enqueue,
+    .layouts = layouts,
     .solvers = solvers,
     .solver_count = COUNT_OF(solvers),
     .check = activation_self_check,

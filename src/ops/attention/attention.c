@@ -129,12 +129,23 @@ static void shape_bucket(const void *data, struct strbuf *text)
     strbuf_printf(text, "-x%x.%x", arrays, flags_of(problem));
 }
 
+static const struct layout_place layouts[] = {
+    LAYOUT_PLACE(attention, query),
+    LAYOUT_PLACE(attention, key),
+    LAYOUT_PLACE(attention, value),
+    LAYOUT_PLACE(attention, output),
+    LAYOUT_PLACE(attention, mask),
+    LAYOUT_PLACE(attention, bias),
+    {NULL, 0},
+};
+
 static const struct operator_type attention_operator = {
     .name = "attention",
     .bytes = {sizeof(struct attention_plan), offsetof(struct attention_plan, problem), sizeof(struct attention_problem),
               ATTENTION_DESC_BYTES, offsetof(clattn_attention_args, control)},
     .read = attention_problem_read,
     .enqueue = enqueue,
+    .layouts = layouts,
     .take = take_snippets,
     .begin = check_snippets,
     .solvers = solvers,

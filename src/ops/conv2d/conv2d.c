@@ -40,11 +40,17 @@ fail:
     return status;
 }
 
+static const struct layout_place layouts[] = {
+    LAYOUT_PLACE(conv2d, x),       LAYOUT_PLACE(conv2d, weight), LAYOUT_PLACE(conv2d, bias),
+    LAYOUT_PLACE(conv2d, operand), LAYOUT_PLACE(conv2d, y),      {NULL, 0},
+};
+
 static const struct operator_type conv2d_operator = {
     .name = "conv2d",
     .bytes = OPERATOR_BYTES(conv2d),
     .read = conv2d_problem_read,
     .enqueue = enqueue,
+    .layouts = layouts,
     .solvers = solvers,
     .solver_count = COUNT_OF(solvers),
     .check = conv2d_self_check,

@@ -146,11 +146,23 @@ fail:
     return status;
 }
 
+static const struct layout_place layouts[] = {
+    LAYOUT_PLACE(embedding, ids),
+    LAYOUT_PLACE(embedding, table),
+    LAYOUT_PLACE(embedding, y),
+    LAYOUT_PLACE(embedding, position_table),
+    LAYOUT_PLACE(embedding, offsets),
+    LAYOUT_PLACE(embedding, segments),
+    LAYOUT_PLACE(embedding, segment_table),
+    {NULL, 0},
+};
+
 static const struct operator_type embedding_operator = {
     .name = "embedding",
     .bytes = OPERATOR_BYTES(embedding),
     .read = embedding_problem_read,
     .enqueue = enqueue,
+    .layouts = layouts,
     .solvers = solvers,
     .solver_count = COUNT_OF(solvers),
     .check = embedding_self_check,

@@ -35,11 +35,18 @@ static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_cal
     return chain_end(&chain, status);
 }
 
+static const struct layout_place layouts[] = {
+    LAYOUT_PLACE(image, array),
+    LAYOUT_PLACE(image, norm),
+    {NULL, 0},
+};
+
 static const struct operator_type image_operator = {
     .name = "image",
     .bytes = OPERATOR_BYTES(image),
     .read = image_problem_read,
     .enqueue = enqueue,
+    .layouts = layouts,
     .solvers = solvers,
     .solver_count = COUNT_OF(solvers),
     .check = image_self_check,

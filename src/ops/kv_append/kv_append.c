@@ -159,11 +159,20 @@ fail:
     return status;
 }
 
+static const struct layout_place layouts[] = {
+    LAYOUT_PLACE(kv_append, key),         LAYOUT_PLACE(kv_append, value),
+    LAYOUT_PLACE(kv_append, key_cache),   LAYOUT_PLACE(kv_append, value_cache),
+    LAYOUT_PLACE(kv_append, key_scale),   LAYOUT_PLACE(kv_append, value_scale),
+    LAYOUT_PLACE(kv_append, block_table), LAYOUT_PLACE(kv_append, past_lengths),
+    LAYOUT_PLACE(kv_append, new_lengths), {NULL, 0},
+};
+
 static const struct operator_type kv_append_operator = {
     .name = "kv_append",
     .bytes = OPERATOR_BYTES(kv_append),
     .read = kv_append_problem_read,
     .enqueue = enqueue,
+    .layouts = layouts,
     .solvers = solvers,
     .solver_count = COUNT_OF(solvers),
     .check = kv_append_self_check,

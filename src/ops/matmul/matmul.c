@@ -119,11 +119,22 @@ static void shape_bucket(const void *data, struct strbuf *text)
                       storage_token(desc->operand.dtype), order_of(&problem->operand));
 }
 
+static const struct layout_place layouts[] = {
+    LAYOUT_PLACE(matmul, a),
+    LAYOUT_PLACE(matmul, b),
+    LAYOUT_PLACE(matmul, c),
+    LAYOUT_PLACE(matmul, bias),
+    LAYOUT_PLACE(matmul, operand),
+    LAYOUT_PLACE(matmul, b_scale),
+    {NULL, 0},
+};
+
 static const struct operator_type matmul_operator = {
     .name = "matmul",
     .bytes = OPERATOR_BYTES(matmul),
     .read = matmul_problem_read,
     .enqueue = enqueue,
+    .layouts = layouts,
     .solvers = solvers,
     .solver_count = sizeof solvers / sizeof solvers[0],
     .check = matmul_self_check,

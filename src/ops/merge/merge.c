@@ -172,11 +172,17 @@ fail:
     return status;
 }
 
+static const struct layout_place layouts[] = {
+    LAYOUT_PLACE(merge, partial), LAYOUT_PLACE(merge, partial_lse), LAYOUT_PLACE(merge, sinks),
+    LAYOUT_PLACE(merge, output),  LAYOUT_PLACE(merge, lse),         {NULL, 0},
+};
+
 static const struct operator_type merge_operator = {
     .name = "merge",
     .bytes = OPERATOR_BYTES(merge),
     .read = merge_problem_read,
     .enqueue = enqueue,
+    .layouts = layouts,
     .solvers = solvers,
     .solver_count = COUNT_OF(solvers),
     .check = merge_self_check,

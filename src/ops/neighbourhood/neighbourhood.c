@@ -40,11 +40,22 @@ fail:
     return status;
 }
 
+static const struct layout_place layouts[] = {
+    LAYOUT_PLACE(neighbourhood, query),
+    LAYOUT_PLACE(neighbourhood, key),
+    LAYOUT_PLACE(neighbourhood, value),
+    LAYOUT_PLACE(neighbourhood, output),
+    LAYOUT_PLACE(neighbourhood, bias),
+    LAYOUT_PLACE(neighbourhood, lse),
+    {NULL, 0},
+};
+
 static const struct operator_type neighbourhood_operator = {
     .name = "neighbourhood",
     .bytes = OPERATOR_BYTES(neighbourhood),
     .read = neighbourhood_problem_read,
     .enqueue = enqueue,
+    .layouts = layouts,
     .solvers = solvers,
     .solver_count = COUNT_OF(solvers),
     .check = neighbourhood_self_check,

@@ -145,11 +145,18 @@ static void shape_bucket(const void *data, struct strbuf *text)
         strbuf_printf(text, "-sum.%s", clattn_dtype_name(desc->sum.dtype));
 }
 
+static const struct layout_place layouts[] = {
+    LAYOUT_PLACE(norm, x),        LAYOUT_PLACE(norm, y),    LAYOUT_PLACE(norm, scale),
+    LAYOUT_PLACE(norm, bias),     LAYOUT_PLACE(norm, mean), LAYOUT_PLACE(norm, inv_std_dev),
+    LAYOUT_PLACE(norm, residual), LAYOUT_PLACE(norm, sum),  {NULL, 0},
+};
+
 static const struct operator_type norm_operator = {
     .name = "norm",
     .bytes = OPERATOR_BYTES(norm),
     .read = norm_problem_read,
     .enqueue = enqueue,
+    .layouts = layouts,
     .solvers = row_solvers,
     .solver_count = ROW_SOLVER_COUNT,
     .family = &row_operator,

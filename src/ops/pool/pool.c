@@ -75,11 +75,18 @@ fail:
     return status;
 }
 
+static const struct layout_place layouts[] = {
+    LAYOUT_PLACE(pool, x),
+    LAYOUT_PLACE(pool, y),
+    {NULL, 0},
+};
+
 static const struct operator_type pool_operator = {
     .name = "pool",
     .bytes = OPERATOR_BYTES(pool),
     .read = pool_problem_read,
     .enqueue = enqueue,
+    .layouts = layouts,
     .solvers = solvers,
     .solver_count = COUNT_OF(solvers),
     .check = pool_self_check,

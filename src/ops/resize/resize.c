@@ -77,11 +77,18 @@ fail:
     return status;
 }
 
+static const struct layout_place layouts[] = {
+    LAYOUT_PLACE(resize, x),
+    LAYOUT_PLACE(resize, y),
+    {NULL, 0},
+};
+
 static const struct operator_type resize_operator = {
     .name = "resize",
     .bytes = OPERATOR_BYTES(resize),
     .read = resize_problem_read,
     .enqueue = enqueue,
+    .layouts = layouts,
     .solvers = solvers,
     .solver_count = COUNT_OF(solvers),
     .check = resize_self_check,

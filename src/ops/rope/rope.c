@@ -97,11 +97,22 @@ fail:
     return status;
 }
 
+static const struct layout_place layouts[] = {
+    LAYOUT_PLACE(rope, x),
+    LAYOUT_PLACE(rope, y),
+    LAYOUT_PLACE(rope, cos),
+    LAYOUT_PLACE(rope, sin),
+    LAYOUT_PLACE(rope, positions),
+    LAYOUT_PLACE(rope, offsets),
+    {NULL, 0},
+};
+
 static const struct operator_type rope_operator = {
     .name = "rope",
     .bytes = OPERATOR_BYTES(rope),
     .read = rope_problem_read,
     .enqueue = enqueue,
+    .layouts = layouts,
     .solvers = solvers,
     .solver_count = COUNT_OF(solvers),
     .check = rope_self_check,

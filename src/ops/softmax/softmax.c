@@ -150,11 +150,19 @@ static void shape_bucket(const void *data, struct strbuf *text)
         strbuf_printf(text, "-mask.%s", clattn_dtype_name(problem->desc.mask.dtype));
 }
 
+static const struct layout_place layouts[] = {
+    LAYOUT_PLACE(softmax, x),
+    LAYOUT_PLACE(softmax, y),
+    LAYOUT_PLACE(softmax, mask),
+    {NULL, 0},
+};
+
 static const struct operator_type softmax_operator = {
     .name = "softmax",
     .bytes = OPERATOR_BYTES(softmax),
     .read = softmax_problem_read,
     .enqueue = enqueue,
+    .layouts = layouts,
     .solvers = row_solvers,
     .solver_count = ROW_SOLVER_COUNT,
     .family = &row_operator,
