@@ -133,6 +133,7 @@ static clattn_status try_solver(clattn_plan *plan, const struct solver *solver, 
 {
     clattn_status status;
     plan->trying = solver;
+    plan->efficiency = solver->efficiency;
     TRY(job_check());
     TRY(solver->prepare(plan));
     TRY(plan_warm(plan));

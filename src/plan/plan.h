@@ -115,6 +115,7 @@ struct solver {
     /* Why only a caller who names the solver gets it on this device, and wisdom does not: it has never been tried on
      * such hardware, or only imitates that hardware.  A static string, or NULL; the function may be NULL. */
     const char *(*only_named)(const clattn_context *context);
+    double efficiency; /* what `prepare` finds in plan->efficiency */
     /* Whether the context's params prefer this solver: wisdom for another one is then ignored.  NULL: no param
      * concerns it. */
     bool (*preferred)(const clattn_context *context);

@@ -251,4 +251,4 @@ fail:
     return status;
 }
 
-const struct solver conv2d_cpu_solver = {.name = "cpu", .refuse = refuse, .prepare = prepare};
+const struct solver conv2d_cpu_solver = {.name = "cpu", .efficiency = 0.2, .refuse = refuse, .prepare = prepare};

@@ -23,7 +23,8 @@ static clattn_status prepare_any(clattn_plan *base)
     return matmul_skinny_takes(plan) ? matmul_skinny_prepare(plan) : matmul_packed_prepare(plan, PACKED_FLOATS);
 }
 
-const struct solver matmul_cpu_solver = {.name = "cpu", .refuse = refuse_any, .prepare = prepare_any};
+const struct solver matmul_cpu_solver = {
+    .name = "cpu", .efficiency = 0.2, .refuse = refuse_any, .prepare = prepare_any};
 
 static clattn_status prepare_bf16(clattn_plan *base)
 {
@@ -31,8 +32,11 @@ static clattn_status prepare_bf16(clattn_plan *base)
     return matmul_packed_prepare((struct matmul_plan *)base, has ? PACKED_PAIRS_X86 : PACKED_PAIRS);
 }
 
-const struct solver matmul_cpu_bf16_solver = {
-    .name = "cpu-bf16", .refuse = matmul_pairs_refuse, .prepare = prepare_bf16, .only_named = x86_bf16_only_named};
+const struct solver matmul_cpu_bf16_solver = {.name = "cpu-bf16",
+                                              .efficiency = 0.2,
+                                              .refuse = matmul_pairs_refuse,
+                                              .prepare = prepare_bf16,
+                                              .only_named = x86_bf16_only_named};
 
 static bool is_bf16(const struct matmul_problem *problem)
 {
@@ -58,5 +62,8 @@ fail:
     return status;
 }
 
-const struct solver matmul_cpu_amx_solver = {
-    .name = "cpu-amx", .refuse = refuse_amx, .prepare = prepare_amx, .only_named = x86_amx_only_named};
+const struct solver matmul_cpu_amx_solver = {.name = "cpu-amx",
+                                             .efficiency = 0.2,
+                                             .refuse = refuse_amx,
+                                             .prepare = prepare_amx,
+                                             .only_named = x86_amx_only_named};

@@ -186,7 +186,7 @@ static clattn_status prepare(clattn_plan *base)
     return status;
 }
 
-const struct solver matmul_matrix_solver = {.name = "matrix", .refuse = refuse, .prepare = prepare};
+const struct solver matmul_matrix_solver = {.name = "matrix", .efficiency = 0.1, .refuse = refuse, .prepare = prepare};
 
 /* ---- emulations ---- */
 

@@ -136,4 +136,4 @@ static clattn_status prepare(clattn_plan *base)
     return status;
 }
 
-const struct solver matmul_tile_solver = {.name = "tile", .refuse = refuse, .prepare = prepare};
+const struct solver matmul_tile_solver = {.name = "tile", .efficiency = 0.1, .refuse = refuse, .prepare = prepare};

@@ -141,7 +141,8 @@ static clattn_status prepare(clattn_plan *base)
     return status;
 }
 
-const struct solver matmul_wgmma_solver = {.name = "wgmma", .refuse = refuse, .prepare = prepare, .variant = REAL};
+const struct solver matmul_wgmma_solver = {
+    .name = "wgmma", .efficiency = 0.1, .refuse = refuse, .prepare = prepare, .variant = REAL};
 
 /* Refuses if the loops of an item, over its sums for each 16 of k, are too long for the device. */
 static const char *refuse_emulation(const struct offer *offer)

@@ -165,4 +165,4 @@ fail:
     return status;
 }
 
-const struct solver neighbourhood_cpu_solver = {.name = "cpu", .refuse = refuse, .prepare = prepare};
+const struct solver neighbourhood_cpu_solver = {.name = "cpu", .efficiency = 0.1, .refuse = refuse, .prepare = prepare};
