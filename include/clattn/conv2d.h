@@ -8,7 +8,7 @@
  * PyTorch's Conv2d and ONNX's Conv (which both correlate: the kernel is not flipped).
  *
  * Extents always have the order (N, C, H, W) and (O, C', kernel height, kernel width). How pictures lie in memory is said
- * by strides: NHWC, PyTorch's channels_last, is the layout with extents (N, C, H, W) and strides (H·W·C, 1, W·C, C).
+ * by strides: clattn_layout_nchw and clattn_layout_nhwc make both.
  *
  * Y has H' rows and W' columns:
  *

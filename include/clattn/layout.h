@@ -56,6 +56,19 @@ CLATTN_API clattn_layout clattn_layout_bhsd(clattn_dtype dtype, size_t batch, si
  * Thread-safe. */
 CLATTN_API clattn_layout clattn_layout_bshd(clattn_dtype dtype, size_t batch, size_t heads, size_t length, size_t size);
 
+/** Returns the layout (`batch`, `channels`, `height`, `width`) of pictures, planes of channels one after the other: NCHW.
+ *
+ * `dtype` is the type of its elements. Thread-safe. */
+CLATTN_API clattn_layout clattn_layout_nchw(clattn_dtype dtype, size_t batch, size_t channels, size_t height,
+                                            size_t width);
+
+/** Returns the layout (`batch`, `channels`, `height`, `width`) of pictures whose channels are neighbours: NHWC, which
+ * PyTorch calls channels_last.
+ *
+ * The extents have the same order as those of clattn_layout_nchw. `dtype` is the type of its elements. Thread-safe. */
+CLATTN_API clattn_layout clattn_layout_nhwc(clattn_dtype dtype, size_t batch, size_t channels, size_t height,
+                                            size_t width);
+
 /** What kind of memory a binding names. */
 typedef enum clattn_binding_kind {
     CLATTN_BINDING_KIND_BUFFER = 0, /**< a buffer; a zeroed binding is a NULL buffer and means "none" */

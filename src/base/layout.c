@@ -62,6 +62,23 @@ clattn_layout clattn_layout_bshd(clattn_dtype dtype, size_t batch, size_t heads,
     return layout;
 }
 
+clattn_layout clattn_layout_nchw(clattn_dtype dtype, size_t batch, size_t channels, size_t height, size_t width)
+{
+    const size_t extent[4] = {batch, channels, height, width};
+    return clattn_layout_contiguous(dtype, 4, extent);
+}
+
+clattn_layout clattn_layout_nhwc(clattn_dtype dtype, size_t batch, size_t channels, size_t height, size_t width)
+{
+    const size_t extent[4] = {batch, height, width, channels};
+    const clattn_layout memory = clattn_layout_contiguous(dtype, 4, extent);
+    clattn_layout layout = clattn_layout_nchw(dtype, batch, channels, height, width);
+    layout.stride[1] = memory.stride[3];
+    layout.stride[2] = memory.stride[1];
+    layout.stride[3] = memory.stride[2];
+    return layout;
+}
+
 clattn_binding clattn_binding_buffer(cl_mem buffer, int64_t offset)
 {
     clattn_binding binding = {.kind = CLATTN_BINDING_KIND_BUFFER, .buffer = buffer, .offset = offset};

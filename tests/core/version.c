@@ -69,6 +69,14 @@ static void layouts_walk_memory_as_their_names_say(void **state)
         assert_int_equal(layout.extent[i], extent[i]);
         assert_int_equal(layout.stride[i], bshd[i]);
     }
+    const int64_t nhwc[] = {105, 1, 21, 3};
+    for (int channels_last = 0; channels_last < 2; channels_last++) {
+        layout = (channels_last ? clattn_layout_nhwc : clattn_layout_nchw)(CLATTN_DTYPE_F16, 2, 3, 5, 7);
+        for (int i = 0; i < 4; i++) {
+            assert_int_equal(layout.extent[i], extent[i]);
+            assert_int_equal(layout.stride[i], channels_last ? nhwc[i] : bhsd[i]);
+        }
+    }
     const clattn_layout none = {0};
     const int32_t bad_ranks[] = {0, -1, CLATTN_MAX_RANK + 1};
     for (int i = 0; i < 3; i++) {
