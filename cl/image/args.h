@@ -10,10 +10,10 @@ typedef struct image_args {
     args_long norm_offset, norm_row, norm_col, norm_channel;
     args_long raw_offset; /* bytes; it and the next eight are for CPUs, cpu.cl says what they are */
     int raw_x, raw_y, raw_width, raw_height;
-    int components; /* of a pixel of the image: 1, 2 or 4 */
-    int component;  /* the bytes of each: 1, 2 or 4 */
-    int blue_first; /* 1: CL_BGRA */
-    int unused;
+    int components;         /* of a pixel of the image: 1, 2 or 4 */
+    int component;          /* the bytes of each: 1, 2 or 4 */
+    int blue_first;         /* 1: CL_BGRA */
+    int layer;              /* of an array of images, for the host */
     int batch;              /* 0: nothing to do, return at once */
     int width, height;      /* of the region */
     int origin_x, origin_y; /* its first pixel in the image */

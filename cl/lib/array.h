@@ -42,7 +42,7 @@ typedef uint32_t args_uint;
 #endif
 
 /* The work-groups of one launch among all those that the kernel's work takes.  The host may cut the work into several launches
- * (plan/pace.h), so kernels ask the functions below for ids and counts instead of OpenCL's own. */
+ * (plan/enqueue.h), so kernels ask the functions below for ids and counts instead of OpenCL's own. */
 typedef struct launch_part {
     int first[3];  /* the first group of this launch, in each dimension */
     int groups[3]; /* the groups of all launches */

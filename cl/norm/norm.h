@@ -63,7 +63,8 @@
 #endif
 #define COL(array) (UNIT_STRIDE ? 1 : (array).col)
 
-/* 1: rows have one index, and no segments: row_extent[1..3] and segments are 1. */
+/* 1: rows have one index, and no segments: row_extent[1..3] and segments are 1.  (norm/cpu_short.cl takes two indices and finds
+ * its rows itself.) */
 #ifndef PLAIN
 #define PLAIN 0
 #endif

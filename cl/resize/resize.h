@@ -55,7 +55,9 @@ static inline resize_place resize_find(const resize_axis *axis, int i, const res
     const ulong product = (ulong)i * axis->step_fraction, fraction = product + axis->start_fraction;
 
     place.first = i * axis->step + (int)mul_hi((ulong)i, axis->step_fraction) + axis->start + (fraction < product);
-    place.distance = axis->distance - (float)(uint)(fraction >> 32) * 0x1p-32f;
+    /* It may round to 1, which would leave no weight to the only tap in x of an antialiased element. */
+    const float part = (float)(uint)(fraction >> 32) * 0x1p-32f;
+    place.distance = axis->distance - (a->clips ? fmin(part, 0x1.fffffcp-1f) : part);
     if (a->filter == RESIZE_NEAREST) {
         place.first = min((int)fmin(((float)i + a->centre) * axis->ratio, (float)axis->source), axis->source - 1);
         place.distance = 0.0f;

@@ -318,7 +318,7 @@ CLATTN_API clattn_status clattn_attention_plan_create(clattn_context *context, c
  * the same ones several times. If batch, heads or S_q is 0, nothing is computed.
  *
  * @return INVALID_ARGUMENT, INVALID_STRUCT, OVERFLOW, UNSUPPORTED, WRONG_CONTEXT, BUFFER_TOO_SMALL, BUFFER_ACCESS,
- * BUSY, OUT_OF_MEMORY, OPENCL or FORKED. */
+ * BUSY, OUT_OF_MEMORY, OPENCL, CANCELLED or FORKED. */
 CLATTN_API clattn_status clattn_attention_enqueue(clattn_plan *plan, cl_command_queue queue,
                                                   const clattn_attention_args *args, cl_uint wait_count,
                                                   const cl_event *wait_list, cl_event *event);

@@ -15,17 +15,20 @@
  *     if (button_was_pressed)
  *         clattn_control_cancel(control);
  *
- * `max_launch_ms` alone changes nothing else: the call does not block. With `cancellable` the call waits for its own
- * launches, so that no more than two of them are enqueued ahead of the device; it returns while the last two may still run, and
- * the event says when they have ended, as ever. A call that finds its control cancelled enqueues no more, waits for what
- * it has enqueued and returns CLATTN_ERROR_CANCELLED. It gives no event then, nothing of it runs any more, and:
+ * Without `cancellable` a call does not block, as ever. With it the call flushes its queue and waits for its own launches, so
+ * that at most two are enqueued and not complete; it returns while the last one may still run, and its event says when that has
+ * ended. A call that finds its control cancelled enqueues no more, waits for what it has enqueued and returns
+ * CLATTN_ERROR_CANCELLED. It gives no event then, nothing of it runs any more, and:
  *
- * - its outputs hold anything, and inputs and what is in place of them (clattn_norm_args, say) if that is an output;
+ * - its outputs hold anything, and so do inputs that it was to overwrite in place;
  * - a decoder's state is as before clattn_decoder_enqueue, which may be repeated; after clattn_decoder_begin or
  *   clattn_generate it needs a clattn_decoder_begin.
  *
- * A queue on which a call waits must run its commands: a call with a cancellable control must not wait for user events that
- * only the same thread sets.
+ * What the call waits for must come without the calling thread: its wait list has no user event that only this thread sets, and
+ * no event of another queue that this thread has not flushed.
+ *
+ * One call at a time uses a control; a call of another thread is refused with INVALID_ARGUMENT. After a fork the child makes
+ * controls of its own.
  */
 #ifndef CLATTN_CONTROL_H
 #define CLATTN_CONTROL_H

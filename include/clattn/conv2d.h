@@ -37,7 +37,7 @@ typedef struct clattn_conv2d_desc {
     clattn_direction direction;   /**< CLATTN_DIRECTION_FORWARD */
     int32_t groups;               /**< divides C and O; 0 (default): 1; C: depthwise */
     clattn_layout x;              /**< the input (N, C, H, W); an extent is at most 2^29 */
-    clattn_layout weight;         /**< (O, C / groups, kernel height, kernel width); the kernel is not empty */
+    clattn_layout weight;         /**< (O, C / groups, kernel height, kernel width), with 1 to 2^29 taps */
     clattn_layout bias;           /**< none (0), or (O) */
     clattn_layout operand;        /**< none, or (N or 1, O, H', W'). Strides of 0 broadcast. */
     clattn_layout y;              /**< the output (N, O, H', W') */
@@ -93,7 +93,7 @@ CLATTN_API clattn_status clattn_conv2d_plan_create(clattn_context *context, cons
  * If y has no elements, nothing is done.
  *
  * @return INVALID_ARGUMENT, INVALID_STRUCT, OVERFLOW, UNSUPPORTED (shared virtual memory on a device without it),
- * WRONG_CONTEXT, BUFFER_TOO_SMALL, BUFFER_ACCESS, BUSY, OUT_OF_MEMORY, OPENCL or FORKED. */
+ * WRONG_CONTEXT, BUFFER_TOO_SMALL, BUFFER_ACCESS, BUSY, OUT_OF_MEMORY, OPENCL, CANCELLED or FORKED. */
 CLATTN_API clattn_status clattn_conv2d_enqueue(clattn_plan *plan, cl_command_queue queue,
                                                const clattn_conv2d_args *args, cl_uint wait_count,
                                                const cl_event *wait_list, cl_event *event);

@@ -92,7 +92,7 @@ CLATTN_API clattn_status clattn_feed_forward_plan_create(clattn_context *context
  * been enqueued.
  *
  * @return INVALID_ARGUMENT, INVALID_STRUCT, OVERFLOW, UNSUPPORTED (shared virtual memory), WRONG_CONTEXT,
- * BUFFER_TOO_SMALL, BUFFER_ACCESS, BUSY, OUT_OF_MEMORY, OPENCL or FORKED. */
+ * BUFFER_TOO_SMALL, BUFFER_ACCESS, BUSY, OUT_OF_MEMORY, OPENCL, CANCELLED or FORKED. */
 CLATTN_API clattn_status clattn_feed_forward_enqueue(clattn_plan *plan, cl_command_queue queue,
                                                      const clattn_feed_forward_args *args, cl_uint wait_count,
                                                      const cl_event *wait_list, cl_event *event);

@@ -105,6 +105,8 @@ typedef struct clattn_image_desc {
 
     clattn_image_transfer transfer; /**< how the image's colours are encoded; default: linear */
     clattn_image_alpha alpha;       /**< what alpha has done to them; default: straight */
+    int32_t image_array; /**< 1: the image is an array of 2D images, one of which counts; 0 (default): one image */
+    int32_t reserved;    /* 0 */
 } clattn_image_desc;
 
 /** Initialises a clattn_image_desc: its size, and zeros. */
@@ -115,7 +117,8 @@ CLATTN_API void clattn_image_desc_init(clattn_image_desc *desc);
 
 /** Where the image and the arrays are this time, and which part of the image counts.
  *
- * Set it up with CLATTN_IMAGE_ARGS_INIT. The image is a 2D image (CL_MEM_OBJECT_IMAGE2D) of channel order CL_R, CL_RG,
+ * Set it up with CLATTN_IMAGE_ARGS_INIT. The image is a 2D image (CL_MEM_OBJECT_IMAGE2D) or, if the description says so, an
+ * array of 2D images (CL_MEM_OBJECT_IMAGE2D_ARRAY), of channel order CL_R, CL_RG,
  * CL_RGBA or CL_BGRA and of type CL_UNORM_INT8, CL_UNORM_INT16, CL_HALF_FLOAT or CL_FLOAT; other formats are refused
  * with UNSUPPORTED, even if the device can read them. If pack has a norm, kernels also read the array.
  *
@@ -134,6 +137,7 @@ typedef struct clattn_image_args {
     float matrix[3][4];         /**< finite values; to undo pack's matrix, give unpack the inverse */
     int32_t reserved;           /* 0 */
     clattn_binding workspace;   /**< none (default), or a workspace (@ref calls_workspace), which must be a buffer */
+    size_t layer;               /**< which image of an array of images */
     clattn_control *control;    /**< what watches the call (control.h), or NULL */
 } clattn_image_args;
 
@@ -165,7 +169,7 @@ CLATTN_API clattn_status clattn_image_plan_create(clattn_context *context, const
  * Other operators on the same queue, or ordered by events, may use the array at once: no host copy lies between.
  *
  * @return INVALID_ARGUMENT, INVALID_STRUCT, OVERFLOW, UNSUPPORTED (among others, an image of another format),
- * WRONG_CONTEXT, BUFFER_TOO_SMALL, BUFFER_ACCESS, BUSY, OUT_OF_MEMORY, OPENCL or FORKED. */
+ * WRONG_CONTEXT, BUFFER_TOO_SMALL, BUFFER_ACCESS, BUSY, OUT_OF_MEMORY, OPENCL, CANCELLED or FORKED. */
 CLATTN_API clattn_status clattn_image_enqueue(clattn_plan *plan, cl_command_queue queue, const clattn_image_args *args,
                                               cl_uint wait_count, const cl_event *wait_list, cl_event *event);
 

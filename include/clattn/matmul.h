@@ -103,7 +103,7 @@ CLATTN_API clattn_status clattn_matmul_plan_create(clattn_context *context, cons
  *   may wait for a clattn_matmul_plan_create, of any context, in another thread.
  *
  * @return INVALID_ARGUMENT, INVALID_STRUCT, OVERFLOW, UNSUPPORTED (shared virtual memory on a device without it),
- * WRONG_CONTEXT, BUFFER_TOO_SMALL, BUFFER_ACCESS, BUSY, OUT_OF_MEMORY, OPENCL or FORKED. */
+ * WRONG_CONTEXT, BUFFER_TOO_SMALL, BUFFER_ACCESS, BUSY, OUT_OF_MEMORY, OPENCL, CANCELLED or FORKED. */
 CLATTN_API clattn_status clattn_matmul_enqueue(clattn_plan *plan, cl_command_queue queue,
                                                const clattn_matmul_args *args, cl_uint wait_count,
                                                const cl_event *wait_list, cl_event *event);

@@ -117,7 +117,7 @@ CLATTN_API clattn_status clattn_norm_plan_create(clattn_context *context, const 
  * If x has no elements, nothing is written, not even mean and inv_std_dev.
  *
  * @return INVALID_ARGUMENT, INVALID_STRUCT, OVERFLOW, UNSUPPORTED (shared virtual memory on a device without it),
- * WRONG_CONTEXT, BUFFER_TOO_SMALL, BUFFER_ACCESS, OUT_OF_MEMORY, OPENCL or FORKED. */
+ * WRONG_CONTEXT, BUFFER_TOO_SMALL, BUFFER_ACCESS, OUT_OF_MEMORY, OPENCL, CANCELLED or FORKED. */
 CLATTN_API clattn_status clattn_norm_enqueue(clattn_plan *plan, cl_command_queue queue, const clattn_norm_args *args,
                                              cl_uint wait_count, const cl_event *wait_list, cl_event *event);
 

@@ -58,7 +58,7 @@ CLATTN_BEGIN_DECLS
  * @section calls_enqueue enqueue
  *
  * Enqueues the plan on `queue`, behind the `wait_count` events of `wait_list`. Does not block: it never waits for the
- * device, and never finishes or flushes a queue.
+ * device, and never finishes or flushes a queue, except with a control that can be cancelled (control.h).
  *
  * - `plan` is one of the operator's own. Any number of threads may enqueue one plan at once.
  * - `queue` belongs to the context's device and OpenCL context; NULL means clattn_context_queue. It may be in order or
@@ -71,8 +71,8 @@ CLATTN_BEGIN_DECLS
  * Inputs may overlap each other. An output may overlap nothing, unless the operator says otherwise. If there is
  * nothing to compute (a batch of 0, for example), the call succeeds and the event is that of a marker.
  *
- * If it fails, nothing that writes the caller's outputs has been enqueued, unless the status is OPENCL or
- * OUT_OF_MEMORY.
+ * If it fails, nothing that writes the caller's outputs has been enqueued, unless the status is OPENCL,
+ * OUT_OF_MEMORY or CANCELLED.
  *
  * Returns
  *

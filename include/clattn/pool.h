@@ -41,16 +41,17 @@ typedef enum clattn_pool_kind {
 /** What to compute. Set it up with CLATTN_POOL_DESC_INIT.
  *
  * x and y are each float32, float16 or bfloat16, independently of each other. Their extents are in the order given here
- * whatever the order in memory, which strides tell: channels last is a `stride` of {H·W·C, 1, W·C, C}. */
+ * whatever the order in memory, which strides tell: clattn_layout_nchw and clattn_layout_nhwc make both. */
 typedef struct clattn_pool_desc {
     size_t size;                /**< sizeof(clattn_pool_desc) */
     clattn_direction direction; /**< CLATTN_DIRECTION_FORWARD */
     clattn_pool_kind kind;      /**< what a window gives */
-    int32_t window[2];          /**< height and width, at least 1, together at most 2^30 elements */
-    int32_t stride[2];          /**< elements of x from one window to the next; 0 (default): the window's */
-    int32_t dilation[2];        /**< elements of x from one of a window to the next; 0 (default): 1; average: 1 */
-    int32_t padding[4];         /**< top, left, bottom, right; each at most half of what a window, dilated, covers */
-    int32_t ceil_mode;          /**< 1: y's extents are rounded up; 0 (default): down */
+    int32_t window
+        [2]; /**< height and width, at least 1; their product is at most 2^30; each, dilated, covers at most 2^28 */
+    int32_t stride[2];   /**< from one window to the next, at most 2^28; 0 (default): the window's */
+    int32_t dilation[2]; /**< from one element of a window to the next; 0 (default): 1; an average has no other */
+    int32_t padding[4];  /**< top, left, bottom, right; each at most half of what a window, dilated, covers */
+    int32_t ceil_mode;   /**< 1: y's extents are rounded up; 0 (default): down */
 
     /** 1: padding counts in the divisor; 0 (default): it does not. ONNX has the same default; PyTorch's is 1. Average only. */
     int32_t count_include_pad;
@@ -97,7 +98,7 @@ CLATTN_API clattn_status clattn_pool_plan_create(clattn_context *context, const 
 /** Enqueues the plan's one kernel (@ref calls_enqueue). Does not block.
  *
  * @return INVALID_ARGUMENT, INVALID_STRUCT, OVERFLOW, UNSUPPORTED (shared virtual memory on a device without it),
- * WRONG_CONTEXT, BUFFER_TOO_SMALL, BUFFER_ACCESS, OUT_OF_MEMORY, OPENCL or FORKED. */
+ * WRONG_CONTEXT, BUFFER_TOO_SMALL, BUFFER_ACCESS, OUT_OF_MEMORY, OPENCL, CANCELLED or FORKED. */
 CLATTN_API clattn_status clattn_pool_enqueue(clattn_plan *plan, cl_command_queue queue, const clattn_pool_args *args,
                                              cl_uint wait_count, const cl_event *wait_list, cl_event *event);
 

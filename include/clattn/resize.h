@@ -19,9 +19,9 @@
  *                                           f(d) = a|d|³ − 5a|d|² + 8a|d| − 4a           for 1 < |d| < 2, else 0
  *
  * (Keys 1981). Taps outside of X count as the element at its edge. These are PyTorch's interpolate (`mode`,
- * `align_corners`; `scale` is its scale_factor unless recompute_scale_factor is set) and ONNX's Resize with
- * coordinate_transformation_mode half_pixel or align_corners, of nearest asymmetric with nearest_mode floor, or half_pixel
- * with round_prefer_ceil.
+ * `align_corners`; `scale` is its scale_factor unless recompute_scale_factor is set) and ONNX's Resize: linear and cubic with
+ * coordinate_transformation_mode half_pixel or align_corners; nearest with asymmetric and nearest_mode floor; nearest exact with
+ * half_pixel and round_prefer_ceil.
  *
  * With `antialias`, the filter is stretched to cover what a smaller Y skips: if r > 1, f((k − p(i)) / r) takes f's place.
  * Taps outside of X do not count, and an element's weights are divided by their sum, as PyTorch's and Pillow's are.
@@ -58,7 +58,7 @@ typedef enum clattn_resize_mode {
 /** What to compute. Set it up with CLATTN_RESIZE_DESC_INIT.
  *
  * x and y are each float32, float16 or bfloat16, independently of each other. Their extents are in the order given here
- * whatever the order in memory, which strides tell: channels last is a `stride` of {H·W·C, 1, W·C, C}. */
+ * whatever the order in memory, which strides tell: clattn_layout_nchw and clattn_layout_nhwc make both. */
 typedef struct clattn_resize_desc {
     size_t size;                /**< sizeof(clattn_resize_desc) */
     clattn_direction direction; /**< CLATTN_DIRECTION_FORWARD */
@@ -121,7 +121,7 @@ CLATTN_API clattn_status clattn_resize_plan_create(clattn_context *context, cons
 /** Enqueues the plan's one kernel (@ref calls_enqueue). Does not block.
  *
  * @return INVALID_ARGUMENT, INVALID_STRUCT, OVERFLOW, UNSUPPORTED (shared virtual memory on a device without it),
- * WRONG_CONTEXT, BUFFER_TOO_SMALL, BUFFER_ACCESS, OUT_OF_MEMORY, OPENCL or FORKED. */
+ * WRONG_CONTEXT, BUFFER_TOO_SMALL, BUFFER_ACCESS, OUT_OF_MEMORY, OPENCL, CANCELLED or FORKED. */
 CLATTN_API clattn_status clattn_resize_enqueue(clattn_plan *plan, cl_command_queue queue,
                                                const clattn_resize_args *args, cl_uint wait_count,
                                                const cl_event *wait_list, cl_event *event);

@@ -78,7 +78,7 @@ CLATTN_API clattn_status clattn_softmax_plan_create(clattn_context *context, con
 /** Enqueues the plan's one kernel (@ref calls_enqueue). Does not block.
  *
  * @return INVALID_ARGUMENT, INVALID_STRUCT, OVERFLOW, UNSUPPORTED (shared virtual memory on a device without it),
- * WRONG_CONTEXT, BUFFER_TOO_SMALL, BUFFER_ACCESS, OUT_OF_MEMORY, OPENCL or FORKED. */
+ * WRONG_CONTEXT, BUFFER_TOO_SMALL, BUFFER_ACCESS, OUT_OF_MEMORY, OPENCL, CANCELLED or FORKED. */
 CLATTN_API clattn_status clattn_softmax_enqueue(clattn_plan *plan, cl_command_queue queue,
                                                 const clattn_softmax_args *args, cl_uint wait_count,
                                                 const cl_event *wait_list, cl_event *event);

@@ -19,6 +19,7 @@ struct clattn_control {
     size_t depth; /* of nested calls */
     struct control_range range;
     cl_event launched; /* the latest launch, which has not been waited for */
+    clattn_context *launched_by;
     double launched_done;
 };
 
@@ -109,15 +110,16 @@ clattn_status control_enter(clattn_control *control, struct report *report)
         control->depth++;
         return CLATTN_SUCCESS;
     }
-    if (control_waits(control) && atomic_load(&control->cancelled))
-        return report_cancelled(report);
     if (!atomic_compare_exchange_strong(&control->owner, &nobody, this_thread()))
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "control: a call of another thread is using it");
     control->depth = 1;
     control->range = (struct control_range){0, 1};
     control->launched = NULL;
     atomic_store(&control->progress, 0);
-    return CLATTN_SUCCESS;
+    if (!control_waits(control) || !atomic_load(&control->cancelled))
+        return CLATTN_SUCCESS;
+    atomic_store(&control->owner, 0);
+    return report_cancelled(report);
 }
 
 static void show(clattn_control *control, double done)
@@ -127,12 +129,12 @@ static void show(clattn_control *control, double done)
         atomic_store(&control->progress, progress);
 }
 
-clattn_status control_leave(clattn_control *control, const struct cl_table *cl, clattn_status status)
+clattn_status control_leave(clattn_control *control, clattn_status status)
 {
     if (!control || --control->depth > 0)
         return status;
     if (control->launched)
-        cl->clReleaseEvent(control->launched);
+        control->launched_by->device.cl.clReleaseEvent(control->launched);
     control->launched = NULL;
     if (status == CLATTN_SUCCESS && control_waits(control))
         show(control, 1);
@@ -158,15 +160,15 @@ void control_restore(clattn_control *control, struct control_range range)
 }
 
 /* Waits for the latest launch. */
-static clattn_status wait_for_launched(clattn_control *control, clattn_context *context)
+static clattn_status wait_for_launched(clattn_control *control)
 {
     clattn_status status = CLATTN_SUCCESS;
-    const struct cl_table *cl = &context->device.cl;
     const cl_event event = control->launched;
     if (!event)
         return CLATTN_SUCCESS;
+    const struct cl_table *cl = &control->launched_by->device.cl;
     control->launched = NULL;
-    TRY_CL(&context->device.report, "clWaitForEvents", cl->clWaitForEvents(1, &event));
+    TRY_CL(&control->launched_by->device.report, "clWaitForEvents", cl->clWaitForEvents(1, &event));
     show(control, control->launched_done);
 fail:
     cl->clReleaseEvent(event);
@@ -182,13 +184,14 @@ clattn_status control_launched(clattn_control *control, clattn_context *context,
     if (!control_waits(control) || !event)
         return CLATTN_SUCCESS;
     TRY_CL(report, "clFlush", cl->clFlush(queue));
-    TRY(wait_for_launched(control, context));
+    TRY(wait_for_launched(control));
     TRY_CL(report, "clRetainEvent", cl->clRetainEvent(event));
     control->launched = event;
+    control->launched_by = context;
     control->launched_done = control->range.begin + (control->range.end - control->range.begin) * done;
     if (!atomic_load(&control->cancelled))
         return CLATTN_SUCCESS;
-    TRY(wait_for_launched(control, context));
+    TRY(wait_for_launched(control));
     status = report_cancelled(report);
 fail:
     return status;

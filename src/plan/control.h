@@ -11,7 +11,7 @@
 clattn_status control_enter(clattn_control *control, struct report *report);
 
 /* Ends the call; returns `status`. */
-clattn_status control_leave(clattn_control *control, const struct cl_table *cl, clattn_status status);
+clattn_status control_leave(clattn_control *control, clattn_status status);
 
 /* Whether steps need events, so that control_launched can wait for them. */
 bool control_waits(const clattn_control *control);

@@ -65,8 +65,9 @@ clattn_status binding_check_memory(clattn_context *context, cl_mem buffer, cl_me
     TRY_CL(report, "clGetMemObjectInfo", cl->clGetMemObjectInfo(buffer, CL_MEM_TYPE, sizeof type, &type, NULL));
     if (type != expected)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            expected == CL_MEM_OBJECT_BUFFER ? "%s: a buffer is expected, not an image"
-                                                             : "%s: a 2D image is expected",
+                            expected == CL_MEM_OBJECT_BUFFER    ? "%s: a buffer is expected, not an image"
+                            : expected == CL_MEM_OBJECT_IMAGE2D ? "%s: a 2D image is expected"
+                                                                : "%s: an array of 2D images is expected",
                             name);
     TRY_CL(report, "clGetMemObjectInfo", cl->clGetMemObjectInfo(buffer, CL_MEM_CONTEXT, sizeof owner, &owner, NULL));
     TRY_CL(report, "clGetMemObjectInfo", cl->clGetMemObjectInfo(buffer, CL_MEM_SIZE, sizeof *bytes, bytes, NULL));
@@ -329,7 +330,8 @@ fail:
     return status;
 }
 
-/* How many groups a launch takes of each dimension if `most` may run at once: whole dimensions as far as they go. */
+/* How many groups a launch takes of each dimension if `most` may run at once: all of the first dimension, then all of the second,
+ * as long as that is no more than `most`. */
 static void piece_of(const int groups[3], double most, int piece[3])
 {
     for (int i = 0; i < 3; i++) {

@@ -182,17 +182,23 @@ clattn_status operator_enqueue(const struct operator_type *type, clattn_plan *pl
     status = control_enter(call.control, &plan->context->device.report);
     if (status != CLATTN_SUCCESS)
         return status;
-    return control_leave(call.control, &plan->context->device.cl, type->enqueue(plan, &call, args));
+    return control_leave(call.control, type->enqueue(plan, &call, args));
 }
 
 clattn_status operator_run(const struct operator_type *type, clattn_context *context, cl_command_queue queue,
                            const void *desc, const void *args, cl_uint wait_count, const cl_event *wait_list,
                            cl_event *event)
 {
-    clattn_plan *plan;
-    clattn_status status = operator_plan_find(type, context, desc, &plan);
+    clattn_plan *plan = NULL;
+    clattn_control *control = control_of(type, args);
+    clattn_status status = context_check(context);
+    if (status == CLATTN_SUCCESS) /* nothing is compiled for a call that is cancelled */
+        status = control_enter(control, &context->device.report);
+    if (status != CLATTN_SUCCESS)
+        return status;
+    status = operator_plan_find(type, context, desc, &plan);
     if (status == CLATTN_SUCCESS)
         status = operator_enqueue(type, plan, queue, args, wait_count, wait_list, event);
     clattn_plan_release(&plan);
-    return status;
+    return control_leave(control, status);
 }

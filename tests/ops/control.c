@@ -180,6 +180,26 @@ static void one_call_at_a_time(const void *which, const char *solver)
     job_release(&job);
 }
 
+static void a_cancelled_run_compiles_nothing(void **state)
+{
+    clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
+    clattn_softmax_args args = CLATTN_SOFTMAX_ARGS_INIT;
+    clattn_control_params params = CLATTN_CONTROL_PARAMS_INIT;
+    const clattn_program_statistics before = device_programs();
+    (void)state;
+    params.cancellable = 1;
+    assert_status(NULL, clattn_control_create(&params, &args.control), CLATTN_SUCCESS);
+    clattn_control_cancel(args.control);
+    desc.x = clattn_layout_contiguous(CLATTN_DTYPE_F16, 2, (const size_t[]){3, 77});
+    desc.y = clattn_layout_contiguous(CLATTN_DTYPE_BF16, 2, (const size_t[]){3, 77});
+    assert_status(device_context(), clattn_softmax_run(device_context(), NULL, &desc, &args, 0, NULL, NULL),
+                  CLATTN_ERROR_CANCELLED);
+    assert_true(clattn_control_progress(args.control) == 0);
+    assert_int_equal(device_programs().built, before.built);
+    assert_int_equal(device_programs().loaded, before.loaded);
+    clattn_control_release(&args.control);
+}
+
 int main(int argc, char **argv)
 {
     static const attention_case plain = {"one call at a time", ALL, LITTLE};
@@ -194,6 +214,7 @@ int main(int argc, char **argv)
             suite_add_case(image_check, &images[i], image_solvers[s], "image %s: %s", image_solvers[s], images[i].rule);
     suite_add(some_launches_were_cut, "some launches were cut");
     suite_add(wrong_params, "wrong params");
+    suite_add(a_cancelled_run_compiles_nothing, "a cancelled run compiles nothing");
     suite_add_case(one_call_at_a_time, &plain, "generic", "attention generic: one call at a time");
     return suite_run("control", argc, argv);
 }

@@ -17,6 +17,9 @@
 static const image_case cases[] = {
     {"every byte", BIG, PACK(CL_UNORM_INT8, 4, SIZE(16, 16))},
     {"three channels", ALL, PACK(CL_UNORM_INT8, 3, SIZE(5, 3))},
+    {"the last of three images", ALL, PACK(CL_UNORM_INT8, 3, SIZE(5, 3)), .layers = 3},
+    {"the last of two images, patches", BIG, PACK(CL_FLOAT, 1, SIZE(9, 7)), .patch = 3, .layers = 2},
+    {"the last of three images", ALL, UNPACK(CL_UNORM_INT8, 3, SIZE(5, 3)), .layers = 3},
     {"one channel", ALL, PACK(CL_UNORM_INT8, 1, SIZE(5, 3))},
     {"two channels", BIG, PACK(CL_FLOAT, 2, SIZE(7, 5))},
     {"one pixel", ALL, PACK(CL_FLOAT, 4, SIZE(1, 1))},
@@ -139,7 +142,7 @@ typedef struct working {
 
 static working make_working(clattn_image_operation operation, cl_image_format format, cl_mem_flags flags)
 {
-    working w = {.image = image_create(flags, format, 6, 5, 8)};
+    working w = {.image = image_create(flags, format, 6, 5, 0, 8)};
 
     clattn_image_desc_init(&w.desc);
     clattn_image_args_init(&w.args);
@@ -180,6 +183,8 @@ static void refused_descriptions(void **state)
     REFUSED(INVALID_ARGUMENT, norm = (desc.operation = CLATTN_IMAGE_OPERATION_UNPACK, norm));
     REFUSED(INVALID_ARGUMENT, transfer = 2);
     REFUSED(INVALID_ARGUMENT, alpha = 2);
+    REFUSED(INVALID_ARGUMENT, image_array = 2);
+    REFUSED(INVALID_ARGUMENT, reserved = 1);
     REFUSED(UNSUPPORTED, array.dtype = CLATTN_DTYPE_U8);
     REFUSED(INVALID_LAYOUT, array.rank = 2);
     REFUSED(INVALID_LAYOUT, array.stride[0] = (desc.array.extent[2] = 5, desc.array.stride[1] = 5, 30));
@@ -200,7 +205,7 @@ static void refused_arguments(void **state)
     for (int operation = CLATTN_IMAGE_OPERATION_PACK; operation <= CLATTN_IMAGE_OPERATION_UNPACK; operation++) {
         bool pack = operation == CLATTN_IMAGE_OPERATION_PACK;
         working w = make_working((clattn_image_operation)operation, bytes, pack ? CL_MEM_READ_ONLY : CL_MEM_WRITE_ONLY);
-        test_image closed = image_create(pack ? CL_MEM_WRITE_ONLY : CL_MEM_READ_ONLY, bytes, 6, 5, 8);
+        test_image closed = image_create(pack ? CL_MEM_WRITE_ONLY : CL_MEM_READ_ONLY, bytes, 6, 5, 0, 8);
         clattn_binding buffer = w.args.array;
 
         w.job.plan = operator_plan(&image_operator, &w.desc, NULL);

@@ -167,7 +167,10 @@ clattn_status generation_hook(const struct generation *g, const struct sequence 
                                      .length = sequence->length,
                                      .logits = logits,
                                      .count = g->vocabulary};
+    /* What the hook may run with the same control is no part of the progress. */
+    const struct control_range range = control_part(g->desc.control, 0, SIZE_MAX);
     const clattn_status status = g->desc.hook(g->desc.hook_user, &view);
+    control_restore(g->desc.control, range);
     if (status != CLATTN_SUCCESS)
         report_error(&device_of(g)->report, status, "generate: the hook gave up");
     return status;
@@ -412,7 +415,7 @@ clattn_status clattn_generate(clattn_decoder_state *state, cl_command_queue queu
         return report_error(report, status, "desc or generated is NULL, or its size is none that there ever was");
     g.queue = queue ? queue : state->plan->base.context->queue;
     TRY(control_enter(g.desc.control, report));
-    status = control_leave(g.desc.control, &device_of(&g)->cl, generate(&g, prompts, prompt_lengths));
+    status = control_leave(g.desc.control, generate(&g, prompts, prompt_lengths));
     give_back(&g);
 fail:
     return status;

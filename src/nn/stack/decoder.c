@@ -306,7 +306,7 @@ clattn_status clattn_decoder_begin(clattn_decoder_state *state, cl_command_queue
     TRY(args_read(report_of(state), "clattn_decoder_begin_args", &args, sizeof args, sizeof args, given));
     call.control = args.control;
     TRY(control_enter(call.control, report_of(state)));
-    status = control_leave(call.control, &state->plan->base.context->device.cl, begin(state, &call, &args));
+    status = control_leave(call.control, begin(state, &call, &args));
 fail:
     return status;
 }
@@ -484,7 +484,7 @@ clattn_status clattn_decoder_enqueue(clattn_decoder_state *state, cl_command_que
     TRY(args_read(report_of(state), "clattn_decoder_args", &args, sizeof args, sizeof args, given));
     call.control = args.control;
     TRY(control_enter(call.control, report_of(state)));
-    status = control_leave(call.control, &state->plan->base.context->device.cl, enqueue(state, &call, &args));
+    status = control_leave(call.control, enqueue(state, &call, &args));
 fail:
     return status;
 }

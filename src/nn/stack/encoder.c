@@ -239,7 +239,7 @@ clattn_status clattn_encoder_enqueue(clattn_plan *handle, cl_command_queue queue
         return report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for lengths");
     call.control = args.control;
     TRY(control_enter(call.control, report));
-    status = control_leave(call.control, &handle->context->device.cl, enqueue(plan, &call, &args, lengths));
+    status = control_leave(call.control, enqueue(plan, &call, &args, lengths));
 fail:
     free(lengths);
     return status;

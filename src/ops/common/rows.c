@@ -37,18 +37,18 @@ static const int32_t group_elements[] = {2048, 4096, 8192, 16384, 32768, 65536, 
  * (docs/performance.md).  If there are not enough rows for all lanes, they must be shorter. */
 #define SHORT_ROW 127
 #define SHORT_ALWAYS 31
-/* Rows side by side may be longer: their lanes are loaded as they lie.  The bound is the kernel's private memory. */
-#define SHORT_ASIDE 1024
+/* Rows that lie side by side may be longer, because a vector of them is loaded at once and needs no transposition.  The bound is
+ * the kernel's private memory. */
+#define SHORT_ABREAST 1024
 
-static bool lie_aside(const struct capabilities *caps, const struct rows *rows)
+static bool are_abreast(const struct capabilities *caps, const struct rows *rows)
 {
-    return rows->side_by_side && rows->elements > SHORT_ROW && rows->elements <= SHORT_ASIDE &&
-           !(caps->quirks & QUIRK_SLOW_COMPILER);
+    return rows->abreast >= caps->lanes && rows->elements <= SHORT_ABREAST && !(caps->quirks & QUIRK_SLOW_COMPILER);
 }
 
 static bool are_short(const struct capabilities *caps, const struct rows *rows)
 {
-    return lie_aside(caps, rows) ||
+    return are_abreast(caps, rows) ||
            (rows->plain && rows->elements <= (rows->count < caps->lanes ? SHORT_ALWAYS : SHORT_ROW));
 }
 
@@ -99,9 +99,11 @@ static clattn_status prepare_cpu(clattn_plan *base)
     plan->rows_per_group = cpu_rows_per_group(caps, &rows, elements);
     define_int(&options, "LANES", caps->lanes);
     if (is_short) {
-        define_int(&options, "MOST", lie_aside(caps, &rows) ? SHORT_ASIDE : SHORT_ROW);
+        plan->is_abreast = are_abreast(caps, &rows) && rows.elements > SHORT_ROW;
+        define_int(&options, "MOST", plan->is_abreast ? SHORT_ABREAST : SHORT_ROW);
         define_int(&options, "WINDOW", window_of(caps, &rows));
-        plan->longest_row = SHORT_ALWAYS; /* the self-check's rows fill all lanes, and have a window and some columns */
+        /* The self-check's rows fill all lanes, and have a window and some columns. */
+        plan->longest_row = plan->is_abreast ? SHORT_ABREAST : SHORT_ALWAYS;
     } else {
         define_int(&options, "UNIT_STRIDE", rows.unit_columns);
         plan->longest_row = SIZE_MAX;

@@ -13,8 +13,8 @@ struct rows {
     size_t segments;   /* pieces of a row, each of which has columns with one stride */
     size_t gathered;   /* arrays of which an item moves single elements if columns are not contiguous */
     bool unit_columns; /* columns are contiguous in all arrays */
-    bool plain;        /* each row is one segment, and few indices tell rows apart: rows may lie across the lanes */
-    bool side_by_side; /* plain, and neighbouring rows lie side by side */
+    bool plain;        /* one index tells rows apart, and each is one segment: rows may lie across the lanes */
+    size_t abreast;    /* neighbouring rows of one segment that lie side by side, element by element; 0: they do not */
 };
 
 enum row_solver { ROW_CPU, ROW_CPU_SHORT, ROW_TILE, ROW_GENERIC, ROW_SOLVERS };
@@ -37,6 +37,7 @@ struct row_plan {
     clattn_plan base;
     size_t rows_per_group;
     size_t longest_row; /* that the build takes */
+    bool is_abreast;    /* the build is for rows that lie side by side */
 };
 
 /* The work-groups of a launch for so many rows. */

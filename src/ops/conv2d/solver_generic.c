@@ -9,6 +9,8 @@ static const char *refuse(const struct offer *offer)
 {
     const struct conv2d_problem *problem = offer->problem;
     const double taps = (double)problem->kernel[0] * (double)problem->kernel[1];
+    if ((double)problem->batch * (double)problem->out[0] > INT32_MAX)
+        return "all pictures together have more than 2^31 - 1 rows";
     return refuse_loops(offer->caps, taps * ((double)problem->in_channels + 1) + (double)problem->kernel[0] + 24);
 }
 
@@ -26,7 +28,7 @@ static void groups_of(const struct conv2d_plan *plan, const struct conv2d_proble
     const size_t blocks = problem->groups * divide_up(problem->out_channels, plan->panel), columns = problem->out[1];
     groups[0] = divide_up(along ? blocks : columns, local[0]);
     groups[1] = divide_up(along ? columns : blocks, local[1]);
-    groups[2] = batch * problem->out[0]; /* at most 2^58 */
+    groups[2] = batch * problem->out[0];
 }
 
 static clattn_status launch(const struct conv2d_plan *plan, const struct conv2d_problem *problem, struct chain *chain,

@@ -51,6 +51,7 @@ static clattn_image_desc describe(const struct image_problem *full)
     const size_t extent[3] = {HEIGHT + 2 * margin, WIDTH + 2 * margin,
                               full->channels * (size_t)desc.patch * (size_t)desc.patch};
     const size_t norm[3] = {extent[0], extent[1], full->channels};
+    desc.image_array = 0; /* which image is copied is no kernel's business */
     desc.array = clattn_layout_contiguous(desc.array.dtype, 3, extent);
     if (desc.norm.rank)
         desc.norm = clattn_layout_contiguous(CLATTN_DTYPE_F32, desc.norm.rank, norm);

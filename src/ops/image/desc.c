@@ -28,6 +28,9 @@ static clattn_status check_options(clattn_image_desc *desc, const char **reason)
             CLATTN_ERROR_INVALID_ARGUMENT, "unknown transfer function");
     REQUIRE(desc->alpha == CLATTN_IMAGE_ALPHA_STRAIGHT || desc->alpha == CLATTN_IMAGE_ALPHA_PREMULTIPLIED,
             CLATTN_ERROR_INVALID_ARGUMENT, "unknown kind of alpha");
+    REQUIRE(desc->image_array == 0 || desc->image_array == 1, CLATTN_ERROR_INVALID_ARGUMENT,
+            "image_array is neither 0 nor 1");
+    REQUIRE(desc->reserved == 0, CLATTN_ERROR_INVALID_ARGUMENT, "reserved is not 0");
     return CLATTN_SUCCESS;
 }
 
@@ -157,22 +160,28 @@ static clattn_status read_image(clattn_context *context, const struct image_prob
     const struct cl_table *cl = &context->device.cl;
     const clattn_binding *image = &args->image;
     bool pack = problem->desc.operation == CLATTN_IMAGE_OPERATION_PACK;
+    const cl_mem_object_type type = problem->desc.image_array ? CL_MEM_OBJECT_IMAGE2D_ARRAY : CL_MEM_OBJECT_IMAGE2D;
     cl_image_format format;
-    size_t bytes, width, height;
+    size_t bytes, width, height, layers = 1;
     if (image->kind != CLATTN_BINDING_KIND_IMAGE || !image->buffer || image->svm || image->offset || image->reserved)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "image: no image is bound; clattn_binding_image makes a binding");
-    TRY(binding_check_memory(context, image->buffer, CL_MEM_OBJECT_IMAGE2D, pack ? BINDING_READ : BINDING_WRITE,
-                             "image", &bytes));
+    TRY(binding_check_memory(context, image->buffer, type, pack ? BINDING_READ : BINDING_WRITE, "image", &bytes));
     TRY_CL(report, "clGetImageInfo", cl->clGetImageInfo(image->buffer, CL_IMAGE_FORMAT, sizeof format, &format, NULL));
     TRY_CL(report, "clGetImageInfo", cl->clGetImageInfo(image->buffer, CL_IMAGE_WIDTH, sizeof width, &width, NULL));
     TRY_CL(report, "clGetImageInfo", cl->clGetImageInfo(image->buffer, CL_IMAGE_HEIGHT, sizeof height, &height, NULL));
+    if (problem->desc.image_array)
+        TRY_CL(report, "clGetImageInfo",
+               cl->clGetImageInfo(image->buffer, CL_IMAGE_ARRAY_SIZE, sizeof layers, &layers, NULL));
+    if (args->layer >= layers)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "layer %zu of %zu images", args->layer, layers);
     TRY(read_format(report, &format, kernel_args));
     if (!pack && (args->origin_x < 0 || args->origin_y < 0 || (size_t)args->origin_x + args->width > width ||
                   (size_t)args->origin_y + args->height > height))
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "%zu x %zu pixels from (%lld, %lld) are not all in the image of %zu x %zu", args->width,
                             args->height, (long long)args->origin_x, (long long)args->origin_y, width, height);
+    kernel_args->layer = (int)args->layer;
     kernel_args->image_width = (int)size_min(width, INT32_MAX);
     kernel_args->image_height = (int)size_min(height, INT32_MAX);
 fail:

@@ -44,7 +44,9 @@ static const char *refuse(const struct offer *offer)
 {
     const char *reason = offer->caps->images ? NULL : "the device has no images";
     reason = reason ? reason : refuse_loops(offer->caps, iterations(offer->caps, offer->problem, 1));
-    return reason ? reason : refuse_all_but_cpu(offer);
+    /* No other solver takes an array of images. */
+    return reason || ((const struct image_problem *)offer->problem)->desc.image_array ? reason
+                                                                                      : refuse_all_but_cpu(offer);
 }
 
 static size_t groups_of(const struct capabilities *caps, const struct image_problem *problem, size_t rows)
@@ -73,7 +75,7 @@ static clattn_status copy(struct chain *chain, cl_mem image, bool pack, const im
     clattn_status status = CLATTN_SUCCESS;
     struct report *report = &chain->context->device.report;
     const struct cl_table *cl = &chain->context->device.cl;
-    const size_t origin[3] = {(size_t)a->raw_x, (size_t)a->raw_y, 0};
+    const size_t origin[3] = {(size_t)a->raw_x, (size_t)a->raw_y, (size_t)a->layer};
     const size_t region[3] = {(size_t)a->raw_width, (size_t)a->raw_height, 1};
     const size_t offset = (size_t)a->raw_offset;
     cl_mem buffer = chain->workspace.buffer;
@@ -108,8 +110,11 @@ static clattn_status launch(const struct image_plan *plan, const struct image_pr
     clamp_range(whole->origin_x, args->width, margin, whole->image_width, &band.raw_x, &band.raw_width);
     const size_t row = (size_t)band.raw_width * (size_t)(band.components * band.component);
     const size_t most = band_rows(problem, row);
+    const double work = chain->work;
     for (size_t done = 0, rows; done < args->height; done += rows) {
         rows = size_min(args->height - done, most);
+        chain->work = work * (double)rows / (double)args->height;
+        const struct control_range range = control_part(chain->control, done / most, divide_up(args->height, most));
         const bool last = done + rows == args->height;
         const size_t groups[3] = {groups_of(caps, problem, rows), 1, 1};
         band.height = (int)rows;
@@ -122,6 +127,7 @@ static clattn_status launch(const struct image_plan *plan, const struct image_pr
         TRY(chain_launch(chain, &plan->base, 0, bindings, &band, groups, pack && last));
         if (!pack)
             TRY(copy(chain, args->image.buffer, pack, &band, last));
+        control_restore(chain->control, range);
     }
 fail:
     return status;

@@ -9,6 +9,8 @@ static const char *refuse(const struct offer *offer)
     double patch = (double)problem->desc.patch;
     if (!offer->caps->images)
         return "the device has no images";
+    if (problem->desc.image_array)
+        return "an array of images is copied, by cpu";
     return refuse_loops(offer->caps, patch * (patch * 5 + 1));
 }
 

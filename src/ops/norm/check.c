@@ -9,7 +9,7 @@
 #include "ref/ref.h"
 
 #define ELEMENTS 203
-#define SOME (5 * ELEMENTS)
+#define SOME (21 * ELEMENTS)
 #define ROWS 37 /* at most: two vectors of rows, and some */
 
 enum { X, SCALE, BIAS, RESIDUAL, Y, MEAN, INVERSE, SUM, ARRAYS };
@@ -103,6 +103,10 @@ static clattn_status check_small(struct self_check *self, bool each_column)
             *full[i] = clattn_layout_contiguous(full[i]->dtype, 2, extent);
     for (int i = 0; i < 2 && !plan->problem.unit_columns; i++)
         desc.x.stride[i] *= 2;
+    if (plan->rows.is_abreast) {
+        desc.x.stride[0] = desc.y.stride[0] = 1;
+        desc.x.stride[1] = desc.y.stride[1] = (int64_t)rows;
+    }
     if (desc.scale.rank)
         desc.scale = clattn_layout_contiguous(desc.scale.dtype, 1, &factor_columns);
     if (desc.bias.rank)

@@ -25,13 +25,14 @@ static struct rows rows_of(const void *data)
     const int last = walk->row_extent[1] > 1; /* norm/cpu_short.cl has lanes along this dimension */
     const bool few_indices = walk->segments == 1 && walk->row_extent[2] == 1 && walk->row_extent[3] == 1;
     const bool side_by_side = few_indices && walk->x.stride[last] == 1 && walk->y.stride[last] == 1;
+    const size_t abreast = side_by_side ? (size_t)walk->row_extent[last] : 0;
     return (struct rows){.count = problem->rows,
                          .elements = problem->elements,
                          .segments = (size_t)problem->walk.segments,
                          .gathered = 4,
                          .unit_columns = problem->unit_columns,
-                         .plain = is_plain(walk) || side_by_side,
-                         .side_by_side = side_by_side};
+                         .plain = is_plain(walk),
+                         .abreast = abreast};
 }
 
 static void define(const clattn_plan *plan, enum row_solver solver, struct strbuf *options)

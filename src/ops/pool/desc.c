@@ -149,7 +149,7 @@ clattn_status pool_problem_read(const void *given, void *result, const char **re
     problem->unit_channels =
         channels > 1 && x->stride[1] == 1 && y->stride[1] == 1 && y->extent[3] <= LENGTH_LIMIT / (POOL_BLOCK * 16);
     problem->joined = problem->unit_channels && x->stride[3] == channels && y->stride[3] == channels &&
-                      (size_t)channels * x->extent[3] <= LENGTH_LIMIT;
+                      (size_t)channels * size_max(x->extent[3], y->extent[3]) <= LENGTH_LIMIT;
 fail:
     return status;
 }

@@ -69,17 +69,22 @@ static bool is_supported(const cl_image_format *format)
     return false;
 }
 
-test_image image_create(cl_mem_flags flags, cl_image_format format, size_t width, size_t height, uint64_t salt)
+test_image image_create(cl_mem_flags flags, cl_image_format format, size_t width, size_t height, size_t layers,
+                        uint64_t salt)
 {
     const cl_channel_order order = format.image_channel_order;
     test_image made = {.format = format,
                        .width = width,
                        .height = height,
+                       .layers = layers,
                        .component = component_bytes(format.image_channel_data_type),
                        .components = order == CL_R    ? 1
                                      : order == CL_RG ? 2
                                                       : 4};
-    const cl_image_desc desc = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = width, .image_height = height};
+    const cl_image_desc desc = {.image_type = layers ? CL_MEM_OBJECT_IMAGE2D_ARRAY : CL_MEM_OBJECT_IMAGE2D,
+                                .image_width = width,
+                                .image_height = height,
+                                .image_array_size = layers};
     size_t count = width * height * (size_t)made.components;
     random_stream stream = random_start(salt);
     cl_int code = CL_SUCCESS;
@@ -97,8 +102,15 @@ test_image image_create(cl_mem_flags flags, cl_image_format format, size_t width
         default: storage_set(CLATTN_DTYPE_F32, at, filler(&stream, i)); break;
         }
     }
+    /* All images of an array begin alike. */
+    const size_t bytes = count * made.component, images = layers ? layers : 1;
+    unsigned char *all = malloc(images * bytes);
+    assert_non_null(all);
+    for (size_t i = 0; i < images; i++)
+        memcpy(all + i * bytes, made.host, bytes);
     made.memory = clCreateImage(clattn_context_opencl_context(device_context()), flags | CL_MEM_COPY_HOST_PTR, &format,
-                                &desc, made.host, &code);
+                                &desc, all, &code);
+    free(all);
     if (!made.memory && order == CL_RG) {
         assert_false(is_supported(&format)); /* the code is not always CL_IMAGE_FORMAT_NOT_SUPPORTED */
     } else {
@@ -118,10 +130,18 @@ void image_release(test_image *image)
 
 void image_download(test_image *image)
 {
-    const size_t origin[3] = {0, 0, 0}, region[3] = {image->width, image->height, 1};
+    const size_t region[3] = {image->width, image->height, 1}, last = image->layers ? image->layers - 1 : 0;
+    const size_t bytes = image->width * image->height * (size_t)image->components * image->component;
+    unsigned char *other = malloc(bytes);
 
-    assert_cl(clEnqueueReadImage(clattn_context_queue(device_context()), image->memory, CL_TRUE, origin, region, 0, 0,
-                                 image->host, 0, NULL, NULL));
+    assert_non_null(other);
+    for (size_t layer = 0; layer <= last; layer++) {
+        const size_t origin[3] = {0, 0, layer};
+        assert_cl(clEnqueueReadImage(clattn_context_queue(device_context()), image->memory, CL_TRUE, origin, region, 0,
+                                     0, layer == last ? image->host : other, 0, NULL, NULL));
+        assert_true(layer == last || !memcmp(other, image->host, bytes));
+    }
+    free(other);
 }
 
 /* The matrix is not symmetric and has a constant in each row. */
@@ -364,7 +384,8 @@ void image_check(const void *which, const char *solver)
     clattn_image_args args = CLATTN_IMAGE_ARGS_INIT;
     test_job job = {0};
 
-    test_image image = image_create(pack ? CL_MEM_READ_ONLY : CL_MEM_WRITE_ONLY, format, t->image[0], t->image[1], 5);
+    test_image image =
+        image_create(pack ? CL_MEM_READ_ONLY : CL_MEM_WRITE_ONLY, format, t->image[0], t->image[1], t->layers, 5);
     /* There may be no images of CL_RG: image_create says so.  PoCL 3.1's read_imagef and write_imagef take half floats of
      * CL_R for something else. */
     const bool mistaken = t->order == CL_R && t->type == CL_HALF_FLOAT && strcmp(solver, "cpu") != 0 &&
@@ -392,6 +413,8 @@ void image_check(const void *which, const char *solver)
     desc.patch = t->patch;
     desc.transfer = t->srgb ? CLATTN_IMAGE_TRANSFER_SRGB : CLATTN_IMAGE_TRANSFER_LINEAR;
     desc.alpha = t->premultiplied ? CLATTN_IMAGE_ALPHA_PREMULTIPLIED : CLATTN_IMAGE_ALPHA_STRAIGHT;
+    desc.image_array = t->layers > 0;
+    args.layer = t->layers ? t->layers - 1 : 0;
     args.image = clattn_binding_image(image.memory);
     array_bind(&array, &desc.array, &args.array);
     array_bind(norm, &desc.norm, &args.norm);
@@ -405,6 +428,13 @@ void image_check(const void *which, const char *solver)
     memcpy(args.matrix, colours, sizeof args.matrix);
     job.args.image = args;
     assert_status(device_context(), clattn_image_supports(device_context(), &desc, NULL), CLATTN_SUCCESS);
+    if (t->layers && strcmp(solver, "cpu") != 0) {
+        operator_refuses_plan(&image_operator, &desc, solver, CLATTN_ERROR_UNSUPPORTED);
+        assert_message_has(device_context(), "an array of images is copied, by cpu");
+        job_release(&job);
+        image_release(&image);
+        return;
+    }
     assert_true(job_plan(&job, &image_operator, &desc, solver, JOB_TAKEN));
     unsigned char *bytes_around = NULL;
     cl_mem workspace = t->own_workspace ? bring_workspace(&job, &bytes_around) : NULL;

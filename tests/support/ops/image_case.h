@@ -10,16 +10,18 @@ typedef struct test_image {
     cl_image_format format;
     size_t width, height, component; /* pixels, and bytes of one component */
     int components;                  /* of a pixel: 1, 2 or 4 */
+    size_t layers;                   /* 0: one image; else the last of so many */
     unsigned char *host;
 } test_image;
 
 /* Makes an image and fills it with every kind of value that its format has: with unorm all integers in turn, otherwise
  * numbers of either sign, infinities, NaN, subnormals.  `memory` is NULL if the driver has no images of CL_RG, which
  * PoCL 3.1 has not; any other failure is the test's. */
-test_image image_create(cl_mem_flags flags, cl_image_format format, size_t width, size_t height, uint64_t salt);
+test_image image_create(cl_mem_flags flags, cl_image_format format, size_t width, size_t height, size_t layers,
+                        uint64_t salt);
 void image_release(test_image *image);
 
-/* Reads the image back into `host`. */
+/* Reads the image back into `host`; of an array, all images but the last are asserted to be as they were made. */
 void image_download(test_image *image);
 
 /* Returns the stored number of component c (0 red … 3 alpha) of a pixel before any division; 0 for a component that the
@@ -38,7 +40,8 @@ typedef struct image_case {
     cl_channel_order order; /* 0: CL_RGBA */
     clattn_dtype dtype;     /* 0: CLATTN_DTYPE_F32 */
     array_form form;
-    int norm; /* 0: none, 1: of the row, 2: of each component */
+    size_t layers; /* 0: one image; else the last of an array of so many */
+    int norm;      /* 0: none, 1: of the row, 2: of each component */
     bool srgb, premultiplied;
     bool own_workspace; /* the caller brings the workspace, around which nothing may change */
     bool transform;     /* colours are multiplied by the matrix of image_case.c */
