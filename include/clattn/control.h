@@ -72,7 +72,8 @@ CLATTN_API clattn_status clattn_control_create(const clattn_control_params *para
  * Any thread may call it at any time, signal handlers included. Does not wait. */
 CLATTN_API void clattn_control_cancel(clattn_control *control);
 
-/** Lets calls run again after clattn_control_cancel; accepts NULL. */
+/** Lets calls run again after clattn_control_cancel, and sets the progress to 0 unless a call is using `control`; accepts
+ * NULL. */
 CLATTN_API void clattn_control_reset(clattn_control *control);
 
 /** Tells whether `control` is cancelled: 1, or 0; 0 for NULL. From any thread. */

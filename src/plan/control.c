@@ -75,8 +75,11 @@ void clattn_control_cancel(clattn_control *control)
 
 void clattn_control_reset(clattn_control *control)
 {
-    if (control)
-        atomic_store(&control->cancelled, false);
+    if (!control)
+        return;
+    atomic_store(&control->cancelled, false);
+    if (!atomic_load(&control->owner))
+        atomic_store(&control->progress, 0);
 }
 
 int32_t clattn_control_is_cancelled(const clattn_control *control)
@@ -142,15 +145,20 @@ clattn_status control_leave(clattn_control *control, clattn_status status)
     return status;
 }
 
-struct control_range control_part(clattn_control *control, size_t index, size_t count)
+struct control_range control_part(clattn_control *control, double begin, double end)
 {
     if (!control)
         return (struct control_range){0, 0};
     const struct control_range whole = control->range;
-    const double part = (whole.end - whole.begin) / (double)size_max(count, 1);
-    control->range.begin = whole.begin + part * (double)index;
-    control->range.end = control->range.begin + part;
+    const double length = whole.end - whole.begin;
+    control->range = (struct control_range){whole.begin + length * begin, whole.begin + length * end};
     return whole;
+}
+
+struct control_range control_step(clattn_control *control, size_t index, size_t count)
+{
+    const double part = 1.0 / (double)size_max(count, 1);
+    return control_part(control, part * (double)index, part * (double)(index + 1));
 }
 
 void control_restore(clattn_control *control, struct control_range range)

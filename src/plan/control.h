@@ -21,9 +21,10 @@ struct control_range {
     double begin, end;
 };
 
-/* Makes part `index` of `count` the current range, and returns the range that it is a part of; control_restore makes that one
- * current again. */
-struct control_range control_part(clattn_control *control, size_t index, size_t count);
+/* Makes a part of the current range the current one, from `begin` to `end` of 0 ... 1, and returns the range that it is a part of;
+ * control_restore makes that one current again.  control_step does so for part `index` of `count` equal ones. */
+struct control_range control_part(clattn_control *control, double begin, double end);
+struct control_range control_step(clattn_control *control, size_t index, size_t count);
 void control_restore(clattn_control *control, struct control_range range);
 
 /* Tells the control about a launch that has the given event, after which `done` of the current range is enqueued.  Waits for the

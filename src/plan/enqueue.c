@@ -341,6 +341,18 @@ static void piece_of(const int groups[3], double most, int piece[3])
     }
 }
 
+/* Gives the kernel its share of an enqueue's progress. */
+static struct control_range kernel_range(clattn_control *control, const clattn_plan *plan, size_t index)
+{
+    double all = 0, begin = 0, end = 0;
+    for (size_t i = 0; i < plan->kernel_count; i++) {
+        begin = i == index ? all : begin;
+        all += plan->kernels[i].prepares ? 0.1 : 1;
+        end = i == index ? all : end;
+    }
+    return control_part(control, begin / all, end / all);
+}
+
 clattn_status chain_launch(struct chain *chain, const clattn_plan *plan, size_t index,
                            const clattn_binding *const *bindings, void *args, const size_t groups[3], bool last)
 {
@@ -359,7 +371,7 @@ clattn_status chain_launch(struct chain *chain, const clattn_plan *plan, size_t 
     const size_t pieces[3] = {divide_up(groups[0], (size_t)piece[0]), divide_up(groups[1], (size_t)piece[1]),
                               divide_up(groups[2], (size_t)piece[2])};
     const size_t launches = pieces[0] * pieces[1] * pieces[2];
-    const struct control_range range = control_part(chain->control, index, plan->kernel_count);
+    const struct control_range range = kernel_range(chain->control, plan, index);
     for (size_t i = 0; i < launches; i++) {
         const size_t place[3] = {i % pieces[0], i / pieces[0] % pieces[1], i / pieces[0] / pieces[1]};
         for (int d = 0; d < 3; d++) {

@@ -21,6 +21,7 @@ struct plan_kernel {
     cl_uint images; /* the first `images` of the pointers are images */
     size_t args_bytes;
     size_t local[3];
+    bool prepares; /* it makes ready what the plan's other kernels read, in little time */
     size_t widest; /* work-items in the longest dimension of the largest launch; set by the operator */
 };
 

@@ -168,7 +168,7 @@ clattn_status generation_hook(const struct generation *g, const struct sequence 
                                      .logits = logits,
                                      .count = g->vocabulary};
     /* What the hook may run with the same control is no part of the progress. */
-    const struct control_range range = control_part(g->desc.control, 0, SIZE_MAX);
+    const struct control_range range = control_part(g->desc.control, 0, 0);
     const clattn_status status = g->desc.hook(g->desc.hook_user, &view);
     control_restore(g->desc.control, range);
     if (status != CLATTN_SUCCESS)
@@ -197,7 +197,7 @@ static clattn_status append(struct generation *g, const int32_t *tokens, size_t 
     args.lengths = lengths;
     args.control = g->desc.control;
     status = CLATTN_SUCCESS;
-    const struct control_range range = control_part(g->desc.control, g->step++, g->steps);
+    const struct control_range range = control_step(g->desc.control, g->step++, g->steps);
     TRY_CL(&device->report, "clEnqueueWriteBuffer",
            cl->clEnqueueWriteBuffer(g->queue, g->tokens, CL_TRUE, 0, sequences * row * sizeof *tokens, tokens, 0, NULL,
                                     &written));

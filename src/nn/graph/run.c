@@ -285,7 +285,7 @@ static clattn_status enqueue_steps(const struct graph *graph, struct chain *chai
         const struct graph_step *s = &graph->steps[i];
         if (!wanted(&r, s))
             continue;
-        const struct control_range range = control_part(chain->control, i, end);
+        const struct control_range range = control_step(chain->control, i, end);
         switch (s->op) {
         case GRAPH_INTEGERS: TRY(integers(&r, s)); break;
         case GRAPH_PAD: TRY(pad(&r, s)); break;

@@ -247,6 +247,7 @@ static clattn_status prepare(clattn_plan *base)
         TRY(plan_add_kernel(base, depthwise ? "conv2d/depthwise.cl" : "conv2d/cpu.cl", &options, names[i],
                             i == PACK ? 3 : 4, sizeof(conv2d_args), one, groups[i]));
     }
+    base->kernels[PACK].prepares = true;
 fail:
     return status;
 }

@@ -114,7 +114,7 @@ static clattn_status launch(const struct image_plan *plan, const struct image_pr
     for (size_t done = 0, rows; done < args->height; done += rows) {
         rows = size_min(args->height - done, most);
         chain->work = work * (double)rows / (double)args->height;
-        const struct control_range range = control_part(chain->control, done / most, divide_up(args->height, most));
+        const struct control_range range = control_step(chain->control, done / most, divide_up(args->height, most));
         const bool last = done + rows == args->height;
         const size_t groups[3] = {groups_of(caps, problem, rows), 1, 1};
         band.height = (int)rows;

@@ -52,6 +52,7 @@ clattn_status matmul_add_packed_kernels(struct matmul_plan *plan, const char *fi
         TRY(plan_add_kernel(&plan->base, file, &own, kernels[i].name, kernels[i].pointers, matmul_args_bytes(plan), one,
                             kernels[i].groups));
     }
+    plan->base.kernels[0].prepares = true;
 fail:
     strbuf_clear(options);
     return status;

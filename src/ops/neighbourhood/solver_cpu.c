@@ -161,6 +161,7 @@ static clattn_status prepare(clattn_plan *base)
         TRY(plan_add_kernel(base, "neighbourhood/cpu.cl", &options, names[i], 4, sizeof(neighbourhood_args), one,
                             groups[i]));
     }
+    base->kernels[PACK].prepares = true;
 fail:
     return status;
 }
