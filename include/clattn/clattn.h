@@ -36,7 +36,7 @@
  * | Softmax and the rest of a layer                             | see                                     |
  * | ----------------------------------------------------------- | --------------------------------------- |
  * | softmax of rows                                             | softmax.h                               |
- * | LayerNorm, RMSNorm                                          | norm.h                                  |
+ * | LayerNorm, RMSNorm, GroupNorm, InstanceNorm                 | norm.h                                  |
  * | multiply matrices, with bias, activation, residual, gate    | matmul.h                                |
  * | a feed-forward network                                      | feed_forward.h                          |
  * | ReLU, GELU, Swish                                           | activation.h                            |

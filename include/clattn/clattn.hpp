@@ -804,6 +804,12 @@ class control : public owner<clattn_control, clattn_control_release>
         clattn_control_reset(get());
     }
 
+    /** clattn_control_expect. */
+    void expect(size_t calls) const noexcept
+    {
+        clattn_control_expect(get(), calls);
+    }
+
     /** Tells whether it is cancelled. */
     bool is_cancelled() const noexcept
     {

@@ -15,10 +15,10 @@
  *     if (button_was_pressed)
  *         clattn_control_cancel(control);
  *
- * Without `cancellable` a call does not block, as ever. With it the call flushes its queue and waits for its own launches, so
- * that at most two are enqueued and not complete; it returns while the last one may still run, and its event says when that has
- * ended. A call that finds its control cancelled enqueues no more, waits for what it has enqueued and returns
- * CLATTN_ERROR_CANCELLED. It gives no event then, nothing of it runs any more, and:
+ * Without `cancellable` a call does not block, as ever. With it the call flushes its queue, keeps no more than two launches
+ * enqueued, and returns when the last one has ended. A kernel that is launched in one piece can be neither watched nor
+ * cancelled, so set `max_launch_ms`, too. A call that finds its control cancelled enqueues no more, waits for what it has
+ * enqueued and returns CLATTN_ERROR_CANCELLED. It gives no event then, nothing of it runs any more, and:
  *
  * - its outputs hold anything, and so do inputs that it was to overwrite in place;
  * - a decoder's state is as before clattn_decoder_enqueue, which may be repeated; after clattn_decoder_begin or
@@ -72,18 +72,27 @@ CLATTN_API clattn_status clattn_control_create(const clattn_control_params *para
  * Any thread may call it at any time, signal handlers included. Does not wait. */
 CLATTN_API void clattn_control_cancel(clattn_control *control);
 
-/** Lets calls run again after clattn_control_cancel, and sets the progress to 0 unless a call is using `control`; accepts
- * NULL. */
+/** Lets calls run again after clattn_control_cancel, and sets the progress to 0 and clattn_control_expect to 1 unless a call is
+ * using `control`; accepts NULL.
+ *
+ * Call it before a chain of calls, not within, or a cancel that came meanwhile is forgotten. */
 CLATTN_API void clattn_control_reset(clattn_control *control);
+
+/** Says that the progress of the next `calls` calls counts together, as of one call of so many equal parts; accepts NULL.
+ *
+ * For a chain of operators, before its first call, while no call uses `control`; 0 counts as 1. Another chain of as many calls
+ * may follow without it. A chain that ends early needs it, or clattn_control_reset, before the next. The control stays cancelled
+ * if it is. */
+CLATTN_API void clattn_control_expect(clattn_control *control, size_t calls);
 
 /** Tells whether `control` is cancelled: 1, or 0; 0 for NULL. From any thread. */
 CLATTN_API int32_t clattn_control_is_cancelled(const clattn_control *control);
 
 /** Tells how much of the call that uses `control`, or of the latest that did, the device has done: 0 ... 1.
  *
- * From any thread. It never falls during a call. A model's steps count alike, and so do the tokens of clattn_generate up
- * to its max_tokens, so equal parts need not take equal times. 1 if a call has returned with SUCCESS; 0 for NULL and
- * without `cancellable`. */
+ * From any thread. It never falls during a call or a chain (clattn_control_expect). A model's steps count alike, and so do the
+ * tokens of clattn_generate up to its max_tokens, so equal parts need not take equal times. 1 if all have returned with
+ * SUCCESS; 0 for NULL and without `cancellable`. */
 CLATTN_API double clattn_control_progress(const clattn_control *control);
 
 /** Releases the control and sets *control to NULL; accepts NULL and a pointer to NULL. */

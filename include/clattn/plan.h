@@ -68,7 +68,8 @@ CLATTN_BEGIN_DECLS
  * - `args` has a `control`: with one, launches may be short, and the call may be watched and cancelled; it then waits for
  *   the device (control.h).
  *
- * Inputs may overlap each other. An output may overlap nothing, unless the operator says otherwise. If there is
+ * Inputs may overlap each other. An output may overlap nothing, unless the operator says otherwise; overlap within one buffer or
+ * one allocation of shared virtual memory is refused, and overlapping sub-buffers are not noticed. If there is
  * nothing to compute (a batch of 0, for example), the call succeeds and the event is that of a marker.
  *
  * If it fails, nothing that writes the caller's outputs has been enqueued, unless the status is OPENCL,

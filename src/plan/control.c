@@ -16,7 +16,8 @@ struct clattn_control {
     atomic_int progress;    /* of PROGRESS_WHOLE */
     atomic_uintptr_t owner; /* the thread whose call uses the control, or 0 */
     /* The owner's: */
-    size_t depth; /* of nested calls */
+    size_t expected, done; /* calls whose progress counts together, and how many of them have returned */
+    size_t depth;          /* of nested calls */
     struct control_range range;
     cl_event launched; /* the latest launch, which has not been waited for */
     clattn_context *launched_by;
@@ -52,6 +53,7 @@ clattn_status clattn_control_create(const clattn_control_params *given, clattn_c
     if (!made)
         return report_error(NULL, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a control");
     made->params = params;
+    made->expected = 1;
     atomic_init(&made->cancelled, false);
     atomic_init(&made->progress, 0);
     atomic_init(&made->owner, 0);
@@ -79,7 +81,16 @@ void clattn_control_reset(clattn_control *control)
         return;
     atomic_store(&control->cancelled, false);
     if (!atomic_load(&control->owner))
-        atomic_store(&control->progress, 0);
+        clattn_control_expect(control, 1);
+}
+
+void clattn_control_expect(clattn_control *control, size_t calls)
+{
+    if (!control)
+        return;
+    control->expected = calls;
+    control->done = 0;
+    atomic_store(&control->progress, 0);
 }
 
 int32_t clattn_control_is_cancelled(const clattn_control *control)
@@ -116,9 +127,11 @@ clattn_status control_enter(clattn_control *control, struct report *report)
     if (!atomic_compare_exchange_strong(&control->owner, &nobody, this_thread()))
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "control: a call of another thread is using it");
     control->depth = 1;
-    control->range = (struct control_range){0, 1};
     control->launched = NULL;
-    atomic_store(&control->progress, 0);
+    if (control->done >= control->expected)
+        clattn_control_expect(control, control->expected);
+    control->range = (struct control_range){0, 1};
+    control_step(control, control->done, control->expected);
     if (!control_waits(control) || !atomic_load(&control->cancelled))
         return CLATTN_SUCCESS;
     atomic_store(&control->owner, 0);
@@ -132,15 +145,34 @@ static void show(clattn_control *control, double done)
         atomic_store(&control->progress, progress);
 }
 
+/* Waits for the latest launch. */
+static clattn_status wait_for_launched(clattn_control *control)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    const cl_event event = control->launched;
+    if (!event)
+        return CLATTN_SUCCESS;
+    const struct cl_table *cl = &control->launched_by->device.cl;
+    control->launched = NULL;
+    TRY_CL(&control->launched_by->device.report, "clWaitForEvents", cl->clWaitForEvents(1, &event));
+    show(control, control->launched_done);
+fail:
+    cl->clReleaseEvent(event);
+    return status;
+}
+
 clattn_status control_leave(clattn_control *control, clattn_status status)
 {
     if (!control || --control->depth > 0)
         return status;
+    if (status == CLATTN_SUCCESS)
+        status = wait_for_launched(control);
     if (control->launched)
         control->launched_by->device.cl.clReleaseEvent(control->launched);
     control->launched = NULL;
+    control->done++;
     if (status == CLATTN_SUCCESS && control_waits(control))
-        show(control, 1);
+        show(control, (double)control->done / (double)size_max(control->expected, 1));
     atomic_store(&control->owner, 0);
     return status;
 }
@@ -167,22 +199,6 @@ void control_restore(clattn_control *control, struct control_range range)
         control->range = range;
 }
 
-/* Waits for the latest launch. */
-static clattn_status wait_for_launched(clattn_control *control)
-{
-    clattn_status status = CLATTN_SUCCESS;
-    const cl_event event = control->launched;
-    if (!event)
-        return CLATTN_SUCCESS;
-    const struct cl_table *cl = &control->launched_by->device.cl;
-    control->launched = NULL;
-    TRY_CL(&control->launched_by->device.report, "clWaitForEvents", cl->clWaitForEvents(1, &event));
-    show(control, control->launched_done);
-fail:
-    cl->clReleaseEvent(event);
-    return status;
-}
-
 clattn_status control_launched(clattn_control *control, clattn_context *context, cl_command_queue queue, cl_event event,
                                double done)
 {
@@ -201,6 +217,23 @@ clattn_status control_launched(clattn_control *control, clattn_context *context,
         return CLATTN_SUCCESS;
     TRY(wait_for_launched(control));
     status = report_cancelled(report);
+fail:
+    return status;
+}
+
+clattn_status control_last(clattn_control *control, clattn_context *context, cl_command_queue queue, cl_event event)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    struct report *report = &context->device.report;
+    const struct cl_table *cl = &context->device.cl;
+    if (!control_waits(control) || !event || event == control->launched)
+        return CLATTN_SUCCESS;
+    TRY_CL(report, "clFlush", cl->clFlush(queue));
+    TRY_CL(report, "clRetainEvent", cl->clRetainEvent(event));
+    if (control->launched)
+        control->launched_by->device.cl.clReleaseEvent(control->launched);
+    control->launched = event;
+    control->launched_by = context;
 fail:
     return status;
 }

@@ -10,7 +10,7 @@
  * follows. */
 clattn_status control_enter(clattn_control *control, struct report *report);
 
-/* Ends the call; returns `status`. */
+/* Ends the call, after SUCCESS when its last launch has ended; returns `status`, or why the waiting failed. */
 clattn_status control_leave(clattn_control *control, clattn_status status);
 
 /* Whether steps need events, so that control_launched can wait for them. */
@@ -31,6 +31,9 @@ void control_restore(clattn_control *control, struct control_range range);
  * launch before.  If the control is cancelled, waits for this launch too and returns CANCELLED. */
 clattn_status control_launched(clattn_control *control, clattn_context *context, cl_command_queue queue, cl_event event,
                                double done);
+
+/* Tells the control about the last command of a chain, whatever it is, which control_leave then waits for. */
+clattn_status control_last(clattn_control *control, clattn_context *context, cl_command_queue queue, cl_event event);
 
 /* How many of the `groups` work-groups of a launch may run at once if all of them take `work` floating-point operations; all if
  * the control sets no limit or `work` is 0. */

@@ -415,6 +415,8 @@ static void give_back(struct chain *chain)
 clattn_status chain_end(struct chain *chain, clattn_status status)
 {
     const struct cl_table *cl = &chain->context->device.cl;
+    if (status == CLATTN_SUCCESS)
+        status = control_last(chain->control, chain->context, chain->queue, chain->last);
     give_back(chain);
     if (status == CLATTN_SUCCESS && chain->event) {
         *chain->event = chain->last;

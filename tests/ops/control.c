@@ -180,6 +180,28 @@ static void one_call_at_a_time(const void *which, const char *solver)
     job_release(&job);
 }
 
+/* Two calls that count together: the progress does not fall between them, and is a half after the first. */
+static void calls_count_together(const void *which, const char *solver)
+{
+    test_job job = {0};
+    assert_true(attention_job(&job, which, solver, 1));
+    job_use_control(&job, 1, true);
+    for (int chain = 0; chain < 2; chain++) {
+        if (!chain)
+            clattn_control_expect(job.control, 2);
+        for (int call = 1; call <= 2; call++) {
+            assert_status(device_context(), job_enqueue(&job, NULL, 0, NULL, NULL), CLATTN_SUCCESS);
+            assert_true(clattn_control_progress(job.control) == 0.5 * call);
+        }
+    }
+    clattn_control_expect(NULL, 2);
+    clattn_control_reset(job.control);
+    assert_true(clattn_control_progress(job.control) == 0);
+    assert_status(device_context(), job_enqueue(&job, NULL, 0, NULL, NULL), CLATTN_SUCCESS);
+    assert_true(clattn_control_progress(job.control) == 1);
+    job_release(&job);
+}
+
 static void a_cancelled_run_compiles_nothing(void **state)
 {
     clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
@@ -216,5 +238,6 @@ int main(int argc, char **argv)
     suite_add(wrong_params, "wrong params");
     suite_add(a_cancelled_run_compiles_nothing, "a cancelled run compiles nothing");
     suite_add_case(one_call_at_a_time, &plain, "generic", "attention generic: one call at a time");
+    suite_add_case(calls_count_together, &plain, "generic", "attention generic: calls count together");
     return suite_run("control", argc, argv);
 }
