@@ -33,6 +33,7 @@ static _Thread_local struct {
     char message[1024];        /* of failures while there is no context */
     bool host_memory;          /* what report_host_memory returns */
     uint64_t since;            /* when the thread first failed, in nanoseconds; 0: it has not */
+    const char *about;         /* what the messages of contexts begin with, or NULL */
     unsigned holds;            /* calls of report_hold that no report_deliver has matched */
     struct line *first, *last; /* log lines that are held */
 
@@ -82,6 +83,27 @@ static char *format_text(const char *format, va_list arguments)
     if (text)
         vsnprintf(text, bytes, format, arguments);
     return text;
+}
+
+/* Puts `about` and a colon before a text, which is taken over; without memory for it the text stays as it is. */
+static char *with_beginning(const char *about, char *text)
+{
+    if (!about || !text)
+        return text;
+    const size_t bytes = strlen(about) + 2 + strlen(text) + 1;
+    char *longer = malloc(bytes);
+    if (!longer)
+        return text;
+    snprintf(longer, bytes, "%s: %s", about, text);
+    free(text);
+    return longer;
+}
+
+const char *report_about(const char *about)
+{
+    const char *before = thread_report.about;
+    thread_report.about = about;
+    return before;
 }
 
 /* Takes over the calling thread's message, puts it first in the list and drops the thread's old one; the caller
@@ -178,7 +200,7 @@ clattn_status report_error(struct report *report, clattn_status status, const ch
     va_list arguments;
     va_start(arguments, format);
     if (report) {
-        char *text = format_text(format, arguments);
+        char *text = with_beginning(thread_report.about, format_text(format, arguments));
         log_line(report, CLATTN_LOG_LEVEL_ERROR, text ? text : clattn_status_string(status));
         mtx_lock(&report->lock);
         keep_message(report, status, text);

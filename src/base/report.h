@@ -37,6 +37,10 @@ clattn_status report_opencl(struct report *report, const char *call, int code);
 /* Logs a line if a callback wants that level. */
 void report_log(struct report *report, clattn_log_level level, const char *format, ...) PRINTF_LIKE(3, 4);
 
+/* From now on this thread's messages on contexts begin with `about`, a static string, and a colon; NULL: with nothing.  Returns what
+ * they began with. */
+const char *report_about(const char *about);
+
 /* report_hold holds this thread's log lines; the report_deliver that matches the outermost report_hold delivers them
  * in order.  Code that holds a lock runs between the two, so that a callback runs with no lock held and may ask the
  * library anything.  The reports must live until the delivery. */

@@ -182,7 +182,10 @@ clattn_status operator_enqueue(const struct operator_type *type, clattn_plan *pl
     status = control_enter(call.control, &plan->context->device.report);
     if (status != CLATTN_SUCCESS)
         return status;
-    return control_leave(call.control, type->enqueue(plan, &call, args));
+    const char *before = report_about(type->name);
+    status = control_leave(call.control, type->enqueue(plan, &call, args));
+    report_about(before);
+    return status;
 }
 
 clattn_status operator_run(const struct operator_type *type, clattn_context *context, cl_command_queue queue,

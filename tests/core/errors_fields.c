@@ -205,7 +205,8 @@ static void the_field_is_named(void **state)
     NAMED(kv_append, append, d.reserved = 1, INVALID, "reserved is not 0")
 }
 
-/* If arrays contradict each other, the message of plan_create has the extents of all that there are. */
+/* If arrays contradict each other, the message of plan_create has the extents of all that there are.  The operator's name begins it,
+ * as that of an enqueue. */
 static void extents_are_told(void **state)
 {
     (void)state;
@@ -215,9 +216,15 @@ static void extents_are_told(void **state)
     matmul.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){7, 6});
     assert_status(context, clattn_matmul_plan_create(context, &matmul, NULL, &plan), CLATTN_ERROR_INVALID_LAYOUT);
     assert_message_has(context, "; a 4 x 6, b 7 x 6, c 4 x 6");
+    clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
+    matmul.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){6, 6});
+    assert_status(context, clattn_matmul_run(context, NULL, &matmul, &args, 0, NULL, NULL),
+                  CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_message_has(context, "matmul: a: no buffer is bound");
     attention.query = attention.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, 5, 8);
     attention.key = attention.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, 7, 9);
     assert_status(context, clattn_attention_plan_create(context, &attention, NULL, &plan), CLATTN_ERROR_INVALID_LAYOUT);
+    assert_message_has(context, "attention: ");
     assert_message_has(context, "; query 1 x 2 x 5 x 8, key 1 x 2 x 7 x 9, value 1 x 2 x 7 x 9, output 1 x 2 x 5 x 8");
 }
 
