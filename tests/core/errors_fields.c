@@ -212,9 +212,10 @@ static void extents_are_told(void **state)
     (void)state;
     clattn_matmul_desc matmul = CLATTN_MATMUL_DESC_INIT;
     clattn_attention_desc attention = CLATTN_ATTENTION_DESC_INIT;
+    clattn_plan *none;
     matmul.a = matmul.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){4, 6});
     matmul.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){7, 6});
-    assert_status(context, clattn_matmul_plan_create(context, &matmul, NULL, &plan), CLATTN_ERROR_INVALID_LAYOUT);
+    assert_status(context, clattn_matmul_plan_create(context, &matmul, NULL, &none), CLATTN_ERROR_INVALID_LAYOUT);
     assert_message_has(context, "; a 4 x 6, b 7 x 6, c 4 x 6");
     clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
     matmul.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){6, 6});
@@ -223,7 +224,7 @@ static void extents_are_told(void **state)
     assert_message_has(context, "matmul: a: no buffer is bound");
     attention.query = attention.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, 5, 8);
     attention.key = attention.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, 7, 9);
-    assert_status(context, clattn_attention_plan_create(context, &attention, NULL, &plan), CLATTN_ERROR_INVALID_LAYOUT);
+    assert_status(context, clattn_attention_plan_create(context, &attention, NULL, &none), CLATTN_ERROR_INVALID_LAYOUT);
     assert_message_has(context, "attention: ");
     assert_message_has(context, "; query 1 x 2 x 5 x 8, key 1 x 2 x 7 x 9, value 1 x 2 x 7 x 9, output 1 x 2 x 5 x 8");
 }
