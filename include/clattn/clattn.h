@@ -12,7 +12,7 @@
  *     clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;            where: their buffers
  *     clattn_attention_run(context, NULL, &desc, &args, 0, NULL, NULL);   compiles once, enqueues each time
  *
- * All operators have the same seven calls, and one page has their contract: @ref calls.
+ * All operators have the same seven calls, and one page, in plan.h, has their contract: @ref calls.
  *
  * | To begin                                                    | see                                     |
  * | ----------------------------------------------------------- | --------------------------------------- |
@@ -53,6 +53,7 @@
  * | ----------------------------------------------------------- | --------------------------------------- |
  * | turn an image2d_t into an array, and back                   | image.h                                 |
  * | attend to pixels around a pixel                             | neighbourhood.h                         |
+ * | normalise channels, or groups of them, over a picture       | norm.h                                  |
  * | convolve: strides, dilation, groups, NCHW and NHWC          | conv2d.h                                |
  * | pool windows: the largest, the mean, of the whole picture   | pool.h                                  |
  * | resize: nearest, bilinear, bicubic, with antialiasing       | resize.h                                |

@@ -13,6 +13,9 @@
  *     InstanceNorm     x as (N, C, H, W), axes 2, scale and bias as (1, C, 1, 1)
  *     of channels      x as (N, H, W, C), axes 1, scale and bias as (C)    (ConvNeXt's and SAM's LayerNorm2d)
  *
+ * The last axes are normalised, whatever lies next to each other: of a picture in NHWC order, x as (N, H, W, C) with 2 axes
+ * would normalise over W and C.
+ *
  * If there is a residual, X + residual, added and rounded in float32, takes X's place. `sum` is that sum as an output:
  * what a Transformer's layer hands on and its next norm take one pass (SkipLayerNormalization).
  *
