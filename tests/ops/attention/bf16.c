@@ -11,12 +11,14 @@
 static const attention_case one_query = {"one query", ALL, .dim = {2, 2, 1, 1, 9, 8, 8}, PAIRS};
 
 /* The planner chooses pairs exactly if the processor has the instructions and there are more than a few queries. */
+static const attention_case forty_keys = {"forty keys", ALL, .dim = {2, 2, 1, 5, 40, 8, 8}, PAIRS};
+
 static void chosen_where_it_pays(void **state)
 {
     (void)state;
     for (int few = 0; few < 2; few++) {
         test_job job = {0};
-        clattn_attention_desc desc = attention_prepare(&job, few ? &one_query : &attention_engine_cases[0], 1);
+        clattn_attention_desc desc = attention_prepare(&job, few ? &one_query : &forty_keys, 1);
         job.plan = operator_plan(&attention_operator, &desc, NULL);
         device_check_pairs(job.plan, !few);
         job_release(&job);
@@ -27,7 +29,7 @@ static void chosen_where_it_pays(void **state)
 static void imitated_amx_must_be_asked_for(void **state)
 {
     test_job job = {0};
-    clattn_attention_desc desc = attention_prepare(&job, &attention_engine_cases[0], 1);
+    clattn_attention_desc desc = attention_prepare(&job, &forty_keys, 1);
     const char *here = device_pairs_solver();
     bool slow = emulates_amx_too_slowly();
 

@@ -105,6 +105,9 @@ static const char *refuse(const struct offer *offer)
     const struct cpu_geometry begun = {.lanes = caps->lanes, .grouped = cpu_grouped(problem, caps->lanes, NULL)};
     if (cpu_decodes(problem, &begun, NULL))
         return "few queries wait for memory, not for arithmetic";
+    reason = splits_floats(problem) ? NULL : cpu_refuse_few_keys(offer);
+    if (reason)
+        return reason;
     size_t rows = problem->query_length * (problem->heads / size_max(problem->kv_heads, 1));
     if (!offer->forced && splits_floats(problem) &&
         (rows < SPLIT_ROWS || problem->key_length < SPLIT_KEYS || problem->d_k + problem->d_v < SPLIT_SIZES))

@@ -79,6 +79,14 @@ static void single_blocks(const struct attention_plan *plan, const attention_arg
     groups[1] = divide_up(groups[1], plan->heads_per_group);
 }
 
+#define FEW_KEYS 32
+
+const char *cpu_refuse_few_keys(const struct offer *offer)
+{
+    const struct attention_problem *problem = offer->problem;
+    return !offer->forced && problem->key_length <= FEW_KEYS ? "the weights of few keys are not rounded" : NULL;
+}
+
 void cpu_plan(struct attention_plan *plan, const struct cpu_geometry *g, size_t wanted, double usual)
 {
     const struct attention_problem *problem = &plan->problem;

@@ -37,6 +37,10 @@ const char *cpu_refuse_block(const struct cpu_geometry *g, const struct attentio
 const char *cpu_refuse_loops(const struct capabilities *caps, const struct cpu_geometry *g,
                              const struct attention_problem *problem, double per_key);
 
+/* Why weights should not be rounded to bfloat16 unless the caller asks for it, or NULL: of few keys products of floats take hardly
+ * longer, and each weight's rounding shows. */
+const char *cpu_refuse_few_keys(const struct offer *offer);
+
 /* The work-groups, splits and efficiency of the plan.  `usual` is the efficiency without features that cost much. */
 void cpu_plan(struct attention_plan *plan, const struct cpu_geometry *g, size_t wanted, double usual);
 

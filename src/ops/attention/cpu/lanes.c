@@ -175,6 +175,9 @@ static const char *refuse_pairs(const struct offer *offer)
     const struct cpu_geometry begun = begin_geometry(caps, problem, NULL);
     if (cpu_decodes(problem, &begun, NULL))
         return "few queries wait for memory, not for arithmetic";
+    reason = cpu_refuse_few_keys(offer);
+    if (reason)
+        return reason;
     const struct geometry g = geometry_of(caps, problem, &begun, true, NULL);
     reason = refuse_size(caps, &g, problem);
     return reason ? reason : refuse_all_but_cpu(offer);
