@@ -90,7 +90,7 @@ INLINE void store_each(global float *p, args_long at, args_long step, int count,
 #define ALONG(a) ((a).row_extent[1] > 1)
 #define LENGTH(a) (ALONG(a) ? (a).row_extent[1] : (a).row_extent[0])
 #define VECTORS(a) ((LENGTH(a) + LANES - 1) / LANES)
-/* From one lane to the next.  No index of the arguments' arrays is a variable, which rusticl (Mesa 22.3) cannot bear. */
+/* The stride from one lane to the next.  No index of the arguments' arrays is a variable, which rusticl (Mesa 22.3) cannot bear. */
 #define STEP(array) (ALONG(a) ? (array).stride[1] : (array).stride[0])
 
 ITEM_FUNCTION normalise_rows(NORM_PARAMETERS, args_long v, args_long end)

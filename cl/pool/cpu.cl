@@ -41,7 +41,7 @@ static inline void find_lines(pool_lines *t, args_long first, int count, const p
 {
     t->count = count;
     for (int l = 0; l < LANES; l++) {
-        const pool_line line = pool_line_of(first + min(l, count - 1), 0, a);
+        const picture_line line = pool_line_of(first + min(l, count - 1), 0, a);
         const pool_window rows = pool_find(&a->rows, line.row, a);
         t->x[l] = line.x + (rows.first + rows.begin * a->rows.dilation) * a->x.row;
         t->y[l] = line.y;
@@ -194,7 +194,7 @@ ITEM_FUNCTION pool_piece(const global ELEMENT(X_TYPE) *x, global ELEMENT(Y_TYPE)
     }
     const int channels = min(a.depth, a.channels - channel);
     for (; line < end; line++) {
-        const pool_line at = pool_line_of(line, channel, &a);
+        const picture_line at = pool_line_of(line, channel, &a);
         const pool_window rows = pool_find(&a.rows, at.row, &a);
         for (int c = first / a.depth; c < (first + count) / a.depth; c++) {
             const pool_window columns = pool_find(&a.cols, c, &a);

@@ -24,7 +24,7 @@ kernel void pool_generic(const global ELEMENT(X_TYPE) *x, global ELEMENT(Y_TYPE)
     const int group = a.depth == 1 ? a.share : a.tile, outer = item / group, inner = item - outer * group;
     const int own = a.depth == 1 ? outer : inner, turn = a.depth == 1 ? inner : outer;
     const int e = min((int)(piece - line * tiles) * a.tile + own, length - 1), column = e / a.depth;
-    const pool_line at = pool_line_of(line, e - column * a.depth, &a);
+    const picture_line at = pool_line_of(line, e - column * a.depth, &a);
     const pool_window rows = pool_find(&a.rows, at.row, &a), columns = pool_find(&a.cols, column, &a);
     const int width = columns.end - columns.begin, count = max(rows.end - rows.begin, 0) * max(width, 0);
     float value = pool_nothing(&a);

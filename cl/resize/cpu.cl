@@ -94,7 +94,7 @@ static inline void find_columns(resize_tile *t, int first, int count, const resi
 static inline void find_lines(resize_lines *t, args_long first, int count, int channel, const resize_args *a)
 {
     for (int l = 0; l < LANES; l++) {
-        const resize_line line = resize_line_of(first + min(l, count - 1), channel, a);
+        const picture_line line = resize_line_of(first + min(l, count - 1), channel, a);
         const resize_place place = resize_find(&a->rows, line.row, a);
         const float norm = resize_norm(&a->rows, place, a);
         args_long *at = t->at[l];
@@ -237,7 +237,7 @@ static inline void widen_piece(resize_lines *t, const resize_tile *tile, const g
     float wide[KEPT * RESIZE_TILE]; /* row r of x at r % KEPT */
     int next = 0;                   /* the next row to be widened */
 
-    resize_line line = resize_line_of(first, channel, a);
+    picture_line line = resize_line_of(first, channel, a);
     for (args_long number = first; number < end; number++, line.row++, line.y += a->y.row) {
         const float *from[RESIZE_KEPT_TAPS];
         float weight[RESIZE_KEPT_TAPS];

@@ -12,7 +12,7 @@ kernel void resize_generic(const global ELEMENT(X_TYPE) *x, global ELEMENT(Y_TYP
     const int length = a.cols.target * a.depth, tiles = (length - 1) / a.tile + 1;
     const args_long piece = (args_long)group_id(&a.part, 0), line = piece / tiles;
     const int e = (int)(piece - line * tiles) * a.tile + (int)get_local_id(0), column = e / a.depth;
-    const resize_line at = resize_line_of(line, e - column * a.depth, &a);
+    const picture_line at = resize_line_of(line, e - column * a.depth, &a);
     if (e >= length)
         return;
 

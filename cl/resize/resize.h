@@ -14,6 +14,7 @@
 
 #include "resize/args.h" /* first: it turns contraction off */
 #include "lib/fma.h"
+#include "lib/picture.h"
 #include "lib/vector.h"
 
 #ifndef X_TYPE
@@ -23,23 +24,11 @@
 #define Y_TYPE F32
 #endif
 
-/* A line of y: its row, and where the channel lies that it begins with, of x in row 0 and of y in that row. */
-typedef struct resize_line {
-    int row;
-    args_long x, y;
-} resize_line;
-
-/* `channel` is the first of a chunk. */
-static inline resize_line resize_line_of(args_long number, int channel, const resize_args *a)
+static inline picture_line resize_line_of(args_long number, int channel, const resize_args *a)
 {
-    const int counted = a->depth == 1 ? a->channels : 1;
-    const args_long plane = number / a->rows.target, item = plane / counted;
-    resize_line line;
+    picture_line line;
 
-    channel += (int)(plane - item * counted);
-    line.row = (int)(number - plane * a->rows.target);
-    line.x = a->x.offset + item * a->x.batch + channel * a->x.head;
-    line.y = a->y.offset + item * a->y.batch + channel * a->y.head + line.row * a->y.row;
+    picture_find_line(&line, number, channel, a->rows.target, a->channels, a->depth, &a->x, &a->y);
     return line;
 }
 

@@ -80,19 +80,19 @@ CLATTN_API void clattn_control_reset(clattn_control *control);
 
 /** Says that the progress of the next `calls` calls counts together, as of one call of so many equal parts; accepts NULL.
  *
- * For a chain of operators, before its first call, while no call uses `control`; 0 counts as 1. Another chain of as many calls
- * may follow without it. A chain that ends early needs it, or clattn_control_reset, before the next. The control stays cancelled
- * if it is. */
+ * Call it before the first call of a chain of operators, while no call uses `control`; 0 counts as 1. Another chain of as many
+ * calls may follow without it. A chain that ends early needs it, or clattn_control_reset, before the next.
+ * The control stays cancelled if it is. */
 CLATTN_API void clattn_control_expect(clattn_control *control, size_t calls);
 
-/** Tells whether `control` is cancelled: 1, or 0; 0 for NULL. From any thread. */
+/** Tells whether `control` is cancelled: 1, or 0; 0 for NULL. Any thread may call it. */
 CLATTN_API int32_t clattn_control_is_cancelled(const clattn_control *control);
 
 /** Tells how much of the call that uses `control`, or of the latest that did, the device has done: 0 ... 1.
  *
- * From any thread. It never falls during a call or a chain (clattn_control_expect). A model's steps count alike, and so do the
- * tokens of clattn_generate up to its max_tokens, so equal parts need not take equal times. 1 if all have returned with
- * SUCCESS; 0 for NULL and without `cancellable`. */
+ * Any thread may call it. The result never falls during a call or a chain (clattn_control_expect).
+ * A model's steps count alike, and so do the tokens of clattn_generate up to its max_tokens, so equal parts need not take
+ * equal times. 1 if all have returned with SUCCESS; 0 for NULL and without `cancellable`. */
 CLATTN_API double clattn_control_progress(const clattn_control *control);
 
 /** Releases the control and sets *control to NULL; accepts NULL and a pointer to NULL. */

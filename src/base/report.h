@@ -37,7 +37,7 @@ clattn_status report_opencl(struct report *report, const char *call, int code);
 /* Logs a line if a callback wants that level. */
 void report_log(struct report *report, clattn_log_level level, const char *format, ...) PRINTF_LIKE(3, 4);
 
-/* From now on this thread's messages on contexts begin with `about`, a static string, and a colon; NULL: with nothing.  Returns what
+/* Makes this thread's later messages on contexts begin with `about`, a static string, and a colon; NULL: with nothing.  Returns what
  * they began with. */
 const char *report_about(const char *about);
 

@@ -30,7 +30,7 @@ activation_args activation_walk(const struct activation_problem *problem, size_t
 clattn_status activation_add_kernel(struct activation_plan *plan, const char *file, const char *name, uint32_t lanes,
                                     size_t items);
 
-/* For plan_self_check. */
+/* The operator's self-check; see plan_self_check. */
 clattn_status activation_self_check(struct self_check *check);
 
 extern const struct solver activation_cpu_solver;

@@ -23,7 +23,7 @@ struct embedding_plan {
 
 clattn_status embedding_problem_read(const void *desc, void *problem, const char **reason);
 
-/* For plan_self_check. */
+/* The operator's self-check; see plan_self_check. */
 clattn_status embedding_self_check(struct self_check *check);
 
 #endif

@@ -24,7 +24,7 @@ struct kv_append_plan {
 
 clattn_status kv_append_problem_read(const void *desc, void *problem, const char **reason);
 
-/* For plan_self_check. */
+/* The operator's self-check; see plan_self_check. */
 clattn_status kv_append_self_check(struct self_check *check);
 
 #endif

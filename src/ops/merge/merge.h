@@ -19,7 +19,7 @@ struct merge_plan {
 
 clattn_status merge_problem_read(const void *desc, void *problem, const char **reason);
 
-/* For plan_self_check. */
+/* The operator's self-check; see plan_self_check. */
 clattn_status merge_self_check(struct self_check *check);
 
 /* Output columns of a work-item of the kernel on this device. */

@@ -24,7 +24,7 @@ struct norm_plan {
 
 clattn_status norm_problem_read(const void *desc, void *problem, const char **reason);
 
-/* For plan_self_check. */
+/* The operator's self-check; see plan_self_check. */
 clattn_status norm_self_check(struct self_check *check);
 
 #endif

@@ -33,7 +33,7 @@ static inline size_t pool_lines_of(const pool_args *args, size_t batch)
     return batch * (size_t)args->rows.target * (args->depth == 1 ? (size_t)args->channels : 1);
 }
 
-/* For plan_self_check. */
+/* The operator's self-check; see plan_self_check. */
 clattn_status pool_self_check(struct self_check *check);
 
 extern const struct solver pool_cpu_solver;

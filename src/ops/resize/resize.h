@@ -27,7 +27,7 @@ clattn_status resize_problem_read(const void *desc, void *problem, const char **
 /* Makes a kernel the plan's only one: vectors of `lanes` elements, work-groups of plan->items. */
 clattn_status resize_add_kernel(struct resize_plan *plan, const char *file, const char *name, uint32_t lanes);
 
-/* For plan_self_check. */
+/* The operator's self-check; see plan_self_check. */
 clattn_status resize_self_check(struct self_check *check);
 
 extern const struct solver resize_cpu_solver;

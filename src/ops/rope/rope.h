@@ -28,7 +28,7 @@ void rope_defines(const struct rope_problem *problem, struct strbuf *options);
 clattn_status rope_add_kernel(struct rope_plan *plan, const char *file, const char *name, struct strbuf *options,
                               const size_t local[3]);
 
-/* For plan_self_check. */
+/* The operator's self-check; see plan_self_check. */
 clattn_status rope_self_check(struct self_check *check);
 
 extern const struct solver rope_cpu_solver;
