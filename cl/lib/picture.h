@@ -13,8 +13,8 @@ typedef struct picture_line {
 /* Sets *line to the line of that number.  Lines are counted through `rows` of y, through channels if `depth` is 1, and through
  * batch items.  `channel` is the first of a chunk.  The result is not returned, because a structure returned by two functions
  * that are inlined makes an intrinsic that Oclgrind 21.10 lacks. */
-static inline void picture_find_line(picture_line *line, args_long number, int channel, int rows, int channels, int depth,
-                                     const array4 *x, const array4 *y)
+static inline void picture_find_line(picture_line *line, args_long number, int channel, int rows, int channels,
+                                     int depth, const array4 *x, const array4 *y)
 {
     const int counted = depth == 1 ? channels : 1;
     const args_long plane = number / rows, item = plane / counted;
