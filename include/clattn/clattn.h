@@ -46,6 +46,7 @@
  * | ----------------------------------------------------------- | --------------------------------------- |
  * | describe a model, load it, run its encoder                  | transformer.h                           |
  * | name its weights as a file does                             | weights.h                               |
+ * | models of pictures: ViT, DINOv2, CLIP                       | vision.h                                |
  * | run its decoder with caches                                 | decoder.h                               |
  * | generate text: greedy, sampled, beams                       | generate.h                              |
  *
@@ -101,6 +102,7 @@
 #include "transformer.h"
 #include "tuning.h"
 #include "version.h"
+#include "vision.h"
 #include "weights.h"
 
 #endif

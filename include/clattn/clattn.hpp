@@ -920,6 +920,13 @@ inline clattn_status transformer_preset(clattn_preset preset, clattn_transformer
     return detail::checked(clattn_transformer_preset(preset, &desc, &encoder, &decoder), nullptr);
 }
 
+/** clattn_vision_preset. */
+inline clattn_status vision_preset(clattn_vision model, clattn_transformer_desc &desc, clattn_stack_desc &encoder,
+                                   clattn_name_format *format = nullptr)
+{
+    return detail::checked(clattn_vision_preset(model, &desc, &encoder, format), nullptr);
+}
+
 CLATTN_HPP_END
 
 #endif

@@ -44,6 +44,7 @@ typedef enum clattn_stack_input {
     CLATTN_STACK_INPUT_VECTORS = 0,  /**< (batch, length, d_model): what the application has embedded itself */
     CLATTN_STACK_INPUT_TOKENS = 1,   /**< (batch, length) int32 ids, which are embedded */
     CLATTN_STACK_INPUT_FEATURES = 2, /**< (batch, length, features) through convolutions, as a spectrogram */
+    CLATTN_STACK_INPUT_PICTURES = 3, /**< (batch, channels, height, width), cut into patches; encoders only */
     CLATTN_STACK_INPUT_FORCE_32BIT = 0x7fffffff
 } clattn_stack_input;
 
@@ -80,7 +81,27 @@ typedef struct clattn_convolution {
 /** The most convolutions that a stack has. */
 #define CLATTN_MAX_CONVOLUTIONS 4
 
-/** A stack. Set it up with CLATTN_STACK_DESC_INIT, or by clattn_transformer_preset.
+/** How pictures become vectors (Dosovitskiy et al. 2020): each patch is multiplied by a matrix.
+ *
+ * An item's positions are, in this order: the class token, the registers (Darcet et al. 2023), and the patches, row by
+ * row. Class token and registers are vectors of the model. */
+typedef struct clattn_patches {
+    size_t channels; /**< of the picture */
+    size_t height;   /**< rows of pixels in a patch */
+    size_t width;    /**< columns of pixels in a patch */
+
+    /** The rows of patches that the table of positions was learned with. A picture of another grid gets positions that are
+     * resized by bicubic interpolation (resize.h), as Hugging Face's interpolate_pos_encoding does. 0 without a table. */
+    size_t grid_rows;
+    size_t grid_columns;  /**< its columns of patches */
+    int32_t antialias;    /**< 1: positions are resized with antialiasing, as timm does; 0 (default): without */
+    int32_t without_bias; /**< 1: the matrix has no bias, as in CLIP; 0 (default): it has one */
+    int32_t class_token;  /**< 1: there is a class token */
+    int32_t reserved;     /* 0 */
+    size_t registers;     /**< how many registers there are */
+} clattn_patches;
+
+/** A stack. Set it up with CLATTN_STACK_DESC_INIT, clattn_transformer_preset or clattn_vision_preset.
  *
  * Which of the input's fields may be other than 0 depends on `input`:
  *
@@ -88,6 +109,8 @@ typedef struct clattn_convolution {
  *     tokens      vocabulary (needed), positions by sinusoids or a table, segments, scale_embeddings, input_norm;
  *                 first_position if there are positions
  *     features    features and convolutions (needed), positions by a table
+ *     pictures    patches (needed), positions by a table of grid_rows * grid_columns rows, or one more before them for
+ *                 the class token; input_norm
  *
  * Everything else is refused with INVALID_LAYOUT, for example a first_position of features with a table of positions.
  */
@@ -100,6 +123,8 @@ typedef struct clattn_stack_desc {
     size_t head_size;             /**< d_k = d_v; 0: d_model / heads, which must then be whole */
     size_t d_ff;                  /**< the feed-forward network's hidden size */
     clattn_activation activation; /**< its activation; CLATTN_ACTIVATION_NONE (default) is refused */
+    int32_t explicit_alpha;       /**< 1: `alpha` counts; 0 (default): 1 */
+    float alpha;                  /**< Swish's alpha: any finite value; 1.702 is CLIP's "quick GELU" */
     int32_t gated;                /**< 1: it is gated (feed_forward.h); 0 (default): plain */
     clattn_norm_kind norm;        /**< which norm */
     clattn_norm_place norm_place; /**< where it is */
@@ -107,27 +132,38 @@ typedef struct clattn_stack_desc {
     int32_t explicit_epsilon;     /**< 1: `epsilon` counts; 0 (default): 1e-5 */
     uint32_t without_bias;        /**< CLATTN_WITHOUT_... added up; 0 (default): all biases are there */
     int32_t final_norm;           /**< 1: there is a norm after the last layer */
-    int32_t causal;               /**< 1: a position attends to itself and those before, as in a decoder */
-    int32_t cross;                /**< 1: each layer attends to a memory, the encoder's output; decoders only */
-    size_t d_memory;              /**< columns of that memory; 0: d_model */
-    int32_t explicit_scale;       /**< 1: `scale` counts, for all attentions; 0 (default): 1/sqrt(head_size) */
-    float scale;                  /**< any finite value */
-    clattn_rotary rotary;         /**< whether self-attention's queries and keys are rotated */
-    float rotary_base;            /**< the base of the angles; 0: 10000 */
-    size_t rotary_size;           /**< how much of a head is rotated; 0: head_size */
-    clattn_stack_input input;     /**< what goes in */
-    clattn_positions positions;   /**< what is added for the position */
-    size_t vocabulary;            /**< rows of the table of tokens */
+
+    /** 1: queries and keys of self-attention are normalised, each head by itself, before they are rotated; all heads share a
+     * scale and a bias of head_size numbers (Dehghani et al. 2023). */
+    int32_t query_key_norm;
+
+    /** 1: what attention and feed-forward network add to the stream is multiplied by a vector of d_model numbers
+     * (LayerScale, Touvron et al. 2021). The weights of their last products are multiplied when they are loaded. */
+    int32_t layer_scale;
+    int32_t causal;             /**< 1: a position attends to itself and those before, as in a decoder */
+    int32_t cross;              /**< 1: each layer attends to a memory, the encoder's output; decoders only */
+    size_t d_memory;            /**< columns of that memory; 0: d_model */
+    int32_t explicit_scale;     /**< 1: `scale` counts, for all attentions; 0 (default): 1/sqrt(head_size) */
+    float scale;                /**< any finite value */
+    clattn_rotary rotary;       /**< whether self-attention's queries and keys are rotated */
+    float rotary_base;          /**< the base of the angles; 0: 10000 */
+    size_t rotary_size;         /**< how much of a head is rotated; 0: head_size */
+    clattn_stack_input input;   /**< what goes in */
+    clattn_positions positions; /**< what is added for the position */
+    size_t vocabulary;          /**< rows of the table of tokens */
     size_t position_count;    /**< rows of the table of positions, with CLATTN_POSITIONS_TABLE; no position is beyond */
     size_t first_position;    /**< what the first position counts as; 2 for RoBERTa, otherwise 0 */
     size_t segments;          /**< rows of the table of segments (BERT's token types); 0: there is none */
     int32_t scale_embeddings; /**< 1: tokens' embeddings times sqrt(d_model), as in the paper */
-    int32_t input_norm;       /**< 1: a norm of the embeddings' sum, as in BERT */
+    int32_t input_norm;       /**< 1: a norm of the embeddings' sum, as in BERT and CLIP */
+    int32_t reserved;         /* 0 */
     size_t features;          /**< columns of the input */
     size_t convolutions;      /**< how many convolutions there are, 1 ... CLATTN_MAX_CONVOLUTIONS */
 
     /** The convolutions. The first takes `features` channels and all others d_model; all make d_model. */
     clattn_convolution convolution[CLATTN_MAX_CONVOLUTIONS];
+    clattn_patches patches; /**< how pictures are cut */
+    size_t projection;      /**< columns of pooled vectors after a matrix without bias, as in CLIP; 0: there is none */
 } clattn_stack_desc;
 
 /** Initialises a clattn_stack_desc: its size, and zeros. */
@@ -136,10 +172,10 @@ typedef struct clattn_stack_desc {
 /** Sets *desc as CLATTN_STACK_DESC_INIT does (@ref calls_init). */
 CLATTN_API void clattn_stack_desc_init(clattn_stack_desc *desc);
 
-/** Returns how many positions the layers of `desc` see of an input of `length` vectors, tokens or frames.
+/** Returns how many positions the layers of `desc` see of an input of `length` vectors, tokens, frames or patches.
  *
- * Convolutions with strides make fewer; otherwise the result is `length`. 0 if the input is too short for the
- * convolutions, or `desc` is NULL or of a wrong size. */
+ * Convolutions with strides make fewer; class token and registers are added to patches; otherwise the result is
+ * `length`. 0 if the input is too short for the convolutions, or `desc` is NULL or of a wrong size. */
 CLATTN_API size_t clattn_stack_positions(const clattn_stack_desc *desc, size_t length);
 
 /** What a model makes of its decoder's vectors. */
@@ -237,6 +273,10 @@ typedef enum clattn_pooling {
     CLATTN_POOLING_NONE = 0,  /**< they do not */
     CLATTN_POOLING_MEAN = 1,  /**< by the mean over the item's length */
     CLATTN_POOLING_FIRST = 2, /**< the first position's vector is taken: BERT's [CLS] */
+    CLATTN_POOLING_LAST = 3,  /**< the vector of the item's last position is taken, within its length: CLIP's texts */
+
+    /** By the mean over the patches of pictures, without class token and registers, and whatever the lengths are. */
+    CLATTN_POOLING_PATCHES = 4,
     CLATTN_POOLING_FORCE_32BIT = 0x7fffffff
 } clattn_pooling;
 
@@ -244,7 +284,7 @@ typedef enum clattn_pooling {
 typedef struct clattn_encoder_desc {
     size_t size;            /**< sizeof(clattn_encoder_desc) */
     size_t batch;           /**< the largest batch, at most 65536 */
-    size_t length;          /**< the largest length of the input: vectors, tokens or frames */
+    size_t length;          /**< the largest length of the input: vectors, tokens or frames; 0 for pictures */
     clattn_pooling pooling; /**< one vector for each item as another output, `pooled` */
     int32_t pooled_unit;    /**< 1: pooled vectors are divided by their Euclidean length (a vector of zeros stays) */
     uint64_t probabilities; /**< layers whose attention probabilities are an output: bit l (value 2^l) is layer l's */
@@ -254,6 +294,10 @@ typedef struct clattn_encoder_desc {
      *
      * PyTorch's boolean masks are the opposite: there true means "do not attend". See clattn_mask_from_pytorch. */
     clattn_layout mask;
+
+    /** Pictures: (batch, channels, height, width), float32, float16 or bfloat16, in any order in memory: clattn_layout_nchw
+     * and clattn_layout_nhwc make two. Height and width are multiples of the patches'. None for other inputs. */
+    clattn_layout picture;
 } clattn_encoder_desc;
 
 /** Initialises a clattn_encoder_desc: its size, and zeros. */
@@ -265,22 +309,25 @@ CLATTN_API void clattn_encoder_desc_init(clattn_encoder_desc *desc);
 /** Where the arrays are this time, and how much of them counts. Set it up with CLATTN_ENCODER_ARGS_INIT.
  *
  * All arrays are contiguous, row-major, at the description's largest sizes, and of the model's dtype unless something
- * else is said. B, L and P are the description's batch, length and positions (clattn_stack_positions of L). Kernels
- * also read `output` and `pooled`: a CL_MEM_WRITE_ONLY buffer is refused with BUFFER_ACCESS. */
+ * else is said. B, L and P are the description's batch, length and positions (clattn_stack_positions of L, or of the number
+ * of a picture's patches). Kernels also read `output` and `pooled`: a CL_MEM_WRITE_ONLY buffer is refused with BUFFER_ACCESS. */
 typedef struct clattn_encoder_args {
-    size_t size;                  /**< sizeof(clattn_encoder_args) */
-    clattn_binding input;         /**< vectors (B, L, d_model), tokens (B, L) int32, or features (B, L, features) */
-    clattn_binding segments;      /**< (B, L) int32 if the stack has segments; none: all are 0 */
-    clattn_binding mask;          /**< the mask */
-    clattn_binding output;        /**< (B, P, d_model); may be none if there is pooling or probabilities */
-    clattn_binding pooled;        /**< (B, d_model) float32 if there is pooling; +0 for an item without positions */
+    size_t size; /**< sizeof(clattn_encoder_args) */
+    /** Vectors (B, L, d_model), tokens (B, L) int32, features (B, L, features), or pictures in the description's layout. */
+    clattn_binding input;
+    clattn_binding segments; /**< (B, L) int32 if the stack has segments; none: all are 0 */
+    clattn_binding mask;     /**< the mask */
+    clattn_binding output;   /**< (B, P, d_model); may be none if there is pooling or probabilities */
+    /** (B, d_model), or (B, projection) if the stack has one, float32, if there is pooling; +0 for an item without
+     * positions. */
+    clattn_binding pooled;
     clattn_binding probabilities; /**< (chosen layers, B, heads, P, P) float32; +0 for keys that are not attended */
     int32_t explicit_lengths;     /**< 1: `batch` and `length` count; 0 (default): the description's */
     int32_t reserved;             /* 0 */
     size_t batch;                 /**< at most the description's; 0 is allowed and does nothing */
 
     /** The length of every item, at most the description's: what lies beyond in the arrays is neither read nor
-     * written. */
+     * written. Pictures: 0. */
     size_t length;
 
     /** NULL, or each item's own number of positions, 0 ... the positions of `length`, in host memory that is read

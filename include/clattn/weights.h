@@ -9,21 +9,28 @@
  *     S.positions.weight                  (position_count, d_model)             CLATTN_POSITIONS_TABLE
  *     S.segments.weight                   (segments, d_model)
  *     S.input_norm.weight, .bias          (d_model)
+ *     S.patches.weight                    (d_model, channels, height, width)    pictures      .bias (d_model)
+ *     S.class.weight                      (d_model)                             with a class token
+ *     S.registers.weight                  (registers, d_model)
  *     S.convolutions.N.weight             (out, in, kernel), as PyTorch's nn.Conv1d has it
  *     S.convolutions.N.bias               (out)
  *     S.layers.N.self.query.weight        (heads * head_size, d_model)          .bias (heads * head_size)
  *     S.layers.N.self.key.weight, .value.weight    (kv_heads * head_size, d_model)      .bias alike
  *     S.layers.N.self.output.weight       (d_model, heads * head_size)          .bias (d_model)
  *     S.layers.N.self.norm.weight, .bias  (d_model)
+ *     S.layers.N.self.query_norm.weight, .bias, S.layers.N.self.key_norm.weight, .bias    (head_size)    query_key_norm
+ *     S.layers.N.self.scale, S.layers.N.cross.scale, S.layers.N.feed_forward.scale    (d_model)    layer_scale
  *     S.layers.N.cross....                the same; key and value have d_memory columns
  *     S.layers.N.feed_forward.in.weight   (d_ff, d_model)                       .bias (d_ff)
  *     S.layers.N.feed_forward.gate.weight (d_ff, d_model)     if gated          .bias (d_ff)
  *     S.layers.N.feed_forward.out.weight  (d_model, d_ff)                       .bias (d_model)
  *     S.layers.N.feed_forward.norm.weight, .bias   (d_model)
  *     S.norm.weight, .bias                (d_model)           with final_norm
+ *     S.projection.weight                 (projection, d_model)
  *     output.weight                       (vocabulary, d_model)                 .bias (vocabulary)
  *
- * RMSNorm has no bias. A linear layer's weight is (out, in), row-major, as PyTorch's nn.Linear has it.
+ * RMSNorm has no bias. A linear layer's weight is (out, in), row-major, as PyTorch's nn.Linear has it. A tensor may have
+ * further extents of 1 before these, as the position embeddings of pictures' models do.
  *
  * Rules give a file's own names. A rule's `canonical` is matched against the whole canonical name; in it "{n}" stands
  * for a number and "{kind}" for "weight" or "bias", each at most once. Its `name` is what the callback is asked for,
@@ -59,6 +66,12 @@ typedef enum clattn_name_format {
     CLATTN_NAME_FORMAT_BERT = 6,                  /**< Hugging Face's BertModel, and sentence-transformers of it */
     CLATTN_NAME_FORMAT_WHISPER = 7,               /**< Hugging Face's WhisperForConditionalGeneration */
     CLATTN_NAME_FORMAT_WHISPER_CTRANSLATE2 = 8,   /**< CTranslate2's converted Whisper */
+    CLATTN_NAME_FORMAT_VIT = 9,           /**< Hugging Face's ViTModel; with the prefix "vit." its other models */
+    CLATTN_NAME_FORMAT_DINOV2 = 10,       /**< Hugging Face's Dinov2Model and Dinov2WithRegistersModel */
+    CLATTN_NAME_FORMAT_DINOV2_GATED = 11, /**< the same with use_swiglu_ffn, as the giant model has */
+    CLATTN_NAME_FORMAT_CLIP_VISION = 12,  /**< the pictures' half of Hugging Face's CLIPModel */
+    CLATTN_NAME_FORMAT_CLIP_TEXT = 13,    /**< its texts' half */
+    CLATTN_NAME_FORMAT_TIMM_VIT = 14,     /**< timm's VisionTransformer */
     CLATTN_NAME_FORMAT_FORCE_32BIT = 0x7fffffff
 } clattn_name_format;
 

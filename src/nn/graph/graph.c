@@ -137,6 +137,9 @@ static clattn_status create_plan(clattn_context *context, enum graph_op op, cons
     case GRAPH_EMBEDDING: return clattn_embedding_plan_create(context, desc, options, plan);
     case GRAPH_ROPE: return clattn_rope_plan_create(context, desc, options, plan);
     case GRAPH_APPEND: return clattn_kv_append_plan_create(context, desc, options, plan);
+    case GRAPH_CONV2D: return clattn_conv2d_plan_create(context, desc, options, plan);
+    case GRAPH_RESIZE: return clattn_resize_plan_create(context, desc, options, plan);
+    case GRAPH_CONVERT: return clattn_activation_plan_create(context, desc, options, plan);
     default: return report_error(&context->device.report, CLATTN_ERROR_INTERNAL, "a graph has no such operator");
     }
 }

@@ -6,11 +6,14 @@
 #ifndef CLATTN_NN_GRAPH_GRAPH_H
 #define CLATTN_NN_GRAPH_GRAPH_H
 
+#include "clattn/activation.h"
 #include "clattn/attention.h"
+#include "clattn/conv2d.h"
 #include "clattn/embedding.h"
 #include "clattn/kv_append.h"
 #include "clattn/matmul.h"
 #include "clattn/norm.h"
+#include "clattn/resize.h"
 #include "clattn/rope.h"
 #include "clattn/transformer.h"
 #include "plan/enqueue.h"
@@ -29,6 +32,9 @@ enum graph_op {
     GRAPH_EMBEDDING,
     GRAPH_ROPE,
     GRAPH_APPEND,
+    GRAPH_CONV2D,
+    GRAPH_RESIZE,
+    GRAPH_CONVERT,  /* copies x to y, of another layout or type: the activation NONE */
     GRAPH_INTEGERS, /* copies int32 values of the host to an array, asynchronously */
     GRAPH_PAD,      /* zeroes rows before and after each item */
     GRAPH_FILL,     /* fills `rows` rows with one of the enqueue's integers, or 0 */
@@ -61,7 +67,8 @@ enum {
 };
 enum { ROPE_X, ROPE_Y, ROPE_OFFSETS };
 enum { APPEND_KEY, APPEND_VALUE, APPEND_KEY_CACHE, APPEND_VALUE_CACHE, APPEND_PAST_LENGTHS, APPEND_NEW_LENGTHS };
-enum { MOVE_TO, MOVE_FROM };
+enum { CONV2D_X, CONV2D_WEIGHT, CONV2D_BIAS, CONV2D_OPERAND, CONV2D_Y };
+enum { MOVE_TO, MOVE_FROM }; /* also of RESIZE and CONVERT */
 #define GRAPH_OPERANDS 10
 
 /* The numbers that an enqueue brings; a step says which of them is its batch, its length and so on. */
@@ -70,7 +77,7 @@ enum graph_number {
     NUMBER_BATCH,        /* items of mha and of an encoder, a decoder's sequences */
     NUMBER_LENGTH,       /* rows of each */
     NUMBER_POSITION,     /* the position of the first row */
-    NUMBER_INPUT_LENGTH, /* encoder: tokens or frames of each item */
+    NUMBER_INPUT_LENGTH, /* encoder: tokens, frames or patches of each item */
     NUMBER_FRAMES,       /* encoder: frames after convolution 0; the numbers after it: after the further convolutions */
     NUMBER_KEYS = NUMBER_FRAMES + CLATTN_MAX_CONVOLUTIONS, /* mha: keys; decoder: the longest sequence's */
     NUMBER_PAST,                                           /* decoder: keys that were there before */

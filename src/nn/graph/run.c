@@ -167,6 +167,43 @@ static clattn_status append(const struct runner *r, const struct graph_step *s, 
     return clattn_kv_append_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);
 }
 
+static clattn_status conv2d(const struct runner *r, const struct graph_step *s, struct step *step)
+{
+    clattn_conv2d_args args = CLATTN_CONV2D_ARGS_INIT;
+    args.x = bind(r, s, CONV2D_X);
+    args.weight = bind(r, s, CONV2D_WEIGHT);
+    args.bias = bind(r, s, CONV2D_BIAS);
+    args.operand = bind(r, s, CONV2D_OPERAND);
+    args.y = bind(r, s, CONV2D_Y);
+    args.explicit_batch = 1;
+    args.batch = number(r, s->batch);
+    args.workspace = workspace(r, s);
+    args.control = r->chain->control;
+    return clattn_conv2d_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);
+}
+
+static clattn_status resize(const struct runner *r, const struct graph_step *s, struct step *step)
+{
+    clattn_resize_args args = CLATTN_RESIZE_ARGS_INIT;
+    args.x = bind(r, s, MOVE_FROM);
+    args.y = bind(r, s, MOVE_TO);
+    args.explicit_batch = 1;
+    args.batch = number(r, s->batch);
+    args.control = r->chain->control;
+    return clattn_resize_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);
+}
+
+static clattn_status convert(const struct runner *r, const struct graph_step *s, struct step *step)
+{
+    clattn_activation_args args = CLATTN_ACTIVATION_ARGS_INIT;
+    args.x = bind(r, s, MOVE_FROM);
+    args.y = bind(r, s, MOVE_TO);
+    args.explicit_batch = 1;
+    args.batch = number(r, s->batch);
+    args.control = r->chain->control;
+    return clattn_activation_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);
+}
+
 /* Enqueues an operator; one that fails may have enqueued some of its kernels. */
 static clattn_status enqueue_part(const struct runner *r, const struct graph_step *s, bool last)
 {
@@ -181,6 +218,9 @@ static clattn_status enqueue_part(const struct runner *r, const struct graph_ste
     case GRAPH_EMBEDDING: status = embedding(r, s, &step); break;
     case GRAPH_ROPE: status = rope(r, s, &step); break;
     case GRAPH_APPEND: status = append(r, s, &step); break;
+    case GRAPH_CONV2D: status = conv2d(r, s, &step); break;
+    case GRAPH_RESIZE: status = resize(r, s, &step); break;
+    case GRAPH_CONVERT: status = convert(r, s, &step); break;
     default: status = CLATTN_ERROR_INTERNAL; break;
     }
     if (status == CLATTN_SUCCESS)

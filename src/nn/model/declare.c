@@ -45,7 +45,7 @@ static struct part *add_part(struct loader *loader, weight_id weight, size_t fir
 struct share {
     const char *name;
     size_t rows;
-    bool bias;
+    bool bias, scaled; /* scaled: the rows are multiplied by the vector `scale` beside the layer */
 };
 
 /* Declares the matrix of a product, with scales if it is int8. */
@@ -66,12 +66,18 @@ static clattn_dtype plain_dtype(const clattn_transformer *model)
     return model->weight_dtype == CLATTN_DTYPE_I8 ? model->dtype : model->weight_dtype;
 }
 
-static void add_vector(struct loader *loader, weight_id id, size_t first, size_t rows, bool there, const char *prefix,
-                       const char *name)
+static struct part *add_vector(struct loader *loader, weight_id id, size_t first, size_t rows, bool there,
+                               const char *prefix, const char *name)
 {
     struct part *part = add_part(loader, id, first, rows, 1, "%s%s", prefix, name);
     part->vector = true;
     part->zero = !there;
+    return part;
+}
+
+static void scale_part(struct part *part, const char *prefix)
+{
+    snprintf(part->scale_name, sizeof part->scale_name, "%sscale", prefix);
 }
 
 static struct linear linear(struct loader *loader, const char *prefix, const struct share *shares, size_t count,
@@ -88,23 +94,36 @@ static struct linear linear(struct loader *loader, const char *prefix, const str
     if (bias)
         linear.bias = declare(loader, linear.rows, 1, plain_dtype(loader->model));
     for (size_t i = 0, first = 0; i < count; first += shares[i++].rows) {
-        add_part(loader, linear.weight, first, shares[i].rows, columns, "%s%s.weight", prefix, shares[i].name);
+        struct part *part =
+            add_part(loader, linear.weight, first, shares[i].rows, columns, "%s%s.weight", prefix, shares[i].name);
+        if (shares[i].scaled)
+            scale_part(part, prefix);
         snprintf(name, sizeof name, "%s.bias", shares[i].name);
-        if (bias)
-            add_vector(loader, linear.bias, first, shares[i].rows, shares[i].bias, prefix, name);
+        if (!bias)
+            continue;
+        part = add_vector(loader, linear.bias, first, shares[i].rows, shares[i].bias, prefix, name);
+        if (shares[i].scaled && shares[i].bias)
+            scale_part(part, prefix);
     }
     return linear;
 }
 
-static struct norm_weights norm(struct loader *loader, const clattn_stack_desc *desc, const char *prefix)
+/* A norm of rows of `size` numbers. */
+static struct norm_weights norm_of(struct loader *loader, const clattn_stack_desc *desc, const char *prefix,
+                                   size_t size)
 {
-    struct norm_weights norm = {.scale = declare(loader, desc->d_model, 1, plain_dtype(loader->model))};
-    add_vector(loader, norm.scale, 0, desc->d_model, true, prefix, "norm.weight");
+    struct norm_weights norm = {.scale = declare(loader, size, 1, plain_dtype(loader->model))};
+    add_vector(loader, norm.scale, 0, size, true, prefix, "norm.weight");
     if (desc->norm == CLATTN_NORM_KIND_LAYER && !(desc->without_bias & CLATTN_WITHOUT_NORM_BIAS)) {
-        norm.bias = declare(loader, desc->d_model, 1, plain_dtype(loader->model));
-        add_vector(loader, norm.bias, 0, desc->d_model, true, prefix, "norm.bias");
+        norm.bias = declare(loader, size, 1, plain_dtype(loader->model));
+        add_vector(loader, norm.bias, 0, size, true, prefix, "norm.bias");
     }
     return norm;
+}
+
+static struct norm_weights norm(struct loader *loader, const clattn_stack_desc *desc, const char *prefix)
+{
+    return norm_of(loader, desc, prefix, desc->d_model);
 }
 
 static weight_id table(struct loader *loader, const char *stack, const char *name, size_t rows, size_t columns)
@@ -119,16 +138,24 @@ static struct attention_weights attention(struct loader *loader, const struct st
 {
     const clattn_stack_desc *d = &stack->desc;
     const uint32_t without = d->without_bias;
-    const struct share shares[] = {{"query", stack->inner, !(without & CLATTN_WITHOUT_QUERY_BIAS)},
-                                   {"key", stack->inner_kv, !(without & CLATTN_WITHOUT_KEY_BIAS)},
-                                   {"value", stack->inner_kv, !(without & CLATTN_WITHOUT_VALUE_BIAS)},
-                                   {"output", d->d_model, !(without & CLATTN_WITHOUT_OUTPUT_BIAS)}};
+    const struct share shares[] = {
+        {"query", stack->inner, !(without & CLATTN_WITHOUT_QUERY_BIAS), false},
+        {"key", stack->inner_kv, !(without & CLATTN_WITHOUT_KEY_BIAS), false},
+        {"value", stack->inner_kv, !(without & CLATTN_WITHOUT_VALUE_BIAS), false},
+        {"output", d->d_model, !(without & CLATTN_WITHOUT_OUTPUT_BIAS), d->layer_scale == 1}};
+    char of_heads[WEIGHT_NAME_BYTES / 2 + 8];
     struct attention_weights weights = {0};
     weights.in = linear(loader, prefix, shares, cross ? 1 : 3, d->d_model);
     if (cross)
         weights.memory = linear(loader, prefix, shares + 1, 2, d->d_memory);
     weights.out = linear(loader, prefix, shares + 3, 1, stack->inner);
     weights.norm = norm(loader, d, prefix);
+    if (d->query_key_norm && !cross) {
+        snprintf(of_heads, sizeof of_heads, "%squery_", prefix);
+        weights.query_norm = norm_of(loader, d, of_heads, d->head_size);
+        snprintf(of_heads, sizeof of_heads, "%skey_", prefix);
+        weights.key_norm = norm_of(loader, d, of_heads, d->head_size);
+    }
     return weights;
 }
 
@@ -137,7 +164,8 @@ static void declare_layer(struct loader *loader, struct stack *stack, const char
     const clattn_stack_desc *d = &stack->desc;
     struct layer_weights *layer = &stack->layers[index];
     const bool bias = !(d->without_bias & CLATTN_WITHOUT_FEED_FORWARD_BIAS);
-    const struct share in = {"in", d->d_ff, bias}, gate = {"gate", d->d_ff, bias}, out = {"out", d->d_model, bias};
+    const struct share in = {"in", d->d_ff, bias, false}, gate = {"gate", d->d_ff, bias, false},
+                       out = {"out", d->d_model, bias, d->layer_scale == 1};
     char prefix[WEIGHT_NAME_BYTES / 2];
     snprintf(prefix, sizeof prefix, "%s.layers.%zu.self.", name, index);
     layer->self = attention(loader, stack, false, prefix);
@@ -171,6 +199,31 @@ static void declare_convolutions(struct loader *loader, struct stack *stack, con
     }
 }
 
+static void declare_patches(struct loader *loader, struct stack *stack, const char *prefix)
+{
+    const clattn_stack_desc *d = &stack->desc;
+    const clattn_patches *p = &d->patches;
+    struct linear *patches = &stack->patches;
+    if (d->input != CLATTN_STACK_INPUT_PICTURES)
+        return;
+    patches->rows = d->d_model;
+    patches->columns = p->channels * p->height * p->width;
+    patches->weight = declare(loader, patches->rows, patches->columns, plain_dtype(loader->model));
+    add_part(loader, patches->weight, 0, patches->rows, patches->columns, "%spatches.weight", prefix)->patches = p;
+    if (!p->without_bias) {
+        patches->bias = declare(loader, patches->rows, 1, plain_dtype(loader->model));
+        add_vector(loader, patches->bias, 0, patches->rows, true, prefix, "patches.bias");
+    }
+    if (p->class_token) {
+        stack->class_token = declare(loader, d->d_model, 1, plain_dtype(loader->model));
+        add_vector(loader, stack->class_token, 0, d->d_model, true, prefix, "class.weight");
+    }
+    if (p->registers) {
+        stack->registers = declare(loader, p->registers, d->d_model, plain_dtype(loader->model));
+        add_part(loader, stack->registers, 0, p->registers, d->d_model, "%sregisters.weight", prefix);
+    }
+}
+
 static void declare_stack(struct loader *loader, struct stack *stack, const char *name)
 {
     const clattn_stack_desc *d = &stack->desc;
@@ -190,11 +243,15 @@ static void declare_stack(struct loader *loader, struct stack *stack, const char
     if (d->input_norm)
         stack->input_norm = norm(loader, d, prefix);
     declare_convolutions(loader, stack, name);
+    snprintf(prefix, sizeof prefix, "%s.", name);
+    declare_patches(loader, stack, prefix);
     for (size_t i = 0; i < d->layers && !loader->failed; i++)
         declare_layer(loader, stack, name, i);
-    snprintf(prefix, sizeof prefix, "%s.", name);
     if (d->final_norm)
         stack->final_norm = norm(loader, d, prefix);
+    if (d->projection)
+        stack->projection =
+            linear(loader, prefix, &(struct share){"projection", d->projection, false, false}, 1, d->d_model);
 }
 
 static void declare_output(struct loader *loader)

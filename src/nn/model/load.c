@@ -74,9 +74,9 @@ static void describe(const clattn_host_tensor *tensor, char *text, size_t bytes)
         snprintf(text, bytes, "%s scalar", clattn_dtype_name(tensor->dtype));
 }
 
-/* A tensor that was found, and the part's place in it. */
+/* A tensor that was found, the part's place in it, and the vector that multiplies its rows, if there is one. */
 struct origin {
-    clattn_host_tensor tensor;
+    clattn_host_tensor tensor, scale;
     size_t share, shares;
     int32_t transposed;
 };
@@ -88,10 +88,26 @@ static clattn_host_tensor expected_of(const struct part *part, const struct orig
     expected.extent[0] = origin->transposed ? part->columns : rows;
     expected.extent[1] = origin->transposed ? rows : part->columns / part->kernel;
     expected.extent[2] = part->kernel;
+    if (part->patches) {
+        expected.rank = 4;
+        expected.extent[1] = part->patches->channels;
+        expected.extent[2] = part->patches->height;
+        expected.extent[3] = part->patches->width;
+    }
     return expected;
 }
 
-static clattn_status find(struct loader *loader, const struct part *part, struct origin *origin)
+/* Whether the tensor has the expected extents, before which there may be further ones of 1. */
+static bool has_shape(const clattn_host_tensor *tensor, const clattn_host_tensor *want)
+{
+    const int32_t more = tensor->rank - want->rank;
+    bool same = more >= 0;
+    for (int32_t i = 0; same && i < tensor->rank; i++)
+        same = tensor->extent[i] == (i < more ? 1 : want->extent[i - more]);
+    return same;
+}
+
+static clattn_status find_tensor(struct loader *loader, const struct part *part, struct origin *origin)
 {
     struct report *report = &loader->model->context->device.report;
     clattn_io_error error = {""};
@@ -114,10 +130,7 @@ static clattn_status find(struct loader *loader, const struct part *part, struct
         return report_error(report, CLATTN_ERROR_FORMAT, "the model has no tensor %s (%s), which should be %s", name,
                             part->name, expected + sizeof "float32");
     describe(tensor, found, sizeof found);
-    bool same = tensor->rank == want.rank;
-    for (int32_t i = 0; same && i < want.rank; i++)
-        same = tensor->extent[i] == want.extent[i];
-    if (!same)
+    if (!has_shape(tensor, &want))
         return report_error(report, CLATTN_ERROR_FORMAT, "the model's tensor %s (%s) is %s, not %s", name, part->name,
                             found, expected + sizeof "float32");
     if (tensor->dtype != CLATTN_DTYPE_F32 && tensor->dtype != CLATTN_DTYPE_F16 && tensor->dtype != CLATTN_DTYPE_BF16)
@@ -129,6 +142,22 @@ static clattn_status find(struct loader *loader, const struct part *part, struct
         return report_error(report, CLATTN_ERROR_FORMAT, "the model's tensor %s (%s) has %zu bytes, not those of %s",
                             name, part->name, tensor->bytes, found);
     return CLATTN_SUCCESS;
+}
+
+static clattn_status find(struct loader *loader, const struct part *part, struct origin *origin)
+{
+    clattn_status status;
+    struct part scale = {.rows = part->rows, .columns = 1, .kernel = 1, .vector = true};
+    struct origin own = {.shares = 1};
+    TRY(find_tensor(loader, part, origin));
+    memset(&origin->scale, 0, sizeof origin->scale);
+    if (!part->scale_name[0])
+        return CLATTN_SUCCESS;
+    memcpy(scale.name, part->scale_name, sizeof scale.name);
+    TRY(find_tensor(loader, &scale, &own));
+    origin->scale = own.tensor;
+fail:
+    return status;
 }
 
 /* The index in the tensor of element (row, column) of the part. */
@@ -148,12 +177,16 @@ static void convert_row(const struct part *part, const struct origin *origin, si
         memset(values, 0, part->columns * sizeof *values);
         return;
     }
-    if (!origin->transposed && part->kernel == 1) {
+    if (!origin->transposed && part->kernel == 1)
         load_elements(origin->tensor.dtype, origin->tensor.data, index_of(part, origin, row, 0), part->columns, values);
+    else
+        for (size_t c = 0; c < part->columns; c++)
+            values[c] = load_element(origin->tensor.dtype, origin->tensor.data, index_of(part, origin, row, c));
+    if (!origin->scale.dtype)
         return;
-    }
+    const float scale = load_element(origin->scale.dtype, origin->scale.data, row);
     for (size_t c = 0; c < part->columns; c++)
-        values[c] = load_element(origin->tensor.dtype, origin->tensor.data, index_of(part, origin, row, c));
+        values[c] *= scale;
 }
 
 /* Quantises a row and returns its scale, which is NaN if an element is NaN. */
@@ -248,7 +281,8 @@ static clattn_status copy_part(struct loader *loader, const struct upload *uploa
     const struct weight *weight = &loader->model->weights[part->weight];
     const size_t element = clattn_dtype_size(weight->dtype);
     float *const floats = weight->dtype == CLATTN_DTYPE_F32 ? block->rows : NULL;
-    if (!part->zero && origin->tensor.dtype == weight->dtype && !origin->transposed && part->kernel == 1) {
+    if (!part->zero && origin->tensor.dtype == weight->dtype && !origin->transposed && part->kernel == 1 &&
+        !origin->scale.dtype) {
         const char *data = origin->tensor.data;
         return write(loader->model, upload, weight, part->first, part->rows,
                      data + origin->share * part->rows * part->columns * element);

@@ -10,6 +10,7 @@
 #include "ops/common/arrays.h"
 
 #define SIZE_LIMIT ((size_t)1 << 31)
+#define PATCHES_LIMIT ((size_t)1 << 16)
 
 void clattn_stack_desc_init(clattn_stack_desc *desc)
 {
@@ -123,17 +124,18 @@ static clattn_status check_fields(const clattn_stack_desc *d, const char **reaso
             CLATTN_ERROR_INVALID_LAYOUT, "unknown norm or norm_place");
     REQUIRE(is_flag(d->explicit_scale), CLATTN_ERROR_INVALID_LAYOUT, "explicit_scale is neither 0 nor 1");
     REQUIRE(enum_within(d->rotary, CLATTN_ROTARY_INTERLEAVED), CLATTN_ERROR_INVALID_LAYOUT, "unknown rotary");
-    REQUIRE(enum_within(d->input, CLATTN_STACK_INPUT_FEATURES) && enum_within(d->positions, CLATTN_POSITIONS_TABLE),
+    REQUIRE(enum_within(d->input, CLATTN_STACK_INPUT_PICTURES) && enum_within(d->positions, CLATTN_POSITIONS_TABLE),
             CLATTN_ERROR_INVALID_LAYOUT, "unknown input or positions");
     REQUIRE(d->without_bias <= CLATTN_WITHOUT_BIAS, CLATTN_ERROR_INVALID_LAYOUT,
             "without_bias has a bit that means nothing");
-    REQUIRE(
-        is_flag(d->gated) && is_flag(d->explicit_epsilon) && is_flag(d->final_norm) && is_flag(d->causal) &&
-            is_flag(d->cross) && is_flag(d->scale_embeddings) && is_flag(d->input_norm),
-        CLATTN_ERROR_INVALID_LAYOUT,
-        "a flag (gated, explicit_epsilon, final_norm, causal, cross, scale_embeddings, input_norm) is neither 0 nor "
-        "1");
+    REQUIRE(is_flag(d->gated) && is_flag(d->explicit_epsilon) && is_flag(d->explicit_alpha) && is_flag(d->final_norm) &&
+                is_flag(d->causal) && is_flag(d->cross) && is_flag(d->scale_embeddings) && is_flag(d->input_norm) &&
+                is_flag(d->query_key_norm) && is_flag(d->layer_scale) && !d->reserved,
+            CLATTN_ERROR_INVALID_LAYOUT,
+            "a flag (gated, explicit_epsilon, explicit_alpha, final_norm, causal, cross, scale_embeddings, input_norm, "
+            "query_key_norm, layer_scale) is neither 0 nor 1, or reserved is not 0");
     REQUIRE(isfinite(d->epsilon) && d->epsilon >= 0, CLATTN_ERROR_INVALID_LAYOUT, "epsilon is negative or not finite");
+    REQUIRE(isfinite(d->alpha), CLATTN_ERROR_INVALID_LAYOUT, "alpha is not finite");
     return CLATTN_SUCCESS;
 }
 
@@ -147,8 +149,9 @@ static clattn_status check_sizes(const clattn_stack_desc *d, const char **reason
     REQUIRE(d->head_size, CLATTN_ERROR_INVALID_LAYOUT, "d_model is no multiple of heads; give head_size");
     REQUIRE(!d->rotary || (d->rotary_size % 2 == 0 && d->rotary_size <= d->head_size), CLATTN_ERROR_INVALID_LAYOUT,
             "rotary_size is odd or above head_size");
-    const size_t sizes[] = {d->d_model,    d->heads,          d->head_size, d->d_ff,     d->d_memory,
-                            d->vocabulary, d->position_count, d->segments,  d->features, d->first_position};
+    const size_t sizes[] = {d->d_model,  d->heads,          d->head_size,      d->d_ff,
+                            d->d_memory, d->vocabulary,     d->position_count, d->segments,
+                            d->features, d->first_position, d->projection};
     for (size_t i = 0; i < COUNT_OF(sizes); i++)
         REQUIRE(sizes[i] < SIZE_LIMIT, CLATTN_ERROR_INVALID_LAYOUT, "a size is 2^31 or more");
     REQUIRE(d->heads <= SIZE_LIMIT / 16 / d->head_size, CLATTN_ERROR_INVALID_LAYOUT, "heads * head_size is above 2^27");
@@ -158,16 +161,18 @@ static clattn_status check_sizes(const clattn_stack_desc *d, const char **reason
 static clattn_status check_input(const clattn_stack_desc *d, const char **reason)
 {
     const bool tokens = d->input == CLATTN_STACK_INPUT_TOKENS, features = d->input == CLATTN_STACK_INPUT_FEATURES;
+    const bool pictures = d->input == CLATTN_STACK_INPUT_PICTURES;
     REQUIRE(tokens == (d->vocabulary != 0), CLATTN_ERROR_INVALID_LAYOUT,
             "tokens have a vocabulary, and other inputs have none");
-    REQUIRE(tokens || (!d->segments && !d->scale_embeddings && !d->input_norm), CLATTN_ERROR_INVALID_LAYOUT,
-            "segments, scale_embeddings and input_norm are for tokens");
+    REQUIRE(tokens || (!d->segments && !d->scale_embeddings), CLATTN_ERROR_INVALID_LAYOUT,
+            "segments and scale_embeddings are for tokens");
+    REQUIRE(tokens || pictures || !d->input_norm, CLATTN_ERROR_INVALID_LAYOUT, "input_norm is for tokens and pictures");
     REQUIRE(features == (d->features != 0) && features == (d->convolutions != 0), CLATTN_ERROR_INVALID_LAYOUT,
             "features have a number of columns and convolutions, and other inputs have none");
     REQUIRE(!d->positions || d->input != CLATTN_STACK_INPUT_VECTORS, CLATTN_ERROR_INVALID_LAYOUT,
-            "positions are added to tokens or features, not to vectors");
-    REQUIRE(d->positions != CLATTN_POSITIONS_SINUSOIDS || !features, CLATTN_ERROR_INVALID_LAYOUT,
-            "sinusoids are computed for tokens; features take a table of positions");
+            "positions are added to tokens, features or pictures, not to vectors");
+    REQUIRE(d->positions != CLATTN_POSITIONS_SINUSOIDS || tokens, CLATTN_ERROR_INVALID_LAYOUT,
+            "sinusoids are computed for tokens; features and pictures take a table of positions");
     REQUIRE((d->positions == CLATTN_POSITIONS_TABLE) == (d->position_count != 0), CLATTN_ERROR_INVALID_LAYOUT,
             "a table of positions has a position_count, and there is none without");
     REQUIRE(!d->first_position || (tokens && d->positions), CLATTN_ERROR_INVALID_LAYOUT,
@@ -182,6 +187,34 @@ static clattn_status check_input(const clattn_stack_desc *d, const char **reason
                 CLATTN_ERROR_INVALID_LAYOUT,
                 "a convolution has no kernel or stride, a padding as large as its kernel, or an unknown activation");
     }
+    return CLATTN_SUCCESS;
+}
+
+static clattn_status check_patches(const clattn_stack_desc *d, const char **reason)
+{
+    const clattn_patches *p = &d->patches;
+    const bool pictures = d->input == CLATTN_STACK_INPUT_PICTURES, table = d->positions == CLATTN_POSITIONS_TABLE;
+    const size_t sizes[] = {p->channels, p->height, p->width, p->grid_rows, p->grid_columns, p->registers};
+    REQUIRE(is_flag(p->antialias) && is_flag(p->without_bias) && is_flag(p->class_token) && !p->reserved,
+            CLATTN_ERROR_INVALID_LAYOUT,
+            "patches: antialias, without_bias or class_token is neither 0 nor 1, or reserved is not 0");
+    for (size_t i = 0; i < COUNT_OF(sizes); i++)
+        REQUIRE(sizes[i] <= PATCHES_LIMIT, CLATTN_ERROR_INVALID_LAYOUT, "patches: a size is above 65536");
+    if (!pictures) {
+        REQUIRE(!p->channels && !p->height && !p->width && !p->grid_rows && !p->grid_columns && !p->antialias &&
+                    !p->without_bias && !p->class_token && !p->registers,
+                CLATTN_ERROR_INVALID_LAYOUT, "patches are for pictures");
+        return CLATTN_SUCCESS;
+    }
+    REQUIRE(p->channels && p->height && p->width && p->channels <= SIZE_LIMIT / p->height / p->width,
+            CLATTN_ERROR_INVALID_LAYOUT,
+            "patches: channels, height and width are at least 1, and their product is below 2^31");
+    REQUIRE(table ? p->grid_rows && p->grid_columns : !p->grid_rows && !p->grid_columns && !p->antialias,
+            CLATTN_ERROR_INVALID_LAYOUT, "patches: a table of positions has a grid, and there is none without");
+    REQUIRE(!table || d->position_count == p->grid_rows * p->grid_columns ||
+                (p->class_token && d->position_count == p->grid_rows * p->grid_columns + 1),
+            CLATTN_ERROR_INVALID_LAYOUT,
+            "patches: position_count is grid_rows * grid_columns, or one more if there is a class token");
     return CLATTN_SUCCESS;
 }
 
@@ -202,8 +235,11 @@ static clattn_status stack_read(struct stack *stack, const clattn_stack_desc *gi
         d->rotary_size = d->head_size;
     if (!d->explicit_epsilon)
         d->epsilon = 1e-5f;
+    if (!d->explicit_alpha)
+        d->alpha = 1;
     TRY(check_sizes(d, reason));
     TRY(check_input(d, reason));
+    TRY(check_patches(d, reason));
     stack->inner = d->heads * d->head_size;
     stack->inner_kv = d->kv_heads * d->head_size;
 fail:
@@ -228,8 +264,9 @@ static clattn_status decoder_read(clattn_transformer *model, const clattn_transf
     if (!model->has_decoder)
         return CLATTN_SUCCESS;
     TRY(stack_read(&model->decoder, desc->decoder, reason));
-    REQUIRE(d->input != CLATTN_STACK_INPUT_FEATURES, CLATTN_ERROR_INVALID_LAYOUT,
-            "a decoder's input is tokens or vectors");
+    REQUIRE(d->input == CLATTN_STACK_INPUT_TOKENS || d->input == CLATTN_STACK_INPUT_VECTORS,
+            CLATTN_ERROR_INVALID_LAYOUT, "a decoder's input is tokens or vectors");
+    REQUIRE(!d->projection, CLATTN_ERROR_INVALID_LAYOUT, "a projection is for an encoder's pooled vectors");
     REQUIRE(!model->has_encoder || !d->cross || d->d_memory == model->encoder.desc.d_model, CLATTN_ERROR_INVALID_LAYOUT,
             "d_memory is not the encoder's d_model");
 fail:
@@ -289,8 +326,15 @@ clattn_status model_read(clattn_transformer *model, const clattn_transformer_des
     return read_output(model, &desc);
 }
 
+size_t stack_prefix(const clattn_stack_desc *desc)
+{
+    return (size_t)desc->patches.class_token + desc->patches.registers;
+}
+
 size_t stack_frames(const clattn_stack_desc *desc, size_t convolutions, size_t length)
 {
+    if (desc->input == CLATTN_STACK_INPUT_PICTURES)
+        return length + stack_prefix(desc);
     for (size_t i = 0; i < convolutions && desc->input == CLATTN_STACK_INPUT_FEATURES; i++) {
         const clattn_convolution *c = &desc->convolution[i];
         size_t padded;
@@ -368,7 +412,7 @@ static clattn_status create(clattn_context *context, const clattn_transformer_de
         goto fail;
     }
     if (!source.lookup || (source.rule_count && !source.rules) || source.reserved ||
-        !enum_within(source.format, CLATTN_NAME_FORMAT_WHISPER_CTRANSLATE2)) {
+        !enum_within(source.format, CLATTN_NAME_FORMAT_TIMM_VIT)) {
         status = report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                               "source: no lookup, rules that are NULL, an unknown format, or reserved is not 0");
         goto fail;

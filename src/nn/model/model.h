@@ -24,7 +24,7 @@ struct norm_weights {
  * order, or the queries of cross-attention; `memory` makes keys and values of cross-attention. */
 struct attention_weights {
     struct linear in, memory, out;
-    struct norm_weights norm;
+    struct norm_weights norm, query_norm, key_norm;
 };
 
 struct layer_weights {
@@ -40,6 +40,8 @@ struct stack {
     weight_id tokens, positions, segments;
     struct norm_weights input_norm, final_norm;
     struct linear convolution[CLATTN_MAX_CONVOLUTIONS];
+    struct linear patches, projection;
+    weight_id class_token, registers;
     struct layer_weights *layers;
 };
 
@@ -80,7 +82,10 @@ void model_drop(clattn_transformer *model);
 /* The binding of a weight, (rows, columns); none if `id` is 0. */
 clattn_binding model_weight(const clattn_transformer *model, weight_id id);
 
-/* The positions that are left of `length` frames after the first `convolutions` convolutions. */
+/* The positions before a picture's patches: the class token's and the registers'. */
+size_t stack_prefix(const clattn_stack_desc *desc);
+
+/* The positions that are left of `length` frames after the first `convolutions` convolutions, or that `length` patches have. */
 size_t stack_frames(const clattn_stack_desc *desc, size_t convolutions, size_t length);
 
 #endif

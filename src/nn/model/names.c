@@ -110,6 +110,92 @@ static const clattn_name_rule whisper_ctranslate2[] = {
     {"output.{kind}", "decoder/projection/{kind}"},
 };
 
+/* Models of pictures.  The layers of ViT and DINOv2 have the same names but for norms and feed-forward network. */
+#define PICTURE_INPUT(F) \
+    {"encoder.patches.{kind}", F "patch_embeddings.projection.{kind}"}, {"encoder.class.weight", F "cls_token"}, \
+        {"encoder.registers.weight", F "register_tokens"}, {"encoder.positions.weight", F "position_embeddings"}
+#define VIT_ATTENTION(F) \
+    {"encoder.layers.{n}.self.query.{kind}", F "attention.attention.query.{kind}"}, \
+        {"encoder.layers.{n}.self.key.{kind}", F "attention.attention.key.{kind}"}, \
+        {"encoder.layers.{n}.self.value.{kind}", F "attention.attention.value.{kind}"}, \
+        {"encoder.layers.{n}.self.output.{kind}", F "attention.output.dense.{kind}"}
+static const clattn_name_rule vit[] = {
+    PICTURE_INPUT("embeddings."),
+    VIT_ATTENTION("encoder.layer.{n}."),
+    {"encoder.layers.{n}.self.norm.{kind}", "encoder.layer.{n}.layernorm_before.{kind}"},
+    {"encoder.layers.{n}.feed_forward.in.{kind}", "encoder.layer.{n}.intermediate.dense.{kind}"},
+    {"encoder.layers.{n}.feed_forward.out.{kind}", "encoder.layer.{n}.output.dense.{kind}"},
+    {"encoder.layers.{n}.feed_forward.norm.{kind}", "encoder.layer.{n}.layernorm_after.{kind}"},
+    {"encoder.norm.{kind}", "layernorm.{kind}"},
+};
+#define DINOV2_LAYER "encoder.layer.{n}."
+#define DINOV2 \
+    PICTURE_INPUT("embeddings."), VIT_ATTENTION(DINOV2_LAYER), \
+        {"encoder.layers.{n}.self.norm.{kind}", DINOV2_LAYER "norm1.{kind}"}, \
+        {"encoder.layers.{n}.self.scale", DINOV2_LAYER "layer_scale1.lambda1"}, \
+        {"encoder.layers.{n}.feed_forward.norm.{kind}", DINOV2_LAYER "norm2.{kind}"}, \
+        {"encoder.layers.{n}.feed_forward.scale", DINOV2_LAYER "layer_scale2.lambda1"}, \
+        {"encoder.norm.{kind}", "layernorm.{kind}"}
+static const clattn_name_rule dinov2[] = {
+    DINOV2,
+    {"encoder.layers.{n}.feed_forward.in.{kind}", DINOV2_LAYER "mlp.fc1.{kind}"},
+    {"encoder.layers.{n}.feed_forward.out.{kind}", DINOV2_LAYER "mlp.fc2.{kind}"},
+};
+static const clattn_name_rule dinov2_gated[] = {
+    DINOV2,
+    {"encoder.layers.{n}.feed_forward.gate.{kind}", DINOV2_LAYER "mlp.weights_in.{kind}[0/2]"},
+    {"encoder.layers.{n}.feed_forward.in.{kind}", DINOV2_LAYER "mlp.weights_in.{kind}[1/2]"},
+    {"encoder.layers.{n}.feed_forward.out.{kind}", DINOV2_LAYER "mlp.weights_out.{kind}"},
+};
+
+#define CLIP_LAYERS(F) \
+    {"encoder.layers.{n}.self.query.{kind}", F ".layers.{n}.self_attn.q_proj.{kind}"}, \
+        {"encoder.layers.{n}.self.key.{kind}", F ".layers.{n}.self_attn.k_proj.{kind}"}, \
+        {"encoder.layers.{n}.self.value.{kind}", F ".layers.{n}.self_attn.v_proj.{kind}"}, \
+        {"encoder.layers.{n}.self.output.{kind}", F ".layers.{n}.self_attn.out_proj.{kind}"}, \
+        {"encoder.layers.{n}.self.norm.{kind}", F ".layers.{n}.layer_norm1.{kind}"}, \
+        {"encoder.layers.{n}.feed_forward.in.{kind}", F ".layers.{n}.mlp.fc1.{kind}"}, \
+        {"encoder.layers.{n}.feed_forward.out.{kind}", F ".layers.{n}.mlp.fc2.{kind}"}, \
+        {"encoder.layers.{n}.feed_forward.norm.{kind}", F ".layers.{n}.layer_norm2.{kind}"}
+static const clattn_name_rule clip_vision[] = {
+    {"encoder.patches.{kind}", "vision_model.embeddings.patch_embedding.{kind}"},
+    {"encoder.class.weight", "vision_model.embeddings.class_embedding"},
+    {"encoder.positions.weight", "vision_model.embeddings.position_embedding.weight"},
+    {"encoder.input_norm.{kind}", "vision_model.pre_layrnorm.{kind}"},
+    CLIP_LAYERS("vision_model.encoder"),
+    {"encoder.norm.{kind}", "vision_model.post_layernorm.{kind}"},
+    {"encoder.projection.weight", "visual_projection.weight"},
+};
+static const clattn_name_rule clip_text[] = {
+    {"encoder.tokens.weight", "text_model.embeddings.token_embedding.weight"},
+    {"encoder.positions.weight", "text_model.embeddings.position_embedding.weight"},
+    CLIP_LAYERS("text_model.encoder"),
+    {"encoder.norm.{kind}", "text_model.final_layer_norm.{kind}"},
+    {"encoder.projection.weight", "text_projection.weight"},
+};
+
+#define TIMM_LAYER "blocks.{n}."
+static const clattn_name_rule timm_vit[] = {
+    {"encoder.patches.{kind}", "patch_embed.proj.{kind}"},
+    {"encoder.class.weight", "cls_token"},
+    {"encoder.registers.weight", "reg_token"},
+    {"encoder.positions.weight", "pos_embed"},
+    {"encoder.input_norm.{kind}", "norm_pre.{kind}"},
+    {"encoder.layers.{n}.self.query.{kind}", TIMM_LAYER "attn.qkv.{kind}[0/3]"},
+    {"encoder.layers.{n}.self.key.{kind}", TIMM_LAYER "attn.qkv.{kind}[1/3]"},
+    {"encoder.layers.{n}.self.value.{kind}", TIMM_LAYER "attn.qkv.{kind}[2/3]"},
+    {"encoder.layers.{n}.self.query_norm.{kind}", TIMM_LAYER "attn.q_norm.{kind}"},
+    {"encoder.layers.{n}.self.key_norm.{kind}", TIMM_LAYER "attn.k_norm.{kind}"},
+    {"encoder.layers.{n}.self.output.{kind}", TIMM_LAYER "attn.proj.{kind}"},
+    {"encoder.layers.{n}.self.norm.{kind}", TIMM_LAYER "norm1.{kind}"},
+    {"encoder.layers.{n}.self.scale", TIMM_LAYER "ls1.gamma"},
+    {"encoder.layers.{n}.feed_forward.in.{kind}", TIMM_LAYER "mlp.fc1.{kind}"},
+    {"encoder.layers.{n}.feed_forward.out.{kind}", TIMM_LAYER "mlp.fc2.{kind}"},
+    {"encoder.layers.{n}.feed_forward.norm.{kind}", TIMM_LAYER "norm2.{kind}"},
+    {"encoder.layers.{n}.feed_forward.scale", TIMM_LAYER "ls2.gamma"},
+    {"encoder.norm.{kind}", "norm.{kind}"},
+};
+
 #define RULES(table) {table, sizeof table / sizeof table[0]}
 static const struct {
     const clattn_name_rule *rules;
@@ -124,6 +210,12 @@ static const struct {
     RULES(bert),
     RULES(whisper),
     RULES(whisper_ctranslate2),
+    RULES(vit),
+    RULES(dinov2),
+    RULES(dinov2_gated),
+    RULES(clip_vision),
+    RULES(clip_text),
+    RULES(timm_vit),
 };
 
 /* The texts that {n} and {kind} stand for. */

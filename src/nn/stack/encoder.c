@@ -30,14 +30,49 @@ static clattn_status check_desc(const struct stack *stack, const clattn_encoder_
     const clattn_stack_desc *d = &stack->desc;
     REQUIRE(desc->batch && desc->length && desc->batch <= MODEL_BATCH_LIMIT && desc->length <= MODEL_LENGTH_LIMIT,
             CLATTN_ERROR_INVALID_ARGUMENT, "batch is 1 to 65536, and length 1 to 2^30");
-    REQUIRE(enum_within(desc->pooling, CLATTN_POOLING_FIRST) && is_flag(desc->pooled_unit),
+    REQUIRE(enum_within(desc->pooling, CLATTN_POOLING_PATCHES) && is_flag(desc->pooled_unit),
             CLATTN_ERROR_INVALID_ARGUMENT, "unknown pooling, or pooled_unit neither 0 nor 1");
     REQUIRE(desc->pooling || !desc->pooled_unit, CLATTN_ERROR_INVALID_ARGUMENT, "pooled_unit without pooling");
+    REQUIRE(desc->pooling != CLATTN_POOLING_PATCHES || d->input == CLATTN_STACK_INPUT_PICTURES,
+            CLATTN_ERROR_INVALID_ARGUMENT, "CLATTN_POOLING_PATCHES is for pictures");
     REQUIRE(d->layers >= 64 || !(desc->probabilities >> d->layers), CLATTN_ERROR_INVALID_ARGUMENT,
             "probabilities of a layer that the model does not have");
     REQUIRE(positions, CLATTN_ERROR_INVALID_ARGUMENT, "length is too short for the convolutions");
-    REQUIRE(d->positions != CLATTN_POSITIONS_TABLE || positions + d->first_position <= d->position_count,
+    REQUIRE(d->positions != CLATTN_POSITIONS_TABLE || d->input == CLATTN_STACK_INPUT_PICTURES ||
+                positions + d->first_position <= d->position_count,
             CLATTN_ERROR_INVALID_ARGUMENT, "length is beyond the table of positions");
+    return CLATTN_SUCCESS;
+}
+
+/* Checks the layout of pictures and sets the length to the number of their patches; other inputs have no layout. */
+static clattn_status read_picture(const clattn_transformer *model, clattn_encoder_desc *desc)
+{
+    const clattn_stack_desc *d = &model->encoder.desc;
+    const clattn_patches *p = &d->patches;
+    const clattn_layout *picture = &desc->picture;
+    const size_t *extent = picture->extent;
+    struct report *report = &model->context->device.report;
+    if (d->input != CLATTN_STACK_INPUT_PICTURES) {
+        if (picture->rank || picture->dtype)
+            return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
+                                "encoder: a picture, which the model does not take");
+        return CLATTN_SUCCESS;
+    }
+    if (desc->length)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "encoder: the length of pictures is 0");
+    if (picture->rank != 4 || !dtype_is_storage(picture->dtype))
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
+                            "encoder: picture is (batch, channels, height, width) of float32, float16 or bfloat16");
+    if (extent[0] != desc->batch || extent[1] != p->channels)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
+                            "encoder: picture is %zu x %zu x %zu x %zu, not of batch %zu and %zu channels", extent[0],
+                            extent[1], extent[2], extent[3], desc->batch, p->channels);
+    if (!extent[2] || !extent[3] || extent[2] % p->height || extent[3] % p->width)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
+                            "encoder: a picture of %zu x %zu pixels cannot be cut into patches of %zu x %zu", extent[2],
+                            extent[3], p->height, p->width);
+    if (!size_mul(extent[2] / p->height, extent[3] / p->width, &desc->length))
+        desc->length = SIZE_MAX;
     return CLATTN_SUCCESS;
 }
 
@@ -54,11 +89,13 @@ static void lay_out_arguments(struct encoder_plan *plan)
     const size_t columns = d->input == CLATTN_STACK_INPUT_FEATURES ? d->features : d->d_model;
     const size_t input[3] = {plan->desc.batch, plan->desc.length, columns};
     const size_t output[3] = {plan->desc.batch, plan->positions, d->d_model};
-    const size_t pooled[2] = {plan->desc.batch, d->d_model};
+    const size_t pooled[2] = {plan->desc.batch, d->projection ? d->projection : d->d_model};
     const size_t probabilities[5] = {(size_t)__builtin_popcountll(plan->desc.probabilities), plan->desc.batch, d->heads,
                                      plan->positions, plan->positions};
     const bool tokens = d->input == CLATTN_STACK_INPUT_TOKENS;
     plan->input = clattn_layout_contiguous(tokens ? CLATTN_DTYPE_I32 : plan->model->dtype, tokens ? 2 : 3, input);
+    if (d->input == CLATTN_STACK_INPUT_PICTURES)
+        plan->input = plan->desc.picture;
     plan->output = clattn_layout_contiguous(plan->model->dtype, 3, output);
     plan->pooled = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, pooled);
     plan->probabilities = clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, probabilities);
@@ -95,6 +132,8 @@ clattn_status clattn_encoder_plan_create(clattn_transformer *model, const clattn
                                          &own};
     TRY(model_plan_read(model, &call, result));
     layout_normalise(&desc.mask);
+    layout_normalise(&desc.picture);
+    TRY(read_picture(model, &desc));
     positions = stack_frames(&model->encoder.desc, model->encoder.desc.convolutions, desc.length);
     status = check_desc(&model->encoder, &desc, positions, &reason);
     if (status != CLATTN_SUCCESS)
@@ -121,7 +160,10 @@ static clattn_status read_lengths(const struct encoder_plan *plan, const clattn_
     const clattn_stack_desc *d = &plan->model->encoder.desc;
     struct report *report = &plan->base.context->device.report;
     const size_t batch = args->explicit_lengths ? args->batch : plan->desc.batch;
-    const size_t length = args->explicit_lengths ? args->length : plan->desc.length;
+    const bool pictures = d->input == CLATTN_STACK_INPUT_PICTURES;
+    const size_t length = args->explicit_lengths && !pictures ? args->length : plan->desc.length;
+    if (pictures && args->explicit_lengths && args->length)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "the length of pictures is 0");
     if (batch > plan->desc.batch || length > plan->desc.length)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "batch %zu or length %zu is above the plan's %zu, %zu", batch, length, plan->desc.batch,
@@ -151,12 +193,14 @@ static clattn_status check_arrays(const struct encoder_plan *plan, const clattn_
 {
     const size_t batch = run->number[NUMBER_BATCH], positions = run->number[NUMBER_LENGTH];
     const clattn_layout *in = &plan->input, *all = &plan->probabilities;
-    const size_t input[3] = {batch, run->number[NUMBER_INPUT_LENGTH], in->extent[2]};
+    size_t input[CLATTN_MAX_RANK] = {batch, run->number[NUMBER_INPUT_LENGTH], in->extent[2]};
     const size_t output[3] = {batch, positions, plan->output.extent[2]};
     const size_t pooled[2] = {batch, plan->pooled.extent[1]};
     const size_t probabilities[5] = {all->extent[0], batch, all->extent[2], positions, positions};
     const size_t scores[4] = {batch, plan->model->encoder.desc.heads, positions, positions};
     size_t masked[4];
+    if (plan->model->encoder.desc.input == CLATTN_STACK_INPUT_PICTURES)
+        memcpy(input + 1, in->extent + 1, 3 * sizeof *input);
     const clattn_layout mask = mask_reach(&plan->desc.mask, scores, masked);
     const struct bound_array arrays[] = {
         {&args->input, in, input, BINDING_READ | BINDING_IN_PLACE, "input", true},
@@ -204,7 +248,7 @@ static clattn_status enqueue(const struct encoder_plan *plan, const struct enque
                              const clattn_encoder_args *args, int32_t *lengths)
 {
     clattn_status status;
-    const float scale = 1 / sqrtf((float)plan->model->encoder.desc.d_model);
+    const float scale = 1 / sqrtf((float)plan->pooled.extent[1]);
     int32_t unit;
     memcpy(&unit, &scale, sizeof unit);
     const int32_t *const integers[ENCODER_INTEGERS] = {[ENCODER_LENGTHS] = lengths, [ENCODER_UNIT] = &unit};

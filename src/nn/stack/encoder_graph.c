@@ -1,4 +1,4 @@
-/* An encoder's graph: tokens or features, the layers, and pooling. */
+/* An encoder's graph: its input, the layers, and pooling. */
 #include "base/try.h"
 #include "nn/stack/encoder.h"
 #include "nn/stack/layers.h"
@@ -97,6 +97,8 @@ static clattn_status add_input(struct encoder_builder *b)
                              add_segments(&b->base, ENCODER_SEGMENTS), 0);
     if (d->input == CLATTN_STACK_INPUT_FEATURES)
         return add_convolutions(b);
+    if (d->input == CLATTN_STACK_INPUT_PICTURES)
+        return add_pictures(&b->base, &b->plan->desc.picture, ENCODER_INPUT);
     b->base.x = matrix_bound(graph, b->base.model->dtype, d->d_model, ENCODER_INPUT);
     return CLATTN_SUCCESS;
 }
@@ -113,51 +115,66 @@ static void ask_by_zeros(struct encoder_builder *b, size_t size, struct graph_st
 
 /* The mean over an item's positions is an attention in which all keys within the length have the same weight: the scale is 0,
  * or the query is.  A query of zeros and the layers' size of heads make it an attention like those of the layers, with the same
- * program on CPUs.  The pooling of the first position is such an attention over a single key. */
-static clattn_status add_pooling(struct encoder_builder *b, const struct matrix *result)
+ * program on CPUs.  The pooling of one position is such an attention over a single key, the last of them by a window. */
+static clattn_status add_pooled(struct encoder_builder *b, const struct matrix *result, struct graph_operand pooled)
 {
-    clattn_status status;
     const struct encoder_plan *plan = b->plan;
+    const clattn_pooling pooling = plan->desc.pooling;
     const size_t batch = plan->desc.batch, d_model = b->base.stack->desc.d_model;
-    const bool mean = plan->desc.pooling == CLATTN_POOLING_MEAN;
+    const bool patches = pooling == CLATTN_POOLING_PATCHES;
+    const size_t prefix = patches ? stack_prefix(&b->base.stack->desc) : 0;
     size_t heads = b->base.stack->desc.heads;
     while (d_model / heads > 64 && heads < 256)
         do
             heads++;
         while (d_model % heads);
     const size_t size = d_model / heads;
-    const int pooled = graph_bound_array(b->base.graph, CLATTN_DTYPE_F32, ENCODER_POOLED, 0);
     clattn_attention_desc desc;
-    struct graph_step step = {
-        .op = GRAPH_ATTENTION, .batch = NUMBER_BATCH, .length = NUMBER_ONE, .keys = mean ? NUMBER_LENGTH : NUMBER_ONE};
+    struct graph_step step = {.op = GRAPH_ATTENTION,
+                              .batch = NUMBER_BATCH,
+                              .length = NUMBER_ONE,
+                              .keys = patches                           ? NUMBER_INPUT_LENGTH
+                                      : pooling == CLATTN_POOLING_FIRST ? NUMBER_ONE
+                                                                        : NUMBER_LENGTH};
     clattn_attention_desc_init(&desc);
     desc.query = desc.key =
         (clattn_layout){.dtype = result->dtype,
                         .rank = 4,
-                        .extent = {batch, heads, plan->positions, size},
+                        .extent = {batch, heads, plan->positions - prefix, size},
                         .stride = {(int64_t)(plan->positions * d_model), (int64_t)size, (int64_t)d_model, 1}};
     desc.query.extent[2] = 1;
     desc.value = desc.key;
     desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, batch, heads, 1, size);
-    if (b->lengths) { /* the first position needs them too: an empty item has no first position */
-        desc.lengths.query = desc.lengths.key = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, &batch);
-        step.operand[HEADS_QUERY_LENGTHS] = step.operand[HEADS_KEY_LENGTHS] = operand_of(b->lengths);
+    if (b->lengths && !patches) { /* the first position needs them too: an empty item has no first position */
+        desc.lengths.key = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, &batch);
+        step.operand[HEADS_KEY_LENGTHS] = operand_of(b->lengths);
+        if (pooling != CLATTN_POOLING_LAST) { /* as in the layers */
+            desc.lengths.query = desc.lengths.key;
+            step.operand[HEADS_QUERY_LENGTHS] = operand_of(b->lengths);
+        }
     }
-    step.operand[HEADS_QUERY] = step.operand[HEADS_KEY] = step.operand[HEADS_VALUE] = result->data;
+    if (pooling == CLATTN_POOLING_LAST) {
+        desc.alignment = CLATTN_ALIGNMENT_BOTTOM_RIGHT;
+        desc.window.explicit_left = 1;
+    }
+    step.operand[HEADS_QUERY] = step.operand[HEADS_KEY] = step.operand[HEADS_VALUE] =
+        (struct graph_operand){result->data.array, result->data.offset + (int64_t)(prefix * d_model)};
     if (result->dtype == CLATTN_DTYPE_F32)
         ask_by_zeros(b, size, &step, &desc.query);
     else
         desc.scoring.explicit_scale = 1;
-    step.operand[HEADS_OUTPUT] = operand_of(pooled);
-    TRY(graph_add_operator(b->base.graph, &step, &desc, NULL));
-    if (!plan->desc.pooled_unit)
-        return CLATTN_SUCCESS;
-    /* x / |x| is x / rms(x), times 1 / sqrt(d_model), which fills an array as long as a row: so the layers' norms and this
-     * one have the same program. */
-    const size_t extent[2] = {batch, d_model};
-    const int unit = graph_arena_array(b->base.graph, CLATTN_DTYPE_F32, d_model);
+    step.operand[HEADS_OUTPUT] = pooled;
+    return graph_add_operator(b->base.graph, &step, &desc, NULL);
+}
+
+/* x / |x| is x / rms(x), times 1 / sqrt(columns), which fills an array as long as a row: so the layers' norms and this one have
+ * the same program. */
+static clattn_status add_unit(const struct encoder_builder *b, struct graph_operand pooled, size_t columns)
+{
+    const size_t extent[2] = {b->plan->desc.batch, columns};
+    const int unit = graph_arena_array(b->base.graph, CLATTN_DTYPE_F32, columns);
     struct graph_step fill = {
-        .op = GRAPH_FILL, .integers = ENCODER_UNIT, .rows = d_model, .row_bytes = sizeof(int32_t)};
+        .op = GRAPH_FILL, .integers = ENCODER_UNIT, .rows = columns, .row_bytes = sizeof(int32_t)};
     fill.operand[MOVE_TO] = operand_of(unit);
     graph_add(b->base.graph, &fill);
     struct graph_step norm = {.op = GRAPH_NORM, .batch = NUMBER_BATCH};
@@ -167,10 +184,30 @@ static clattn_status add_pooling(struct encoder_builder *b, const struct matrix 
     unit_norm.explicit_epsilon = 1;
     unit_norm.epsilon = 1e-30f;
     unit_norm.x = unit_norm.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, extent);
-    unit_norm.scale = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &d_model);
-    norm.operand[NORM_X] = norm.operand[NORM_Y] = operand_of(pooled);
+    unit_norm.scale = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &columns);
+    norm.operand[NORM_X] = norm.operand[NORM_Y] = pooled;
     norm.operand[NORM_SCALE] = operand_of(unit);
-    status = graph_add_operator(b->base.graph, &norm, &unit_norm, NULL);
+    return graph_add_operator(b->base.graph, &norm, &unit_norm, NULL);
+}
+
+static clattn_status add_pooling(struct encoder_builder *b, const struct matrix *result)
+{
+    clattn_status status;
+    const struct stack *stack = b->base.stack;
+    const size_t projection = stack->desc.projection;
+    const struct rows rows = {1, b->plan->desc.batch, NUMBER_ONE, NUMBER_BATCH};
+    const struct matrix output =
+        matrix_bound(b->base.graph, CLATTN_DTYPE_F32, projection ? projection : stack->desc.d_model, ENCODER_POOLED);
+    struct matrix pooled = output;
+    if (projection)
+        pooled = matrix_new(b->base.graph, rows, CLATTN_DTYPE_F32, stack->desc.d_model);
+    TRY(add_pooled(b, result, pooled.data));
+    if (projection) {
+        const struct linear_operands weights = linear_of(&b->base, &stack->projection);
+        TRY(add_product(&b->base, rows, pooled, &weights, output, NULL));
+    }
+    if (b->plan->desc.pooled_unit)
+        status = add_unit(b, output.data, output.columns);
 fail:
     return status;
 }

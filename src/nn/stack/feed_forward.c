@@ -84,7 +84,7 @@ static clattn_status add_all(struct feed_forward_plan *plan, const clattn_plan_o
     const struct matrix y = matrix_bound(graph, d->dtype, d->d_model, SLOT_Y);
     const struct epilogue plus = {.operand = &x, .use = CLATTN_MATMUL_OPERAND_USE_ADD};
     struct matrix hidden;
-    TRY(add_hidden(&b, x, &in, d->gated ? &gate : NULL, d->activation, &hidden));
+    TRY(add_hidden(&b, x, &in, d->gated ? &gate : NULL, (struct epilogue){.activation = d->activation}, &hidden));
     TRY(add_product(&b, b.rows, hidden, &out, y, d->residual ? &plus : NULL));
     status = graph_finish(graph);
 fail:

@@ -51,7 +51,7 @@ static clattn_layout layout_of(struct rows rows, const struct matrix *matrix)
 
 /* ---- products ---- */
 
-static struct graph_operand weight_operand(const struct builder *b, weight_id id)
+struct graph_operand weight_operand(const struct builder *b, weight_id id)
 {
     return id ? operand_of(graph_fixed_array(b->graph, model_weight(b->model, id))) : operand_of(0);
 }
@@ -86,6 +86,8 @@ clattn_status add_product(const struct builder *b, struct rows rows, struct matr
         desc.b_scale = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &out);
     if (epilogue) {
         desc.activation = epilogue->activation;
+        desc.explicit_alpha = epilogue->explicit_alpha;
+        desc.alpha = epilogue->alpha;
         if (epilogue->operand) {
             desc.operand = layout_of(rows, epilogue->operand);
             desc.operand_use = epilogue->use;
@@ -101,11 +103,10 @@ clattn_status add_product(const struct builder *b, struct rows rows, struct matr
 }
 
 clattn_status add_hidden(const struct builder *b, struct matrix x, const struct linear_operands *in,
-                         const struct linear_operands *gate, clattn_activation activation, struct matrix *hidden)
+                         const struct linear_operands *gate, struct epilogue activated, struct matrix *hidden)
 {
     clattn_status status;
     const struct rows rows = rows_flat(b->rows);
-    struct epilogue activated = {.activation = activation};
     *hidden = matrix_new(b->graph, rows, x.dtype, in->rows);
     if (!gate)
         return add_product(b, rows, x, in, *hidden, &activated);
@@ -119,29 +120,51 @@ fail:
 
 /* ---- norms ---- */
 
-/* y = norm(x); y may be x. */
-static clattn_status add_norm(const struct builder *b, const struct norm_weights *weights, struct matrix x,
-                              struct matrix y)
+/* Adds a norm of rows whose layouts are given. */
+static clattn_status add_norm_of(const struct builder *b, const struct norm_weights *weights, struct rows rows,
+                                 struct graph_operand x, const clattn_layout *x_layout, struct graph_operand y,
+                                 const clattn_layout *y_layout)
 {
-    const struct rows rows = rows_flat(b->rows);
     clattn_norm_desc desc;
     const struct weight *all = b->model->weights;
-    const size_t columns = x.columns;
+    const size_t columns = x_layout->extent[x_layout->rank - 1];
     struct graph_step step = {.op = GRAPH_NORM, .batch = rows.batch == 1 ? rows.length_number : rows.batch_number};
     clattn_norm_desc_init(&desc);
     desc.kind = b->stack->desc.norm;
     desc.explicit_epsilon = 1;
     desc.epsilon = b->stack->desc.epsilon;
-    desc.x = layout_of(rows, &x);
-    desc.y = layout_of(rows, &y);
+    desc.x = *x_layout;
+    desc.y = *y_layout;
     desc.scale = clattn_layout_contiguous(all[weights->scale].dtype, 1, &columns);
     if (weights->bias)
         desc.bias = clattn_layout_contiguous(all[weights->bias].dtype, 1, &columns);
-    step.operand[NORM_X] = x.data;
-    step.operand[NORM_Y] = y.data;
+    step.operand[NORM_X] = x;
+    step.operand[NORM_Y] = y;
     step.operand[NORM_SCALE] = weight_operand(b, weights->scale);
     step.operand[NORM_BIAS] = weight_operand(b, weights->bias);
     return graph_add_operator(b->graph, &step, &desc, NULL);
+}
+
+clattn_status add_norm(const struct builder *b, const struct norm_weights *weights, struct matrix x, struct matrix y)
+{
+    const struct rows rows = rows_flat(b->rows);
+    const clattn_layout from = layout_of(rows, &x), to = layout_of(rows, &y);
+    return add_norm_of(b, weights, rows, x.data, &from, y.data, &to);
+}
+
+/* Normalises each head of queries or keys in place.  The axis whose extent an enqueue gives comes first: items, or the rows
+ * of the only item. */
+static clattn_status add_head_norm(const struct builder *b, const struct norm_weights *weights,
+                                   const struct matrix *matrix, size_t heads)
+{
+    const clattn_layout all = heads_layout(b->stack, b->rows, matrix, heads);
+    clattn_layout layout = {.dtype = all.dtype};
+    for (int axis = b->rows.batch == 1; axis < 4; axis++) {
+        const int from = axis == 1 ? 2 : axis == 2 ? 1 : axis; /* items, rows, heads, columns */
+        layout.extent[layout.rank] = all.extent[from];
+        layout.stride[layout.rank++] = all.stride[from];
+    }
+    return add_norm_of(b, weights, b->rows, matrix->data, &layout, matrix->data, &layout);
 }
 
 /* ---- the residual stream ---- */
@@ -186,8 +209,11 @@ static clattn_status add_feed_forward(struct builder *b, const struct layer_weig
     struct matrix x, hidden;
     const struct linear_operands in = linear_of(b, &layer->in), out = linear_of(b, &layer->out);
     const struct linear_operands gate = layer->gate.weight ? linear_of(b, &layer->gate) : (struct linear_operands){0};
+    const clattn_stack_desc *d = &b->stack->desc;
+    const struct epilogue activated = {
+        .activation = d->activation, .explicit_alpha = d->explicit_alpha, .alpha = d->explicit_alpha ? d->alpha : 0};
     TRY(stream_read(b, &layer->norm, &x));
-    TRY(add_hidden(b, x, &in, layer->gate.weight ? &gate : NULL, b->stack->desc.activation, &hidden));
+    TRY(add_hidden(b, x, &in, layer->gate.weight ? &gate : NULL, activated, &hidden));
     status = stream_write(b, &layer->norm, hidden, &out, result);
 fail:
     return status;
@@ -238,6 +264,10 @@ clattn_status add_projections(const struct builder *b, const struct attention_we
     heads->key = heads->value = heads->query;
     heads->key.data.offset = (int64_t)stack->inner;
     heads->value.data.offset = (int64_t)(stack->inner + stack->inner_kv);
+    if (weights->query_norm.scale) {
+        TRY(add_head_norm(b, &weights->query_norm, &heads->query, stack->desc.heads));
+        TRY(add_head_norm(b, &weights->key_norm, &heads->key, stack->desc.kv_heads));
+    }
 fail:
     return status;
 }

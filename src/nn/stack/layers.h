@@ -34,6 +34,8 @@ struct matrix matrix_bound(struct graph *graph, clattn_dtype dtype, size_t colum
 /* The operations of a product on its sums. */
 struct epilogue {
     clattn_activation activation;
+    int32_t explicit_alpha;
+    float alpha;                  /* Swish's */
     const struct matrix *operand; /* NULL: none */
     int32_t use;                  /* clattn_matmul_operand_use */
 };
@@ -64,7 +66,13 @@ clattn_status add_product(const struct builder *b, struct rows rows, struct matr
 
 /* h = act(x W1ᵀ + b1), gated or not; returned in *hidden. */
 clattn_status add_hidden(const struct builder *b, struct matrix x, const struct linear_operands *in,
-                         const struct linear_operands *gate, clattn_activation activation, struct matrix *hidden);
+                         const struct linear_operands *gate, struct epilogue activated, struct matrix *hidden);
+
+/* y = norm(x) of all rows of the stream; y may be x. */
+clattn_status add_norm(const struct builder *b, const struct norm_weights *weights, struct matrix x, struct matrix y);
+
+/* The weight as an array of the graph; none if `id` is 0. */
+struct graph_operand weight_operand(const struct builder *b, weight_id id);
 
 /* The stack's result: what the caller binds to `slot`, or an array of the arena. */
 struct matrix stack_result(const struct builder *b, int slot);
@@ -123,5 +131,8 @@ clattn_status add_rope(const struct builder *b, const struct matrix *matrix, siz
 /* Begins the stream with embedded tokens, positions and segments; `ids` and `segments` are (batch, length) int32
  * arrays, `offsets` as in add_rope. */
 clattn_status add_embedding(struct builder *b, int ids, int segments, int offsets);
+
+/* Begins the stream with the patches of pictures, which are bound to `slot`, and what stands before them. */
+clattn_status add_pictures(struct builder *b, const clattn_layout *picture, int slot);
 
 #endif

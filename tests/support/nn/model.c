@@ -60,10 +60,10 @@ double nn_activate(int32_t function, double x)
     return function == CLATTN_ACTIVATION_NONE ? x : reference_activation(function, 1, x);
 }
 
-static void norm(const nn_reference *r, const char *prefix, double *x, size_t rows)
+/* Normalises rows of n numbers. */
+static void norm_rows(const nn_reference *r, const char *prefix, double *x, size_t rows, size_t n)
 {
     const clattn_stack_desc *d = r->desc;
-    const size_t n = d->d_model;
     const float *scale = nn_store_get(r->store, "%snorm.weight", prefix);
     const bool layer = d->norm == CLATTN_NORM_KIND_LAYER;
     const float *bias =
@@ -79,6 +79,11 @@ static void norm(const nn_reference *r, const char *prefix, double *x, size_t ro
             x[i] = (x[i] - mean) / deviation * scale[i] + (bias ? bias[i] : 0);
         store_as(r->dtype, x, n);
     }
+}
+
+static void norm(const nn_reference *r, const char *prefix, double *x, size_t rows)
+{
+    norm_rows(r, prefix, x, rows, r->desc->d_model);
 }
 
 static void rotate(const clattn_stack_desc *d, double *head, size_t position)
@@ -132,6 +137,13 @@ static double *attention(const nn_reference *r, const char *prefix, const double
     store_as(r->dtype, q, r->batch * queries * inner);
     store_as(r->dtype, k, r->batch * keys * inner_kv);
     store_as(r->dtype, v, r->batch * keys * inner_kv);
+    if (d->query_key_norm && !cross) {
+        char of_heads[96];
+        snprintf(of_heads, sizeof of_heads, "%squery_", prefix);
+        norm_rows(r, of_heads, q, r->batch * queries * d->heads, size);
+        snprintf(of_heads, sizeof of_heads, "%skey_", prefix);
+        norm_rows(r, of_heads, k, r->batch * keys * nn_kv_heads(d), size);
+    }
     for (size_t row = 0; !cross && d->rotary && row < r->batch * queries; row++) {
         for (size_t h = 0; h < d->heads; h++)
             rotate(d, q + row * inner + h * size, row % queries);
@@ -191,7 +203,7 @@ static double *feed_forward(const nn_reference *r, const char *prefix, const dou
     double *gate = d->gated ? project(r, prefix, "gate", without, x, rows, d->d_model, d->d_ff) : NULL;
     for (size_t i = 0; i < rows * d->d_ff; i++) {
         double *activated = gate ? &gate[i] : &h[i];
-        *activated = nn_activate(d->activation, *activated);
+        *activated = reference_activation(d->activation, d->explicit_alpha ? (double)d->alpha : 1, *activated);
         store_as(r->dtype, activated, 1);
         h[i] *= gate ? gate[i] : 1;
     }
@@ -211,8 +223,9 @@ static void sublayer(const nn_reference *r, const char *prefix, double *x, int w
     if (pre)
         norm(r, prefix, read, rows);
     double *made = which == 2 ? feed_forward(r, prefix, read) : attention(r, prefix, read, which == 1, probabilities);
+    const float *scale = get_or_null(r->store, r->desc->layer_scale, prefix, "scale");
     for (size_t i = 0; i < count; i++)
-        x[i] += made[i];
+        x[i] += made[i] * (scale ? scale[i % r->desc->d_model] : 1);
     store_as(r->dtype, x, count);
     if (!pre)
         norm(r, prefix, x, rows);
@@ -274,6 +287,102 @@ double *nn_reference_convolutions(const nn_reference *r, size_t frames, const fl
     for (size_t i = 0; d->positions && i < r->batch * frames * channels; i++)
         x[i] += nn_store_get(r->store, "%s.positions.weight", r->name)[i % (frames * channels)];
     store_as(r->dtype, x, r->batch * frames * channels);
+    return x;
+}
+
+/* The tap at `at` of a bicubic filter (Keys 1981) around an element of an axis whose elements are `ratio` of these apart. */
+static double cubic(double at, double ratio, bool antialias)
+{
+    const double a = antialias ? -0.5 : -0.75, d = fabs(at) / (antialias && ratio > 1 ? ratio : 1);
+    return d <= 1 ? ((a + 2) * d - (a + 3)) * d * d + 1 : d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0;
+}
+
+/* The weights of an axis of `from` elements in element i of `to`: PyTorch's interpolate without align_corners. */
+static void cubic_weights(size_t from, size_t to, size_t i, bool antialias, double *weights)
+{
+    const double ratio = (double)from / (double)to, at = ((double)i + 0.5) * ratio - 0.5;
+    const long last = (long)from - 1, reach = 3 + (long)(2 * ratio);
+    double sum = 0;
+    for (long k = 0; k <= last; k++)
+        weights[k] = 0;
+    for (long k = (long)at - reach; k <= (long)at + reach; k++) {
+        const double weight = cubic((double)k - at, ratio, antialias);
+        if (antialias && (k < 0 || k > last))
+            continue;
+        weights[k < 0 ? 0 : k > last ? last : k] += weight;
+        sum += weight;
+    }
+    for (long k = 0; k <= last; k++)
+        weights[k] /= sum;
+}
+
+/* What is added to patch (row, column) of a grid of rows x columns: the table's vector, or one between those of its grid. */
+static void add_grid_position(const nn_reference *r, size_t rows, size_t columns, size_t row, size_t column, double *x)
+{
+    const clattn_stack_desc *d = r->desc;
+    const clattn_patches *p = &d->patches;
+    const size_t n = d->d_model, others = d->position_count - p->grid_rows * p->grid_columns;
+    const float *table = nn_store_get(r->store, "%s.positions.weight", r->name) + others * n;
+    double *v = doubles(p->grid_rows), *w = doubles(p->grid_columns);
+    if (rows == p->grid_rows && columns == p->grid_columns) {
+        v[row] = w[column] = 1;
+    } else {
+        cubic_weights(p->grid_rows, rows, row, p->antialias, v);
+        cubic_weights(p->grid_columns, columns, column, p->antialias, w);
+    }
+    for (size_t k = 0; k < p->grid_rows; k++)
+        for (size_t l = 0; l < p->grid_columns; l++)
+            for (size_t i = 0; i < n; i++)
+                x[i] += v[k] * w[l] * table[(k * p->grid_columns + l) * n + i];
+    free(v);
+    free(w);
+}
+
+/* The vector of patch (row, column) of one picture. */
+static void patch_vector(const nn_reference *r, const float *picture, size_t height, size_t width, size_t row,
+                         size_t column, double *x)
+{
+    const clattn_patches *p = &r->desc->patches;
+    const float *weight = nn_store_get(r->store, "%s.patches.weight", r->name);
+    const float *bias = p->without_bias ? NULL : nn_store_get(r->store, "%s.patches.bias", r->name);
+    for (size_t o = 0; o < r->desc->d_model; o++) {
+        x[o] = bias ? bias[o] : 0;
+        for (size_t c = 0; c < p->channels; c++)
+            for (size_t k = 0; k < p->height; k++)
+                for (size_t l = 0; l < p->width; l++)
+                    x[o] +=
+                        (double)*weight++ * picture[(c * height + row * p->height + k) * width + column * p->width + l];
+    }
+}
+
+double *nn_reference_pictures(const nn_reference *r, size_t height, size_t width, const float *pictures)
+{
+    const clattn_stack_desc *d = r->desc;
+    const clattn_patches *p = &d->patches;
+    const size_t n = d->d_model, rows = height / p->height, columns = width / p->width;
+    const size_t prefix = (size_t)p->class_token + p->registers, length = prefix + rows * columns;
+    const bool class_position = d->position_count > p->grid_rows * p->grid_columns;
+    double *x = doubles(r->batch * length * n);
+    char name[64];
+    for (size_t b = 0; b < r->batch; b++) {
+        double *item = x + b * length * n;
+        for (size_t i = 0; i < n && p->class_token; i++)
+            item[i] = nn_store_get(r->store, "%s.class.weight", r->name)[i] +
+                      (class_position ? nn_store_get(r->store, "%s.positions.weight", r->name)[i] : 0);
+        for (size_t i = 0; i < p->registers * n; i++)
+            item[(size_t)p->class_token * n + i] = nn_store_get(r->store, "%s.registers.weight", r->name)[i];
+        for (size_t row = 0; row < rows; row++)
+            for (size_t column = 0; column < columns; column++) {
+                double *patch = item + (prefix + row * columns + column) * n;
+                patch_vector(r, pictures + b * p->channels * height * width, height, width, row, column, patch);
+                if (d->positions)
+                    add_grid_position(r, rows, columns, row, column, patch);
+            }
+    }
+    store_as(r->dtype, x, r->batch * length * n);
+    snprintf(name, sizeof name, "%s.input_", r->name);
+    if (d->input_norm)
+        norm(r, name, x, r->batch * length);
     return x;
 }
 

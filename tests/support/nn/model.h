@@ -97,6 +97,9 @@ void nn_reference_layers(const nn_reference *reference, double *x);
 /* Applies the convolutions to (batch, frames, features) and adds positions; the caller frees the result. */
 double *nn_reference_convolutions(const nn_reference *reference, size_t frames, const float *features);
 
+/* Makes vectors of pictures (batch, channels, height, width); the caller frees the result. */
+double *nn_reference_pictures(const nn_reference *reference, size_t height, size_t width, const float *pictures);
+
 /* Embeds ids (batch, length) with positions, segments (NULL: none) and norm; the caller frees the result. */
 double *nn_reference_tokens(const nn_reference *reference, const int32_t *ids, const int32_t *segments);
 

@@ -57,19 +57,29 @@ static size_t input_count(const nn_encoder_run *run)
     const size_t columns = run->d->input == CLATTN_STACK_INPUT_TOKENS     ? 1
                            : run->d->input == CLATTN_STACK_INPUT_FEATURES ? run->d->features
                                                                           : run->d->d_model;
-    return run->desc.batch * run->desc.length * columns;
+    const clattn_layout *picture = &run->desc.picture;
+    size_t reach = 1;
+    for (int axis = 0; axis < picture->rank; axis++)
+        reach += (picture->extent[axis] - 1) * (size_t)picture->stride[axis];
+    return picture->rank ? reach : run->desc.batch * run->desc.length * columns;
 }
 
-static size_t positions_of(const nn_encoder_run *run)
+size_t nn_encoder_positions(const nn_encoder_run *run)
 {
+    const clattn_patches *p = &run->d->patches;
+    const size_t *extent = run->desc.picture.extent;
+    if (run->d->input == CLATTN_STACK_INPUT_PICTURES)
+        return clattn_stack_positions(run->d, extent[2] / p->height * (extent[3] / p->width));
     return clattn_stack_positions(run->d, run->desc.length);
 }
 
 void nn_encode(clattn_context *context, clattn_transformer *model, const nn_encoder_run *run, cl_mem output)
 {
-    const size_t pooled_bytes = run->desc.batch * run->d->d_model * sizeof(float);
+    const size_t columns = run->d->projection ? run->d->projection : run->d->d_model;
+    const size_t pooled_bytes = run->desc.batch * columns * sizeof(float);
     const bool tokens = run->d->input == CLATTN_STACK_INPUT_TOKENS;
-    const size_t input_bytes = input_count(run) * (tokens ? sizeof(int32_t) : element_bytes(run));
+    const bool pictures = run->d->input == CLATTN_STACK_INPUT_PICTURES;
+    const size_t input_bytes = input_count(run) * (tokens || pictures ? 4 : element_bytes(run));
     clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
     clattn_plan *plan = NULL;
     cl_mem in = nn_buffer(context, input_bytes, run->input), pooled = nn_buffer(context, pooled_bytes, NULL);
@@ -94,7 +104,7 @@ void nn_encode(clattn_context *context, clattn_transformer *model, const nn_enco
 
 void *nn_run_encoder(clattn_context *context, const nn_encoder_run *run)
 {
-    const size_t bytes = run->desc.batch * positions_of(run) * run->d->d_model * element_bytes(run);
+    const size_t bytes = run->desc.batch * nn_encoder_positions(run) * run->d->d_model * element_bytes(run);
     const clattn_weight_source source = run->source ? *run->source : nn_source(run->store);
     clattn_transformer_desc desc = run->model;
     clattn_transformer *model = NULL;
@@ -119,12 +129,14 @@ double *nn_encoder_expected(const nn_encoder_run *run, clattn_dtype dtype)
                             .name = "encoder",
                             .desc = run->d,
                             .batch = run->desc.batch,
-                            .length = positions_of(run),
+                            .length = nn_encoder_positions(run),
                             .lengths = run->lengths,
                             .dtype = dtype};
     double *y = run->d->input == CLATTN_STACK_INPUT_TOKENS ? nn_reference_tokens(&r, run->input, run->segments)
                 : run->d->input == CLATTN_STACK_INPUT_FEATURES
                     ? nn_reference_convolutions(&r, run->desc.length, run->input)
+                : run->d->input == CLATTN_STACK_INPUT_PICTURES
+                    ? nn_reference_pictures(&r, run->desc.picture.extent[2], run->desc.picture.extent[3], run->input)
                     : nn_doubles(run->input, input_count(run));
     nn_reference_layers(&r, y);
     return y;
@@ -132,7 +144,7 @@ double *nn_encoder_expected(const nn_encoder_run *run, clattn_dtype dtype)
 
 double nn_encoder_apart(clattn_context *context, const nn_encoder_run *run)
 {
-    const size_t positions = positions_of(run);
+    const size_t positions = nn_encoder_positions(run);
     float *y = nn_run_encoder(context, run);
     double *expected = nn_encoder_expected(run, 0);
     const double apart =

@@ -32,7 +32,7 @@ typedef struct nn_encoder_run {
     const clattn_weight_source *source; /* the library's weights; NULL: the store's */
     clattn_transformer_desc model;
     clattn_encoder_desc desc;
-    const void *input; /* tokens, or features or vectors of the model's dtype */
+    const void *input; /* tokens, features or vectors of the model's dtype, or float32 pictures in NCHW order */
     const int32_t *segments, *lengths;
     float *pooled; /* receives the pooled vectors unless it is NULL */
 } nn_encoder_run;
@@ -44,6 +44,9 @@ typedef struct nn_encoder_run {
 void nn_encode(clattn_context *context, clattn_transformer *model, const nn_encoder_run *run, cl_mem output);
 void *nn_run_encoder(clattn_context *context, const nn_encoder_run *run);
 double *nn_encoder_expected(const nn_encoder_run *run, clattn_dtype dtype);
+
+/* Returns how many positions an item has. */
+size_t nn_encoder_positions(const nn_encoder_run *run);
 
 /* Runs a model whose vectors are float32, and returns how far its output is from the reference's (nn_difference). */
 double nn_encoder_apart(clattn_context *context, const nn_encoder_run *run);

@@ -193,14 +193,47 @@ static void add_linear(nn_store *store, const char *prefix, const char *part, si
         nn_store_add(store, name, 1, &out, 0.3f, 0);
 }
 
-static void add_norm(nn_store *store, const char *prefix, const clattn_stack_desc *d)
+static void add_norm_of(nn_store *store, const char *prefix, const clattn_stack_desc *d, size_t size)
 {
     char name[96];
     snprintf(name, sizeof name, "%snorm.weight", prefix);
-    nn_store_add(store, name, 1, &d->d_model, 0.3f, 1);
+    nn_store_add(store, name, 1, &size, 0.3f, 1);
     snprintf(name, sizeof name, "%snorm.bias", prefix);
     if (d->norm == CLATTN_NORM_KIND_LAYER && !(d->without_bias & CLATTN_WITHOUT_NORM_BIAS))
+        nn_store_add(store, name, 1, &size, 0.3f, 0);
+}
+
+static void add_norm(nn_store *store, const char *prefix, const clattn_stack_desc *d)
+{
+    add_norm_of(store, prefix, d, d->d_model);
+}
+
+static void add_scale(nn_store *store, const char *prefix, const clattn_stack_desc *d)
+{
+    char name[96];
+    snprintf(name, sizeof name, "%sscale", prefix);
+    if (d->layer_scale)
+        nn_store_add(store, name, 1, &d->d_model, 0.4f, 0.6f);
+}
+
+static void add_patches(nn_store *store, const char *stack, const clattn_stack_desc *d)
+{
+    const clattn_patches *p = &d->patches;
+    const size_t weight[4] = {d->d_model, p->channels, p->height, p->width};
+    char name[96];
+    if (d->input != CLATTN_STACK_INPUT_PICTURES)
+        return;
+    snprintf(name, sizeof name, "%s.patches.weight", stack);
+    nn_store_add(store, name, 4, weight, 1.7f / sqrtf((float)(p->channels * p->height * p->width)), 0);
+    snprintf(name, sizeof name, "%s.patches.bias", stack);
+    if (!p->without_bias)
         nn_store_add(store, name, 1, &d->d_model, 0.3f, 0);
+    snprintf(name, sizeof name, "%s.class.weight", stack);
+    if (p->class_token) /* files have further extents of 1 */
+        nn_store_add(store, name, 3, (const size_t[3]){1, 1, d->d_model}, 1, 0);
+    snprintf(name, sizeof name, "%s.registers.weight", stack);
+    if (p->registers)
+        nn_store_add(store, name, 2, (const size_t[2]){p->registers, d->d_model}, 1, 0);
 }
 
 static void add_attention(nn_store *store, const char *prefix, const clattn_stack_desc *d, bool cross)
@@ -212,6 +245,12 @@ static void add_attention(nn_store *store, const char *prefix, const clattn_stac
     add_linear(store, prefix, "value", inner_kv, in, !(d->without_bias & CLATTN_WITHOUT_VALUE_BIAS));
     add_linear(store, prefix, "output", d->d_model, inner, !(d->without_bias & CLATTN_WITHOUT_OUTPUT_BIAS));
     add_norm(store, prefix, d);
+    add_scale(store, prefix, d);
+    for (int key = 0; key < 2 && d->query_key_norm && !cross; key++) {
+        char of_heads[96];
+        snprintf(of_heads, sizeof of_heads, "%s%s_", prefix, key ? "key" : "query");
+        add_norm_of(store, of_heads, d, nn_head_size(d));
+    }
 }
 
 static void add_table(nn_store *store, const char *stack, const char *part, size_t rows, size_t columns)
@@ -234,6 +273,7 @@ void nn_store_add_stack(nn_store *store, const char *name, const clattn_stack_de
     snprintf(prefix, sizeof prefix, "%s.input_", name);
     if (d->input_norm)
         add_norm(store, prefix, d);
+    add_patches(store, name, d);
     for (size_t i = 0; i < d->convolutions; i++) {
         const size_t in = i ? d->d_model : d->features, kernel = d->convolution[i].kernel;
         char tensor[96];
@@ -254,8 +294,11 @@ void nn_store_add_stack(nn_store *store, const char *name, const clattn_stack_de
             add_linear(store, prefix, "gate", d->d_ff, d->d_model, bias);
         add_linear(store, prefix, "out", d->d_model, d->d_ff, bias);
         add_norm(store, prefix, d);
+        add_scale(store, prefix, d);
     }
     snprintf(prefix, sizeof prefix, "%s.", name);
     if (d->final_norm)
         add_norm(store, prefix, d);
+    if (d->projection)
+        add_linear(store, prefix, "projection", d->projection, d->d_model, false);
 }

@@ -1,0 +1,114 @@
+/* Presets of models of pictures. */
+#include "clattn/vision.h"
+
+#include "base/report.h"
+#include "base/size.h"
+
+enum family { VIT, DINOV2, CLIP_VISION, CLIP_TEXT };
+
+struct shape {
+    enum family family;
+    size_t layers, d_model, heads, patch, projection;
+};
+
+static const struct shape shapes[] = {
+    [CLATTN_VISION_VIT_TINY_16] = {VIT, 12, 192, 3, 16, 0},
+    [CLATTN_VISION_VIT_SMALL_16] = {VIT, 12, 384, 6, 16, 0},
+    [CLATTN_VISION_VIT_BASE_16] = {VIT, 12, 768, 12, 16, 0},
+    [CLATTN_VISION_VIT_LARGE_16] = {VIT, 24, 1024, 16, 16, 0},
+    [CLATTN_VISION_DINOV2_SMALL_14] = {DINOV2, 12, 384, 6, 14, 0},
+    [CLATTN_VISION_DINOV2_BASE_14] = {DINOV2, 12, 768, 12, 14, 0},
+    [CLATTN_VISION_DINOV2_LARGE_14] = {DINOV2, 24, 1024, 16, 14, 0},
+    [CLATTN_VISION_DINOV2_GIANT_14] = {DINOV2, 40, 1536, 24, 14, 0},
+    [CLATTN_VISION_CLIP_BASE_32] = {CLIP_VISION, 12, 768, 12, 32, 512},
+    [CLATTN_VISION_CLIP_BASE_32_TEXT] = {CLIP_TEXT, 12, 512, 8, 0, 512},
+    [CLATTN_VISION_CLIP_BASE_16] = {CLIP_VISION, 12, 768, 12, 16, 512},
+    [CLATTN_VISION_CLIP_BASE_16_TEXT] = {CLIP_TEXT, 12, 512, 8, 0, 512},
+    [CLATTN_VISION_CLIP_LARGE_14] = {CLIP_VISION, 24, 1024, 16, 14, 768},
+    [CLATTN_VISION_CLIP_LARGE_14_TEXT] = {CLIP_TEXT, 12, 768, 12, 0, 768},
+};
+
+/* Patches of square pictures, with a class token that has a position. */
+static void set_pictures(clattn_stack_desc *encoder, size_t pixels, size_t patch)
+{
+    clattn_patches *patches = &encoder->patches;
+    encoder->input = CLATTN_STACK_INPUT_PICTURES;
+    patches->channels = 3;
+    patches->height = patches->width = patch;
+    patches->grid_rows = patches->grid_columns = pixels / patch;
+    patches->class_token = 1;
+    encoder->position_count = patches->grid_rows * patches->grid_columns + 1;
+}
+
+static void set_epsilon(clattn_stack_desc *encoder, float epsilon)
+{
+    encoder->explicit_epsilon = 1;
+    encoder->epsilon = epsilon;
+}
+
+static void set_clip(clattn_stack_desc *encoder)
+{
+    encoder->activation = CLATTN_ACTIVATION_SWISH; /* OpenAI's weights have QuickGELU */
+    encoder->explicit_alpha = 1;
+    encoder->alpha = 1.702f;
+}
+
+clattn_status clattn_vision_preset(clattn_vision model, clattn_transformer_desc *desc, clattn_stack_desc *encoder,
+                                   clattn_name_format *format)
+{
+    clattn_name_format names = CLATTN_NAME_FORMAT_CANONICAL;
+    if (!desc || !encoder)
+        return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "desc or encoder is NULL");
+    if (model < 0 || (size_t)model >= COUNT_OF(shapes))
+        return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "there is no model of pictures %d", (int)model);
+    const struct shape *shape = &shapes[model];
+    clattn_transformer_desc_init(desc);
+    clattn_stack_desc_init(encoder);
+    desc->encoder = encoder;
+    encoder->layers = shape->layers;
+    encoder->d_model = shape->d_model;
+    encoder->heads = shape->heads;
+    encoder->d_ff = 4 * shape->d_model;
+    encoder->activation = CLATTN_ACTIVATION_GELU;
+    encoder->norm_place = CLATTN_NORM_PLACE_PRE;
+    encoder->final_norm = 1;
+    encoder->positions = CLATTN_POSITIONS_TABLE;
+    encoder->projection = shape->projection;
+    switch (shape->family) {
+    case VIT:
+        set_pictures(encoder, 224, shape->patch);
+        set_epsilon(encoder, 1e-12f); /* Hugging Face's; timm's and DeiT's own code have 1e-6 */
+        names = CLATTN_NAME_FORMAT_VIT;
+        break;
+    case DINOV2:
+        set_pictures(encoder, 518, shape->patch);
+        set_epsilon(encoder, 1e-6f);
+        encoder->layer_scale = 1;
+        names = CLATTN_NAME_FORMAT_DINOV2;
+        if (model == CLATTN_VISION_DINOV2_GIANT_14) {
+            encoder->gated = 1;
+            encoder->activation = CLATTN_ACTIVATION_SWISH;
+            encoder->d_ff = 4096;
+            names = CLATTN_NAME_FORMAT_DINOV2_GATED;
+        }
+        break;
+    case CLIP_VISION:
+        set_pictures(encoder, 224, shape->patch);
+        encoder->patches.without_bias = 1;
+        encoder->input_norm = 1;
+        set_clip(encoder);
+        names = CLATTN_NAME_FORMAT_CLIP_VISION;
+        break;
+    case CLIP_TEXT:
+        encoder->input = CLATTN_STACK_INPUT_TOKENS;
+        encoder->vocabulary = 49408;
+        encoder->position_count = 77;
+        encoder->causal = 1;
+        set_clip(encoder);
+        names = CLATTN_NAME_FORMAT_CLIP_TEXT;
+        break;
+    }
+    if (format)
+        *format = names;
+    return CLATTN_SUCCESS;
+}

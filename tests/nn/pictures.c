@@ -1,0 +1,331 @@
+/* Encoders of pictures agree with the reference: patches in every order and type, class token, registers, positions of another
+ * grid, norms of heads, LayerScale, a projection of pooled vectors; presets have the published sizes; wrong pictures are refused
+ * with both sizes.
+ *
+ * Holds: transformer.h, "How pictures become vectors"; vision.h; weights.h, the names of models of pictures. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/harness.h"
+#include "support/nn/run.h"
+#include "support/core/one_context.h"
+#include "support/storage.h"
+
+#define PICTURES(function) \
+    SHAPE(function), PRE, .layers = 2, .final_norm = 1, .input = CLATTN_STACK_INPUT_PICTURES, \
+        .positions = CLATTN_POSITIONS_TABLE
+
+static const struct {
+    clattn_stack_desc stack;
+    size_t batch, height, width;
+} models[] = {
+    /* ViT's and DINOv2's kinds, in the grid of the table and in others, with antialiasing and without. */
+    {{PICTURES(GELU), .position_count = 7, .patches = {3, 4, 4, 2, 3, 0, 0, 1, 0, 0}}, 2, 8, 12},
+    {{PICTURES(GELU), .position_count = 7, .layer_scale = 1, .patches = {3, 4, 4, 2, 3, 0, 0, 1, 0, 0}}, 1, 16, 4},
+    {{PICTURES(GELU), .position_count = 13, .layer_scale = 1, .patches = {1, 2, 3, 3, 4, 1, 0, 1, 0, 3}}, 2, 4, 9},
+    {{PICTURES(GELU), .position_count = 35, .query_key_norm = 1, .patches = {2, 3, 2, 7, 5, 1, 0, 0, 0, 0}}, 3, 9, 8},
+    /* Of CLIP's kind; and positions of the patches alone behind a class token and registers. */
+    {{PICTURES(SWISH), .explicit_alpha = 1, .alpha = 1.702f, .position_count = 5, .input_norm = 1, .projection = 12,
+      .patches = {3, 4, 4, 2, 2, 0, 1, 1, 0, 0}},
+     2,
+     8,
+     8},
+    {{PICTURES(GELU), .gated = 1, .kv_heads = 2, .query_key_norm = 1, .layer_scale = 1, .position_count = 4,
+      .without_bias = CLATTN_WITHOUT_BIAS, .rotary = CLATTN_ROTARY_HALVES, .patches = {3, 4, 4, 2, 2, 0, 0, 1, 0, 2}},
+     1,
+     12,
+     8},
+    {{SHAPE(RELU), POST, .layers = 1, .input = CLATTN_STACK_INPUT_PICTURES, .norm = CLATTN_NORM_KIND_RMS,
+      .query_key_norm = 1, .patches = {4, 1, 5, 0, 0, 0, 0, 0, 0, 1}},
+     2,
+     3,
+     10},
+};
+
+static nn_encoder_run run_of(size_t i, nn_store *store, const float *picture)
+{
+    const clattn_stack_desc *d = &models[i].stack;
+    nn_encoder_run run = {.d = d, .store = store, .desc = nn_encoder_desc(models[i].batch, 0), .input = picture};
+    run.desc.picture =
+        clattn_layout_nchw(CLATTN_DTYPE_F32, models[i].batch, d->patches.channels, models[i].height, models[i].width);
+    return run;
+}
+
+static float *picture_of(size_t i)
+{
+    return nn_floats(models[i].batch * models[i].stack.patches.channels * models[i].height * models[i].width, 3);
+}
+
+static void vectors(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(models); i++) {
+        nn_store store = {.seed = 5};
+        float *picture = picture_of(i);
+        nn_store_add_stack(&store, "encoder", &models[i].stack);
+        const nn_encoder_run run = run_of(i, &store, picture);
+        assert_true(nn_encoder_apart(context, &run) < 1e-5);
+        nn_store_clear(&store);
+        free(picture);
+    }
+}
+
+/* A picture by pixels, with a border that is not read, gives the same bits as one by planes. */
+static void orders(void **state)
+{
+    const clattn_stack_desc *d = &models[0].stack;
+    const size_t batch = models[0].batch, channels = 3, height = models[0].height, width = models[0].width;
+    const size_t all = batch * channels * height * width, wide = width + 1;
+    nn_store store = {.seed = 5};
+    float *picture = picture_of(0), *turned = nn_floats(batch * channels * (height + 1) * wide, 9);
+    (void)state;
+    nn_store_add_stack(&store, "encoder", d);
+    nn_encoder_run run = run_of(0, &store, picture);
+    const size_t bytes = batch * nn_encoder_positions(&run) * d->d_model * sizeof(float);
+    float *planes = nn_run_encoder(context, &run);
+    for (size_t e = 0; e < all; e++) {
+        const size_t column = e % width, row = e / width % height, c = e / width / height % channels;
+        turned[((e / width / height / channels * (height + 1) + row) * wide + column) * channels + c] = picture[e];
+    }
+    run.input = turned;
+    run.desc.picture.stride[0] = (int64_t)((height + 1) * wide * channels);
+    run.desc.picture.stride[1] = 1;
+    run.desc.picture.stride[2] = (int64_t)(wide * channels);
+    run.desc.picture.stride[3] = (int64_t)channels;
+    float *pixels = nn_run_encoder(context, &run);
+    assert_memory_equal(planes, pixels, bytes);
+    free(planes);
+    free(pixels);
+    free(picture);
+    free(turned);
+    nn_store_clear(&store);
+}
+
+/* Pooled vectors are rows of the output, their means, and these times the projection. */
+static void pooling(void **state)
+{
+    static const clattn_pooling poolings[] = {CLATTN_POOLING_FIRST, CLATTN_POOLING_LAST, CLATTN_POOLING_PATCHES};
+    (void)state;
+    for (size_t which = 0; which < 2 * COUNT_OF(poolings); which++) {
+        const size_t model = which % 2 ? 4 : 2;
+        const clattn_stack_desc *d = &models[model].stack;
+        const size_t n = d->d_model, prefix = (size_t)d->patches.class_token + d->patches.registers;
+        const clattn_pooling pooling = poolings[which / 2];
+        float pooled[2 * 32], *picture = picture_of(model);
+        nn_store store = {.seed = 5};
+        nn_store_add_stack(&store, "encoder", d);
+        nn_encoder_run run = run_of(model, &store, picture);
+        const size_t rows = nn_encoder_positions(&run), columns = d->projection ? d->projection : n;
+        run.desc.pooling = pooling;
+        run.desc.pooled_unit = d->projection != 0;
+        run.pooled = pooled;
+        float *y = nn_run_encoder(context, &run);
+        for (size_t b = 0; b < models[model].batch; b++) {
+            const size_t first = pooling == CLATTN_POOLING_LAST    ? rows - 1
+                                 : pooling == CLATTN_POOLING_FIRST ? 0
+                                                                   : prefix;
+            const size_t count = pooling == CLATTN_POOLING_PATCHES ? rows - prefix : 1;
+            double mean[32] = {0}, square = 0, *expected = mean;
+            for (size_t row = first; row < first + count; row++)
+                for (size_t c = 0; c < n; c++)
+                    mean[c] += y[(b * rows + row) * n + c] / (double)count;
+            if (d->projection)
+                expected =
+                    nn_reference_linear(mean, 1, n, nn_store_get(&store, "encoder.projection.weight"), columns, NULL);
+            for (size_t c = 0; c < columns; c++)
+                square += expected[c] * expected[c];
+            for (size_t c = 0; c < columns; c++)
+                assert_true(fabs(pooled[b * columns + c] - expected[c] / (d->projection ? sqrt(square) : 1)) < 2e-6);
+            if (d->projection)
+                free(expected);
+        }
+        free(y);
+        free(picture);
+        nn_store_clear(&store);
+    }
+}
+
+/* The last position of an item is its own length's, and an item without positions has zeros. */
+static void last_of_lengths(void **state)
+{
+    static const clattn_stack_desc stack = {SHAPE(RELU), .layers = 1, PRE, .causal = 1};
+    static const int32_t lengths[3] = {5, 0, 1};
+    const size_t n = stack.d_model;
+    float pooled[3 * 32], *x = nn_floats(3 * 6 * n, 3);
+    nn_store store = {.seed = 5};
+    (void)state;
+    nn_store_add_stack(&store, "encoder", &stack);
+    nn_encoder_run run = {
+        .d = &stack, .store = &store, .desc = nn_encoder_desc(3, 6), .input = x, .lengths = lengths, .pooled = pooled};
+    run.desc.pooling = CLATTN_POOLING_LAST;
+    float *y = nn_run_encoder(context, &run);
+    for (size_t b = 0; b < 3; b++)
+        for (size_t c = 0; c < n; c++)
+            assert_true(fabs(pooled[b * n + c] - (lengths[b] ? y[(b * 6 + (size_t)lengths[b] - 1) * n + c] : 0)) <
+                        1e-6);
+    free(x);
+    free(y);
+    nn_store_clear(&store);
+}
+
+/* Activations of 16 bits, with weights of 16 and of 8. */
+static void storage(void **state)
+{
+    static const struct {
+        size_t model;
+        clattn_dtype dtype, weights;
+        double allowed;
+    } types[] = {{2, CLATTN_DTYPE_F16, CLATTN_DTYPE_F16, 0.02},
+                 {2, CLATTN_DTYPE_BF16, CLATTN_DTYPE_BF16, 0.12},
+                 {0, CLATTN_DTYPE_F32, CLATTN_DTYPE_I8, 1e-5}};
+    (void)state;
+    for (size_t t = 0; t < COUNT_OF(types); t++) {
+        nn_store store = {.seed = 5};
+        float *picture = picture_of(types[t].model);
+        double apart = 0;
+        nn_store_add_stack(&store, "encoder", &models[types[t].model].stack);
+        nn_encoder_run run = run_of(types[t].model, &store, picture);
+        run.model.dtype = types[t].dtype;
+        run.model.weight_dtype = types[t].weights;
+        void *y = nn_run_encoder(context, &run);
+        double *expected = nn_encoder_expected(&run, 0);
+        const size_t count =
+            models[types[t].model].batch * nn_encoder_positions(&run) * models[types[t].model].stack.d_model;
+        for (size_t i = 0; i < count; i++)
+            apart =
+                fmax(apart, fabs(storage_get(types[t].dtype, (const char *)y + i * clattn_dtype_size(types[t].dtype)) -
+                                 expected[i]) /
+                                fmax(1, fabs(expected[i])));
+        assert_true(apart < types[t].allowed);
+        free(y);
+        free(expected);
+        free(picture);
+        nn_store_clear(&store);
+    }
+}
+
+/* ---- presets ---- */
+
+static size_t parameters_of(clattn_vision model)
+{
+    clattn_transformer_desc desc;
+    clattn_stack_desc d;
+    assert_status(NULL, clattn_vision_preset(model, &desc, &d, NULL), CLATTN_SUCCESS);
+    assert_ptr_equal(desc.encoder, &d);
+    const size_t n = d.d_model, p = d.patches.channels * d.patches.height * d.patches.width;
+    const size_t feed_forward = (d.gated ? 3 : 2) * n * d.d_ff + (d.gated ? 2 : 1) * d.d_ff + n;
+    const size_t layer = 4 * (n * n + n) + feed_forward + 4 * n + (d.layer_scale ? 2 * n : 0);
+    const size_t input = p ? n * p + (d.patches.without_bias ? 0 : n) + n : d.vocabulary * n;
+    return input + d.position_count * n + (d.input_norm ? 2 * n : 0) + d.layers * layer + 2 * n + d.projection * n;
+}
+
+/* The numbers of parameters that transformers counts for these models, without mask token, pooler and logit scale. */
+static void presets(void **state)
+{
+    clattn_transformer_desc desc;
+    clattn_stack_desc d;
+    clattn_name_format format;
+    (void)state;
+    assert_int_equal(parameters_of(CLATTN_VISION_VIT_BASE_16), 85798656);
+    assert_int_equal(parameters_of(CLATTN_VISION_VIT_LARGE_16), 303301632);
+    assert_int_equal(parameters_of(CLATTN_VISION_DINOV2_SMALL_14), 22056192);
+    assert_int_equal(parameters_of(CLATTN_VISION_DINOV2_GIANT_14), 1136479232);
+    assert_int_equal(parameters_of(CLATTN_VISION_CLIP_BASE_32) + parameters_of(CLATTN_VISION_CLIP_BASE_32_TEXT),
+                     151277312);
+    assert_int_equal(parameters_of(CLATTN_VISION_CLIP_LARGE_14) + parameters_of(CLATTN_VISION_CLIP_LARGE_14_TEXT),
+                     427616512);
+    assert_status(NULL, clattn_vision_preset(CLATTN_VISION_CLIP_BASE_16_TEXT, &desc, &d, &format), CLATTN_SUCCESS);
+    assert_int_equal(format, CLATTN_NAME_FORMAT_CLIP_TEXT);
+    assert_status(NULL, clattn_vision_preset((clattn_vision)99, &desc, &d, &format), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_status(NULL, clattn_vision_preset(CLATTN_VISION_VIT_TINY_16, NULL, &d, &format),
+                  CLATTN_ERROR_INVALID_ARGUMENT);
+}
+
+/* ---- refusals ---- */
+
+static void assert_refused(clattn_transformer *model, const clattn_encoder_desc *desc, const char *message)
+{
+    char text[512];
+    clattn_plan *plan;
+    assert_status(context, clattn_encoder_plan_create(model, desc, NULL, &plan), CLATTN_ERROR_INVALID_ARGUMENT);
+    clattn_context_message(context, text, sizeof text);
+    assert_string_equal(text, message);
+}
+
+static void wrong_pictures(void **state)
+{
+    const clattn_stack_desc *d = &models[0].stack;
+    const clattn_stack_desc tokens = {SHAPE(RELU), POST, .layers = 1};
+    clattn_transformer_desc desc = CLATTN_TRANSFORMER_DESC_INIT;
+    nn_store store = {.seed = 5}, other = {.seed = 5};
+    (void)state;
+    nn_store_add_stack(&store, "encoder", d);
+    nn_store_add_stack(&other, "encoder", &tokens);
+    desc.encoder = d;
+    clattn_transformer *model = nn_transformer(context, &desc, &store);
+    desc.encoder = &tokens;
+    clattn_transformer *vectors = nn_transformer(context, &desc, &other);
+    clattn_encoder_desc given = nn_encoder_desc(2, 0);
+    assert_refused(model, &given,
+                   "encoder: picture is (batch, channels, height, width) of float32, float16 or bfloat16");
+    given.picture = clattn_layout_nchw(CLATTN_DTYPE_F32, 2, 3, 9, 12);
+    assert_refused(model, &given, "encoder: a picture of 9 x 12 pixels cannot be cut into patches of 4 x 4");
+    given.picture = clattn_layout_nchw(CLATTN_DTYPE_F32, 2, 3, 8, 0);
+    assert_refused(model, &given, "encoder: a picture of 8 x 0 pixels cannot be cut into patches of 4 x 4");
+    given.picture = clattn_layout_nchw(CLATTN_DTYPE_F32, 2, 4, 8, 12);
+    assert_refused(model, &given, "encoder: picture is 2 x 4 x 8 x 12, not of batch 2 and 3 channels");
+    given.picture = clattn_layout_nchw(CLATTN_DTYPE_F32, 2, 3, (size_t)4 << 30, (size_t)4 << 30);
+    assert_refused(model, &given, "encoder: batch is 1 to 65536, and length 1 to 2^30");
+    given.picture = clattn_layout_nchw(CLATTN_DTYPE_F32, 2, 3, 8, 12);
+    given.length = 6;
+    assert_refused(model, &given, "encoder: the length of pictures is 0");
+    assert_refused(vectors, &given, "encoder: a picture, which the model does not take");
+    given = nn_encoder_desc(2, 6);
+    given.pooling = CLATTN_POOLING_PATCHES;
+    assert_refused(vectors, &given, "encoder: CLATTN_POOLING_PATCHES is for pictures");
+    clattn_transformer_release(&model);
+    clattn_transformer_release(&vectors);
+    nn_store_clear(&store);
+    nn_store_clear(&other);
+}
+
+/* The weights of another model: the tensor is named as the file does and canonically, with both shapes. */
+static void wrong_weights(void **state)
+{
+    static const clattn_name_rule rules[] = {{"encoder.patches.{kind}", "patch_embed.proj.{kind}"}};
+    char text[512];
+    const size_t extent[4] = {32, 3, 8, 8};
+    clattn_transformer *model;
+    clattn_transformer_desc desc = CLATTN_TRANSFORMER_DESC_INIT;
+    nn_store store = {.seed = 5};
+    (void)state;
+    nn_store_add_stack(&store, "encoder", &models[0].stack);
+    nn_store_add(&store, "patch_embed.proj.weight", 4, extent, 1, 0);
+    clattn_weight_source source = nn_source(&store);
+    source.rules = rules;
+    source.rule_count = 1;
+    desc.encoder = &models[0].stack;
+    assert_status(context, clattn_transformer_create(context, &desc, &source, &model), CLATTN_ERROR_FORMAT);
+    clattn_context_message(context, text, sizeof text);
+    assert_string_equal(text,
+                        "the model's tensor patch_embed.proj.weight (encoder.patches.weight) is float32 32 x 3 x 8 x "
+                        "8, not 32 x 3 x 4 x 4");
+    nn_store_clear(&store);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(vectors, open_context, close_context),
+        cmocka_unit_test_setup_teardown(orders, open_context, close_context),
+        cmocka_unit_test_setup_teardown(pooling, open_context, close_context),
+        cmocka_unit_test_setup_teardown(last_of_lengths, open_context, close_context),
+        cmocka_unit_test_setup_teardown(storage, open_context, close_context),
+        cmocka_unit_test_setup_teardown(presets, open_context, close_context),
+        cmocka_unit_test_setup_teardown(wrong_pictures, open_context, close_context),
+        cmocka_unit_test_setup_teardown(wrong_weights, open_context, close_context),
+    };
+    return RUN_TESTS("pictures", tests, argc, argv);
+}

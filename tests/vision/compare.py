@@ -1,0 +1,252 @@
+"""Models of pictures with random weights, of Hugging Face's transformers and of timm, computed by the library (vision_run.c)
+and by PyTorch in float32: no number differs by more than 5e-5 times what is larger, 1 or the number.
+
+    python compare.py [--draws N] [--seed N] [--only NUMBER[,NUMBER...]] [--kinds KIND[,KIND...]] [--keep]
+
+The program is $VISION_RUN.  Prints TAP."""
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+
+import numpy as np
+import torch
+import transformers
+from safetensors.torch import save_file
+
+ALLOWED = 5e-5
+# clattn_vision, clattn_name_format, clattn_pooling
+VIT, DINOV2, DINOV2_GIANT, CLIP, CLIP_TEXT = 2, 5, 7, 8, 9
+FORMAT_TIMM = 14
+FIRST, LAST, PATCHES = 2, 3, 4
+
+
+class Case:
+    """What a draw gives: the module, its call, the program's options, and the arrays that must agree."""
+
+    def __init__(self, number, seed):
+        self.random = np.random.default_rng([seed, number])
+        torch.manual_seed(int(self.random.integers(1 << 31)))
+        self.options, self.note = {}, []
+
+    def whole(self, low, high):
+        return int(self.random.integers(low, high + 1))
+
+    def pick(self, *values):
+        return values[self.whole(0, len(values) - 1)]
+
+    def picture(self, patch, rows, columns, batch):
+        self.note.append("%d x %dx%d pixels" % (batch, rows * patch, columns * patch))
+        return torch.tensor(self.random.standard_normal((batch, 3, rows * patch, columns * patch)).astype(np.float32))
+
+    def sizes(self):
+        heads, size = self.pick(1, 2, 3, 6), self.pick(16, 32, 64)
+        self.shape = dict(layers=self.whole(1, 4), heads=heads, d_model=heads * size, d_ff=self.pick(48, 128, 4 * heads * size))
+        self.options.update(self.shape)
+        self.note.append("%(layers)d layers, %(heads)d heads, d_model %(d_model)d, d_ff %(d_ff)d" % self.shape)
+        self.batch, self.patch = self.whole(1, 3), self.pick(4, 8, 14, 16)
+        self.grid = self.whole(2, 9)
+        same = self.whole(0, 1)
+        self.rows = self.grid if same else self.whole(1, 12)
+        self.columns = self.grid if same else self.whole(1, 12)
+        self.options.update(patch=self.patch, grid_rows=self.grid, grid_columns=self.grid, nhwc=self.whole(0, 1))
+
+
+def randomise(module, case):
+    """Weights as large as those of trained models, so that the layers change what passes through them."""
+    for name, tensor in list(module.named_parameters()) + list(module.named_buffers()):
+        if not tensor.is_floating_point():
+            continue
+        x = torch.tensor(case.random.standard_normal(tuple(tensor.shape)).astype(np.float32))
+        if "norm" in name.split(".")[-2:][0] and name.endswith("weight"):
+            x = 1 + 0.2 * x
+        elif "lambda" in name or "gamma" in name:
+            x = 0.5 + 0.3 * x
+        elif tensor.dim() > 1 and "token" not in name and "pos" not in name and "embedding.weight" not in name:
+            x = x / float(np.sqrt(np.prod(tensor.shape[1:])))
+        else:
+            x = 0.3 * x
+        with torch.no_grad():
+            tensor.copy_(x)
+    return module.eval()
+
+
+def hugging_face(case, model, kind, **config):
+    made = randomise(getattr(transformers, kind + "Model")(getattr(transformers, kind + "Config")(**config)), case)
+    case.options.update(model=model)
+    return made
+
+
+def of_shape(case, **more):
+    s = case.shape
+    return dict(hidden_size=s["d_model"], num_hidden_layers=s["layers"], num_attention_heads=s["heads"],
+                intermediate_size=s["d_ff"], image_size=case.grid * case.patch, patch_size=case.patch, **more)
+
+
+def vit(case):
+    case.sizes()
+    epsilon = case.pick(1e-12, 1e-6)
+    module = hugging_face(case, VIT, "ViT", **of_shape(case, layer_norm_eps=epsilon))
+    x = case.picture(case.patch, case.rows, case.columns, case.batch)
+    case.options.update(epsilon=epsilon, pooling=FIRST)
+    y = module(x, interpolate_pos_encoding=True).last_hidden_state
+    return module, {"picture": x}, {"output": y, "pooled": y[:, 0]}
+
+
+def dinov2(case):
+    case.sizes()
+    registers, gated = case.pick(0, 0, 4, 1), case.whole(0, 4) == 0
+    s = case.shape
+    more = dict(layer_norm_eps=1e-6, use_swiglu_ffn=gated, mlp_ratio=2)
+    s["d_ff"] = 2 * s["d_model"]
+    if gated:
+        s["d_ff"] = (int(s["d_ff"] * 2 / 3) + 7) // 8 * 8
+    case.options.update(d_ff=s["d_ff"], registers=registers, pooling=case.pick(FIRST, PATCHES))
+    if registers:
+        more.update(num_register_tokens=registers)
+        case.note.append("%d registers" % registers)
+        case.options.update(antialias=1)
+    module = hugging_face(case, DINOV2_GIANT if gated else DINOV2, "Dinov2WithRegisters" if registers else "Dinov2",
+                          **of_shape(case, **more))
+    x = case.picture(case.patch, case.rows, case.columns, case.batch)
+    y = module(x).last_hidden_state
+    pooled = y[:, 0] if case.options["pooling"] == FIRST else y[:, 1 + registers:].mean(1)
+    return module, {"picture": x}, {"output": y, "pooled": pooled}
+
+
+def clip_config(case, vision, text):
+    return dict(vision_config=vision, text_config=text, projection_dim=case.pick(24, 64))
+
+
+def clip(case):
+    """A whole CLIPModel, of which one half is compared."""
+    case.sizes()
+    s, texts = case.shape, case.whole(0, 1)
+    vocabulary, length = 60, case.whole(3, 77)
+    both = dict(hidden_size=s["d_model"], num_hidden_layers=s["layers"], num_attention_heads=s["heads"],
+                intermediate_size=s["d_ff"])
+    config = clip_config(case, dict(both, image_size=case.grid * case.patch, patch_size=case.patch),
+                         dict(both, vocab_size=vocabulary, max_position_embeddings=77, eos_token_id=vocabulary - 1,
+                              bos_token_id=0, pad_token_id=0))
+    module = hugging_face(case, CLIP_TEXT if texts else CLIP, "CLIP", **config)
+    case.options.update(projection=config["projection_dim"], unit=case.whole(0, 1), pooling=LAST if texts else FIRST)
+    if texts:
+        case.options.update(vocabulary=vocabulary)
+        tokens = torch.tensor(case.random.integers(0, vocabulary - 1, (case.batch, length)))
+        lengths = torch.tensor(case.random.integers(1, length + 1, case.batch))
+        for item, end in enumerate(lengths):
+            tokens[item, end - 1] = vocabulary - 1
+        case.note.append("texts of %s of %d tokens" % (list(map(int, lengths)), length))
+        inputs = {"tokens": tokens.to(torch.int32), "lengths": lengths.to(torch.int32)}
+        y = module.get_text_features(input_ids=tokens)
+    else:
+        x = case.picture(case.patch, case.rows, case.columns, case.batch)
+        inputs = {"picture": x}
+        y = module.get_image_features(pixel_values=x, interpolate_pos_encoding=True)
+    y = getattr(y, "pooler_output", y)
+    return module, inputs, {"pooled": y / y.norm(dim=1, keepdim=True) if case.options["unit"] else y}
+
+
+def timm_vit(case):
+    import timm
+    case.sizes()
+    s = case.shape
+    registers, class_token = case.pick(0, 0, 4), case.whole(0, 3) > 0
+    class_position = class_token and not registers
+    more = dict(init_values=case.pick(None, 1e-5), qk_norm=case.whole(0, 1) == 1, pre_norm=case.whole(0, 3) == 0,
+                class_token=class_token, reg_tokens=registers, no_embed_class=not class_position,
+                mlp_ratio=s["d_ff"] / s["d_model"], global_pool="token" if class_token else "avg", fc_norm=False)
+    case.note.append(", ".join("%s %s" % item for item in more.items()))
+    module = timm.models.vision_transformer.VisionTransformer(
+        img_size=case.grid * case.patch, patch_size=case.patch, embed_dim=s["d_model"], depth=s["layers"],
+        num_heads=s["heads"], num_classes=0, dynamic_img_size=True, **more)
+    randomise(module, case)
+    x = case.picture(case.patch, case.rows, case.columns, case.batch)
+    case.options.update(model=VIT, format=FORMAT_TIMM, registers=registers, class_token=int(class_token),
+                        class_position=int(class_position), layer_scale=int(more["init_values"] is not None),
+                        query_key_norm=int(more["qk_norm"]), input_norm=int(more["pre_norm"]), patch_bias=int(not more["pre_norm"]), antialias=1,
+                        epsilon=1e-5 if more["pre_norm"] else 1e-6, pooling=FIRST if class_token else PATCHES)
+    for layer in module.modules():
+        if isinstance(layer, torch.nn.LayerNorm):
+            layer.eps = case.options["epsilon"]
+    features = module.forward_features(x)
+    prefix = int(class_token) + registers
+    return module, {"picture": x}, {"output": features,
+                                    "pooled": features[:, 0] if class_token else features[:, prefix:].mean(1)}
+
+
+KINDS = {"vit": vit, "dinov2": dinov2, "clip": clip, "timm": timm_vit}
+
+
+def write_weights(module, folder):
+    """A file as users have it, under the names that transformers writes."""
+    if hasattr(module, "save_pretrained"):
+        module.save_pretrained(folder)
+        os.rename(os.path.join(folder, "model.safetensors"), os.path.join(folder, "weights.safetensors"))
+    else:
+        save_file({name: tensor.contiguous() for name, tensor in module.state_dict().items()},
+                  os.path.join(folder, "weights.safetensors"))
+
+
+def apart(got, expected):
+    expected = expected.detach().numpy()
+    if got.shape != expected.shape:
+        return "the shape is %s, not %s" % (got.shape, expected.shape)
+    worst = float(np.max(np.abs(got - expected) / np.maximum(1, np.abs(expected))))
+    return worst if worst <= ALLOWED else "differs by %.3g" % worst
+
+
+def judge(kind, number, seed, keep):
+    case = Case(number, seed)
+    folder = tempfile.mkdtemp(prefix="vision-")
+    with torch.no_grad():
+        module, inputs, expected = KINDS[kind](case)
+    write_weights(module, folder)
+    for name, tensor in inputs.items():
+        np.save(os.path.join(folder, name + ".npy"), tensor.numpy())
+    command = [os.environ["VISION_RUN"], folder] + ["%s=%s" % item for item in case.options.items()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    said, worst = done.stderr.strip(), 0.0
+    if done.returncode == 0:
+        for name, array in expected.items():
+            found = apart(np.load(os.path.join(folder, name + ".npy")), array)
+            if isinstance(found, str):
+                said = "%s %s" % (name, found)
+            else:
+                worst = max(worst, found)
+    elif not said:
+        said = "exit status %d" % done.returncode
+    text = "%s %d: %s" % (kind, number, ", ".join(case.note))
+    if said:
+        print("not ok %d - %s" % (number, text))
+        print("# %s\n# %s" % (said, " ".join(command)))
+    else:
+        print("ok %d - %s (%.1e)" % (number, text, worst))
+    sys.stdout.flush()
+    if not keep and not said:
+        shutil.rmtree(folder)
+    return not said
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--draws", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=int(os.environ.get("CLATTN_TEST_SEED", "1")))
+    parser.add_argument("--only", default="")
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--keep", action="store_true")
+    given = parser.parse_args()
+    kinds = given.kinds.split(",")
+    numbers = [int(n) for n in given.only.split(",") if n] or range(1, given.draws + 1)
+    torch.set_num_threads(2)
+    results = [judge(kinds[number % len(kinds)], number, given.seed, given.keep) for number in numbers]
+    print("1..%d" % len(results))
+    return 0 if all(results) else 1
+
+
+sys.exit(main())

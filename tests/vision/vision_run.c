@@ -1,0 +1,300 @@
+/* vision_run FOLDER [name=value ...]: a model of pictures by weights of Hugging Face's or timm's names, for compare.py.
+ *
+ * FOLDER has weights.safetensors, and picture.npy (batch, channels, height, width) float32, or tokens.npy (batch, length)
+ * int32 and lengths.npy (batch) int32.  The results are output.npy (batch, positions, d_model) and pooled.npy (batch,
+ * columns).
+ *
+ *   model=N format=N prefix=TEXT   the clattn_vision that the description begins with, the names, and what stands before them
+ *   layers=N d_model=N heads=N d_ff=N epsilon=X projection=N input_norm=0|1 layer_scale=0|1 query_key_norm=0|1
+ *   patch=N patch_bias=0|1 grid_rows=N grid_columns=N antialias=0|1 class_token=0|1 class_position=0|1 registers=N
+ *   vocabulary=N positions=N       what replaces the preset's
+ *   pooling=N unit=0|1             clattn_pooling, pooled_unit
+ *   dtype=N                        of activations and weights
+ *   nhwc=1                         the picture is laid out by pixels
+ *   repeat=N                       prints the least and the median milliseconds of N runs, after two more, the bytes of
+ *                                  the workspace and of the weights, and the most KiB that the program had */
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "clattn/clattn.h"
+#include "clattn/io.h"
+
+static clattn_context *context;
+static const char *folder;
+
+static void complain(const char *what, const char *why)
+{
+    fprintf(stderr, "vision_run: %s: %s\n", what, why);
+    exit(2);
+}
+
+static void check_at(clattn_status status, const char *what)
+{
+    char message[1024];
+    if (status == CLATTN_SUCCESS)
+        return;
+    clattn_context_message(context, message, sizeof message);
+    complain(what, message[0] ? message : clattn_status_string(status));
+}
+#define CHECK(call) check_at((call), #call)
+
+static void *room(size_t count, size_t size)
+{
+    void *memory = calloc(count ? count : 1, size);
+    if (!memory)
+        complain("memory", "there is none");
+    return memory;
+}
+
+/* ---- options ---- */
+
+static int argument_count;
+static char **arguments;
+
+static const char *option(const char *name)
+{
+    const size_t length = strlen(name);
+    for (int i = 2; i < argument_count; i++)
+        if (!strncmp(arguments[i], name, length) && arguments[i][length] == '=')
+            return arguments[i] + length + 1;
+    return NULL;
+}
+
+static size_t number(const char *name, size_t otherwise)
+{
+    const char *text = option(name);
+    return text ? (size_t)strtoul(text, NULL, 10) : otherwise;
+}
+
+/* ---- files and buffers ---- */
+
+static const char *path_of(const char *name)
+{
+    static char path[4096];
+    if ((size_t)snprintf(path, sizeof path, "%s/%s", folder, name) >= sizeof path)
+        complain(name, "its path is too long");
+    return path;
+}
+
+/* An array of the folder, which lives until the process ends. */
+static clattn_host_tensor array(const char *name, clattn_dtype dtype, int32_t rank)
+{
+    clattn_npy *npy;
+    clattn_io_error error;
+    if (clattn_npy_create(path_of(name), &npy, &error) != CLATTN_SUCCESS)
+        complain(name, error.message);
+    const clattn_host_tensor tensor = clattn_npy_tensor(npy);
+    if (tensor.dtype != dtype || tensor.rank != rank)
+        complain(name, "has another type or rank");
+    return tensor;
+}
+
+static void write_array(const char *name, int32_t rank, const size_t *extent, const float *data)
+{
+    clattn_io_error error;
+    if (clattn_npy_write(path_of(name), CLATTN_DTYPE_F32, rank, extent, data, &error) != CLATTN_SUCCESS)
+        complain(name, error.message);
+}
+
+static cl_mem buffer(size_t bytes, const void *data)
+{
+    cl_int code;
+    cl_mem memory =
+        clCreateBuffer(clattn_context_opencl_context(context), CL_MEM_READ_WRITE | (data ? CL_MEM_COPY_HOST_PTR : 0),
+                       bytes, (void *)(uintptr_t)data, &code);
+    if (code != CL_SUCCESS)
+        complain("clCreateBuffer", "failed");
+    return memory;
+}
+
+static float *read_floats(cl_mem memory, size_t count)
+{
+    float *values = room(count, sizeof *values);
+    if (clEnqueueReadBuffer(clattn_context_queue(context), memory, CL_TRUE, 0, count * sizeof *values, values, 0, NULL,
+                            NULL) != CL_SUCCESS)
+        complain("clEnqueueReadBuffer", "failed");
+    return values;
+}
+
+/* ---- the model ---- */
+
+static void describe(clattn_transformer_desc *desc, clattn_stack_desc *d, clattn_name_format *format)
+{
+    clattn_patches *p = &d->patches;
+    CHECK(clattn_vision_preset((clattn_vision)number("model", 0), desc, d, format));
+    *format = (clattn_name_format)number("format", (size_t)*format);
+    desc->dtype = (clattn_dtype)number("dtype", CLATTN_DTYPE_F32);
+    d->layers = number("layers", d->layers);
+    d->d_model = number("d_model", d->d_model);
+    d->heads = number("heads", d->heads);
+    d->d_ff = number("d_ff", d->d_ff);
+    d->projection = number("projection", d->projection);
+    d->vocabulary = number("vocabulary", d->vocabulary);
+    d->position_count = number("positions", d->position_count);
+    d->input_norm = (int32_t)number("input_norm", (size_t)d->input_norm);
+    d->layer_scale = (int32_t)number("layer_scale", (size_t)d->layer_scale);
+    d->query_key_norm = (int32_t)number("query_key_norm", (size_t)d->query_key_norm);
+    if (option("epsilon"))
+        d->epsilon = strtof(option("epsilon"), NULL);
+    if (d->input != CLATTN_STACK_INPUT_PICTURES)
+        return;
+    p->height = p->width = number("patch", p->height);
+    p->grid_rows = number("grid_rows", p->grid_rows);
+    p->grid_columns = number("grid_columns", p->grid_columns);
+    p->antialias = (int32_t)number("antialias", (size_t)p->antialias);
+    p->class_token = (int32_t)number("class_token", (size_t)p->class_token);
+    p->registers = number("registers", p->registers);
+    if (option("patch_bias"))
+        p->without_bias = !number("patch_bias", 1);
+    d->position_count = p->grid_rows * p->grid_columns + number("class_position", 1);
+}
+
+static clattn_transformer *load(const clattn_transformer_desc *desc, clattn_name_format format)
+{
+    clattn_transformer *model;
+    clattn_safetensors *file;
+    clattn_io_error error;
+    clattn_weight_source source = CLATTN_WEIGHT_SOURCE_INIT;
+    if (clattn_safetensors_create(path_of("weights.safetensors"), &file, &error) != CLATTN_SUCCESS)
+        complain("weights.safetensors", error.message);
+    source.lookup = clattn_safetensors_lookup;
+    source.user = file;
+    source.format = format;
+    source.prefix = option("prefix");
+    CHECK(clattn_transformer_create(context, desc, &source, &model));
+    clattn_safetensors_release(&file);
+    return model;
+}
+
+/* The picture in the order that the option wants, in *layout. */
+static cl_mem picture_buffer(const clattn_host_tensor *picture, clattn_layout *layout)
+{
+    const size_t *extent = picture->extent, channels = extent[1], pixels = extent[2] * extent[3];
+    *layout = clattn_layout_nchw(CLATTN_DTYPE_F32, extent[0], channels, extent[2], extent[3]);
+    if (!number("nhwc", 0))
+        return buffer(picture->bytes, picture->data);
+    const float *from = picture->data;
+    float *turned = room(extent[0] * channels * pixels, sizeof *turned);
+    for (size_t b = 0; b < extent[0]; b++)
+        for (size_t c = 0; c < channels; c++)
+            for (size_t i = 0; i < pixels; i++)
+                turned[(b * pixels + i) * channels + c] = from[(b * channels + c) * pixels + i];
+    *layout = clattn_layout_nhwc(CLATTN_DTYPE_F32, extent[0], channels, extent[2], extent[3]);
+    cl_mem memory = buffer(picture->bytes, turned);
+    free(turned);
+    return memory;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double run(clattn_plan *plan, const clattn_encoder_args *args)
+{
+    struct timespec from, to;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    CHECK(clattn_encoder_enqueue(plan, NULL, args, 0, NULL, NULL));
+    if (clFinish(clattn_context_queue(context)) != CL_SUCCESS)
+        complain("clFinish", "failed");
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    return (double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) * 1e-6;
+}
+
+/* The most memory that this program has had, in KiB. */
+static long peak(void)
+{
+    char line[256];
+    long found = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "VmHWM: %ld", &found) == 1)
+            break;
+    if (file)
+        fclose(file);
+    return found;
+}
+
+static void measure(clattn_plan *plan, const clattn_encoder_args *args, const clattn_transformer *model)
+{
+    const size_t count = number("repeat", 0);
+    double *times = room(count, sizeof *times);
+    for (size_t i = 0; i < count + 2; i++) {
+        const double time = run(plan, args);
+        if (i >= 2)
+            times[i - 2] = time;
+    }
+    qsort(times, count, sizeof *times, ascending);
+    printf("%.4f %.4f %zu %zu %ld\n", times[0], times[count / 2], clattn_plan_workspace_size(plan),
+           clattn_transformer_weight_bytes(model), peak());
+    free(times);
+}
+
+int main(int argc, char **argv)
+{
+    clattn_transformer_desc desc;
+    clattn_stack_desc stack;
+    clattn_name_format format;
+    clattn_encoder_desc encoder = CLATTN_ENCODER_DESC_INIT;
+    clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
+    clattn_plan *plan;
+    cl_mem input;
+    size_t positions;
+    if (argc < 2)
+        complain("usage", "vision_run FOLDER [name=value ...]");
+    folder = argv[1];
+    argument_count = argc;
+    arguments = argv;
+    CHECK(clattn_context_create(NULL, &context));
+    describe(&desc, &stack, &format);
+    clattn_transformer *model = load(&desc, format);
+    if (stack.input == CLATTN_STACK_INPUT_PICTURES) {
+        const clattn_host_tensor picture = array("picture.npy", CLATTN_DTYPE_F32, 4);
+        encoder.batch = picture.extent[0];
+        input = picture_buffer(&picture, &encoder.picture);
+        positions = clattn_stack_positions(&stack, picture.extent[2] / stack.patches.height *
+                                                       (picture.extent[3] / stack.patches.width));
+    } else {
+        const clattn_host_tensor tokens = array("tokens.npy", CLATTN_DTYPE_I32, 2);
+        encoder.batch = tokens.extent[0];
+        encoder.length = positions = tokens.extent[1];
+        input = buffer(tokens.bytes, tokens.data);
+        args.lengths = array("lengths.npy", CLATTN_DTYPE_I32, 1).data;
+    }
+    encoder.pooling = (clattn_pooling)number("pooling", CLATTN_POOLING_NONE);
+    encoder.pooled_unit = (int32_t)number("unit", 0);
+    CHECK(clattn_encoder_plan_create(model, &encoder, NULL, &plan));
+    const size_t columns = stack.projection ? stack.projection : stack.d_model;
+    const size_t extent[3] = {encoder.batch, positions, stack.d_model}, pooled_extent[2] = {encoder.batch, columns};
+    const size_t count = extent[0] * extent[1] * extent[2], bytes = clattn_dtype_size(desc.dtype) * count;
+    cl_mem output = buffer(bytes, NULL), pooled = buffer(encoder.batch * columns * sizeof(float), NULL);
+    args.input = clattn_binding_buffer(input, 0);
+    args.output = clattn_binding_buffer(output, 0);
+    if (encoder.pooling)
+        args.pooled = clattn_binding_buffer(pooled, 0);
+    run(plan, &args);
+    if (desc.dtype == CLATTN_DTYPE_F32) {
+        float *values = read_floats(output, count);
+        write_array("output.npy", 3, extent, values);
+        free(values);
+    }
+    if (encoder.pooling) {
+        float *values = read_floats(pooled, encoder.batch * columns);
+        write_array("pooled.npy", 2, pooled_extent, values);
+        free(values);
+    }
+    if (option("repeat"))
+        measure(plan, &args, model);
+    clattn_plan_release(&plan);
+    clattn_transformer_release(&model);
+    clReleaseMemObject(input);
+    clReleaseMemObject(output);
+    clReleaseMemObject(pooled);
+    clattn_context_release(&context);
+    return 0;
+}
