@@ -33,6 +33,10 @@ def dinov2(d_model, heads, layers=12):
         hidden_size=d_model, num_attention_heads=heads, num_hidden_layers=layers, image_size=518, patch_size=14))
 
 
+def swin():
+    return transformers.SwinModel(transformers.SwinConfig())
+
+
 # name: clattn_vision, pooling, module, what is called of it, input
 CASES = {
     "ViT-B/16, 1 x 224x224": (2, 2, lambda: vit(768, 12), "module", (1, 3, 224, 224)),
@@ -40,6 +44,9 @@ CASES = {
     "ViT-L/16, 1 x 224x224": (3, 2, lambda: vit(1024, 16, 24), "module", (1, 3, 224, 224)),
     "DINOv2-S/14, 1 x 518x518": (4, 2, lambda: dinov2(384, 6), "module", (1, 3, 518, 518)),
     "DINOv2-S/14, 1 x 224x308": (4, 2, lambda: dinov2(384, 6), "module", (1, 3, 224, 308)),
+    "Swin-T, 1 x 224x224": (14, 1, swin, "module", (1, 3, 224, 224)),
+    "Swin-T, 8 x 224x224": (14, 1, swin, "module", (8, 3, 224, 224)),
+    "Swin-T, 1 x 448x512": (14, 1, swin, "module", (1, 3, 448, 512)),
     "CLIP-B/32, 8 x 224x224": (8, 2, lambda: transformers.CLIPModel(transformers.CLIPConfig()), "get_image_features",
                                (8, 3, 224, 224)),
     "CLIP-B/32, 1 x 224x224": (8, 2, lambda: transformers.CLIPModel(transformers.CLIPConfig()), "get_image_features",

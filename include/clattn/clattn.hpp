@@ -921,10 +921,10 @@ inline clattn_status transformer_preset(clattn_preset preset, clattn_transformer
 }
 
 /** clattn_vision_preset. */
-inline clattn_status vision_preset(clattn_vision model, clattn_transformer_desc &desc, clattn_stack_desc &encoder,
-                                   clattn_name_format *format = nullptr)
+inline clattn_status vision_preset(clattn_vision model, clattn_transformer_desc &desc,
+                                   stack_desc (&encoder)[CLATTN_VISION_STAGES], clattn_name_format *format = nullptr)
 {
-    return detail::checked(clattn_vision_preset(model, &desc, &encoder, format), nullptr);
+    return detail::checked(clattn_vision_preset(model, &desc, encoder, format), nullptr);
 }
 
 CLATTN_HPP_END

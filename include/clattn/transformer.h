@@ -45,6 +45,7 @@ typedef enum clattn_stack_input {
     CLATTN_STACK_INPUT_TOKENS = 1,   /**< (batch, length) int32 ids, which are embedded */
     CLATTN_STACK_INPUT_FEATURES = 2, /**< (batch, length, features) through convolutions, as a spectrogram */
     CLATTN_STACK_INPUT_PICTURES = 3, /**< (batch, channels, height, width), cut into patches; encoders only */
+    CLATTN_STACK_INPUT_MERGED = 4,   /**< two by two neighbours of the stage before (clattn_stack_desc.next) */
     CLATTN_STACK_INPUT_FORCE_32BIT = 0x7fffffff
 } clattn_stack_input;
 
@@ -84,22 +85,49 @@ typedef struct clattn_convolution {
 /** How pictures become vectors (Dosovitskiy et al. 2020): each patch is multiplied by a matrix.
  *
  * An item's positions are, in this order: the class token, the registers (Darcet et al. 2023), and the patches, row by
- * row. Class token and registers are vectors of the model. */
+ * row. Class token and registers are vectors of the model. Each size is at most 65536, and a patch has less than 2^31
+ * values. */
 typedef struct clattn_patches {
     size_t channels; /**< of the picture */
     size_t height;   /**< rows of pixels in a patch */
     size_t width;    /**< columns of pixels in a patch */
 
     /** The rows of patches that the table of positions was learned with. A picture of another grid gets positions that are
-     * resized by bicubic interpolation (resize.h), as Hugging Face's interpolate_pos_encoding does. 0 without a table. */
+     * resized by bicubic interpolation (resize.h). 0 without a table. */
     size_t grid_rows;
-    size_t grid_columns;  /**< its columns of patches */
-    int32_t antialias;    /**< 1: positions are resized with antialiasing, as timm does; 0 (default): without */
+    size_t grid_columns; /**< its columns of patches */
+
+    /** 1: positions are resized with antialiasing, as timm does, and Hugging Face's Dinov2WithRegisters; 0 (default):
+     * without, as Hugging Face's other models do. */
+    int32_t antialias;
     int32_t without_bias; /**< 1: the matrix has no bias, as in CLIP; 0 (default): it has one */
     int32_t class_token;  /**< 1: there is a class token */
     int32_t reserved;     /* 0 */
     size_t registers;     /**< how many registers there are */
 } clattn_patches;
+
+/** What is added to the scores of patches for their places. */
+typedef enum clattn_position_bias {
+    CLATTN_POSITION_BIAS_NONE = 0,  /**< nothing */
+    CLATTN_POSITION_BIAS_TABLE = 1, /**< a number for each head and distance within a window, as in Swin */
+    CLATTN_POSITION_BIAS_FORCE_32BIT = 0x7fffffff
+} clattn_position_bias;
+
+/** Which patches of a picture attend to each other: those of the same window (Liu et al. 2021).
+ *
+ * A grid that is no multiple of the window is filled up with vectors of zeros, right and below, before it is shifted and
+ * queries, keys and values are made; they are attended to, and dropped afterwards. (So do the authors' and Hugging Face's
+ * code; timm shifts first.) */
+typedef struct clattn_windows {
+    size_t rows;    /**< rows of patches in a window; 0: there are no windows */
+    size_t columns; /**< columns of patches in a window */
+
+    /** 1: in layers 1, 3, 5 ... of the stack the grid is shifted up and left by half a window, around its edges, and a patch
+     * attends only to those that lie in its window without that. 0 (default): never, nor if the grid has no more rows, or no
+     * more columns, than a window. */
+    int32_t shifted;
+    clattn_position_bias position_bias; /**< what is added to the scores */
+} clattn_windows;
 
 /** A stack. Set it up with CLATTN_STACK_DESC_INIT, clattn_transformer_preset or clattn_vision_preset.
  *
@@ -111,6 +139,7 @@ typedef struct clattn_patches {
  *     features    features and convolutions (needed), positions by a table
  *     pictures    patches (needed), positions by a table of grid_rows * grid_columns rows, or one more before them for
  *                 the class token; input_norm
+ *     merged      none
  *
  * Everything else is refused with INVALID_LAYOUT, for example a first_position of features with a table of positions.
  */
@@ -124,8 +153,8 @@ typedef struct clattn_stack_desc {
     size_t d_ff;                  /**< the feed-forward network's hidden size */
     clattn_activation activation; /**< its activation; CLATTN_ACTIVATION_NONE (default) is refused */
     int32_t explicit_alpha;       /**< 1: `alpha` counts; 0 (default): 1 */
-    float alpha;                  /**< Swish's alpha: any finite value; 1.702 is CLIP's "quick GELU" */
-    int32_t gated;                /**< 1: it is gated (feed_forward.h); 0 (default): plain */
+    float alpha;   /**< Swish's alpha: any finite value; 1.702 is CLIP's "quick GELU"; ignored by other activations */
+    int32_t gated; /**< 1: it is gated (feed_forward.h); 0 (default): plain */
     clattn_norm_kind norm;        /**< which norm */
     clattn_norm_place norm_place; /**< where it is */
     float epsilon;                /**< the epsilon of all norms, >= 0 */
@@ -156,7 +185,6 @@ typedef struct clattn_stack_desc {
     size_t segments;          /**< rows of the table of segments (BERT's token types); 0: there is none */
     int32_t scale_embeddings; /**< 1: tokens' embeddings times sqrt(d_model), as in the paper */
     int32_t input_norm;       /**< 1: a norm of the embeddings' sum, as in BERT and CLIP */
-    int32_t reserved;         /* 0 */
     size_t features;          /**< columns of the input */
     size_t convolutions;      /**< how many convolutions there are, 1 ... CLATTN_MAX_CONVOLUTIONS */
 
@@ -164,7 +192,18 @@ typedef struct clattn_stack_desc {
     clattn_convolution convolution[CLATTN_MAX_CONVOLUTIONS];
     clattn_patches patches; /**< how pictures are cut */
     size_t projection;      /**< columns of pooled vectors after a matrix without bias, as in CLIP; 0: there is none */
+    clattn_windows windows; /**< which patches attend to each other; pictures without class token and registers only */
+
+    /** The stage that follows, or NULL (default). An encoder of pictures may have up to CLATTN_MAX_STAGES stages, each a stack
+     * of its own sizes and layers. The first has the patches. The input of each further one is `merged`: the four vectors of
+     * two by two patches, columns before rows, become one of 4 d_model numbers, which is normalised and multiplied by a matrix
+     * without bias (Swin). An odd row or column is filled up with zeros. The last stage alone has final_norm and projection,
+     * and makes the output. All have one epsilon, norm and norm_place. */
+    const struct clattn_stack_desc *next;
 } clattn_stack_desc;
+
+/** The most stages of an encoder. */
+#define CLATTN_MAX_STAGES 8
 
 /** Initialises a clattn_stack_desc: its size, and zeros. */
 #define CLATTN_STACK_DESC_INIT CLATTN_INIT(clattn_stack_desc)
@@ -172,7 +211,8 @@ typedef struct clattn_stack_desc {
 /** Sets *desc as CLATTN_STACK_DESC_INIT does (@ref calls_init). */
 CLATTN_API void clattn_stack_desc_init(clattn_stack_desc *desc);
 
-/** Returns how many positions the layers of `desc` see of an input of `length` vectors, tokens, frames or patches.
+/** Returns how many positions the layers of `desc` see of an input of `length` vectors, tokens, frames or patches; those of a
+ * first stage, if there are several.
  *
  * Convolutions with strides make fewer; class token and registers are added to patches; otherwise the result is
  * `length`. 0 if the input is too short for the convolutions, or `desc` is NULL or of a wrong size. */
@@ -275,7 +315,7 @@ typedef enum clattn_pooling {
     CLATTN_POOLING_FIRST = 2, /**< the first position's vector is taken: BERT's [CLS] */
     CLATTN_POOLING_LAST = 3,  /**< the vector of the item's last position is taken, within its length: CLIP's texts */
 
-    /** By the mean over the patches of pictures, without class token and registers, and whatever the lengths are. */
+    /** By the mean over the patches of pictures, without class token and registers; not with lengths. */
     CLATTN_POOLING_PATCHES = 4,
     CLATTN_POOLING_FORCE_32BIT = 0x7fffffff
 } clattn_pooling;
@@ -310,7 +350,8 @@ CLATTN_API void clattn_encoder_desc_init(clattn_encoder_desc *desc);
  *
  * All arrays are contiguous, row-major, at the description's largest sizes, and of the model's dtype unless something
  * else is said. B, L and P are the description's batch, length and positions (clattn_stack_positions of L, or of the number
- * of a picture's patches). Kernels also read `output` and `pooled`: a CL_MEM_WRITE_ONLY buffer is refused with BUFFER_ACCESS. */
+ * of a picture's patches; of several stages the last one's, with half as many rows and columns from stage to stage). d_model
+ * is the last stage's. Kernels also read `output` and `pooled`: a CL_MEM_WRITE_ONLY buffer is refused with BUFFER_ACCESS. */
 typedef struct clattn_encoder_args {
     size_t size; /**< sizeof(clattn_encoder_args) */
     /** Vectors (B, L, d_model), tokens (B, L) int32, features (B, L, features), or pictures in the description's layout. */

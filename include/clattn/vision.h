@@ -4,16 +4,24 @@
  * They are stacks (transformer.h) whose input is CLATTN_STACK_INPUT_PICTURES, or tokens for CLIP's texts. A preset is a
  * start: the caller may change every field, for example the number of layers.
  *
- *     clattn_vision_preset          fills in a description, and says which names the weights have
+ *     clattn_vision_preset          fills in a description of one stage or several, and says which names the weights have
  *     clattn_transformer_create     loads the weights: of Hugging Face's files by this format, of timm's by another
  *     clattn_encoder_plan_create    for the size of the pictures, `clattn_encoder_desc.picture`
  *
+ * A preset is what Hugging Face's weights want. Others differ:
+ *
+ *     DINOv2 with registers     patches.registers = 4, patches.antialias = 1
+ *     ViT by timm               CLATTN_NAME_FORMAT_TIMM_VIT, epsilon = 1e-6, patches.antialias = 1
+ *     Swin by timm              CLATTN_NAME_FORMAT_TIMM_SWIN
+ *
  * Values of the pixels: ViT expects (v − 0.5) / 0.5 of v in 0 ... 1; CLIP and DINOv2 subtract a mean from each channel and
- * divide by a deviation, which the models' preprocessor_config.json has. clattn_image_pack (image.h) does this.
+ * divide by a deviation, which the models' preprocessor_config.json has. That is the application's to do.
  *
  * What is made of a picture, with clattn_encoder_desc.pooling:
  *
- *     ViT, DINOv2     CLATTN_POOLING_FIRST: the class token (the output has it and the patches, all normalised)
+ *     ViT, DINOv2     CLATTN_POOLING_FIRST: the class token (the output has it and the patches, all normalised by the final
+ *                     norm; of CLIP, too, where Hugging Face's last_hidden_state is not)
+ *     Swin            CLATTN_POOLING_MEAN; the output is the last stage's, normalised
  *     CLIP            CLATTN_POOLING_FIRST of pictures, CLATTN_POOLING_LAST of texts, whose lengths end with the end token;
  *                     with pooled_unit 1, the cosine of a picture and a text is the product of their vectors
  */
@@ -26,27 +34,35 @@ CLATTN_BEGIN_DECLS
 
 /** Published models. The number at the end is the height and width of a patch. */
 typedef enum clattn_vision {
-    CLATTN_VISION_VIT_TINY_16 = 0,         /**< ViT (Dosovitskiy et al. 2020; DeiT's sizes), for 224 x 224 pixels */
-    CLATTN_VISION_VIT_SMALL_16 = 1,        /**< L 12, d_model 384, 6 heads */
-    CLATTN_VISION_VIT_BASE_16 = 2,         /**< L 12, d_model 768, 12 heads */
-    CLATTN_VISION_VIT_LARGE_16 = 3,        /**< L 24, d_model 1024, 16 heads */
-    CLATTN_VISION_DINOV2_SMALL_14 = 4,     /**< DINOv2 (Oquab et al. 2023), learned with 518 x 518 pixels */
-    CLATTN_VISION_DINOV2_BASE_14 = 5,      /**< with registers: set patches.registers to 4 */
-    CLATTN_VISION_DINOV2_LARGE_14 = 6,     /**< L 24, d_model 1024, 16 heads */
-    CLATTN_VISION_DINOV2_GIANT_14 = 7,     /**< L 40, d_model 1536, 24 heads, gated by SiLU */
-    CLATTN_VISION_CLIP_BASE_32 = 8,        /**< CLIP (Radford et al. 2021), pictures of 224 x 224 pixels */
-    CLATTN_VISION_CLIP_BASE_32_TEXT = 9,   /**< its texts of at most 77 tokens, of which 49408 exist */
-    CLATTN_VISION_CLIP_BASE_16 = 10,       /**< pictures */
-    CLATTN_VISION_CLIP_BASE_16_TEXT = 11,  /**< texts */
-    CLATTN_VISION_CLIP_LARGE_14 = 12,      /**< pictures */
+    CLATTN_VISION_VIT_TINY_16 = 0,        /**< ViT (Dosovitskiy et al. 2020), for 224 x 224 pixels: L 12, d_model 192 */
+    CLATTN_VISION_VIT_SMALL_16 = 1,       /**< L 12, d_model 384, 6 heads */
+    CLATTN_VISION_VIT_BASE_16 = 2,        /**< L 12, d_model 768, 12 heads */
+    CLATTN_VISION_VIT_LARGE_16 = 3,       /**< L 24, d_model 1024, 16 heads */
+    CLATTN_VISION_DINOV2_SMALL_14 = 4,    /**< DINOv2 (Oquab et al. 2023), learned with 518 x 518 pixels */
+    CLATTN_VISION_DINOV2_BASE_14 = 5,     /**< L 12, d_model 768, 12 heads */
+    CLATTN_VISION_DINOV2_LARGE_14 = 6,    /**< L 24, d_model 1024, 16 heads */
+    CLATTN_VISION_DINOV2_GIANT_14 = 7,    /**< L 40, d_model 1536, 24 heads, gated by SiLU */
+    CLATTN_VISION_CLIP_BASE_32 = 8,       /**< CLIP (Radford et al. 2021), pictures of 224 x 224 pixels */
+    CLATTN_VISION_CLIP_BASE_32_TEXT = 9,  /**< its texts of at most 77 tokens, of which 49408 exist */
+    CLATTN_VISION_CLIP_BASE_16 = 10,      /**< pictures */
+    CLATTN_VISION_CLIP_BASE_16_TEXT = 11, /**< texts */
+    CLATTN_VISION_CLIP_LARGE_14 = 12,     /**< pictures */
     CLATTN_VISION_CLIP_LARGE_14_TEXT = 13, /**< texts */
+    CLATTN_VISION_SWIN_TINY = 14,  /**< Swin (Liu et al. 2021), windows of 7 x 7, patches of 4 x 4, four stages */
+    CLATTN_VISION_SWIN_SMALL = 15, /**< 2, 2, 18 and 2 layers; d_model 96 and twice as much from stage to stage */
+    CLATTN_VISION_SWIN_BASE = 16,  /**< the same with d_model 128 */
+    CLATTN_VISION_SWIN_LARGE = 17, /**< the same with d_model 192 */
     CLATTN_VISION_FORCE_32BIT = 0x7fffffff
 } clattn_vision;
 
-/** Fills *desc and *encoder with the shape of the published model that `model` names, and *format, which may be NULL, with
+/** The stages that a preset may have. */
+#define CLATTN_VISION_STAGES 4
+
+/** Fills *desc and the stages with the shape of the published model that `model` names, and *format, which may be NULL, with
  * the names that its weights have in Hugging Face's files.
  *
- * The caller owns both structs and may change them; desc->encoder points to `encoder`. Thread-safe.
+ * The caller owns all structs and may change them. desc->encoder points to `encoder`, an array of CLATTN_VISION_STAGES
+ * stacks, and the `next` of each stage to the one behind it. Models other than Swin have one stage. Thread-safe.
  *
  * @return INVALID_ARGUMENT: desc or encoder is NULL, or there is no such model. */
 CLATTN_API clattn_status clattn_vision_preset(clattn_vision model, clattn_transformer_desc *desc,

@@ -19,6 +19,8 @@
  *     S.layers.N.self.output.weight       (d_model, heads * head_size)          .bias (d_model)
  *     S.layers.N.self.norm.weight, .bias  (d_model)
  *     S.layers.N.self.query_norm.weight, .bias, S.layers.N.self.key_norm.weight, .bias    (head_size)    query_key_norm
+ *     S.layers.N.self.position_bias       ((2 rows - 1) * (2 columns - 1), heads)    of windows: row (i - j + rows - 1) *
+ *                                         (2 columns - 1) + k - l + columns - 1 is for a query at (i, k) and a key at (j, l)
  *     S.layers.N.self.scale, S.layers.N.cross.scale, S.layers.N.feed_forward.scale    (d_model)    layer_scale
  *     S.layers.N.cross....                the same; key and value have d_memory columns
  *     S.layers.N.feed_forward.in.weight   (d_ff, d_model)                       .bias (d_ff)
@@ -27,14 +29,18 @@
  *     S.layers.N.feed_forward.norm.weight, .bias   (d_model)
  *     S.norm.weight, .bias                (d_model)           with final_norm
  *     S.projection.weight                 (projection, d_model)
+ *     S.merge.norm.weight, .bias          (4 d_model)         of a stage that another one follows
+ *     S.merge.weight                      (the next d_model, 4 d_model)
  *     output.weight                       (vocabulary, d_model)                 .bias (vocabulary)
+ *
+ * The stages of an encoder of pictures are "encoder", "encoder.stages.1", "encoder.stages.2" and so on.
  *
  * RMSNorm has no bias. A linear layer's weight is (out, in), row-major, as PyTorch's nn.Linear has it. A tensor may have
  * further extents of 1 before these, as the position embeddings of pictures' models do.
  *
  * Rules give a file's own names. A rule's `canonical` is matched against the whole canonical name; in it "{n}" stands
- * for a number and "{kind}" for "weight" or "bias", each at most once. Its `name` is what the callback is asked for,
- * with the same two filled in. A name may end in one or both of these, in this order:
+ * for a number, "{s}" for another one and "{kind}" for "weight" or "bias", each at most once. Its `name` is what the
+ * callback is asked for, with the same filled in; "{s+1}" is the number after that of {s}. A name may end in one or both of these, in this order:
  *
  *     ^T       the tensor is stored (columns, rows); for a vector it means nothing, so a rule with {kind} may have it
  *     [i/m]    the i-th of m equal shares of the tensor's rows, i from 0: [1/3] of PyTorch's in_proj_weight: the keys'
@@ -72,6 +78,8 @@ typedef enum clattn_name_format {
     CLATTN_NAME_FORMAT_CLIP_VISION = 12,  /**< the pictures' half of Hugging Face's CLIPModel */
     CLATTN_NAME_FORMAT_CLIP_TEXT = 13,    /**< its texts' half */
     CLATTN_NAME_FORMAT_TIMM_VIT = 14,     /**< timm's VisionTransformer */
+    CLATTN_NAME_FORMAT_SWIN = 15,         /**< Hugging Face's SwinModel; with the prefix \"swin.\" its other models */
+    CLATTN_NAME_FORMAT_TIMM_SWIN = 16,    /**< timm's SwinTransformer */
     CLATTN_NAME_FORMAT_FORCE_32BIT = 0x7fffffff
 } clattn_name_format;
 

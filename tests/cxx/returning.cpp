@@ -382,6 +382,12 @@ void models_run()
     clattn::stack_desc encoder, decoder;
     CHECK(clattn::transformer_preset(CLATTN_PRESET_BERT_BASE, preset, encoder, decoder) == CLATTN_SUCCESS);
     CHECK(preset.encoder == &encoder && !preset.decoder && encoder.layers == 12);
+
+    clattn::stack_desc stages[CLATTN_VISION_STAGES];
+    clattn_name_format format;
+    CHECK(clattn::vision_preset(CLATTN_VISION_SWIN_TINY, preset, stages, &format) == CLATTN_SUCCESS);
+    CHECK(preset.encoder == stages && stages[0].next == &stages[1] && format == CLATTN_NAME_FORMAT_SWIN);
+    CHECK(clattn::vision_preset(static_cast<clattn_vision>(99), preset, stages) == CLATTN_ERROR_INVALID_ARGUMENT);
 }
 
 // An object of somebody's that holds a C handle and has opencl.hpp's call operator.

@@ -86,6 +86,57 @@ static clattn_status use_encoder(clattn_context *context)
     return status;
 }
 
+/* Two stages with windows, shifts and tables of distances, which have arrays of their own on the device. */
+static clattn_status use_pictures(clattn_context *context)
+{
+    enum { SIDE = 5, PATCHES = 9, COLUMNS = 48 };
+    clattn_stack_desc stages[2] = {{SHAPE(RELU), PRE, .layers = 2, .input = CLATTN_STACK_INPUT_PICTURES,
+                                    .layer_scale = 1, .patches = {.channels = 3, .height = 2, .width = 2},
+                                    .windows = {2, 2, 1, CLATTN_POSITION_BIAS_TABLE}}};
+    const clattn_transformer_desc model = {.size = sizeof model, .encoder = stages};
+    clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
+    clattn_transformer *transformer = NULL;
+    clattn_plan *plan = NULL;
+    nn_store store = {.seed = 6};
+    const size_t count = ITEMS * PATCHES * COLUMNS, pixels = ITEMS * 3 * 2 * SIDE * 2 * SIDE;
+    float *x = nn_floats(pixels, 8), *y = nn_floats(count, 9);
+    nn_encoder_run run = {.d = stages, .store = &store, .desc = nn_encoder_desc(ITEMS, 0), .input = x};
+    stages[1] = stages[0];
+    stages[0].next = &stages[1];
+    stages[1].input = CLATTN_STACK_INPUT_MERGED;
+    stages[1].patches = (clattn_patches){0};
+    stages[1].d_model = COLUMNS;
+    stages[1].final_norm = 1;
+    run.desc.picture = clattn_layout_nchw(CLATTN_DTYPE_F32, ITEMS, 3, 2 * SIDE, 2 * SIDE);
+    nn_store_add_stack(&store, "encoder", stages);
+    const clattn_weight_source source = nn_source(&store);
+    double *expected = nn_encoder_expected(&run, 0);
+    cl_mem in = nn_buffer(context, pixels * sizeof *x, x), out = nn_buffer(context, count * sizeof *y, NULL);
+    clattn_status status = clattn_transformer_create(context, &model, &source, &transformer);
+    assert_true((status == CLATTN_SUCCESS) == (transformer != NULL));
+    if (status == CLATTN_SUCCESS)
+        status = clattn_encoder_plan_create(transformer, &run.desc, NULL, &plan);
+    assert_true((status == CLATTN_SUCCESS) == (plan != NULL));
+    args.input = clattn_binding_buffer(in, 0);
+    args.output = clattn_binding_buffer(out, 0);
+    if (status == CLATTN_SUCCESS)
+        status = clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, NULL);
+    if (status == CLATTN_SUCCESS) {
+        read_buffer(clattn_context_queue(context), out, count * sizeof *y, y);
+        assert_close(y, expected, count);
+    }
+    clFinish(clattn_context_queue(context));
+    clattn_plan_release(&plan);
+    clattn_transformer_release(&transformer);
+    clReleaseMemObject(in);
+    clReleaseMemObject(out);
+    nn_store_clear(&store);
+    free(x);
+    free(y);
+    free(expected);
+    return status;
+}
+
 /* ---- decoders ---- */
 
 /* A decoder in use; nn_world has its reference but not its OpenCL objects. */
@@ -251,6 +302,12 @@ static void encoders(void **state)
     run(use_encoder, by_level(31, 101, 101, 101));
 }
 
+static void pictures(void **state)
+{
+    (void)state;
+    run(use_pictures, by_level(31, 101, 101, 101));
+}
+
 static void decoders(void **state)
 {
     (void)state;
@@ -261,6 +318,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(encoders),
+        cmocka_unit_test(pictures),
         cmocka_unit_test(decoders),
     };
     return RUN_TESTS("nn_inject", tests, argc, argv);

@@ -72,6 +72,47 @@ static void vectors(void **state)
     }
 }
 
+/* Windows in grids that they fill and that they do not, shifted or not, with a table of distances or without; and stages. */
+static void windows(void **state)
+{
+    static const clattn_stack_desc last = {PICTURES(GELU)};
+    clattn_stack_desc stages[3];
+    static const struct {
+        clattn_windows windows;
+        size_t stages, batch, rows, columns;
+    } cases[] = {
+        {{2, 3, 0, CLATTN_POSITION_BIAS_NONE}, 1, 2, 4, 6},  {{2, 2, 1, CLATTN_POSITION_BIAS_NONE}, 1, 1, 6, 4},
+        {{3, 2, 1, CLATTN_POSITION_BIAS_TABLE}, 1, 2, 7, 5}, {{4, 4, 1, CLATTN_POSITION_BIAS_TABLE}, 1, 1, 4, 3},
+        {{2, 2, 1, CLATTN_POSITION_BIAS_TABLE}, 3, 2, 9, 6}, {{3, 3, 1, CLATTN_POSITION_BIAS_TABLE}, 2, 1, 5, 8},
+    };
+    (void)state;
+    for (size_t i = 0; i < 2 * COUNT_OF(cases); i++) {
+        const size_t c = i / 2, count = cases[c].stages;
+        nn_store store = {.seed = 5};
+        float *picture = nn_floats(cases[c].batch * 3 * cases[c].rows * 2 * cases[c].columns * 2, 3);
+        for (size_t stage = 0; stage < count; stage++) {
+            stages[stage] = last;
+            stages[stage].positions = CLATTN_POSITIONS_NONE;
+            stages[stage].norm_place = i % 2 ? CLATTN_NORM_PLACE_POST : CLATTN_NORM_PLACE_PRE;
+            stages[stage].windows = cases[c].windows;
+            stages[stage].input = stage ? CLATTN_STACK_INPUT_MERGED : CLATTN_STACK_INPUT_PICTURES;
+            stages[stage].d_model = 32 + 16 * stage;
+            stages[stage].final_norm = stage + 1 == count;
+            stages[stage].next = stage + 1 == count ? NULL : &stages[stage + 1];
+        }
+        stages[0].patches = (clattn_patches){.channels = 3, .height = 2, .width = 2};
+        stages[0].input_norm = 1;
+        nn_store_add_stack(&store, "encoder", stages);
+        nn_encoder_run run = {
+            .d = stages, .store = &store, .desc = nn_encoder_desc(cases[c].batch, 0), .input = picture};
+        run.desc.picture =
+            clattn_layout_nchw(CLATTN_DTYPE_F32, cases[c].batch, 3, 2 * cases[c].rows, 2 * cases[c].columns);
+        assert_true(nn_encoder_apart(context, &run) < 1e-5);
+        nn_store_clear(&store);
+        free(picture);
+    }
+}
+
 /* A picture by pixels, with a border that is not read, gives the same bits as one by planes. */
 static void orders(void **state)
 {
@@ -170,6 +211,78 @@ static void last_of_lengths(void **state)
     nn_store_clear(&store);
 }
 
+/* Heads whose number does not divide d_model, or exceeds it, pool all columns. */
+static void pooling_of_any_heads(void **state)
+{
+    static const clattn_stack_desc stacks[] = {{.size = sizeof(clattn_stack_desc),
+                                                .layers = 1,
+                                                .d_model = 10,
+                                                .heads = 4,
+                                                .head_size = 4,
+                                                .d_ff = 8,
+                                                .activation = CLATTN_ACTIVATION_RELU},
+                                               {.size = sizeof(clattn_stack_desc),
+                                                .layers = 1,
+                                                .d_model = 3,
+                                                .heads = 8,
+                                                .head_size = 4,
+                                                .d_ff = 8,
+                                                .activation = CLATTN_ACTIVATION_RELU}};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(stacks); i++) {
+        const size_t n = stacks[i].d_model;
+        float pooled[2 * 10], *x = nn_floats(2 * 5 * n, 3);
+        nn_store store = {.seed = 5};
+        nn_store_add_stack(&store, "encoder", &stacks[i]);
+        nn_encoder_run run = {
+            .d = &stacks[i], .store = &store, .desc = nn_encoder_desc(2, 5), .input = x, .pooled = pooled};
+        run.desc.pooling = CLATTN_POOLING_MEAN;
+        float *y = nn_run_encoder(context, &run);
+        for (size_t e = 0; e < 2 * n; e++) {
+            double mean = 0;
+            for (size_t row = 0; row < 5; row++)
+                mean += y[(e / n * 5 + row) * n + e % n] / 5.0;
+            assert_true(fabs(pooled[e] - mean) < 2e-6);
+        }
+        free(x);
+        free(y);
+        nn_store_clear(&store);
+    }
+}
+
+/* LayerScale's vectors by a source that forgets a tensor when it is asked for the next, and as a share of a tensor. */
+static void scales(void **state)
+{
+    static const clattn_name_rule rules[] = {{"encoder.layers.{n}.self.scale", "scales.{n}[0/2]"},
+                                             {"encoder.layers.{n}.feed_forward.scale", "scales.{n}[1/2]"}};
+    const clattn_stack_desc *d = &models[1].stack;
+    const size_t n = d->d_model, both = 2 * n;
+    nn_store store = {.seed = 5};
+    float *picture = picture_of(1);
+    (void)state;
+    nn_store_add_stack(&store, "encoder", d);
+    for (size_t i = 0; i < nn_store_count(&store); i++)
+        nn_store_round(&store, i, 8);
+    nn_encoder_run run = run_of(1, &store, picture);
+    store.dtype = CLATTN_DTYPE_BF16;
+    assert_true(nn_encoder_apart(context, &run) < 1e-5);
+    store.dtype = CLATTN_DTYPE_F32;
+    for (size_t layer = 0; layer < d->layers; layer++) {
+        char name[16];
+        snprintf(name, sizeof name, "scales.%zu", layer);
+        float *values = nn_store_add(&store, name, 1, &both, 1, 0);
+        memcpy(values, nn_store_get(&store, "encoder.layers.%zu.self.scale", layer), n * sizeof *values);
+        memcpy(values + n, nn_store_get(&store, "encoder.layers.%zu.feed_forward.scale", layer), n * sizeof *values);
+    }
+    clattn_weight_source source = nn_source(&store);
+    source.rules = rules;
+    source.rule_count = COUNT_OF(rules);
+    run.source = &source;
+    assert_true(nn_encoder_apart(context, &run) < 1e-5);
+    nn_store_clear(&store);
+    free(picture);
+}
+
 /* Activations of 16 bits, with weights of 16 and of 8. */
 static void storage(void **state)
 {
@@ -211,9 +324,10 @@ static void storage(void **state)
 static size_t parameters_of(clattn_vision model)
 {
     clattn_transformer_desc desc;
-    clattn_stack_desc d;
-    assert_status(NULL, clattn_vision_preset(model, &desc, &d, NULL), CLATTN_SUCCESS);
-    assert_ptr_equal(desc.encoder, &d);
+    clattn_stack_desc stages[CLATTN_VISION_STAGES], d;
+    assert_status(NULL, clattn_vision_preset(model, &desc, stages, NULL), CLATTN_SUCCESS);
+    assert_ptr_equal(desc.encoder, stages);
+    d = stages[0];
     const size_t n = d.d_model, p = d.patches.channels * d.patches.height * d.patches.width;
     const size_t feed_forward = (d.gated ? 3 : 2) * n * d.d_ff + (d.gated ? 2 : 1) * d.d_ff + n;
     const size_t layer = 4 * (n * n + n) + feed_forward + 4 * n + (d.layer_scale ? 2 * n : 0);
@@ -225,7 +339,7 @@ static size_t parameters_of(clattn_vision model)
 static void presets(void **state)
 {
     clattn_transformer_desc desc;
-    clattn_stack_desc d;
+    clattn_stack_desc d[CLATTN_VISION_STAGES];
     clattn_name_format format;
     (void)state;
     assert_int_equal(parameters_of(CLATTN_VISION_VIT_BASE_16), 85798656);
@@ -236,11 +350,62 @@ static void presets(void **state)
                      151277312);
     assert_int_equal(parameters_of(CLATTN_VISION_CLIP_LARGE_14) + parameters_of(CLATTN_VISION_CLIP_LARGE_14_TEXT),
                      427616512);
-    assert_status(NULL, clattn_vision_preset(CLATTN_VISION_CLIP_BASE_16_TEXT, &desc, &d, &format), CLATTN_SUCCESS);
+    assert_status(NULL, clattn_vision_preset(CLATTN_VISION_CLIP_BASE_16_TEXT, &desc, d, &format), CLATTN_SUCCESS);
     assert_int_equal(format, CLATTN_NAME_FORMAT_CLIP_TEXT);
-    assert_status(NULL, clattn_vision_preset((clattn_vision)99, &desc, &d, &format), CLATTN_ERROR_INVALID_ARGUMENT);
-    assert_status(NULL, clattn_vision_preset(CLATTN_VISION_VIT_TINY_16, NULL, &d, &format),
+    assert_status(NULL, clattn_vision_preset((clattn_vision)99, &desc, d, &format), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_status(NULL, clattn_vision_preset(CLATTN_VISION_VIT_TINY_16, NULL, d, &format),
                   CLATTN_ERROR_INVALID_ARGUMENT);
+}
+
+/* What files call the tensors, one of each kind. */
+static void names(void **state)
+{
+    static const struct {
+        clattn_name_format format;
+        const char *canonical, *name;
+        size_t share, shares;
+    } expected[] = {
+        {CLATTN_NAME_FORMAT_VIT, "encoder.class.weight", "embeddings.cls_token", 0, 1},
+        {CLATTN_NAME_FORMAT_VIT, "encoder.patches.bias", "embeddings.patch_embeddings.projection.bias", 0, 1},
+        {CLATTN_NAME_FORMAT_VIT, "encoder.layers.11.self.key.weight", "encoder.layer.11.attention.attention.key.weight",
+         0, 1},
+        {CLATTN_NAME_FORMAT_VIT, "encoder.layers.2.feed_forward.norm.bias", "encoder.layer.2.layernorm_after.bias", 0,
+         1},
+        {CLATTN_NAME_FORMAT_DINOV2, "encoder.registers.weight", "embeddings.register_tokens", 0, 1},
+        {CLATTN_NAME_FORMAT_DINOV2, "encoder.layers.3.self.scale", "encoder.layer.3.layer_scale1.lambda1", 0, 1},
+        {CLATTN_NAME_FORMAT_DINOV2, "encoder.layers.3.feed_forward.in.weight", "encoder.layer.3.mlp.fc1.weight", 0, 1},
+        {CLATTN_NAME_FORMAT_DINOV2_GATED, "encoder.layers.3.feed_forward.gate.bias",
+         "encoder.layer.3.mlp.weights_in.bias", 0, 2},
+        {CLATTN_NAME_FORMAT_DINOV2_GATED, "encoder.layers.3.feed_forward.in.bias",
+         "encoder.layer.3.mlp.weights_in.bias", 1, 2},
+        {CLATTN_NAME_FORMAT_CLIP_VISION, "encoder.input_norm.weight", "vision_model.pre_layrnorm.weight", 0, 1},
+        {CLATTN_NAME_FORMAT_CLIP_VISION, "encoder.projection.weight", "visual_projection.weight", 0, 1},
+        {CLATTN_NAME_FORMAT_CLIP_TEXT, "encoder.layers.0.self.output.bias",
+         "text_model.encoder.layers.0.self_attn.out_proj.bias", 0, 1},
+        {CLATTN_NAME_FORMAT_TIMM_VIT, "encoder.layers.7.self.value.bias", "blocks.7.attn.qkv.bias", 2, 3},
+        {CLATTN_NAME_FORMAT_TIMM_VIT, "encoder.layers.7.self.query_norm.weight", "blocks.7.attn.q_norm.weight", 0, 1},
+        {CLATTN_NAME_FORMAT_SWIN, "encoder.layers.1.self.position_bias",
+         "encoder.layers.0.blocks.1.attention.self.relative_position_bias_table", 0, 1},
+        {CLATTN_NAME_FORMAT_SWIN, "encoder.stages.2.layers.5.self.norm.weight",
+         "encoder.layers.2.blocks.5.layernorm_before.weight", 0, 1},
+        {CLATTN_NAME_FORMAT_SWIN, "encoder.stages.1.merge.weight", "encoder.layers.1.downsample.reduction.weight", 0,
+         1},
+        {CLATTN_NAME_FORMAT_SWIN, "encoder.stages.3.norm.bias", "layernorm.bias", 0, 1},
+        {CLATTN_NAME_FORMAT_TIMM_SWIN, "encoder.merge.norm.bias", "layers.1.downsample.norm.bias", 0, 1},
+        {CLATTN_NAME_FORMAT_TIMM_SWIN, "encoder.stages.9.merge.weight", "layers.10.downsample.reduction.weight", 0, 1},
+        {CLATTN_NAME_FORMAT_TIMM_SWIN, "encoder.stages.2.layers.17.self.key.weight",
+         "layers.2.blocks.17.attn.qkv.weight", 1, 3},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(expected); i++) {
+        clattn_weight_source source = CLATTN_WEIGHT_SOURCE_INIT;
+        char name[96];
+        size_t share, shares;
+        source.format = expected[i].format;
+        clattn_weight_name(&source, expected[i].canonical, name, sizeof name, &share, &shares, NULL);
+        assert_string_equal(name, expected[i].name);
+        assert_int_equal(share * 10 + shares, expected[i].share * 10 + expected[i].shares);
+    }
 }
 
 /* ---- refusals ---- */
@@ -252,6 +417,31 @@ static void assert_refused(clattn_transformer *model, const clattn_encoder_desc 
     assert_status(context, clattn_encoder_plan_create(model, desc, NULL, &plan), CLATTN_ERROR_INVALID_ARGUMENT);
     clattn_context_message(context, text, sizeof text);
     assert_string_equal(text, message);
+}
+
+/* Lengths do not go with the mean over patches, nor with the length of pictures. */
+static void wrong_lengths(clattn_transformer *model)
+{
+    const int32_t lengths[2] = {3, 4};
+    clattn_encoder_desc desc = nn_encoder_desc(2, 0);
+    clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
+    clattn_plan *plan;
+    desc.picture = clattn_layout_nchw(CLATTN_DTYPE_F32, 2, 3, 8, 12);
+    desc.pooling = CLATTN_POOLING_PATCHES;
+    assert_status(context, clattn_encoder_plan_create(model, &desc, NULL, &plan), CLATTN_SUCCESS);
+    args.lengths = lengths;
+    assert_status(context, clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_message_has(context, "lengths are not for windows, stages or CLATTN_POOLING_PATCHES");
+    args.lengths = NULL;
+    args.explicit_lengths = 1;
+    args.length = 6;
+    assert_status(context, clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_message_has(context, "length is 6, which must be 0 for pictures");
+    args.length = 0;
+    args.batch = 3;
+    assert_status(context, clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_message_has(context, "batch 3 is above the plan's 2");
+    clattn_plan_release(&plan);
 }
 
 static void wrong_pictures(void **state)
@@ -280,8 +470,9 @@ static void wrong_pictures(void **state)
     assert_refused(model, &given, "encoder: batch is 1 to 65536, and length 1 to 2^30");
     given.picture = clattn_layout_nchw(CLATTN_DTYPE_F32, 2, 3, 8, 12);
     given.length = 6;
-    assert_refused(model, &given, "encoder: the length of pictures is 0");
+    assert_refused(model, &given, "encoder: length is 6, which must be 0 for pictures");
     assert_refused(vectors, &given, "encoder: a picture, which the model does not take");
+    wrong_lengths(model);
     given = nn_encoder_desc(2, 6);
     given.pooling = CLATTN_POOLING_PATCHES;
     assert_refused(vectors, &given, "encoder: CLATTN_POOLING_PATCHES is for pictures");
@@ -319,9 +510,13 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(vectors, open_context, close_context),
+        cmocka_unit_test_setup_teardown(windows, open_context, close_context),
         cmocka_unit_test_setup_teardown(orders, open_context, close_context),
         cmocka_unit_test_setup_teardown(pooling, open_context, close_context),
         cmocka_unit_test_setup_teardown(last_of_lengths, open_context, close_context),
+        cmocka_unit_test_setup_teardown(pooling_of_any_heads, open_context, close_context),
+        cmocka_unit_test_setup_teardown(scales, open_context, close_context),
+        cmocka_unit_test_setup_teardown(names, open_context, close_context),
         cmocka_unit_test_setup_teardown(storage, open_context, close_context),
         cmocka_unit_test_setup_teardown(presets, open_context, close_context),
         cmocka_unit_test_setup_teardown(wrong_pictures, open_context, close_context),

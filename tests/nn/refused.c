@@ -44,7 +44,7 @@ static void stacks(void **state)
                                   .convolutions = 1};
     const char *const flag = "a flag (gated, explicit_epsilon", *const one = "layers, d_model, heads and d_ff are";
     const char *const tables = "a table of positions has", *const convolution = "a convolution has no kernel";
-    const char *const sizes = "features have a number of columns", *const only = "segments, scale_embeddings and";
+    const char *const sizes = "features have a number of columns", *const only = "segments and scale_embeddings are";
     (void)state;
     features.convolution[0] = (clattn_convolution){3, 1, 1, CLATTN_ACTIVATION_NONE};
     ENCODER(d.size = 1, "encoder: its size is none")
@@ -80,10 +80,10 @@ static void stacks(void **state)
     ENCODER(d.vocabulary = 9, "tokens have a vocabulary")
     ENCODER(d.segments = 2, only)
     ENCODER(d.scale_embeddings = 1, only)
-    ENCODER(d.input_norm = 1, only)
+    ENCODER(d.input_norm = 1, "input_norm is for tokens and pictures")
     ENCODER(d.features = 9, sizes)
     ENCODER(d.convolutions = 1, sizes)
-    ENCODER(d.positions = CLATTN_POSITIONS_SINUSOIDS, "positions are added to tokens or features")
+    ENCODER(d.positions = CLATTN_POSITIONS_SINUSOIDS, "positions are added to tokens, features or pictures")
     ENCODER(d.position_count = 9, tables)
     ENCODER(d.first_position = 2, "first_position is for tokens")
     ENCODER(d.cross = 1, "encoder: an encoder has no cross-attention")
@@ -105,6 +105,82 @@ static void stacks(void **state)
     FEATURES(d.convolution[0].activation = 99, convolution)
     DECODER(d = features, "decoder: a decoder's input is tokens or vectors")
     DECODER(d.heads = 5, "decoder: d_model is no multiple of heads")
+}
+
+#define PICTURES(change, words) STACK_WRONG(encoder, pictures, change, words)
+#define STAGES(change, words) \
+    { \
+        clattn_stack_desc last = merged, d = staged; \
+        const clattn_transformer_desc desc = {.size = sizeof desc, .encoder = &d}; \
+        d.next = &last; \
+        change; \
+        refused_model(&desc, CLATTN_ERROR_INVALID_LAYOUT, words, __LINE__); \
+    }
+
+static void pictures_and_stages(void **state)
+{
+    const clattn_stack_desc vectors = {SHAPE(RELU), .layers = 2};
+    const clattn_stack_desc pictures = {
+        SHAPE(RELU),
+        .layers = 2,
+        .input = CLATTN_STACK_INPUT_PICTURES,
+        .positions = CLATTN_POSITIONS_TABLE,
+        .position_count = 7,
+        .patches = {.channels = 3, .height = 4, .width = 4, .grid_rows = 2, .grid_columns = 3, .class_token = 1}};
+    const clattn_stack_desc staged = {SHAPE(RELU), .layers = 2, .input = CLATTN_STACK_INPUT_PICTURES,
+                                      .patches = {.channels = 3, .height = 4, .width = 4},
+                                      .windows = {.rows = 2, .columns = 2}};
+    const clattn_stack_desc merged = {SHAPE(RELU), .layers = 2, .input = CLATTN_STACK_INPUT_MERGED};
+    const char *const flags = "patches: antialias, without_bias or class_token", *const least = "patches: channels,";
+    const char *const count = "patches: position_count is", *const grid = "patches: a table of positions has a grid";
+    const char *const only = "patches are for pictures", *const plain = "windows are for pictures without class token";
+    clattn_stack_desc chain[CLATTN_MAX_STAGES + 1];
+    (void)state;
+    ENCODER(d.patches.channels = 3, only)
+    ENCODER(d.patches.registers = 1, only)
+    ENCODER(d.windows.rows = d.windows.columns = 2, plain)
+    ENCODER(d.query_key_norm = 2, "a flag (gated, explicit_epsilon")
+    ENCODER(d.layer_scale = -1, "a flag (gated, explicit_epsilon")
+    ENCODER(d.explicit_alpha = 2, "a flag (gated, explicit_epsilon")
+    ENCODER(d.alpha = (float)INFINITY, "alpha is not finite")
+    ENCODER(d.projection = too_many, "a size is 2^31 or more")
+    ENCODER(d.input = CLATTN_STACK_INPUT_MERGED, "CLATTN_STACK_INPUT_MERGED is for stages")
+    ENCODER(d.next = &merged, "stages are for pictures")
+    PICTURES(d.patches.antialias = 2, flags)
+    PICTURES(d.patches.without_bias = 2, flags)
+    PICTURES(d.patches.class_token = -1, flags)
+    PICTURES(d.patches.reserved = 1, flags)
+    PICTURES(d.patches.registers = 65537, "patches: a size is above 65536")
+    PICTURES(d.patches.channels = 0, least)
+    PICTURES(d.patches.height = 0, least)
+    PICTURES((d.patches.channels = 1, d.patches.height = 32768, d.patches.width = 65536), least)
+    PICTURES(d.patches.grid_rows = 0, grid)
+    PICTURES((d.positions = CLATTN_POSITIONS_NONE, d.position_count = 0), grid)
+    PICTURES(d.position_count = 8, count)
+    PICTURES(d.patches.class_token = 0, count)
+    PICTURES(d.positions = CLATTN_POSITIONS_SINUSOIDS, "sinusoids are computed for tokens")
+    PICTURES(d.windows.rows = d.windows.columns = 2, plain)
+    PICTURES(d.windows.rows = 2, "windows: one of rows and columns is 0")
+    PICTURES(d.windows.rows = d.windows.columns = 65, "windows: one of rows and columns is 0, or a size is above 64")
+    PICTURES(d.windows.shifted = 1, "windows: shifted and position_bias are for windows")
+    PICTURES(d.windows.position_bias = 9, "windows: shifted is neither 0 nor 1")
+    PICTURES(d.next = &merged, "a stage that another one follows has no final_norm")
+    STAGES(d.causal = 1, plain)
+    STAGES(d.rotary = CLATTN_ROTARY_HALVES, plain)
+    STAGES(d.final_norm = 1, "a stage that another one follows has no final_norm")
+    STAGES(d.projection = 4, "a stage that another one follows has no final_norm")
+    STAGES(last.input = CLATTN_STACK_INPUT_VECTORS, "has the input CLATTN_STACK_INPUT_MERGED")
+    STAGES(last.norm = CLATTN_NORM_KIND_RMS, "stages differ in norm")
+    STAGES(last.heads = 5, "d_model is no multiple of heads")
+    STAGES(last.cross = 1, "an encoder has no cross-attention")
+    STAGES(last.size = 1, "its size is none")
+    DECODER(d.next = &merged, "decoder: a projection is for")
+    DECODER(d = pictures, "decoder: a decoder's input is tokens or vectors")
+    for (size_t i = 0; i <= CLATTN_MAX_STAGES; i++) {
+        chain[i] = i ? merged : staged;
+        chain[i].next = i < CLATTN_MAX_STAGES ? &chain[i + 1] : NULL;
+    }
+    STAGES(d.next = chain + 1, "more than CLATTN_MAX_STAGES stages")
 }
 
 static void models(void **state)
@@ -522,6 +598,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(stacks, open_context, close_context),
+        cmocka_unit_test_setup_teardown(pictures_and_stages, open_context, close_context),
         cmocka_unit_test_setup_teardown(models, open_context, close_context),
         cmocka_unit_test_setup_teardown(tensors, open_context, close_context),
         cmocka_unit_test_setup_teardown(decoders, open_context, close_context),

@@ -21,9 +21,9 @@ from safetensors.torch import save_file
 
 ALLOWED = 5e-5
 # clattn_vision, clattn_name_format, clattn_pooling
-VIT, DINOV2, DINOV2_GIANT, CLIP, CLIP_TEXT = 2, 5, 7, 8, 9
-FORMAT_TIMM = 14
-FIRST, LAST, PATCHES = 2, 3, 4
+VIT, DINOV2, DINOV2_GIANT, CLIP, CLIP_TEXT, SWIN = 2, 5, 7, 8, 9, 14
+FORMAT_TIMM, FORMAT_TIMM_SWIN = 14, 16
+MEAN, FIRST, LAST, PATCHES = 1, 2, 3, 4
 
 
 class Case:
@@ -59,9 +59,7 @@ class Case:
 
 def randomise(module, case):
     """Weights as large as those of trained models, so that the layers change what passes through them."""
-    for name, tensor in list(module.named_parameters()) + list(module.named_buffers()):
-        if not tensor.is_floating_point():
-            continue
+    for name, tensor in module.named_parameters():
         x = torch.tensor(case.random.standard_normal(tuple(tensor.shape)).astype(np.float32))
         if "norm" in name.split(".")[-2:][0] and name.endswith("weight"):
             x = 1 + 0.2 * x
@@ -180,7 +178,51 @@ def timm_vit(case):
                                     "pooled": features[:, 0] if class_token else features[:, prefix:].mean(1)}
 
 
-KINDS = {"vit": vit, "dinov2": dinov2, "clip": clip, "timm": timm_vit}
+def swin_sizes(case):
+    heads, size = case.pick(1, 2, 3), case.pick(16, 32)
+    case.layers = [case.whole(1, 3) for _ in range(case.whole(1, 4))]
+    case.width, case.heads, case.ratio, case.window = heads * size, heads, case.pick(1, 2, 4), case.pick(2, 3, 4, 7)
+    case.batch, case.patch = case.whole(1, 3), case.pick(2, 4)
+    least = case.window << (len(case.layers) - 1)  # a window must fit the last stage: transformers' bias does not shrink
+    case.rows, case.columns = case.whole(least, least + 13), case.whole(least, least + 13)
+    case.options.update(stages=",".join(map(str, case.layers)), d_model=case.width, heads=heads, patch=case.patch,
+                        d_ff=case.ratio * case.width, window=case.window, model=SWIN, pooling=MEAN, nhwc=case.whole(0, 1))
+    case.note.append("%s layers, %d heads, d_model %d, windows of %d" % (case.options["stages"], heads, case.width,
+                                                                         case.window))
+
+
+def swin(case):
+    swin_sizes(case)
+    count = len(case.layers)
+    module = hugging_face(case, SWIN, "Swin", image_size=case.patch * 64, patch_size=case.patch, embed_dim=case.width,
+                          depths=case.layers, num_heads=[case.heads << i for i in range(count)], window_size=case.window,
+                          mlp_ratio=case.ratio, layer_norm_eps=1e-5)
+    x = case.picture(case.patch, case.rows, case.columns, case.batch)
+    y = module(x)
+    return module, {"picture": x}, {"output": y.last_hidden_state, "pooled": y.last_hidden_state.mean(1)}
+
+
+def timm_swin(case):
+    import timm
+    swin_sizes(case)
+    count = len(case.layers)
+    case.options.update(format=FORMAT_TIMM_SWIN)
+    # timm fills a grid up after the shift; both do the same if there is nothing to fill up.
+    step = case.window << (count - 1)
+    case.rows, case.columns = step * case.whole(1, 3), step * case.whole(1, 3)
+    if (case.rows == step) != (case.columns == step):
+        case.columns = case.rows  # an axis of one window is not shifted there, though the other is
+    module = timm.models.swin_transformer.SwinTransformer(
+        img_size=(case.rows * case.patch, case.columns * case.patch), patch_size=case.patch, embed_dim=case.width,
+        depths=case.layers, num_heads=[case.heads << i for i in range(count)], window_size=case.window,
+        mlp_ratio=case.ratio, num_classes=0, always_partition=False)
+    randomise(module, case)
+    x = case.picture(case.patch, case.rows, case.columns, case.batch)
+    y = module.forward_features(x).flatten(1, 2)
+    return module, {"picture": x}, {"output": y, "pooled": y.mean(1)}
+
+
+KINDS = {"vit": vit, "dinov2": dinov2, "clip": clip, "timm": timm_vit, "swin": swin, "timm-swin": timm_swin}
 
 
 def write_weights(module, folder):

@@ -8,6 +8,7 @@
  *   layers=N d_model=N heads=N d_ff=N epsilon=X projection=N input_norm=0|1 layer_scale=0|1 query_key_norm=0|1
  *   patch=N patch_bias=0|1 grid_rows=N grid_columns=N antialias=0|1 class_token=0|1 class_position=0|1 registers=N
  *   vocabulary=N positions=N       what replaces the preset's
+ *   stages=N,N... window=N         Swin: the layers of each stage; the window's rows and columns
  *   pooling=N unit=0|1             clattn_pooling, pooled_unit
  *   dtype=N                        of activations and weights
  *   nhwc=1                         the picture is laid out by pixels
@@ -122,6 +123,25 @@ static float *read_floats(cl_mem memory, size_t count)
 
 /* ---- the model ---- */
 
+/* Sets the stages of a Swin model: "stages" has the layers of each, and all else follows from the first one's sizes. */
+static void set_stages(clattn_stack_desc *d)
+{
+    size_t count = 0;
+    for (const char *at = option("stages"); at && count < CLATTN_VISION_STAGES; at = strchr(at, ',')) {
+        at += *at == ',';
+        d[count].layers = (size_t)strtoul(at, NULL, 10);
+        d[count].d_model = d->d_model << count;
+        d[count].heads = d->heads << count;
+        d[count].d_ff = d->d_ff << count;
+        d[count].windows.rows = d[count].windows.columns = number("window", 7);
+        d[count].epsilon = d->epsilon;
+        d[count].explicit_epsilon = d->explicit_epsilon;
+        d[count++].final_norm = 0;
+    }
+    d[count - 1].final_norm = 1;
+    d[count - 1].next = NULL;
+}
+
 static void describe(clattn_transformer_desc *desc, clattn_stack_desc *d, clattn_name_format *format)
 {
     clattn_patches *p = &d->patches;
@@ -140,6 +160,8 @@ static void describe(clattn_transformer_desc *desc, clattn_stack_desc *d, clattn
     d->query_key_norm = (int32_t)number("query_key_norm", (size_t)d->query_key_norm);
     if (option("epsilon"))
         d->epsilon = strtof(option("epsilon"), NULL);
+    if (option("stages"))
+        set_stages(d);
     if (d->input != CLATTN_STACK_INPUT_PICTURES)
         return;
     p->height = p->width = number("patch", p->height);
@@ -150,7 +172,8 @@ static void describe(clattn_transformer_desc *desc, clattn_stack_desc *d, clattn
     p->registers = number("registers", p->registers);
     if (option("patch_bias"))
         p->without_bias = !number("patch_bias", 1);
-    d->position_count = p->grid_rows * p->grid_columns + number("class_position", 1);
+    if (d->positions)
+        d->position_count = p->grid_rows * p->grid_columns + number("class_position", 1);
 }
 
 static clattn_transformer *load(const clattn_transformer_desc *desc, clattn_name_format format)
@@ -238,7 +261,7 @@ static void measure(clattn_plan *plan, const clattn_encoder_args *args, const cl
 int main(int argc, char **argv)
 {
     clattn_transformer_desc desc;
-    clattn_stack_desc stack;
+    clattn_stack_desc stages[CLATTN_VISION_STAGES], stack;
     clattn_name_format format;
     clattn_encoder_desc encoder = CLATTN_ENCODER_DESC_INIT;
     clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
@@ -251,7 +274,8 @@ int main(int argc, char **argv)
     argument_count = argc;
     arguments = argv;
     CHECK(clattn_context_create(NULL, &context));
-    describe(&desc, &stack, &format);
+    describe(&desc, stages, &format);
+    stack = stages[0];
     clattn_transformer *model = load(&desc, format);
     if (stack.input == CLATTN_STACK_INPUT_PICTURES) {
         const clattn_host_tensor picture = array("picture.npy", CLATTN_DTYPE_F32, 4);
@@ -259,6 +283,12 @@ int main(int argc, char **argv)
         input = picture_buffer(&picture, &encoder.picture);
         positions = clattn_stack_positions(&stack, picture.extent[2] / stack.patches.height *
                                                        (picture.extent[3] / stack.patches.width));
+        size_t rows = picture.extent[2] / stack.patches.height, columns = picture.extent[3] / stack.patches.width;
+        for (; stack.next; stack = *stack.next) {
+            rows = (rows + 1) / 2;
+            columns = (columns + 1) / 2;
+            positions = rows * columns;
+        }
     } else {
         const clattn_host_tensor tokens = array("tokens.npy", CLATTN_DTYPE_I32, 2);
         encoder.batch = tokens.extent[0];

@@ -29,6 +29,12 @@ void graph_clear(struct graph *graph)
         clattn_plan_release(&graph->plans[i].plan);
         free(graph->plans[i].desc);
     }
+    if (graph->constant_count && device_is_foreign(&graph->context->device))
+        cl_table_disown(&graph->context->device.cl);
+    for (size_t i = 0; i < graph->constant_count; i++)
+        graph->context->device.cl.clReleaseMemObject(graph->constants[i]);
+    free(graph->constants);
+    free(graph->multiples);
     free(graph->plans);
     free(graph->steps);
     free(graph->arrays);
@@ -69,6 +75,40 @@ int graph_bound_array(struct graph *graph, clattn_dtype dtype, int slot, int fal
 int graph_fixed_array(struct graph *graph, clattn_binding binding)
 {
     return add_array(graph, &(struct graph_array){.place = GRAPH_FIXED, .fixed = binding});
+}
+
+clattn_status graph_constant_array(struct graph *graph, clattn_dtype dtype, size_t count, const void *data, int *array)
+{
+    cl_int code;
+    struct device *device = &graph->context->device;
+    cl_mem *constants =
+        array_grow(graph->constants, &graph->constant_capacity, graph->constant_count, sizeof *constants);
+    if (!constants)
+        return report_error(&device->report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
+    graph->constants = constants;
+    cl_mem buffer = device->cl.clCreateBuffer(device->context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
+                                              count * clattn_dtype_size(dtype), (void *)(uintptr_t)data, &code);
+    if (!buffer)
+        return report_opencl(&device->report, "clCreateBuffer", code);
+    constants[graph->constant_count++] = buffer;
+    *array = graph_fixed_array(graph, clattn_binding_buffer(buffer, 0));
+    return CLATTN_SUCCESS;
+}
+
+enum graph_number graph_number(struct graph *graph, size_t factor, enum graph_number of)
+{
+    for (size_t i = 0; i < graph->multiple_count; i++)
+        if (graph->multiples[i].factor == factor && graph->multiples[i].of == of)
+            return (enum graph_number)(GRAPH_NUMBERS + i);
+    struct graph_multiple *multiples =
+        array_grow(graph->multiples, &graph->multiple_capacity, graph->multiple_count, sizeof *multiples);
+    if (!multiples) {
+        graph->failed = true;
+        return NUMBER_ONE;
+    }
+    graph->multiples = multiples;
+    multiples[graph->multiple_count] = (struct graph_multiple){factor, of};
+    return (enum graph_number)(GRAPH_NUMBERS + graph->multiple_count++);
 }
 
 static void note_life(struct graph *graph, int index, size_t step)

@@ -37,7 +37,7 @@ enum graph_op {
     GRAPH_CONVERT,  /* copies x to y, of another layout or type: the activation NONE */
     GRAPH_INTEGERS, /* copies int32 values of the host to an array, asynchronously */
     GRAPH_PAD,      /* zeroes rows before and after each item */
-    GRAPH_FILL,     /* fills `rows` rows with one of the enqueue's integers, or 0 */
+    GRAPH_FILL,     /* fills `rows` rows with one of the enqueue's integers, or with zeros */
     GRAPH_COPY,     /* copies each item's rows */
 };
 
@@ -48,6 +48,7 @@ enum {
     HEADS_KEY,
     HEADS_VALUE,
     HEADS_MASK,
+    HEADS_BIAS,
     HEADS_OUTPUT,
     HEADS_LSE,
     HEADS_QUERY_LENGTHS,
@@ -69,7 +70,7 @@ enum { ROPE_X, ROPE_Y, ROPE_OFFSETS };
 enum { APPEND_KEY, APPEND_VALUE, APPEND_KEY_CACHE, APPEND_VALUE_CACHE, APPEND_PAST_LENGTHS, APPEND_NEW_LENGTHS };
 enum { CONV2D_X, CONV2D_WEIGHT, CONV2D_BIAS, CONV2D_OPERAND, CONV2D_Y };
 enum { MOVE_TO, MOVE_FROM }; /* also of RESIZE and CONVERT */
-#define GRAPH_OPERANDS 10
+#define GRAPH_OPERANDS 11
 
 /* The numbers that an enqueue brings; a step says which of them is its batch, its length and so on. */
 enum graph_number {
@@ -86,6 +87,7 @@ enum graph_number {
     NUMBER_ITEM_QUERIES,                                   /* decoder: queries of each item */
     NUMBER_MEMORY_LENGTH,                                  /* decoder: keys of cross-attention */
     GRAPH_NUMBERS
+    /* From here on: the numbers that graph_number adds. */
 };
 
 struct graph_step {
@@ -120,11 +122,20 @@ struct graph_plan {
     clattn_plan *plan;
 };
 
+/* A number that is `factor` times another one. */
+struct graph_multiple {
+    size_t factor;
+    enum graph_number of;
+};
+
 struct graph {
     clattn_context *context;
     struct graph_array *arrays;
     struct graph_step *steps;
     struct graph_plan *plans;
+    struct graph_multiple *multiples;
+    cl_mem *constants; /* buffers of arrays that the graph owns */
+    size_t multiple_count, multiple_capacity, constant_count, constant_capacity;
     size_t array_count, array_capacity, step_count, step_capacity, plan_count, plan_capacity;
     size_t arena, unshared; /* bytes of the workspace, and of all arrays without sharing */
     size_t launches;
@@ -141,6 +152,12 @@ void graph_clear(struct graph *graph);
 int graph_arena_array(struct graph *graph, clattn_dtype dtype, size_t elements);
 int graph_bound_array(struct graph *graph, clattn_dtype dtype, int slot, int fallback);
 int graph_fixed_array(struct graph *graph, clattn_binding binding);
+
+/* A new array with a copy of `count` elements of the host. */
+clattn_status graph_constant_array(struct graph *graph, clattn_dtype dtype, size_t count, const void *data, int *array);
+
+/* A number that is `factor` times the number `of`, an enqueue's own; NUMBER_ONE makes it a constant. */
+enum graph_number graph_number(struct graph *graph, size_t factor, enum graph_number of);
 
 /* An array as an operand, from its first element or from element `offset` on. */
 static inline struct graph_operand operand_of(int array)

@@ -46,7 +46,10 @@ static clattn_binding bind(const struct runner *r, const struct graph_step *step
 
 static size_t number(const struct runner *r, enum graph_number which)
 {
-    return r->run->number[which];
+    if (which < GRAPH_NUMBERS)
+        return r->run->number[which];
+    const struct graph_multiple *multiple = &r->graph->multiples[which - GRAPH_NUMBERS];
+    return multiple->factor * r->run->number[multiple->of];
 }
 
 static int64_t position(const struct runner *r, const struct graph_step *step)
@@ -85,6 +88,7 @@ static clattn_status attention(const struct runner *r, const struct graph_step *
     args.key = bind(r, s, HEADS_KEY);
     args.value = bind(r, s, HEADS_VALUE);
     args.mask = bind(r, s, HEADS_MASK);
+    args.bias = bind(r, s, HEADS_BIAS);
     args.output = bind(r, s, HEADS_OUTPUT);
     args.outputs.lse = bind(r, s, HEADS_LSE);
     args.lengths.query = bind(r, s, HEADS_QUERY_LENGTHS);
@@ -285,8 +289,9 @@ fail:
 static clattn_status fill_rows(const struct runner *r, const struct graph_step *s)
 {
     const clattn_binding to = bind(r, s, MOVE_TO);
+    const size_t element = clattn_dtype_size(r->graph->arrays[s->operand[MOVE_TO].array].dtype);
     const int32_t value = s->integers ? r->run->integers[s->integers][0] : 0;
-    return fill(r, to.buffer, &value, sizeof value, (size_t)to.offset * sizeof value, s->rows * s->row_bytes);
+    return fill(r, to.buffer, &value, element, (size_t)to.offset * element, s->rows * s->row_bytes);
 }
 
 static clattn_status copy(const struct runner *r, const struct graph_step *s)

@@ -150,6 +150,12 @@ static struct attention_weights attention(struct loader *loader, const struct st
         weights.memory = linear(loader, prefix, shares + 1, 2, d->d_memory);
     weights.out = linear(loader, prefix, shares + 3, 1, stack->inner);
     weights.norm = norm(loader, d, prefix);
+    if (d->windows.position_bias) {
+        const size_t places = d->windows.rows * d->windows.columns;
+        weights.position_bias = declare(loader, d->heads, places * places, CLATTN_DTYPE_F32);
+        add_part(loader, weights.position_bias, 0, d->heads, places * places, "%sposition_bias", prefix)->windows =
+            &d->windows;
+    }
     if (d->query_key_norm && !cross) {
         snprintf(of_heads, sizeof of_heads, "%squery_", prefix);
         weights.query_norm = norm_of(loader, d, of_heads, d->head_size);
@@ -227,7 +233,7 @@ static void declare_patches(struct loader *loader, struct stack *stack, const ch
 static void declare_stack(struct loader *loader, struct stack *stack, const char *name)
 {
     const clattn_stack_desc *d = &stack->desc;
-    char prefix[WEIGHT_NAME_BYTES / 2];
+    char prefix[WEIGHT_NAME_BYTES / 2], of_merge[WEIGHT_NAME_BYTES / 2 + 8];
     stack->layers = calloc(d->layers, sizeof *stack->layers);
     if (!stack->layers) {
         loader->failed = true;
@@ -249,9 +255,16 @@ static void declare_stack(struct loader *loader, struct stack *stack, const char
         declare_layer(loader, stack, name, i);
     if (d->final_norm)
         stack->final_norm = norm(loader, d, prefix);
-    if (d->projection)
-        stack->projection =
-            linear(loader, prefix, &(struct share){"projection", d->projection, false, false}, 1, d->d_model);
+    if (stack->next) {
+        snprintf(of_merge, sizeof of_merge, "%smerge.", prefix);
+        stack->merge_norm = norm_of(loader, d, of_merge, 4 * d->d_model);
+        stack->merge = linear(loader, prefix, &(struct share){"merge", stack->next->desc.d_model, false, false}, 1,
+                              4 * d->d_model);
+    }
+    if (d->projection) {
+        stack->projection = (struct linear){.rows = d->projection, .columns = d->d_model};
+        stack->projection.weight = table(loader, name, "projection", d->projection, d->d_model);
+    }
 }
 
 static void declare_output(struct loader *loader)
@@ -274,8 +287,14 @@ static void declare_output(struct loader *loader)
 
 void loader_declare(struct loader *loader)
 {
+    struct stack *stage = loader->model->encoder.next;
+    char name[32];
     if (loader->model->has_encoder)
         declare_stack(loader, &loader->model->encoder, "encoder");
+    for (size_t i = 1; stage; i++, stage = stage->next) {
+        snprintf(name, sizeof name, "encoder.stages.%zu", i);
+        declare_stack(loader, stage, name);
+    }
     if (loader->model->has_decoder)
         declare_stack(loader, &loader->model->decoder, "decoder");
     declare_output(loader);

@@ -74,12 +74,25 @@ static void describe(const clattn_host_tensor *tensor, char *text, size_t bytes)
         snprintf(text, bytes, "%s scalar", clattn_dtype_name(tensor->dtype));
 }
 
-/* A tensor that was found, the part's place in it, and the vector that multiplies its rows, if there is one. */
+/* A tensor that was found, the part's place in it, and a copy of the vector that multiplies its rows, or NULL. */
 struct origin {
-    clattn_host_tensor tensor, scale;
+    clattn_host_tensor tensor;
+    float *scale;
     size_t share, shares;
     int32_t transposed;
 };
+
+/* The number of distances of two places in a window. */
+static size_t distances_of(const clattn_windows *w)
+{
+    return (2 * w->rows - 1) * (2 * w->columns - 1);
+}
+
+/* The number of elements of the part's tensor. */
+static size_t elements_of(const struct part *part)
+{
+    return part->rows * (part->windows ? distances_of(part->windows) : part->columns);
+}
 
 static clattn_host_tensor expected_of(const struct part *part, const struct origin *origin)
 {
@@ -88,6 +101,10 @@ static clattn_host_tensor expected_of(const struct part *part, const struct orig
     expected.extent[0] = origin->transposed ? part->columns : rows;
     expected.extent[1] = origin->transposed ? rows : part->columns / part->kernel;
     expected.extent[2] = part->kernel;
+    if (part->windows) {
+        expected.extent[0] = distances_of(part->windows);
+        expected.extent[1] = part->rows;
+    }
     if (part->patches) {
         expected.rank = 4;
         expected.extent[1] = part->patches->channels;
@@ -100,8 +117,10 @@ static clattn_host_tensor expected_of(const struct part *part, const struct orig
 /* Whether the tensor has the expected extents, before which there may be further ones of 1. */
 static bool has_shape(const clattn_host_tensor *tensor, const clattn_host_tensor *want)
 {
+    if (tensor->rank < want->rank || tensor->rank > CLATTN_MAX_RANK)
+        return false;
     const int32_t more = tensor->rank - want->rank;
-    bool same = more >= 0;
+    bool same = true;
     for (int32_t i = 0; same && i < tensor->rank; i++)
         same = tensor->extent[i] == (i < more ? 1 : want->extent[i - more]);
     return same;
@@ -137,25 +156,33 @@ static clattn_status find_tensor(struct loader *loader, const struct part *part,
         return report_error(report, CLATTN_ERROR_FORMAT,
                             "the model's tensor %s (%s) is %s, where float32, float16 or bfloat16 is expected", name,
                             part->name, found);
-    if (!tensor->data ||
-        tensor->bytes != part->rows * origin->shares * part->columns * clattn_dtype_size(tensor->dtype))
+    if (!tensor->data || tensor->bytes != elements_of(part) * origin->shares * clattn_dtype_size(tensor->dtype))
         return report_error(report, CLATTN_ERROR_FORMAT, "the model's tensor %s (%s) has %zu bytes, not those of %s",
                             name, part->name, tensor->bytes, found);
     return CLATTN_SUCCESS;
 }
 
+/* Finds a part's tensor.  The scale comes first and is copied: a tensor is borrowed until the next one is asked for. */
 static clattn_status find(struct loader *loader, const struct part *part, struct origin *origin)
 {
-    clattn_status status;
+    clattn_status status = CLATTN_SUCCESS;
     struct part scale = {.rows = part->rows, .columns = 1, .kernel = 1, .vector = true};
     struct origin own = {.shares = 1};
-    TRY(find_tensor(loader, part, origin));
-    memset(&origin->scale, 0, sizeof origin->scale);
-    if (!part->scale_name[0])
-        return CLATTN_SUCCESS;
-    memcpy(scale.name, part->scale_name, sizeof scale.name);
-    TRY(find_tensor(loader, &scale, &own));
-    origin->scale = own.tensor;
+    *origin = (struct origin){.shares = 1};
+    if (part->scale_name[0]) {
+        memcpy(scale.name, part->scale_name, sizeof scale.name);
+        TRY(find_tensor(loader, &scale, &own));
+        origin->scale = malloc(part->rows * sizeof *origin->scale);
+        if (!origin->scale)
+            return report_error(&loader->model->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY,
+                                "no memory for a model");
+        load_elements(own.tensor.dtype, own.tensor.data, own.share * part->rows, part->rows, origin->scale);
+    }
+    status = find_tensor(loader, part, origin);
+    if (status != CLATTN_SUCCESS) {
+        free(origin->scale);
+        origin->scale = NULL;
+    }
 fail:
     return status;
 }
@@ -164,6 +191,13 @@ fail:
 static size_t index_of(const struct part *part, const struct origin *origin, size_t row, size_t column)
 {
     const size_t own = origin->share * part->rows + row, channels = part->columns / part->kernel;
+    if (part->windows) {
+        const clattn_windows *w = part->windows;
+        const size_t places = w->rows * w->columns, query = column / places, key = column % places;
+        const size_t down = query / w->columns + w->rows - 1 - key / w->columns;
+        const size_t across = query % w->columns + w->columns - 1 - key % w->columns;
+        return (down * (2 * w->columns - 1) + across) * part->rows + row;
+    }
     if (origin->transposed)
         return column * part->rows * origin->shares + own;
     if (part->kernel > 1)
@@ -177,16 +211,13 @@ static void convert_row(const struct part *part, const struct origin *origin, si
         memset(values, 0, part->columns * sizeof *values);
         return;
     }
-    if (!origin->transposed && part->kernel == 1)
+    if (!origin->transposed && part->kernel == 1 && !part->windows)
         load_elements(origin->tensor.dtype, origin->tensor.data, index_of(part, origin, row, 0), part->columns, values);
     else
         for (size_t c = 0; c < part->columns; c++)
             values[c] = load_element(origin->tensor.dtype, origin->tensor.data, index_of(part, origin, row, c));
-    if (!origin->scale.dtype)
-        return;
-    const float scale = load_element(origin->scale.dtype, origin->scale.data, row);
-    for (size_t c = 0; c < part->columns; c++)
-        values[c] *= scale;
+    for (size_t c = 0; c < part->columns && origin->scale; c++)
+        values[c] *= origin->scale[row];
 }
 
 /* Quantises a row and returns its scale, which is NaN if an element is NaN. */
@@ -282,7 +313,7 @@ static clattn_status copy_part(struct loader *loader, const struct upload *uploa
     const size_t element = clattn_dtype_size(weight->dtype);
     float *const floats = weight->dtype == CLATTN_DTYPE_F32 ? block->rows : NULL;
     if (!part->zero && origin->tensor.dtype == weight->dtype && !origin->transposed && part->kernel == 1 &&
-        !origin->scale.dtype) {
+        !origin->scale && !part->windows) {
         const char *data = origin->tensor.data;
         return write(loader->model, upload, weight, part->first, part->rows,
                      data + origin->share * part->rows * part->columns * element);
@@ -316,7 +347,7 @@ static clattn_status load_part(struct loader *loader, const struct upload *uploa
         status = find(loader, part, &origin);
         if (status != CLATTN_SUCCESS)
             return status;
-        loader->model->parameters += part->rows * part->columns;
+        loader->model->parameters += elements_of(part) + (origin.scale && !part->vector ? part->rows : 0);
     }
     block.values = malloc(part->columns * sizeof(float));
     block.rows = malloc(block.capacity * part->columns * sizeof(float));
@@ -329,6 +360,7 @@ static clattn_status load_part(struct loader *loader, const struct upload *uploa
     free(block.values);
     free(block.rows);
     free(block.scales);
+    free(origin.scale);
     return status;
 }
 
@@ -338,9 +370,10 @@ static clattn_status check_parts(struct loader *loader)
 {
     clattn_status status = CLATTN_SUCCESS;
     for (size_t i = 0; i < loader->part_count; i++) {
-        struct origin origin;
+        struct origin origin = {0};
         if (!loader->parts[i].zero)
             TRY(find(loader, &loader->parts[i], &origin));
+        free(origin.scale);
     }
 fail:
     return status;

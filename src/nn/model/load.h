@@ -14,6 +14,7 @@ struct part {
     weight_id weight;
     size_t first, rows, columns, kernel;
     bool vector, convolution;
+    const clattn_windows *windows;      /* not NULL: the tensor is a table of distances, and the rows are heads */
     const clattn_patches *patches;      /* not NULL: the tensor is (rows, channels, height, width) */
     char scale_name[WEIGHT_NAME_BYTES]; /* not "": the vector whose elements multiply the tensor's rows */
     bool zero;                          /* there is no such tensor: its rows are zeros */

@@ -11,6 +11,7 @@
 
 #define SIZE_LIMIT ((size_t)1 << 31)
 #define PATCHES_LIMIT ((size_t)1 << 16)
+#define WINDOW_LIMIT 64
 
 void clattn_stack_desc_init(clattn_stack_desc *desc)
 {
@@ -124,16 +125,16 @@ static clattn_status check_fields(const clattn_stack_desc *d, const char **reaso
             CLATTN_ERROR_INVALID_LAYOUT, "unknown norm or norm_place");
     REQUIRE(is_flag(d->explicit_scale), CLATTN_ERROR_INVALID_LAYOUT, "explicit_scale is neither 0 nor 1");
     REQUIRE(enum_within(d->rotary, CLATTN_ROTARY_INTERLEAVED), CLATTN_ERROR_INVALID_LAYOUT, "unknown rotary");
-    REQUIRE(enum_within(d->input, CLATTN_STACK_INPUT_PICTURES) && enum_within(d->positions, CLATTN_POSITIONS_TABLE),
+    REQUIRE(enum_within(d->input, CLATTN_STACK_INPUT_MERGED) && enum_within(d->positions, CLATTN_POSITIONS_TABLE),
             CLATTN_ERROR_INVALID_LAYOUT, "unknown input or positions");
     REQUIRE(d->without_bias <= CLATTN_WITHOUT_BIAS, CLATTN_ERROR_INVALID_LAYOUT,
             "without_bias has a bit that means nothing");
     REQUIRE(is_flag(d->gated) && is_flag(d->explicit_epsilon) && is_flag(d->explicit_alpha) && is_flag(d->final_norm) &&
                 is_flag(d->causal) && is_flag(d->cross) && is_flag(d->scale_embeddings) && is_flag(d->input_norm) &&
-                is_flag(d->query_key_norm) && is_flag(d->layer_scale) && !d->reserved,
+                is_flag(d->query_key_norm) && is_flag(d->layer_scale),
             CLATTN_ERROR_INVALID_LAYOUT,
             "a flag (gated, explicit_epsilon, explicit_alpha, final_norm, causal, cross, scale_embeddings, input_norm, "
-            "query_key_norm, layer_scale) is neither 0 nor 1, or reserved is not 0");
+            "query_key_norm, layer_scale) is neither 0 nor 1");
     REQUIRE(isfinite(d->epsilon) && d->epsilon >= 0, CLATTN_ERROR_INVALID_LAYOUT, "epsilon is negative or not finite");
     REQUIRE(isfinite(d->alpha), CLATTN_ERROR_INVALID_LAYOUT, "alpha is not finite");
     return CLATTN_SUCCESS;
@@ -206,7 +207,7 @@ static clattn_status check_patches(const clattn_stack_desc *d, const char **reas
                 CLATTN_ERROR_INVALID_LAYOUT, "patches are for pictures");
         return CLATTN_SUCCESS;
     }
-    REQUIRE(p->channels && p->height && p->width && p->channels <= SIZE_LIMIT / p->height / p->width,
+    REQUIRE(p->channels && p->height && p->width && p->channels < SIZE_LIMIT / p->height / p->width,
             CLATTN_ERROR_INVALID_LAYOUT,
             "patches: channels, height and width are at least 1, and their product is below 2^31");
     REQUIRE(table ? p->grid_rows && p->grid_columns : !p->grid_rows && !p->grid_columns && !p->antialias,
@@ -215,6 +216,22 @@ static clattn_status check_patches(const clattn_stack_desc *d, const char **reas
                 (p->class_token && d->position_count == p->grid_rows * p->grid_columns + 1),
             CLATTN_ERROR_INVALID_LAYOUT,
             "patches: position_count is grid_rows * grid_columns, or one more if there is a class token");
+    return CLATTN_SUCCESS;
+}
+
+static clattn_status check_windows(const clattn_stack_desc *d, const char **reason)
+{
+    const clattn_windows *w = &d->windows;
+    const bool pictures = d->input == CLATTN_STACK_INPUT_PICTURES || d->input == CLATTN_STACK_INPUT_MERGED;
+    REQUIRE(is_flag(w->shifted) && enum_within(w->position_bias, CLATTN_POSITION_BIAS_TABLE),
+            CLATTN_ERROR_INVALID_LAYOUT, "windows: shifted is neither 0 nor 1, or position_bias is unknown");
+    REQUIRE(!w->rows == !w->columns && w->rows <= WINDOW_LIMIT && w->columns <= WINDOW_LIMIT,
+            CLATTN_ERROR_INVALID_LAYOUT, "windows: one of rows and columns is 0, or a size is above 64");
+    REQUIRE(w->rows || (!w->shifted && !w->position_bias), CLATTN_ERROR_INVALID_LAYOUT,
+            "windows: shifted and position_bias are for windows, which have rows and columns");
+    REQUIRE(!w->rows || (pictures && !d->patches.class_token && !d->patches.registers && !d->causal && !d->rotary),
+            CLATTN_ERROR_INVALID_LAYOUT,
+            "windows are for pictures without class token and registers, and are neither causal nor rotary");
     return CLATTN_SUCCESS;
 }
 
@@ -235,15 +252,45 @@ static clattn_status stack_read(struct stack *stack, const clattn_stack_desc *gi
         d->rotary_size = d->head_size;
     if (!d->explicit_epsilon)
         d->epsilon = 1e-5f;
-    if (!d->explicit_alpha)
-        d->alpha = 1;
     TRY(check_sizes(d, reason));
     TRY(check_input(d, reason));
     TRY(check_patches(d, reason));
+    TRY(check_windows(d, reason));
     stack->inner = d->heads * d->head_size;
     stack->inner_kv = d->kv_heads * d->head_size;
 fail:
     return status;
+}
+
+/* Reads the stages after the first. */
+static clattn_status stages_read(struct stack *stack, const char **reason)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    for (size_t count = 1; stack->desc.next; count++, stack = stack->next) {
+        REQUIRE(count < CLATTN_MAX_STAGES, CLATTN_ERROR_INVALID_LAYOUT, "more than CLATTN_MAX_STAGES stages");
+        REQUIRE(!stack->desc.final_norm && !stack->desc.projection && !stack->desc.patches.class_token &&
+                    !stack->desc.patches.registers,
+                CLATTN_ERROR_INVALID_LAYOUT,
+                "a stage that another one follows has no final_norm, projection, class token or registers");
+        stack->next = calloc(1, sizeof *stack->next);
+        REQUIRE(stack->next, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a model");
+        TRY(stack_read(stack->next, stack->desc.next, reason));
+        const clattn_stack_desc *a = &stack->desc, *b = &stack->next->desc;
+        REQUIRE(b->input == CLATTN_STACK_INPUT_MERGED, CLATTN_ERROR_INVALID_LAYOUT,
+                "a stage that follows another one has the input CLATTN_STACK_INPUT_MERGED");
+        REQUIRE(a->norm == b->norm && a->epsilon == b->epsilon && a->norm_place == b->norm_place,
+                CLATTN_ERROR_INVALID_LAYOUT, "stages differ in norm, epsilon or norm_place");
+        stack->desc.next = &stack->next->desc;
+    }
+fail:
+    return status;
+}
+
+const struct stack *stack_last(const struct stack *stack)
+{
+    while (stack->next)
+        stack = stack->next;
+    return stack;
 }
 
 static clattn_status encoder_read(clattn_transformer *model, const clattn_transformer_desc *desc, const char **reason)
@@ -252,7 +299,13 @@ static clattn_status encoder_read(clattn_transformer *model, const clattn_transf
     if (!model->has_encoder)
         return CLATTN_SUCCESS;
     TRY(stack_read(&model->encoder, desc->encoder, reason));
-    REQUIRE(!model->encoder.desc.cross, CLATTN_ERROR_INVALID_LAYOUT, "an encoder has no cross-attention");
+    REQUIRE(model->encoder.desc.input != CLATTN_STACK_INPUT_MERGED, CLATTN_ERROR_INVALID_LAYOUT,
+            "the input CLATTN_STACK_INPUT_MERGED is for stages that follow another one");
+    REQUIRE(!model->encoder.desc.next || model->encoder.desc.input == CLATTN_STACK_INPUT_PICTURES,
+            CLATTN_ERROR_INVALID_LAYOUT, "stages are for pictures");
+    TRY(stages_read(&model->encoder, reason));
+    for (const struct stack *stack = &model->encoder; stack; stack = stack->next)
+        REQUIRE(!stack->desc.cross, CLATTN_ERROR_INVALID_LAYOUT, "an encoder has no cross-attention");
 fail:
     return status;
 }
@@ -266,9 +319,10 @@ static clattn_status decoder_read(clattn_transformer *model, const clattn_transf
     TRY(stack_read(&model->decoder, desc->decoder, reason));
     REQUIRE(d->input == CLATTN_STACK_INPUT_TOKENS || d->input == CLATTN_STACK_INPUT_VECTORS,
             CLATTN_ERROR_INVALID_LAYOUT, "a decoder's input is tokens or vectors");
-    REQUIRE(!d->projection, CLATTN_ERROR_INVALID_LAYOUT, "a projection is for an encoder's pooled vectors");
-    REQUIRE(!model->has_encoder || !d->cross || d->d_memory == model->encoder.desc.d_model, CLATTN_ERROR_INVALID_LAYOUT,
-            "d_memory is not the encoder's d_model");
+    REQUIRE(!d->projection && !d->next, CLATTN_ERROR_INVALID_LAYOUT,
+            "a projection is for an encoder's pooled vectors, and stages are for an encoder of pictures");
+    REQUIRE(!model->has_encoder || !d->cross || d->d_memory == stack_last(&model->encoder)->desc.d_model,
+            CLATTN_ERROR_INVALID_LAYOUT, "d_memory is not the encoder's d_model");
 fail:
     return status;
 }
@@ -328,13 +382,13 @@ clattn_status model_read(clattn_transformer *model, const clattn_transformer_des
 
 size_t stack_prefix(const clattn_stack_desc *desc)
 {
-    return (size_t)desc->patches.class_token + desc->patches.registers;
+    return (desc->patches.class_token == 1) + size_min(desc->patches.registers, PATCHES_LIMIT);
 }
 
 size_t stack_frames(const clattn_stack_desc *desc, size_t convolutions, size_t length)
 {
     if (desc->input == CLATTN_STACK_INPUT_PICTURES)
-        return length + stack_prefix(desc);
+        return size_add(length, stack_prefix(desc), &length) ? length : 0;
     for (size_t i = 0; i < convolutions && desc->input == CLATTN_STACK_INPUT_FEATURES; i++) {
         const clattn_convolution *c = &desc->convolution[i];
         size_t padded;
@@ -379,6 +433,11 @@ void model_drop(clattn_transformer *model)
     free(model->buffers);
     free(model->weights);
     free(model->encoder.layers);
+    for (struct stack *stack = model->encoder.next, *next; stack; stack = next) {
+        next = stack->next;
+        free(stack->layers);
+        free(stack);
+    }
     free(model->decoder.layers);
     context_drop(model->context);
     free(model);
@@ -412,7 +471,7 @@ static clattn_status create(clattn_context *context, const clattn_transformer_de
         goto fail;
     }
     if (!source.lookup || (source.rule_count && !source.rules) || source.reserved ||
-        !enum_within(source.format, CLATTN_NAME_FORMAT_TIMM_VIT)) {
+        !enum_within(source.format, CLATTN_NAME_FORMAT_TIMM_SWIN)) {
         status = report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                               "source: no lookup, rules that are NULL, an unknown format, or reserved is not 0");
         goto fail;

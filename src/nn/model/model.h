@@ -25,6 +25,7 @@ struct norm_weights {
 struct attention_weights {
     struct linear in, memory, out;
     struct norm_weights norm, query_norm, key_norm;
+    weight_id position_bias; /* (heads, places of a query * places of a key in a window), float32 */
 };
 
 struct layer_weights {
@@ -43,6 +44,9 @@ struct stack {
     struct linear patches, projection;
     weight_id class_token, registers;
     struct layer_weights *layers;
+    struct norm_weights merge_norm; /* of the vectors that go to the next stage, */
+    struct linear merge;            /* and their matrix */
+    struct stack *next;             /* the next stage, or NULL */
 };
 
 struct weight {
@@ -81,6 +85,9 @@ void model_drop(clattn_transformer *model);
 
 /* The binding of a weight, (rows, columns); none if `id` is 0. */
 clattn_binding model_weight(const clattn_transformer *model, weight_id id);
+
+/* The last stage of an encoder. */
+const struct stack *stack_last(const struct stack *stack);
 
 /* The positions before a picture's patches: the class token's and the registers'. */
 size_t stack_prefix(const clattn_stack_desc *desc);

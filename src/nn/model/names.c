@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/size.h"
@@ -196,6 +197,47 @@ static const clattn_name_rule timm_vit[] = {
     {"encoder.norm.{kind}", "norm.{kind}"},
 };
 
+/* Swin's first stage and those after it, whose canonical names begin with C. */
+#define SWIN_STAGE(C, F) \
+    {C "layers.{n}.self.query.{kind}", F "blocks.{n}.attention.self.query.{kind}"}, \
+        {C "layers.{n}.self.key.{kind}", F "blocks.{n}.attention.self.key.{kind}"}, \
+        {C "layers.{n}.self.value.{kind}", F "blocks.{n}.attention.self.value.{kind}"}, \
+        {C "layers.{n}.self.position_bias", F "blocks.{n}.attention.self.relative_position_bias_table"}, \
+        {C "layers.{n}.self.output.{kind}", F "blocks.{n}.attention.output.dense.{kind}"}, \
+        {C "layers.{n}.self.norm.{kind}", F "blocks.{n}.layernorm_before.{kind}"}, \
+        {C "layers.{n}.feed_forward.in.{kind}", F "blocks.{n}.intermediate.dense.{kind}"}, \
+        {C "layers.{n}.feed_forward.out.{kind}", F "blocks.{n}.output.dense.{kind}"}, \
+        {C "layers.{n}.feed_forward.norm.{kind}", F "blocks.{n}.layernorm_after.{kind}"}, \
+        {C "merge.norm.{kind}", F "downsample.norm.{kind}"}, {C "merge.weight", F "downsample.reduction.weight"}
+static const clattn_name_rule swin[] = {
+    {"encoder.patches.{kind}", "embeddings.patch_embeddings.projection.{kind}"},
+    {"encoder.input_norm.{kind}", "embeddings.norm.{kind}"},
+    SWIN_STAGE("encoder.", "encoder.layers.0."),
+    SWIN_STAGE("encoder.stages.{s}.", "encoder.layers.{s}."),
+    {"encoder.norm.{kind}", "layernorm.{kind}"},
+    {"encoder.stages.{s}.norm.{kind}", "layernorm.{kind}"},
+};
+
+#define TIMM_SWIN_STAGE(C, F, G) \
+    {C "layers.{n}.self.query.{kind}", F "blocks.{n}.attn.qkv.{kind}[0/3]"}, \
+        {C "layers.{n}.self.key.{kind}", F "blocks.{n}.attn.qkv.{kind}[1/3]"}, \
+        {C "layers.{n}.self.value.{kind}", F "blocks.{n}.attn.qkv.{kind}[2/3]"}, \
+        {C "layers.{n}.self.position_bias", F "blocks.{n}.attn.relative_position_bias_table"}, \
+        {C "layers.{n}.self.output.{kind}", F "blocks.{n}.attn.proj.{kind}"}, \
+        {C "layers.{n}.self.norm.{kind}", F "blocks.{n}.norm1.{kind}"}, \
+        {C "layers.{n}.feed_forward.in.{kind}", F "blocks.{n}.mlp.fc1.{kind}"}, \
+        {C "layers.{n}.feed_forward.out.{kind}", F "blocks.{n}.mlp.fc2.{kind}"}, \
+        {C "layers.{n}.feed_forward.norm.{kind}", F "blocks.{n}.norm2.{kind}"}, \
+        {C "merge.norm.{kind}", G "downsample.norm.{kind}"}, {C "merge.weight", G "downsample.reduction.weight"}
+static const clattn_name_rule timm_swin[] = {
+    {"encoder.patches.{kind}", "patch_embed.proj.{kind}"},
+    {"encoder.input_norm.{kind}", "patch_embed.norm.{kind}"},
+    TIMM_SWIN_STAGE("encoder.", "layers.0.", "layers.1."),
+    TIMM_SWIN_STAGE("encoder.stages.{s}.", "layers.{s}.", "layers.{s+1}."),
+    {"encoder.norm.{kind}", "norm.{kind}"},
+    {"encoder.stages.{s}.norm.{kind}", "norm.{kind}"},
+};
+
 #define RULES(table) {table, sizeof table / sizeof table[0]}
 static const struct {
     const clattn_name_rule *rules;
@@ -216,12 +258,14 @@ static const struct {
     RULES(clip_vision),
     RULES(clip_text),
     RULES(timm_vit),
+    RULES(swin),
+    RULES(timm_swin),
 };
 
-/* The texts that {n} and {kind} stand for. */
+/* The texts that {n}, {s} and {kind} stand for. */
 struct captures {
-    const char *number, *kind;
-    size_t number_length, kind_length;
+    const char *number, *stage, *kind;
+    size_t number_length, stage_length, kind_length;
 };
 
 static bool starts(const char *text, const char *with)
@@ -239,6 +283,13 @@ static bool matches(const char *pattern, const char *name, struct captures *capt
             if (!captures->number_length)
                 return false;
             name += captures->number_length;
+            pattern += 3;
+        } else if (starts(pattern, "{s}")) {
+            captures->stage = name;
+            captures->stage_length = strspn(name, "0123456789");
+            if (!captures->stage_length)
+                return false;
+            name += captures->stage_length;
             pattern += 3;
         } else if (starts(pattern, "{kind}")) {
             captures->kind = name;
@@ -323,6 +374,14 @@ size_t clattn_weight_name(const clattn_weight_source *source, const char *canoni
         if (rule && captures.number && starts(name + i, "{n}")) {
             put(buffer, bytes, &length, captures.number, captures.number_length);
             i += 3;
+        } else if (rule && captures.stage && starts(name + i, "{s}")) {
+            put(buffer, bytes, &length, captures.stage, captures.stage_length);
+            i += 3;
+        } else if (rule && captures.stage && starts(name + i, "{s+1}")) {
+            char next[24];
+            put(buffer, bytes, &length, next,
+                (size_t)snprintf(next, sizeof next, "%lu", strtoul(captures.stage, NULL, 10) + 1));
+            i += 5;
         } else if (rule && captures.kind && starts(name + i, "{kind}")) {
             put(buffer, bytes, &length, captures.kind, captures.kind_length);
             i += 6;

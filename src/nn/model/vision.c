@@ -4,11 +4,12 @@
 #include "base/report.h"
 #include "base/size.h"
 
-enum family { VIT, DINOV2, CLIP_VISION, CLIP_TEXT };
+enum family { VIT, DINOV2, CLIP_VISION, CLIP_TEXT, SWIN };
 
 struct shape {
     enum family family;
-    size_t layers, d_model, heads, patch, projection;
+    size_t layers, /* Swin: of the third stage */
+        d_model, heads, patch, projection;
 };
 
 static const struct shape shapes[] = {
@@ -26,6 +27,10 @@ static const struct shape shapes[] = {
     [CLATTN_VISION_CLIP_BASE_16_TEXT] = {CLIP_TEXT, 12, 512, 8, 0, 512},
     [CLATTN_VISION_CLIP_LARGE_14] = {CLIP_VISION, 24, 1024, 16, 14, 768},
     [CLATTN_VISION_CLIP_LARGE_14_TEXT] = {CLIP_TEXT, 12, 768, 12, 0, 768},
+    [CLATTN_VISION_SWIN_TINY] = {SWIN, 6, 96, 3, 4, 0},
+    [CLATTN_VISION_SWIN_SMALL] = {SWIN, 18, 96, 3, 4, 0},
+    [CLATTN_VISION_SWIN_BASE] = {SWIN, 18, 128, 4, 4, 0},
+    [CLATTN_VISION_SWIN_LARGE] = {SWIN, 18, 192, 6, 4, 0},
 };
 
 /* Patches of square pictures, with a class token that has a position. */
@@ -51,6 +56,32 @@ static void set_clip(clattn_stack_desc *encoder)
     encoder->activation = CLATTN_ACTIVATION_SWISH; /* OpenAI's weights have QuickGELU */
     encoder->explicit_alpha = 1;
     encoder->alpha = 1.702f;
+}
+
+/* Four stages, of which the first is set up already. */
+static void set_swin(clattn_stack_desc *stage)
+{
+    const size_t layers[CLATTN_VISION_STAGES] = {2, 2, stage->layers, 2};
+    stage->input = CLATTN_STACK_INPUT_PICTURES;
+    stage->patches.channels = 3;
+    stage->patches.height = stage->patches.width = 4;
+    stage->positions = CLATTN_POSITIONS_NONE;
+    stage->windows = (clattn_windows){7, 7, 1, CLATTN_POSITION_BIAS_TABLE};
+    for (size_t i = 1; i < CLATTN_VISION_STAGES; i++) {
+        stage[i] = stage[0];
+        stage[i].input = CLATTN_STACK_INPUT_MERGED;
+        stage[i].patches = (clattn_patches){0};
+        stage[i].d_model = stage[i - 1].d_model * 2;
+        stage[i].heads = stage[i - 1].heads * 2;
+        stage[i].d_ff = stage[i - 1].d_ff * 2;
+        stage[i].final_norm = i + 1 == CLATTN_VISION_STAGES;
+        stage[i - 1].next = &stage[i];
+        stage[i].next = NULL;
+    }
+    for (size_t i = 0; i < CLATTN_VISION_STAGES; i++)
+        stage[i].layers = layers[i];
+    stage->final_norm = 0;
+    stage->input_norm = 1;
 }
 
 clattn_status clattn_vision_preset(clattn_vision model, clattn_transformer_desc *desc, clattn_stack_desc *encoder,
@@ -106,6 +137,10 @@ clattn_status clattn_vision_preset(clattn_vision model, clattn_transformer_desc 
         encoder->causal = 1;
         set_clip(encoder);
         names = CLATTN_NAME_FORMAT_CLIP_TEXT;
+        break;
+    case SWIN:
+        set_swin(encoder);
+        names = CLATTN_NAME_FORMAT_SWIN;
         break;
     }
     if (format)

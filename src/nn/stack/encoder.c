@@ -28,6 +28,7 @@ static clattn_status check_desc(const struct stack *stack, const clattn_encoder_
                                 const char **reason)
 {
     const clattn_stack_desc *d = &stack->desc;
+    const bool whole = stack->next || d->windows.rows;
     REQUIRE(desc->batch && desc->length && desc->batch <= MODEL_BATCH_LIMIT && desc->length <= MODEL_LENGTH_LIMIT,
             CLATTN_ERROR_INVALID_ARGUMENT, "batch is 1 to 65536, and length 1 to 2^30");
     REQUIRE(enum_within(desc->pooling, CLATTN_POOLING_PATCHES) && is_flag(desc->pooled_unit),
@@ -35,6 +36,8 @@ static clattn_status check_desc(const struct stack *stack, const clattn_encoder_
     REQUIRE(desc->pooling || !desc->pooled_unit, CLATTN_ERROR_INVALID_ARGUMENT, "pooled_unit without pooling");
     REQUIRE(desc->pooling != CLATTN_POOLING_PATCHES || d->input == CLATTN_STACK_INPUT_PICTURES,
             CLATTN_ERROR_INVALID_ARGUMENT, "CLATTN_POOLING_PATCHES is for pictures");
+    REQUIRE(!whole || (!desc->probabilities && !desc->mask.rank), CLATTN_ERROR_INVALID_ARGUMENT,
+            "probabilities and masks are for encoders without windows and stages");
     REQUIRE(d->layers >= 64 || !(desc->probabilities >> d->layers), CLATTN_ERROR_INVALID_ARGUMENT,
             "probabilities of a layer that the model does not have");
     REQUIRE(positions, CLATTN_ERROR_INVALID_ARGUMENT, "length is too short for the convolutions");
@@ -59,7 +62,8 @@ static clattn_status read_picture(const clattn_transformer *model, clattn_encode
         return CLATTN_SUCCESS;
     }
     if (desc->length)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "encoder: the length of pictures is 0");
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
+                            "encoder: length is %zu, which must be 0 for pictures", desc->length);
     if (picture->rank != 4 || !dtype_is_storage(picture->dtype))
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "encoder: picture is (batch, channels, height, width) of float32, float16 or bfloat16");
@@ -76,6 +80,23 @@ static clattn_status read_picture(const clattn_transformer *model, clattn_encode
     return CLATTN_SUCCESS;
 }
 
+/* The positions of the last stage: each merges two by two of the one before. */
+static size_t positions_after_merging(const clattn_transformer *model, const clattn_encoder_desc *desc,
+                                      size_t positions)
+{
+    const struct stack *stack = &model->encoder;
+    size_t rows = 0, columns = 0;
+    if (!stack->next)
+        return positions;
+    rows = desc->picture.extent[2] / stack->desc.patches.height;
+    columns = desc->picture.extent[3] / stack->desc.patches.width;
+    for (; stack->next; stack = stack->next) {
+        rows = divide_up(rows, 2);
+        columns = divide_up(columns, 2);
+    }
+    return rows * columns;
+}
+
 static void clear(clattn_plan *handle)
 {
     struct encoder_plan *plan = (struct encoder_plan *)handle;
@@ -85,11 +106,11 @@ static void clear(clattn_plan *handle)
 
 static void lay_out_arguments(struct encoder_plan *plan)
 {
-    const clattn_stack_desc *d = &plan->model->encoder.desc;
+    const clattn_stack_desc *d = &plan->model->encoder.desc, *last = &stack_last(&plan->model->encoder)->desc;
     const size_t columns = d->input == CLATTN_STACK_INPUT_FEATURES ? d->features : d->d_model;
     const size_t input[3] = {plan->desc.batch, plan->desc.length, columns};
-    const size_t output[3] = {plan->desc.batch, plan->positions, d->d_model};
-    const size_t pooled[2] = {plan->desc.batch, d->projection ? d->projection : d->d_model};
+    const size_t output[3] = {plan->desc.batch, plan->output_positions, last->d_model};
+    const size_t pooled[2] = {plan->desc.batch, last->projection ? last->projection : last->d_model};
     const size_t probabilities[5] = {(size_t)__builtin_popcountll(plan->desc.probabilities), plan->desc.batch, d->heads,
                                      plan->positions, plan->positions};
     const bool tokens = d->input == CLATTN_STACK_INPUT_TOKENS;
@@ -106,7 +127,7 @@ static clattn_status make(clattn_plan *handle, const clattn_plan_options *option
     clattn_status status;
     struct encoder_plan *plan = (struct encoder_plan *)handle;
     /* One item's length is a number of the enqueue, unless probabilities beyond it have to be written as zeros. */
-    plan->has_lengths = plan->desc.batch > 1 || plan->desc.probabilities;
+    plan->has_lengths = !plan->whole && (plan->desc.batch > 1 || plan->desc.probabilities);
     lay_out_arguments(plan);
     TRY(encoder_make_graph(plan, options));
     status = model_plan_finish(&plan->base, &(const struct graph *){&plan->graph}, 1, "encoder");
@@ -142,6 +163,8 @@ clattn_status clattn_encoder_plan_create(clattn_transformer *model, const clattn
     struct encoder_plan *plan = (struct encoder_plan *)made;
     plan->desc = desc;
     plan->positions = positions;
+    plan->whole = model->encoder.next || model->encoder.desc.windows.rows;
+    plan->output_positions = positions_after_merging(model, &desc, positions);
     plan->model = model;
     model_retain(model);
     made->clear = clear;
@@ -163,7 +186,14 @@ static clattn_status read_lengths(const struct encoder_plan *plan, const clattn_
     const bool pictures = d->input == CLATTN_STACK_INPUT_PICTURES;
     const size_t length = args->explicit_lengths && !pictures ? args->length : plan->desc.length;
     if (pictures && args->explicit_lengths && args->length)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "the length of pictures is 0");
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "length is %zu, which must be 0 for pictures",
+                            args->length);
+    if (args->lengths && (plan->whole || plan->desc.pooling == CLATTN_POOLING_PATCHES))
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
+                            "lengths are not for windows, stages or CLATTN_POOLING_PATCHES");
+    if (pictures && batch > plan->desc.batch)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "batch %zu is above the plan's %zu", batch,
+                            plan->desc.batch);
     if (batch > plan->desc.batch || length > plan->desc.length)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "batch %zu or length %zu is above the plan's %zu, %zu", batch, length, plan->desc.batch,
@@ -194,7 +224,7 @@ static clattn_status check_arrays(const struct encoder_plan *plan, const clattn_
     const size_t batch = run->number[NUMBER_BATCH], positions = run->number[NUMBER_LENGTH];
     const clattn_layout *in = &plan->input, *all = &plan->probabilities;
     size_t input[CLATTN_MAX_RANK] = {batch, run->number[NUMBER_INPUT_LENGTH], in->extent[2]};
-    const size_t output[3] = {batch, positions, plan->output.extent[2]};
+    const size_t output[3] = {batch, plan->whole ? plan->output_positions : positions, plan->output.extent[2]};
     const size_t pooled[2] = {batch, plan->pooled.extent[1]};
     const size_t probabilities[5] = {all->extent[0], batch, all->extent[2], positions, positions};
     const size_t scores[4] = {batch, plan->model->encoder.desc.heads, positions, positions};

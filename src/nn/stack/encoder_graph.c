@@ -120,28 +120,26 @@ static clattn_status add_pooled(struct encoder_builder *b, const struct matrix *
 {
     const struct encoder_plan *plan = b->plan;
     const clattn_pooling pooling = plan->desc.pooling;
-    const size_t batch = plan->desc.batch, d_model = b->base.stack->desc.d_model;
+    const size_t batch = plan->desc.batch, d_model = b->base.stack->desc.d_model, positions = b->base.rows.length;
     const bool patches = pooling == CLATTN_POOLING_PATCHES;
-    const size_t prefix = patches ? stack_prefix(&b->base.stack->desc) : 0;
+    const size_t prefix = patches ? stack_prefix(&plan->model->encoder.desc) : 0;
     size_t heads = b->base.stack->desc.heads;
-    while (d_model / heads > 64 && heads < 256)
-        do
-            heads++;
-        while (d_model % heads);
+    while (d_model % heads || (d_model / heads > 64 && heads < 256))
+        heads = heads < d_model ? heads + 1 : 1;
     const size_t size = d_model / heads;
     clattn_attention_desc desc;
     struct graph_step step = {.op = GRAPH_ATTENTION,
                               .batch = NUMBER_BATCH,
                               .length = NUMBER_ONE,
-                              .keys = patches                           ? NUMBER_INPUT_LENGTH
+                              .keys = patches ? graph_number(b->base.graph, positions - prefix, NUMBER_ONE)
                                       : pooling == CLATTN_POOLING_FIRST ? NUMBER_ONE
-                                                                        : NUMBER_LENGTH};
+                                                                        : b->base.rows.length_number};
     clattn_attention_desc_init(&desc);
     desc.query = desc.key =
         (clattn_layout){.dtype = result->dtype,
                         .rank = 4,
-                        .extent = {batch, heads, plan->positions - prefix, size},
-                        .stride = {(int64_t)(plan->positions * d_model), (int64_t)size, (int64_t)d_model, 1}};
+                        .extent = {batch, heads, positions - prefix, size},
+                        .stride = {(int64_t)(positions * d_model), (int64_t)size, (int64_t)d_model, 1}};
     desc.query.extent[2] = 1;
     desc.value = desc.key;
     desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, batch, heads, 1, size);
@@ -250,16 +248,35 @@ fail:
     return status;
 }
 
+/* Adds the layers of a stage; `result` is the encoder's, or NULL if another stage follows. */
+static clattn_status add_layers(struct encoder_builder *b, struct grid grid, const struct matrix *result)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    const clattn_stack_desc *d = &b->base.stack->desc;
+    struct windows windows = {.grid = grid};
+    for (size_t i = 0; i < d->layers; i++) {
+        TRY(d->windows.rows ? add_window_attention(&b->base, &windows, i) : add_self_attention(b, i));
+        TRY(end_layer(&b->base, i, result));
+    }
+fail:
+    return status;
+}
+
 static clattn_status add_all(struct encoder_builder *b)
 {
     clattn_status status;
-    const clattn_stack_desc *d = &b->base.stack->desc;
-    const struct matrix result = stack_result(&b->base, ENCODER_OUTPUT);
+    const clattn_patches *patches = &b->base.stack->desc.patches;
+    const size_t *extent = b->plan->desc.picture.extent;
+    struct grid grid = {0};
+    if (patches->channels)
+        grid = (struct grid){extent[2] / patches->height, extent[3] / patches->width};
     TRY(add_input(b));
-    for (size_t i = 0; i < d->layers; i++) {
-        TRY(add_self_attention(b, i));
-        TRY(end_layer(&b->base, i, &result));
+    while (b->base.stack->next) {
+        TRY(add_layers(b, grid, NULL));
+        TRY(add_merge(&b->base, &grid));
     }
+    const struct matrix result = stack_result(&b->base, ENCODER_OUTPUT);
+    TRY(add_layers(b, grid, &result));
     if (b->plan->desc.pooling)
         TRY(add_pooling(b, &result));
     status = graph_finish(b->base.graph);

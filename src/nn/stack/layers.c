@@ -169,8 +169,7 @@ static clattn_status add_head_norm(const struct builder *b, const struct norm_we
 
 /* ---- the residual stream ---- */
 
-/* The rows that a sublayer reads: x, or with pre-norm the norm of x. */
-static clattn_status stream_read(const struct builder *b, const struct norm_weights *norm, struct matrix *read)
+clattn_status stream_read(const struct builder *b, const struct norm_weights *norm, struct matrix *read)
 {
     *read = b->x;
     if (b->stack->desc.norm_place == CLATTN_NORM_PLACE_POST)
@@ -231,7 +230,7 @@ clattn_status end_layer(struct builder *b, size_t layer, const struct matrix *re
 {
     clattn_status status;
     const struct stack *stack = b->stack;
-    const bool last = layer + 1 == stack->desc.layers, norm = last && stack->desc.final_norm;
+    const bool last = result && layer + 1 == stack->desc.layers, norm = last && stack->desc.final_norm;
     TRY(add_feed_forward(b, &stack->layers[layer], last && !norm ? result : NULL));
     if (norm)
         status = add_norm(b, &stack->final_norm, b->x, *result);
@@ -250,14 +249,12 @@ clattn_layout heads_layout(const struct stack *stack, struct rows rows, const st
                            .stride = {(int64_t)item, (int64_t)size, (int64_t)matrix->stride, 1}};
 }
 
-clattn_status add_projections(const struct builder *b, const struct attention_weights *weights, bool self,
-                              struct heads *heads)
+clattn_status add_heads(const struct builder *b, const struct attention_weights *weights, struct matrix x, bool self,
+                        struct heads *heads)
 {
     clattn_status status;
     const struct stack *stack = b->stack;
     const struct linear_operands in = linear_of(b, &weights->in);
-    struct matrix x;
-    TRY(stream_read(b, &weights->norm, &x));
     heads->query = matrix_new(b->graph, b->rows, b->model->dtype, stack->inner + (self ? 2 * stack->inner_kv : 0));
     heads->attended = matrix_new(b->graph, b->rows, b->model->dtype, stack->inner);
     TRY(add_product(b, rows_flat(b->rows), x, &in, heads->query, NULL));
@@ -268,6 +265,17 @@ clattn_status add_projections(const struct builder *b, const struct attention_we
         TRY(add_head_norm(b, &weights->query_norm, &heads->query, stack->desc.heads));
         TRY(add_head_norm(b, &weights->key_norm, &heads->key, stack->desc.kv_heads));
     }
+fail:
+    return status;
+}
+
+clattn_status add_projections(const struct builder *b, const struct attention_weights *weights, bool self,
+                              struct heads *heads)
+{
+    clattn_status status;
+    struct matrix x;
+    TRY(stream_read(b, &weights->norm, &x));
+    status = add_heads(b, weights, x, self, heads);
 fail:
     return status;
 }
@@ -284,6 +292,7 @@ static void describe_attention(const struct builder *b, const struct attention_s
     desc->causal = a->causal;
     desc->alignment = a->alignment;
     desc->mask = a->mask;
+    desc->bias = a->bias;
     desc->query = heads_layout(b->stack, a->queries, &heads->query, d->heads);
     desc->key = desc->value = a->cache;
     desc->output = heads_layout(b->stack, a->queries, &heads->attended, d->heads);
@@ -305,14 +314,16 @@ static void describe_attention(const struct builder *b, const struct attention_s
     step->operand[HEADS_QUERY_LENGTHS] = operand_of(a->query_lengths);
     step->operand[HEADS_KEY_LENGTHS] = operand_of(a->key_lengths);
     step->operand[HEADS_POSITIONS] = operand_of(a->positions);
-    if (a->mask.rank)
+    if (a->mask_slot && a->mask.rank)
         step->operand[HEADS_MASK] = operand_of(graph_bound_array(b->graph, a->mask.dtype, a->mask_slot, 0));
+    else
+        step->operand[HEADS_MASK] = operand_of(a->mask_array);
+    step->operand[HEADS_BIAS] = a->bias_operand;
 }
 
-clattn_status add_attention(struct builder *b, const struct attention_sublayer *a, const struct heads *heads)
+clattn_status attend(const struct builder *b, const struct attention_sublayer *a, const struct heads *heads)
 {
     clattn_status status;
-    const struct linear_operands out = linear_of(b, &a->weights->out);
     clattn_attention_desc desc;
     struct graph_step step;
     describe_attention(b, a, heads, &desc, &step);
@@ -334,7 +345,21 @@ clattn_status add_attention(struct builder *b, const struct attention_sublayer *
             operand_at(graph_bound_array(b->graph, CLATTN_DTYPE_F32, slot, 0), a->probabilities_offset);
         TRY(graph_add_operator(b->graph, &step, &weights, NULL));
     }
-    status = stream_write(b, &a->weights->norm, heads->attended, &out, NULL);
+fail:
+    return status;
+}
+
+clattn_status end_attention(struct builder *b, const struct attention_weights *weights, struct matrix attended)
+{
+    const struct linear_operands out = linear_of(b, &weights->out);
+    return stream_write(b, &weights->norm, attended, &out, NULL);
+}
+
+clattn_status add_attention(struct builder *b, const struct attention_sublayer *sublayer, const struct heads *heads)
+{
+    clattn_status status;
+    TRY(attend(b, sublayer, heads));
+    status = end_attention(b, sublayer->weights, heads->attended);
 fail:
     return status;
 }

@@ -78,7 +78,7 @@ struct graph_operand weight_operand(const struct builder *b, weight_id id);
 struct matrix stack_result(const struct builder *b, int slot);
 
 /* Adds the feed-forward sublayer of a layer; after the last layer the final norm, if the stack has one.  They make the
- * stack's `result`. */
+ * stack's `result`; NULL: of a stage that another one follows. */
 clattn_status end_layer(struct builder *b, size_t layer, const struct matrix *result);
 
 /* (batch, heads, length, head size) within rows. */
@@ -90,7 +90,15 @@ struct heads {
     struct matrix attended;
 };
 
-/* Adds the product that makes queries, in self-attention (`self`) keys and values too, and allocates `attended`. */
+/* Adds the rows that a sublayer reads, x or with pre-norm the norm of x. */
+clattn_status stream_read(const struct builder *b, const struct norm_weights *norm, struct matrix *read);
+
+/* Adds the product of rows x that makes queries, in self-attention (`self`) keys and values too, and allocates
+ * `attended`. */
+clattn_status add_heads(const struct builder *b, const struct attention_weights *weights, struct matrix x, bool self,
+                        struct heads *heads);
+
+/* The same of the rows that the sublayer reads. */
 clattn_status add_projections(const struct builder *b, const struct attention_weights *weights, bool self,
                               struct heads *heads);
 
@@ -104,13 +112,20 @@ struct attention_sublayer {
     bool causal;
     clattn_alignment alignment;
     int query_lengths, key_lengths, positions; /* arrays of the items' lengths and positions; 0: none */
-    clattn_layout mask;
-    int mask_slot;
+    clattn_layout mask, bias;
+    int mask_slot, mask_array; /* where the mask is: bound by the caller, or an array */
+    struct graph_operand bias_operand;
     bool output;                 /* the probabilities of this layer are an output */
     clattn_layout probabilities; /* of the layer */
     int probabilities_slot;
     size_t probabilities_offset; /* elements */
 };
+
+/* Adds the attention of `heads` alone. */
+clattn_status attend(const struct builder *b, const struct attention_sublayer *sublayer, const struct heads *heads);
+
+/* Ends an attention sublayer: its output projection, the residual and perhaps the norm. */
+clattn_status end_attention(struct builder *b, const struct attention_weights *weights, struct matrix attended);
 
 /* Adds the attention of `heads` and ends the sublayer. */
 clattn_status add_attention(struct builder *b, const struct attention_sublayer *sublayer, const struct heads *heads);
@@ -131,6 +146,24 @@ clattn_status add_rope(const struct builder *b, const struct matrix *matrix, siz
 /* Begins the stream with embedded tokens, positions and segments; `ids` and `segments` are (batch, length) int32
  * arrays, `offsets` as in add_rope. */
 clattn_status add_embedding(struct builder *b, int ids, int segments, int offsets);
+
+/* The grid of a picture's patches in a stage. */
+struct grid {
+    size_t rows, columns;
+};
+
+/* What the layers of a stage need for their windows: arrays of the graph that they share, each made when it is first wanted. */
+struct windows {
+    struct grid grid;
+    int places[2], origins[2]; /* of rows in windows, and of rows in the grid, without and with the shift */
+    int mask;                  /* of shifted windows */
+};
+
+/* Adds self-attention within windows, with the sublayer's end. */
+clattn_status add_window_attention(struct builder *b, struct windows *windows, size_t layer);
+
+/* Goes on to the next stage: merges patches, and sets the builder's stack, rows and stream, and *grid. */
+clattn_status add_merge(struct builder *b, struct grid *grid);
 
 /* Begins the stream with the patches of pictures, which are bound to `slot`, and what stands before them. */
 clattn_status add_pictures(struct builder *b, const clattn_layout *picture, int slot);

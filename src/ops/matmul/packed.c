@@ -46,9 +46,8 @@ static size_t packed_items(const struct matmul_plan *plan, const struct matmul_p
 /* The rows of an item: as many in each, because an item reads its whole panel, however few rows it has. */
 static size_t balanced_rows(const struct matmul_plan *plan, size_t row_count)
 {
-    const size_t items = divide_up(size_max(row_count, 1), plan->tile_rows);
-    return plan->item_row_step ? round_up(divide_up(size_max(row_count, 1), items), plan->item_row_step)
-                               : plan->tile_rows;
+    const size_t items = divide_up(row_count, plan->tile_rows);
+    return plan->item_row_step ? round_up(divide_up(row_count, items), plan->item_row_step) : plan->tile_rows;
 }
 
 static clattn_status launch(const struct matmul_plan *plan, const struct matmul_problem *problem, struct chain *chain,

@@ -14,7 +14,7 @@ static const float *get_or_null(const nn_store *store, bool there, const char *p
     return there ? nn_store_get(store, "%s%s", prefix, part) : NULL;
 }
 
-static double *doubles(size_t count)
+double *nn_zeros(size_t count)
 {
     double *values = calloc(count ? count : 1, sizeof *values);
     assert_non_null(values);
@@ -23,14 +23,13 @@ static double *doubles(size_t count)
 
 double *nn_doubles(const float *values, size_t count)
 {
-    double *result = doubles(count);
+    double *result = nn_zeros(count);
     for (size_t i = 0; i < count; i++)
         result[i] = values[i];
     return result;
 }
 
-/* Rounds the numbers to `dtype`, if it is not 0. */
-static void store_as(clattn_dtype dtype, double *x, size_t count)
+void nn_store_as(clattn_dtype dtype, double *x, size_t count)
 {
     for (size_t i = 0; dtype && i < count; i++)
         x[i] = storage_round(dtype, x[i]);
@@ -44,7 +43,7 @@ static clattn_dtype cache_dtype(const nn_reference *r)
 double *nn_reference_linear(const double *x, size_t rows, size_t columns, const float *weight, size_t out,
                             const float *bias)
 {
-    double *y = doubles(rows * out);
+    double *y = nn_zeros(rows * out);
     for (size_t r = 0; r < rows; r++)
         for (size_t o = 0; o < out; o++) {
             double sum = bias ? bias[o] : 0;
@@ -60,8 +59,7 @@ double nn_activate(int32_t function, double x)
     return function == CLATTN_ACTIVATION_NONE ? x : reference_activation(function, 1, x);
 }
 
-/* Normalises rows of n numbers. */
-static void norm_rows(const nn_reference *r, const char *prefix, double *x, size_t rows, size_t n)
+void nn_reference_norm(const nn_reference *r, const char *prefix, double *x, size_t rows, size_t n)
 {
     const clattn_stack_desc *d = r->desc;
     const float *scale = nn_store_get(r->store, "%snorm.weight", prefix);
@@ -77,13 +75,13 @@ static void norm_rows(const nn_reference *r, const char *prefix, double *x, size
         const double deviation = sqrt(square + (d->explicit_epsilon ? (double)d->epsilon : 1e-5));
         for (size_t i = 0; i < n; i++)
             x[i] = (x[i] - mean) / deviation * scale[i] + (bias ? bias[i] : 0);
-        store_as(r->dtype, x, n);
+        nn_store_as(r->dtype, x, n);
     }
 }
 
 static void norm(const nn_reference *r, const char *prefix, double *x, size_t rows)
 {
-    norm_rows(r, prefix, x, rows, r->desc->d_model);
+    nn_reference_norm(r, prefix, x, rows, r->desc->d_model);
 }
 
 static void rotate(const clattn_stack_desc *d, double *head, size_t position)
@@ -100,8 +98,8 @@ static void rotate(const clattn_stack_desc *d, double *head, size_t position)
     }
 }
 
-static double *project(const nn_reference *r, const char *prefix, const char *part, uint32_t without, const double *x,
-                       size_t rows, size_t columns, size_t out)
+double *nn_reference_project(const nn_reference *r, const char *prefix, const char *part, uint32_t without,
+                             const double *x, size_t rows, size_t columns, size_t out)
 {
     const bool bias = !(r->desc->without_bias & without);
     char name[24];
@@ -130,19 +128,22 @@ static double *attention(const nn_reference *r, const char *prefix, const double
     const double *from = cross ? r->memory : x;
     const size_t columns = cross ? nn_d_memory(d) : d->d_model;
     const double scale = d->explicit_scale ? d->scale : 1 / sqrt((double)size);
-    double *q = project(r, prefix, "query", CLATTN_WITHOUT_QUERY_BIAS, x, r->batch * queries, d->d_model, inner);
-    double *k = project(r, prefix, "key", CLATTN_WITHOUT_KEY_BIAS, from, r->batch * keys, columns, inner_kv);
-    double *v = project(r, prefix, "value", CLATTN_WITHOUT_VALUE_BIAS, from, r->batch * keys, columns, inner_kv);
-    double *attended = doubles(r->batch * queries * inner), *p = doubles(keys);
-    store_as(r->dtype, q, r->batch * queries * inner);
-    store_as(r->dtype, k, r->batch * keys * inner_kv);
-    store_as(r->dtype, v, r->batch * keys * inner_kv);
+    double *q =
+        nn_reference_project(r, prefix, "query", CLATTN_WITHOUT_QUERY_BIAS, x, r->batch * queries, d->d_model, inner);
+    double *k =
+        nn_reference_project(r, prefix, "key", CLATTN_WITHOUT_KEY_BIAS, from, r->batch * keys, columns, inner_kv);
+    double *v =
+        nn_reference_project(r, prefix, "value", CLATTN_WITHOUT_VALUE_BIAS, from, r->batch * keys, columns, inner_kv);
+    double *attended = nn_zeros(r->batch * queries * inner), *p = nn_zeros(keys);
+    nn_store_as(r->dtype, q, r->batch * queries * inner);
+    nn_store_as(r->dtype, k, r->batch * keys * inner_kv);
+    nn_store_as(r->dtype, v, r->batch * keys * inner_kv);
     if (d->query_key_norm && !cross) {
         char of_heads[96];
         snprintf(of_heads, sizeof of_heads, "%squery_", prefix);
-        norm_rows(r, of_heads, q, r->batch * queries * d->heads, size);
+        nn_reference_norm(r, of_heads, q, r->batch * queries * d->heads, size);
         snprintf(of_heads, sizeof of_heads, "%skey_", prefix);
-        norm_rows(r, of_heads, k, r->batch * keys * nn_kv_heads(d), size);
+        nn_reference_norm(r, of_heads, k, r->batch * keys * nn_kv_heads(d), size);
     }
     for (size_t row = 0; !cross && d->rotary && row < r->batch * queries; row++) {
         for (size_t h = 0; h < d->heads; h++)
@@ -150,9 +151,9 @@ static double *attention(const nn_reference *r, const char *prefix, const double
         for (size_t h = 0; h < nn_kv_heads(d); h++)
             rotate(d, k + row * inner_kv + h * size, row % queries);
     }
-    store_as(r->dtype, q, r->batch * queries * inner);
-    store_as(cache_dtype(r), k, r->batch * keys * inner_kv);
-    store_as(cache_dtype(r), v, r->batch * keys * inner_kv);
+    nn_store_as(r->dtype, q, r->batch * queries * inner);
+    nn_store_as(cache_dtype(r), k, r->batch * keys * inner_kv);
+    nn_store_as(cache_dtype(r), v, r->batch * keys * inner_kv);
     for (size_t b = 0; b < r->batch; b++)
         for (size_t h = 0; h < d->heads; h++)
             for (size_t i = 0; i < queries; i++) {
@@ -183,9 +184,9 @@ static double *attention(const nn_reference *r, const char *prefix, const double
                         probabilities[((b * d->heads + h) * queries + i) * keys + j] = p[j];
                 }
             }
-    store_as(r->dtype, attended, r->batch * queries * inner);
-    double *y =
-        project(r, prefix, "output", CLATTN_WITHOUT_OUTPUT_BIAS, attended, r->batch * queries, inner, d->d_model);
+    nn_store_as(r->dtype, attended, r->batch * queries * inner);
+    double *y = nn_reference_project(r, prefix, "output", CLATTN_WITHOUT_OUTPUT_BIAS, attended, r->batch * queries,
+                                     inner, d->d_model);
     free(q);
     free(k);
     free(v);
@@ -199,16 +200,16 @@ static double *feed_forward(const nn_reference *r, const char *prefix, const dou
     const clattn_stack_desc *d = r->desc;
     const size_t rows = r->batch * r->length;
     const uint32_t without = CLATTN_WITHOUT_FEED_FORWARD_BIAS;
-    double *h = project(r, prefix, "in", without, x, rows, d->d_model, d->d_ff);
-    double *gate = d->gated ? project(r, prefix, "gate", without, x, rows, d->d_model, d->d_ff) : NULL;
+    double *h = nn_reference_project(r, prefix, "in", without, x, rows, d->d_model, d->d_ff);
+    double *gate = d->gated ? nn_reference_project(r, prefix, "gate", without, x, rows, d->d_model, d->d_ff) : NULL;
     for (size_t i = 0; i < rows * d->d_ff; i++) {
         double *activated = gate ? &gate[i] : &h[i];
         *activated = reference_activation(d->activation, d->explicit_alpha ? (double)d->alpha : 1, *activated);
-        store_as(r->dtype, activated, 1);
+        nn_store_as(r->dtype, activated, 1);
         h[i] *= gate ? gate[i] : 1;
     }
-    store_as(r->dtype, h, rows * d->d_ff);
-    double *y = project(r, prefix, "out", without, h, rows, d->d_ff, d->d_model);
+    nn_store_as(r->dtype, h, rows * d->d_ff);
+    double *y = nn_reference_project(r, prefix, "out", without, h, rows, d->d_ff, d->d_model);
     free(h);
     free(gate);
     return y;
@@ -218,15 +219,17 @@ static void sublayer(const nn_reference *r, const char *prefix, double *x, int w
 {
     const size_t rows = r->batch * r->length, count = rows * r->desc->d_model;
     const bool pre = r->desc->norm_place == CLATTN_NORM_PLACE_PRE;
-    double *read = doubles(count);
+    double *read = nn_zeros(count);
     memcpy(read, x, count * sizeof *x);
     if (pre)
         norm(r, prefix, read, rows);
-    double *made = which == 2 ? feed_forward(r, prefix, read) : attention(r, prefix, read, which == 1, probabilities);
+    double *made = which == 2              ? feed_forward(r, prefix, read)
+                   : r->desc->windows.rows ? nn_reference_windows(r, prefix, read)
+                                           : attention(r, prefix, read, which == 1, probabilities);
     const float *scale = get_or_null(r->store, r->desc->layer_scale, prefix, "scale");
     for (size_t i = 0; i < count; i++)
         x[i] += made[i] * (scale ? scale[i % r->desc->d_model] : 1);
-    store_as(r->dtype, x, count);
+    nn_store_as(r->dtype, x, count);
     if (!pre)
         norm(r, prefix, x, rows);
     free(read);
@@ -264,7 +267,7 @@ double *nn_reference_convolutions(const nn_reference *r, size_t frames, const fl
         const size_t made = (frames + 2 * c->padding - c->kernel) / c->stride + 1;
         const float *weight = nn_store_get(r->store, "%s.convolutions.%zu.weight", r->name, n);
         const float *bias = nn_store_get(r->store, "%s.convolutions.%zu.bias", r->name, n);
-        double *y = doubles(r->batch * made * d->d_model);
+        double *y = nn_zeros(r->batch * made * d->d_model);
         for (size_t b = 0; b < r->batch; b++)
             for (size_t t = 0; t < made; t++)
                 for (size_t o = 0; o < d->d_model; o++) {
@@ -282,107 +285,11 @@ double *nn_reference_convolutions(const nn_reference *r, size_t frames, const fl
         frames = made;
         channels = d->d_model;
         if (n + 1 < d->convolutions)
-            store_as(r->dtype, x, r->batch * frames * channels);
+            nn_store_as(r->dtype, x, r->batch * frames * channels);
     }
     for (size_t i = 0; d->positions && i < r->batch * frames * channels; i++)
         x[i] += nn_store_get(r->store, "%s.positions.weight", r->name)[i % (frames * channels)];
-    store_as(r->dtype, x, r->batch * frames * channels);
-    return x;
-}
-
-/* The tap at `at` of a bicubic filter (Keys 1981) around an element of an axis whose elements are `ratio` of these apart. */
-static double cubic(double at, double ratio, bool antialias)
-{
-    const double a = antialias ? -0.5 : -0.75, d = fabs(at) / (antialias && ratio > 1 ? ratio : 1);
-    return d <= 1 ? ((a + 2) * d - (a + 3)) * d * d + 1 : d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0;
-}
-
-/* The weights of an axis of `from` elements in element i of `to`: PyTorch's interpolate without align_corners. */
-static void cubic_weights(size_t from, size_t to, size_t i, bool antialias, double *weights)
-{
-    const double ratio = (double)from / (double)to, at = ((double)i + 0.5) * ratio - 0.5;
-    const long last = (long)from - 1, reach = 3 + (long)(2 * ratio);
-    double sum = 0;
-    for (long k = 0; k <= last; k++)
-        weights[k] = 0;
-    for (long k = (long)at - reach; k <= (long)at + reach; k++) {
-        const double weight = cubic((double)k - at, ratio, antialias);
-        if (antialias && (k < 0 || k > last))
-            continue;
-        weights[k < 0 ? 0 : k > last ? last : k] += weight;
-        sum += weight;
-    }
-    for (long k = 0; k <= last; k++)
-        weights[k] /= sum;
-}
-
-/* What is added to patch (row, column) of a grid of rows x columns: the table's vector, or one between those of its grid. */
-static void add_grid_position(const nn_reference *r, size_t rows, size_t columns, size_t row, size_t column, double *x)
-{
-    const clattn_stack_desc *d = r->desc;
-    const clattn_patches *p = &d->patches;
-    const size_t n = d->d_model, others = d->position_count - p->grid_rows * p->grid_columns;
-    const float *table = nn_store_get(r->store, "%s.positions.weight", r->name) + others * n;
-    double *v = doubles(p->grid_rows), *w = doubles(p->grid_columns);
-    if (rows == p->grid_rows && columns == p->grid_columns) {
-        v[row] = w[column] = 1;
-    } else {
-        cubic_weights(p->grid_rows, rows, row, p->antialias, v);
-        cubic_weights(p->grid_columns, columns, column, p->antialias, w);
-    }
-    for (size_t k = 0; k < p->grid_rows; k++)
-        for (size_t l = 0; l < p->grid_columns; l++)
-            for (size_t i = 0; i < n; i++)
-                x[i] += v[k] * w[l] * table[(k * p->grid_columns + l) * n + i];
-    free(v);
-    free(w);
-}
-
-/* The vector of patch (row, column) of one picture. */
-static void patch_vector(const nn_reference *r, const float *picture, size_t height, size_t width, size_t row,
-                         size_t column, double *x)
-{
-    const clattn_patches *p = &r->desc->patches;
-    const float *weight = nn_store_get(r->store, "%s.patches.weight", r->name);
-    const float *bias = p->without_bias ? NULL : nn_store_get(r->store, "%s.patches.bias", r->name);
-    for (size_t o = 0; o < r->desc->d_model; o++) {
-        x[o] = bias ? bias[o] : 0;
-        for (size_t c = 0; c < p->channels; c++)
-            for (size_t k = 0; k < p->height; k++)
-                for (size_t l = 0; l < p->width; l++)
-                    x[o] +=
-                        (double)*weight++ * picture[(c * height + row * p->height + k) * width + column * p->width + l];
-    }
-}
-
-double *nn_reference_pictures(const nn_reference *r, size_t height, size_t width, const float *pictures)
-{
-    const clattn_stack_desc *d = r->desc;
-    const clattn_patches *p = &d->patches;
-    const size_t n = d->d_model, rows = height / p->height, columns = width / p->width;
-    const size_t prefix = (size_t)p->class_token + p->registers, length = prefix + rows * columns;
-    const bool class_position = d->position_count > p->grid_rows * p->grid_columns;
-    double *x = doubles(r->batch * length * n);
-    char name[64];
-    for (size_t b = 0; b < r->batch; b++) {
-        double *item = x + b * length * n;
-        for (size_t i = 0; i < n && p->class_token; i++)
-            item[i] = nn_store_get(r->store, "%s.class.weight", r->name)[i] +
-                      (class_position ? nn_store_get(r->store, "%s.positions.weight", r->name)[i] : 0);
-        for (size_t i = 0; i < p->registers * n; i++)
-            item[(size_t)p->class_token * n + i] = nn_store_get(r->store, "%s.registers.weight", r->name)[i];
-        for (size_t row = 0; row < rows; row++)
-            for (size_t column = 0; column < columns; column++) {
-                double *patch = item + (prefix + row * columns + column) * n;
-                patch_vector(r, pictures + b * p->channels * height * width, height, width, row, column, patch);
-                if (d->positions)
-                    add_grid_position(r, rows, columns, row, column, patch);
-            }
-    }
-    store_as(r->dtype, x, r->batch * length * n);
-    snprintf(name, sizeof name, "%s.input_", r->name);
-    if (d->input_norm)
-        norm(r, name, x, r->batch * length);
+    nn_store_as(r->dtype, x, r->batch * frames * channels);
     return x;
 }
 
@@ -391,7 +298,7 @@ double *nn_reference_tokens(const nn_reference *r, const int32_t *ids, const int
     const clattn_stack_desc *d = r->desc;
     const size_t n = d->d_model;
     const float *tokens = nn_store_get(r->store, "%s.tokens.weight", r->name);
-    double *x = doubles(r->batch * r->length * n);
+    double *x = nn_zeros(r->batch * r->length * n);
     char prefix[64];
     for (size_t row = 0; row < r->batch * r->length; row++)
         for (size_t i = 0; i < n; i++) {
@@ -407,7 +314,7 @@ double *nn_reference_tokens(const nn_reference *r, const int32_t *ids, const int
                                       r->name)[(size_t)(segments ? segments[row] : 0) * n + i];
             x[row * n + i] = value;
         }
-    store_as(r->dtype, x, r->batch * r->length * n);
+    nn_store_as(r->dtype, x, r->batch * r->length * n);
     snprintf(prefix, sizeof prefix, "%s.input_", r->name);
     if (d->input_norm)
         norm(r, prefix, x, r->batch * r->length);

@@ -81,7 +81,8 @@ typedef struct nn_reference {
     size_t batch, length;      /* `length` counts the layers' positions */
     const int32_t *lengths;    /* one for each item, or NULL */
     nn_mask mask, memory_mask; /* for self- and cross-attention; they may have more queries and keys than the stack */
-    const double *memory;      /* (batch, memory_length, d_memory), with cross-attention */
+    size_t grid_rows, grid_columns; /* of the patches, if there are windows or stages */
+    const double *memory;           /* (batch, memory_length, d_memory), with cross-attention */
     size_t memory_length;
     const int32_t *memory_lengths;
     /* 0, or the types of arrays between operators and of caches of keys and values (0: `dtype`): this is the naive
@@ -97,9 +98,6 @@ void nn_reference_layers(const nn_reference *reference, double *x);
 /* Applies the convolutions to (batch, frames, features) and adds positions; the caller frees the result. */
 double *nn_reference_convolutions(const nn_reference *reference, size_t frames, const float *features);
 
-/* Makes vectors of pictures (batch, channels, height, width); the caller frees the result. */
-double *nn_reference_pictures(const nn_reference *reference, size_t height, size_t width, const float *pictures);
-
 /* Embeds ids (batch, length) with positions, segments (NULL: none) and norm; the caller frees the result. */
 double *nn_reference_tokens(const nn_reference *reference, const int32_t *ids, const int32_t *segments);
 
@@ -108,10 +106,28 @@ double *nn_reference_tokens(const nn_reference *reference, const int32_t *ids, c
 double *nn_reference_linear(const double *x, size_t rows, size_t columns, const float *weight, size_t out,
                             const float *bias);
 
+/* Multiplies x (rows, columns) by the weight "PREFIX PART.weight" and adds its bias unless `without` is set in the stack. */
+double *nn_reference_project(const nn_reference *reference, const char *prefix, const char *part, uint32_t without,
+                             const double *x, size_t rows, size_t columns, size_t out);
+
+/* Normalises rows of n numbers in place. */
+void nn_reference_norm(const nn_reference *reference, const char *prefix, double *x, size_t rows, size_t n);
+
 /* Applies a clattn_activation to one number. */
 double nn_activate(int32_t function, double x);
 
-/* Converts floats to doubles, which the caller frees. */
+/* Converts floats to doubles, makes zeros, both of which the caller frees, and rounds numbers to `dtype` unless it is 0. */
 double *nn_doubles(const float *values, size_t count);
+double *nn_zeros(size_t count);
+void nn_store_as(clattn_dtype dtype, double *x, size_t count);
+
+/* ---- pictures (pictures.c) ---- */
+
+/* Makes vectors of pictures (batch, channels, height, width); the caller frees the result. */
+double *nn_reference_pictures(const nn_reference *reference, size_t height, size_t width, const float *pictures);
+
+/* Attends within windows, and merges two by two vectors for the next stage; the caller frees the results. */
+double *nn_reference_windows(const nn_reference *reference, const char *prefix, const double *x);
+double *nn_reference_merge(const nn_reference *reference, const double *x);
 
 #endif

@@ -68,14 +68,31 @@ size_t nn_encoder_positions(const nn_encoder_run *run)
 {
     const clattn_patches *p = &run->d->patches;
     const size_t *extent = run->desc.picture.extent;
-    if (run->d->input == CLATTN_STACK_INPUT_PICTURES)
+    if (run->d->input == CLATTN_STACK_INPUT_PICTURES && !run->d->next)
         return clattn_stack_positions(run->d, extent[2] / p->height * (extent[3] / p->width));
+    if (run->d->next) {
+        size_t rows = extent[2] / p->height, columns = extent[3] / p->width;
+        for (const clattn_stack_desc *d = run->d; d->next; d = d->next) {
+            rows = (rows + 1) / 2;
+            columns = (columns + 1) / 2;
+        }
+        return rows * columns;
+    }
     return clattn_stack_positions(run->d, run->desc.length);
+}
+
+/* The columns of the output: the last stage's. */
+static size_t output_columns(const nn_encoder_run *run)
+{
+    const clattn_stack_desc *d = run->d;
+    while (d->next)
+        d = d->next;
+    return d->d_model;
 }
 
 void nn_encode(clattn_context *context, clattn_transformer *model, const nn_encoder_run *run, cl_mem output)
 {
-    const size_t columns = run->d->projection ? run->d->projection : run->d->d_model;
+    const size_t columns = run->d->projection ? run->d->projection : output_columns(run);
     const size_t pooled_bytes = run->desc.batch * columns * sizeof(float);
     const bool tokens = run->d->input == CLATTN_STACK_INPUT_TOKENS;
     const bool pictures = run->d->input == CLATTN_STACK_INPUT_PICTURES;
@@ -104,7 +121,7 @@ void nn_encode(clattn_context *context, clattn_transformer *model, const nn_enco
 
 void *nn_run_encoder(clattn_context *context, const nn_encoder_run *run)
 {
-    const size_t bytes = run->desc.batch * nn_encoder_positions(run) * run->d->d_model * element_bytes(run);
+    const size_t bytes = run->desc.batch * nn_encoder_positions(run) * output_columns(run) * element_bytes(run);
     const clattn_weight_source source = run->source ? *run->source : nn_source(run->store);
     clattn_transformer_desc desc = run->model;
     clattn_transformer *model = NULL;
@@ -125,13 +142,20 @@ void *nn_run_encoder(clattn_context *context, const nn_encoder_run *run)
 
 double *nn_encoder_expected(const nn_encoder_run *run, clattn_dtype dtype)
 {
-    const nn_reference r = {.store = run->store,
-                            .name = "encoder",
-                            .desc = run->d,
-                            .batch = run->desc.batch,
-                            .length = nn_encoder_positions(run),
-                            .lengths = run->lengths,
-                            .dtype = dtype};
+    nn_reference r = {.store = run->store,
+                      .name = "encoder",
+                      .desc = run->d,
+                      .batch = run->desc.batch,
+                      .length = nn_encoder_positions(run),
+                      .lengths = run->lengths,
+                      .dtype = dtype};
+    char name[32];
+    if (run->d->input == CLATTN_STACK_INPUT_PICTURES) {
+        r.grid_rows = run->desc.picture.extent[2] / run->d->patches.height;
+        r.grid_columns = run->desc.picture.extent[3] / run->d->patches.width;
+        if (run->d->next)
+            r.length = r.grid_rows * r.grid_columns;
+    }
     double *y = run->d->input == CLATTN_STACK_INPUT_TOKENS ? nn_reference_tokens(&r, run->input, run->segments)
                 : run->d->input == CLATTN_STACK_INPUT_FEATURES
                     ? nn_reference_convolutions(&r, run->desc.length, run->input)
@@ -139,6 +163,18 @@ double *nn_encoder_expected(const nn_encoder_run *run, clattn_dtype dtype)
                     ? nn_reference_pictures(&r, run->desc.picture.extent[2], run->desc.picture.extent[3], run->input)
                     : nn_doubles(run->input, input_count(run));
     nn_reference_layers(&r, y);
+    for (int stage = 1; r.desc->next; stage++) {
+        double *merged = nn_reference_merge(&r, y);
+        free(y);
+        y = merged;
+        r.grid_rows = (r.grid_rows + 1) / 2;
+        r.grid_columns = (r.grid_columns + 1) / 2;
+        r.length = r.grid_rows * r.grid_columns;
+        r.desc = r.desc->next;
+        snprintf(name, sizeof name, "encoder.stages.%d", stage);
+        r.name = name;
+        nn_reference_layers(&r, y);
+    }
     return y;
 }
 
@@ -148,7 +184,7 @@ double nn_encoder_apart(clattn_context *context, const nn_encoder_run *run)
     float *y = nn_run_encoder(context, run);
     double *expected = nn_encoder_expected(run, 0);
     const double apart =
-        nn_difference(y, expected, run->desc.batch * positions, run->d->d_model, positions, run->lengths);
+        nn_difference(y, expected, run->desc.batch * positions, output_columns(run), positions, run->lengths);
     free(y);
     free(expected);
     return apart;

@@ -246,6 +246,12 @@ static void add_attention(nn_store *store, const char *prefix, const clattn_stac
     add_linear(store, prefix, "output", d->d_model, inner, !(d->without_bias & CLATTN_WITHOUT_OUTPUT_BIAS));
     add_norm(store, prefix, d);
     add_scale(store, prefix, d);
+    if (d->windows.position_bias) {
+        const size_t extent[2] = {(2 * d->windows.rows - 1) * (2 * d->windows.columns - 1), d->heads};
+        char table[96];
+        snprintf(table, sizeof table, "%sposition_bias", prefix);
+        nn_store_add(store, table, 2, extent, 1, 0);
+    }
     for (int key = 0; key < 2 && d->query_key_norm && !cross; key++) {
         char of_heads[96];
         snprintf(of_heads, sizeof of_heads, "%s%s_", prefix, key ? "key" : "query");
@@ -301,4 +307,12 @@ void nn_store_add_stack(nn_store *store, const char *name, const clattn_stack_de
         add_norm(store, prefix, d);
     if (d->projection)
         add_linear(store, prefix, "projection", d->projection, d->d_model, false);
+    if (!d->next)
+        return;
+    add_linear(store, prefix, "merge", d->next->d_model, 4 * d->d_model, false);
+    snprintf(prefix, sizeof prefix, "%s.merge.", name);
+    add_norm_of(store, prefix, d, 4 * d->d_model);
+    const char *last = strrchr(name, '.');
+    snprintf(prefix, sizeof prefix, "encoder.stages.%lu", last ? strtoul(last + 1, NULL, 10) + 1 : 1);
+    nn_store_add_stack(store, prefix, d->next);
 }

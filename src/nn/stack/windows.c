@@ -1,0 +1,228 @@
+/* Windows of a picture's patches, and the merging of patches between stages.  Both move rows by ids, which the plan has. */
+#include <stdlib.h>
+
+#include "base/size.h"
+#include "base/try.h"
+#include "nn/stack/layers.h"
+
+/* ---- moving rows ---- */
+
+/* Row ids of one item, in which -1 is a row of zeros, for all items of the batch: an array of the graph. */
+static clattn_status add_ids(const struct builder *b, const int32_t *ids, size_t count, size_t item_rows, int *array)
+{
+    clattn_status status;
+    const size_t batch = b->rows.batch;
+    size_t all;
+    int32_t *every = size_mul(batch, count, &all) ? malloc(all * sizeof *every) : NULL;
+    if (!every)
+        return report_error(&b->graph->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
+    for (size_t i = 0; i < all; i++) {
+        const int32_t id = ids[i % count];
+        every[i] = (int32_t)(id < 0 ? batch * item_rows : i / count * item_rows + (size_t)id);
+    }
+    status = graph_constant_array(b->graph, CLATTN_DTYPE_I32, all, every, array);
+    free(every);
+    return status;
+}
+
+/* Gathers `count` rows for each item from `table_rows` rows of all items. */
+static clattn_status add_gather(const struct builder *b, const struct matrix *from, size_t table_rows, int ids,
+                                size_t count, struct matrix *made)
+{
+    const size_t batch = b->rows.batch, columns = from->columns;
+    clattn_embedding_desc desc;
+    struct graph_step step = {
+        .op = GRAPH_EMBEDDING, .batch = NUMBER_BATCH, .length = graph_number(b->graph, count, NUMBER_ONE)};
+    *made = matrix_new(b->graph, (struct rows){batch, count, 0, 0}, from->dtype, columns);
+    clattn_embedding_desc_init(&desc);
+    desc.ids = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, (const size_t[2]){batch, count});
+    desc.table = clattn_layout_contiguous(from->dtype, 2, (const size_t[2]){table_rows, columns});
+    desc.y = clattn_layout_contiguous(from->dtype, 3, (const size_t[3]){batch, count, columns});
+    step.operand[EMBEDDING_IDS] = operand_of(ids);
+    step.operand[EMBEDDING_TABLE] = from->data;
+    step.operand[EMBEDDING_Y] = made->data;
+    return graph_add_operator(b->graph, &step, &desc, NULL);
+}
+
+/* A matrix of the stream's rows with a row of zeros behind all. */
+static struct matrix matrix_with_zeros(const struct builder *b, size_t rows, size_t columns)
+{
+    const struct rows all = {1, b->rows.batch * rows + 1, 0, 0};
+    const struct matrix matrix = matrix_new(b->graph, all, b->x.dtype, columns);
+    struct graph_step fill = {.op = GRAPH_FILL, .rows = 1, .row_bytes = columns * clattn_dtype_size(matrix.dtype)};
+    fill.operand[MOVE_TO] = operand_at(matrix.data.array, b->rows.batch * rows * columns);
+    graph_add(b->graph, &fill);
+    return matrix;
+}
+
+/* Copies the stream. */
+static clattn_status add_copy(const struct builder *b, struct matrix to)
+{
+    clattn_activation_desc desc;
+    struct graph_step step = {.op = GRAPH_CONVERT, .batch = b->rows.batch_number};
+    const size_t extent[3] = {b->rows.batch, b->rows.length, b->x.columns};
+    clattn_activation_desc_init(&desc);
+    desc.x = desc.y = clattn_layout_contiguous(b->x.dtype, 3, extent);
+    step.operand[MOVE_FROM] = b->x.data;
+    step.operand[MOVE_TO] = to.data;
+    return graph_add_operator(b->graph, &step, &desc, NULL);
+}
+
+/* ---- windows ---- */
+
+/* The grid in windows: how many there are, how far it is shifted, and its size when it is filled up. */
+struct tiling {
+    struct grid grid, windows, shift, filled;
+    size_t places; /* of a window */
+};
+
+static struct tiling tiling_of(const clattn_windows *w, struct grid grid, bool shifted)
+{
+    struct tiling t = {.grid = grid, .windows = {divide_up(grid.rows, w->rows), divide_up(grid.columns, w->columns)}};
+    t.filled = (struct grid){t.windows.rows * w->rows, t.windows.columns * w->columns};
+    t.places = w->rows * w->columns;
+    if (shifted && grid.rows > w->rows && grid.columns > w->columns)
+        t.shift = (struct grid){w->rows / 2, w->columns / 2};
+    return t;
+}
+
+/* The place of row `place` of window `window` in the shifted grid. */
+static struct grid place_of(const struct tiling *t, const clattn_windows *w, size_t window, size_t place)
+{
+    return (struct grid){window / t->windows.columns * w->rows + place / w->columns,
+                         window % t->windows.columns * w->columns + place % w->columns};
+}
+
+/* Sets the arrays of ids that take rows into windows and back. */
+static clattn_status add_places(const struct builder *b, const struct tiling *t, int *places, int *origins)
+{
+    clattn_status status;
+    const clattn_windows *w = &b->stack->desc.windows;
+    const size_t rows = t->grid.rows * t->grid.columns, count = t->filled.rows * t->filled.columns;
+    int32_t *in = malloc(count * sizeof *in), *back = malloc(rows * sizeof *back);
+    if (!in || !back) {
+        status = report_error(&b->graph->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
+        goto fail;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const struct grid at = place_of(t, w, i / t->places, i % t->places);
+        const size_t row = (at.rows + t->shift.rows) % t->filled.rows;
+        const size_t column = (at.columns + t->shift.columns) % t->filled.columns;
+        in[i] = -1;
+        if (row >= t->grid.rows || column >= t->grid.columns)
+            continue;
+        in[i] = (int32_t)(row * t->grid.columns + column);
+        back[in[i]] = (int32_t)i;
+    }
+    TRY(add_ids(b, in, count, rows, places));
+    status = add_ids(b, back, rows, count, origins);
+fail:
+    free(in);
+    free(back);
+    return status;
+}
+
+/* Which part of the shifted grid index i of an axis lies in: what the shift has brought from the other edge is another part. */
+static size_t part_of(size_t i, size_t filled, size_t shift)
+{
+    return i >= filled - shift;
+}
+
+/* Which places of each window lie in the same part of the grid: (items * windows, 1, places, places) booleans. */
+static clattn_status add_mask(const struct builder *b, const struct tiling *t, int *mask)
+{
+    clattn_status status;
+    const clattn_windows *w = &b->stack->desc.windows;
+    const size_t windows = b->rows.batch * t->windows.rows * t->windows.columns, square = t->places * t->places;
+    size_t bytes;
+    uint8_t *attended = size_mul(windows, square, &bytes) ? malloc(bytes) : NULL;
+    if (!attended)
+        return report_error(&b->graph->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
+    for (size_t i = 0; i < bytes; i++) {
+        const size_t window = i / square % (t->windows.rows * t->windows.columns);
+        const struct grid query = place_of(t, w, window, i % square / t->places);
+        const struct grid key = place_of(t, w, window, i % t->places);
+        attended[i] =
+            part_of(query.rows, t->filled.rows, t->shift.rows) == part_of(key.rows, t->filled.rows, t->shift.rows) &&
+            part_of(query.columns, t->filled.columns, t->shift.columns) ==
+                part_of(key.columns, t->filled.columns, t->shift.columns);
+    }
+    status = graph_constant_array(b->graph, CLATTN_DTYPE_BOOL, bytes, attended, mask);
+    free(attended);
+    return status;
+}
+
+clattn_status add_window_attention(struct builder *b, struct windows *windows, size_t layer)
+{
+    clattn_status status;
+    const clattn_stack_desc *d = &b->stack->desc;
+    const struct attention_weights *weights = &b->stack->layers[layer].self;
+    const struct tiling t = tiling_of(&d->windows, windows->grid, d->windows.shifted && layer % 2);
+    const bool shifted = t.shift.rows || t.shift.columns;
+    const size_t count = t.windows.rows * t.windows.columns, rows = t.grid.rows * t.grid.columns;
+    const struct rows inside = {b->rows.batch * count, t.places, graph_number(b->graph, count, NUMBER_BATCH),
+                                graph_number(b->graph, t.places, NUMBER_ONE)};
+    struct matrix read = matrix_with_zeros(b, rows, d->d_model), gathered, attended;
+    struct builder of_windows = *b;
+    struct heads heads;
+    if (!windows->places[shifted])
+        TRY(add_places(b, &t, &windows->places[shifted], &windows->origins[shifted]));
+    if (shifted && !windows->mask)
+        TRY(add_mask(b, &t, &windows->mask));
+    TRY(d->norm_place == CLATTN_NORM_PLACE_PRE ? add_norm(b, &weights->norm, b->x, read) : add_copy(b, read));
+    TRY(add_gather(b, &read, b->rows.batch * rows + 1, windows->places[shifted], count * t.places, &gathered));
+    of_windows.rows = inside;
+    TRY(add_heads(&of_windows, weights, gathered, true, &heads));
+    struct attention_sublayer sublayer = {.weights = weights,
+                                          .queries = inside,
+                                          .key = heads.key.data,
+                                          .value = heads.value.data,
+                                          .cache = heads_layout(b->stack, inside, &heads.key, d->kv_heads),
+                                          .keys = inside.length_number,
+                                          .bias_operand = weight_operand(b, weights->position_bias),
+                                          .mask_array = shifted ? windows->mask : 0};
+    if (weights->position_bias)
+        sublayer.bias = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, d->heads, t.places, t.places);
+    if (shifted)
+        sublayer.mask = clattn_layout_bhsd(CLATTN_DTYPE_BOOL, inside.batch, 1, t.places, t.places);
+    TRY(attend(&of_windows, &sublayer, &heads));
+    TRY(add_gather(b, &heads.attended, b->rows.batch * count * t.places, windows->origins[shifted], rows, &attended));
+    status = end_attention(b, weights, attended);
+fail:
+    return status;
+}
+
+/* ---- merging ---- */
+
+clattn_status add_merge(struct builder *b, struct grid *grid)
+{
+    clattn_status status;
+    const struct stack *stack = b->stack;
+    const struct linear_operands weights = linear_of(b, &stack->merge);
+    const struct grid merged = {divide_up(grid->rows, 2), divide_up(grid->columns, 2)};
+    const size_t count = merged.rows * merged.columns, rows = grid->rows * grid->columns;
+    struct matrix read = matrix_with_zeros(b, rows, stack->desc.d_model), four;
+    int32_t *ids = malloc(4 * count * sizeof *ids);
+    int array;
+    if (!ids)
+        return report_error(&b->graph->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
+    for (size_t i = 0; i < 4 * count; i++) { /* of two by two patches, columns before rows */
+        const size_t row = 2 * (i / 4 / merged.columns) + i % 2, column = 2 * (i / 4 % merged.columns) + i / 2 % 2;
+        ids[i] = row < grid->rows && column < grid->columns ? (int32_t)(row * grid->columns + column) : -1;
+    }
+    TRY(add_ids(b, ids, 4 * count, rows, &array));
+    TRY(add_copy(b, read));
+    TRY(add_gather(b, &read, b->rows.batch * rows + 1, array, 4 * count, &four));
+    four.columns = four.stride = 4 * stack->desc.d_model;
+    b->rows.length = count;
+    b->rows.length_number = graph_number(b->graph, count, NUMBER_ONE);
+    TRY(add_norm(b, &stack->merge_norm, four, four));
+    b->x = matrix_new(b->graph, b->rows, b->x.dtype, stack->next->desc.d_model);
+    b->own = true;
+    status = add_product(b, b->rows, four, &weights, b->x, NULL);
+    b->stack = stack->next;
+    *grid = merged;
+fail:
+    free(ids);
+    return status;
+}
