@@ -37,6 +37,10 @@ def swin():
     return transformers.SwinModel(transformers.SwinConfig())
 
 
+def sam():
+    return transformers.SamVisionModel(transformers.SamVisionConfig(global_attn_indexes=[2, 5, 8, 11]))
+
+
 # name: clattn_vision, pooling, module, what is called of it, input
 CASES = {
     "ViT-B/16, 1 x 224x224": (2, 2, lambda: vit(768, 12), "module", (1, 3, 224, 224)),
@@ -47,6 +51,7 @@ CASES = {
     "Swin-T, 1 x 224x224": (14, 1, swin, "module", (1, 3, 224, 224)),
     "Swin-T, 8 x 224x224": (14, 1, swin, "module", (8, 3, 224, 224)),
     "Swin-T, 1 x 448x512": (14, 1, swin, "module", (1, 3, 448, 512)),
+    "SAM-B, 1 x 1024x1024": (18, 0, sam, "module", (1, 3, 1024, 1024)),
     "CLIP-B/32, 8 x 224x224": (8, 2, lambda: transformers.CLIPModel(transformers.CLIPConfig()), "get_image_features",
                                (8, 3, 224, 224)),
     "CLIP-B/32, 1 x 224x224": (8, 2, lambda: transformers.CLIPModel(transformers.CLIPConfig()), "get_image_features",

@@ -46,7 +46,7 @@
  * | ----------------------------------------------------------- | --------------------------------------- |
  * | describe a model, load it, run its encoder                  | transformer.h                           |
  * | name its weights as a file does                             | weights.h                               |
- * | models of pictures: ViT, DINOv2, CLIP, Swin                 | vision.h                                |
+ * | models of pictures: ViT, DINOv2, CLIP, Swin, SAM            | vision.h                                |
  * | run its decoder with caches                                 | decoder.h                               |
  * | generate text: greedy, sampled, beams                       | generate.h                              |
  *

@@ -93,7 +93,7 @@ typedef struct clattn_patches {
     size_t width;    /**< columns of pixels in a patch */
 
     /** The rows of patches that the table of positions was learned with. A picture of another grid gets positions that are
-     * resized by bicubic interpolation (resize.h). 0 without a table. */
+     * resized by bicubic interpolation (resize.h). 0 without a table, but for a decomposed bias of whole layers. */
     size_t grid_rows;
     size_t grid_columns; /**< its columns of patches */
 
@@ -110,6 +110,10 @@ typedef struct clattn_patches {
 typedef enum clattn_position_bias {
     CLATTN_POSITION_BIAS_NONE = 0,  /**< nothing */
     CLATTN_POSITION_BIAS_TABLE = 1, /**< a number for each head and distance within a window, as in Swin */
+
+    /** The product of the query, without the scale, and the sum of two vectors: one for the distance in rows, one for that in
+     * columns (Li et al. 2021, as in SAM). */
+    CLATTN_POSITION_BIAS_DECOMPOSED = 2,
     CLATTN_POSITION_BIAS_FORCE_32BIT = 0x7fffffff
 } clattn_position_bias;
 
@@ -127,6 +131,10 @@ typedef struct clattn_windows {
      * more columns, than a window. */
     int32_t shifted;
     clattn_position_bias position_bias; /**< what is added to the scores */
+
+    /** Layers of the first 64 without windows, in which all patches attend to each other: bit l (value 2^l) is layer l's. With a
+     * decomposed bias the pictures' grid is then that of `patches`. */
+    uint64_t whole;
 } clattn_windows;
 
 /** A stack. Set it up with CLATTN_STACK_DESC_INIT, clattn_transformer_preset or clattn_vision_preset.
@@ -193,6 +201,11 @@ typedef struct clattn_stack_desc {
     clattn_patches patches; /**< how pictures are cut */
     size_t projection;      /**< columns of pooled vectors after a matrix without bias, as in CLIP; 0: there is none */
     clattn_windows windows; /**< which patches attend to each other; pictures without class token and registers only */
+
+    /** 0 (default), or the columns that a neck makes of the last layer's vectors (SAM): a matrix without bias, a norm, a
+     * convolution of 3 x 3 patches with zeros around, without bias, and a norm. The output has these columns. Pictures only,
+     * without pooling, class token and registers. */
+    size_t neck;
 
     /** The stage that follows, or NULL (default). An encoder of pictures may have up to CLATTN_MAX_STAGES stages, each a stack
      * of its own sizes and layers. The first has the patches. The input of each further one is `merged`: the four vectors of
@@ -351,7 +364,7 @@ CLATTN_API void clattn_encoder_desc_init(clattn_encoder_desc *desc);
  * All arrays are contiguous, row-major, at the description's largest sizes, and of the model's dtype unless something
  * else is said. B, L and P are the description's batch, length and positions (clattn_stack_positions of L, or of the number
  * of a picture's patches; of several stages the last one's, with half as many rows and columns from stage to stage). d_model
- * is the last stage's. Kernels also read `output` and `pooled`: a CL_MEM_WRITE_ONLY buffer is refused with BUFFER_ACCESS. */
+ * is the last stage's, or its neck's columns. Kernels also read `output` and `pooled`: a CL_MEM_WRITE_ONLY buffer is refused with BUFFER_ACCESS. */
 typedef struct clattn_encoder_args {
     size_t size; /**< sizeof(clattn_encoder_args) */
     /** Vectors (B, L, d_model), tokens (B, L) int32, features (B, L, features), or pictures in the description's layout. */

@@ -21,6 +21,7 @@
  *
  *     ViT, DINOv2     CLATTN_POOLING_FIRST: the class token (the output has it and the patches, all normalised by the final
  *                     norm; of CLIP, too, where Hugging Face's last_hidden_state is not)
+ *     SAM             none: the output is (batch, 64 * 64, 256), by patches (Hugging Face has the columns first)
  *     Swin            CLATTN_POOLING_MEAN; the output is the last stage's, normalised
  *     CLIP            CLATTN_POOLING_FIRST of pictures, CLATTN_POOLING_LAST of texts, whose lengths end with the end token;
  *                     with pooled_unit 1, the cosine of a picture and a text is the product of their vectors
@@ -52,6 +53,9 @@ typedef enum clattn_vision {
     CLATTN_VISION_SWIN_SMALL = 15, /**< 2, 2, 18 and 2 layers; d_model 96 and twice as much from stage to stage */
     CLATTN_VISION_SWIN_BASE = 16,  /**< the same with d_model 128 */
     CLATTN_VISION_SWIN_LARGE = 17, /**< the same with d_model 192 */
+    CLATTN_VISION_SAM_BASE = 18,  /**< SAM's encoder (Kirillov et al. 2023) of 1024 x 1024 pixels, patches of 16 x 16 */
+    CLATTN_VISION_SAM_LARGE = 19, /**< L 24, d_model 1024, 16 heads */
+    CLATTN_VISION_SAM_HUGE = 20,  /**< L 32, d_model 1280, 16 heads */
     CLATTN_VISION_FORCE_32BIT = 0x7fffffff
 } clattn_vision;
 

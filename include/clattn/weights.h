@@ -21,6 +21,9 @@
  *     S.layers.N.self.query_norm.weight, .bias, S.layers.N.self.key_norm.weight, .bias    (head_size)    query_key_norm
  *     S.layers.N.self.position_bias       ((2 rows - 1) * (2 columns - 1), heads)    of windows: row (i - j + rows - 1) *
  *                                         (2 columns - 1) + k - l + columns - 1 is for a query at (i, k) and a key at (j, l)
+ *     S.layers.N.self.position_rows       (2 rows - 1, head_size)    of a decomposed bias: row i - j + rows - 1 is for a query
+ *                                         in row i and a key in row j of the window, or of the grid in a whole layer
+ *     S.layers.N.self.position_columns    (2 columns - 1, head_size)
  *     S.layers.N.self.scale, S.layers.N.cross.scale, S.layers.N.feed_forward.scale    (d_model)    layer_scale
  *     S.layers.N.cross....                the same; key and value have d_memory columns
  *     S.layers.N.feed_forward.in.weight   (d_ff, d_model)                       .bias (d_ff)
@@ -29,6 +32,10 @@
  *     S.layers.N.feed_forward.norm.weight, .bias   (d_model)
  *     S.norm.weight, .bias                (d_model)           with final_norm
  *     S.projection.weight                 (projection, d_model)
+ *     S.neck.in.weight                    (neck, d_model, 1, 1)
+ *     S.neck.in_norm.weight, .bias        (neck)
+ *     S.neck.out.weight                   (neck, neck, 3, 3)
+ *     S.neck.out_norm.weight, .bias       (neck)
  *     S.merge.norm.weight, .bias          (4 d_model)         of a stage that another one follows
  *     S.merge.weight                      (the next d_model, 4 d_model)
  *     output.weight                       (vocabulary, d_model)                 .bias (vocabulary)
@@ -36,7 +43,7 @@
  * The stages of an encoder of pictures are "encoder", "encoder.stages.1", "encoder.stages.2" and so on.
  *
  * RMSNorm has no bias. A linear layer's weight is (out, in), row-major, as PyTorch's nn.Linear has it. A tensor may have
- * further extents of 1 before these, as the position embeddings of pictures' models do.
+ * several extents for the first of these, which is their product, as the position embeddings of pictures' models do.
  *
  * Rules give a file's own names. A rule's `canonical` is matched against the whole canonical name; in it "{n}" stands
  * for a number, "{s}" for another one and "{kind}" for "weight" or "bias", each at most once. Its `name` is what the
@@ -80,6 +87,7 @@ typedef enum clattn_name_format {
     CLATTN_NAME_FORMAT_TIMM_VIT = 14,     /**< timm's VisionTransformer */
     CLATTN_NAME_FORMAT_SWIN = 15,         /**< Hugging Face's SwinModel; with the prefix \"swin.\" its other models */
     CLATTN_NAME_FORMAT_TIMM_SWIN = 16,    /**< timm's SwinTransformer */
+    CLATTN_NAME_FORMAT_SAM = 17,          /**< the pictures' encoder of Hugging Face's SamModel */
     CLATTN_NAME_FORMAT_FORCE_32BIT = 0x7fffffff
 } clattn_name_format;
 

@@ -92,7 +92,7 @@ static clattn_status use_pictures(clattn_context *context)
     enum { SIDE = 5, PATCHES = 9, COLUMNS = 48 };
     clattn_stack_desc stages[2] = {{SHAPE(RELU), PRE, .layers = 2, .input = CLATTN_STACK_INPUT_PICTURES,
                                     .layer_scale = 1, .patches = {.channels = 3, .height = 2, .width = 2},
-                                    .windows = {2, 2, 1, CLATTN_POSITION_BIAS_TABLE}}};
+                                    .windows = {2, 2, 1, CLATTN_POSITION_BIAS_TABLE, 0}}};
     const clattn_transformer_desc model = {.size = sizeof model, .encoder = stages};
     clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
     clattn_transformer *transformer = NULL;

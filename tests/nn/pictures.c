@@ -81,9 +81,9 @@ static void windows(void **state)
         clattn_windows windows;
         size_t stages, batch, rows, columns;
     } cases[] = {
-        {{2, 3, 0, CLATTN_POSITION_BIAS_NONE}, 1, 2, 4, 6},  {{2, 2, 1, CLATTN_POSITION_BIAS_NONE}, 1, 1, 6, 4},
-        {{3, 2, 1, CLATTN_POSITION_BIAS_TABLE}, 1, 2, 7, 5}, {{4, 4, 1, CLATTN_POSITION_BIAS_TABLE}, 1, 1, 4, 3},
-        {{2, 2, 1, CLATTN_POSITION_BIAS_TABLE}, 3, 2, 9, 6}, {{3, 3, 1, CLATTN_POSITION_BIAS_TABLE}, 2, 1, 5, 8},
+        {{2, 3, 0, CLATTN_POSITION_BIAS_NONE, 0}, 1, 2, 4, 6},  {{2, 2, 1, CLATTN_POSITION_BIAS_NONE, 0}, 1, 1, 6, 4},
+        {{3, 2, 1, CLATTN_POSITION_BIAS_TABLE, 0}, 1, 2, 7, 5}, {{4, 4, 1, CLATTN_POSITION_BIAS_TABLE, 0}, 1, 1, 4, 3},
+        {{2, 2, 1, CLATTN_POSITION_BIAS_TABLE, 0}, 3, 2, 9, 6}, {{3, 3, 1, CLATTN_POSITION_BIAS_TABLE, 0}, 2, 1, 5, 8},
     };
     (void)state;
     for (size_t i = 0; i < 2 * COUNT_OF(cases); i++) {
@@ -110,6 +110,58 @@ static void windows(void **state)
         assert_true(nn_encoder_apart(context, &run) < 1e-5);
         nn_store_clear(&store);
         free(picture);
+    }
+}
+
+/* SAM's kind: a decomposed bias in windows and in whole layers, of any scale and type, and a neck. */
+static void decomposed(void **state)
+{
+    static const struct {
+        clattn_windows windows;
+        size_t batch, rows, columns, neck;
+        float scale;
+        clattn_dtype dtype;
+        double allowed;
+    } cases[] = {
+        {{2, 3, 0, CLATTN_POSITION_BIAS_DECOMPOSED, 2}, 2, 4, 5, 12, 0, CLATTN_DTYPE_F32, 1e-5},
+        {{3, 2, 1, CLATTN_POSITION_BIAS_DECOMPOSED, 0}, 1, 5, 6, 0, 0, CLATTN_DTYPE_F32, 1e-5},
+        {{3, 3, 0, CLATTN_POSITION_BIAS_DECOMPOSED, 3}, 1, 3, 4, 20, 0.5f, CLATTN_DTYPE_F32, 1e-5},
+        {{2, 2, 0, CLATTN_POSITION_BIAS_DECOMPOSED, 1}, 2, 4, 4, 8, 0, CLATTN_DTYPE_F16, 0.02},
+        {{2, 2, 0, CLATTN_POSITION_BIAS_NONE, 2}, 1, 4, 6, 8, 0, CLATTN_DTYPE_F32, 1e-5},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        const size_t places = cases[i].rows * cases[i].columns, columns = cases[i].neck ? cases[i].neck : 32;
+        const size_t count = cases[i].batch * places * columns;
+        clattn_stack_desc d = {PICTURES(GELU),
+                               .position_count = places,
+                               .windows = cases[i].windows,
+                               .neck = cases[i].neck,
+                               .explicit_scale = cases[i].scale != 0,
+                               .scale = cases[i].scale};
+        nn_store store = {.seed = 5};
+        float *picture = nn_floats(cases[i].batch * 2 * cases[i].rows * 3 * cases[i].columns * 2, 3);
+        double apart = 0;
+        d.final_norm = !cases[i].neck;
+        d.patches = (clattn_patches){.channels = 2, .height = 3, .width = 2};
+        d.patches.grid_rows = cases[i].rows;
+        d.patches.grid_columns = cases[i].columns;
+        nn_store_add_stack(&store, "encoder", &d);
+        nn_encoder_run run = {.d = &d, .store = &store, .desc = nn_encoder_desc(cases[i].batch, 0), .input = picture};
+        run.model.dtype = cases[i].dtype;
+        run.desc.picture =
+            clattn_layout_nchw(CLATTN_DTYPE_F32, cases[i].batch, 2, 3 * cases[i].rows, 2 * cases[i].columns);
+        void *y = nn_run_encoder(context, &run);
+        double *expected = nn_encoder_expected(&run, 0);
+        for (size_t e = 0; e < count; e++) {
+            const double got = storage_get(cases[i].dtype, (const char *)y + e * clattn_dtype_size(cases[i].dtype));
+            apart = fmax(apart, fabs(got - expected[e]) / fmax(1, fabs(expected[e])));
+        }
+        assert_true(apart < cases[i].allowed);
+        free(y);
+        free(expected);
+        free(picture);
+        nn_store_clear(&store);
     }
 }
 
@@ -391,6 +443,9 @@ static void names(void **state)
         {CLATTN_NAME_FORMAT_SWIN, "encoder.stages.1.merge.weight", "encoder.layers.1.downsample.reduction.weight", 0,
          1},
         {CLATTN_NAME_FORMAT_SWIN, "encoder.stages.3.norm.bias", "layernorm.bias", 0, 1},
+        {CLATTN_NAME_FORMAT_SAM, "encoder.layers.4.self.position_columns", "vision_encoder.layers.4.attn.rel_pos_w", 0,
+         1},
+        {CLATTN_NAME_FORMAT_SAM, "encoder.neck.out_norm.bias", "vision_encoder.neck.layer_norm2.bias", 0, 1},
         {CLATTN_NAME_FORMAT_TIMM_SWIN, "encoder.merge.norm.bias", "layers.1.downsample.norm.bias", 0, 1},
         {CLATTN_NAME_FORMAT_TIMM_SWIN, "encoder.stages.9.merge.weight", "layers.10.downsample.reduction.weight", 0, 1},
         {CLATTN_NAME_FORMAT_TIMM_SWIN, "encoder.stages.2.layers.17.self.key.weight",
@@ -511,6 +566,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(vectors, open_context, close_context),
         cmocka_unit_test_setup_teardown(windows, open_context, close_context),
+        cmocka_unit_test_setup_teardown(decomposed, open_context, close_context),
         cmocka_unit_test_setup_teardown(orders, open_context, close_context),
         cmocka_unit_test_setup_teardown(pooling, open_context, close_context),
         cmocka_unit_test_setup_teardown(last_of_lengths, open_context, close_context),

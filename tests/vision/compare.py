@@ -21,7 +21,7 @@ from safetensors.torch import save_file
 
 ALLOWED = 5e-5
 # clattn_vision, clattn_name_format, clattn_pooling
-VIT, DINOV2, DINOV2_GIANT, CLIP, CLIP_TEXT, SWIN = 2, 5, 7, 8, 9, 14
+VIT, DINOV2, DINOV2_GIANT, CLIP, CLIP_TEXT, SWIN, SAM = 2, 5, 7, 8, 9, 14, 18
 FORMAT_TIMM, FORMAT_TIMM_SWIN = 14, 16
 MEAN, FIRST, LAST, PATCHES = 1, 2, 3, 4
 
@@ -222,7 +222,23 @@ def timm_swin(case):
     return module, {"picture": x}, {"output": y, "pooled": y.mean(1)}
 
 
-KINDS = {"vit": vit, "dinov2": dinov2, "clip": clip, "timm": timm_vit, "swin": swin, "timm-swin": timm_swin}
+def sam(case):
+    case.sizes()
+    s, window = case.shape, case.pick(2, 3, 4, 7)
+    case.rows = case.columns = case.grid  # the only grid that transformers takes
+    whole = [layer for layer in range(s["layers"]) if case.whole(0, 1)]
+    neck = case.pick(16, 40)
+    case.options.update(window=window, whole=sum(1 << layer for layer in whole), neck=neck, class_position=0)
+    case.note.append("windows of %d but in layers %s" % (window, whole))
+    module = hugging_face(case, SAM, "SamVision", hidden_size=s["d_model"], num_hidden_layers=s["layers"],
+                          num_attention_heads=s["heads"], mlp_dim=s["d_ff"], image_size=case.grid * case.patch,
+                          patch_size=case.patch, window_size=window, global_attn_indexes=whole, output_channels=neck)
+    x = case.picture(case.patch, case.rows, case.columns, case.batch)
+    y = module(x).last_hidden_state
+    return module, {"picture": x}, {"output": y.flatten(2).transpose(1, 2)}
+
+
+KINDS = {"vit": vit, "dinov2": dinov2, "clip": clip, "timm": timm_vit, "swin": swin, "timm-swin": timm_swin, "sam": sam}
 
 
 def write_weights(module, folder):

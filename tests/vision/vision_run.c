@@ -9,6 +9,7 @@
  *   patch=N patch_bias=0|1 grid_rows=N grid_columns=N antialias=0|1 class_token=0|1 class_position=0|1 registers=N
  *   vocabulary=N positions=N       what replaces the preset's
  *   stages=N,N... window=N         Swin: the layers of each stage; the window's rows and columns
+ *   whole=N window=N neck=N        SAM: the bits of layers without windows; the neck's columns
  *   pooling=N unit=0|1             clattn_pooling, pooled_unit
  *   dtype=N                        of activations and weights
  *   nhwc=1                         the picture is laid out by pixels
@@ -162,6 +163,11 @@ static void describe(clattn_transformer_desc *desc, clattn_stack_desc *d, clattn
         d->epsilon = strtof(option("epsilon"), NULL);
     if (option("stages"))
         set_stages(d);
+    if (option("whole")) {
+        d->windows.rows = d->windows.columns = number("window", 14);
+        d->windows.whole = number("whole", 0);
+        d->neck = number("neck", d->neck);
+    }
     if (d->input != CLATTN_STACK_INPUT_PICTURES)
         return;
     p->height = p->width = number("patch", p->height);
@@ -300,7 +306,8 @@ int main(int argc, char **argv)
     encoder.pooled_unit = (int32_t)number("unit", 0);
     CHECK(clattn_encoder_plan_create(model, &encoder, NULL, &plan));
     const size_t columns = stack.projection ? stack.projection : stack.d_model;
-    const size_t extent[3] = {encoder.batch, positions, stack.d_model}, pooled_extent[2] = {encoder.batch, columns};
+    const size_t extent[3] = {encoder.batch, positions, stack.neck ? stack.neck : stack.d_model},
+                 pooled_extent[2] = {encoder.batch, columns};
     const size_t count = extent[0] * extent[1] * extent[2], bytes = clattn_dtype_size(desc.dtype) * count;
     cl_mem output = buffer(bytes, NULL), pooled = buffer(encoder.batch * columns * sizeof(float), NULL);
     args.input = clattn_binding_buffer(input, 0);

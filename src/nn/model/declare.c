@@ -1,4 +1,5 @@
 /* Declares the weights of a model and the names of their tensors. */
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,7 +134,23 @@ static weight_id table(struct loader *loader, const char *stack, const char *nam
     return id;
 }
 
-static struct attention_weights attention(struct loader *loader, const struct stack *stack, bool cross,
+/* The vectors for distances in rows and in columns.  What is added to a score is not scaled, but the scores are: the vectors are
+ * multiplied by what undoes that. */
+static struct linear distances(struct loader *loader, const struct stack *stack, size_t layer, const char *prefix)
+{
+    const clattn_stack_desc *d = &stack->desc;
+    const struct grid grid = {d->patches.grid_rows, d->patches.grid_columns};
+    const struct grid window = stack_window(d, layer, grid);
+    const size_t down = 2 * window.rows - 1, across = 2 * window.columns - 1, size = d->head_size;
+    const float factor = d->explicit_scale ? 1 / d->scale : sqrtf((float)size);
+    struct linear distances = {.rows = down + across, .columns = size};
+    distances.weight = declare(loader, down + across, size, plain_dtype(loader->model));
+    add_part(loader, distances.weight, 0, down, size, "%sposition_rows", prefix)->factor = factor;
+    add_part(loader, distances.weight, down, across, size, "%sposition_columns", prefix)->factor = factor;
+    return distances;
+}
+
+static struct attention_weights attention(struct loader *loader, const struct stack *stack, bool cross, size_t layer,
                                           const char *prefix)
 {
     const clattn_stack_desc *d = &stack->desc;
@@ -150,7 +167,9 @@ static struct attention_weights attention(struct loader *loader, const struct st
         weights.memory = linear(loader, prefix, shares + 1, 2, d->d_memory);
     weights.out = linear(loader, prefix, shares + 3, 1, stack->inner);
     weights.norm = norm(loader, d, prefix);
-    if (d->windows.position_bias) {
+    if (d->windows.position_bias == CLATTN_POSITION_BIAS_DECOMPOSED && !cross)
+        weights.distances = distances(loader, stack, layer, prefix);
+    if (d->windows.position_bias == CLATTN_POSITION_BIAS_TABLE && !cross) {
         const size_t places = d->windows.rows * d->windows.columns;
         weights.position_bias = declare(loader, d->heads, places * places, CLATTN_DTYPE_F32);
         add_part(loader, weights.position_bias, 0, d->heads, places * places, "%sposition_bias", prefix)->windows =
@@ -174,10 +193,10 @@ static void declare_layer(struct loader *loader, struct stack *stack, const char
                        out = {"out", d->d_model, bias, d->layer_scale == 1};
     char prefix[WEIGHT_NAME_BYTES / 2];
     snprintf(prefix, sizeof prefix, "%s.layers.%zu.self.", name, index);
-    layer->self = attention(loader, stack, false, prefix);
+    layer->self = attention(loader, stack, false, index, prefix);
     snprintf(prefix, sizeof prefix, "%s.layers.%zu.cross.", name, index);
     if (d->cross)
-        layer->cross = attention(loader, stack, true, prefix);
+        layer->cross = attention(loader, stack, true, index, prefix);
     snprintf(prefix, sizeof prefix, "%s.layers.%zu.feed_forward.", name, index);
     layer->in = linear(loader, prefix, &in, 1, d->d_model);
     if (d->gated)
@@ -215,7 +234,10 @@ static void declare_patches(struct loader *loader, struct stack *stack, const ch
     patches->rows = d->d_model;
     patches->columns = p->channels * p->height * p->width;
     patches->weight = declare(loader, patches->rows, patches->columns, plain_dtype(loader->model));
-    add_part(loader, patches->weight, 0, patches->rows, patches->columns, "%spatches.weight", prefix)->patches = p;
+    struct part *part =
+        add_part(loader, patches->weight, 0, patches->rows, patches->columns, "%spatches.weight", prefix);
+    part->window[0] = p->height;
+    part->window[1] = p->width;
     if (!p->without_bias) {
         patches->bias = declare(loader, patches->rows, 1, plain_dtype(loader->model));
         add_vector(loader, patches->bias, 0, patches->rows, true, prefix, "patches.bias");
@@ -228,6 +250,26 @@ static void declare_patches(struct loader *loader, struct stack *stack, const ch
         stack->registers = declare(loader, p->registers, d->d_model, plain_dtype(loader->model));
         add_part(loader, stack->registers, 0, p->registers, d->d_model, "%sregisters.weight", prefix);
     }
+}
+
+static void declare_neck(struct loader *loader, struct stack *stack, const char *prefix)
+{
+    const clattn_stack_desc *d = &stack->desc;
+    const size_t n = d->neck;
+    char of_norm[WEIGHT_NAME_BYTES / 2 + 16];
+    if (!n)
+        return;
+    stack->neck_in = (struct linear){.rows = n, .columns = d->d_model};
+    stack->neck_in.weight = declare(loader, n, d->d_model, plain_dtype(loader->model));
+    struct part *part = add_part(loader, stack->neck_in.weight, 0, n, d->d_model, "%sneck.in.weight", prefix);
+    part->window[0] = part->window[1] = 1;
+    snprintf(of_norm, sizeof of_norm, "%sneck.in_", prefix);
+    stack->neck_in_norm = norm_of(loader, d, of_norm, n);
+    stack->neck_out = declare(loader, n, n * 9, plain_dtype(loader->model));
+    part = add_part(loader, stack->neck_out, 0, n, n * 9, "%sneck.out.weight", prefix);
+    part->window[0] = part->window[1] = 3;
+    snprintf(of_norm, sizeof of_norm, "%sneck.out_", prefix);
+    stack->neck_out_norm = norm_of(loader, d, of_norm, n);
 }
 
 static void declare_stack(struct loader *loader, struct stack *stack, const char *name)
@@ -255,6 +297,7 @@ static void declare_stack(struct loader *loader, struct stack *stack, const char
         declare_layer(loader, stack, name, i);
     if (d->final_norm)
         stack->final_norm = norm(loader, d, prefix);
+    declare_neck(loader, stack, prefix);
     if (stack->next) {
         snprintf(of_merge, sizeof of_merge, "%smerge.", prefix);
         stack->merge_norm = norm_of(loader, d, of_merge, 4 * d->d_model);

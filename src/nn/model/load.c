@@ -105,24 +105,28 @@ static clattn_host_tensor expected_of(const struct part *part, const struct orig
         expected.extent[0] = distances_of(part->windows);
         expected.extent[1] = part->rows;
     }
-    if (part->patches) {
+    if (part->window[0]) {
         expected.rank = 4;
-        expected.extent[1] = part->patches->channels;
-        expected.extent[2] = part->patches->height;
-        expected.extent[3] = part->patches->width;
+        expected.extent[1] = part->columns / part->window[0] / part->window[1];
+        expected.extent[2] = part->window[0];
+        expected.extent[3] = part->window[1];
     }
     return expected;
 }
 
-/* Whether the tensor has the expected extents, before which there may be further ones of 1. */
+/* Whether the tensor has the expected extents; the first may be the product of several. */
 static bool has_shape(const clattn_host_tensor *tensor, const clattn_host_tensor *want)
 {
     if (tensor->rank < want->rank || tensor->rank > CLATTN_MAX_RANK)
         return false;
     const int32_t more = tensor->rank - want->rank;
-    bool same = true;
-    for (int32_t i = 0; same && i < tensor->rank; i++)
-        same = tensor->extent[i] == (i < more ? 1 : want->extent[i - more]);
+    size_t first = 1;
+    for (int32_t i = 0; i <= more; i++)
+        if (!size_mul(first, tensor->extent[i], &first))
+            return false;
+    bool same = first == want->extent[0];
+    for (int32_t i = 1; same && i < want->rank; i++)
+        same = tensor->extent[i + more] == want->extent[i];
     return same;
 }
 
@@ -216,8 +220,9 @@ static void convert_row(const struct part *part, const struct origin *origin, si
     else
         for (size_t c = 0; c < part->columns; c++)
             values[c] = load_element(origin->tensor.dtype, origin->tensor.data, index_of(part, origin, row, c));
-    for (size_t c = 0; c < part->columns && origin->scale; c++)
-        values[c] *= origin->scale[row];
+    const float factor = (origin->scale ? origin->scale[row] : 1) * (part->factor ? part->factor : 1);
+    for (size_t c = 0; c < part->columns && factor != 1; c++)
+        values[c] *= factor;
 }
 
 /* Quantises a row and returns its scale, which is NaN if an element is NaN. */
@@ -313,7 +318,7 @@ static clattn_status copy_part(struct loader *loader, const struct upload *uploa
     const size_t element = clattn_dtype_size(weight->dtype);
     float *const floats = weight->dtype == CLATTN_DTYPE_F32 ? block->rows : NULL;
     if (!part->zero && origin->tensor.dtype == weight->dtype && !origin->transposed && part->kernel == 1 &&
-        !origin->scale && !part->windows) {
+        !origin->scale && !part->windows && !part->factor) {
         const char *data = origin->tensor.data;
         return write(loader->model, upload, weight, part->first, part->rows,
                      data + origin->share * part->rows * part->columns * element);

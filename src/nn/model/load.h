@@ -13,9 +13,10 @@ struct part {
     char name[WEIGHT_NAME_BYTES];
     weight_id weight;
     size_t first, rows, columns, kernel;
+    float factor; /* multiplies the tensor's elements; 0: 1 */
     bool vector, convolution;
     const clattn_windows *windows;      /* not NULL: the tensor is a table of distances, and the rows are heads */
-    const clattn_patches *patches;      /* not NULL: the tensor is (rows, channels, height, width) */
+    size_t window[2];                   /* not 0: the tensor is (rows, columns / these, window[0], window[1]) */
     char scale_name[WEIGHT_NAME_BYTES]; /* not "": the vector whose elements multiply the tensor's rows */
     bool zero;                          /* there is no such tensor: its rows are zeros */
 };

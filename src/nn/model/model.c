@@ -12,6 +12,7 @@
 #define SIZE_LIMIT ((size_t)1 << 31)
 #define PATCHES_LIMIT ((size_t)1 << 16)
 #define WINDOW_LIMIT 64
+#define DISTANCE_LIMIT 512
 
 void clattn_stack_desc_init(clattn_stack_desc *desc)
 {
@@ -152,7 +153,7 @@ static clattn_status check_sizes(const clattn_stack_desc *d, const char **reason
             "rotary_size is odd or above head_size");
     const size_t sizes[] = {d->d_model,  d->heads,          d->head_size,      d->d_ff,
                             d->d_memory, d->vocabulary,     d->position_count, d->segments,
-                            d->features, d->first_position, d->projection};
+                            d->features, d->first_position, d->projection,     d->neck};
     for (size_t i = 0; i < COUNT_OF(sizes); i++)
         REQUIRE(sizes[i] < SIZE_LIMIT, CLATTN_ERROR_INVALID_LAYOUT, "a size is 2^31 or more");
     REQUIRE(d->heads <= SIZE_LIMIT / 16 / d->head_size, CLATTN_ERROR_INVALID_LAYOUT, "heads * head_size is above 2^27");
@@ -210,7 +211,8 @@ static clattn_status check_patches(const clattn_stack_desc *d, const char **reas
     REQUIRE(p->channels && p->height && p->width && p->channels < SIZE_LIMIT / p->height / p->width,
             CLATTN_ERROR_INVALID_LAYOUT,
             "patches: channels, height and width are at least 1, and their product is below 2^31");
-    REQUIRE(table ? p->grid_rows && p->grid_columns : !p->grid_rows && !p->grid_columns && !p->antialias,
+    const bool grid = table || (d->windows.whole && d->windows.position_bias == CLATTN_POSITION_BIAS_DECOMPOSED);
+    REQUIRE(grid ? p->grid_rows && p->grid_columns : !p->grid_rows && !p->grid_columns && !p->antialias,
             CLATTN_ERROR_INVALID_LAYOUT, "patches: a table of positions has a grid, and there is none without");
     REQUIRE(!table || d->position_count == p->grid_rows * p->grid_columns ||
                 (p->class_token && d->position_count == p->grid_rows * p->grid_columns + 1),
@@ -223,15 +225,30 @@ static clattn_status check_windows(const clattn_stack_desc *d, const char **reas
 {
     const clattn_windows *w = &d->windows;
     const bool pictures = d->input == CLATTN_STACK_INPUT_PICTURES || d->input == CLATTN_STACK_INPUT_MERGED;
-    REQUIRE(is_flag(w->shifted) && enum_within(w->position_bias, CLATTN_POSITION_BIAS_TABLE),
+    REQUIRE(is_flag(w->shifted) && enum_within(w->position_bias, CLATTN_POSITION_BIAS_DECOMPOSED),
             CLATTN_ERROR_INVALID_LAYOUT, "windows: shifted is neither 0 nor 1, or position_bias is unknown");
     REQUIRE(!w->rows == !w->columns && w->rows <= WINDOW_LIMIT && w->columns <= WINDOW_LIMIT,
             CLATTN_ERROR_INVALID_LAYOUT, "windows: one of rows and columns is 0, or a size is above 64");
-    REQUIRE(w->rows || (!w->shifted && !w->position_bias), CLATTN_ERROR_INVALID_LAYOUT,
-            "windows: shifted and position_bias are for windows, which have rows and columns");
+    REQUIRE(w->rows || (!w->shifted && !w->position_bias && !w->whole), CLATTN_ERROR_INVALID_LAYOUT,
+            "windows: shifted, position_bias and whole are for windows, which have rows and columns");
+    REQUIRE(d->layers >= 64 || !(w->whole >> d->layers), CLATTN_ERROR_INVALID_LAYOUT,
+            "windows: whole has a layer that the stack does not have");
+    REQUIRE(!w->whole || w->position_bias != CLATTN_POSITION_BIAS_TABLE, CLATTN_ERROR_INVALID_LAYOUT,
+            "windows: whole layers have no table of distances");
+    REQUIRE(w->position_bias != CLATTN_POSITION_BIAS_DECOMPOSED || !w->whole ||
+                (d->patches.grid_rows && d->patches.grid_columns && d->patches.grid_rows <= DISTANCE_LIMIT &&
+                 d->patches.grid_columns <= DISTANCE_LIMIT),
+            CLATTN_ERROR_INVALID_LAYOUT,
+            "windows: a decomposed bias of whole layers needs a grid of at most 512 x 512");
+    REQUIRE(w->position_bias != CLATTN_POSITION_BIAS_DECOMPOSED ||
+                ((!d->explicit_scale || d->scale) && d->kv_heads == d->heads),
+            CLATTN_ERROR_INVALID_LAYOUT, "windows: a decomposed bias needs a scale other than 0, and kv_heads = heads");
     REQUIRE(!w->rows || (pictures && !d->patches.class_token && !d->patches.registers && !d->causal && !d->rotary),
             CLATTN_ERROR_INVALID_LAYOUT,
             "windows are for pictures without class token and registers, and are neither causal nor rotary");
+    REQUIRE(!d->neck || (pictures && !d->patches.class_token && !d->patches.registers && !d->projection && !d->next),
+            CLATTN_ERROR_INVALID_LAYOUT,
+            "a neck is for pictures without class token, registers and projection, and for the last stage");
     return CLATTN_SUCCESS;
 }
 
@@ -286,6 +303,12 @@ fail:
     return status;
 }
 
+struct grid stack_window(const clattn_stack_desc *desc, size_t layer, struct grid grid)
+{
+    return layer < 64 && desc->windows.whole >> layer & 1 ? grid
+                                                          : (struct grid){desc->windows.rows, desc->windows.columns};
+}
+
 const struct stack *stack_last(const struct stack *stack)
 {
     while (stack->next)
@@ -321,7 +344,7 @@ static clattn_status decoder_read(clattn_transformer *model, const clattn_transf
             CLATTN_ERROR_INVALID_LAYOUT, "a decoder's input is tokens or vectors");
     REQUIRE(!d->projection && !d->next, CLATTN_ERROR_INVALID_LAYOUT,
             "a projection is for an encoder's pooled vectors, and stages are for an encoder of pictures");
-    REQUIRE(!model->has_encoder || !d->cross || d->d_memory == stack_last(&model->encoder)->desc.d_model,
+    REQUIRE(!model->has_encoder || !d->cross || d->d_memory == stack_columns(&stack_last(&model->encoder)->desc),
             CLATTN_ERROR_INVALID_LAYOUT, "d_memory is not the encoder's d_model");
 fail:
     return status;
@@ -471,7 +494,7 @@ static clattn_status create(clattn_context *context, const clattn_transformer_de
         goto fail;
     }
     if (!source.lookup || (source.rule_count && !source.rules) || source.reserved ||
-        !enum_within(source.format, CLATTN_NAME_FORMAT_TIMM_SWIN)) {
+        !enum_within(source.format, CLATTN_NAME_FORMAT_SAM)) {
         status = report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                               "source: no lookup, rules that are NULL, an unknown format, or reserved is not 0");
         goto fail;

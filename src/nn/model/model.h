@@ -26,6 +26,8 @@ struct attention_weights {
     struct linear in, memory, out;
     struct norm_weights norm, query_norm, key_norm;
     weight_id position_bias; /* (heads, places of a query * places of a key in a window), float32 */
+    /* Of a decomposed bias, over the scale of the scores: a row for each distance in rows, then for each in columns. */
+    struct linear distances;
 };
 
 struct layer_weights {
@@ -46,7 +48,10 @@ struct stack {
     struct layer_weights *layers;
     struct norm_weights merge_norm; /* of the vectors that go to the next stage, */
     struct linear merge;            /* and their matrix */
-    struct stack *next;             /* the next stage, or NULL */
+    struct linear neck_in;
+    weight_id neck_out; /* (neck, neck * 3 * 3) */
+    struct norm_weights neck_in_norm, neck_out_norm;
+    struct stack *next; /* the next stage, or NULL */
 };
 
 struct weight {
@@ -85,6 +90,18 @@ void model_drop(clattn_transformer *model);
 
 /* The binding of a weight, (rows, columns); none if `id` is 0. */
 clattn_binding model_weight(const clattn_transformer *model, weight_id id);
+
+/* The patches that attend to each other in a layer, if the stack has windows: rows and columns of a window, or of the grid. */
+struct grid {
+    size_t rows, columns;
+};
+struct grid stack_window(const clattn_stack_desc *desc, size_t layer, struct grid grid);
+
+/* The columns of the vectors that a stack makes. */
+static inline size_t stack_columns(const clattn_stack_desc *desc)
+{
+    return desc->neck ? desc->neck : desc->d_model;
+}
 
 /* The last stage of an encoder. */
 const struct stack *stack_last(const struct stack *stack);

@@ -238,6 +238,26 @@ static const clattn_name_rule timm_swin[] = {
     {"encoder.stages.{s}.norm.{kind}", "norm.{kind}"},
 };
 
+#define SAM_LAYER "vision_encoder.layers.{n}."
+static const clattn_name_rule sam[] = {
+    {"encoder.patches.{kind}", "vision_encoder.patch_embed.projection.{kind}"},
+    {"encoder.positions.weight", "vision_encoder.pos_embed"},
+    {"encoder.layers.{n}.self.query.{kind}", SAM_LAYER "attn.qkv.{kind}[0/3]"},
+    {"encoder.layers.{n}.self.key.{kind}", SAM_LAYER "attn.qkv.{kind}[1/3]"},
+    {"encoder.layers.{n}.self.value.{kind}", SAM_LAYER "attn.qkv.{kind}[2/3]"},
+    {"encoder.layers.{n}.self.position_rows", SAM_LAYER "attn.rel_pos_h"},
+    {"encoder.layers.{n}.self.position_columns", SAM_LAYER "attn.rel_pos_w"},
+    {"encoder.layers.{n}.self.output.{kind}", SAM_LAYER "attn.proj.{kind}"},
+    {"encoder.layers.{n}.self.norm.{kind}", SAM_LAYER "layer_norm1.{kind}"},
+    {"encoder.layers.{n}.feed_forward.in.{kind}", SAM_LAYER "mlp.lin1.{kind}"},
+    {"encoder.layers.{n}.feed_forward.out.{kind}", SAM_LAYER "mlp.lin2.{kind}"},
+    {"encoder.layers.{n}.feed_forward.norm.{kind}", SAM_LAYER "layer_norm2.{kind}"},
+    {"encoder.neck.in.weight", "vision_encoder.neck.conv1.weight"},
+    {"encoder.neck.in_norm.{kind}", "vision_encoder.neck.layer_norm1.{kind}"},
+    {"encoder.neck.out.weight", "vision_encoder.neck.conv2.weight"},
+    {"encoder.neck.out_norm.{kind}", "vision_encoder.neck.layer_norm2.{kind}"},
+};
+
 #define RULES(table) {table, sizeof table / sizeof table[0]}
 static const struct {
     const clattn_name_rule *rules;
@@ -260,6 +280,7 @@ static const struct {
     RULES(timm_vit),
     RULES(swin),
     RULES(timm_swin),
+    RULES(sam),
 };
 
 /* The texts that {n}, {s} and {kind} stand for. */

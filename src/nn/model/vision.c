@@ -4,7 +4,7 @@
 #include "base/report.h"
 #include "base/size.h"
 
-enum family { VIT, DINOV2, CLIP_VISION, CLIP_TEXT, SWIN };
+enum family { VIT, DINOV2, CLIP_VISION, CLIP_TEXT, SWIN, SAM };
 
 struct shape {
     enum family family;
@@ -31,6 +31,9 @@ static const struct shape shapes[] = {
     [CLATTN_VISION_SWIN_SMALL] = {SWIN, 18, 96, 3, 4, 0},
     [CLATTN_VISION_SWIN_BASE] = {SWIN, 18, 128, 4, 4, 0},
     [CLATTN_VISION_SWIN_LARGE] = {SWIN, 18, 192, 6, 4, 0},
+    [CLATTN_VISION_SAM_BASE] = {SAM, 12, 768, 12, 16, 0},
+    [CLATTN_VISION_SAM_LARGE] = {SAM, 24, 1024, 16, 16, 0},
+    [CLATTN_VISION_SAM_HUGE] = {SAM, 32, 1280, 16, 16, 0},
 };
 
 /* Patches of square pictures, with a class token that has a position. */
@@ -66,7 +69,7 @@ static void set_swin(clattn_stack_desc *stage)
     stage->patches.channels = 3;
     stage->patches.height = stage->patches.width = 4;
     stage->positions = CLATTN_POSITIONS_NONE;
-    stage->windows = (clattn_windows){7, 7, 1, CLATTN_POSITION_BIAS_TABLE};
+    stage->windows = (clattn_windows){7, 7, 1, CLATTN_POSITION_BIAS_TABLE, 0};
     for (size_t i = 1; i < CLATTN_VISION_STAGES; i++) {
         stage[i] = stage[0];
         stage[i].input = CLATTN_STACK_INPUT_MERGED;
@@ -137,6 +140,19 @@ clattn_status clattn_vision_preset(clattn_vision model, clattn_transformer_desc 
         encoder->causal = 1;
         set_clip(encoder);
         names = CLATTN_NAME_FORMAT_CLIP_TEXT;
+        break;
+    case SAM:
+        set_pictures(encoder, 1024, shape->patch);
+        set_epsilon(encoder, 1e-6f);
+        encoder->patches.class_token = 0;
+        encoder->position_count--;
+        encoder->final_norm = 0;
+        encoder->windows =
+            (clattn_windows){.rows = 14, .columns = 14, .position_bias = CLATTN_POSITION_BIAS_DECOMPOSED};
+        for (size_t quarter = 1; quarter <= 4; quarter++) /* the last layer of each quarter */
+            encoder->windows.whole |= (uint64_t)1 << (quarter * shape->layers / 4 - 1);
+        encoder->neck = 256;
+        names = CLATTN_NAME_FORMAT_SAM;
         break;
     case SWIN:
         set_swin(encoder);

@@ -36,6 +36,8 @@ static clattn_status check_desc(const struct stack *stack, const clattn_encoder_
     REQUIRE(desc->pooling || !desc->pooled_unit, CLATTN_ERROR_INVALID_ARGUMENT, "pooled_unit without pooling");
     REQUIRE(desc->pooling != CLATTN_POOLING_PATCHES || d->input == CLATTN_STACK_INPUT_PICTURES,
             CLATTN_ERROR_INVALID_ARGUMENT, "CLATTN_POOLING_PATCHES is for pictures");
+    REQUIRE(!desc->pooling || !stack_last(stack)->desc.neck, CLATTN_ERROR_INVALID_ARGUMENT,
+            "pooling is for encoders without a neck");
     REQUIRE(!whole || (!desc->probabilities && !desc->mask.rank), CLATTN_ERROR_INVALID_ARGUMENT,
             "probabilities and masks are for encoders without windows and stages");
     REQUIRE(d->layers >= 64 || !(desc->probabilities >> d->layers), CLATTN_ERROR_INVALID_ARGUMENT,
@@ -75,6 +77,11 @@ static clattn_status read_picture(const clattn_transformer *model, clattn_encode
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "encoder: a picture of %zu x %zu pixels cannot be cut into patches of %zu x %zu", extent[2],
                             extent[3], p->height, p->width);
+    if (d->windows.position_bias == CLATTN_POSITION_BIAS_DECOMPOSED && d->windows.whole &&
+        (extent[2] / p->height != p->grid_rows || extent[3] / p->width != p->grid_columns))
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
+                            "encoder: a picture of %zu x %zu pixels has not the model's %zu x %zu patches", extent[2],
+                            extent[3], p->grid_rows, p->grid_columns);
     if (!size_mul(extent[2] / p->height, extent[3] / p->width, &desc->length))
         desc->length = SIZE_MAX;
     return CLATTN_SUCCESS;
@@ -109,7 +116,7 @@ static void lay_out_arguments(struct encoder_plan *plan)
     const clattn_stack_desc *d = &plan->model->encoder.desc, *last = &stack_last(&plan->model->encoder)->desc;
     const size_t columns = d->input == CLATTN_STACK_INPUT_FEATURES ? d->features : d->d_model;
     const size_t input[3] = {plan->desc.batch, plan->desc.length, columns};
-    const size_t output[3] = {plan->desc.batch, plan->output_positions, last->d_model};
+    const size_t output[3] = {plan->desc.batch, plan->output_positions, stack_columns(last)};
     const size_t pooled[2] = {plan->desc.batch, last->projection ? last->projection : last->d_model};
     const size_t probabilities[5] = {(size_t)__builtin_popcountll(plan->desc.probabilities), plan->desc.batch, d->heads,
                                      plan->positions, plan->positions};

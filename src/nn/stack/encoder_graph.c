@@ -275,6 +275,11 @@ static clattn_status add_all(struct encoder_builder *b)
         TRY(add_layers(b, grid, NULL));
         TRY(add_merge(&b->base, &grid));
     }
+    if (b->base.stack->desc.neck) {
+        TRY(add_layers(b, grid, NULL));
+        TRY(add_neck(&b->base, grid, ENCODER_OUTPUT));
+        return graph_finish(b->base.graph);
+    }
     const struct matrix result = stack_result(&b->base, ENCODER_OUTPUT);
     TRY(add_layers(b, grid, &result));
     if (b->plan->desc.pooling)
@@ -291,7 +296,8 @@ clattn_status encoder_make_graph(struct encoder_plan *plan, const clattn_plan_op
                                          .model = plan->model,
                                          .stack = &plan->model->encoder,
                                          .options = options,
-                                         .rows = {plan->desc.batch, plan->positions, NUMBER_BATCH, NUMBER_LENGTH}},
+                                         .rows = {plan->desc.batch, plan->positions, NUMBER_BATCH, NUMBER_LENGTH},
+                                         .items = plan->desc.batch},
                                 .plan = plan};
     TRY(graph_begin(&plan->graph, plan->base.context));
     status = add_all(&b);

@@ -242,7 +242,12 @@ fail:
 
 clattn_layout heads_layout(const struct stack *stack, struct rows rows, const struct matrix *matrix, size_t heads)
 {
-    const size_t size = stack->desc.head_size, item = matrix->item ? matrix->item : rows.length * matrix->stride;
+    return heads_layout_of(rows, matrix, heads, stack->desc.head_size);
+}
+
+clattn_layout heads_layout_of(struct rows rows, const struct matrix *matrix, size_t heads, size_t size)
+{
+    const size_t item = matrix->item ? matrix->item : rows.length * matrix->stride;
     return (clattn_layout){.dtype = matrix->dtype,
                            .rank = 4,
                            .extent = {rows.batch, heads, rows.length, size},
@@ -295,6 +300,11 @@ static void describe_attention(const struct builder *b, const struct attention_s
     desc->bias = a->bias;
     desc->query = heads_layout(b->stack, a->queries, &heads->query, d->heads);
     desc->key = desc->value = a->cache;
+    if (a->wide) { /* queries and keys lie elsewhere, and have more columns than values */
+        desc->query = desc->key = heads_layout_of(a->queries, &heads->query, d->heads, a->wide);
+        desc->scoring.explicit_scale = 1;
+        desc->scoring.scale = d->explicit_scale ? d->scale : 1 / sqrtf((float)d->head_size);
+    }
     desc->output = heads_layout(b->stack, a->queries, &heads->attended, d->heads);
     if (a->query_lengths)
         desc->lengths.query = per_item;

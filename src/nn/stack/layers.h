@@ -54,8 +54,9 @@ struct builder {
     const struct stack *stack;
     const clattn_plan_options *options, *product_options; /* of attention; of products */
     struct rows rows;                                     /* of the stream: positions or tokens */
-    struct matrix x;                                      /* the residual stream */
-    bool own;                                             /* x is an array of the arena, which may be overwritten */
+    size_t items;    /* pictures: the plan's batch, of which rows.batch are windows */
+    struct matrix x; /* the residual stream */
+    bool own;        /* x is an array of the arena, which may be overwritten */
 };
 
 struct linear_operands linear_of(const struct builder *b, const struct linear *linear);
@@ -83,6 +84,9 @@ clattn_status end_layer(struct builder *b, size_t layer, const struct matrix *re
 
 /* (batch, heads, length, head size) within rows. */
 clattn_layout heads_layout(const struct stack *stack, struct rows rows, const struct matrix *matrix, size_t heads);
+
+/* The same with heads of another size. */
+clattn_layout heads_layout_of(struct rows rows, const struct matrix *matrix, size_t heads, size_t size);
 
 /* The arrays of an attention sublayer. */
 struct heads {
@@ -115,7 +119,8 @@ struct attention_sublayer {
     clattn_layout mask, bias;
     int mask_slot, mask_array; /* where the mask is: bound by the caller, or an array */
     struct graph_operand bias_operand;
-    bool output;                 /* the probabilities of this layer are an output */
+    size_t wide; /* the size of heads of queries and keys if it is another than that of values; otherwise 0 */
+    bool output; /* the probabilities of this layer are an output */
     clattn_layout probabilities; /* of the layer */
     int probabilities_slot;
     size_t probabilities_offset; /* elements */
@@ -147,20 +152,24 @@ clattn_status add_rope(const struct builder *b, const struct matrix *matrix, siz
  * arrays, `offsets` as in add_rope. */
 clattn_status add_embedding(struct builder *b, int ids, int segments, int offsets);
 
-/* The grid of a picture's patches in a stage. */
-struct grid {
-    size_t rows, columns;
-};
-
 /* What the layers of a stage need for their windows: arrays of the graph that they share, each made when it is first wanted. */
 struct windows {
     struct grid grid;
     int places[2], origins[2]; /* of rows in windows, and of rows in the grid, without and with the shift */
     int mask;                  /* of shifted windows */
+    int ones[2];               /* of longer keys (decomposed.c), in windows and in whole layers */
 };
 
 /* Adds self-attention within windows, with the sublayer's end. */
 clattn_status add_window_attention(struct builder *b, struct windows *windows, size_t layer);
+
+/* Adds the attention of `heads` with a decomposed bias; the queries of an item are the places of a window.  *ones is an array
+ * of the graph, or 0 until it is made. */
+clattn_status attend_decomposed(const struct builder *b, const struct attention_sublayer *sublayer, struct grid window,
+                                int *ones, const struct heads *heads);
+
+/* Makes the result of a stack with a neck, bound to `slot`, of its stream. */
+clattn_status add_neck(struct builder *b, struct grid grid, int slot);
 
 /* Goes on to the next stage: merges patches, and sets the builder's stack, rows and stream, and *grid. */
 clattn_status add_merge(struct builder *b, struct grid *grid);

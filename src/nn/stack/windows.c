@@ -152,11 +152,47 @@ static clattn_status add_mask(const struct builder *b, const struct tiling *t, i
     return status;
 }
 
+/* Attends within the rows of each item, with the bias that the stack has. */
+static clattn_status attend_places(const struct builder *b, const struct attention_weights *weights, struct rows rows,
+                                   struct grid window, int mask, int *ones, const struct heads *heads)
+{
+    const clattn_stack_desc *d = &b->stack->desc;
+    struct attention_sublayer sublayer = {.weights = weights,
+                                          .queries = rows,
+                                          .key = heads->key.data,
+                                          .value = heads->value.data,
+                                          .cache = heads_layout(b->stack, rows, &heads->key, d->kv_heads),
+                                          .keys = rows.length_number,
+                                          .bias_operand = weight_operand(b, weights->position_bias),
+                                          .mask_array = mask};
+    if (weights->position_bias)
+        sublayer.bias = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, d->heads, rows.length, rows.length);
+    if (mask)
+        sublayer.mask = clattn_layout_bhsd(CLATTN_DTYPE_BOOL, rows.batch, 1, rows.length, rows.length);
+    return weights->distances.weight ? attend_decomposed(b, &sublayer, window, ones, heads)
+                                     : attend(b, &sublayer, heads);
+}
+
+/* Attention of all patches of the grid, in a stack that has windows in other layers. */
+static clattn_status add_whole_attention(struct builder *b, struct windows *windows, size_t layer)
+{
+    clattn_status status;
+    const struct attention_weights *weights = &b->stack->layers[layer].self;
+    struct heads heads;
+    TRY(add_projections(b, weights, true, &heads));
+    TRY(attend_places(b, weights, b->rows, windows->grid, 0, &windows->ones[1], &heads));
+    status = end_attention(b, weights, heads.attended);
+fail:
+    return status;
+}
+
 clattn_status add_window_attention(struct builder *b, struct windows *windows, size_t layer)
 {
     clattn_status status;
     const clattn_stack_desc *d = &b->stack->desc;
     const struct attention_weights *weights = &b->stack->layers[layer].self;
+    if (is_among(d->windows.whole, layer))
+        return add_whole_attention(b, windows, layer);
     const struct tiling t = tiling_of(&d->windows, windows->grid, d->windows.shifted && layer % 2);
     const bool shifted = t.shift.rows || t.shift.columns;
     const size_t count = t.windows.rows * t.windows.columns, rows = t.grid.rows * t.grid.columns;
@@ -173,19 +209,8 @@ clattn_status add_window_attention(struct builder *b, struct windows *windows, s
     TRY(add_gather(b, &read, b->rows.batch * rows + 1, windows->places[shifted], count * t.places, &gathered));
     of_windows.rows = inside;
     TRY(add_heads(&of_windows, weights, gathered, true, &heads));
-    struct attention_sublayer sublayer = {.weights = weights,
-                                          .queries = inside,
-                                          .key = heads.key.data,
-                                          .value = heads.value.data,
-                                          .cache = heads_layout(b->stack, inside, &heads.key, d->kv_heads),
-                                          .keys = inside.length_number,
-                                          .bias_operand = weight_operand(b, weights->position_bias),
-                                          .mask_array = shifted ? windows->mask : 0};
-    if (weights->position_bias)
-        sublayer.bias = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, d->heads, t.places, t.places);
-    if (shifted)
-        sublayer.mask = clattn_layout_bhsd(CLATTN_DTYPE_BOOL, inside.batch, 1, t.places, t.places);
-    TRY(attend(&of_windows, &sublayer, &heads));
+    TRY(attend_places(&of_windows, weights, inside, (struct grid){d->windows.rows, d->windows.columns},
+                      shifted ? windows->mask : 0, &windows->ones[0], &heads));
     TRY(add_gather(b, &heads.attended, b->rows.batch * count * t.places, windows->origins[shifted], rows, &attended));
     status = end_attention(b, weights, attended);
 fail:

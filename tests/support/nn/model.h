@@ -126,8 +126,9 @@ void nn_store_as(clattn_dtype dtype, double *x, size_t count);
 /* Makes vectors of pictures (batch, channels, height, width); the caller frees the result. */
 double *nn_reference_pictures(const nn_reference *reference, size_t height, size_t width, const float *pictures);
 
-/* Attends within windows, and merges two by two vectors for the next stage; the caller frees the results. */
+/* Attends within windows, merges two by two vectors for the next stage, and applies a neck; the caller frees the results. */
 double *nn_reference_windows(const nn_reference *reference, const char *prefix, const double *x);
 double *nn_reference_merge(const nn_reference *reference, const double *x);
+double *nn_reference_neck(const nn_reference *reference, const double *x);
 
 #endif

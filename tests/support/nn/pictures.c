@@ -137,13 +137,19 @@ static size_t distance(const struct axis *axis, size_t i, size_t j)
     return shifted(axis, i) % axis->window + axis->window - 1 - shifted(axis, j) % axis->window;
 }
 
+/* What is added to scores: a table of distances, or vectors for distances in rows and in columns; NULL: nothing. */
+struct bias {
+    const float *table, *down, *across;
+};
+
 /* The output of one head at one place; k and v have the places of the filled grid. */
-static void attend_window(const nn_reference *r, const struct axis axis[2], const float *table, size_t head,
+static void attend_window(const nn_reference *r, const struct axis axis[2], struct bias bias, size_t head,
                           const double *q, const double *k, const double *v, size_t place, double *y)
 {
     const clattn_stack_desc *d = r->desc;
     const size_t size = nn_head_size(d), places = axis[0].filled * axis[1].filled;
     const size_t i[2] = {place / axis[1].length, place % axis[1].length};
+    const double scale = d->explicit_scale ? d->scale : 1 / sqrt((double)size);
     double sum = 0, *p = nn_zeros(places);
     for (size_t key = 0; key < places; key++) {
         const size_t j[2] = {key / axis[1].filled, key % axis[1].filled};
@@ -151,12 +157,12 @@ static void attend_window(const nn_reference *r, const struct axis axis[2], cons
             continue;
         double score = 0;
         for (size_t c = 0; c < size; c++)
-            score += q[head * size + c] * k[key * d->d_model + head * size + c] / sqrt((double)size);
-        if (table)
-            score +=
-                table[(distance(&axis[0], i[0], j[0]) * (2 * axis[1].window - 1) + distance(&axis[1], i[1], j[1])) *
-                          d->heads +
-                      head];
+            score += scale * q[head * size + c] * k[key * d->d_model + head * size + c];
+        const size_t down = distance(&axis[0], i[0], j[0]), across = distance(&axis[1], i[1], j[1]);
+        if (bias.table)
+            score += bias.table[(down * (2 * axis[1].window - 1) + across) * d->heads + head];
+        for (size_t c = 0; c < size && bias.down; c++)
+            score += q[head * size + c] * ((double)bias.down[down * size + c] + bias.across[across * size + c]);
         p[key] = exp(score);
         sum += p[key];
     }
@@ -170,12 +176,20 @@ double *nn_reference_windows(const nn_reference *r, const char *prefix, const do
 {
     const clattn_stack_desc *d = r->desc;
     const size_t n = d->d_model, rows = r->grid_rows * r->grid_columns;
-    const bool shift = d->windows.shifted && strstr(prefix, ".layers.")[strlen(".layers.")] % 2 != '0' % 2 &&
-                       r->grid_rows > d->windows.rows && r->grid_columns > d->windows.columns;
-    const struct axis axis[2] = {axis_of(r->grid_rows, d->windows.rows, shift),
-                                 axis_of(r->grid_columns, d->windows.columns, shift)};
+    const int layer = strstr(prefix, ".layers.")[strlen(".layers.")] - '0';
+    const bool all = d->windows.whole >> layer & 1;
+    const bool shift =
+        d->windows.shifted && layer % 2 && r->grid_rows > d->windows.rows && r->grid_columns > d->windows.columns;
+    const struct axis axis[2] = {axis_of(r->grid_rows, all ? r->grid_rows : d->windows.rows, shift),
+                                 axis_of(r->grid_columns, all ? r->grid_columns : d->windows.columns, shift)};
     const size_t filled = axis[0].filled * axis[1].filled;
-    const float *table = d->windows.position_bias ? nn_store_get(r->store, "%sposition_bias", prefix) : NULL;
+    struct bias bias = {NULL, NULL, NULL};
+    if (d->windows.position_bias == CLATTN_POSITION_BIAS_TABLE)
+        bias.table = nn_store_get(r->store, "%sposition_bias", prefix);
+    if (d->windows.position_bias == CLATTN_POSITION_BIAS_DECOMPOSED) {
+        bias.down = nn_store_get(r->store, "%sposition_rows", prefix);
+        bias.across = nn_store_get(r->store, "%sposition_columns", prefix);
+    }
     double *whole = nn_zeros(r->batch * filled * n), *attended = nn_zeros(r->batch * rows * n);
     for (size_t row = 0; row < r->batch * rows; row++) {
         const size_t b = row / rows, place = row % rows;
@@ -187,7 +201,7 @@ double *nn_reference_windows(const nn_reference *r, const char *prefix, const do
     double *v = nn_reference_project(r, prefix, "value", CLATTN_WITHOUT_VALUE_BIAS, whole, r->batch * filled, n, n);
     for (size_t row = 0; row < r->batch * rows; row++)
         for (size_t head = 0; head < d->heads; head++)
-            attend_window(r, axis, table, head, q + row * n, k + row / rows * filled * n, v + row / rows * filled * n,
+            attend_window(r, axis, bias, head, q + row * n, k + row / rows * filled * n, v + row / rows * filled * n,
                           row % rows, attended + row * n);
     double *y = nn_reference_project(r, prefix, "output", CLATTN_WITHOUT_OUTPUT_BIAS, attended, r->batch * rows, n, n);
     free(whole);
@@ -216,5 +230,29 @@ double *nn_reference_merge(const nn_reference *r, const double *x)
                                     nn_store_get(r->store, "%s.merge.weight", r->name), d->next->d_model, NULL);
     nn_store_as(r->dtype, y, r->batch * rows * columns * d->next->d_model);
     free(four);
+    return y;
+}
+
+double *nn_reference_neck(const nn_reference *r, const double *x)
+{
+    const clattn_stack_desc *d = r->desc;
+    const size_t n = d->neck, rows = r->grid_rows, columns = r->grid_columns, places = rows * columns;
+    const float *weight = nn_store_get(r->store, "%s.neck.out.weight", r->name);
+    double *narrow = nn_reference_linear(x, r->batch * places, d->d_model,
+                                         nn_store_get(r->store, "%s.neck.in.weight", r->name), n, NULL);
+    double *y = nn_zeros(r->batch * places * n);
+    char prefix[64];
+    snprintf(prefix, sizeof prefix, "%s.neck.in_", r->name);
+    nn_reference_norm(r, prefix, narrow, r->batch * places, n);
+    for (size_t i = 0; i < r->batch * places * n; i++)
+        for (size_t tap = 0; tap < 9; tap++) {
+            const size_t o = i % n, place = i / n % places, b = i / n / places;
+            const size_t row = place / columns + tap / 3, column = place % columns + tap % 3; /* one too many */
+            for (size_t c = 0; c < n && row > 0 && row <= rows && column > 0 && column <= columns; c++)
+                y[i] += narrow[((b * rows + row - 1) * columns + column - 1) * n + c] * weight[(o * n + c) * 9 + tap];
+        }
+    snprintf(prefix, sizeof prefix, "%s.neck.out_", r->name);
+    nn_reference_norm(r, prefix, y, r->batch * places, n);
+    free(narrow);
     return y;
 }

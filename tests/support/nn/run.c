@@ -87,7 +87,7 @@ static size_t output_columns(const nn_encoder_run *run)
     const clattn_stack_desc *d = run->d;
     while (d->next)
         d = d->next;
-    return d->d_model;
+    return d->neck ? d->neck : d->d_model;
 }
 
 void nn_encode(clattn_context *context, clattn_transformer *model, const nn_encoder_run *run, cl_mem output)
@@ -174,6 +174,11 @@ double *nn_encoder_expected(const nn_encoder_run *run, clattn_dtype dtype)
         snprintf(name, sizeof name, "encoder.stages.%d", stage);
         r.name = name;
         nn_reference_layers(&r, y);
+    }
+    if (r.desc->neck) {
+        double *made = nn_reference_neck(&r, y);
+        free(y);
+        y = made;
     }
     return y;
 }

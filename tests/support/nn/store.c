@@ -236,6 +236,39 @@ static void add_patches(nn_store *store, const char *stack, const clattn_stack_d
         nn_store_add(store, name, 2, (const size_t[2]){p->registers, d->d_model}, 1, 0);
 }
 
+/* Adds what is added to the scores of a layer with windows. */
+static void add_position_bias(nn_store *store, const char *prefix, const clattn_stack_desc *d, size_t layer)
+{
+    const clattn_windows *w = &d->windows;
+    const bool all = w->whole >> layer & 1;
+    const size_t rows = all ? d->patches.grid_rows : w->rows, columns = all ? d->patches.grid_columns : w->columns;
+    const size_t table[2] = {(2 * rows - 1) * (2 * columns - 1), d->heads};
+    const size_t down[2] = {2 * rows - 1, nn_head_size(d)}, across[2] = {2 * columns - 1, nn_head_size(d)};
+    char name[96];
+    snprintf(name, sizeof name, "%sposition_bias", prefix);
+    if (w->position_bias == CLATTN_POSITION_BIAS_TABLE)
+        nn_store_add(store, name, 2, table, 1, 0);
+    if (w->position_bias != CLATTN_POSITION_BIAS_DECOMPOSED)
+        return;
+    snprintf(name, sizeof name, "%sposition_rows", prefix);
+    nn_store_add(store, name, 2, down, 0.5f, 0);
+    snprintf(name, sizeof name, "%sposition_columns", prefix);
+    nn_store_add(store, name, 2, across, 0.5f, 0);
+}
+
+static void add_neck(nn_store *store, const char *stack, const clattn_stack_desc *d)
+{
+    char name[96];
+    snprintf(name, sizeof name, "%s.neck.in.weight", stack);
+    nn_store_add(store, name, 4, (const size_t[4]){d->neck, d->d_model, 1, 1}, 1.7f / sqrtf((float)d->d_model), 0);
+    snprintf(name, sizeof name, "%s.neck.in_", stack);
+    add_norm_of(store, name, d, d->neck);
+    snprintf(name, sizeof name, "%s.neck.out.weight", stack);
+    nn_store_add(store, name, 4, (const size_t[4]){d->neck, d->neck, 3, 3}, 1.7f / sqrtf((float)(9 * d->neck)), 0);
+    snprintf(name, sizeof name, "%s.neck.out_", stack);
+    add_norm_of(store, name, d, d->neck);
+}
+
 static void add_attention(nn_store *store, const char *prefix, const clattn_stack_desc *d, bool cross)
 {
     const size_t inner = d->heads * nn_head_size(d), inner_kv = nn_kv_heads(d) * nn_head_size(d);
@@ -246,12 +279,6 @@ static void add_attention(nn_store *store, const char *prefix, const clattn_stac
     add_linear(store, prefix, "output", d->d_model, inner, !(d->without_bias & CLATTN_WITHOUT_OUTPUT_BIAS));
     add_norm(store, prefix, d);
     add_scale(store, prefix, d);
-    if (d->windows.position_bias) {
-        const size_t extent[2] = {(2 * d->windows.rows - 1) * (2 * d->windows.columns - 1), d->heads};
-        char table[96];
-        snprintf(table, sizeof table, "%sposition_bias", prefix);
-        nn_store_add(store, table, 2, extent, 1, 0);
-    }
     for (int key = 0; key < 2 && d->query_key_norm && !cross; key++) {
         char of_heads[96];
         snprintf(of_heads, sizeof of_heads, "%s%s_", prefix, key ? "key" : "query");
@@ -291,6 +318,7 @@ void nn_store_add_stack(nn_store *store, const char *name, const clattn_stack_de
     for (size_t i = 0; i < d->layers; i++) {
         snprintf(prefix, sizeof prefix, "%s.layers.%zu.self.", name, i);
         add_attention(store, prefix, d, false);
+        add_position_bias(store, prefix, d, i);
         snprintf(prefix, sizeof prefix, "%s.layers.%zu.cross.", name, i);
         if (d->cross)
             add_attention(store, prefix, d, true);
@@ -307,6 +335,8 @@ void nn_store_add_stack(nn_store *store, const char *name, const clattn_stack_de
         add_norm(store, prefix, d);
     if (d->projection)
         add_linear(store, prefix, "projection", d->projection, d->d_model, false);
+    if (d->neck)
+        add_neck(store, name, d);
     if (!d->next)
         return;
     add_linear(store, prefix, "merge", d->next->d_model, 4 * d->d_model, false);
