@@ -170,6 +170,7 @@ static void describe(clattn_transformer_desc *desc, clattn_stack_desc *d, clattn
     }
     if (d->input != CLATTN_STACK_INPUT_PICTURES)
         return;
+    const size_t others = d->position_count > p->grid_rows * p->grid_columns;
     p->height = p->width = number("patch", p->height);
     p->grid_rows = number("grid_rows", p->grid_rows);
     p->grid_columns = number("grid_columns", p->grid_columns);
@@ -179,7 +180,7 @@ static void describe(clattn_transformer_desc *desc, clattn_stack_desc *d, clattn
     if (option("patch_bias"))
         p->without_bias = !number("patch_bias", 1);
     if (d->positions)
-        d->position_count = p->grid_rows * p->grid_columns + number("class_position", 1);
+        d->position_count = p->grid_rows * p->grid_columns + number("class_position", others);
 }
 
 static clattn_transformer *load(const clattn_transformer_desc *desc, clattn_name_format format)
