@@ -58,7 +58,7 @@ static clattn_status find_prefix(vision_model *model, clattn_io_error *error)
                                        "has no tensor %s, expected the weights of the model in config.json", name);
 }
 
-/* Extent `from_last` of a tensor, counted from the last, which must be a size; *size stays if there is no such tensor. */
+/* Extent `from_last` of a tensor, counted from the last, which must be a size. */
 static clattn_status read_extent(const vision_model *model, const char *canonical, int32_t from_last, size_t *size,
                                  clattn_io_error *error)
 {
@@ -67,7 +67,8 @@ static clattn_status read_extent(const vision_model *model, const char *canonica
     const clattn_host_tensor tensor = find(model, canonical, name, &shares);
     const int32_t at = tensor.rank - from_last;
     if (tensor.dtype == CLATTN_DTYPE_NONE)
-        return CLATTN_SUCCESS;
+        return io_fail(error, CLATTN_ERROR_FORMAT, model->weights.text,
+                       "has no tensor %s, expected the weights of the model in config.json", name);
     if (at < 0 || tensor.extent[at] < 1 || tensor.extent[at] > MOST_SIZE || tensor.extent[at] % shares != 0)
         return io_fail(error, CLATTN_ERROR_FORMAT, model->weights.text, "%s is of shape %s, which no model has", name,
                        shape_of(&tensor).text);
