@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """clattn embed-image from outside: small models of random numbers under transformers' and timm's names against NumPy's
-float64 (vision_models.py), every kind of PNG, folders, hostile files.
+float64 (small/vision.py), every kind of PNG, folders, hostile files.
 
     CLATTN=build/src/clattn python3 tests/tool/test_command_embed_image.py [-k PATTERN ...]
 
@@ -13,7 +13,8 @@ import numpy as np
 
 import png_pictures as png
 from command_support import QUICK, CommandTest, main, thorough, write_safetensors
-from vision_models import FAMILIES, Model
+from heatmap_page import MapTest
+from small.vision import FAMILIES, Model
 
 
 class ImageTest(CommandTest):
@@ -263,6 +264,101 @@ class Search(ImageTest):
                     saying=("a.png", "has fewer than 8 bytes"))
 
 
+RAMP = np.array([(20, 23, 28), (40, 60, 110), (60, 125, 170), (140, 195, 170), (250, 240, 150)], float)
+GREY, RULE = 160, 2
+
+
+class Maps(MapTest, ImageTest):
+    """--attention: the last layer's attention, in the page and over the picture."""
+
+    def attention(self, pixels):
+        probabilities = []
+        self.model.vector(pixels, probabilities)
+        return np.array(probabilities)
+
+    def draw(self, pictures, *files):
+        paths = self.save_pictures(pictures)
+        options = [word for name in files for word in ("--attention", self.path(name))]
+        found = self.embed(paths, *options)
+        self.near(found, pictures)
+        return paths
+
+    def overlay(self, pictures):
+        """Fails unless map.png shows each picture, and beside it the same with its attention."""
+        s = self.model.spec
+        shown = png.decode(self.read("map.png")).astype(float)
+        height, width = s["size"]
+        scale = max(1, 384 // max(height, width))
+        self.assertEqual(shown.shape, (RULE + len(pictures) * (height * scale + RULE), 3 * RULE + 2 * width * scale, 3))
+        first = int(s["token"]) + s["registers"]
+        for i, pixels in enumerate(pictures):
+            seen = self.model.levels(pixels)
+            p = self.attention(pixels)[0].mean(0)
+            row = p[0] if s["token"] else p[first:].mean(0)
+            share = row[first:] / row[first:].max() * 4
+            low = np.minimum(share.astype(int), 3)
+            tint = RAMP[low] + (RAMP[low + 1] - RAMP[low]) * (share - low)[:, None]
+            cell = s["patch"]
+            tint = tint.reshape(height // cell, width // cell, 3).repeat(cell, 0).repeat(cell, 1)
+            top = RULE + i * (height * scale + RULE)
+            both = (shown[top:top + height * scale, RULE:RULE + width * scale],
+                    shown[top:top + height * scale, 2 * RULE + width * scale:2 * RULE + 2 * width * scale])
+            for part, wanted in zip(both, (seen, 0.4 * seen + 0.6 * tint)):
+                self.assertLessEqual(np.max(np.abs(part - wanted.repeat(scale, 0).repeat(scale, 1))), 1)
+            self.assertTrue(np.all(shown[top - RULE:top] == GREY))
+            self.assertTrue(np.all(shown[top:, :RULE] == GREY))
+
+    def test_page_and_picture(self):
+        self.make("vit")
+        pictures = [self.picture(32, 32), self.picture(32, 32)]
+        paths = self.draw(pictures, "map.html", "map.png")
+        page = self.page()
+        for i, pixels in enumerate(pictures):
+            about = page.about["parts"][i]
+            self.assertEqual((about["name"], about["picture"]),
+                             (paths[i], dict(width=32, height=32, rows=4, columns=4, first=1)))
+            self.assertEqual(about["key"]["labels"][:2] + about["query"]["labels"][-1:],
+                             ["class token", "row 0, column 0", "row 3, column 3"])
+            self.same(page, self.attention(pixels), i)
+            np.testing.assert_array_equal(page.picture(i), self.model.levels(pixels))
+        self.overlay(pictures)
+
+    @thorough
+    def test_registers_and_other_grids(self):
+        self.make("dinov2_with_registers", processor=True, size=(24, 40), resized=(40,), layers=3)
+        pictures = [self.picture(40, 40)]
+        self.draw(pictures, "map.html", "map.png")
+        page = self.page()
+        self.assertEqual(page.about["parts"][0]["key"]["labels"][:6],
+                         ["class token", "register 0", "register 1", "register 2", "register 3", "row 0, column 0"])
+        self.same(page, self.attention(pictures[0]))
+        self.overlay(pictures)
+
+    @thorough
+    def test_without_a_class_token(self):
+        """Then the picture shows the mean of what patches attend to."""
+        self.make("timm", token=False, token_position=False, pooling="patches", resized=(32,))
+        pictures = [self.picture(32, 32)]
+        self.draw(pictures, "map.png")
+        self.overlay(pictures)
+
+    def test_refusals(self):
+        self.make("vit")
+        path = self.save_pictures([self.picture(32, 32)])[0]
+        for files, saying in ((["map.pdf"], "expected one that ends in .html or .png"), (["a/map.png"], "existing directory"),
+                              (["map.png", "map.png"], "two outputs"), (["pictures/00.png"], "is the input")):
+            options = [word for name in files for word in ("--attention", self.path(name))]
+            self.refuse(2, "embed-image", self.folder_of_model, path, *options, saying=saying)
+        self.refuse(2, "embed-image", self.folder_of_model, path, "--search", self.path("pictures"), "--attention",
+                    self.path("map.png"), saying="--attention draws what is given as PICTURE, found --search")
+        self.make("vit", processor=True)
+        self.model.processor.update(size=dict(height=1024, width=1024))
+        self.model.write(self.folder_of_model)
+        self.refuse(2, "embed-image", self.folder_of_model, path, "--attention", self.path("map.html"),
+                    saying=("1 x 2 matrices of 16385 x 16385 probabilities", "expected at most"))
+        self.assertFalse(os.path.exists(self.path("map.html")))
+
+
 class Usage(ImageTest):
     def test_arguments(self):
         self.refuse(2, "embed-image", saying="MODEL_DIR PICTURE")
@@ -275,7 +371,7 @@ class Usage(ImageTest):
     def test_help(self):
         text = self.succeed("embed-image", "--help").out
         self.assertIn("usage: clattn embed-image", text)
-        for option in ("--search FOLDER", "--top N", "-o OUT.npy", "--dtype TYPE", "--device SPEC", "--json"):
+        for option in ("--search FOLDER", "--top N", "-o OUT.npy", "--attention OUT.html|OUT.png", "--dtype TYPE", "--device SPEC", "--json"):
             self.assertIn(option, text)
         self.assertIn("embed-image", self.succeed("--help").out)
 

@@ -23,7 +23,7 @@ import png_pictures as png
 from command_support import CommandTest, main, write_safetensors
 from injected import INJECTED, Served
 from test_command_embed import HERE, EmbedTest as ModelTest
-from whisper_model import Model
+from small.whisper import Model
 
 FULL = os.environ.get("CLATTN_TEST_LEVEL") == "full"
 MORE = 1  # calls that are tried in the ordinary run besides those of new places

@@ -3,21 +3,23 @@
 
 #ifdef CLATTN_PNG
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tool/cli/options.h"
 #include "tool/cli/report.h"
-#include "tool/embed_image/encode.h"
+#include "tool/embed_image/attention.h"
 #include "tool/embed_image/folder.h"
+#include "tool/embed_image/results.h"
+#include "tool/heatmap/options.h"
 #include "tool/run/timing.h"
 
 typedef struct image_options {
     const char *search, *output, *solver, *device;
     size_t top, repeat;
     int32_t dtype;
+    option_list maps;
     bool json;
     const char *operands[]; /* the model's folder, the pictures; ends with NULL */
 } image_options;
@@ -29,6 +31,7 @@ static const option_row rows[] = {
      .help = "instead of the vector, FOLDER's PNG files with their cosine to the picture, the nearest first"},
     {"--top", OPTION_COUNT, FIELD(top), "N", .help = "with --search, the first N files; default all"},
     {"-o", OPTION_TEXT, FIELD(output), "OUT.npy", .help = "write the vectors, a row each, instead of printing them"},
+    HEATMAP_OPTION_ROW(image_options, maps, "over each PICTURE which of its patches the last layer attends to"),
     OPTION_ROW_DTYPE(image_options, "of the model's weights and of what its layers store"),
     OPTION_ROW_SOLVER(image_options),
     OPTION_ROW_DEVICE(image_options),
@@ -59,16 +62,12 @@ typedef struct embedding {
     host_array vectors; /* (count, size) */
     vision_left_out left_out;
     timing times;
+    vision_map map;
 } embedding;
 
 static int out_of_memory(void)
 {
     return complain(TOOL_FAILED, "embed-image: out of memory for the pictures");
-}
-
-static const float *vector_of(const embedding *e, size_t place)
-{
-    return (const float *)e->vectors.memory + place * vision_size(&e->model);
 }
 
 static int check(const image_options *options)
@@ -79,6 +78,8 @@ static int check(const image_options *options)
         return complain(TOOL_BAD_INPUT, "embed-image: --top is for --search");
     if (options->search != NULL && options->output != NULL)
         return complain(TOOL_BAD_INPUT, "embed-image: --search and -o exclude each other");
+    if (options->search != NULL && options->maps.count > 0)
+        return complain(TOOL_BAD_INPUT, "embed-image: --attention draws what is given as PICTURE, found --search");
     return TOOL_DONE;
 }
 
@@ -136,84 +137,6 @@ static void warn_of_left_out(const embedding *e)
     device_log(NULL, CLATTN_LOG_LEVEL_WARNING, line);
 }
 
-/* ---- results ---- */
-
-typedef struct match {
-    double score;
-    size_t place;
-} match;
-
-static int nearer_first(const void *left, const void *right)
-{
-    const match *a = left, *b = right;
-    if (a->score != b->score)
-        return a->score < b->score ? 1 : -1;
-    return a->place > b->place ? 1 : -1;
-}
-
-/* The folder's pictures by their cosine to the first picture; how many there are, in *count. */
-static int rank(const embedding *e, match **matches, size_t *count)
-{
-    const size_t size = vision_size(&e->model);
-    *count = 0;
-    *matches = malloc((e->folder.count + 1) * sizeof **matches);
-    if (*matches == NULL)
-        return out_of_memory();
-    for (size_t i = e->pictures; i < e->count; i++) {
-        const float *query = vector_of(e, 0), *vector = vector_of(e, i);
-        double score = 0.0;
-        for (size_t k = 0; k < size; k++)
-            score += (double)query[k] * (double)vector[k];
-        if (!isnan(vector[0]))
-            (*matches)[(*count)++] = (match){score, i};
-    }
-    if (*count == 0)
-        return complain(TOOL_BAD_INPUT, "%s: none of its %zu pictures can be read: %s", e->options->search,
-                        e->folder.count, e->left_out.first);
-    qsort(*matches, *count, sizeof **matches, nearer_first);
-    if (e->options->top != 0 && e->options->top < *count)
-        *count = e->options->top;
-    return TOOL_DONE;
-}
-
-static int deliver_matches(const embedding *e, json_t *result)
-{
-    match *matches = NULL;
-    size_t count;
-    int status;
-    TOOL_TRY(rank(e, &matches, &count));
-    for (size_t i = 0; i < count; i++) {
-        const char *path = e->paths[matches[i].place];
-        if (result == NULL)
-            printf("%.6f\t%s\n", matches[i].score, path);
-        else if (json_array_append_new(
-                     result, json_pack("{s:f, s:o}", "score", matches[i].score, "picture", json_text(path))) != 0)
-            TOOL_TRY(out_of_memory());
-    }
-fail:
-    free(matches);
-    return status;
-}
-
-static int deliver_vectors(const embedding *e, json_t *result)
-{
-    const size_t size = vision_size(&e->model);
-    for (size_t i = 0; i < e->count; i++) {
-        const float *vector = vector_of(e, i);
-        json_t *numbers = result != NULL ? json_array() : NULL;
-        for (size_t k = 0; k < size; k++)
-            if (result == NULL)
-                printf(k == 0 ? "%.9g" : " %.9g", (double)vector[k]);
-            else if (json_array_append_new(numbers, json_real((double)vector[k])) != 0)
-                break; /* json_memory_failed tells */
-        if (result == NULL)
-            putchar('\n');
-        else if (json_array_append_new(result, numbers) != 0 || json_memory_failed())
-            return out_of_memory();
-    }
-    return TOOL_DONE;
-}
-
 static int write_report(embedding *e, json_t *result)
 {
     tool_report report = report_begin();
@@ -234,18 +157,60 @@ static int write_report(embedding *e, json_t *result)
 
 static int deliver(embedding *e)
 {
-    json_t *result = e->options->json ? json_array() : NULL;
+    const image_results results = {.paths = e->paths,
+                                   .given = e->pictures,
+                                   .count = e->count,
+                                   .size = vision_size(&e->model),
+                                   .vectors = e->vectors.memory,
+                                   .left_out = &e->left_out};
+    json_t *array = e->options->json ? json_array() : NULL;
     int status;
-    if (e->options->json && result == NULL)
+    if (e->options->json && array == NULL)
         return out_of_memory();
     TOOL_TRY(e->options->output != NULL   ? host_store(e->options->output, &e->vectors)
-             : e->options->search != NULL ? deliver_matches(e, result)
-                                          : deliver_vectors(e, result));
+             : e->options->search != NULL ? results_matches(&results, e->options->search, e->options->top, array)
+                                          : results_vectors(&results, array));
     if (e->options->json)
-        TOOL_TRY(write_report(e, result));
+        TOOL_TRY(write_report(e, array));
 fail:
-    json_decref(result);
+    json_decref(array);
     return status;
+}
+
+/* ---- --attention ---- */
+
+static heatmap map_of(const embedding *e, char *title, size_t bytes)
+{
+    snprintf(title, bytes, "Attention of the last layer of %s", e->model.folder);
+    return (heatmap){title, e->map.count, e->map.parts};
+}
+
+/* Checks outputs and maps before a device is looked for. */
+static int begin_outputs(embedding *e)
+{
+    const image_options *options = e->options;
+    char title[512];
+    int status;
+    TOOL_TRY(host_check_output(options->output, e->paths, e->count));
+    TOOL_TRY(heatmap_files_check(&options->maps, e->paths, e->count));
+    TOOL_TRY(heatmap_files_check_distinct(&options->maps, &options->output, 1));
+    if (options->maps.count > 0) {
+        TOOL_TRY(vision_map_begin(&e->model, e->paths, e->count, &e->map));
+        const heatmap map = map_of(e, title, sizeof title);
+        TOOL_TRY(heatmap_files_accept(&options->maps, &map));
+    }
+fail:
+    return status;
+}
+
+static int write_maps(embedding *e)
+{
+    char title[512];
+    if (e->map.count == 0)
+        return TOOL_DONE;
+    int status = vision_map_compute(&e->model, &e->map);
+    const heatmap map = map_of(e, title, sizeof title);
+    return status == TOOL_DONE ? heatmap_files_store(&e->options->maps, &map) : status;
 }
 
 static int run(const image_options *options)
@@ -255,18 +220,20 @@ static int run(const image_options *options)
     TOOL_TRY(check(options));
     TOOL_TRY(vision_open(options->operands[0], &e.model));
     TOOL_TRY(list_pictures(&e));
-    TOOL_TRY(host_check_output(options->output, e.paths, e.count));
+    TOOL_TRY(begin_outputs(&e));
     TOOL_TRY(device_open(options->device, &e.device));
     e.model.solver = options->solver;
     e.model.dtype = option_dtypes[options->dtype];
     TOOL_TRY(vision_load(&e.model, &e.device));
     TOOL_TRY(compute(&e));
+    TOOL_TRY(write_maps(&e));
     TOOL_TRY(deliver(&e));
     warn_of_left_out(&e);
 fail:
     free(e.paths);
     folder_release(&e.folder);
     host_release(&e.vectors);
+    vision_map_release(&e.map);
     vision_close(&e.model);
     device_close(&e.device);
     return status;
