@@ -22,7 +22,7 @@ import timm
 import torch
 import transformers
 from PIL import Image
-from timm.models import _hub
+from safetensors.torch import save_file
 
 ALLOWED, COSINE = 5e-5, 0.9999
 
@@ -139,7 +139,8 @@ def write(module, processor, folder):
         module.save_pretrained(folder)
         processor.save_pretrained(folder)
     else:
-        _hub.safetensors.torch.save_file(module.state_dict(), os.path.join(folder, "model.safetensors"))
+        save_file({name: tensor.contiguous() for name, tensor in module.state_dict().items()},
+                  os.path.join(folder, "model.safetensors"))
 
 
 def picture(case, height, width, mode):
