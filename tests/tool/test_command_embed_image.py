@@ -379,7 +379,7 @@ class Usage(ImageTest):
         self.make("vit")
         paths = self.save_pictures([self.picture(32, 32)])
         for output, saying in ((self.folder, "is a directory"), (self.path("none/x.npy"), "existing directory"),
-                               (paths[0], "is the input")):
+                               (paths[0], "is the input"), (self.path("model/model.safetensors"), "is the input")):
             self.refuse(2, "embed-image", self.folder_of_model, *paths, "-o", output, saying=saying)
 
 

@@ -10,7 +10,7 @@
 #include "tool/cli/options.h"
 #include "tool/cli/report.h"
 #include "tool/embed_image/attention.h"
-#include "tool/embed_image/folder.h"
+#include "tool/embed_image/picture_list.h"
 #include "tool/embed_image/results.h"
 #include "tool/heatmap/options.h"
 #include "tool/run/timing.h"
@@ -56,10 +56,8 @@ typedef struct embedding {
     const image_options *options;
     vision_model model;
     tool_device device;
-    folder_list folder;
-    const char **paths; /* the pictures of the command line, then those of the folder */
-    size_t pictures, count;
-    host_array vectors; /* (count, size) */
+    picture_list list;
+    host_array vectors; /* of the list's pictures, (count, size) */
     vision_left_out left_out;
     timing times;
     vision_map map;
@@ -68,6 +66,11 @@ typedef struct embedding {
 static int out_of_memory(void)
 {
     return complain(TOOL_FAILED, "embed-image: out of memory for the pictures");
+}
+
+static const char *const *paths_of(const embedding *e)
+{
+    return (const char *const *)e->list.path;
 }
 
 static int check(const image_options *options)
@@ -83,28 +86,9 @@ static int check(const image_options *options)
     return TOOL_DONE;
 }
 
-static int list_pictures(embedding *e)
-{
-    const char *const *operands = e->options->operands + 1;
-    int status = TOOL_DONE;
-    while (operands[e->pictures] != NULL)
-        e->pictures++;
-    if (e->options->search != NULL)
-        TOOL_TRY(folder_pictures(e->options->search, &e->folder));
-    e->count = e->pictures + e->folder.count;
-    e->paths = malloc(e->count * sizeof *e->paths);
-    if (e->paths == NULL)
-        TOOL_TRY(out_of_memory());
-    memcpy(e->paths, operands, e->pictures * sizeof *e->paths);
-    for (size_t i = 0; i < e->folder.count; i++)
-        e->paths[e->pictures + i] = e->folder.path[i];
-fail:
-    return status;
-}
-
 static int encode(embedding *e, vision_left_out *left_out)
 {
-    return vision_encode(&e->model, e->paths, e->count, e->pictures, e->vectors.memory, left_out);
+    return vision_encode(&e->model, paths_of(e), e->list.count, e->list.given, e->vectors.memory, left_out);
 }
 
 static int encode_again(void *user)
@@ -118,7 +102,7 @@ static int compute(embedding *e)
 {
     timing_rule rule = {.repeat = e->options->repeat, .warm_up = 1};
     int status;
-    TOOL_TRY(host_allocate(CLATTN_DTYPE_F32, 2, (const size_t[]){e->count, vision_size(&e->model)},
+    TOOL_TRY(host_allocate(CLATTN_DTYPE_F32, 2, (const size_t[]){e->list.count, vision_size(&e->model)},
                            e->options->output != NULL ? e->options->output : "vectors", &e->vectors));
     TOOL_TRY(encode(e, &e->left_out));
     if (e->options->repeat > 0)
@@ -133,7 +117,7 @@ static void warn_of_left_out(const embedding *e)
     if (e->left_out.count == 0)
         return;
     snprintf(line, sizeof line, "%zu of %zu pictures could not be read and are left out: %.700s", e->left_out.count,
-             e->folder.count, e->left_out.first);
+             e->list.count - e->list.given, e->left_out.first);
     device_log(NULL, CLATTN_LOG_LEVEL_WARNING, line);
 }
 
@@ -145,7 +129,7 @@ static int write_report(embedding *e, json_t *result)
     report_text(&report, "dtype", clattn_dtype_name(e->model.dtype));
     report_count(&report, "size", vision_size(&e->model));
     report_shape(&report, "pixels", 2, e->model.rule.size);
-    report_count(&report, "pictures", e->count);
+    report_count(&report, "pictures", e->list.count);
     if (e->options->search != NULL)
         report_count(&report, "left_out", e->left_out.count);
     if (e->times.runs > 0)
@@ -157,9 +141,9 @@ static int write_report(embedding *e, json_t *result)
 
 static int deliver(embedding *e)
 {
-    const image_results results = {.paths = e->paths,
-                                   .given = e->pictures,
-                                   .count = e->count,
+    const image_results results = {.paths = paths_of(e),
+                                   .given = e->list.given,
+                                   .count = e->list.count,
                                    .size = vision_size(&e->model),
                                    .vectors = e->vectors.memory,
                                    .left_out = &e->left_out};
@@ -189,13 +173,15 @@ static heatmap map_of(const embedding *e, char *title, size_t bytes)
 static int begin_outputs(embedding *e)
 {
     const image_options *options = e->options;
+    const char *weights = e->model.weights.text;
     char title[512];
     int status;
-    TOOL_TRY(host_check_output(options->output, e->paths, e->count));
-    TOOL_TRY(heatmap_files_check(&options->maps, e->paths, e->count));
+    TOOL_TRY(host_check_output(options->output, &weights, 1));
+    TOOL_TRY(host_check_output(options->output, paths_of(e), e->list.count));
+    TOOL_TRY(heatmap_files_check(&options->maps, paths_of(e), e->list.count));
     TOOL_TRY(heatmap_files_check_distinct(&options->maps, &options->output, 1));
     if (options->maps.count > 0) {
-        TOOL_TRY(vision_map_begin(&e->model, e->paths, e->count, &e->map));
+        TOOL_TRY(vision_map_begin(&e->model, paths_of(e), e->list.count, &e->map));
         const heatmap map = map_of(e, title, sizeof title);
         TOOL_TRY(heatmap_files_accept(&options->maps, &map));
     }
@@ -219,7 +205,7 @@ static int run(const image_options *options)
     int status;
     TOOL_TRY(check(options));
     TOOL_TRY(vision_open(options->operands[0], &e.model));
-    TOOL_TRY(list_pictures(&e));
+    TOOL_TRY(picture_list_make(options->operands + 1, options->search, &e.list));
     TOOL_TRY(begin_outputs(&e));
     TOOL_TRY(device_open(options->device, &e.device));
     e.model.solver = options->solver;
@@ -230,8 +216,7 @@ static int run(const image_options *options)
     TOOL_TRY(deliver(&e));
     warn_of_left_out(&e);
 fail:
-    free(e.paths);
-    folder_release(&e.folder);
+    picture_list_release(&e.list);
     host_release(&e.vectors);
     vision_map_release(&e.map);
     vision_close(&e.model);

@@ -151,7 +151,7 @@ clattn_status vision_read_hugging_face(vision_model *model, model_config *c)
     clattn_stack_desc *stack = &model->stack;
     size_t pixels[2] = {0, 0};
     bool bias = true;
-    enum kind kind;
+    enum kind kind = VIT;
     clattn_status status;
     TRY(read_kind(c, &kind));
     model->format = kinds[kind].format;

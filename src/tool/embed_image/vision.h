@@ -73,14 +73,13 @@ clattn_host_tensor vision_tensor(const vision_model *model, const char *canonica
  * and rows of positions. */
 clattn_status vision_read_tensors(vision_model *model, clattn_io_error *error);
 
-/* Divides a table of `rows` positions, of which `others` are not of patches, into the grid of a picture of that height and
- * width, or a square one if they are 0. */
+/* Sets the grid of the table of positions, of which `others` are not of patches: that of pictures of so many pixels (height,
+ * width), or a square one if these are 0. */
 clattn_status vision_set_grid(vision_model *model, const model_config *c, size_t others, const size_t pixels[2],
                               clattn_io_error *error);
 
+/* Read config.json of timm and of transformers, and the tensors, and set the model's stack and rule. */
 clattn_status vision_read_timm(vision_model *model, model_config *c);
-
-/* *family is the number of the model_type. */
 clattn_status vision_read_hugging_face(vision_model *model, model_config *c);
 
 /* Reads preprocessor_config.json, whose absence changes nothing (c->at is NULL then). */
