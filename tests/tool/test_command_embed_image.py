@@ -93,12 +93,13 @@ class Results(ImageTest):
 
     def test_timm_by_the_presence_of_tensors(self):
         variants = (dict(token=False, token_position=False, pooling="patches"),
-                    dict(registers=4, token_position=False, scales=True, head_norms=True),
+                    dict(token=False, token_position=False, registers=4, pooling="patches", norm_after=True, scales=True),
+                    dict(registers=4, token_position=False, head_norms=True),
                     dict(pre_norm=True, patch_bias=False, epsilon=1e-5, activation="quick_gelu"),
                     dict(gated=True, bias=False, pooling="patches"),
                     dict(grid=(2, 3), shortest=False, resized=(40, 60), size=(16, 24), cubic=False),
                     dict(grid=(5, 5), activation="gelu_tanh", shortest=False, resized=(32, 32)))
-        for changed in variants[:4] if QUICK else variants:
+        for changed in variants[:5] if QUICK else variants:
             with self.subTest(**changed):
                 self.make("timm", **changed)
                 self.agree((41, 50), (32, 32))
@@ -475,7 +476,20 @@ class BadFiles(ImageTest):
             self.bad(name, found, "VisionTransformer")
         tensors = {other: tensor for other, tensor in self.model.tensors.items() if other != "norm.weight"}
         write_safetensors(self.path("model/model.safetensors"), tensors)
-        self.bad("norm.weight")
+        self.bad("norm.weight or fc_norm.weight")
+
+    def test_norms_after_the_pooling(self):
+        self.make("timm", norm_after=True, pooling="patches")
+        for shape, found in (((31,), "(31,)"), ((1, 32), "(1, 32)")):
+            write_safetensors(self.path("model/model.safetensors"),
+                              {**self.model.tensors, "fc_norm.bias": np.zeros(shape, np.float32)})
+            self.bad("fc_norm.bias", found, "of (32,)")
+        del self.model.tensors["fc_norm.bias"]
+        self.model.write(self.folder_of_model)
+        self.bad("has no tensor fc_norm.bias, expected one of shape (32,)")
+        self.make("timm")
+        write_safetensors(self.path("model/model.safetensors"), {**self.model.tensors, "fc_norm.weight": self.normal(32)})
+        self.bad("has a tensor norm.bias of shape (32,), expected those of a VisionTransformer")
 
     def test_missing_tensors_are_named(self):
         for family in sorted(FAMILIES)[:2 if QUICK else None]:

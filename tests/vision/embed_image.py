@@ -114,7 +114,7 @@ def timm_vit(case, folder):
     arguments = dict(img_size=case.size, patch_size=case.patch, embed_dim=case.d_model, depth=case.layers,
                      num_heads=case.heads, class_token=token, reg_tokens=registers,
                      no_embed_class=registers > 0 or not token, init_values=case.pick(None, 1e-5),
-                     qk_norm=case.whole(0, 1) == 1, global_pool="token" if token else "avg", fc_norm=False,
+                     qk_norm=case.whole(0, 1) == 1, global_pool="token" if token else "avg", fc_norm=case.pick(None, False),
                      mlp_ratio=case.pick(2, 4), num_classes=case.pick(0, 10), dynamic_img_size=True)
     if case.whole(0, 3) == 0:
         arguments.update(mlp_layer=timm.layers.SwiGLUPacked, act_layer=torch.nn.SiLU)
@@ -123,7 +123,7 @@ def timm_vit(case, folder):
     known = dict(input_size=(3, case.size, case.size), crop_pct=case.pick(0.875, 0.9, 1.0),
                  interpolation=case.pick("bicubic", "bilinear"), crop_mode=case.pick("center", "squash"),
                  mean=[0.5, 0.5, 0.5], std=[0.5, 0.4, 0.3], num_classes=10)
-    case.note.append("%s, %d registers" % ("class token" if token else "mean", registers))
+    case.note.append("%s, %d registers, fc_norm %s" % ("class token" if token else "mean", registers, arguments["fc_norm"]))
     with open(os.path.join(folder, "config.json"), "w") as file:
         json.dump({"architecture": "vit_of_this_test", "num_classes": 10, "num_features": case.d_model,
                    "global_pool": arguments["global_pool"], "pretrained_cfg": known}, file)

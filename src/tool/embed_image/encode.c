@@ -52,7 +52,7 @@ static clattn_status make_plan(vision_model *model, size_t count)
     model->batch = desc.batch = wanted;
     desc.picture = clattn_layout_nchw(CLATTN_DTYPE_F32, wanted, 3, model->rule.size[0], model->rule.size[1]);
     desc.pooling = model->pooling;
-    desc.pooled_unit = 1;
+    desc.pooled_unit = !model->norm_after;
     options.solver = model->solver;
     return clattn_encoder_plan_create(model->transformer, &desc, &options, &model->plan);
 }
@@ -88,14 +88,36 @@ fail:
     return status;
 }
 
+/* LayerNorm of a pooled vector, which is then divided by its length. */
+static void norm_after(const vision_model *model, float *vector)
+{
+    const size_t size = model->stack.d_model;
+    double mean = 0, variance = 0, square = 0;
+    for (size_t i = 0; i < size; i++)
+        mean += (double)vector[i] / (double)size;
+    for (size_t i = 0; i < size; i++)
+        variance += ((double)vector[i] - mean) * ((double)vector[i] - mean) / (double)size;
+    for (size_t i = 0; i < size; i++) {
+        const double each = ((double)vector[i] - mean) / sqrt(variance + (double)model->stack.epsilon);
+        vector[i] = (float)(each * (double)model->norm[i] + (double)model->norm[size + i]);
+        square += (double)vector[i] * (double)vector[i];
+    }
+    for (size_t i = 0; i < size && square > 0; i++)
+        vector[i] = (float)((double)vector[i] / sqrt(square));
+}
+
 static int encode_batch(batch *b, float *vectors)
 {
     const size_t size = vision_size(b->model);
     if (b->count == 0)
         return TOOL_DONE;
     int status = device_check(b->model->device, compute(b), NULL);
-    for (size_t i = 0; i < b->count && status == TOOL_DONE; i++)
-        memcpy(vectors + b->place[i] * size, b->rows + i * size, size * sizeof *vectors);
+    for (size_t i = 0; i < b->count && status == TOOL_DONE; i++) {
+        float *vector = vectors + b->place[i] * size;
+        memcpy(vector, b->rows + i * size, size * sizeof *vector);
+        if (b->model->norm_after)
+            norm_after(b->model, vector);
+    }
     b->count = 0;
     return status;
 }

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/convert.h"
 #include "base/size.h"
 #include "tool/embed_image/vision.h"
 
@@ -33,7 +34,7 @@ static clattn_status look_up(void *user, const char *name, clattn_host_tensor *t
  * classes of the vector may be there. */
 static int check_unused(const vision_model *model, const tensors *t)
 {
-    static const char *const heads[] = {"head.", "pre_logits."};
+    const char *const heads[] = {"head.", "pre_logits.", model->norm_after ? "fc_norm." : "head."};
     clattn_safetensors_entry entry;
     for (size_t i = 0; clattn_safetensors_at(t->file, i, &entry) == CLATTN_SUCCESS; i++) {
         const size_t length = strlen(model->prefix);
@@ -44,6 +45,30 @@ static int check_unused(const vision_model *model, const tensors *t)
             return complain(TOOL_BAD_INPUT,
                             "%s: has a tensor %.100s of shape %s, expected those of a VisionTransformer alone",
                             model->weights.text, entry.name, shape_of(&entry.tensor).text);
+    }
+    return TOOL_DONE;
+}
+
+/* Reads timm's fc_norm. */
+static int load_norm(vision_model *model)
+{
+    static const char *const names[] = {"fc_norm.weight", "fc_norm.bias"};
+    const size_t size = model->stack.d_model;
+    model->norm = malloc(2 * size * sizeof *model->norm);
+    if (model->norm == NULL)
+        return complain(TOOL_FAILED, "%s: out of memory for a norm", model->weights.text);
+    for (int i = 0; i < 2; i++) {
+        const clattn_host_tensor tensor = vision_named_tensor(model, names[i]);
+        const bool floats =
+            tensor.dtype == CLATTN_DTYPE_F32 || tensor.dtype == CLATTN_DTYPE_F16 || tensor.dtype == CLATTN_DTYPE_BF16;
+        if (tensor.dtype == CLATTN_DTYPE_NONE)
+            return complain(TOOL_BAD_INPUT, "%s: has no tensor %s, expected one of shape (%zu,)", model->weights.text,
+                            names[i], size);
+        if (!floats || tensor.rank != 1 || tensor.extent[0] != size)
+            return complain(TOOL_BAD_INPUT, "%s: %s is %s of shape %s, expected float32, float16 or bfloat16 of (%zu,)",
+                            model->weights.text, names[i], clattn_dtype_name(tensor.dtype), shape_of(&tensor).text,
+                            size);
+        load_elements(tensor.dtype, tensor.data, 0, size, model->norm + (size_t)i * size);
     }
     return TOOL_DONE;
 }
@@ -72,6 +97,8 @@ int vision_load(vision_model *model, tool_device *device)
     int status = device_check(device, created, model->weights.text);
     if (status == TOOL_DONE && model->format == CLATTN_NAME_FORMAT_TIMM_VIT)
         status = check_unused(model, &all);
+    if (status == TOOL_DONE && model->norm_after)
+        status = load_norm(model);
     free(all.used);
     return status;
 }
@@ -80,6 +107,7 @@ void vision_close(vision_model *model)
 {
     clattn_plan_release(&model->plan);
     clattn_transformer_release(&model->transformer);
+    free(model->norm);
     clattn_safetensors_release(&model->file);
     *model = (vision_model){0};
 }

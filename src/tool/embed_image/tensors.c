@@ -38,6 +38,15 @@ clattn_host_tensor vision_tensor(const vision_model *model, const char *canonica
     return find(model, canonical, name, &shares);
 }
 
+clattn_host_tensor vision_named_tensor(const vision_model *model, const char *name)
+{
+    char whole[NAME_BYTES];
+    clattn_host_tensor tensor = {0};
+    snprintf(whole, sizeof whole, "%s%s", model->prefix, name);
+    clattn_safetensors_find(model->file, whole, &tensor, NULL);
+    return tensor;
+}
+
 /* The shortest beginning that makes the patches' name one of the file's. */
 static clattn_status find_prefix(vision_model *model, clattn_io_error *error)
 {

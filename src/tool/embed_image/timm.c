@@ -77,10 +77,13 @@ static clattn_status read_presence(vision_model *model, clattn_io_error *error)
     }
     /* Models with a norm before the layers are CLIP's, whose norms have another epsilon. */
     stack->epsilon = stack->input_norm ? 1e-5f : 1e-6f;
-    return has(model, "encoder.norm.weight")
+    model->norm_after = vision_named_tensor(model, "fc_norm.weight").dtype != CLATTN_DTYPE_NONE;
+    stack->final_norm = !model->norm_after;
+    return model->norm_after || has(model, "encoder.norm.weight")
                ? CLATTN_SUCCESS
                : io_fail(error, CLATTN_ERROR_UNSUPPORTED, model->weights.text,
-                         "has no tensor norm.weight, expected a VisionTransformer with a norm after its layers");
+                         "has no tensor norm.weight or fc_norm.weight, expected a VisionTransformer with a norm after "
+                         "its layers");
 }
 
 /* The arguments that the model was made with, as far as tensors do not show them. */

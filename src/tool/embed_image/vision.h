@@ -36,6 +36,7 @@ typedef struct vision_model {
     clattn_stack_desc stack;
     clattn_name_format format;
     bool gated_timm;            /* timm's names with a gated feed-forward network, which `format` lacks */
+    bool norm_after;            /* timm's fc_norm: the pooled vector is normalised, and not the positions before */
     char prefix[VISION_PREFIX]; /* what the names begin with */
     vision_rule rule;
     clattn_pooling pooling;
@@ -43,6 +44,7 @@ typedef struct vision_model {
     clattn_dtype dtype;  /* of weights and activations */
     tool_device *device; /* borrowed */
     clattn_transformer *transformer;
+    float *norm;       /* of norm_after: d_model scales, then as many biases; NULL if there is none */
     clattn_plan *plan; /* of vision_encode */
     size_t batch;      /* pictures that the plan takes */
 } vision_model;
@@ -68,6 +70,9 @@ size_t vision_size(const vision_model *model);
 
 /* The tensor that has this canonical name (clattn/weights.h); a zeroed one if there is none. */
 clattn_host_tensor vision_tensor(const vision_model *model, const char *canonical);
+
+/* The tensor that the file calls so, after the prefix. */
+clattn_host_tensor vision_named_tensor(const vision_model *model, const char *name);
 
 /* Finds what the weights' names begin with, and reads sizes off the tensors: columns, patches, layers, the hidden size,
  * and rows of positions. */

@@ -19,7 +19,7 @@ CLIP = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 BASE = dict(layers=2, heads=2, d_model=32, d_ff=48, patch=8, grid=(4, 4), token=True, token_position=True, registers=0,
             activation="gelu", epsilon=1e-6, gated=False, scales=False, head_norms=False, pre_norm=False, projection=0,
             patch_bias=True, bias=True, antialias=False, size=(32, 32), resized=(32, 32), shortest=False, cubic=True,
-            pooling="first", mean=IMAGENET[0], deviation=IMAGENET[1], half_even=False)
+            pooling="first", mean=IMAGENET[0], deviation=IMAGENET[1], half_even=False, norm_after=False)
 FAMILIES = {"vit": dict(epsilon=1e-12, mean=(0.5,) * 3, deviation=(0.5,) * 3, cubic=False),
             "dinov2": dict(scales=True, d_ff=64, grid=(3, 3), size=(128, 128), resized=(146,), shortest=True),
             "dinov2_with_registers": dict(scales=True, d_ff=64, registers=4, antialias=True, size=(128, 128), resized=(146,),
@@ -51,7 +51,7 @@ TIMM = {"patches": "patch_embed.proj", "token": "cls_token", "registers": "reg_t
         "pre_norm": "norm_pre", "qkv": "blocks.{}.attn.qkv", "o": "blocks.{}.attn.proj", "norm1": "blocks.{}.norm1",
         "norm2": "blocks.{}.norm2", "in": "blocks.{}.mlp.fc1", "out": "blocks.{}.mlp.fc2", "gated_in": "blocks.{}.mlp.fc1",
         "gated_out": "blocks.{}.mlp.fc2", "q_norm": "blocks.{}.attn.q_norm", "k_norm": "blocks.{}.attn.k_norm",
-        "scale1": "blocks.{}.ls1.gamma", "scale2": "blocks.{}.ls2.gamma", "norm": "norm"}
+        "scale1": "blocks.{}.ls1.gamma", "scale2": "blocks.{}.ls2.gamma", "norm": "norm", "norm_after": "fc_norm"}
 NAMES = {"vit": VIT, "dinov2": DINOV2, "dinov2_with_registers": DINOV2, "clip": CLIP_NAMES, "timm": TIMM}
 
 
@@ -108,7 +108,7 @@ class Model:
                 self.tensors[names[key].format(layer)] = 0.5 + self.normal(d) * np.float32(0.3)
             for key in ("q_norm", "k_norm") if s["head_norms"] else ():
                 self.norm(key, layer, d // s["heads"])
-        self.norm("norm", 0, d)
+        self.norm("norm_after" if s["norm_after"] else "norm", 0, d)
         if s["projection"]:
             self.linear("projection", 0, s["projection"], d, False)
 
@@ -201,8 +201,9 @@ class Model:
             x = x + self.scaled(self.attend(self.normalised(x, "norm1", layer), layer,
                                             probabilities if layer == s["layers"] - 1 else None), "scale1", layer)
             x = x + self.scaled(self.feed(self.normalised(x, "norm2", layer), layer), "scale2", layer)
-        x = self.normalised(x, "norm", 0)
+        x = x if s["norm_after"] else self.normalised(x, "norm", 0)
         x = x[0] if s["pooling"] == "first" else x[s["token"] + s["registers"]:].mean(0)
+        x = self.normalised(x, "norm_after", 0) if s["norm_after"] else x
         if s["projection"]:
             x = self.get("projection", ".weight") @ x
         return x / np.linalg.norm(x)
