@@ -371,6 +371,10 @@ def add_pytorch(run, gcc, full):
             lambda: [(torch / "python").read_text().strip(), HERE / "vision/compare.py", "--draws", "80"],
             {**POCL, **seed, "PYTHONPATH": f"{torch}:{models}", "VISION_RUN": f"{run.work}/gcc/tests/vision_run"},
             [gcc, package, packages_of_models], 1200)
+    run.add("pytorch", "embed-image",
+            lambda: [(torch / "python").read_text().strip(), HERE / "vision/embed_image.py", "--draws", "60"],
+            {**POCL, **seed, "PYTHONPATH": f"{torch}:{models}", "CLATTN": f"{run.work}/gcc/src/clattn"},
+            [gcc, package, packages_of_models], 1200)
 
 
 def add_browser(run, gcc, full):

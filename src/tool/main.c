@@ -22,6 +22,7 @@ static const struct {
     {"mha", cmd_mha, "multi-head attention with weights from a safetensors file"},
     {"denoise", cmd_denoise, "non-local means of a PNG file, as attention"},
     {"embed", cmd_embed, "texts to vectors by a sentence encoder, and a search by them"},
+    {"embed-image", cmd_embed_image, "pictures to vectors by ViT, DINOv2 or CLIP, and a search by them"},
     {"bench", cmd_bench, "time attention, matmul, softmax, layernorm, mha, encoders, the startup or an enqueue"},
     {"cache", cmd_cache, "show, list or clear the cache of compiled kernels"},
     {"selftest", cmd_selftest, "compare every operator and solver with a reference"},
@@ -35,7 +36,7 @@ static int help(void)
     puts("usage: clattn COMMAND [options]\n"
          "Attention on any OpenCL device.\n");
     for (size_t i = 0; i < COMMANDS; i++)
-        printf("  %-10s  %s\n", commands[i].name, commands[i].help);
+        printf("  %-11s  %s\n", commands[i].name, commands[i].help);
     puts("\n  --version   the version of the command and of its library\n"
          "  --help      this text; 'clattn COMMAND --help' tells about one command\n"
          "\n"

@@ -39,6 +39,13 @@ about()
         packages=OpenCL base="os_file os_process report sha256 status strbuf"
         parts=../program/binary_cache
         ;;
+    vision)
+        sources="$io $root/src/nn/model/names.c" packages="jansson OpenCL" base=layout
+        parts="cli/json_text cli/os_tool run/host run/model_config run/model_file"
+        for part in hugging_face processor tensors timm vision; do
+            parts="$parts embed_image/$part"
+        done
+        ;;
     png)
         packages="libpng zlib" base=strbuf
         parts="cli/os_tool cli/png_file ../io/common ../io/os_file"
@@ -90,7 +97,7 @@ fi
 seconds=$1
 mkdir -p "$2" && folder=$(cd "$2" && pwd) || exit 1
 shift 2
-[ $# -gt 0 ] || set -- npy safetensors ctranslate2 wordpiece whisper_tokens audio wisdom cache_entry png arguments snippet
+[ $# -gt 0 ] || set -- npy safetensors ctranslate2 wordpiece whisper_tokens audio wisdom cache_entry png vision arguments snippet
 for reader; do
     about "$reader" || { echo "run.sh: there is no fuzzer of $reader" >&2; exit 2; }
 done

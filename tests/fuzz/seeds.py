@@ -132,6 +132,15 @@ def seeds():
                          ("trigraph", "??=define x\n"), ("attribute", "__attribute__((overloadable)) __asm__\n"),
                          ("keyword", "#define float4 '\\''\r\n#define mask_mod\r")):
         yield "snippet", name, ("t" + before + function).encode()
+    # Also explained in fuzz_vision.c.
+    import numpy as np
+    sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "tool"))
+    from small.vision import FAMILIES, Model
+    for family in FAMILIES:
+        model = Model(np.random.default_rng(1), family, layers=1)
+        model.write_processor()
+        tensors = "".join("%s %s\n" % (name, ",".join(map(str, tensor.shape))) for name, tensor in model.tensors.items())
+        yield "vision", family, "\0".join((json.dumps(model.config), json.dumps(model.processor), tensors)).encode()
     yield "snippet", "pocl", b"lerror: score_mod:5:13: using\nwarning: score_mod:9:1 <Spelling=a.h:1:2>: void\n"
     yield "snippet", "intel", b"lCompilation started\nscore_mod:5:13: warning: using [-Wx]\n  5 | x\nscore_mod:5:1: note: x\n"
     yield "snippet", "oclgrind", b"lscore_mod did not build: input.cl:49:9: error: x\ninput.cl:45:13: fatal error: x\n~~^~~\n"

@@ -47,6 +47,12 @@ class Page(html.parser.HTMLParser):
         cells = cells.reshape(about["query"]["count"], about["key"]["count"])
         return np.where(cells == 65535, np.nan, cells * (largest / 65534)), largest
 
+    def picture(self, part):
+        """Returns the pixels (height, width, 3) of which keys are patches."""
+        about = self.about["parts"][part]["picture"]
+        pixels = np.frombuffer(base64.b64decode(self.texts["picture-%d" % part], validate=True), np.uint8)
+        return pixels.reshape(about["height"], about["width"], 3)
+
     def check(self, test):
         """Checks what every page must have, whatever it shows."""
         test.assertTrue(self.data.startswith(b"<!DOCTYPE html>\n"))
@@ -70,6 +76,7 @@ class Page(html.parser.HTMLParser):
         parts = self.about["parts"]
         names = ["cells-%d-%d-%d" % (p, layer, head) for p, part in enumerate(parts) for layer in range(part["layers"])
                  for head in range(part["heads"])]
+        names += ["picture-%d" % p for p, part in enumerate(parts) if part["picture"]]
         test.assertEqual([a.get("id") for a in self.named("script")], ["about"] + names + [None])
         test.assertNotIn("<", self.texts["about"])
         # Every control has a name, and the map has a description.

@@ -23,7 +23,8 @@ import png_pictures as png
 from command_support import CommandTest, main, write_safetensors
 from injected import INJECTED, Served
 from test_command_embed import HERE, EmbedTest as ModelTest
-from whisper_model import Model
+from test_command_embed_image import ImageTest
+from small.whisper import Model
 
 FULL = os.environ.get("CLATTN_TEST_LEVEL") == "full"
 MORE = 1  # calls that are tried in the ordinary run besides those of new places
@@ -264,6 +265,15 @@ class Models(ModelTest, Inject):
         self.inject("embed", self.model, "--search", self.path("notes.txt"), "where are the keys?", same_text=True)
         self.inject("embed", self.model, "where are the keys?", "--attention", self.path("map.html"),
                     outputs=["map.html"])
+
+
+class Pictures(ImageTest, Inject):
+    def test_embed_image(self):
+        self.make("vit", layers=1, processor=True)
+        path = self.save_pictures([self.picture(32, 32), self.picture(20, 24)])[0]
+        self.inject("embed-image", self.folder_of_model, path, "--search", self.path("pictures"))
+        self.inject("embed-image", self.folder_of_model, path, "-o", self.path("out.npy"), "--attention",
+                    self.path("map.html"), "--attention", self.path("map.png"), outputs=["out.npy", "map.html", "map.png"])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import wave
 import numpy as np
 
 from command_support import CommandTest, main, thorough
-from whisper_model import INTEGER, SIZE, Model
+from small.whisper import INTEGER, SIZE, Model
 
 
 class TranscribeTest(CommandTest):

@@ -18,6 +18,7 @@ from attention_numpy import attention
 from command_support import CommandTest, main
 from heatmap_page import probability
 from test_command_embed import EmbedTest, bert, cases
+from test_command_embed_image import ImageTest
 
 SAMPLE = os.environ.get("HEATMAP_SAMPLE", "")
 LIGHT = heatmap_picture.RAMP
@@ -339,6 +340,47 @@ class Models(BrowserTest, EmbedTest):
         self.choose("part", 1)
         self.keys("Home", "ArrowRight")
         self.assertIn("“<”", self.text("readout"))
+        self.quiet()
+
+
+class Pictures(BrowserTest, ImageTest):
+    """clattn embed-image: what patches attend to, over the picture."""
+
+    def over(self):
+        """Returns the pixels of the canvas (height, width, 3), read from a copy of it."""
+        size = self.browser.ask("((c) => [c.height, c.width])(document.getElementById('over'))")
+        pixels = self.browser.ask("((c) => { const copy = new OffscreenCanvas(c.width, c.height).getContext('2d'); "
+                                  "copy.drawImage(c, 0, 0); return [...copy.getImageData(0, 0, c.width, c.height).data]; })("
+                                  "document.getElementById('over'))")
+        return np.array(pixels).reshape(*size, 4)[..., :3]
+
+    def check(self, seen, row):
+        """Fails unless the canvas shows the picture under the colours of these probabilities of the 4 x 4 patches, but for
+        the outline of the query's patch."""
+        tint = np.array([colour(DARK, part) for part in row / row.max()]).reshape(4, 4, 3).repeat(8, 0).repeat(8, 1)
+        off = np.max(np.abs(self.over() - (0.4 * seen + 0.6 * tint)), axis=2)
+        inner = off.reshape(4, 8, 4, 8)[:, 2:6, :, 2:6]
+        self.assertLessEqual(np.max(inner), 2)
+
+    def test_over_the_picture(self):
+        self.make("vit")
+        pixels = self.picture(32, 32)
+        self.embed(self.save_pictures([pixels]), "--attention", self.path("map.html"))
+        expected = []
+        self.model.vector(pixels, expected)
+        p, seen = expected[0], self.model.levels(pixels)
+        self.open(self.path("map.html"))
+        self.check(seen, p[0, 0, 1:])
+        self.assertIn("What position 0 “class token” attends to, over the picture", self.text("picture-of"))
+        self.choose("head", "mean")
+        self.check(seen, p.mean(0)[0, 1:])
+        x, y, wide, high = self.browser.ask("((b) => [b.x, b.y, b.width, b.height])("
+                                            "document.getElementById('over').getBoundingClientRect())")
+        self.browser.mouse(x + wide * 0.6, y + high * 0.3, click=True) # row 1, column 2
+        self.assertEqual(self.readout()[0], 1 + 4 + 2)
+        self.check(seen, p.mean(0)[7, 1:])
+        self.assertIn("“row 1, column 2”", self.text("picture-of"))
+        self.shot("picture")
         self.quiet()
 
 

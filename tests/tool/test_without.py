@@ -15,7 +15,8 @@ class Without(CommandTest):
                                          (["embed", "--help"], "utf8proc", "-Dutf8proc=enabled"),
                                          (["transcribe", "nowhere", "nothing.wav"], "libsndfile, soxr, FFTW or zlib",
                                           "-Dspeech=enabled"),
-                                         (["denoise", "nothing.png", "out.png"], "libpng", "-Dpng=enabled")):
+                                         (["denoise", "nothing.png", "out.png"], "libpng", "-Dpng=enabled"),
+                                         (["embed-image", "nowhere", "nothing.png"], "libpng", "-Dpng=enabled")):
             with self.subTest(command):
                 self.refuse(2, *command, saying=(command[0] + ": this clattn was built without " + library, option))
 

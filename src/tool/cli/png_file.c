@@ -122,17 +122,20 @@ static const char *other_than_png(FILE *file, const char *path)
     return png_sig_cmp(first, 0, SIGNATURE) != 0 ? "does not begin as PNG files do" : NULL;
 }
 
-int picture_load(const char *path, picture *result)
+int picture_read(const char *path, picture *result, char *message, size_t bytes)
 {
     work w = {.picture = result};
     *result = (picture){0};
     w.file = os_open_for_reading(path);
-    if (w.file == NULL)
-        return complain(TOOL_BAD_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
+    if (w.file == NULL) {
+        snprintf(message, bytes, "%s: cannot be opened: %s", path, strerror(errno));
+        return TOOL_BAD_INPUT;
+    }
     const char *found = other_than_png(w.file, path);
     if (found != NULL) {
         fclose(w.file);
-        return complain(TOOL_BAD_INPUT, "%s: %s, expected a PNG file", path, found);
+        snprintf(message, bytes, "%s: %s, expected a PNG file", path, found);
+        return TOOL_BAD_INPUT;
     }
     result->chunks = calloc(1, sizeof *result->chunks);
     w.png = result->chunks ? png_create_read_struct(PNG_LIBPNG_VER_STRING, &w, on_error, on_warning) : NULL;
@@ -148,9 +151,17 @@ int picture_load(const char *path, picture *result)
     if (read)
         return TOOL_DONE;
     picture_release(result);
-    if (w.png == NULL || w.no_memory)
-        return complain(TOOL_FAILED, "%s: %s", path, w.png ? w.message : "no memory to read it");
-    return complain(TOOL_BAD_INPUT, "%s: %s, expected a whole PNG file", path, w.message);
+    const bool no_memory = w.png == NULL || w.no_memory;
+    snprintf(message, bytes, "%s: %s%s", path, w.png ? w.message : "no memory to read it",
+             no_memory ? "" : ", expected a whole PNG file");
+    return no_memory ? TOOL_FAILED : TOOL_BAD_INPUT;
+}
+
+int picture_load(const char *path, picture *result)
+{
+    char message[4608]; /* a path has at most 4096 bytes */
+    int status = picture_read(path, result, message, sizeof message);
+    return status == TOOL_DONE ? status : complain(status, "%s", message);
 }
 
 void picture_release(picture *p)

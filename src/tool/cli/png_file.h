@@ -27,6 +27,9 @@ static inline size_t picture_row(const picture *p)
  * become alpha.  Returns an exit status. */
 int picture_load(const char *path, picture *result);
 
+/* Does the same, and writes the line that tells of a failure to `message` instead of complaining. */
+int picture_read(const char *path, picture *result, char *message, size_t bytes);
+
 /* Writes a picture with the chunks that it was read with; the file is replaced completely or not at all. */
 int picture_store(const char *path, const picture *p);
 

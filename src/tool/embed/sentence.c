@@ -7,9 +7,8 @@
 #include "base/try.h"
 #include "tool/cli/os_tool.h"
 #include "io/common.h"
-#include "tool/run/model_file.h"
+#include "tool/run/model_config.h"
 
-#define MOST_CONFIG ((size_t)1 << 20)
 #define MOST_TOKENS 65536 /* the largest max_position_embeddings and max_seq_length */
 
 static bool is_there(const sentence_model *model, const char *name)
@@ -18,80 +17,9 @@ static bool is_there(const sentence_model *model, const char *name)
     return model_path_in(model->folder, name, &path) && os_look_at(path.text) == OS_PATH_FILE;
 }
 
-/* Whether the subfolder that `name` lies in exists; true if `name` lies in the model's folder itself. */
-static bool has_folder(const sentence_model *model, const char *name)
-{
-    model_path path;
-    char *slash =
-        model_path_in(model->folder, name, &path) && strchr(name, '/') != NULL ? strrchr(path.text, '/') : NULL;
-    if (slash == NULL)
-        return true;
-    *slash = '\0';
-    return os_look_at(path.text) != OS_PATH_MISSING;
-}
-
-static int fail(clattn_status status, const clattn_io_error *error)
-{
-    return complain(exit_status_of(status), "%s", error->message);
-}
-
 /* ---- config.json ---- */
 
-typedef struct config {
-    model_path path;
-    json_t *root;
-    clattn_io_error error;
-} config;
-
-static clattn_status wrong(config *c, const char *name, const char *expected)
-{
-    const json_t *value = json_object_get(c->root, name);
-    char found[48] = "another type";
-    if (value == NULL)
-        snprintf(found, sizeof found, "nothing");
-    else if (json_is_integer(value))
-        snprintf(found, sizeof found, "%lld", (long long)json_integer_value(value));
-    else if (json_is_real(value))
-        snprintf(found, sizeof found, "%g", json_real_value(value));
-    else if (json_is_string(value))
-        snprintf(found, sizeof found, "\"%.40s\"", json_string_value(value));
-    return io_fail(&c->error, CLATTN_ERROR_FORMAT, c->path.text, "%s is %s, expected %s", name, found, expected);
-}
-
-static clattn_status read_size(config *c, const char *name, size_t most, size_t *size)
-{
-    char expected[64];
-    const json_t *value = json_object_get(c->root, name);
-    json_int_t found = json_integer_value(value);
-    if (json_is_integer(value) && found >= 1 && (uint64_t)found <= most) {
-        *size = (size_t)found;
-        return CLATTN_SUCCESS;
-    }
-    snprintf(expected, sizeof expected, "a whole number from 1 to %zu", most);
-    return wrong(c, name, expected);
-}
-
-static clattn_status read_activation(config *c, clattn_activation *activation)
-{
-    static const struct {
-        const char *name;
-        clattn_activation value;
-    } known[] = {{"gelu", CLATTN_ACTIVATION_GELU},
-                 {"gelu_new", CLATTN_ACTIVATION_GELU_TANH},
-                 {"gelu_pytorch_tanh", CLATTN_ACTIVATION_GELU_TANH},
-                 {"relu", CLATTN_ACTIVATION_RELU},
-                 {"silu", CLATTN_ACTIVATION_SWISH},
-                 {"swish", CLATTN_ACTIVATION_SWISH}};
-    const char *name = json_string_value(json_object_get(c->root, "hidden_act"));
-    for (size_t i = 0; name != NULL && i < sizeof known / sizeof known[0]; i++)
-        if (strcmp(name, known[i].name) == 0) {
-            *activation = known[i].value;
-            return CLATTN_SUCCESS;
-        }
-    return wrong(c, "hidden_act", "gelu, gelu_new, gelu_pytorch_tanh, relu or silu");
-}
-
-static clattn_status read_shape(config *c, clattn_stack_desc *stack)
+static clattn_status read_shape(model_config *c, clattn_stack_desc *stack)
 {
     const char *type = json_string_value(json_object_get(c->root, "model_type"));
     const json_t *epsilon = json_object_get(c->root, "layer_norm_eps");
@@ -108,19 +36,19 @@ static clattn_status read_shape(config *c, clattn_stack_desc *stack)
                  {"max_position_embeddings", MOST_TOKENS, &stack->position_count},
                  {"type_vocab_size", 65536, &stack->segments}};
     if (type == NULL || strcmp(type, "bert") != 0)
-        return wrong(c, "model_type", "\"bert\"");
+        return model_config_wrong(c, "model_type", "\"bert\"");
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        TRY(read_size(c, sizes[i].name, sizes[i].most, sizes[i].size));
+        TRY(model_config_size(c, sizes[i].name, sizes[i].most, sizes[i].size));
     if (stack->d_model % stack->heads != 0)
         return io_fail(&c->error, CLATTN_ERROR_FORMAT, c->path.text,
                        "hidden_size is %zu, expected a multiple of num_attention_heads, %zu", stack->d_model,
                        stack->heads);
     if (stack->position_count < 2)
-        return wrong(c, "max_position_embeddings", "2 or more");
+        return model_config_wrong(c, "max_position_embeddings", "2 or more");
     if (!json_is_number(epsilon) || !(json_number_value(epsilon) >= 0.0 && json_number_value(epsilon) <= 1.0))
-        return wrong(c, "layer_norm_eps", "a number from 0 to 1");
+        return model_config_wrong(c, "layer_norm_eps", "a number from 0 to 1");
     if (positions != NULL && (!json_is_string(positions) || strcmp(json_string_value(positions), "absolute") != 0))
-        return wrong(c, "position_embedding_type", "\"absolute\"");
+        return model_config_wrong(c, "position_embedding_type", "\"absolute\"");
     stack->epsilon = (float)json_number_value(epsilon);
     stack->explicit_epsilon = 1;
     stack->norm = CLATTN_NORM_KIND_LAYER;
@@ -128,23 +56,23 @@ static clattn_status read_shape(config *c, clattn_stack_desc *stack)
     stack->input = CLATTN_STACK_INPUT_TOKENS;
     stack->positions = CLATTN_POSITIONS_TABLE;
     stack->input_norm = 1;
-    TRY(read_activation(c, &stack->activation));
+    TRY(model_config_activation(c, "hidden_act", stack));
 fail:
     return status;
 }
 
-static clattn_status read_limit(config *c, size_t most, size_t *limit)
+static clattn_status read_limit(model_config *c, size_t most, size_t *limit)
 {
     char expected[64];
-    clattn_status status = read_size(c, "max_seq_length", MOST_TOKENS, limit);
+    clattn_status status = model_config_size(c, "max_seq_length", MOST_TOKENS, limit);
     if (status == CLATTN_SUCCESS && (*limit < 2 || *limit > most)) {
         snprintf(expected, sizeof expected, "2 to the model's %zu positions", most);
-        status = wrong(c, "max_seq_length", expected);
+        status = model_config_wrong(c, "max_seq_length", expected);
     }
     return status;
 }
 
-static clattn_status read_pooling(config *c, int32_t *pooling)
+static clattn_status read_pooling(model_config *c, int32_t *pooling)
 {
     static const char *const others[] = {"pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens",
                                          "pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken"};
@@ -164,37 +92,19 @@ static clattn_status read_pooling(config *c, int32_t *pooling)
 
 /* ---- the files ---- */
 
-/* Opens a JSON file of the folder.  c->root is NULL if the file is absent, which is an error unless `optional`. */
-static int open_config(const sentence_model *model, const char *name, bool optional, config *c)
-{
-    *c = (config){0};
-    if (!model_path_in(model->folder, name, &c->path))
-        return complain(TOOL_BAD_INPUT, "%s: the folder's name is too long", model->folder);
-    if (optional && (os_look_at(c->path.text) == OS_PATH_MISSING || !has_folder(model, name)))
-        return TOOL_DONE;
-    clattn_status status = model_file_json(c->path.text, MOST_CONFIG, &c->root, &c->error);
-    return status == CLATTN_SUCCESS ? TOOL_DONE : fail(status, &c->error);
-}
-
-static int close_config(config *c, clattn_status status)
-{
-    json_decref(c->root);
-    return status == CLATTN_SUCCESS ? TOOL_DONE : fail(status, &c->error);
-}
-
 static int read_configs(sentence_model *model)
 {
-    config c;
+    model_config c;
     int status;
-    TOOL_TRY(open_config(model, "config.json", false, &c));
-    TOOL_TRY(close_config(&c, read_shape(&c, &model->stack)));
+    TOOL_TRY(model_config_open(model->folder, "config.json", false, &c));
+    TOOL_TRY(model_config_close(&c, read_shape(&c, &model->stack)));
     model->most_tokens = model->stack.position_count;
-    TOOL_TRY(open_config(model, "sentence_bert_config.json", true, &c));
+    TOOL_TRY(model_config_open(model->folder, "sentence_bert_config.json", true, &c));
     if (c.root != NULL)
-        TOOL_TRY(close_config(&c, read_limit(&c, model->stack.position_count, &model->most_tokens)));
-    TOOL_TRY(open_config(model, "1_Pooling/config.json", true, &c));
+        TOOL_TRY(model_config_close(&c, read_limit(&c, model->stack.position_count, &model->most_tokens)));
+    TOOL_TRY(model_config_open(model->folder, "1_Pooling/config.json", true, &c));
     if (c.root != NULL)
-        TOOL_TRY(close_config(&c, read_pooling(&c, &model->pooling)));
+        TOOL_TRY(model_config_close(&c, read_pooling(&c, &model->pooling)));
 fail:
     return status;
 }
@@ -232,7 +142,7 @@ int sentence_tokenizer(sentence_model *model)
     sentence_vocabulary *v = &model->vocabulary;
     join_tokenizer(v);
     if (v->status != CLATTN_SUCCESS)
-        return fail(v->status, &v->error);
+        return model_file_fail(v->status, &v->error);
     if (wordpiece_size(v->tokenizer) > model->stack.vocabulary)
         return complain(TOOL_BAD_INPUT,
                         "%s: has tokens up to number %zu, expected fewer than config.json's vocab_size, %zu",
@@ -247,7 +157,7 @@ static int open_weights(sentence_model *model)
     model_path path;
     model_path_in(model->folder, "model.safetensors", &path);
     clattn_status status = clattn_safetensors_create(path.text, &model->file, &error);
-    return status == CLATTN_SUCCESS ? TOOL_DONE : fail(status, &error);
+    return status == CLATTN_SUCCESS ? TOOL_DONE : model_file_fail(status, &error);
 }
 
 int sentence_open(const char *folder, size_t most_tokens, sentence_model *model)

@@ -83,15 +83,23 @@ static json_t *axis_json(const heatmap_axis *axis)
                      json_text(axis->unit != NULL ? axis->unit : ""));
 }
 
+static json_t *picture_json(const heatmap_picture *p)
+{
+    if (p == NULL)
+        return json_null();
+    return json_pack("{s:I, s:I, s:I, s:I, s:I}", "width", (json_int_t)p->width, "height", (json_int_t)p->height,
+                     "rows", (json_int_t)p->rows, "columns", (json_int_t)p->columns, "first", (json_int_t)p->first);
+}
+
 static json_t *about_json(const heatmap *map)
 {
     json_t *parts = json_array();
     for (size_t i = 0; i < map->part_count; i++) {
         const heatmap_part *part = &map->parts[i];
-        json_t *each =
-            json_pack("{s:o, s:o, s:I, s:I, s:o, s:o}", "name", json_text(part->name), "layerName",
-                      json_text(part->layer_name), "layers", (json_int_t)part->layers, "heads", (json_int_t)part->heads,
-                      "query", axis_json(&part->query), "key", axis_json(&part->key));
+        json_t *each = json_pack("{s:o, s:o, s:I, s:I, s:o, s:o, s:o}", "name", json_text(part->name), "layerName",
+                                 json_text(part->layer_name), "layers", (json_int_t)part->layers, "heads",
+                                 (json_int_t)part->heads, "query", axis_json(&part->query), "key",
+                                 axis_json(&part->key), "picture", picture_json(part->picture));
         if (each == NULL || json_array_append_new(parts, each) != 0) {
             json_decref(parts);
             return NULL;
@@ -148,6 +156,14 @@ static bool append_data(struct strbuf *out, const heatmap *map)
                 append_matrix(out, &map->parts[p], layer, head);
                 strbuf_printf(out, "</script>\n");
             }
+    for (size_t p = 0; p < map->part_count; p++) {
+        const heatmap_picture *picture = map->parts[p].picture;
+        if (picture == NULL)
+            continue;
+        strbuf_printf(out, "<script type=\"text/plain\" id=\"picture-%zu\">", p);
+        append_base64(out, picture->pixels, picture->width * picture->height * 3);
+        strbuf_printf(out, "</script>\n");
+    }
     return whole;
 }
 

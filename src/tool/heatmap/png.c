@@ -63,6 +63,8 @@ static plan plan_of(const heatmap *map)
 
 int heatmap_check_png(const heatmap *map, const char *path)
 {
+    if (map->part_count > 0 && map->parts[0].picture != NULL)
+        return heatmap_check_overlay(map, path);
     plan p = plan_of(map);
     if (p.width > MOST_SIDE || p.height > MOST_SIDE || p.width > PICTURE_PIXELS / p.height)
         return complain(TOOL_BAD_INPUT,
@@ -105,6 +107,8 @@ static void draw(const heatmap_part *part, size_t layer, size_t head, size_t cel
 
 int heatmap_store_png(const heatmap *map, const char *path)
 {
+    if (map->part_count > 0 && map->parts[0].picture != NULL)
+        return heatmap_store_overlay(map, path);
     plan size = plan_of(map);
     picture p = {.width = size.width, .height = size.height, .channels = 3, .bits = 8};
     p.pixels = malloc(p.height * picture_row(&p));

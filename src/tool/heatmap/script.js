@@ -218,6 +218,51 @@
     pen.strokeRect(state.left - 0.5, state.top - 0.5, columns * state.size + 1, rows * state.size + 1);
   }
 
+  // ---- the picture of which keys are patches ----
+
+  function pixels(p) {
+    const name = `picture-${p}`;
+    if (!decoded.has(name)) decoded.set(name, Uint8Array.from(atob(at(name).textContent), (c) => c.charCodeAt(0)));
+    return decoded.get(name);
+  }
+
+  // What a query attends to, over the picture: full colour is the largest of the patches, or 1.
+  function drawPicture() {
+    const { picture } = part(), over = at("over"), brush = over.getContext("2d");
+    at("picture").hidden = !picture;
+    if (!picture) return;
+    const { width, height, rows, columns, first } = picture, query = state.hover ? state.hover[0] : state.query;
+    const from = query * part().key.count + first, row = cells.slice(from, from + rows * columns);
+    const most = at("full").value === "one" ? 1 : row.reduce((a, p) => (p > a ? p : a), 0) || 1;
+    const tints = Array.from(row, (p) => (Number.isNaN(p) ? [214, 40, 160] : colour(RAMPS.dark, strength(p, most))));
+    const image = new ImageData(width, height), rgb = pixels(state.part);
+    for (let y = 0, i = 0; y < height; y++)
+      for (let x = 0; x < width; x++, i++) {
+        const tint = tints[Math.floor(y * rows / height) * columns + Math.floor(x * columns / width)];
+        for (let c = 0; c < 3; c++) image.data[4 * i + c] = Math.floor((2 * rgb[3 * i + c] + 3 * tint[c] + 2) / 5);
+        image.data[4 * i + 3] = 255;
+      }
+    over.width = width;
+    over.height = height;
+    over.style.width = `${width * Math.max(1, Math.floor(384 / Math.max(width, height)))}px`;
+    brush.putImageData(image, 0, 0);
+    if (query >= first) {
+      const wide = width / columns, high = height / rows, patch = query - first;
+      brush.strokeStyle = "#c2410c";
+      brush.strokeRect(patch % columns * wide + 0.5, Math.floor(patch / columns) * high + 0.5, wide - 1, high - 1);
+    }
+    at("picture-of").textContent = `What ${named(part().query, query)} attends to, over the picture. ` +
+      "A click on a patch chooses it as the query.";
+  }
+
+  // The query of a patch that was clicked on.
+  function patchUnder(event) {
+    const { rows, columns, first } = part().picture, box = at("over").getBoundingClientRect();
+    const y = Math.floor((event.clientY - box.top) / box.height * rows);
+    const x = Math.floor((event.clientX - box.left) / box.width * columns);
+    return first + Math.min(Math.max(y, 0), rows - 1) * columns + Math.min(Math.max(x, 0), columns - 1);
+  }
+
   // ---- what the words say ----
 
   function tell() {
@@ -299,6 +344,7 @@
 
   function refresh() {
     draw();
+    drawPicture();
     tell();
     tellTop();
     tellCell();
@@ -388,8 +434,9 @@
     const inside = x >= state.left && y >= state.top && x < map.clientWidth && y < map.clientHeight;
     return inside && query < part().query.count && key < part().key.count ? [query, key] : null;
   }
-  map.addEventListener("mousemove", (event) => { state.hover = under(event); draw(); tell(); });
-  map.addEventListener("mouseleave", () => { state.hover = null; draw(); tell(); });
+  at("over").addEventListener("click", (event) => go(patchUnder(event), state.key));
+  map.addEventListener("mousemove", (event) => { state.hover = under(event); draw(); drawPicture(); tell(); });
+  map.addEventListener("mouseleave", () => { state.hover = null; draw(); drawPicture(); tell(); });
   map.addEventListener("click", (event) => { const cell = under(event); if (cell) go(...cell); });
   map.addEventListener("scroll", () => { state.hover = null; draw(); });
   at("picker").addEventListener("submit", (event) => event.preventDefault());

@@ -1,0 +1,218 @@
+"""clattn embed-image beside transformers and timm: models and their processors with random weights, written by their own
+save functions into a folder, and PNG files of random sizes and kinds.
+
+    python embed_image.py [--draws N] [--seed N] [--only NUMBER[,NUMBER...]] [--kinds KIND[,KIND...]] [--keep]
+
+The command is $CLATTN.  A picture that already has the model's size is not resized, and its vector differs by 5e-5 at most.
+Others are resized, and a level of 255 may differ by 1 (src/tool/embed_image/pixels.h): the cosine of their vectors is 0.9999
+at least.  Prints TAP."""
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+
+import numpy as np
+import timm
+import torch
+import transformers
+from PIL import Image
+from safetensors.torch import save_file
+
+ALLOWED, COSINE = 5e-5, 0.9999
+
+
+class Case:
+    def __init__(self, number, seed):
+        self.random = np.random.default_rng([seed, number, 7])
+        torch.manual_seed(int(self.random.integers(1 << 31)))
+        self.note = []
+        self.heads = self.pick(1, 2, 3)
+        self.d_model = 64 * self.heads
+        self.layers, self.patch, self.grid = self.whole(1, 3), self.pick(8, 14, 16), self.whole(2, 6)
+        self.size = self.patch * self.grid
+
+    def whole(self, low, high):
+        return int(self.random.integers(low, high + 1))
+
+    def pick(self, *values):
+        return values[self.whole(0, len(values) - 1)]
+
+    def of_shape(self, **more):
+        return dict(hidden_size=self.d_model, num_hidden_layers=self.layers, num_attention_heads=self.heads,
+                    image_size=self.size, patch_size=self.patch, **more)
+
+
+def randomise(module, case):
+    """Weights as large as those of trained models."""
+    for name, tensor in module.named_parameters():
+        x = torch.tensor(case.random.standard_normal(tuple(tensor.shape)).astype(np.float32))
+        if "norm" in name.split(".")[-2:][0] and name.endswith("weight"):
+            x = 1 + 0.2 * x
+        elif "lambda" in name or "gamma" in name:
+            x = 0.5 + 0.3 * x
+        elif tensor.dim() > 1 and "token" not in name and "pos" not in name:
+            x = x / float(np.sqrt(np.prod(tensor.shape[1:])))
+        else:
+            x = 0.3 * x
+        with torch.no_grad():
+            tensor.copy_(x)
+    return module.eval()
+
+
+def vit(case, folder):
+    module = transformers.ViTModel(transformers.ViTConfig(**case.of_shape(intermediate_size=case.pick(96, 256))))
+    processor = transformers.ViTImageProcessor(size={"height": case.size, "width": case.size})
+    return module, processor, case.size, lambda x: module(x).last_hidden_state[:, 0]
+
+
+def dinov2(case, folder):
+    kind = case.pick("Dinov2", "Dinov2WithRegisters")
+    gated = case.whole(0, 3) == 0
+    config = getattr(transformers, kind + "Config")(**case.of_shape(mlp_ratio=2, use_swiglu_ffn=gated))
+    module = getattr(transformers, kind + "Model")(config)
+    case.note.append(kind + (" gated" if gated else ""))
+    size = case.pick(case.size, case.patch * case.whole(2, 7))  # another grid than the table's
+    processor = transformers.BitImageProcessor(size={"shortest_edge": size + case.whole(0, 40)},
+                                               crop_size={"height": size, "width": size},
+                                               image_mean=[0.485, 0.456, 0.406], image_std=[0.229, 0.224, 0.225])
+    return module, processor, size if processor.size["shortest_edge"] == size else 0, \
+        lambda x: module(x).last_hidden_state[:, 0]
+
+
+def clip(case, folder):
+    text = dict(hidden_size=64, num_hidden_layers=1, num_attention_heads=1, intermediate_size=64, vocab_size=50,
+                eos_token_id=49, bos_token_id=0, pad_token_id=0)
+    config = dict(vision_config=case.of_shape(intermediate_size=128, hidden_act=case.pick("quick_gelu", "gelu")),
+                  text_config=text, projection_dim=48)
+    module = transformers.CLIPModel(transformers.CLIPConfig(**config))
+    processor = transformers.CLIPImageProcessor(size={"shortest_edge": case.size},
+                                                crop_size={"height": case.size, "width": case.size})
+
+    def encode(x):
+        y = module.get_image_features(pixel_values=x)
+        return getattr(y, "pooler_output", y)
+    return module, processor, case.size, encode
+
+
+class TimmProcessor:
+    def __init__(self, config):
+        self.transform = timm.data.create_transform(**timm.data.resolve_data_config(pretrained_cfg=config),
+                                                    is_training=False)
+
+    def __call__(self, images, return_tensors):
+        return {"pixel_values": self.transform(images.convert("RGB"))[None]}
+
+
+def timm_vit(case, folder):
+    token, registers = case.whole(0, 2) > 0, case.pick(0, 0, 4)
+    arguments = dict(img_size=case.size, patch_size=case.patch, embed_dim=case.d_model, depth=case.layers,
+                     num_heads=case.heads, class_token=token, reg_tokens=registers,
+                     no_embed_class=registers > 0 or not token, init_values=case.pick(None, 1e-5),
+                     qk_norm=case.whole(0, 1) == 1, global_pool="token" if token else "avg", fc_norm=case.pick(None, False),
+                     mlp_ratio=case.pick(2, 4), num_classes=case.pick(0, 10), dynamic_img_size=True)
+    if case.whole(0, 3) == 0:
+        arguments.update(mlp_layer=timm.layers.SwiGLUPacked, act_layer=torch.nn.SiLU)
+        case.note.append("SwiGLU")
+    module = timm.models.vision_transformer.VisionTransformer(**arguments)
+    known = dict(input_size=(3, case.size, case.size), crop_pct=case.pick(0.875, 0.9, 1.0),
+                 interpolation=case.pick("bicubic", "bilinear"), crop_mode=case.pick("center", "squash"),
+                 mean=[0.5, 0.5, 0.5], std=[0.5, 0.4, 0.3], num_classes=10)
+    case.note.append("%s, %d registers, fc_norm %s" % ("class token" if token else "mean", registers, arguments["fc_norm"]))
+    with open(os.path.join(folder, "config.json"), "w") as file:
+        json.dump({"architecture": "vit_of_this_test", "num_classes": 10, "num_features": case.d_model,
+                   "global_pool": arguments["global_pool"], "pretrained_cfg": known}, file)
+    exact = case.size if known["crop_pct"] == 1 else 0
+    return module, TimmProcessor(known), exact, lambda x: module.forward_head(module.forward_features(x), pre_logits=True)
+
+
+KINDS = {"vit": vit, "dinov2": dinov2, "clip": clip, "timm": timm_vit}
+
+
+def write(module, processor, folder):
+    if hasattr(module, "save_pretrained"):
+        module.save_pretrained(folder)
+        processor.save_pretrained(folder)
+    else:
+        save_file({name: tensor.contiguous() for name, tensor in module.state_dict().items()},
+                  os.path.join(folder, "model.safetensors"))
+
+
+def picture(case, height, width, mode):
+    """Smooth colours with edges and some noise, as photographs have."""
+    y, x = np.mgrid[:height, :width]
+    planes = [128 + 90 * np.sin(x / case.whole(5, 40) + c) * np.cos(y / case.whole(5, 40)) + 30 * ((x // 9 + y // 7) % 2)
+              for c in range(4)]
+    pixels = np.clip(np.stack(planes, 2) + case.random.normal(0, 6, (height, width, 4)), 0, 255).astype(np.uint8)
+    whole = Image.fromarray(pixels, "RGBA")
+    if mode == "L":
+        return whole.convert("RGB").convert("L")
+    return whole if mode == "RGBA" else whole.convert("RGB")
+
+
+def judge(kind, number, seed, keep):
+    case = Case(number, seed)
+    folder = tempfile.mkdtemp(prefix="embed-image-")
+    module, processor, exact, encode = KINDS[kind](case, folder)
+    randomise(module, case)
+    write(module, processor, folder)
+    paths, wanted, tight = [], [], []
+    for i in range(case.whole(1, 4)):
+        whole = exact > 0 and case.whole(0, 1) == 1
+        height, width = (exact, exact) if whole else (case.whole(20, 300), case.whole(20, 300))
+        mode = case.pick("RGB", "RGB", "RGBA", "L")
+        paths.append(os.path.join(folder, "%d.png" % i))
+        made = picture(case, height, width, mode)
+        made.save(paths[-1])
+        case.note.append("%s %dx%d" % (mode, height, width))
+        with torch.no_grad():
+            y = encode(processor(images=made.convert("RGB"), return_tensors="pt")["pixel_values"])[0]
+        wanted.append((y / y.norm()).numpy())
+        tight.append(whole)
+    output = os.path.join(folder, "vectors.npy")
+    command = [os.environ["CLATTN"], "embed-image", folder, *paths, "-o", output]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    said, worst, least = done.stderr.strip(), 0.0, 1.0
+    if done.returncode == 0:
+        found = np.load(output)
+        for got, want, same in zip(found, wanted, tight):
+            if same:
+                worst = max(worst, float(np.max(np.abs(got - want))))
+            least = min(least, float(got @ want / np.linalg.norm(got)))
+        if worst > ALLOWED or least < COSINE:
+            said = "differs by %.2g, cosine %.7f" % (worst, least)
+    elif not said:
+        said = "exit status %d" % done.returncode
+    text = "%s %d: %s" % (kind, number, ", ".join(case.note))
+    if said:
+        print("not ok %d - %s\n# %s\n# %s" % (number, text, said, " ".join(command)))
+    else:
+        print("ok %d - %s (%.1e, cosine %.7f)" % (number, text, worst, least))
+    sys.stdout.flush()
+    if not keep and not said:
+        shutil.rmtree(folder)
+    return not said
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--draws", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=int(os.environ.get("CLATTN_TEST_SEED", "1")))
+    parser.add_argument("--only", default="")
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--keep", action="store_true")
+    given = parser.parse_args()
+    kinds = given.kinds.split(",")
+    numbers = [int(n) for n in given.only.split(",") if n] or range(1, given.draws + 1)
+    torch.set_num_threads(2)
+    results = [judge(kinds[number % len(kinds)], number, given.seed, given.keep) for number in numbers]
+    print("1..%d" % len(results))
+    return 0 if all(results) else 1
+
+
+sys.exit(main())
