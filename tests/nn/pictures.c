@@ -123,9 +123,9 @@ static void decomposed(void **state)
         clattn_dtype dtype;
         double allowed;
     } cases[] = {
-        {{2, 3, 0, CLATTN_POSITION_BIAS_DECOMPOSED, 2}, 2, 4, 5, 12, 0, CLATTN_DTYPE_F32, 1e-5},
-        {{3, 2, 1, CLATTN_POSITION_BIAS_DECOMPOSED, 0}, 1, 5, 6, 0, 0, CLATTN_DTYPE_F32, 1e-5},
-        {{3, 3, 0, CLATTN_POSITION_BIAS_DECOMPOSED, 3}, 1, 3, 4, 20, 0.5f, CLATTN_DTYPE_F32, 1e-5},
+        {{2, 2, 0, CLATTN_POSITION_BIAS_DECOMPOSED, 2}, 2, 5, 3, 12, 0, CLATTN_DTYPE_F32, 1e-5},
+        {{3, 1, 1, CLATTN_POSITION_BIAS_DECOMPOSED, 0}, 1, 5, 6, 0, 0, CLATTN_DTYPE_F32, 1e-5},
+        {{1, 3, 0, CLATTN_POSITION_BIAS_DECOMPOSED, 3}, 1, 3, 5, 12, 0.5f, CLATTN_DTYPE_F32, 1e-5},
         {{2, 2, 0, CLATTN_POSITION_BIAS_DECOMPOSED, 1}, 2, 4, 4, 8, 0, CLATTN_DTYPE_F16, 0.02},
         {{2, 2, 0, CLATTN_POSITION_BIAS_NONE, 2}, 1, 4, 6, 8, 0, CLATTN_DTYPE_F32, 1e-5},
     };
