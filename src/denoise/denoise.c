@@ -183,6 +183,7 @@ void denoiser_message(const denoiser *d, clattn_status status, char *text, size_
         clattn_context_message(d->context, text, bytes);
     if (text[0] == '\0')
         snprintf(text, bytes, "%s", clattn_status_string(status));
+    text[strcspn(text, "\n")] = '\0'; /* what a compiler says goes on */
 }
 
 clattn_status denoiser_opencl_check(denoiser *d, const char *call, cl_int code)
