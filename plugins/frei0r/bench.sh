@@ -13,7 +13,7 @@ set -eu
 
 build=${1:?usage: bench.sh BUILD_FOLDER [STRENGTH...]}
 shift
-strengths=${*:-14 17 20 23}
+strengths=${*:-17 20 23}
 picture=$(cd "$(dirname "$0")/../../examples/denoise" && pwd)/clean.png
 command -v ffmpeg > /dev/null || { echo "bench.sh: needs ffmpeg (Debian: apt-get install ffmpeg)" >&2; exit 1; }
 export OCL_ICD_VENDORS="${OCL_ICD_VENDORS:-/etc/OpenCL/vendors/pocl.icd}" FREI0R_PATH="$build/plugins/frei0r"
@@ -43,7 +43,8 @@ make_clips()
 psnr()
 {
     ffmpeg -hide_banner -nostdin -i "$work/$1-noisy.nut" -i "$work/$1.nut" \
-        -lavfi "[0]trim=end_frame=4,$2,format=gbrp[a];[1]trim=end_frame=4,format=gbrp[b];[a][b]psnr" -f null - 2>&1 | sed -n 's/.*average:\([0-9.]*\).*/\1/p'
+        -lavfi "[0]trim=end_frame=4,$2,format=gbrp[a];[1]trim=end_frame=4,format=gbrp[b];[a][b]psnr" -f null - 2>&1 |
+        sed -n 's/.*average:\([0-9.]*\).*/\1/p'
 }
 
 # seconds CLIP COUNT FILTER: for the first frames.
@@ -73,7 +74,7 @@ best()
 }
 
 ours() { for s in $strengths; do echo "$s" | awk '{ printf "frei0r=clattn_denoise:%.6f\n", $1 / 255 }'; done; }
-theirs() { for s in 4.5 5.5 6.5 7.5; do echo "format=yuv444p,nlmeans=s=$s:$1"; done; }
+theirs() { for s in 5.5 6.5 7.5 8.5; do echo "format=yuv444p,nlmeans=s=$s:$1"; done; }
 
 make_clips
 for clip in photograph mandelbrot; do
