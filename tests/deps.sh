@@ -1,19 +1,20 @@
 #!/bin/sh
-# Installs the Debian packages that are missing on this machine: deps.sh build|models|test|browser|arm64
+# Installs the Debian packages that are missing on this machine: deps.sh build|models|test|plugins|browser|arm64
 #
 #   build    what building the library and the command needs, and PoCL, so that they have a device to run on
 #   models   the same, pip to fetch pretrained models with, and recordings of speech (2 MB)
 #   test     the same and what the test suite needs
-#   browser  the same and a headless browser (60 MB to fetch, 220 MB in all) for heat maps
+#   plugins  the same, and ffmpeg, GEGL and frei0r's header (70 MB to fetch, 210 MB in all) for the plug-ins
+#   browser  what `test` has and a headless browser (60 MB to fetch, 220 MB in all) for heat maps
 #   arm64    what `test` has, a cross compiler for arm64 and an emulator (200 MB in all)
 #
 # If everything is there, nothing is installed and no package list is fetched.  Works as root or with sudo.
 set -u
 
 case ${1-} in
-build | models | test | browser | arm64) level=$1 ;;
+build | models | test | plugins | browser | arm64) level=$1 ;;
 *)
-    echo "usage: deps.sh build|models|test|browser|arm64" >&2
+    echo "usage: deps.sh build|models|test|plugins|browser|arm64" >&2
     exit 2
     ;;
 esac
@@ -68,6 +69,12 @@ if tests; then
     want mmdebstrap have mmdebstrap
     # Not whichever python3 is first on the path: the distribution's, for which python3-numpy is.
     want python3-numpy /usr/bin/python3 -c 'import numpy'
+fi
+if [ "$level" = plugins ]; then
+    want ffmpeg have ffmpeg
+    want frei0r-plugins-dev pkg frei0r
+    want gegl have gegl
+    want libgegl-dev pkg gegl-0.4
 fi
 if [ "$level" = browser ]; then
     want chromium-headless-shell /usr/bin/python3 -B "$(dirname "$0")/tool/devtools.py"

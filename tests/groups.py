@@ -10,7 +10,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 PYTHON = "/usr/bin/python3"
 QUICK = ["host", "pocl", "oclgrind", "rusticl", "sanitize", "install", "examples"]
-THOROUGH = QUICK + ["variants", "offline", "models", "speech", "fuzz", "debian13", "windows", "guard"]
+THOROUGH = QUICK + ["variants", "offline", "models", "speech", "fuzz", "plugins", "debian13", "windows", "guard"]
 OF_LEVEL = {"quick": QUICK, "thorough": THOROUGH,
             "full": THOROUGH + ["intel", "pytorch", "browser", "seeds", "sid", "arm64", "coverage"]}
 TEST_LIBRARIES = ["pocl-opencl-icd", "ocl-icd-libopencl1", "libjansson4"]
@@ -60,7 +60,7 @@ def make_jobs(run, groups, level):
                      {**pocl, **seed, **SANITIZERS, "CLATTN_TEST_LEVEL": "small" if full else "tiny"})
     for name, add in {"install": add_install, "examples": add_examples, "variants": add_variants, "offline": add_offline,
                       "models": add_models, "speech": add_speech, "fuzz": add_fuzz, "intel": add_intel,
-                      "pytorch": add_pytorch, "browser": add_browser, "seeds": add_seeds,
+                      "pytorch": add_pytorch, "plugins": add_plugins, "browser": add_browser, "seeds": add_seeds,
                       "coverage": add_coverage}.items():
         if name in groups:
             add(run, gcc, full)
@@ -193,7 +193,7 @@ def build_least(run, full):
         if (job.group, job.name) == ("build", "least"):
             return job
     return run.build("least", "-Dclblast=disabled", "-Dpng=disabled", "-Dutf8proc=disabled", "-Dspeech=disabled",
-                     targets=[] if full else basic_targets("random_shapes"))
+                     "-Dfrei0r=disabled", "-Dgegl=disabled", targets=[] if full else basic_targets("random_shapes"))
 
 
 def add_debian(run, group, release, full):
@@ -228,7 +228,7 @@ def add_arm64(run):
     made.needs.append(emulator)
     constants.write_text(f"[constants]\nroot = '{system}'\n")
     targets = [f"tests/test_{name}" for name in ARM64]
-    compiled = build_across(run, "arm64", made, [f"--cross-file={constants}", f"--cross-file={ROOT}/tools/arm64.ini"], targets)
+    compiled = build_after(run, "arm64", made, [f"--cross-file={constants}", f"--cross-file={ROOT}/tools/arm64.ini"], targets)
     for target in targets:
         run.add("arm64", target[11:], ["sh", HERE / "chroot.sh", "run", system, ROOT, run.work, build / target],
                 {**POCL, "CLATTN_CACHE": "off", "CLATTN_TEST_LEVEL": "tiny"}, [compiled], 3600)
@@ -241,10 +241,10 @@ def add_windows(run, gcc, full):
     made = run.fetch("windows", "packages", folder / "wine" if full else folder, HERE / "windows.sh", folder,
                      *(["wine"] if full else []))
     tests = [f"tests/test_{row['name']}.exe" for row in run.tests(gcc) if "windows" in row["suite"]]
-    compiled = build_across(run, "windows", made, ["-Dopencl=dlopen", "-Dbuildtype=debug",
-                                                   f"--cross-file={ROOT}/tools/mingw-w64.ini",
-                                                   f"--cross-file={folder}/cross.ini"],
-                            ["src/clattn.exe", *(tests if full else [])])
+    compiled = build_after(run, "windows", made, ["-Dopencl=dlopen", "-Dbuildtype=debug",
+                                                  f"--cross-file={ROOT}/tools/mingw-w64.ini",
+                                                  f"--cross-file={folder}/cross.ini"],
+                           ["src/clattn.exe", *(tests if full else [])])
     if not full:
         return
     env = {**POCL, "CLATTN_CACHE": "off", "CLATTN_TEST_LEVEL": "tiny", "WINEPREFIX": str(folder / "wine"), "WINEDEBUG": "-all",
@@ -263,8 +263,8 @@ def add_windows(run, gcc, full):
                 {**env, "CLATTN": str(command)}, [compiled])
 
 
-def build_across(run, group, made, settings, targets):
-    """Targets for another system, by a compiler that the job `made` has fetched."""
+def build_after(run, group, made, settings, targets):
+    """Targets of a build of its own, whose compiler or headers the job `made` has fetched."""
     build = run.work / group
     setup, ninja = (shlex.join(map(str, command)) for command in (
         ["meson", "setup", "-Dwerror=true", *settings, build, ROOT], ["ninja", "-C", build, *targets]))
@@ -375,6 +375,18 @@ def add_pytorch(run, gcc, full):
             lambda: [(torch / "python").read_text().strip(), HERE / "vision/embed_image.py", "--draws", "60"],
             {**POCL, **seed, "PYTHONPATH": f"{torch}:{models}", "CLATTN": f"{run.work}/gcc/src/clattn"},
             [gcc, package, packages_of_models], 1200)
+
+
+def add_plugins(run, gcc, full):
+    """The plug-ins by Debian's ffmpeg and GEGL.  Their headers may come only now, so the build is made behind them."""
+    fetched = run.fetch("plugins", "packages", pathlib.Path("/usr/include/gegl-0.4"), HERE / "deps.sh", "plugins")
+    plugins = {"frei0r": "plugins/frei0r/clattn_denoise.so", "gegl": "plugins/gegl/libclattn-gegl.so"}
+    built = build_after(run, "plugins", fetched, ["-Dfrei0r=enabled", "-Dgegl=enabled", "-Dclblast=disabled",
+                                                  "-Dutf8proc=disabled", "-Dspeech=disabled"], ["src/clattn", *plugins.values()])
+    folder = run.work / "plugins"
+    for name, path in plugins.items():
+        run.add("plugins", name, [PYTHON, HERE / f"plugins/test_{name}.py"],
+                {**POCL, "CLATTN": f"{folder}/src/clattn", f"CLATTN_{name.upper()}": str(folder / path)}, [built])
 
 
 def add_browser(run, gcc, full):
