@@ -18,69 +18,10 @@
  *   solver=NAME     attention's */
 #include <math.h>
 #include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "clattn/clattn.h"
-#include "clattn/io.h"
+#include "pytorch/run.h"
 
-static clattn_context *context;
-static const char *folder;
-
-static void complain(const char *what, const char *why)
-{
-    fprintf(stderr, "transformer_run: %s: %s\n", what, why);
-    exit(2);
-}
-
-static void check_at(clattn_status status, const char *what)
-{
-    char message[1024];
-    if (status == CLATTN_SUCCESS)
-        return;
-    clattn_context_message(context, message, sizeof message);
-    complain(what, message[0] ? message : clattn_status_string(status));
-}
-#define CHECK(call) check_at((call), #call)
-
-static void *room(size_t count, size_t size)
-{
-    void *memory = calloc(count ? count : 1, size);
-    if (!memory)
-        complain("memory", "there is none");
-    return memory;
-}
-
-/* ---- options ---- */
-
-static int argument_count;
-static char **arguments;
-
-static const char *option(const char *name, const char *otherwise)
-{
-    const size_t length = strlen(name);
-    for (int i = 2; i < argument_count; i++)
-        if (!strncmp(arguments[i], name, length) && arguments[i][length] == '=')
-            return arguments[i] + length + 1;
-    return otherwise;
-}
-
-static size_t number(const char *name)
-{
-    return (size_t)strtoul(option(name, "0"), NULL, 10);
-}
-
-/* ---- files and buffers ---- */
-
-static const char *path_of(const char *name)
-{
-    static char path[4096];
-    if ((size_t)snprintf(path, sizeof path, "%s/%s", folder, name) >= sizeof path)
-        complain(name, "its path is too long");
-    return path;
-}
+/* ---- files ---- */
 
 /* An array of the folder, or zeros if the folder has none of that name.  It lives until the process ends. */
 static clattn_host_tensor array(const char *what, const char *kind)
@@ -98,29 +39,11 @@ static clattn_host_tensor array(const char *what, const char *kind)
     return clattn_npy_tensor(npy);
 }
 
-static cl_mem buffer(size_t bytes, const void *data)
-{
-    cl_int code;
-    cl_mem memory =
-        clCreateBuffer(clattn_context_opencl_context(context), CL_MEM_READ_WRITE | (data ? CL_MEM_COPY_HOST_PTR : 0),
-                       bytes ? bytes : 1, (void *)(uintptr_t)data, &code);
-    if (code != CL_SUCCESS)
-        complain("clCreateBuffer", "failed");
-    return memory;
-}
-
-static void read_buffer(cl_mem memory, size_t bytes, void *data)
-{
-    if (clEnqueueReadBuffer(clattn_context_queue(context), memory, CL_TRUE, 0, bytes, data, 0, NULL, NULL) !=
-        CL_SUCCESS)
-        complain("clEnqueueReadBuffer", "failed");
-}
-
 /* Vectors of (batch, length, d_model) float32. */
 static clattn_host_tensor vectors(const char *what)
 {
     const clattn_host_tensor t = array(what, "");
-    if (t.dtype != CLATTN_DTYPE_F32 || t.rank != 3 || t.extent[2] != number("d_model"))
+    if (t.dtype != CLATTN_DTYPE_F32 || t.rank != 3 || t.extent[2] != number("d_model", 0))
         complain(what, "is not (batch, length, d_model) float32");
     return t;
 }
@@ -166,7 +89,7 @@ static uint8_t *turned(const clattn_host_tensor *t)
 static struct mask mask_of(const char *what, size_t batch, size_t queries, size_t keys)
 {
     struct mask mask = {0};
-    const size_t heads = number("heads");
+    const size_t heads = number("heads", 0);
     const clattn_host_tensor whole = array(what, "_mask"), padding = array(what, "_padding");
     if (!whole.data && !padding.data)
         return mask;
@@ -203,39 +126,28 @@ static struct mask mask_of(const char *what, size_t batch, size_t queries, size_
 static clattn_stack_desc stack_of(const char *layers, const char *causal)
 {
     clattn_stack_desc d = CLATTN_STACK_DESC_INIT;
-    d.layers = number(layers);
-    d.d_model = number("d_model");
-    d.heads = number("heads");
-    d.d_ff = number("d_ff");
-    d.activation = (clattn_activation)number("activation");
-    d.norm_place = number("pre") ? CLATTN_NORM_PLACE_PRE : CLATTN_NORM_PLACE_POST;
-    d.without_bias = number("bias") ? 0 : CLATTN_WITHOUT_BIAS;
+    d.layers = number(layers, 0);
+    d.d_model = number("d_model", 0);
+    d.heads = number("heads", 0);
+    d.d_ff = number("d_ff", 0);
+    d.activation = (clattn_activation)number("activation", 0);
+    d.norm_place = number("pre", 0) ? CLATTN_NORM_PLACE_PRE : CLATTN_NORM_PLACE_POST;
+    d.without_bias = number("bias", 0) ? 0 : CLATTN_WITHOUT_BIAS;
     d.explicit_epsilon = 1;
     d.epsilon = strtof(option("epsilon", "1e-5"), NULL);
-    d.final_norm = (int32_t)number("final_norm");
-    d.causal = (int32_t)number(causal);
+    d.final_norm = (int32_t)number("final_norm", 0);
+    d.causal = (int32_t)number(causal, 0);
     return d;
 }
 
 static clattn_transformer *make_model(void)
 {
-    clattn_transformer *model;
-    clattn_safetensors *file;
-    clattn_io_error error;
     clattn_transformer_desc desc = CLATTN_TRANSFORMER_DESC_INIT;
-    clattn_weight_source source = CLATTN_WEIGHT_SOURCE_INIT;
     clattn_stack_desc encoder = stack_of("encoder", "causal"), decoder = stack_of("decoder", "target_causal");
     decoder.cross = 1;
     desc.encoder = encoder.layers ? &encoder : NULL;
     desc.decoder = decoder.layers ? &decoder : NULL;
-    if (clattn_safetensors_create(path_of("weights.safetensors"), &file, &error) != CLATTN_SUCCESS)
-        complain("weights.safetensors", error.message);
-    source.lookup = clattn_safetensors_lookup;
-    source.user = file;
-    source.format = (int32_t)number("format");
-    CHECK(clattn_transformer_create(context, &desc, &source, &model));
-    clattn_safetensors_release(&file);
-    return model;
+    return load_model(&desc, (clattn_name_format)number("format", 0), NULL);
 }
 
 static clattn_plan_options solver_options(void)
@@ -289,7 +201,7 @@ static float *decode(clattn_transformer *model, cl_mem memory, size_t memory_len
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     clattn_decoder_begin_args begin = CLATTN_DECODER_BEGIN_ARGS_INIT;
     const size_t batch = target->extent[0], length = target->extent[1], columns = target->extent[2];
-    const size_t piece = number("piece") ? number("piece") : length;
+    const size_t piece = number("piece", 0) ? number("piece", 0) : length;
     const struct mask mask = mask_of("target", batch, length, length);
     const struct mask memory_mask = mask_of("memory", batch, length, memory_length);
     const int32_t *lengths = lengths_of("target", batch);
@@ -344,19 +256,13 @@ static float *decode(clattn_transformer *model, cl_mem memory, size_t memory_len
 
 int main(int argc, char **argv)
 {
-    clattn_io_error error;
-    if (argc < 2)
-        complain("usage", "transformer_run FOLDER [name=value ...]");
-    folder = argv[1];
-    argument_count = argc;
-    arguments = argv;
-    CHECK(clattn_context_create(NULL, &context));
+    begin_run(argc, argv);
     clattn_transformer *model = make_model();
     cl_mem memory;
     size_t memory_length;
     clattn_host_tensor shape;
     float *output;
-    if (number("encoder")) {
+    if (number("encoder", 0)) {
         shape = vectors("source");
         memory = encode(model, &shape);
     } else {
@@ -364,7 +270,7 @@ int main(int argc, char **argv)
         memory = buffer(shape.bytes, shape.data);
     }
     memory_length = shape.extent[1];
-    if (number("decoder")) {
+    if (number("decoder", 0)) {
         const size_t items = shape.extent[0];
         shape = vectors("target");
         if (shape.extent[0] != items)
@@ -374,8 +280,7 @@ int main(int argc, char **argv)
         output = room(shape.bytes, 1);
         read_buffer(memory, shape.bytes, output);
     }
-    if (clattn_npy_write(path_of("output.npy"), CLATTN_DTYPE_F32, 3, shape.extent, output, &error) != CLATTN_SUCCESS)
-        complain("output.npy", error.message);
+    write_floats("output.npy", 3, shape.extent, output);
     free(output);
     clReleaseMemObject(memory);
     clattn_transformer_release(&model);

@@ -15,72 +15,11 @@
  *   nhwc=1                         the picture is laid out by pixels
  *   repeat=N                       prints the least and the median milliseconds of N runs, after two more, the bytes of
  *                                  the workspace and of the weights, and the most KiB that the program had */
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-#include "clattn/clattn.h"
-#include "clattn/io.h"
-
-static clattn_context *context;
-static const char *folder;
-
-static void complain(const char *what, const char *why)
-{
-    fprintf(stderr, "vision_run: %s: %s\n", what, why);
-    exit(2);
-}
-
-static void check_at(clattn_status status, const char *what)
-{
-    char message[1024];
-    if (status == CLATTN_SUCCESS)
-        return;
-    clattn_context_message(context, message, sizeof message);
-    complain(what, message[0] ? message : clattn_status_string(status));
-}
-#define CHECK(call) check_at((call), #call)
-
-static void *room(size_t count, size_t size)
-{
-    void *memory = calloc(count ? count : 1, size);
-    if (!memory)
-        complain("memory", "there is none");
-    return memory;
-}
-
-/* ---- options ---- */
-
-static int argument_count;
-static char **arguments;
-
-static const char *option(const char *name)
-{
-    const size_t length = strlen(name);
-    for (int i = 2; i < argument_count; i++)
-        if (!strncmp(arguments[i], name, length) && arguments[i][length] == '=')
-            return arguments[i] + length + 1;
-    return NULL;
-}
-
-static size_t number(const char *name, size_t otherwise)
-{
-    const char *text = option(name);
-    return text ? (size_t)strtoul(text, NULL, 10) : otherwise;
-}
+#include "pytorch/run.h"
 
 /* ---- files and buffers ---- */
-
-static const char *path_of(const char *name)
-{
-    static char path[4096];
-    if ((size_t)snprintf(path, sizeof path, "%s/%s", folder, name) >= sizeof path)
-        complain(name, "its path is too long");
-    return path;
-}
 
 /* An array of the folder, which lives until the process ends. */
 static clattn_host_tensor array(const char *name, clattn_dtype dtype, int32_t rank)
@@ -95,30 +34,10 @@ static clattn_host_tensor array(const char *name, clattn_dtype dtype, int32_t ra
     return tensor;
 }
 
-static void write_array(const char *name, int32_t rank, const size_t *extent, const float *data)
-{
-    clattn_io_error error;
-    if (clattn_npy_write(path_of(name), CLATTN_DTYPE_F32, rank, extent, data, &error) != CLATTN_SUCCESS)
-        complain(name, error.message);
-}
-
-static cl_mem buffer(size_t bytes, const void *data)
-{
-    cl_int code;
-    cl_mem memory =
-        clCreateBuffer(clattn_context_opencl_context(context), CL_MEM_READ_WRITE | (data ? CL_MEM_COPY_HOST_PTR : 0),
-                       bytes, (void *)(uintptr_t)data, &code);
-    if (code != CL_SUCCESS)
-        complain("clCreateBuffer", "failed");
-    return memory;
-}
-
 static float *read_floats(cl_mem memory, size_t count)
 {
     float *values = room(count, sizeof *values);
-    if (clEnqueueReadBuffer(clattn_context_queue(context), memory, CL_TRUE, 0, count * sizeof *values, values, 0, NULL,
-                            NULL) != CL_SUCCESS)
-        complain("clEnqueueReadBuffer", "failed");
+    read_buffer(memory, count * sizeof *values, values);
     return values;
 }
 
@@ -128,7 +47,7 @@ static float *read_floats(cl_mem memory, size_t count)
 static void set_stages(clattn_stack_desc *d)
 {
     size_t count = 0;
-    for (const char *at = option("stages"); at && count < CLATTN_VISION_STAGES; at = strchr(at, ',')) {
+    for (const char *at = option("stages", NULL); at && count < CLATTN_VISION_STAGES; at = strchr(at, ',')) {
         at += *at == ',';
         d[count].layers = (size_t)strtoul(at, NULL, 10);
         d[count].d_model = d->d_model << count;
@@ -159,11 +78,11 @@ static void describe(clattn_transformer_desc *desc, clattn_stack_desc *d, clattn
     d->input_norm = (int32_t)number("input_norm", (size_t)d->input_norm);
     d->layer_scale = (int32_t)number("layer_scale", (size_t)d->layer_scale);
     d->query_key_norm = (int32_t)number("query_key_norm", (size_t)d->query_key_norm);
-    if (option("epsilon"))
-        d->epsilon = strtof(option("epsilon"), NULL);
-    if (option("stages"))
+    if (option("epsilon", NULL))
+        d->epsilon = strtof(option("epsilon", NULL), NULL);
+    if (option("stages", NULL))
         set_stages(d);
-    if (option("whole")) {
+    if (option("whole", NULL)) {
         d->windows.rows = d->windows.columns = number("window", 14);
         d->windows.whole = number("whole", 0);
         d->neck = number("neck", d->neck);
@@ -177,27 +96,10 @@ static void describe(clattn_transformer_desc *desc, clattn_stack_desc *d, clattn
     p->antialias = (int32_t)number("antialias", (size_t)p->antialias);
     p->class_token = (int32_t)number("class_token", (size_t)p->class_token);
     p->registers = number("registers", p->registers);
-    if (option("patch_bias"))
+    if (option("patch_bias", NULL))
         p->without_bias = !number("patch_bias", 1);
     if (d->positions)
         d->position_count = p->grid_rows * p->grid_columns + number("class_position", others);
-}
-
-static clattn_transformer *load(const clattn_transformer_desc *desc, clattn_name_format format)
-{
-    clattn_transformer *model;
-    clattn_safetensors *file;
-    clattn_io_error error;
-    clattn_weight_source source = CLATTN_WEIGHT_SOURCE_INIT;
-    if (clattn_safetensors_create(path_of("weights.safetensors"), &file, &error) != CLATTN_SUCCESS)
-        complain("weights.safetensors", error.message);
-    source.lookup = clattn_safetensors_lookup;
-    source.user = file;
-    source.format = format;
-    source.prefix = option("prefix");
-    CHECK(clattn_transformer_create(context, desc, &source, &model));
-    clattn_safetensors_release(&file);
-    return model;
 }
 
 /* The picture in the order that the option wants, in *layout. */
@@ -275,15 +177,10 @@ int main(int argc, char **argv)
     clattn_plan *plan;
     cl_mem input;
     size_t positions;
-    if (argc < 2)
-        complain("usage", "vision_run FOLDER [name=value ...]");
-    folder = argv[1];
-    argument_count = argc;
-    arguments = argv;
-    CHECK(clattn_context_create(NULL, &context));
+    begin_run(argc, argv);
     describe(&desc, stages, &format);
     stack = stages[0];
-    clattn_transformer *model = load(&desc, format);
+    clattn_transformer *model = load_model(&desc, format, option("prefix", NULL));
     if (stack.input == CLATTN_STACK_INPUT_PICTURES) {
         const clattn_host_tensor picture = array("picture.npy", CLATTN_DTYPE_F32, 4);
         encoder.batch = picture.extent[0];
@@ -318,15 +215,15 @@ int main(int argc, char **argv)
     run(plan, &args);
     if (desc.dtype == CLATTN_DTYPE_F32) {
         float *values = read_floats(output, count);
-        write_array("output.npy", 3, extent, values);
+        write_floats("output.npy", 3, extent, values);
         free(values);
     }
     if (encoder.pooling) {
         float *values = read_floats(pooled, encoder.batch * columns);
-        write_array("pooled.npy", 2, pooled_extent, values);
+        write_floats("pooled.npy", 2, pooled_extent, values);
         free(values);
     }
-    if (option("repeat"))
+    if (option("repeat", NULL))
         measure(plan, &args, model);
     clattn_plan_release(&plan);
     clattn_transformer_release(&model);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "support/harness.h"
+#include "support/storage.h"
 
 cl_mem nn_buffer(clattn_context *context, size_t bytes, const void *data)
 {
@@ -185,12 +186,18 @@ double *nn_encoder_expected(const nn_encoder_run *run, clattn_dtype dtype)
 
 double nn_encoder_apart(clattn_context *context, const nn_encoder_run *run)
 {
-    const size_t positions = nn_encoder_positions(run);
-    float *y = nn_run_encoder(context, run);
+    const size_t positions = nn_encoder_positions(run), count = run->desc.batch * positions * output_columns(run);
+    void *y = nn_run_encoder(context, run);
     double *expected = nn_encoder_expected(run, 0);
+    float *got = malloc(count * sizeof *got);
+    assert_non_null(got);
+    for (size_t i = 0; i < count; i++)
+        got[i] = (float)storage_get(run->model.dtype ? run->model.dtype : CLATTN_DTYPE_F32,
+                                    (const char *)y + i * element_bytes(run));
     const double apart =
-        nn_difference(y, expected, run->desc.batch * positions, output_columns(run), positions, run->lengths);
+        nn_difference(got, expected, run->desc.batch * positions, output_columns(run), positions, run->lengths);
     free(y);
+    free(got);
     free(expected);
     return apart;
 }

@@ -48,7 +48,7 @@ double *nn_encoder_expected(const nn_encoder_run *run, clattn_dtype dtype);
 /* Returns how many positions an item has. */
 size_t nn_encoder_positions(const nn_encoder_run *run);
 
-/* Runs a model whose vectors are float32, and returns how far its output is from the reference's (nn_difference). */
+/* Runs a model and returns how far its output is from the reference's (nn_difference), which does not round. */
 double nn_encoder_apart(clattn_context *context, const nn_encoder_run *run);
 
 /* Returns a plan's description for inputs of that size. */
