@@ -10,6 +10,15 @@
  * SWISH with alpha 1 is SiLU. These are ONNX's Relu, Gelu (opset 20, approximate "none" and "tanh") and Swish (opset
  * 24).
  *
+ * NONE rearranges pictures by views, layouts that say where the same elements lie in x and in y. With C channels of the larger
+ * picture, H rows and W columns of the smaller one, and a factor r (PyTorch's pixel_shuffle); exchanging x and y undoes it:
+ *
+ *     of NCHW          extents (N·C, r, r, H, W)          x: (r²HW, rHW, HW, W, 1)         y: (r²HW, rW, 1, r²W, r)
+ *     of NHWC          extents (N·H, W, C, r, r)          x: (r²WC, r²C, r², r, 1)         y: (r²WC, rC, 1, rWC, C)
+ *     windows h x w    extents (N·H/h, h, W/w, w, C)      x: (hWC, WC, wC, C, 1)           y: (hWC, wC, hwC, C, 1)
+ *
+ * The last is of a picture in NHWC order. embedding.h gathers rows by ids, for what strides cannot say.
+ *
  * State is float32, whatever is stored. The error of Y, before its rounding to the storage type, is at most 6·2^-23
  * |Y| for every X, also in the tails, where these functions are small and formulas of tanh and erf cancel. If |Y| is
  * below 2^-126, the result may be 0. NaN stays NaN; infinities give the limits: +inf or ±0.

@@ -58,6 +58,7 @@
  * | convolve: strides, dilation, groups, NCHW and NHWC          | conv2d.h                                |
  * | pool windows: the largest, the mean, of the whole picture   | pool.h                                  |
  * | resize: nearest, bilinear, bicubic, with antialiasing       | resize.h                                |
+ * | rearrange: pixel shuffle, windows; gather                   | activation.h, embedding.h               |
  *
  * | Tuning                                                      | see                                     |
  * | ----------------------------------------------------------- | --------------------------------------- |

@@ -3,6 +3,7 @@
  * Holds: what clattn/activation.h says about accuracy, relative to each element and in the tails, which is tighter than
  * the accuracy rule of docs/numerics.md, and about NaN and infinities; guard bands; what is refused. */
 #include <math.h>
+#include <string.h>
 
 #include "support/ops/activation_case.h"
 #include "support/operator.h"
@@ -164,6 +165,60 @@ static void one_call(void **state)
     job_release(&job);
 }
 
+/* The views of activation.h: a pixel shuffle in both orders, and windows, with one item more than one. */
+static void rearranged(void **state)
+{
+    enum { N = 2, C = 3, R = 2, H = 4, W = 6, COUNT = N * C * R * R * H * W };
+    static const struct {
+        size_t extent[5];
+        int64_t x[5], y[5];
+    } views[] = {
+        {{N * C, R, R, H, W}, {R * R * H * W, R * H * W, H * W, W, 1}, {R * R * H * W, R * W, 1, R * R * W, R}},
+        {{N * H, W, C, R, R}, {R * R * W * C, R * R * C, R * R, R, 1}, {R * R * W * C, R * C, 1, R * W * C, C}},
+        {{N * H / 2, 2, W / 3, 3, R * R * C},
+         {2 * W * R * R * C, W * R * R * C, 3 * R * R * C, R * R * C, 1},
+         {2 * W * R * R * C, 3 * R * R * C, 6 * R * R * C, R * R * C, 1}}};
+    float from[COUNT], to[COUNT], expected[COUNT];
+    (void)state;
+    for (size_t i = 0; i < COUNT; i++)
+        from[i] = (float)i;
+    for (size_t view = 0; view < COUNT_OF(views); view++) {
+        clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
+        clattn_activation_args args = CLATTN_ACTIVATION_ARGS_INIT;
+        cl_context opencl = clattn_context_opencl_context(device_context());
+        cl_mem x = clCreateBuffer(opencl, CL_MEM_COPY_HOST_PTR, sizeof from, from, NULL);
+        cl_mem y = clCreateBuffer(opencl, CL_MEM_READ_WRITE, sizeof to, NULL, NULL);
+        desc.x = (clattn_layout){.dtype = CLATTN_DTYPE_F32, .rank = 5};
+        memcpy(desc.x.extent, views[view].extent, sizeof views[view].extent);
+        desc.y = desc.x;
+        memcpy(desc.x.stride, views[view].x, sizeof views[view].x);
+        memcpy(desc.y.stride, views[view].y, sizeof views[view].y);
+        args.x = clattn_binding_buffer(x, 0);
+        args.y = clattn_binding_buffer(y, 0);
+        assert_status(device_context(), clattn_activation_run(device_context(), NULL, &desc, &args, 0, NULL, NULL),
+                      CLATTN_SUCCESS);
+        read_buffer(clattn_context_queue(device_context()), y, sizeof to, to);
+        for (size_t e = 0; e < COUNT; e++) { /* element e of x by its own coordinates in the picture */
+            size_t at = 0;
+            if (view == 0) {
+                const size_t w = e % W, h = e / W % H, j = e / W / H % R, i = e / W / H / R % R, nc = e / W / H / R / R;
+                at = (nc * H * R + h * R + i) * W * R + w * R + j;
+            } else if (view == 1) {
+                const size_t j = e % R, i = e / R % R, c = e / R / R % C, w = e / R / R / C % W, nh = e / R / R / C / W;
+                at = ((nh * R + i) * W * R + w * R + j) * C + c;
+            } else {
+                const size_t channels = R * R * C, c = e % channels, column = e / channels % W, row = e / channels / W;
+                const size_t window = row / 2 * (W / 3) + column / 3;
+                at = ((window * 2 + row % 2) * 3 + column % 3) * channels + c;
+            }
+            expected[at] = from[e];
+        }
+        assert_memory_equal(to, expected, sizeof to);
+        clReleaseMemObject(x);
+        clReleaseMemObject(y);
+    }
+}
+
 int main(int argc, char **argv)
 {
     activation_add(values, COUNT_OF(values));
@@ -173,5 +228,6 @@ int main(int argc, char **argv)
     suite_add(refused_descriptions, "activation: descriptions that are refused");
     suite_add(refused_arguments, "activation: arguments that are refused");
     suite_add(one_call, "activation: prewarm and run");
+    suite_add(rearranged, "activation: pictures rearranged by views");
     return suite_run("activation", argc, argv);
 }
