@@ -625,6 +625,12 @@ class transformer : public owner<clattn_transformer, clattn_transformer_release>
         return detail::checked(status, maker.get());
     }
 
+    /** clattn_transformer_has_read. */
+    bool has_read(const char *name) const
+    {
+        return clattn_transformer_has_read(get(), name) != 0;
+    }
+
     /** clattn_transformer_weight_bytes. */
     size_t weight_bytes() const
     {

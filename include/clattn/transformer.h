@@ -315,6 +315,12 @@ CLATTN_API clattn_status clattn_transformer_create(clattn_context *context, cons
  * Does not wait for enqueued work. */
 CLATTN_API void clattn_transformer_release(clattn_transformer **transformer);
 
+/** Returns 1 if the model has read the tensor that its source calls `name`, and otherwise 0, also for NULL.
+ *
+ * So an application finds what a file has and the model does not want: the head of a classifier, or the rest of another model.
+ * Thread-safe; does not block. */
+CLATTN_API int32_t clattn_transformer_has_read(const clattn_transformer *transformer, const char *name);
+
 /** Returns the bytes of device memory that the weights of `transformer` take; 0 for NULL. */
 CLATTN_API size_t clattn_transformer_weight_bytes(const clattn_transformer *transformer);
 

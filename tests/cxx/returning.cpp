@@ -312,7 +312,7 @@ void models_run()
     source.lookup = unit_weights;
     clattn::transformer model;
     CHECK(model.create(of.context, desc, source) == CLATTN_SUCCESS && model.parameters() > 0 &&
-          model.weight_bytes() > 0);
+          model.weight_bytes() > 0 && !model.has_read("nothing"));
 
     // The encoder: three tokens become three vectors, each normed by LayerNorm.
     clattn::encoder_desc sizes;

@@ -2,6 +2,7 @@
  * are refused with both sizes.
  *
  * Holds: vision.h; weights.h, the names of models of pictures; transformer.h, clattn_encoder_desc.picture. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "support/harness.h"
@@ -184,6 +185,41 @@ static void wrong_pictures(void **state)
     nn_store_clear(&other);
 }
 
+/* A model tells which tensors it has read, by the file's names; shares of one count once. */
+static void read_names(void **state)
+{
+    static const clattn_name_rule rules[] = {{"encoder.layers.{n}.self.query.{kind}", "qkv.{n}.{kind}[0/3]"},
+                                             {"encoder.layers.{n}.self.key.{kind}", "qkv.{n}.{kind}[1/3]"},
+                                             {"encoder.layers.{n}.self.value.{kind}", "qkv.{n}.{kind}[2/3]"}};
+    const size_t weight[2] = {96, 32}, bias = 96;
+    clattn_transformer *model;
+    clattn_transformer_desc desc = CLATTN_TRANSFORMER_DESC_INIT;
+    nn_store store = {.seed = 5};
+    (void)state;
+    nn_store_add_stack(&store, "encoder", &vit);
+    for (int layer = 0; layer < 2; layer++) {
+        char name[24];
+        snprintf(name, sizeof name, "qkv.%d.weight", layer);
+        nn_store_add(&store, name, 2, weight, 1, 0);
+        snprintf(name, sizeof name, "qkv.%d.bias", layer);
+        nn_store_add(&store, name, 1, &bias, 1, 0);
+    }
+    clattn_weight_source source = nn_source(&store);
+    source.rules = rules;
+    source.rule_count = COUNT_OF(rules);
+    desc.encoder = &vit;
+    assert_status(context, clattn_transformer_create(context, &desc, &source, &model), CLATTN_SUCCESS);
+    assert_int_equal(clattn_transformer_has_read(model, "qkv.1.weight"), 1);
+    assert_int_equal(clattn_transformer_has_read(model, "encoder.patches.bias"), 1);
+    assert_int_equal(clattn_transformer_has_read(model, "encoder.layers.0.self.query.weight"), 0);
+    assert_int_equal(clattn_transformer_has_read(model, "qkv.1"), 0);
+    assert_int_equal(clattn_transformer_has_read(model, ""), 0);
+    assert_int_equal(clattn_transformer_has_read(model, NULL), 0);
+    assert_int_equal(clattn_transformer_has_read(NULL, "qkv.1.weight"), 0);
+    clattn_transformer_release(&model);
+    nn_store_clear(&store);
+}
+
 /* The weights of another model: the tensor is named as the file does and canonically, with both shapes. */
 static void wrong_weights(void **state)
 {
@@ -213,6 +249,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(presets),
         cmocka_unit_test(names),
+        cmocka_unit_test_setup_teardown(read_names, open_context, close_context),
         cmocka_unit_test_setup_teardown(wrong_pictures, open_context, close_context),
         cmocka_unit_test_setup_teardown(wrong_weights, open_context, close_context),
     };

@@ -118,9 +118,15 @@ class Results(ImageTest):
             with self.subTest(family):
                 self.make(family, prefix)
                 tensors = {prefix + name: tensor for name, tensor in self.model.tensors.items()}
-                tensors.update({"head.weight" if family == "timm" else "classifier.weight": self.normal(10, 32)})
+                head = "head.weight" if family == "timm" else "classifier.weight"
+                tensors.update({head: self.normal(10, 32)})
                 write_safetensors(os.path.join(self.folder_of_model, "model.safetensors"), tensors)
                 self.agree((40, 44))
+                report = self.succeed("embed-image", self.folder_of_model, self.save_pictures([self.picture(32, 32)])[0],
+                                      "--json").json()
+                self.assertIn(head, report["unused_tensors"])
+                self.assertFalse(set(report["unused_tensors"]) & set(prefix + name for name in self.model.tensors)
+                                 - {prefix + "embeddings.mask_token"})
 
     @thorough
     def test_sizes_that_config_leaves_out(self):

@@ -130,6 +130,21 @@ static bool has_shape(const clattn_host_tensor *tensor, const clattn_host_tensor
     return same;
 }
 
+/* Notes that the model reads the tensor of this name. */
+static clattn_status note_name(clattn_transformer *model, const char *name)
+{
+    const size_t bytes = strlen(name) + 1;
+    if (clattn_transformer_has_read(model, name)) /* a share of it */
+        return CLATTN_SUCCESS;
+    char *names = realloc(model->names, model->name_bytes + bytes);
+    if (!names)
+        return report_error(&model->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a model");
+    memcpy(names + model->name_bytes, name, bytes);
+    model->names = names;
+    model->name_bytes += bytes;
+    return CLATTN_SUCCESS;
+}
+
 static clattn_status find_tensor(struct loader *loader, const struct part *part, struct origin *origin)
 {
     struct report *report = &loader->model->context->device.report;
@@ -163,7 +178,7 @@ static clattn_status find_tensor(struct loader *loader, const struct part *part,
     if (!tensor->data || tensor->bytes != elements_of(part) * origin->shares * clattn_dtype_size(tensor->dtype))
         return report_error(report, CLATTN_ERROR_FORMAT, "the model's tensor %s (%s) has %zu bytes, not those of %s",
                             name, part->name, tensor->bytes, found);
-    return CLATTN_SUCCESS;
+    return note_name(loader->model, name);
 }
 
 /* Finds a part's tensor.  The scale comes first and is copied: a tensor is borrowed until the next one is asked for. */

@@ -455,6 +455,7 @@ void model_drop(clattn_transformer *model)
             device->cl.clReleaseMemObject(model->buffers[i]);
     free(model->buffers);
     free(model->weights);
+    free(model->names);
     free(model->encoder.layers);
     for (struct stack *stack = model->encoder.next, *next; stack; stack = next) {
         next = stack->next;
@@ -528,6 +529,14 @@ void clattn_transformer_release(clattn_transformer **transformer)
     clattn_transformer *model = *transformer;
     *transformer = NULL;
     model_drop(model);
+}
+
+int32_t clattn_transformer_has_read(const clattn_transformer *transformer, const char *name)
+{
+    for (size_t at = 0; transformer && name && at < transformer->name_bytes; at += strlen(transformer->names + at) + 1)
+        if (!strcmp(transformer->names + at, name))
+            return 1;
+    return 0;
 }
 
 size_t clattn_transformer_weight_bytes(const clattn_transformer *transformer)

@@ -77,6 +77,8 @@ struct clattn_transformer {
     cl_mem *buffers;
     size_t buffer_count;
     size_t bytes, parameters;
+    char *names; /* of the tensors that have been read, as the source calls them, each ending with a NUL */
+    size_t name_bytes;
 };
 
 /* Checks a description and copies it into a zeroed model; failures are reported on the context. */

@@ -6,39 +6,16 @@
 #include "base/size.h"
 #include "tool/embed_image/vision.h"
 
-/* The file, and which of its tensors the model has asked for. */
-typedef struct tensors {
-    clattn_safetensors *file;
-    bool *used; /* one a tensor */
-} tensors;
-
-static clattn_status look_up(void *user, const char *name, clattn_host_tensor *tensor, clattn_io_error *error)
-{
-    const tensors *t = user;
-    size_t low = 0, high = clattn_safetensors_count(t->file);
-    clattn_safetensors_entry entry;
-    while (low < high) { /* the first whose name is not below */
-        const size_t middle = low + (high - low) / 2;
-        clattn_safetensors_at(t->file, middle, &entry);
-        if (strcmp(entry.name, name) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low < clattn_safetensors_count(t->file))
-        t->used[low] = true;
-    return clattn_safetensors_lookup(t->file, name, tensor, error);
-}
-
 /* Refuses tensors that a VisionTransformer does not have: they belong to a model that computes something else.  What makes
  * classes of the vector may be there. */
-static int check_unused(const vision_model *model, const tensors *t)
+static int check_unused(const vision_model *model)
 {
     const char *const heads[] = {"head.", "pre_logits.", model->norm_after ? "fc_norm." : "head."};
     clattn_safetensors_entry entry;
-    for (size_t i = 0; clattn_safetensors_at(t->file, i, &entry) == CLATTN_SUCCESS; i++) {
+    for (size_t i = 0; clattn_safetensors_at(model->file, i, &entry) == CLATTN_SUCCESS; i++) {
         const size_t length = strlen(model->prefix);
-        bool known = t->used[i] || strncmp(entry.name, model->prefix, length) != 0;
+        bool known = clattn_transformer_has_read(model->transformer, entry.name) ||
+                     strncmp(entry.name, model->prefix, length) != 0;
         for (size_t j = 0; j < COUNT_OF(heads); j++)
             known = known || strncmp(entry.name + length, heads[j], strlen(heads[j])) == 0;
         if (!known)
@@ -81,13 +58,10 @@ int vision_load(vision_model *model, tool_device *device)
     };
     clattn_transformer_desc desc = CLATTN_TRANSFORMER_DESC_INIT;
     clattn_weight_source source = CLATTN_WEIGHT_SOURCE_INIT;
-    tensors all = {.file = model->file, .used = calloc(clattn_safetensors_count(model->file) + 1, sizeof *all.used)};
-    if (all.used == NULL)
-        return complain(TOOL_FAILED, "%s: out of memory for its names", model->weights.text);
     desc.encoder = &model->stack;
     desc.dtype = model->dtype;
-    source.lookup = look_up;
-    source.user = &all;
+    source.lookup = clattn_safetensors_lookup;
+    source.user = model->file;
     source.format = model->format;
     source.prefix = model->prefix[0] != '\0' ? model->prefix : NULL;
     source.rules = model->gated_timm ? gated : NULL;
@@ -96,10 +70,9 @@ int vision_load(vision_model *model, tool_device *device)
     clattn_status created = clattn_transformer_create(device->context, &desc, &source, &model->transformer);
     int status = device_check(device, created, model->weights.text);
     if (status == TOOL_DONE && model->format == CLATTN_NAME_FORMAT_TIMM_VIT)
-        status = check_unused(model, &all);
+        status = check_unused(model);
     if (status == TOOL_DONE && model->norm_after)
         status = load_norm(model);
-    free(all.used);
     return status;
 }
 
