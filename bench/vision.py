@@ -1,16 +1,13 @@
-"""Models of pictures beside PyTorch on the CPU, in one run: milliseconds a call, and memory.
+"""Models of pictures beside transformers on PyTorch, in one run: milliseconds a call in float32, and memory.
 
-    python bench/vision.py VISION_RUN [--rounds N] [--only NAME[,NAME...]] [--json FILE]
+    vision.py BUILD_DIR [--rounds N] [--only TEXT[,TEXT...]] [--json FILE] [--machine TEXT]
 
-VISION_RUN is build/gcc/tests/vision_run. The packages are those of tests/vision/README.md. Weights are random; rounds of both
-take turns, and the ratio is the median of the rounds' ratios."""
+The packages are those of tests/vision/README.md.  Weights are random; rounds of both take turns, and the ratio is the median of
+the rounds' ratios."""
 import argparse
-import json
 import os
-import resource
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 
@@ -20,6 +17,8 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 import numpy as np
 import torch
 import transformers
+
+import record
 
 
 def vit(d_model, heads, layers=12):
@@ -71,7 +70,8 @@ def peer_times(call, repeat):
     return times
 
 
-def measure(program, name, rounds, repeat):
+def measure(program, name, rounds):
+    """A row: the model, both times, the ratio, and the most memory of our process."""
     model, pooling, make, method, shape = CASES[name]
     torch.manual_seed(0)
     module = make().eval()
@@ -80,53 +80,43 @@ def measure(program, name, rounds, repeat):
         module.save_pretrained(folder)
         os.rename(os.path.join(folder, "model.safetensors"), os.path.join(folder, "weights.safetensors"))
         if len(shape) == 4:
-            x = torch.randn(shape)
-            np.save(os.path.join(folder, "picture.npy"), x.numpy())
-            run = lambda: call(pixel_values=x)
+            inputs = {"pixel_values": torch.randn(shape)}
+            np.save(os.path.join(folder, "picture.npy"), inputs["pixel_values"].numpy())
         else:
-            x = torch.randint(0, 49405, shape)
-            x[:, -1] = 49407
-            np.save(os.path.join(folder, "tokens.npy"), x.to(torch.int32).numpy())
+            tokens = torch.randint(0, 49405, shape)
+            tokens[:, -1] = 49407
+            inputs = {"input_ids": tokens}
+            np.save(os.path.join(folder, "tokens.npy"), tokens.to(torch.int32).numpy())
             np.save(os.path.join(folder, "lengths.npy"), np.full(shape[0], shape[1], np.int32))
-            run = lambda: call(input_ids=x)
-        ours, theirs, memory = [], [], 0
-        peer_times(run, 2)
+        repeat = 2 if np.prod(shape) > 3e6 else 5
+        ours, theirs = [], []
+        peer_times(lambda: call(**inputs), 1)
         for _ in range(rounds):
             said = subprocess.run([program, folder, "model=%d" % model, "pooling=%d" % pooling, "repeat=%d" % repeat],
-                                  capture_output=True, text=True, check=True).stdout.split()
+                                  stdout=subprocess.PIPE, text=True, check=True).stdout.split()
             ours.append(float(said[1]))
-            workspace, weights, memory = int(said[2]), int(said[3]), int(said[4])
-            theirs.append(statistics.median(peer_times(run, repeat)))
-    return {"ms": round(statistics.median(ours), 3), "pytorch_ms": round(statistics.median(theirs), 3),
-            "ratio": round(statistics.median(t / o for t, o in zip(theirs, ours)), 3),
-            "workspace_mb": round(workspace / 1e6, 1), "weights_mb": round(weights / 1e6, 1),
-            "peak_mb": round(memory / 1e3, 1),
-            "pytorch_peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, 1)}
+            theirs.append(statistics.median(peer_times(lambda: call(**inputs), repeat)))
+    ratio = statistics.median(t / o for t, o in zip(theirs, ours))
+    return [name, "%.3g" % statistics.median(ours), "%.3g" % statistics.median(theirs), "%.2f" % ratio,
+            "%.0f MB" % (int(said[4]) / 1e3)]
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("program")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--only", default=",".join(CASES).replace(", ", ";"))
-    parser.add_argument("--json")
-    given = parser.parse_args()
-    torch.set_num_threads(int(os.environ.get("CLATTN_BENCH_THREADS", os.cpu_count())))
-    results = {}
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("build")
+    parser.add_argument("--rounds", type=int, default=5, metavar="N")
+    parser.add_argument("--only", default="", metavar="TEXT[,TEXT...]", help="models whose names have one of these")
+    record.add_options(parser)
+    options = parser.parse_args()
+    program = record.tool(options.build, "tests", "vision_run")
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    rows = []
     for name in CASES:
-        if not any(part.replace(";", ", ") in name for part in given.only.split(",")):
-            continue
-        results[name] = measure(given.program, name, given.rounds, given.repeat)
-        print("%-28s %8.2f ms, PyTorch %8.2f, %.2f x; peak %.0f MB of %.0f (workspace %.0f)" % (
-            name, results[name]["ms"], results[name]["pytorch_ms"], results[name]["ratio"], results[name]["peak_mb"],
-            results[name]["pytorch_peak_mb"], results[name]["workspace_mb"]))
-        sys.stdout.flush()
-    if given.json:
-        with open(given.json, "w") as file:
-            json.dump({"torch": torch.__version__, "transformers": transformers.__version__, "cases": results}, file,
-                      indent=1)
-            file.write("\n")
+        if any(part in name for part in options.only.split(",")):
+            rows.append(measure(program, name, options.rounds))
+            print("  ".join(rows[-1]), flush=True)
+    record.keep(options, "bench/vision.py", ["model", "clattn, ms", "PyTorch, ms", "its time / ours", "clattn's most memory"],
+                rows)
 
 
-main()
+record.run_script(main)
