@@ -8,6 +8,20 @@
  *     clattn_transformer_create     loads the weights: of Hugging Face's files by this format, of timm's by another
  *     clattn_encoder_plan_create    for the size of the pictures, `clattn_encoder_desc.picture`
  *
+ * In code, without the checks:
+ *
+ *     clattn_vision_preset(CLATTN_VISION_DINOV2_SMALL_14, &desc, stages, &source.format);    stages: of CLATTN_VISION_STAGES
+ *     source.lookup = clattn_safetensors_lookup;                                 source: CLATTN_WEIGHT_SOURCE_INIT
+ *     source.user = file;
+ *     clattn_transformer_create(context, &desc, &source, &model);
+ *     encoder.batch = 1;                                                         encoder: CLATTN_ENCODER_DESC_INIT
+ *     encoder.picture = clattn_layout_nhwc(CLATTN_DTYPE_F32, 1, 3, 224, 308);    multiples of 14
+ *     encoder.pooling = CLATTN_POOLING_FIRST;
+ *     clattn_encoder_plan_create(model, &encoder, NULL, &plan);
+ *     args.input = clattn_binding_buffer(pixels, 0);                             args: CLATTN_ENCODER_ARGS_INIT
+ *     args.pooled = clattn_binding_buffer(vector, 0);                            384 float32
+ *     clattn_encoder_enqueue(plan, queue, &args, 0, NULL, NULL);
+ *
  * A preset is what Hugging Face's weights want. Others differ:
  *
  *     DINOv2 with registers     patches.registers = 4, patches.antialias = 1

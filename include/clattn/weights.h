@@ -85,7 +85,7 @@ typedef enum clattn_name_format {
     CLATTN_NAME_FORMAT_CLIP_VISION = 12,  /**< the pictures' half of Hugging Face's CLIPModel */
     CLATTN_NAME_FORMAT_CLIP_TEXT = 13,    /**< its texts' half */
     CLATTN_NAME_FORMAT_TIMM_VIT = 14,     /**< timm's VisionTransformer */
-    CLATTN_NAME_FORMAT_SWIN = 15,         /**< Hugging Face's SwinModel; with the prefix \"swin.\" its other models */
+    CLATTN_NAME_FORMAT_SWIN = 15,         /**< Hugging Face's SwinModel; with the prefix "swin." its other models */
     CLATTN_NAME_FORMAT_TIMM_SWIN = 16,    /**< timm's SwinTransformer */
     CLATTN_NAME_FORMAT_SAM = 17,          /**< the pictures' encoder of Hugging Face's SamModel */
     CLATTN_NAME_FORMAT_FORCE_32BIT = 0x7fffffff
@@ -93,7 +93,8 @@ typedef enum clattn_name_format {
 
 /** Where weights come from. Set it up with CLATTN_WEIGHT_SOURCE_INIT.
  *
- * All of it is used only during the call that it is given to, on the calling thread, the callback included. */
+ * All of it is used only during the call that it is given to, on the calling thread, the callback included. A tensor is usually
+ * asked for twice: once to check its shape, and once to copy it. */
 typedef struct clattn_weight_source {
     size_t size;                 /**< sizeof(clattn_weight_source) */
     clattn_tensor_lookup lookup; /**< asked once or more for each tensor, in no order that is promised */

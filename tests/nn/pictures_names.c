@@ -164,9 +164,9 @@ static void wrong_pictures(void **state)
     assert_refused(model, &given,
                    "encoder: picture is (batch, channels, height, width) of float32, float16 or bfloat16");
     given.picture = clattn_layout_nchw(CLATTN_DTYPE_F32, 2, 3, 9, 12);
-    assert_refused(model, &given, "encoder: a picture of 9 x 12 pixels cannot be cut into patches of 4 x 4");
+    assert_refused(model, &given, "encoder: a picture of height 9 and width 12 cannot be cut into patches of 4 x 4");
     given.picture = clattn_layout_nchw(CLATTN_DTYPE_F32, 2, 3, 8, 0);
-    assert_refused(model, &given, "encoder: a picture of 8 x 0 pixels cannot be cut into patches of 4 x 4");
+    assert_refused(model, &given, "encoder: a picture of height 8 and width 0 cannot be cut into patches of 4 x 4");
     given.picture = clattn_layout_nchw(CLATTN_DTYPE_F32, 2, 4, 8, 12);
     assert_refused(model, &given, "encoder: picture is 2 x 4 x 8 x 12, not of batch 2 and 3 channels");
     given.picture = clattn_layout_nchw(CLATTN_DTYPE_F32, 2, 3, (size_t)4 << 30, (size_t)4 << 30);

@@ -75,13 +75,13 @@ static clattn_status read_picture(const clattn_transformer *model, clattn_encode
                             extent[1], extent[2], extent[3], desc->batch, p->channels);
     if (!extent[2] || !extent[3] || extent[2] % p->height || extent[3] % p->width)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "encoder: a picture of %zu x %zu pixels cannot be cut into patches of %zu x %zu", extent[2],
-                            extent[3], p->height, p->width);
+                            "encoder: a picture of height %zu and width %zu cannot be cut into patches of %zu x %zu",
+                            extent[2], extent[3], p->height, p->width);
     if (d->windows.position_bias == CLATTN_POSITION_BIAS_DECOMPOSED && d->windows.whole &&
         (extent[2] / p->height != p->grid_rows || extent[3] / p->width != p->grid_columns))
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "encoder: a picture of %zu x %zu pixels has not the model's %zu x %zu patches", extent[2],
-                            extent[3], p->grid_rows, p->grid_columns);
+                            "encoder: a picture of height %zu and width %zu has not the model's %zu x %zu patches",
+                            extent[2], extent[3], p->grid_rows, p->grid_columns);
     if (!size_mul(extent[2] / p->height, extent[3] / p->width, &desc->length))
         desc->length = SIZE_MAX;
     return CLATTN_SUCCESS;
