@@ -19,7 +19,7 @@
  *
  * All of a plan's layers share one workspace: an array's memory is used again once the last kernel that reads it has
  * run. So the workspace's size (clattn_plan_workspace_size) does not grow with the number of layers, and is the whole
- * peak; the plan's explain text lists its arrays. Between layers nothing passes through the host.
+ * peak, but for tables of windows' places and masks, which belong to the plan; the plan's explain text lists its arrays. Between layers nothing passes through the host.
  */
 #ifndef CLATTN_TRANSFORMER_H
 #define CLATTN_TRANSFORMER_H
@@ -120,7 +120,8 @@ typedef enum clattn_position_bias {
 /** Which patches of a picture attend to each other: those of the same window (Liu et al. 2021).
  *
  * A grid that is no multiple of the window is filled up with vectors of zeros, right and below, before it is shifted and
- * queries, keys and values are made; they are attended to, and dropped afterwards. (So do the authors' and Hugging Face's
+ * queries, keys and values are made; they are attended to, and dropped afterwards. All items of a plan
+ * have at most 2^26 places, filled up. (So do the authors' and Hugging Face's
  * code; timm shifts first.) */
 typedef struct clattn_windows {
     size_t rows;    /**< rows of patches in a window; 0: there are no windows */
@@ -204,7 +205,7 @@ typedef struct clattn_stack_desc {
 
     /** 0 (default), or the columns that a neck makes of the last layer's vectors (SAM): a matrix without bias, a norm, a
      * convolution of 3 x 3 patches with zeros around, without bias, and a norm. The output has these columns. Pictures only,
-     * without pooling, class token and registers. */
+     * without final_norm, pooling, class token and registers. */
     size_t neck;
 
     /** The stage that follows, or NULL (default). An encoder of pictures may have up to CLATTN_MAX_STAGES stages, each a stack
@@ -250,7 +251,7 @@ typedef struct clattn_transformer_desc {
 
     /** The type of weights: float32, float16 or bfloat16, or `dtype` if it is CLATTN_DTYPE_NONE.
      *
-     * CLATTN_DTYPE_I8 stores the layers' matrices and output.weight as int8, with a float32 scale for each row: its
+     * CLATTN_DTYPE_I8 stores the layers' matrices, those between stages and output.weight as int8, with a float32 scale for each row: its
      * largest magnitude / 127. An element is the integer nearest to its quotient by the scale, ties to even.
      * Everything else is of type `dtype`: convolutions, and tables, even if tied outputs are products by one. */
     clattn_dtype weight_dtype;

@@ -43,7 +43,7 @@
  * The stages of an encoder of pictures are "encoder", "encoder.stages.1", "encoder.stages.2" and so on.
  *
  * RMSNorm has no bias. A linear layer's weight is (out, in), row-major, as PyTorch's nn.Linear has it. A tensor may have
- * several extents for the first of these, which is their product, as the position embeddings of pictures' models do.
+ * further extents of 1 before these. Positions of pictures without the class token's may be (grid_rows, grid_columns, d_model).
  *
  * Rules give a file's own names. A rule's `canonical` is matched against the whole canonical name; in it "{n}" stands
  * for a number, "{s}" for another one and "{kind}" for "weight" or "bias", each at most once. Its `name` is what the

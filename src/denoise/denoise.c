@@ -134,8 +134,11 @@ static clattn_status make_memory(denoiser *d)
     cl_int code = CL_SUCCESS;
     clattn_status status;
     d->staging = malloc(desc.image_width * desc.image_height * 4 * component);
-    if (d->staging == NULL)
+    if (d->staging == NULL) {
+        snprintf(d->message, sizeof d->message, "no memory for a tile of %zu x %zu pixels", desc.image_height,
+                 desc.image_width);
         return CLATTN_ERROR_OUT_OF_MEMORY;
+    }
     d->in = clCreateImage(context, CL_MEM_READ_ONLY, &format, &desc, NULL, &code);
     if (code == CL_SUCCESS)
         d->out = clCreateImage(context, CL_MEM_WRITE_ONLY, &format, &desc, NULL, &code);

@@ -134,7 +134,7 @@ static void wrong_lengths(clattn_transformer *model)
     assert_status(context, clattn_encoder_plan_create(model, &desc, NULL, &plan), CLATTN_SUCCESS);
     args.lengths = lengths;
     assert_status(context, clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
-    assert_message_has(context, "lengths are not for windows, stages or CLATTN_POOLING_PATCHES");
+    assert_message_has(context, "lengths are not for windows, stages, a neck or CLATTN_POOLING_PATCHES");
     args.lengths = NULL;
     args.explicit_lengths = 1;
     args.length = 6;
@@ -183,6 +183,34 @@ static void wrong_pictures(void **state)
     clattn_transformer_release(&vectors);
     nn_store_clear(&store);
     nn_store_clear(&other);
+}
+
+/* Windows whose tables would not fit are refused before these are made. */
+static void too_many_windows(void **state)
+{
+    static const clattn_stack_desc d = {SHAPE(GELU),
+                                        PRE,
+                                        .layers = 2,
+                                        .input = CLATTN_STACK_INPUT_PICTURES,
+                                        .patches = {.channels = 1, .height = 1, .width = 1},
+                                        .windows = {64, 64, 1, CLATTN_POSITION_BIAS_NONE, 0}};
+    clattn_transformer_desc desc = CLATTN_TRANSFORMER_DESC_INIT;
+    clattn_encoder_desc given = nn_encoder_desc(200, 0);
+    clattn_plan *plan;
+    nn_store store = {.seed = 5};
+    (void)state;
+    nn_store_add_stack(&store, "encoder", &d);
+    desc.encoder = &d;
+    clattn_transformer *model = nn_transformer(context, &desc, &store);
+    given.picture = clattn_layout_nchw(CLATTN_DTYPE_F32, 200, 1, 65, 65);
+    assert_status(context, clattn_encoder_plan_create(model, &given, NULL, &plan), CLATTN_ERROR_OVERFLOW);
+    assert_message_has(context, "the mask of 800 shifted windows of 64 x 64 patches is above 2^31 bytes");
+    given.batch = 1;
+    given.picture = clattn_layout_nchw(CLATTN_DTYPE_F32, 1, 1, 1, (size_t)1 << 24);
+    assert_status(context, clattn_encoder_plan_create(model, &given, NULL, &plan), CLATTN_ERROR_OVERFLOW);
+    assert_message_has(context, "1 pictures of 1 x 16777216 patches in windows of 64 x 64 have more than 2^26 places");
+    clattn_transformer_release(&model);
+    nn_store_clear(&store);
 }
 
 /* A model tells which tensors it has read, by the file's names; shares of one count once. */
@@ -241,6 +269,17 @@ static void wrong_weights(void **state)
     assert_string_equal(text,
                         "the model's tensor patch_embed.proj.weight (encoder.patches.weight) is float32 32 x 3 x 8 x "
                         "8, not 32 x 3 x 4 x 4");
+    /* Extents whose product alone is right are refused; further ones of 1 are not. */
+    source.rule_count = 0;
+    nn_store_add(&store, "encoder.norm.bias", 2, (const size_t[2]){2, 16}, 1, 0);
+    assert_status(context, clattn_transformer_create(context, &desc, &source, &model), CLATTN_ERROR_FORMAT);
+    assert_message_has(context, "(encoder.norm.bias) is float32 2 x 16, not 32");
+    nn_store_add(&store, "encoder.norm.bias", 2, (const size_t[2]){1, 32}, 1, 0);
+    nn_store_add(&store, "encoder.positions.weight", 3, (const size_t[3]){7, 1, 32}, 1, 0);
+    assert_status(context, clattn_transformer_create(context, &desc, &source, &model), CLATTN_ERROR_FORMAT);
+    nn_store_add(&store, "encoder.positions.weight", 3, (const size_t[3]){1, 7, 32}, 1, 0);
+    assert_status(context, clattn_transformer_create(context, &desc, &source, &model), CLATTN_SUCCESS);
+    clattn_transformer_release(&model);
     nn_store_clear(&store);
 }
 
@@ -250,6 +289,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(presets),
         cmocka_unit_test(names),
         cmocka_unit_test_setup_teardown(read_names, open_context, close_context),
+        cmocka_unit_test_setup_teardown(too_many_windows, open_context, close_context),
         cmocka_unit_test_setup_teardown(wrong_pictures, open_context, close_context),
         cmocka_unit_test_setup_teardown(wrong_weights, open_context, close_context),
     };

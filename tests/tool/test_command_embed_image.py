@@ -497,6 +497,14 @@ class BadFiles(ImageTest):
         write_safetensors(self.path("model/model.safetensors"), {**self.model.tensors, "fc_norm.weight": self.normal(32)})
         self.bad("has a tensor norm.bias of shape (32,), expected those of a VisionTransformer")
 
+    def test_vectors_that_are_not_finite(self):
+        self.make("vit")
+        self.model.tensors["layernorm.bias"][3] = np.nan
+        self.model.write(self.folder_of_model)
+        path = self.save_pictures([self.picture(32, 32)])[0]
+        for options in ([], ["--json"], ["--search", os.path.dirname(path)]):
+            self.refuse(2, "embed-image", self.folder_of_model, path, *options, saying=(path, "is not finite"))
+
     def test_missing_tensors_are_named(self):
         for family in sorted(FAMILIES)[:2 if QUICK else None]:
             self.make(family)

@@ -283,8 +283,13 @@ static void declare_stack(struct loader *loader, struct stack *stack, const char
     }
     if (d->input == CLATTN_STACK_INPUT_TOKENS)
         stack->tokens = table(loader, name, "tokens", d->vocabulary, d->d_model);
-    if (d->positions == CLATTN_POSITIONS_TABLE)
-        stack->positions = table(loader, name, "positions", d->position_count, d->d_model);
+    if (d->positions == CLATTN_POSITIONS_TABLE) {
+        stack->positions = declare(loader, d->position_count, d->d_model, plain_dtype(loader->model));
+        struct part *part =
+            add_part(loader, stack->positions, 0, d->position_count, d->d_model, "%s.positions.weight", name);
+        if (d->position_count == d->patches.grid_rows * d->patches.grid_columns)
+            part->grid = &d->patches;
+    }
     if (d->segments)
         stack->segments = table(loader, name, "segments", d->segments, d->d_model);
     snprintf(prefix, sizeof prefix, "%s.input_", name);

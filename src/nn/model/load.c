@@ -114,20 +114,24 @@ static clattn_host_tensor expected_of(const struct part *part, const struct orig
     return expected;
 }
 
-/* Whether the tensor has the expected extents; the first may be the product of several. */
-static bool has_shape(const clattn_host_tensor *tensor, const clattn_host_tensor *want)
+/* Whether the tensor's extents end with these, and all before are 1. */
+static bool ends_with(const clattn_host_tensor *tensor, int32_t rank, const size_t *extent)
 {
-    if (tensor->rank < want->rank || tensor->rank > CLATTN_MAX_RANK)
+    if (tensor->rank < rank || tensor->rank > CLATTN_MAX_RANK)
         return false;
-    const int32_t more = tensor->rank - want->rank;
-    size_t first = 1;
-    for (int32_t i = 0; i <= more; i++)
-        if (!size_mul(first, tensor->extent[i], &first))
-            return false;
-    bool same = first == want->extent[0];
-    for (int32_t i = 1; same && i < want->rank; i++)
-        same = tensor->extent[i + more] == want->extent[i];
+    const int32_t more = tensor->rank - rank;
+    bool same = true;
+    for (int32_t i = 0; same && i < tensor->rank; i++)
+        same = tensor->extent[i] == (i < more ? 1 : extent[i - more]);
     return same;
+}
+
+static bool has_shape(const struct part *part, const clattn_host_tensor *tensor, const clattn_host_tensor *want)
+{
+    if (ends_with(tensor, want->rank, want->extent))
+        return true;
+    return part->grid &&
+           ends_with(tensor, 3, (const size_t[3]){part->grid->grid_rows, part->grid->grid_columns, part->columns});
 }
 
 /* Notes that the model reads the tensor of this name. */
@@ -168,7 +172,7 @@ static clattn_status find_tensor(struct loader *loader, const struct part *part,
         return report_error(report, CLATTN_ERROR_FORMAT, "the model has no tensor %s (%s), which should be %s", name,
                             part->name, expected + sizeof "float32");
     describe(tensor, found, sizeof found);
-    if (!has_shape(tensor, &want))
+    if (!has_shape(part, tensor, &want))
         return report_error(report, CLATTN_ERROR_FORMAT, "the model's tensor %s (%s) is %s, not %s", name, part->name,
                             found, expected + sizeof "float32");
     if (tensor->dtype != CLATTN_DTYPE_F32 && tensor->dtype != CLATTN_DTYPE_F16 && tensor->dtype != CLATTN_DTYPE_BF16)

@@ -16,6 +16,7 @@ struct part {
     float factor; /* multiplies the tensor's elements; 0: 1 */
     bool vector, convolution;
     const clattn_windows *windows;      /* not NULL: the tensor is a table of distances, and the rows are heads */
+    const clattn_patches *grid;         /* not NULL: rows may be counted as rows and columns of this grid */
     size_t window[2];                   /* not 0: the tensor is (rows, columns / these, window[0], window[1]) */
     char scale_name[WEIGHT_NAME_BYTES]; /* not "": the vector whose elements multiply the tensor's rows */
     bool zero;                          /* there is no such tensor: its rows are zeros */

@@ -241,14 +241,16 @@ static clattn_status check_windows(const clattn_stack_desc *d, const char **reas
             CLATTN_ERROR_INVALID_LAYOUT,
             "windows: a decomposed bias of whole layers needs a grid of at most 512 x 512");
     REQUIRE(w->position_bias != CLATTN_POSITION_BIAS_DECOMPOSED ||
-                ((!d->explicit_scale || d->scale) && d->kv_heads == d->heads),
-            CLATTN_ERROR_INVALID_LAYOUT, "windows: a decomposed bias needs a scale other than 0, and kv_heads = heads");
+                ((!d->explicit_scale || isfinite(1 / d->scale)) && d->kv_heads == d->heads),
+            CLATTN_ERROR_INVALID_LAYOUT,
+            "windows: a decomposed bias needs a scale whose inverse is finite, and kv_heads = heads");
     REQUIRE(!w->rows || (pictures && !d->patches.class_token && !d->patches.registers && !d->causal && !d->rotary),
             CLATTN_ERROR_INVALID_LAYOUT,
             "windows are for pictures without class token and registers, and are neither causal nor rotary");
-    REQUIRE(!d->neck || (pictures && !d->patches.class_token && !d->patches.registers && !d->projection && !d->next),
+    REQUIRE(!d->neck || (pictures && !d->patches.class_token && !d->patches.registers && !d->projection &&
+                         !d->final_norm && !d->next),
             CLATTN_ERROR_INVALID_LAYOUT,
-            "a neck is for pictures without class token, registers and projection, and for the last stage");
+            "a neck is for pictures without class token, registers, final_norm and projection, and for the last stage");
     return CLATTN_SUCCESS;
 }
 

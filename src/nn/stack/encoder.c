@@ -24,11 +24,17 @@ void clattn_encoder_args_init(clattn_encoder_args *args)
 
 /* ---- planning ---- */
 
+/* Whether all patches of each picture count, so that there are neither lengths nor masks. */
+static bool takes_whole_pictures(const struct stack *stack)
+{
+    return stack->next || stack->desc.windows.rows || stack->desc.neck;
+}
+
 static clattn_status check_desc(const struct stack *stack, const clattn_encoder_desc *desc, size_t positions,
                                 const char **reason)
 {
     const clattn_stack_desc *d = &stack->desc;
-    const bool whole = stack->next || d->windows.rows;
+    const bool whole = takes_whole_pictures(stack);
     REQUIRE(desc->batch && desc->length && desc->batch <= MODEL_BATCH_LIMIT && desc->length <= MODEL_LENGTH_LIMIT,
             CLATTN_ERROR_INVALID_ARGUMENT, "batch is 1 to 65536, and length 1 to 2^30");
     REQUIRE(enum_within(desc->pooling, CLATTN_POOLING_PATCHES) && is_flag(desc->pooled_unit),
@@ -39,7 +45,7 @@ static clattn_status check_desc(const struct stack *stack, const clattn_encoder_
     REQUIRE(!desc->pooling || !stack_last(stack)->desc.neck, CLATTN_ERROR_INVALID_ARGUMENT,
             "pooling is for encoders without a neck");
     REQUIRE(!whole || (!desc->probabilities && !desc->mask.rank), CLATTN_ERROR_INVALID_ARGUMENT,
-            "probabilities and masks are for encoders without windows and stages");
+            "probabilities and masks are for encoders without windows, stages and neck");
     REQUIRE(d->layers >= 64 || !(desc->probabilities >> d->layers), CLATTN_ERROR_INVALID_ARGUMENT,
             "probabilities of a layer that the model does not have");
     REQUIRE(positions, CLATTN_ERROR_INVALID_ARGUMENT, "length is too short for the convolutions");
@@ -170,7 +176,7 @@ clattn_status clattn_encoder_plan_create(clattn_transformer *model, const clattn
     struct encoder_plan *plan = (struct encoder_plan *)made;
     plan->desc = desc;
     plan->positions = positions;
-    plan->whole = model->encoder.next || model->encoder.desc.windows.rows;
+    plan->whole = takes_whole_pictures(&model->encoder);
     plan->output_positions = positions_after_merging(model, &desc, positions);
     plan->model = model;
     model_retain(model);
@@ -197,7 +203,7 @@ static clattn_status read_lengths(const struct encoder_plan *plan, const clattn_
                             args->length);
     if (args->lengths && (plan->whole || plan->desc.pooling == CLATTN_POOLING_PATCHES))
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "lengths are not for windows, stages or CLATTN_POOLING_PATCHES");
+                            "lengths are not for windows, stages, a neck or CLATTN_POOLING_PATCHES");
     if (pictures && batch > plan->desc.batch)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "batch %zu is above the plan's %zu", batch,
                             plan->desc.batch);

@@ -12,7 +12,7 @@ struct encoder_plan {
     clattn_encoder_desc desc;
     size_t positions;        /* of an item with desc.length tokens or frames */
     size_t output_positions; /* of the last stage */
-    bool whole;              /* items are whole pictures: there are windows or stages */
+    bool whole;              /* items are whole pictures: there are windows, stages or a neck */
     bool has_lengths;        /* the items' lengths are an array on the device */
     struct graph graph;
     clattn_layout input, probabilities, output, pooled; /* of the caller's arrays */

@@ -231,7 +231,7 @@ static clattn_status add_self_attention(struct encoder_builder *b, size_t layer)
         .key = heads.key.data,
         .value = heads.value.data,
         .cache = heads_layout(stack, b->base.rows, &heads.key, d->kv_heads),
-        .keys = NUMBER_LENGTH,
+        .keys = b->base.rows.length_number,
         .causal = d->causal,
         .query_lengths = b->lengths,
         .key_lengths = b->lengths,

@@ -1,9 +1,14 @@
 /* Windows of a picture's patches, and the merging of patches between stages.  Both move rows by ids, which the plan has. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/size.h"
 #include "base/try.h"
 #include "nn/stack/layers.h"
+
+#define MOST_PLACES ((size_t)1 << 26) /* of all items, in windows that are filled up */
+#define WINDOW_PLACES (64 * 64)       /* the most of a window */
+#define MOST_MASK ((size_t)1 << 31)   /* bytes */
 
 /* ---- moving rows ---- */
 
@@ -99,6 +104,11 @@ static clattn_status add_places(const struct builder *b, const struct tiling *t,
     clattn_status status;
     const clattn_windows *w = &b->stack->desc.windows;
     const size_t rows = t->grid.rows * t->grid.columns, count = t->filled.rows * t->filled.columns;
+    if (count > MOST_PLACES / b->rows.batch)
+        return report_error(
+            &b->graph->context->device.report, CLATTN_ERROR_OVERFLOW,
+            "encoder: %zu pictures of %zu x %zu patches in windows of %zu x %zu have more than 2^26 places",
+            b->rows.batch, t->grid.rows, t->grid.columns, w->rows, w->columns);
     int32_t *in = malloc(count * sizeof *in), *back = malloc(rows * sizeof *back);
     if (!in || !back) {
         status = report_error(&b->graph->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
@@ -128,25 +138,38 @@ static size_t part_of(size_t i, size_t filled, size_t shift)
     return i >= filled - shift;
 }
 
+/* Which places of a window lie in the same part of the grid: (places, places). */
+static void mask_window(const struct tiling *t, const clattn_windows *w, size_t window, uint8_t *attended)
+{
+    size_t part[WINDOW_PLACES];
+    for (size_t place = 0; place < t->places; place++) {
+        const struct grid at = place_of(t, w, window, place);
+        part[place] = 2 * part_of(at.rows, t->filled.rows, t->shift.rows) +
+                      part_of(at.columns, t->filled.columns, t->shift.columns);
+    }
+    for (size_t i = 0; i < t->places; i++)
+        for (size_t j = 0; j < t->places; j++)
+            attended[i * t->places + j] = part[i] == part[j];
+}
+
 /* Which places of each window lie in the same part of the grid: (items * windows, 1, places, places) booleans. */
 static clattn_status add_mask(const struct builder *b, const struct tiling *t, int *mask)
 {
     clattn_status status;
     const clattn_windows *w = &b->stack->desc.windows;
-    const size_t windows = b->rows.batch * t->windows.rows * t->windows.columns, square = t->places * t->places;
+    const size_t item_windows = t->windows.rows * t->windows.columns, square = t->places * t->places;
     size_t bytes;
-    uint8_t *attended = size_mul(windows, square, &bytes) ? malloc(bytes) : NULL;
+    if (!size_mul(b->rows.batch * item_windows, square, &bytes) || bytes > MOST_MASK)
+        return report_error(&b->graph->context->device.report, CLATTN_ERROR_OVERFLOW,
+                            "encoder: the mask of %zu shifted windows of %zu x %zu patches is above 2^31 bytes",
+                            b->rows.batch * item_windows, w->rows, w->columns);
+    uint8_t *attended = malloc(bytes);
     if (!attended)
         return report_error(&b->graph->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
-    for (size_t i = 0; i < bytes; i++) {
-        const size_t window = i / square % (t->windows.rows * t->windows.columns);
-        const struct grid query = place_of(t, w, window, i % square / t->places);
-        const struct grid key = place_of(t, w, window, i % t->places);
-        attended[i] =
-            part_of(query.rows, t->filled.rows, t->shift.rows) == part_of(key.rows, t->filled.rows, t->shift.rows) &&
-            part_of(query.columns, t->filled.columns, t->shift.columns) ==
-                part_of(key.columns, t->filled.columns, t->shift.columns);
-    }
+    for (size_t window = 0; window < item_windows; window++)
+        mask_window(t, w, window, attended + window * square);
+    for (size_t item = 1; item < b->rows.batch; item++)
+        memcpy(attended + item * item_windows * square, attended, item_windows * square);
     status = graph_constant_array(b->graph, CLATTN_DTYPE_BOOL, bytes, attended, mask);
     free(attended);
     return status;
@@ -227,6 +250,10 @@ clattn_status add_merge(struct builder *b, struct grid *grid)
     const struct grid merged = {divide_up(grid->rows, 2), divide_up(grid->columns, 2)};
     const size_t count = merged.rows * merged.columns, rows = grid->rows * grid->columns;
     struct matrix read = matrix_with_zeros(b, rows, stack->desc.d_model), four;
+    if (4 * count > MOST_PLACES / b->rows.batch)
+        return report_error(&b->graph->context->device.report, CLATTN_ERROR_OVERFLOW,
+                            "encoder: %zu pictures of %zu x %zu patches are more than 2^26", b->rows.batch, grid->rows,
+                            grid->columns);
     int32_t *ids = malloc(4 * count * sizeof *ids);
     int array;
     if (!ids)

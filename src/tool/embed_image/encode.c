@@ -106,7 +106,17 @@ static void norm_after(const vision_model *model, float *vector)
         vector[i] = (float)((double)vector[i] / sqrt(square));
 }
 
-static int encode_batch(batch *b, float *vectors)
+/* Not a number stands for a picture that is left out, and JSON has none. */
+static int check_finite(const batch *b, const float *vector, const char *path)
+{
+    for (size_t i = 0; i < vision_size(b->model); i++)
+        if (!isfinite(vector[i]))
+            return complain(TOOL_BAD_INPUT, "%s: its vector by %s is not finite, expected weights without NaN%s", path,
+                            b->model->weights.text, b->model->dtype == CLATTN_DTYPE_F16 ? " or --dtype bf16" : "");
+    return TOOL_DONE;
+}
+
+static int encode_batch(batch *b, const char *const *paths, float *vectors)
 {
     const size_t size = vision_size(b->model);
     if (b->count == 0)
@@ -117,6 +127,7 @@ static int encode_batch(batch *b, float *vectors)
         memcpy(vector, b->rows + i * size, size * sizeof *vector);
         if (b->model->norm_after)
             norm_after(b->model, vector);
+        status = check_finite(b, vector, paths[b->place[i]]);
     }
     b->count = 0;
     return status;
@@ -175,10 +186,10 @@ int vision_encode(vision_model *model, const char *const *paths, size_t count, s
         else
             TOOL_TRY(complain(status, "%s", message));
         if (b.count == model->batch)
-            TOOL_TRY(encode_batch(&b, vectors));
+            TOOL_TRY(encode_batch(&b, paths, vectors));
         progress_show((double)(i + 1) / (double)count);
     }
-    TOOL_TRY(encode_batch(&b, vectors));
+    TOOL_TRY(encode_batch(&b, paths, vectors));
 fail:
     progress_end();
     clear(&b);
