@@ -19,7 +19,8 @@
  *
  * All of a plan's layers share one workspace: an array's memory is used again once the last kernel that reads it has
  * run. So the workspace's size (clattn_plan_workspace_size) does not grow with the number of layers, and is the whole
- * peak, but for tables of windows' places and masks, which belong to the plan; the plan's explain text lists its arrays. Between layers nothing passes through the host.
+ * peak, but for the places and masks of windows, which belong to the plan; the plan's explain text lists its arrays.
+ * Between layers nothing passes through the host.
  */
 #ifndef CLATTN_TRANSFORMER_H
 #define CLATTN_TRANSFORMER_H
@@ -120,9 +121,8 @@ typedef enum clattn_position_bias {
 /** Which patches of a picture attend to each other: those of the same window (Liu et al. 2021).
  *
  * A grid that is no multiple of the window is filled up with vectors of zeros, right and below, before it is shifted and
- * queries, keys and values are made; they are attended to, and dropped afterwards. All items of a plan
- * have at most 2^26 places, filled up. (So do the authors' and Hugging Face's
- * code; timm shifts first.) */
+ * queries, keys and values are made; they are attended to, and dropped afterwards. (So do the authors' and Hugging Face's
+ * code; timm shifts first.) All items of a plan have at most 2^26 places, filled up. */
 typedef struct clattn_windows {
     size_t rows;    /**< rows of patches in a window; 0: there are no windows */
     size_t columns; /**< columns of patches in a window */

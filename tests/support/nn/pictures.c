@@ -178,8 +178,8 @@ double *nn_reference_windows(const nn_reference *r, const char *prefix, const do
     const size_t n = d->d_model, rows = r->grid_rows * r->grid_columns;
     const int layer = strstr(prefix, ".layers.")[strlen(".layers.")] - '0';
     const bool all = d->windows.whole >> layer & 1;
-    const bool shift =
-        d->windows.shifted && layer % 2 && r->grid_rows > d->windows.rows && r->grid_columns > d->windows.columns;
+    const bool shift = d->windows.shifted && !all && layer % 2 && r->grid_rows > d->windows.rows &&
+                       r->grid_columns > d->windows.columns;
     const struct axis axis[2] = {axis_of(r->grid_rows, all ? r->grid_rows : d->windows.rows, shift),
                                  axis_of(r->grid_columns, all ? r->grid_columns : d->windows.columns, shift)};
     const size_t filled = axis[0].filled * axis[1].filled;
