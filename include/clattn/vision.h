@@ -8,7 +8,7 @@
  *     clattn_transformer_create     loads the weights: of Hugging Face's files by this format, of timm's by another
  *     clattn_encoder_plan_create    for the size of the pictures, `clattn_encoder_desc.picture`
  *
- * In code, without the checks:
+ * The calls, whose results a program checks:
  *
  *     clattn_vision_preset(CLATTN_VISION_DINOV2_SMALL_14, &desc, stages, &source.format);    stages: of CLATTN_VISION_STAGES
  *     source.lookup = clattn_safetensors_lookup;                                 source: CLATTN_WEIGHT_SOURCE_INIT

@@ -4,12 +4,9 @@ and by PyTorch in float32: no number differs by more than 5e-5 times what is lar
     python compare.py [--draws N] [--seed N] [--only NUMBER[,NUMBER...]] [--kinds KIND[,KIND...]] [--keep]
 
 The program is $VISION_RUN.  Prints TAP."""
-import argparse
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -19,6 +16,8 @@ import torch
 import transformers
 from safetensors.torch import save_file
 
+import draws
+
 ALLOWED = 5e-5
 # clattn_vision, clattn_name_format, clattn_pooling
 VIT, DINOV2, DINOV2_GIANT, CLIP, CLIP_TEXT, SWIN, SAM = 2, 5, 7, 8, 9, 14, 18
@@ -26,19 +25,8 @@ FORMAT_TIMM, FORMAT_TIMM_SWIN = 14, 16
 MEAN, FIRST, LAST, PATCHES = 1, 2, 3, 4
 
 
-class Case:
-    """What a draw gives: the module, its call, the program's options, and the arrays that must agree."""
-
-    def __init__(self, number, seed):
-        self.random = np.random.default_rng([seed, number])
-        torch.manual_seed(int(self.random.integers(1 << 31)))
-        self.options, self.note = {}, []
-
-    def whole(self, low, high):
-        return int(self.random.integers(low, high + 1))
-
-    def pick(self, *values):
-        return values[self.whole(0, len(values) - 1)]
+class Model(draws.Case):
+    """A draw of a model of pictures."""
 
     def picture(self, patch, rows, columns, batch):
         self.note.append("%d x %dx%d pixels" % (batch, rows * patch, columns * patch))
@@ -57,25 +45,8 @@ class Case:
         self.options.update(patch=self.patch, grid_rows=self.grid, grid_columns=self.grid, nhwc=self.whole(0, 1))
 
 
-def randomise(module, case):
-    """Weights as large as those of trained models, so that the layers change what passes through them."""
-    for name, tensor in module.named_parameters():
-        x = torch.tensor(case.random.standard_normal(tuple(tensor.shape)).astype(np.float32))
-        if "norm" in name.split(".")[-2:][0] and name.endswith("weight"):
-            x = 1 + 0.2 * x
-        elif "lambda" in name or "gamma" in name:
-            x = 0.5 + 0.3 * x
-        elif tensor.dim() > 1 and "token" not in name and "pos" not in name and "embedding.weight" not in name:
-            x = x / float(np.sqrt(np.prod(tensor.shape[1:])))
-        else:
-            x = 0.3 * x
-        with torch.no_grad():
-            tensor.copy_(x)
-    return module.eval()
-
-
 def hugging_face(case, model, kind, **config):
-    made = randomise(getattr(transformers, kind + "Model")(getattr(transformers, kind + "Config")(**config)), case)
+    made = draws.randomise(getattr(transformers, kind + "Model")(getattr(transformers, kind + "Config")(**config)), case)
     case.options.update(model=model)
     return made
 
@@ -163,7 +134,7 @@ def timm_vit(case):
     module = timm.models.vision_transformer.VisionTransformer(
         img_size=case.grid * case.patch, patch_size=case.patch, embed_dim=s["d_model"], depth=s["layers"],
         num_heads=s["heads"], num_classes=0, dynamic_img_size=True, **more)
-    randomise(module, case)
+    draws.randomise(module, case)
     x = case.picture(case.patch, case.rows, case.columns, case.batch)
     case.options.update(model=VIT, format=FORMAT_TIMM, registers=registers, class_token=int(class_token),
                         class_position=int(class_position), layer_scale=int(more["init_values"] is not None),
@@ -216,7 +187,7 @@ def timm_swin(case):
         img_size=(case.rows * case.patch, case.columns * case.patch), patch_size=case.patch, embed_dim=case.width,
         depths=case.layers, num_heads=[case.heads << i for i in range(count)], window_size=case.window,
         mlp_ratio=case.ratio, num_classes=0, always_partition=False)
-    randomise(module, case)
+    draws.randomise(module, case)
     x = case.picture(case.patch, case.rows, case.columns, case.batch)
     y = module.forward_features(x).flatten(1, 2)
     return module, {"picture": x}, {"output": y, "pooled": y.mean(1)}
@@ -251,60 +222,19 @@ def write_weights(module, folder):
                   os.path.join(folder, "weights.safetensors"))
 
 
-def apart(got, expected):
-    expected = expected.detach().numpy()
-    if got.shape != expected.shape:
-        return "the shape is %s, not %s" % (got.shape, expected.shape)
-    worst = float(np.max(np.abs(got - expected) / np.maximum(1, np.abs(expected))))
-    return worst if worst <= ALLOWED else "differs by %.3g" % worst
-
-
-def judge(kind, number, seed, keep):
-    case = Case(number, seed)
-    folder = tempfile.mkdtemp(prefix="vision-")
-    with torch.no_grad():
-        module, inputs, expected = KINDS[kind](case)
-    write_weights(module, folder)
+def judge(make, case):
+    module, inputs, expected = make(case)
+    write_weights(module, case.folder)
     for name, tensor in inputs.items():
-        np.save(os.path.join(folder, name + ".npy"), tensor.numpy())
-    command = [os.environ["VISION_RUN"], folder] + ["%s=%s" % item for item in case.options.items()]
+        np.save(os.path.join(case.folder, name + ".npy"), tensor.numpy())
+    command = [os.environ["VISION_RUN"], case.folder] + ["%s=%s" % item for item in case.options.items()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    said, worst = done.stderr.strip(), 0.0
-    if done.returncode == 0:
-        for name, array in expected.items():
-            found = apart(np.load(os.path.join(folder, name + ".npy")), array)
-            if isinstance(found, str):
-                said = "%s %s" % (name, found)
-            else:
-                worst = max(worst, found)
-    elif not said:
-        said = "exit status %d" % done.returncode
-    text = "%s %d: %s" % (kind, number, ", ".join(case.note))
-    if said:
-        print("not ok %d - %s" % (number, text))
-        print("# %s\n# %s" % (said, " ".join(command)))
-    else:
-        print("ok %d - %s (%.1e)" % (number, text, worst))
-    sys.stdout.flush()
-    if not keep and not said:
-        shutil.rmtree(folder)
-    return not said
+    if done.returncode:
+        return done.stderr.strip() or "exit status %d" % done.returncode, " ".join(command)
+    apart = {name: draws.compare(np.load(os.path.join(case.folder, name + ".npy")), array.numpy())
+             for name, array in expected.items()}
+    wrong = ", ".join("%s differs by %.3g" % item for item in apart.items() if not item[1] <= ALLOWED)
+    return wrong, " ".join(command) if wrong else "%.1e" % max(apart.values())
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--draws", type=int, default=40)
-    parser.add_argument("--seed", type=int, default=int(os.environ.get("CLATTN_TEST_SEED", "1")))
-    parser.add_argument("--only", default="")
-    parser.add_argument("--kinds", default=",".join(KINDS))
-    parser.add_argument("--keep", action="store_true")
-    given = parser.parse_args()
-    kinds = given.kinds.split(",")
-    numbers = [int(n) for n in given.only.split(",") if n] or range(1, given.draws + 1)
-    torch.set_num_threads(2)
-    results = [judge(kinds[number % len(kinds)], number, given.seed, given.keep) for number in numbers]
-    print("1..%d" % len(results))
-    return 0 if all(results) else 1
-
-
-sys.exit(main())
+sys.exit(draws.main(Model, KINDS, judge))

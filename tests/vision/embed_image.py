@@ -6,13 +6,10 @@ save functions into a folder, and PNG files of random sizes and kinds.
 The command is $CLATTN.  A picture that already has the model's size is not resized, and its vector differs by 5e-5 at most.
 Others are resized, and a level of 255 may differ by 1 (src/tool/embed_image/pixels.h): the cosine of their vectors is 0.9999
 at least.  Prints TAP."""
-import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -24,45 +21,22 @@ import transformers
 from PIL import Image
 from safetensors.torch import save_file
 
+import draws
+
 ALLOWED, COSINE = 5e-5, 0.9999
 
 
-class Case:
+class Case(draws.Case):
     def __init__(self, number, seed):
-        self.random = np.random.default_rng([seed, number, 7])
-        torch.manual_seed(int(self.random.integers(1 << 31)))
-        self.note = []
+        super().__init__(number, seed)
         self.heads = self.pick(1, 2, 3)
         self.d_model = 64 * self.heads
         self.layers, self.patch, self.grid = self.whole(1, 3), self.pick(8, 14, 16), self.whole(2, 6)
         self.size = self.patch * self.grid
 
-    def whole(self, low, high):
-        return int(self.random.integers(low, high + 1))
-
-    def pick(self, *values):
-        return values[self.whole(0, len(values) - 1)]
-
     def of_shape(self, **more):
         return dict(hidden_size=self.d_model, num_hidden_layers=self.layers, num_attention_heads=self.heads,
                     image_size=self.size, patch_size=self.patch, **more)
-
-
-def randomise(module, case):
-    """Weights as large as those of trained models."""
-    for name, tensor in module.named_parameters():
-        x = torch.tensor(case.random.standard_normal(tuple(tensor.shape)).astype(np.float32))
-        if "norm" in name.split(".")[-2:][0] and name.endswith("weight"):
-            x = 1 + 0.2 * x
-        elif "lambda" in name or "gamma" in name:
-            x = 0.5 + 0.3 * x
-        elif tensor.dim() > 1 and "token" not in name and "pos" not in name:
-            x = x / float(np.sqrt(np.prod(tensor.shape[1:])))
-        else:
-            x = 0.3 * x
-        with torch.no_grad():
-            tensor.copy_(x)
-    return module.eval()
 
 
 def vit(case, folder):
@@ -155,64 +129,35 @@ def picture(case, height, width, mode):
     return whole if mode == "RGBA" else whole.convert("RGB")
 
 
-def judge(kind, number, seed, keep):
-    case = Case(number, seed)
-    folder = tempfile.mkdtemp(prefix="embed-image-")
-    module, processor, exact, encode = KINDS[kind](case, folder)
-    randomise(module, case)
-    write(module, processor, folder)
+def judge(make, case):
+    module, processor, exact, encode = make(case, case.folder)
+    draws.randomise(module, case)
+    write(module, processor, case.folder)
     paths, wanted, tight = [], [], []
     for i in range(case.whole(1, 4)):
         whole = exact > 0 and case.whole(0, 1) == 1
         height, width = (exact, exact) if whole else (case.whole(20, 300), case.whole(20, 300))
         mode = case.pick("RGB", "RGB", "RGBA", "L")
-        paths.append(os.path.join(folder, "%d.png" % i))
+        paths.append(os.path.join(case.folder, "%d.png" % i))
         made = picture(case, height, width, mode)
         made.save(paths[-1])
         case.note.append("%s %dx%d" % (mode, height, width))
-        with torch.no_grad():
-            y = encode(processor(images=made.convert("RGB"), return_tensors="pt")["pixel_values"])[0]
+        y = encode(processor(images=made.convert("RGB"), return_tensors="pt")["pixel_values"])[0]
         wanted.append((y / y.norm()).numpy())
         tight.append(whole)
-    output = os.path.join(folder, "vectors.npy")
-    command = [os.environ["CLATTN"], "embed-image", folder, *paths, "-o", output]
+    output = os.path.join(case.folder, "vectors.npy")
+    command = [os.environ["CLATTN"], "embed-image", case.folder, *paths, "-o", output]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    said, worst, least = done.stderr.strip(), 0.0, 1.0
-    if done.returncode == 0:
-        found = np.load(output)
-        for got, want, same in zip(found, wanted, tight):
-            if same:
-                worst = max(worst, float(np.max(np.abs(got - want))))
-            least = min(least, float(got @ want / np.linalg.norm(got)))
-        if worst > ALLOWED or least < COSINE:
-            said = "differs by %.2g, cosine %.7f" % (worst, least)
-    elif not said:
-        said = "exit status %d" % done.returncode
-    text = "%s %d: %s" % (kind, number, ", ".join(case.note))
-    if said:
-        print("not ok %d - %s\n# %s\n# %s" % (number, text, said, " ".join(command)))
-    else:
-        print("ok %d - %s (%.1e, cosine %.7f)" % (number, text, worst, least))
-    sys.stdout.flush()
-    if not keep and not said:
-        shutil.rmtree(folder)
-    return not said
+    if done.returncode:
+        return done.stderr.strip() or "exit status %d" % done.returncode, " ".join(command)
+    found, wanted = np.load(output), np.stack(wanted)
+    if found.shape != wanted.shape:
+        return "the shape is %s, not %s" % (found.shape, wanted.shape), " ".join(command)
+    worst = draws.compare(found[tight], wanted[tight])
+    least = float(np.min(np.sum(found * wanted, 1) / np.linalg.norm(found, axis=1)))
+    if not (worst <= ALLOWED and least >= COSINE):
+        return "differs by %.2g, cosine %.7f" % (worst, least), " ".join(command)
+    return "", "%.1e, cosine %.7f" % (worst, least)
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--draws", type=int, default=40)
-    parser.add_argument("--seed", type=int, default=int(os.environ.get("CLATTN_TEST_SEED", "1")))
-    parser.add_argument("--only", default="")
-    parser.add_argument("--kinds", default=",".join(KINDS))
-    parser.add_argument("--keep", action="store_true")
-    given = parser.parse_args()
-    kinds = given.kinds.split(",")
-    numbers = [int(n) for n in given.only.split(",") if n] or range(1, given.draws + 1)
-    torch.set_num_threads(2)
-    results = [judge(kinds[number % len(kinds)], number, given.seed, given.keep) for number in numbers]
-    print("1..%d" % len(results))
-    return 0 if all(results) else 1
-
-
-sys.exit(main())
+sys.exit(draws.main(Case, KINDS, judge))

@@ -87,7 +87,7 @@ enum graph_number {
     NUMBER_ITEM_QUERIES,                                   /* decoder: queries of each item */
     NUMBER_MEMORY_LENGTH,                                  /* decoder: keys of cross-attention */
     GRAPH_NUMBERS
-    /* From here on: the numbers that graph_number adds. */
+    /* graph_number adds the numbers from here on. */
 };
 
 struct graph_step {

@@ -26,7 +26,7 @@ struct attention_weights {
     struct linear in, memory, out;
     struct norm_weights norm, query_norm, key_norm;
     weight_id position_bias; /* (heads, places of a query * places of a key in a window), float32 */
-    /* Of a decomposed bias, over the scale of the scores: a row for each distance in rows, then for each in columns. */
+    /* The vectors of a decomposed bias, over the scale of the scores: one for each distance in rows, then for each in columns. */
     struct linear distances;
 };
 

@@ -10,6 +10,7 @@
  * One product makes the numbers q · R and q · C for all distances.  Those of a query are a row of it from which h, and w, of
  * them in falling order are copied: from place to place they begin one further. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/try.h"
 #include "nn/stack/layers.h"
@@ -22,38 +23,24 @@ struct wide {
     size_t row;                    /* from a place to the next in longer queries and keys */
 };
 
-/* Copies `from` to `to`: numbers of `extent`, of which the first counts items and their number is `items`. */
-static clattn_status add_copy(const struct builder *b, enum graph_number items, const size_t extent[5],
-                              struct graph_operand from, clattn_dtype from_dtype, const int64_t from_stride[5],
-                              struct graph_operand to, clattn_dtype to_dtype, const int64_t to_stride[5])
-{
-    clattn_activation_desc desc;
-    struct graph_step step = {.op = GRAPH_CONVERT, .batch = items};
-    clattn_activation_desc_init(&desc);
-    desc.x = (clattn_layout){.dtype = from_dtype, .rank = 5};
-    desc.y = (clattn_layout){.dtype = to_dtype, .rank = 5};
-    for (int axis = 0; axis < 5; axis++) {
-        desc.x.extent[axis] = desc.y.extent[axis] = extent[axis];
-        desc.x.stride[axis] = from_stride[axis];
-        desc.y.stride[axis] = to_stride[axis];
-    }
-    step.operand[MOVE_FROM] = from;
-    step.operand[MOVE_TO] = to;
-    return graph_add_operator(b->graph, &step, &desc, NULL);
-}
-
 /* Copies `count` numbers of each head and place, which are `stride` apart, to the longer vectors `to` from column `at` on.
  * `down` and `across` are the distances, in elements, from a row of the window to the next, and from a column to the next. */
 static clattn_status add_columns(const struct builder *b, struct rows rows, const struct wide *wide, size_t count,
                                  struct graph_operand from, clattn_dtype dtype, int64_t item, int64_t down,
                                  int64_t across, int64_t head, int64_t stride, const struct matrix *to, size_t at)
 {
-    const size_t extent[5] = {rows.batch, wide->window.rows, wide->window.columns, wide->heads, count};
-    const int64_t from_stride[5] = {item, down, across, head, stride}, row = (int64_t)wide->row;
-    const int64_t to_stride[5] = {(int64_t)rows.length * row, (int64_t)wide->window.columns * row, row,
-                                  (int64_t)wide->columns, 1};
-    const struct graph_operand target = {to->data.array, to->data.offset + (int64_t)at};
-    return add_copy(b, rows.batch_number, extent, from, dtype, from_stride, target, to->dtype, to_stride);
+    const int64_t row = (int64_t)wide->row;
+    const clattn_layout x = {.dtype = dtype,
+                             .rank = 5,
+                             .extent = {rows.batch, wide->window.rows, wide->window.columns, wide->heads, count},
+                             .stride = {item, down, across, head, stride}};
+    clattn_layout y = {
+        .dtype = to->dtype,
+        .rank = 5,
+        .stride = {(int64_t)rows.length * row, (int64_t)wide->window.columns * row, row, (int64_t)wide->columns, 1}};
+    memcpy(y.extent, x.extent, sizeof y.extent);
+    return add_convert(b, rows.batch_number, from, &x,
+                       (struct graph_operand){to->data.array, to->data.offset + (int64_t)at}, &y);
 }
 
 /* Multiplies each head of the queries by the vectors of all distances. */

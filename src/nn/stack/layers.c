@@ -167,6 +167,19 @@ static clattn_status add_head_norm(const struct builder *b, const struct norm_we
     return add_norm_of(b, weights, b->rows, matrix->data, &layout, matrix->data, &layout);
 }
 
+clattn_status add_convert(const struct builder *b, enum graph_number items, struct graph_operand from,
+                          const clattn_layout *from_layout, struct graph_operand to, const clattn_layout *to_layout)
+{
+    clattn_activation_desc desc;
+    struct graph_step step = {.op = GRAPH_CONVERT, .batch = items};
+    clattn_activation_desc_init(&desc);
+    desc.x = *from_layout;
+    desc.y = *to_layout;
+    step.operand[MOVE_FROM] = from;
+    step.operand[MOVE_TO] = to;
+    return graph_add_operator(b->graph, &step, &desc, NULL);
+}
+
 /* ---- the residual stream ---- */
 
 clattn_status stream_read(const struct builder *b, const struct norm_weights *norm, struct matrix *read)

@@ -72,6 +72,10 @@ clattn_status add_hidden(const struct builder *b, struct matrix x, const struct 
 /* y = norm(x) of all rows of the stream; y may be x. */
 clattn_status add_norm(const struct builder *b, const struct norm_weights *weights, struct matrix x, struct matrix y);
 
+/* Copies `from` to `to`, of the same extents in other layouts or types; `items` is the number of the first extent. */
+clattn_status add_convert(const struct builder *b, enum graph_number items, struct graph_operand from,
+                          const clattn_layout *from_layout, struct graph_operand to, const clattn_layout *to_layout);
+
 /* The weight as an array of the graph; none if `id` is 0. */
 struct graph_operand weight_operand(const struct builder *b, weight_id id);
 
@@ -85,7 +89,7 @@ clattn_status end_layer(struct builder *b, size_t layer, const struct matrix *re
 /* (batch, heads, length, head size) within rows. */
 clattn_layout heads_layout(const struct stack *stack, struct rows rows, const struct matrix *matrix, size_t heads);
 
-/* The same with heads of another size. */
+/* heads_layout with heads of `size` numbers. */
 clattn_layout heads_layout_of(struct rows rows, const struct matrix *matrix, size_t heads, size_t size);
 
 /* The arrays of an attention sublayer. */
@@ -102,7 +106,7 @@ clattn_status stream_read(const struct builder *b, const struct norm_weights *no
 clattn_status add_heads(const struct builder *b, const struct attention_weights *weights, struct matrix x, bool self,
                         struct heads *heads);
 
-/* The same of the rows that the sublayer reads. */
+/* Adds add_heads of the rows that the sublayer reads. */
 clattn_status add_projections(const struct builder *b, const struct attention_weights *weights, bool self,
                               struct heads *heads);
 

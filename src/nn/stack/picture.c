@@ -80,15 +80,12 @@ fail:
 /* Copies the same `rows` vectors into the rows from `first` on of each item. */
 static clattn_status add_vectors(const struct builder *b, weight_id vectors, size_t first, size_t rows)
 {
-    clattn_activation_desc desc;
-    struct graph_step step = {.op = GRAPH_CONVERT, .batch = NUMBER_BATCH};
-    clattn_activation_desc_init(&desc);
-    desc.y = desc.x = rows_layout(b, rows);
-    desc.x.dtype = b->model->weights[vectors].dtype;
-    desc.x.stride[0] = 0;
-    step.operand[MOVE_FROM] = weight_operand(b, vectors);
-    step.operand[MOVE_TO] = operand_at(b->x.data.array, first * b->x.columns);
-    return graph_add_operator(b->graph, &step, &desc, NULL);
+    const clattn_layout y = rows_layout(b, rows);
+    clattn_layout x = y;
+    x.dtype = b->model->weights[vectors].dtype;
+    x.stride[0] = 0;
+    return add_convert(b, NUMBER_BATCH, weight_operand(b, vectors), &x,
+                       operand_at(b->x.data.array, first * b->x.columns), &y);
 }
 
 /* The class token plus the first row of the table of positions: token 0 of a vocabulary of one, at position 0. */

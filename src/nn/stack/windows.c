@@ -63,14 +63,9 @@ static struct matrix matrix_with_zeros(const struct builder *b, size_t rows, siz
 /* Copies the stream. */
 static clattn_status add_copy(const struct builder *b, struct matrix to)
 {
-    clattn_activation_desc desc;
-    struct graph_step step = {.op = GRAPH_CONVERT, .batch = b->rows.batch_number};
     const size_t extent[3] = {b->rows.batch, b->rows.length, b->x.columns};
-    clattn_activation_desc_init(&desc);
-    desc.x = desc.y = clattn_layout_contiguous(b->x.dtype, 3, extent);
-    step.operand[MOVE_FROM] = b->x.data;
-    step.operand[MOVE_TO] = to.data;
-    return graph_add_operator(b->graph, &step, &desc, NULL);
+    const clattn_layout layout = clattn_layout_contiguous(b->x.dtype, 3, extent);
+    return add_convert(b, b->rows.batch_number, b->x.data, &layout, to.data, &layout);
 }
 
 /* ---- windows ---- */

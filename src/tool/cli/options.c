@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tool/tool.h"
@@ -120,4 +121,17 @@ int options_parse(const option_table *table, int argc, char **argv, void *fields
         if (row->required && !seen[row - table->rows])
             return complain(TOOL_BAD_INPUT, "%s: %s %s is missing", table->command, row->name, row->value);
     return TOOL_DONE;
+}
+
+int options_run(option_table table, size_t bytes, int argc, char **argv, int (*run)(const void *fields))
+{
+    table.operand_count = argc > 0 ? (size_t)argc : 0; /* as many as the command line can have */
+    void *fields = calloc(1, bytes + (table.operand_count + 2) * sizeof(const char *));
+    if (fields == NULL)
+        return complain(TOOL_FAILED, "%s: out of memory for the arguments", table.command);
+    int status = options_parse(&table, argc, argv, fields);
+    if (status == TOOL_DONE)
+        status = run(fields);
+    free(fields);
+    return status;
 }

@@ -45,17 +45,12 @@ static const option_row rows[] = {
     OPTION_ROW_END,
 };
 
-/* The operands' number is the command line's. */
-static option_table table_of(size_t arguments)
-{
-    return (option_table){.command = "embed",
-                          .summary = "A unit vector a line for each TEXT, or for each line of standard input.",
-                          .operands = "MODEL_DIR [TEXT ...]",
-                          .operand_offset = offsetof(embed_options, operands),
-                          .operand_count = arguments,
-                          .operand_least = 1,
-                          .rows = rows};
-}
+static const option_table table = {.command = "embed",
+                                   .summary = "A unit vector a line for each TEXT, or for each line of standard input.",
+                                   .operands = "MODEL_DIR [TEXT ...]",
+                                   .operand_offset = offsetof(embed_options, operands),
+                                   .operand_least = 1,
+                                   .rows = rows};
 
 typedef struct embedding {
     const embed_options *options;
@@ -362,8 +357,9 @@ static int check(const embed_options *options)
     return heatmap_files_check(&options->maps, NULL, 0);
 }
 
-static int run(const embed_options *options)
+static int run(const void *fields)
 {
+    const embed_options *options = fields;
     embedding e = {.options = options};
     text_lines lines = {0};
     int status;
@@ -397,17 +393,7 @@ fail:
 
 int cmd_embed(int argc, char **argv)
 {
-    const size_t arguments = argc > 0 ? (size_t)argc : 0;
-    const option_table table = table_of(arguments);
-    /* One more, so that a NULL ends the operands. */
-    embed_options *options = calloc(1, sizeof *options + (arguments + 2) * sizeof options->operands[0]);
-    if (options == NULL)
-        return out_of_memory();
-    int status = options_parse(&table, argc, argv, options);
-    if (status == TOOL_DONE)
-        status = run(options);
-    free(options);
-    return status;
+    return options_run(table, sizeof(embed_options), argc, argv, run);
 }
 
 #else

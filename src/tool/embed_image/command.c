@@ -40,17 +40,12 @@ static const option_row rows[] = {
     OPTION_ROW_END,
 };
 
-/* The operands' number is the command line's. */
-static option_table table_of(size_t arguments)
-{
-    return (option_table){.command = "embed-image",
-                          .summary = "A unit vector a line for each PICTURE, a PNG file.",
-                          .operands = "MODEL_DIR PICTURE ...",
-                          .operand_offset = FIELD(operands),
-                          .operand_count = arguments,
-                          .operand_least = 2,
-                          .rows = rows};
-}
+static const option_table table = {.command = "embed-image",
+                                   .summary = "A unit vector a line for each PICTURE, a PNG file.",
+                                   .operands = "MODEL_DIR PICTURE ...",
+                                   .operand_offset = FIELD(operands),
+                                   .operand_least = 2,
+                                   .rows = rows};
 
 typedef struct embedding {
     const image_options *options;
@@ -214,8 +209,9 @@ static int write_maps(embedding *e)
     return status == TOOL_DONE ? heatmap_files_store(&e->options->maps, &map) : status;
 }
 
-static int run(const image_options *options)
+static int run(const void *fields)
 {
+    const image_options *options = fields;
     embedding e = {.options = options};
     int status;
     TOOL_TRY(check(options));
@@ -241,17 +237,7 @@ fail:
 
 int cmd_embed_image(int argc, char **argv)
 {
-    const size_t arguments = argc > 0 ? (size_t)argc : 0;
-    const option_table table = table_of(arguments);
-    /* One more, so that a NULL ends the operands. */
-    image_options *options = calloc(1, sizeof *options + (arguments + 2) * sizeof options->operands[0]);
-    if (options == NULL)
-        return out_of_memory();
-    int status = options_parse(&table, argc, argv, options);
-    if (status == TOOL_DONE)
-        status = run(options);
-    free(options);
-    return status;
+    return options_run(table, sizeof(image_options), argc, argv, run);
 }
 
 #else
