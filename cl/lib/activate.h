@@ -14,6 +14,8 @@ static inline floatv activated_sum(floatv x, int activation, float alpha)
 
     if (activation == ACTIVATION_RELU)
         return act_RELU(x, alpha);
+    if (activation == ACTIVATION_LEAKY_RELU)
+        return act_LEAKY_RELU(x, alpha);
     if (activation == ACTIVATION_GELU)
         return act_GELU(x, alpha);
     if (activation == ACTIVATION_SWISH)

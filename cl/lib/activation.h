@@ -4,11 +4,12 @@
  *   GELU       y = x * Phi(x)
  *   GELU_TANH  y = x * S(2 sqrt(2/pi) (x + 0.044715 x^3)),   S(v) = 1 / (1 + e^-v)
  *   SWISH      y = x * S(alpha * x)
+ *   LEAKY_RELU y = x if x >= 0, otherwise alpha * x
  *
  *   ACTIVATE(floatv x, float alpha)    the function
  *
  * Parameter       meaning                        allowed
- * ACTIVATION      the function                   RELU, GELU, GELU_TANH, SWISH
+ * ACTIVATION      the function                   RELU, GELU, GELU_TANH, SWISH, LEAKY_RELU
  * LANES           vector width                   4, 8, 16
  * Tested: ACTIVATION x LANES 4, 16.
  *
@@ -95,6 +96,11 @@ static inline floatv times_sigmoid(floatv x, float_pair v)
 static inline floatv act_RELU(floatv x, float alpha)
 {
     return select(x, (floatv)(0.0f), x < (floatv)(0.0f));
+}
+
+static inline floatv act_LEAKY_RELU(floatv x, float alpha)
+{
+    return select(x, alpha * x, x < (floatv)(0.0f));
 }
 
 /* Swish's v: alpha * x */

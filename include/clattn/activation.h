@@ -6,9 +6,10 @@
  *     GELU        X · Φ(X) = X · (1 + erf(X / √2)) / 2                               (Hendrycks, Gimpel 2016)
  *     GELU_TANH   X · (1 + tanh(√(2/π) · (X + 0.044715 X³))) / 2, their approximation
  *     SWISH       X / (1 + exp(−alpha · X))                                          (Ramachandran et al. 2017)
+ *     LEAKY_RELU  X if X >= 0, otherwise alpha · X                                   (Maas et al. 2013)
  *
- * SWISH with alpha 1 is SiLU. These are ONNX's Relu, Gelu (opset 20, approximate "none" and "tanh") and Swish (opset
- * 24).
+ * SWISH with alpha 1 is SiLU. These are ONNX's Relu, Gelu (opset 20, approximate "none" and "tanh"), Swish (opset
+ * 24) and LeakyRelu, whose default alpha, 0.01, is PyTorch's, too.
  *
  * NONE rearranges pictures by views, layouts that say where the same elements lie in x and in y. With C channels of the larger
  * picture, H rows and W columns of the smaller one, and a factor r (PyTorch's pixel_shuffle); exchanging x and y undoes it:
@@ -22,6 +23,8 @@
  * State is float32, whatever is stored. The error of Y, before its rounding to the storage type, is at most 6·2^-23
  * |Y| for every X, also in the tails, where these functions are small and formulas of tanh and erf cancel. If |Y| is
  * below 2^-126, the result may be 0. NaN stays NaN; infinities give the limits: +inf or ±0.
+ * LEAKY_RELU multiplies infinities, too: -inf gives alpha · -inf, which is NaN if alpha is 0. It may take X below
+ * 2^-126 in size for 0.
  */
 #ifndef CLATTN_ACTIVATION_H
 #define CLATTN_ACTIVATION_H
@@ -33,11 +36,12 @@ CLATTN_BEGIN_DECLS
 /** An activation function: of this operator, of a matrix product's sums, of a feed-forward network, of a
  * convolution. */
 typedef enum clattn_activation {
-    CLATTN_ACTIVATION_NONE = 0,      /**< X itself */
-    CLATTN_ACTIVATION_RELU = 1,      /**< ReLU */
-    CLATTN_ACTIVATION_GELU = 2,      /**< GELU, exact */
-    CLATTN_ACTIVATION_GELU_TANH = 3, /**< GELU by tanh */
-    CLATTN_ACTIVATION_SWISH = 4,     /**< Swish; SiLU if alpha is 1 */
+    CLATTN_ACTIVATION_NONE = 0,       /**< X itself */
+    CLATTN_ACTIVATION_RELU = 1,       /**< ReLU */
+    CLATTN_ACTIVATION_GELU = 2,       /**< GELU, exact */
+    CLATTN_ACTIVATION_GELU_TANH = 3,  /**< GELU by tanh */
+    CLATTN_ACTIVATION_SWISH = 4,      /**< Swish; SiLU if alpha is 1 */
+    CLATTN_ACTIVATION_LEAKY_RELU = 5, /**< LeakyReLU */
     CLATTN_ACTIVATION_FORCE_32BIT = 0x7fffffff
 } clattn_activation;
 
@@ -48,8 +52,8 @@ typedef struct clattn_activation_desc {
     size_t size;                /**< sizeof(clattn_activation_desc) */
     clattn_direction direction; /**< CLATTN_DIRECTION_FORWARD */
     clattn_activation function; /**< which function */
-    int32_t explicit_alpha;     /**< 1: `alpha` counts; 0 (default): 1 */
-    float alpha;                /**< Swish's alpha: any finite value, 0 and negative included */
+    int32_t explicit_alpha;     /**< 1: `alpha` counts; 0 (default): Swish has 1, LeakyReLU 0.01 */
+    float alpha;                /**< Swish's or LeakyReLU's alpha: any finite value, 0 and negative included */
     clattn_layout x;            /**< the input, of rank 1 ... 5; each extent is at most 2^31 - 65537 */
     clattn_layout y;            /**< the output, with x's extents */
 } clattn_activation_desc;

@@ -39,7 +39,7 @@
  * | LayerNorm, RMSNorm, GroupNorm, InstanceNorm                 | norm.h                                  |
  * | multiply matrices, with bias, activation, residual, gate    | matmul.h                                |
  * | a feed-forward network                                      | feed_forward.h                          |
- * | ReLU, GELU, Swish                                           | activation.h                            |
+ * | ReLU, LeakyReLU, GELU, Swish                                | activation.h                            |
  * | look up tokens, positions and segments; gather rows         | embedding.h                             |
  *
  * | Models                                                      | see                                     |

@@ -45,8 +45,8 @@ typedef struct clattn_conv2d_desc {
     int32_t dilation[2];          /**< of rows and of columns, at most 2^29; 0 (default): 1 */
     int32_t padding[4];           /**< rows and columns of zeros: top, left, bottom, right, each 0 (default) ... 2^29 */
     clattn_activation activation; /**< what is applied to the sums; CLATTN_ACTIVATION_NONE (default): nothing */
-    int32_t explicit_alpha;       /**< 1: `alpha` counts; 0 (default): 1 */
-    float alpha;                  /**< Swish's alpha: any finite value */
+    int32_t explicit_alpha;       /**< 1: `alpha` counts; 0 (default): Swish has 1, LeakyReLU 0.01 */
+    float alpha;                  /**< Swish's or LeakyReLU's alpha: any finite value */
     clattn_matmul_operand_use operand_use; /**< what becomes of `operand` after the activation; 0 if there is none */
 } clattn_conv2d_desc;
 

@@ -26,10 +26,12 @@ typedef struct clattn_feed_forward_desc {
     /** The type of x, y, biases and weights: float32 (CLATTN_DTYPE_NONE, too), float16 or bfloat16. The hidden layer
      * is rounded to it. */
     clattn_dtype dtype;
-    clattn_activation activation; /**< the activation; CLATTN_ACTIVATION_NONE (default) is refused; Swish has alpha 1 */
-    int32_t gated;                /**< 1: there are w_gate and, if bias_in is 1, b_gate; 0 (default): plain */
-    int32_t bias_in;              /**< 1: b1 (and bg) are added */
-    int32_t bias_out;             /**< 1: b2 is added */
+
+    /** The activation; CLATTN_ACTIVATION_NONE (default) is refused. Swish has alpha 1, LeakyReLU 0.01. */
+    clattn_activation activation;
+    int32_t gated;    /**< 1: there are w_gate and, if bias_in is 1, b_gate; 0 (default): plain */
+    int32_t bias_in;  /**< 1: b1 (and bg) are added */
+    int32_t bias_out; /**< 1: b2 is added */
 
     /** 1: X is added to Y, which gives x + f(x).
      *

@@ -42,8 +42,8 @@ typedef struct clattn_matmul_desc {
     clattn_layout c;              /**< the output, (m, n) or (batch, m, n) */
     clattn_layout bias;           /**< none, or (n) */
     clattn_activation activation; /**< what is applied to the sums; CLATTN_ACTIVATION_NONE (default): nothing */
-    int32_t explicit_alpha;       /**< 1: `alpha` counts; 0 (default): 1 */
-    float alpha;                  /**< Swish's alpha: any finite value */
+    int32_t explicit_alpha;       /**< 1: `alpha` counts; 0 (default): Swish has 1, LeakyReLU 0.01 */
+    float alpha;                  /**< Swish's or LeakyReLU's alpha: any finite value */
     clattn_matmul_operand_use operand_use; /**< what becomes of `operand`; 0 if there is none */
 
     /** None, or (m, n) or (batch, m, n), with a batch as b's. Strides of 0 broadcast. */

@@ -161,9 +161,11 @@ typedef struct clattn_stack_desc {
     size_t head_size;             /**< d_k = d_v; 0: d_model / heads, which must then be whole */
     size_t d_ff;                  /**< the feed-forward network's hidden size */
     clattn_activation activation; /**< its activation; CLATTN_ACTIVATION_NONE (default) is refused */
-    int32_t explicit_alpha;       /**< 1: `alpha` counts; 0 (default): 1 */
-    float alpha;   /**< Swish's alpha: any finite value; 1.702 is CLIP's "quick GELU"; ignored by other activations */
-    int32_t gated; /**< 1: it is gated (feed_forward.h); 0 (default): plain */
+    int32_t explicit_alpha;       /**< 1: `alpha` counts; 0 (default): Swish has 1, LeakyReLU 0.01 */
+
+    /** Swish's or LeakyReLU's alpha: any finite value; Swish's 1.702 is CLIP's "quick GELU"; ignored by others. */
+    float alpha;
+    int32_t gated;                /**< 1: it is gated (feed_forward.h); 0 (default): plain */
     clattn_norm_kind norm;        /**< which norm */
     clattn_norm_place norm_place; /**< where it is */
     float epsilon;                /**< the epsilon of all norms, >= 0 */

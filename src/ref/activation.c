@@ -18,6 +18,12 @@ double ref_activate(clattn_activation function, double alpha, double x)
     case CLATTN_ACTIVATION_GELU: return x == -INFINITY ? 0.0 : 0.5 * x * erfc(-x * sqrt(0.5));
     case CLATTN_ACTIVATION_GELU_TANH: return times_sigmoid(x, TWO_ROOT_2_OVER_PI * (x + 0.044715 * x * x * x));
     case CLATTN_ACTIVATION_SWISH: return times_sigmoid(x, alpha == 0.0 ? 0.0 : alpha * x);
+    case CLATTN_ACTIVATION_LEAKY_RELU: return x < 0.0 ? alpha * x : x;
     default: return NAN;
     }
+}
+
+double ref_steepness(clattn_activation function, double alpha)
+{
+    return function == CLATTN_ACTIVATION_LEAKY_RELU ? fmax(1.2, fabs(alpha)) : 1.2;
 }

@@ -48,7 +48,7 @@ void ref_conv2d_row(const ref_conv2d_problem *p, int64_t n, int64_t o, int64_t i
         double sum = s.exact, size = s.magnitude;
         if (p->activation) {
             sum = ref_activate(p->activation, p->alpha, sum);
-            size = 1.2 * size + fabs(sum);
+            size = ref_steepness(p->activation, p->alpha) * size + fabs(sum);
         }
         if (operand) {
             sum = p->multiply ? sum * (double)*operand : sum + (double)*operand;

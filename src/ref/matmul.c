@@ -20,7 +20,7 @@ void ref_matmul_row(const ref_matmul_problem *p, int64_t i, double *c, double *m
         }
         if (p->activation) {
             sum = ref_activate(p->activation, p->alpha, sum);
-            size = 1.2 * size + fabs(sum);
+            size = ref_steepness(p->activation, p->alpha) * size + fabs(sum);
         }
         if (p->operand.data) {
             double operand = p->operand.data[i * p->operand.row + j * p->operand.col];

@@ -43,8 +43,11 @@ typedef struct ref_softmax_problem {
 void ref_softmax_row(const ref_softmax_problem *p, int64_t row, double *y);
 void ref_softmax_naive_row(const ref_softmax_problem *p, int64_t row, float *y);
 
-/* One element; alpha is SWISH's.  Infinities give the function's limits, of which 0 has no sign. */
+/* One element; alpha is SWISH's or LEAKY_RELU's.  Infinities give the function's limits, of which 0 has no sign. */
 double ref_activate(clattn_activation function, double alpha, double x);
+
+/* A bound of the slope of all functions, 1.2, unless LEAKY_RELU's alpha is beyond it. */
+double ref_steepness(clattn_activation function, double alpha);
 
 typedef struct ref_matmul_problem {
     int64_t n, k;
@@ -57,8 +60,8 @@ typedef struct ref_matmul_problem {
 } ref_matmul_problem;
 
 /* Row i of C = act(A B * b_scale + bias) with the operand: c[n] and magnitude[n], to which errors are relative: the sum
- * of |a| * |b|, plus |bias|; with an activation 1.2 times that (no activation is steeper) plus |act|; with an operand
- * times or plus |operand|. */
+ * of |a| * |b|, plus |bias|; with an activation ref_steepness times that plus |act|; with an operand times or plus
+ * |operand|. */
 void ref_matmul_row(const ref_matmul_problem *p, int64_t i, double *c, double *magnitude);
 void ref_matmul_naive_row(const ref_matmul_problem *p, int64_t i, float *c);
 

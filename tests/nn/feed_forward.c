@@ -182,7 +182,8 @@ static void float16_and_bfloat16(void **state)
     } cases[] = {{CLATTN_DTYPE_F16, CLATTN_ACTIVATION_GELU, true, true, true, false, ROWS},
                  {CLATTN_DTYPE_BF16, CLATTN_ACTIVATION_GELU_TANH, true, false, false, true, FEW},
                  {CLATTN_DTYPE_F16, CLATTN_ACTIVATION_RELU, false, false, false, true, FEW},
-                 {CLATTN_DTYPE_BF16, CLATTN_ACTIVATION_SWISH, false, true, true, false, ROWS}};
+                 {CLATTN_DTYPE_BF16, CLATTN_ACTIVATION_SWISH, false, true, true, false, ROWS},
+                 {CLATTN_DTYPE_BF16, CLATTN_ACTIVATION_LEAKY_RELU, true, true, true, false, FEW}};
     (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         const clattn_feed_forward_desc desc = describe(cases[i].dtype, cases[i].activation, cases[i].gated,

@@ -11,8 +11,8 @@ from onnx import defs, helper, numpy_helper
 from onnx.backend.test.case.node import collect_testcases
 
 VERSION = "1.23.2"
-COUNTS = {"Attention": 93, "Gelu": 4, "LayerNormalization": 19, "RMSNormalization": 19, "RotaryEmbedding": 8,
-          "Softmax": 7, "Swish": 1}
+COUNTS = {"Attention": 93, "Gelu": 4, "LayerNormalization": 19, "LeakyRelu": 3, "RMSNormalization": 19,
+          "RotaryEmbedding": 8, "Softmax": 7, "Swish": 1}
 DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F64", "int64": "I64", "int32": "I32",
           "bool": "BOOL", "uint8": "U8"}
 HERE = os.path.dirname(os.path.abspath(__file__))

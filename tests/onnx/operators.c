@@ -1,7 +1,9 @@
-/* ONNX's node tests of Softmax, LayerNormalization, RMSNormalization, RotaryEmbedding, Gelu and Swish, each case by every
- * solver, with ONNX's tolerances.
+/* ONNX's node tests of Softmax, LayerNormalization, RMSNormalization, RotaryEmbedding, Gelu, Swish and LeakyRelu, each
+ * case by every solver, with ONNX's tolerances.
  *
  * Holds: that these operators are ONNX's, attribute by attribute.  The tests are named after the cases. */
+#include <math.h>
+
 #include "onnx/onnx.h"
 
 /* Runs the job by a solver and compares its outputs, which have these names in the case. */
@@ -118,13 +120,15 @@ static void check_activation(const void *which, const char *solver)
     test_job job = {.args.activation = CLATTN_ACTIVATION_ARGS_INIT};
     clattn_activation_args *args = &job.args.activation;
     test_array x = node_input(&job, test, "X");
+    const double alpha = node_float(test, "alpha", NAN);
 
     job.output[0] = node_output(&job, test, "Y");
     desc.function = node_of(test, "Swish")                 ? CLATTN_ACTIVATION_SWISH
+                    : node_of(test, "LeakyRelu")           ? CLATTN_ACTIVATION_LEAKY_RELU
                     : node_is(test, "approximate", "tanh") ? CLATTN_ACTIVATION_GELU_TANH
                                                            : CLATTN_ACTIVATION_GELU;
-    desc.explicit_alpha = 1;
-    desc.alpha = (float)node_float(test, "alpha", 1);
+    desc.explicit_alpha = !isnan(alpha); /* ONNX's defaults are the library's */
+    desc.alpha = (float)alpha;
     array_bind(&x, &desc.x, &args->x);
     array_bind(&job.output[0], &desc.y, &args->y);
     run_and_compare(&job, &activation_operator, &desc, solver, test, (const char *[JOB_OUTPUTS]){"Y"});
@@ -138,9 +142,10 @@ static const struct operator_cases {
     case_check check;
     size_t solvers;
 } operators[] = {
-    {"Softmax", "softmax", 7, check_softmax, 3},     {"LayerNormalization", "norm", 19, check_norm, 3},
-    {"RMSNormalization", "norm", 19, check_norm, 3}, {"RotaryEmbedding", "rope", 8, check_rope, 2},
-    {"Gelu", "activation", 4, check_activation, 2},  {"Swish", "activation", 1, check_activation, 2},
+    {"Softmax", "softmax", 7, check_softmax, 3},         {"LayerNormalization", "norm", 19, check_norm, 3},
+    {"RMSNormalization", "norm", 19, check_norm, 3},     {"RotaryEmbedding", "rope", 8, check_rope, 2},
+    {"Gelu", "activation", 4, check_activation, 2},      {"Swish", "activation", 1, check_activation, 2},
+    {"LeakyRelu", "activation", 3, check_activation, 2},
 };
 
 static void all_there(void **state)

@@ -14,12 +14,15 @@
 #define GELU CLATTN_ACTIVATION_GELU
 #define GELU_TANH CLATTN_ACTIVATION_GELU_TANH
 #define SWISH CLATTN_ACTIVATION_SWISH
+#define LEAKY CLATTN_ACTIVATION_LEAKY_RELU
 #define ALPHA(a) .explicit_alpha = true, .alpha = (a)
 
 #define EACH_FUNCTION(at, ...) \
     {__VA_ARGS__, .levels = (at), .function = RELU}, {__VA_ARGS__, .levels = (at), .function = GELU}, \
         {__VA_ARGS__, .levels = (at), .function = GELU_TANH}, {__VA_ARGS__, .levels = (at), .function = SWISH}, \
         {__VA_ARGS__, .levels = (at), .function = SWISH, ALPHA(1.702f)}, \
+        {__VA_ARGS__, .levels = (at), .function = LEAKY}, \
+        {__VA_ARGS__, .levels = (at), .function = LEAKY, ALPHA(-2.7f)}, \
     { \
         __VA_ARGS__, .levels = (at), .function = SWISH, ALPHA(-0.3f) \
     }
@@ -35,6 +38,10 @@ static const activation_case values[] = {
     EACH_FUNCTION(ALL, .rule = "special", DIMS(1, 39), .values = VALUES_SPECIAL),
     EACH_FUNCTION(BIG, .rule = "special", DIMS(1, 640), .values = VALUES_SPECIAL),
     {"special", ALL, SWISH, ALPHA(0), DIMS(1, 39), .values = VALUES_SPECIAL},
+    {"special: 0 times -inf is NaN", ALL, LEAKY, ALPHA(0), DIMS(1, 39), .values = VALUES_SPECIAL},
+    {"special, to -inf", ALL, LEAKY, ALPHA(1.5f), DIMS(1, 39), .values = VALUES_SPECIAL},
+    {"uniform", ALL, LEAKY, ALPHA(1e-38f), DIMS(1, 61)},
+    {"uniform", ALL, LEAKY, ALPHA(3e38f), DIMS(1, 61)},
     {"all floats", BIG, SWISH, ALPHA(1e-38f), DIMS(1, 5003), .values = VALUES_FLOATS},
     {"all floats", BIG, SWISH, ALPHA(3e38f), DIMS(1, 5003), .values = VALUES_FLOATS},
 };
@@ -71,6 +78,7 @@ static const activation_case forms[] = {
     {"one batch item for all", ALL, SWISH, DIMS(3, 2, 3, 19), .x = FORM_SHARED_FIRST},
     {"in place", ALL, SWISH, DIMS(2, 5, 19), .in_place = true},
     {"in place", BIG, SWISH, DIMS(2, 5, 40009), .in_place = true},
+    {"in place", ALL, LEAKY, DIMS(2, 5, 19), .in_place = true},
     {"in place, strided", ALL, SWISH, DIMS(3, 2, 5, 19), .x = FORM_SPREAD, .in_place = true},
 };
 
@@ -82,6 +90,9 @@ static const activation_case types[] = {
      .values = VALUES_SPECIAL},
     {"bfloat16", ALL, SWISH, DIMS(1, 61), .x_type = CLATTN_DTYPE_BF16, .y_type = CLATTN_DTYPE_BF16},
     {"bfloat16", BIG, SWISH, DIMS(1, 40009), .x_type = CLATTN_DTYPE_BF16, .y_type = CLATTN_DTYPE_BF16,
+     .values = VALUES_FLOATS},
+    {"float16", ALL, LEAKY, ALPHA(0.2f), DIMS(1, 61), .x_type = CLATTN_DTYPE_F16, .y_type = CLATTN_DTYPE_F16},
+    {"bfloat16", BIG, LEAKY, DIMS(1, 40009), .x_type = CLATTN_DTYPE_BF16, .y_type = CLATTN_DTYPE_BF16,
      .values = VALUES_FLOATS},
     {"bfloat16 to float32", BIG, SWISH, DIMS(1, 1009), .x_type = CLATTN_DTYPE_BF16},
     {"float32 to float16, strided", BIG, GELU_TANH, DIMS(2, 7, 131), .y_type = CLATTN_DTYPE_F16, .y = FORM_SPREAD,

@@ -16,6 +16,7 @@
 #define GELU .activation = CLATTN_ACTIVATION_GELU
 #define GELU_TANH .activation = CLATTN_ACTIVATION_GELU_TANH
 #define SWISH .activation = CLATTN_ACTIVATION_SWISH
+#define LEAKY .activation = CLATTN_ACTIVATION_LEAKY_RELU
 #define ADD .operand = OPERAND_ADD
 #define MULTIPLY .operand = OPERAND_MULTIPLY
 #define IN_PLACE .operand = OPERAND_ADD, .in_place = true
@@ -26,6 +27,9 @@ static const matmul_case activations[] = {
     {"GELU tanh", ALL, GELU_TANH, .m = 7, .n = 19, .k = 11, WEIGHTS},
     {"Swish", ALL, SWISH, .m = 7, .n = 19, .k = 11, .bias = true},
     {"Swish, alpha 1.702", ALL, SWISH, .alpha = 1.702f, .m = 7, .n = 19, .k = 11},
+    {"LeakyReLU", ALL, LEAKY, .m = 7, .n = 19, .k = 11, .bias = true},
+    {"LeakyReLU, alpha 0.2", ALL, LEAKY, .alpha = 0.2f, .m = 7, .n = 19, .k = 11, WEIGHTS},
+    {"LeakyReLU, alpha −30", BIG, LEAKY, .alpha = -30, .m = 97, .n = 131, .k = 61, WEIGHTS, .bias = true},
     {"ReLU", BIG, RELU, .m = 97, .n = 131, .k = 61, WEIGHTS, .bias = true},
     {"GELU", BIG, GELU, .m = 97, .n = 131, .k = 61, WEIGHTS, .bias = true},
     {"GELU, tails", BIG, GELU, .m = 97, .n = 131, .k = 61, .spread = 3},
@@ -33,10 +37,13 @@ static const matmul_case activations[] = {
     {"GELU tanh, tails", BIG, GELU_TANH, .m = 97, .n = 131, .k = 61, .spread = 3},
     {"Swish, tails", BIG, SWISH, .m = 97, .n = 131, .k = 61, .spread = 20},
     {"Swish, alpha −0.3", BIG, SWISH, .alpha = -0.3f, .m = 97, .n = 131, .k = 61, .spread = 5},
+    {"large tiles, LeakyReLU", BIG, LEAKY, ADD, .m = 256, .n = 256, .k = 64, .bias = true},
     {"large tiles", BIG, GELU, .m = 256, .n = 256, .k = 64, .bias = true},
     {"large tiles - 3", BIG, GELU, .m = 253, .n = 253, .k = 37, .c = FORM_TRANSPOSED},
     {"no inner size", ALL, GELU, .m = 5, .n = 7, .k = 0, .bias = true},
     {"Inf in A", BIG, SWISH, .m = 35, .n = 83, .k = 61, .inject = MATMUL_A_INF},
+    {"-inf in the bias: alpha times it", ALL, LEAKY, .m = 7, .n = 13, .k = 11, .bias = true, .inject = MATMUL_BIAS_INF},
+    {"NaN in A, LeakyReLU: its row alone", ALL, LEAKY, .m = 7, .n = 13, .k = 11, .inject = MATMUL_A_NAN},
     {"NaN in A: its row alone", ALL, GELU, .m = 7, .n = 13, .k = 11, .inject = MATMUL_A_NAN},
     {"-inf in the bias: 0", ALL, GELU_TANH, .m = 7, .n = 13, .k = 11, .bias = true, .inject = MATMUL_BIAS_INF},
     {"fewer rows at enqueue", BIG, GELU, .batch = 5, .m = 67, .n = 35, .k = 37, .shorter = true, .actual_batch = 4,
@@ -46,6 +53,7 @@ static const matmul_case activations[] = {
 static const matmul_case few[] = {
     {"1 row", ALL, GELU, .m = 1, .n = 37, .k = 19, WEIGHTS, .bias = true},
     {"3 rows", BIG, SWISH, ADD, .m = 3, .n = 131, .k = 67, WEIGHTS, .bias = true},
+    {"3 rows, LeakyReLU", ALL, LEAKY, MULTIPLY, .m = 3, .n = 35, .k = 19, WEIGHTS},
     {"8 rows", BIG, GELU, MULTIPLY, .m = 8, .n = 259, .k = 512, WEIGHTS, .operand_form = FORM_TRANSPOSED},
     {"3 columns", ALL, GELU, ADD, .m = 35, .n = 3, .k = 17, WEIGHTS, .bias = true},
     {"5 columns, operand apart", BIG, RELU, ADD, .m = 515, .n = 5, .k = 131, WEIGHTS, .operand_form = FORM_SPREAD},
@@ -119,6 +127,7 @@ static const matmul_case integers[] = {
      .scale_form = FORM_SPREAD},
     {"int8 weights, float16", ALL, TYPES(F16, I8, F16, F32, F16), ADD, .m = 17, .n = 35, .k = 19, WEIGHTS,
      .bias = true},
+    {"int8 weights, LeakyReLU", ALL, TYPES(F32, I8, F32, F32, F32), LEAKY, .m = 7, .n = 19, .k = 11, WEIGHTS},
     {"int8 weights, bfloat16, gate", BIG, TYPES(BF16, I8, BF16, BF16, BF16), SWISH, MULTIPLY, .m = 97, .n = 83, .k = 61,
      WEIGHTS, .bias = true},
     {"int8 weights, apart", BIG, TYPES(F32, I8, F32, F32, F32), .m = 35, .n = 67, .k = 37, .b = FORM_SPREAD},
@@ -139,6 +148,7 @@ static const matmul_case integers[] = {
 
 static const matmul_case stored[] = {
     {"float16", ALL, TYPES(F16, F16, F16, F16, F16), GELU, ADD, .m = 17, .n = 35, .k = 19, .bias = true},
+    {"bfloat16", ALL, TYPES(BF16, BF16, BF16, BF16, BF16), LEAKY, .alpha = 0.2f, .m = 19, .n = 35, .k = 32, WEIGHTS},
     {"bfloat16", BIG, TYPES(BF16, BF16, BF16, BF16, BF16), SWISH, MULTIPLY, .m = 97, .n = 83, .k = 61, WEIGHTS},
     {"each another", BIG, TYPES(F16, F32, BF16, F16, F32), RELU, ADD, .m = 97, .n = 83, .k = 61, .bias = true},
     {"float16 operand, apart", ALL, TYPES(F32, F32, F32, F32, F16), ADD, .m = 17, .n = 35, .k = 19,
@@ -200,7 +210,7 @@ static void draw(size_t count, int most)
         c.c = any_form(&r);
         c.bias = random_int(&r, 0, 1);
         c.flat_b = random_int(&r, 0, 1);
-        c.activation = (clattn_activation)random_int(&r, 0, CLATTN_ACTIVATION_SWISH);
+        c.activation = (clattn_activation)random_int(&r, 0, CLATTN_ACTIVATION_LEAKY_RELU);
         c.alpha = random_int(&r, 0, 2) ? 0 : random_float(&r, -2, 2);
         c.spread = random_int(&r, 0, 2) ? 0 : 8;
         c.operand = (matmul_operand)random_int(&r, 0, 2);

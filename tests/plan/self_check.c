@@ -71,6 +71,8 @@ static void other_operators_are_checked(void **state)
         /* The program serves other plans with other activations, so a plan without one checks them, too. */
         {"cpu", "lib/activate.h", "return act_RELU(x, alpha)", "return 1.001f * act_RELU(x, alpha)",
          DISAGREES("matmul_cpu") "c["},
+        {"cpu", "lib/activate.h", "return act_LEAKY_RELU(x, alpha)", "return act_LEAKY_RELU(x, 1.01f * alpha)",
+         DISAGREES("matmul_cpu") "c["},
         {"cpu", "lib/activation.h", "TAIL_1 -0x1.40a26cp-4f", "TAIL_1 -0x1.42a26cp-4f", DISAGREES("matmul_cpu") "c["},
         {"cpu", "lib/activation.h", "TANH_3 0x1.2444f2p-4f", "TANH_3 0x1.3444f2p-4f", DISAGREES("matmul_cpu") "c["},
         {"cpu", "lib/activation.h", "factor = (floatv)(alpha)", "factor = (floatv)(1.001f * alpha)",

@@ -257,9 +257,9 @@ static void a_context_builds_a_program_once(void **state)
 /* By the solver cpu; products of one row have a kernel of their own where the device can run it. */
 static void products_share_a_program(void **state)
 {
-    static const clattn_activation activations[] = {CLATTN_ACTIVATION_NONE, CLATTN_ACTIVATION_RELU,
-                                                    CLATTN_ACTIVATION_GELU, CLATTN_ACTIVATION_GELU_TANH,
-                                                    CLATTN_ACTIVATION_SWISH};
+    static const clattn_activation activations[] = {CLATTN_ACTIVATION_NONE,  CLATTN_ACTIVATION_RELU,
+                                                    CLATTN_ACTIVATION_GELU,  CLATTN_ACTIVATION_GELU_TANH,
+                                                    CLATTN_ACTIVATION_SWISH, CLATTN_ACTIVATION_LEAKY_RELU};
     static const size_t rows[] = {33, 1};
     clattn_plan_options options = {.size = sizeof options, .solver = "cpu"};
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;

@@ -185,9 +185,22 @@ double reference_activation(clattn_activation function, double alpha, double x)
     /* (1 + tanh u) / 2 = 1 / (1 + e^-2u) */
     case CLATTN_ACTIVATION_GELU_TANH: return gated(x, 2 * sqrt(2 / pi) * (x + 0.044715 * x * x * x));
     case CLATTN_ACTIVATION_SWISH: return gated(x, alpha == 0 ? 0 : alpha * x);
+    case CLATTN_ACTIVATION_LEAKY_RELU: return x >= 0 || isnan(x) ? x : x * alpha;
     default: fail_msg("no such activation: %d", (int)function);
     }
     return 0;
+}
+
+double reference_alpha(clattn_activation function, bool is_explicit, float alpha)
+{
+    const float own = function == CLATTN_ACTIVATION_LEAKY_RELU ? 0.01f : 1;
+
+    return (double)(is_explicit ? alpha : own);
+}
+
+double reference_steepness(clattn_activation function, double alpha)
+{
+    return function == CLATTN_ACTIVATION_LEAKY_RELU && fabs(alpha) > 1.2 ? fabs(alpha) : 1.2;
 }
 
 /* ---- contiguous float32 arrays ---- */

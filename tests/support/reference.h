@@ -78,8 +78,14 @@ void reference_norm(size_t elements, bool rms, double epsilon, const double *x, 
 void reference_rope(size_t size, size_t rotary, bool interleaved, double base, const double *cosines,
                     const double *sines, double position, const double *x, double *y, double *magnitude);
 
-/* One element of an activation; alpha is CLATTN_ACTIVATION_SWISH's. */
+/* One element of an activation; alpha is CLATTN_ACTIVATION_SWISH's or CLATTN_ACTIVATION_LEAKY_RELU's. */
 double reference_activation(clattn_activation function, double alpha, double x);
+
+/* The alpha that counts: `alpha`, or the function's own. */
+double reference_alpha(clattn_activation function, bool is_explicit, float alpha);
+
+/* How many times as large an activation may make the error of a sum. */
+double reference_steepness(clattn_activation function, double alpha);
 
 /* ---- references of contiguous float32 arrays ---- */
 

@@ -35,7 +35,7 @@ struct matrix matrix_bound(struct graph *graph, clattn_dtype dtype, size_t colum
 struct epilogue {
     clattn_activation activation;
     int32_t explicit_alpha;
-    float alpha;                  /* Swish's */
+    float alpha;                  /* Swish's or LeakyReLU's */
     const struct matrix *operand; /* NULL: none */
     int32_t use;                  /* clattn_matmul_operand_use */
 };

@@ -48,7 +48,7 @@ activation_args activation_walk(const struct activation_problem *problem, size_t
 static clattn_status read_options(clattn_activation_desc *desc, const char **reason)
 {
     if (!desc->explicit_alpha)
-        desc->alpha = 1;
+        desc->alpha = activation_default_alpha(desc->function);
     REQUIRE(desc->direction == CLATTN_DIRECTION_FORWARD, CLATTN_ERROR_INVALID_ARGUMENT,
             "direction: only CLATTN_DIRECTION_FORWARD is known");
     REQUIRE(activation_name(desc->function), CLATTN_ERROR_INVALID_ARGUMENT, "unknown function");

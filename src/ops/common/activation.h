@@ -8,4 +8,7 @@
  * clattn_activation. */
 const char *activation_name(uint32_t activation);
 
+/* The alpha of a description that gives none: 1, and LEAKY_RELU's 0.01. */
+float activation_default_alpha(uint32_t activation);
+
 #endif

@@ -37,7 +37,7 @@ static clattn_status check_options(clattn_conv2d_desc *desc, const char **reason
     REQUIRE(activation_name(desc->activation), invalid, "unknown activation");
     REQUIRE(is_flag(desc->explicit_alpha), invalid, "explicit_alpha is neither 0 nor 1");
     if (!desc->explicit_alpha)
-        desc->alpha = 1;
+        desc->alpha = activation_default_alpha(desc->activation);
     REQUIRE(isfinite(desc->alpha), invalid, "alpha is NaN or infinite");
     REQUIRE(enum_within(desc->operand_use, CLATTN_MATMUL_OPERAND_USE_MULTIPLY), invalid, "unknown operand_use");
     REQUIRE(!desc->operand_use || !layout_is_none(&desc->operand), invalid, "operand_use, and there is no operand");

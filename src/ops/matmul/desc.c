@@ -16,7 +16,8 @@ _Static_assert((int)ACTIVATION_NONE == (int)CLATTN_ACTIVATION_NONE &&
                    (int)ACTIVATION_RELU == (int)CLATTN_ACTIVATION_RELU &&
                    (int)ACTIVATION_GELU == (int)CLATTN_ACTIVATION_GELU &&
                    (int)ACTIVATION_GELU_TANH == (int)CLATTN_ACTIVATION_GELU_TANH &&
-                   (int)ACTIVATION_SWISH == (int)CLATTN_ACTIVATION_SWISH,
+                   (int)ACTIVATION_SWISH == (int)CLATTN_ACTIVATION_SWISH &&
+                   (int)ACTIVATION_LEAKY_RELU == (int)CLATTN_ACTIVATION_LEAKY_RELU,
                "clattn_activation is numbered otherwise");
 
 /* A layout of rank 2 or 3 as (batch, -, row, col); its batch stride is 0 unless it has a batch. */
@@ -41,7 +42,7 @@ static clattn_status read_options(clattn_matmul_desc *desc, const char **reason)
     REQUIRE(activation_name(desc->activation), invalid, "unknown activation");
     REQUIRE(desc->explicit_alpha == 0 || desc->explicit_alpha == 1, invalid, "explicit_alpha is neither 0 nor 1");
     if (!desc->explicit_alpha)
-        desc->alpha = 1;
+        desc->alpha = activation_default_alpha(desc->activation);
     REQUIRE(isfinite(desc->alpha), invalid, "alpha is NaN or infinite");
     REQUIRE(desc->operand_use == CLATTN_MATMUL_OPERAND_USE_ADD ||
                 desc->operand_use == CLATTN_MATMUL_OPERAND_USE_MULTIPLY,

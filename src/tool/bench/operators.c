@@ -18,9 +18,10 @@ typedef struct bench_options {
         OPTION_ROW_JSON(bench_options), OPTION_ROW_END
 
 const char *const bench_activations[] = {
-    [CLATTN_ACTIVATION_NONE] = "none",  [CLATTN_ACTIVATION_RELU] = "relu",
-    [CLATTN_ACTIVATION_GELU] = "gelu",  [CLATTN_ACTIVATION_GELU_TANH] = "gelu-tanh",
-    [CLATTN_ACTIVATION_SWISH] = "silu", [CLATTN_ACTIVATION_SWISH + 1] = NULL,
+    [CLATTN_ACTIVATION_NONE] = "none",         [CLATTN_ACTIVATION_RELU] = "relu",
+    [CLATTN_ACTIVATION_GELU] = "gelu",         [CLATTN_ACTIVATION_GELU_TANH] = "gelu-tanh",
+    [CLATTN_ACTIVATION_SWISH] = "silu",        [CLATTN_ACTIVATION_LEAKY_RELU] = "leaky-relu",
+    [CLATTN_ACTIVATION_LEAKY_RELU + 1] = NULL,
 };
 static const char *const operand_choices[] = {"none", "add", "multiply", NULL};
 
@@ -63,8 +64,8 @@ int bench_matmul(int argc, char **argv)
     static const option_row rows[] = {
         SHAPE_ROW(3, "M,N,K"),
         {"--bias", OPTION_FLAG, FIELD(bias), .help = "add a bias (N)"},
-        {"--activation", OPTION_CHOICE, FIELD(activation), "NAME", .help = "relu, gelu, gelu-tanh or silu of each sum",
-         .choices = bench_activations},
+        {"--activation", OPTION_CHOICE, FIELD(activation), "NAME",
+         .help = "relu, gelu, gelu-tanh, silu or leaky-relu of each sum", .choices = bench_activations},
         {"--operand", OPTION_CHOICE, FIELD(operand), "USE", .help = "an (M, N) array behind it: add or multiply",
          .choices = operand_choices},
         {"--int8", OPTION_FLAG, FIELD(int8), .help = "weights of int8 with a float32 scale for each of N"},

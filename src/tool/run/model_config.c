@@ -123,6 +123,7 @@ clattn_status model_config_activation(model_config *c, const char *name, clattn_
                  {"gelu_new", CLATTN_ACTIVATION_GELU_TANH, 0},
                  {"gelu_pytorch_tanh", CLATTN_ACTIVATION_GELU_TANH, 0},
                  {"gelu_tanh", CLATTN_ACTIVATION_GELU_TANH, 0},
+                 {"leaky_relu", CLATTN_ACTIVATION_LEAKY_RELU, 0},
                  {"quick_gelu", CLATTN_ACTIVATION_SWISH, 1.702f},
                  {"relu", CLATTN_ACTIVATION_RELU, 0},
                  {"silu", CLATTN_ACTIVATION_SWISH, 0},
@@ -135,5 +136,6 @@ clattn_status model_config_activation(model_config *c, const char *name, clattn_
             stack->alpha = known[i].alpha;
             return CLATTN_SUCCESS;
         }
-    return model_config_wrong(c, name, "gelu, gelu_new, gelu_pytorch_tanh, gelu_tanh, quick_gelu, relu or silu");
+    return model_config_wrong(c, name,
+                              "gelu, gelu_new, gelu_pytorch_tanh, gelu_tanh, leaky_relu, quick_gelu, relu or silu");
 }

@@ -361,6 +361,7 @@ static const selftest_case activation_cases[] = {
     {"GELU", F32, {5, 203}, CLATTN_ACTIVATION_GELU},
     {"GELU by tanh", F32, {5, 203}, CLATTN_ACTIVATION_GELU_TANH},
     {"Swish", F32, {5, 203}, CLATTN_ACTIVATION_SWISH},
+    {"LeakyReLU", F32, {3, 37}, CLATTN_ACTIVATION_LEAKY_RELU},
 };
 
 static clattn_status plan_activation(clattn_context *context, const selftest_case *c,

@@ -56,7 +56,8 @@ double *nn_reference_linear(const double *x, size_t rows, size_t columns, const 
 
 double nn_activate(int32_t function, double x)
 {
-    return function == CLATTN_ACTIVATION_NONE ? x : reference_activation(function, 1, x);
+    return function == CLATTN_ACTIVATION_NONE ? x
+                                              : reference_activation(function, reference_alpha(function, false, 0), x);
 }
 
 void nn_reference_norm(const nn_reference *r, const char *prefix, double *x, size_t rows, size_t n)
@@ -200,11 +201,12 @@ static double *feed_forward(const nn_reference *r, const char *prefix, const dou
     const clattn_stack_desc *d = r->desc;
     const size_t rows = r->batch * r->length;
     const uint32_t without = CLATTN_WITHOUT_FEED_FORWARD_BIAS;
+    const double alpha = reference_alpha(d->activation, d->explicit_alpha, d->alpha);
     double *h = nn_reference_project(r, prefix, "in", without, x, rows, d->d_model, d->d_ff);
     double *gate = d->gated ? nn_reference_project(r, prefix, "gate", without, x, rows, d->d_model, d->d_ff) : NULL;
     for (size_t i = 0; i < rows * d->d_ff; i++) {
         double *activated = gate ? &gate[i] : &h[i];
-        *activated = reference_activation(d->activation, d->explicit_alpha ? (double)d->alpha : 1, *activated);
+        *activated = reference_activation(d->activation, alpha, *activated);
         nn_store_as(r->dtype, activated, 1);
         h[i] *= gate ? gate[i] : 1;
     }

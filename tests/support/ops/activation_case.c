@@ -81,13 +81,14 @@ static bool make(test_job *job, const void *which, const char *solver)
 static void refer(const test_job *job, const void *which, job_result *result)
 {
     const activation_case *test = which;
+    const double alpha = reference_alpha(test->function, test->explicit_alpha, test->alpha);
 
     *result = result_of("y", &job->output[0]);
     double *x = array_dense(&job->input[0], test->rank, result->extent);
     for (size_t i = 0; i < result->count; i++) {
-        double y = reference_activation(test->function, test->explicit_alpha ? (double)test->alpha : 1, x[i]);
+        double y = reference_activation(test->function, alpha, x[i]), stored = storage_round(CLATTN_DTYPE_F32, y);
         result->magnitude[i] = fabs(y) + (double)FLT_MIN / (8 * (double)FLT_EPSILON);
-        result->reference[i] = y != 0 && storage_round(CLATTN_DTYPE_F32, y) == INFINITY ? copysign(INFINITY, y) : y;
+        result->reference[i] = isinf(stored) ? stored : y;
     }
     free(x);
 }
@@ -105,6 +106,7 @@ static const char *name_of(clattn_activation function)
     case CLATTN_ACTIVATION_GELU: return "GELU";
     case CLATTN_ACTIVATION_GELU_TANH: return "GELU tanh";
     case CLATTN_ACTIVATION_SWISH: return "Swish";
+    case CLATTN_ACTIVATION_LEAKY_RELU: return "LeakyReLU";
     default: return "unnamed";
     }
 }
@@ -117,8 +119,8 @@ void activation_add(const activation_case *cases, size_t count)
 
             if (t->levels & level()) {
                 suite_add_case(check, t, solvers[n], "activation %s: %s, %s, alpha %g, rank %d, last %zu", solvers[n],
-                               name_of(t->function), t->rule, t->explicit_alpha ? (double)t->alpha : 1, t->rank,
-                               t->extent[t->rank - 1]);
+                               name_of(t->function), t->rule, reference_alpha(t->function, t->explicit_alpha, t->alpha),
+                               t->rank, t->extent[t->rank - 1]);
             }
         }
     }

@@ -183,10 +183,11 @@ static void finish(const test_job *job, const conv2d_case *t, job_result *v)
             *size += fabs(bias);
         }
         if (t->activation) {
-            double alpha = t->alpha < 0 || t->alpha > 0 ? (double)t->alpha : 1;
+            double alpha = reference_alpha(t->activation, t->alpha < 0 || t->alpha > 0, t->alpha);
             *exact = reference_activation(t->activation, alpha, *exact);
             *naive = as_float(reference_activation(t->activation, alpha, *naive));
-            *size = 1.2 * *size + fabs(*exact) + (double)FLT_MIN / (8 * (double)FLT_EPSILON);
+            *size = reference_steepness(t->activation, alpha) * *size + fabs(*exact) +
+                    (double)FLT_MIN / (8 * (double)FLT_EPSILON);
         }
         if (t->operand) {
             const size_t place[4] = {t->shared_operand ? 0 : at[0], at[1], at[2], at[3]};

@@ -153,7 +153,7 @@ static double as_float(double x)
 }
 
 /* Applies the epilogue of clattn/matmul.h to the sums of item `item`, exactly and with every step rounded to float.  An
- * activation makes the error of a sum at most 1.2 times as large and adds one of its own. */
+ * activation makes the error of a sum so many times as large as it is steep and adds one of its own. */
 static void finish(const test_job *job, const matmul_case *test, size_t item, job_result *v)
 {
     size_t batch, m;
@@ -176,10 +176,10 @@ static void finish(const test_job *job, const matmul_case *test, size_t item, jo
         }
         if (test->activation) {
             clattn_activation f = test->activation;
-            double alpha = test->alpha < 0 || test->alpha > 0 ? (double)test->alpha : 1;
+            double alpha = reference_alpha(f, test->alpha < 0 || test->alpha > 0, test->alpha);
             *exact = reference_activation(f, alpha, *exact);
             *naive = as_float(reference_activation(f, alpha, *naive));
-            *size = 1.2 * *size + fabs(*exact) + (double)FLT_MIN / (8 * (double)FLT_EPSILON);
+            *size = reference_steepness(f, alpha) * *size + fabs(*exact) + (double)FLT_MIN / (8 * (double)FLT_EPSILON);
         }
         if (test->operand) {
             size_t index[3] = {test->shared_operand ? 0 : item, i / test->n, column};
