@@ -42,11 +42,12 @@ typedef enum clattn_norm_place {
 
 /** What goes into a stack. */
 typedef enum clattn_stack_input {
-    CLATTN_STACK_INPUT_VECTORS = 0,  /**< (batch, length, d_model): what the application has embedded itself */
-    CLATTN_STACK_INPUT_TOKENS = 1,   /**< (batch, length) int32 ids, which are embedded */
-    CLATTN_STACK_INPUT_FEATURES = 2, /**< (batch, length, features) through convolutions, as a spectrogram */
-    CLATTN_STACK_INPUT_PICTURES = 3, /**< (batch, channels, height, width), cut into patches; encoders only */
-    CLATTN_STACK_INPUT_MERGED = 4,   /**< two by two neighbours of the stage before (clattn_stack_desc.next) */
+    CLATTN_STACK_INPUT_VECTORS = 0,   /**< (batch, length, d_model): what the application has embedded itself */
+    CLATTN_STACK_INPUT_TOKENS = 1,    /**< (batch, length) int32 ids, which are embedded */
+    CLATTN_STACK_INPUT_FEATURES = 2,  /**< (batch, length, features) through convolutions, as a spectrogram */
+    CLATTN_STACK_INPUT_PICTURES = 3,  /**< (batch, channels, height, width), cut into patches; encoders only */
+    CLATTN_STACK_INPUT_MERGED = 4,    /**< two by two neighbours of the stage before (clattn_stack_desc.next) */
+    CLATTN_STACK_INPUT_CONTINUED = 5, /**< the vectors of the stage before, as they are */
     CLATTN_STACK_INPUT_FORCE_32BIT = 0x7fffffff
 } clattn_stack_input;
 
@@ -105,6 +106,10 @@ typedef struct clattn_patches {
     int32_t class_token;  /**< 1: there is a class token */
     int32_t reserved;     /* 0 */
     size_t registers;     /**< how many registers there are */
+
+    /** Pixels on each side of a patch that its matrix multiplies too, which thus has height + 2 border rows and width + 2 border
+     * columns; outside of the picture they are zeros. Without a table of positions. 0 (default): none. */
+    size_t border;
 } clattn_patches;
 
 /** What is added to the scores of patches for their places. */
@@ -128,8 +133,8 @@ typedef struct clattn_windows {
     size_t columns; /**< columns of patches in a window */
 
     /** 1: in layers 1, 3, 5 ... of the stack the grid is shifted up and left by half a window, around its edges, and a patch
-     * attends only to those that lie in its window without that. 0 (default): never, nor if the grid has no more rows, or no
-     * more columns, than a window. */
+     * attends only to those that lie in its window without that; not if the grid has no more rows, or no more columns, than a
+     * window. 2: in such a grid, too, as in SwinIR. 0 (default): never. */
     int32_t shifted;
     clattn_position_bias position_bias; /**< what is added to the scores */
 
@@ -137,6 +142,36 @@ typedef struct clattn_windows {
      * decomposed bias the pictures' grid is then that of `patches`. */
     uint64_t whole;
 } clattn_windows;
+
+/** How the vectors of patches become a picture again, `factor` times as high and wide (Liang et al. 2021, SwinIR). All
+ * convolutions have 3 x 3 taps, zeros around, and biases. LeakyReLU has the slope 0.01 after the first of them. */
+typedef enum clattn_restoration_kind {
+    CLATTN_RESTORATION_KIND_NONE = 0, /**< they do not */
+
+    /** A convolution to `features` channels, with LeakyReLU; for each factor of 2, or once for 3, a convolution and a pixel
+     * shuffle; and a convolution to the picture's channels. Factors are 2, 3, 4 and 8. */
+    CLATTN_RESTORATION_KIND_SHUFFLE = 1,
+    CLATTN_RESTORATION_KIND_SHUFFLE_ONCE = 2, /**< a convolution and one pixel shuffle; factors are 1 to 8 */
+
+    /** A convolution to `features` channels, with LeakyReLU; for each factor of 2 the nearest pixels twice, and a convolution;
+     * one more convolution; and one to the picture's channels. LeakyReLU of slope 0.2 is after each but the last. Factors are 2,
+     * 4 and 8. */
+    CLATTN_RESTORATION_KIND_NEAREST = 3,
+    CLATTN_RESTORATION_KIND_ADDED = 4, /**< a convolution makes what is added to the picture; the factor is 1 */
+    CLATTN_RESTORATION_KIND_FORCE_32BIT = 0x7fffffff
+} clattn_restoration_kind;
+
+/** The end of an encoder that makes pictures of pictures.
+ *
+ * Patches are single pixels. A grid that is no multiple of the window is filled up right and below by its mirror image, which
+ * does not repeat the edge, before anything else; the result has nothing of that. What the patches' matrix makes is added to
+ * the result of the layers, final norm and `residual` convolutions before the picture is made. */
+typedef struct clattn_restoration {
+    clattn_restoration_kind kind; /**< how, or CLATTN_RESTORATION_KIND_NONE (default) */
+    int32_t reserved;             /* 0 */
+    size_t factor;                /**< rows of the result for a row of the picture */
+    size_t features;              /**< channels before the last convolution of SHUFFLE and NEAREST; 0 for others */
+} clattn_restoration;
 
 /** A stack. Set it up with CLATTN_STACK_DESC_INIT, clattn_transformer_preset or clattn_vision_preset.
  *
@@ -149,6 +184,7 @@ typedef struct clattn_windows {
  *     pictures    patches (needed), positions by a table of grid_rows * grid_columns rows, or one more before them for
  *                 the class token; input_norm
  *     merged      none
+ *     continued   none
  *
  * Everything else is refused with INVALID_LAYOUT, for example a first_position of features with a table of positions.
  */
@@ -210,16 +246,26 @@ typedef struct clattn_stack_desc {
      * without final_norm, pooling, class token and registers. */
     size_t neck;
 
+    /** 1 or 3 convolutions of 3 x 3 patches after the stage's layers, whose result is added to what went into the stage, as in
+     * SwinIR; 0 (default): none. Of three, the second has 1 x 1 patches, the first two make d_model / 4 channels, and
+     * LeakyReLU of slope 0.2 is between them. All have biases. For encoders with a restoration; the last stage's are also in
+     * that. */
+    size_t residual;
+    clattn_restoration restoration; /**< how the last stage's vectors become a picture */
+
     /** The stage that follows, or NULL (default). An encoder of pictures may have up to CLATTN_MAX_STAGES stages, each a stack
-     * of its own sizes and layers. The first has the patches. The input of each further one is `merged`: the four vectors of
-     * two by two patches, columns before rows, become one of 4 d_model numbers, which is normalised and multiplied by a matrix
-     * without bias (Swin). An odd row or column is filled up with zeros. The last stage alone has final_norm and projection,
-     * and makes the output. All have one epsilon, norm and norm_place. */
+     * of its own sizes and layers. The first has the patches. The input of each further one is one of these:
+     *
+     *     merged      the four vectors of two by two patches, columns before rows, become one of 4 d_model numbers, which is
+     *                 normalised and multiplied by a matrix without bias (Swin); an odd row or column is filled up with zeros
+     *     continued   the vectors of the stage before, of the same d_model
+     *
+     * The last stage alone has final_norm and projection, and makes the output. All have one epsilon, norm and norm_place. */
     const struct clattn_stack_desc *next;
 } clattn_stack_desc;
 
 /** The most stages of an encoder. */
-#define CLATTN_MAX_STAGES 8
+#define CLATTN_MAX_STAGES 64
 
 /** Initialises a clattn_stack_desc: its size, and zeros. */
 #define CLATTN_STACK_DESC_INIT CLATTN_INIT(clattn_stack_desc)
@@ -360,6 +406,10 @@ typedef struct clattn_encoder_desc {
     /** Pictures: (batch, channels, height, width), float32, float16 or bfloat16, in any order in memory: clattn_layout_nchw
      * and clattn_layout_nhwc make two. Height and width are multiples of the patches'. None for other inputs. */
     clattn_layout picture;
+
+    /** The output of an encoder with a restoration: (batch, channels, factor * height, factor * width) in any order in memory,
+     * float32, float16 or bfloat16. None for others. */
+    clattn_layout restored;
 } clattn_encoder_desc;
 
 /** Initialises a clattn_encoder_desc: its size, and zeros. */
@@ -380,7 +430,8 @@ typedef struct clattn_encoder_args {
     clattn_binding input;
     clattn_binding segments; /**< (B, L) int32 if the stack has segments; none: all are 0 */
     clattn_binding mask;     /**< the mask */
-    clattn_binding output;   /**< (B, P, d_model); may be none if there is pooling or probabilities */
+    /** (B, P, d_model), or the description's `restored`; may be none if there is pooling or probabilities. */
+    clattn_binding output;
     /** (B, d_model), or (B, projection) if the stack has one, float32, if there is pooling; +0 for an item without
      * positions. */
     clattn_binding pooled;

@@ -27,9 +27,12 @@
  *     DINOv2 with registers     patches.registers = 4, patches.antialias = 1
  *     ViT by timm               CLATTN_NAME_FORMAT_TIMM_VIT, epsilon = 1e-6, patches.antialias = 1
  *     Swin by timm              CLATTN_NAME_FORMAT_TIMM_SWIN
+ *     SwinIR of one channel     patches.channels = 1
  *
  * Values of the pixels: ViT expects (v − 0.5) / 0.5 of v in 0 ... 1; CLIP and DINOv2 subtract a mean from each channel and
- * divide by a deviation, which the models' preprocessor_config.json has. That is the application's to do.
+ * divide by a deviation, which the models' preprocessor_config.json has. That is the application's to do. SwinIR of three
+ * channels expects v minus 0.4488, 0.4371 and 0.4040 (red, green, blue), and its result lacks the same; JPEG's model, with all of
+ * this, 255 times that.
  *
  * What is made of a picture, with clattn_encoder_desc.pooling:
  *
@@ -39,6 +42,7 @@
  *     Swin            CLATTN_POOLING_MEAN; the output is the last stage's, normalised
  *     CLIP            CLATTN_POOLING_FIRST of pictures, CLATTN_POOLING_LAST of texts, whose lengths end with the end token;
  *                     with pooled_unit 1, the cosine of a picture and a text is the product of their vectors
+ *     SwinIR          none: the output is a picture, `clattn_encoder_desc.restored`; pictures may have any size
  */
 #ifndef CLATTN_VISION_H
 #define CLATTN_VISION_H
@@ -70,17 +74,26 @@ typedef enum clattn_vision {
     CLATTN_VISION_SAM_BASE = 18,  /**< SAM's encoder (Kirillov et al. 2023) of 1024 x 1024 pixels, patches of 16 x 16 */
     CLATTN_VISION_SAM_LARGE = 19, /**< L 24, d_model 1024, 16 heads */
     CLATTN_VISION_SAM_HUGE = 20,  /**< L 32, d_model 1280, 16 heads */
+
+    /** SwinIR (Liang et al. 2021), whose output is a picture four times as high and wide: six stages of six layers, d_model 180,
+     * windows of 8 x 8. Set the last stage's restoration.factor for weights of another. */
+    CLATTN_VISION_SWINIR_CLASSICAL = 21,
+    CLATTN_VISION_SWINIR_LIGHTWEIGHT = 22, /**< four stages, d_model 60 */
+    CLATTN_VISION_SWINIR_REAL = 23,        /**< for photographs as they are: six stages, d_model 180 */
+    CLATTN_VISION_SWINIR_REAL_LARGE = 24,  /**< nine stages, d_model 240 */
+    CLATTN_VISION_SWINIR_DENOISE = 25,     /**< a picture of the same size without its noise */
+    CLATTN_VISION_SWINIR_JPEG = 26,        /**< a picture of the same size without JPEG's blocks, windows of 7 x 7 */
     CLATTN_VISION_FORCE_32BIT = 0x7fffffff
 } clattn_vision;
 
 /** The stages that a preset may have. */
-#define CLATTN_VISION_STAGES 4
+#define CLATTN_VISION_STAGES 9
 
 /** Fills *desc and the stages with the shape of the published model that `model` names, and *format, which may be NULL, with
  * the names that its weights have in Hugging Face's files.
  *
  * The caller owns all structs and may change them. desc->encoder points to `encoder`, an array of CLATTN_VISION_STAGES
- * stacks, and the `next` of each stage to the one behind it. Models other than Swin have one stage. Thread-safe.
+ * stacks, and the `next` of each stage to the one behind it. Models other than Swin and SwinIR have one stage. Thread-safe.
  *
  * @return INVALID_ARGUMENT: desc or encoder is NULL, or there is no such model. */
 CLATTN_API clattn_status clattn_vision_preset(clattn_vision model, clattn_transformer_desc *desc,

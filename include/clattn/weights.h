@@ -36,7 +36,16 @@
  *     S.neck.in_norm.weight, .bias        (neck)
  *     S.neck.out.weight                   (neck, neck, 3, 3)
  *     S.neck.out_norm.weight, .bias       (neck)
- *     S.merge.norm.weight, .bias          (4 d_model)         of a stage that another one follows
+ *     S.residual.weight                   (d_model, d_model, 3, 3)              .bias (d_model)    residual 1
+ *     S.residual.0.weight, .1, .2         (n, d_model, 3, 3), (n, n, 1, 1), (d_model, n, 3, 3)     residual 3, n = d_model / 4;
+ *                                         and biases
+ *     encoder.restoration.body....        as the last stage's residual
+ *     encoder.restoration.before.weight   (features, d_model, 3, 3)             .bias (features)
+ *     encoder.restoration.shuffle.N.weight    (channels * r * r, channels, 3, 3)    .bias    before the Nth pixel shuffle, by r
+ *     encoder.restoration.nearest.N.weight    (features, features, 3, 3)            .bias    after the Nth doubling
+ *     encoder.restoration.detail.weight   (features, features, 3, 3)            .bias
+ *     encoder.restoration.last.weight     (channels, features or d_model, 3, 3) .bias (channels)
+ *     S.merge.norm.weight, .bias          (4 d_model)         of a stage that a merging one follows
  *     S.merge.weight                      (the next d_model, 4 d_model)
  *     output.weight                       (vocabulary, d_model)                 .bias (vocabulary)
  *
@@ -88,6 +97,7 @@ typedef enum clattn_name_format {
     CLATTN_NAME_FORMAT_SWIN = 15,         /**< Hugging Face's SwinModel; with the prefix "swin." its other models */
     CLATTN_NAME_FORMAT_TIMM_SWIN = 16,    /**< timm's SwinTransformer */
     CLATTN_NAME_FORMAT_SAM = 17,          /**< the pictures' encoder of Hugging Face's SamModel */
+    CLATTN_NAME_FORMAT_SWINIR = 18,       /**< SwinIR, as its authors have published it */
     CLATTN_NAME_FORMAT_FORCE_32BIT = 0x7fffffff
 } clattn_name_format;
 

@@ -35,6 +35,54 @@ static size_t parameters_of(clattn_vision model)
     return input + d.position_count * n + (d.input_norm ? 2 * n : 0) + d.layers * layer + 2 * n + d.projection * n;
 }
 
+static size_t convolved(size_t out, size_t in)
+{
+    return out * in * 9 + out;
+}
+
+/* One convolution of n channels, or three. */
+static size_t residual(size_t n, size_t count)
+{
+    return count == 1 ? convolved(n, n) : convolved(n / 4, n) + n / 4 * (n / 4) + n / 4 + convolved(n, n / 4);
+}
+
+static size_t parameters_of_swinir(clattn_vision model)
+{
+    clattn_transformer_desc desc;
+    clattn_stack_desc stages[CLATTN_VISION_STAGES];
+    assert_status(NULL, clattn_vision_preset(model, &desc, stages, NULL), CLATTN_SUCCESS);
+    const clattn_stack_desc *d = stages, *last = d;
+    const size_t n = d->d_model, window = 2 * d->windows.rows - 1;
+    const size_t layer = 4 * (n * n + n) + 2 * n * d->d_ff + d->d_ff + n + 4 * n + d->heads * window * window;
+    size_t count = convolved(n, 3) + 4 * n; /* norms of the first and the last stage */
+    for (; last->next; last = last->next)
+        count += last->layers * layer + residual(n, last->residual);
+    const clattn_restoration *r = &last->restoration;
+    const size_t features = r->features ? r->features : n;
+    count += last->layers * layer + 2 * residual(n, last->residual);
+    switch ((int)r->kind) {
+    case CLATTN_RESTORATION_KIND_SHUFFLE:
+        count += convolved(features, n) + 2 * convolved(4 * features, features);
+        break;
+    case CLATTN_RESTORATION_KIND_NEAREST: count += convolved(features, n) + 3 * convolved(features, features); break;
+    case CLATTN_RESTORATION_KIND_SHUFFLE_ONCE: return count + convolved(3 * r->factor * r->factor, n);
+    default: break;
+    }
+    return count + convolved(3, features);
+}
+
+/* The numbers of parameters that the authors' code has, as the PyPI package spandrel 0.4.2 has it. */
+static void presets_of_swinir(void **state)
+{
+    (void)state;
+    assert_int_equal(parameters_of_swinir(CLATTN_VISION_SWINIR_CLASSICAL), 11900199);
+    assert_int_equal(parameters_of_swinir(CLATTN_VISION_SWINIR_LIGHTWEIGHT), 929628);
+    assert_int_equal(parameters_of_swinir(CLATTN_VISION_SWINIR_REAL), 11715559);
+    assert_int_equal(parameters_of_swinir(CLATTN_VISION_SWINIR_REAL_LARGE), 28013059);
+    assert_int_equal(parameters_of_swinir(CLATTN_VISION_SWINIR_DENOISE), 11504163);
+    assert_int_equal(parameters_of_swinir(CLATTN_VISION_SWINIR_JPEG), 11492067);
+}
+
 /* The numbers of parameters that transformers counts for these models, without mask token, pooler and logit scale. */
 static void presets(void **state)
 {
@@ -98,6 +146,14 @@ static void names(void **state)
         {CLATTN_NAME_FORMAT_TIMM_SWIN, "encoder.stages.9.merge.weight", "layers.10.downsample.reduction.weight", 0, 1},
         {CLATTN_NAME_FORMAT_TIMM_SWIN, "encoder.stages.2.layers.17.self.key.weight",
          "layers.2.blocks.17.attn.qkv.weight", 1, 3},
+        {CLATTN_NAME_FORMAT_SWINIR, "encoder.layers.1.self.value.bias",
+         "layers.0.residual_group.blocks.1.attn.qkv.bias", 2, 3},
+        {CLATTN_NAME_FORMAT_SWINIR, "encoder.stages.3.residual.bias", "layers.3.conv.bias", 0, 1},
+        {CLATTN_NAME_FORMAT_SWINIR, "encoder.stages.3.residual.2.bias", "layers.3.conv.4.bias", 0, 1},
+        {CLATTN_NAME_FORMAT_SWINIR, "encoder.stages.5.norm.weight", "norm.weight", 0, 1},
+        {CLATTN_NAME_FORMAT_SWINIR, "encoder.restoration.body.1.weight", "conv_after_body.2.weight", 0, 1},
+        {CLATTN_NAME_FORMAT_SWINIR, "encoder.restoration.shuffle.1.weight", "upsample.2.weight", 0, 1},
+        {CLATTN_NAME_FORMAT_SWINIR, "encoder.restoration.nearest.1.bias", "conv_up2.bias", 0, 1},
     };
     (void)state;
     for (size_t i = 0; i < COUNT_OF(expected); i++) {
@@ -134,7 +190,7 @@ static void wrong_lengths(clattn_transformer *model)
     assert_status(context, clattn_encoder_plan_create(model, &desc, NULL, &plan), CLATTN_SUCCESS);
     args.lengths = lengths;
     assert_status(context, clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
-    assert_message_has(context, "lengths are not for windows, stages, a neck or CLATTN_POOLING_PATCHES");
+    assert_message_has(context, "lengths are not for windows, stages, a neck, a restoration or CLATTN_POOLING_PATCHES");
     args.lengths = NULL;
     args.explicit_lengths = 1;
     args.length = 6;
@@ -181,6 +237,48 @@ static void wrong_pictures(void **state)
     assert_refused(vectors, &given, "encoder: CLATTN_POOLING_PATCHES is for pictures");
     clattn_transformer_release(&model);
     clattn_transformer_release(&vectors);
+    nn_store_clear(&store);
+    nn_store_clear(&other);
+}
+
+/* The picture that a restoration makes is described, and has its size; others have none. */
+static void wrong_restored(void **state)
+{
+    static const clattn_stack_desc d = {SHAPE(GELU),
+                                        PRE,
+                                        .layers = 1,
+                                        .input = CLATTN_STACK_INPUT_PICTURES,
+                                        .patches = {.channels = 3, .height = 1, .width = 1, .border = 1},
+                                        .residual = 1,
+                                        .restoration = {CLATTN_RESTORATION_KIND_SHUFFLE_ONCE, 0, 2, 0}};
+    clattn_transformer_desc desc = CLATTN_TRANSFORMER_DESC_INIT;
+    nn_store store = {.seed = 5}, other = {.seed = 5};
+    (void)state;
+    nn_store_add_stack(&store, "encoder", &d);
+    nn_store_add_restoration(&store, "encoder", &d, 3);
+    nn_store_add_stack(&other, "encoder", &vit);
+    desc.encoder = &d;
+    clattn_transformer *model = nn_transformer(context, &desc, &store);
+    desc.encoder = &vit;
+    clattn_transformer *plain = nn_transformer(context, &desc, &other);
+    clattn_encoder_desc given = nn_encoder_desc(1, 0);
+    given.picture = clattn_layout_nchw(CLATTN_DTYPE_F32, 1, 3, 8, 12);
+    assert_refused(model, &given,
+                   "encoder: restored is (batch, channels, height, width) of float32, float16 or bfloat16");
+    given.restored = clattn_layout_nchw(CLATTN_DTYPE_F32, 1, 3, 16, 23);
+    assert_refused(model, &given,
+                   "encoder: restored is 1 x 3 x 16 x 23, not 2 times as high and wide as the picture, 1 x 3 x 8 x 12");
+    given.restored = clattn_layout_nchw(CLATTN_DTYPE_F32, 1, 3, 16, 24);
+    assert_refused(plain, &given, "encoder: restored is for models with a restoration");
+    given.pooling = CLATTN_POOLING_MEAN;
+    assert_refused(model, &given, "encoder: pooling is for encoders without a neck or restoration");
+    clattn_plan *plan;
+    given.pooling = CLATTN_POOLING_NONE;
+    given.restored.stride[3] = 0;
+    assert_status(context, clattn_encoder_plan_create(model, &given, NULL, &plan), CLATTN_ERROR_INVALID_LAYOUT);
+    assert_message_has(context, "restored: the output layout's elements overlap");
+    clattn_transformer_release(&model);
+    clattn_transformer_release(&plain);
     nn_store_clear(&store);
     nn_store_clear(&other);
 }
@@ -287,9 +385,11 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(presets),
+        cmocka_unit_test(presets_of_swinir),
         cmocka_unit_test(names),
         cmocka_unit_test_setup_teardown(read_names, open_context, close_context),
         cmocka_unit_test_setup_teardown(too_many_windows, open_context, close_context),
+        cmocka_unit_test_setup_teardown(wrong_restored, open_context, close_context),
         cmocka_unit_test_setup_teardown(wrong_pictures, open_context, close_context),
         cmocka_unit_test_setup_teardown(wrong_weights, open_context, close_context),
     };

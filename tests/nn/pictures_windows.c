@@ -54,6 +54,120 @@ static void windows(void **state)
     }
 }
 
+/* A stage that continues another one has windows of its own. */
+static void continued(void **state)
+{
+    clattn_stack_desc stages[3];
+    nn_store store = {.seed = 5};
+    float *picture = nn_floats((size_t)2 * 3 * 10 * 14, 3);
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(stages); i++) {
+        stages[i] = (clattn_stack_desc){PICTURES(GELU)};
+        stages[i].positions = CLATTN_POSITIONS_NONE;
+        stages[i].input = i ? CLATTN_STACK_INPUT_CONTINUED : CLATTN_STACK_INPUT_PICTURES;
+        stages[i].next = i + 1 < COUNT_OF(stages) ? &stages[i + 1] : NULL;
+        stages[i].final_norm = !stages[i].next;
+    }
+    stages[0].patches = (clattn_patches){.channels = 3, .height = 2, .width = 2, .border = 1};
+    stages[0].windows = (clattn_windows){2, 3, 1, CLATTN_POSITION_BIAS_TABLE, 0};
+    stages[1].windows = (clattn_windows){8, 8, 2, CLATTN_POSITION_BIAS_NONE, 0};
+    nn_store_add_stack(&store, "encoder", stages);
+    nn_encoder_run run = {.d = stages, .store = &store, .desc = nn_encoder_desc(2, 0), .input = picture};
+    run.desc.picture = clattn_layout_nchw(CLATTN_DTYPE_F32, 2, 3, 10, 14);
+    assert_true(nn_encoder_apart(context, &run) < 1e-5);
+    nn_store_clear(&store);
+    free(picture);
+}
+
+/* The encoders of pictures that `restored` makes pictures of. */
+struct restored_case {
+    clattn_restoration restoration;
+    size_t residual, stages, window, channels, batch, rows, columns;
+    clattn_dtype dtype;
+    double allowed;
+};
+
+static void describe_restored(const struct restored_case *c, clattn_stack_desc stages[2], nn_store *store)
+{
+    for (size_t i = 0; i < c->stages; i++) {
+        clattn_stack_desc *d = &stages[i];
+        *d = (clattn_stack_desc){PICTURES(GELU)};
+        d->positions = CLATTN_POSITIONS_NONE;
+        if (c->window)
+            d->windows = (clattn_windows){c->window, c->window, 2, CLATTN_POSITION_BIAS_TABLE, 0};
+        d->residual = c->residual;
+        d->input = i ? CLATTN_STACK_INPUT_CONTINUED : CLATTN_STACK_INPUT_PICTURES;
+        d->input_norm = !i;
+        d->final_norm = i + 1 == c->stages;
+        if (d->final_norm)
+            d->restoration = c->restoration;
+        else
+            d->next = &stages[i + 1];
+    }
+    stages->patches = (clattn_patches){.channels = c->channels, .height = 1, .width = 1, .border = 1};
+    nn_store_add_stack(store, "encoder", stages);
+    nn_store_add_restoration(store, "encoder", stages, c->channels);
+    if (c->stages > 1)
+        nn_store_add_restoration(store, "encoder.stages.1", &stages[1], c->channels);
+}
+
+/* Pictures of pictures of every kind, in grids that windows fill and that they do not, of any layout and type. */
+static void restored(void **state)
+{
+    static const struct restored_case cases[] = {
+        {{CLATTN_RESTORATION_KIND_SHUFFLE, 0, 4, 12}, 1, 2, 3, 3, 2, 7, 5, CLATTN_DTYPE_F32, 1e-5},
+        {{CLATTN_RESTORATION_KIND_SHUFFLE, 0, 3, 12}, 3, 1, 4, 1, 1, 4, 4, CLATTN_DTYPE_F32, 1e-5},
+        {{CLATTN_RESTORATION_KIND_SHUFFLE_ONCE, 0, 3, 0}, 1, 1, 3, 2, 2, 4, 8, CLATTN_DTYPE_F32, 1e-5},
+        {{CLATTN_RESTORATION_KIND_NEAREST, 0, 2, 12}, 1, 2, 3, 3, 1, 1, 9, CLATTN_DTYPE_F32, 1e-5},
+        {{CLATTN_RESTORATION_KIND_ADDED, 0, 1, 0}, 1, 2, 4, 3, 2, 3, 6, CLATTN_DTYPE_F32, 1e-5},
+        {{CLATTN_RESTORATION_KIND_ADDED, 0, 1, 0}, 1, 1, 0, 1, 1, 3, 4, CLATTN_DTYPE_F16, 0.02},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        const struct restored_case *c = &cases[i];
+        const size_t factor = c->restoration.factor, window = c->window ? c->window : 1;
+        const size_t extent[4] = {c->batch, c->channels, c->rows * factor, c->columns * factor};
+        const size_t count = extent[0] * extent[1] * extent[2] * extent[3];
+        clattn_stack_desc stages[2];
+        nn_store store = {.seed = 5};
+        describe_restored(c, stages, &store);
+        float *picture = nn_floats(c->batch * c->channels * c->rows * c->columns, 3), *got = nn_floats(count, 1);
+        nn_encoder_run run = {.d = stages, .store = &store, .desc = nn_encoder_desc(c->batch, 0), .input = picture};
+        run.desc.picture = clattn_layout_nchw(CLATTN_DTYPE_F32, c->batch, c->channels, c->rows, c->columns);
+        run.desc.restored = i % 2 ? clattn_layout_nhwc(CLATTN_DTYPE_F32, c->batch, c->channels, extent[2], extent[3])
+                                  : clattn_layout_nchw(CLATTN_DTYPE_F32, c->batch, c->channels, extent[2], extent[3]);
+        clattn_transformer_desc desc = CLATTN_TRANSFORMER_DESC_INIT;
+        desc.encoder = stages;
+        desc.dtype = c->dtype;
+        clattn_transformer *model = nn_transformer(context, &desc, &store);
+        cl_mem out = nn_buffer(context, count * sizeof *got, NULL);
+        nn_encode(context, model, &run, out);
+        read_buffer(clattn_context_queue(context), out, count * sizeof *got, got);
+        const nn_reference reference = {.store = &store,
+                                        .name = "encoder",
+                                        .desc = stages,
+                                        .batch = c->batch,
+                                        .grid_rows = (c->rows + window - 1) / window * window,
+                                        .grid_columns = (c->columns + window - 1) / window * window};
+        double *expected = nn_reference_restored(&reference, c->rows, c->columns, picture);
+        float *ordered = nn_floats(count, 1);
+        for (size_t e = 0; e < count; e++) { /* of NCHW order */
+            const int64_t *stride = run.desc.restored.stride;
+            const size_t column = e % extent[3], row = e / extent[3] % extent[2], plane = e / extent[3] / extent[2];
+            ordered[e] = got[(int64_t)(plane / extent[1]) * stride[0] + (int64_t)(plane % extent[1]) * stride[1] +
+                             (int64_t)row * stride[2] + (int64_t)column * stride[3]];
+        }
+        assert_true(nn_difference(ordered, expected, count, 1, count, NULL) < c->allowed);
+        clReleaseMemObject(out);
+        clattn_transformer_release(&model);
+        nn_store_clear(&store);
+        free(picture);
+        free(got);
+        free(ordered);
+        free(expected);
+    }
+}
+
 /* SAM's kind: a decomposed bias in windows and in whole layers, of any scale and type, and a neck. */
 static void decomposed(void **state)
 {
@@ -100,6 +214,8 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(windows, open_context, close_context),
+        cmocka_unit_test_setup_teardown(continued, open_context, close_context),
+        cmocka_unit_test_setup_teardown(restored, open_context, close_context),
         cmocka_unit_test_setup_teardown(decomposed, open_context, close_context),
     };
     return RUN_TESTS("pictures_windows", tests, argc, argv);

@@ -21,6 +21,7 @@ import draws
 ALLOWED = 5e-5
 # clattn_vision, clattn_name_format, clattn_pooling
 VIT, DINOV2, DINOV2_GIANT, CLIP, CLIP_TEXT, SWIN, SAM = 2, 5, 7, 8, 9, 14, 18
+SWINIR, SWINIR_LIGHTWEIGHT, SWINIR_REAL, SWINIR_DENOISE = 21, 22, 23, 25
 FORMAT_TIMM, FORMAT_TIMM_SWIN = 14, 16
 MEAN, FIRST, LAST, PATCHES = 1, 2, 3, 4
 
@@ -209,7 +210,32 @@ def sam(case):
     return module, {"picture": x}, {"output": y.flatten(2).transpose(1, 2)}
 
 
-KINDS = {"vit": vit, "dinov2": dinov2, "clip": clip, "timm": timm_vit, "swin": swin, "timm-swin": timm_swin, "sam": sam}
+def swinir(case):
+    """All of SwinIR's ends.  The mean that it subtracts and adds is the caller's business."""
+    from spandrel.architectures.SwinIR import SwinIR
+    upsampler, model = case.pick(("pixelshuffle", SWINIR), ("pixelshuffledirect", SWINIR_LIGHTWEIGHT),
+                                 ("nearest+conv", SWINIR_REAL), ("", SWINIR_DENOISE))
+    factor = {"pixelshuffle": case.pick(2, 3, 4, 8), "pixelshuffledirect": case.pick(2, 3, 4),
+              "nearest+conv": case.pick(2, 4), "": 1}[upsampler]
+    heads, size, channels, residual = case.pick(1, 2, 3), case.pick(8, 10, 16), case.pick(1, 3), case.pick(1, 1, 3)
+    window, batch, ratio = case.pick(2, 4, 7, 8), case.whole(1, 2), case.pick(1, 2)
+    layers = [case.whole(1, 3) for _ in range(case.whole(1, 3))]
+    rows, columns = case.whole(window, 4 * window), case.whole(window, 4 * window)
+    case.note.append("%r, %d times, layers %s, %d heads of %d, windows of %d, %d x %dx%dx%d pixels"
+                     % (upsampler, factor, layers, heads, size, window, batch, channels, rows, columns))
+    module = SwinIR(img_size=4 * window, in_chans=channels, embed_dim=heads * size, depths=layers,
+                    num_heads=[heads] * len(layers), window_size=window, mlp_ratio=ratio, upscale=factor,
+                    upsampler=upsampler, resi_connection="%dconv" % residual)
+    draws.randomise(module, case)
+    case.options.update(model=model, stages=",".join(map(str, layers)), d_model=heads * size, heads=heads,
+                        d_ff=ratio * heads * size, window=window, residual=residual, channels=channels, factor=factor,
+                        nhwc=case.whole(0, 1))
+    x = torch.tensor(case.random.random((batch, channels, rows, columns)).astype(np.float32))
+    return module, {"picture": x - module.mean}, {"output": module(x) - module.mean}
+
+
+KINDS = {"vit": vit, "dinov2": dinov2, "clip": clip, "timm": timm_vit, "swin": swin, "timm-swin": timm_swin, "sam": sam,
+         "swinir": swinir}
 
 
 def write_weights(module, folder):

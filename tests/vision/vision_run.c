@@ -9,6 +9,8 @@
  *   patch=N patch_bias=0|1 grid_rows=N grid_columns=N antialias=0|1 class_token=0|1 class_position=0|1 registers=N
  *   vocabulary=N positions=N       what replaces the preset's
  *   stages=N,N... window=N         Swin: the layers of each stage; the window's rows and columns
+ *   stages=N,N... window=N residual=N channels=N factor=N
+ *                                  SwinIR: the layers of each stage, its convolutions, the picture's channels
  *   whole=N window=N neck=N        SAM: the bits of layers without windows; the neck's columns
  *   pooling=N unit=0|1             clattn_pooling, pooled_unit
  *   dtype=N                        of activations and weights
@@ -43,23 +45,47 @@ static float *read_floats(cl_mem memory, size_t count)
 
 /* ---- the model ---- */
 
-/* Sets the stages of a Swin model: "stages" has the layers of each, and all else follows from the first one's sizes. */
+/* The preset's restoration with the factor of the options. */
+static clattn_restoration restoration_of(const clattn_stack_desc *d)
+{
+    while (d->next)
+        d = d->next;
+    clattn_restoration restoration = d->restoration;
+    restoration.factor = number("factor", restoration.factor);
+    return restoration;
+}
+
+/* Sets the stages of a Swin or SwinIR model: "stages" has the layers of each, and all else follows from the first one's sizes. */
 static void set_stages(clattn_stack_desc *d)
 {
+    const clattn_restoration restoration = restoration_of(d);
     size_t count = 0;
     for (const char *at = option("stages", NULL); at && count < CLATTN_VISION_STAGES; at = strchr(at, ',')) {
+        clattn_stack_desc *stage = &d[count];
         at += *at == ',';
-        d[count].layers = (size_t)strtoul(at, NULL, 10);
-        d[count].d_model = d->d_model << count;
-        d[count].heads = d->heads << count;
-        d[count].d_ff = d->d_ff << count;
-        d[count].windows.rows = d[count].windows.columns = number("window", 7);
-        d[count].epsilon = d->epsilon;
-        d[count].explicit_epsilon = d->explicit_epsilon;
-        d[count++].final_norm = 0;
+        if (count && restoration.kind) {
+            *stage = *d;
+            stage->input = CLATTN_STACK_INPUT_CONTINUED;
+            stage->patches = (clattn_patches){0};
+            stage->input_norm = 0;
+        }
+        const size_t doubled = restoration.kind ? 0 : count;
+        stage->layers = (size_t)strtoul(at, NULL, 10);
+        stage->d_model = d->d_model << doubled;
+        stage->heads = d->heads << doubled;
+        stage->d_ff = d->d_ff << doubled;
+        stage->windows.rows = stage->windows.columns = number("window", 7);
+        stage->epsilon = d->epsilon;
+        stage->explicit_epsilon = d->explicit_epsilon;
+        stage->residual = restoration.kind ? number("residual", 1) : 0;
+        stage->restoration = (clattn_restoration){0};
+        stage->final_norm = 0;
+        stage->next = NULL;
+        if (count++)
+            d[count - 2].next = stage;
     }
     d[count - 1].final_norm = 1;
-    d[count - 1].next = NULL;
+    d[count - 1].restoration = restoration;
 }
 
 static void describe(clattn_transformer_desc *desc, clattn_stack_desc *d, clattn_name_format *format)
@@ -89,6 +115,7 @@ static void describe(clattn_transformer_desc *desc, clattn_stack_desc *d, clattn
     }
     if (d->input != CLATTN_STACK_INPUT_PICTURES)
         return;
+    p->channels = number("channels", p->channels);
     const size_t others = d->position_count > p->grid_rows * p->grid_columns;
     p->height = p->width = number("patch", p->height);
     p->grid_rows = number("grid_rows", p->grid_rows);
@@ -189,9 +216,17 @@ int main(int argc, char **argv)
                                                        (picture.extent[3] / stack.patches.width));
         size_t rows = picture.extent[2] / stack.patches.height, columns = picture.extent[3] / stack.patches.width;
         for (; stack.next; stack = *stack.next) {
+            if (stack.next->input == CLATTN_STACK_INPUT_CONTINUED)
+                continue;
             rows = (rows + 1) / 2;
             columns = (columns + 1) / 2;
             positions = rows * columns;
+        }
+        if (stack.restoration.kind) {
+            const size_t *given = picture.extent, factor = stack.restoration.factor;
+            encoder.restored =
+                clattn_layout_nchw(CLATTN_DTYPE_F32, given[0], given[1], factor * given[2], factor * given[3]);
+            positions = given[1] * factor * given[2] * factor * given[3];
         }
     } else {
         const clattn_host_tensor tokens = array("tokens.npy", CLATTN_DTYPE_I32, 2);
@@ -204,18 +239,21 @@ int main(int argc, char **argv)
     encoder.pooled_unit = (int32_t)number("unit", 0);
     CHECK(clattn_encoder_plan_create(model, &encoder, NULL, &plan));
     const size_t columns = stack.projection ? stack.projection : stack.d_model;
-    const size_t extent[3] = {encoder.batch, positions, stack.neck ? stack.neck : stack.d_model},
+    const int restored = encoder.restored.rank != 0;
+    const size_t vectors[3] = {encoder.batch, positions, stack.neck ? stack.neck : stack.d_model},
                  pooled_extent[2] = {encoder.batch, columns};
-    const size_t count = extent[0] * extent[1] * extent[2], bytes = clattn_dtype_size(desc.dtype) * count;
+    const size_t *extent = restored ? encoder.restored.extent : vectors;
+    const size_t count = encoder.batch * positions * (restored ? 1 : vectors[2]);
+    const size_t bytes = clattn_dtype_size(restored ? CLATTN_DTYPE_F32 : desc.dtype) * count;
     cl_mem output = buffer(bytes, NULL), pooled = buffer(encoder.batch * columns * sizeof(float), NULL);
     args.input = clattn_binding_buffer(input, 0);
     args.output = clattn_binding_buffer(output, 0);
     if (encoder.pooling)
         args.pooled = clattn_binding_buffer(pooled, 0);
     run(plan, &args);
-    if (desc.dtype == CLATTN_DTYPE_F32) {
+    if (restored || desc.dtype == CLATTN_DTYPE_F32) {
         float *values = read_floats(output, count);
-        write_floats("output.npy", 3, extent, values);
+        write_floats("output.npy", restored ? 4 : 3, extent, values);
         free(values);
     }
     if (encoder.pooling) {

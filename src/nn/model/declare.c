@@ -232,12 +232,13 @@ static void declare_patches(struct loader *loader, struct stack *stack, const ch
     if (d->input != CLATTN_STACK_INPUT_PICTURES)
         return;
     patches->rows = d->d_model;
-    patches->columns = p->channels * p->height * p->width;
+    const size_t height = p->height + 2 * p->border, width = p->width + 2 * p->border;
+    patches->columns = p->channels * height * width;
     patches->weight = declare(loader, patches->rows, patches->columns, plain_dtype(loader->model));
     struct part *part =
         add_part(loader, patches->weight, 0, patches->rows, patches->columns, "%spatches.weight", prefix);
-    part->window[0] = p->height;
-    part->window[1] = p->width;
+    part->window[0] = height;
+    part->window[1] = width;
     if (!p->without_bias) {
         patches->bias = declare(loader, patches->rows, 1, plain_dtype(loader->model));
         add_vector(loader, patches->bias, 0, patches->rows, true, prefix, "patches.bias");
@@ -252,6 +253,64 @@ static void declare_patches(struct loader *loader, struct stack *stack, const ch
     }
 }
 
+/* A convolution of `taps` x `taps`. */
+static struct linear convolution(struct loader *loader, size_t out, size_t in, size_t taps, bool bias,
+                                 const char *prefix, const char *name)
+{
+    struct linear linear = {.rows = out, .columns = in * taps * taps};
+    linear.weight = declare(loader, out, linear.columns, plain_dtype(loader->model));
+    struct part *part = add_part(loader, linear.weight, 0, out, linear.columns, "%s%s.weight", prefix, name);
+    part->window[0] = part->window[1] = taps;
+    if (!bias)
+        return linear;
+    linear.bias = declare(loader, out, 1, plain_dtype(loader->model));
+    add_part(loader, linear.bias, 0, out, 1, "%s%s.bias", prefix, name)->vector = true;
+    return linear;
+}
+
+/* One convolution of a stage's vectors, or three, of which the middle one is narrow. */
+static void declare_residual(struct loader *loader, const clattn_stack_desc *d, const char *prefix, const char *name,
+                             struct linear weights[3])
+{
+    const size_t n = d->d_model, narrow = n / 4;
+    char inner[WEIGHT_NAME_BYTES / 2];
+    if (d->residual == 1)
+        weights[0] = convolution(loader, n, n, 3, true, prefix, name);
+    for (size_t i = 0; i < d->residual && d->residual == 3; i++) {
+        snprintf(inner, sizeof inner, "%s.%zu", name, i);
+        weights[i] = convolution(loader, i == 2 ? n : narrow, i ? narrow : n, i == 1 ? 1 : 3, true, prefix, inner);
+    }
+}
+
+static void declare_restoration(struct loader *loader, struct stack *stack)
+{
+    static const char prefix[] = "encoder.restoration.";
+    const clattn_stack_desc *d = &stack->desc;
+    const clattn_restoration *r = &d->restoration;
+    const size_t channels = loader->model->encoder.desc.patches.channels, n = r->features,
+                 once = r->factor == 3 ? 3 : 2;
+    struct restoration_weights *w = &stack->restoration;
+    char name[32];
+    if (!r->kind)
+        return;
+    declare_residual(loader, d, prefix, "body", w->body);
+    if (r->kind == CLATTN_RESTORATION_KIND_ADDED)
+        w->last = convolution(loader, channels, d->d_model, 3, true, prefix, "last");
+    if (r->kind == CLATTN_RESTORATION_KIND_SHUFFLE_ONCE)
+        w->last = convolution(loader, channels * r->factor * r->factor, d->d_model, 3, true, prefix, "shuffle.0");
+    if (!n)
+        return;
+    const bool shuffle = r->kind == CLATTN_RESTORATION_KIND_SHUFFLE;
+    w->before = convolution(loader, n, d->d_model, 3, true, prefix, "before");
+    for (size_t i = 0, left = r->factor; left > 1; i++, left /= once) {
+        snprintf(name, sizeof name, "%s.%zu", shuffle ? "shuffle" : "nearest", i);
+        w->enlarge[i] = convolution(loader, shuffle ? n * once * once : n, n, 3, true, prefix, name);
+    }
+    if (!shuffle)
+        w->detail = convolution(loader, n, n, 3, true, prefix, "detail");
+    w->last = convolution(loader, channels, n, 3, true, prefix, "last");
+}
+
 static void declare_neck(struct loader *loader, struct stack *stack, const char *prefix)
 {
     const clattn_stack_desc *d = &stack->desc;
@@ -259,15 +318,10 @@ static void declare_neck(struct loader *loader, struct stack *stack, const char 
     char of_norm[WEIGHT_NAME_BYTES / 2 + 16];
     if (!n)
         return;
-    stack->neck_in = (struct linear){.rows = n, .columns = d->d_model};
-    stack->neck_in.weight = declare(loader, n, d->d_model, plain_dtype(loader->model));
-    struct part *part = add_part(loader, stack->neck_in.weight, 0, n, d->d_model, "%sneck.in.weight", prefix);
-    part->window[0] = part->window[1] = 1;
+    stack->neck_in = convolution(loader, n, d->d_model, 1, false, prefix, "neck.in");
     snprintf(of_norm, sizeof of_norm, "%sneck.in_", prefix);
     stack->neck_in_norm = norm_of(loader, d, of_norm, n);
-    stack->neck_out = declare(loader, n, n * 9, plain_dtype(loader->model));
-    part = add_part(loader, stack->neck_out, 0, n, n * 9, "%sneck.out.weight", prefix);
-    part->window[0] = part->window[1] = 3;
+    stack->neck_out = convolution(loader, n, n, 3, false, prefix, "neck.out");
     snprintf(of_norm, sizeof of_norm, "%sneck.out_", prefix);
     stack->neck_out_norm = norm_of(loader, d, of_norm, n);
 }
@@ -303,7 +357,9 @@ static void declare_stack(struct loader *loader, struct stack *stack, const char
     if (d->final_norm)
         stack->final_norm = norm(loader, d, prefix);
     declare_neck(loader, stack, prefix);
-    if (stack->next) {
+    declare_residual(loader, d, prefix, "residual", stack->residual);
+    declare_restoration(loader, stack);
+    if (stack->next && stack->next->desc.input == CLATTN_STACK_INPUT_MERGED) {
         snprintf(of_merge, sizeof of_merge, "%smerge.", prefix);
         stack->merge_norm = norm_of(loader, d, of_merge, 4 * d->d_model);
         stack->merge = linear(loader, prefix, &(struct share){"merge", stack->next->desc.d_model, false, false}, 1,

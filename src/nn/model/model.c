@@ -9,11 +9,6 @@
 #include "ops/common/activation.h"
 #include "ops/common/arrays.h"
 
-#define SIZE_LIMIT ((size_t)1 << 31)
-#define PATCHES_LIMIT ((size_t)1 << 16)
-#define WINDOW_LIMIT 64
-#define DISTANCE_LIMIT 512
-
 void clattn_stack_desc_init(clattn_stack_desc *desc)
 {
     struct_init(desc, sizeof *desc);
@@ -126,7 +121,7 @@ static clattn_status check_fields(const clattn_stack_desc *d, const char **reaso
             CLATTN_ERROR_INVALID_LAYOUT, "unknown norm or norm_place");
     REQUIRE(is_flag(d->explicit_scale), CLATTN_ERROR_INVALID_LAYOUT, "explicit_scale is neither 0 nor 1");
     REQUIRE(enum_within(d->rotary, CLATTN_ROTARY_INTERLEAVED), CLATTN_ERROR_INVALID_LAYOUT, "unknown rotary");
-    REQUIRE(enum_within(d->input, CLATTN_STACK_INPUT_MERGED) && enum_within(d->positions, CLATTN_POSITIONS_TABLE),
+    REQUIRE(enum_within(d->input, CLATTN_STACK_INPUT_CONTINUED) && enum_within(d->positions, CLATTN_POSITIONS_TABLE),
             CLATTN_ERROR_INVALID_LAYOUT, "unknown input or positions");
     REQUIRE(d->without_bias <= CLATTN_WITHOUT_BIAS, CLATTN_ERROR_INVALID_LAYOUT,
             "without_bias has a bit that means nothing");
@@ -155,8 +150,9 @@ static clattn_status check_sizes(const clattn_stack_desc *d, const char **reason
                             d->d_memory, d->vocabulary,     d->position_count, d->segments,
                             d->features, d->first_position, d->projection,     d->neck};
     for (size_t i = 0; i < COUNT_OF(sizes); i++)
-        REQUIRE(sizes[i] < SIZE_LIMIT, CLATTN_ERROR_INVALID_LAYOUT, "a size is 2^31 or more");
-    REQUIRE(d->heads <= SIZE_LIMIT / 16 / d->head_size, CLATTN_ERROR_INVALID_LAYOUT, "heads * head_size is above 2^27");
+        REQUIRE(sizes[i] < MODEL_SIZE_LIMIT, CLATTN_ERROR_INVALID_LAYOUT, "a size is 2^31 or more");
+    REQUIRE(d->heads <= MODEL_SIZE_LIMIT / 16 / d->head_size, CLATTN_ERROR_INVALID_LAYOUT,
+            "heads * head_size is above 2^27");
     return CLATTN_SUCCESS;
 }
 
@@ -192,68 +188,6 @@ static clattn_status check_input(const clattn_stack_desc *d, const char **reason
     return CLATTN_SUCCESS;
 }
 
-static clattn_status check_patches(const clattn_stack_desc *d, const char **reason)
-{
-    const clattn_patches *p = &d->patches;
-    const bool pictures = d->input == CLATTN_STACK_INPUT_PICTURES, table = d->positions == CLATTN_POSITIONS_TABLE;
-    const size_t sizes[] = {p->channels, p->height, p->width, p->grid_rows, p->grid_columns, p->registers};
-    REQUIRE(is_flag(p->antialias) && is_flag(p->without_bias) && is_flag(p->class_token) && !p->reserved,
-            CLATTN_ERROR_INVALID_LAYOUT,
-            "patches: antialias, without_bias or class_token is neither 0 nor 1, or reserved is not 0");
-    for (size_t i = 0; i < COUNT_OF(sizes); i++)
-        REQUIRE(sizes[i] <= PATCHES_LIMIT, CLATTN_ERROR_INVALID_LAYOUT, "patches: a size is above 65536");
-    if (!pictures) {
-        REQUIRE(!p->channels && !p->height && !p->width && !p->grid_rows && !p->grid_columns && !p->antialias &&
-                    !p->without_bias && !p->class_token && !p->registers,
-                CLATTN_ERROR_INVALID_LAYOUT, "patches are for pictures");
-        return CLATTN_SUCCESS;
-    }
-    REQUIRE(p->channels && p->height && p->width && p->channels < SIZE_LIMIT / p->height / p->width,
-            CLATTN_ERROR_INVALID_LAYOUT,
-            "patches: channels, height and width are at least 1, and their product is below 2^31");
-    const bool grid = table || (d->windows.whole && d->windows.position_bias == CLATTN_POSITION_BIAS_DECOMPOSED);
-    REQUIRE(grid ? p->grid_rows && p->grid_columns : !p->grid_rows && !p->grid_columns && !p->antialias,
-            CLATTN_ERROR_INVALID_LAYOUT, "patches: a table of positions has a grid, and there is none without");
-    REQUIRE(!table || d->position_count == p->grid_rows * p->grid_columns ||
-                (p->class_token && d->position_count == p->grid_rows * p->grid_columns + 1),
-            CLATTN_ERROR_INVALID_LAYOUT,
-            "patches: position_count is grid_rows * grid_columns, or one more if there is a class token");
-    return CLATTN_SUCCESS;
-}
-
-static clattn_status check_windows(const clattn_stack_desc *d, const char **reason)
-{
-    const clattn_windows *w = &d->windows;
-    const bool pictures = d->input == CLATTN_STACK_INPUT_PICTURES || d->input == CLATTN_STACK_INPUT_MERGED;
-    REQUIRE(is_flag(w->shifted) && enum_within(w->position_bias, CLATTN_POSITION_BIAS_DECOMPOSED),
-            CLATTN_ERROR_INVALID_LAYOUT, "windows: shifted is neither 0 nor 1, or position_bias is unknown");
-    REQUIRE(!w->rows == !w->columns && w->rows <= WINDOW_LIMIT && w->columns <= WINDOW_LIMIT,
-            CLATTN_ERROR_INVALID_LAYOUT, "windows: one of rows and columns is 0, or a size is above 64");
-    REQUIRE(w->rows || (!w->shifted && !w->position_bias && !w->whole), CLATTN_ERROR_INVALID_LAYOUT,
-            "windows: shifted, position_bias and whole are for windows, which have rows and columns");
-    REQUIRE(d->layers >= 64 || !(w->whole >> d->layers), CLATTN_ERROR_INVALID_LAYOUT,
-            "windows: whole has a layer that the stack does not have");
-    REQUIRE(!w->whole || w->position_bias != CLATTN_POSITION_BIAS_TABLE, CLATTN_ERROR_INVALID_LAYOUT,
-            "windows: whole layers have no table of distances");
-    REQUIRE(w->position_bias != CLATTN_POSITION_BIAS_DECOMPOSED || !w->whole ||
-                (d->patches.grid_rows && d->patches.grid_columns && d->patches.grid_rows <= DISTANCE_LIMIT &&
-                 d->patches.grid_columns <= DISTANCE_LIMIT),
-            CLATTN_ERROR_INVALID_LAYOUT,
-            "windows: a decomposed bias of whole layers needs a grid of at most 512 x 512");
-    REQUIRE(w->position_bias != CLATTN_POSITION_BIAS_DECOMPOSED ||
-                ((!d->explicit_scale || isfinite(1 / d->scale)) && d->kv_heads == d->heads),
-            CLATTN_ERROR_INVALID_LAYOUT,
-            "windows: a decomposed bias needs a scale whose inverse is finite, and kv_heads = heads");
-    REQUIRE(!w->rows || (pictures && !d->patches.class_token && !d->patches.registers && !d->causal && !d->rotary),
-            CLATTN_ERROR_INVALID_LAYOUT,
-            "windows are for pictures without class token and registers, and are neither causal nor rotary");
-    REQUIRE(!d->neck || (pictures && !d->patches.class_token && !d->patches.registers && !d->projection &&
-                         !d->final_norm && !d->next),
-            CLATTN_ERROR_INVALID_LAYOUT,
-            "a neck is for pictures without class token, registers, final_norm and projection, and for the last stage");
-    return CLATTN_SUCCESS;
-}
-
 static clattn_status stack_read(struct stack *stack, const clattn_stack_desc *given, const char **reason)
 {
     clattn_status status;
@@ -273,8 +207,7 @@ static clattn_status stack_read(struct stack *stack, const clattn_stack_desc *gi
         d->epsilon = 1e-5f;
     TRY(check_sizes(d, reason));
     TRY(check_input(d, reason));
-    TRY(check_patches(d, reason));
-    TRY(check_windows(d, reason));
+    TRY(pictures_check(d, reason));
     stack->inner = d->heads * d->head_size;
     stack->inner_kv = d->kv_heads * d->head_size;
 fail:
@@ -295,8 +228,11 @@ static clattn_status stages_read(struct stack *stack, const char **reason)
         REQUIRE(stack->next, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a model");
         TRY(stack_read(stack->next, stack->desc.next, reason));
         const clattn_stack_desc *a = &stack->desc, *b = &stack->next->desc;
-        REQUIRE(b->input == CLATTN_STACK_INPUT_MERGED, CLATTN_ERROR_INVALID_LAYOUT,
-                "a stage that follows another one has the input CLATTN_STACK_INPUT_MERGED");
+        REQUIRE(b->input == CLATTN_STACK_INPUT_MERGED || b->input == CLATTN_STACK_INPUT_CONTINUED,
+                CLATTN_ERROR_INVALID_LAYOUT,
+                "a stage that follows another one has the input CLATTN_STACK_INPUT_MERGED or _CONTINUED");
+        REQUIRE(b->input == CLATTN_STACK_INPUT_MERGED || a->d_model == b->d_model, CLATTN_ERROR_INVALID_LAYOUT,
+                "a stage that continues another one has its d_model");
         REQUIRE(a->norm == b->norm && a->epsilon == b->epsilon && a->norm_place == b->norm_place,
                 CLATTN_ERROR_INVALID_LAYOUT, "stages differ in norm, epsilon or norm_place");
         stack->desc.next = &stack->next->desc;
@@ -305,30 +241,19 @@ fail:
     return status;
 }
 
-struct grid stack_window(const clattn_stack_desc *desc, size_t layer, struct grid grid)
-{
-    return layer < 64 && desc->windows.whole >> layer & 1 ? grid
-                                                          : (struct grid){desc->windows.rows, desc->windows.columns};
-}
-
-const struct stack *stack_last(const struct stack *stack)
-{
-    while (stack->next)
-        stack = stack->next;
-    return stack;
-}
-
 static clattn_status encoder_read(clattn_transformer *model, const clattn_transformer_desc *desc, const char **reason)
 {
     clattn_status status = CLATTN_SUCCESS;
     if (!model->has_encoder)
         return CLATTN_SUCCESS;
     TRY(stack_read(&model->encoder, desc->encoder, reason));
-    REQUIRE(model->encoder.desc.input != CLATTN_STACK_INPUT_MERGED, CLATTN_ERROR_INVALID_LAYOUT,
-            "the input CLATTN_STACK_INPUT_MERGED is for stages that follow another one");
+    REQUIRE(model->encoder.desc.input != CLATTN_STACK_INPUT_MERGED &&
+                model->encoder.desc.input != CLATTN_STACK_INPUT_CONTINUED,
+            CLATTN_ERROR_INVALID_LAYOUT, "the inputs MERGED and CONTINUED are for stages that follow another one");
     REQUIRE(!model->encoder.desc.next || model->encoder.desc.input == CLATTN_STACK_INPUT_PICTURES,
             CLATTN_ERROR_INVALID_LAYOUT, "stages are for pictures");
     TRY(stages_read(&model->encoder, reason));
+    TRY(stages_check(&model->encoder, reason));
     for (const struct stack *stack = &model->encoder; stack; stack = stack->next)
         REQUIRE(!stack->desc.cross, CLATTN_ERROR_INVALID_LAYOUT, "an encoder has no cross-attention");
 fail:
@@ -344,8 +269,8 @@ static clattn_status decoder_read(clattn_transformer *model, const clattn_transf
     TRY(stack_read(&model->decoder, desc->decoder, reason));
     REQUIRE(d->input == CLATTN_STACK_INPUT_TOKENS || d->input == CLATTN_STACK_INPUT_VECTORS,
             CLATTN_ERROR_INVALID_LAYOUT, "a decoder's input is tokens or vectors");
-    REQUIRE(!d->projection && !d->next, CLATTN_ERROR_INVALID_LAYOUT,
-            "a projection is for an encoder's pooled vectors, and stages are for an encoder of pictures");
+    REQUIRE(!d->projection && !d->next && !d->residual && !d->restoration.kind, CLATTN_ERROR_INVALID_LAYOUT,
+            "a projection is for an encoder's pooled vectors, and stages, residual and restoration for pictures");
     REQUIRE(!model->has_encoder || !d->cross || d->d_memory == stack_columns(&stack_last(&model->encoder)->desc),
             CLATTN_ERROR_INVALID_LAYOUT, "d_memory is not the encoder's d_model");
 fail:
@@ -374,7 +299,7 @@ static clattn_status read_output(clattn_transformer *model, const clattn_transfo
     if (desc->output == CLATTN_MODEL_OUTPUT_TIED &&
         (!decoder->desc.vocabulary || model->output_size != decoder->desc.vocabulary))
         return refuse(model, CLATTN_ERROR_INVALID_LAYOUT, "", "a tied output is as large as the decoder's vocabulary");
-    if (!model->output_size || model->output_size >= SIZE_LIMIT)
+    if (!model->output_size || model->output_size >= MODEL_SIZE_LIMIT)
         return refuse(model, CLATTN_ERROR_INVALID_LAYOUT, "", "output_size is 0 or 2^31 and more");
     return CLATTN_SUCCESS;
 }
@@ -403,11 +328,6 @@ clattn_status model_read(clattn_transformer *model, const clattn_transformer_des
     if (status != CLATTN_SUCCESS)
         return refuse(model, status, "decoder: ", reason);
     return read_output(model, &desc);
-}
-
-size_t stack_prefix(const clattn_stack_desc *desc)
-{
-    return (desc->patches.class_token == 1) + size_min(desc->patches.registers, PATCHES_LIMIT);
 }
 
 size_t stack_frames(const clattn_stack_desc *desc, size_t convolutions, size_t length)
@@ -497,7 +417,7 @@ static clattn_status create(clattn_context *context, const clattn_transformer_de
         goto fail;
     }
     if (!source.lookup || (source.rule_count && !source.rules) || source.reserved ||
-        !enum_within(source.format, CLATTN_NAME_FORMAT_SAM)) {
+        !enum_within(source.format, CLATTN_NAME_FORMAT_SWINIR)) {
         status = report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                               "source: no lookup, rules that are NULL, an unknown format, or reserved is not 0");
         goto fail;

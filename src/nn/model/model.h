@@ -7,6 +7,9 @@
 #include "clattn/transformer.h"
 #include "plan/context.h"
 
+/* A size of a description is below this. */
+#define MODEL_SIZE_LIMIT ((size_t)1 << 31)
+
 /* An index of the model's weights; 0: no weight. */
 typedef int weight_id;
 
@@ -48,9 +51,12 @@ struct stack {
     struct layer_weights *layers;
     struct norm_weights merge_norm; /* of the vectors that go to the next stage, */
     struct linear merge;            /* and their matrix */
-    struct linear neck_in;
-    weight_id neck_out; /* (neck, neck * 3 * 3) */
+    struct linear neck_in, neck_out;
     struct norm_weights neck_in_norm, neck_out_norm;
+    struct linear residual[3]; /* if the second has no weight, there is one alone */
+    struct restoration_weights {
+        struct linear body[3], before, enlarge[3], detail, last;
+    } restoration;
     struct stack *next; /* the next stage, or NULL */
 };
 
@@ -87,6 +93,12 @@ clattn_status model_read(clattn_transformer *model, const clattn_transformer_des
 /* Declares the model's weights, allocates their buffers and uploads them.  `source` has been checked. */
 clattn_status model_load(clattn_transformer *model, const clattn_weight_source *source);
 
+/* Checks what a stack has for pictures; if it fails, *reason says why. */
+clattn_status pictures_check(const clattn_stack_desc *desc, const char **reason);
+
+/* Checks the stages of an encoder with each other. */
+clattn_status stages_check(const struct stack *first, const char **reason);
+
 void model_retain(clattn_transformer *model);
 void model_drop(clattn_transformer *model);
 
@@ -98,6 +110,9 @@ struct grid {
     size_t rows, columns;
 };
 struct grid stack_window(const clattn_stack_desc *desc, size_t layer, struct grid grid);
+
+/* The grid of patches of a picture in an encoder, filled up to whole windows if a picture is made of it. */
+struct grid stack_grid(const struct stack *stack, size_t height, size_t width);
 
 /* The columns of the vectors that a stack makes. */
 static inline size_t stack_columns(const clattn_stack_desc *desc)

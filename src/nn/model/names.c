@@ -258,6 +258,41 @@ static const clattn_name_rule sam[] = {
     {"encoder.neck.out_norm.{kind}", "vision_encoder.neck.layer_norm2.{kind}"},
 };
 
+/* SwinIR's groups of layers; the canonical names of those after the first begin with C. */
+#define SWINIR_GROUP(C, F) \
+    {C "layers.{n}.self.query.{kind}", F "residual_group.blocks.{n}.attn.qkv.{kind}[0/3]"}, \
+        {C "layers.{n}.self.key.{kind}", F "residual_group.blocks.{n}.attn.qkv.{kind}[1/3]"}, \
+        {C "layers.{n}.self.value.{kind}", F "residual_group.blocks.{n}.attn.qkv.{kind}[2/3]"}, \
+        {C "layers.{n}.self.position_bias", F "residual_group.blocks.{n}.attn.relative_position_bias_table"}, \
+        {C "layers.{n}.self.output.{kind}", F "residual_group.blocks.{n}.attn.proj.{kind}"}, \
+        {C "layers.{n}.self.norm.{kind}", F "residual_group.blocks.{n}.norm1.{kind}"}, \
+        {C "layers.{n}.feed_forward.in.{kind}", F "residual_group.blocks.{n}.mlp.fc1.{kind}"}, \
+        {C "layers.{n}.feed_forward.out.{kind}", F "residual_group.blocks.{n}.mlp.fc2.{kind}"}, \
+        {C "layers.{n}.feed_forward.norm.{kind}", F "residual_group.blocks.{n}.norm2.{kind}"}, \
+        {C "residual.{kind}", F "conv.{kind}"}, {C "residual.0.{kind}", F "conv.0.{kind}"}, \
+        {C "residual.1.{kind}", F "conv.2.{kind}"}, {C "residual.2.{kind}", F "conv.4.{kind}"}
+static const clattn_name_rule swinir[] = {
+    {"encoder.patches.{kind}", "conv_first.{kind}"},
+    {"encoder.input_norm.{kind}", "patch_embed.norm.{kind}"},
+    SWINIR_GROUP("encoder.", "layers.0."),
+    SWINIR_GROUP("encoder.stages.{s}.", "layers.{s}."),
+    {"encoder.norm.{kind}", "norm.{kind}"},
+    {"encoder.stages.{s}.norm.{kind}", "norm.{kind}"},
+    {"encoder.restoration.body.{kind}", "conv_after_body.{kind}"},
+    {"encoder.restoration.body.0.{kind}", "conv_after_body.0.{kind}"},
+    {"encoder.restoration.body.1.{kind}", "conv_after_body.2.{kind}"},
+    {"encoder.restoration.body.2.{kind}", "conv_after_body.4.{kind}"},
+    {"encoder.restoration.before.{kind}", "conv_before_upsample.0.{kind}"},
+    {"encoder.restoration.shuffle.0.{kind}", "upsample.0.{kind}"},
+    {"encoder.restoration.shuffle.1.{kind}", "upsample.2.{kind}"},
+    {"encoder.restoration.shuffle.2.{kind}", "upsample.4.{kind}"},
+    {"encoder.restoration.nearest.0.{kind}", "conv_up1.{kind}"},
+    {"encoder.restoration.nearest.1.{kind}", "conv_up2.{kind}"},
+    {"encoder.restoration.nearest.2.{kind}", "conv_up3.{kind}"},
+    {"encoder.restoration.detail.{kind}", "conv_hr.{kind}"},
+    {"encoder.restoration.last.{kind}", "conv_last.{kind}"},
+};
+
 #define RULES(table) {table, sizeof table / sizeof table[0]}
 static const struct {
     const clattn_name_rule *rules;
@@ -281,6 +316,7 @@ static const struct {
     RULES(swin),
     RULES(timm_swin),
     RULES(sam),
+    RULES(swinir),
 };
 
 /* The texts that {n}, {s} and {kind} stand for. */

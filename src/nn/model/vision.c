@@ -4,11 +4,13 @@
 #include "base/report.h"
 #include "base/size.h"
 
-enum family { VIT, DINOV2, CLIP_VISION, CLIP_TEXT, SWIN, SAM };
+enum family { VIT, DINOV2, CLIP_VISION, CLIP_TEXT, SWIN, SAM, SWINIR };
+
+#define SWIN_STAGES 4
 
 struct shape {
     enum family family;
-    size_t layers, /* Swin: of the third stage */
+    size_t layers, /* Swin: of the third stage; SwinIR: stages of six layers each */
         d_model, heads, patch, projection;
 };
 
@@ -34,6 +36,12 @@ static const struct shape shapes[] = {
     [CLATTN_VISION_SAM_BASE] = {SAM, 12, 768, 12, 16, 0},
     [CLATTN_VISION_SAM_LARGE] = {SAM, 24, 1024, 16, 16, 0},
     [CLATTN_VISION_SAM_HUGE] = {SAM, 32, 1280, 16, 16, 0},
+    [CLATTN_VISION_SWINIR_CLASSICAL] = {SWINIR, 6, 180, 6, 1, 0},
+    [CLATTN_VISION_SWINIR_LIGHTWEIGHT] = {SWINIR, 4, 60, 6, 1, 0},
+    [CLATTN_VISION_SWINIR_REAL] = {SWINIR, 6, 180, 6, 1, 0},
+    [CLATTN_VISION_SWINIR_REAL_LARGE] = {SWINIR, 9, 240, 8, 1, 0},
+    [CLATTN_VISION_SWINIR_DENOISE] = {SWINIR, 6, 180, 6, 1, 0},
+    [CLATTN_VISION_SWINIR_JPEG] = {SWINIR, 6, 180, 6, 1, 0},
 };
 
 /* Patches of square pictures, with a class token that has a position. */
@@ -64,27 +72,64 @@ static void set_clip(clattn_stack_desc *encoder)
 /* Four stages, of which the first is set up already. */
 static void set_swin(clattn_stack_desc *stage)
 {
-    const size_t layers[CLATTN_VISION_STAGES] = {2, 2, stage->layers, 2};
+    const size_t layers[SWIN_STAGES] = {2, 2, stage->layers, 2};
     stage->input = CLATTN_STACK_INPUT_PICTURES;
     stage->patches.channels = 3;
     stage->patches.height = stage->patches.width = 4;
     stage->positions = CLATTN_POSITIONS_NONE;
     stage->windows = (clattn_windows){7, 7, 1, CLATTN_POSITION_BIAS_TABLE, 0};
-    for (size_t i = 1; i < CLATTN_VISION_STAGES; i++) {
+    for (size_t i = 1; i < SWIN_STAGES; i++) {
         stage[i] = stage[0];
         stage[i].input = CLATTN_STACK_INPUT_MERGED;
         stage[i].patches = (clattn_patches){0};
         stage[i].d_model = stage[i - 1].d_model * 2;
         stage[i].heads = stage[i - 1].heads * 2;
         stage[i].d_ff = stage[i - 1].d_ff * 2;
-        stage[i].final_norm = i + 1 == CLATTN_VISION_STAGES;
+        stage[i].final_norm = i + 1 == SWIN_STAGES;
         stage[i - 1].next = &stage[i];
         stage[i].next = NULL;
     }
-    for (size_t i = 0; i < CLATTN_VISION_STAGES; i++)
+    for (size_t i = 0; i < SWIN_STAGES; i++)
         stage[i].layers = layers[i];
     stage->final_norm = 0;
     stage->input_norm = 1;
+}
+
+static clattn_restoration restoration_of(clattn_vision model)
+{
+    switch ((int)model) {
+    case CLATTN_VISION_SWINIR_CLASSICAL:
+        return (clattn_restoration){.kind = CLATTN_RESTORATION_KIND_SHUFFLE, .factor = 4, .features = 64};
+    case CLATTN_VISION_SWINIR_LIGHTWEIGHT:
+        return (clattn_restoration){.kind = CLATTN_RESTORATION_KIND_SHUFFLE_ONCE, .factor = 4};
+    case CLATTN_VISION_SWINIR_REAL:
+    case CLATTN_VISION_SWINIR_REAL_LARGE:
+        return (clattn_restoration){.kind = CLATTN_RESTORATION_KIND_NEAREST, .factor = 4, .features = 64};
+    default: return (clattn_restoration){.kind = CLATTN_RESTORATION_KIND_ADDED, .factor = 1};
+    }
+}
+
+/* Stages of six layers, of which the first has its sizes already. */
+static void set_swinir(clattn_stack_desc *stage, clattn_vision model)
+{
+    const size_t count = stage->layers, window = model == CLATTN_VISION_SWINIR_JPEG ? 7 : 8;
+    stage->layers = 6;
+    stage->d_ff = 2 * stage->d_model;
+    stage->positions = CLATTN_POSITIONS_NONE;
+    stage->final_norm = 0;
+    stage->windows = (clattn_windows){window, window, 2, CLATTN_POSITION_BIAS_TABLE, 0};
+    stage->residual = model == CLATTN_VISION_SWINIR_REAL_LARGE ? 3 : 1;
+    for (size_t i = 1; i < count; i++) {
+        stage[i] = stage[0];
+        stage[i].input = CLATTN_STACK_INPUT_CONTINUED;
+        stage[i].next = NULL;
+        stage[i - 1].next = &stage[i];
+    }
+    stage->input = CLATTN_STACK_INPUT_PICTURES;
+    stage->input_norm = 1;
+    stage->patches = (clattn_patches){.channels = 3, .height = 1, .width = 1, .border = 1};
+    stage[count - 1].final_norm = 1;
+    stage[count - 1].restoration = restoration_of(model);
 }
 
 clattn_status clattn_vision_preset(clattn_vision model, clattn_transformer_desc *desc, clattn_stack_desc *encoder,
@@ -157,6 +202,10 @@ clattn_status clattn_vision_preset(clattn_vision model, clattn_transformer_desc 
     case SWIN:
         set_swin(encoder);
         names = CLATTN_NAME_FORMAT_SWIN;
+        break;
+    case SWINIR:
+        set_swinir(encoder, model);
+        names = CLATTN_NAME_FORMAT_SWINIR;
         break;
     }
     if (format)

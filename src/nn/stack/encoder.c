@@ -27,7 +27,7 @@ void clattn_encoder_args_init(clattn_encoder_args *args)
 /* Whether all patches of each picture count, so that there are neither lengths nor masks. */
 static bool takes_whole_pictures(const struct stack *stack)
 {
-    return stack->next || stack->desc.windows.rows || stack->desc.neck;
+    return stack->next || stack->desc.windows.rows || stack->desc.neck || stack->desc.restoration.kind;
 }
 
 static clattn_status check_desc(const struct stack *stack, const clattn_encoder_desc *desc, size_t positions,
@@ -42,10 +42,10 @@ static clattn_status check_desc(const struct stack *stack, const clattn_encoder_
     REQUIRE(desc->pooling || !desc->pooled_unit, CLATTN_ERROR_INVALID_ARGUMENT, "pooled_unit without pooling");
     REQUIRE(desc->pooling != CLATTN_POOLING_PATCHES || d->input == CLATTN_STACK_INPUT_PICTURES,
             CLATTN_ERROR_INVALID_ARGUMENT, "CLATTN_POOLING_PATCHES is for pictures");
-    REQUIRE(!desc->pooling || !stack_last(stack)->desc.neck, CLATTN_ERROR_INVALID_ARGUMENT,
-            "pooling is for encoders without a neck");
+    REQUIRE(!desc->pooling || (!stack_last(stack)->desc.neck && !stack_last(stack)->desc.restoration.kind),
+            CLATTN_ERROR_INVALID_ARGUMENT, "pooling is for encoders without a neck or restoration");
     REQUIRE(!whole || (!desc->probabilities && !desc->mask.rank), CLATTN_ERROR_INVALID_ARGUMENT,
-            "probabilities and masks are for encoders without windows, stages and neck");
+            "probabilities and masks are for encoders without windows, stages, neck and restoration");
     REQUIRE(d->layers >= 64 || !(desc->probabilities >> d->layers), CLATTN_ERROR_INVALID_ARGUMENT,
             "probabilities of a layer that the model does not have");
     REQUIRE(positions, CLATTN_ERROR_INVALID_ARGUMENT, "length is too short for the convolutions");
@@ -88,26 +88,55 @@ static clattn_status read_picture(const clattn_transformer *model, clattn_encode
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "encoder: a picture of height %zu and width %zu has not the model's %zu x %zu patches",
                             extent[2], extent[3], p->grid_rows, p->grid_columns);
-    if (!size_mul(extent[2] / p->height, extent[3] / p->width, &desc->length))
+    const struct grid grid = stack_grid(&model->encoder, extent[2], extent[3]);
+    if (!size_mul(grid.rows, grid.columns, &desc->length))
         desc->length = SIZE_MAX;
     return CLATTN_SUCCESS;
 }
 
-/* The positions of the last stage: each merges two by two of the one before. */
+/* Checks the layout of the picture that a restoration makes; other encoders make none. */
+static clattn_status read_restored(const clattn_transformer *model, const clattn_encoder_desc *desc)
+{
+    clattn_status status;
+    const clattn_restoration *r = &stack_last(&model->encoder)->desc.restoration;
+    const clattn_layout *restored = &desc->restored;
+    const size_t *extent = restored->extent, *given = desc->picture.extent;
+    struct report *report = &model->context->device.report;
+    const char *reason;
+    if (!r->kind) {
+        if (restored->rank || restored->dtype)
+            return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
+                                "encoder: restored is for models with a restoration");
+        return CLATTN_SUCCESS;
+    }
+    if (restored->rank != 4 || !dtype_is_storage(restored->dtype))
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
+                            "encoder: restored is (batch, channels, height, width) of float32, float16 or bfloat16");
+    if (extent[0] != desc->batch || extent[1] != given[1] || extent[2] / r->factor != given[2] ||
+        extent[2] % r->factor || extent[3] / r->factor != given[3] || extent[3] % r->factor)
+        return report_error(
+            report, CLATTN_ERROR_INVALID_ARGUMENT,
+            "encoder: restored is %zu x %zu x %zu x %zu, not %zu times as high and wide as the picture, "
+            "%zu x %zu x %zu x %zu",
+            extent[0], extent[1], extent[2], extent[3], r->factor, given[0], given[1], given[2], given[3]);
+    status = layout_check(restored, LAYOUT_OUTPUT, LAYOUT_OF("restored"), &reason);
+    if (status != CLATTN_SUCCESS)
+        return report_error(report, status, "encoder: %s", reason);
+    return CLATTN_SUCCESS;
+}
+
+/* The positions of the last stage: one that merges has two by two of the one before. */
 static size_t positions_after_merging(const clattn_transformer *model, const clattn_encoder_desc *desc,
                                       size_t positions)
 {
     const struct stack *stack = &model->encoder;
-    size_t rows = 0, columns = 0;
     if (!stack->next)
         return positions;
-    rows = desc->picture.extent[2] / stack->desc.patches.height;
-    columns = desc->picture.extent[3] / stack->desc.patches.width;
-    for (; stack->next; stack = stack->next) {
-        rows = divide_up(rows, 2);
-        columns = divide_up(columns, 2);
-    }
-    return rows * columns;
+    struct grid grid = stack_grid(stack, desc->picture.extent[2], desc->picture.extent[3]);
+    while ((stack = stack->next))
+        if (stack->desc.input == CLATTN_STACK_INPUT_MERGED)
+            grid = (struct grid){divide_up(grid.rows, 2), divide_up(grid.columns, 2)};
+    return grid.rows * grid.columns;
 }
 
 static void clear(clattn_plan *handle)
@@ -131,6 +160,8 @@ static void lay_out_arguments(struct encoder_plan *plan)
     if (d->input == CLATTN_STACK_INPUT_PICTURES)
         plan->input = plan->desc.picture;
     plan->output = clattn_layout_contiguous(plan->model->dtype, 3, output);
+    if (last->restoration.kind)
+        plan->output = plan->desc.restored;
     plan->pooled = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, pooled);
     plan->probabilities = clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, probabilities);
 }
@@ -167,7 +198,9 @@ clattn_status clattn_encoder_plan_create(clattn_transformer *model, const clattn
     TRY(model_plan_read(model, &call, result));
     layout_normalise(&desc.mask);
     layout_normalise(&desc.picture);
+    layout_normalise(&desc.restored);
     TRY(read_picture(model, &desc));
+    TRY(read_restored(model, &desc));
     positions = stack_frames(&model->encoder.desc, model->encoder.desc.convolutions, desc.length);
     status = check_desc(&model->encoder, &desc, positions, &reason);
     if (status != CLATTN_SUCCESS)
@@ -203,7 +236,7 @@ static clattn_status read_lengths(const struct encoder_plan *plan, const clattn_
                             args->length);
     if (args->lengths && (plan->whole || plan->desc.pooling == CLATTN_POOLING_PATCHES))
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "lengths are not for windows, stages, a neck or CLATTN_POOLING_PATCHES");
+                            "lengths are not for windows, stages, a neck, a restoration or CLATTN_POOLING_PATCHES");
     if (pictures && batch > plan->desc.batch)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "batch %zu is above the plan's %zu", batch,
                             plan->desc.batch);
@@ -237,20 +270,22 @@ static clattn_status check_arrays(const struct encoder_plan *plan, const clattn_
     const size_t batch = run->number[NUMBER_BATCH], positions = run->number[NUMBER_LENGTH];
     const clattn_layout *in = &plan->input, *all = &plan->probabilities;
     size_t input[CLATTN_MAX_RANK] = {batch, run->number[NUMBER_INPUT_LENGTH], in->extent[2]};
-    const size_t output[3] = {batch, plan->whole ? plan->output_positions : positions, plan->output.extent[2]};
+    size_t output[CLATTN_MAX_RANK] = {batch, plan->whole ? plan->output_positions : positions, plan->output.extent[2]};
     const size_t pooled[2] = {batch, plan->pooled.extent[1]};
     const size_t probabilities[5] = {all->extent[0], batch, all->extent[2], positions, positions};
     const size_t scores[4] = {batch, plan->model->encoder.desc.heads, positions, positions};
     size_t masked[4];
     if (plan->model->encoder.desc.input == CLATTN_STACK_INPUT_PICTURES)
         memcpy(input + 1, in->extent + 1, 3 * sizeof *input);
+    if (plan->desc.restored.rank)
+        memcpy(output + 1, plan->output.extent + 1, 3 * sizeof *output);
     const clattn_layout mask = mask_reach(&plan->desc.mask, scores, masked);
     const struct bound_array arrays[] = {
         {&args->input, in, input, BINDING_READ | BINDING_IN_PLACE, "input", true},
         {&args->segments, in, input, BINDING_READ | BINDING_OPTIONAL, "segments", plan->model->encoder.segments != 0},
         {&args->mask, &mask, masked, BINDING_READ, "mask", plan->desc.mask.rank != 0},
         {&args->output, &plan->output, output,
-         BINDING_READ_WRITE | BINDING_IN_PLACE |
+         BINDING_READ_WRITE | (plan->desc.restored.rank ? 0 : BINDING_IN_PLACE) |
              ((!plan->desc.pooling && !plan->desc.probabilities) ? 0 : BINDING_OPTIONAL),
          "output", true},
         {&args->pooled, &plan->pooled, pooled, BINDING_READ_WRITE, "pooled", plan->desc.pooling != 0},

@@ -86,7 +86,13 @@ fail:
 
 /* ---- input and output ---- */
 
-static clattn_status add_input(struct encoder_builder *b)
+/* A picture that the caller binds. */
+static struct picture bound_picture(const struct encoder_builder *b, const clattn_layout *layout, int slot)
+{
+    return (struct picture){operand_of(graph_bound_array(b->base.graph, layout->dtype, slot, 0)), *layout};
+}
+
+static clattn_status add_input(struct encoder_builder *b, struct grid grid)
 {
     struct graph *graph = b->base.graph;
     const clattn_stack_desc *d = &b->base.stack->desc;
@@ -98,7 +104,7 @@ static clattn_status add_input(struct encoder_builder *b)
     if (d->input == CLATTN_STACK_INPUT_FEATURES)
         return add_convolutions(b);
     if (d->input == CLATTN_STACK_INPUT_PICTURES)
-        return add_pictures(&b->base, &b->plan->desc.picture, ENCODER_INPUT);
+        return add_pictures(&b->base, grid, bound_picture(b, &b->plan->desc.picture, ENCODER_INPUT));
     b->base.x = matrix_bound(graph, b->base.model->dtype, d->d_model, ENCODER_INPUT);
     return CLATTN_SUCCESS;
 }
@@ -262,28 +268,55 @@ fail:
     return status;
 }
 
-static clattn_status add_all(struct encoder_builder *b)
+/* Adds a stage that does not make the encoder's result itself. */
+static clattn_status add_stage(struct encoder_builder *b, struct grid grid)
 {
     clattn_status status;
-    const clattn_patches *patches = &b->base.stack->desc.patches;
-    const size_t *extent = b->plan->desc.picture.extent;
-    struct grid grid = {0};
-    if (patches->channels)
-        grid = (struct grid){extent[2] / patches->height, extent[3] / patches->width};
-    TRY(add_input(b));
-    while (b->base.stack->next) {
-        TRY(add_layers(b, grid, NULL));
-        TRY(add_merge(&b->base, &grid));
-    }
-    if (b->base.stack->desc.neck) {
-        TRY(add_layers(b, grid, NULL));
-        TRY(add_neck(&b->base, grid, ENCODER_OUTPUT));
-        return graph_finish(b->base.graph);
+    const struct matrix before = b->base.x;
+    const bool residual = b->base.stack->desc.residual;
+    if (residual)
+        b->base.own = false;
+    TRY(add_layers(b, grid, NULL));
+    if (residual)
+        status = add_residual(&b->base, grid, &before);
+fail:
+    return status;
+}
+
+/* Adds the last stage, which makes the result. */
+static clattn_status add_last(struct encoder_builder *b, struct grid grid)
+{
+    clattn_status status;
+    const clattn_stack_desc *d = &b->base.stack->desc;
+    const clattn_encoder_desc *desc = &b->plan->desc;
+    if (d->neck || d->restoration.kind) {
+        TRY(add_stage(b, grid));
+        return d->neck ? add_neck(&b->base, grid, ENCODER_OUTPUT)
+                       : add_restoration(&b->base, grid, bound_picture(b, &desc->picture, ENCODER_INPUT),
+                                         bound_picture(b, &desc->restored, ENCODER_OUTPUT));
     }
     const struct matrix result = stack_result(&b->base, ENCODER_OUTPUT);
     TRY(add_layers(b, grid, &result));
-    if (b->plan->desc.pooling)
-        TRY(add_pooling(b, &result));
+    if (desc->pooling)
+        status = add_pooling(b, &result);
+fail:
+    return status;
+}
+
+static clattn_status add_all(struct encoder_builder *b)
+{
+    clattn_status status;
+    const clattn_encoder_desc *desc = &b->plan->desc;
+    struct grid grid = stack_grid(b->base.stack, desc->picture.extent[2], desc->picture.extent[3]);
+    TRY(add_input(b, grid));
+    while (b->base.stack->next) {
+        TRY(add_stage(b, grid));
+        if (b->base.stack->next->desc.input == CLATTN_STACK_INPUT_MERGED)
+            TRY(add_merge(&b->base, &grid));
+        else
+            b->base.stack = b->base.stack->next;
+    }
+    TRY(add_last(b, grid));
     status = graph_finish(b->base.graph);
 fail:
     return status;

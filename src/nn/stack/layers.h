@@ -54,9 +54,10 @@ struct builder {
     const struct stack *stack;
     const clattn_plan_options *options, *product_options; /* of attention; of products */
     struct rows rows;                                     /* of the stream: positions or tokens */
-    size_t items;    /* pictures: the plan's batch, of which rows.batch are windows */
-    struct matrix x; /* the residual stream */
-    bool own;        /* x is an array of the arena, which may be overwritten */
+    size_t items;          /* pictures: the plan's batch, of which rows.batch are windows */
+    struct matrix x;       /* the residual stream */
+    struct matrix shallow; /* pictures: what the stream began with, before its norm */
+    bool own;              /* x is an array of the arena, which may be overwritten */
 };
 
 struct linear_operands linear_of(const struct builder *b, const struct linear *linear);
@@ -172,13 +173,42 @@ clattn_status add_window_attention(struct builder *b, struct windows *windows, s
 clattn_status attend_decomposed(const struct builder *b, const struct attention_sublayer *sublayer, struct grid window,
                                 int *ones, const struct heads *heads);
 
+/* A picture of the graph, (batch, channels, height, width). */
+struct picture {
+    struct graph_operand data;
+    clattn_layout layout;
+};
+
+/* The rows of a matrix as the pixels of a grid. */
+struct picture picture_of(const struct builder *b, struct grid grid, const struct matrix *matrix);
+
+/* Adds a convolution of `taps` x `taps` with zeros around, and with LeakyReLU unless `slope` is 0; `added` may be NULL. */
+clattn_status add_convolution(const struct builder *b, const struct linear *weights, size_t taps, float slope,
+                              struct picture x, const struct picture *added, struct picture y);
+
 /* Makes the result of a stack with a neck, bound to `slot`, of its stream. */
 clattn_status add_neck(struct builder *b, struct grid grid, int slot);
+
+/* Row ids of one item, in which -1 is a row of zeros behind all, for all items of the batch: an array of the graph. */
+clattn_status add_row_ids(const struct builder *b, const int32_t *ids, size_t count, size_t item_rows, int *array);
+
+/* Gathers `count` rows for each item from `table_rows` rows of all items. */
+clattn_status add_gather(const struct builder *b, const struct matrix *from, size_t table_rows, int ids, size_t count,
+                         struct matrix *made);
+
+/* Adds the residual convolutions of a stage; `before` is the stream that went into it, which its layers left alone. */
+clattn_status add_residual(struct builder *b, struct grid grid, const struct matrix *before);
+
+/* Fills *picture up to the grid by mirror images. */
+clattn_status add_mirrored(const struct builder *b, struct grid grid, struct picture *picture);
+
+/* Makes the picture `restored` of the stream and of the picture that was given. */
+clattn_status add_restoration(struct builder *b, struct grid grid, struct picture given, struct picture restored);
 
 /* Goes on to the next stage: merges patches, and sets the builder's stack, rows and stream, and *grid. */
 clattn_status add_merge(struct builder *b, struct grid *grid);
 
-/* Begins the stream with the patches of pictures, which are bound to `slot`, and what stands before them. */
-clattn_status add_pictures(struct builder *b, const clattn_layout *picture, int slot);
+/* Begins the stream with a picture's patches, and what stands before them. */
+clattn_status add_pictures(struct builder *b, struct grid grid, struct picture picture);
 
 #endif

@@ -46,29 +46,31 @@ static clattn_status add_positions(const struct builder *b, size_t grid_rows, si
 }
 
 /* The patches' rows are the pixels of a picture of d_model channels, which a convolution makes whose windows do not overlap. */
-static clattn_status add_patches(const struct builder *b, const clattn_layout *picture, int slot)
+static clattn_status add_patches(const struct builder *b, struct grid grid, const struct picture *picture)
 {
     clattn_status status;
     const struct stack *stack = b->stack;
     const clattn_stack_desc *d = &stack->desc;
     const clattn_patches *p = &d->patches;
     const struct linear_operands weights = linear_of(b, &stack->patches);
-    const size_t grid_rows = picture->extent[2] / p->height, grid_columns = picture->extent[3] / p->width;
     clattn_conv2d_desc desc;
     struct graph_step step = {.op = GRAPH_CONV2D, .batch = NUMBER_BATCH};
     clattn_conv2d_desc_init(&desc);
     if (stack->positions)
-        TRY(add_positions(b, grid_rows, grid_columns, &step.operand[CONV2D_OPERAND], &desc.operand));
-    desc.x = *picture;
-    desc.weight = clattn_layout_nchw(weights.weight_dtype, d->d_model, p->channels, p->height, p->width);
+        TRY(add_positions(b, grid.rows, grid.columns, &step.operand[CONV2D_OPERAND], &desc.operand));
+    desc.x = picture->layout;
+    desc.weight = clattn_layout_nchw(weights.weight_dtype, d->d_model, p->channels, p->height + 2 * p->border,
+                                     p->width + 2 * p->border);
+    for (int edge = 0; edge < 4; edge++)
+        desc.padding[edge] = (int32_t)p->border;
     if (weights.bias.array)
         desc.bias = clattn_layout_contiguous(weights.bias_dtype, 1, &d->d_model);
-    desc.y = grid_layout(b->x.dtype, d->d_model, grid_rows, grid_columns);
+    desc.y = grid_layout(b->x.dtype, d->d_model, grid.rows, grid.columns);
     desc.y.extent[0] = b->rows.batch;
     desc.y.stride[0] = (int64_t)(b->rows.length * d->d_model);
     desc.stride[0] = (int32_t)p->height;
     desc.stride[1] = (int32_t)p->width;
-    step.operand[CONV2D_X] = operand_of(graph_bound_array(b->graph, picture->dtype, slot, 0));
+    step.operand[CONV2D_X] = picture->data;
     step.operand[CONV2D_WEIGHT] = weights.weight;
     step.operand[CONV2D_BIAS] = weights.bias;
     step.operand[CONV2D_Y] = operand_at(b->x.data.array, stack_prefix(d) * d->d_model);
@@ -114,7 +116,7 @@ static clattn_status add_class_with_position(const struct builder *b)
     return graph_add_operator(b->graph, &step, &desc, NULL);
 }
 
-clattn_status add_pictures(struct builder *b, const clattn_layout *picture, int slot)
+clattn_status add_pictures(struct builder *b, struct grid grid, struct picture picture)
 {
     clattn_status status;
     const struct stack *stack = b->stack;
@@ -122,14 +124,21 @@ clattn_status add_pictures(struct builder *b, const clattn_layout *picture, int 
     const clattn_patches *p = &d->patches;
     b->x = matrix_new(b->graph, b->rows, b->model->dtype, d->d_model);
     b->own = true;
-    TRY(add_patches(b, picture, slot));
+    const bool restored = stack_last(stack)->desc.restoration.kind;
+    if (restored && (grid.rows != picture.layout.extent[2] || grid.columns != picture.layout.extent[3]))
+        TRY(add_mirrored(b, grid, &picture));
+    TRY(add_patches(b, grid, &picture));
+    b->shallow = b->x;
     if (p->class_token)
         TRY(d->position_count > p->grid_rows * p->grid_columns ? add_class_with_position(b)
                                                                : add_vectors(b, stack->class_token, 0, 1));
     if (p->registers)
         TRY(add_vectors(b, stack->registers, (size_t)p->class_token, p->registers));
-    if (d->input_norm)
-        status = add_norm(b, &stack->input_norm, b->x, b->x);
+    if (!d->input_norm)
+        return CLATTN_SUCCESS;
+    if (restored)
+        b->x = matrix_new(b->graph, b->rows, b->model->dtype, d->d_model);
+    status = add_norm(b, &stack->input_norm, b->shallow, b->x);
 fail:
     return status;
 }

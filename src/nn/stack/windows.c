@@ -12,8 +12,7 @@
 
 /* ---- moving rows ---- */
 
-/* Row ids of one item, in which -1 is a row of zeros, for all items of the batch: an array of the graph. */
-static clattn_status add_ids(const struct builder *b, const int32_t *ids, size_t count, size_t item_rows, int *array)
+clattn_status add_row_ids(const struct builder *b, const int32_t *ids, size_t count, size_t item_rows, int *array)
 {
     clattn_status status;
     const size_t batch = b->rows.batch;
@@ -30,9 +29,8 @@ static clattn_status add_ids(const struct builder *b, const int32_t *ids, size_t
     return status;
 }
 
-/* Gathers `count` rows for each item from `table_rows` rows of all items. */
-static clattn_status add_gather(const struct builder *b, const struct matrix *from, size_t table_rows, int ids,
-                                size_t count, struct matrix *made)
+clattn_status add_gather(const struct builder *b, const struct matrix *from, size_t table_rows, int ids, size_t count,
+                         struct matrix *made)
 {
     const size_t batch = b->rows.batch, columns = from->columns;
     clattn_embedding_desc desc;
@@ -81,7 +79,7 @@ static struct tiling tiling_of(const clattn_windows *w, struct grid grid, bool s
     struct tiling t = {.grid = grid, .windows = {divide_up(grid.rows, w->rows), divide_up(grid.columns, w->columns)}};
     t.filled = (struct grid){t.windows.rows * w->rows, t.windows.columns * w->columns};
     t.places = w->rows * w->columns;
-    if (shifted && grid.rows > w->rows && grid.columns > w->columns)
+    if (shifted && (w->shifted == 2 || (grid.rows > w->rows && grid.columns > w->columns)))
         t.shift = (struct grid){w->rows / 2, w->columns / 2};
     return t;
 }
@@ -119,8 +117,8 @@ static clattn_status add_places(const struct builder *b, const struct tiling *t,
         in[i] = (int32_t)(row * t->grid.columns + column);
         back[in[i]] = (int32_t)i;
     }
-    TRY(add_ids(b, in, count, rows, places));
-    status = add_ids(b, back, rows, count, origins);
+    TRY(add_row_ids(b, in, count, rows, places));
+    status = add_row_ids(b, back, rows, count, origins);
 fail:
     free(in);
     free(back);
@@ -257,7 +255,7 @@ clattn_status add_merge(struct builder *b, struct grid *grid)
         const size_t row = 2 * (i / 4 / merged.columns) + i % 2, column = 2 * (i / 4 % merged.columns) + i / 2 % 2;
         ids[i] = row < grid->rows && column < grid->columns ? (int32_t)(row * grid->columns + column) : -1;
     }
-    TRY(add_ids(b, ids, 4 * count, rows, &array));
+    TRY(add_row_ids(b, ids, 4 * count, rows, &array));
     TRY(add_copy(b, read));
     TRY(add_gather(b, &read, b->rows.batch * rows + 1, array, 4 * count, &four));
     four.columns = four.stride = 4 * stack->desc.d_model;

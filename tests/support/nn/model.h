@@ -131,4 +131,13 @@ double *nn_reference_windows(const nn_reference *reference, const char *prefix, 
 double *nn_reference_merge(const nn_reference *reference, const double *x);
 double *nn_reference_neck(const nn_reference *reference, const double *x);
 
+/* ---- restoration (restoration.c) ---- */
+
+/* Makes pictures of pictures (batch, channels, height, width) by an encoder with a restoration, whose filled grid `reference`
+ * has; the caller frees the result. */
+double *nn_reference_restored(const nn_reference *reference, size_t height, size_t width, const float *pictures);
+
+/* Adds the tensors of a stage's residual convolutions, and of the restoration if the stage has it. */
+void nn_store_add_restoration(nn_store *store, const char *stack, const clattn_stack_desc *desc, size_t channels);
+
 #endif

@@ -68,10 +68,12 @@ static void patch_vector(const nn_reference *r, const float *picture, size_t hei
     for (size_t o = 0; o < r->desc->d_model; o++) {
         x[o] = bias ? bias[o] : 0;
         for (size_t c = 0; c < p->channels; c++)
-            for (size_t k = 0; k < p->height; k++)
-                for (size_t l = 0; l < p->width; l++)
-                    x[o] +=
-                        (double)*weight++ * picture[(c * height + row * p->height + k) * width + column * p->width + l];
+            for (size_t k = 0; k < p->height + 2 * p->border; k++)
+                for (size_t l = 0; l < p->width + 2 * p->border; l++, weight++) {
+                    const size_t at = row * p->height + k, across = column * p->width + l; /* p->border too many */
+                    if (at >= p->border && at < height + p->border && across >= p->border && across < width + p->border)
+                        x[o] += (double)*weight * picture[(c * height + at - p->border) * width + across - p->border];
+                }
     }
 }
 
@@ -178,8 +180,8 @@ double *nn_reference_windows(const nn_reference *r, const char *prefix, const do
     const size_t n = d->d_model, rows = r->grid_rows * r->grid_columns;
     const int layer = strstr(prefix, ".layers.")[strlen(".layers.")] - '0';
     const bool all = d->windows.whole >> layer & 1;
-    const bool shift = d->windows.shifted && !all && layer % 2 && r->grid_rows > d->windows.rows &&
-                       r->grid_columns > d->windows.columns;
+    const bool large = r->grid_rows > d->windows.rows && r->grid_columns > d->windows.columns;
+    const bool shift = d->windows.shifted && !all && layer % 2 && (large || d->windows.shifted == 2);
     const struct axis axis[2] = {axis_of(r->grid_rows, all ? r->grid_rows : d->windows.rows, shift),
                                  axis_of(r->grid_columns, all ? r->grid_columns : d->windows.columns, shift)};
     const size_t filled = axis[0].filled * axis[1].filled;

@@ -74,8 +74,9 @@ size_t nn_encoder_positions(const nn_encoder_run *run)
     if (run->d->next) {
         size_t rows = extent[2] / p->height, columns = extent[3] / p->width;
         for (const clattn_stack_desc *d = run->d; d->next; d = d->next) {
-            rows = (rows + 1) / 2;
-            columns = (columns + 1) / 2;
+            const bool merged = d->next->input == CLATTN_STACK_INPUT_MERGED;
+            rows = merged ? (rows + 1) / 2 : rows;
+            columns = merged ? (columns + 1) / 2 : columns;
         }
         return rows * columns;
     }
@@ -165,12 +166,14 @@ double *nn_encoder_expected(const nn_encoder_run *run, clattn_dtype dtype)
                     : nn_doubles(run->input, input_count(run));
     nn_reference_layers(&r, y);
     for (int stage = 1; r.desc->next; stage++) {
-        double *merged = nn_reference_merge(&r, y);
-        free(y);
-        y = merged;
-        r.grid_rows = (r.grid_rows + 1) / 2;
-        r.grid_columns = (r.grid_columns + 1) / 2;
-        r.length = r.grid_rows * r.grid_columns;
+        if (r.desc->next->input == CLATTN_STACK_INPUT_MERGED) {
+            double *merged = nn_reference_merge(&r, y);
+            free(y);
+            y = merged;
+            r.grid_rows = (r.grid_rows + 1) / 2;
+            r.grid_columns = (r.grid_columns + 1) / 2;
+            r.length = r.grid_rows * r.grid_columns;
+        }
         r.desc = r.desc->next;
         snprintf(name, sizeof name, "encoder.stages.%d", stage);
         r.name = name;

@@ -220,12 +220,12 @@ static void add_scale(nn_store *store, const char *prefix, const clattn_stack_de
 static void add_patches(nn_store *store, const char *stack, const clattn_stack_desc *d)
 {
     const clattn_patches *p = &d->patches;
-    const size_t weight[4] = {d->d_model, p->channels, p->height, p->width};
+    const size_t weight[4] = {d->d_model, p->channels, p->height + 2 * p->border, p->width + 2 * p->border};
     char name[96];
     if (d->input != CLATTN_STACK_INPUT_PICTURES)
         return;
     snprintf(name, sizeof name, "%s.patches.weight", stack);
-    nn_store_add(store, name, 4, weight, 1.7f / sqrtf((float)(p->channels * p->height * p->width)), 0);
+    nn_store_add(store, name, 4, weight, 1.7f / sqrtf((float)(weight[1] * weight[2] * weight[3])), 0);
     snprintf(name, sizeof name, "%s.patches.bias", stack);
     if (!p->without_bias)
         nn_store_add(store, name, 1, &d->d_model, 0.3f, 0);
@@ -340,9 +340,11 @@ void nn_store_add_stack(nn_store *store, const char *name, const clattn_stack_de
         add_neck(store, name, d);
     if (!d->next)
         return;
-    add_linear(store, prefix, "merge", d->next->d_model, 4 * d->d_model, false);
-    snprintf(prefix, sizeof prefix, "%s.merge.", name);
-    add_norm_of(store, prefix, d, 4 * d->d_model);
+    if (d->next->input == CLATTN_STACK_INPUT_MERGED) {
+        add_linear(store, prefix, "merge", d->next->d_model, 4 * d->d_model, false);
+        snprintf(prefix, sizeof prefix, "%s.merge.", name);
+        add_norm_of(store, prefix, d, 4 * d->d_model);
+    }
     const char *last = strrchr(name, '.');
     snprintf(prefix, sizeof prefix, "encoder.stages.%lu", last ? strtoul(last + 1, NULL, 10) + 1 : 1);
     nn_store_add_stack(store, prefix, d->next);
