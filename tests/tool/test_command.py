@@ -500,7 +500,7 @@ class Tools(SoftmaxTest):
         for arguments in (["mha", "--shape", "2,17,24,3"], ["encoder", "--shape", "2,17,24,3,40"],
                           ["attention", "--shape", "2,4,2,33,65,16,24", "--window", "8,2", "--dtype", "bf16", "--page-size",
                            "16", "--solver", "generic"],
-                          ["matmul", "--shape=33,65,17", "--bias"],
+                          ["matmul", "--shape=33,65,17", "--bias", "--activation", "leaky-relu"],
                           ["layernorm", "--shape", "3,1", "--dtype", "f32", "--solver", "generic"],
                           ["matmul", "--shape", "33,65,17", "--bias", "--dtype", "bf16"],
                           ["softmax", "--shape", "7,100", "--dtype", "f16"],

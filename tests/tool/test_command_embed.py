@@ -44,7 +44,8 @@ def norm(x, tensors, name, epsilon):
 
 ACTIVATIONS = {"gelu": lambda x: x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2))),
                "gelu_new": lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3))),
-               "relu": lambda x: np.maximum(x, 0), "silu": lambda x: x / (1 + np.exp(-x))}
+               "leaky_relu": lambda x: np.where(x < 0, 0.01 * x, x), "relu": lambda x: np.maximum(x, 0),
+               "silu": lambda x: x / (1 + np.exp(-x))}
 
 
 def bert(tensors, config, ids, first=False, probabilities=None):
@@ -207,7 +208,8 @@ class Results(EmbedTest):
 
     @thorough
     def test_shapes_and_activations(self):
-        for number, changed in enumerate(({"hidden_size": 24, "num_attention_heads": 3, "intermediate_size": 40},
+        for number, changed in enumerate(({"hidden_size": 24, "num_attention_heads": 3, "intermediate_size": 40,
+                                           "hidden_act": "leaky_relu"},
                                           {"hidden_act": "gelu_new", "num_hidden_layers": 1, "type_vocab_size": 1},
                                           {"hidden_act": "relu", "layer_norm_eps": 1e-5, "position_embedding_type": None},
                                           {"hidden_act": "silu", "num_hidden_layers": 3, "max_position_embeddings": 100})):
