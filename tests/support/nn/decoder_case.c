@@ -26,9 +26,10 @@ const decoder_case decoder_cases[DECODER_CASES] = {
                      .rotary = CLATTN_ROTARY_HALVES, .kv_heads = 2, .without_bias = CLATTN_WITHOUT_BIAS},
                     CLATTN_MODEL_OUTPUT_OWN,
                     true},
-    [CASE_OTHER_MEMORY] = {"GPT-2's with a memory of another size, LayerScale, interleaved rotation",
-                           {SHAPE(RELU), .layers = 1, .cross = 1, .d_memory = 20, .norm_place = CLATTN_NORM_PLACE_PRE,
-                            .layer_scale = 1, .rotary = CLATTN_ROTARY_INTERLEAVED, .rotary_size = 4},
+    [CASE_OTHER_MEMORY] = {"GPT-2's with a memory of another size, LayerScale, LeakyReLU, interleaved rotation",
+                           {SHAPE(LEAKY_RELU), .layers = 1, .cross = 1, .d_memory = 20,
+                            .norm_place = CLATTN_NORM_PLACE_PRE, .layer_scale = 1, .rotary = CLATTN_ROTARY_INTERLEAVED,
+                            .rotary_size = 4},
                            CLATTN_MODEL_OUTPUT_TIED,
                            false},
 };
