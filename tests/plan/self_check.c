@@ -153,8 +153,8 @@ static void small_operators_are_checked(void **state)
          DISAGREES("pool_cpu") "y["},
         {"cpu", "pool/cpu.cl", "value[v] / (rows.divisor", "value[v] / (0.999f * rows.divisor",
          DISAGREES("pool_cpu") "y["},
-        {"generic", "pool/generic.cl", "turn < step", "turn < step - 1", DISAGREES("pool_generic") "y["},
         {"generic", "pool/generic.cl", "y > x || isnan(y)", "y > x + 0.5f || isnan(y)", DISAGREES("pool_generic") "y["},
+        {"generic", "pool/generic.cl", "turn < step", "turn < step - 1", DISAGREES("pool_generic") "y["},
     };
     static const struct damage resizes[] = {
         {"cpu", "resize/resize.h", "(a->cubic + 2.0f)", "(a->cubic + 2.01f)", DISAGREES("resize_cpu") "y["},
@@ -192,7 +192,8 @@ static void small_operators_are_checked(void **state)
     embedding.table = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){5, 8});
     embedding.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (const size_t[3]){1, 3, 8});
     damage_is_found(&norm_operator, &norm, norms, COUNT_OF(norms));
-    damage_is_found(&pool_operator, &pool, pools, COUNT_OF(pools));
+    /* The last damage needs work-items that share an element, so a device without work-groups of several does not show it. */
+    damage_is_found(&pool_operator, &pool, pools, COUNT_OF(pools) - device_breaks("tile"));
     damage_is_found(&resize_operator, &resize, resizes, COUNT_OF(resizes));
     damage_is_found(&rope_operator, &rope, rotations, COUNT_OF(rotations));
     damage_is_found(&activation_operator, &activation, activations, COUNT_OF(activations));

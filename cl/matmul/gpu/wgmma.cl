@@ -136,24 +136,25 @@ kernel void matmul_wgmma(const global ELEMENT(A_TYPE) *a_data, const global ELEM
     local uint4 tiles[STAGES * (A_PIECES + B_PIECES)] __attribute__((aligned(1024)));
     local uint4 *a_tile = tiles, *b_tile = tiles + STAGES * A_PIECES;
 
-    if (a.batch == 0)
-        return;
-
     const int lane = get_local_id(0), warpgroup = get_local_id(1);
     const int item = warpgroup * WGMMA_LANES + lane, row = warpgroup * WGMMA_ROWS;
     const long row0 = (long)group_id(&a.part, 1) * TILE_M, col0 = (long)group_id(&a.part, 0) * TILE_N;
     const long batch = global_id(&a.part, 2);
-    const int rows = (int)min((long)TILE_M, a.m - row0), cols = (int)min((long)TILE_N, a.n - col0);
+    /* Nothing to do: nothing is loaded or stored.  A return here, before the first barrier, made PoCL 6.0 multiply tiles that it
+     * had not filled. */
+    const int depth = a.batch ? a.k : 0;
+    const int rows = a.batch ? (int)min((long)TILE_M, a.m - row0) : 0;
+    const int cols = a.batch ? (int)min((long)TILE_N, a.n - col0) : 0;
     source a_source, b_source;
     destination to;
-    const int steps = (a.k + TILE_K - 1) / TILE_K;
+    const int steps = (depth + TILE_K - 1) / TILE_K;
     const uint a_at = wgmma_address(tiles, a_tile) + warpgroup * WARPGROUP_BYTES, b_at = wgmma_address(tiles, b_tile);
     wgmma_c sum;
 
     set_source(&a_source, (const global ushort *)a_data + a.a.offset + batch * a.a.batch + row0 * a.a.row, a.a.row,
-               a.a.col, rows, a.k, A_TRANSPOSED);
+               a.a.col, rows, depth, A_TRANSPOSED);
     set_source(&b_source, (const global ushort *)b_data + a.b.offset + batch * a.b.batch + col0 * a.b.col, a.b.col,
-               a.b.row, cols, a.k, B_TRANSPOSED);
+               a.b.row, cols, depth, B_TRANSPOSED);
     to.c = c_data + element_of(&a.c, batch, row0, col0);
 #if OPERAND
     to.operand = operand + element_of(&a.operand, batch, row0, col0);
