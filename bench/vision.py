@@ -1,4 +1,4 @@
-"""Models of pictures beside transformers on PyTorch, in one run: milliseconds a call in float32, and memory.
+"""Models of pictures beside transformers and spandrel (SwinIR) on PyTorch, in one run: milliseconds a call in float32, and memory.
 
     vision.py BUILD_DIR [--rounds N] [--only TEXT[,TEXT...]] [--json FILE] [--machine TEXT]
 
@@ -17,6 +17,7 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 import numpy as np
 import torch
 import transformers
+from safetensors.torch import save_file
 
 import record
 
@@ -40,6 +41,20 @@ def sam():
     return transformers.SamVisionModel(transformers.SamVisionConfig(global_attn_indexes=[2, 5, 8, 11]))
 
 
+def swinir(stages, d_model, upsampler):
+    from spandrel.architectures.SwinIR import SwinIR
+    return SwinIR(img_size=64, embed_dim=d_model, depths=[6] * stages, num_heads=[6] * stages, window_size=8, mlp_ratio=2,
+                  upscale=4, upsampler=upsampler)
+
+
+def write_weights(module, folder):
+    path = os.path.join(folder, "weights.safetensors")
+    if not hasattr(module, "save_pretrained"):
+        return save_file({name: tensor.contiguous() for name, tensor in module.state_dict().items()}, path)
+    module.save_pretrained(folder)
+    os.rename(os.path.join(folder, "model.safetensors"), path)
+
+
 # name: clattn_vision, pooling, module, what is called of it, input
 CASES = {
     "ViT-B/16, 1 x 224x224": (2, 2, lambda: vit(768, 12), "module", (1, 3, 224, 224)),
@@ -57,6 +72,9 @@ CASES = {
                                (1, 3, 224, 224)),
     "CLIP-B/32, 16 texts of 77": (9, 3, lambda: transformers.CLIPModel(transformers.CLIPConfig()), "get_text_features",
                                   (16, 77)),
+    "SwinIR x 4, 1 x 64x64": (21, 0, lambda: swinir(6, 180, "pixelshuffle"), "module", (1, 3, 64, 64)),
+    "SwinIR x 4, light, 1 x 128x128": (22, 0, lambda: swinir(4, 60, "pixelshuffledirect"), "module", (1, 3, 128, 128)),
+    "SwinIR x 4, real, 1 x 61x75": (23, 0, lambda: swinir(6, 180, "nearest+conv"), "module", (1, 3, 61, 75)),
 }
 
 
@@ -77,11 +95,10 @@ def measure(program, name, rounds):
     module = make().eval()
     call = module if method == "module" else getattr(module, method)
     with tempfile.TemporaryDirectory() as folder:
-        module.save_pretrained(folder)
-        os.rename(os.path.join(folder, "model.safetensors"), os.path.join(folder, "weights.safetensors"))
+        write_weights(module, folder)
         if len(shape) == 4:
-            inputs = {"pixel_values": torch.randn(shape)}
-            np.save(os.path.join(folder, "picture.npy"), inputs["pixel_values"].numpy())
+            inputs = {"x" if "SwinIR" in name else "pixel_values": torch.randn(shape)}
+            np.save(os.path.join(folder, "picture.npy"), *[picture.numpy() for picture in inputs.values()])
         else:
             tokens = torch.randint(0, 49405, shape)
             tokens[:, -1] = 49407

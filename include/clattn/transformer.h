@@ -182,9 +182,12 @@ typedef struct clattn_restoration {
  *                 first_position if there are positions
  *     features    features and convolutions (needed), positions by a table
  *     pictures    patches (needed), positions by a table of grid_rows * grid_columns rows, or one more before them for
- *                 the class token; input_norm
+ *                 the class token, or by sinusoids, which the class token has none of; input_norm
  *     merged      none
  *     continued   none
+ *
+ * The sinusoids of a patch are four quarters of n = d_model / 4 numbers: the sines and then the cosines of row · 10000^(-i/n),
+ * i = 0 ... n - 1, and those of column · 10000^(-i/n). (MAE's published weights have columns first, in a table.)
  *
  * Everything else is refused with INVALID_LAYOUT, for example a first_position of features with a table of positions.
  */
@@ -216,14 +219,28 @@ typedef struct clattn_stack_desc {
     /** 1: what attention and feed-forward network add to the stream is multiplied by a vector of d_model numbers
      * (LayerScale, Touvron et al. 2021). The weights of their last products are multiplied when they are loaded. */
     int32_t layer_scale;
-    int32_t causal;             /**< 1: a position attends to itself and those before, as in a decoder */
-    int32_t cross;              /**< 1: each layer attends to a memory, the encoder's output; decoders only */
-    size_t d_memory;            /**< columns of that memory; 0: d_model */
-    int32_t explicit_scale;     /**< 1: `scale` counts, for all attentions; 0 (default): 1/sqrt(head_size) */
-    float scale;                /**< any finite value */
-    clattn_rotary rotary;       /**< whether self-attention's queries and keys are rotated */
-    float rotary_base;          /**< the base of the angles; 0: 10000 */
-    size_t rotary_size;         /**< how much of a head is rotated; 0: head_size */
+    int32_t causal;         /**< 1: a position attends to itself and those before, as in a decoder */
+    int32_t cross;          /**< 1: each layer attends to a memory, the encoder's output; decoders only */
+    size_t d_memory;        /**< columns of that memory; 0: d_model */
+    int32_t explicit_scale; /**< 1: `scale` counts, for all attentions; 0 (default): 1/sqrt(head_size) */
+    float scale;            /**< any finite value */
+
+    /** Whether self-attention's queries and keys are rotated. Of pictures, only the patches' are, by two positions: with
+     * rotary_size = 4 n, pair i < n by the angle row · base^(-i/n), and pair n + i by column · base^(-i/n). */
+    clattn_rotary rotary;
+    float rotary_base;  /**< the base of the angles; 0: 10000 */
+    size_t rotary_size; /**< how much of a head is rotated; 0: head_size */
+
+    /** Pictures: 1: in place of a row r of R, the angle has 2 π (2 (r + 1/2) / R - 1), and likewise of a column (DINOv3, whose base
+     * is 100); 0 (default): r itself. */
+    int32_t rotary_centred;
+    float
+        softcap; /**< 0 (default): none; otherwise scores s of all attentions become softcap · tanh(s / softcap), as in Gemma 2 */
+
+    /** 0 (default): self-attention attends to all positions; otherwise to those at most this far before and behind. A sliding
+     * window of W tokens, as in Mistral, is a reach of W - 1. Not for pictures, which have `windows`. */
+    size_t reach;
+    uint64_t unlimited;         /**< layers of the first 64 that have no `reach`: bit l (value 2^l) is layer l's */
     clattn_stack_input input;   /**< what goes in */
     clattn_positions positions; /**< what is added for the position */
     size_t vocabulary;          /**< rows of the table of tokens */

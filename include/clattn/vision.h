@@ -36,7 +36,7 @@
  *
  * What is made of a picture, with clattn_encoder_desc.pooling:
  *
- *     ViT, DINOv2     CLATTN_POOLING_FIRST: the class token (the output has it and the patches, all normalised by the final
+ *     ViT, DINO       CLATTN_POOLING_FIRST: the class token (the output has it and the patches, all normalised by the final
  *                     norm; of CLIP, too, where Hugging Face's last_hidden_state is not)
  *     SAM             none: the output is (batch, 64 * 64, 256), by patches (Hugging Face has the columns first)
  *     Swin            CLATTN_POOLING_MEAN; the output is the last stage's, normalised
@@ -83,6 +83,9 @@ typedef enum clattn_vision {
     CLATTN_VISION_SWINIR_REAL_LARGE = 24,  /**< nine stages, d_model 240 */
     CLATTN_VISION_SWINIR_DENOISE = 25,     /**< a picture of the same size without its noise */
     CLATTN_VISION_SWINIR_JPEG = 26,        /**< a picture of the same size without JPEG's blocks, windows of 7 x 7 */
+    CLATTN_VISION_DINOV3_SMALL_16 = 27, /**< DINOv3 (Siméoni et al. 2025), four registers: L 12, d_model 384, 6 heads */
+    CLATTN_VISION_DINOV3_BASE_16 = 28,  /**< L 12, d_model 768, 12 heads */
+    CLATTN_VISION_DINOV3_LARGE_16 = 29, /**< L 24, d_model 1024, 16 heads */
     CLATTN_VISION_FORCE_32BIT = 0x7fffffff
 } clattn_vision;
 

@@ -98,6 +98,7 @@ typedef enum clattn_name_format {
     CLATTN_NAME_FORMAT_TIMM_SWIN = 16,    /**< timm's SwinTransformer */
     CLATTN_NAME_FORMAT_SAM = 17,          /**< the pictures' encoder of Hugging Face's SamModel */
     CLATTN_NAME_FORMAT_SWINIR = 18,       /**< SwinIR, as its authors have published it */
+    CLATTN_NAME_FORMAT_DINOV3 = 19,       /**< Hugging Face's DINOv3ViTModel */
     CLATTN_NAME_FORMAT_FORCE_32BIT = 0x7fffffff
 } clattn_name_format;
 

@@ -40,6 +40,24 @@ static const struct {
      2,
      3,
      10},
+    /* Positions that are computed: DINOv3's kind, with a part of the head, and sinusoids behind a class token. */
+    {{SHAPE(GELU), PRE, .layers = 2, .final_norm = 1, .input = CLATTN_STACK_INPUT_PICTURES, .layer_scale = 1,
+      .rotary = CLATTN_ROTARY_HALVES, .rotary_base = 100, .rotary_centred = 1, .without_bias = CLATTN_WITHOUT_KEY_BIAS,
+      .patches = {.channels = 3, .height = 4, .width = 4, .class_token = 1, .registers = 4}},
+     2,
+     12,
+     20},
+    {{SHAPE(GELU), PRE, .layers = 1, .input = CLATTN_STACK_INPUT_PICTURES, .kv_heads = 2,
+      .rotary = CLATTN_ROTARY_INTERLEAVED, .rotary_size = 4, .softcap = 1.5f,
+      .patches = {.channels = 1, .height = 3, .width = 2}},
+     1,
+     9,
+     10},
+    {{SHAPE(GELU), PRE, .layers = 1, .input = CLATTN_STACK_INPUT_PICTURES, .positions = CLATTN_POSITIONS_SINUSOIDS,
+      .patches = {.channels = 3, .height = 4, .width = 4, .border = 1, .class_token = 1}},
+     2,
+     8,
+     12},
 };
 
 static nn_encoder_run run_of(size_t i, nn_store *store, const float *picture)

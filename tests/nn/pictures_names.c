@@ -30,8 +30,9 @@ static size_t parameters_of(clattn_vision model)
     d = stages[0];
     const size_t n = d.d_model, p = d.patches.channels * d.patches.height * d.patches.width;
     const size_t feed_forward = (d.gated ? 3 : 2) * n * d.d_ff + (d.gated ? 2 : 1) * d.d_ff + n;
-    const size_t layer = 4 * (n * n + n) + feed_forward + 4 * n + (d.layer_scale ? 2 * n : 0);
-    const size_t input = p ? n * p + (d.patches.without_bias ? 0 : n) + n : d.vocabulary * n;
+    const size_t biases = d.without_bias & CLATTN_WITHOUT_KEY_BIAS ? 3 : 4;
+    const size_t layer = 4 * n * n + biases * n + feed_forward + 4 * n + (d.layer_scale ? 2 * n : 0);
+    const size_t input = p ? n * p + (d.patches.without_bias ? 0 : n) + n + d.patches.registers * n : d.vocabulary * n;
     return input + d.position_count * n + (d.input_norm ? 2 * n : 0) + d.layers * layer + 2 * n + d.projection * n;
 }
 
@@ -94,6 +95,9 @@ static void presets(void **state)
     assert_int_equal(parameters_of(CLATTN_VISION_VIT_LARGE_16), 303301632);
     assert_int_equal(parameters_of(CLATTN_VISION_DINOV2_SMALL_14), 22056192);
     assert_int_equal(parameters_of(CLATTN_VISION_DINOV2_GIANT_14), 1136479232);
+    assert_int_equal(parameters_of(CLATTN_VISION_DINOV3_SMALL_16), 21596160);
+    assert_int_equal(parameters_of(CLATTN_VISION_DINOV3_BASE_16), 85659648);
+    assert_int_equal(parameters_of(CLATTN_VISION_DINOV3_LARGE_16), 303128576);
     assert_int_equal(parameters_of(CLATTN_VISION_CLIP_BASE_32) + parameters_of(CLATTN_VISION_CLIP_BASE_32_TEXT),
                      151277312);
     assert_int_equal(parameters_of(CLATTN_VISION_CLIP_LARGE_14) + parameters_of(CLATTN_VISION_CLIP_LARGE_14_TEXT),
@@ -146,6 +150,8 @@ static void names(void **state)
         {CLATTN_NAME_FORMAT_TIMM_SWIN, "encoder.stages.9.merge.weight", "layers.10.downsample.reduction.weight", 0, 1},
         {CLATTN_NAME_FORMAT_TIMM_SWIN, "encoder.stages.2.layers.17.self.key.weight",
          "layers.2.blocks.17.attn.qkv.weight", 1, 3},
+        {CLATTN_NAME_FORMAT_DINOV3, "encoder.layers.5.feed_forward.gate.weight", "layer.5.mlp.gate_proj.weight", 0, 1},
+        {CLATTN_NAME_FORMAT_DINOV3, "encoder.layers.5.self.output.bias", "layer.5.attention.o_proj.bias", 0, 1},
         {CLATTN_NAME_FORMAT_SWINIR, "encoder.layers.1.self.value.bias",
          "layers.0.residual_group.blocks.1.attn.qkv.bias", 2, 3},
         {CLATTN_NAME_FORMAT_SWINIR, "encoder.stages.3.residual.bias", "layers.3.conv.bias", 0, 1},

@@ -21,7 +21,7 @@ import draws
 ALLOWED = 5e-5
 # clattn_vision, clattn_name_format, clattn_pooling
 VIT, DINOV2, DINOV2_GIANT, CLIP, CLIP_TEXT, SWIN, SAM = 2, 5, 7, 8, 9, 14, 18
-SWINIR, SWINIR_LIGHTWEIGHT, SWINIR_REAL, SWINIR_DENOISE = 21, 22, 23, 25
+SWINIR, SWINIR_LIGHTWEIGHT, SWINIR_REAL, SWINIR_DENOISE, DINOV3 = 21, 22, 23, 25, 28
 FORMAT_TIMM, FORMAT_TIMM_SWIN = 14, 16
 MEAN, FIRST, LAST, PATCHES = 1, 2, 3, 4
 
@@ -87,6 +87,36 @@ def dinov2(case):
     y = module(x).last_hidden_state
     pooled = y[:, 0] if case.options["pooling"] == FIRST else y[:, 1 + registers:].mean(1)
     return module, {"picture": x}, {"output": y, "pooled": pooled}
+
+
+def dinov3(case):
+    case.sizes()
+    registers, gated = case.pick(0, 4, 4), case.whole(0, 2) == 0
+    base = float(case.pick(100, 30))
+    module = hugging_face(case, DINOV3, "DINOv3ViT", num_register_tokens=registers, use_gated_mlp=gated, rope_theta=base,
+                          hidden_act="silu" if gated else "gelu", **of_shape(case))
+    case.note.append("%d registers, base %g%s" % (registers, base, ", gated" if gated else ""))
+    case.options.update(registers=registers, gated=int(gated), rotary_base=int(base), pooling=FIRST, grid_rows=0,
+                        grid_columns=0)
+    x = case.picture(case.patch, case.rows, case.columns, case.batch)
+    y = module(x).last_hidden_state
+    return module, {"picture": x}, {"output": y, "pooled": y[:, 0]}
+
+
+def vit_sinusoids(case):
+    """A ViT whose table of positions is what transformers computes."""
+    from transformers.models.vit_mae.modeling_vit_mae import build_2d_sinusoidal_position_embedding
+    case.sizes()
+    epsilon = case.pick(1e-12, 1e-6)
+    config = of_shape(case, layer_norm_eps=epsilon)
+    config["image_size"] = (case.rows * case.patch, case.columns * case.patch)
+    module = hugging_face(case, VIT, "ViT", **config)
+    table = build_2d_sinusoidal_position_embedding(case.rows, case.columns, case.shape["d_model"], cls_token=True)
+    module.embeddings.position_embeddings.data = table[None]
+    case.options.update(epsilon=epsilon, pooling=FIRST, sinusoids=1)
+    x = case.picture(case.patch, case.rows, case.columns, case.batch)
+    y = module(x).last_hidden_state
+    return module, {"picture": x}, {"output": y, "pooled": y[:, 0]}
 
 
 def clip_config(case, vision, text):
@@ -234,7 +264,7 @@ def swinir(case):
     return module, {"picture": x - module.mean}, {"output": module(x) - module.mean}
 
 
-KINDS = {"vit": vit, "dinov2": dinov2, "clip": clip, "timm": timm_vit, "swin": swin, "timm-swin": timm_swin, "sam": sam,
+KINDS = {"vit": vit, "sinusoids": vit_sinusoids, "dinov2": dinov2, "dinov3": dinov3, "clip": clip, "timm": timm_vit, "swin": swin, "timm-swin": timm_swin, "sam": sam,
          "swinir": swinir}
 
 

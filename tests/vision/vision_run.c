@@ -7,6 +7,7 @@
  *   model=N format=N prefix=TEXT   the clattn_vision that the description begins with, the names, and what stands before them
  *   layers=N d_model=N heads=N d_ff=N epsilon=X projection=N input_norm=0|1 layer_scale=0|1 query_key_norm=0|1
  *   patch=N patch_bias=0|1 grid_rows=N grid_columns=N antialias=0|1 class_token=0|1 class_position=0|1 registers=N
+ *   gated=1 rotary_base=N sinusoids=1
  *   vocabulary=N positions=N       what replaces the preset's
  *   stages=N,N... window=N         Swin: the layers of each stage; the window's rows and columns
  *   stages=N,N... window=N residual=N channels=N factor=N
@@ -104,6 +105,11 @@ static void describe(clattn_transformer_desc *desc, clattn_stack_desc *d, clattn
     d->input_norm = (int32_t)number("input_norm", (size_t)d->input_norm);
     d->layer_scale = (int32_t)number("layer_scale", (size_t)d->layer_scale);
     d->query_key_norm = (int32_t)number("query_key_norm", (size_t)d->query_key_norm);
+    d->rotary_base = (float)number("rotary_base", (size_t)d->rotary_base);
+    if (number("gated", 0)) {
+        d->gated = 1;
+        d->activation = CLATTN_ACTIVATION_SWISH;
+    }
     if (option("epsilon", NULL))
         d->epsilon = strtof(option("epsilon", NULL), NULL);
     if (option("stages", NULL))
@@ -125,8 +131,12 @@ static void describe(clattn_transformer_desc *desc, clattn_stack_desc *d, clattn
     p->registers = number("registers", p->registers);
     if (option("patch_bias", NULL))
         p->without_bias = !number("patch_bias", 1);
-    if (d->positions)
+    if (number("sinusoids", 0)) {
+        d->positions = CLATTN_POSITIONS_SINUSOIDS;
+        d->position_count = p->grid_rows = p->grid_columns = 0;
+    } else if (d->positions) {
         d->position_count = p->grid_rows * p->grid_columns + number("class_position", others);
+    }
 }
 
 /* The picture in the order that the option wants, in *layout. */

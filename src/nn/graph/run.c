@@ -146,6 +146,8 @@ static clattn_status rope(const struct runner *r, const struct graph_step *s, st
     args.x = bind(r, s, ROPE_X);
     args.y = bind(r, s, ROPE_Y);
     args.offsets = bind(r, s, ROPE_OFFSETS);
+    args.cos = bind(r, s, ROPE_COS);
+    args.sin = bind(r, s, ROPE_SIN);
     args.explicit_lengths = 1;
     args.batch = number(r, s->batch);
     args.length = number(r, s->length);

@@ -127,12 +127,13 @@ static clattn_status check_fields(const clattn_stack_desc *d, const char **reaso
             "without_bias has a bit that means nothing");
     REQUIRE(is_flag(d->gated) && is_flag(d->explicit_epsilon) && is_flag(d->explicit_alpha) && is_flag(d->final_norm) &&
                 is_flag(d->causal) && is_flag(d->cross) && is_flag(d->scale_embeddings) && is_flag(d->input_norm) &&
-                is_flag(d->query_key_norm) && is_flag(d->layer_scale),
+                is_flag(d->query_key_norm) && is_flag(d->layer_scale) && is_flag(d->rotary_centred),
             CLATTN_ERROR_INVALID_LAYOUT,
             "a flag (gated, explicit_epsilon, explicit_alpha, final_norm, causal, cross, scale_embeddings, input_norm, "
-            "query_key_norm, layer_scale) is neither 0 nor 1");
+            "query_key_norm, layer_scale, rotary_centred) is neither 0 nor 1");
     REQUIRE(isfinite(d->epsilon) && d->epsilon >= 0, CLATTN_ERROR_INVALID_LAYOUT, "epsilon is negative or not finite");
     REQUIRE(isfinite(d->alpha), CLATTN_ERROR_INVALID_LAYOUT, "alpha is not finite");
+    REQUIRE(isfinite(d->softcap) && d->softcap >= 0, CLATTN_ERROR_INVALID_LAYOUT, "softcap is negative or not finite");
     return CLATTN_SUCCESS;
 }
 
@@ -146,9 +147,9 @@ static clattn_status check_sizes(const clattn_stack_desc *d, const char **reason
     REQUIRE(d->head_size, CLATTN_ERROR_INVALID_LAYOUT, "d_model is no multiple of heads; give head_size");
     REQUIRE(!d->rotary || (d->rotary_size % 2 == 0 && d->rotary_size <= d->head_size), CLATTN_ERROR_INVALID_LAYOUT,
             "rotary_size is odd or above head_size");
-    const size_t sizes[] = {d->d_model,  d->heads,          d->head_size,      d->d_ff,
-                            d->d_memory, d->vocabulary,     d->position_count, d->segments,
-                            d->features, d->first_position, d->projection,     d->neck};
+    const size_t sizes[] = {d->d_model,    d->heads,          d->head_size, d->d_ff,     d->d_memory,
+                            d->vocabulary, d->position_count, d->segments,  d->features, d->first_position,
+                            d->projection, d->neck,           d->reach};
     for (size_t i = 0; i < COUNT_OF(sizes); i++)
         REQUIRE(sizes[i] < MODEL_SIZE_LIMIT, CLATTN_ERROR_INVALID_LAYOUT, "a size is 2^31 or more");
     REQUIRE(d->heads <= MODEL_SIZE_LIMIT / 16 / d->head_size, CLATTN_ERROR_INVALID_LAYOUT,
@@ -169,8 +170,18 @@ static clattn_status check_input(const clattn_stack_desc *d, const char **reason
             "features have a number of columns and convolutions, and other inputs have none");
     REQUIRE(!d->positions || d->input != CLATTN_STACK_INPUT_VECTORS, CLATTN_ERROR_INVALID_LAYOUT,
             "positions are added to tokens, features or pictures, not to vectors");
-    REQUIRE(d->positions != CLATTN_POSITIONS_SINUSOIDS || tokens, CLATTN_ERROR_INVALID_LAYOUT,
-            "sinusoids are computed for tokens; features and pictures take a table of positions");
+    REQUIRE(d->positions != CLATTN_POSITIONS_SINUSOIDS || tokens || (pictures && d->d_model % 4 == 0),
+            CLATTN_ERROR_INVALID_LAYOUT,
+            "sinusoids are computed for tokens, and for pictures if d_model is a multiple of 4; features take a table");
+    REQUIRE(!d->rotary_centred || (pictures && d->rotary), CLATTN_ERROR_INVALID_LAYOUT,
+            "rotary_centred is for pictures whose patches are rotated");
+    REQUIRE(!d->rotary || !pictures || d->rotary_size % 4 == 0, CLATTN_ERROR_INVALID_LAYOUT,
+            "rotary_size of pictures is a multiple of 4");
+    REQUIRE(!d->reach ||
+                (!pictures && d->input != CLATTN_STACK_INPUT_MERGED && d->input != CLATTN_STACK_INPUT_CONTINUED),
+            CLATTN_ERROR_INVALID_LAYOUT, "reach is not for pictures, which have windows");
+    REQUIRE(!d->unlimited || (d->reach && (d->layers >= 64 || !(d->unlimited >> d->layers))),
+            CLATTN_ERROR_INVALID_LAYOUT, "unlimited is without reach, or has a layer that the stack does not have");
     REQUIRE((d->positions == CLATTN_POSITIONS_TABLE) == (d->position_count != 0), CLATTN_ERROR_INVALID_LAYOUT,
             "a table of positions has a position_count, and there is none without");
     REQUIRE(!d->first_position || (tokens && d->positions), CLATTN_ERROR_INVALID_LAYOUT,
@@ -417,7 +428,7 @@ static clattn_status create(clattn_context *context, const clattn_transformer_de
         goto fail;
     }
     if (!source.lookup || (source.rule_count && !source.rules) || source.reserved ||
-        !enum_within(source.format, CLATTN_NAME_FORMAT_SWINIR)) {
+        !enum_within(source.format, CLATTN_NAME_FORMAT_DINOV3)) {
         status = report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                               "source: no lookup, rules that are NULL, an unknown format, or reserved is not 0");
         goto fail;

@@ -149,6 +149,25 @@ static const clattn_name_rule dinov2_gated[] = {
     {"encoder.layers.{n}.feed_forward.out.{kind}", DINOV2_LAYER "mlp.weights_out.{kind}"},
 };
 
+#define DINOV3 "layer.{n}."
+static const clattn_name_rule dinov3[] = {
+    {"encoder.patches.{kind}", "embeddings.patch_embeddings.{kind}"},
+    {"encoder.class.weight", "embeddings.cls_token"},
+    {"encoder.registers.weight", "embeddings.register_tokens"},
+    {"encoder.layers.{n}.self.query.{kind}", DINOV3 "attention.q_proj.{kind}"},
+    {"encoder.layers.{n}.self.key.{kind}", DINOV3 "attention.k_proj.{kind}"},
+    {"encoder.layers.{n}.self.value.{kind}", DINOV3 "attention.v_proj.{kind}"},
+    {"encoder.layers.{n}.self.output.{kind}", DINOV3 "attention.o_proj.{kind}"},
+    {"encoder.layers.{n}.self.norm.{kind}", DINOV3 "norm1.{kind}"},
+    {"encoder.layers.{n}.self.scale", DINOV3 "layer_scale1.lambda1"},
+    {"encoder.layers.{n}.feed_forward.gate.{kind}", DINOV3 "mlp.gate_proj.{kind}"},
+    {"encoder.layers.{n}.feed_forward.in.{kind}", DINOV3 "mlp.up_proj.{kind}"},
+    {"encoder.layers.{n}.feed_forward.out.{kind}", DINOV3 "mlp.down_proj.{kind}"},
+    {"encoder.layers.{n}.feed_forward.norm.{kind}", DINOV3 "norm2.{kind}"},
+    {"encoder.layers.{n}.feed_forward.scale", DINOV3 "layer_scale2.lambda1"},
+    {"encoder.norm.{kind}", "norm.{kind}"},
+};
+
 #define CLIP_LAYERS(F) \
     {"encoder.layers.{n}.self.query.{kind}", F ".layers.{n}.self_attn.q_proj.{kind}"}, \
         {"encoder.layers.{n}.self.key.{kind}", F ".layers.{n}.self_attn.k_proj.{kind}"}, \
@@ -317,6 +336,7 @@ static const struct {
     RULES(timm_swin),
     RULES(sam),
     RULES(swinir),
+    RULES(dinov3),
 };
 
 /* The texts that {n}, {s} and {kind} stand for. */

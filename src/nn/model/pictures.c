@@ -60,9 +60,9 @@ static clattn_status check_windows(const clattn_stack_desc *d, const char **reas
             CLATTN_ERROR_INVALID_LAYOUT,
             "windows: a decomposed bias of whole layers needs a grid of at most 512 x 512");
     REQUIRE(w->position_bias != CLATTN_POSITION_BIAS_DECOMPOSED ||
-                ((!d->explicit_scale || isfinite(1 / d->scale)) && d->kv_heads == d->heads),
+                ((!d->explicit_scale || isfinite(1 / d->scale)) && d->kv_heads == d->heads && d->softcap == 0),
             CLATTN_ERROR_INVALID_LAYOUT,
-            "windows: a decomposed bias needs a scale whose inverse is finite, and kv_heads = heads");
+            "windows: a decomposed bias needs a scale whose inverse is finite, kv_heads = heads, and no softcap");
     REQUIRE(!w->rows || (pictures && !d->patches.class_token && !d->patches.registers && !d->causal && !d->rotary),
             CLATTN_ERROR_INVALID_LAYOUT,
             "windows are for pictures without class token and registers, and are neither causal nor rotary");

@@ -4,7 +4,7 @@
 #include "base/report.h"
 #include "base/size.h"
 
-enum family { VIT, DINOV2, CLIP_VISION, CLIP_TEXT, SWIN, SAM, SWINIR };
+enum family { VIT, DINOV2, CLIP_VISION, CLIP_TEXT, SWIN, SAM, SWINIR, DINOV3 };
 
 #define SWIN_STAGES 4
 
@@ -42,6 +42,9 @@ static const struct shape shapes[] = {
     [CLATTN_VISION_SWINIR_REAL_LARGE] = {SWINIR, 9, 240, 8, 1, 0},
     [CLATTN_VISION_SWINIR_DENOISE] = {SWINIR, 6, 180, 6, 1, 0},
     [CLATTN_VISION_SWINIR_JPEG] = {SWINIR, 6, 180, 6, 1, 0},
+    [CLATTN_VISION_DINOV3_SMALL_16] = {DINOV3, 12, 384, 6, 16, 0},
+    [CLATTN_VISION_DINOV3_BASE_16] = {DINOV3, 12, 768, 12, 16, 0},
+    [CLATTN_VISION_DINOV3_LARGE_16] = {DINOV3, 24, 1024, 16, 16, 0},
 };
 
 /* Patches of square pictures, with a class token that has a position. */
@@ -170,6 +173,18 @@ clattn_status clattn_vision_preset(clattn_vision model, clattn_transformer_desc 
             encoder->d_ff = 4096;
             names = CLATTN_NAME_FORMAT_DINOV2_GATED;
         }
+        break;
+    case DINOV3:
+        encoder->input = CLATTN_STACK_INPUT_PICTURES;
+        encoder->patches = (clattn_patches){
+            .channels = 3, .height = shape->patch, .width = shape->patch, .class_token = 1, .registers = 4};
+        encoder->positions = CLATTN_POSITIONS_NONE;
+        encoder->rotary = CLATTN_ROTARY_HALVES;
+        encoder->rotary_base = 100;
+        encoder->rotary_centred = 1;
+        encoder->without_bias = CLATTN_WITHOUT_KEY_BIAS;
+        encoder->layer_scale = 1;
+        names = CLATTN_NAME_FORMAT_DINOV3;
         break;
     case CLIP_VISION:
         set_pictures(encoder, 224, shape->patch);

@@ -151,6 +151,7 @@ static clattn_status add_self_attention(struct decoder_builder *b, size_t layer)
         .keys = NUMBER_KEYS,
         .position = position,
         .causal = d->causal,
+        .reach = layer_reach(d, layer),
         .alignment = CLATTN_ALIGNMENT_EXPLICIT,
         .query_lengths = b->fresh,
         .key_lengths = b->total,

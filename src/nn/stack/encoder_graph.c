@@ -8,6 +8,7 @@ struct encoder_builder {
     struct encoder_plan *plan;
     int lengths;          /* array; 0: none */
     size_t probabilities; /* layers so far whose probabilities are an output */
+    struct angles angles; /* of rotated patches */
 };
 
 /* ---- the front end of features ---- */
@@ -227,7 +228,10 @@ static clattn_status add_self_attention(struct encoder_builder *b, size_t layer)
     const clattn_layout *all = &b->plan->probabilities;
     struct heads heads;
     TRY(add_projections(&b->base, weights, true, &heads));
-    if (d->rotary) {
+    if (d->rotary && d->input == CLATTN_STACK_INPUT_PICTURES) {
+        TRY(add_grid_rope(&b->base, &heads.query, d->heads, &b->angles));
+        TRY(add_grid_rope(&b->base, &heads.key, d->kv_heads, &b->angles));
+    } else if (d->rotary) {
         TRY(add_rope(&b->base, &heads.query, d->heads, NUMBER_ONE, 0));
         TRY(add_rope(&b->base, &heads.key, d->kv_heads, NUMBER_ONE, 0));
     }
@@ -239,6 +243,7 @@ static clattn_status add_self_attention(struct encoder_builder *b, size_t layer)
         .cache = heads_layout(stack, b->base.rows, &heads.key, d->kv_heads),
         .keys = b->base.rows.length_number,
         .causal = d->causal,
+        .reach = layer_reach(d, layer),
         .query_lengths = b->lengths,
         .key_lengths = b->lengths,
         .mask = b->plan->desc.mask,
@@ -260,6 +265,8 @@ static clattn_status add_layers(struct encoder_builder *b, struct grid grid, con
     clattn_status status = CLATTN_SUCCESS;
     const clattn_stack_desc *d = &b->base.stack->desc;
     struct windows windows = {.grid = grid};
+    if (d->rotary && d->input == CLATTN_STACK_INPUT_PICTURES)
+        TRY(add_grid_angles(&b->base, grid, &b->angles));
     for (size_t i = 0; i < d->layers; i++) {
         TRY(d->windows.rows ? add_window_attention(&b->base, &windows, i) : add_self_attention(b, i));
         TRY(end_layer(&b->base, i, result));

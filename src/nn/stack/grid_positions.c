@@ -22,7 +22,7 @@ clattn_status add_grid_sinusoids(const struct builder *b, struct grid grid, int 
         return out_of_memory(b);
     for (size_t i = 0; i < count; i++) {
         const size_t patch = i / columns, part = i % columns / quarter;
-        const size_t position = part < 2 ? patch % grid.columns : patch / grid.columns;
+        const size_t position = part < 2 ? patch / grid.columns : patch % grid.columns;
         const double angle = (double)position * pow(10000, -(double)(i % quarter) / (double)quarter);
         values[i] = (float)(part % 2 ? cos(angle) : sin(angle));
     }
@@ -70,9 +70,8 @@ clattn_status add_grid_rope(const struct builder *b, const struct matrix *matrix
     const clattn_stack_desc *d = &b->stack->desc;
     const size_t table[3] = {1, angles->patches, d->rotary_size / 2};
     clattn_rope_desc desc;
-    struct graph_step step = {.op = GRAPH_ROPE,
-                              .batch = b->rows.batch_number,
-                              .length = graph_number(b->graph, angles->patches, NUMBER_ONE)};
+    struct graph_step step = {
+        .op = GRAPH_ROPE, .batch = b->rows.batch_number, .length = graph_number(b->graph, angles->patches, NUMBER_ONE)};
     clattn_rope_desc_init(&desc);
     desc.pairing =
         d->rotary == CLATTN_ROTARY_INTERLEAVED ? CLATTN_ROPE_PAIRING_INTERLEAVED : CLATTN_ROPE_PAIRING_HALVES;
@@ -81,8 +80,8 @@ clattn_status add_grid_rope(const struct builder *b, const struct matrix *matrix
     desc.x.extent[2] = angles->patches;
     desc.y = desc.x;
     desc.cos = desc.sin = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, table);
-    step.operand[ROPE_X] = step.operand[ROPE_Y] = (struct graph_operand){
-        matrix->data.array, matrix->data.offset + (int64_t)(stack_prefix(d) * matrix->stride)};
+    step.operand[ROPE_X] = step.operand[ROPE_Y] =
+        (struct graph_operand){matrix->data.array, matrix->data.offset + (int64_t)(stack_prefix(d) * matrix->stride)};
     step.operand[ROPE_COS] = operand_of(angles->cosines);
     step.operand[ROPE_SIN] = operand_of(angles->sines);
     return graph_add_operator(b->graph, &step, &desc, NULL);

@@ -307,6 +307,11 @@ static void describe_attention(const struct builder *b, const struct attention_s
     clattn_attention_desc_init(desc);
     desc->scoring.explicit_scale = d->explicit_scale;
     desc->scoring.scale = d->scale;
+    desc->scoring.softcap = d->softcap;
+    if (a->reach) {
+        desc->window.explicit_left = desc->window.explicit_right = 1;
+        desc->window.left = desc->window.right = (int64_t)a->reach;
+    }
     desc->causal = a->causal;
     desc->alignment = a->alignment;
     desc->mask = a->mask;
@@ -390,6 +395,11 @@ fail:
 bool is_among(uint64_t layers, size_t layer)
 {
     return layer < 64 && layers >> layer & 1;
+}
+
+size_t layer_reach(const clattn_stack_desc *desc, size_t layer)
+{
+    return is_among(desc->unlimited, layer) ? 0 : desc->reach;
 }
 
 clattn_status add_rope(const struct builder *b, const struct matrix *matrix, size_t heads, enum graph_number position,

@@ -119,6 +119,7 @@ struct attention_sublayer {
     clattn_layout cache;             /* ... in this layout */
     enum graph_number keys, position;
     bool causal;
+    size_t reach; /* positions before and behind that are attended; 0: all */
     clattn_alignment alignment;
     int query_lengths, key_lengths, positions; /* arrays of the items' lengths and positions; 0: none */
     clattn_layout mask, bias;
@@ -142,6 +143,9 @@ clattn_status add_attention(struct builder *b, const struct attention_sublayer *
 
 /* Whether the layer's bit is set. */
 bool is_among(uint64_t layers, size_t layer);
+
+/* How far self-attention of the layer reaches; 0: everywhere. */
+size_t layer_reach(const clattn_stack_desc *desc, size_t layer);
 
 /* Adds a copy of `count` of the host's integers to a new array, which it returns. */
 int add_integers(const struct builder *b, size_t count, enum graph_number batch, int which, int condition);
@@ -172,6 +176,20 @@ clattn_status add_window_attention(struct builder *b, struct windows *windows, s
  * of the graph, or 0 until it is made. */
 clattn_status attend_decomposed(const struct builder *b, const struct attention_sublayer *sublayer, struct grid window,
                                 int *ones, const struct heads *heads);
+
+/* A table of sinusoids for the patches of a grid, (patches, d_model) float32. */
+clattn_status add_grid_sinusoids(const struct builder *b, struct grid grid, int *array);
+
+/* The angles of each patch's pairs, (patches, rotary_size / 2) float32. */
+struct angles {
+    int cosines, sines; /* arrays */
+    size_t patches;
+};
+clattn_status add_grid_angles(const struct builder *b, struct grid grid, struct angles *angles);
+
+/* Rotates the patches' queries or keys in place. */
+clattn_status add_grid_rope(const struct builder *b, const struct matrix *matrix, size_t heads,
+                            const struct angles *angles);
 
 /* A picture of the graph, (batch, channels, height, width). */
 struct picture {

@@ -30,6 +30,10 @@ static clattn_status add_positions(const struct builder *b, size_t grid_rows, si
     const struct graph_operand table = {weight_operand(b, stack->positions).array, (int64_t)(others * d->d_model)};
     clattn_resize_desc desc;
     struct graph_step step = {.op = GRAPH_RESIZE};
+    if (d->positions == CLATTN_POSITIONS_SINUSOIDS) {
+        *layout = grid_layout(CLATTN_DTYPE_F32, d->d_model, grid_rows, grid_columns);
+        return add_grid_sinusoids(b, (struct grid){grid_rows, grid_columns}, &positions->array);
+    }
     *positions = table;
     *layout = grid_layout(dtype, d->d_model, grid_rows, grid_columns);
     if (grid_rows == p->grid_rows && grid_columns == p->grid_columns)
@@ -56,7 +60,7 @@ static clattn_status add_patches(const struct builder *b, struct grid grid, cons
     clattn_conv2d_desc desc;
     struct graph_step step = {.op = GRAPH_CONV2D, .batch = NUMBER_BATCH};
     clattn_conv2d_desc_init(&desc);
-    if (stack->positions)
+    if (d->positions)
         TRY(add_positions(b, grid.rows, grid.columns, &step.operand[CONV2D_OPERAND], &desc.operand));
     desc.x = picture->layout;
     desc.weight = clattn_layout_nchw(weights.weight_dtype, d->d_model, p->channels, p->height + 2 * p->border,

@@ -32,6 +32,12 @@ const decoder_case decoder_cases[DECODER_CASES] = {
                             .rotary_size = 4},
                            CLATTN_MODEL_OUTPUT_TIED,
                            false},
+    [CASE_GEMMA] = {"Gemma 2's: capped scores, every second layer reaches three tokens back",
+                    {SHAPE(GELU_TANH), .layers = 2, .norm_place = CLATTN_NORM_PLACE_PRE, .final_norm = 1,
+                     .norm = CLATTN_NORM_KIND_RMS, .gated = 1, .rotary = CLATTN_ROTARY_HALVES, .kv_heads = 2,
+                     .without_bias = CLATTN_WITHOUT_BIAS, .softcap = 1.5f, .reach = 3, .unlimited = 2},
+                    CLATTN_MODEL_OUTPUT_TIED,
+                    false},
 };
 
 const int32_t decoder_case_memory_lengths[ITEMS] = {MEMORY, MEMORY - 2};

@@ -14,8 +14,8 @@ typedef struct decoder_case {
     bool tiny;
 } decoder_case;
 
-/* Decoders like the paper's, Whisper's and Llama's, and one whose memory has another size. */
-enum { CASE_PAPER, CASE_WHISPER, CASE_LLAMA, CASE_OTHER_MEMORY, DECODER_CASES };
+/* Decoders like the paper's, Whisper's, Llama's and Gemma's, and one whose memory has another size. */
+enum { CASE_PAPER, CASE_WHISPER, CASE_LLAMA, CASE_OTHER_MEMORY, CASE_GEMMA, DECODER_CASES };
 extern const decoder_case decoder_cases[DECODER_CASES];
 
 /* A world of the case's model with `items` texts of LENGTH tokens, whose memories all have MEMORY positions; not open yet. */

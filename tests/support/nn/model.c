@@ -85,12 +85,26 @@ static void norm(const nn_reference *r, const char *prefix, double *x, size_t ro
     nn_reference_norm(r, prefix, x, rows, r->desc->d_model);
 }
 
-static void rotate(const clattn_stack_desc *d, double *head, size_t position)
+/* The angle of pair i of n at a position, which for pictures is a patch's. */
+static double angle_of(const nn_reference *r, size_t position, size_t i, size_t n)
 {
+    const clattn_stack_desc *d = r->desc;
+    const double base = d->rotary_base > 0 ? (double)d->rotary_base : 10000;
+    if (d->input != CLATTN_STACK_INPUT_PICTURES)
+        return (double)position * pow(base, -(double)i / (double)n);
+    const bool by_row = i < n / 2;
+    const size_t at = by_row ? position / r->grid_columns : position % r->grid_columns;
+    const double count = (double)(by_row ? r->grid_rows : r->grid_columns);
+    const double place = d->rotary_centred ? 2 * acos(-1.0) * (2 * ((double)at + 0.5) / count - 1) : (double)at;
+    return place * pow(base, -(double)(i % (n / 2)) / (double)(n / 2));
+}
+
+static void rotate(const nn_reference *r, double *head, size_t position)
+{
+    const clattn_stack_desc *d = r->desc;
     const size_t size = d->rotary_size ? d->rotary_size : nn_head_size(d), n = size / 2;
-    const double base = d->rotary_base ? d->rotary_base : 10000;
     for (size_t i = 0; i < n; i++) {
-        const double angle = (double)position * pow(base, -(double)i / (double)n);
+        const double angle = angle_of(r, position, i, n);
         const bool halves = d->rotary == CLATTN_ROTARY_HALVES;
         double *a = &head[halves ? i : 2 * i], *b = &head[halves ? i + n : 2 * i + 1];
         const double x = *a, y = *b;
@@ -129,6 +143,11 @@ static double *attention(const nn_reference *r, const char *prefix, const double
     const double *from = cross ? r->memory : x;
     const size_t columns = cross ? nn_d_memory(d) : d->d_model;
     const double scale = d->explicit_scale ? d->scale : 1 / sqrt((double)size);
+    const char *number = strstr(prefix, ".layers.");
+    const size_t layer = number ? strtoul(number + strlen(".layers."), NULL, 10) : 0;
+    const size_t reach = cross || (d->unlimited >> layer & 1) ? 0 : d->reach;
+    const size_t first =
+        d->input == CLATTN_STACK_INPUT_PICTURES ? (size_t)d->patches.class_token + d->patches.registers : 0;
     double *q =
         nn_reference_project(r, prefix, "query", CLATTN_WITHOUT_QUERY_BIAS, x, r->batch * queries, d->d_model, inner);
     double *k =
@@ -147,10 +166,12 @@ static double *attention(const nn_reference *r, const char *prefix, const double
         nn_reference_norm(r, of_heads, k, r->batch * keys * nn_kv_heads(d), size);
     }
     for (size_t row = 0; !cross && d->rotary && row < r->batch * queries; row++) {
+        if (row % queries < first)
+            continue;
         for (size_t h = 0; h < d->heads; h++)
-            rotate(d, q + row * inner + h * size, row % queries);
+            rotate(r, q + row * inner + h * size, row % queries - first);
         for (size_t h = 0; h < nn_kv_heads(d); h++)
-            rotate(d, k + row * inner_kv + h * size, row % queries);
+            rotate(r, k + row * inner_kv + h * size, row % queries - first);
     }
     nn_store_as(r->dtype, q, r->batch * queries * inner);
     nn_store_as(cache_dtype(r), k, r->batch * keys * inner_kv);
@@ -165,10 +186,13 @@ static double *attention(const nn_reference *r, const char *prefix, const double
                     p[j] = -INFINITY;
                     if (j >= limit || (!cross && d->causal && j > i) || added == -INFINITY)
                         continue;
-                    p[j] = added;
+                    if (reach && (j > i + reach || i > j + reach))
+                        continue;
+                    p[j] = 0;
                     for (size_t c = 0; c < size; c++)
                         p[j] += scale * q[(b * queries + i) * inner + h * size + c] *
                                 k[(b * keys + j) * inner_kv + h / group * size + c];
+                    p[j] = (d->softcap > 0 ? d->softcap * tanh(p[j] / (double)d->softcap) : p[j]) + added;
                     largest = fmax(largest, p[j]);
                 }
                 for (size_t j = 0; j < keys; j++) {

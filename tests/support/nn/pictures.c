@@ -58,6 +58,19 @@ static void add_grid_position(const nn_reference *r, size_t rows, size_t columns
     free(w);
 }
 
+/* Adds the sines and cosines of a patch's row, and those of its column. */
+static void add_sinusoids(size_t n, size_t row, size_t column, double *x)
+{
+    const size_t quarter = n / 4;
+    for (size_t i = 0; i < quarter; i++) {
+        const double frequency = pow(10000, -(double)i / (double)quarter);
+        x[i] += sin((double)row * frequency);
+        x[quarter + i] += cos((double)row * frequency);
+        x[2 * quarter + i] += sin((double)column * frequency);
+        x[3 * quarter + i] += cos((double)column * frequency);
+    }
+}
+
 /* The vector of patch (row, column) of one picture. */
 static void patch_vector(const nn_reference *r, const float *picture, size_t height, size_t width, size_t row,
                          size_t column, double *x)
@@ -97,7 +110,9 @@ double *nn_reference_pictures(const nn_reference *r, size_t height, size_t width
             for (size_t column = 0; column < columns; column++) {
                 double *patch = item + (prefix + row * columns + column) * n;
                 patch_vector(r, pictures + b * p->channels * height * width, height, width, row, column, patch);
-                if (d->positions)
+                if (d->positions == CLATTN_POSITIONS_SINUSOIDS)
+                    add_sinusoids(n, row, column, patch);
+                else if (d->positions)
                     add_grid_position(r, rows, columns, row, column, patch);
             }
     }
