@@ -57,7 +57,8 @@ def make_jobs(run, groups, level):
                      "smoke" if quick else None, without=None if full else "long")
     if sanitize:
         run.programs("sanitize", sanitize, "sanitize",
-                     {**pocl, **seed, **SANITIZERS, "CLATTN_TEST_LEVEL": "small" if full else "tiny"})
+                     {**pocl, **seed, **SANITIZERS, "CLATTN_TEST_LEVEL": "small" if full else "tiny",
+                      **({"CLATTN_TEST_QUICK": "1"} if quick else {})})
     for name, add in {"install": add_install, "examples": add_examples, "variants": add_variants, "offline": add_offline,
                       "models": add_models, "speech": add_speech, "fuzz": add_fuzz, "intel": add_intel,
                       "pytorch": add_pytorch, "plugins": add_plugins, "browser": add_browser, "seeds": add_seeds,

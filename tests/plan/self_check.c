@@ -193,8 +193,9 @@ static void small_operators_are_checked(void **state)
     embedding.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (const size_t[3]){1, 3, 8});
     damage_is_found(&norm_operator, &norm, norms, COUNT_OF(norms));
     /* The last damage needs work-items that share an element, so a device without work-groups of several does not show it. */
-    damage_is_found(&pool_operator, &pool, pools, COUNT_OF(pools) - device_breaks("tile"));
-    damage_is_found(&resize_operator, &resize, resizes, COUNT_OF(resizes));
+    const size_t of_pools = COUNT_OF(pools) - device_breaks("tile");
+    damage_is_found(&pool_operator, &pool, pools, by_level(2, 2, of_pools, of_pools));
+    damage_is_found(&resize_operator, &resize, resizes, by_level(2, 3, COUNT_OF(resizes), COUNT_OF(resizes)));
     damage_is_found(&rope_operator, &rope, rotations, COUNT_OF(rotations));
     damage_is_found(&activation_operator, &activation, activations, COUNT_OF(activations));
     damage_is_found(&embedding_operator, &embedding, embeddings, COUNT_OF(embeddings));

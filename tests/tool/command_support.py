@@ -19,7 +19,8 @@ CLATTN = os.environ.get("CLATTN", "clattn")
 SEED = int(os.environ.get("CLATTN_TEST_SEED", "20241121"))
 # Each description takes a kernel to compile, so the default run takes only some of them.
 FULL = os.environ.get("CLATTN_TEST_LEVEL") == "full" or "CLATTN_TEST_SEED" in os.environ
-QUICK = os.environ.get("CLATTN_TEST_LEVEL") == "quick"
+# The quick run has the sanitizers at another level.
+QUICK = os.environ.get("CLATTN_TEST_LEVEL") == "quick" or "CLATTN_TEST_QUICK" in os.environ
 TIMEOUT = 240
 # PoCL's compiler counts its own warnings and errors on stderr, and Intel's catches the signal of a file that gets too large.
 NOISE = re.compile(r"^\d+ (warning|error)s?( and \d+ errors?)? generated\.$|^PLEASE submit a bug report to ")

@@ -564,7 +564,7 @@ class BadFiles(ImageTest):
                 if not os.path.exists(path):
                     continue
                 good = self.read(path)
-                for _ in range(3 if QUICK else 12):
+                for _ in range(1 if QUICK else 12):
                     data = bytearray(good)
                     at = int(self.random.integers(0, min(len(data), 4000)))
                     data[at] ^= 1 << int(self.random.integers(0, 8))
