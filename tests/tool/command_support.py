@@ -50,12 +50,12 @@ class Result:
 
 
 def write_safetensors(path, tensors):
-    header, data = {}, b""
+    header, data = {}, bytearray()
     for name, array in tensors.items():
-        raw = np.ascontiguousarray(array).tobytes()
+        begin = len(data)
+        data += np.ascontiguousarray(array).tobytes()
         header[name] = {"dtype": {"float32": "F32", "float64": "F64", "float16": "F16"}[str(array.dtype)],
-                        "shape": list(array.shape), "data_offsets": [len(data), len(data) + len(raw)]}
-        data += raw
+                        "shape": list(array.shape), "data_offsets": [begin, len(data)]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as file:
