@@ -7,38 +7,50 @@ enum { PACK, ATTEND, UNPACK, ENCODE, PLANS };
 
 static const float h2 = 20.0f / 255 * 20 / 255 * SIZE; /* for noise with a standard deviation of 20 of 255 levels */
 
-/* Notes why a call has failed, if it has. */
-static clattn_status note(struct pictures *p, clattn_status status)
+static gboolean fail(GError **error, const char *what, const char *why)
 {
-    if (status != CLATTN_SUCCESS)
-        clattn_context_message(p->context, p->message, sizeof p->message);
-    return status;
+    g_set_error(error, G_IO_ERROR, G_IO_ERROR_FAILED, "%s: %s", what, why);
+    return FALSE;
 }
 
-static clattn_status note_opencl(struct pictures *p, cl_int code, const char *call)
+gboolean pictures_good(const clattn_context *context, clattn_status status, GError **error)
 {
-    if (code == CL_SUCCESS)
-        return CLATTN_SUCCESS;
-    g_snprintf(p->message, sizeof p->message, "%s failed with OpenCL error %d", call, (int)code);
-    return CLATTN_ERROR_OPENCL;
+    char message[512];
+    clattn_context_message(context, message, sizeof message);
+    return status == CLATTN_SUCCESS || fail(error, clattn_status_string(status), message);
 }
 
-static clattn_status load_model(struct pictures *p, const char *weights)
+gboolean pictures_opencl_good(cl_int code, const char *call, GError **error)
+{
+    char number[32];
+    g_snprintf(number, sizeof number, "OpenCL error %d", (int)code);
+    return code == CL_SUCCESS || fail(error, call, number);
+}
+
+GdkPixbuf *pictures_load(const char *path, GError **error)
+{
+    GdkPixbuf *file = gdk_pixbuf_new_from_file(path, error);
+    GdkPixbuf *turned = file ? gdk_pixbuf_apply_embedded_orientation(file) : NULL;
+    GdkPixbuf *picture = turned ? gdk_pixbuf_add_alpha(turned, FALSE, 0, 0, 0) : NULL;
+    g_clear_object(&file);
+    g_clear_object(&turned);
+    return picture;
+}
+
+static gboolean load_model(struct pictures *p, const char *weights, GError **error)
 {
     clattn_transformer_desc desc = CLATTN_TRANSFORMER_DESC_INIT;
     clattn_stack_desc stages[CLATTN_VISION_STAGES];
     clattn_weight_source source = CLATTN_WEIGHT_SOURCE_INIT;
-    clattn_io_error error;
-    clattn_status status = clattn_safetensors_create(weights, &p->file, &error);
-    if (status != CLATTN_SUCCESS) {
-        g_strlcpy(p->message, error.message, sizeof p->message);
-        return status;
-    }
-    if ((status = clattn_vision_preset(CLATTN_VISION_DINOV2_SMALL_14, &desc, stages, &source.format)))
-        return note(p, status);
+    clattn_io_error why;
+    clattn_status status = clattn_safetensors_create(weights, &p->file, &why);
+    if (status != CLATTN_SUCCESS)
+        return fail(error, clattn_status_string(status), why.message);
+    status = clattn_vision_preset(CLATTN_VISION_DINOV2_SMALL_14, &desc, stages, &source.format);
     source.lookup = clattn_safetensors_lookup;
     source.user = p->file;
-    return note(p, clattn_transformer_create(p->context, &desc, &source, &p->model));
+    return pictures_good(NULL, status, error) &&
+           pictures_good(p->context, clattn_transformer_create(p->context, &desc, &source, &p->model), error);
 }
 
 static clattn_layout floats(int32_t rank, size_t a, size_t b, size_t c, size_t d, size_t e)
@@ -47,7 +59,7 @@ static clattn_layout floats(int32_t rank, size_t a, size_t b, size_t c, size_t d
 }
 
 /* Has jobs make plans, for bands of a picture so wide and for a picture as the model wants it. */
-static clattn_status begin_plans(struct pictures *p, size_t width)
+static gboolean begin_plans(struct pictures *p, size_t width, GError **error)
 {
     clattn_plan_options options[PLANS];
     clattn_image_desc pack = CLATTN_IMAGE_DESC_INIT, unpack = CLATTN_IMAGE_DESC_INIT;
@@ -80,24 +92,25 @@ static clattn_status begin_plans(struct pictures *p, size_t width)
         (status = clattn_neighbourhood_plan_create(p->context, &attend, &options[ATTEND], NULL)) ||
         (status = clattn_image_plan_create(p->context, &unpack, &options[UNPACK], NULL)) ||
         (status = clattn_encoder_plan_create(p->model, &encode, &options[ENCODE], NULL)))
-        return note(p, status);
-    return CLATTN_SUCCESS;
+        return pictures_good(p->context, status, error);
+    return TRUE;
 }
 
 /* Waits for a plan. If the user cancels, its job ends when the driver has compiled the kernel at hand. */
-static clattn_status take_plan(struct pictures *p, clattn_job *job, clattn_plan **plan)
+static gboolean take_plan(struct pictures *p, clattn_job *job, clattn_plan **plan, GError **error)
 {
+    char message[512];
     clattn_status status;
     while ((status = clattn_job_result(job, plan)) == CLATTN_ERROR_BUSY) {
         if (clattn_control_is_cancelled(p->control))
             clattn_job_cancel(job);
         g_usleep(5000);
     }
-    clattn_job_message(job, p->message, sizeof p->message);
-    return status;
+    clattn_job_message(job, message, sizeof message);
+    return status == CLATTN_SUCCESS || fail(error, clattn_status_string(status), message);
 }
 
-static clattn_status make_memory(struct pictures *p, size_t width, size_t height)
+static gboolean make_memory(struct pictures *p, size_t width, size_t height, GError **error)
 {
     const size_t count[MEMORIES] = {[PATCHES] = KEYS * width * SIZE,
                                     [NORMS] = KEYS * width,
@@ -111,22 +124,21 @@ static clattn_status make_memory(struct pictures *p, size_t width, size_t height
     for (int i = 0; i < MEMORIES && code == CL_SUCCESS; i++)
         p->memory[i] = count[i] ? clCreateBuffer(opencl, CL_MEM_READ_WRITE, count[i] * sizeof(float), NULL, &code)
                                 : clCreateImage(opencl, CL_MEM_READ_WRITE, &format, &desc, NULL, &code);
-    return note_opencl(p, code, "memory for the picture");
+    return pictures_opencl_good(code, "memory for the picture", error);
 }
 
-clattn_status pictures_open(struct pictures *p, const char *weights, size_t width, size_t height)
+gboolean pictures_open(struct pictures *p, const char *weights, size_t width, size_t height, GError **error)
 {
-    clattn_status status;
-    if ((status = load_model(p, weights)) || (status = begin_plans(p, width)) ||
-        (status = make_memory(p, width, height)))
-        return status;
-    for (int i = 0; i < PLANS && status == CLATTN_SUCCESS; i++)
-        status = take_plan(p, p->job[i], &p->plan[i]);
-    return status;
+    gboolean good =
+        load_model(p, weights, error) && begin_plans(p, width, error) && make_memory(p, width, height, error);
+    for (int i = 0; i < PLANS && good; i++)
+        good = take_plan(p, p->job[i], &p->plan[i], error);
+    return good;
 }
 
-/* Cleans the image band by band, by non-local means as attention (denoise.c explains it): patches are queries and keys. */
-static clattn_status clean_bands(struct pictures *p, size_t width, size_t height)
+/* Cleans the image band by band. This is non-local means as attention, which denoise.c explains; here all channels of a patch
+ * count together. A band's keys reach RADIUS rows beyond it, so that the bands do not show. */
+static gboolean clean_bands(struct pictures *p, size_t width, size_t height, GError **error)
 {
     clattn_image_args pack = CLATTN_IMAGE_ARGS_INIT, unpack = CLATTN_IMAGE_ARGS_INIT;
     clattn_neighbourhood_args attend = CLATTN_NEIGHBOURHOOD_ARGS_INIT;
@@ -154,26 +166,22 @@ static clattn_status clean_bands(struct pictures *p, size_t width, size_t height
         if ((status = clattn_image_enqueue(p->plan[PACK], p->queue, &pack, 0, NULL, NULL)) ||
             (status = clattn_neighbourhood_enqueue(p->plan[ATTEND], p->queue, &attend, 0, NULL, NULL)) ||
             (status = clattn_image_enqueue(p->plan[UNPACK], p->queue, &unpack, 0, NULL, NULL)))
-            return note(p, status);
+            return pictures_good(p->context, status, error);
     }
-    return CLATTN_SUCCESS;
+    return TRUE;
 }
 
-clattn_status pictures_clean(struct pictures *p, GdkPixbuf *picture)
+gboolean pictures_clean(struct pictures *p, GdkPixbuf *picture, GError **error)
 {
     const size_t width = (size_t)gdk_pixbuf_get_width(picture), height = (size_t)gdk_pixbuf_get_height(picture);
     const size_t origin[3] = {0}, region[3] = {width, height, 1}, pitch = (size_t)gdk_pixbuf_get_rowstride(picture);
     guchar *pixels = gdk_pixbuf_get_pixels(picture);
-    clattn_status status = note_opencl(
-        p, clEnqueueWriteImage(p->queue, p->memory[NOISY], CL_TRUE, origin, region, pitch, 0, pixels, 0, NULL, NULL),
-        "clEnqueueWriteImage");
-    if (status == CLATTN_SUCCESS)
-        status = clean_bands(p, width, height);
-    if (status != CLATTN_SUCCESS)
-        return status;
-    return note_opencl(
-        p, clEnqueueReadImage(p->queue, p->memory[CLEANED], CL_TRUE, origin, region, pitch, 0, pixels, 0, NULL, NULL),
-        "clEnqueueReadImage");
+    cl_int code =
+        clEnqueueWriteImage(p->queue, p->memory[NOISY], CL_TRUE, origin, region, pitch, 0, pixels, 0, NULL, NULL);
+    if (!pictures_opencl_good(code, "clEnqueueWriteImage", error) || !clean_bands(p, width, height, error))
+        return FALSE;
+    code = clEnqueueReadImage(p->queue, p->memory[CLEANED], CL_TRUE, origin, region, pitch, 0, pixels, 0, NULL, NULL);
+    return pictures_opencl_good(code, "clEnqueueReadImage", error);
 }
 
 /* Makes what DINOv2 expects: the shorter edge becomes EDGE pixels, the middle SIDE x SIDE are cut out, levels normalised. */
@@ -194,27 +202,23 @@ static void prepare(const GdkPixbuf *picture, float input[3 * PIXELS])
     g_free(bytes);
 }
 
-clattn_status pictures_vector(struct pictures *p, const GdkPixbuf *picture, float vector[PICTURES_COLUMNS])
+gboolean pictures_vector(struct pictures *p, const GdkPixbuf *picture, float vector[PICTURES_COLUMNS], GError **error)
 {
     const size_t bytes = 3 * PIXELS * sizeof(float);
     float *input = g_malloc(bytes);
     clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
     prepare(picture, input);
-    clattn_status status =
-        note_opencl(p, clEnqueueWriteBuffer(p->queue, p->memory[INPUT], CL_TRUE, 0, bytes, input, 0, NULL, NULL),
-                    "clEnqueueWriteBuffer");
+    cl_int code = clEnqueueWriteBuffer(p->queue, p->memory[INPUT], CL_TRUE, 0, bytes, input, 0, NULL, NULL);
     g_free(input);
-    if (status != CLATTN_SUCCESS)
-        return status;
     args.input = clattn_binding_buffer(p->memory[INPUT], 0);
     args.pooled = clattn_binding_buffer(p->memory[VECTOR], 0);
     args.control = p->control;
-    if ((status = clattn_encoder_enqueue(p->plan[ENCODE], p->queue, &args, 0, NULL, NULL)))
-        return note(p, status);
-    return note_opencl(p,
-                       clEnqueueReadBuffer(p->queue, p->memory[VECTOR], CL_TRUE, 0, PICTURES_COLUMNS * sizeof *vector,
-                                           vector, 0, NULL, NULL),
-                       "clEnqueueReadBuffer");
+    if (!pictures_opencl_good(code, "clEnqueueWriteBuffer", error) ||
+        !pictures_good(p->context, clattn_encoder_enqueue(p->plan[ENCODE], p->queue, &args, 0, NULL, NULL), error))
+        return FALSE;
+    code = clEnqueueReadBuffer(p->queue, p->memory[VECTOR], CL_TRUE, 0, PICTURES_COLUMNS * sizeof *vector, vector, 0,
+                               NULL, NULL);
+    return pictures_opencl_good(code, "clEnqueueReadBuffer", error);
 }
 
 void pictures_close(struct pictures *p)

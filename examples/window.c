@@ -17,6 +17,7 @@ struct program {
     char **words; /* of the command line */
     clattn_control *control;
     GtkWidget *window, *bar, *button, *image[3];
+    char *step;                    /* what the bar says, without the percentage */
     _Atomic(char *) text;          /* what the worker says and the window takes; NULL: nothing new */
     _Atomic(GdkPixbuf *) shown[3]; /* what it shows, likewise */
     atomic_bool ended;
@@ -41,24 +42,6 @@ static void show(struct program *p, int place, const GdkPixbuf *picture)
     g_clear_object(&before);
 }
 
-/* Reads a picture the right way up, as RGBA; NULL if the file is none. */
-static GdkPixbuf *load(const char *path, GError **error)
-{
-    GdkPixbuf *file = gdk_pixbuf_new_from_file(path, error);
-    GdkPixbuf *turned = file ? gdk_pixbuf_apply_embedded_orientation(file) : NULL;
-    GdkPixbuf *picture = turned ? gdk_pixbuf_add_alpha(turned, FALSE, 0, 0, 0) : NULL;
-    g_clear_object(&file);
-    g_clear_object(&turned);
-    return picture;
-}
-
-static gboolean good(const struct pictures *pictures, clattn_status status, GError **error)
-{
-    if (status != CLATTN_SUCCESS)
-        g_set_error(error, G_IO_ERROR, G_IO_ERROR_FAILED, "%s: %s", clattn_status_string(status), pictures->message);
-    return status == CLATTN_SUCCESS;
-}
-
 /* Makes the program's context and queue, for the first device there is, and has clattn adopt them. */
 static gboolean start(struct pictures *pictures, cl_context *opencl, GError **error)
 {
@@ -71,57 +54,56 @@ static gboolean start(struct pictures *pictures, cl_context *opencl, GError **er
             params.opencl_device = NULL;
     if (params.opencl_device)
         params.opencl_context = *opencl = clCreateContext(NULL, 1, &params.opencl_device, NULL, NULL, &code);
-    if (*opencl)
+    else
+        code = CL_DEVICE_NOT_FOUND;
+    if (code == CL_SUCCESS)
         params.queue = pictures->queue = clCreateCommandQueue(*opencl, params.opencl_device, 0, &code);
-    if (!pictures->queue) {
-        g_set_error(error, G_IO_ERROR, G_IO_ERROR_FAILED, "no OpenCL device, or no queue for it (%d)", (int)code);
-        return FALSE;
-    }
-    const clattn_status status = clattn_context_create(&params, &pictures->context);
-    clattn_context_message(NULL, pictures->message, sizeof pictures->message);
-    return good(pictures, status, error);
+    return pictures_opencl_good(code, "making a queue for a device", error) &&
+           pictures_good(NULL, clattn_context_create(&params, &pictures->context), error);
 }
 
 /* Finds the picture in the folder with the largest cosine, and returns a text about it; NULL if none is found. */
 static char *search(struct program *p, struct pictures *pictures, const GdkPixbuf *picture, GError **error)
 {
     float own[PICTURES_COLUMNS], other[PICTURES_COLUMNS];
-    char *like = NULL, *text = NULL, *given = g_canonicalize_filename(p->words[2], NULL);
+    char *given = g_canonicalize_filename(p->words[2], NULL), *place = g_canonicalize_filename(p->words[3], NULL);
+    char *like = NULL, *text = NULL;
     double best = 0;
     guint files = 0, compared = 0;
-    GDir *folder = g_dir_open(p->words[3], 0, error);
+    GDir *folder = g_dir_open(place, 0, error);
     while (folder && g_dir_read_name(folder))
         files++;
     clattn_control_expect(p->control, 1 + files);
     say(p, g_strdup("Searching"));
-    gboolean done = folder && good(pictures, pictures_vector(pictures, picture, own), error);
+    gboolean done = folder && pictures_vector(pictures, picture, own, error);
     if (done)
         g_dir_rewind(folder);
     for (const char *name; done && (name = g_dir_read_name(folder)) != NULL;) {
-        char *joined = g_build_filename(p->words[3], name, NULL), *path = g_canonicalize_filename(joined, NULL);
-        GdkPixbuf *each = g_str_equal(path, given) ? NULL : load(path, NULL); /* NULL also if it is no picture */
-        if (each && (done = good(pictures, pictures_vector(pictures, each, other), error))) {
+        char *path = g_build_filename(place, name, NULL);
+        const gboolean another = g_file_test(path, G_FILE_TEST_IS_REGULAR) && !g_str_equal(path, given);
+        GdkPixbuf *each = another ? pictures_load(path, NULL) : NULL; /* what is no picture is left out */
+        if (each && (done = pictures_vector(pictures, each, other, error))) {
             double cosine = 0;
             for (int i = 0; i < PICTURES_COLUMNS; i++)
                 cosine += (double)own[i] * other[i];
             if (compared++ == 0 || cosine > best) {
                 best = cosine;
                 g_free(like);
-                like = g_strdup(name);
+                like = g_filename_display_name(name);
                 show(p, 2, each);
             }
         }
         g_clear_object(&each);
         g_free(path);
-        g_free(joined);
     }
     if (done && like)
         text = g_strdup_printf("Most alike of %u pictures: %s, cosine %.4f", compared, like, best);
     else if (done)
-        g_set_error(error, G_IO_ERROR, G_IO_ERROR_FAILED, "%s: has no other pictures", p->words[3]);
+        g_set_error_literal(error, G_IO_ERROR, G_IO_ERROR_FAILED, "the folder has no other pictures");
     if (folder)
         g_dir_close(folder);
     g_free(given);
+    g_free(place);
     g_free(like);
     return text;
 }
@@ -140,16 +122,15 @@ static gboolean save(struct program *p, GdkPixbuf *picture, GError **error)
 /* Does everything, and returns the result as a text; NULL if it fails or is cancelled. */
 static char *run(struct program *p, struct pictures *pictures, cl_context *opencl, GError **error)
 {
-    GdkPixbuf *picture = load(p->words[2], error);
+    GdkPixbuf *picture = pictures_load(p->words[2], error);
     char *text = NULL;
     if (picture) {
         const size_t width = (size_t)gdk_pixbuf_get_width(picture), height = (size_t)gdk_pixbuf_get_height(picture);
         show(p, 0, picture);
         say(p, g_strdup("Compiling"));
-        if (start(pictures, opencl, error) &&
-            good(pictures, pictures_open(pictures, p->words[1], width, height), error)) {
+        if (start(pictures, opencl, error) && pictures_open(pictures, p->words[1], width, height, error)) {
             say(p, g_strdup("Cleaning"));
-            if (good(pictures, pictures_clean(pictures, picture), error)) {
+            if (pictures_clean(pictures, picture, error)) {
                 show(p, 1, picture);
                 text = search(p, pictures, picture, error);
             }
@@ -192,22 +173,24 @@ static gboolean refresh(gpointer user)
     const gboolean ended = p->ended; /* read before the text, which the worker says first */
     const double progress = clattn_control_progress(p->control);
     char *text = atomic_exchange(&p->text, NULL);
-    if (text)
-        gtk_progress_bar_set_text(bar, text);
-    g_free(text);
     for (int i = 0; i < 3; i++) {
         GdkPixbuf *shown = atomic_exchange(&p->shown[i], NULL);
         if (shown)
             gtk_image_set_from_pixbuf(GTK_IMAGE(p->image[i]), shown);
         g_clear_object(&shown);
     }
+    if (text) {
+        g_free(p->step);
+        p->step = text;
+    }
+    text = progress > 0 && !ended ? g_strdup_printf("%s: %.0f %%", p->step, progress * 100) : g_strdup(p->step);
+    gtk_progress_bar_set_text(bar, text);
+    gtk_window_set_title(GTK_WINDOW(p->window), text);
+    g_free(text);
     if (progress > 0)
         gtk_progress_bar_set_fraction(bar, progress);
     else
         gtk_progress_bar_pulse(bar); /* plans have no progress */
-    text = g_strdup_printf("%s: %.0f %%", gtk_progress_bar_get_text(bar), progress * 100);
-    gtk_window_set_title(GTK_WINDOW(p->window), progress > 0 && !ended ? text : gtk_progress_bar_get_text(bar));
-    g_free(text);
     if (ended) {
         if (!p->failed && !clattn_control_is_cancelled(p->control))
             gtk_progress_bar_set_fraction(bar, 1);
@@ -238,7 +221,7 @@ static void build(struct program *p)
     gtk_grid_set_column_spacing(GTK_GRID(grid), 8);
     gtk_container_set_border_width(GTK_CONTAINER(p->window), 8);
     gtk_progress_bar_set_show_text(GTK_PROGRESS_BAR(p->bar), TRUE);
-    gtk_progress_bar_set_text(GTK_PROGRESS_BAR(p->bar), "Reading");
+    gtk_progress_bar_set_ellipsize(GTK_PROGRESS_BAR(p->bar), PANGO_ELLIPSIZE_END);
     for (int i = 0; i < 3; i++) {
         GtkWidget *caption = gtk_label_new((const char *const[]){"Given", "Cleaned", "Most alike"}[i]);
         p->image[i] = gtk_image_new();
@@ -260,11 +243,16 @@ int main(int argc, char **argv)
     clattn_control_params params = CLATTN_CONTROL_PARAMS_INIT;
     params.cancellable = 1;
     params.max_launch_ms = 10; /* the desktop stays alive, too, and the button is heard */
-    gtk_init(&argc, &argv);
-    if (argc != 5 || clattn_control_create(&params, &p.control) != CLATTN_SUCCESS) {
+    if (argc != 5) {
         g_printerr("usage: window MODEL.safetensors PICTURE FOLDER CLEANED.png\n");
         return 2;
     }
+    gtk_init(&argc, &argv);
+    if (clattn_control_create(&params, &p.control) != CLATTN_SUCCESS) {
+        g_printerr("window: no memory for a control\n");
+        return 1;
+    }
+    p.step = g_strdup("Reading");
     build(&p);
     g_timeout_add(TURN_MS, refresh, &p);
     GThread *worker = g_thread_new("worker", work, &p);
@@ -273,6 +261,7 @@ int main(int argc, char **argv)
     g_thread_join(worker);
     clattn_control_release(&p.control);
     g_free(p.text);
+    g_free(p.step);
     for (int i = 0; i < 3; i++)
         if (p.shown[i])
             g_object_unref(p.shown[i]);

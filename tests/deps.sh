@@ -4,7 +4,8 @@
 #   build    what building the library and the command needs, and PoCL, so that they have a device to run on
 #   models   the same, pip to fetch pretrained models with, and recordings of speech (2 MB)
 #   test     the same and what the test suite needs
-#   plugins  the same, and ffmpeg, GEGL and frei0r's header (70 MB to fetch, 210 MB in all) for the plug-ins
+#   plugins  the same, and ffmpeg, GEGL and frei0r's header (100 MB to fetch, 340 MB in all) for the plug-ins, and GTK 3, Xvfb
+#            and xdotool (60 MB to fetch, 215 MB in all) for the example with a window
 #   browser  what `test` has and a headless browser (60 MB to fetch, 220 MB in all) for heat maps
 #   arm64    what `test` has, a cross compiler for arm64 and an emulator (200 MB in all)
 #
@@ -75,6 +76,9 @@ if [ "$level" = plugins ]; then
     want frei0r-plugins-dev pkg frei0r
     want gegl have gegl
     want libgegl-dev pkg gegl-0.4
+    want libgtk-3-dev pkg gtk+-3.0
+    want xvfb have Xvfb
+    want xdotool have xdotool
 fi
 if [ "$level" = browser ]; then
     want chromium-headless-shell /usr/bin/python3 -B "$(dirname "$0")/tool/devtools.py"

@@ -194,7 +194,7 @@ def build_least(run, full):
         if (job.group, job.name) == ("build", "least"):
             return job
     return run.build("least", "-Dclblast=disabled", "-Dpng=disabled", "-Dutf8proc=disabled", "-Dspeech=disabled",
-                     "-Dfrei0r=disabled", "-Dgegl=disabled", targets=[] if full else basic_targets("random_shapes"))
+                     "-Dfrei0r=disabled", "-Dgegl=disabled", "-Dgtk=disabled", targets=[] if full else basic_targets("random_shapes"))
 
 
 def add_debian(run, group, release, full):
@@ -379,10 +379,11 @@ def add_pytorch(run, gcc, full):
 
 
 def add_plugins(run, gcc, full):
-    """The plug-ins by Debian's ffmpeg and GEGL.  Their headers may come only now, so the build is made behind them."""
-    fetched = run.fetch("plugins", "packages", pathlib.Path("/usr/include/gegl-0.4"), HERE / "deps.sh", "plugins")
-    plugins = {"frei0r": "plugins/frei0r/clattn_denoise.so", "gegl": "plugins/gegl/libclattn-gegl.so"}
-    built = build_after(run, "plugins", fetched, ["-Dfrei0r=enabled", "-Dgegl=enabled", "-Dclblast=disabled",
+    """The plug-ins by Debian's ffmpeg and GEGL, and the example with a window under Xvfb.  Their headers may come only now, so
+    the build is made behind them."""
+    fetched = run.fetch("plugins", "packages", pathlib.Path("/usr/include/gtk-3.0"), HERE / "deps.sh", "plugins")
+    plugins = {"frei0r": "plugins/frei0r/clattn_denoise.so", "gegl": "plugins/gegl/libclattn-gegl.so", "window": "examples/window"}
+    built = build_after(run, "plugins", fetched, ["-Dfrei0r=enabled", "-Dgegl=enabled", "-Dgtk=enabled", "-Dclblast=disabled",
                                                   "-Dutf8proc=disabled", "-Dspeech=disabled"], ["src/clattn", *plugins.values()])
     folder = run.work / "plugins"
     for name, path in plugins.items():
