@@ -95,7 +95,7 @@ class WindowTest(CommandTest):
         sanitizer = subprocess.run(["gcc", "-print-file-name=liblsan.so"], capture_output=True, text=True).stdout.strip()
         self.process = subprocess.Popen(
             [WINDOW, model or os.path.join(Display.folder, "model.safetensors"), given, self.path("pictures"), self.path("out.png")], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, env=environment({"DISPLAY": Display.name, "NO_AT_BRIDGE": "1", "GSETTINGS_BACKEND": "memory",
+            text=True, env=environment({"DISPLAY": Display.name, "NO_AT_BRIDGE": "1", "GSETTINGS_BACKEND": "memory", "G_SLICE": "always-malloc",
                                         "LD_PRELOAD": sanitizer, "LSAN_OPTIONS": f"suppressions={SUPPRESSIONS}:"
                                         f"log_path={self.path('leaks')}:exitcode=0:print_suppressions=0", **(env or {})}))
         self.addCleanup(self.process.stdout.close)
