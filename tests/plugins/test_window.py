@@ -20,7 +20,7 @@ from small.vision import Model
 
 WINDOW = os.path.abspath(os.environ.get("CLATTN_WINDOW", "window"))
 SUPPRESSIONS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lsan.supp")
-SECONDS = 120
+SECONDS = 240
 SMALL = dict(layers=12, heads=6, d_model=384, d_ff=1536, patch=14, grid=(37, 37), size=(224, 224), resized=(256,))
 
 
