@@ -1,11 +1,11 @@
 #!/bin/sh
-# Installs the Debian packages that are missing on this machine: deps.sh build|models|test|plugins|browser|arm64
+# Installs the Debian packages that are missing on this machine: deps.sh build|models|test|plugins|window|browser|arm64
 #
 #   build    what building the library and the command needs, and PoCL, so that they have a device to run on
 #   models   the same, pip to fetch pretrained models with, and recordings of speech (2 MB)
 #   test     the same and what the test suite needs
-#   plugins  the same, and ffmpeg, GEGL and frei0r's header (100 MB to fetch, 340 MB in all) for the plug-ins, and GTK 3, Xvfb
-#            and xdotool (60 MB to fetch, 215 MB in all) for the example with a window
+#   plugins  the same, and ffmpeg, GEGL and frei0r's header (100 MB to fetch, 340 MB in all) for the plug-ins
+#   window   what `plugins` has, and GTK 3, Xvfb and xdotool (60 MB to fetch, 215 MB in all) for the example with a window
 #   browser  what `test` has and a headless browser (60 MB to fetch, 220 MB in all) for heat maps
 #   arm64    what `test` has, a cross compiler for arm64 and an emulator (200 MB in all)
 #
@@ -13,9 +13,9 @@
 set -u
 
 case ${1-} in
-build | models | test | plugins | browser | arm64) level=$1 ;;
+build | models | test | plugins | window | browser | arm64) level=$1 ;;
 *)
-    echo "usage: deps.sh build|models|test|plugins|browser|arm64" >&2
+    echo "usage: deps.sh build|models|test|plugins|window|browser|arm64" >&2
     exit 2
     ;;
 esac
@@ -71,11 +71,13 @@ if tests; then
     # Not whichever python3 is first on the path: the distribution's, for which python3-numpy is.
     want python3-numpy /usr/bin/python3 -c 'import numpy'
 fi
-if [ "$level" = plugins ]; then
+if [ "$level" = plugins ] || [ "$level" = window ]; then
     want ffmpeg have ffmpeg
     want frei0r-plugins-dev pkg frei0r
     want gegl have gegl
     want libgegl-dev pkg gegl-0.4
+fi
+if [ "$level" = window ]; then
     want libgtk-3-dev pkg gtk+-3.0
     want xvfb have Xvfb
     want xdotool have xdotool

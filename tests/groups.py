@@ -379,11 +379,15 @@ def add_pytorch(run, gcc, full):
 
 
 def add_plugins(run, gcc, full):
-    """The plug-ins by Debian's ffmpeg and GEGL, and the example with a window under Xvfb.  Their headers may come only now, so
-    the build is made behind them."""
-    fetched = run.fetch("plugins", "packages", pathlib.Path("/usr/include/gtk-3.0"), HERE / "deps.sh", "plugins")
-    plugins = {"frei0r": "plugins/frei0r/clattn_denoise.so", "gegl": "plugins/gegl/libclattn-gegl.so", "window": "examples/window"}
-    built = build_after(run, "plugins", fetched, ["-Dfrei0r=enabled", "-Dgegl=enabled", "-Dgtk=enabled", "-Dclblast=disabled",
+    """The plug-ins by Debian's ffmpeg and GEGL; in the full run, the example with a window under Xvfb.  Their headers may come
+    only now, so the build is made behind them."""
+    fetched = run.fetch("plugins", "packages", pathlib.Path("/usr/include", "gtk-3.0" if full else "gegl-0.4"),
+                        HERE / "deps.sh", "window" if full else "plugins")
+    plugins = {"frei0r": "plugins/frei0r/clattn_denoise.so", "gegl": "plugins/gegl/libclattn-gegl.so"}
+    if full:
+        plugins["window"] = "examples/window"
+    built = build_after(run, "plugins", fetched, ["-Dfrei0r=enabled", "-Dgegl=enabled",
+                                                  f"-Dgtk={'enabled' if full else 'disabled'}", "-Dclblast=disabled",
                                                   "-Dutf8proc=disabled", "-Dspeech=disabled"], ["src/clattn", *plugins.values()])
     folder = run.work / "plugins"
     for name, path in plugins.items():

@@ -8,9 +8,9 @@
                   programs on Oclgrind and rusticl, the host's side with sanitizers, the command, the installed library
 --level thorough  all cases on PoCL but those that imitate absent instructions, all programs at small shapes on Oclgrind and
                   the shorter ones on rusticl, other ways to build (also for Windows), compilers of absent GPUs,
-                  pretrained models, fuzzing, plug-ins in ffmpeg and GEGL and a window (160 MB, fetched once), the guard of speed
+                  pretrained models, fuzzing, plug-ins in ffmpeg and GEGL (100 MB, fetched once), the guard of speed
 --level full      (or --full) more: every head size, random seeds, a minute for each fuzzer, Intel's runtime for CPUs
-                  (800 MB, fetched once), PyTorch (600 MB), faster-whisper (200 MB), heat maps in a browser (220 MB),
+                  (800 MB, fetched once), PyTorch (600 MB), faster-whisper (200 MB), heat maps in a browser (220 MB), a GTK window (60 MB),
                   the test programs on Debian 13's drivers, sid's and arm64's (1 GB each), and under wine (100 MB), coverage
 --only            just these groups: host, pocl, oclgrind, rusticl, sanitize, install, variants, offline, models, speech,
                   fuzz, plugins, examples, debian13, windows, guard, intel, pytorch, browser, seeds, sid, arm64, coverage
