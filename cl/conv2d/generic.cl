@@ -87,8 +87,9 @@ kernel void conv2d_generic(const global ELEMENT(X_TYPE) *x, const global ELEMENT
     const int blocks = (a.out_channels + CHANNELS - 1) / CHANNELS;
     const long n = (long)global_id(&a.part, 2) / a.down.out;
     const int i = (int)((long)global_id(&a.part, 2) - n * a.down.out);
-    const int j = (int)(a.lanes_along_channels ? global_id(&a.part, 1) : global_id(&a.part, 0));
-    const int block = (int)(a.lanes_along_channels ? global_id(&a.part, 0) : global_id(&a.part, 1));
+    /* Both are there before one is chosen: PoCL 7.1 has no get_local_size of a dimension that is chosen at run time. */
+    const int lane = (int)global_id(&a.part, 0), other = (int)global_id(&a.part, 1);
+    const int j = a.lanes_along_channels ? other : lane, block = a.lanes_along_channels ? lane : other;
     if (j >= a.across.out || block >= a.groups * blocks)
         return;
 

@@ -15,7 +15,7 @@ typedef struct test_image {
 } test_image;
 
 /* Makes an image and fills it with every kind of value that its format has: with unorm all integers in turn, otherwise
- * numbers of either sign, infinities, NaN, subnormals.  `memory` is NULL if the driver has no images of CL_RG, which
+ * numbers of either sign, infinities, NaN, subnormals.  `memory` is NULL if the driver has no images of CL_R or CL_RG, which
  * PoCL 3.1 has not; any other failure is the test's. */
 test_image image_create(cl_mem_flags flags, cl_image_format format, size_t width, size_t height, size_t layers,
                         uint64_t salt);
