@@ -23,6 +23,7 @@ static const struct {
     {"denoise", cmd_denoise, "non-local means of a PNG file, as attention"},
     {"embed", cmd_embed, "texts to vectors by a sentence encoder, and a search by them"},
     {"embed-image", cmd_embed_image, "pictures to vectors by ViT, DINOv2 or CLIP, and a search by them"},
+    {"image", cmd_image, "a PNG file upscaled or cleaned by SwinIR"},
     {"bench", cmd_bench, "time attention, matmul, softmax, layernorm, mha, encoders, the startup or an enqueue"},
     {"cache", cmd_cache, "show, list or clear the cache of compiled kernels"},
     {"selftest", cmd_selftest, "compare every operator and solver with a reference"},

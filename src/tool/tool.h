@@ -43,6 +43,7 @@ int cmd_mha(int argc, char **argv);
 int cmd_denoise(int argc, char **argv);
 int cmd_embed(int argc, char **argv);
 int cmd_embed_image(int argc, char **argv);
+int cmd_image(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_cache(int argc, char **argv);
 int cmd_tune(int argc, char **argv);

@@ -104,6 +104,20 @@ void report_verdict(tool_report *report, const char *prefix, const tool_verdict 
     report_bool(report, name, verdict_holds(verdict));
 }
 
+void report_unused_tensors(tool_report *report, const clattn_safetensors *file, const clattn_transformer *transformer,
+                           bool (*except)(const char *name))
+{
+    json_t *names = json_array();
+    clattn_safetensors_entry entry;
+    for (size_t i = 0; names != NULL && clattn_safetensors_at(file, i, &entry) == CLATTN_SUCCESS; i++)
+        if (!clattn_transformer_has_read(transformer, entry.name) && !(except != NULL && except(entry.name)) &&
+            json_array_append_new(names, json_string(entry.name)) != 0) {
+            json_decref(names);
+            names = NULL;
+        }
+    report_json(report, "unused_tensors", names);
+}
+
 static void print_value(FILE *to, const json_t *value)
 {
     if (json_is_string(value)) {

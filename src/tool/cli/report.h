@@ -4,6 +4,8 @@
 
 #include <jansson.h>
 
+#include <clattn/transformer.h>
+
 #include "tool/run/device.h"
 #include "tool/cli/json_text.h"
 #include "tool/run/timing.h"
@@ -28,6 +30,11 @@ void report_lines(tool_report *report, const char *name, const char *text);
 
 /* Adds the device's name and platform, and the solver. */
 void report_device(tool_report *report, const tool_device *device, const char *solver);
+
+/* Adds unused_tensors: the names of the file's tensors that the model has not read, without those that `except` tells, which
+ * may be NULL. */
+void report_unused_tensors(tool_report *report, const clattn_safetensors *file, const clattn_transformer *transformer,
+                           bool (*except)(const char *name));
 
 /* Adds dtype; for a quantised cache kv_dtype and kv_group; for a paged one page_size and pages. */
 void report_attention(tool_report *report, const attention_request *request);

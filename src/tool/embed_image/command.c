@@ -116,20 +116,6 @@ static void warn_of_left_out(const embedding *e)
     device_log(NULL, CLATTN_LOG_LEVEL_WARNING, line);
 }
 
-/* The file's tensors that the model has not read, by name; NULL if memory runs out. */
-static json_t *unused_tensors(const embedding *e)
-{
-    json_t *names = json_array();
-    clattn_safetensors_entry entry;
-    for (size_t i = 0; names != NULL && clattn_safetensors_at(e->model.file, i, &entry) == CLATTN_SUCCESS; i++)
-        if (!clattn_transformer_has_read(e->model.transformer, entry.name) &&
-            json_array_append_new(names, json_string(entry.name)) != 0) {
-            json_decref(names);
-            return NULL;
-        }
-    return names;
-}
-
 static int write_report(embedding *e, json_t *result)
 {
     tool_report report = report_begin();
@@ -138,7 +124,7 @@ static int write_report(embedding *e, json_t *result)
     report_text(&report, "dtype", clattn_dtype_name(e->model.dtype));
     report_count(&report, "size", vision_size(&e->model));
     report_shape(&report, "pixels", 2, e->model.rule.size);
-    report_json(&report, "unused_tensors", unused_tensors(e));
+    report_unused_tensors(&report, e->model.file, e->model.transformer, NULL);
     report_count(&report, "pictures", e->list.count);
     if (e->options->search != NULL)
         report_count(&report, "left_out", e->left_out.count);

@@ -1,12 +1,12 @@
 /* What the tensors of a model of pictures say about its sizes. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/try.h"
 #include "io/common.h"
 #include "tool/embed_image/vision.h"
+#include "tool/run/model_tensors.h"
 
 #define MOST_LAYERS 1024
 #define MOST_SIZE ((size_t)1 << 20)
@@ -85,33 +85,22 @@ static clattn_status read_extent(const vision_model *model, const char *canonica
     return CLATTN_SUCCESS;
 }
 
-/* One more than the largest number of a layer in the tensors' names. */
+/* Counts the layers. */
 static clattn_status count_layers(vision_model *model, clattn_io_error *error)
 {
     char stem[NAME_BYTES], *number;
-    size_t shares, count = 0;
-    clattn_safetensors_entry entry;
+    size_t shares;
+    clattn_status status;
     name_of(model, model->prefix, "encoder.layers.0.self.norm.weight", stem, &shares);
     number = strstr(stem, ".0.");
     if (number == NULL)
         return io_fail(error, CLATTN_ERROR_INTERNAL, model->weights.text, "layers have no numbers");
     number[1] = '\0';
-    const size_t length = strlen(stem);
-    for (size_t i = 0; clattn_safetensors_at(model->file, i, &entry) == CLATTN_SUCCESS; i++) {
-        if (strncmp(entry.name, stem, length) != 0)
-            continue;
-        const size_t digits = strspn(entry.name + length, "0123456789");
-        const unsigned long found = strtoul(entry.name + length, NULL, 10);
-        if (digits == 0 || entry.name[length + digits] != '.')
-            continue;
-        if (digits > 6 || found >= MOST_LAYERS)
-            return io_fail(error, CLATTN_ERROR_UNSUPPORTED, model->weights.text,
-                           "has a layer %.20s, expected at most %d layers", entry.name + length, MOST_LAYERS);
-        count = found + 1 > count ? found + 1 : count;
-    }
-    model->stack.layers = count;
-    return count > 0 ? CLATTN_SUCCESS
-                     : io_fail(error, CLATTN_ERROR_FORMAT, model->weights.text, "has no tensor %s0.", stem);
+    TRY(model_count_numbered(model->file, model->weights.text, stem, MOST_LAYERS, &model->stack.layers, error));
+    if (model->stack.layers == 0)
+        status = io_fail(error, CLATTN_ERROR_FORMAT, model->weights.text, "has no tensor %s0.", stem);
+fail:
+    return status;
 }
 
 clattn_status vision_read_tensors(vision_model *model, clattn_io_error *error)

@@ -1,0 +1,152 @@
+/* clattn image: a PNG file upscaled or cleaned by SwinIR. */
+#include "tool/tool.h"
+
+#ifdef CLATTN_PNG
+
+#include "base/size.h"
+#include "tool/cli/options.h"
+#include "tool/cli/os_tool.h"
+#include "tool/cli/progress.h"
+#include "tool/cli/report.h"
+#include "tool/image/restore.h"
+
+#define DEFAULT_OVERLAP 32
+#define MOST_DEFAULT_MEMORY ((uint64_t)1 << 30)
+
+typedef struct image_options {
+    const char *operands[2]; /* the model, the picture */
+    const char *output, *solver, *device;
+    size_t tile, overlap, memory;
+    option_float range;
+    int32_t dtype;
+    bool json;
+} image_options;
+
+#define FIELD(name) offsetof(image_options, name)
+
+static const option_row rows[] = {
+    {"-o", OPTION_TEXT, FIELD(output), "OUT.png", .help = "the result", .required = true},
+    {"--tile", OPTION_COUNT, FIELD(tile), "N", .help = "compute parts of N x N pixels; default as --memory allows",
+     .count = 65536},
+    {"--memory", OPTION_COUNT, FIELD(memory), "MIB",
+     .help = "device memory for a part at the most; default a quarter of all, up to 1024"},
+    {"--overlap", OPTION_COUNT, FIELD(overlap), "N", .help = "pixels that parts have in common; default 32",
+     .count = 65536},
+    {"--range", OPTION_FLOAT, FIELD(range), "R",
+     .help = "what the model takes for white; default 1, of JPEG's models (windows of 7 x 7) 255"},
+    OPTION_ROW_DTYPE(image_options, "of the model's weights and of what its layers store"),
+    OPTION_ROW_SOLVER(image_options),
+    OPTION_ROW_DEVICE(image_options),
+    OPTION_ROW_JSON(image_options),
+    OPTION_ROW_END,
+};
+
+static const option_table table = {.command = "image",
+                                   .summary = "Upscales or cleans a picture, a PNG file, by a SwinIR model.",
+                                   .operands = "MODEL IN.png",
+                                   .operand_offset = FIELD(operands),
+                                   .operand_least = 2,
+                                   .operand_count = 2,
+                                   .rows = rows};
+
+static int check(const image_options *options)
+{
+    if (options->tile != 0 && options->memory != 0)
+        return complain(TOOL_BAD_INPUT, "image: --tile and --memory exclude each other");
+    if (options->range.given && !(options->range.value >= 1e-3f && options->range.value <= 65535.0f))
+        return complain(TOOL_BAD_INPUT, "image: --range %g is not valid, expected a number from 0.001 to 65535",
+                        (double)options->range.value);
+    return TOOL_DONE;
+}
+
+static restore_params params_of(const image_options *options, const tool_device *device)
+{
+    const uint64_t quarter = device->info.global_memory / 4;
+    const uint64_t standard = quarter != 0 && quarter < MOST_DEFAULT_MEMORY ? quarter : MOST_DEFAULT_MEMORY;
+    return (restore_params){.tile = options->tile,
+                            .memory = options->memory != 0 ? options->memory << 20 : (size_t)standard,
+                            .overlap = options->overlap,
+                            .solver = options->solver};
+}
+
+static int write_report(const image_options *options, const swinir *model, const restorer *r, const picture *out,
+                        double seconds)
+{
+    const clattn_stack_desc *last = swinir_last(model);
+    tool_report report = report_begin();
+    report_device(&report, r->device, clattn_plan_solver(r->plan));
+    report_text(&report, "model", model->path.text);
+    report_text(&report, "dtype", clattn_dtype_name(option_dtypes[options->dtype]));
+    report_count(&report, "stages", model->stages);
+    report_count(&report, "d_model", last->d_model);
+    report_count(&report, "window", model->window);
+    report_count(&report, "factor", model->factor);
+    report_number(&report, "range", (double)model->range);
+    report_shape(&report, "shape", 3, (const size_t[]){out->height, out->width, (size_t)out->channels});
+    report_shape(&report, "tile", 2, r->tiles.tile);
+    report_count(&report, "tiles", r->tiles.count[0] * r->tiles.count[1]);
+    report_count(&report, "device_bytes", r->memory);
+    report_number(&report, "seconds", seconds);
+    report_unused_tensors(&report, model->file, model->transformer, swinir_is_buffer);
+    return report_finish(&report, options->json);
+}
+
+/* Makes *out of the picture that `r` has. */
+static int compute(const image_options *options, const swinir *model, tool_device *device, const picture *in,
+                   restorer *r, picture *out)
+{
+    const restore_params params = params_of(options, device);
+    int status;
+    progress_begin("image");
+    TOOL_TRY(restore_open(r, model, device, in, &params));
+    status = restore_run(r, out);
+fail:
+    progress_end();
+    return status;
+}
+
+int cmd_image(int argc, char **argv)
+{
+    image_options options = {.overlap = DEFAULT_OVERLAP};
+    swinir model = {0};
+    tool_device device = {0};
+    restorer r = {0};
+    picture in = {0}, out = {0};
+    int status;
+    TOOL_TRY(options_parse(&table, argc, argv, &options));
+    TOOL_TRY(check(&options));
+    TOOL_TRY(swinir_open(options.operands[0], &model));
+    if (options.range.given)
+        model.range = options.range.value;
+    const char *const inputs[] = {options.operands[1], model.path.text};
+    TOOL_TRY(host_check_output(options.output, inputs, COUNT_OF(inputs)));
+    TOOL_TRY(picture_load(options.operands[1], &in));
+    TOOL_TRY(restore_check(options.operands[1], &in, &model));
+    TOOL_TRY(device_open(options.device, &device));
+    TOOL_TRY(swinir_load(&model, &device, option_dtypes[options.dtype]));
+    const double begun = os_seconds();
+    TOOL_TRY(compute(&options, &model, &device, &in, &r, &out));
+    const double seconds = os_seconds() - begun;
+    out.chunks = in.chunks;
+    in.chunks = NULL;
+    TOOL_TRY(picture_store(options.output, &out));
+    TOOL_TRY(write_report(&options, &model, &r, &out, seconds));
+fail:
+    restore_close(&r);
+    swinir_close(&model);
+    device_close(&device);
+    picture_release(&in);
+    picture_release(&out);
+    return status;
+}
+
+#else
+
+int cmd_image(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    return complain(TOOL_BAD_INPUT, "image: this clattn was built without libpng (-Dpng=enabled)");
+}
+
+#endif
