@@ -372,10 +372,12 @@ def add_pytorch(run, gcc, full):
             lambda: [(torch / "python").read_text().strip(), HERE / "vision/compare.py", "--draws", "80"],
             {**POCL, **seed, "PYTHONPATH": f"{torch}:{models}", "VISION_RUN": f"{run.work}/gcc/tests/vision_run"},
             [gcc, package, packages_of_models], 1200)
-    run.add("pytorch", "embed-image",
-            lambda: [(torch / "python").read_text().strip(), HERE / "vision/embed_image.py", "--draws", "60"],
-            {**POCL, **seed, "PYTHONPATH": f"{torch}:{models}", "CLATTN": f"{run.work}/gcc/src/clattn"},
-            [gcc, package, packages_of_models], 1200)
+    for name, draws in (("embed-image", 60), ("image", 20)):
+        run.add("pytorch", name,
+                lambda name=name, draws=draws: [(torch / "python").read_text().strip(),
+                                                HERE / f"vision/{name.replace('-', '_')}.py", "--draws", draws],
+                {**POCL, **seed, "PYTHONPATH": f"{torch}:{models}", "CLATTN": f"{run.work}/gcc/src/clattn"},
+                [gcc, package, packages_of_models], 1200)
 
 
 def add_plugins(run, gcc, full):

@@ -1,18 +1,17 @@
 /* libFuzzer target for the files of a model of pictures, the weights' values excepted.
  *
- * The input is config.json, a NUL, preprocessor_config.json (absent if it is empty), a NUL, and lines of a tensor's name, a
- * space and its extents with commas between, of which a file of zeros is made.  Whatever the bytes: a status, or a model
+ * The input is config.json, a NUL, preprocessor_config.json (absent if it is empty), a NUL, and tensors as
+ * fuzz_weights.h explains.  Whatever the bytes: a status, or a model
  * whose sizes fit each other. */
 #define _GNU_SOURCE
 #include "fuzz_complain.h"
 #include "fuzz_file.h"
+#include "fuzz_weights.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "tool/embed_image/vision.h"
-
-#define MOST_BYTES ((size_t)1 << 24) /* of a file of zeros */
 
 int exit_status_of(clattn_status status)
 {
@@ -29,50 +28,6 @@ static void write_file(const char *name, const void *data, size_t bytes)
 {
     FILE *file = fopen(fuzz_path(name), "wb");
     REQUIRE(file != NULL && fwrite(data, 1, bytes, file) == bytes && fclose(file) == 0);
-}
-
-/* The entry of one line, if it is one; returns the bytes of the tensor. */
-static size_t write_entry(FILE *header, const char *line, size_t length, size_t at)
-{
-    const char *space = memchr(line, ' ', length);
-    size_t bytes = 2, extents = 0;
-    char shape[256] = "";
-    if (space == NULL || space == line)
-        return 0;
-    for (const char *c = line; c < space; c++)
-        if (*c < ' ' || *c > '~' || *c == '"' || *c == '\\')
-            return 0;
-    for (const char *from = space + 1; from < line + length && extents < 6; extents++) {
-        char *end;
-        const unsigned long extent = strtoul(from, &end, 10);
-        if (end == from || (extent != 0 && bytes > MOST_BYTES / extent))
-            return 0;
-        bytes *= extent;
-        snprintf(shape + strlen(shape), sizeof shape - strlen(shape), "%s%lu", extents > 0 ? "," : "", extent);
-        from = end + 1;
-    }
-    fprintf(header, "%s\"%.*s\":{\"dtype\":\"F16\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}",
-            ftell(header) > 9 ? "," : "", (int)(space - line), line, shape, at, at + bytes);
-    return bytes;
-}
-
-static void write_weights(const char *lines, size_t length)
-{
-    size_t bytes = 0;
-    FILE *header = fopen(fuzz_path("model.safetensors"), "wb");
-    REQUIRE(header != NULL && fwrite("12345678{", 1, 9, header) == 9);
-    while (length > 0 && bytes < MOST_BYTES) {
-        const char *end = memchr(lines, '\n', length);
-        const size_t line = end != NULL ? (size_t)(end - lines) : length;
-        bytes += write_entry(header, lines, line, bytes);
-        lines += end != NULL ? line + 1 : line;
-        length -= end != NULL ? line + 1 : line;
-    }
-    fputc('}', header);
-    const uint64_t size = (uint64_t)ftell(header) - 8;
-    rewind(header);
-    REQUIRE(fwrite(&size, sizeof size, 1, header) == 1 && fflush(header) == 0);
-    REQUIRE(ftruncate(fileno(header), (off_t)(8 + size + bytes)) == 0 && fclose(header) == 0);
 }
 
 static void check(const vision_model *model)
@@ -105,7 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         write_file("preprocessor_config.json", first + 1, (size_t)(second - first - 1));
     else
         unlink(fuzz_path("preprocessor_config.json"));
-    write_weights(second + 1, (size_t)(end - second - 1));
+    fuzz_write_weights(second + 1, (size_t)(end - second - 1));
     int status = vision_open(fuzz_folder(), &model);
     REQUIRE(status == TOOL_DONE || status == TOOL_BAD_INPUT);
     if (status == TOOL_DONE)

@@ -46,6 +46,11 @@ about()
             parts="$parts embed_image/$part"
         done
         ;;
+    swinir)
+        sources="$io $root/src/nn/model/vision.c" packages="jansson OpenCL" base="layout report status"
+        parts="cli/json_text cli/os_tool run/host run/model_config run/model_file run/model_tensors"
+        parts="$parts image/find image/shape image/swinir image/tiling"
+        ;;
     png)
         packages="libpng zlib" base=strbuf
         parts="cli/os_tool cli/png_file ../io/common ../io/os_file"
@@ -97,7 +102,7 @@ fi
 seconds=$1
 mkdir -p "$2" && folder=$(cd "$2" && pwd) || exit 1
 shift 2
-[ $# -gt 0 ] || set -- npy safetensors ctranslate2 wordpiece whisper_tokens audio wisdom cache_entry png vision arguments snippet
+[ $# -gt 0 ] || set -- npy safetensors ctranslate2 wordpiece whisper_tokens audio wisdom cache_entry png vision swinir arguments snippet
 for reader; do
     about "$reader" || { echo "run.sh: there is no fuzzer of $reader" >&2; exit 2; }
 done

@@ -141,6 +141,12 @@ def seeds():
         model.write_processor()
         tensors = "".join("%s %s\n" % (name, ",".join(map(str, tensor.shape))) for name, tensor in model.tensors.items())
         yield "vision", family, "\0".join((json.dumps(model.config), json.dumps(model.processor), tensors)).encode()
+    # Also explained in fuzz_swinir.c.
+    from small import swinir
+    for kind in swinir.KINDS:
+        tensors = swinir.tensors(np.random.default_rng(1), kind, 1 if kind == "added" else 2)
+        lines = "".join("%s %s\n" % (name, ",".join(map(str, tensor.shape))) for name, tensor in tensors.items())
+        yield "swinir", kind.replace(" ", "-"), struct.pack("<4H", 100, 77, 40, 20) + lines.encode()
     yield "snippet", "pocl", b"lerror: score_mod:5:13: using\nwarning: score_mod:9:1 <Spelling=a.h:1:2>: void\n"
     yield "snippet", "intel", b"lCompilation started\nscore_mod:5:13: warning: using [-Wx]\n  5 | x\nscore_mod:5:1: note: x\n"
     yield "snippet", "oclgrind", b"lscore_mod did not build: input.cl:49:9: error: x\ninput.cl:45:13: fatal error: x\n~~^~~\n"

@@ -54,7 +54,7 @@ def write_safetensors(path, tensors):
     for name, array in tensors.items():
         begin = len(data)
         data += np.ascontiguousarray(array).tobytes()
-        header[name] = {"dtype": {"float32": "F32", "float64": "F64", "float16": "F16"}[str(array.dtype)],
+        header[name] = {"dtype": {"float32": "F32", "float64": "F64", "float16": "F16", "int64": "I64"}[str(array.dtype)],
                         "shape": list(array.shape), "data_offsets": [begin, len(data)]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)

@@ -24,6 +24,7 @@ from command_support import CommandTest, main, write_safetensors
 from injected import INJECTED, Served
 from test_command_embed import HERE, EmbedTest as ModelTest
 from test_command_embed_image import ImageTest
+from test_command_image import ImageTest as RestoreTest
 from small.whisper import Model
 
 FULL = os.environ.get("CLATTN_TEST_LEVEL") == "full"
@@ -274,6 +275,12 @@ class Pictures(ImageTest, Inject):
         self.inject("embed-image", self.folder_of_model, path, "--search", self.path("pictures"))
         self.inject("embed-image", self.folder_of_model, path, "-o", self.path("out.npy"), "--attention",
                     self.path("map.html"), "--attention", self.path("map.png"), outputs=["out.npy", "map.html", "map.png"])
+
+
+class Restored(RestoreTest, Inject):
+    def test_image(self):
+        self.make("shuffle once")
+        self.inject(*self.command(self.picture(8, 20, 4), "--tile", 12, "--overlap", 4), outputs=["out.png"])
 
 
 if __name__ == "__main__":

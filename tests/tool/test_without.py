@@ -16,6 +16,7 @@ class Without(CommandTest):
                                          (["transcribe", "nowhere", "nothing.wav"], "libsndfile, soxr, FFTW or zlib",
                                           "-Dspeech=enabled"),
                                          (["denoise", "nothing.png", "out.png"], "libpng", "-Dpng=enabled"),
+                                         (["image", "nowhere", "nothing.png"], "libpng", "-Dpng=enabled"),
                                          (["embed-image", "nowhere", "nothing.png"], "libpng", "-Dpng=enabled")):
             with self.subTest(command):
                 self.refuse(2, *command, saying=(command[0] + ": this clattn was built without " + library, option))

@@ -38,6 +38,8 @@ def make(case, upsampler, factor):
         last = module.upsample[0] if upsampler == "pixelshuffledirect" else module.conv_last
         last.weight *= 0.2
         last.bias *= 0.2
+        if upsampler and channels == 1:
+            last.bias += 0.5
     return module
 
 

@@ -44,10 +44,11 @@ static bool list(void *user, const char *name, uint64_t bytes, int64_t changed)
 
 static int refuse_pickle(const char *path)
 {
-    return complain(TOOL_BAD_INPUT,
-                    "%s: is a file of torch.save's, expected a safetensors file; 'man clattn' has the line of Python that "
-                    "makes one of it",
-                    path);
+    return complain(
+        TOOL_BAD_INPUT,
+        "%s: is a file of torch.save's, expected a safetensors file; 'man clattn' has the line of Python that "
+        "makes one of it",
+        path);
 }
 
 static int find_in_folder(const char *folder, model_path *weights)
@@ -60,8 +61,9 @@ static int find_in_folder(const char *folder, model_path *weights)
     if (!os_list_folder(folder, list, &l))
         return complain(TOOL_BAD_INPUT, "%s: the folder cannot be read", folder);
     if (l.weights > 1)
-        return complain(TOOL_BAD_INPUT, "%s: has %zu files that end in .safetensors, expected one, or model.safetensors",
-                        folder, l.weights);
+        return complain(TOOL_BAD_INPUT,
+                        "%s: has %zu files that end in .safetensors, expected one, or model.safetensors", folder,
+                        l.weights);
     if (l.weights + l.pickles == 0)
         return complain(TOOL_BAD_INPUT, "%s: has no file that ends in .safetensors, expected one with SwinIR's weights",
                         folder);

@@ -19,23 +19,36 @@ typedef struct restorer {
     const swinir *model; /* borrowed, as the device and the picture */
     tool_device *device;
     const picture *in;
-    size_t planes;        /* of colour that the model computes: 1, or 3 at once or by themselves */
-    bool alpha;           /* another plane, which is resized */
+    size_t planes; /* of colour that the model computes: 1, or 3 at once or by themselves */
+    bool alpha;    /* another plane, which is resized */
     tiling tiles;
     size_t memory;        /* bytes on the device for a tile, beside the weights */
     clattn_plan *plan;    /* of a tile's colours */
     clattn_plan *enlarge; /* of its alpha; NULL if the factor is 1 */
     cl_mem from, to, alpha_from, alpha_to;
-    float *given;   /* a tile: (planes and alpha, height, width) */
-    float *made;    /* the same of the result */
-    float *band[2]; /* results of a row of tiles, and of the row before: (planes and alpha, tile's height, picture's width) */
+    float *given; /* a tile: (planes and alpha, height, width) */
+    float *made;  /* the same of the result */
+    float *band
+        [2]; /* results of a row of tiles, and of the row before: (planes and alpha, tile's height, picture's width) */
 } restorer;
+
+/* Pixels of a tile of the picture, and of the result. */
+static inline size_t given_pixels(const restorer *r)
+{
+    return r->tiles.tile[0] * r->tiles.tile[1];
+}
+
+static inline size_t made_pixels(const restorer *r)
+{
+    return given_pixels(r) * r->model->factor * r->model->factor;
+}
 
 /* Refuses a picture whose result would be too large for a file. */
 int restore_check(const char *path, const picture *in, const swinir *model);
 
 /* Makes plans and buffers.  Returns an exit status; what fails leaves a restorer that restore_close accepts. */
-int restore_open(restorer *r, const swinir *model, tool_device *device, const picture *in, const restore_params *params);
+int restore_open(restorer *r, const swinir *model, tool_device *device, const picture *in,
+                 const restore_params *params);
 
 /* Computes the picture: *out, which the caller releases, has the channels and bits of the one that was given.
  *

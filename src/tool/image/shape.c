@@ -34,8 +34,8 @@ static int read_shape(const swinir *model, const char *name, int32_t rank, const
     const clattn_host_tensor tensor = tensor_of(model, name);
     bool sizes = tensor.rank == rank;
     if (tensor.dtype == CLATTN_DTYPE_NONE)
-        return complain(TOOL_BAD_INPUT, "%s: has no tensor %s%s, expected one of shape %s, as SwinIR has", model->path.text,
-                        model->prefix, name, shape);
+        return complain(TOOL_BAD_INPUT, "%s: has no tensor %s%s, expected one of shape %s, as SwinIR has",
+                        model->path.text, model->prefix, name, shape);
     for (int32_t i = 0; i < rank && sizes; i++) {
         extent[i] = tensor.extent[i];
         sizes = extent[i] >= 1 && extent[i] <= MOST_SIZE;
@@ -173,8 +173,8 @@ int swinir_read_shape(swinir *model)
     TOOL_TRY(count_numbered(model, "layers.", CLATTN_MAX_STAGES, &model->stages));
     TOOL_TRY(read_shape(model, "conv_first.weight", 4, "(d_model, channels, 3, 3)", first));
     if (first[1] != 1 && first[1] != 3)
-        return complain(TOOL_BAD_INPUT, "%s: the model takes pictures of %zu channels, expected 1 or 3", model->path.text,
-                        first[1]);
+        return complain(TOOL_BAD_INPUT, "%s: the model takes pictures of %zu channels, expected 1 or 3",
+                        model->path.text, first[1]);
     model->channels = stage->patches.channels = first[1];
     stage->d_model = first[0];
     stage->residual = has(model, "layers.0.conv.0.weight") ? 3 : 1;
