@@ -26,8 +26,8 @@ typedef struct image_options {
 
 static const option_row rows[] = {
     {"-o", OPTION_TEXT, FIELD(output), "OUT.png", .help = "the result", .required = true},
-    {"--tile", OPTION_COUNT, FIELD(tile), "N", .help = "compute parts of N x N pixels; default as --memory allows",
-     .count = 65536},
+    {"--tile", OPTION_COUNT, FIELD(tile), "N",
+     .help = "compute parts of at most N x N pixels; default as --memory allows", .count = 65536},
     {"--memory", OPTION_COUNT, FIELD(memory), "MIB",
      .help = "device memory for a part at the most; default a quarter of all, up to 1024"},
     {"--overlap", OPTION_COUNT, FIELD(overlap), "N", .help = "pixels that parts have in common; default 32",

@@ -16,10 +16,11 @@ bool tiling_set(tiling *t, size_t edge)
     edge = round_up(edge, t->window);
     for (int axis = 0; axis < 2; axis++) {
         const size_t filled = t->filled[axis];
-        t->tile[axis] = size_min(edge, filled);
         if (edge < filled && edge <= t->overlap)
             return false;
-        t->count[axis] = edge < filled ? 1 + divide_up(filled - edge, edge - t->overlap) : 1;
+        const size_t count = edge < filled ? 1 + divide_up(filled - edge, edge - t->overlap) : 1;
+        t->count[axis] = count;
+        t->tile[axis] = round_up(divide_up(filled + (count - 1) * t->overlap, count), t->window);
     }
     return true;
 }

@@ -24,8 +24,8 @@ typedef struct tiling {
 /* Begins a tiling of such a picture. */
 tiling tiling_of(size_t height, size_t width, size_t window, size_t overlap);
 
-/* Sets tiles of `edge` pixels, or of the picture's where that has fewer; both are rounded up to windows.  False if they are
- * no larger than the overlap. */
+/* Cuts the picture into the fewest tiles with edges of at most `edge` pixels, rounded up to windows, and makes these tiles as
+ * small as they may be.  False if such an edge is no longer than the overlap. */
 bool tiling_set(tiling *t, size_t edge);
 
 /* The largest edge, at most the picture's, of tiles that have no more than so many pixels; 0 if there is none. */
