@@ -59,12 +59,14 @@ static int check(const image_options *options)
     return TOOL_DONE;
 }
 
+/* Tiles' memory is for the most part one buffer. */
 static restore_params params_of(const image_options *options, const tool_device *device)
 {
-    const uint64_t quarter = device->info.global_memory / 4;
+    const uint64_t quarter = device->info.global_memory / 4, largest = device->info.max_allocation;
     const uint64_t standard = quarter != 0 && quarter < MOST_DEFAULT_MEMORY ? quarter : MOST_DEFAULT_MEMORY;
+    const uint64_t memory = options->memory != 0 ? (uint64_t)options->memory << 20 : standard;
     return (restore_params){.tile = options->tile,
-                            .memory = options->memory != 0 ? options->memory << 20 : (size_t)standard,
+                            .memory = (size_t)(largest != 0 && largest < memory ? largest : memory),
                             .overlap = options->overlap,
                             .solver = options->solver};
 }

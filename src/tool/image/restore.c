@@ -17,7 +17,7 @@ int restore_check(const char *path, const picture *in, const swinir *model)
         return TOOL_DONE;
     return complain(TOOL_BAD_INPUT,
                     "%s: its %zu x %zu pixels would become %zu x %zu, expected at most 2^27 pixels and %d on an edge",
-                    path, in->width, in->height, width, height, MOST_SIDE);
+                    path, in->height, in->width, height, width, MOST_SIDE);
 }
 
 /* ---- tiles ---- */
