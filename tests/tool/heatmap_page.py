@@ -97,7 +97,7 @@ class Page(html.parser.HTMLParser):
 
 
 def probability(part, layer, head, i, j):
-    """Returns the probabilities that tests/tool/heatmap_sample.c writes."""
+    """Returns the probabilities that tests/tool/programs/heatmap_sample.c writes."""
     return (7 * part + 5 * layer + 3 * head + 11 * i + 13 * j) % 17 / 64
 
 
