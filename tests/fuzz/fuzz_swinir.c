@@ -58,7 +58,7 @@ static void check_model(const swinir *model)
     REQUIRE(model->stages >= 1 && model->stages <= CLATTN_MAX_STAGES);
     REQUIRE(model->channels == 1 || model->channels == 3);
     REQUIRE(model->window >= 1 && model->factor >= 1 && model->factor <= 8 && r->factor == model->factor);
-    REQUIRE(r->kind != CLATTN_RESTORATION_NONE && (r->features == 0 || r->kind % 2 == 1));
+    REQUIRE(r->kind != CLATTN_RESTORATION_KIND_NONE && (r->features == 0 || r->kind % 2 == 1));
     for (size_t s = 0; s < model->stages; s++) {
         const clattn_stack_desc *d = &model->stage[s];
         REQUIRE(d->layers >= 1 && d->heads >= 1 && d->d_model % d->heads == 0 && d->d_ff >= 1);

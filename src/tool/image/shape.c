@@ -123,11 +123,11 @@ static int read_features(const swinir *model, clattn_restoration *r)
     TOOL_TRY(read_shape(model, "conv_before_upsample.0.weight", 4, "(features, d_model, 3, 3)", before));
     r->features = before[0];
     if (doubled > 0) {
-        r->kind = CLATTN_RESTORATION_NEAREST;
+        r->kind = CLATTN_RESTORATION_KIND_NEAREST;
         r->factor = (size_t)1 << doubled;
         return TOOL_DONE;
     }
-    r->kind = CLATTN_RESTORATION_SHUFFLE;
+    r->kind = CLATTN_RESTORATION_KIND_SHUFFLE;
     TOOL_TRY(read_shape(model, shuffles[0], 4, "(features * r * r, features, 3, 3)", first));
     if (first[0] == 9 * r->features && shuffled == 1)
         r->factor = 3;
@@ -147,10 +147,10 @@ static int read_restoration(const swinir *model, clattn_restoration *r)
     *r = (clattn_restoration){0};
     if (has(model, "conv_before_upsample.0.weight"))
         return read_features(model, r);
-    *r = (clattn_restoration){.kind = CLATTN_RESTORATION_ADDED, .factor = 1};
+    *r = (clattn_restoration){.kind = CLATTN_RESTORATION_KIND_ADDED, .factor = 1};
     if (!has(model, "upsample.0.weight"))
         return read_shape(model, "conv_last.weight", 4, "(channels, d_model, 3, 3)", shape);
-    r->kind = CLATTN_RESTORATION_SHUFFLE_ONCE;
+    r->kind = CLATTN_RESTORATION_KIND_SHUFFLE_ONCE;
     TOOL_TRY(read_shape(model, "upsample.0.weight", 4, "(channels * factor^2, d_model, 3, 3)", shape));
     while (r->factor < 8 && model->channels * r->factor * r->factor < shape[0])
         r->factor++;
@@ -199,7 +199,7 @@ int swinir_read_shape(swinir *model)
     TOOL_TRY(read_restoration(model, &last->restoration));
     model->factor = last->restoration.factor;
     /* Tensors do not tell the range.  SwinIR's models for JPEG, the only ones with windows of 7 x 7, have 255. */
-    model->range = last->restoration.kind == CLATTN_RESTORATION_ADDED && model->window == 7 ? 255.0f : 1.0f;
+    model->range = last->restoration.kind == CLATTN_RESTORATION_KIND_ADDED && model->window == 7 ? 255.0f : 1.0f;
 fail:
     return status;
 }
