@@ -87,6 +87,7 @@ class Results(ImageTest):
                                    ("unused_tensors", []), ("dtype", "float32")):
                     self.assertEqual(self.report[key], value, key)
 
+    @thorough
     def test_nothing_is_added(self):
         """A last convolution of zeros leaves the picture as it is: every kind of PNG, beside models of 1 and 3 channels."""
         for channels in (1, 3):
@@ -111,6 +112,7 @@ class Results(ImageTest):
         self.rewrite(**{"upsample.0.weight": 0 * self.tensors["upsample.0.weight"]})
         self.assertLessEqual(np.max(np.abs(self.restore(pixels) - 255 * MEAN)), 0.5)
 
+    @thorough
     def test_range_of_jpeg_models(self):
         self.make("added", factor=1, window=7)
         bias = {"conv_last.weight": 0 * self.tensors["conv_last.weight"],
@@ -127,6 +129,7 @@ class Results(ImageTest):
         for colour in range(3):
             np.testing.assert_array_equal(found[..., colour], self.restore(pixels[..., colour:colour + 1])[..., 0])
 
+    @thorough
     def test_16_bits_of_a_picture(self):
         self.make("shuffle once")
         wide = self.picture(12, 8, 3, np.uint16)
@@ -182,6 +185,7 @@ class Tiles(ImageTest):
         self.assertEqual((self.report["tile"], self.report["tiles"]), ([52, 52], 20))
         self.assertLessEqual(np.max(np.abs(tiled.astype(int) - whole)), 1)
 
+    @thorough
     def test_what_two_tiles_have_in_common(self):
         """Its outer quarters are one tile's, and in between one fades into the other."""
         self.make("shuffle once")
@@ -198,6 +202,7 @@ class Tiles(ImageTest):
             self.assertGreater(np.max(np.abs(first[16:] - second[:16])), 1000)
             self.assertTrue(np.all((wanted > 0) & (wanted < 65535)))
 
+    @thorough
     def test_memory(self):
         """The default is one part; with less memory there are more, as large as fit."""
         self.make("shuffle", factor=2, features=64)
@@ -340,6 +345,7 @@ class BadFiles(ImageTest):
                 self.rewrite(**{name: np.zeros(shape, np.float32)})
                 self.bad("model.safetensors", *saying)
 
+    @thorough
     def test_weights_that_are_not_numbers(self):
         self.make("added", factor=1)
         self.rewrite(**{"conv_last.bias": np.full(3, np.nan, np.float32)})
