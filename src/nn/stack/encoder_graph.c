@@ -9,6 +9,7 @@ struct encoder_builder {
     int lengths;          /* array; 0: none */
     size_t probabilities; /* layers so far whose probabilities are an output */
     struct angles angles; /* of rotated patches */
+    struct windows windows;
 };
 
 /* ---- the front end of features ---- */
@@ -259,16 +260,24 @@ fail:
     return status;
 }
 
+static bool same_windows(const struct windows *windows, struct grid grid, const clattn_windows *of)
+{
+    return windows->grid.rows == grid.rows && windows->grid.columns == grid.columns && windows->of.rows == of->rows &&
+           windows->of.columns == of->columns && windows->of.shifted == of->shifted;
+}
+
 /* Adds the layers of a stage; `result` is the encoder's, or NULL if another stage follows. */
 static clattn_status add_layers(struct encoder_builder *b, struct grid grid, const struct matrix *result)
 {
     clattn_status status = CLATTN_SUCCESS;
     const clattn_stack_desc *d = &b->base.stack->desc;
-    struct windows windows = {.grid = grid};
+    struct windows *windows = &b->windows;
+    if (!same_windows(windows, grid, &d->windows))
+        *windows = (struct windows){.grid = grid, .of = d->windows};
     if (d->rotary && d->input == CLATTN_STACK_INPUT_PICTURES)
         TRY(add_grid_angles(&b->base, grid, &b->angles));
     for (size_t i = 0; i < d->layers; i++) {
-        TRY(d->windows.rows ? add_window_attention(&b->base, &windows, i) : add_self_attention(b, i));
+        TRY(d->windows.rows ? add_window_attention(&b->base, windows, i) : add_self_attention(b, i));
         TRY(end_layer(&b->base, i, result));
     }
 fail:

@@ -161,9 +161,10 @@ clattn_status add_rope(const struct builder *b, const struct matrix *matrix, siz
  * arrays, `offsets` as in add_rope. */
 clattn_status add_embedding(struct builder *b, int ids, int segments, int offsets);
 
-/* What the layers of a stage need for their windows: arrays of the graph that they share, each made when it is first wanted. */
+/* What layers need for their windows: arrays of the graph that they share, each made when it is first wanted. */
 struct windows {
     struct grid grid;
+    clattn_windows of;         /* a stage that continues with the same windows has the same arrays */
     int places[2], origins[2]; /* of rows in windows, and of rows in the grid, without and with the shift */
     int mask;                  /* of shifted windows */
     int ones[2];               /* of longer keys (decomposed.c), in windows and in whole layers */
