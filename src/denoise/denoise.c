@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/opencl_check.h"
+#include "base/text/opencl_check.h"
 #include "base/size.h"
 #include "base/try.h"
 

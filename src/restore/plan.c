@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/opencl_check.h"
+#include "base/text/opencl_check.h"
 #include "base/size.h"
 #include "base/try.h"
 #include "restore/restore.h"

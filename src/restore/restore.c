@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/opencl_check.h"
+#include "base/text/opencl_check.h"
 #include "base/try.h"
 
 static clattn_status upload(restorer *r, cl_mem buffer, size_t floats, const float *values)

@@ -4,8 +4,8 @@
 
 #include <clattn/vision.h>
 
-#include "base/numbered.h"
-#include "base/shape_text.h"
+#include "base/text/numbered.h"
+#include "base/text/shape_text.h"
 #include "base/size.h"
 #include "base/try.h"
 #include "restore/swinir.h"

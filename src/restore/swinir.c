@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/shape_text.h"
+#include "base/text/shape_text.h"
 #include "base/size.h"
 
 /* Bytes of the path's end that a message shows, so that the reason fits. */

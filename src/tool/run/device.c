@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/opencl_check.h"
+#include "base/text/opencl_check.h"
 #include "tool/cli/crash.h"
 #include "tool/cli/progress.h"
 

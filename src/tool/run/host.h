@@ -5,7 +5,7 @@
 #include <clattn/io.h>
 #include <clattn/layout.h>
 
-#include "base/shape_text.h"
+#include "base/text/shape_text.h"
 #include "tool/tool.h"
 
 /* An array and the file that it came from. A zeroed one is absent. Release with host_release. */

@@ -1,6 +1,6 @@
 #include "tool/run/model_tensors.h"
 
-#include "base/numbered.h"
+#include "base/text/numbered.h"
 #include "base/size.h"
 #include "io/common.h"
 

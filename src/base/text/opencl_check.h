@@ -1,6 +1,6 @@
 /* The outcome of an OpenCL call as a status, for code over the public API, which has no report. */
-#ifndef CLATTN_BASE_OPENCL_CHECK_H
-#define CLATTN_BASE_OPENCL_CHECK_H
+#ifndef CLATTN_BASE_TEXT_OPENCL_CHECK_H
+#define CLATTN_BASE_TEXT_OPENCL_CHECK_H
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* Shapes in messages, as NumPy writes them: "(1, 8, 128, 64)". */
-#ifndef CLATTN_BASE_SHAPE_TEXT_H
-#define CLATTN_BASE_SHAPE_TEXT_H
+#ifndef CLATTN_BASE_TEXT_SHAPE_TEXT_H
+#define CLATTN_BASE_TEXT_SHAPE_TEXT_H
 
 #include <stdio.h>
 

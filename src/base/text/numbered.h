@@ -1,6 +1,6 @@
 /* Names that are numbered, as those of a model's layers are. */
-#ifndef CLATTN_BASE_NUMBERED_H
-#define CLATTN_BASE_NUMBERED_H
+#ifndef CLATTN_BASE_TEXT_NUMBERED_H
+#define CLATTN_BASE_TEXT_NUMBERED_H
 
 #include <stdbool.h>
 #include <stddef.h>
