@@ -23,10 +23,11 @@ property_int(radius, "Radius", 7)
 #define GEGL_OP_AREA_FILTER
 #define GEGL_OP_NAME clattn_denoise
 #define GEGL_OP_C_SOURCE denoise.c
+#define GEGL_OP_BUNDLE /* module.c registers it */
 
 #include <gegl-op.h>
 
-#include "engine.h"
+#include "operation.h"
 
 /* Blocks of the area that GEGL asks for: what lies in host memory at a time, and how often progress is told. */
 #define BLOCK 512
@@ -37,17 +38,6 @@ static gsize patch_of(const GeglProperties *o)
     return (gsize)(o->patch | 1);
 }
 
-static const Babl *format_of(GeglOperation *operation)
-{
-    const Babl *source = gegl_operation_get_source_format(operation, "input");
-    const Babl *space = source ? babl_format_get_space(source) : NULL;
-    const gboolean alpha = !source || babl_format_has_alpha(source);
-    const gboolean grey =
-        source && !babl_format_is_palette(source) && babl_format_get_n_components(source) - (alpha ? 1 : 0) == 1;
-    const char *names[2][2] = {{"R'G'B' float", "R'G'B'A float"}, {"Y' float", "Y'A float"}};
-    return babl_format_with_space(names[grey][alpha], space);
-}
-
 static void prepare(GeglOperation *operation)
 {
     GeglOperationAreaFilter *area = GEGL_OPERATION_AREA_FILTER(operation);
@@ -55,12 +45,6 @@ static void prepare(GeglOperation *operation)
     area->left = area->right = area->top = area->bottom = (gint)engine_margin(patch_of(o), (gsize)o->radius);
     gegl_operation_set_format(operation, "input", format_of(operation));
     gegl_operation_set_format(operation, "output", format_of(operation));
-}
-
-static GeglRectangle bounds_of(GeglOperation *operation)
-{
-    const GeglRectangle *input = gegl_operation_source_get_bounding_box(operation, "input");
-    return input ? *input : *GEGL_RECTANGLE(0, 0, 0, 0);
 }
 
 /* A picture that is cleaned is as large as it was. */
@@ -82,18 +66,6 @@ static GeglRectangle get_required_for_output(GeglOperation *operation, const gch
     needed.height += area->top + area->bottom;
     gegl_rectangle_intersect(&needed, &needed, &bounds);
     return needed;
-}
-
-/* Where the work runs: on GEGL's own OpenCL, if it uses it. */
-static engine_opencl opencl_of(const GeglOperation *operation)
-{
-    engine_opencl found = {NULL, NULL, NULL};
-    if (gegl_operation_use_opencl(operation)) {
-        found.context = gegl_cl_get_context();
-        found.device = gegl_cl_get_device();
-        found.queue = gegl_cl_get_command_queue();
-    }
-    return found;
 }
 
 /* Cleans one block from `input` to `output`; false, with a warning, if that cannot be done. */

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text/opencl_check.h"
 #include "base/size.h"
 #include "base/try.h"
 
@@ -191,10 +192,5 @@ void denoiser_message(const denoiser *d, clattn_status status, char *text, size_
 
 clattn_status denoiser_opencl_check(denoiser *d, const char *call, cl_int code)
 {
-    if (code == CL_SUCCESS)
-        return CLATTN_SUCCESS;
-    snprintf(d->message, sizeof d->message, "%s failed with OpenCL error %d", call, (int)code);
-    return code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_RESOURCES || code == CL_OUT_OF_HOST_MEMORY
-               ? CLATTN_ERROR_OUT_OF_MEMORY
-               : CLATTN_ERROR_OPENCL;
+    return opencl_check(call, code, d->message, sizeof d->message);
 }

@@ -14,8 +14,9 @@ ALLOWED = {layer: set(ORDER[:i + 1]) for i, layer in enumerate(ORDER)}
 ALLOWED["ops"].add("ref")  # the self-check
 ALLOWED["ref"] = {"base", "ref"}
 ALLOWED["io"] = {"base", "io"}
-ALLOWED["denoise"] = {"base", "denoise"}  # of base, what headers have
-ALLOWED["tool"] = set(ORDER) | {"ref", "io", "denoise", "tool"}
+for shared in ("denoise", "restore"):
+    ALLOWED[shared] = {"base", shared}  # of base, what headers have
+ALLOWED["tool"] = set(ORDER) | {"ref", "io", "denoise", "restore", "tool"}
 
 # What the C standard has; any other <header> asks something of an operating system or of another library.
 STANDARD = {"assert.h", "complex.h", "ctype.h", "errno.h", "fenv.h", "float.h", "inttypes.h", "iso646.h", "limits.h",
@@ -124,7 +125,7 @@ class Checker:
                     self.problem(path, number, f"planning names {named.group(0)}")
             if "embedded_source" in line and layer != "program":
                 self.problem(path, number, "only program/ sees the embedded sources")
-            if layer not in ("denoise", "tool") and self.name(path) not in ("src/base/cl.c", "src/base/cl.h"):
+            if layer not in ("denoise", "restore", "tool") and self.name(path) not in ("src/base/cl.c", "src/base/cl.h"):
                 call = re.search(r"(?<![\w.>])(cl[A-Z]\w*)\s*\(", line)
                 if call:
                     self.problem(path, number, f"{call.group(1)} is called past the table of base/cl.h")

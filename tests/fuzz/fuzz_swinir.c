@@ -4,24 +4,11 @@
  * fuzz_weights.h explains.  Whatever the bytes: a status, or a model whose sizes fit each other and tiles that cover the
  * picture. */
 #define _GNU_SOURCE
-#include "fuzz_complain.h"
 #include "fuzz_file.h"
 #include "fuzz_weights.h"
 
-#include "tool/image/swinir.h"
-#include "tool/image/tiling.h"
-
-int exit_status_of(clattn_status status)
-{
-    REQUIRE(status == CLATTN_ERROR_FORMAT || status == CLATTN_ERROR_UNSUPPORTED || status == CLATTN_ERROR_OVERFLOW);
-    return TOOL_BAD_INPUT;
-}
-
-int device_check(const tool_device *device, clattn_status status, const char *what)
-{
-    (void)device, (void)what;
-    return status == CLATTN_SUCCESS ? TOOL_DONE : TOOL_FAILED;
-}
+#include "restore/swinir.h"
+#include "restore/tiling.h"
 
 void clattn_stack_desc_init(clattn_stack_desc *desc)
 {
@@ -90,9 +77,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     memcpy(numbers, data, sizeof numbers);
     fuzz_write_weights((const char *)data + sizeof numbers, size - sizeof numbers);
-    int status = swinir_open(fuzz_folder(), &model);
-    REQUIRE(status == TOOL_DONE || status == TOOL_BAD_INPUT);
-    if (status == TOOL_DONE) {
+    const clattn_status status = swinir_open(fuzz_path("model.safetensors"), &model);
+    REQUIRE(status == CLATTN_SUCCESS || status == CLATTN_ERROR_FORMAT || status == CLATTN_ERROR_UNSUPPORTED ||
+            status == CLATTN_ERROR_OVERFLOW);
+    REQUIRE((status == CLATTN_SUCCESS) == (model.error.message[0] == '\0'));
+    if (status == CLATTN_SUCCESS) {
         check_model(&model);
         check_tiles(model.window, numbers);
     }

@@ -47,9 +47,8 @@ about()
         done
         ;;
     swinir)
-        sources="$io $root/src/nn/model/vision.c" packages="jansson OpenCL" base="layout os_process report status strbuf"
-        parts="cli/json_text cli/os_tool run/host run/model_config run/model_file run/model_tensors"
-        parts="$parts image/find image/shape image/swinir image/tiling"
+        sources="$io $root/src/nn/model/vision.c" packages=OpenCL base="layout os_process report status strbuf"
+        parts="../restore/shape ../restore/swinir ../restore/tiling"
         ;;
     png)
         packages="libpng zlib" base=strbuf

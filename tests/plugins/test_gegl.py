@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""clattn:denoise by Debian's gegl command, and by its library in tiles and threads, beside `clattn denoise`.
+"""clattn:denoise and clattn:upscale by Debian's gegl command, and by its library in tiles and threads, beside `clattn denoise`
+and `clattn image`.
 
     CLATTN=build/src/clattn CLATTN_GEGL=build/plugins/gegl/libclattn-gegl.so python3 tests/plugins/test_gegl.py
 
@@ -14,6 +15,9 @@ import threading
 import numpy as np
 
 from plugin_support import SIZES, PluginTest, denoised, environment, main, png
+
+from command_support import write_safetensors
+from small import swinir
 
 PLUGIN = os.path.abspath(os.environ.get("CLATTN_GEGL", "libclattn-gegl.so"))
 LIBRARY = "libgegl-0.4.so.0"
@@ -136,6 +140,101 @@ class Command(GeglTest):
         self.assertTrue(re.search("clattn:denoise: no device matches .*; the picture stays as it is", errors[0]), errors)
 
 
+class Upscale(GeglTest):
+    def make(self, kind="shuffle once", name="model.safetensors", **shape):
+        """Writes a model of random numbers and returns its path."""
+        path = self.path(name)
+        write_safetensors(path, swinir.tensors(self.random, kind, **shape))
+        return path
+
+    def by_model(self, pixels, model, *options):
+        """Returns what clattn image makes of the picture."""
+        self.succeed("image", model, self.write("command-in.png", png.encode(pixels)), "-o", self.path("command-out.png"), *options)
+        return png.decode(self.read("command-out.png")).astype(float)
+
+    def larger(self, pixels, model, env=None, **params):
+        result, errors = self.chain(pixels, "clattn:upscale", *words({"model": model, **params}), env=env)
+        self.assertEqual(errors, [])
+        return result.astype(float) * 255 / np.iinfo(result.dtype).max
+
+    def same_as_image(self, pixels, model, *options, **params):
+        expected, found = self.by_model(pixels, model, *options), self.larger(pixels, model, **params)
+        self.assertEqual(found.shape, expected.shape)
+        self.assertLessEqual(np.max(np.abs(found - expected)), 1)
+        self.assertGreater(len(np.unique(expected)), 4)
+
+    def passes(self, model, saying):
+        """Fails unless the picture stays as it is, with one line that says why."""
+        pixels = self.picture(8, 9)
+        result, errors = self.chain(pixels, "clattn:upscale", *words({"model": model} if model else {}))
+        np.testing.assert_array_equal(result / 257, pixels)
+        self.assertEqual(len(errors), 1, errors)
+        self.assertTrue(re.search(f"clattn:upscale: .*{saying}.*; the picture stays as it is", errors[0]), errors)
+
+    def test_describes_itself(self):
+        status, out, _ = self.gegl("--info", "clattn:upscale")
+        self.assertEqual(status, 0)
+        for text in ("model", "overlap", "default: 32"):
+            self.assertIn(text, out)
+
+    def test_smaller_than_a_tile(self):
+        """Factors 1, 2 and 4, and every kind of pixel; alpha is resized."""
+        for kind, factor, channels in (("added", 1, 4), ("shuffle once", 2, 4), ("shuffle once", 2, 1), ("nearest", 4, 3)):
+            with self.subTest(kind, channels=channels):
+                self.same_as_image(self.picture(21, 30, channels), self.make(kind, factor=factor))
+        pixels = self.picture(9, 6)
+        np.testing.assert_array_equal(self.larger(pixels, self.make("added", factor=1))[..., 3], pixels[..., 3])
+
+    def test_several_tiles(self):
+        """The model sees 7 pixels, fewer than the overlap."""
+        self.same_as_image(self.picture(60, 620, 3), self.make(), overlap=10)
+        self.same_as_image(self.picture(300, 30, 4), self.make("added", factor=1, window=7), overlap=12)
+
+    def test_one_pixel(self):
+        self.assertEqual(self.larger(self.picture(1, 1, 3), self.make()).shape, (2, 2, 3))
+
+    def test_on_opencl_of_gegl(self):
+        """No device has that name, so that only GEGL's own context can have done the work."""
+        pixels, model = self.picture(20, 300), self.make()
+        ours = self.larger(pixels, model, overlap=8)
+        shared = self.larger(pixels, model, env={"GEGL_USE_OPENCL": "cpu", "CLATTN_DEVICE": "nonsense"}, overlap=8)
+        np.testing.assert_array_equal(ours, shared)
+
+    def test_models_that_cannot_be_used(self):
+        self.passes(self.path("none.safetensors"), "none.safetensors.*cannot be opened")
+        self.passes(None, "no model is chosen")
+        self.passes(self.folder, "is a folder")
+        self.passes(self.write("notes.safetensors", "these are no tensors"), "notes.safetensors")
+        model = self.make(name="damaged.safetensors")
+        self.write("damaged.safetensors", self.read("damaged.safetensors")[:-100])
+        self.passes(model, "damaged.safetensors")
+        write_safetensors(model, {"embeddings.weight": np.zeros((3, 4), np.float32)})
+        self.passes(model, "is no SwinIR model")
+        tensors = swinir.tensors(self.random, "added", factor=1)
+        write_safetensors(model, {**tensors, "conv_first.weight": np.zeros((8, 3, 1, 1), np.float32)})
+        self.passes(model, "8 x 3 x 1 x 1.*8 x 3 x 3 x 3")
+        write_safetensors(model, {**tensors, "conv_last.bias": np.full(3, np.nan, np.float32)})
+        self.passes(model, "its result is not finite")
+
+    def test_no_device(self):
+        pixels = self.picture(8, 9)
+        result, errors = self.chain(pixels, "clattn:upscale", f"model={self.make()}", env={"CLATTN_DEVICE": "nonsense"})
+        np.testing.assert_array_equal(result / 257, pixels)
+        self.assertEqual(len(errors), 1, errors)
+        self.assertTrue(re.search("clattn:upscale: no device matches .*; the picture stays as it is", errors[0]), errors)
+
+    def test_result_that_is_not_finite(self):
+        """Pixels are repeated, so that the picture is as large as the model makes it."""
+        tensors = swinir.tensors(self.random, "shuffle once")
+        model = self.path("model.safetensors")
+        write_safetensors(model, {**tensors, "upsample.0.bias": np.full(12, np.nan, np.float32)})
+        pixels = self.picture(5, 6)
+        result, errors = self.chain(pixels, "clattn:upscale", f"model={model}")
+        np.testing.assert_array_equal(result / 257, pixels.repeat(2, axis=0).repeat(2, axis=1))
+        self.assertEqual(len(errors), 1, errors)
+        self.assertTrue(re.search("its result is not finite.*; its pixels are repeated", errors[0]), errors)
+
+
 class Rectangle(ctypes.Structure):
     _fields_ = [(name, ctypes.c_int) for name in ("x", "y", "width", "height")]
 
@@ -223,6 +322,19 @@ class InTiles(GeglTest):
                     rows, columns = min(height, 70 - y), min(width, 90 - x)
                     part = self.library.pixels(graph, x, y, columns, rows)
                     np.testing.assert_allclose(part, whole[y:y + rows, x:x + columns], rtol=0, atol=2e-6)
+
+    def test_parts_of_a_larger_picture(self):
+        """What is asked for, and in which order, changes nothing."""
+        model = self.path("model.safetensors")
+        write_safetensors(model, swinir.tensors(self.random, "shuffle once"))
+        source = ("gegl:png-load", {"path": self.write("in.png", png.encode(self.picture(40, 290)))})
+        graph = self.chain(("clattn:upscale", {"model": model, "overlap": 8}), source)
+        whole = self.library.pixels(graph, 0, 0, 580, 80)
+        self.assertGreater(len(np.unique(whole)), 100)
+        again = self.chain(("clattn:upscale", {"model": model, "overlap": 8}), source)
+        for x, y, width, height in ((505, 3, 60, 40), (0, 0, 7, 5), (511, 79, 1, 1), (100, 20, 300, 60)):
+            part = self.library.pixels(again, x, y, width, height)
+            np.testing.assert_array_equal(part, whole[y:y + height, x:x + width])
 
     def test_threads(self):
         paths = [self.write(f"in{i}.png", png.encode(self.picture(50 + i, 60 - i))) for i in range(4)]

@@ -3,15 +3,20 @@
 
 #ifdef CLATTN_PNG
 
+#include <stdlib.h>
+
 #include "base/size.h"
+#include "restore/restore.h"
 #include "tool/cli/options.h"
 #include "tool/cli/os_tool.h"
 #include "tool/cli/progress.h"
 #include "tool/cli/report.h"
-#include "tool/image/restore.h"
+#include "tool/image/find.h"
+#include "tool/image/levels.h"
+#include "tool/run/device.h"
 
 #define DEFAULT_OVERLAP 32
-#define MOST_DEFAULT_MEMORY ((uint64_t)1 << 30)
+#define MOST_SIDE 1048575 /* of a PNG file that picture_load reads */
 
 typedef struct image_options {
     const char *operands[2]; /* the model, the picture */
@@ -59,25 +64,36 @@ static int check(const image_options *options)
     return TOOL_DONE;
 }
 
-/* Tiles' memory is for the most part one buffer. */
-static restore_params params_of(const image_options *options, const tool_device *device)
+/* Refuses a picture whose result would be too large for a file. */
+static int check_result(const char *path, const picture *in, const swinir *model)
 {
-    const uint64_t quarter = device->info.global_memory / 4, largest = device->info.max_allocation;
-    const uint64_t standard = quarter != 0 && quarter < MOST_DEFAULT_MEMORY ? quarter : MOST_DEFAULT_MEMORY;
-    const uint64_t memory = options->memory != 0 ? (uint64_t)options->memory << 20 : standard;
-    return (restore_params){.tile = options->tile,
-                            .memory = (size_t)(largest != 0 && largest < memory ? largest : memory),
+    const size_t height = in->height * model->factor, width = in->width * model->factor;
+    if (height <= MOST_SIDE && width <= MOST_SIDE && height <= PICTURE_PIXELS / width)
+        return TOOL_DONE;
+    return complain(TOOL_BAD_INPUT,
+                    "%s: its %zu x %zu pixels would become %zu x %zu, expected at most 2^27 pixels and %d on an edge",
+                    path, in->height, in->width, height, width, MOST_SIDE);
+}
+
+static restore_params params_of(const image_options *options, const tool_device *device, const picture *in)
+{
+    return (restore_params){.height = in->height,
+                            .width = in->width,
+                            .colours = in->channels < 3 ? 1 : 3,
+                            .alpha = in->channels % 2 == 0,
+                            .tile = options->tile,
+                            .memory = restore_memory(&device->info, options->memory << 20),
                             .overlap = options->overlap,
                             .solver = options->solver};
 }
 
-static int write_report(const image_options *options, const swinir *model, const restorer *r, const picture *out,
-                        double seconds)
+static int write_report(const image_options *options, const tool_device *device, const swinir *model, const restorer *r,
+                        const picture *out, double seconds)
 {
     const clattn_stack_desc *last = swinir_last(model);
     tool_report report = report_begin();
-    report_device(&report, r->device, clattn_plan_solver(r->plan));
-    report_text(&report, "model", model->path.text);
+    report_device(&report, device, clattn_plan_solver(r->plan));
+    report_text(&report, "model", model->path);
     report_text(&report, "dtype", clattn_dtype_name(option_dtypes[options->dtype]));
     report_count(&report, "stages", model->stages);
     report_count(&report, "d_model", last->d_model);
@@ -93,15 +109,49 @@ static int write_report(const image_options *options, const swinir *model, const
     return report_finish(&report, options->json);
 }
 
-/* Makes *out of the picture that `r` has. */
-static int compute(const image_options *options, const swinir *model, tool_device *device, const picture *in,
+/* Reports a failure of the model's files and weights. */
+static int check_model(const tool_device *device, clattn_status status, const swinir *model)
+{
+    return status != CLATTN_SUCCESS && model->error.message[0] != '\0'
+               ? complain(exit_status_of(status), "%s", model->error.message)
+               : device_check(device, status, model->path);
+}
+
+/* Reports a failure of the restorer, and what it is due to. */
+static int check_restorer(const tool_device *device, clattn_status status, const restorer *r)
+{
+    const char *const causes[] = {[RESTORE_FAULT_MODEL] = r->model->path,
+                                  [RESTORE_FAULT_MEMORY] = "--memory",
+                                  [RESTORE_FAULT_OVERLAP] = "--overlap"};
+    const char *cause = causes[r->fault];
+    return status != CLATTN_SUCCESS && r->message[0] != '\0'
+               ? complain(exit_status_of(status), "%s%s%s", cause != NULL ? cause : "", cause != NULL ? ": " : "",
+                          r->message)
+               : device_check(device, status, NULL);
+}
+
+static void show_progress(void *user, double done)
+{
+    (void)user;
+    progress_show(done);
+}
+
+/* Makes *out, which the caller releases, of `in`: a picture of the same channels and bits. */
+static int compute(const image_options *options, const swinir *model, const tool_device *device, const picture *in,
                    restorer *r, picture *out)
 {
-    const restore_params params = params_of(options, device);
+    const restore_params params = params_of(options, device, in);
+    levels both = {in, out};
+    const restore_work work = {levels_read, levels_write, show_progress, &both};
     int status;
     progress_begin("image");
-    TOOL_TRY(restore_open(r, model, device, in, &params));
-    status = restore_run(r, out);
+    TOOL_TRY(check_restorer(device, restorer_open(r, model, device->context, &params), r));
+    *out = (picture){in->width * model->factor, in->height * model->factor, in->channels, in->bits, NULL, NULL};
+    out->pixels = malloc(out->height * picture_row(out));
+    if (out->pixels != NULL)
+        status = check_restorer(device, restorer_run(r, &work), r);
+    else
+        status = complain(TOOL_FAILED, "no memory for the result's %zu x %zu pixels", out->width, out->height);
 fail:
     progress_end();
     return status;
@@ -110,6 +160,7 @@ fail:
 int cmd_image(int argc, char **argv)
 {
     image_options options = {.overlap = DEFAULT_OVERLAP};
+    model_path weights;
     swinir model = {0};
     tool_device device = {0};
     restorer r = {0};
@@ -117,24 +168,25 @@ int cmd_image(int argc, char **argv)
     int status;
     TOOL_TRY(options_parse(&table, argc, argv, &options));
     TOOL_TRY(check(&options));
-    TOOL_TRY(swinir_open(options.operands[0], &model));
+    TOOL_TRY(find_weights(options.operands[0], &weights));
+    TOOL_TRY(check_model(NULL, swinir_open(weights.text, &model), &model));
     if (options.range.given)
         model.range = options.range.value;
-    const char *const inputs[] = {options.operands[1], model.path.text};
+    const char *const inputs[] = {options.operands[1], model.path};
     TOOL_TRY(host_check_output(options.output, inputs, COUNT_OF(inputs)));
     TOOL_TRY(picture_load(options.operands[1], &in));
-    TOOL_TRY(restore_check(options.operands[1], &in, &model));
+    TOOL_TRY(check_result(options.operands[1], &in, &model));
     TOOL_TRY(device_open(options.device, &device));
-    TOOL_TRY(swinir_load(&model, &device, option_dtypes[options.dtype]));
+    TOOL_TRY(check_model(&device, swinir_load(&model, device.context, option_dtypes[options.dtype]), &model));
     const double begun = os_seconds();
     TOOL_TRY(compute(&options, &model, &device, &in, &r, &out));
     const double seconds = os_seconds() - begun;
     out.chunks = in.chunks;
     in.chunks = NULL;
     TOOL_TRY(picture_store(options.output, &out));
-    TOOL_TRY(write_report(&options, &model, &r, &out, seconds));
+    TOOL_TRY(write_report(&options, &device, &model, &r, &out, seconds));
 fail:
-    restore_close(&r);
+    restorer_close(&r);
     swinir_close(&model);
     device_close(&device);
     picture_release(&in);

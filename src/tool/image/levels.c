@@ -4,12 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "tool/image/tiling.h"
-
-static size_t colours_of(const picture *p)
-{
-    return p->channels < 3 ? 1 : 3;
-}
+#include "restore/tiling.h"
 
 static float level(const picture *p, size_t component)
 {
@@ -31,29 +26,23 @@ static void set_level(picture *p, size_t component, float value)
     memcpy(p->pixels + component * sizeof wide, &wide, sizeof wide);
 }
 
-void levels_read(const picture *p, size_t y, size_t x, const size_t size[2], size_t planes, float *values)
+void levels_read(void *user, size_t y, size_t x, const size_t size[2], float *values)
 {
-    const size_t channels = (size_t)p->channels, colours = colours_of(p), all = planes + channels - colours;
-    for (size_t plane = 0; plane < all; plane++) {
-        const size_t channel = plane >= planes ? colours : colours == 1 ? 0 : plane;
+    const picture *p = ((const levels *)user)->in;
+    const size_t channels = (size_t)p->channels;
+    for (size_t channel = 0; channel < channels; channel++)
         for (size_t row = 0; row < size[0]; row++) {
             const size_t begin = tiling_mirrored(y + row, p->height) * p->width;
             for (size_t column = 0; column < size[1]; column++)
                 *values++ = level(p, (begin + tiling_mirrored(x + column, p->width)) * channels + channel);
         }
-    }
 }
 
-void levels_write(picture *p, size_t y, const float *row, size_t step, size_t planes)
+void levels_write(void *user, size_t y, const float *row, size_t step)
 {
-    const size_t channels = (size_t)p->channels, colours = colours_of(p);
-    for (size_t x = 0; x < p->width; x++) {
-        const size_t pixel = (y * p->width + x) * channels;
-        for (size_t colour = 0; colour < colours; colour++)
-            set_level(p, pixel + colour,
-                      colours == 1 && planes == 3 ? (row[x] + row[step + x] + row[2 * step + x]) / 3.0f
-                                                  : row[colour * step + x]);
-        if (channels > colours)
-            set_level(p, pixel + colours, row[planes * step + x]);
-    }
+    picture *p = ((const levels *)user)->out;
+    const size_t channels = (size_t)p->channels;
+    for (size_t x = 0; x < p->width; x++)
+        for (size_t channel = 0; channel < channels; channel++)
+            set_level(p, (y * p->width + x) * channels + channel, row[channel * step + x]);
 }

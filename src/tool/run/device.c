@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text/opencl_check.h"
 #include "tool/cli/crash.h"
 #include "tool/cli/progress.h"
 
@@ -145,12 +146,7 @@ void device_close(tool_device *device)
 
 clattn_status device_opencl_check(tool_device *device, const char *call, cl_int code)
 {
-    if (code == CL_SUCCESS)
-        return CLATTN_SUCCESS;
-    snprintf(device->message, sizeof device->message, "%s failed with OpenCL error %d", call, (int)code);
-    return code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_RESOURCES || code == CL_OUT_OF_HOST_MEMORY
-               ? CLATTN_ERROR_OUT_OF_MEMORY
-               : CLATTN_ERROR_OPENCL;
+    return opencl_check(call, code, device->message, sizeof device->message);
 }
 
 static clattn_status make_buffer(tool_device *device, cl_mem_flags flags, size_t bytes, cl_mem *buffer)

@@ -115,22 +115,6 @@ int host_expect_broadcast(const host_array *mask, bool may_be_short, int32_t ran
     return TOOL_DONE;
 }
 
-shape_text shape_of_extents(int32_t rank, const size_t *extent)
-{
-    shape_text shape = {"("};
-    size_t used = 1;
-    for (int32_t i = 0; i < rank && used < sizeof shape.text; i++)
-        used += (size_t)snprintf(shape.text + used, sizeof shape.text - used, "%s%zu", i == 0 ? "" : ", ", extent[i]);
-    if (used < sizeof shape.text)
-        snprintf(shape.text + used, sizeof shape.text - used, rank == 1 ? ",)" : ")");
-    return shape;
-}
-
-shape_text shape_of(const clattn_host_tensor *tensor)
-{
-    return shape_of_extents(tensor->rank, tensor->extent);
-}
-
 static bool stdout_is_taken;
 
 bool host_stdout_is_taken(void)

@@ -5,6 +5,7 @@
 #include <clattn/io.h>
 #include <clattn/layout.h>
 
+#include "base/text/shape_text.h"
 #include "tool/tool.h"
 
 /* An array and the file that it came from. A zeroed one is absent. Release with host_release. */
@@ -46,13 +47,6 @@ int host_expect_mask(const host_array *mask, bool may_be_short, int32_t rank, co
 
 /* host_expect_mask for an array whose element type has been checked. */
 int host_expect_broadcast(const host_array *mask, bool may_be_short, int32_t rank, const size_t *extent);
-
-/* "(1, 8, 128, 64)" */
-typedef struct shape_text {
-    char text[128];
-} shape_text;
-shape_text shape_of(const clattn_host_tensor *tensor);
-shape_text shape_of_extents(int32_t rank, const size_t *extent);
 
 /* Refuses, before any work is done, an output that cannot be written or is one of the inputs.  NULL is
  * accepted for an output and in the list of inputs. */

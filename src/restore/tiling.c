@@ -1,4 +1,4 @@
-#include "tool/image/tiling.h"
+#include "restore/tiling.h"
 
 #include <math.h>
 

@@ -1,10 +1,14 @@
-#include "tool/image/swinir.h"
+#include "restore/swinir.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "base/text/shape_text.h"
 #include "base/size.h"
-#include "tool/image/find.h"
-#include "tool/run/model_config.h"
+
+/* Bytes of the path's end that a message shows, so that the reason fits. */
+#define PATH_SHOWN 200
 
 const clattn_stack_desc *swinir_last(const swinir *model)
 {
@@ -27,36 +31,43 @@ bool swinir_is_buffer(const char *name)
     return false;
 }
 
-int swinir_open(const char *path, swinir *model)
+clattn_status swinir_refuse(swinir *model, const char *format, ...)
 {
-    clattn_io_error error;
-    int status;
-    *model = (swinir){0};
-    TOOL_TRY(find_weights(path, &model->path));
-    const clattn_status opened = clattn_safetensors_create(model->path.text, &model->file, &error);
-    if (opened != CLATTN_SUCCESS)
-        return model_file_fail(opened, &error);
-    status = swinir_read_shape(model);
-fail:
-    return status;
+    char *text = model->error.message;
+    const size_t length = strlen(model->path), bytes = sizeof model->error.message;
+    const bool cut = length > PATH_SHOWN;
+    const int used =
+        snprintf(text, bytes, "%s%s: ", cut ? "..." : "", cut ? model->path + length - PATH_SHOWN : model->path);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text + used, bytes - (size_t)used, format, arguments);
+    va_end(arguments);
+    return CLATTN_ERROR_FORMAT;
+}
+
+clattn_status swinir_open(const char *path, swinir *model)
+{
+    *model = (swinir){.path = path};
+    const clattn_status status = clattn_safetensors_create(path, &model->file, &model->error);
+    return status == CLATTN_SUCCESS ? swinir_read_shape(model) : status;
 }
 
 /* ---- weights ---- */
 
 /* Refuses tensors that SwinIR does not have: they belong to a model that computes something else. */
-static int check_unused(const swinir *model)
+static clattn_status check_unused(swinir *model)
 {
     clattn_safetensors_entry entry;
     const size_t length = strlen(model->prefix);
     for (size_t i = 0; clattn_safetensors_at(model->file, i, &entry) == CLATTN_SUCCESS; i++)
         if (strncmp(entry.name, model->prefix, length) == 0 && !swinir_is_buffer(entry.name) &&
             !clattn_transformer_has_read(model->transformer, entry.name))
-            return complain(TOOL_BAD_INPUT, "%s: has a tensor %.100s of shape %s, expected those of SwinIR alone",
-                            model->path.text, entry.name, shape_of(&entry.tensor).text);
-    return TOOL_DONE;
+            return swinir_refuse(model, "has a tensor %.100s of shape %s, expected those of SwinIR alone", entry.name,
+                                 shape_of(&entry.tensor).text);
+    return CLATTN_SUCCESS;
 }
 
-int swinir_load(swinir *model, const tool_device *device, clattn_dtype dtype)
+clattn_status swinir_load(swinir *model, clattn_context *context, clattn_dtype dtype)
 {
     clattn_transformer_desc desc = CLATTN_TRANSFORMER_DESC_INIT;
     clattn_weight_source source = CLATTN_WEIGHT_SOURCE_INIT;
@@ -66,9 +77,8 @@ int swinir_load(swinir *model, const tool_device *device, clattn_dtype dtype)
     source.user = model->file;
     source.format = CLATTN_NAME_FORMAT_SWINIR;
     source.prefix = model->prefix[0] != '\0' ? model->prefix : NULL;
-    const clattn_status created = clattn_transformer_create(device->context, &desc, &source, &model->transformer);
-    const int status = device_check(device, created, model->path.text);
-    return status == TOOL_DONE ? check_unused(model) : status;
+    const clattn_status status = clattn_transformer_create(context, &desc, &source, &model->transformer);
+    return status == CLATTN_SUCCESS ? check_unused(model) : status;
 }
 
 void swinir_close(swinir *model)

@@ -6,8 +6,8 @@
  *
  * Pixels near a tile's edge lack what lies beyond it.  Therefore the outer quarters of what two tiles have in common come
  * from one of them, and between these quarters one fades into the other linearly, so that no seam shows where they differ. */
-#ifndef CLATTN_TOOL_IMAGE_TILING_H
-#define CLATTN_TOOL_IMAGE_TILING_H
+#ifndef CLATTN_RESTORE_TILING_H
+#define CLATTN_RESTORE_TILING_H
 
 #include <stdbool.h>
 #include <stddef.h>

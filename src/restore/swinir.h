@@ -7,17 +7,19 @@
  *   conv_before_upsample, upsample.N, conv_upN, conv_last    how a picture is made, and its factor
  *
  * The names may begin with "params." or "params_ema.". */
-#ifndef CLATTN_TOOL_IMAGE_SWINIR_H
-#define CLATTN_TOOL_IMAGE_SWINIR_H
+#ifndef CLATTN_RESTORE_SWINIR_H
+#define CLATTN_RESTORE_SWINIR_H
 
-#include <clattn/transformer.h>
+#include <stdbool.h>
 
-#include "tool/run/device.h"
-#include "tool/run/model_file.h"
+#include <clattn/clattn.h>
+#include <clattn/io.h>
 
-/* A zeroed one holds nothing.  Close it with swinir_close, before the device is closed. */
+#include "base/printf_like.h"
+
+/* A zeroed one holds nothing.  Close it with swinir_close, before the context is released. */
 typedef struct swinir {
-    model_path path; /* of the weights */
+    const char *path; /* of the weights; borrowed */
     clattn_safetensors *file;
     const char *prefix; /* what the names begin with */
     size_t stages;
@@ -27,16 +29,22 @@ typedef struct swinir {
     size_t factor;   /* rows of the result for one of the picture */
     float range;     /* what 1, the most of a component, is for the model */
     clattn_transformer *transformer;
+    clattn_io_error error; /* why the last call failed, in one line; empty if the context has the message */
 } swinir;
 
-/* Opens the weights, a safetensors file or the one in a folder, and reads the model's shape.  Returns an exit status. */
-int swinir_open(const char *path, swinir *model);
+/* Opens the weights, a safetensors file, and reads the model's shape.  FORMAT: they are no SwinIR model's; or what
+ * clattn_safetensors_create returns.  What fails leaves a model that swinir_close accepts. */
+clattn_status swinir_open(const char *path, swinir *model);
 
 /* The part of swinir_open that reads the model's shape off the tensors of its file. */
-int swinir_read_shape(swinir *model);
+clattn_status swinir_read_shape(swinir *model);
 
-/* Uploads the weights, to be stored as `dtype`. */
-int swinir_load(swinir *model, const tool_device *device, clattn_dtype dtype);
+/* Uploads the weights, to be stored as `dtype`.  FORMAT: the file has a tensor that SwinIR has not; or what
+ * clattn_transformer_create returns, whose message is the context's. */
+clattn_status swinir_load(swinir *model, clattn_context *context, clattn_dtype dtype);
+
+/* Writes to model->error, behind the path, why the model is refused.  Returns FORMAT. */
+clattn_status swinir_refuse(swinir *model, const char *format, ...) PRINTF_LIKE(2, 3);
 
 void swinir_close(swinir *model);
 
