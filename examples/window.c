@@ -22,6 +22,7 @@ struct program {
     _Atomic(GdkPixbuf *) shown[3]; /* what it shows, likewise */
     atomic_bool ended;
     int failed;
+    guint turns; /* the timer that draws; 0: it has ended */
 };
 
 /* ---- the worker ---- */
@@ -197,6 +198,8 @@ static gboolean refresh(gpointer user)
         gtk_button_set_label(GTK_BUTTON(p->button), "Close");
         gtk_widget_set_sensitive(p->button, TRUE);
     }
+    if (ended)
+        p->turns = 0;
     return ended ? G_SOURCE_REMOVE : G_SOURCE_CONTINUE;
 }
 
@@ -209,6 +212,17 @@ static void press(GtkButton *button, gpointer user)
         clattn_control_cancel(p->control);
         gtk_widget_set_sensitive(GTK_WIDGET(button), FALSE); /* until the worker has heard it */
     }
+}
+
+/* The window may be closed at any time, and is not drawn after that. */
+static void leave(GtkWidget *window, gpointer user)
+{
+    struct program *p = user;
+    (void)window;
+    if (p->turns)
+        g_source_remove(p->turns);
+    p->turns = 0;
+    gtk_main_quit();
 }
 
 static void build(struct program *p)
@@ -233,7 +247,7 @@ static void build(struct program *p)
     gtk_grid_attach(GTK_GRID(grid), p->button, 2, 2, 1, 1);
     gtk_container_add(GTK_CONTAINER(p->window), grid);
     g_signal_connect(p->button, "clicked", G_CALLBACK(press), p);
-    g_signal_connect(p->window, "destroy", G_CALLBACK(gtk_main_quit), NULL);
+    g_signal_connect(p->window, "destroy", G_CALLBACK(leave), p);
     gtk_widget_show_all(p->window);
 }
 
@@ -254,7 +268,7 @@ int main(int argc, char **argv)
     }
     p.step = g_strdup("Reading");
     build(&p);
-    g_timeout_add(TURN_MS, refresh, &p);
+    p.turns = g_timeout_add(TURN_MS, refresh, &p);
     GThread *worker = g_thread_new("worker", work, &p);
     gtk_main();
     clattn_control_cancel(p.control); /* if the window was closed early */

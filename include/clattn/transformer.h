@@ -144,18 +144,18 @@ typedef struct clattn_windows {
 } clattn_windows;
 
 /** How the vectors of patches become a picture again, `factor` times as high and wide (Liang et al. 2021, SwinIR). All
- * convolutions have 3 x 3 taps, zeros around, and biases. LeakyReLU has the slope 0.01 after the first of them. */
+ * convolutions have 3 x 3 taps, zeros around, and biases. */
 typedef enum clattn_restoration_kind {
     CLATTN_RESTORATION_KIND_NONE = 0, /**< they do not */
 
-    /** A convolution to `features` channels, with LeakyReLU; for each factor of 2, or once for 3, a convolution and a pixel
-     * shuffle; and a convolution to the picture's channels. Factors are 2, 3, 4 and 8. */
+    /** A convolution to `features` channels, with LeakyReLU of slope 0.01; for each factor of 2, or once for 3, a convolution
+     * and a pixel shuffle; and a convolution to the picture's channels. Factors are 2, 3, 4 and 8. */
     CLATTN_RESTORATION_KIND_SHUFFLE = 1,
     CLATTN_RESTORATION_KIND_SHUFFLE_ONCE = 2, /**< a convolution and one pixel shuffle; factors are 1 to 8 */
 
-    /** A convolution to `features` channels, with LeakyReLU; for each factor of 2 the nearest pixels twice, and a convolution;
-     * one more convolution; and one to the picture's channels. LeakyReLU of slope 0.2 is after each but the last. Factors are 2,
-     * 4 and 8. */
+    /** A convolution to `features` channels, with LeakyReLU of slope 0.01; for each factor of 2 the nearest pixels twice, and a
+     * convolution; one more convolution; and one to the picture's channels. LeakyReLU of slope 0.2 is after each between the
+     * first and the last. Factors are 2, 4 and 8. */
     CLATTN_RESTORATION_KIND_NEAREST = 3,
     CLATTN_RESTORATION_KIND_ADDED = 4, /**< a convolution makes what is added to the picture; the factor is 1 */
     CLATTN_RESTORATION_KIND_FORCE_32BIT = 0x7fffffff
@@ -234,8 +234,10 @@ typedef struct clattn_stack_desc {
     /** Pictures: 1: in place of a row r of R, the angle has 2 π (2 (r + 1/2) / R - 1), and likewise of a column (DINOv3, whose base
      * is 100); 0 (default): r itself. */
     int32_t rotary_centred;
-    float
-        softcap; /**< 0 (default): none; otherwise scores s of all attentions become softcap · tanh(s / softcap), as in Gemma 2 */
+
+    /** 0 (default): none; otherwise scores s of all attentions become softcap · tanh(s / softcap), before masks and biases, as
+     * in Gemma 2. */
+    float softcap;
 
     /** 0 (default): self-attention attends to all positions; otherwise to those at most this far before and behind. A sliding
      * window of W tokens, as in Mistral, is a reach of W - 1. Not for pictures, which have `windows`. */
@@ -439,7 +441,7 @@ CLATTN_API void clattn_encoder_desc_init(clattn_encoder_desc *desc);
  *
  * All arrays are contiguous, row-major, at the description's largest sizes, and of the model's dtype unless something
  * else is said. B, L and P are the description's batch, length and positions (clattn_stack_positions of L, or of the number
- * of a picture's patches; of several stages the last one's, with half as many rows and columns from stage to stage). d_model
+ * of a picture's patches; of several stages the last one's, with half as many rows and columns after each that merges). d_model
  * is the last stage's, or its neck's columns. Kernels also read `output` and `pooled`: a CL_MEM_WRITE_ONLY buffer is refused with BUFFER_ACCESS. */
 typedef struct clattn_encoder_args {
     size_t size; /**< sizeof(clattn_encoder_args) */

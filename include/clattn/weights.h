@@ -41,7 +41,8 @@
  *                                         and biases
  *     encoder.restoration.body....        as the last stage's residual
  *     encoder.restoration.before.weight   (features, d_model, 3, 3)             .bias (features)
- *     encoder.restoration.shuffle.N.weight    (channels * r * r, channels, 3, 3)    .bias    before the Nth pixel shuffle, by r
+ *     encoder.restoration.shuffle.N.weight    (features * r * r, features, 3, 3)    .bias    before the Nth pixel shuffle, by r;
+ *                                         SHUFFLE_ONCE: (channels * factor * factor, d_model, 3, 3)
  *     encoder.restoration.nearest.N.weight    (features, features, 3, 3)            .bias    after the Nth doubling
  *     encoder.restoration.detail.weight   (features, features, 3, 3)            .bias
  *     encoder.restoration.last.weight     (channels, features or d_model, 3, 3) .bias (channels)

@@ -71,6 +71,8 @@ static void continued(void **state)
     stages[0].patches = (clattn_patches){.channels = 3, .height = 2, .width = 2, .border = 1};
     stages[0].windows = (clattn_windows){2, 3, 1, CLATTN_POSITION_BIAS_TABLE, 0};
     stages[1].windows = (clattn_windows){8, 8, 2, CLATTN_POSITION_BIAS_NONE, 0};
+    stages[2].rotary = CLATTN_ROTARY_HALVES; /* and rotates its patches by row and column */
+    stages[2].rotary_centred = 1;
     nn_store_add_stack(&store, "encoder", stages);
     nn_encoder_run run = {.d = stages, .store = &store, .desc = nn_encoder_desc(2, 0), .input = picture};
     run.desc.picture = clattn_layout_nchw(CLATTN_DTYPE_F32, 2, 3, 10, 14);
@@ -82,9 +84,10 @@ static void continued(void **state)
 /* The encoders of pictures that `restored` makes pictures of. */
 struct restored_case {
     clattn_restoration restoration;
-    size_t residual, stages, window, channels, batch, rows, columns;
+    size_t residual, stages, window, channels, batch, rows, columns; /* residual: of the last stage; others have 1 */
     clattn_dtype dtype;
     double allowed;
+    bool plain; /* no norm at the start, and no residual in stages before the last */
 };
 
 static void describe_restored(const struct restored_case *c, clattn_stack_desc stages[2], nn_store *store)
@@ -95,9 +98,9 @@ static void describe_restored(const struct restored_case *c, clattn_stack_desc s
         d->positions = CLATTN_POSITIONS_NONE;
         if (c->window)
             d->windows = (clattn_windows){c->window, c->window, 2, CLATTN_POSITION_BIAS_TABLE, 0};
-        d->residual = c->residual;
+        d->residual = i + 1 == c->stages ? c->residual : !c->plain;
         d->input = i ? CLATTN_STACK_INPUT_CONTINUED : CLATTN_STACK_INPUT_PICTURES;
-        d->input_norm = !i;
+        d->input_norm = !i && !c->plain;
         d->final_norm = i + 1 == c->stages;
         if (d->final_norm)
             d->restoration = c->restoration;
@@ -115,12 +118,14 @@ static void describe_restored(const struct restored_case *c, clattn_stack_desc s
 static void restored(void **state)
 {
     static const struct restored_case cases[] = {
-        {{CLATTN_RESTORATION_KIND_SHUFFLE, 0, 4, 12}, 1, 2, 3, 3, 2, 7, 5, CLATTN_DTYPE_F32, 1e-5},
-        {{CLATTN_RESTORATION_KIND_SHUFFLE, 0, 3, 12}, 3, 1, 4, 1, 1, 4, 4, CLATTN_DTYPE_F32, 1e-5},
-        {{CLATTN_RESTORATION_KIND_SHUFFLE_ONCE, 0, 3, 0}, 1, 1, 3, 2, 2, 4, 8, CLATTN_DTYPE_F32, 1e-5},
-        {{CLATTN_RESTORATION_KIND_NEAREST, 0, 2, 12}, 1, 2, 3, 3, 1, 1, 9, CLATTN_DTYPE_F32, 1e-5},
-        {{CLATTN_RESTORATION_KIND_ADDED, 0, 1, 0}, 1, 2, 4, 3, 2, 3, 6, CLATTN_DTYPE_F32, 1e-5},
-        {{CLATTN_RESTORATION_KIND_ADDED, 0, 1, 0}, 1, 1, 0, 1, 1, 3, 4, CLATTN_DTYPE_F16, 0.02},
+        {{CLATTN_RESTORATION_KIND_SHUFFLE, 0, 4, 12}, 1, 2, 3, 3, 2, 7, 5, CLATTN_DTYPE_F32, 1e-5, false},
+        {{CLATTN_RESTORATION_KIND_SHUFFLE, 0, 3, 12}, 3, 1, 4, 1, 1, 4, 4, CLATTN_DTYPE_F32, 1e-5, false},
+        {{CLATTN_RESTORATION_KIND_SHUFFLE_ONCE, 0, 3, 0}, 1, 1, 3, 2, 2, 4, 8, CLATTN_DTYPE_F32, 1e-5, false},
+        {{CLATTN_RESTORATION_KIND_NEAREST, 0, 2, 12}, 1, 2, 3, 3, 1, 1, 9, CLATTN_DTYPE_F32, 1e-5, false},
+        {{CLATTN_RESTORATION_KIND_ADDED, 0, 1, 0}, 1, 2, 4, 3, 2, 3, 6, CLATTN_DTYPE_F32, 1e-5, false},
+        {{CLATTN_RESTORATION_KIND_ADDED, 0, 1, 0}, 1, 1, 0, 1, 1, 3, 4, CLATTN_DTYPE_F16, 0.02, false},
+        {{CLATTN_RESTORATION_KIND_ADDED, 0, 1, 0}, 1, 2, 2, 2, 1, 3, 4, CLATTN_DTYPE_F32, 1e-5, true},
+        {{CLATTN_RESTORATION_KIND_NEAREST, 0, 4, 6}, 3, 2, 4, 1, 2, 5, 3, CLATTN_DTYPE_F32, 1e-5, false},
     };
     (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {

@@ -197,6 +197,12 @@ static void pictures_and_stages(void **state)
     STAGES(last.input = CLATTN_STACK_INPUT_VECTORS, "has the input CLATTN_STACK_INPUT_MERGED")
     STAGES((last.input = CLATTN_STACK_INPUT_CONTINUED, last.d_model = 64), "a stage that continues another one has its")
     STAGES((d.residual = 1, last.input = CLATTN_STACK_INPUT_CONTINUED), "residual is for encoders with a restoration")
+    STAGES((last.positions = CLATTN_POSITIONS_TABLE, last.position_count = 6),
+           "positions are added to tokens, features")
+    STAGES((last.rotary = CLATTN_ROTARY_HALVES, last.windows = (clattn_windows){0}, last.rotary_size = 6),
+           "rotary_size of pictures is a multiple of 4")
+    ENCODER((d.rotary = CLATTN_ROTARY_HALVES, d.rotary_base = 1), "rotary_base is not finite and above 1")
+    PICTURES((d.rotary = CLATTN_ROTARY_HALVES, d.rotary_base = (float)NAN), "rotary_base is not finite and above 1")
     STAGES(d.residual = 2, "residual is not 0, 1 or 3")
     STAGES((last.residual = 1, last.restoration = added), "restoration is for patches of 1 x 1")
     STAGES((d.patches.height = d.patches.width = 1, last.residual = 1, last.restoration = added),
@@ -244,6 +250,13 @@ static void models(void **state)
     MODEL(d.weight_dtype = CLATTN_DTYPE_I4, UNSUPPORTED, "weight_dtype is float32")
     MODEL(d.decoder = NULL, INVALID_ARGUMENT, "neither an encoder nor a decoder")
     MODEL((d.encoder = &vectors, d.decoder = &reader), INVALID_LAYOUT, "decoder: d_memory is not the encoder's")
+    const clattn_stack_desc picture = {SHAPE(RELU),
+                                       .layers = 1,
+                                       .input = CLATTN_STACK_INPUT_PICTURES,
+                                       .patches = {.channels = 1, .height = 1, .width = 1},
+                                       .residual = 1,
+                                       .restoration = {CLATTN_RESTORATION_KIND_ADDED, 0, 1, 0}};
+    MODEL((d.encoder = &picture, d.decoder = &reader), INVALID_LAYOUT, "an encoder whose output is a picture")
     MODEL(d.output = 9, INVALID_ARGUMENT, "unknown output")
     MODEL(d.output_bias = 2, INVALID_ARGUMENT, "unknown output")
     MODEL((d.encoder = &vectors, d.decoder = NULL), INVALID_ARGUMENT, "an output without a decoder")

@@ -133,6 +133,8 @@ static clattn_status check_fields(const clattn_stack_desc *d, const char **reaso
             "query_key_norm, layer_scale, rotary_centred) is neither 0 nor 1");
     REQUIRE(isfinite(d->epsilon) && d->epsilon >= 0, CLATTN_ERROR_INVALID_LAYOUT, "epsilon is negative or not finite");
     REQUIRE(isfinite(d->alpha), CLATTN_ERROR_INVALID_LAYOUT, "alpha is not finite");
+    REQUIRE(!d->rotary || d->rotary_base == 0 || (isfinite(d->rotary_base) && d->rotary_base > 1),
+            CLATTN_ERROR_INVALID_LAYOUT, "rotary_base is not finite and above 1");
     REQUIRE(isfinite(d->softcap) && d->softcap >= 0, CLATTN_ERROR_INVALID_LAYOUT, "softcap is negative or not finite");
     return CLATTN_SUCCESS;
 }
@@ -160,7 +162,7 @@ static clattn_status check_sizes(const clattn_stack_desc *d, const char **reason
 static clattn_status check_input(const clattn_stack_desc *d, const char **reason)
 {
     const bool tokens = d->input == CLATTN_STACK_INPUT_TOKENS, features = d->input == CLATTN_STACK_INPUT_FEATURES;
-    const bool pictures = d->input == CLATTN_STACK_INPUT_PICTURES;
+    const bool pictures = d->input == CLATTN_STACK_INPUT_PICTURES, patches = stack_has_patches(d);
     REQUIRE(tokens == (d->vocabulary != 0), CLATTN_ERROR_INVALID_LAYOUT,
             "tokens have a vocabulary, and other inputs have none");
     REQUIRE(tokens || (!d->segments && !d->scale_embeddings), CLATTN_ERROR_INVALID_LAYOUT,
@@ -168,18 +170,16 @@ static clattn_status check_input(const clattn_stack_desc *d, const char **reason
     REQUIRE(tokens || pictures || !d->input_norm, CLATTN_ERROR_INVALID_LAYOUT, "input_norm is for tokens and pictures");
     REQUIRE(features == (d->features != 0) && features == (d->convolutions != 0), CLATTN_ERROR_INVALID_LAYOUT,
             "features have a number of columns and convolutions, and other inputs have none");
-    REQUIRE(!d->positions || d->input != CLATTN_STACK_INPUT_VECTORS, CLATTN_ERROR_INVALID_LAYOUT,
+    REQUIRE(!d->positions || tokens || features || pictures, CLATTN_ERROR_INVALID_LAYOUT,
             "positions are added to tokens, features or pictures, not to vectors");
     REQUIRE(d->positions != CLATTN_POSITIONS_SINUSOIDS || tokens || (pictures && d->d_model % 4 == 0),
             CLATTN_ERROR_INVALID_LAYOUT,
             "sinusoids are computed for tokens, and for pictures if d_model is a multiple of 4; features take a table");
-    REQUIRE(!d->rotary_centred || (pictures && d->rotary), CLATTN_ERROR_INVALID_LAYOUT,
+    REQUIRE(!d->rotary_centred || (patches && d->rotary), CLATTN_ERROR_INVALID_LAYOUT,
             "rotary_centred is for pictures whose patches are rotated");
-    REQUIRE(!d->rotary || !pictures || d->rotary_size % 4 == 0, CLATTN_ERROR_INVALID_LAYOUT,
+    REQUIRE(!d->rotary || !patches || d->rotary_size % 4 == 0, CLATTN_ERROR_INVALID_LAYOUT,
             "rotary_size of pictures is a multiple of 4");
-    REQUIRE(!d->reach ||
-                (!pictures && d->input != CLATTN_STACK_INPUT_MERGED && d->input != CLATTN_STACK_INPUT_CONTINUED),
-            CLATTN_ERROR_INVALID_LAYOUT, "reach is not for pictures, which have windows");
+    REQUIRE(!d->reach || !patches, CLATTN_ERROR_INVALID_LAYOUT, "reach is not for pictures, which have windows");
     REQUIRE(!d->unlimited || (d->reach && (d->layers >= 64 || !(d->unlimited >> d->layers))),
             CLATTN_ERROR_INVALID_LAYOUT, "unlimited is without reach, or has a layer that the stack does not have");
     REQUIRE((d->positions == CLATTN_POSITIONS_TABLE) == (d->position_count != 0), CLATTN_ERROR_INVALID_LAYOUT,
@@ -282,6 +282,8 @@ static clattn_status decoder_read(clattn_transformer *model, const clattn_transf
             CLATTN_ERROR_INVALID_LAYOUT, "a decoder's input is tokens or vectors");
     REQUIRE(!d->projection && !d->next && !d->residual && !d->restoration.kind, CLATTN_ERROR_INVALID_LAYOUT,
             "a projection is for an encoder's pooled vectors, and stages, residual and restoration for pictures");
+    REQUIRE(!model->has_encoder || !d->cross || !stack_last(&model->encoder)->desc.restoration.kind,
+            CLATTN_ERROR_INVALID_LAYOUT, "cross-attention to an encoder whose output is a picture");
     REQUIRE(!model->has_encoder || !d->cross || d->d_memory == stack_columns(&stack_last(&model->encoder)->desc),
             CLATTN_ERROR_INVALID_LAYOUT, "d_memory is not the encoder's d_model");
 fail:

@@ -114,6 +114,13 @@ struct grid stack_window(const clattn_stack_desc *desc, size_t layer, struct gri
 /* The grid of patches of a picture in an encoder, filled up to whole windows if a picture is made of it. */
 struct grid stack_grid(const struct stack *stack, size_t height, size_t width);
 
+/* Whether the stack's positions are patches of pictures: of a first stage or a further one. */
+static inline bool stack_has_patches(const clattn_stack_desc *desc)
+{
+    return desc->input == CLATTN_STACK_INPUT_PICTURES || desc->input == CLATTN_STACK_INPUT_MERGED ||
+           desc->input == CLATTN_STACK_INPUT_CONTINUED;
+}
+
 /* The columns of the vectors that a stack makes. */
 static inline size_t stack_columns(const clattn_stack_desc *desc)
 {

@@ -42,8 +42,7 @@ static clattn_status check_patches(const clattn_stack_desc *d, const char **reas
 static clattn_status check_windows(const clattn_stack_desc *d, const char **reason)
 {
     const clattn_windows *w = &d->windows;
-    const bool pictures = d->input == CLATTN_STACK_INPUT_PICTURES || d->input == CLATTN_STACK_INPUT_MERGED ||
-                          d->input == CLATTN_STACK_INPUT_CONTINUED;
+    const bool pictures = stack_has_patches(d);
     REQUIRE(w->shifted >= 0 && w->shifted <= 2 && enum_within(w->position_bias, CLATTN_POSITION_BIAS_DECOMPOSED),
             CLATTN_ERROR_INVALID_LAYOUT, "windows: shifted is not 0, 1 or 2, or position_bias is unknown");
     REQUIRE(!w->rows == !w->columns && w->rows <= WINDOW_LIMIT && w->columns <= WINDOW_LIMIT,
@@ -58,7 +57,7 @@ static clattn_status check_windows(const clattn_stack_desc *d, const char **reas
                 (d->patches.grid_rows && d->patches.grid_columns && d->patches.grid_rows <= DISTANCE_LIMIT &&
                  d->patches.grid_columns <= DISTANCE_LIMIT),
             CLATTN_ERROR_INVALID_LAYOUT,
-            "windows: a decomposed bias of whole layers needs a grid of at most 512 x 512");
+            "windows: a decomposed bias of whole layers is for a first stage, and needs a grid of at most 512 x 512");
     REQUIRE(w->position_bias != CLATTN_POSITION_BIAS_DECOMPOSED ||
                 ((!d->explicit_scale || isfinite(1 / d->scale)) && d->kv_heads == d->heads && d->softcap == 0),
             CLATTN_ERROR_INVALID_LAYOUT,

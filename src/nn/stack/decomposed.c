@@ -64,7 +64,7 @@ static clattn_status add_ones(const struct builder *b, const struct wide *wide, 
     const size_t places = wide->window.rows * wide->window.columns, columns = wide->window.rows + wide->window.columns;
     float *ones = calloc(places * columns, sizeof *ones);
     if (!ones)
-        return report_error(&b->graph->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
+        return no_memory(b);
     for (size_t place = 0; place < places; place++) {
         ones[place * columns + place / wide->window.columns] = 1;
         ones[place * columns + wide->window.rows + place % wide->window.columns] = 1;

@@ -83,12 +83,12 @@ static clattn_status read_picture(const clattn_transformer *model, clattn_encode
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "encoder: a picture of height %zu and width %zu cannot be cut into patches of %zu x %zu",
                             extent[2], extent[3], p->height, p->width);
+    const struct grid grid = stack_grid(&model->encoder, extent[2], extent[3]);
     if (d->windows.position_bias == CLATTN_POSITION_BIAS_DECOMPOSED && d->windows.whole &&
-        (extent[2] / p->height != p->grid_rows || extent[3] / p->width != p->grid_columns))
+        (grid.rows != p->grid_rows || grid.columns != p->grid_columns))
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "encoder: a picture of height %zu and width %zu has not the model's %zu x %zu patches",
                             extent[2], extent[3], p->grid_rows, p->grid_columns);
-    const struct grid grid = stack_grid(&model->encoder, extent[2], extent[3]);
     if (!size_mul(grid.rows, grid.columns, &desc->length))
         desc->length = SIZE_MAX;
     return CLATTN_SUCCESS;

@@ -229,7 +229,7 @@ static clattn_status add_self_attention(struct encoder_builder *b, size_t layer)
     const clattn_layout *all = &b->plan->probabilities;
     struct heads heads;
     TRY(add_projections(&b->base, weights, true, &heads));
-    if (d->rotary && d->input == CLATTN_STACK_INPUT_PICTURES) {
+    if (d->rotary && stack_has_patches(d)) {
         TRY(add_grid_rope(&b->base, &heads.query, d->heads, &b->angles));
         TRY(add_grid_rope(&b->base, &heads.key, d->kv_heads, &b->angles));
     } else if (d->rotary) {
@@ -274,7 +274,7 @@ static clattn_status add_layers(struct encoder_builder *b, struct grid grid, con
     struct windows *windows = &b->windows;
     if (!same_windows(windows, grid, &d->windows))
         *windows = (struct windows){.grid = grid, .of = d->windows};
-    if (d->rotary && d->input == CLATTN_STACK_INPUT_PICTURES)
+    if (d->rotary && stack_has_patches(d))
         TRY(add_grid_angles(&b->base, grid, &b->angles));
     for (size_t i = 0; i < d->layers; i++) {
         TRY(d->windows.rows ? add_window_attention(&b->base, windows, i) : add_self_attention(b, i));

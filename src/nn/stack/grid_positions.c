@@ -8,58 +8,81 @@
 
 #define PI 3.14159265358979323846
 
-static clattn_status out_of_memory(const struct builder *b)
+/* Where patch `i` of `count` on an axis stands. */
+static double place_of(size_t i, size_t count, bool centred)
 {
-    return report_error(&b->graph->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
+    return centred ? 2 * PI * (2 * ((double)i + 0.5) / (double)count - 1) : (double)i;
+}
+
+/* The angles place * base^(-i/n), i = 0 ... n - 1, of all rows and then of all columns. */
+static double *angles_of(struct grid grid, size_t n, double base, bool centred)
+{
+    double *angles = malloc((grid.rows + grid.columns) * n * sizeof *angles);
+    for (size_t line = 0; angles && line < grid.rows + grid.columns; line++) {
+        const double place =
+            line < grid.rows ? place_of(line, grid.rows, centred) : place_of(line - grid.rows, grid.columns, centred);
+        for (size_t i = 0; i < n; i++)
+            angles[line * n + i] = place * pow(base, -(double)i / (double)n);
+    }
+    return angles;
+}
+
+/* The angles of a patch's row, or of its column. */
+static const double *angles_at(const double *angles, struct grid grid, size_t n, size_t patch, bool column)
+{
+    return angles + (column ? grid.rows + patch % grid.columns : patch / grid.columns) * n;
 }
 
 clattn_status add_grid_sinusoids(const struct builder *b, struct grid grid, int *array)
 {
-    const size_t columns = b->stack->desc.d_model, quarter = columns / 4, patches = grid.rows * grid.columns;
-    size_t count;
-    float *values = size_mul(patches, columns, &count) ? malloc(count * sizeof *values) : NULL;
-    if (!values)
-        return out_of_memory(b);
-    for (size_t i = 0; i < count; i++) {
-        const size_t patch = i / columns, part = i % columns / quarter;
-        const size_t position = part < 2 ? patch / grid.columns : patch % grid.columns;
-        const double angle = (double)position * pow(10000, -(double)(i % quarter) / (double)quarter);
-        values[i] = (float)(part % 2 ? cos(angle) : sin(angle));
+    clattn_status status;
+    const size_t columns = b->stack->desc.d_model, n = columns / 4, patches = grid.rows * grid.columns;
+    double *angles = NULL;
+    float *values = NULL;
+    TRY(check_places(b, patches));
+    angles = angles_of(grid, n, 10000, false);
+    values = malloc(patches * columns * sizeof *values);
+    if (!angles || !values) {
+        status = no_memory(b);
+        goto fail;
     }
-    const clattn_status status = graph_constant_array(b->graph, CLATTN_DTYPE_F32, count, values, array);
+    for (size_t patch = 0; patch < patches; patch++)
+        for (size_t i = 0; i < columns; i++) {
+            const double angle = angles_at(angles, grid, n, patch, i >= 2 * n)[i % n];
+            values[patch * columns + i] = (float)(i / n % 2 ? cos(angle) : sin(angle));
+        }
+    status = graph_constant_array(b->graph, CLATTN_DTYPE_F32, patches * columns, values, array);
+fail:
+    free(angles);
     free(values);
     return status;
 }
 
-/* Where patch `i` of `count` on an axis stands. */
-static double place_of(const clattn_stack_desc *d, size_t i, size_t count)
-{
-    return d->rotary_centred ? 2 * PI * (2 * ((double)i + 0.5) / (double)count - 1) : (double)i;
-}
-
-clattn_status add_grid_angles(const struct builder *b, struct grid grid, struct angles *angles)
+clattn_status add_grid_angles(const struct builder *b, struct grid grid, struct angles *made)
 {
     clattn_status status;
     const clattn_stack_desc *d = &b->stack->desc;
-    const size_t pairs = d->rotary_size / 2, half = pairs / 2, patches = grid.rows * grid.columns;
-    const double base = d->rotary_base != 0 ? d->rotary_base : 10000;
-    size_t count;
-    float *cosines = size_mul(patches, pairs, &count) ? malloc(2 * count * sizeof *cosines) : NULL;
-    if (!cosines)
-        return out_of_memory(b);
+    const size_t pairs = d->rotary_size / 2, n = pairs / 2, patches = grid.rows * grid.columns, count = patches * pairs;
+    double *angles = NULL;
+    float *cosines = NULL;
+    TRY(check_places(b, patches));
+    angles = angles_of(grid, n, d->rotary_base != 0 ? d->rotary_base : 10000, d->rotary_centred);
+    cosines = malloc(2 * count * sizeof *cosines);
+    if (!angles || !cosines) {
+        status = no_memory(b);
+        goto fail;
+    }
     float *sines = cosines + count;
     for (size_t i = 0; i < count; i++) {
-        const size_t patch = i / pairs, pair = i % pairs;
-        const double place = pair < half ? place_of(d, patch / grid.columns, grid.rows)
-                                         : place_of(d, patch % grid.columns, grid.columns);
-        const double angle = place * pow(base, -(double)(pair % half) / (double)half);
+        const double angle = angles_at(angles, grid, n, i / pairs, i % pairs >= n)[i % n];
         cosines[i] = (float)cos(angle);
         sines[i] = (float)sin(angle);
     }
-    TRY(graph_constant_array(b->graph, CLATTN_DTYPE_F32, count, cosines, &angles->cosines));
-    status = graph_constant_array(b->graph, CLATTN_DTYPE_F32, count, sines, &angles->sines);
-    angles->patches = patches;
+    TRY(graph_constant_array(b->graph, CLATTN_DTYPE_F32, count, cosines, &made->cosines));
+    TRY(graph_constant_array(b->graph, CLATTN_DTYPE_F32, count, sines, &made->sines));
+    made->patches = patches;
 fail:
+    free(angles);
     free(cosines);
     return status;
 }

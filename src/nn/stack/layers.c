@@ -56,6 +56,11 @@ struct graph_operand weight_operand(const struct builder *b, weight_id id)
     return id ? operand_of(graph_fixed_array(b->graph, model_weight(b->model, id))) : operand_of(0);
 }
 
+clattn_status no_memory(const struct builder *b)
+{
+    return report_error(&b->graph->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
+}
+
 struct linear_operands linear_of(const struct builder *b, const struct linear *linear)
 {
     const struct weight *weights = b->model->weights;

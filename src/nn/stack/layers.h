@@ -56,9 +56,12 @@ struct builder {
     struct rows rows;                                     /* of the stream: positions or tokens */
     size_t items;          /* pictures: the plan's batch, of which rows.batch are windows */
     struct matrix x;       /* the residual stream */
-    struct matrix shallow; /* pictures: what the stream began with, before its norm */
+    struct matrix shallow; /* pictures: what the patches' matrix made, if a restoration adds it again */
     bool own;              /* x is an array of the arena, which may be overwritten */
 };
+
+/* Reports that there is no memory for the plan. */
+clattn_status no_memory(const struct builder *b);
 
 struct linear_operands linear_of(const struct builder *b, const struct linear *linear);
 
@@ -207,6 +210,9 @@ clattn_status add_convolution(const struct builder *b, const struct linear *weig
 
 /* Makes the result of a stack with a neck, bound to `slot`, of its stream. */
 clattn_status add_neck(struct builder *b, struct grid grid, int slot);
+
+/* Refuses pictures of so many places, if they are too many in all. */
+clattn_status check_places(const struct builder *b, size_t places);
 
 /* Row ids of one item, in which -1 is a row of zeros behind all, for all items of the batch: an array of the graph. */
 clattn_status add_row_ids(const struct builder *b, const int32_t *ids, size_t count, size_t item_rows, int *array);

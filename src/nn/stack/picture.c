@@ -133,6 +133,7 @@ clattn_status add_pictures(struct builder *b, struct grid grid, struct picture p
         TRY(add_mirrored(b, grid, &picture));
     TRY(add_patches(b, grid, &picture));
     b->shallow = b->x;
+    b->own = !restored;
     if (p->class_token)
         TRY(d->position_count > p->grid_rows * p->grid_columns ? add_class_with_position(b)
                                                                : add_vectors(b, stack->class_token, 0, 1));
@@ -142,6 +143,7 @@ clattn_status add_pictures(struct builder *b, struct grid grid, struct picture p
         return CLATTN_SUCCESS;
     if (restored)
         b->x = matrix_new(b->graph, b->rows, b->model->dtype, d->d_model);
+    b->own = true;
     status = add_norm(b, &stack->input_norm, b->shallow, b->x);
 fail:
     return status;

@@ -115,9 +115,11 @@ clattn_status add_mirrored(const struct builder *b, struct grid grid, struct pic
     const size_t count = grid.rows * grid.columns;
     const clattn_layout rows = clattn_layout_nhwc(given->dtype, b->rows.batch, channels, height, width);
     int ids;
-    int32_t *from = malloc(count * sizeof *from);
+    int32_t *from = NULL;
+    TRY(check_places(b, count));
+    from = malloc(count * sizeof *from);
     if (!from)
-        return report_error(&b->graph->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
+        return no_memory(b);
     for (size_t i = 0; i < count; i++)
         from[i] = (int32_t)(mirrored(i / grid.columns, height) * width + mirrored(i % grid.columns, width));
     pixels.data = operand_of(graph_arena_array(b->graph, given->dtype, b->rows.batch * height * width * channels));

@@ -12,6 +12,15 @@
 
 /* ---- moving rows ---- */
 
+clattn_status check_places(const struct builder *b, size_t places)
+{
+    if (places <= MOST_PLACES / b->rows.batch)
+        return CLATTN_SUCCESS;
+    return report_error(&b->graph->context->device.report, CLATTN_ERROR_OVERFLOW,
+                        "encoder: %zu pictures of %zu places each, filled up, have more than 2^26", b->rows.batch,
+                        places);
+}
+
 clattn_status add_row_ids(const struct builder *b, const int32_t *ids, size_t count, size_t item_rows, int *array)
 {
     clattn_status status;
@@ -19,7 +28,7 @@ clattn_status add_row_ids(const struct builder *b, const int32_t *ids, size_t co
     size_t all;
     int32_t *every = size_mul(batch, count, &all) ? malloc(all * sizeof *every) : NULL;
     if (!every)
-        return report_error(&b->graph->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
+        return no_memory(b);
     for (size_t i = 0; i < all; i++) {
         const int32_t id = ids[i % count];
         every[i] = (int32_t)(id < 0 ? batch * item_rows : i / count * item_rows + (size_t)id);
@@ -97,14 +106,12 @@ static clattn_status add_places(const struct builder *b, const struct tiling *t,
     clattn_status status;
     const clattn_windows *w = &b->stack->desc.windows;
     const size_t rows = t->grid.rows * t->grid.columns, count = t->filled.rows * t->filled.columns;
-    if (count > MOST_PLACES / b->rows.batch)
-        return report_error(
-            &b->graph->context->device.report, CLATTN_ERROR_OVERFLOW,
-            "encoder: %zu pictures of %zu x %zu patches in windows of %zu x %zu have more than 2^26 places",
-            b->rows.batch, t->grid.rows, t->grid.columns, w->rows, w->columns);
-    int32_t *in = malloc(count * sizeof *in), *back = malloc(rows * sizeof *back);
+    int32_t *in = NULL, *back = NULL;
+    TRY(check_places(b, count));
+    in = malloc(count * sizeof *in);
+    back = malloc(rows * sizeof *back);
     if (!in || !back) {
-        status = report_error(&b->graph->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
+        status = no_memory(b);
         goto fail;
     }
     for (size_t i = 0; i < count; i++) {
@@ -158,7 +165,7 @@ static clattn_status add_mask(const struct builder *b, const struct tiling *t, i
                             b->rows.batch * item_windows, w->rows, w->columns);
     uint8_t *attended = malloc(bytes);
     if (!attended)
-        return report_error(&b->graph->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
+        return no_memory(b);
     for (size_t window = 0; window < item_windows; window++)
         mask_window(t, w, window, attended + window * square);
     for (size_t item = 1; item < b->rows.batch; item++)
@@ -243,14 +250,12 @@ clattn_status add_merge(struct builder *b, struct grid *grid)
     const struct grid merged = {divide_up(grid->rows, 2), divide_up(grid->columns, 2)};
     const size_t count = merged.rows * merged.columns, rows = grid->rows * grid->columns;
     struct matrix read = matrix_with_zeros(b, rows, stack->desc.d_model), four;
-    if (4 * count > MOST_PLACES / b->rows.batch)
-        return report_error(&b->graph->context->device.report, CLATTN_ERROR_OVERFLOW,
-                            "encoder: %zu pictures of %zu x %zu patches are more than 2^26", b->rows.batch, grid->rows,
-                            grid->columns);
-    int32_t *ids = malloc(4 * count * sizeof *ids);
+    int32_t *ids = NULL;
     int array;
+    TRY(check_places(b, 4 * count));
+    ids = malloc(4 * count * sizeof *ids);
     if (!ids)
-        return report_error(&b->graph->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
+        return no_memory(b);
     for (size_t i = 0; i < 4 * count; i++) { /* of two by two patches, columns before rows */
         const size_t row = 2 * (i / 4 / merged.columns) + i % 2, column = 2 * (i / 4 % merged.columns) + i / 2 % 2;
         ids[i] = row < grid->rows && column < grid->columns ? (int32_t)(row * grid->columns + column) : -1;

@@ -90,7 +90,7 @@ static double angle_of(const nn_reference *r, size_t position, size_t i, size_t 
 {
     const clattn_stack_desc *d = r->desc;
     const double base = d->rotary_base > 0 ? (double)d->rotary_base : 10000;
-    if (d->input != CLATTN_STACK_INPUT_PICTURES)
+    if (!r->grid_rows)
         return (double)position * pow(base, -(double)i / (double)n);
     const bool by_row = i < n / 2;
     const size_t at = by_row ? position / r->grid_columns : position % r->grid_columns;

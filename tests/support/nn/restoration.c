@@ -111,7 +111,8 @@ static void stage(nn_reference *r, const clattn_stack_desc *desc, struct image *
     r->desc = &layers;
     nn_reference_layers(r, x->pixels);
     snprintf(prefix, sizeof prefix, "%s.residual", r->name);
-    residual(r, prefix, desc->residual, before, x);
+    if (desc->residual)
+        residual(r, prefix, desc->residual, before, x);
     snprintf(prefix, sizeof prefix, "%s.", r->name);
     if (desc->final_norm)
         nn_reference_norm(r, prefix, x->pixels, count / x->channels, x->channels);
