@@ -122,10 +122,8 @@ static void few_rows_are_checked(void **state)
     (void)state;
     one_head.query = one_head.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 1, 8);
     one_head.key = one_head.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 4096, 8);
-    damage_is_found(&attention_operator, &decoding, whole,
-                    by_level(2, COUNT_OF(whole), COUNT_OF(whole), COUNT_OF(whole)));
-    damage_is_found(&attention_operator, &one_head, split,
-                    by_level(1, COUNT_OF(split), COUNT_OF(split), COUNT_OF(split)));
+    damage_is_found(&attention_operator, &decoding, whole, by_level(2, 2, COUNT_OF(whole), COUNT_OF(whole)));
+    damage_is_found(&attention_operator, &one_head, split, by_level(1, 1, COUNT_OF(split), COUNT_OF(split)));
 }
 
 /* Each of the two kinds of kernels of the small operators gets a wrong constant of its own. */

@@ -51,12 +51,14 @@ class Attention(CommandTest):
                 with self.subTest(mask=shape, dtype=str(mask.dtype)):
                     self.check(q, k, v, mask=mask)
 
+    @thorough
     def test_masks_of_lower_rank_get_leading_ones(self):
         q, k, v = self.normal(2, 4, 5, 8), self.normal(2, 2, 7, 8), self.normal(2, 2, 7, 6)
         for shape in ((7,), (5, 7), (4, 5, 7), (1,), (5, 1)):
             with self.subTest(mask=shape):
                 self.check(q, k, v, mask=self.random.random(shape) < 0.6)
 
+    @thorough
     def test_short_masks_are_extended_with_do_not_attend(self):
         """Short masks are extended only if the user asks for it, because a mask that lacks a key is usually a
         mistake."""
@@ -260,6 +262,7 @@ class Features(CommandTest):
         self.assertFalse(np.any(found["output"]) or np.any(np.signbit(found["output"])))
         self.check(q, k, v, mask=np.float16(self.normal(9, 13)), bias=self.normal(4, 1, 13).astype(np.float16))
 
+    @thorough
     def test_lengths_and_offsets(self):
         q, k, v = self.arrays(batch=3)
         for dtype in (np.int32, np.int64):
@@ -434,6 +437,7 @@ class UserFunctions(CommandTest):
         self.q, self.k, self.v = self.normal(2, 4, 5, 8), self.normal(2, 2, 7, 8), self.normal(2, 2, 7, 6)
         return self.attention_of(self.q, self.k, self.v)
 
+    @thorough
     def test_both_with_buffers_and_numbers(self):
         table, allowed = self.normal(7), self.random.integers(0, 2, (4, 7)).astype(np.int32)
         score = self.write("score.cl", """
@@ -498,6 +502,7 @@ class UserFunctions(CommandTest):
             self.refuse(2, *self.files(), *options, env={"CLATTN_KERNEL_DIR": kernels},
                         saying=(f"{names}: does not compile together with the kernels", "a_broken_line"))
 
+    @thorough
     def test_mistakes_are_found_in_the_users_file(self):
         bad = self.write("bad.cl", "float score_mod(float s, int b, int h, int q, int k, user_data u)\n{\n"
                                      "    return s + oops;\n}\n")

@@ -69,10 +69,12 @@ class Results(ImageTest):
         self.make("dinov2")
         self.agree((60, 90), (200, 133))
 
+    @thorough
     def test_registers(self):
         self.make("dinov2_with_registers", processor=True, size=(40, 24), resized=(45,))
         self.agree((60, 90), (45, 45))
 
+    @thorough
     def test_swiglu(self):
         self.make("dinov2", gated=True, d_ff=40, processor=True, size=(24, 24), resized=(24,))
         self.agree((24, 24), (33, 60))
@@ -91,6 +93,7 @@ class Results(ImageTest):
         self.make("timm")
         self.agree((36, 36), (50, 37), (61, 140))
 
+    @thorough
     def test_timm_by_the_presence_of_tensors(self):
         variants = (dict(token=False, token_position=False, pooling="patches"),
                     dict(token=False, token_position=False, registers=4, pooling="patches", norm_after=True, scales=True),
@@ -192,6 +195,7 @@ class Results(ImageTest):
         for key in ("device", "platform", "solver"):
             self.assertTrue(report[key])
 
+    @thorough
     def test_16_bits(self):
         self.make("vit")
         pictures = [self.picture(32, 32) for _ in range(3)]
@@ -548,6 +552,7 @@ class BadFiles(ImageTest):
         self.refuse(2, "embed-image", self.folder_of_model, self.path("none.png"), saying="cannot be opened")
         self.refuse(2, "embed-image", self.folder_of_model, self.folder, saying="is a folder")
 
+    @thorough
     def test_long_and_thin_pictures(self):
         """A shortest edge of a pixel would make a picture of gigabytes of it."""
         self.make("clip")
