@@ -97,8 +97,9 @@ def measure(program, name, rounds):
     with tempfile.TemporaryDirectory() as folder:
         write_weights(module, folder)
         if len(shape) == 4:
-            inputs = {"x" if "SwinIR" in name else "pixel_values": torch.randn(shape)}
-            np.save(os.path.join(folder, "picture.npy"), *[picture.numpy() for picture in inputs.values()])
+            picture = torch.randn(shape)
+            inputs = {"x" if "SwinIR" in name else "pixel_values": picture}
+            np.save(os.path.join(folder, "picture.npy"), picture.numpy())
         else:
             tokens = torch.randint(0, 49405, shape)
             tokens[:, -1] = 49407
