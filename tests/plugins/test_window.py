@@ -5,6 +5,7 @@ finds and writes. The model has DINOv2 small's shape and random weights; the com
     CLATTN_WINDOW=build/examples/window python3 tests/plugins/test_window.py [-k PATTERN ...]
 
 The device is whatever the environment chooses. Needs NumPy, Xvfb, xdotool and gcc's leak sanitizer."""
+import ctypes
 import os
 import re
 import shutil
@@ -129,11 +130,26 @@ class WindowTest(CommandTest):
     def close(self, status):
         """Presses the button, which is called Close now; the program ends with the status and has nothing to say."""
         self.press()
+        self.ended(status)
+
+    def quit(self):
+        """Asks the window to close, as its frame's button does where there is a window manager."""
+        x11 = ctypes.CDLL("libX11.so.6")
+        x11.XOpenDisplay.restype = ctypes.c_void_p
+        display, window = ctypes.c_void_p(x11.XOpenDisplay(Display.name.encode())), ctypes.c_ulong(int(self.window))
+        x11.XInternAtom.restype = ctypes.c_ulong
+        protocols, delete = (x11.XInternAtom(display, name, 0) for name in (b"WM_PROTOCOLS", b"WM_DELETE_WINDOW"))
+        # An XClientMessageEvent, whose format is 32: type, serial, send_event, display, window, message_type, format, data.
+        event = (ctypes.c_long * 24)(33, 0, 1, display.value, window.value, protocols, 32, delete)
+        x11.XSendEvent(display, window, 0, 0, event)
+        x11.XCloseDisplay(display)
+
+    def ended(self, status):
+        """Waits for the program's end, with the status and nothing to say."""
         out, _ = self.process.communicate(timeout=SECONDS)
         self.assertEqual((self.process.returncode, out), (status, ""))
         leaks = self.path(f"leaks.{self.process.pid}")
         self.assertEqual(self.read(leaks).decode() if os.path.exists(leaks) else "", "")
-
 
     def cancelled(self):
         """Fails unless the button ends the work early, and nothing is written."""
@@ -184,6 +200,13 @@ class Finds(WindowTest):
 
 
 class Cancels(WindowTest):
+    def test_by_closing_the_window(self):
+        self.begin(self.write("given.png", png.encode(noisy(picture(0, 1500, 2000), 1))))
+        self.titles_until("^Cleaning: [1-4]. %")
+        self.quit()
+        self.ended(0)
+        self.assertFalse(os.path.exists(self.path("out.png")))
+
     def test_while_it_cleans(self):
         self.begin(self.write("given.png", png.encode(noisy(picture(0, 1500, 2000), 1))))
         seen = self.titles_until("^Cleaning: [1-4]. %")

@@ -117,8 +117,7 @@ static clattn_status append(struct decoder_builder *b, const struct matrix *key,
     }
     if (self && d->rotary) {
         desc.rotate = 1;
-        desc.pairing =
-            d->rotary == CLATTN_ROTARY_INTERLEAVED ? CLATTN_ROPE_PAIRING_INTERLEAVED : CLATTN_ROPE_PAIRING_HALVES;
+        desc.pairing = rope_pairing(d);
         desc.base = d->rotary_base;
         desc.rotary_size = d->rotary_size;
     }

@@ -96,8 +96,7 @@ clattn_status add_grid_rope(const struct builder *b, const struct matrix *matrix
     struct graph_step step = {
         .op = GRAPH_ROPE, .batch = b->rows.batch_number, .length = graph_number(b->graph, angles->patches, NUMBER_ONE)};
     clattn_rope_desc_init(&desc);
-    desc.pairing =
-        d->rotary == CLATTN_ROTARY_INTERLEAVED ? CLATTN_ROPE_PAIRING_INTERLEAVED : CLATTN_ROPE_PAIRING_HALVES;
+    desc.pairing = rope_pairing(d);
     desc.rotary_size = d->rotary_size;
     desc.x = heads_layout(b->stack, b->rows, matrix, heads);
     desc.x.extent[2] = angles->patches;

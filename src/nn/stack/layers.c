@@ -407,6 +407,11 @@ size_t layer_reach(const clattn_stack_desc *desc, size_t layer)
     return is_among(desc->unlimited, layer) ? 0 : desc->reach;
 }
 
+clattn_rope_pairing rope_pairing(const clattn_stack_desc *desc)
+{
+    return desc->rotary == CLATTN_ROTARY_INTERLEAVED ? CLATTN_ROPE_PAIRING_INTERLEAVED : CLATTN_ROPE_PAIRING_HALVES;
+}
+
 clattn_status add_rope(const struct builder *b, const struct matrix *matrix, size_t heads, enum graph_number position,
                        int offsets)
 {
@@ -415,8 +420,7 @@ clattn_status add_rope(const struct builder *b, const struct matrix *matrix, siz
     struct graph_step step = {
         .op = GRAPH_ROPE, .batch = b->rows.batch_number, .length = b->rows.length_number, .position = position};
     clattn_rope_desc_init(&desc);
-    desc.pairing =
-        d->rotary == CLATTN_ROTARY_INTERLEAVED ? CLATTN_ROPE_PAIRING_INTERLEAVED : CLATTN_ROPE_PAIRING_HALVES;
+    desc.pairing = rope_pairing(d);
     desc.base = d->rotary_base;
     desc.rotary_size = d->rotary_size;
     desc.x = desc.y = heads_layout(b->stack, b->rows, matrix, heads);

@@ -156,6 +156,9 @@ int add_integers(const struct builder *b, size_t count, enum graph_number batch,
 /* The segments of a stack that has them, or 0: what is bound to `slot`, or zeros. */
 int add_segments(const struct builder *b, int slot);
 
+/* Which elements the stack's rotation pairs. */
+clattn_rope_pairing rope_pairing(const clattn_stack_desc *desc);
+
 /* Rotates queries or keys in place.  `offsets` is an array of each item's position, or 0. */
 clattn_status add_rope(const struct builder *b, const struct matrix *matrix, size_t heads, enum graph_number position,
                        int offsets);
