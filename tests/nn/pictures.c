@@ -247,7 +247,7 @@ static void scales(void **state)
     assert_true(nn_encoder_apart(context, &run) < 1e-5);
     store.dtype = CLATTN_DTYPE_F32;
     for (size_t layer = 0; layer < d->layers; layer++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "scales.%zu", layer);
         float *values = nn_store_add(&store, name, 1, &both, 1, 0);
         memcpy(values, nn_store_get(&store, "encoder.layers.%zu.self.scale", layer), n * sizeof *values);
