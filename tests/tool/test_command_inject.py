@@ -238,7 +238,7 @@ class Calls(unittest.TestCase):
     OTHERS = re.compile(r"""_ITM_\w+ | __\w+ | cl[A-Z]\w+ | clattn_\w+ | inject_\w+ | CLBlast\w+ |
         (json|png|sf|soxr|fftw|utf8proc)_\w+ |
         (mem|str|sig)[a-z]+ |
-        (a?cos|a?sin|tanh?|exp|log|pow|sqrt|erfc?|fmax|fmin|frexp|ldexp|l?lrint|nearbyint|floor|ceil|round)[0-9fl]* |
+        (a?cos|a?sin|sincos|tanh?|exp|log|pow|sqrt|erfc?|fmax|fmin|frexp|ldexp|l?lrint|nearbyint|floor|ceil|round)[0-9fl]* |
         (secure_)?getenv | unsetenv | v?snprintf | qsort | is[a-z]+ | compress(Bound)? |
         clock_gettime | time | timespec_get | gmtime | get[a-z]*id | syscall | dl(open|sym) |
         raise | _exit | _setjmp | longjmp |
