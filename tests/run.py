@@ -126,7 +126,8 @@ class Run:
             # emulated instructions; scripts know `quick` alone.
             fewer = {"quick": "long", "thorough": "emulated"}.get(level) in suites
             differs = {"CLATTN_TEST_LEVEL": level if "tool" in suites else "tiny"} if fewer else {}
-            self.add(group, row["name"], wrapper(row) + row["cmd"], {**env, **differs, **row["env"]}, [build, *needs])
+            self.add(group, row["name"], wrapper(row) + row["cmd"], {**env, **differs, **row["env"]}, [build, *needs],
+                     limit=7200 if level == "full" else 1800)
 
     def fetch(self, group, name, folder, *command):
         """A script that fetches something into a folder; the last line of its log is what it has fetched, or why not."""

@@ -1,5 +1,5 @@
 /** @file
- * All headers except the file readers of io.h.
+ * All headers except io.h and pictures.h, which are those of two more libraries.
  */
 
 /** @mainpage clattn
@@ -22,7 +22,7 @@
  * | say when compiling happens; learn which solver was chosen   | plan.h, clattn_plan_explain             |
  * | make plans in the background, without blocking              | job.h                                   |
  * | keep compiled programs for the next process                 | clattn_context_save_programs            |
- * | write C++                                                   | clattn.hpp, io.hpp                      |
+ * | write C++                                                   | clattn.hpp, io.hpp, pictures.hpp        |
  *
  * | Attention                                                   | see                                     |
  * | ----------------------------------------------------------- | --------------------------------------- |
@@ -52,6 +52,7 @@
  *
  * | Images                                                      | see                                     |
  * | ----------------------------------------------------------- | --------------------------------------- |
+ * | clean, enlarge or compare a picture in memory, in one call  | pictures.h                              |
  * | turn an image2d_t into an array, and back                   | image.h                                 |
  * | attend to pixels around a pixel                             | neighbourhood.h                         |
  * | normalise channels, or groups of them, over a picture       | norm.h                                  |

@@ -167,7 +167,7 @@ static clattn_status check_model(upscaler *u, const engine_tile *tile)
 
 bool engine_restore(const engine_opencl *opencl, const engine_tile *tile, char *message, size_t bytes)
 {
-    const restore_work work = {read_part, write_row, NULL, (void *)(uintptr_t)tile}; /* only read */
+    const restore_work work = {.read = read_part, .write = write_row, .user = (void *)(uintptr_t)tile}; /* only read */
     upscaler *u = NULL;
     clattn_status status;
     TRY(take(opencl, tile->path, &u));

@@ -325,9 +325,10 @@ static void gegl_op_class_init(GeglOpClass *klass)
     operation_class->opencl_support = TRUE;
     operation_class->threaded = FALSE; /* the device has threads of its own */
     filter_class->process = process;
+    /* GIMP hides what has the category "transform". */
     gegl_operation_class_set_keys(
         operation_class, "name", "clattn:upscale", "title", "Upscale or Clean by SwinIR", "categories",
-        "enhance:transform", "description",
+        "enhance:sharpen", "description",
         "Makes a picture larger, or takes noise and JPEG's traces away, as a SwinIR model has "
         "learned it. Runs on any OpenCL device, by clattn",
         NULL);

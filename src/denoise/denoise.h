@@ -59,6 +59,7 @@ typedef struct denoise_work {
     float strength; /* levels of 255: patches whose root mean square difference is this weigh 1/e */
     void (*progress)(void *user, double done); /* NULL, or called after each tile with the fraction that is done */
     void *user;
+    clattn_control *control; /* the caller's, for all tiles together; NULL: the denoiser's own */
 } denoise_work;
 
 /* The bytes on the device that the smallest tile takes. */

@@ -20,6 +20,7 @@
 #include "denoise/denoise.h"
 
 #define MOST_COLOUR 65504.0f
+#define CALLS_OF_A_TILE 3 /* of operators */
 
 static const float grey_in[3][4] = {{1, 0, 0, -0.5f}};
 static const float grey_out[3][4] = {{1, 0, 0, 0.5f}};
@@ -152,7 +153,7 @@ static clattn_status enqueue_tile(denoiser *d, const denoise_work *work, const t
     unpack.array = clattn_binding_buffer(d->cleaned, 0);
     pack.explicit_matrix = unpack.explicit_matrix = 1;
     set_matrices(d, work->strength / 255 * (float)d->params.patch, pack.matrix, unpack.matrix);
-    pack.control = attend.control = unpack.control = d->control;
+    pack.control = attend.control = unpack.control = work->control != NULL ? work->control : d->control;
     clattn_status status;
     TRY(clattn_image_enqueue(d->pack, d->queue, &pack, 0, NULL, NULL));
     TRY(clattn_neighbourhood_enqueue(d->attend, d->queue, &attend, 0, NULL, NULL));
@@ -177,6 +178,7 @@ clattn_status denoiser_run(denoiser *d, const denoise_work *work)
     const size_t width = divide_up(work->part_width, divide_up(work->part_width, d->tile[1]));
     size_t done = 0;
     d->message[0] = '\0';
+    clattn_control_expect(work->control, CALLS_OF_A_TILE * tiles);
     for (size_t y = 0; y < work->part_height; y += height)
         for (size_t x = 0; x < work->part_width; x += width) {
             const tile_place tile = {work->y + y, work->x + x, size_min(work->part_height - y, height),

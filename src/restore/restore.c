@@ -22,7 +22,7 @@ static clattn_status download(restorer *r, cl_mem buffer, size_t floats, float *
 }
 
 /* Computes `made` of `given`, which stand for the numbers of the model, not of the picture. */
-static clattn_status compute(restorer *r)
+static clattn_status compute(restorer *r, clattn_control *control)
 {
     const size_t given = given_pixels(r), made = made_pixels(r);
     clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
@@ -31,7 +31,7 @@ static clattn_status compute(restorer *r)
     clattn_status status;
     args.input = clattn_binding_buffer(r->from, 0);
     args.output = clattn_binding_buffer(r->to, 0);
-    args.control = resize.control = r->control;
+    args.control = resize.control = control != NULL ? control : r->control;
     TRY(upload(r, r->from, r->planes * given, r->given));
     TRY(clattn_encoder_enqueue(r->plan, r->queue, &args, 0, NULL, NULL));
     TRY(download(r, r->to, r->planes * made, r->made));
@@ -135,7 +135,7 @@ static clattn_status restore_tile(restorer *r, const restore_work *work, size_t 
     for (size_t plane = 0; plane < r->planes; plane++)
         for (size_t i = 0, at = plane * given_pixels(r); i < given_pixels(r); i++, at++)
             r->given[at] = (r->given[at] - swinir_mean(r->model, plane)) * r->model->range;
-    TRY(compute(r));
+    TRY(compute(r, work->control));
     for (size_t plane = 0; plane < r->planes; plane++)
         for (size_t i = 0, at = plane * made; i < made; i++, at++)
             r->made[at] = r->made[at] / r->model->range + swinir_mean(r->model, plane);
@@ -150,6 +150,7 @@ clattn_status restorer_run(restorer *r, const restore_work *work)
     clattn_status status = CLATTN_SUCCESS;
     r->message[0] = '\0';
     r->fault = RESTORE_FAULT_NONE;
+    clattn_control_expect(work->control, rows * columns * (r->enlarge != NULL ? 2 : 1));
     for (size_t row = 0; row < rows; row++) {
         for (size_t column = 0; column < columns; column++) {
             TRY(restore_tile(r, work, row, column));

@@ -56,6 +56,7 @@ typedef struct restore_work {
     void (*write)(void *user, size_t y, const float *row, size_t step);
     void (*progress)(void *user, double done); /* NULL, or called after each tile with the fraction that is done */
     void *user;
+    clattn_control *control; /* the caller's, for all tiles together; NULL: the restorer's own */
 } restore_work;
 
 /* Pixels of a tile of the picture, and of the result. */

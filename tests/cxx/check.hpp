@@ -20,6 +20,7 @@ std::vector<test> returning_tests();
 std::vector<test> throwing_tests();
 std::vector<test> opencl_tests();
 std::vector<test> io_tests();
+std::vector<test> pictures_tests();
 
 // A small attention in host memory: (batch, heads, length, size) arrays, and the output by its definition.
 struct problem {

@@ -106,6 +106,9 @@ int main()
 #ifdef HAVE_IO
              io_tests(),
 #endif
+#ifdef HAVE_PICTURES
+             pictures_tests(),
+#endif
          })
         tests.insert(tests.end(), more.begin(), more.end());
     std::printf("1..%d\n", static_cast<int>(tests.size()));

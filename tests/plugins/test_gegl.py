@@ -176,6 +176,8 @@ class Upscale(GeglTest):
         self.assertEqual(status, 0)
         for text in ("model", "overlap", "default: 32"):
             self.assertIn(text, out)
+        # GIMP hides what has the category "transform".
+        self.assertIn("enhance:sharpen", out)
 
     def test_smaller_than_a_tile(self):
         """Factors 1, 2 and 4, and every kind of pixel; alpha is resized."""

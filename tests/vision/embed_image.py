@@ -4,7 +4,7 @@ save functions into a folder, and PNG files of random sizes and kinds.
     python embed_image.py [--draws N] [--seed N] [--only NUMBER[,NUMBER...]] [--kinds KIND[,KIND...]] [--keep]
 
 The command is $CLATTN.  A picture that already has the model's size is not resized, and its vector differs by 5e-5 at most.
-Others are resized, and a level of 255 may differ by 1 (src/tool/embed_image/pixels.h): the cosine of their vectors is 0.9999
+Others are resized, and a level of 255 may differ by 1 (src/pictures/fit.h): the cosine of their vectors is 0.9999
 at least.  Prints TAP."""
 import json
 import os

@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+#include "clattn/pictures.h"
+
 /* The most pixels of a picture; a row or column has at most 2^20 − 1.  The limit bounds what a file of a few bytes
  * can make us allocate. */
 #define PICTURE_PIXELS ((size_t)1 << 27)
@@ -17,6 +19,16 @@ typedef struct picture {
     unsigned char *pixels;     /* width * height * channels * bits / 8 bytes */
     struct png_chunks *chunks; /* the file's data on colours and resolution */
 } picture;
+
+/* The picture as the library's functions take it. */
+static inline clattn_picture picture_view(const picture *p)
+{
+    return (clattn_picture){.pixels = p->pixels,
+                            .height = p->height,
+                            .width = p->width,
+                            .components = p->channels,
+                            .type = p->bits == 16 ? CLATTN_COMPONENT_U16 : CLATTN_COMPONENT_U8};
+}
 
 static inline size_t picture_row(const picture *p)
 {

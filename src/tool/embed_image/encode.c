@@ -8,7 +8,6 @@
 #include "base/size.h"
 #include "base/try.h"
 #include "tool/cli/progress.h"
-#include "tool/embed_image/pixels.h"
 
 #define BATCH_POSITIONS 2048 /* of a plan: enough to keep a device busy, in a bounded memory */
 
@@ -25,12 +24,19 @@ int vision_prepare(const vision_model *model, const char *path, unsigned char *c
                    size_t bytes)
 {
     picture p;
+    clattn_io_error error;
     int status = picture_read(path, &p, message, bytes);
     if (status != TOOL_DONE)
         return status;
-    status = pixels_fit(model, &p, path, cut, message, bytes);
-    if (status == TOOL_DONE)
-        pixels_normalise(model, cut, values);
+    const tool_device *device = model->device;
+    const clattn_picture view = picture_view(&p);
+    clattn_status fitted = fit_picture(&model->rule, device->context, device->queue, &view, cut, &error);
+    if (fitted == CLATTN_SUCCESS) {
+        fit_normalise(&model->rule, cut, values);
+    } else {
+        snprintf(message, bytes, "%s: %s", path, error.message);
+        status = fitted == CLATTN_ERROR_UNSUPPORTED ? TOOL_BAD_INPUT : TOOL_FAILED;
+    }
     picture_release(&p);
     return status;
 }

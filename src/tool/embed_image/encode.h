@@ -19,7 +19,7 @@ int vision_encode(vision_model *model, const char *const *paths, size_t count, s
 /* The attention's solver in the plan; "" before the first call. */
 const char *vision_solver(const vision_model *model);
 
-/* Reads a file and makes the model's input of it: `cut` gets what the model sees (pixels.h), and `values` its numbers.  A
+/* Reads a file and makes the model's input of it: `cut` gets what the model sees (fit.h), and `values` its numbers.  A
  * failure's line goes to `message`.  Returns an exit status. */
 int vision_prepare(const vision_model *model, const char *path, unsigned char *cut, float *values, char *message,
                    size_t bytes);

@@ -9,25 +9,20 @@
 
 #define MOST_PIXELS 8192
 
-static const float half[3] = {0.5f, 0.5f, 0.5f};
-static const float imagenet_mean[3] = {0.485f, 0.456f, 0.406f}, imagenet_deviation[3] = {0.229f, 0.224f, 0.225f};
-static const float clip_mean[3] = {0.48145466f, 0.4578275f, 0.40821073f},
-                   clip_deviation[3] = {0.26862954f, 0.26130258f, 0.27577711f};
-
 enum kind { VIT, DINOV2, REGISTERS, CLIP, CLIP_VISION };
 
-/* Models by their model_type, and what their processors do to pictures unless a file says something else. */
+/* Models by their model_type. */
 static const struct {
     const char *type;
     clattn_name_format format;
     float epsilon;
-    const float *mean, *deviation;
+    fit_family family;
 } kinds[] = {
-    [VIT] = {"vit", CLATTN_NAME_FORMAT_VIT, 1e-12f, half, half},
-    [DINOV2] = {"dinov2", CLATTN_NAME_FORMAT_DINOV2, 1e-6f, imagenet_mean, imagenet_deviation},
-    [REGISTERS] = {"dinov2_with_registers", CLATTN_NAME_FORMAT_DINOV2, 1e-6f, imagenet_mean, imagenet_deviation},
-    [CLIP] = {"clip", CLATTN_NAME_FORMAT_CLIP_VISION, 1e-5f, clip_mean, clip_deviation},
-    [CLIP_VISION] = {"clip_vision_model", CLATTN_NAME_FORMAT_CLIP_VISION, 1e-5f, clip_mean, clip_deviation},
+    [VIT] = {"vit", CLATTN_NAME_FORMAT_VIT, 1e-12f, FIT_FAMILY_VIT},
+    [DINOV2] = {"dinov2", CLATTN_NAME_FORMAT_DINOV2, 1e-6f, FIT_FAMILY_DINOV2},
+    [REGISTERS] = {"dinov2_with_registers", CLATTN_NAME_FORMAT_DINOV2, 1e-6f, FIT_FAMILY_DINOV2},
+    [CLIP] = {"clip", CLATTN_NAME_FORMAT_CLIP_VISION, 1e-5f, FIT_FAMILY_CLIP},
+    [CLIP_VISION] = {"clip_vision_model", CLATTN_NAME_FORMAT_CLIP_VISION, 1e-5f, FIT_FAMILY_CLIP},
 };
 
 static clattn_status read_kind(model_config *c, enum kind *kind)
@@ -129,23 +124,6 @@ static clattn_status read_clip(vision_model *model, model_config *c, bool whole)
     return status;
 }
 
-static void set_rule(vision_model *model, enum kind kind, const size_t pixels[2])
-{
-    vision_rule *rule = &model->rule;
-    memcpy(rule->mean, kinds[kind].mean, sizeof rule->mean);
-    memcpy(rule->deviation, kinds[kind].deviation, sizeof rule->deviation);
-    rule->scale = 1.0f / 255;
-    rule->shortest = kind != VIT;
-    rule->mode = kind == VIT ? CLATTN_RESIZE_MODE_BILINEAR : CLATTN_RESIZE_MODE_BICUBIC;
-    for (int i = 0; i < 2; i++)
-        rule->size[i] = rule->resized[i] = pixels[i];
-    if (kind == DINOV2 || kind == REGISTERS) {
-        /* The published models are used so, whatever size they were learned with. */
-        rule->size[0] = rule->size[1] = 16 * model->stack.patches.height;
-        rule->resized[0] = rule->size[0] * 8 / 7;
-    }
-}
-
 clattn_status vision_read_hugging_face(vision_model *model, model_config *c)
 {
     clattn_stack_desc *stack = &model->stack;
@@ -173,7 +151,7 @@ clattn_status vision_read_hugging_face(vision_model *model, model_config *c)
     TRY(vision_set_grid(model, c, 1, pixels, &c->error));
     pixels[0] = stack->patches.grid_rows * stack->patches.height;
     pixels[1] = stack->patches.grid_columns * stack->patches.width;
-    set_rule(model, kind, pixels);
+    model->rule = fit_rule_of(kinds[kind].family, pixels, stack->patches.height);
 fail:
     return status;
 }

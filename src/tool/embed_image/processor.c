@@ -38,7 +38,7 @@ fail:
 }
 
 /* "size": an object, or, in older files, one number: the shortest edge's, or for models that do not crop both. */
-static clattn_status read_resized(vision_rule *rule, model_config *c, bool crops)
+static clattn_status read_resized(fit_rule *rule, model_config *c, bool crops)
 {
     const json_t *value = model_config_value(c, "size"), *outer = c->at;
     clattn_status status;
@@ -63,7 +63,7 @@ fail:
     return status;
 }
 
-static clattn_status read_cut(vision_rule *rule, model_config *c)
+static clattn_status read_cut(fit_rule *rule, model_config *c)
 {
     const json_t *value = model_config_value(c, "crop_size");
     if (json_is_object(value))
@@ -74,7 +74,7 @@ static clattn_status read_cut(vision_rule *rule, model_config *c)
     return status;
 }
 
-static clattn_status read_sizes(vision_rule *rule, model_config *c)
+static clattn_status read_sizes(fit_rule *rule, model_config *c)
 {
     bool resizes = true, crops = rule->shortest;
     size_t mode = rule->mode == CLATTN_RESIZE_MODE_BILINEAR ? 2 : 3;
@@ -101,7 +101,7 @@ fail:
 
 clattn_status vision_read_processor(vision_model *model, model_config *c)
 {
-    vision_rule *rule = &model->rule;
+    fit_rule *rule = &model->rule;
     bool rescales = true, normalises = true;
     clattn_status status;
     if (c->at == NULL)

@@ -125,7 +125,7 @@ static clattn_status read_three(model_config *c, const char *name, double least,
     return CLATTN_SUCCESS;
 }
 
-static clattn_status read_mode(vision_rule *rule, model_config *c)
+static clattn_status read_mode(fit_rule *rule, model_config *c)
 {
     const char *name = json_string_value(model_config_value(c, "interpolation"));
     const bool linear = name != NULL && strcmp(name, "bilinear") == 0;
@@ -138,7 +138,7 @@ static clattn_status read_mode(vision_rule *rule, model_config *c)
 /* timm's eval transform: the picture is made larger than what is cut out of it by 1 / crop_pct. */
 static clattn_status read_rule(vision_model *model, model_config *c)
 {
-    vision_rule *rule = &model->rule;
+    fit_rule *rule = &model->rule;
     double size[3] = {3, 224, 224}, mean[3] = {0.485, 0.456, 0.406}, deviation[3] = {0.229, 0.224, 0.225};
     const json_t *share = model_config_value(c, "crop_pct");
     const char *crop = json_string_value(model_config_value(c, "crop_mode"));

@@ -11,22 +11,12 @@
 
 #include <clattn/transformer.h>
 
+#include "pictures/fit.h"
 #include "tool/cli/png_file.h"
 #include "tool/run/device.h"
 #include "tool/run/model_config.h"
 
 #define VISION_PREFIX 64
-
-/* What is done to a picture before the model has it: it is resized, the middle is cut out, and numbers 0 ... 255 are
- * multiplied by `scale` and normalised. */
-typedef struct vision_rule {
-    size_t resized[2]; /* height and width; with `shortest` the first counts, for the shorter of them */
-    bool shortest;
-    bool half_even; /* half a pixel beside the middle is rounded to even, as torchvision does, not down */
-    size_t size[2]; /* height and width that the model takes */
-    clattn_resize_mode mode;
-    float scale, mean[3], deviation[3];
-} vision_rule;
 
 /* A zeroed one holds nothing.  Close with vision_close, before the device is closed. */
 typedef struct vision_model {
@@ -38,7 +28,7 @@ typedef struct vision_model {
     bool gated_timm;            /* timm's names with a gated feed-forward network, which `format` lacks */
     bool norm_after;            /* timm's fc_norm: the pooled vector is normalised, and not the positions before */
     char prefix[VISION_PREFIX]; /* what the names begin with */
-    vision_rule rule;
+    fit_rule rule;
     clattn_pooling pooling;
     const char *solver;  /* the attention's; NULL: the best.  Borrowed */
     clattn_dtype dtype;  /* of weights and activations */

@@ -7,12 +7,13 @@
 
 #include "base/size.h"
 #include "restore/restore.h"
+#include "pictures/levels.h"
 #include "tool/cli/options.h"
 #include "tool/cli/os_tool.h"
+#include "tool/cli/png_file.h"
 #include "tool/cli/progress.h"
 #include "tool/cli/report.h"
 #include "tool/image/find.h"
-#include "tool/image/levels.h"
 #include "tool/run/device.h"
 
 #define DEFAULT_OVERLAP 32
@@ -141,13 +142,16 @@ static int compute(const image_options *options, const swinir *model, const tool
                    restorer *r, picture *out)
 {
     const restore_params params = params_of(options, device, in);
-    levels both = {in, out};
-    const restore_work work = {levels_read, levels_write, show_progress, &both};
+    clattn_picture from, to;
+    level_pair both = {&from, &to};
+    const restore_work work = {.read = levels_read, .write = levels_write, .progress = show_progress, .user = &both};
     int status;
     progress_begin("image");
     TOOL_TRY(check_restorer(device, restorer_open(r, model, device->context, &params), r));
     *out = (picture){in->width * model->factor, in->height * model->factor, in->channels, in->bits, NULL, NULL};
     out->pixels = malloc(out->height * picture_row(out));
+    from = picture_view(in);
+    to = picture_view(out);
     if (out->pixels != NULL)
         status = check_restorer(device, restorer_run(r, &work), r);
     else
