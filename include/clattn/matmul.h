@@ -30,6 +30,14 @@ typedef enum clattn_matmul_operand_use {
     CLATTN_MATMUL_OPERAND_USE_FORCE_32BIT = 0x7fffffff
 } clattn_matmul_operand_use;
 
+/** What a call does of packing b, which solvers for CPUs do before they multiply, into the workspace. */
+typedef enum clattn_prepack {
+    CLATTN_PREPACK_NONE = 0,   /**< b is packed, if the solver does that, and multiplied */
+    CLATTN_PREPACK_PACK = 1,   /**< b is packed and nothing is multiplied; a and c may be unbound */
+    CLATTN_PREPACK_PACKED = 2, /**< b is multiplied as the workspace has it */
+    CLATTN_PREPACK_FORCE_32BIT = 0x7fffffff
+} clattn_prepack;
+
 /** What to compute. Set it up with CLATTN_MATMUL_DESC_INIT. */
 typedef struct clattn_matmul_desc {
     size_t size;                /**< sizeof(clattn_matmul_desc) */
@@ -65,7 +73,11 @@ typedef struct clattn_matmul_args {
     size_t size;                     /**< sizeof(clattn_matmul_args) */
     clattn_binding a, b, bias, c;    /**< the array of that name */
     int32_t explicit_lengths;        /**< 1: `batch` and `m` count; 0 (default): the description's extents */
-    int32_t reserved;                /* 0 */
+
+    /** NONE (default), or for a b that serves many calls, as weights do: PACK once, with a workspace of the caller's, and then
+     * PACKED with this workspace, which nobody has written to since, this plan, and this b. b must have no batch, or one of
+     * stride 0. Solvers that do not pack b do nothing for PACK and take PACKED for NONE. Saves a tenth of the time of 200 rows. */
+    clattn_prepack prepack;
     size_t batch, m;                 /**< at most the description's; 0 is allowed and does nothing */
     clattn_binding workspace;        /**< none (default), or a workspace (@ref calls_workspace) */
     clattn_binding operand, b_scale; /**< the array of that name */

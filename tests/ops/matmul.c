@@ -283,6 +283,115 @@ static void rows_overlap(const void *which, const char *solver)
     job_release(&job);
 }
 
+static const matmul_case prepacked[] = {
+    {"shared b", ALL, .batch = 2, .m = 37, .n = 13, .k = 11, .flat_b = true},
+    {"many rows", BIG, .m = 131, .n = 128, .k = 70, .bias = true},
+    {"b transposed", BIG, .m = 200, .n = 64, .k = 33, .b = FORM_TRANSPOSED},
+    {"few rows", BIG, .m = 3, .n = 65, .k = 33},
+};
+
+static bool is_whole(const unsigned char *image, size_t bytes, unsigned char value)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (image[i] != value)
+            return false;
+    return true;
+}
+
+/* A call that only packs b touches nothing but the workspace; after it products need no b if the solver packs that, and have
+ * the same bits. */
+static void packs_in_advance(const void *which, const char *solver)
+{
+    enum { BAND = 64 * sizeof(float) };
+    test_job job = {.args.matmul = CLATTN_MATMUL_ARGS_INIT};
+    clattn_matmul_args *args = &job.args.matmul;
+    if (!matmul_job(&job, which, solver, 5)) {
+        job_release(&job);
+        return;
+    }
+    job_run(&job, NULL);
+    unsigned char *expected = job_snapshot(&job);
+    const clattn_matmul_args all = *args;
+    cl_command_queue queue = clattn_context_queue(device_context());
+    const size_t workspace = clattn_plan_workspace_size(job.plan), bytes = workspace + 2 * BAND;
+    unsigned char *image = malloc(bytes);
+    assert_non_null(image);
+    memset(image, 0xa5, bytes);
+    cl_mem own = new_buffer(clattn_context_opencl_context(device_context()), CL_MEM_READ_WRITE, bytes, image);
+    job_poison(&job);
+    unsigned char *poison = job_snapshot(&job);
+    args->prepack = CLATTN_PREPACK_PACK;
+    args->workspace = clattn_binding_buffer(own, BAND);
+    args->a = args->c = args->bias = (clattn_binding){0};
+    assert_status(device_context(), job_enqueue(&job, NULL, 0, NULL, NULL), CLATTN_SUCCESS);
+    read_buffer(queue, own, bytes, image);
+    assert_true(is_whole(image, BAND, 0xa5) && is_whole(image + BAND + workspace, BAND, 0xa5));
+    const bool packs = !is_whole(image, bytes, 0xa5);
+    const matmul_case *test = which;
+    if (!strcmp(solver, "cpu"))
+        assert_int_equal(packs, test->m > 16);
+    test_array *b = &job.input[1];
+    if (packs) {
+        size_t index[3] = {0};
+        do
+            array_set(b, index, NAN);
+        while (array_next((size_t)b->layout.rank, b->layout.extent, index));
+        array_upload(b);
+    }
+    args->a = all.a;
+    args->bias = all.bias;
+    args->c = all.c;
+    args->prepack = CLATTN_PREPACK_PACKED;
+    for (int i = 0; i < 2; i++) {
+        unsigned char *before = job_snapshot(&job);
+        assert_memory_equal(before, poison, job_bytes(&job));
+        job_run(&job, NULL);
+        unsigned char *given = job_snapshot(&job);
+        assert_memory_equal(given, expected, job_bytes(&job));
+        job_poison(&job);
+        free(before);
+        free(given);
+    }
+    device_release_buffer(own);
+    free(image);
+    free(poison);
+    free(expected);
+    job_release(&job);
+}
+
+static void prepack_is_refused(void **state)
+{
+    static float numbers[11 * 13];
+    clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+    test_job job = {.args.matmul = CLATTN_MATMUL_ARGS_INIT};
+    clattn_matmul_args *args = &job.args.matmul;
+    (void)state;
+    const size_t a_extent[3] = {2, 1, 11}, b_extent[3] = {2, 11, 5}, c_extent[3] = {2, 1, 5};
+    test_array a = job_floats(&job, 3, a_extent, numbers), b = job_floats(&job, 3, b_extent, numbers);
+    array_bind(&a, &desc.a, &args->a);
+    array_bind(&b, &desc.b, &args->b);
+    array_bind(job_output(&job, 3, c_extent), &desc.c, &args->c);
+    assert_true(job_plan(&job, &matmul_operator, &desc, "generic", JOB_TAKEN));
+    args->prepack = CLATTN_PREPACK_PACK;
+    assert_status(device_context(), job_enqueue(&job, NULL, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_message_has(device_context(), "that all items share");
+    job_release(&job);
+    job = (test_job){.args.matmul = CLATTN_MATMUL_ARGS_INIT};
+    a = job_floats(&job, 2, a_extent + 1, numbers);
+    b = job_floats(&job, 2, b_extent + 1, numbers);
+    array_bind(&a, &desc.a, &args->a);
+    array_bind(&b, &desc.b, &args->b);
+    array_bind(job_output(&job, 2, c_extent + 1), &desc.c, &args->c);
+    assert_true(job_plan(&job, &matmul_operator, &desc, "generic", JOB_TAKEN));
+    args->prepack = CLATTN_PREPACK_PACKED;
+    assert_status(device_context(), job_enqueue(&job, NULL, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_message_has(device_context(), "prepack needs a workspace");
+    args->prepack = (clattn_prepack)3;
+    assert_status(device_context(), job_enqueue(&job, NULL, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_message_has(device_context(), "prepack is 3");
+    job_release(&job);
+}
+
 /* CLBlast calls the OpenCL loader that it was linked with, so it is refused if OpenCL comes from the application. */
 static void clblast_calls_no_other_opencl(void **state)
 {
@@ -424,6 +533,12 @@ int main(int argc, char **argv)
                            (int)overlaps[i].item, (int)overlaps[i].row);
         }
     }
+    for (int n = 0; n < MATMUL_SOLVERS - (matmul_has_clblast() ? 0 : 1); n++)
+        for (size_t i = 0; i < COUNT_OF(prepacked); i++)
+            if (prepacked[i].levels & (unsigned)level())
+                suite_add_case(packs_in_advance, &prepacked[i], matmul_solvers[n], "matmul %s: packed in advance, %s",
+                               matmul_solvers[n], prepacked[i].rule);
+    suite_add(prepack_is_refused, "matmul: what cannot be packed in advance");
     if (matmul_has_clblast()) {
         matmul_add(clblast, COUNT_OF(clblast));
         suite_add(clblast_calls_no_other_opencl, "matmul: no CLBlast with the application's OpenCL");

@@ -13,7 +13,7 @@
  *   stages=N,N... window=N residual=N channels=N factor=N
  *                                  SwinIR: the layers of each stage, its convolutions, the picture's channels
  *   whole=N window=N neck=N        SAM: the bits of layers without windows; the neck's columns
- *   pooling=N unit=0|1             clattn_pooling, pooled_unit
+ *   pooling=N unit=0|1 prepack=0|1 clattn_pooling, pooled_unit, and whether weights are packed in advance
  *   dtype=N                        of activations and weights
  *   nhwc=1                         the picture is laid out by pixels
  *   repeat=N                       prints the least and the median milliseconds of N runs, after two more, the bytes of
@@ -247,6 +247,7 @@ int main(int argc, char **argv)
     }
     encoder.pooling = (clattn_pooling)number("pooling", CLATTN_POOLING_NONE);
     encoder.pooled_unit = (int32_t)number("unit", 0);
+    encoder.prepack = (int32_t)number("prepack", 0);
     CHECK(clattn_encoder_plan_create(model, &encoder, NULL, &plan));
     const size_t columns = stack.projection ? stack.projection : stack.d_model;
     const int restored = encoder.restored.rank != 0;

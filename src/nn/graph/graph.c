@@ -8,6 +8,7 @@
 #include "base/size.h"
 #include "base/try.h"
 #include "ops/attention/scores.h"
+#include "ops/matmul/matmul.h"
 
 #define ALIGNMENT 128 /* bytes, what a workspace is aligned to */
 
@@ -77,22 +78,28 @@ int graph_fixed_array(struct graph *graph, clattn_binding binding)
     return add_array(graph, &(struct graph_array){.place = GRAPH_FIXED, .fixed = binding});
 }
 
-clattn_status graph_constant_array(struct graph *graph, clattn_dtype dtype, size_t count, const void *data, int *array)
+/* A new array in a buffer that the graph owns: a copy of `bytes` of the host or, if `data` is NULL, memory to write to. */
+static clattn_status add_constant(struct graph *graph, size_t bytes, const void *data, int *array)
 {
     cl_int code;
+    const cl_mem_flags flags = data ? CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR : CL_MEM_READ_WRITE;
     struct device *device = &graph->context->device;
     cl_mem *constants =
         array_grow(graph->constants, &graph->constant_capacity, graph->constant_count, sizeof *constants);
     if (!constants)
         return report_error(&device->report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
     graph->constants = constants;
-    cl_mem buffer = device->cl.clCreateBuffer(device->context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
-                                              count * clattn_dtype_size(dtype), (void *)(uintptr_t)data, &code);
+    cl_mem buffer = device->cl.clCreateBuffer(device->context, flags, bytes, (void *)(uintptr_t)data, &code);
     if (!buffer)
         return report_opencl(&device->report, "clCreateBuffer", code);
     constants[graph->constant_count++] = buffer;
     *array = graph_fixed_array(graph, clattn_binding_buffer(buffer, 0));
     return CLATTN_SUCCESS;
+}
+
+clattn_status graph_constant_array(struct graph *graph, clattn_dtype dtype, size_t count, const void *data, int *array)
+{
+    return add_constant(graph, count * clattn_dtype_size(dtype), data, array);
 }
 
 enum graph_number graph_number(struct graph *graph, size_t factor, enum graph_number of)
@@ -184,6 +191,24 @@ static clattn_status create_plan(clattn_context *context, enum graph_op op, cons
     }
 }
 
+/* Gives a product a workspace of its own and packs b into it. */
+static clattn_status prepack(struct graph *graph, struct graph_step *step)
+{
+    clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
+    const struct graph_operand *b = &step->operand[MATMUL_B];
+    clattn_status status;
+    TRY(add_constant(graph, step->plan->workspace, NULL, &step->workspace));
+    step->prepacked = true;
+    graph->prepacked += step->plan->workspace;
+    args.prepack = CLATTN_PREPACK_PACK;
+    args.b = graph->arrays[b->array].fixed;
+    args.b.offset += b->offset;
+    args.workspace = graph->arrays[step->workspace].fixed;
+    status = clattn_matmul_enqueue(step->plan, graph->context->warm_queue, &args, 0, NULL, NULL);
+fail:
+    return status;
+}
+
 clattn_status graph_add_operator(struct graph *graph, const struct graph_step *given, const void *desc,
                                  const clattn_plan_options *options)
 {
@@ -195,7 +220,10 @@ clattn_status graph_add_operator(struct graph *graph, const struct graph_step *g
         TRY(add_plan(graph, step.op, desc, step.plan));
     }
     graph->launches += step.plan->launches;
-    if (step.plan->workspace)
+    const struct graph_array *b = &graph->arrays[step.operand[MATMUL_B].array];
+    if (graph->prepack && step.op == GRAPH_MATMUL && b->place == GRAPH_FIXED && matmul_packs_b(step.plan))
+        TRY(prepack(graph, &step));
+    else if (step.plan->workspace)
         step.workspace = graph_arena_array(graph, CLATTN_DTYPE_U8, step.plan->workspace);
     graph_add(graph, &step);
 fail:
@@ -271,6 +299,10 @@ clattn_status graph_finish(struct graph *graph)
         return report_error(&graph->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
     clattn_status status = lay_out(graph, order);
     free(order);
+    struct device *device = &graph->context->device;
+    if (status == CLATTN_SUCCESS && graph->prepacked)
+        TRY_CL(&device->report, "clFinish", device->cl.clFinish(graph->context->warm_queue));
+fail:
     return status;
 }
 
@@ -284,4 +316,6 @@ void graph_explain(const struct graph *graph, struct strbuf *text)
     }
     strbuf_printf(text, "%zu kernels, activations of %zu bytes at the peak (%zu without sharing)\n", graph->launches,
                   graph->arena, graph->unshared);
+    if (graph->prepacked)
+        strbuf_printf(text, "weights packed in advance: %zu bytes\n", graph->prepacked);
 }

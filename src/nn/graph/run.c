@@ -77,6 +77,7 @@ static clattn_status matmul(const struct runner *r, const struct graph_step *s, 
     args.batch = number(r, s->batch);
     args.m = number(r, s->length);
     args.workspace = workspace(r, s);
+    args.prepack = s->prepacked ? CLATTN_PREPACK_PACKED : CLATTN_PREPACK_NONE;
     args.control = r->chain->control;
     return clattn_matmul_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);
 }

@@ -39,6 +39,8 @@ static clattn_status check_desc(const struct stack *stack, const clattn_encoder_
             CLATTN_ERROR_INVALID_ARGUMENT, "batch is 1 to 65536, and length 1 to 2^30");
     REQUIRE(enum_within(desc->pooling, CLATTN_POOLING_PATCHES) && is_flag(desc->pooled_unit),
             CLATTN_ERROR_INVALID_ARGUMENT, "unknown pooling, or pooled_unit neither 0 nor 1");
+    REQUIRE(is_flag(desc->prepack) && !desc->reserved, CLATTN_ERROR_INVALID_ARGUMENT,
+            "prepack is not 0 or 1, or reserved is not 0");
     REQUIRE(desc->pooling || !desc->pooled_unit, CLATTN_ERROR_INVALID_ARGUMENT, "pooled_unit without pooling");
     REQUIRE(desc->pooling != CLATTN_POOLING_PATCHES || d->input == CLATTN_STACK_INPUT_PICTURES,
             CLATTN_ERROR_INVALID_ARGUMENT, "CLATTN_POOLING_PATCHES is for pictures");

@@ -349,6 +349,7 @@ clattn_status encoder_make_graph(struct encoder_plan *plan, const clattn_plan_op
                                          .items = plan->desc.batch},
                                 .plan = plan};
     TRY(graph_begin(&plan->graph, plan->base.context));
+    plan->graph.prepack = plan->desc.prepack;
     status = add_all(&b);
 fail:
     return status;

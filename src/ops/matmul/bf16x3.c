@@ -77,7 +77,7 @@ static clattn_status launch(const struct matmul_plan *plan, const struct matmul_
     const clattn_binding *split_bindings[2] = {lanes, &chain->workspace};
     const clattn_binding *bindings[1 + MATMUL_POINTERS] = {rows, lanes, &chain->workspace};
     matmul_bind(plan, problem, args, bindings + 1);
-    return matmul_launch_packed(plan, chain, given, split_bindings, split_groups, bindings, groups);
+    return matmul_launch_packed(plan, chain, args->prepack, given, split_bindings, split_groups, bindings, groups);
 }
 
 /* An item has `tiles` x `group` tiles of C, and splits `depth` blocks of its rows at a time; `deep`: there may be more. */

@@ -155,6 +155,7 @@ static clattn_status check_bindings(const struct matmul_plan *plan, const struct
     const size_t b[3] = {batch_of(&desc->b) == 1 ? 1 : args->batch, problem->k, problem->n};
     const size_t operand[3] = {batch_of(&desc->operand) == 1 ? 1 : args->batch, args->m, problem->n};
     const int operand_rank = problem->has_operand ? desc->operand.rank : 3;
+    const bool only_b = args->prepack == CLATTN_PREPACK_PACK;
     const struct bound_array arrays[] = {
         {&args->a, &desc->a, a + 3 - desc->a.rank, BINDING_READ, "a", true},
         {&args->b, &desc->b, b + 3 - desc->b.rank, BINDING_READ, "b", true},
@@ -166,7 +167,22 @@ static clattn_status check_bindings(const struct matmul_plan *plan, const struct
     };
     if (!args->batch || !args->m || !problem->n)
         return bindings_absent(context, arrays, COUNT_OF(arrays));
-    return bindings_check(context, arrays, COUNT_OF(arrays));
+    return only_b ? bindings_check(context, &arrays[1], 1) : bindings_check(context, arrays, COUNT_OF(arrays));
+}
+
+static clattn_status check_prepack(const struct matmul_problem *problem, const clattn_matmul_args *args,
+                                   struct report *report)
+{
+    const clattn_status wrong = CLATTN_ERROR_INVALID_ARGUMENT;
+    if (args->prepack == CLATTN_PREPACK_NONE)
+        return CLATTN_SUCCESS;
+    if (args->prepack != CLATTN_PREPACK_PACK && args->prepack != CLATTN_PREPACK_PACKED)
+        return report_error(report, wrong, "prepack is %d, expected a clattn_prepack", (int)args->prepack);
+    if (problem->b.batch)
+        return report_error(report, wrong, "prepack is for a b that all items share");
+    if (binding_is_none(&args->workspace))
+        return report_error(report, wrong, "prepack needs a workspace of the caller's");
+    return CLATTN_SUCCESS;
 }
 
 clattn_status matmul_args_read(const struct matmul_plan *plan, const struct matmul_problem *problem,
@@ -175,7 +191,8 @@ clattn_status matmul_args_read(const struct matmul_plan *plan, const struct matm
     clattn_status status;
     struct report *report = &plan->base.context->device.report;
     TRY(args_read(report, "clattn_matmul_args", args, sizeof *args, offsetof(clattn_matmul_args, operand), given));
-    TRY(args_check(report, "explicit_lengths", args->explicit_lengths, args->reserved));
+    TRY(args_check(report, "explicit_lengths", args->explicit_lengths, 0));
+    TRY(check_prepack(problem, args, report));
     TRY(args_length(report, "batch", args->explicit_lengths, &args->batch, problem->batch));
     TRY(args_length(report, "m", args->explicit_lengths, &args->m, problem->m));
     status = check_bindings(plan, problem, args);

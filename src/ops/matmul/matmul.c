@@ -58,16 +58,22 @@ fail:
     return status;
 }
 
-clattn_status matmul_launch_packed(const struct matmul_plan *plan, struct chain *chain, const matmul_args *given,
-                                   const clattn_binding **pack_bindings, const size_t pack_groups[3],
+bool matmul_packs_b(const clattn_plan *plan)
+{
+    const struct matmul_plan *own = (const struct matmul_plan *)plan;
+    return plan->kernels[0].prepares && !own->lanes_along_m && !own->problem.b.batch;
+}
+
+clattn_status matmul_launch_packed(const struct matmul_plan *plan, struct chain *chain, clattn_prepack prepack,
+                                   const matmul_args *given, const clattn_binding **pack_bindings, const size_t pack_groups[3],
                                    const clattn_binding **bindings, const size_t groups[3])
 {
     matmul_args kernel_args = *given;
     clattn_status status = CLATTN_SUCCESS;
     kernel_args.packed_offset = chain->workspace.offset / 4;
-    if (given->k)
+    if (given->k && (prepack != CLATTN_PREPACK_PACKED || !matmul_packs_b(&plan->base)))
         status = chain_launch(chain, &plan->base, 0, pack_bindings, &kernel_args, pack_groups, false);
-    if (status == CLATTN_SUCCESS)
+    if (status == CLATTN_SUCCESS && prepack != CLATTN_PREPACK_PACK)
         status = chain_launch(chain, &plan->base, 1, bindings, &kernel_args, groups, true);
     return status;
 }
@@ -81,7 +87,7 @@ static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_cal
     matmul_args kernel_args;
     struct chain chain;
     TRY(matmul_args_read(plan, problem, given, &args));
-    if (!args.batch || !args.m || !problem->n)
+    if (!args.batch || !args.m || !problem->n || (args.prepack == CLATTN_PREPACK_PACK && !matmul_packs_b(handle)))
         return plan_enqueue_nothing(handle, call);
     matmul_fill_args(problem, &args, &kernel_args);
     kernel_args.item_rows = (int)plan->item_rows;

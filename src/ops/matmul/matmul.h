@@ -72,6 +72,9 @@ clattn_status matmul_launch_tiles(const struct matmul_plan *plan, const struct m
 clattn_status matmul_add_tiled_kernel(struct matmul_plan *plan, const char *file, const char *name,
                                       struct strbuf *options, const size_t local[3]);
 
+/* Whether the plan's workspace holds b, and nothing else, after a product. */
+bool matmul_packs_b(const clattn_plan *plan);
+
 /* A plan of two kernels of one program, the first of which packs an operand into the workspace for the second.  One function
  * adds both and clears the options; the other enqueues both, without the first if k is 0. */
 struct packed_kernel {
@@ -81,7 +84,8 @@ struct packed_kernel {
 };
 clattn_status matmul_add_packed_kernels(struct matmul_plan *plan, const char *file, struct strbuf *options,
                                         const struct packed_kernel kernels[2]);
-clattn_status matmul_launch_packed(const struct matmul_plan *plan, struct chain *chain, const matmul_args *kernel_args,
+clattn_status matmul_launch_packed(const struct matmul_plan *plan, struct chain *chain, clattn_prepack prepack,
+                                   const matmul_args *kernel_args,
                                    const clattn_binding **pack_bindings, const size_t pack_groups[3],
                                    const clattn_binding **bindings, const size_t groups[3]);
 

@@ -65,7 +65,7 @@ static clattn_status launch(const struct matmul_plan *plan, const struct matmul_
     const clattn_binding *bindings[MATMUL_POINTERS] = {rows, &chain->workspace};
     given->item_rows = (int)item_rows;
     matmul_bind(plan, problem, args, bindings);
-    return matmul_launch_packed(plan, chain, given, pack_bindings, pack_groups, bindings, groups);
+    return matmul_launch_packed(plan, chain, args->prepack, given, pack_bindings, pack_groups, bindings, groups);
 }
 
 /* How much padding panels narrower than 6 x 4 vectors must save to be chosen; and how much more a narrower tile's work counts
