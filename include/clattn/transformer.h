@@ -465,8 +465,8 @@ typedef struct clattn_encoder_args {
     int32_t reserved;             /* 0 */
     size_t batch;                 /**< at most the description's; 0 is allowed and does nothing */
 
-    /** The length of every item, at most the description's: what lies beyond in the arrays is neither read nor
-     * written. Pictures: 0. */
+    /** The length of every item, at most the description's. What lies beyond in the inputs is not read, and what the outputs have
+     * there means nothing. Pictures: 0. */
     size_t length;
 
     /** NULL, or each item's own number of positions, 0 ... the positions of `length`, in host memory that is read

@@ -232,6 +232,7 @@ static void encoders(void **state)
     ENCODER_PLAN(d.pooling = 9, pooling)
     ENCODER_PLAN((d.pooling = CLATTN_POOLING_MEAN, d.pooled_unit = 2), pooling)
     ENCODER_PLAN(d.pooled_unit = 1, "pooled_unit without pooling")
+    ENCODER_PLAN(d.prepack = 2, "prepack is not 0 or 1")
     ENCODER_PLAN(d.length = 2, "length is too short for the convolutions")
     ENCODER_PLAN(d.length = 7, "length is beyond the table of positions")
     clattn_decoder_desc decoder = CLATTN_DECODER_DESC_INIT;
