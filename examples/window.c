@@ -14,10 +14,11 @@ enum { EDGE = 256, TURN_MS = 40, COLUMNS = 384 /* of DINOv2 small's vectors */ }
 
 static clattn_control *control; /* of all calls */
 static const char *model, *cleaned_path;
-static const char *path[3];        /* of the pictures that are shown */
-static char *like;                 /* the last of them */
-static atomic_int ready;           /* how many of them there are */
-static _Atomic(const char *) step; /* what the worker does; NULL: it has ended, and says: */
+static const char *path[3];            /* of the pictures that are shown */
+static char *like;                     /* the last of them */
+static atomic_int ready;               /* how many of them there are */
+static atomic_int files = 1, compared; /* of the folder; files 1: the progress is the control\'s */
+static _Atomic(const char *) step;     /* what the worker does; NULL: it has ended, and says: */
 static char result[600];
 static gboolean failed;
 
@@ -83,13 +84,12 @@ static gboolean encode(clattn_picture_encoder *encoder, const char *name, float 
 static void search(clattn_picture_encoder *encoder, const char *folder)
 {
     float own[COLUMNS], other[COLUMNS], best = -2;
-    int files = 0, compared = 0;
     GDir *names = g_dir_open(folder, 0, NULL);
     while (names && g_dir_read_name(names))
         files++;
-    clattn_control_expect(control, 1 + (size_t)files);
     gboolean good = check(names != NULL, "the folder cannot be read");
-    encode(encoder, cleaned_path, own, &good);
+    if (!encode(encoder, cleaned_path, own, &good) && good)
+        good = check(FALSE, "the cleaned picture cannot be read");
     if (names)
         g_dir_rewind(names);
     for (const char *name; good && (name = g_dir_read_name(names)) != NULL;) {
@@ -154,7 +154,7 @@ static gboolean refresh(gpointer user)
 {
     static int shown;
     const char *doing = step;
-    const double progress = doing ? clattn_control_progress(control) : 1;
+    const double progress = !doing ? 1 : files > 1 ? (double)compared / files : clattn_control_progress(control);
     for (; shown < ready; shown++) {
         GdkPixbuf *small = gdk_pixbuf_new_from_file_at_size(path[shown], EDGE, EDGE, NULL);
         gtk_image_set_from_pixbuf(GTK_IMAGE(image[shown]), small);

@@ -80,9 +80,9 @@ CLATTN_API void clattn_control_reset(clattn_control *control);
 
 /** Says that the progress of the next `calls` calls counts together, as of one call of so many equal parts; accepts NULL.
  *
- * Call it before the first call of a chain of operators, while no call uses `control`; 0 counts as 1. Another chain of as many
- * calls may follow without it. A chain that ends early needs it, or clattn_control_reset, before the next.
- * The control stays cancelled if it is. */
+ * Call it before the first call of a chain of operators; 0 counts as 1. The progress stays as it is until that call begins.
+ * Another chain of as many calls may follow without it. A chain that ends early needs it, or clattn_control_reset, before the
+ * next. The control stays cancelled if it is. Does nothing while a call uses `control`. */
 CLATTN_API void clattn_control_expect(clattn_control *control, size_t calls);
 
 /** Tells whether `control` is cancelled: 1, or 0; 0 for NULL. Any thread may call it. */

@@ -18,13 +18,17 @@
  * These rules hold for the whole header:
  *
  * - A call blocks until its result is there, which may take seconds; the first one also compiles. A program with a window makes
- *   it on a thread of its own, with a control (control.h), which shows the progress and cancels. After a cancelled or failed
- *   call its outputs hold anything.
- * - `queue` is one of the context's device, in order; NULL is the context's own.
+ *   it on a thread of its own, with a control (control.h), which shows the call's progress and cancels it: at once before it
+ *   compiles, and later between two launches. A run has a clattn_control_expect of its own, which ends the caller's. After a
+ *   cancelled or failed call its outputs hold anything.
+ * - `queue` is one of the context's device, in order; NULL is the context's own, which must be in order, too, if the application
+ *   gave it.
  * - The context must live until the handle is released. One call at a time uses a handle; any number of threads may use
  *   different ones.
  * - A function that fails leaves its handle NULL and writes one line to *error, unless `error` is NULL.
- * - Beside the statuses that are named, all functions return OUT_OF_MEMORY, OPENCL, BUILD or FORKED.
+ * - Beside the statuses that are named, all functions return OUT_OF_MEMORY, OPENCL, BUILD, FORKED, and what the plans that they
+ *   make return: UNSUPPORTED, OVERFLOW, MISCOMPILED, BUSY, IO or INTERNAL. In the child of a fork a release frees memory alone.
+ * - The library calls the linked OpenCL loader, so contexts with functions of the application's own (get_proc) are not for it.
  */
 #ifndef CLATTN_PICTURES_H
 #define CLATTN_PICTURES_H
@@ -131,8 +135,9 @@ typedef struct clattn_upscaler clattn_upscaler;
 /** Which model an upscaler has. Set it up with CLATTN_UPSCALER_PARAMS_INIT. */
 typedef struct clattn_upscaler_params {
     size_t size; /**< sizeof(clattn_upscaler_params) */
-    const char
-        *weights; /**< path of a safetensors file with SwinIR's tensors, which tell the model's shape. Read by create */
+
+    /** The path of a safetensors file with SwinIR's tensors, which tell the model's shape. Not needed after create. */
+    const char *weights;
     clattn_dtype dtype; /**< F32 (or NONE), F16 or BF16: of weights and activations */
     size_t memory;      /**< bytes on the device for tiles at the most; 0: a quarter of the device's, up to 1 GiB */
     size_t overlap;     /**< pixels that tiles have in common at least; 0: 32 */
@@ -149,8 +154,8 @@ typedef struct clattn_upscaler_args {
     size_t size;         /**< sizeof(clattn_upscaler_args) */
     clattn_picture from; /**< the given picture, which is only read */
 
-    /** The result, clattn_upscaler_factor times as high and wide, of the same components and type. Alpha is resized bicubically,
-     * or copied if the factor is 1. Must not overlap `from`. */
+    /** The result, clattn_upscaler_factor times as high and wide, of the same components and type. Alpha is resized bicubically
+     * unless the factor is 1. Has no memory in common with `from`. */
     clattn_picture to;
     clattn_control *control; /**< cancels, shows the progress, keeps kernels short; NULL: none */
 } clattn_upscaler_args;
@@ -176,7 +181,8 @@ CLATTN_API size_t clattn_upscaler_factor(const clattn_upscaler *upscaler);
 /** Computes args->to of args->from, in tiles that overlap.
  *
  * A picture whose size, components or type differ from the last one's makes plans, which takes milliseconds, or seconds for the
- * first. The control's progress counts the whole picture. Components beyond white or black are cut off.
+ * first. The control's progress counts the whole picture. Floats that are no numbers count as 0, and components of either
+ * picture beyond white or black are cut off, those of alpha, too.
  *
  * @return
  * - INVALID_ARGUMENT (also if params.memory or params.overlap does not do for tiles), INVALID_STRUCT, WRONG_CONTEXT;
@@ -195,8 +201,10 @@ typedef struct clattn_picture_encoder clattn_picture_encoder;
 typedef struct clattn_picture_encoder_params {
     size_t size;         /**< sizeof(clattn_picture_encoder_params) */
     clattn_vision model; /**< ViT, DINOv2, DINOv3, Swin, or CLIP's of pictures (vision.h) */
-    const char *weights; /**< path of model.safetensors, with Hugging Face's names. Read by create */
-    clattn_dtype dtype;  /**< F32 (or NONE), F16 or BF16: of weights and activations */
+
+    /** The path of model.safetensors, with Hugging Face's names. Not needed after create. */
+    const char *weights;
+    clattn_dtype dtype; /**< F32 (or NONE), F16 or BF16: of weights and activations */
 } clattn_picture_encoder_params;
 
 /** Initialises a clattn_picture_encoder_params: its size, and zeros. */
@@ -236,7 +244,8 @@ CLATTN_API size_t clattn_picture_encoder_size(const clattn_picture_encoder *enco
  *
  * The picture becomes what the model's processor in Hugging Face's transformers makes of it unless its file says otherwise: it
  * is resized to 224 x 224 pixels (ViT, DINOv3, Swin); or its shorter edge to 224 (CLIP) or 256 (DINOv2) and the middle 224 x 224
- * are cut out. A level of 255 may differ by 1, because transformers round twice. It counts as one call of the control.
+ * are cut out. A level of 255 may differ by 1, because transformers round twice. Floats that are no
+ * numbers count as 0, and others are limited to 0 ... 1. A pixel takes 6 bytes, in host memory and on the device.
  *
  * @return
  * - INVALID_ARGUMENT, INVALID_STRUCT, WRONG_CONTEXT, CANCELLED;

@@ -1,6 +1,6 @@
 /** @file
  * libclattn-pictures for C++11 and later, as clattn.hpp has the library and io.hpp its readers: what is said there holds here,
- * too.
+ * too, but for one thing: these objects do not keep their context alive.
  *
  *     clattn::denoiser denoiser;
  *     clattn::denoiser_args args;
@@ -36,7 +36,7 @@ clattn_status make(owner<Object, Release> &owner, const context &context, const 
     Object *made = nullptr;
     clattn_io_error told = {};
     clattn_status status = create(context.get(), &params, &made, &told);
-    owner.reset(made, context.get());
+    owner.reset(made);
     return checked_io(status, told, error);
 }
 

@@ -168,7 +168,7 @@ void denoiser_close(denoiser *d)
 {
     cl_mem *all[] = {&d->in, &d->out, &d->patches, &d->norms, &d->cleaned};
     for (size_t i = 0; i < COUNT_OF(all); i++)
-        if (*all[i] != NULL)
+        if (*all[i] != NULL && !context_is_of_another_process(d->context))
             clReleaseMemObject(*all[i]);
     clattn_plan_release(&d->pack);
     clattn_plan_release(&d->attend);

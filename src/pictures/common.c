@@ -1,9 +1,11 @@
 #include "pictures/common.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text/opencl_check.h"
 #include "base/try.h"
 #include "pictures/levels.h"
 
@@ -17,6 +19,10 @@ clattn_status call_fail(clattn_io_error *error, clattn_status status, const char
     if (error != NULL)
         vsnprintf(error->message, sizeof error->message, format, arguments);
     va_end(arguments);
+    /* A file's names and paths may have anything in them. */
+    for (char *at = error != NULL ? error->message : NULL; at != NULL && *at != '\0'; at++)
+        if (iscntrl((unsigned char)*at))
+            *at = '?';
     return status;
 }
 
@@ -47,7 +53,7 @@ clattn_status call_check_struct(clattn_io_error *error, const char *name, size_t
                      "%s: its size is %zu, expected %zu, as its INIT macro sets it", name, size, expected);
 }
 
-clattn_status call_check_queue(clattn_io_error *error, const clattn_context *context, cl_command_queue *queue)
+static clattn_status check_queue(clattn_io_error *error, const clattn_context *context, cl_command_queue *queue)
 {
     cl_context owner = NULL;
     cl_device_id device = NULL;
@@ -68,6 +74,36 @@ clattn_status call_check_queue(clattn_io_error *error, const clattn_context *con
     return CLATTN_SUCCESS;
 }
 
+clattn_status call_begin(clattn_io_error *error, const clattn_context *context, cl_command_queue *queue,
+                         clattn_control *control, size_t calls)
+{
+    if (context_is_of_another_process(context))
+        return call_fail(error, CLATTN_ERROR_FORKED,
+                         "the context was made in another process; OpenCL does not survive a fork");
+    if (clattn_control_is_cancelled(control))
+        return call_fail(error, CLATTN_ERROR_CANCELLED, "the call's control was cancelled");
+    const clattn_status status = check_queue(error, context, queue);
+    if (status == CLATTN_SUCCESS)
+        clattn_control_expect(control, calls);
+    return status;
+}
+
+clattn_status call_end(clattn_status status, clattn_control *control)
+{
+    clattn_control_expect(control, 1);
+    return status;
+}
+
+clattn_status call_check_weights(clattn_io_error *error, const char *weights, clattn_dtype dtype)
+{
+    if (weights == NULL)
+        return call_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, "params.weights is NULL");
+    if (dtype > CLATTN_DTYPE_BF16 || dtype < CLATTN_DTYPE_NONE)
+        return call_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, "params.dtype is %d, expected F32, F16 or BF16",
+                         (int)dtype);
+    return CLATTN_SUCCESS;
+}
+
 clattn_status call_check_picture(clattn_io_error *error, const char *name, const clattn_picture *p)
 {
     if (p->pixels == NULL)
@@ -85,7 +121,18 @@ clattn_status call_check_picture(clattn_io_error *error, const char *name, const
         return call_fail(error, CLATTN_ERROR_INVALID_ARGUMENT,
                          "%s.row_bytes is %zu, expected 0 or a multiple of %zu of at least %zu", name, p->row_bytes,
                          component_bytes(p), p->width * pixel_bytes(p));
+    if ((p->height - 1) > (PTRDIFF_MAX - p->width * pixel_bytes(p)) / picture_step(p))
+        return call_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, "%s has rows %zu bytes apart, more than memory can have",
+                         name, picture_step(p));
     return CLATTN_SUCCESS;
+}
+
+/* Whether two pictures have bytes in common, gaps between rows included. */
+static bool overlap(const clattn_picture *a, const clattn_picture *b)
+{
+    const uintptr_t a_begin = (uintptr_t)a->pixels, b_begin = (uintptr_t)b->pixels;
+    return a_begin < b_begin + (b->height - 1) * picture_step(b) + b->width * pixel_bytes(b) &&
+           b_begin < a_begin + (a->height - 1) * picture_step(a) + a->width * pixel_bytes(a);
 }
 
 clattn_status call_check_result(clattn_io_error *error, const clattn_picture *from, size_t factor,
@@ -101,6 +148,8 @@ clattn_status call_check_result(clattn_io_error *error, const clattn_picture *fr
         return call_fail(error, CLATTN_ERROR_INVALID_ARGUMENT,
                          "args.to has %d components of type %d, expected %d of type %d as args.from",
                          (int)to->components, (int)to->type, (int)from->components, (int)from->type);
+    if (overlap(from, to))
+        return call_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, "args.to has memory in common with args.from");
 fail:
     return status;
 }

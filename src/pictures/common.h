@@ -21,13 +21,21 @@ clattn_status call_check_struct(clattn_io_error *error, const char *name, size_t
 /* Refuses a picture of the caller's, called `name`, whose pixels cannot be read. */
 clattn_status call_check_picture(clattn_io_error *error, const char *name, const clattn_picture *picture);
 
-/* Refuses a result that has not this size, or not the components and type of what it is made of. */
+/* Refuses a result that has not this size, not the components and type of what it is made of, or memory in common with that. */
 clattn_status call_check_result(clattn_io_error *error, const clattn_picture *from, size_t factor,
                                 const clattn_picture *to);
 
-/* Refuses a queue that is not of the context's device, or is out of order, for the calls' commands follow each other.  NULL
+/* Begins a call on a handle of the context, of so many calls of operators whose progress counts together.  Refuses the child of a
+ * fork, a control that is cancelled, and a queue that is not of the context's device, or is out of order, for the calls' commands follow each other.  NULL
  * becomes the context's. */
-clattn_status call_check_queue(clattn_io_error *error, const clattn_context *context, cl_command_queue *queue);
+clattn_status call_begin(clattn_io_error *error, const clattn_context *context, cl_command_queue *queue,
+                         clattn_control *control, size_t calls);
+
+/* Ends it: the control's next call is one by itself.  Returns `status`. */
+clattn_status call_end(clattn_status status, clattn_control *control);
+
+/* Refuses weights that are not named, or to be stored as another type than a model's. */
+clattn_status call_check_weights(clattn_io_error *error, const char *weights, clattn_dtype dtype);
 
 /* The dtype that a caller's choice stands for. */
 static inline clattn_dtype call_dtype(clattn_dtype chosen)

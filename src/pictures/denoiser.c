@@ -44,9 +44,10 @@ clattn_status clattn_denoiser_create(clattn_context *context, const clattn_denoi
 {
     clattn_denoiser_params params = CLATTN_DENOISER_PARAMS_INIT;
     clattn_status status;
+    if (result != NULL)
+        *result = NULL;
     if (context == NULL || result == NULL)
         return call_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, "context or denoiser is NULL");
-    *result = NULL;
     if (given != NULL) {
         TRY(call_check_struct(error, "params", given->size, sizeof *given));
         params = *given;
@@ -97,7 +98,7 @@ static void copy_alpha(const clattn_picture *from, const clattn_picture *to)
 
 static denoise_pixels pixels_of(const clattn_picture *p)
 {
-    return (denoise_pixels){p->pixels, pixel_bytes(p), (size_t)(picture_row_at(p, 1) - picture_row_at(p, 0))};
+    return (denoise_pixels){p->pixels, pixel_bytes(p), picture_step(p)};
 }
 
 clattn_status clattn_denoiser_run(clattn_denoiser *d, cl_command_queue queue, const clattn_denoiser_args *args,
@@ -111,7 +112,7 @@ clattn_status clattn_denoiser_run(clattn_denoiser *d, cl_command_queue queue, co
     if (!(args->strength >= 0.0f && args->strength <= DENOISE_MOST_STRENGTH))
         return call_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, "args.strength is %g, expected 0 to 255",
                          (double)args->strength);
-    TRY(call_check_queue(error, d->context, &queue));
+    TRY(call_begin(error, d->context, &queue, args->control, 1));
     TRY(fit_to(d, &args->from, error));
     const float strength = args->strength != 0.0f ? args->strength : STANDARD_STRENGTH;
     const denoise_work work = {.in = pixels_of(&args->from),
@@ -123,7 +124,7 @@ clattn_status clattn_denoiser_run(clattn_denoiser *d, cl_command_queue queue, co
                                .strength = strength < DENOISE_LEAST_STRENGTH ? DENOISE_LEAST_STRENGTH : strength,
                                .control = args->control};
     d->tiles.queue = queue;
-    status = denoiser_run(&d->tiles, &work);
+    status = call_end(denoiser_run(&d->tiles, &work), args->control);
     TRY(call_check(error, status, d->tiles.message, d->context));
     copy_alpha(&args->from, &args->to);
 fail:

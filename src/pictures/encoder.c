@@ -2,7 +2,6 @@
 #include <stdlib.h>
 
 #include "base/text/opencl_check.h"
-#include "base/size.h"
 #include "base/try.h"
 #include "clattn/decoder.h"
 #include "clattn/io.h"
@@ -10,6 +9,7 @@
 #include "pictures/fit.h"
 
 #define CHANNELS 3
+#define CALLS 2    /* of operators and models: resizing and encoding */
 #define PIXELS 224 /* rows and columns that the published models are used with */
 
 struct clattn_picture_encoder {
@@ -93,6 +93,7 @@ static clattn_status prepare(clattn_picture_encoder *e, fit_family family, clatt
     desc.picture = clattn_layout_nchw(CLATTN_DTYPE_F32, 1, CHANNELS, e->rule.size[0], e->rule.size[1]);
     desc.pooling = family == FIT_FAMILY_SWIN ? CLATTN_POOLING_MEAN : CLATTN_POOLING_FIRST;
     desc.pooled_unit = 1;
+    desc.prepack = 1; /* the plan is for one picture, so that weights are most of what is read */
     TRY(clattn_encoder_plan_create(e->model, &desc, NULL, &e->plan));
     e->input = clCreateBuffer(opencl, CL_MEM_READ_ONLY, numbers_of(e) * sizeof(float), NULL, &code);
     if (code == CL_SUCCESS)
@@ -118,8 +119,7 @@ clattn_status clattn_picture_encoder_create(clattn_context *context, const clatt
     if (context == NULL || params == NULL || result == NULL)
         return call_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, "context, params or encoder is NULL");
     TRY(call_check_struct(error, "params", params->size, sizeof *params));
-    if (params->weights == NULL)
-        return call_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, "params.weights is NULL");
+    TRY(call_check_weights(error, params->weights, params->dtype));
     made = calloc(1, sizeof *made);
     if (made == NULL)
         return call_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for an encoder of pictures");
@@ -167,10 +167,13 @@ clattn_status clattn_picture_encoder_run(clattn_picture_encoder *e, cl_command_q
     TRY(call_check_picture(error, "args.picture", &args->picture));
     if (args->vector == NULL)
         return call_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, "args.vector is NULL");
-    TRY(call_check_queue(error, e->context, &queue));
-    TRY(fit_picture(&e->rule, e->context, queue, &args->picture, e->cut, error));
-    fit_normalise(&e->rule, e->cut, e->values);
-    TRY(compute(e, queue, args, error));
+    TRY(call_begin(error, e->context, &queue, args->control, CALLS));
+    status = fit_picture(&e->rule, e->context, queue, args->control, &args->picture, e->cut, error);
+    if (status == CLATTN_SUCCESS) {
+        fit_normalise(&e->rule, e->cut, e->values);
+        status = compute(e, queue, args, error);
+    }
+    TRY(call_end(status, args->control));
     for (size_t i = 0; i < e->columns; i++)
         if (!isfinite(args->vector[i]))
             return call_fail(error, CLATTN_ERROR_FORMAT,
@@ -184,9 +187,10 @@ void clattn_picture_encoder_release(clattn_picture_encoder **encoder)
     if (encoder == NULL || *encoder == NULL)
         return;
     clattn_picture_encoder *e = *encoder;
-    if (e->input != NULL)
+    const bool forked = context_is_of_another_process(e->context);
+    if (e->input != NULL && !forked)
         clReleaseMemObject(e->input);
-    if (e->output != NULL)
+    if (e->output != NULL && !forked)
         clReleaseMemObject(e->output);
     clattn_plan_release(&e->plan);
     clattn_transformer_release(&e->model);

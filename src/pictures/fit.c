@@ -56,8 +56,8 @@ static uint16_t *levels_of(const clattn_picture *p)
 }
 
 static clattn_status resize(const fit_rule *rule, clattn_context *context, cl_command_queue queue,
-                            const clattn_picture *p, uint16_t *levels, const size_t size[2], float *resized,
-                            clattn_io_error *error)
+                            clattn_control *control, const clattn_picture *p, uint16_t *levels, const size_t size[2],
+                            float *resized, clattn_io_error *error)
 {
     const size_t given = p->width * p->height * 3 * sizeof *levels, made = size[0] * size[1] * 3 * sizeof *resized;
     cl_context opencl = clattn_context_opencl_context(context);
@@ -79,6 +79,7 @@ static clattn_status resize(const fit_rule *rule, clattn_context *context, cl_co
     TRY(opencl_check("clCreateBuffer", code, own, sizeof own));
     args.x = clattn_binding_buffer(from, 0);
     args.y = clattn_binding_buffer(to, 0);
+    args.control = control;
     TRY(clattn_resize_enqueue(plan, queue, &args, 0, NULL, NULL));
     code = clEnqueueReadBuffer(queue, to, CL_TRUE, 0, made, resized, 0, NULL, NULL);
     status = opencl_check("clEnqueueReadBuffer", code, own, sizeof own);
@@ -121,21 +122,22 @@ static void cut_out(const fit_rule *rule, const float *resized, const size_t siz
 }
 
 clattn_status fit_picture(const fit_rule *rule, clattn_context *context, cl_command_queue queue,
-                          const clattn_picture *picture, unsigned char *cut, clattn_io_error *error)
+                          clattn_control *control, const clattn_picture *picture, unsigned char *cut,
+                          clattn_io_error *error)
 {
     size_t size[2];
     if (!resized_size(rule, picture, size))
         return call_fail(error, CLATTN_ERROR_UNSUPPORTED,
-                         "its %zu x %zu pixels would become %zu x %zu, expected at most %zu", picture->height,
+                         "%zu x %zu pixels would become %zu x %zu, expected at most %zu", picture->height,
                          picture->width, size[0], size[1], MOST_RESIZED);
     uint16_t *levels = levels_of(picture);
     float *resized = malloc(size[0] * size[1] * 3 * sizeof *resized);
     clattn_status status;
     if (levels == NULL || resized == NULL)
-        status = call_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for its %zu x %zu pixels", picture->height,
+        status = call_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for %zu x %zu pixels", picture->height,
                            picture->width);
     else
-        status = resize(rule, context, queue, picture, levels, size, resized, error);
+        status = resize(rule, context, queue, control, picture, levels, size, resized, error);
     if (status == CLATTN_SUCCESS)
         cut_out(rule, resized, size, cut);
     free(levels);

@@ -38,7 +38,8 @@ fit_rule fit_rule_of(fit_family family, const size_t pixels[2], size_t patch);
  * transformers and timm round to whole levels after the rows and again after the columns, here it is done once: a level may
  * differ by 1. */
 clattn_status fit_picture(const fit_rule *rule, clattn_context *context, cl_command_queue queue,
-                          const clattn_picture *picture, unsigned char *cut, clattn_io_error *error);
+                          clattn_control *control, const clattn_picture *picture, unsigned char *cut,
+                          clattn_io_error *error);
 
 /* Makes numbers of the levels as the rule says: (3, height, width). */
 void fit_normalise(const fit_rule *rule, const unsigned char *cut, float *values);

@@ -16,9 +16,15 @@ static inline size_t pixel_bytes(const clattn_picture *p)
     return (size_t)p->components * component_bytes(p);
 }
 
+/* Bytes from a row to the next one. */
+static inline size_t picture_step(const clattn_picture *p)
+{
+    return p->row_bytes != 0 ? p->row_bytes : p->width * pixel_bytes(p);
+}
+
 static inline unsigned char *picture_row_at(const clattn_picture *p, size_t y)
 {
-    return (unsigned char *)p->pixels + y * (p->row_bytes != 0 ? p->row_bytes : p->width * pixel_bytes(p));
+    return (unsigned char *)p->pixels + y * picture_step(p);
 }
 
 /* Colours of a pixel; alpha may follow. */

@@ -1,5 +1,4 @@
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/try.h"
 #include "pictures/common.h"
@@ -7,6 +6,7 @@
 #include "restore/restore.h"
 
 #define STANDARD_OVERLAP 32
+#define MOST_OVERLAP 65536
 
 struct clattn_upscaler {
     clattn_context *context;
@@ -35,8 +35,10 @@ clattn_status clattn_upscaler_create(clattn_context *context, const clattn_upsca
     if (context == NULL || params == NULL || result == NULL)
         return call_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, "context, params or upscaler is NULL");
     TRY(call_check_struct(error, "params", params->size, sizeof *params));
-    if (params->weights == NULL)
-        return call_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, "params.weights is NULL");
+    TRY(call_check_weights(error, params->weights, params->dtype));
+    if (params->overlap > MOST_OVERLAP)
+        return call_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, "params.overlap is %zu, expected at most %d",
+                         params->overlap, MOST_OVERLAP);
     made = calloc(1, sizeof *made);
     if (made == NULL)
         return call_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for an upscaler");
@@ -49,7 +51,7 @@ clattn_status clattn_upscaler_create(clattn_context *context, const clattn_upsca
     TRY(call_check_file(error, status, made->model.error.message, context, params->weights));
     /* Nobody needs the file or its path any more. */
     clattn_safetensors_release(&made->model.file);
-    made->model.path = "the model";
+    made->model.path = NULL;
     made->params.weights = NULL;
     *result = made;
     return CLATTN_SUCCESS;
@@ -61,6 +63,18 @@ fail:
 size_t clattn_upscaler_factor(const clattn_upscaler *upscaler)
 {
     return upscaler != NULL ? upscaler->model.factor : 0;
+}
+
+/* Writes why tiles have failed, if they have, and which of the caller's numbers that is due to. */
+static clattn_status check_tiles(const clattn_upscaler *u, clattn_status status, clattn_io_error *error)
+{
+    static const char *const causes[] = {[RESTORE_FAULT_NONE] = "",
+                                         [RESTORE_FAULT_MODEL] = "the model: ",
+                                         [RESTORE_FAULT_MEMORY] = "params.memory: ",
+                                         [RESTORE_FAULT_OVERLAP] = "params.overlap: "};
+    if (status != CLATTN_SUCCESS && u->tiles.message[0] != '\0')
+        return call_fail(error, status, "%s%s", causes[u->tiles.fault], u->tiles.message);
+    return call_check(error, status, "", u->context);
 }
 
 /* Makes plans and memory for such pictures, unless they are there. */
@@ -82,7 +96,7 @@ static clattn_status fit_to(clattn_upscaler *u, const clattn_picture *p, clattn_
     params.memory = restore_memory(&info, u->params.memory);
     if (status == CLATTN_SUCCESS)
         status = restorer_open(&u->tiles, &u->model, u->context, &params);
-    status = call_check(error, status, u->tiles.message, u->context);
+    status = check_tiles(u, status, error);
     if (status != CLATTN_SUCCESS)
         restorer_close(&u->tiles);
     return status;
@@ -96,13 +110,13 @@ clattn_status clattn_upscaler_run(clattn_upscaler *u, cl_command_queue queue, co
         return call_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, "upscaler or args is NULL");
     TRY(call_check_struct(error, "args", args->size, sizeof *args));
     TRY(call_check_result(error, &args->from, u->model.factor, &args->to));
-    TRY(call_check_queue(error, u->context, &queue));
+    TRY(call_begin(error, u->context, &queue, args->control, 1));
     TRY(fit_to(u, &args->from, error));
     level_pair both = {&args->from, &args->to};
     const restore_work work = {.read = levels_read, .write = levels_write, .user = &both, .control = args->control};
     u->tiles.queue = queue;
-    status = restorer_run(&u->tiles, &work);
-    status = call_check(error, status, u->tiles.message, u->context);
+    status = call_end(restorer_run(&u->tiles, &work), args->control);
+    status = check_tiles(u, status, error);
 fail:
     return status;
 }

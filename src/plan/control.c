@@ -81,16 +81,15 @@ void clattn_control_reset(clattn_control *control)
         return;
     atomic_store(&control->cancelled, false);
     if (!atomic_load(&control->owner))
-        clattn_control_expect(control, 1);
+        atomic_store(&control->progress, 0);
+    clattn_control_expect(control, 1);
 }
 
 void clattn_control_expect(clattn_control *control, size_t calls)
 {
-    if (!control)
+    if (!control || atomic_load(&control->owner))
         return;
-    control->expected = calls;
-    control->done = 0;
-    atomic_store(&control->progress, 0);
+    control->expected = control->done = calls; /* the next call begins the chain */
 }
 
 int32_t clattn_control_is_cancelled(const clattn_control *control)
@@ -128,8 +127,10 @@ clattn_status control_enter(clattn_control *control, struct report *report)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "control: a call of another thread is using it");
     control->depth = 1;
     control->launched = NULL;
-    if (control->done >= control->expected)
-        clattn_control_expect(control, control->expected);
+    if (control->done >= control->expected) {
+        control->done = 0;
+        atomic_store(&control->progress, 0);
+    }
     control->range = (struct control_range){0, 1};
     control_step(control, control->done, control->expected);
     if (!control_waits(control) || !atomic_load(&control->cancelled))

@@ -164,7 +164,7 @@ void restorer_close(restorer *r)
 {
     cl_mem *const buffers[] = {&r->from, &r->to, &r->alpha_from, &r->alpha_to};
     for (size_t i = 0; i < COUNT_OF(buffers); i++)
-        if (*buffers[i] != NULL)
+        if (*buffers[i] != NULL && !context_is_of_another_process(r->context))
             clReleaseMemObject(*buffers[i]);
     clattn_plan_release(&r->plan);
     clattn_plan_release(&r->enlarge);

@@ -143,8 +143,8 @@ static void check_probabilities(const struct encoder_case *c, const nn_reference
 static int plans_with_packed_weights;
 
 /* The plan with weights packed in advance writes the same bits as the other one, again and again. */
-static void check_prepacked(const struct encoder_case *c, clattn_plan *plan, const clattn_encoder_args *args, cl_mem out,
-                            const float *expected)
+static void check_prepacked(const struct encoder_case *c, clattn_plan *plan, const clattn_encoder_args *args,
+                            cl_mem out, const float *expected)
 {
     const size_t n = c->stack.d_model, bytes = c->batch * c->length * n * sizeof(float);
     float *got = malloc(bytes);

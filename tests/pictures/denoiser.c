@@ -170,6 +170,22 @@ static void kinds_in_turn(void **state)
     clReleaseCommandQueue(queue);
 }
 
+/* The control's next call is no part of the chain that a run makes of its own calls. */
+static void check_next_call(clattn_control *control)
+{
+    clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
+    clattn_softmax_args args = CLATTN_SOFTMAX_ARGS_INIT;
+    cl_mem values = new_buffer(clattn_context_opencl_context(device_context()), CL_MEM_READ_WRITE, 64, NULL);
+    desc.x = desc.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){2, 8});
+    args.x = args.y = clattn_binding_buffer(values, 0);
+    args.control = control;
+    assert_true(clattn_control_progress(control) == 1);
+    assert_status(device_context(), clattn_softmax_run(device_context(), NULL, &desc, &args, 0, NULL, NULL),
+                  CLATTN_SUCCESS);
+    assert_true(clattn_control_progress(control) == 1);
+    device_release_buffer(values);
+}
+
 /* A control that is cancelled ends the call, and one that is not tells of the whole picture. */
 static void controls(void **state)
 {
@@ -193,6 +209,7 @@ static void controls(void **state)
         assert_true(clattn_control_progress(args.control) == 1);
     }
     judge(test, &args.from, &args.to);
+    check_next_call(args.control);
     clattn_control_release(&args.control);
     clattn_denoiser_release(&denoiser);
     free(args.from.pixels);
@@ -207,7 +224,7 @@ static void refused(clattn_status got, clattn_status wanted, const char *part)
     error.message[0] = '\0';
 }
 
-static const clattn_picture good = {.pixels = &error, .height = 2, .width = 2, .components = 3};
+static const clattn_picture good = {.pixels = error.message, .height = 2, .width = 2, .components = 3};
 
 static void run_refused(clattn_denoiser *denoiser, clattn_picture from, clattn_picture to, const char *part)
 {
@@ -247,6 +264,13 @@ static void refuses_pictures(void **state)
     run_refused(denoiser, good, bad, "args.to has 3 x 2 pixels, expected 2 x 2");
     bad.height = SIZE_MAX;
     run_refused(denoiser, bad, bad, "pixels, expected 1 to 2^31");
+    bad.height = 2;
+    bad.row_bytes = SIZE_MAX - 3;
+    run_refused(denoiser, bad, bad, "args.from has rows 18446744073709551612 bytes apart");
+    bad = good;
+    run_refused(denoiser, good, bad, "args.to has memory in common with args.from");
+    bad.pixels = error.message + 6; /* the last row begins within the first picture */
+    run_refused(denoiser, bad, good, "args.to has memory in common with args.from");
     clattn_denoiser_release(&denoiser);
 }
 
@@ -257,7 +281,9 @@ static void refuses(void **state)
     clattn_denoiser *denoiser = NULL;
     clattn_context *context = device_context();
     (void)state;
+    denoiser = (clattn_denoiser *)&error;
     refused(clattn_denoiser_create(NULL, NULL, &denoiser, &error), CLATTN_ERROR_INVALID_ARGUMENT, "context");
+    assert_null(denoiser);
     refused(clattn_denoiser_create(context, NULL, NULL, &error), CLATTN_ERROR_INVALID_ARGUMENT, "denoiser is NULL");
     params.patch = 4;
     refused(clattn_denoiser_create(context, &params, &denoiser, &error), CLATTN_ERROR_INVALID_ARGUMENT,
@@ -330,7 +356,16 @@ static void refuses_models(void **state)
     (void)state;
     refused(clattn_upscaler_create(context, NULL, &upscaler, &error), CLATTN_ERROR_INVALID_ARGUMENT, "is NULL");
     refused(clattn_upscaler_create(context, &up, &upscaler, &error), CLATTN_ERROR_INVALID_ARGUMENT, "weights is NULL");
+    up.weights = "no such\nfile\x1b";
+    refused(clattn_upscaler_create(context, &up, &upscaler, &error), CLATTN_ERROR_IO, "no such?file?");
     up.weights = "no such file";
+    up.dtype = CLATTN_DTYPE_I8;
+    refused(clattn_upscaler_create(context, &up, &upscaler, &error), CLATTN_ERROR_INVALID_ARGUMENT,
+            "params.dtype is 9, expected F32, F16 or BF16");
+    up.dtype = CLATTN_DTYPE_F16;
+    up.overlap = SIZE_MAX;
+    refused(clattn_upscaler_create(context, &up, &upscaler, &error), CLATTN_ERROR_INVALID_ARGUMENT, "params.overlap");
+    up.overlap = 0;
     refused(clattn_upscaler_create(context, &up, &upscaler, &error), CLATTN_ERROR_IO, "no such file");
     up.size = 1;
     refused(clattn_upscaler_create(context, &up, &upscaler, &error), CLATTN_ERROR_INVALID_STRUCT, "its size is 1");

@@ -4,6 +4,8 @@
  * Holds: include/clattn/pictures.h, "a function that fails". */
 #include <math.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "pictures/means.h"
 #include "support/core/inject_run.h"
@@ -65,10 +67,38 @@ static void calls_of_the_system(void **state)
     release_context(&working);
 }
 
+/* In the child of a fork a call says FORKED, and a release calls nothing. */
+static void forked_child(void **state)
+{
+    unsigned char noisy[12] = {1, 2, 3}, clean[12];
+    clattn_context *context = new_context();
+    clattn_denoiser *denoiser = NULL;
+    clattn_denoiser_args args = CLATTN_DENOISER_ARGS_INIT;
+    int ended = -1;
+    (void)state;
+    args.from = clattn_picture_8bit(noisy, 3, 4, 1);
+    args.to = clattn_picture_8bit(clean, 3, 4, 1);
+    assert_status(context, clattn_denoiser_create(context, NULL, &denoiser, NULL), CLATTN_SUCCESS);
+    assert_status(context, clattn_denoiser_run(denoiser, NULL, &args, NULL), CLATTN_SUCCESS);
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        const clattn_status status = clattn_denoiser_run(denoiser, NULL, &args, NULL);
+        clattn_denoiser_release(&denoiser);
+        _exit(status == CLATTN_ERROR_FORKED ? 0 : 1);
+    }
+    assert_true(child > 0 && waitpid(child, &ended, 0) == child);
+    assert_int_equal(ended, 0);
+    assert_status(context, clattn_denoiser_run(denoiser, NULL, &args, NULL), CLATTN_SUCCESS);
+    clattn_denoiser_release(&denoiser);
+    release_context(&context);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_of_the_system),
+        cmocka_unit_test(forked_child),
     };
     return RUN_TESTS("pictures_inject", tests, argc, argv);
 }

@@ -172,6 +172,8 @@ class Upscaler(RestoreTest, Handles):
         self.run_handle("upscaler", tight, args, INVALID_ARGUMENT, "too little")
         text = self.write("notes.safetensors", "no model")
         self.create("upscaler", initialised(UpscalerParams, weights=text.encode()), FORMAT, "notes.safetensors")
+        self.rewrite(**{"evil\nname\x1b": np.zeros(3, np.float32)})
+        self.create("upscaler", initialised(UpscalerParams, weights=weights), FORMAT, "evil?name?")
         self.rewrite(without=("conv_first.bias",))
         self.create("upscaler", initialised(UpscalerParams, weights=weights), FORMAT, "conv_first.bias")
         self.rewrite(**{"conv_last.weight": np.full_like(self.tensors["conv_last.weight"], np.nan)}

@@ -96,10 +96,10 @@ struct graph_step {
     struct graph_operand operand[GRAPH_OPERANDS];
     enum graph_number batch, length, keys; /* which numbers are the operator's arguments of these names */
     enum graph_number position;            /* NUMBER_ONE: the position is 0 */
-    int condition; /* the slot of a binding that the step needs; negative: of one that must be absent; 0: none */
-    int workspace; /* an array, or 0 */
+    int condition;  /* the slot of a binding that the step needs; negative: of one that must be absent; 0: none */
+    int workspace;  /* an array, or 0 */
     bool prepacked; /* MATMUL: the workspace is the graph's own, and holds b */
-    int integers;  /* GRAPH_INTEGERS, GRAPH_FILL: which of the enqueue's integers; 0: none */
+    int integers;   /* GRAPH_INTEGERS, GRAPH_FILL: which of the enqueue's integers; 0: none */
     size_t rows, row_bytes;    /* PAD: rows to zero at each end.  FILL: rows.  COPY, PAD, FILL: bytes of a row */
     size_t to_item, from_item; /* bytes from an item to the next */
 };
@@ -142,7 +142,7 @@ struct graph {
     size_t launches;
     bool prepack;     /* products keep fixed arrays as they pack them; set it after graph_begin */
     size_t prepacked; /* bytes of that */
-    bool failed; /* host memory ran out; graph_finish reports it */
+    bool failed;      /* host memory ran out; graph_finish reports it */
 };
 
 /* ---- making one ---- */

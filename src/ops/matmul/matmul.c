@@ -65,8 +65,8 @@ bool matmul_packs_b(const clattn_plan *plan)
 }
 
 clattn_status matmul_launch_packed(const struct matmul_plan *plan, struct chain *chain, clattn_prepack prepack,
-                                   const matmul_args *given, const clattn_binding **pack_bindings, const size_t pack_groups[3],
-                                   const clattn_binding **bindings, const size_t groups[3])
+                                   const matmul_args *given, const clattn_binding **pack_bindings,
+                                   const size_t pack_groups[3], const clattn_binding **bindings, const size_t groups[3])
 {
     matmul_args kernel_args = *given;
     clattn_status status = CLATTN_SUCCESS;

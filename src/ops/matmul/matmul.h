@@ -85,9 +85,9 @@ struct packed_kernel {
 clattn_status matmul_add_packed_kernels(struct matmul_plan *plan, const char *file, struct strbuf *options,
                                         const struct packed_kernel kernels[2]);
 clattn_status matmul_launch_packed(const struct matmul_plan *plan, struct chain *chain, clattn_prepack prepack,
-                                   const matmul_args *kernel_args,
-                                   const clattn_binding **pack_bindings, const size_t pack_groups[3],
-                                   const clattn_binding **bindings, const size_t groups[3]);
+                                   const matmul_args *kernel_args, const clattn_binding **pack_bindings,
+                                   const size_t pack_groups[3], const clattn_binding **bindings,
+                                   const size_t groups[3]);
 
 /* Compares the plan's kernels with the reference on a small product (plan_self_check). */
 clattn_status matmul_self_check(struct self_check *check);

@@ -30,7 +30,7 @@ int vision_prepare(const vision_model *model, const char *path, unsigned char *c
         return status;
     const tool_device *device = model->device;
     const clattn_picture view = picture_view(&p);
-    clattn_status fitted = fit_picture(&model->rule, device->context, device->queue, &view, cut, &error);
+    clattn_status fitted = fit_picture(&model->rule, device->context, device->queue, NULL, &view, cut, &error);
     if (fitted == CLATTN_SUCCESS) {
         fit_normalise(&model->rule, cut, values);
     } else {
