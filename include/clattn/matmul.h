@@ -70,9 +70,9 @@ CLATTN_API void clattn_matmul_desc_init(clattn_matmul_desc *desc);
  * c may overlap nothing, with one exception: operand may be c itself, the same memory, layout and offset (Y += X W).
  * Every solver reads each element of operand before it writes that of c. */
 typedef struct clattn_matmul_args {
-    size_t size;                     /**< sizeof(clattn_matmul_args) */
-    clattn_binding a, b, bias, c;    /**< the array of that name */
-    int32_t explicit_lengths;        /**< 1: `batch` and `m` count; 0 (default): the description's extents */
+    size_t size;                  /**< sizeof(clattn_matmul_args) */
+    clattn_binding a, b, bias, c; /**< the array of that name */
+    int32_t explicit_lengths;     /**< 1: `batch` and `m` count; 0 (default): the description's extents */
 
     /** NONE (default), or for a b that serves many calls, as weights do: PACK once, with a workspace of the caller's, and then
      * PACKED with this workspace, which nobody has written to since, this plan, and this b. b must have no batch, or one of
