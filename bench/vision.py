@@ -1,4 +1,5 @@
 """Models of pictures beside transformers and spandrel (SwinIR) on PyTorch, in one run: milliseconds a call in float32, and memory.
+Plans have `prepack`.
 
     vision.py BUILD_DIR [--rounds N] [--only TEXT[,TEXT...]] [--json FILE] [--machine TEXT]
 
@@ -110,7 +111,8 @@ def measure(program, name, rounds):
         ours, theirs = [], []
         peer_times(lambda: call(**inputs), 1)
         for _ in range(rounds):
-            said = subprocess.run([program, folder, "model=%d" % model, "pooling=%d" % pooling, "repeat=%d" % repeat],
+            said = subprocess.run([program, folder, "model=%d" % model, "pooling=%d" % pooling, "prepack=1",
+                                   "repeat=%d" % repeat],
                                   stdout=subprocess.PIPE, text=True, check=True).stdout.split()
             ours.append(float(said[1]))
             theirs.append(statistics.median(peer_times(lambda: call(**inputs), repeat)))

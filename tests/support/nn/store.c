@@ -95,8 +95,9 @@ void nn_store_round(nn_store *store, size_t index, int bits)
 /* Whether the tensor is the matrix of a layer's product or of the output. */
 static bool is_matrix(const struct nn_tensor *tensor)
 {
-    return tensor->rank == 2 && (strstr(tensor->name, ".layers.") || strstr(tensor->name, ".merge.weight") ||
-                                 !strcmp(tensor->name, "output.weight"));
+    return tensor->rank == 2 && !strstr(tensor->name, "position_bias") &&
+           (strstr(tensor->name, ".layers.") || strstr(tensor->name, ".merge.weight") ||
+            !strcmp(tensor->name, "output.weight"));
 }
 
 void nn_store_vary_rows(nn_store *store)
