@@ -41,16 +41,16 @@ static const char *local_name(int32_t kind)
 
 static json_t *device_object(size_t index, const clattn_device_info *info)
 {
-    return json_pack("{s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:b, s:b, s:b, s:b}",
-                     "index", (json_int_t)index, "class", class_name(info->device_class), "name", json_text(info->name),
-                     "platform", json_text(info->platform), "vendor", json_text(info->vendor), "driver",
-                     json_text(info->driver), "version", json_text(info->version), "compute_units",
-                     (json_int_t)info->compute_units, "clock_mhz", (json_int_t)info->clock_mhz, "global_memory",
-                     (json_int_t)info->global_memory, "max_allocation", (json_int_t)info->max_allocation,
-                     "local_memory", (json_int_t)info->local_memory, "local_memory_kind",
-                     local_name(info->local_memory_kind), "max_work_group", (json_int_t)info->max_work_group,
-                     "sub_group", (json_int_t)info->sub_group, "fp16", info->has_fp16, "fp64", info->has_fp64,
-                     "sub_groups", info->has_sub_groups, "unified_memory", info->unified_memory);
+    return json_pack(
+        "{s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:b, s:b, s:b, s:b, s:b}", "index",
+        (json_int_t)index, "class", class_name(info->device_class), "name", json_text(info->name), "platform",
+        json_text(info->platform), "vendor", json_text(info->vendor), "driver", json_text(info->driver), "version",
+        json_text(info->version), "compute_units", (json_int_t)info->compute_units, "clock_mhz",
+        (json_int_t)info->clock_mhz, "global_memory", (json_int_t)info->global_memory, "max_allocation",
+        (json_int_t)info->max_allocation, "local_memory", (json_int_t)info->local_memory, "local_memory_kind",
+        local_name(info->local_memory_kind), "max_work_group", (json_int_t)info->max_work_group, "sub_group",
+        (json_int_t)info->sub_group, "fp16", info->has_fp16, "fp64", info->has_fp64, "sub_groups", info->has_sub_groups,
+        "unified_memory", info->unified_memory, "saves_programs", info->saves_programs);
 }
 
 static int print_as_json(const clattn_devices *devices)

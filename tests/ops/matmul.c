@@ -533,7 +533,7 @@ int main(int argc, char **argv)
                            (int)overlaps[i].item, (int)overlaps[i].row);
         }
     }
-    for (int n = 0; n < MATMUL_SOLVERS - (matmul_has_clblast() ? 0 : 1); n++)
+    for (int n = 0; n < MATMUL_SOLVERS - 1; n++) /* CLBlast is not among these */
         for (size_t i = 0; i < COUNT_OF(prepacked); i++)
             if (prepacked[i].levels & (unsigned)level())
                 suite_add_case(packs_in_advance, &prepacked[i], matmul_solvers[n], "matmul %s: packed in advance, %s",

@@ -143,9 +143,9 @@ static void missing_folders_are_made_private(void **state)
 {
     char path[FOLDER_SIZE + 16];
     struct stat about;
-    mode_t mask = umask(0);
     (void)state;
     needs_saved_programs();
+    const mode_t mask = umask(0);
     snprintf(path, sizeof path, "%s/a/b/c", cache_folder);
     cache_params.cache_dir = path;
     assert_programs(&cache_params, 0, 1, 0, 0);
@@ -157,11 +157,11 @@ static void missing_folders_are_made_private(void **state)
 
 static void the_environment_chooses_where_params_leave_a_choice(void **state)
 {
-    saved_variable saved[] = {variable_save("CLATTN_CACHE"), variable_save("CLATTN_CACHE_DIR"),
-                              variable_save("XDG_CACHE_HOME"), variable_save("HOME")};
     char below[FOLDER_SIZE + 32];
     (void)state;
     needs_saved_programs();
+    saved_variable saved[] = {variable_save("CLATTN_CACHE"), variable_save("CLATTN_CACHE_DIR"),
+                              variable_save("XDG_CACHE_HOME"), variable_save("HOME")};
     unsetenv("CLATTN_CACHE");
     unsetenv("CLATTN_CACHE_DIR");
     unsetenv("XDG_CACHE_HOME");

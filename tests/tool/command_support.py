@@ -108,6 +108,11 @@ class CommandTest(unittest.TestCase):
         self.assertEqual(result.status, 0, result)
         return result
 
+    def needs_saved_programs(self):
+        """Skips the test if this driver's compiled programs are never saved."""
+        if not self.succeed("devices", "--json").json()["devices"][0]["saves_programs"]:
+            self.skipTest("this device's programs cannot be saved")
+
     def refuse(self, status, *arguments, saying=(), **more):
         """Fails unless stderr is one line that begins with "clattn: " and contains all of `saying`."""
         result = self.run_clattn(*arguments, **more)

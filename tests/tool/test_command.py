@@ -672,6 +672,7 @@ class Tools(SoftmaxTest):
         self.refuse(3, "bench", "enqueue", "--device", "nonsense", saying="nonsense")
 
     def test_cache(self):
+        self.needs_saved_programs()
         folder = os.path.join(self.folder, "cache")
         env = {"CLATTN_CACHE_DIR": folder, "CLATTN_CACHE": None, "CLATTN_SAVE": "release"}
         self.assertEqual(self.succeed("cache", "path", env=env).out, folder + "\n")

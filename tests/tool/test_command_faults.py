@@ -204,6 +204,7 @@ class PowerFails(FaultsTest):
         return files
 
     def test_outputs_cache_entries_and_wisdom(self):
+        self.needs_saved_programs()
         out, file = self.path("out"), self.write("new", WISDOM % 5)
         files = self.check({out: True, self.cache: False}, "softmax", self.save("x.npy", self.normal(3, 5)), "-o",
                            self.path("out/y.npy"))

@@ -173,6 +173,7 @@ class Commands(Inject):
 
     def cached(self):
         """Makes a cache folder with one program; returns its name and the environment that chooses it."""
+        self.needs_saved_programs()
         cache = self.path("cache")
         env = {"CLATTN_CACHE_DIR": cache, "CLATTN_CACHE": None, "CLATTN_SAVE": "release"}
         self.succeed("softmax", self.save("x.npy", self.normal(3, 4)), "-o", self.path("y.npy"), env=env)
