@@ -105,14 +105,15 @@ def add_install(run, gcc, full):
     run.add("install", "staged", install, {"DESTDIR": f"{run.work}/staged"}, [gcc], isolated=False)
     installed = run.add("install", "prefix", install, needs=[gcc], isolated=False)
     run.add("install", "files", ["sh", "-c", """cd "$0" && ls -lR && test -s include/clattn/clattn.h &&
-        test -s include/clattn/io.h && test -s include/clattn/clattn.hpp && test -s include/clattn/io.hpp &&
-        test -L lib/libclattn.so && test -s lib/pkgconfig/clattn.pc &&
+        test -s include/clattn/io.h && test -s include/clattn/pictures.h && test -s include/clattn/clattn.hpp && test -s include/clattn/io.hpp &&
+        test -L lib/libclattn.so && test -s lib/pkgconfig/clattn.pc && test -s lib/pkgconfig/clattn-pictures.pc &&
         test -s share/man/man1/clattn.1 && ! ls -d include/clattn/*.c""", run.work / "prefix"], needs=[installed])
     external = run.add("install", "external-build", ["sh", "-c", 'meson setup "$0" "$1" && meson compile -C "$0"',
                                                      run.work / "external", HERE / "external"],
                        {"PKG_CONFIG_PATH": f"{run.work}/prefix/lib/pkgconfig"}, [installed], isolated=False)
     library = {**POCL, "LD_LIBRARY_PATH": f"{run.work}/prefix/lib"}
-    run.add("install", "external-run", [run.work / "external/external"], library, [external])
+    for program in ("external", "pictures"):
+        run.add("install", f"{program}-run", [run.work / "external" / program], library, [external])
     run.add("install", "command", [run.work / "prefix/bin/clattn", "devices"], library, [installed])
 
 
