@@ -45,7 +45,8 @@ size_t accuracy_find(const accuracy_rule *rule, size_t count, const double *valu
         } else if (isinf(value[i]) && rule->stored != CLATTN_DTYPE_F32) {
             good = storage_round(rule->stored, reference[i] + copysign(before, value[i])) == value[i];
         } else {
-            good = fabs(value[i] - reference[i]) <= allowed; /* false for NaN */
+            good = fabs(value[i] - reference[i]) <= allowed || /* false for NaN */
+                   (fabs(reference[i]) < rule->least && value[i] == 0 && !signbit(value[i]));
         }
         if (!good) {
             return i;

@@ -12,6 +12,7 @@ typedef struct accuracy_rule {
     double unit;
     double roundings; /* 0: 1 */
     double mean;      /* 0: any */
+    double least;     /* results whose magnitude is smaller may also be +0 */
 } accuracy_rule;
 
 /* The rule for values that float32 arithmetic computes and that are stored as `stored`. */

@@ -57,6 +57,7 @@ static void refer(const test_job *job, const void *which, job_result *result)
     double scale = test->scaled ? test->scale : 1;
 
     *result = result_of("y", &job->output[0]);
+    result->rule.least = FLT_MIN;
     result->naive = zeros(result->count);
     double *x = array_dense(&job->input[X], test->rank, result->extent), *addends = zeros(result->count);
     for (size_t i = 0; i < result->count && test->mask; i++) {
