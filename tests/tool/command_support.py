@@ -41,7 +41,7 @@ class Result:
 
     def json(self):
         """Returns the last line on stdout, a JSON object."""
-        value = json.loads(self.out.splitlines()[-1])
+        value = json.loads(self.out.rstrip("\n").split("\n")[-1])  # a string may have other separators of lines
         assert isinstance(value, dict)
         return value
 
