@@ -32,8 +32,8 @@ typedef enum clattn_matmul_operand_use {
 
 /** What a call does of packing b, which solvers for CPUs do before they multiply, into the workspace. */
 typedef enum clattn_prepack {
-    CLATTN_PREPACK_NONE = 0,   /**< b is packed, if the solver does that, and multiplied */
-    CLATTN_PREPACK_PACK = 1,   /**< b is packed and nothing is multiplied; a and c may be unbound */
+    CLATTN_PREPACK_NONE = 0, /**< b is packed, if the solver does that, and multiplied */
+    CLATTN_PREPACK_PACK = 1, /**< b is packed and nothing is multiplied; a and c may be unbound, lengths do not count */
     CLATTN_PREPACK_PACKED = 2, /**< b is multiplied as the workspace has it */
     CLATTN_PREPACK_FORCE_32BIT = 0x7fffffff
 } clattn_prepack;

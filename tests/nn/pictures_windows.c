@@ -189,7 +189,7 @@ static void restored(void **state)
                                   : clattn_layout_nchw(CLATTN_DTYPE_F32, c->batch, c->channels, extent[2], extent[3]);
         for (int d = 0; d < 4 && c->gaps; d++)
             run.desc.restored.stride[d] *= 2;
-        run.desc.prepack = (int32_t)i % 2;
+        run.desc.prepack = i % 2 || c->weight_dtype;
         clattn_transformer_desc desc = CLATTN_TRANSFORMER_DESC_INIT;
         desc.encoder = stages;
         desc.dtype = c->dtype;

@@ -195,6 +195,10 @@ clattn_status matmul_args_read(const struct matmul_plan *plan, const struct matm
     TRY(check_prepack(problem, args, report));
     TRY(args_length(report, "batch", args->explicit_lengths, &args->batch, problem->batch));
     TRY(args_length(report, "m", args->explicit_lengths, &args->m, problem->m));
+    if (args->prepack == CLATTN_PREPACK_PACK) { /* for calls of any lengths */
+        args->batch = problem->batch;
+        args->m = problem->m;
+    }
     status = check_bindings(plan, problem, args);
 fail:
     return status;
