@@ -17,7 +17,8 @@
  *
  * These rules hold for the whole header:
  *
- * - A call blocks until its result is there, which may take seconds; the first one also compiles. A program with a window makes
+ * - A call blocks until its result is there, which may take seconds; the creation of an
+ *   encoder or upscaler compiles, and so does the first run of each handle. A program with a window makes
  *   it on a thread of its own, with a control (control.h), which shows the call's progress and cancels it: at once before it
  *   compiles, and later between two launches. A run has a clattn_control_expect of its own, which ends the caller's. After a
  *   cancelled or failed call its outputs hold anything.
@@ -97,8 +98,8 @@ typedef struct clattn_denoiser_args {
     clattn_picture
         to; /**< the clean one, of the same size, components and type; alpha is copied. Must not overlap `from` */
 
-    /** Levels of 255: patches whose root mean square difference is this weigh 1/e. About the noise's standard deviation, or twice
-     * that; 0: 10. Up to 255. */
+    /** Levels of 255, up to 255: patches whose root mean square difference is this weigh 1/e. The noise's standard deviation is a
+     * good choice, half of it does little; 0: 10. */
     float strength;
     clattn_control *control; /**< cancels, shows the progress, keeps kernels short; NULL: none */
 } clattn_denoiser_args;
@@ -202,7 +203,8 @@ typedef struct clattn_picture_encoder_params {
     size_t size;         /**< sizeof(clattn_picture_encoder_params) */
     clattn_vision model; /**< ViT, DINOv2, DINOv3, Swin, or CLIP's of pictures (vision.h) */
 
-    /** The path of model.safetensors, with Hugging Face's names. Not needed after create. */
+    /** The path of model.safetensors. Its tensors have the shapes of clattn_vision_preset's description and the names of its format
+     * (clattn_weight_name; Hugging Face's), without a prefix. Not needed after create. */
     const char *weights;
     clattn_dtype dtype; /**< F32 (or NONE), F16 or BF16: of weights and activations */
 } clattn_picture_encoder_params;

@@ -53,19 +53,20 @@ CLATTN_BEGIN_DECLS
 
 /** Published models. The number at the end is the height and width of a patch. */
 typedef enum clattn_vision {
-    CLATTN_VISION_VIT_TINY_16 = 0,        /**< ViT (Dosovitskiy et al. 2020), for 224 x 224 pixels: L 12, d_model 192 */
-    CLATTN_VISION_VIT_SMALL_16 = 1,       /**< L 12, d_model 384, 6 heads */
-    CLATTN_VISION_VIT_BASE_16 = 2,        /**< L 12, d_model 768, 12 heads */
-    CLATTN_VISION_VIT_LARGE_16 = 3,       /**< L 24, d_model 1024, 16 heads */
-    CLATTN_VISION_DINOV2_SMALL_14 = 4,    /**< DINOv2 (Oquab et al. 2023), learned with 518 x 518 pixels */
-    CLATTN_VISION_DINOV2_BASE_14 = 5,     /**< L 12, d_model 768, 12 heads */
-    CLATTN_VISION_DINOV2_LARGE_14 = 6,    /**< L 24, d_model 1024, 16 heads */
-    CLATTN_VISION_DINOV2_GIANT_14 = 7,    /**< L 40, d_model 1536, 24 heads, gated by SiLU */
-    CLATTN_VISION_CLIP_BASE_32 = 8,       /**< CLIP (Radford et al. 2021), pictures of 224 x 224 pixels */
-    CLATTN_VISION_CLIP_BASE_32_TEXT = 9,  /**< its texts of at most 77 tokens, of which 49408 exist */
-    CLATTN_VISION_CLIP_BASE_16 = 10,      /**< pictures */
-    CLATTN_VISION_CLIP_BASE_16_TEXT = 11, /**< texts */
-    CLATTN_VISION_CLIP_LARGE_14 = 12,     /**< pictures */
+    CLATTN_VISION_VIT_TINY_16 = 0,  /**< ViT (Dosovitskiy et al. 2020), for 224 x 224 pixels: L 12, d_model 192 */
+    CLATTN_VISION_VIT_SMALL_16 = 1, /**< L 12, d_model 384, 6 heads */
+    CLATTN_VISION_VIT_BASE_16 = 2,  /**< L 12, d_model 768, 12 heads */
+    CLATTN_VISION_VIT_LARGE_16 = 3, /**< L 24, d_model 1024, 16 heads */
+    CLATTN_VISION_DINOV2_SMALL_14 =
+        4, /**< DINOv2 (Oquab et al. 2023), learned with 518 x 518 pixels: L 12, d_model 384, 6 heads */
+    CLATTN_VISION_DINOV2_BASE_14 = 5,      /**< L 12, d_model 768, 12 heads */
+    CLATTN_VISION_DINOV2_LARGE_14 = 6,     /**< L 24, d_model 1024, 16 heads */
+    CLATTN_VISION_DINOV2_GIANT_14 = 7,     /**< L 40, d_model 1536, 24 heads, gated by SiLU */
+    CLATTN_VISION_CLIP_BASE_32 = 8,        /**< CLIP (Radford et al. 2021), pictures of 224 x 224 pixels */
+    CLATTN_VISION_CLIP_BASE_32_TEXT = 9,   /**< its texts of at most 77 tokens, of which 49408 exist */
+    CLATTN_VISION_CLIP_BASE_16 = 10,       /**< pictures */
+    CLATTN_VISION_CLIP_BASE_16_TEXT = 11,  /**< texts */
+    CLATTN_VISION_CLIP_LARGE_14 = 12,      /**< pictures */
     CLATTN_VISION_CLIP_LARGE_14_TEXT = 13, /**< texts */
     CLATTN_VISION_SWIN_TINY = 14,  /**< Swin (Liu et al. 2021), windows of 7 x 7, patches of 4 x 4, four stages */
     CLATTN_VISION_SWIN_SMALL = 15, /**< 2, 2, 18 and 2 layers; d_model 96 and twice as much from stage to stage */

@@ -138,6 +138,8 @@ static bool overlap(const clattn_picture *a, const clattn_picture *b)
 clattn_status call_check_result(clattn_io_error *error, const clattn_picture *from, size_t factor,
                                 const clattn_picture *to)
 {
+    static const char *const type_names[] = {
+        [CLATTN_COMPONENT_U8] = "U8", [CLATTN_COMPONENT_U16] = "U16", [CLATTN_COMPONENT_F32] = "F32"};
     clattn_status status;
     TRY(call_check_picture(error, "args.from", from));
     TRY(call_check_picture(error, "args.to", to));
@@ -146,8 +148,8 @@ clattn_status call_check_result(clattn_io_error *error, const clattn_picture *fr
                          to->height, to->width, from->height * factor, from->width * factor);
     if (to->components != from->components || to->type != from->type)
         return call_fail(error, CLATTN_ERROR_INVALID_ARGUMENT,
-                         "args.to has %d components of type %d, expected %d of type %d as args.from",
-                         (int)to->components, (int)to->type, (int)from->components, (int)from->type);
+                         "args.to has %d components of %s, expected %d of %s as args.from", (int)to->components,
+                         type_names[to->type], (int)from->components, type_names[from->type]);
     if (overlap(from, to))
         return call_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, "args.to has memory in common with args.from");
 fail:

@@ -247,12 +247,12 @@ static void refuses_pictures(void **state)
     bad.components = 5;
     run_refused(denoiser, bad, bad, "args.from.components is 5, expected 1 to 4");
     bad.components = 4;
-    run_refused(denoiser, good, bad, "args.to has 4 components of type 0, expected 3 of type 0");
+    run_refused(denoiser, good, bad, "args.to has 4 components of U8, expected 3 of U8");
     bad = good;
     bad.type = (clattn_component)7;
     run_refused(denoiser, bad, bad, "args.from.type is 7");
     bad.type = F32;
-    run_refused(denoiser, good, bad, "args.to has 3 components of type 2");
+    run_refused(denoiser, good, bad, "args.to has 3 components of F32, expected 3 of U8");
     bad.row_bytes = 26;
     run_refused(denoiser, bad, bad, "args.from.row_bytes is 26, expected 0 or a multiple of 4 of at least 24");
     bad.row_bytes = 20;
