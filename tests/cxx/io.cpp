@@ -6,21 +6,10 @@
 #include <cstring>
 
 #include "check.hpp"
+#include "throws.hpp"
 
 namespace
 {
-
-// Whether `call` throws `status` with the line that it leaves in the clattn_io_error it is given.
-template <typename Call> bool throws(clattn_status status, Call call)
-{
-    clattn_io_error told = {};
-    try {
-        call(&told);
-    } catch (const clattn::error &error) {
-        return error.status() == status && told.message[0] && !std::strcmp(error.what(), told.message);
-    }
-    return false;
-}
 
 void arrays_are_written_and_read()
 {

@@ -2,24 +2,11 @@
 #define CLATTN_HPP_ENABLE_EXCEPTIONS
 #include <clattn/pictures.hpp>
 
-#include <cstring>
-
 #include "check.hpp"
+#include "throws.hpp"
 
 namespace
 {
-
-// Whether `call` throws `status` with the line that it leaves in the clattn_io_error it is given.
-template <typename Call> bool throws(clattn_status status, Call call)
-{
-    clattn_io_error told = {};
-    try {
-        call(&told);
-    } catch (const clattn::error &error) {
-        return error.status() == status && told.message[0] && !std::strcmp(error.what(), told.message);
-    }
-    return false;
-}
 
 void a_flat_picture_stays_as_it_is()
 {
