@@ -147,6 +147,9 @@ static clattn_status make_memory(denoiser *d)
     TRY(make_buffer(d, map * size * planes, &d->patches));
     TRY(make_buffer(d, map * planes, &d->norms));
     TRY(make_buffer(d, d->tile[0] * d->tile[1] * planes, &d->cleaned));
+    const size_t workspace = clattn_plan_workspace_size(d->attend);
+    if (workspace > 0)
+        TRY(make_buffer(d, divide_up(workspace, sizeof(float)), &d->workspace));
 fail:
     return status;
 }
@@ -166,7 +169,7 @@ fail:
 
 void denoiser_close(denoiser *d)
 {
-    cl_mem *all[] = {&d->in, &d->out, &d->patches, &d->norms, &d->cleaned};
+    cl_mem *all[] = {&d->in, &d->out, &d->patches, &d->norms, &d->cleaned, &d->workspace};
     for (size_t i = 0; i < COUNT_OF(all); i++)
         if (*all[i] != NULL && !context_is_of_another_process(d->context))
             clReleaseMemObject(*all[i]);

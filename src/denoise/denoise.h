@@ -37,6 +37,7 @@ typedef struct denoiser {
     clattn_plan *pack, *attend, *unpack;
     clattn_control *control;
     cl_mem in, out, patches, norms, cleaned;
+    cl_mem workspace;       /* the attention's, so that nobody's other work delays it; NULL: it needs none */
     unsigned char *staging; /* RGBA, as the images */
     char message[256];      /* of a failed OpenCL call of the denoiser's own; otherwise empty */
 } denoiser;

@@ -143,6 +143,8 @@ static clattn_status enqueue_tile(denoiser *d, const denoise_work *work, const t
     attend.value = clattn_binding_buffer(d->patches, (int64_t)(size / 2 * planes)); /* the pixel itself */
     attend.bias = clattn_binding_buffer(d->norms, 0);
     attend.output = clattn_binding_buffer(d->cleaned, 0);
+    if (d->workspace != NULL)
+        attend.workspace = clattn_binding_buffer(d->workspace, 0);
     pack.image = clattn_binding_image(d->in);
     pack.array = clattn_binding_buffer(d->patches, 0);
     pack.norm = clattn_binding_buffer(d->norms, 0);

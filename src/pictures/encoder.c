@@ -18,7 +18,7 @@ struct clattn_picture_encoder {
     size_t columns; /* of the vector */
     clattn_transformer *model;
     clattn_plan *plan;
-    cl_mem input, output;
+    cl_mem input, output, workspace;
     unsigned char *cut; /* the picture as the model sees it */
     float *values;
 };
@@ -98,6 +98,8 @@ static clattn_status prepare(clattn_picture_encoder *e, fit_family family, clatt
     e->input = clCreateBuffer(opencl, CL_MEM_READ_ONLY, numbers_of(e) * sizeof(float), NULL, &code);
     if (code == CL_SUCCESS)
         e->output = clCreateBuffer(opencl, CL_MEM_READ_WRITE, e->columns * sizeof(float), NULL, &code);
+    if (code == CL_SUCCESS)
+        e->workspace = clCreateBuffer(opencl, CL_MEM_READ_WRITE, clattn_plan_workspace_size(e->plan), NULL, &code);
     TRY(opencl_check("clCreateBuffer", code, own, sizeof own));
     e->cut = malloc(numbers_of(e));
     e->values = malloc(numbers_of(e) * sizeof *e->values);
@@ -149,6 +151,7 @@ static clattn_status compute(const clattn_picture_encoder *e, cl_command_queue q
     TRY(opencl_check("clEnqueueWriteBuffer", code, own, sizeof own));
     args.input = clattn_binding_buffer(e->input, 0);
     args.pooled = clattn_binding_buffer(e->output, 0);
+    args.workspace = clattn_binding_buffer(e->workspace, 0);
     args.control = given->control;
     TRY(clattn_encoder_enqueue(e->plan, queue, &args, 0, NULL, NULL));
     code = clEnqueueReadBuffer(queue, e->output, CL_TRUE, 0, e->columns * sizeof(float), given->vector, 0, NULL, NULL);
@@ -192,6 +195,8 @@ void clattn_picture_encoder_release(clattn_picture_encoder **encoder)
         clReleaseMemObject(e->input);
     if (e->output != NULL && !forked)
         clReleaseMemObject(e->output);
+    if (e->workspace != NULL && !forked)
+        clReleaseMemObject(e->workspace);
     clattn_plan_release(&e->plan);
     clattn_transformer_release(&e->model);
     free(e->cut);

@@ -114,6 +114,7 @@ static clattn_status make_buffers(restorer *r)
     clattn_status status;
     TRY(make_buffer(r, r->planes * given, &r->from));
     TRY(make_buffer(r, r->planes * made, &r->to));
+    TRY(make_buffer(r, clattn_plan_workspace_size(r->plan), &r->workspace));
     if (!r->params.alpha || factor == 1)
         return CLATTN_SUCCESS;
     desc.mode = CLATTN_RESIZE_MODE_BICUBIC;
@@ -162,7 +163,7 @@ fail:
 
 void restorer_close(restorer *r)
 {
-    cl_mem *const buffers[] = {&r->from, &r->to, &r->alpha_from, &r->alpha_to};
+    cl_mem *const buffers[] = {&r->from, &r->to, &r->alpha_from, &r->alpha_to, &r->workspace};
     for (size_t i = 0; i < COUNT_OF(buffers); i++)
         if (*buffers[i] != NULL && !context_is_of_another_process(r->context))
             clReleaseMemObject(*buffers[i]);

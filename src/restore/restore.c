@@ -31,6 +31,7 @@ static clattn_status compute(restorer *r, clattn_control *control)
     clattn_status status;
     args.input = clattn_binding_buffer(r->from, 0);
     args.output = clattn_binding_buffer(r->to, 0);
+    args.workspace = clattn_binding_buffer(r->workspace, 0);
     args.control = resize.control = control != NULL ? control : r->control;
     TRY(upload(r, r->from, r->planes * given, r->given));
     TRY(clattn_encoder_enqueue(r->plan, r->queue, &args, 0, NULL, NULL));

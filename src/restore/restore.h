@@ -38,9 +38,10 @@ typedef struct restorer {
     clattn_plan *plan;    /* of a tile's colours */
     clattn_plan *enlarge; /* of its alpha; NULL if the factor is 1 */
     cl_mem from, to, alpha_from, alpha_to;
-    float *given;   /* a tile: (planes and alpha, height, width) */
-    float *made;    /* the same of the result */
-    float *band[2]; /* results of a row of tiles, and of the row before: (planes and alpha, tile's height, picture's
+    cl_mem workspace; /* the plan's, so that nobody's other work delays it */
+    float *given;     /* a tile: (planes and alpha, height, width) */
+    float *made;      /* the same of the result */
+    float *band[2];   /* results of a row of tiles, and of the row before: (planes and alpha, tile's height, picture's
                        width) */
     restore_fault fault;
     char message[256]; /* of a failure of the restorer's own; otherwise empty */
