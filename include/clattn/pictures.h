@@ -17,11 +17,11 @@
  *
  * These rules hold for the whole header:
  *
- * - A call blocks until its result is there, which may take seconds; the creation of an
- *   encoder or upscaler compiles, and so does the first run of each handle. A program with a window makes
- *   it on a thread of its own, with a control (control.h), which shows the call's progress and cancels it: at once before it
- *   compiles, and later between two launches. A run has a clattn_control_expect of its own, which ends the caller's. After a
- *   cancelled or failed call its outputs hold anything.
+ * - A call blocks until its result is there, which may take seconds. A program with a window makes it on a thread of its own. A
+ *   run takes a control (control.h), which shows its progress and cancels it: at once before it begins, otherwise between two
+ *   launches. The first run of a kind of picture compiles, and is at 0 until the compiler has finished; a run of a picture of
+ *   1 x 1 pixels does that early. Making an encoder or upscaler compiles, too, and cannot be cancelled. A run has a
+ *   clattn_control_expect of its own, which ends the caller's. After a cancelled or failed call its outputs hold anything.
  * - `queue` is one of the context's device, in order; NULL is the context's own, which must be in order, too, if the application
  *   gave it.
  * - The context must live until the handle is released. One call at a time uses a handle; any number of threads may use
@@ -99,7 +99,7 @@ typedef struct clattn_denoiser_args {
         to; /**< the clean one, of the same size, components and type; alpha is copied. Must not overlap `from` */
 
     /** Levels of 255, up to 255: patches whose root mean square difference is this weigh 1/e. The noise's standard deviation is a
-     * good choice, half of it does little; 0: 10. */
+     * good choice, half of it does little. 0: 10, not nothing. */
     float strength;
     clattn_control *control; /**< cancels, shows the progress, keeps kernels short; NULL: none */
 } clattn_denoiser_args;

@@ -128,7 +128,7 @@ clattn_status fit_picture(const fit_rule *rule, clattn_context *context, cl_comm
     size_t size[2];
     if (!resized_size(rule, picture, size))
         return call_fail(error, CLATTN_ERROR_UNSUPPORTED,
-                         "%zu x %zu pixels would become %zu x %zu, expected at most %zu", picture->height,
+                         "%zu x %zu pixels would become %zu x %zu, expected at most %zu in all", picture->height,
                          picture->width, size[0], size[1], MOST_RESIZED);
     uint16_t *levels = levels_of(picture);
     float *resized = malloc(size[0] * size[1] * 3 * sizeof *resized);
