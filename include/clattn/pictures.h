@@ -12,6 +12,7 @@
  *     clattn_denoiser_create(context, NULL, &denoiser, &error);
  *     args.from = clattn_picture_8bit(noisy, height, width, 4);       args: CLATTN_DENOISER_ARGS_INIT
  *     args.to = clattn_picture_8bit(clean, height, width, 4);
+ *     args.strength = 20;                                             the noise's standard deviation, of 255
  *     args.control = control;
  *     status = clattn_denoiser_run(denoiser, NULL, &args, &error);
  *
