@@ -93,7 +93,8 @@ CLATTN_BEGIN_DECLS
  * @section calls_workspace The workspace
  *
  * Some operators' arguments have a `workspace`: at least clattn_plan_workspace_size bytes that kernels may read and
- * write, with an offset in bytes that is a multiple of 128. One workspace serves one enqueue at a time. If it is none,
+ * write, with an offset in bytes that is a multiple of 128. One workspace serves one enqueue at a time, unless it is only
+ * read (clattn_prepack). If it is none,
  * the enqueue leases memory from the context until the work completes.
  *
  * @section calls_prewarm prewarm

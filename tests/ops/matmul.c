@@ -324,7 +324,10 @@ static void packs_in_advance(const void *which, const char *solver)
     args->workspace = clattn_binding_buffer(own, BAND);
     args->a = args->c = args->bias = (clattn_binding){0};
     args->explicit_lengths = 1; /* of no rows, which do not matter */
-    assert_status(device_context(), job_enqueue(&job, NULL, 0, NULL, NULL), CLATTN_SUCCESS);
+    cl_event packed = NULL;
+    assert_status(device_context(), job_enqueue(&job, NULL, 0, NULL, &packed), CLATTN_SUCCESS);
+    assert_cl(clWaitForEvents(1, &packed));
+    assert_cl(clReleaseEvent(packed));
     read_buffer(queue, own, bytes, image);
     assert_true(is_whole(image, BAND, 0xa5) && is_whole(image + BAND + workspace, BAND, 0xa5));
     const bool packs = !is_whole(image, bytes, 0xa5);
@@ -363,12 +366,12 @@ static void packs_in_advance(const void *which, const char *solver)
 
 static void prepack_is_refused(void **state)
 {
-    static float numbers[11 * 13];
+    static float numbers[2 * 70 * 11];
     clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
     test_job job = {.args.matmul = CLATTN_MATMUL_ARGS_INIT};
     clattn_matmul_args *args = &job.args.matmul;
     (void)state;
-    const size_t a_extent[3] = {2, 1, 11}, b_extent[3] = {2, 11, 5}, c_extent[3] = {2, 1, 5};
+    const size_t a_extent[3] = {2, 70, 11}, b_extent[3] = {2, 11, 13}, c_extent[3] = {2, 70, 13};
     test_array a = job_floats(&job, 3, a_extent, numbers), b = job_floats(&job, 3, b_extent, numbers);
     array_bind(&a, &desc.a, &args->a);
     array_bind(&b, &desc.b, &args->b);
@@ -384,7 +387,7 @@ static void prepack_is_refused(void **state)
     array_bind(&a, &desc.a, &args->a);
     array_bind(&b, &desc.b, &args->b);
     array_bind(job_output(&job, 2, c_extent + 1), &desc.c, &args->c);
-    assert_true(job_plan(&job, &matmul_operator, &desc, "generic", JOB_TAKEN));
+    assert_true(job_plan(&job, &matmul_operator, &desc, "cpu", JOB_TAKEN));
     args->prepack = CLATTN_PREPACK_PACKED;
     assert_status(device_context(), job_enqueue(&job, NULL, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
     assert_message_has(device_context(), "prepack needs a workspace");

@@ -198,6 +198,8 @@ static clattn_status prepack(struct graph *graph, struct graph_step *step)
     const struct graph_operand *b = &step->operand[MATMUL_B];
     clattn_status status;
     TRY(add_constant(graph, step->plan->workspace, NULL, &step->workspace));
+    if (graph->failed)
+        return report_error(&graph->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
     step->prepacked = true;
     graph->prepacked += step->plan->workspace;
     args.prepack = CLATTN_PREPACK_PACK;

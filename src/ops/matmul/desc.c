@@ -170,8 +170,8 @@ static clattn_status check_bindings(const struct matmul_plan *plan, const struct
     return only_b ? bindings_check(context, &arrays[1], 1) : bindings_check(context, arrays, COUNT_OF(arrays));
 }
 
-static clattn_status check_prepack(const struct matmul_problem *problem, const clattn_matmul_args *args,
-                                   struct report *report)
+static clattn_status check_prepack(const struct matmul_plan *plan, const struct matmul_problem *problem,
+                                   const clattn_matmul_args *args, struct report *report)
 {
     const clattn_status wrong = CLATTN_ERROR_INVALID_ARGUMENT;
     if (args->prepack == CLATTN_PREPACK_NONE)
@@ -180,7 +180,7 @@ static clattn_status check_prepack(const struct matmul_problem *problem, const c
         return report_error(report, wrong, "prepack is %d, expected a clattn_prepack", (int)args->prepack);
     if (problem->b.batch)
         return report_error(report, wrong, "prepack is for a b that all items share");
-    if (binding_is_none(&args->workspace))
+    if (plan->base.workspace && binding_is_none(&args->workspace))
         return report_error(report, wrong, "prepack needs a workspace of the caller's");
     return CLATTN_SUCCESS;
 }
@@ -192,7 +192,7 @@ clattn_status matmul_args_read(const struct matmul_plan *plan, const struct matm
     struct report *report = &plan->base.context->device.report;
     TRY(args_read(report, "clattn_matmul_args", args, sizeof *args, offsetof(clattn_matmul_args, operand), given));
     TRY(args_check(report, "explicit_lengths", args->explicit_lengths, 0));
-    TRY(check_prepack(problem, args, report));
+    TRY(check_prepack(plan, problem, args, report));
     TRY(args_length(report, "batch", args->explicit_lengths, &args->batch, problem->batch));
     TRY(args_length(report, "m", args->explicit_lengths, &args->m, problem->m));
     if (args->prepack == CLATTN_PREPACK_PACK) { /* for calls of any lengths */

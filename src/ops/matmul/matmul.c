@@ -72,7 +72,8 @@ clattn_status matmul_launch_packed(const struct matmul_plan *plan, struct chain 
     clattn_status status = CLATTN_SUCCESS;
     kernel_args.packed_offset = chain->workspace.offset / 4;
     if (given->k && (prepack != CLATTN_PREPACK_PACKED || !matmul_packs_b(&plan->base)))
-        status = chain_launch(chain, &plan->base, 0, pack_bindings, &kernel_args, pack_groups, false);
+        status = chain_launch(chain, &plan->base, 0, pack_bindings, &kernel_args, pack_groups,
+                              prepack == CLATTN_PREPACK_PACK);
     if (status == CLATTN_SUCCESS && prepack != CLATTN_PREPACK_PACK)
         status = chain_launch(chain, &plan->base, 1, bindings, &kernel_args, groups, true);
     return status;
@@ -87,7 +88,8 @@ static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_cal
     matmul_args kernel_args;
     struct chain chain;
     TRY(matmul_args_read(plan, problem, given, &args));
-    if (!args.batch || !args.m || !problem->n || (args.prepack == CLATTN_PREPACK_PACK && !matmul_packs_b(handle)))
+    if (!args.batch || !args.m || !problem->n ||
+        (args.prepack == CLATTN_PREPACK_PACK && (!problem->k || !matmul_packs_b(handle))))
         return plan_enqueue_nothing(handle, call);
     matmul_fill_args(problem, &args, &kernel_args);
     kernel_args.item_rows = (int)plan->item_rows;
