@@ -96,8 +96,10 @@ CLATTN_API void clattn_denoiser_params_init(clattn_denoiser_params *params);
 typedef struct clattn_denoiser_args {
     size_t size;         /**< sizeof(clattn_denoiser_args) */
     clattn_picture from; /**< the noisy picture, which is only read */
-    clattn_picture
-        to; /**< the clean one, of the same size, components and type; alpha is copied. Must not overlap `from` */
+
+    /** The clean one, of the same size, components and type; alpha is copied. Has no memory in common with `from`, the gaps between
+     * rows included. */
+    clattn_picture to;
 
     /** Levels of 255, up to 255: patches whose root mean square difference is this weigh 1/e. The noise's standard deviation is a
      * good choice, half of it does little. 0: 10, not nothing. */
@@ -205,7 +207,7 @@ typedef struct clattn_picture_encoder_params {
     clattn_vision model; /**< ViT, DINOv2, DINOv3, Swin, or CLIP's of pictures (vision.h) */
 
     /** The path of model.safetensors. Its tensors have the shapes of clattn_vision_preset's description and the names of its format
-     * (clattn_weight_name; Hugging Face's), without a prefix. Not needed after create. */
+     * (clattn_weight_name; Hugging Face's), which may begin with a prefix such as "vit.". Not needed after create. */
     const char *weights;
     clattn_dtype dtype; /**< F32 (or NONE), F16 or BF16: of weights and activations */
 } clattn_picture_encoder_params;

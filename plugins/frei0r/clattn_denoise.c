@@ -13,8 +13,6 @@
 #include "base/os/os_threads.h"
 #include "denoise/denoise.h"
 
-#define MEMORY ((size_t)256 << 20)
-
 enum { STRENGTH, PATCH, RADIUS, PARAMS };
 
 static const f0r_param_info_t parameters[PARAMS] = {
@@ -152,7 +150,7 @@ static clattn_status prepare(instance *self)
                                    .type = CL_UNORM_INT8,
                                    .patch = 2 * half + 1,
                                    .radius = radius,
-                                   .memory = MEMORY};
+                                   .memory = DENOISE_STANDARD_MEMORY};
     denoiser *d = &self->cleaner;
     if (d->context != NULL && d->params.patch == params.patch && d->params.radius == params.radius)
         return self->opened;

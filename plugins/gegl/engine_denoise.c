@@ -4,7 +4,6 @@
 #include "denoise/denoise.h"
 #include "engine_shared.h"
 
-#define MEMORY ((size_t)256 << 20)
 #define TILE 256
 
 static engine_shelf idle; /* of denoisers; each has some ten MB on the device */
@@ -48,7 +47,7 @@ bool engine_denoise(const engine_opencl *opencl, const engine_block *block, char
                                    .type = CL_FLOAT,
                                    .patch = block->patch,
                                    .radius = block->radius,
-                                   .memory = MEMORY,
+                                   .memory = DENOISE_STANDARD_MEMORY,
                                    .max_launch_ms = ENGINE_MAX_LAUNCH_MS};
     const size_t step = block->components * sizeof(float);
     const denoise_work work = {.in = {(void *)(uintptr_t)block->in, step, block->width * step}, /* only read */

@@ -15,6 +15,12 @@
 #define DENOISE_LEAST_STRENGTH 0.001f
 #define DENOISE_MOST_STRENGTH 255.0f
 
+/* What a caller who has no wishes gets. */
+#define DENOISE_STANDARD_PATCH 5
+#define DENOISE_STANDARD_RADIUS 7
+#define DENOISE_STANDARD_STRENGTH 10.0f
+#define DENOISE_STANDARD_MEMORY ((size_t)256 << 20)
+
 typedef struct denoise_params {
     size_t height, width;   /* the largest part that one call writes; tiles may be smaller */
     int colours;            /* 1: grey, 3: red, green and blue */

@@ -68,7 +68,7 @@ static clattn_status check_queue(clattn_io_error *error, const clattn_context *c
     if (code != CL_SUCCESS)
         return call_fail(error, CLATTN_ERROR_OPENCL, "clGetCommandQueueInfo failed with OpenCL error %d", (int)code);
     if (owner != clattn_context_opencl_context(context) || device != clattn_context_opencl_device(context))
-        return call_fail(error, CLATTN_ERROR_WRONG_CONTEXT, "the queue is not of the context's device");
+        return call_fail(error, CLATTN_ERROR_WRONG_CONTEXT, "the queue belongs to another OpenCL context or device");
     if (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE)
         return call_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, "the queue is out of order, expected one in order");
     return CLATTN_SUCCESS;

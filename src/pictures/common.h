@@ -11,7 +11,7 @@ clattn_status call_fail(clattn_io_error *error, clattn_status status, const char
 /* Writes why a call has failed, if it has: `own`, the message of whoever made the call, or the context's.  Returns `status`. */
 clattn_status call_check(clattn_io_error *error, clattn_status status, const char *own, const clattn_context *context);
 
-/* The same for a call that reads the file at `path`, which `own` names and the context's message does not. */
+/* Does the same for a call that reads the file at `path`, which `own` names and the context's message does not. */
 clattn_status call_check_file(clattn_io_error *error, clattn_status status, const char *own,
                               const clattn_context *context, const char *path);
 

@@ -6,10 +6,6 @@
 #include "pictures/common.h"
 #include "pictures/levels.h"
 
-#define STANDARD_PATCH 5
-#define STANDARD_RADIUS 7
-#define STANDARD_MEMORY ((size_t)256 << 20)
-#define STANDARD_STRENGTH 10.0f
 #define TILE 256 /* rows and columns at the most; pictures of any size are cut into such tiles */
 
 struct clattn_denoiser {
@@ -52,9 +48,9 @@ clattn_status clattn_denoiser_create(clattn_context *context, const clattn_denoi
         TRY(call_check_struct(error, "params", given->size, sizeof *given));
         params = *given;
     }
-    params.patch = params.patch != 0 ? params.patch : STANDARD_PATCH;
-    params.radius = params.radius != 0 ? params.radius : STANDARD_RADIUS;
-    params.memory = params.memory != 0 ? params.memory : STANDARD_MEMORY;
+    params.patch = params.patch != 0 ? params.patch : DENOISE_STANDARD_PATCH;
+    params.radius = params.radius != 0 ? params.radius : DENOISE_STANDARD_RADIUS;
+    params.memory = params.memory != 0 ? params.memory : DENOISE_STANDARD_MEMORY;
     TRY(check_params(&params, error));
     clattn_denoiser *made = calloc(1, sizeof *made);
     if (made == NULL)
@@ -81,6 +77,9 @@ static clattn_status fit_to(clattn_denoiser *d, const clattn_picture *p, clattn_
     if (d->tiles.context != NULL && d->tiles.params.colours == params.colours && d->tiles.params.type == params.type)
         return CLATTN_SUCCESS;
     denoiser_close(&d->tiles);
+    if (params.memory < denoise_least_memory(&params))
+        return call_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, "params.memory is %zu, the smallest tile needs %zu",
+                         params.memory, denoise_least_memory(&params));
     const clattn_status opened = denoiser_open(&d->tiles, d->context, clattn_context_queue(d->context), &params);
     const clattn_status status = call_check(error, opened, d->tiles.message, d->context);
     if (status != CLATTN_SUCCESS)
@@ -114,7 +113,7 @@ clattn_status clattn_denoiser_run(clattn_denoiser *d, cl_command_queue queue, co
                          (double)args->strength);
     TRY(call_begin(error, d->context, &queue, args->control, 1));
     TRY(fit_to(d, &args->from, error));
-    const float strength = args->strength != 0.0f ? args->strength : STANDARD_STRENGTH;
+    const float strength = args->strength != 0.0f ? args->strength : DENOISE_STANDARD_STRENGTH;
     const denoise_work work = {.in = pixels_of(&args->from),
                                .out = pixels_of(&args->to),
                                .height = args->from.height,

@@ -7,6 +7,7 @@
 #include "clattn/io.h"
 #include "pictures/common.h"
 #include "pictures/fit.h"
+#include "pictures/prefix.h"
 
 #define CHANNELS 3
 #define CALLS 2    /* of operators and models: resizing and encoding */
@@ -61,6 +62,7 @@ static clattn_status load(clattn_picture_encoder *e, const clattn_picture_encode
     clattn_stack_desc stages[CLATTN_VISION_STAGES];
     clattn_weight_source source = CLATTN_WEIGHT_SOURCE_INIT;
     clattn_safetensors *file = NULL;
+    char prefix[PREFIX_BYTES];
     const clattn_stack_desc *last = stages;
     clattn_status status = clattn_vision_preset(params->model, &desc, stages, &source.format);
     if (status != CLATTN_SUCCESS || !find_family(source.format, family))
@@ -75,6 +77,8 @@ static clattn_status load(clattn_picture_encoder *e, const clattn_picture_encode
     e->columns = last->projection != 0 ? last->projection : last->d_model;
     e->rule = fit_rule_of(*family, pixels, stages[0].patches.height);
     desc.dtype = call_dtype(params->dtype);
+    if (find_prefix(file, source.format, prefix) && prefix[0] != '\0')
+        source.prefix = prefix;
     source.lookup = clattn_safetensors_lookup;
     source.user = file;
     status = clattn_transformer_create(e->context, &desc, &source, &e->model);

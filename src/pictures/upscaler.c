@@ -5,7 +5,6 @@
 #include "pictures/levels.h"
 #include "restore/restore.h"
 
-#define STANDARD_OVERLAP 32
 #define MOST_OVERLAP 65536
 
 struct clattn_upscaler {
@@ -44,7 +43,7 @@ clattn_status clattn_upscaler_create(clattn_context *context, const clattn_upsca
         return call_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for an upscaler");
     made->context = context;
     made->params = *params;
-    made->params.overlap = params->overlap != 0 ? params->overlap : STANDARD_OVERLAP;
+    made->params.overlap = params->overlap != 0 ? params->overlap : RESTORE_STANDARD_OVERLAP;
     status = swinir_open(params->weights, &made->model);
     if (status == CLATTN_SUCCESS)
         status = swinir_load(&made->model, context, call_dtype(params->dtype));

@@ -87,9 +87,11 @@ void clattn_control_reset(clattn_control *control)
 
 void clattn_control_expect(clattn_control *control, size_t calls)
 {
-    if (!control || atomic_load(&control->owner))
+    uintptr_t nobody = 0;
+    if (!control || !atomic_compare_exchange_strong(&control->owner, &nobody, this_thread()))
         return;
     control->expected = control->done = calls; /* the next call begins the chain */
+    atomic_store(&control->owner, 0);
 }
 
 int32_t clattn_control_is_cancelled(const clattn_control *control)

@@ -5,6 +5,8 @@
 #include "restore/swinir.h"
 #include "restore/tiling.h"
 
+#define RESTORE_STANDARD_OVERLAP 32
+
 /* What the caller wants. */
 typedef struct restore_params {
     size_t height, width;   /* of the picture */

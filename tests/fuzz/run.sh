@@ -41,7 +41,7 @@ about()
         ;;
     vision)
         sources="$io $root/src/nn/model/names.c" packages="jansson OpenCL" base=layout
-        parts="../pictures/fit_rule cli/json_text cli/os_tool run/host run/model_config run/model_file run/model_tensors"
+        parts="../pictures/fit_rule ../pictures/prefix cli/json_text cli/os_tool run/host run/model_config run/model_file run/model_tensors"
         for part in hugging_face processor tensors timm vision; do
             parts="$parts embed_image/$part"
         done

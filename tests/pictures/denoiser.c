@@ -306,7 +306,7 @@ static void refuses(void **state)
     args.to = clattn_picture_8bit(made, 2, 2, 3);
     memset(pixels, 1, sizeof pixels);
     refused(clattn_denoiser_run(denoiser, NULL, &args, &error), CLATTN_ERROR_OUT_OF_MEMORY,
-            "of which 1000 may be used");
+            "params.memory is 1000, the smallest tile needs ");
     refused(clattn_denoiser_run(NULL, NULL, &args, &error), CLATTN_ERROR_INVALID_ARGUMENT, "denoiser or args is NULL");
     refused(clattn_denoiser_run(denoiser, NULL, NULL, &error), CLATTN_ERROR_INVALID_ARGUMENT,
             "denoiser or args is NULL");

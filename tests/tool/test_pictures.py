@@ -213,6 +213,13 @@ class Encoder(EncoderTest, Handles):
         self.assertGreater(self.vector(half, pictures[0]) @ self.vector(handle, pictures[0]), 0.99)
         self.refusals(handle, pictures[0])
 
+    def test_names_with_a_prefix(self):
+        self.make_tiny()
+        params, pixels = initialised(EncoderParams, model=VIT_TINY, weights=self.weights), self.picture(50, 40)
+        wanted = self.vector(self.create("picture_encoder", params), pixels)
+        self.model.write(self.folder_of_model, "vit.")
+        np.testing.assert_array_equal(self.vector(self.create("picture_encoder", params), pixels), wanted)
+
     def refusals(self, handle, pixels):
         vector = (c_float * 192)()
         args = initialised(EncoderArgs, picture=view(pixels))

@@ -26,6 +26,9 @@ clattn_status graph_begin(struct graph *graph, clattn_context *context)
 
 void graph_clear(struct graph *graph)
 {
+    /* Of a graph that could not be finished, packing may still run. */
+    if (graph->prepacked && !graph->finished && !device_is_foreign(&graph->context->device))
+        graph->context->device.cl.clFinish(graph->context->warm_queue);
     for (size_t i = 0; i < graph->plan_count; i++) {
         clattn_plan_release(&graph->plans[i].plan);
         free(graph->plans[i].desc);
@@ -201,6 +204,7 @@ static clattn_status prepack(struct graph *graph, struct graph_step *step)
     if (graph->failed)
         return report_error(&graph->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
     step->prepacked = true;
+    graph->launches--; /* of packing */
     graph->prepacked += step->plan->workspace;
     args.prepack = CLATTN_PREPACK_PACK;
     args.b = graph->arrays[b->array].fixed;
@@ -304,6 +308,7 @@ clattn_status graph_finish(struct graph *graph)
     struct device *device = &graph->context->device;
     if (status == CLATTN_SUCCESS && graph->prepacked)
         TRY_CL(&device->report, "clFinish", device->cl.clFinish(graph->context->warm_queue));
+    graph->finished = status == CLATTN_SUCCESS;
 fail:
     return status;
 }

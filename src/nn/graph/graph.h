@@ -142,6 +142,7 @@ struct graph {
     size_t launches;
     bool prepack;     /* products keep fixed arrays as they pack them; set it after graph_begin */
     size_t prepacked; /* bytes of that */
+    bool finished;    /* graph_finish has succeeded, so that nothing is packed any more */
     bool failed;      /* host memory ran out; graph_finish reports it */
 };
 

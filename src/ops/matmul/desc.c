@@ -155,7 +155,6 @@ static clattn_status check_bindings(const struct matmul_plan *plan, const struct
     const size_t b[3] = {batch_of(&desc->b) == 1 ? 1 : args->batch, problem->k, problem->n};
     const size_t operand[3] = {batch_of(&desc->operand) == 1 ? 1 : args->batch, args->m, problem->n};
     const int operand_rank = problem->has_operand ? desc->operand.rank : 3;
-    const bool only_b = args->prepack == CLATTN_PREPACK_PACK;
     const struct bound_array arrays[] = {
         {&args->a, &desc->a, a + 3 - desc->a.rank, BINDING_READ, "a", true},
         {&args->b, &desc->b, b + 3 - desc->b.rank, BINDING_READ, "b", true},
@@ -165,9 +164,14 @@ static clattn_status check_bindings(const struct matmul_plan *plan, const struct
          problem->has_operand},
         {&args->c, &desc->c, c + 3 - desc->c.rank, BINDING_WRITE | BINDING_IN_PLACE, "c", true},
     };
-    if (!args->batch || !args->m || !problem->n)
-        return bindings_absent(context, arrays, COUNT_OF(arrays));
-    return only_b ? bindings_check(context, &arrays[1], 1) : bindings_check(context, arrays, COUNT_OF(arrays));
+    clattn_status status;
+    if (args->batch && args->m && problem->n && args->prepack != CLATTN_PREPACK_PACK)
+        return bindings_check(context, arrays, COUNT_OF(arrays));
+    TRY(bindings_absent(context, arrays, COUNT_OF(arrays)));
+    if (args->batch && args->m && problem->n)
+        status = bindings_check(context, &arrays[1], 1); /* nothing but b is read */
+fail:
+    return status;
 }
 
 static clattn_status check_prepack(const struct matmul_plan *plan, const struct matmul_problem *problem,
@@ -193,12 +197,10 @@ clattn_status matmul_args_read(const struct matmul_plan *plan, const struct matm
     TRY(args_read(report, "clattn_matmul_args", args, sizeof *args, offsetof(clattn_matmul_args, operand), given));
     TRY(args_check(report, "explicit_lengths", args->explicit_lengths, 0));
     TRY(check_prepack(plan, problem, args, report));
+    if (args->prepack == CLATTN_PREPACK_PACK)
+        args->explicit_lengths = 0; /* b is packed for calls of any lengths */
     TRY(args_length(report, "batch", args->explicit_lengths, &args->batch, problem->batch));
     TRY(args_length(report, "m", args->explicit_lengths, &args->m, problem->m));
-    if (args->prepack == CLATTN_PREPACK_PACK) { /* for calls of any lengths */
-        args->batch = problem->batch;
-        args->m = problem->m;
-    }
     status = check_bindings(plan, problem, args);
 fail:
     return status;

@@ -17,11 +17,6 @@
 #include "tool/cli/report.h"
 #include "tool/run/device.h"
 
-#define DEFAULT_STRENGTH 10.0f
-#define DEFAULT_PATCH 5
-#define DEFAULT_RADIUS 7
-#define DEFAULT_MEMORY 256 /* MiB */
-
 typedef struct denoise_options {
     const char *files[2];
     const char *solver, *device;
@@ -133,14 +128,15 @@ fail:
 
 int cmd_denoise(int argc, char **argv)
 {
-    denoise_options options = {.patch = DEFAULT_PATCH, .radius = DEFAULT_RADIUS, .memory = DEFAULT_MEMORY};
+    denoise_options options = {
+        .patch = DENOISE_STANDARD_PATCH, .radius = DENOISE_STANDARD_RADIUS, .memory = DENOISE_STANDARD_MEMORY >> 20};
     tool_device device = {0};
     denoiser d = {0};
     picture p = {0};
 
     int status;
     TOOL_TRY(options_parse(&table, argc, argv, &options));
-    const float strength = options.strength.given ? options.strength.value : DEFAULT_STRENGTH;
+    const float strength = options.strength.given ? options.strength.value : DENOISE_STANDARD_STRENGTH;
     TOOL_TRY(check_options(&options, strength));
     TOOL_TRY(host_check_output(options.files[1], options.files, 1));
     TOOL_TRY(picture_load(options.files[0], &p));

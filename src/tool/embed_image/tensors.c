@@ -47,24 +47,15 @@ clattn_host_tensor vision_named_tensor(const vision_model *model, const char *na
     return tensor;
 }
 
-/* The shortest beginning that makes the patches' name one of the file's. */
-static clattn_status find_prefix(vision_model *model, clattn_io_error *error)
+static clattn_status read_prefix(vision_model *model, clattn_io_error *error)
 {
-    clattn_safetensors_entry entry;
     char name[NAME_BYTES];
-    size_t shares, least = SIZE_MAX, length = name_of(model, NULL, "encoder.patches.weight", name, &shares);
-    for (size_t i = 0; clattn_safetensors_at(model->file, i, &entry) == CLATTN_SUCCESS; i++) {
-        size_t whole = strlen(entry.name), before = whole - length;
-        if (whole < length || before >= VISION_PREFIX || before >= least || strcmp(entry.name + before, name) != 0 ||
-            (before > 0 && entry.name[before - 1] != '.'))
-            continue;
-        least = before;
-        memcpy(model->prefix, entry.name, before);
-        model->prefix[before] = '\0';
-    }
-    return least != SIZE_MAX ? CLATTN_SUCCESS
-                             : io_fail(error, CLATTN_ERROR_FORMAT, model->weights.text,
-                                       "has no tensor %s, expected the weights of the model in config.json", name);
+    size_t shares;
+    if (find_prefix(model->file, model->format, model->prefix))
+        return CLATTN_SUCCESS;
+    name_of(model, NULL, "encoder.patches.weight", name, &shares);
+    return io_fail(error, CLATTN_ERROR_FORMAT, model->weights.text,
+                   "has no tensor %s, expected the weights of the model in config.json", name);
 }
 
 /* Extent `from_last` of a tensor, counted from the last, which must be a size. */
@@ -108,7 +99,7 @@ clattn_status vision_read_tensors(vision_model *model, clattn_io_error *error)
     clattn_stack_desc *stack = &model->stack;
     clattn_patches *patches = &stack->patches;
     clattn_status status;
-    TRY(find_prefix(model, error));
+    TRY(read_prefix(model, error));
     TRY(read_extent(model, "encoder.patches.weight", 4, &stack->d_model, error));
     TRY(read_extent(model, "encoder.patches.weight", 3, &patches->channels, error));
     TRY(read_extent(model, "encoder.patches.weight", 2, &patches->height, error));

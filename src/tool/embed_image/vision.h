@@ -12,11 +12,10 @@
 #include <clattn/transformer.h>
 
 #include "pictures/fit.h"
+#include "pictures/prefix.h"
 #include "tool/cli/png_file.h"
 #include "tool/run/device.h"
 #include "tool/run/model_config.h"
-
-#define VISION_PREFIX 64
 
 /* A zeroed one holds nothing.  Close with vision_close, before the device is closed. */
 typedef struct vision_model {
@@ -25,9 +24,9 @@ typedef struct vision_model {
     clattn_safetensors *file;
     clattn_stack_desc stack;
     clattn_name_format format;
-    bool gated_timm;            /* timm's names with a gated feed-forward network, which `format` lacks */
-    bool norm_after;            /* timm's fc_norm: the pooled vector is normalised, and not the positions before */
-    char prefix[VISION_PREFIX]; /* what the names begin with */
+    bool gated_timm;           /* timm's names with a gated feed-forward network, which `format` lacks */
+    bool norm_after;           /* timm's fc_norm: the pooled vector is normalised, and not the positions before */
+    char prefix[PREFIX_BYTES]; /* what the names begin with */
     fit_rule rule;
     clattn_pooling pooling;
     const char *solver;  /* the attention's; NULL: the best.  Borrowed */

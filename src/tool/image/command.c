@@ -16,7 +16,6 @@
 #include "tool/image/find.h"
 #include "tool/run/device.h"
 
-#define DEFAULT_OVERLAP 32
 #define MOST_SIDE 1048575 /* of a PNG file that picture_load reads */
 
 typedef struct image_options {
@@ -163,7 +162,7 @@ fail:
 
 int cmd_image(int argc, char **argv)
 {
-    image_options options = {.overlap = DEFAULT_OVERLAP};
+    image_options options = {.overlap = RESTORE_STANDARD_OVERLAP};
     model_path weights;
     swinir model = {0};
     tool_device device = {0};
