@@ -48,9 +48,8 @@ static clattn_status read_params(const clattn_context_params *given, clattn_cont
     if (status != CLATTN_SUCCESS)
         return report_error(NULL, status, "clattn_context_params.size is %zu, expected %zu", given->size,
                             sizeof *params);
-    if (!params->opencl_context != !params->opencl_device || (params->queue && !params->opencl_context))
-        return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "opencl_context and opencl_device go together, and queue needs both");
+    if (!params->opencl_context && (params->opencl_device || params->queue))
+        return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "opencl_device and queue need opencl_context");
     if (params->opencl_context && params->device)
         return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT,
                             "`device` chooses a device, which adopting an OpenCL context has done already");
@@ -63,29 +62,29 @@ static clattn_status read_params(const clattn_context_params *given, clattn_cont
     return CLATTN_SUCCESS;
 }
 
-/* Whether the adopted device and queue belong to the adopted context. */
-static clattn_status check_adopted(const struct cl_table *cl, const clattn_context_params *params)
+/* Finds the device to adopt, and whether it and the queue belong to the adopted context. */
+static clattn_status find_adopted(const struct cl_table *cl, const clattn_context_params *params, cl_device_id *device)
 {
     clattn_status status = CLATTN_SUCCESS;
-    cl_device_id devices[64];
+    cl_device_id devices[64] = {NULL}, queue_device = NULL;
+    cl_context queue_context = params->opencl_context;
     size_t bytes = 0;
     bool found = false;
+    if (params->queue) {
+        TRY_CL(NULL, "clGetCommandQueueInfo",
+               cl->clGetCommandQueueInfo(params->queue, CL_QUEUE_CONTEXT, sizeof(cl_context), &queue_context, NULL));
+        TRY_CL(NULL, "clGetCommandQueueInfo",
+               cl->clGetCommandQueueInfo(params->queue, CL_QUEUE_DEVICE, sizeof(cl_device_id), &queue_device, NULL));
+    }
     TRY_CL(NULL, "clGetContextInfo",
            cl->clGetContextInfo(params->opencl_context, CL_CONTEXT_DEVICES, sizeof devices, devices, &bytes));
+    *device = params->opencl_device ? params->opencl_device : queue_device ? queue_device : devices[0];
     for (size_t i = 0; i < bytes / sizeof devices[0]; i++)
-        found = found || devices[i] == params->opencl_device;
+        found = found || devices[i] == *device;
     if (!found)
         return report_error(NULL, CLATTN_ERROR_WRONG_CONTEXT, "the adopted device is not of the adopted context");
-    if (params->queue) {
-        cl_context context;
-        cl_device_id device;
-        TRY_CL(NULL, "clGetCommandQueueInfo",
-               cl->clGetCommandQueueInfo(params->queue, CL_QUEUE_CONTEXT, sizeof context, &context, NULL));
-        TRY_CL(NULL, "clGetCommandQueueInfo",
-               cl->clGetCommandQueueInfo(params->queue, CL_QUEUE_DEVICE, sizeof device, &device, NULL));
-        if (context != params->opencl_context || device != params->opencl_device)
-            return report_error(NULL, CLATTN_ERROR_WRONG_CONTEXT, "the adopted queue is of another context or device");
-    }
+    if (queue_context != params->opencl_context || (queue_device && queue_device != *device))
+        return report_error(NULL, CLATTN_ERROR_WRONG_CONTEXT, "the adopted queue is of another context or device");
 fail:
     return status;
 }
@@ -95,12 +94,12 @@ static clattn_status adopt(clattn_context *context, const clattn_context_params 
     clattn_status status;
     const struct cl_table *cl = &context->device.cl;
     cl_platform_id platform;
-    TRY(check_adopted(cl, params));
-    TRY_CL(NULL, "clGetDeviceInfo",
-           cl->clGetDeviceInfo(params->opencl_device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL));
-    TRY(capabilities_read(cl, platform, params->opencl_device, &context->device.caps));
-    TRY_CL(NULL, "clRetainDevice", cl->clRetainDevice(params->opencl_device));
-    context->device.caps.device = params->opencl_device;
+    cl_device_id device;
+    TRY(find_adopted(cl, params, &device));
+    TRY_CL(NULL, "clGetDeviceInfo", cl->clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL));
+    TRY(capabilities_read(cl, platform, device, &context->device.caps));
+    TRY_CL(NULL, "clRetainDevice", cl->clRetainDevice(device));
+    context->device.caps.device = device;
     context->device.process = os_process_id();
     TRY_CL(NULL, "clRetainContext", cl->clRetainContext(params->opencl_context));
     context->device.context = params->opencl_context;

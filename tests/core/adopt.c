@@ -169,8 +169,9 @@ static void objects_that_do_not_belong_together_are_refused(void **state)
     params.queue = other.queue;
     assert_status(NULL, clattn_context_create(&params, &context), CLATTN_ERROR_WRONG_CONTEXT);
     params = adopting(&application, false);
+    params.queue = other.queue;
     params.opencl_device = NULL;
-    assert_status(NULL, clattn_context_create(&params, &context), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_status(NULL, clattn_context_create(&params, &context), CLATTN_ERROR_WRONG_CONTEXT);
     params = adopting(&application, false);
     params.opencl_context = NULL;
     assert_status(NULL, clattn_context_create(&params, &context), CLATTN_ERROR_INVALID_ARGUMENT);
@@ -184,6 +185,21 @@ static void objects_that_do_not_belong_together_are_refused(void **state)
     assert_null(context);
     application_end(&application);
     application_end(&other);
+}
+
+/* Without a device it is the queue's, or the context's first. */
+static void the_device_is_found(void **state)
+{
+    struct application application = application_start();
+    (void)state;
+    for (int queue = 0; queue < 2; queue++) {
+        clattn_context_params params = adopting(&application, queue);
+        params.opencl_device = NULL;
+        clattn_context *context = new_context_with(&params);
+        assert_ptr_equal(clattn_context_opencl_device(context), application.device);
+        release_context(&context);
+    }
+    application_end(&application);
 }
 
 /* Several kernels are chained by events, so out-of-order queues work.  The query arrives through an event of another
@@ -328,6 +344,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(enqueued_work_outlives_plan_and_context),
         cmocka_unit_test(references_come_back_after_failures),
         cmocka_unit_test(objects_that_do_not_belong_together_are_refused),
+        cmocka_unit_test(the_device_is_found),
         cmocka_unit_test(out_of_order_queues_are_ordered_by_events),
         cmocka_unit_test(threads_share_a_plan),
         cmocka_unit_test(threads_share_the_one_call_form),

@@ -6,6 +6,7 @@ finds and writes. The model has DINOv2 small's shape and random weights; the com
 
 The device is whatever the environment chooses. Needs NumPy, Xvfb, xdotool and gcc's leak sanitizer."""
 import ctypes
+import glob
 import os
 import re
 import shutil
@@ -74,13 +75,13 @@ class WindowTest(CommandTest):
         Display.start()
         os.mkdir(self.path("pictures"))
 
-    def begin(self, given, model=None, env=None):
+    def begin(self, given, model=None, env=None, others=None):
         """Starts the program and waits for its window. The sanitizer also sees the linker that PoCL calls, whose leaks are its
         own affair and must not change its status."""
         sanitizer = subprocess.run(["gcc", "-print-file-name=liblsan.so"], capture_output=True, text=True).stdout.strip()
         self.process = subprocess.Popen(
-            [WINDOW, model or os.path.join(Display.folder, "model.safetensors"), given, self.path("pictures"), self.path("out.png")], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, env=environment({"DISPLAY": Display.name, "NO_AT_BRIDGE": "1", "GSETTINGS_BACKEND": "memory", "G_SLICE": "always-malloc",
+            [WINDOW, model or os.path.join(Display.folder, "model.safetensors"), given, self.path("out.png"),
+             *(others or sorted(glob.glob(self.path("pictures/*"))))], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment({"DISPLAY": Display.name, "NO_AT_BRIDGE": "1", "GSETTINGS_BACKEND": "memory", "G_SLICE": "always-malloc",
                                         "LD_PRELOAD": sanitizer, "LSAN_OPTIONS": f"suppressions={SUPPRESSIONS}:"
                                         f"log_path={self.path('leaks')}:exitcode=0:print_suppressions=0", **(env or {})}))
         self.addCleanup(self.process.stdout.close)
@@ -106,14 +107,14 @@ class WindowTest(CommandTest):
             self.assertIsNone(self.process.poll(), seen)
         return seen
 
-    def press(self):
-        """Clicks at the button, which is in the lower right corner."""
+    def press(self, left_of_corner):
+        """Clicks at one of the buttons, which are in the lower right corner."""
         size = dict(line.split("=") for line in self.xdotool("getwindowgeometry", "--shell", self.window).splitlines())
-        self.xdotool("mousemove", "--window", self.window, int(size["WIDTH"]) - 60, int(size["HEIGHT"]) - 20, "click", 1)
+        self.xdotool("mousemove", "--window", self.window, int(size["WIDTH"]) - left_of_corner, int(size["HEIGHT"]) - 20, "click", 1)
 
     def close(self, status):
-        """Presses the button, which is called Close now; the program ends with the status and has nothing to say."""
-        self.press()
+        """Presses Close; the program ends with the status and has nothing to say."""
+        self.press(45)
         self.ended(status)
 
     def quit(self):
@@ -136,11 +137,11 @@ class WindowTest(CommandTest):
         self.assertEqual(self.read(leaks).decode() if os.path.exists(leaks) else "", "")
 
     def cancelled(self, cleaned=False):
-        """Fails unless the button ends the work early; the cleaned picture is there if the cleaning had ended."""
-        self.press()
-        self.titles_until("^Cancelled$")
+        """Fails unless Cancel ends the work early; the cleaned picture is there if the cleaning had ended."""
+        self.press(133)
+        self.titles_until("was cancelled")
         self.assertEqual(os.path.exists(self.path("out.png")), cleaned)
-        self.close(0)
+        self.close(1)
         self.assertEqual(os.path.exists(self.path("out.png")), cleaned)
 
 
@@ -153,12 +154,11 @@ class Finds(WindowTest):
         like = self.write("pictures/like.png", png.encode(noisy(np.roll(clean, 3, axis=1), 2, 5)))
         for seed in range(1, 5):
             self.write(f"pictures/other{seed}.png", png.encode(picture(seed, 256, 300)))
-        self.write("pictures/notes.txt", "no picture")
         self.begin(self.path("pictures/given.png"))
         seen = self.titles_until("^Most alike")
-        found = re.fullmatch(r"Most alike of 5 pictures: \S*/like\.png, cosine (0\.\d{4})", seen[-1])
+        found = re.fullmatch(r"Most alike: \S*/like\.png, cosine (0\.\d{4}) \(100 %\)", seen[-1])
         self.assertTrue(found, seen)
-        progress = [int(match[1]) for match in (re.match(r"Searching: (\d+) %", title) for title in seen) if match]
+        progress = [int(match[1]) for match in (re.match(r"Searching \((\d+) %", title) for title in seen) if match]
         self.assertGreater(len(progress), 4, seen)
         self.assertEqual(progress, sorted(progress))
         cleaned = png.decode(self.read("out.png"))
@@ -185,14 +185,14 @@ class Finds(WindowTest):
 class Cancels(WindowTest):
     def test_by_closing_the_window(self):
         self.begin(self.write("given.png", png.encode(noisy(picture(0, 1500, 2000), 1))))
-        self.titles_until("^Cleaning: [1-4]. %")
+        self.titles_until(r"^Cleaning \([1-4]. %")
         self.quit()
-        self.ended(0)
+        self.ended(1)
         self.assertFalse(os.path.exists(self.path("out.png")))
 
     def test_while_it_cleans(self):
         self.begin(self.write("given.png", png.encode(noisy(picture(0, 1500, 2000), 1))))
-        seen = self.titles_until("^Cleaning: [1-4]. %")
+        seen = self.titles_until(r"^Cleaning \([1-4]. %")
         self.cancelled()
         self.assertFalse(any(title.startswith("Searching") for title in seen))
 
@@ -200,26 +200,31 @@ class Cancels(WindowTest):
         os.mkdir(self.path("cache"))
         self.begin(self.write("given.png", png.encode(picture(0, 40, 50))),
                    env={"CLATTN_CACHE": "off", "POCL_CACHE_DIR": self.path("cache")})
-        self.titles_until("^Cleaning: 0 %$")
+        self.titles_until(r"^Cleaning \(0 %\)$")
         self.cancelled()
 
     def test_while_it_searches(self):
         for seed in range(30):
             self.write(f"pictures/{seed}.png", png.encode(picture(seed, 30, 40)))
         self.begin(self.write("given.png", png.encode(picture(0, 40, 50))))
-        self.titles_until("^Searching: [1-4]. %")
+        self.titles_until(r"^Searching \([1-4]. %")
         self.cancelled(cleaned=True)
 
 
 class BadInput(WindowTest):
-    def refused(self, saying, given=None, model=None, cleaned=True):
-        self.begin(given or self.write("given.png", png.encode(picture(0, 40, 50))), model)
+    def refused(self, saying, given=None, model=None, others=None, cleaned=True):
+        self.begin(given or self.write("given.png", png.encode(picture(0, 40, 50))), model, others=others)
         self.assertIn(saying, self.titles_until("^(?!Cleaning|Loading|Searching)")[-1])
         self.close(1)
         self.assertEqual(os.path.exists(self.path("out.png")), cleaned)
 
     def test_no_picture(self):
-        self.refused("the picture cannot be read", given=self.write("given.txt", "no picture"), cleaned=False)
+        given = self.write("given.txt", "no picture")
+        self.refused(f"Cannot read {given}", given=given, cleaned=False)
+
+    def test_other_that_is_no_picture(self):
+        other = self.write("notes.txt", "no picture")
+        self.refused(f"Cannot read {other}", others=[other])
 
     def test_no_model(self):
         self.refused("none.safetensors", model=self.path("none.safetensors"))
@@ -228,9 +233,9 @@ class BadInput(WindowTest):
         Model(self.random, "dinov2").write(self.path("other"))
         self.refused("1 x 10 x 32, not 1370 x 384", model=self.path("other/model.safetensors"))
 
-    def test_no_pictures(self):
-        self.write("pictures/notes.txt", "no picture")
-        self.refused("has no other pictures")
+    def test_no_other_pictures(self):
+        given = self.write("given.png", png.encode(picture(0, 40, 50)))
+        self.refused("no other pictures", given=given, others=[given])
 
     def test_no_arguments(self):
         done = subprocess.run([WINDOW], capture_output=True, text=True, env=environment({"DISPLAY": Display.name}))
