@@ -145,9 +145,8 @@ typedef struct clattn_context_params {
      * Once the context is released, and work and plans with it, every reference count is back to what it was. (PoCL
      * 3.1 itself keeps references to a queue that commands have used, with or without this library.) */
     cl_context opencl_context;
-    cl_device_id
-        opencl_device;      /**< the device of `opencl_context` to use; NULL: the queue's, or without one the first */
-    cl_command_queue queue; /**< a queue of both, or NULL */
+    cl_device_id opencl_device; /**< a device of the context; NULL: the queue's, or without one the first */
+    cl_command_queue queue;     /**< a queue of both, or NULL */
 
     /** Where OpenCL's functions come from; NULL: the loader that the library was linked with or opens. */
     clattn_get_proc get_proc;
