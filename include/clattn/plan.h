@@ -113,7 +113,11 @@ CLATTN_BEGIN_DECLS
 
 /** Which way a computation goes. */
 typedef enum clattn_direction {
-    CLATTN_DIRECTION_FORWARD = 0, /**< from inputs to outputs; the only direction there is, others are refused */
+    CLATTN_DIRECTION_FORWARD = 0, /**< from inputs to outputs */
+
+    /** From the gradients of a loss with respect to the outputs to those with respect to the inputs: the description's
+     * `gradients`. Operators without such a member refuse it. */
+    CLATTN_DIRECTION_BACKWARD = 1,
     CLATTN_DIRECTION_FORCE_32BIT = 0x7fffffff
 } clattn_direction;
 

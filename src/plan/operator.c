@@ -8,6 +8,20 @@
 #include "plan/enqueue.h"
 #include "plan/job.h"
 
+/* The operator itself, or the one for the description's direction. */
+static const struct operator_type *directed(const struct operator_type *type, const void *desc)
+{
+    struct {
+        size_t size;
+        clattn_direction direction;
+    } head = {0, CLATTN_DIRECTION_FORWARD}; /* descriptions begin so */
+    if (desc)
+        memcpy(&head.size, desc, sizeof head.size);
+    if (head.size >= sizeof head)
+        memcpy(&head, desc, sizeof head);
+    return type->backward && head.direction == CLATTN_DIRECTION_BACKWARD ? type->backward : type;
+}
+
 /* Reads a description into an allocated problem, which the caller frees; NULL with *status and *reason on failure. */
 static void *read_problem(const struct operator_type *type, const void *desc, clattn_status *status,
                           const char **reason)
@@ -28,6 +42,7 @@ clattn_status operator_supports(const struct operator_type *type, clattn_context
 {
     const char *why = "context is NULL";
     clattn_status status = CLATTN_ERROR_INVALID_ARGUMENT;
+    type = directed(type, desc);
     void *problem = context ? read_problem(type, desc, &status, &why) : NULL;
     if (problem)
         status = type->solvers ? plan_supports(context, type, problem, &why) : type->supports(context, problem, &why);
@@ -72,7 +87,6 @@ fail:
     return status;
 }
 
-/* Does read_problem and reports a failure on the context. */
 /* Writes the extents of the description's arrays: "; query 1 x 2 x 5 x 64, key ...". */
 static void write_extents(const struct layout_place *place, const void *desc, struct strbuf *text)
 {
@@ -91,6 +105,7 @@ static void write_extents(const struct layout_place *place, const void *desc, st
     }
 }
 
+/* Does read_problem and reports a failure on the context. */
 static clattn_status read_reported(const struct operator_type *type, clattn_context *context, const void *desc,
                                    void **problem)
 {
@@ -114,6 +129,7 @@ clattn_status operator_plan_create(const struct operator_type *type, clattn_cont
     clattn_plan_options own;
     void *problem = NULL;
     plan_results_clear(options, plan);
+    type = directed(type, desc);
     TRY(context_check(context));
     TRY(plan_options_read(context, options, &own));
     if (!plan && !own.background.job)
@@ -132,6 +148,7 @@ clattn_status operator_plan_find(const struct operator_type *type, clattn_contex
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     void *problem = NULL;
     *plan = NULL;
+    type = directed(type, desc);
     TRY(context_check(context));
     TRY(read_reported(type, context, desc, &problem));
     *plan = plan_cache_find(&context->plans, type, problem, type->bytes.desc);
@@ -169,6 +186,8 @@ static clattn_control *control_of(const struct operator_type *type, const void *
 clattn_status operator_enqueue(const struct operator_type *type, clattn_plan *plan, cl_command_queue queue,
                                const void *args, cl_uint wait_count, const cl_event *wait_list, cl_event *event)
 {
+    if (plan && type->backward && plan->type == type->backward)
+        type = type->backward;
     clattn_status status = plan_check(plan, type);
     if (status != CLATTN_SUCCESS)
         return status;

@@ -40,6 +40,8 @@ struct operator_type {
         *solvers; /* best first; NULL: the operator consists of others, and the last two members are set */
     size_t solver_count;
     const void *family; /* what solvers that the operator shares with others have to know of it */
+    /* The operator that takes the same descriptions and arguments with CLATTN_DIRECTION_BACKWARD; NULL: none does. */
+    const struct operator_type *backward;
     /* Compares a plan's kernels with the reference: MISCOMPILED with a message if they disagree.  NULL: no check. */
     clattn_status (*check)(struct self_check *check);
     /* Writes the problem's shape bucket, for wisdom: one token of at most BUCKET_BYTES, of letters, digits and -_.:,+ alone.
