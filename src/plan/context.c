@@ -70,6 +70,7 @@ static clattn_status find_adopted(const struct cl_table *cl, const clattn_contex
     cl_context queue_context = params->opencl_context;
     size_t bytes = 0;
     bool found = false;
+    *device = NULL;
     if (params->queue) {
         TRY_CL(NULL, "clGetCommandQueueInfo",
                cl->clGetCommandQueueInfo(params->queue, CL_QUEUE_CONTEXT, sizeof(cl_context), &queue_context, NULL));
