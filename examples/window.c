@@ -70,7 +70,8 @@ static gpointer work(gpointer arguments)
         }
     }
     check(shown[2] != NULL, "There are no other pictures");
-    return text = g_strdup_printf("Most alike: %s, cosine %.4f", shown[2], (double)best);
+    text = g_strdup_printf("Most alike: %s, cosine %.4f", shown[2], (double)best);
+    return arguments;
 }
 
 /* Shows what is new, several times a second. */
