@@ -60,7 +60,7 @@ typedef float state;
 
 typedef struct attention_item {
     int b, h;                /* batch item and query head */
-    int rows;                /* of the output that are its own */
+    int rows, key_rows;      /* of the output, and of the keys, that are its own */
     int queries, keys;       /* its lengths; a ring's keys are those from first_key on */
     int first_key, end_key;  /* what may be attended of them: a ring's from the oldest that it holds, a part's share */
     int result;              /* the batch index of its results */
@@ -82,7 +82,7 @@ static inline void attention_item_of(attention_item *item, int b, int h, const a
     item->b = b;
     item->h = h;
     item->rows = item->queries = a->query_length;
-    item->keys = a->key_length;
+    item->key_rows = item->keys = a->key_length;
     item->first_key = 0;
     item->position = a->position;
     item->query_row = item->key_row = 0;
@@ -108,7 +108,7 @@ static inline void attention_item_of(attention_item *item, int b, int h, const a
             clamp(LOAD_INT(KEY_STARTS, arrays->key_starts, a->key_starts.offset + (b + 1) * a->key_starts.stride),
                   first, rows);
         item->key_row = first;
-        item->keys = (int)min(end - first, (long)a->key_length);
+        item->key_rows = item->keys = (int)min(end - first, (long)a->key_length);
     }
 #endif
 #if GIVEN(QUERY_LENGTHS)

@@ -82,7 +82,7 @@ typedef enum clattn_scores_mode {
  * that is out of range is clamped into it and never trusted with an address. */
 typedef struct clattn_attention_desc {
     size_t size;                /**< sizeof(clattn_attention_desc) */
-    clattn_direction direction; /**< CLATTN_DIRECTION_FORWARD */
+    clattn_direction direction; /**< FORWARD, or BACKWARD: what `gradients` says is computed */
     int32_t causal;             /**< 1: query i attends keys j <= p; 0 (default): all keys */
     clattn_alignment alignment; /**< where queries stand, for `causal`, `window` and `scoring.alibi` */
 
@@ -230,6 +230,25 @@ typedef struct clattn_attention_desc {
         float probability; /**< 0 (default) ... below 1 */
         int32_t reserved;  /* 0 */
     } dropout;
+
+    /** The derivatives of a number, such as a loss, by the elements of an array: each member is that of the array of its name, and
+     * has that array's extents. All are none with CLATTN_DIRECTION_FORWARD.
+     *
+     * With CLATTN_DIRECTION_BACKWARD `output` is read, and `lse`, if it is there; at least one of the others is there, and those
+     * that are get written. The description's `output` and outputs.lse are then what the same description has given forward, and
+     * are read, and there is no outputs.entropy and no outputs.scores. A cache is plain, and keys and values are no integers; there
+     * is no score_mod. Sums have a fixed order, whatever the launch, so the same call gives the same bits.
+     *
+     * Gradients of query rows beyond an item's length are +0, as those of key and value rows; those of rows of packed sequences
+     * that no item owns keep what they held. The gradient of what broadcasts is the sum over what it is broadcast to. A mask has
+     * one if it is added. */
+    struct {
+        clattn_layout output;            /**< float32, float16 or bfloat16, or float64 as `output` */
+        clattn_layout lse;               /**< none, or float32: the loss depends on outputs.lse, too */
+        clattn_layout query, key, value; /**< each none, or float32, float16 or bfloat16, or float64 as the array is */
+        clattn_layout mask, bias;        /**< each none, or float32, or float64 as query is */
+        clattn_layout vector, alibi, sinks; /**< each none, or float32 */
+    } gradients;
 } clattn_attention_desc;
 
 /** Initialises a clattn_attention_desc: its size, and zeros. */
@@ -288,6 +307,11 @@ typedef struct clattn_attention_args {
         uint32_t offset;  /**< which of the seed's masks */
         int32_t reserved; /* 0 */
     } dropout;
+
+    /** The arrays of the description's `gradients`. */
+    struct {
+        clattn_binding output, lse, query, key, value, mask, bias, vector, alibi, sinks; /**< the array of that name */
+    } gradients;
     clattn_control *control; /**< what watches the call (control.h), or NULL */
 } clattn_attention_args;
 

@@ -23,13 +23,18 @@ job_result result_of(const char *name, const test_array *output)
                           : (job_result){0};
 }
 
+void result_release(job_result *r)
+{
+    free(r->reference);
+    free(r->magnitude);
+    free(r->naive);
+    free(r->given);
+}
+
 static void release(job_result result[JOB_OUTPUTS])
 {
     for (int n = 0; n < JOB_OUTPUTS; n++) {
-        free(result[n].reference);
-        free(result[n].magnitude);
-        free(result[n].naive);
-        free(result[n].given);
+        result_release(&result[n]);
     }
 }
 
@@ -57,7 +62,7 @@ static void compare_means(const job_result *r, const double *naive)
     }
 }
 
-static void compare(const job_result *r)
+void result_judge(const job_result *r)
 {
     const double *naive = r->naive ? r->naive : r->reference;
     double limit = 0;
@@ -91,7 +96,7 @@ static void compare_outputs(const job_checker *checker, const test_job *job, con
         if (r->name) {
             r->given =
                 checker->read ? checker->read(job, test, n, r) : array_dense(&job->output[n], r->rank, r->extent);
-            compare(r);
+            result_judge(r);
         }
     }
 }

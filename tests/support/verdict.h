@@ -21,6 +21,11 @@ job_result result_sized(const char *name, clattn_dtype stored, int rank, const s
 /* The result of what array_own has declared of an output; none if the output has no memory. */
 job_result result_of(const char *name, const test_array *output);
 
+/* Fails unless r->given is what the rule allows. */
+void result_judge(const job_result *r);
+
+void result_release(job_result *r);
+
 /* How an operator's cases are checked. */
 typedef struct job_checker {
     /* Makes arrays, arguments and the plan; false if the solver refuses, which has been asserted. */

@@ -11,7 +11,7 @@
 _Static_assert(sizeof(array4) == 40 && sizeof(array2) == 24 && sizeof(array1) == 16, "arrays have padding");
 _Static_assert(sizeof(attention_args) == 24 + 11 * 40 + 3 * 24 + 6 * 16 + 9 * 8 + 22 * 4, "attention_args has padding");
 _Static_assert(sizeof(attention_args) + ATTENTION_POINTERS * 8 <= 1024, "too many arguments");
-_Static_assert(4 + ATTENTION_ARRAYS + CLATTN_USER_BUFFERS <= BOUND_MOST, "too many arrays");
+_Static_assert(4 + ATTENTION_ARRAYS + ATTENTION_GRADIENTS + CLATTN_USER_BUFFERS <= BOUND_MOST, "too many arrays");
 
 /* ---- the struct ---- */
 
@@ -180,6 +180,9 @@ static clattn_status check_absent(clattn_context *context, const struct attentio
     for (int i = 0; i < ATTENTION_ARRAYS; i++)
         if (!problem->has[i])
             TRY(binding_absent(context, attention_binding(args, i), attention_arrays[i].name));
+    for (int i = 0; i < ATTENTION_GRADIENTS; i++)
+        if (!problem->gradient[i])
+            TRY(binding_absent(context, attention_gradient_binding(args, i), attention_gradients[i].name));
     for (int i = 0; i < CLATTN_USER_BUFFERS; i++)
         if (problem->desc.snippets.buffer_dtype[i] == CLATTN_DTYPE_NONE)
             TRY(binding_absent_field(context, &args->snippets.buffer[i], user_name[i], "user_dtype"));
@@ -232,16 +235,21 @@ static enum binding_access access_of(const struct attention_problem *problem, en
 {
     bool again = array == ATTENTION_LSE && problem->has[ATTENTION_SCORES] &&
                  problem->desc.outputs.scores_mode == CLATTN_SCORES_MODE_PROBABILITIES;
-    return array < ATTENTION_INPUT_ARRAYS ? BINDING_READ : again ? BINDING_READ_WRITE : BINDING_WRITE;
+    return array < ATTENTION_INPUT_ARRAYS || problem->backward ? BINDING_READ
+           : again                                             ? BINDING_READ_WRITE
+                                                               : BINDING_WRITE;
 }
 
+/* A mask, a bias, or the gradient of one. */
 static void add_mask(struct bound_list *list, const struct attention_problem *problem,
-                     const clattn_attention_args *args, enum attention_array array)
+                     const clattn_attention_args *args, const struct attention_array_type *type,
+                     enum binding_access access)
 {
     const size_t size[4] = {args->batch, problem->heads, args->query_length, args->key_length};
     size_t reach[4];
-    const clattn_layout mask = mask_reach(attention_layout(&problem->desc, array), size, reach);
-    bound_add(list, attention_binding(args, array), &mask, reach, BINDING_READ, attention_arrays[array].name);
+    const clattn_layout mask =
+        mask_reach((const clattn_layout *)((const char *)&problem->desc + type->layout), size, reach);
+    bound_add(list, (const clattn_binding *)((const char *)args + type->binding), &mask, reach, access, type->name);
 }
 
 static void add_optional(struct bound_list *list, const struct attention_problem *problem,
@@ -253,7 +261,7 @@ static void add_optional(struct bound_list *list, const struct attention_problem
         if (!problem->has[i])
             continue;
         if (i == ATTENTION_MASK || i == ATTENTION_BIAS) {
-            add_mask(list, problem, args, i);
+            add_mask(list, problem, args, &attention_arrays[i], BINDING_READ);
             continue;
         }
         reached(problem, args, i, extent);
@@ -268,6 +276,58 @@ static void add_optional(struct bound_list *list, const struct attention_problem
     }
 }
 
+/* How much of query, key, value and output an enqueue reaches. */
+struct operands {
+    size_t query[4], key[4], value[4], output[4];
+};
+
+static struct operands operands_of(const struct attention_problem *problem, const clattn_attention_args *args)
+{
+    const clattn_attention_desc *desc = &problem->desc;
+    struct operands o = {
+        .query = {args->batch, problem->heads, args->query_length, problem->d_k},
+        .key = {args->batch, problem->kv_heads, size_min(args->key_length, desc->key.extent[2]), problem->d_k},
+    };
+    if (problem->packed_queries)
+        memcpy(o.query, desc->query.extent, sizeof o.query);
+    if (problem->packed_keys || desc->cache.kind == CLATTN_CACHE_KIND_PAGED)
+        memcpy(o.key, desc->key.extent, sizeof o.key);
+    if (!args->key_length)
+        o.key[2] = 0;
+    memcpy(o.value, o.key, sizeof o.value);
+    memcpy(o.output, o.query, sizeof o.output);
+    o.value[3] = o.output[3] = problem->d_v;
+    return o;
+}
+
+/* Adds the gradients from `first` on. */
+static void add_gradients(struct bound_list *list, const struct attention_problem *problem,
+                          const struct operands *operands, const clattn_attention_args *args,
+                          enum attention_gradient first)
+{
+    const size_t *const extents[ATTENTION_GRADIENTS] = {[GRADIENT_OUTPUT] = operands->output,
+                                                        [GRADIENT_LSE] = operands->output,
+                                                        [GRADIENT_QUERY] = operands->query,
+                                                        [GRADIENT_KEY] = operands->key,
+                                                        [GRADIENT_VALUE] = operands->value};
+    for (enum attention_gradient i = first; i < ATTENTION_GRADIENTS; i++) {
+        const clattn_layout *layout = attention_gradient_layout(&problem->desc, i);
+        const enum binding_access access = i < ATTENTION_INPUT_GRADIENTS ? BINDING_READ : BINDING_WRITE;
+        size_t reach[CLATTN_MAX_RANK];
+        if (!problem->gradient[i])
+            continue;
+        if (i == GRADIENT_MASK || i == GRADIENT_BIAS) {
+            add_mask(list, problem, args, &attention_gradients[i], access);
+            continue;
+        }
+        memcpy(reach, layout->extent, sizeof reach);
+        if (i == GRADIENT_ALIBI && layout->rank == 2 && reach[0] != 1)
+            reach[0] = args->batch;
+        bound_add(list, attention_gradient_binding(args, i), layout, extents[i] ? extents[i] : reach, access,
+                  attention_gradients[i].name);
+    }
+}
+
 clattn_status attention_args_read(clattn_context *context, const struct attention_problem *problem,
                                   const clattn_attention_args *given, clattn_attention_args *args)
 {
@@ -278,23 +338,18 @@ clattn_status attention_args_read(clattn_context *context, const struct attentio
     TRY(args_read(&context->device.report, "clattn_attention_args", args, sizeof *args, sizeof *args, given));
     TRY(read_lengths(&context->device.report, problem, args));
     TRY(check_absent(context, problem, args));
-    if (!args->batch || !problem->heads || !args->query_length)
-        return CLATTN_SUCCESS;
-    size_t q[4] = {args->batch, problem->heads, args->query_length, problem->d_k};
-    size_t k[4] = {args->batch, problem->kv_heads, size_min(args->key_length, desc->key.extent[2]), problem->d_k};
-    if (problem->packed_queries)
-        memcpy(q, desc->query.extent, sizeof q);
-    if (problem->packed_keys || desc->cache.kind == CLATTN_CACHE_KIND_PAGED)
-        memcpy(k, desc->key.extent, sizeof k);
-    if (!args->key_length)
-        k[2] = 0;
-    const size_t v[4] = {k[0], k[1], k[2], problem->d_v};
-    const size_t o[4] = {q[0], q[1], q[2], problem->d_v};
-    bound_add(&list, &args->query, &desc->query, q, BINDING_READ, "query");
-    bound_add(&list, &args->key, &desc->key, k, BINDING_READ, "key");
-    bound_add(&list, &args->value, &desc->value, v, BINDING_READ, "value");
-    bound_add(&list, &args->output, &desc->output, o, BINDING_WRITE, "output");
-    add_optional(&list, problem, args);
+    const struct operands operands = operands_of(problem, args);
+    const bool is_empty = attention_is_empty(problem, args);
+    if (!is_empty) {
+        bound_add(&list, &args->query, &desc->query, operands.query, BINDING_READ, "query");
+        bound_add(&list, &args->key, &desc->key, operands.key, BINDING_READ, "key");
+        bound_add(&list, &args->value, &desc->value, operands.value, BINDING_READ, "value");
+        bound_add(&list, &args->output, &desc->output, operands.output,
+                  problem->backward ? BINDING_READ : BINDING_WRITE, "output");
+        add_optional(&list, problem, args);
+    }
+    if (problem->backward)
+        add_gradients(&list, problem, &operands, args, is_empty ? ATTENTION_INPUT_GRADIENTS : 0);
     TRY(bindings_check(context, list.array, list.count));
 fail:
     return status;

@@ -23,8 +23,7 @@ static void release_snippets(clattn_plan *plan)
     free(((struct attention_plan *)plan)->snippets);
 }
 
-/* Copies the snippets, which are the caller's until then, into the plan. */
-static clattn_status take_snippets(clattn_plan *base)
+clattn_status attention_take_snippets(clattn_plan *base)
 {
     struct attention_plan *plan = (struct attention_plan *)base;
     struct attention_problem *problem = &plan->problem;
@@ -49,7 +48,7 @@ static clattn_status take_snippets(clattn_plan *base)
     return CLATTN_SUCCESS;
 }
 
-static clattn_status check_snippets(clattn_plan *base)
+clattn_status attention_check_snippets(clattn_plan *base)
 {
     const struct attention_problem *problem = &((struct attention_plan *)base)->problem;
     const struct device *device = &base->context->device;
@@ -76,7 +75,7 @@ static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_cal
     clattn_attention_args args;
     struct chain chain;
     TRY(attention_args_read(handle->context, problem, given, &args));
-    if (!args.batch || !problem->heads || !args.query_length)
+    if (attention_is_empty(problem, &args))
         return plan_enqueue_nothing(handle, call);
     status = chain_begin(&chain, handle->context, call, &args.workspace);
     if (status == CLATTN_SUCCESS)
@@ -146,12 +145,13 @@ static const struct operator_type attention_operator = {
     .read = attention_problem_read,
     .enqueue = enqueue,
     .layouts = layouts,
-    .take = take_snippets,
-    .begin = check_snippets,
+    .take = attention_take_snippets,
+    .begin = attention_check_snippets,
     .solvers = solvers,
     .solver_count = sizeof solvers / sizeof solvers[0],
     .check = attention_self_check,
     .shape_bucket = shape_bucket,
+    .backward = &attention_backward_operator,
 };
 
 OPERATOR_CALLS(attention, clattn_attention_desc_init, clattn_attention_args_init, clattn_attention_supports,

@@ -29,6 +29,14 @@ const struct attention_array_type attention_arrays[ATTENTION_ARRAYS] = {
     [ATTENTION_SCORES] = ARRAY(outputs.scores),
 };
 
+const struct attention_array_type attention_gradients[ATTENTION_GRADIENTS] = {
+    [GRADIENT_OUTPUT] = ARRAY(gradients.output), [GRADIENT_LSE] = ARRAY(gradients.lse),
+    [GRADIENT_QUERY] = ARRAY(gradients.query),   [GRADIENT_KEY] = ARRAY(gradients.key),
+    [GRADIENT_VALUE] = ARRAY(gradients.value),   [GRADIENT_MASK] = ARRAY(gradients.mask),
+    [GRADIENT_BIAS] = ARRAY(gradients.bias),     [GRADIENT_VECTOR] = ARRAY(gradients.vector),
+    [GRADIENT_ALIBI] = ARRAY(gradients.alibi),   [GRADIENT_SINKS] = ARRAY(gradients.sinks),
+};
+
 static clattn_status fail(const char **reason, clattn_status status, const char *why)
 {
     *reason = why;
@@ -41,8 +49,8 @@ static clattn_status fail(const char **reason, clattn_status status, const char 
 
 static clattn_status check_enums(const clattn_attention_desc *desc, const char **reason)
 {
-    if (desc->direction != CLATTN_DIRECTION_FORWARD)
-        INVALID("direction: only CLATTN_DIRECTION_FORWARD is known");
+    if (!enum_within(desc->direction, CLATTN_DIRECTION_BACKWARD))
+        INVALID("unknown direction");
     if (!is_flag(desc->causal))
         INVALID("causal is neither 0 nor 1");
     if (!is_flag(desc->short_mask))
@@ -355,6 +363,81 @@ fail:
     return status;
 }
 
+/* ---- gradients ---- */
+
+/* The array that a gradient is by. */
+static const clattn_layout *differentiated(const clattn_attention_desc *desc, enum attention_gradient gradient)
+{
+    switch (gradient) {
+    case GRADIENT_OUTPUT: return &desc->output;
+    case GRADIENT_LSE: return &desc->outputs.lse;
+    case GRADIENT_QUERY: return &desc->query;
+    case GRADIENT_KEY: return &desc->key;
+    case GRADIENT_VALUE: return &desc->value;
+    case GRADIENT_MASK: return &desc->mask;
+    case GRADIENT_BIAS: return &desc->bias;
+    case GRADIENT_VECTOR: return &desc->scoring.vector;
+    case GRADIENT_ALIBI: return &desc->scoring.alibi;
+    default: return &desc->scoring.sinks;
+    }
+}
+
+static clattn_status check_gradient(struct attention_problem *problem, enum attention_gradient gradient,
+                                    const char **reason)
+{
+    clattn_status status;
+    clattn_layout *layout = (clattn_layout *)((char *)&problem->desc + attention_gradients[gradient].layout);
+    const clattn_layout *array = differentiated(&problem->desc, gradient);
+    const bool is_operand = gradient == GRADIENT_OUTPUT || (gradient >= GRADIENT_QUERY && gradient <= GRADIENT_VALUE);
+    const bool is_pair = gradient == GRADIENT_MASK || gradient == GRADIENT_BIAS;
+    const bool is_wide = problem->is_double && (is_operand || is_pair);
+    problem->gradient[gradient] = !layout_is_none(layout);
+    if (!problem->gradient[gradient]) {
+        layout_normalise(layout);
+        return CLATTN_SUCCESS;
+    }
+    TRY(layout_check(layout, gradient < ATTENTION_INPUT_GRADIENTS ? LAYOUT_INPUT : LAYOUT_OUTPUT,
+                     &attention_gradients[gradient].words, reason));
+    layout_normalise(layout);
+    if (layout->rank != array->rank || memcmp(layout->extent, array->extent, sizeof layout->extent) != 0)
+        LAYOUT("a gradient has other extents than its array");
+    if (is_wide ? layout->dtype != CLATTN_DTYPE_F64
+                : layout->dtype != CLATTN_DTYPE_F32 && !(is_operand && dtype_is_storage(layout->dtype)))
+        UNSUPPORTED(
+            "gradients are float32, those of query, key, value and output also float16 or bfloat16, and float64 "
+            "if these are");
+    if (gradient == GRADIENT_MASK && array->dtype == CLATTN_DTYPE_BOOL)
+        INVALID("gradients.mask: a boolean mask has no derivative");
+fail:
+    return status;
+}
+
+static clattn_status check_gradients(struct attention_problem *problem, const char **reason)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    const clattn_attention_desc *desc = &problem->desc;
+    bool written = false;
+    if (!problem->has[ATTENTION_LSE])
+        INVALID("outputs.lse: backward reads forward's log-sum-exp");
+    if (problem->has[ATTENTION_ENTROPY] || problem->has[ATTENTION_SCORES])
+        INVALID("outputs.entropy and outputs.scores are not for CLATTN_DIRECTION_BACKWARD");
+    if (desc->cache.kind != CLATTN_CACHE_KIND_PLAIN || problem->has[ATTENTION_KEY_SCALE] ||
+        problem->has[ATTENTION_VALUE_SCALE])
+        UNSUPPORTED("there are no gradients of a ring, a paged cache, or integers");
+    if (problem->score_mod)
+        UNSUPPORTED("score_mod has no derivative");
+    for (int i = 0; i < ATTENTION_GRADIENTS; i++) {
+        TRY(check_gradient(problem, i, reason));
+        written = written || (i >= ATTENTION_INPUT_GRADIENTS && problem->gradient[i]);
+    }
+    if (!problem->gradient[GRADIENT_OUTPUT])
+        INVALID("gradients.output is missing");
+    if (!written)
+        INVALID("no gradient is asked for");
+fail:
+    return status;
+}
+
 /* What does not count must not tell two equal descriptions apart. */
 static void normalise(struct attention_problem *problem)
 {
@@ -372,10 +455,10 @@ static void normalise(struct attention_problem *problem)
         desc->outputs.scores_mode = 0;
 }
 
-clattn_status attention_problem_read(const void *desc, void *result, const char **reason)
+/* Everything but direction and gradients. */
+static clattn_status read_forward(const void *desc, struct attention_problem *problem, const char **reason)
 {
     clattn_status status;
-    struct attention_problem *problem = result;
     memset(problem, 0, sizeof *problem);
     *reason = "desc is NULL, or its size is none that clattn_attention_desc ever had";
     TRY(struct_read(&problem->desc, sizeof problem->desc, sizeof problem->desc, desc));
@@ -390,6 +473,30 @@ clattn_status attention_problem_read(const void *desc, void *result, const char 
                                                                                  : 1.0 / sqrt((double)problem->d_k);
     problem->scale = (float)problem->exact_scale;
     normalise(problem);
+fail:
+    return status;
+}
+
+clattn_status attention_problem_read(const void *desc, void *result, const char **reason)
+{
+    clattn_status status;
+    struct attention_problem *problem = result;
+    TRY(read_forward(desc, problem, reason));
+    for (int i = 0; i < ATTENTION_GRADIENTS; i++)
+        if (!layout_is_none(attention_gradient_layout(&problem->desc, i)))
+            INVALID("gradients are for CLATTN_DIRECTION_BACKWARD");
+    memset(&problem->desc.gradients, 0, sizeof problem->desc.gradients);
+fail:
+    return status;
+}
+
+clattn_status attention_backward_problem_read(const void *desc, void *result, const char **reason)
+{
+    clattn_status status;
+    struct attention_problem *problem = result;
+    TRY(read_forward(desc, problem, reason));
+    problem->backward = true;
+    status = check_gradients(problem, reason);
 fail:
     return status;
 }

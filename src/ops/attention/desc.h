@@ -29,6 +29,23 @@ enum attention_array {
     ATTENTION_ARRAYS
 };
 
+/* The members of `gradients`: those that backward reads, then those that it writes. */
+enum attention_gradient {
+    GRADIENT_OUTPUT,
+    GRADIENT_LSE,
+    GRADIENT_QUERY,
+    GRADIENT_KEY,
+    GRADIENT_VALUE,
+    GRADIENT_MASK,
+    GRADIENT_BIAS,
+    GRADIENT_VECTOR,
+    GRADIENT_ALIBI,
+    GRADIENT_SINKS,
+    ATTENTION_GRADIENTS
+};
+
+#define ATTENTION_INPUT_GRADIENTS GRADIENT_QUERY /* those before it are read */
+
 #define ATTENTION_INPUT_ARRAYS ATTENTION_LSE /* the optional arrays before it are inputs of every attention kernel */
 
 /* A description that has passed attention_problem_read: normalised, consistent, within the kernels' ranges. */
@@ -44,6 +61,7 @@ struct attention_problem {
     float scale;
     double exact_scale;
     bool has[ATTENTION_ARRAYS];
+    bool backward, gradient[ATTENTION_GRADIENTS];
     bool is_double, packed_queries, packed_keys;
     size_t mask_extent[4], bias_extent[4]; /* batch, heads, queries, keys: each 1 or as above; keys also in between */
     array4 mask, bias;                     /* strides, 0 where they broadcast */
@@ -88,8 +106,26 @@ static inline const clattn_binding *attention_binding(const clattn_attention_arg
     return (const clattn_binding *)((const char *)args + attention_arrays[array].binding);
 }
 
+/* The same for a gradient, whose binding's name is "gradients.query" and the like. */
+extern const struct attention_array_type attention_gradients[ATTENTION_GRADIENTS];
+
+static inline const clattn_layout *attention_gradient_layout(const clattn_attention_desc *desc,
+                                                             enum attention_gradient gradient)
+{
+    return (const clattn_layout *)((const char *)desc + attention_gradients[gradient].layout);
+}
+
+static inline const clattn_binding *attention_gradient_binding(const clattn_attention_args *args,
+                                                               enum attention_gradient gradient)
+{
+    return (const clattn_binding *)((const char *)args + attention_gradients[gradient].binding);
+}
+
 /* Reads and checks a description; *reason is a static string if it fails.  The snippets' texts stay the caller's. */
 clattn_status attention_problem_read(const void *desc, void *problem, const char **reason);
+
+/* Does so for CLATTN_DIRECTION_BACKWARD. */
+clattn_status attention_backward_problem_read(const void *desc, void *problem, const char **reason);
 
 /* Why the device cannot compute the problem at all, a static string, or NULL. */
 const char *attention_refuse(const struct capabilities *caps, const struct attention_problem *problem);

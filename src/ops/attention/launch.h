@@ -10,7 +10,13 @@
 /* Those of the scores' kernel: query, key; the optional inputs; lse, scores. */
 #define ATTENTION_SCORES_POINTERS (2 + ATTENTION_INPUTS + 2)
 
-/* A copy of the caller's args with lengths filled in, all bindings checked. */
+/* Whether there are no query rows; backward then writes zeros. */
+static inline bool attention_is_empty(const struct attention_problem *problem, const clattn_attention_args *args)
+{
+    return !args->batch || !problem->heads || !args->query_length;
+}
+
+/* A copy of the caller's args with lengths filled in, all bindings checked that are used. */
 clattn_status attention_args_read(clattn_context *context, const struct attention_problem *problem,
                                   const clattn_attention_args *given, clattn_attention_args *args);
 

@@ -77,6 +77,12 @@ clattn_status attention_self_check(struct self_check *check);
 /* The keys of the self-check's problem, at least. */
 size_t attention_check_keys(const struct attention_problem *problem);
 
+/* Copies the snippets, which are the caller's until then, into the plan, and compiles them alone. */
+clattn_status attention_take_snippets(clattn_plan *plan);
+clattn_status attention_check_snippets(clattn_plan *plan);
+
+extern const struct operator_type attention_backward_operator; /* ops/attention/backward */
+
 extern const struct solver attention_cpu_amx_solver;
 extern const struct solver attention_cpu_bf16_solver;
 extern const struct solver attention_emulated_mma_solver;

@@ -1,0 +1,121 @@
+/* What the kernels of attention's backward direction share, beside attention/core.h.
+ *
+ *   P_ij  = factor_i * exp(s_ij - lse_i)      factor_i, near 1, takes back what rounding has done to lse_i
+ *   dP_ij = keep_ij * sum_c dO_ic V_jc        keep_ij: dropout's 0 or 1 / (1 - probability)
+ *   dS_ij = P_ij * (dP_ij - delta_i)          delta_i = sum_c dO_ic O_ic - dlse_i
+ *   G_ij  = dS_ij * (1 - (capped_ij / softcap)^2), the derivative by the scaled score
+ *
+ * (Dao, Fu, Ermon, Rudra, Re 2022, appendix B.2, and what follows for softcap, sinks and lse.)  A pair that is not attended has
+ * none of them, and nothing of it is read.
+ *
+ * The workspace holds numbers of type `state` for each row of each head: delta, factor, the derivative by the row's sink, that by
+ * the head's slope, and D_K of that by the head's vector.  The rows of a part lie as value_scale says, and part n begins n *
+ * WORKSPACE_ROWS elements further.
+ *
+ * Members of attention_args that forward needs and backward does not have another meaning here:
+ *   output        O for the first kernel, what it writes for others   scores        dO
+ *   entropy       dlse                                               key_scale     dQ or dK
+ *   value_scale   the workspace's rows                               block_table   what the kernels say
+ *
+ *   DO_TYPE, GRADIENT_LSE   the types of dO and whether there is dlse */
+#ifndef CLATTN_CL_ATTENTION_BACKWARD_CORE_H
+#define CLATTN_CL_ATTENTION_BACKWARD_CORE_H
+
+#include "attention/core.h"
+#include "attention/pair.h"
+
+#ifndef DO_TYPE
+#define DO_TYPE F32
+#endif
+#ifndef GRADIENT_LSE
+#define GRADIENT_LSE 0
+#endif
+
+enum { PART_DELTA, PART_FACTOR, PART_SINK, PART_SLOPE, PART_VECTOR };
+
+#define WORKSPACE_ROWS(a) ((a)->block_table.offset)
+
+/* Where the number of a part for query i of the item is. */
+static inline long attention_workspace_at(int part, const attention_item *item, long i, const attention_args *a)
+{
+    return part * WORKSPACE_ROWS(a) + attention_query_row(&a->value_scale, item, i);
+}
+
+/* The range of queries outside which none attends key j by causality and the window; empty where *first >= *end. */
+static inline void attention_query_range(const attention_item *item, long j, const attention_args *a, long *first,
+                                         long *end)
+{
+    *first = 0;
+    *end = item->queries;
+#if CAUSAL
+    *first = max(*first, j - item->position);
+#endif
+#if WINDOW
+    if (a->window_right != ATTENTION_UNBOUNDED)
+        *first = max(*first, j - item->position - a->window_right);
+    if (a->window_left != ATTENTION_UNBOUNDED)
+        *end = min(*end, j - item->position + a->window_left + 1);
+#endif
+}
+
+/* Whether query i of the item attends its key j, which lies within its lengths. */
+static inline bool attention_attends(const attention_item *item, long i, long j, const attention_args *a,
+                                     const optional_arrays *arrays)
+{
+#if MASK
+    if (j >= a->mask_keys)
+        return false;
+#endif
+#if BIAS
+    if (j >= a->bias_keys)
+        return false;
+#endif
+    return !attention_excludes(item, i, j, a, arrays);
+}
+
+/* Dropout's factor of a pair. */
+static inline state attention_keep(const attention_item *item, long i, long j, const attention_args *a)
+{
+#if DROPOUT
+    uint word[4];
+    vstore4(attention_words(item, i, j >> 2, a), 0, word); /* attention/generic.cl says why */
+    return word[j & 3] < a->dropout_threshold ? 0.0f : ATTENTION_DROPOUT_SCALE(a);
+#else
+    return 1.0f;
+#endif
+}
+
+/* exp(s_ij - lse_i); *slope is the derivative of s_ij by the scaled score. */
+static inline state attention_weight(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
+                                     state row_lse, const attention_item *item, long i, long j, const attention_args *a,
+                                     const optional_arrays *arrays, state *slope)
+{
+    const state capped = attention_capped(attention_pair(query, key, item, i, j, a, arrays), a);
+    *slope = 1.0f;
+#if SOFTCAP
+    const state share = capped / a->softcap;
+    *slope = STATE_FMA(-share, share, (state)1.0f);
+#endif
+    return NATURAL_EXP(attention_biased(capped, item, i, j, a, arrays) - row_lse);
+}
+
+/* sum_c dO_ic V_jc */
+static inline state attention_output_gradient(const global ELEMENT(DO_TYPE) *d_output,
+                                              const global ELEMENT(V_TYPE) *value, const attention_item *item, long i,
+                                              long j, const attention_args *a, const optional_arrays *arrays)
+{
+    const long from = attention_query_row(&a->scores, item, i), row = attention_row(&a->value, item, j, a, arrays);
+    state even = 0.0f, odd = 0.0f;
+    for (int c = 0; c + 1 < D_V; c += 2) {
+        even = STATE_FMA(LOAD(DO_TYPE, d_output, from + c * a->scores.col), LOAD(V_TYPE, value, row + c * a->value.col),
+                         even);
+        odd = STATE_FMA(LOAD(DO_TYPE, d_output, from + (c + 1) * a->scores.col),
+                        LOAD(V_TYPE, value, row + (c + 1) * a->value.col), odd);
+    }
+    if (D_V % 2 == 1)
+        even = STATE_FMA(LOAD(DO_TYPE, d_output, from + (D_V - 1) * a->scores.col),
+                         LOAD(V_TYPE, value, row + (D_V - 1) * a->value.col), even);
+    return even + odd;
+}
+
+#endif
