@@ -85,9 +85,6 @@
 #ifndef UNROLL
 #define UNROLL 1
 #endif
-#ifndef PAIRS
-#define PAIRS 0
-#endif
 
 #if UNROLL == 4
 #define UNROLLED _Pragma("unroll 4")

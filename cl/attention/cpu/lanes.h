@@ -1,13 +1,17 @@
 /* attention_cpu's block: queries across vector lanes, and their way in and out.
  *
  *   LANES, QUERY_VECTORS   lib/vector.h and attention/cpu/lanes.cl; BLOCK = LANES * QUERY_VECTORS rows
- *   PREFETCHES             1: the compiler has __builtin_prefetch (0) */
+ *   PREFETCHES             1: the compiler has __builtin_prefetch (0)
+ *   PAIRS                  as attention/cpu/lanes.cl says (0) */
 #ifndef CLATTN_CL_ATTENTION_CPU_LANES_H
 #define CLATTN_CL_ATTENTION_CPU_LANES_H
 
 #define BLOCK (QUERY_VECTORS * LANES)
 #ifndef PREFETCHES
 #define PREFETCHES 0
+#endif
+#ifndef PAIRS
+#define PAIRS 0
 #endif
 
 #include "attention/cpu/block.h"

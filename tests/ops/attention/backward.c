@@ -11,6 +11,10 @@
 #include "support/attention/case.h"
 #include "support/verdict.h"
 
+#define F64 CLATTN_DTYPE_F64
+#define HALF CLATTN_DTYPE_F16
+#define BF CLATTN_DTYPE_BF16
+
 /* ---- the call ---- */
 
 /* The arrays of the backward call beside the forward job's inputs. */
@@ -368,7 +372,10 @@ static void check(const void *test, const char *solver)
     const attention_case *t = test;
 
     prepare(&j, t);
-    const bool refused = attention_refuses(t, solver);
+    const bool is_cpu = strcmp(solver, "cpu") == 0;
+    const bool refused = is_cpu ? t->additive || t->mask > MASK_BOOL || t->bias || t->alibi || t->type.query == F64 ||
+                                      t->dim.d_k + t->dim.d_v > 1000
+                                : attention_refuses(t, solver);
     if (job_plan(&j.job, &attention_operator, &j.desc, solver,
                  refused         ? JOB_REFUSED
                  : t->long_loops ? JOB_LOOPS
@@ -381,9 +388,6 @@ static void check(const void *test, const char *solver)
 
 /* ---- the cases; `entropy` stands for a gradient of the log-sum-exp ---- */
 
-#define F64 CLATTN_DTYPE_F64
-#define HALF CLATTN_DTYPE_F16
-#define BF CLATTN_DTYPE_BF16
 #define SMALL .dim = {2, 4, 2, 13, 19, 8, 6}
 #define MORE_SIZES .dim = {2, 2, 2, 33, 70, 24, 40}
 
@@ -634,13 +638,14 @@ static void nothing_to_attend(void **state)
 
 int main(int argc, char **argv)
 {
+    static const char *const solvers[] = {"generic", "cpu"};
     for (size_t n = 0; n < COUNT_OF(differences); n++) {
         suite_add_case(check_differences, &differences[n], "", "the tests' gradients by differences: %s",
                        differences[n].rule);
     }
     for (size_t n = 0; n < COUNT_OF(cases); n++) {
-        if (cases[n].levels & level()) {
-            suite_add_case(check, &cases[n], "generic", "attention backward generic: %s", cases[n].rule);
+        for (size_t i = 0; i < COUNT_OF(solvers) && cases[n].levels & level(); i++) {
+            suite_add_case(check, &cases[n], solvers[i], "attention backward %s: %s", solvers[i], cases[n].rule);
         }
     }
     suite_add(repeats_give_the_same_bits, "repeats give the same bits");

@@ -16,13 +16,16 @@ enum { BACKWARD_ROWS, BACKWARD_KEYS, BACKWARD_PAIRS, BACKWARD_SUM, BACKWARD_KERN
 struct attention_backward_plan {
     clattn_plan base;
     struct attention_problem problem;
-    char *snippets;                  /* as attention_plan's, whose first members are these */
-    size_t chunk;                    /* columns of a work-item of the first two kernels */
-    size_t items;                    /* rows, and keys, of a work-group of theirs */
-    size_t kernel[BACKWARD_KERNELS]; /* their numbers among the plan's, NO_KERNEL for those that it does not have */
+    char *snippets; /* as attention_plan's, whose first members are these */
+    /* The work-groups of the first two kernels. */
+    void (*groups)(const struct attention_backward_plan *plan, const struct attention_problem *problem, int kernel,
+                   const attention_args *a, size_t groups[3]);
+    size_t chunk;                    /* generic: columns of a work-item */
+    size_t items;                    /* generic: rows, and keys, of a work-group */
+    size_t splits;                   /* cpu: parts of the queries, each with sums of its own for dK and dV, */
+    size_t lanes;                    /* whose rows are rounded up to whole vectors; 0: there are no sums */
+    size_t kernel[BACKWARD_KERNELS]; /* their numbers among the plan's */
 };
-
-#define NO_KERNEL ((size_t)-1)
 
 /* Whether the problem asks for the gradient of anything in the workspace that is summed up. */
 static inline bool backward_sums(const struct attention_problem *problem)
@@ -42,12 +45,24 @@ static inline size_t backward_rows(const struct attention_problem *problem, size
 }
 
 /* Bytes that an enqueue of the problem needs; false on overflow. */
-bool backward_workspace(const struct attention_problem *problem, size_t *bytes);
+bool backward_workspace(const struct attention_backward_plan *plan, const struct attention_problem *problem,
+                        size_t *bytes);
+
+/* The -D options of all kernels. */
+void backward_define(const struct attention_backward_plan *plan, struct strbuf *options);
+
+/* Adds a kernel; `options` is taken over and cleared. */
+clattn_status backward_add_kernel(struct attention_backward_plan *plan, int which, const char *file, const char *name,
+                                  cl_uint pointers, struct strbuf *options, const size_t local[3]);
+
+/* Adds the generic solver's kernels for what is summed up or paired, as far as the problem asks for it, and sets the workspace. */
+clattn_status backward_finish(struct attention_backward_plan *plan);
 
 /* All launches of one enqueue; `args` has passed attention_args_read. */
 clattn_status backward_launch(const struct attention_backward_plan *plan, const struct attention_problem *problem,
                               struct chain *chain, const clattn_attention_args *args);
 
+extern const struct solver attention_backward_cpu_solver;
 extern const struct solver attention_backward_generic_solver;
 
 #endif

@@ -13,15 +13,22 @@ static size_t state_bytes(const struct attention_problem *problem)
     return problem->is_double ? sizeof(double) : sizeof(float);
 }
 
-bool backward_workspace(const struct attention_problem *problem, size_t *bytes)
+bool backward_workspace(const struct attention_backward_plan *plan, const struct attention_problem *problem,
+                        size_t *bytes)
 {
     const size_t width = PARTS + (problem->gradient[GRADIENT_VECTOR] ? problem->d_k : 0);
-    size_t rows;
-    if (!size_mul(problem->heads, problem->packed_queries ? problem->desc.query.extent[2] : problem->query_length,
-                  &rows) ||
-        !size_mul(rows, problem->packed_queries ? 1 : problem->batch, &rows))
+    const size_t length = problem->packed_queries ? problem->desc.query.extent[2] : problem->query_length;
+    size_t rows, sums = 0;
+    if (!size_mul(problem->heads, length, &rows) ||
+        !size_mul(rows, problem->packed_queries ? 1 : problem->batch, &rows) || !size_mul(rows, width, &rows))
         return false;
-    return size_mul(rows, width, bytes) && size_mul(*bytes, state_bytes(problem), bytes);
+    if (plan->lanes) {
+        const size_t sizes = round_up(problem->d_k, plan->lanes) + round_up(problem->d_v, plan->lanes);
+        if (!size_mul(problem->batch, problem->kv_heads, &sums) || !size_mul(sums, plan->splits, &sums) ||
+            !size_mul(sums, problem->key_length, &sums) || !size_mul(sums, sizes, &sums))
+            return false;
+    }
+    return size_add(rows, sums, bytes) && size_mul(*bytes, state_bytes(problem), bytes);
 }
 
 /* (batch, heads, rows) of the workspace, of which packed queries have one batch. */
@@ -91,9 +98,9 @@ static clattn_status launch_rows(struct backward_call *call)
         &call->chain->workspace,
     };
     attention_args a = call->whole;
-    const bool by_columns = problem->gradient[GRADIENT_QUERY] || problem->gradient[GRADIENT_VECTOR];
-    const size_t groups[3] = {by_columns ? divide_up(problem->d_k, call->plan->chunk) : 1,
-                              divide_up((size_t)a.query_length, call->plan->items), (size_t)a.batch * (size_t)a.heads};
+    size_t groups[3];
+    a.splits = (int)call->plan->splits;
+    call->plan->groups(call->plan, problem, BACKWARD_ROWS, &a, groups);
     add_inputs(call, &bindings[3]);
     if (problem->gradient[GRADIENT_QUERY])
         a.key_scale = gradient_of(problem, args, GRADIENT_QUERY, problem->packed_queries);
@@ -110,11 +117,9 @@ static clattn_status launch_keys(struct backward_call *call)
         bound(problem, args, GRADIENT_VALUE),
     };
     attention_args a = call->whole;
-    const size_t chunk = call->plan->chunk;
-    const size_t chunks = (problem->gradient[GRADIENT_KEY] ? divide_up(problem->d_k, chunk) : 0) +
-                          (problem->gradient[GRADIENT_VALUE] ? divide_up(problem->d_v, chunk) : 0);
-    const size_t groups[3] = {chunks, divide_up((size_t)a.key_length, call->plan->items),
-                              (size_t)a.batch * problem->kv_heads};
+    size_t groups[3];
+    a.splits = (int)call->plan->splits;
+    call->plan->groups(call->plan, problem, BACKWARD_KEYS, &a, groups);
     if (!call->is_empty) {
         bindings[0] = &args->query;
         bindings[1] = &args->key;

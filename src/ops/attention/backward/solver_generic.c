@@ -25,30 +25,19 @@ static const char *refuse(const struct offer *offer)
     return reason ? reason : refuse_loops(offer->caps, pairs * pair);
 }
 
-static void define(const struct attention_backward_plan *plan, struct strbuf *options)
+static void groups(const struct attention_backward_plan *plan, const struct attention_problem *problem, int kernel,
+                   const attention_args *a, size_t count[3])
 {
-    const struct attention_problem *problem = &plan->problem;
-    static const struct {
-        enum attention_gradient gradient;
-        const char *flag, *type;
-    } gradients[] = {
-        {GRADIENT_OUTPUT, NULL, "DO_TYPE"},
-        {GRADIENT_LSE, "GRADIENT_LSE", NULL},
-        {GRADIENT_QUERY, "GRADIENT_QUERY", "DQ_TYPE"},
-        {GRADIENT_KEY, "GRADIENT_KEY", "DK_TYPE"},
-        {GRADIENT_VALUE, "GRADIENT_VALUE", "DV_TYPE"},
-        {GRADIENT_VECTOR, "GRADIENT_VECTOR", NULL},
-    };
-    attention_defines(problem, &plan->base.context->device.caps, options);
-    define_int(options, "CHUNK", (long long)plan->chunk);
-    for (size_t i = 0; i < COUNT_OF(gradients); i++) {
-        if (!problem->gradient[gradients[i].gradient])
-            continue;
-        if (gradients[i].flag)
-            define_int(options, gradients[i].flag, 1);
-        if (gradients[i].type)
-            define_token(options, gradients[i].type,
-                         storage_token(attention_gradient_layout(&problem->desc, gradients[i].gradient)->dtype));
+    const bool has_columns = problem->gradient[GRADIENT_QUERY] || problem->gradient[GRADIENT_VECTOR];
+    if (kernel == BACKWARD_ROWS) {
+        count[0] = has_columns ? divide_up(problem->d_k, plan->chunk) : 1;
+        count[1] = divide_up((size_t)a->query_length, plan->items);
+        count[2] = (size_t)a->batch * (size_t)a->heads;
+    } else {
+        count[0] = (problem->gradient[GRADIENT_KEY] ? divide_up(problem->d_k, plan->chunk) : 0) +
+                   (problem->gradient[GRADIENT_VALUE] ? divide_up(problem->d_v, plan->chunk) : 0);
+        count[1] = divide_up((size_t)a->key_length, plan->items);
+        count[2] = (size_t)a->batch * problem->kv_heads;
     }
 }
 
@@ -56,9 +45,23 @@ static clattn_status add(struct attention_backward_plan *plan, int which, const 
                          const size_t local[3])
 {
     struct strbuf options = {0};
-    define(plan, &options);
-    plan->kernel[which] = plan->base.kernel_count;
-    return plan_add_kernel(&plan->base, FILE_NAME, &options, name, pointers, sizeof(attention_args), local, NULL);
+    backward_define(plan, &options);
+    define_int(&options, "CHUNK", (long long)plan->chunk);
+    return backward_add_kernel(plan, which, FILE_NAME, name, pointers, &options, local);
+}
+
+clattn_status backward_finish(struct attention_backward_plan *plan)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    static const size_t one[3] = {1, 1, 1};
+    if (backward_has_pairs(&plan->problem))
+        TRY(add(plan, BACKWARD_PAIRS, "attention_backward_pairs", BACKWARD_PAIRS_POINTERS, one));
+    if (backward_sums(&plan->problem))
+        TRY(add(plan, BACKWARD_SUM, "attention_backward_sum", BACKWARD_SUM_POINTERS, one));
+    if (!backward_workspace(plan, &plan->problem, &plan->base.workspace))
+        status = report_error(&plan->base.context->device.report, CLATTN_ERROR_OVERFLOW, "a workspace overflows");
+fail:
+    return status;
 }
 
 static clattn_status prepare(clattn_plan *base)
@@ -67,22 +70,17 @@ static clattn_status prepare(clattn_plan *base)
     struct attention_backward_plan *plan = (struct attention_backward_plan *)base;
     const struct attention_problem *problem = &plan->problem;
     const struct capabilities *caps = &base->context->device.caps;
-    static const size_t one[3] = {1, 1, 1};
     plan->chunk = chunk_of(caps, problem);
     plan->items = capabilities_on_cpu(caps) ? 1 : size_min(32, caps->info.max_work_item[1]);
     plan->base.efficiency = 0.01;
-    for (int i = 0; i < BACKWARD_KERNELS; i++)
-        plan->kernel[i] = NO_KERNEL;
+    plan->groups = groups;
+    plan->splits = 1;
+    plan->lanes = 0;
     const size_t local[3] = {1, plan->items, 1};
     TRY(add(plan, BACKWARD_ROWS, "attention_backward_rows", BACKWARD_ROWS_POINTERS, local));
     if (problem->gradient[GRADIENT_KEY] || problem->gradient[GRADIENT_VALUE])
         TRY(add(plan, BACKWARD_KEYS, "attention_backward_keys", BACKWARD_KEYS_POINTERS, local));
-    if (backward_has_pairs(problem))
-        TRY(add(plan, BACKWARD_PAIRS, "attention_backward_pairs", BACKWARD_PAIRS_POINTERS, one));
-    if (backward_sums(problem))
-        TRY(add(plan, BACKWARD_SUM, "attention_backward_sum", BACKWARD_SUM_POINTERS, one));
-    if (!backward_workspace(problem, &base->workspace))
-        status = report_error(&base->context->device.report, CLATTN_ERROR_OVERFLOW, "a workspace overflows");
+    status = backward_finish(plan);
 fail:
     return status;
 }

@@ -1,0 +1,104 @@
+/* Attention's backward direction on CPU devices: five products in one walk over the keys. */
+#include "base/size.h"
+#include "base/try.h"
+#include "ops/attention/backward/backward.h"
+#include "ops/attention/cpu/cpu.h"
+#include "ops/common/arrays.h"
+#include "program/defines.h"
+
+#define FILE_NAME "attention/backward/cpu.cl"
+#define MOST_BYTES 524288 /* of a work-item's private memory */
+
+struct geometry {
+    size_t lanes, vectors, step, key_tile;
+};
+
+static size_t private_bytes(const struct geometry *g, const struct attention_problem *problem)
+{
+    const size_t d_k = round_up(problem->d_k, g->lanes), d_v = round_up(problem->d_v, g->lanes);
+    const size_t rows = g->vectors * g->lanes;
+    return sizeof(float) * (rows * (3 * d_k + 2 * d_v + 4 * (g->key_tile + g->step)) + g->key_tile * (d_k + d_v));
+}
+
+static struct geometry geometry_of(const struct capabilities *caps, const struct attention_problem *problem)
+{
+    const bool small = caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR);
+    struct geometry g = {.lanes = small ? 4 : caps->lanes, .step = small ? 2 : 6, .key_tile = 48};
+    g.vectors = small ? 1 : g.lanes == 16 ? 4 : 2;
+    while (g.vectors > 1 && private_bytes(&g, problem) > MOST_BYTES)
+        g.vectors /= 2;
+    return g;
+}
+
+static const char *refuse(const struct offer *offer)
+{
+    const struct attention_problem *problem = offer->problem;
+    const bool *gradient = problem->gradient;
+    const char *reason = cpu_refuse(problem);
+    if (reason)
+        return reason;
+    if (problem->desc.scoring.kind != CLATTN_SCORE_DOT)
+        return "scores are no dot products";
+    if (gradient[GRADIENT_MASK] || gradient[GRADIENT_BIAS] || gradient[GRADIENT_ALIBI])
+        return "there is a gradient of a mask, bias or slope";
+    const struct geometry g = geometry_of(offer->caps, problem);
+    if (private_bytes(&g, problem) > MOST_BYTES)
+        return "a block takes too much memory";
+    const double blocks = (double)divide_up(problem->query_length, g.lanes * g.vectors) *
+                          (double)(problem->heads / size_max(problem->kv_heads, 1));
+    reason = refuse_loops(offer->caps, blocks * (double)problem->key_length * (double)(problem->d_k + problem->d_v));
+    return reason ? reason : refuse_all_but_cpu(offer);
+}
+
+static void groups(const struct attention_backward_plan *plan, const struct attention_problem *problem, int kernel,
+                   const attention_args *a, size_t count[3])
+{
+    count[0] = kernel == BACKWARD_ROWS ? plan->splits : 1;
+    count[1] = kernel == BACKWARD_ROWS ? problem->kv_heads : (size_t)a->key_length;
+    count[2] = (size_t)a->batch * (kernel == BACKWARD_ROWS ? 1 : problem->kv_heads);
+}
+
+/* Parts that leave no compute unit idle, of at least a block each. */
+static size_t splits_of(const struct capabilities *caps, const struct attention_problem *problem, size_t rows)
+{
+    const size_t heads = size_max(1, problem->batch * problem->kv_heads);
+    const size_t blocks = divide_up(problem->query_length, rows) * (problem->heads / size_max(problem->kv_heads, 1));
+    const size_t units = caps->info.compute_units;
+    if (heads >= 4 * units || heads % units == 0)
+        return 1;
+    return size_max(1, size_min(blocks, divide_up(4 * units, heads)));
+}
+
+static clattn_status prepare(clattn_plan *base)
+{
+    clattn_status status;
+    static const size_t one[3] = {1, 1, 1};
+    static const struct {
+        const char *name;
+        cl_uint pointers;
+    } kernels[] = {[BACKWARD_ROWS] = {"attention_backward_cpu", BACKWARD_ROWS_POINTERS},
+                   [BACKWARD_KEYS] = {"attention_backward_cpu_keys", BACKWARD_KEYS_POINTERS}};
+    struct attention_backward_plan *plan = (struct attention_backward_plan *)base;
+    const struct attention_problem *problem = &plan->problem;
+    const struct geometry g = geometry_of(&base->context->device.caps, problem);
+    const bool has_keys = problem->gradient[GRADIENT_KEY] || problem->gradient[GRADIENT_VALUE];
+    plan->groups = groups;
+    plan->lanes = g.lanes;
+    plan->splits = splits_of(&base->context->device.caps, problem, g.lanes * g.vectors);
+    plan->chunk = 8; /* of the kernels that the generic solver shares, which have no columns */
+    plan->base.efficiency = 0.2;
+    for (int i = BACKWARD_ROWS; i <= (has_keys ? BACKWARD_KEYS : BACKWARD_ROWS); i++) {
+        struct strbuf options = {0};
+        backward_define(plan, &options);
+        define_int(&options, "LANES", (long long)g.lanes);
+        define_int(&options, "QUERY_VECTORS", (long long)g.vectors);
+        define_int(&options, "KEY_STEP", (long long)g.step);
+        define_int(&options, "KEY_TILE", (long long)g.key_tile);
+        TRY(backward_add_kernel(plan, i, FILE_NAME, kernels[i].name, kernels[i].pointers, &options, one));
+    }
+    status = backward_finish(plan);
+fail:
+    return status;
+}
+
+const struct solver attention_backward_cpu_solver = {.name = "cpu", .refuse = refuse, .prepare = prepare};
