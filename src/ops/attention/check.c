@@ -31,9 +31,7 @@ size_t attention_check_keys(const struct attention_problem *problem)
     return is_large(problem) ? LARGE_KEYS : KEYS;
 }
 
-/* Row-major over the first extents, with gaps between columns where the original has some: kernels are built for
- * neighbouring columns, or for any. */
-static void shrink(clattn_layout *layout, const size_t *extent)
+void attention_check_shrink(clattn_layout *layout, const size_t *extent)
 {
     int64_t col = layout->rank > 0 && layout->stride[layout->rank - 1] == 1 ? 1 : 2;
     bool shared = layout->rank > 0 && layout->dtype == CLATTN_DTYPE_I4;
@@ -49,13 +47,13 @@ static void shrink_mask(clattn_layout *mask, const size_t whole[4])
     size_t extent[CLATTN_MAX_RANK];
     for (int32_t i = 0; i < mask->rank; i++)
         extent[i] = mask->extent[i] == 1 ? 1 : whole[i + 4 - mask->rank];
-    shrink(mask, extent);
+    attention_check_shrink(mask, extent);
 }
 
 static void shrink_rows(clattn_layout *layout, const size_t *extent)
 {
     if (!layout_is_none(layout))
-        shrink(layout, extent);
+        attention_check_shrink(layout, extent);
 }
 
 /* Only the first `taken` rows take room: of a page no more than the keys are read, so the next one begins there.  PAGE_SIZE
@@ -64,7 +62,7 @@ static void shrink_cache(clattn_layout *layout, size_t batch, size_t heads, size
 {
     if (layout_is_none(layout))
         return;
-    shrink(layout, (size_t[]){batch, heads, taken, size});
+    attention_check_shrink(layout, (size_t[]){batch, heads, taken, size});
     layout->extent[2] = rows;
 }
 
@@ -94,9 +92,8 @@ static void temper(clattn_attention_desc *desc, size_t d_k)
     desc->window.right = desc->window.explicit_right ? 7 : -1;
 }
 
-/* Makes the arrays of *desc small; every -D of its kernels stays the same. */
-static void make_small(const struct attention_problem *problem, size_t queries, size_t keys,
-                       clattn_attention_desc *desc)
+void attention_check_make_small(const struct attention_problem *problem, size_t queries, size_t keys,
+                                clattn_attention_desc *desc)
 {
     size_t group = problem->heads / problem->kv_heads, groups = group > 4 ? 1 : 2, heads = groups * group;
     size_t d_k = problem->d_k, d_v = problem->d_v;
@@ -111,8 +108,8 @@ static void make_small(const struct attention_problem *problem, size_t queries, 
     temper(desc, d_k);
     if (problem->packed_queries)
         desc->lengths.longest_query = queries;
-    shrink(&desc->query, (size_t[]){query_batch, heads, query_rows, d_k});
-    shrink(&desc->output, (size_t[]){query_batch, heads, query_rows, d_v});
+    attention_check_shrink(&desc->query, (size_t[]){query_batch, heads, query_rows, d_k});
+    attention_check_shrink(&desc->output, (size_t[]){query_batch, heads, query_rows, d_v});
     shrink_cache(&desc->key, key_batch, groups, key_rows, taken, d_k);
     shrink_cache(&desc->value, key_batch, groups, key_rows, taken, d_v);
     shrink_cache(&desc->cache.key_scale, key_batch, groups, key_rows, taken, desc->cache.key_scale.extent[3]);
@@ -129,9 +126,9 @@ static void make_small(const struct attention_problem *problem, size_t queries, 
     shrink_rows(&desc->lengths.key_starts, (size_t[]){BATCH + 1});
     shrink_rows(&desc->cache.block_table, (size_t[]){BATCH, blocks});
     if (desc->scoring.alibi.rank == 1)
-        shrink(&desc->scoring.alibi, (size_t[]){heads});
+        attention_check_shrink(&desc->scoring.alibi, (size_t[]){heads});
     else if (desc->scoring.alibi.rank == 2)
-        shrink(&desc->scoring.alibi, (size_t[]){desc->scoring.alibi.extent[0] == 1 ? 1 : BATCH, heads});
+        attention_check_shrink(&desc->scoring.alibi, (size_t[]){desc->scoring.alibi.extent[0] == 1 ? 1 : BATCH, heads});
     if (problem->has[ATTENTION_MASK])
         shrink_mask(&desc->mask, whole);
     if (problem->has[ATTENTION_BIAS])
@@ -203,7 +200,7 @@ fail:
     return status;
 }
 
-static clattn_status make_arrays(struct attention_check *check, clattn_context *context)
+clattn_status attention_check_make_arrays(struct attention_check *check, clattn_context *context)
 {
     clattn_status status;
     uint32_t random = CHECK_SEED;
@@ -274,7 +271,7 @@ static clattn_status check_small(const struct attention_plan *plan, const clattn
     check->args.position = 1;
     check->args.dropout.seed = 7;
     check->keys = size_max(attention_check_keys(problem), plan->key_tile + KEYS_MORE(plan->key_tile));
-    make_small(problem, is_large(problem) ? LARGE_QUERIES : QUERIES, check->keys, &desc);
+    attention_check_make_small(problem, is_large(problem) ? LARGE_QUERIES : QUERIES, check->keys, &desc);
     TRY(check_begin(context));
     TRY(check_describe(&plan->base, &desc, &check->small));
     check->args.batch = check->small.batch;
@@ -285,7 +282,7 @@ static clattn_status check_small(const struct attention_plan *plan, const clattn
     else if (desc.cache.kind == CLATTN_CACHE_KIND_PAGED)
         check->args.key_length = check->keys;
     check->args.explicit_lengths = 1;
-    TRY(make_arrays(check, context));
+    TRY(attention_check_make_arrays(check, context));
     TRY(run(check, plan));
     status = attention_check_judge(check, plan, blamed);
 fail:

@@ -18,7 +18,7 @@ struct rows {
     double *scratch;
 };
 
-static ref_attention_data data_of(const struct attention_check *check)
+ref_attention_data attention_check_data(const struct attention_check *check)
 {
     const struct check_array *a = check->array;
     return (ref_attention_data){
@@ -186,7 +186,7 @@ clattn_status attention_check_judge(const struct attention_check *check, const s
     struct report *report = &plan->base.context->device.report;
     const struct attention_problem *small = &check->small;
     size_t all = row_count(check), step = divide_up(all, ROWS), last = plan->base.kernel_count - 1;
-    struct rows rows = {.reference = {.desc = &small->desc, .args = &check->args, .data = data_of(check)}};
+    struct rows rows = {.reference = {.desc = &small->desc, .args = &check->args, .data = attention_check_data(check)}};
     clattn_status status = CLATTN_SUCCESS;
     rows.naive = rows.reference;
     rows.naive.narrow = true;

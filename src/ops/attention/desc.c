@@ -365,8 +365,7 @@ fail:
 
 /* ---- gradients ---- */
 
-/* The array that a gradient is by. */
-static const clattn_layout *differentiated(const clattn_attention_desc *desc, enum attention_gradient gradient)
+const clattn_layout *attention_differentiated(const clattn_attention_desc *desc, enum attention_gradient gradient)
 {
     switch (gradient) {
     case GRADIENT_OUTPUT: return &desc->output;
@@ -387,7 +386,7 @@ static clattn_status check_gradient(struct attention_problem *problem, enum atte
 {
     clattn_status status;
     clattn_layout *layout = (clattn_layout *)((char *)&problem->desc + attention_gradients[gradient].layout);
-    const clattn_layout *array = differentiated(&problem->desc, gradient);
+    const clattn_layout *array = attention_differentiated(&problem->desc, gradient);
     const bool is_operand = gradient == GRADIENT_OUTPUT || (gradient >= GRADIENT_QUERY && gradient <= GRADIENT_VALUE);
     const bool is_pair = gradient == GRADIENT_MASK || gradient == GRADIENT_BIAS;
     const bool is_wide = problem->is_double && (is_operand || is_pair);

@@ -121,6 +121,9 @@ static inline const clattn_binding *attention_gradient_binding(const clattn_atte
     return (const clattn_binding *)((const char *)args + attention_gradients[gradient].binding);
 }
 
+/* The array that a gradient is of. */
+const clattn_layout *attention_differentiated(const clattn_attention_desc *desc, enum attention_gradient gradient);
+
 /* Reads and checks a description; *reason is a static string if it fails.  The snippets' texts stay the caller's. */
 clattn_status attention_problem_read(const void *desc, void *problem, const char **reason);
 

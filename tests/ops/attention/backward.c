@@ -373,8 +373,7 @@ static void check(const void *test, const char *solver)
 
     prepare(&j, t);
     const bool is_cpu = strcmp(solver, "cpu") == 0;
-    const bool refused = is_cpu ? t->additive || t->mask > MASK_BOOL || t->bias || t->alibi || t->type.query == F64 ||
-                                      t->dim.d_k + t->dim.d_v > 1000
+    const bool refused = is_cpu ? t->additive || t->mask > MASK_BOOL || t->bias || t->alibi || t->type.query == F64
                                 : attention_refuses(t, solver);
     if (job_plan(&j.job, &attention_operator, &j.desc, solver,
                  refused         ? JOB_REFUSED
@@ -437,6 +436,8 @@ static const attention_case cases[] = {
      .type = {.query = F64, .key = F64, .value = F64, .output = F64, .mask = F64}, .mask = MASK_FLOAT, .dropout = 0.2f,
      .seed = 7},
     {"long heads", MORE, .dim = {1, 2, 1, 7, 9, 300, 1100}, .long_loops = true},
+    {"several blocks, grouped heads", BIG, .dim = {2, 4, 2, 150, 131, 16, 24}, .causal = true, .entropy = true},
+    {"several blocks, one head", MORE, .dim = {1, 1, 1, 333, 100, 8, 8}, .windowed = true, .left = 40, .right = 9},
     {"heads of one column", MORE, .dim = {1, 2, 1, 7, 9, 1, 1}, .sinks = true},
 };
 

@@ -53,4 +53,5 @@ const struct operator_type attention_backward_operator = {
     .begin = attention_check_snippets,
     .solvers = solvers,
     .solver_count = COUNT_OF(solvers),
+    .check = backward_self_check,
 };

@@ -62,6 +62,9 @@ clattn_status backward_finish(struct attention_backward_plan *plan);
 clattn_status backward_launch(const struct attention_backward_plan *plan, const struct attention_problem *problem,
                               struct chain *chain, const clattn_attention_args *args);
 
+/* Compares the plan's kernels with gradients in double precision on a small problem of the same kind (plan_self_check). */
+clattn_status backward_self_check(struct self_check *check);
+
 extern const struct solver attention_backward_cpu_solver;
 extern const struct solver attention_backward_generic_solver;
 
