@@ -297,6 +297,46 @@ static void the_wrong_kernel_alone_is_blamed(void **state)
     release_context(&context);
 }
 
+/* Each kernel of the backward direction is blamed for what it writes. */
+static void backward_kernels_are_checked(void **state)
+{
+    static const struct {
+        const char *file, *text, *instead, *solver, *said;
+    } damages[] = {
+        {"attention/backward/generic.cl", "to_query[c] * factor *", "to_query[c] * 1.01f * factor *", "generic",
+         DISAGREES("attention_backward_rows") "gradients.query["},
+        {"attention/backward/generic.cl", "sum[c] * ATTENTION_SCALE(&a)", "sum[c] * 1.01f * ATTENTION_SCALE(&a)",
+         "generic", DISAGREES("attention_backward_keys") "gradients.key["},
+        {"attention/backward/generic.cl", "= (float)sum;", "= 1.01f * (float)sum;", "generic",
+         DISAGREES("attention_backward_sum") "gradients.sinks["},
+        {"attention/backward/generic.cl", "+ j * a.output.col] = sum;", "+ j * a.output.col] = 1.01f * sum;", "generic",
+         DISAGREES("attention_backward_pairs") "gradients.bias["},
+        {"attention/backward/cpu.cl", "QUERY_VECTORS + v] * a->scale,", "QUERY_VECTORS + v] * 1.01f * a->scale,", "cpu",
+         DISAGREES("attention_backward_cpu") "gradients.query["},
+        {"attention/backward/cpu.cl", "sum * ATTENTION_DROPOUT_SCALE(&a)", "sum * 1.01f", "cpu",
+         DISAGREES("attention_backward_cpu_keys") "gradients.value["},
+    };
+    clattn_attention_desc desc = attention_of(2, 24, 24);
+    (void)state;
+    desc.direction = CLATTN_DIRECTION_BACKWARD;
+    desc.outputs.lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, desc.query.extent);
+    desc.scoring.sinks = desc.gradients.sinks = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &desc.query.extent[1]);
+    desc.bias = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){24, 24});
+    desc.gradients.output = desc.output;
+    desc.gradients.query = desc.query;
+    desc.gradients.key = desc.key;
+    desc.gradients.value = desc.value;
+    for (size_t i = 0; i < COUNT_OF(damages); i++) {
+        struct sources sources;
+        desc.gradients.bias = strcmp(damages[i].solver, "cpu") != 0 ? desc.bias : (clattn_layout){0};
+        sources_damage(&sources, damages[i].file, damages[i].text, damages[i].instead);
+        clattn_context *context = sources_context(&sources, NULL, true);
+        assert_status(context, attention_by(context, damages[i].solver, &desc), CLATTN_ERROR_MISCOMPILED);
+        assert_message_has(context, damages[i].said);
+        release_context(&context);
+    }
+}
+
 /* A user's snippet cannot be checked, and a program that its plan has saved proves nothing for plans that can be
  * checked. */
 static void what_was_saved_unchecked_is_checked_when_it_is_loaded(void **state)
@@ -346,6 +386,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(an_extreme_scale_refuses_no_solver),
         cmocka_unit_test(the_check_takes_no_workspace_of_the_callers),
         cmocka_unit_test(the_wrong_kernel_alone_is_blamed),
+        cmocka_unit_test(backward_kernels_are_checked),
         cmocka_unit_test(what_was_saved_unchecked_is_checked_when_it_is_loaded),
     };
     return RUN_TESTS("self-check of plans", tests, argc, argv);
