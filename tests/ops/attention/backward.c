@@ -568,6 +568,102 @@ static void repeats_give_the_same_bits(void **state)
     release(&j);
 }
 
+/* ---- what does not count ---- */
+
+/* Whether query i of head h attends key j. */
+static bool attends(const reference_problem *p, size_t b, size_t h, size_t i, size_t j)
+{
+    const size_t at = ((b * p->heads + h) * p->queries + i) * p->keys + j;
+    return !(p->addend && p->addend[at] == -INFINITY) && !(p->bias && p->bias[at] == -INFINITY);
+}
+
+/* Writes NaN into a row of an input. */
+static void spoil(const struct backward_job *j, test_array *array, bool is_key, size_t b, size_t h, size_t row)
+{
+    const size_t width = array->layout.rank == 4 ? array->layout.extent[3] : 1;
+    size_t index[4];
+
+    for (index[3] = 0; row_index(j->test, is_key, b, h, row, index) && index[3] < width; index[3]++) {
+        array_set(array, index, NAN);
+    }
+}
+
+static void spoil_what_does_not_count(struct backward_job *j)
+{
+    const reference_problem *p = &j->dense.problem;
+    const size_t group = p->heads / p->kv_heads;
+    test_array *const rows[] = {&j->job.input[QUERY], &j->given_output, &j->given, &j->given_lse};
+    test_array *const keys[] = {&j->job.input[KEY], &j->job.input[VALUE]};
+
+    for (size_t b = 0; b < p->batch; b++) {
+        for (size_t n = 0; n < p->heads * p->queries; n++) {
+            bool counts = false;
+            for (size_t k = 0; k < p->keys; k++) {
+                counts = counts || attends(p, b, n / p->queries, n % p->queries, k);
+            }
+            for (size_t i = 0; i < COUNT_OF(rows) && !counts; i++) {
+                if (rows[i]->memory) {
+                    spoil(j, rows[i], false, b, n / p->queries, n % p->queries);
+                }
+            }
+        }
+        for (size_t n = 0; n < p->kv_heads * p->keys; n++) {
+            bool counts = false;
+            for (size_t i = 0; i < group * p->queries; i++) {
+                counts = counts || attends(p, b, n / p->keys * group + i / p->queries, i % p->queries, n % p->keys);
+            }
+            for (size_t i = 0; i < COUNT_OF(keys) && !counts; i++) {
+                spoil(j, keys[i], true, b, n / p->keys, n % p->keys);
+            }
+        }
+    }
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        if (rows[i]->memory) {
+            array_upload(rows[i]);
+        }
+    }
+    array_upload(keys[0]);
+    array_upload(keys[1]);
+}
+
+/* Rows that attend nothing, and keys that none attends, may hold NaN: no bit changes. */
+static void check_what_does_not_count(const void *test, const char *solver)
+{
+    struct backward_job j;
+    prepare(&j, test);
+    assert_true(job_plan(&j.job, &attention_operator, &j.desc, solver, JOB_TAKEN));
+    run(&j);
+    judge(&j);
+    test_array *const outputs[] = {&j.query, &j.key, &j.value};
+    unsigned char *before[COUNT_OF(outputs)];
+    for (size_t i = 0; i < COUNT_OF(outputs); i++) {
+        const size_t bytes = outputs[i]->memory->element_size * outputs[i]->memory->count;
+        before[i] = malloc(bytes);
+        assert_non_null(before[i]);
+        memcpy(before[i], outputs[i]->memory->host, bytes);
+    }
+    spoil_what_does_not_count(&j);
+    run(&j);
+    for (size_t i = 0; i < COUNT_OF(outputs); i++) {
+        array_download(outputs[i]);
+        assert_memory_equal(before[i], outputs[i]->memory->host,
+                            outputs[i]->memory->element_size * outputs[i]->memory->count);
+        free(before[i]);
+    }
+    release(&j);
+}
+
+static const attention_case uncounted[] = {
+    {"masked keys", ALL, .dim = {2, 2, 1, 5, 7, 8, 8}, .mask = MASK_BOOL},
+    {"masked keys, lengths", BIG, SMALL, .mask = MASK_BOOL, .list = {.queries = LIST(13, 4), .keys = LIST(6, 19)},
+     .entropy = true},
+    {"causal", BIG, .dim = {2, 2, 1, 90, 131, 8, 8}, .causal = true, .alignment = CLATTN_ALIGNMENT_EXPLICIT,
+     .position = -20, .entropy = true},
+    {"packed sequences", BIG, .dim = {2, 4, 2, 21, 31, 8, 6},
+     .list = {.query_starts = LIST(0, 9, 20), .key_starts = LIST(1, 14, 31), .keys = LIST(9, 17)}, .longest = 12,
+     .mask = MASK_BOOL},
+};
+
 /* ---- refusals ---- */
 
 static void refusals(void **state)
@@ -647,6 +743,12 @@ int main(int argc, char **argv)
     for (size_t n = 0; n < COUNT_OF(cases); n++) {
         for (size_t i = 0; i < COUNT_OF(solvers) && cases[n].levels & level(); i++) {
             suite_add_case(check, &cases[n], solvers[i], "attention backward %s: %s", solvers[i], cases[n].rule);
+        }
+    }
+    for (size_t n = 0; n < COUNT_OF(uncounted); n++) {
+        for (size_t i = 0; i < COUNT_OF(solvers) && uncounted[n].levels & level(); i++) {
+            suite_add_case(check_what_does_not_count, &uncounted[n], solvers[i], "what does not count, %s: %s",
+                           solvers[i], uncounted[n].rule);
         }
     }
     suite_add(repeats_give_the_same_bits, "repeats give the same bits");
