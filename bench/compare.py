@@ -86,6 +86,22 @@ def attention(name, shape, causal=False, roof="fma", share=None, speedup=None, d
     return stored(Case("attention " + name, arguments, roof, peer, share, speedup), dtype)
 
 
+def gradients(length, d, dtype="f32", causal=False):
+    """The gradients by queries, keys and values, from that of the output: five products for forward's two."""
+    shape = (1, 8, length, d)
+
+    def peer(torch):
+        with torch.enable_grad():
+            q, k, v = (typed(torch, dtype, *shape).requires_grad_() for _ in range(3))
+            output = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        given = typed(torch, dtype, *shape)
+        return lambda: torch.autograd.grad(output, (q, k, v), given, retain_graph=True)
+
+    arguments = ["attention", "--shape", "1,8,8,%d,%d,%d,%d" % (length, length, d, d), "--backward"]
+    name = "attention's gradients 8 x %d, d %d%s" % (length, d, ", causal" if causal else "")
+    return stored(Case(name, arguments + (["--causal"] if causal else []), "fma", peer, None if causal else 0.65, 1.5), dtype)
+
+
 def stored(case, dtype):
     """The case with arrays of that type. Bfloat16 has the roof of bfloat16, and our own float32 beside it."""
     if dtype == "f32":
@@ -188,6 +204,9 @@ CASES = [
     encoder(1, 2048),
     *(attention("8 x 2048, d %d" % d, (1, 8, 8, 2048, 2048, d, d), speedup=1.8, dtype="bf16") for d in (64, 128)),
     *(matmul(*sizes, share=None, speedup=0.9, dtype="bf16") for sizes in PROJECTIONS),
+    *(gradients(2048, d) for d in (64, 128)),
+    gradients(2048, 64, causal=True),
+    *(gradients(2048, d, dtype="bf16") for d in (64, 128)),
 ]
 
 STARTUP = ["bench", "startup", "--json"]

@@ -583,6 +583,15 @@ class Tools(SoftmaxTest):
         self.assertEqual([report[name] for name in ("dtype", "kv_dtype", "kv_group", "page_size", "pages")],
                          ["float32", "int8", 4, 16, 6])
 
+    def test_bench_of_gradients(self):
+        report = self.succeed("bench", "attention", "--shape", "2,4,2,9,33,8,6", "--backward", "--causal", "--solver", "cpu",
+                              "--json").json()
+        self.assertEqual((report["operator"], report["solver"]), ("attention backward", "cpu"))
+        self.assertGreater(report["gflops"], 0)
+        self.assertIn("attention_backward_rows", self.succeed("explain", "--shape", "2,4,2,9,33,8,6", "--backward", "--solver",
+                                                              "generic").out)
+        self.refuse(2, "bench", "attention", "--shape", "1,2,2,4,4,8,8", "--backward", "--ring", saying="no gradients of a ring")
+
     def test_bench_refusals(self):
         self.refuse(2, "bench", "attention", "--shape", "1,3,2,4,4,8,8", saying="divisor")
         self.refuse(2, "bench", "attention", saying="--shape")

@@ -166,6 +166,8 @@ int cmd_explain(int argc, char **argv)
     attention_request request;
     tool_device device = {0};
     int status = attention_open(ATTENTION_EXPLAIN, argc, argv, &options, &request, &device);
+    if (status == TOOL_DONE && options.backward)
+        attention_describe_backward(&request.desc);
     if (status == TOOL_DONE)
         status = explain(&options, &request, &device);
     device_close(&device);

@@ -11,8 +11,9 @@
 static const char *const dtypes[] = {"f32", "f16", "bf16", "f64", NULL};
 static const char *const score_kinds[] = {"dot", "additive", NULL};
 
-/* The first row, --shape, is not an option of `clattn attention`. */
+/* The first two rows are no options of `clattn attention`. */
 static const option_row rows[] = {
+    ROW("--backward", OPTION_FLAG, backward, NULL, "the gradients by Q, K and V instead of the output"),
     {"--shape", OPTION_SIZES, FIELD(shape), "B,HQ,HKV,SQ,SKV,D,DV", .help = "the sizes, instead of -q, -k and -v",
      .count = 7},
     FILE_ROW("-q", input[INPUT_QUERY], "Q.npy", "queries (batch, heads, S_q, d_k)"),
@@ -76,7 +77,7 @@ static const option_table tables[] = {
     [ATTENTION_RUN] = {.command = "attention",
                        .summary = "Attention: softmax(scale * Q K^T + mask) V for each batch item and head, "
                                   "from -q, -k and -v to -o.",
-                       .rows = rows + 1},
+                       .rows = rows + 2},
     [ATTENTION_EXPLAIN] =
         {.command = "explain",
          .summary = "Which solver takes an attention, with which kernels, and why the others do not.  Takes the "
@@ -86,7 +87,7 @@ static const option_table tables[] = {
     [ATTENTION_BENCH] = {.command = "bench attention",
                          .summary = "Times attention on random data.  Counts 2 HQ (D + DV) operations for "
                                     "each pair of query and key that\n"
-                                    "lengths, causality and window leave.  Takes the options of 'clattn "
+                                    "lengths, causality and window leave, with --backward 2.5 times as many.  Takes the options of 'clattn "
                                     "attention' with --shape; outputs are\n"
                                     "computed and not written.",
                          .rows = rows},

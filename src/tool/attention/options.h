@@ -18,7 +18,7 @@ typedef struct attention_options {
     const char *layout, *score_mod, *mask_mod, *solver, *device;
     option_list user, user_scalar;
     heatmap_options heat;
-    bool causal, short_mask, ring, kv_int8, kv_int4, verify, json;
+    bool backward, causal, short_mask, ring, kv_int8, kv_int4, verify, json;
     int32_t align, dtype, score; /* the first two -1 where they are not given */
     option_float scale, softcap, dropout;
     option_limits window;

@@ -120,6 +120,9 @@ ref_attention_problem attention_reference(const attention_request *request);
 int attention_result_allocate(const attention_request *request, attention_result result, const char *name,
                               host_array *array);
 
+/* Turns a complete description, with outputs.lse, into that of the gradients by query, key and value. */
+void attention_describe_backward(clattn_attention_desc *desc);
+
 void attention_release(attention_request *request);
 
 #endif

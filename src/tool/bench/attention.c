@@ -58,18 +58,26 @@ int bench_attention(int argc, char **argv)
     attention_options options;
     attention_request request;
     tool_device device = {0};
-    tool_job job = {0};
+    tool_job job = {0}, forward = {0};
     const size_t *s = options.shape;
     int status;
     TOOL_TRY(attention_open(ATTENTION_BENCH, argc, argv, &options, &request, &device));
     const bench_work work = {
-        .flops = 2.0 * (double)s[1] * attended_pairs(&request) * (double)(s[5] + s[6]),
+        .flops = (options.backward ? 5.0 : 2.0) * (double)s[1] * attended_pairs(&request) * (double)(s[5] + s[6]),
         .bytes = bytes_of(&request),
         .attention = &request,
     };
-    TOOL_TRY(attention_plan_check(&options, &device, job_attention(&device, &request, options.solver, &job)));
-    TOOL_TRY(bench_finish(&job, "attention", 7, s, &work, options.repeat, options.json));
+    tool_job *const first = options.backward ? &forward : &job;
+    const char *const solver = options.backward ? NULL : options.solver;
+    TOOL_TRY(attention_plan_check(&options, &device, job_attention(&device, &request, solver, first)));
+    if (options.backward) {
+        TOOL_TRY(device_check(&device, job_run(&forward), "attention"));
+        TOOL_TRY(
+            attention_plan_check(&options, &device, job_attention_backward(&forward, options.solver, &job)));
+    }
+    TOOL_TRY(bench_finish(&job, options.backward ? "attention backward" : "attention", 7, s, &work, options.repeat, options.json));
 fail:
+    job_release(&forward);
     device_close(&device);
     attention_release(&request);
     return status;

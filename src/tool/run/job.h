@@ -74,6 +74,10 @@ clattn_plan_options job_options(const char *solver);
 
 /* Upload a checked request and make its plan.  After failure the job holds nothing and the device has the message. */
 clattn_status job_attention(tool_device *device, const attention_request *request, const char *solver, tool_job *job);
+
+/* Plans what gives the gradients by the arrays of `forward`, which has run and asks for the log-sum-exp; the gradient of its output is
+ * random.  `forward` keeps the buffers of both. */
+clattn_status job_attention_backward(const tool_job *forward, const char *solver, tool_job *job);
 clattn_status job_softmax(tool_device *device, const softmax_request *request, const char *solver, tool_job *job);
 clattn_status job_matmul(tool_device *device, const matmul_request *request, const char *solver, tool_job *job);
 clattn_status job_norm(tool_device *device, const norm_request *request, const char *solver, tool_job *job);

@@ -54,6 +54,9 @@ clattn_status backward_finish(struct attention_backward_plan *plan)
 {
     clattn_status status = CLATTN_SUCCESS;
     static const size_t one[3] = {1, 1, 1};
+    plan->base.launches = plan->base.kernel_count;
+    for (int i = GRADIENT_MASK; i < ATTENTION_GRADIENTS; i++)
+        plan->base.launches += plan->problem.gradient[i];
     if (backward_has_pairs(&plan->problem))
         TRY(add(plan, BACKWARD_PAIRS, "attention_backward_pairs", BACKWARD_PAIRS_POINTERS, one));
     if (backward_sums(&plan->problem))

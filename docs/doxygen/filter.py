@@ -1,4 +1,4 @@
-"""A public header as doxygen reads it: doxygen_filter.py HEADER
+"""A public header as doxygen reads it: filter.py HEADER
 
 Leaves out the enumerators that only fix an enum's size, and reserved members.  Turns the names of functions, types and
 constants in comments into links (#name), so that a name that does not exist is a warning.  Declares each member by itself,
