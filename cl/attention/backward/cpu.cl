@@ -10,6 +10,7 @@
  *
  * Arrays, strides and macros: attention/core.h and attention/backward/core.h, all of it except DOUBLE, ADDITIVE and SCORE_MOD; any
  * strides.  LANES, QUERY_VECTORS, KEY_TILE and KEY_STEP (also the columns of a register tile) are those of attention/cpu/lanes.cl.
+ * PAIRS and X86_BF16: 1: products of bfloat16 pairs, and by an instruction; Q, K, V and dO are BF16, and P and dS are rounded.
  * DQ_TYPE DK_TYPE DV_TYPE, GRADIENT_QUERY GRADIENT_KEY GRADIENT_VALUE: as in attention/backward/generic.cl, whose
  * attention_backward_sum adds the sinks' up.
  *
@@ -61,6 +62,7 @@
 #include "attention/cpu/lanes.h"
 #include "attention/cpu/mask.h"
 #include "attention/cpu/softmax.h"
+#include "attention/backward/products.h"
 
 #define K_WIDTH ROUND_UP(D_K, LANES)
 #define V_WIDTH ROUND_UP(D_V, LANES)
@@ -82,129 +84,6 @@
 typedef struct block_rows {
     floatv lse[QUERY_VECTORS], delta[QUERY_VECTORS], factor[QUERY_VECTORS]; /* factor 0: the row attends nothing */
 } block_rows;
-
-/* ---- products; `size` is a literal, and rows are `width` floats apart ---- */
-
-/* s[j * QUERY_VECTORS + v] = sum_d rows[j][d] x[d * QUERY_VECTORS + v], for j < n; up to the next multiple of KEY_STEP copies
- * of the last. */
-INLINE void multiply_rows(floatv *s, const float *rows, const int width, const int size, const floatv *x, int n)
-{
-    for (int j = 0; j < n; j += KEY_STEP) {
-        floatv acc[KEY_STEP][QUERY_VECTORS];
-        const float *at[KEY_STEP];
-#pragma unroll
-        for (int r = 0; r < KEY_STEP; r++) {
-            at[r] = rows + min(j + r, n - 1) * width;
-#pragma unroll
-            for (int v = 0; v < QUERY_VECTORS; v++)
-                acc[r][v] = (floatv)(0.0f);
-        }
-        for (int d = 0; d < size; d++) {
-#pragma unroll
-            for (int r = 0; r < KEY_STEP; r++) {
-                const floatv k = (floatv)(at[r][d]);
-#pragma unroll
-                for (int v = 0; v < QUERY_VECTORS; v++)
-                    acc[r][v] = FMA(k, x[d * QUERY_VECTORS + v], acc[r][v]);
-            }
-        }
-#pragma unroll
-        for (int r = 0; r < KEY_STEP; r++)
-#pragma unroll
-            for (int v = 0; v < QUERY_VECTORS; v++)
-                s[(j + r) * QUERY_VECTORS + v] = acc[r][v];
-    }
-}
-
-/* sum[c * QUERY_VECTORS + v] += sum_j rows[j][c] s[j * QUERY_VECTORS + v] for `columns` <= KEY_STEP columns, a literal. */
-INLINE void add_some_columns(floatv *sum, const int columns, const float *rows, const int width, const floatv *s, int n)
-{
-    floatv acc[KEY_STEP][QUERY_VECTORS];
-#pragma unroll
-    for (int c = 0; c < columns; c++)
-#pragma unroll
-        for (int v = 0; v < QUERY_VECTORS; v++)
-            acc[c][v] = sum[c * QUERY_VECTORS + v];
-    for (int j = 0; j < n; j++) {
-#pragma unroll
-        for (int c = 0; c < columns; c++) {
-            const floatv x = (floatv)(rows[j * width + c]);
-#pragma unroll
-            for (int v = 0; v < QUERY_VECTORS; v++)
-                acc[c][v] = FMA(x, s[j * QUERY_VECTORS + v], acc[c][v]);
-        }
-    }
-#pragma unroll
-    for (int c = 0; c < columns; c++)
-#pragma unroll
-        for (int v = 0; v < QUERY_VECTORS; v++)
-            sum[c * QUERY_VECTORS + v] = acc[c][v];
-}
-
-INLINE void add_columns(floatv *sum, const float *rows, const int width, const int size, const floatv *s, int n)
-{
-    for (int c = 0; c + KEY_STEP <= size; c += KEY_STEP)
-        add_some_columns(sum + c * QUERY_VECTORS, KEY_STEP, rows + c, width, s, n);
-    if (size % KEY_STEP != 0)
-        add_some_columns(sum + (size - size % KEY_STEP) * QUERY_VECTORS, size % KEY_STEP, rows + size - size % KEY_STEP,
-                         width, s, n);
-}
-
-/* to[j][c] += sum_q p[j * BLOCK + q] x[q][c] for keys j < n and `vectors` <= QUERY_VECTORS vectors of columns, a literal. */
-INLINE void add_some_rows(global float *to, const int vectors, int step, const float *p, const float *x,
-                          const int width, int n, int live)
-{
-    for (int j = 0; j < n; j += KEY_STEP) {
-        floatv acc[KEY_STEP][QUERY_VECTORS];
-        const float *at[KEY_STEP];
-#pragma unroll
-        for (int r = 0; r < KEY_STEP; r++) {
-            at[r] = p + min(j + r, n - 1) * BLOCK;
-#pragma unroll
-            for (int v = 0; v < vectors; v++)
-                acc[r][v] = VLOAD(v, to + min(j + r, n - 1) * step);
-        }
-        for (int q = 0; q < live; q++) {
-#pragma unroll
-            for (int r = 0; r < KEY_STEP; r++) {
-                const floatv weight = (floatv)(at[r][q]);
-#pragma unroll
-                for (int v = 0; v < vectors; v++)
-                    acc[r][v] = FMA(weight, VLOAD(v, x + q * width), acc[r][v]);
-            }
-        }
-#pragma unroll
-        for (int r = 0; r < KEY_STEP; r++)
-            if (j + r < n)
-#pragma unroll
-                for (int v = 0; v < vectors; v++)
-                    STORE_WHOLE(global whole_floatv, to + (j + r) * step + v * LANES, acc[r][v]);
-    }
-}
-
-INLINE void add_rows(global float *to, int step, const floatv *p, const float *x, const int width, int n, int live)
-{
-    const int vectors = width / LANES, rest = vectors % QUERY_VECTORS;
-    for (int v = 0; v + QUERY_VECTORS <= vectors; v += QUERY_VECTORS)
-        add_some_rows(to + v * LANES, QUERY_VECTORS, step, (const float *)p, x + v * LANES, width, n, live);
-    if (rest != 0)
-        add_some_rows(to + (vectors - rest) * LANES, rest, step, (const float *)p, x + (vectors - rest) * LANES, width,
-                      n, live);
-}
-
-/* Rows of `width` floats become columns, to[d * QUERY_VECTORS + v]. */
-INLINE void transpose_rows(floatv *to, const float *rows, const int width)
-{
-    for (int v = 0; v < QUERY_VECTORS; v++)
-        for (int d = 0; d < width; d += LANES) {
-            floatv x[LANES];
-            for (int r = 0; r < LANES; r++)
-                x[r] = VLOAD(0, rows + (v * LANES + r) * width + d);
-            transpose(x);
-            for (int c = 0; c < LANES; c++)
-                to[(d + c) * QUERY_VECTORS + v] = x[c];
-        }
-}
 
 /* ---- a block ---- */
 
@@ -255,9 +134,9 @@ INLINE void load_block(block_rows *rows, float *q, float *g, const global ELEMEN
 
 /* The scores of a tile of keys, which are packed into k; -inf where a pair is not attended.  False: no pair is.  With SOFTCAP, slope is
  * the derivative of a score by what it is without the cap. */
-INLINE bool score_tile(floatv *s, floatv *slope, float *k, const floatv *qt, const global ELEMENT(K_TYPE) *key,
-                       int start, int n, const attention_block *block, const attention_args *a,
-                       const optional_arrays *arrays)
+INLINE bool score_tile(floatv *s, floatv *slope, float *k, operand *columns, const operandv *qt,
+                       const global ELEMENT(K_TYPE) *key, int start, int n, const attention_block *block,
+                       const attention_args *a, const optional_arrays *arrays)
 {
     bool open = true;
 #if MASK
@@ -267,7 +146,7 @@ INLINE bool score_tile(floatv *s, floatv *slope, float *k, const floatv *qt, con
         return false;
 #endif
     PACK_ROWS(K_TYPE, k, key, attention_row(&a->key, &block->item, start, a, arrays), a->key.row, a->key.col, D_K, n);
-    multiply_rows(s, k, K_WIDTH, D_K, qt, n);
+    multiply_rows(s, along_columns(columns, k, K_WIDTH, n), TERMS(K_WIDTH), TERMS(D_K), qt, n);
     for (int j = 0; j < n * QUERY_VECTORS && !RAW_SCORES; j++)
         s[j] *= a->scale;
 #if SOFTCAP
@@ -298,7 +177,7 @@ INLINE float sink_of(float row_lse, const attention_block *block, const attentio
 #endif
 
 /* Sets the factors of the rows to 1 / (their weights' sum), if a log-sum-exp is so large that its rounding shows. */
-INLINE void find_factors(block_rows *rows, floatv *s, floatv *slope, float *k, const floatv *qt,
+INLINE void find_factors(block_rows *rows, floatv *s, floatv *slope, float *k, operand *columns, const operandv *qt,
                          const global ELEMENT(K_TYPE) *key, int begin, int end, const attention_block *block,
                          const attention_args *a, const optional_arrays *arrays)
 {
@@ -312,7 +191,7 @@ INLINE void find_factors(block_rows *rows, floatv *s, floatv *slope, float *k, c
         return;
     for (int start = begin, n; start < end; start += n) {
         n = tile_length(KEY_TILE, start, end, a);
-        if (!score_tile(s, slope, k, qt, key, start, n, block, a, arrays))
+        if (!score_tile(s, slope, k, columns, qt, key, start, n, block, a, arrays))
             continue;
         for (int j = 0; j < n; j++)
             for (int v = 0; v < QUERY_VECTORS; v++)
@@ -400,8 +279,14 @@ kernel void attention_backward_cpu(const global ELEMENT(Q_TYPE) *query, const gl
     const int blocks = (a.query_length + BLOCK - 1) / BLOCK, step = K_WIDTH + V_WIDTH;
     float q[BLOCK * K_WIDTH] __attribute__((aligned(64))), go[BLOCK * V_WIDTH] __attribute__((aligned(64)));
     float k[KEY_TILE * K_WIDTH] __attribute__((aligned(64))), v[KEY_TILE * V_WIDTH] __attribute__((aligned(64)));
-    floatv qt[K_WIDTH * QUERY_VECTORS], gt[V_WIDTH * QUERY_VECTORS], sum[K_WIDTH * QUERY_VECTORS];
+    operandv qt[TERMS(K_WIDTH) * QUERY_VECTORS], gt[TERMS(V_WIDTH) * QUERY_VECTORS];
+    floatv sum[K_WIDTH * QUERY_VECTORS];
     floatv s[(KEY_TILE + KEY_STEP) * QUERY_VECTORS], dp[(KEY_TILE + KEY_STEP) * QUERY_VECTORS];
+    /* What PAIRS makes of Q, dO, K and V, and of P and dS. */
+    operand query_rows[CONVERTED(TERMS(BLOCK) * K_WIDTH)], gradient_rows[CONVERTED(TERMS(BLOCK) * V_WIDTH)];
+    operand columns[CONVERTED(KEY_TILE * TERMS(K_WIDTH + V_WIDTH))], key_pairs[CONVERTED(TERMS(KEY_TILE) * K_WIDTH)];
+    operand weights[CONVERTED(KEY_TILE * TERMS(BLOCK))];
+    operandv pairs[CONVERTED(TERMS(KEY_TILE) * QUERY_VECTORS)];
 #if DROPOUT
     floatv kept[KEY_TILE * QUERY_VECTORS];
 #else
@@ -427,15 +312,17 @@ kernel void attention_backward_cpu(const global ELEMENT(Q_TYPE) *query, const gl
         load_block(&rows, q, go, query, output, lse, d_output, d_lse, &block, &a);
         transpose_rows(qt, q, K_WIDTH);
         transpose_rows(gt, go, V_WIDTH);
+        const operand *const own = along_rows(query_rows, q, K_WIDTH, BLOCK);
+        const operand *const given = along_rows(gradient_rows, go, V_WIDTH, BLOCK);
         for (int d = 0; d < K_WIDTH * QUERY_VECTORS; d++)
             sum[d] = (floatv)(0.0f);
         if (block.live > 0) {
             attention_keys(&block.item, block.first, block.first + block.last, &a, &begin, &end);
-            find_factors(&rows, s, slope, k, qt, key, begin, end, &block, &a, &arrays);
+            find_factors(&rows, s, slope, k, columns, qt, key, begin, end, &block, &a, &arrays);
         }
         for (int start = begin, n; start < end; start += n) {
             n = tile_length(KEY_TILE, start, end, &a);
-            if (!score_tile(s, slope, k, qt, key, start, n, &block, &a, &arrays))
+            if (!score_tile(s, slope, k, columns, qt, key, start, n, &block, &a, &arrays))
                 continue;
             PACK_ROWS(V_TYPE, v, value, attention_row(&a.value, &block.item, start, &a, &arrays), a.value.row,
                       a.value.col, D_V, n);
@@ -451,10 +338,10 @@ kernel void attention_backward_cpu(const global ELEMENT(Q_TYPE) *query, const gl
 #endif
             global float *sums = work + sums_at(b, g, part, start, &a);
 #if GRADIENT_VALUE
-            add_rows(sums + K_WIDTH, step, kept, go, V_WIDTH, n, block.live);
+            add_rows(sums + K_WIDTH, step, along_queries(weights, kept, n), given, V_WIDTH, n, TERMS(block.live));
 #endif
 #if GRADIENT_QUERY || GRADIENT_KEY
-            multiply_rows(dp, v, V_WIDTH, D_V, gt, n);
+            multiply_rows(dp, along_columns(columns, v, V_WIDTH, n), TERMS(V_WIDTH), TERMS(D_V), gt, n);
             for (int j = 0; j < n; j++)
                 for (int i = 0; i < QUERY_VECTORS; i++) {
                     const int at = j * QUERY_VECTORS + i;
@@ -469,10 +356,10 @@ kernel void attention_backward_cpu(const global ELEMENT(Q_TYPE) *query, const gl
                 }
 #endif
 #if GRADIENT_KEY
-            add_rows(sums, step, s, q, K_WIDTH, n, block.live);
+            add_rows(sums, step, along_queries(weights, s, n), own, K_WIDTH, n, TERMS(block.live));
 #endif
 #if GRADIENT_QUERY
-            add_columns(sum, k, K_WIDTH, D_K, s, n);
+            add_columns(sum, along_rows(key_pairs, k, K_WIDTH, n), K_WIDTH, D_K, along_keys(pairs, s, n), TERMS(n));
 #endif
         }
 #if GRADIENT_QUERY

@@ -27,6 +27,7 @@ struct backward_job {
     test_array given, lse, given_output, given_lse; /* output, its log-sum-exp, and the gradients of both */
     test_array query, key, value, mask, bias, vector, alibi, sinks;
     clattn_attention_desc desc;
+    clattn_dtype weights; /* what the solver rounds P and dS to; 0: nothing */
 };
 
 /* Rows of keys that belong to an item, of which the first `keys` are its. */
@@ -240,7 +241,8 @@ static backward_problem problem_of(const struct backward_job *j)
                               .d_output = j->d_output,
                               .d_lse = j->given_lse.memory ? j->d_lse : NULL,
                               .distance = j->test->alibi ? j->distance : NULL,
-                              .queries = j->queries};
+                              .queries = j->queries,
+                              .weights = j->weights};
 }
 
 /* ---- the verdict ---- */
@@ -304,6 +306,10 @@ static void judge_rows(struct backward_job *j, const char *name, test_array *arr
 
     array_download(array);
     r.rule.unit = p->wide ? DBL_EPSILON : r.rule.unit;
+    if (j->weights) {
+        r.rule.roundings = 2;
+        r.rule.mean = 1.5;
+    }
     r.naive = zeros(r.count);
     r.given = zeros(r.count);
     memcpy(r.reference, wide->value[which], r.count * sizeof(double));
@@ -372,7 +378,8 @@ static void check(const void *test, const char *solver)
     const attention_case *t = test;
 
     prepare(&j, t);
-    const bool is_cpu = strcmp(solver, "cpu") == 0;
+    const bool is_pairs = strcmp(solver, "cpu-bf16") == 0, is_cpu = is_pairs || strcmp(solver, "cpu") == 0;
+    j.weights = is_pairs ? BF : CLATTN_DTYPE_NONE;
     const bool refused = is_cpu ? t->additive || t->mask > MASK_BOOL || t->bias || t->alibi || t->type.query == F64
                                 : attention_refuses(t, solver);
     if (job_plan(&j.job, &attention_operator, &j.desc, solver,
@@ -431,6 +438,11 @@ static const attention_case cases[] = {
      .mask = MASK_FLOAT},
     {"float16", BIG, SMALL, .type = FOUR(HALF), .entropy = true},
     {"bfloat16", BIG, SMALL, .type = FOUR(BF), .causal = true},
+    {"bfloat16, plain", ALL, .dim = {1, 2, 1, 5, 7, 8, 8}, .type = FOUR(BF)},
+    {"bfloat16, odd sizes", BIG, .dim = {2, 4, 2, 77, 101, 35, 27}, .type = FOUR(BF), .entropy = true, .softcap = 3,
+     .windowed = true, .left = 30, .right = 20, .sinks = true},
+    {"bfloat16, dropout", MORE, .dim = {1, 2, 1, 130, 64, 32, 64}, .type = FOUR(BF), .dropout = 0.2f, .seed = 9,
+     .mask = MASK_BOOL},
     {"float64", BIG, SMALL, .type = FOUR(F64), .entropy = true, .softcap = 2, .alibi = 1, .sinks = true},
     {"float64, mask and dropout", MORE, SMALL,
      .type = {.query = F64, .key = F64, .value = F64, .output = F64, .mask = F64}, .mask = MASK_FLOAT, .dropout = 0.2f,
@@ -743,6 +755,9 @@ int main(int argc, char **argv)
     for (size_t n = 0; n < COUNT_OF(cases); n++) {
         for (size_t i = 0; i < COUNT_OF(solvers) && cases[n].levels & level(); i++) {
             suite_add_case(check, &cases[n], solvers[i], "attention backward %s: %s", solvers[i], cases[n].rule);
+        }
+        if (cases[n].levels & level() && cases[n].type.query == BF) {
+            suite_add_case(check, &cases[n], "cpu-bf16", "attention backward cpu-bf16: %s", cases[n].rule);
         }
     }
     for (size_t n = 0; n < COUNT_OF(uncounted); n++) {

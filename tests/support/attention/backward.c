@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/storage.h"
+
 typedef long double real;
 
 /* One row of one head on its way. */
@@ -21,6 +23,12 @@ typedef struct row_work {
 static real rounded(const row_work *w, real x)
 {
     return !w->narrow ? x : w->p->wide ? (real)(double)x : (real)(float)x;
+}
+
+/* P or dS as a product takes it. */
+static real stored(const row_work *w, real x)
+{
+    return w->narrow && w->problem->weights ? (real)storage_round(w->problem->weights, (double)x) : x;
 }
 
 static void add(const row_work *w, int which, size_t at, real x, real magnitude)
@@ -121,9 +129,10 @@ static void backward_row(row_work *w)
             add(w, BY_SLOPE, w->b * p->heads + w->h, -ds * w->problem->distance[at],
                 magnitude * w->problem->distance[at]);
         }
-        add_operands(w, j, rounded(w, scale * rounded(w, ds * slope)), magnitude * fabsl(scale));
+        add_operands(w, j, rounded(w, scale * stored(w, rounded(w, ds * slope))), magnitude * fabsl(scale));
         for (size_t c = 0; c < p->d_v && kept; c++) {
-            const real term = rounded(w, weight * (p->kept ? factor : 1)) * w->problem->d_output[w->row * p->d_v + c];
+            const real term =
+                rounded(w, stored(w, weight) * (p->kept ? factor : 1)) * w->problem->d_output[w->row * p->d_v + c];
             add(w, BY_VALUE, v + j * p->d_v + c, term, fabsl(term));
         }
     }

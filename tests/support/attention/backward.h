@@ -12,6 +12,7 @@ typedef struct backward_problem {
     const double *d_lse;    /* (b, h, i), or NULL */
     const double *distance; /* (b, h, i, j): |p - j|, or NULL */
     const size_t *queries;  /* (b): each item's; rows behind them have no gradient */
+    clattn_dtype weights;   /* what the naive computation rounds P and dS to before their products; 0: nothing */
 } backward_problem;
 
 enum { BY_QUERY, BY_KEY, BY_VALUE, BY_PAIR, BY_VECTOR, BY_SLOPE, BY_SINK, BACKWARD_RESULTS };

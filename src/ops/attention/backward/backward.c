@@ -6,6 +6,7 @@
 #include "plan/operator.h"
 
 static const struct solver *const solvers[] = {
+    &attention_backward_cpu_bf16_solver,
     &attention_backward_cpu_solver,
     &attention_backward_generic_solver,
 };

@@ -297,7 +297,8 @@ static clattn_status judge(const struct backward_check *check, const struct atte
         if (!is_packed || gradient->magnitude[place] > 0)
             TRY(check_element(&plan->base.context->device.report, plan->base.kernels[*blamed].name,
                               attention_gradients[which].name, shown, value, exact,
-                              check_slack(exact, exact, gradient->magnitude[place], state_unit, unit)));
+                              check_slack(exact, exact, gradient->magnitude[place], state_unit, unit) +
+                                  4 * plan->weight_unit * gradient->magnitude[place]));
         for (int i = layout->rank - 1; i >= 0 && ++index[i] == layout->extent[i]; i--)
             index[i] = 0;
     }

@@ -4,20 +4,25 @@
 #include "ops/attention/backward/backward.h"
 #include "ops/attention/cpu/cpu.h"
 #include "ops/common/arrays.h"
+#include "ops/common/x86.h"
 #include "program/defines.h"
 
 #define FILE_NAME "attention/backward/cpu.cl"
-#define MOST_BYTES 524288 /* of a work-item's private memory */
+#define MOST_BYTES 1048576 /* of a work-item's private memory */
 
 struct geometry {
     size_t lanes, vectors, step, key_tile;
 };
 
+enum products { PRODUCTS_FLOAT, PRODUCTS_PAIRS };
+
 static size_t private_bytes(const struct geometry *g, const struct attention_problem *problem)
 {
     const size_t d_k = round_up(problem->d_k, g->lanes), d_v = round_up(problem->d_v, g->lanes);
     const size_t rows = g->vectors * g->lanes;
-    return sizeof(float) * (rows * (3 * d_k + 2 * d_v + 4 * (g->key_tile + g->step)) + g->key_tile * (d_k + d_v));
+    /* Pairs take half as much once more. */
+    return sizeof(float) * 3 / 2 *
+           (rows * (3 * d_k + 2 * d_v + 4 * (g->key_tile + g->step)) + g->key_tile * (d_k + d_v));
 }
 
 static struct geometry geometry_of(const struct capabilities *caps, const struct attention_problem *problem)
@@ -30,7 +35,8 @@ static struct geometry geometry_of(const struct capabilities *caps, const struct
     return g;
 }
 
-static const char *refuse(const struct offer *offer)
+/* Why no kernel of this file takes the problem, or NULL. */
+static const char *refuse_any(const struct offer *offer)
 {
     const struct attention_problem *problem = offer->problem;
     const bool *gradient = problem->gradient;
@@ -46,7 +52,23 @@ static const char *refuse(const struct offer *offer)
         return "a block takes too much memory";
     const double blocks = (double)divide_up(problem->query_length, g.lanes * g.vectors) *
                           (double)(problem->heads / size_max(problem->kv_heads, 1));
-    reason = refuse_loops(offer->caps, blocks * (double)problem->key_length * (double)(problem->d_k + problem->d_v));
+    return refuse_loops(offer->caps, blocks * (double)problem->key_length * (double)(problem->d_k + problem->d_v));
+}
+
+static const char *refuse(const struct offer *offer)
+{
+    const char *reason = refuse_any(offer);
+    return reason ? reason : refuse_all_but_cpu(offer);
+}
+
+static const char *refuse_pairs(const struct offer *offer)
+{
+    const struct attention_problem *problem = offer->problem;
+    if (!attention_inputs_are(problem, CLATTN_DTYPE_BF16) || problem->desc.gradients.output.dtype != CLATTN_DTYPE_BF16)
+        return "query, key, value and gradients.output are not all bfloat16";
+    const char *reason = refuse_any(offer);
+    if (!reason)
+        reason = cpu_refuse_few_keys(offer);
     return reason ? reason : refuse_all_but_cpu(offer);
 }
 
@@ -82,6 +104,8 @@ static clattn_status prepare(clattn_plan *base)
     const struct attention_problem *problem = &plan->problem;
     const struct geometry g = geometry_of(&base->context->device.caps, problem);
     const bool has_keys = problem->gradient[GRADIENT_KEY] || problem->gradient[GRADIENT_VALUE];
+    const bool pairs = base->trying->variant == PRODUCTS_PAIRS;
+    plan->weight_unit = pairs ? storage_epsilon(CLATTN_DTYPE_BF16) / 2 : 0;
     plan->groups = groups;
     plan->lanes = g.lanes;
     plan->splits = splits_of(&base->context->device.caps, problem, g.lanes * g.vectors);
@@ -94,6 +118,8 @@ static clattn_status prepare(clattn_plan *base)
         define_int(&options, "QUERY_VECTORS", (long long)g.vectors);
         define_int(&options, "KEY_STEP", (long long)g.step);
         define_int(&options, "KEY_TILE", (long long)g.key_tile);
+        define_int(&options, "PAIRS", pairs);
+        define_int(&options, "X86_BF16", pairs && base->context->device.caps.fast_bf16);
         TRY(backward_add_kernel(plan, i, FILE_NAME, kernels[i].name, kernels[i].pointers, &options, one));
     }
     status = backward_finish(plan);
@@ -101,4 +127,10 @@ fail:
     return status;
 }
 
-const struct solver attention_backward_cpu_solver = {.name = "cpu", .refuse = refuse, .prepare = prepare};
+const struct solver attention_backward_cpu_solver = {
+    .name = "cpu", .refuse = refuse, .prepare = prepare, .variant = PRODUCTS_FLOAT};
+const struct solver attention_backward_cpu_bf16_solver = {.name = "cpu-bf16",
+                                                          .refuse = refuse_pairs,
+                                                          .prepare = prepare,
+                                                          .variant = PRODUCTS_PAIRS,
+                                                          .only_named = x86_bf16_only_named};

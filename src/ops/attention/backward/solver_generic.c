@@ -79,6 +79,7 @@ static clattn_status prepare(clattn_plan *base)
     plan->groups = groups;
     plan->splits = 1;
     plan->lanes = 0;
+    plan->weight_unit = 0;
     const size_t local[3] = {1, plan->items, 1};
     TRY(add(plan, BACKWARD_ROWS, "attention_backward_rows", BACKWARD_ROWS_POINTERS, local));
     if (problem->gradient[GRADIENT_KEY] || problem->gradient[GRADIENT_VALUE])
