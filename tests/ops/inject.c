@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/attention/case.h"
+#include "support/attention/backward_job.h"
 #include "support/core/inject_run.h"
 #include "support/ops/each.h"
 #include "support/ops/image_case.h"
@@ -30,6 +30,9 @@ static const image_case images[] = {
     {"unpack", ALL, .operation = CLATTN_IMAGE_OPERATION_UNPACK, .type = CL_UNORM_INT8, .channels = 3, .image = {5, 3},
      .region = {5, 3}},
 };
+
+static const attention_case gradients = {
+    "", ALL, LITTLE, .causal = true, .sinks = true, .entropy = true, .list = {.keys = LIST(7, 9)}};
 
 /* ---- plans ---- */
 
@@ -116,10 +119,24 @@ static void before_run(test_job *job)
     free(r.expected);
 }
 
+/* Attention's backward direction. */
+static void backward_check(const void *test, const char *solver)
+{
+    struct backward_job j;
+    backward_prepare(&j, test);
+    assert_true(job_plan(&j.job, &attention_operator, &j.desc, solver, JOB_TAKEN));
+    job_run(&j.job, NULL);
+    backward_judge(&j);
+    backward_release(&j);
+}
+
 int main(int argc, char **argv)
 {
+    static const char *const backward_solvers[] = {"generic", "cpu"};
     job_before = (job_hooks){before_plan, before_run};
     attention_add(attentions, COUNT_OF(attentions));
+    for (size_t i = 0; i < COUNT_OF(backward_solvers); i++)
+        suite_add_case(backward_check, &gradients, backward_solvers[i], "attention backward %s", backward_solvers[i]);
     matmul_add(products, COUNT_OF(products));
     each_operator_add();
     for (size_t i = 0; i < COUNT_OF(images); i++)
