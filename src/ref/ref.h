@@ -46,6 +46,9 @@ void ref_softmax_naive_row(const ref_softmax_problem *p, int64_t row, float *y);
 /* One element; alpha is SWISH's or LEAKY_RELU's.  Infinities give the function's limits, of which 0 has no sign. */
 double ref_activate(clattn_activation function, double alpha, double x);
 
+/* The derivative, and *magnitude, the sum of the sizes of its terms (clattn/activation.h has them). */
+double ref_activation_slope(clattn_activation function, double alpha, double x, double *magnitude);
+
 /* A bound of the slope of all functions, 1.2, unless LEAKY_RELU's alpha is beyond it. */
 double ref_steepness(clattn_activation function, double alpha);
 

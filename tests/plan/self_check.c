@@ -145,6 +145,12 @@ static void small_operators_are_checked(void **state)
         {"generic", "lib/activation.h", "max(e->power, (intv)(-100))", "max(e->power, (intv)(-10))",
          DISAGREES("activation_generic") "y["},
     };
+    static const struct damage slopes[] = {
+        {"cpu", "activation/slope.h", "3.0f * TANH_3", "2.9f * TANH_3",
+         DISAGREES("activation_backward_cpu") "gradients.x["},
+        {"generic", "activation/backward.h", "slope * gradient)", "gradient)",
+         DISAGREES("activation_backward_generic") "gradients.x["},
+    };
     static const struct damage pools[] = {
         {"cpu", "pool/pool.h", "w.end - w.begin;", "w.end - w.begin + (w.begin > 0);", DISAGREES("pool_cpu") "y["},
         {"cpu", "pool/cpu.cl", "rows > 0; rows--, x += down", "rows > 1; rows--, x += down",
@@ -196,6 +202,10 @@ static void small_operators_are_checked(void **state)
     damage_is_found(&resize_operator, &resize, resizes, by_level(2, 3, COUNT_OF(resizes), COUNT_OF(resizes)));
     damage_is_found(&rope_operator, &rope, rotations, COUNT_OF(rotations));
     damage_is_found(&activation_operator, &activation, activations, COUNT_OF(activations));
+    activation.direction = CLATTN_DIRECTION_BACKWARD;
+    activation.gradients.x = activation.gradients.y = activation.y;
+    activation.y = (clattn_layout){0};
+    damage_is_found(&activation_operator, &activation, slopes, COUNT_OF(slopes));
     damage_is_found(&embedding_operator, &embedding, embeddings, COUNT_OF(embeddings));
 }
 

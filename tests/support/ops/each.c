@@ -27,6 +27,7 @@ static const resize_case resizes[] = {
 static const rope_case ropes[] = {{"pairs", ALL, .batch = 2, .heads = 3, .length = 5, .size = 16}};
 static const activation_case activations[] = {
     {"swish", ALL, .function = CLATTN_ACTIVATION_SWISH, .rank = 2, .extent = {2, 19}, .values = VALUES_FLOATS},
+    {"swish", ALL, .function = CLATTN_ACTIVATION_SWISH, .rank = 2, .extent = {2, 19}, .backward = true},
 };
 static const merge_case merges[] = {
     {"partials", ALL, .partials = 3, .batch = 2, .heads = 2, .queries = 5, .columns = 8, .lse = true},
