@@ -38,7 +38,7 @@
  *     LEAKY_RELU  f' = 1 if X > 0, otherwise alpha
  *
  * With M the sum of the sizes of the terms of f', the error before the rounding to the storage type is at most
- * 8·2^-23 · M · |gradients.y| for every X, also in the tails. If M or the result is below 2^-126, it may count as 0. A NaN in X gives NaN,
+ * 6·2^-23 · M · |gradients.y| for every X, also in the tails. If M or the result is below 2^-126, it may count as 0. A NaN in X gives NaN,
  * except with NONE; infinities give the limits of f': 1 or ±0. The product is IEEE's: 0 times an infinity is NaN, also for ReLU.
  * Each element is computed alone, so the result is the same from run to run and whatever the batch around it.
  */
