@@ -140,6 +140,12 @@ static void small_operators_are_checked(void **state)
         {"generic", "rope/rope.h", "turn * (ulong)position) >> 32", "turn * (ulong)(position % 4096)) >> 32",
          DISAGREES("rope_generic") "y["},
     };
+    static const struct damage opposite[] = {
+        {"cpu", "rope/cpu.cl", "rotation.sines = -rotation.sines", "rotation.sines = rotation.sines",
+         DISAGREES("rope_cpu") "gradients.x["},
+        {"generic", "rope/generic.cl", "rotation.y = -rotation.y", "rotation.y = rotation.y",
+         DISAGREES("rope_generic") "gradients.x["},
+    };
     static const struct damage activations[] = {
         {"cpu", "lib/activation.h", "TANH_3 0x1.2444f2p-4f", "TANH_3 0x1.2454f2p-4f", DISAGREES("activation_cpu") "y["},
         {"generic", "lib/activation.h", "max(e->power, (intv)(-100))", "max(e->power, (intv)(-10))",
@@ -201,6 +207,10 @@ static void small_operators_are_checked(void **state)
     damage_is_found(&pool_operator, &pool, pools, by_level(2, 2, of_pools, of_pools));
     damage_is_found(&resize_operator, &resize, resizes, by_level(2, 3, COUNT_OF(resizes), COUNT_OF(resizes)));
     damage_is_found(&rope_operator, &rope, rotations, COUNT_OF(rotations));
+    rope.direction = CLATTN_DIRECTION_BACKWARD;
+    rope.gradients.x = rope.gradients.y = rope.x;
+    rope.x = rope.y = (clattn_layout){0};
+    damage_is_found(&rope_operator, &rope, opposite, COUNT_OF(opposite));
     damage_is_found(&activation_operator, &activation, activations, COUNT_OF(activations));
     activation.direction = CLATTN_DIRECTION_BACKWARD;
     activation.gradients.x = activation.gradients.y = activation.y;
