@@ -13,6 +13,6 @@ kernel void activation_backward_generic(BACKWARD_PARAMETERS)
     const args_long piece = (args_long)group_id(&a.walk.part, 0), r = piece / a.walk.chunks;
     const int first = (int)(piece - r * a.walk.chunks) * a.walk.chunk;
     const int last = first + min(a.walk.columns - first, a.walk.chunk);
-    backward_columns(r, first + (int)get_local_id(0) * LANES, last, (int)get_local_size(0) * LANES, x, y_gradient, x_gradient,
-                     &a);
+    backward_columns(r, first + (int)get_local_id(0) * LANES, last, (int)get_local_size(0) * LANES, x, y_gradient,
+                     x_gradient, &a);
 }

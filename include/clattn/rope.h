@@ -92,8 +92,8 @@ typedef struct clattn_rope_args {
     int64_t position;         /**< where the first element stands: added to every position */
     struct {
         clattn_binding x, y;
-    } gradients;              /**< the array of that name in the description's `gradients` */
-    clattn_control *control;  /**< what watches the call (control.h), or NULL */
+    } gradients;             /**< the array of that name in the description's `gradients` */
+    clattn_control *control; /**< what watches the call (control.h), or NULL */
 } clattn_rope_args;
 
 /** Initialises a clattn_rope_args: its size, and zeros. */

@@ -183,14 +183,29 @@ static void products_and_bends(void **state)
         clattn_activation function;
         float alpha, x, gradient, expected;
     } pairs[] = {
-        {RELU, 1, -1, INFINITY, NAN},        {RELU, 1, 1, -INFINITY, -INFINITY},  {RELU, 1, 0, 3, 0},
-        {RELU, 1, -0.0f, 3, 0},              {RELU, 1, INFINITY, 3, 3},           {RELU, 1, NAN, 3, NAN},
-        {LEAKY, 0.5f, 0, 3, 1.5f},           {LEAKY, 0.5f, -INFINITY, 3, 1.5f},   {LEAKY, 0.5f, -1, INFINITY, INFINITY},
-        {GELU, 1, INFINITY, 3, 3},           {GELU, 1, -INFINITY, 3, 0},          {GELU, 1, -INFINITY, INFINITY, NAN},
-        {GELU, 1, 0, 3, 1.5f},               {GELU, 1, -3, INFINITY, -INFINITY},  {GELU_TANH, 1, INFINITY, 3, 3},
-        {GELU_TANH, 1, -INFINITY, 3, 0},     {GELU_TANH, 1, NAN, 3, NAN},         {SWISH, 1, INFINITY, 3, 3},
-        {SWISH, 1, -INFINITY, INFINITY, NAN}, {SWISH, 1, 1, INFINITY, INFINITY},  {SWISH, 0, INFINITY, 3, 1.5f},
-        {SWISH, -2, -INFINITY, 3, 3},        {NONE, 1, NAN, INFINITY, INFINITY},
+        {RELU, 1, -1, INFINITY, NAN},
+        {RELU, 1, 1, -INFINITY, -INFINITY},
+        {RELU, 1, 0, 3, 0},
+        {RELU, 1, -0.0f, 3, 0},
+        {RELU, 1, INFINITY, 3, 3},
+        {RELU, 1, NAN, 3, NAN},
+        {LEAKY, 0.5f, 0, 3, 1.5f},
+        {LEAKY, 0.5f, -INFINITY, 3, 1.5f},
+        {LEAKY, 0.5f, -1, INFINITY, INFINITY},
+        {GELU, 1, INFINITY, 3, 3},
+        {GELU, 1, -INFINITY, 3, 0},
+        {GELU, 1, -INFINITY, INFINITY, NAN},
+        {GELU, 1, 0, 3, 1.5f},
+        {GELU, 1, -3, INFINITY, -INFINITY},
+        {GELU_TANH, 1, INFINITY, 3, 3},
+        {GELU_TANH, 1, -INFINITY, 3, 0},
+        {GELU_TANH, 1, NAN, 3, NAN},
+        {SWISH, 1, INFINITY, 3, 3},
+        {SWISH, 1, -INFINITY, INFINITY, NAN},
+        {SWISH, 1, 1, INFINITY, INFINITY},
+        {SWISH, 0, INFINITY, 3, 1.5f},
+        {SWISH, -2, -INFINITY, 3, 3},
+        {NONE, 1, NAN, INFINITY, INFINITY},
     };
 
     (void)state;
