@@ -6,9 +6,9 @@
  *   table_gradient[r,c]     table_gradient[a.table.offset + r*a.table.row + c*a.table.col]
  *   ids[b,s]                ids[a.ids_offset + b*a.ids_batch + s*a.ids_row], int
  *   y_gradient[b,s,c]       y_gradient[a.y.offset + b*a.y.batch + s*a.y.row + c*a.y.col]
- *   first[r]                lists[a.lists_offset + r], the first place with id r; -1 if there is none
- *   next[p]                 lists[a.lists_offset + a.rows + p], the next place with the id of place p = b*length + s; -1 if p is the
- *                           last one
+ *   count[r]                lists[a.lists_offset + r], how many places have the id r
+ *   first[r]                lists[a.lists_offset + a.rows + r], the first of them
+ *   next[p]                 lists[a.lists_offset + 2*a.rows + p], the next place with the id of place p = b*length + s
  * An id that is not in the table is in no list.
  *
  *   macro                             meaning                                        allowed        tested
@@ -59,10 +59,10 @@ kernel void embedding_link(const global int *ids, global int *lists, embedding_b
     const args_long item = (args_long)global_id(&a.part, 0);
     const args_long items = (args_long)a.part.groups[0] * (args_long)get_local_size(0);
     const int begin = (int)(item * a.rows / items), end = (int)((item + 1) * a.rows / items);
-    global int *first = lists + a.lists_offset, *next = first + a.rows;
+    global int *count = lists + a.lists_offset, *first = count + a.rows, *next = first + a.rows;
 
     for (int r = begin; r < end; r++)
-        first[r] = -1;
+        count[r] = first[r] = 0;
     if (begin == end)
         return;
     for (int b = a.batch - 1; b >= 0; b--)
@@ -71,6 +71,7 @@ kernel void embedding_link(const global int *ids, global int *lists, embedding_b
             if (r == id) {
                 next[b * a.length + s] = first[r];
                 first[r] = b * a.length + s;
+                count[r]++;
             }
         }
 }
@@ -82,16 +83,16 @@ static inline void move_sum(floatv *to, floatv *from)
     *from = (floatv)(0.0f);
 }
 
-/* Stores VECTORS vectors of columns from c on of the row whose list begins with place `first`. */
-static inline void add_list(const global ELEMENT(Y_TYPE) *y, const global int *next, int first, int c, int width,
-                            global ELEMENT(TABLE_TYPE) *row, const embedding_backward_args *a)
+/* Stores VECTORS vectors of columns from c on of a row that has `count` places, from `place` on.  The loop counts because Mesa 22.3
+ * loses passes of one that ends where a list does. */
+static inline void add_list(const global ELEMENT(Y_TYPE) *y, const global int *next, int count, int place, int c,
+                            int width, global ELEMENT(TABLE_TYPE) *row, const embedding_backward_args *a)
 {
     floatv run[VECTORS], runs[VECTORS], total[VECTORS];
-    int added = 0;
 
     for (int v = 0; v < VECTORS; v++)
         run[v] = runs[v] = total[v] = (floatv)(0.0f);
-    for (int place = first; place >= 0; place = next[place]) {
+    for (int n = 1; n <= count; n++, place = next[place]) {
         const int b = place / a->length, s = place - b * a->length;
         const global ELEMENT(Y_TYPE) *from = y + b * a->y.batch + s * a->y.row;
         for (int v = 0; v < VECTORS; v++) {
@@ -99,16 +100,15 @@ static inline void add_list(const global ELEMENT(Y_TYPE) *y, const global int *n
             if (at < a->size)
                 run[v] += gather_y(from, at, COL(a->y), UNIT_STRIDE, a->size - at);
         }
-        added++;
-        if (added % RUN == 0) {
+        if (n % RUN == 0) {
             for (int v = 0; v < VECTORS; v++)
                 move_sum(&runs[v], &run[v]);
-            if (added % (RUN * RUN) == 0)
+            if (n % (RUN * RUN) == 0)
                 for (int v = 0; v < VECTORS; v++)
                     move_sum(&total[v], &runs[v]);
         }
     }
-    const float scale = first >= 0 ? a->scale : 0.0f; /* +0 also if the scale is negative */
+    const float scale = count > 0 ? a->scale : 0.0f; /* +0 also if the scale is negative */
     for (int v = 0; v < VECTORS; v++) {
         const int at = c + v * width;
         if (at < a->size)
@@ -125,10 +125,10 @@ kernel void embedding_backward(const global ELEMENT(Y_TYPE) *y_gradient, const g
     args_long end;
     const args_long begin = share_of_group(&a.part, a.rows, &end);
     const int width = (int)get_local_size(0) * LANES;
-    const global int *first = lists + a.lists_offset;
+    const global int *count = lists + a.lists_offset, *first = count + a.rows, *next = first + a.rows;
 
     for (args_long r = begin; r < end; r++)
         for (int c = (int)get_local_id(0) * LANES; c < a.size; c += VECTORS * width)
-            add_list(y_gradient + a.y.offset, first + a.rows, first[r], c, width,
+            add_list(y_gradient + a.y.offset, next, count[r], first[r], c, width,
                      table_gradient + a.table.offset + r * a.table.row, &a);
 }

@@ -182,6 +182,12 @@ static void small_operators_are_checked(void **state)
         {"generic", "embedding/embedding.cl", "row == id", "row <= id", DISAGREES("embedding") "y["},
         {"generic", "rope/rope.h", "#define COS_4 4.16", "#define COS_4 4.36", DISAGREES("embedding") "y["},
     };
+    static const struct damage lists[] = {
+        {"generic", "embedding/backward.cl", "move_sum(&runs[v], &run[v]);", "run[v] = (floatv)(0.0f);",
+         DISAGREES("embedding_backward") "gradients.table["},
+        {"generic", "embedding/backward.cl", "if (r == id)", "if (r <= id)",
+         DISAGREES("embedding_backward") "gradients.table["},
+    };
     clattn_norm_desc norm = CLATTN_NORM_DESC_INIT;
     clattn_rope_desc rope = CLATTN_ROPE_DESC_INIT;
     clattn_activation_desc activation = CLATTN_ACTIVATION_DESC_INIT;
@@ -217,6 +223,12 @@ static void small_operators_are_checked(void **state)
     activation.y = (clattn_layout){0};
     damage_is_found(&activation_operator, &activation, slopes, COUNT_OF(slopes));
     damage_is_found(&embedding_operator, &embedding, embeddings, COUNT_OF(embeddings));
+    embedding.direction = CLATTN_DIRECTION_BACKWARD;
+    embedding.positions = CLATTN_POSITIONS_NONE;
+    embedding.gradients.table = embedding.table;
+    embedding.gradients.y = embedding.y;
+    embedding.table = embedding.y = (clattn_layout){0};
+    damage_is_found(&embedding_operator, &embedding, lists, COUNT_OF(lists));
 }
 
 /* Merging and appending have one solver each, so that no other one takes over. */

@@ -146,7 +146,7 @@ static clattn_status prepare(clattn_plan *base)
         local[2][3] = {{items_of(caps, rows), 1, 1}, {items_of(caps, divide_up(size, (size_t)lanes_of(caps))), 1, 1}};
     size_t groups[2][3];
     groups_of(caps, problem->empty ? 0 : rows, size, groups[LINK], groups[ADD]);
-    if (!size_mul(rows + problem->places, sizeof(int32_t), &base->workspace) || base->workspace > INT64_MAX / 2)
+    if (!size_mul(2 * rows + problem->places, sizeof(int32_t), &base->workspace) || base->workspace > INT64_MAX / 2)
         return report_error(&base->context->device.report, CLATTN_ERROR_OVERFLOW, "embedding: the workspace overflows");
     for (int i = LINK; i <= ADD; i++) {
         struct strbuf options = {0};

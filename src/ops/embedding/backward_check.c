@@ -11,7 +11,7 @@
 #define ROWS 9
 #define OFTEN 4 /* the id of every second place */
 #define NEVER 7 /* the id of no place */
-#define WORKSPACE_BYTES ((BATCH * LENGTH + ROWS) * sizeof(int32_t))
+#define WORKSPACE_BYTES ((BATCH * LENGTH + 2 * ROWS) * sizeof(int32_t))
 
 enum { IDS, Y, WORKSPACE, TABLE, ARRAYS };
 
