@@ -233,12 +233,12 @@ typedef struct activation_row {
 } activation_row;
 
 static const activation_row activation_rows[] = {
-    {"ReLU", NOT_QUICK, NULL, CLATTN_ACTIVATION_RELU, CLATTN_DTYPE_F32},
-    {"GELU", QUICK, NULL, CLATTN_ACTIVATION_GELU, CLATTN_DTYPE_F32},
-    {"GELU by tanh, float16", NOT_QUICK, NULL, CLATTN_ACTIVATION_GELU_TANH, CLATTN_DTYPE_F16},
-    {"Swish, bfloat16", NOT_QUICK, NULL, CLATTN_ACTIVATION_SWISH, CLATTN_DTYPE_BF16},
-    {"LeakyReLU", NOT_QUICK, NULL, CLATTN_ACTIVATION_LEAKY_RELU, CLATTN_DTYPE_F32},
-    {"GELU by cpu", NOT_QUICK, "cpu", CLATTN_ACTIVATION_GELU, CLATTN_DTYPE_F32},
+    {"ReLU", NOT_QUICK, NULL, CLATTN_ACTIVATION_RELU, CLATTN_DTYPE_F32, false},
+    {"GELU", QUICK, NULL, CLATTN_ACTIVATION_GELU, CLATTN_DTYPE_F32, false},
+    {"GELU by tanh, float16", NOT_QUICK, NULL, CLATTN_ACTIVATION_GELU_TANH, CLATTN_DTYPE_F16, false},
+    {"Swish, bfloat16", NOT_QUICK, NULL, CLATTN_ACTIVATION_SWISH, CLATTN_DTYPE_BF16, false},
+    {"LeakyReLU", NOT_QUICK, NULL, CLATTN_ACTIVATION_LEAKY_RELU, CLATTN_DTYPE_F32, false},
+    {"GELU by cpu", NOT_QUICK, "cpu", CLATTN_ACTIVATION_GELU, CLATTN_DTYPE_F32, false},
     {"gradient of GELU", NOT_QUICK, NULL, CLATTN_ACTIVATION_GELU, CLATTN_DTYPE_F32, true},
     {"gradient of Swish by cpu, bfloat16", NOT_QUICK, "cpu", CLATTN_ACTIVATION_SWISH, CLATTN_DTYPE_BF16, true},
 };
@@ -270,9 +270,9 @@ typedef struct embedding_row {
 } embedding_row;
 
 static const embedding_row embedding_rows[] = {
-    {"rows, sinusoids", QUICK, NULL, CLATTN_POSITIONS_SINUSOIDS, CLATTN_DTYPE_F32, false},
-    {"rows, positions and segments, float16", NOT_QUICK, NULL, CLATTN_POSITIONS_TABLE, CLATTN_DTYPE_F16, true},
-    {"gradient", QUICK, NULL, CLATTN_POSITIONS_NONE, CLATTN_DTYPE_F32, .backward = true},
+    {"rows, sinusoids", QUICK, NULL, CLATTN_POSITIONS_SINUSOIDS, CLATTN_DTYPE_F32, false, false},
+    {"rows, positions and segments, float16", NOT_QUICK, NULL, CLATTN_POSITIONS_TABLE, CLATTN_DTYPE_F16, true, false},
+    {"gradient", QUICK, NULL, CLATTN_POSITIONS_NONE, CLATTN_DTYPE_F32, false, true},
 };
 
 static clattn_status embedding_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
