@@ -15,7 +15,7 @@ typedef struct activation_args {
     float alpha;
 } activation_args;
 
-/* With y_gradient, and in walk.y the gradient of x, which the kernels write. */
+/* The arrays of backward: walk.y is the gradient of x, which the kernels write. */
 typedef struct activation_backward_args {
     activation_args walk;
     array5 y_gradient;

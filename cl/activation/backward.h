@@ -1,9 +1,10 @@
-/* Gradients of activation functions over arrays: what activation/backward_cpu.cl and activation/backward_generic.cl share.
+/* Gradients of activation functions over arrays: what activation/backward_cpu.cl and activation/backward_generic.cl
+ * share.
  *
  *   x_gradient = f'(x) * y_gradient, with f' as activation/slope.h says
  *
- * The three arrays lie as x and y do in activation/rows.h.  x_gradient may be y_gradient itself, laid out the same: an item
- * overwrites only elements that it alone reads, after it has read them.
+ * The three arrays lie as x and y do in activation/rows.h.  x_gradient may be y_gradient itself, laid out the same: an
+ * item overwrites only elements that it alone reads, after it has read them.
  *
  * Parameter                            meaning                        allowed
  * X_TYPE, X_GRADIENT_TYPE, Y_GRADIENT_TYPE   storage                  F32, F16, BF16
@@ -39,7 +40,8 @@ DEFINE_SCATTER(scatter_x_gradient, X_GRADIENT_TYPE)
     const global ELEMENT(X_TYPE) *x, const global ELEMENT(Y_GRADIENT_TYPE) *y_gradient, \
         global ELEMENT(X_GRADIENT_TYPE) *x_gradient, activation_backward_args a
 
-/* Stores the gradients of the columns of one row from `first` up to `last` that are this item's: LANES from each `step`-th on. */
+/* Stores the gradients of the columns of one row from `first` up to `last` that are this item's: LANES from each
+ * `step`-th on. */
 static inline void backward_columns(args_long row, int first, int last, int step, const global ELEMENT(X_TYPE) *x,
                                     const global ELEMENT(Y_GRADIENT_TYPE) *y_gradient,
                                     global ELEMENT(X_GRADIENT_TYPE) *x_gradient, const activation_backward_args *a)

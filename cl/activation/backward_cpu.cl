@@ -1,7 +1,8 @@
 /* Gradients of activation functions on CPU devices: formulas, arrays and parameters as activation/backward.h says.
  *
  * NDRange: (work-groups of 1 item); an item owns pieces / groups neighbouring pieces, its lanes neighbouring columns.
- * Local memory: none.  Barriers: none.  Needs OpenCL C 1.2.  activation_backward_generic takes over if a device limits loops. */
+ * Local memory: none.  Barriers: none.  Needs OpenCL C 1.2.  activation_backward_generic takes over if a device limits
+ * loops. */
 #include "activation/backward.h"
 
 GROUP_SIZE(1, 1, 1)

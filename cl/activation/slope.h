@@ -8,9 +8,9 @@
  *
  *   SLOPE(floatv x, float alpha)    the derivative of ACTIVATION at x; NaN for NaN, except that of NONE
  *
- * Parameters are those of lib/activation.h.  In the left tail each term is e^v times a float, and e^v is a float and a power of
- * two that is multiplied in last.  Measured against long double over one in 997 of all floats, with fma: at most 3.6 * 2^-23 of
- * the sum of the sizes of the two terms for GELU_TANH, 2.9 for GELU and SWISH. */
+ * Parameters are those of lib/activation.h.  In the left tail each term is e^v times a float, and e^v is a float and a
+ * power of two that is multiplied in last.  Measured against long double over one in 997 of all floats, with fma: at
+ * most 3.6 * 2^-23 of the sum of the sizes of the two terms for GELU_TANH, 2.9 for GELU and SWISH. */
 #ifndef CLATTN_CL_ACTIVATION_SLOPE_H
 #define CLATTN_CL_ACTIVATION_SLOPE_H
 

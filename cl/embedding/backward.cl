@@ -17,14 +17,15 @@
  *   VECTORS                           vectors of an item for one walk along a list   1 ... 8        1 4
  *   LANES                             vector width                                   4, 8, 16       4 16
  *
- * embedding_link makes the lists.  NDRange: (groups * W), local (W).  Each of the groups * W items owns rows / (groups * W)
- * neighbouring rows and walks all ids from the last to the first, so no two items touch one list, and places ascend.
+ * embedding_link makes the lists.  NDRange: (groups * W), local (W).  Each item owns rows / (groups * W) neighbouring
+ * rows and walks all ids from the last to the first, so no two items touch one list, and places ascend.
  *
- * embedding_backward adds.  NDRange: (groups * W), local (W).  A work-group owns rows / groups neighbouring rows, item l of it VECTORS
- * vectors of columns, W*LANES apart, from l*LANES on, and so on each VECTORS*W*LANES further.
+ * embedding_backward adds.  NDRange: (groups * W), local (W).  A work-group owns rows / groups neighbouring rows, item
+ * l of it VECTORS vectors of columns, W*LANES apart, from l*LANES on, and so on each VECTORS*W*LANES further.
  *
- * Local memory: none.  Barriers: none.  State is float, and places are added in their order: RUN of them to a sum, RUN such sums to
- * a second one, and these to a third one, so that n places take at most 2*RUN + n / (RUN*RUN) roundings.  Needs OpenCL C 1.2. */
+ * Local memory: none.  Barriers: none.  State is float, and places are added in their order: RUN of them to a sum, RUN
+ * such sums to a second one, and these to a third one, so that n places take at most 2*RUN + n / (RUN*RUN) roundings.
+ * Needs OpenCL C 1.2. */
 #include "embedding/args.h"
 #include "lib/gather.h"
 
@@ -83,8 +84,8 @@ static inline void move_sum(floatv *to, floatv *from)
     *from = (floatv)(0.0f);
 }
 
-/* Stores VECTORS vectors of columns from c on of a row that has `count` places, from `place` on.  The loop counts because Mesa 22.3
- * loses passes of one that ends where a list does. */
+/* Stores VECTORS vectors of columns from c on of a row that has `count` places, from `place` on.  The loop counts
+ * because Mesa 22.3 loses passes of one that ends where a list does. */
 static inline void add_list(const global ELEMENT(Y_TYPE) *y, const global int *next, int count, int place, int c,
                             int width, global ELEMENT(TABLE_TYPE) *row, const embedding_backward_args *a)
 {

@@ -37,10 +37,11 @@
  *     SWISH       f' = s + alpha · X · s · (1 − s),  s = 1 / (1 + exp(−alpha · X))
  *     LEAKY_RELU  f' = 1 if X > 0, otherwise alpha
  *
- * With M the sum of the sizes of the terms of f', the error before the rounding to the storage type is at most
- * 6·2^-23 · M · |gradients.y| for every X, also in the tails. If M or the result is below 2^-126, it may count as 0. A NaN in X gives NaN,
- * except with NONE; infinities give the limits of f': 1 or ±0. The product is IEEE's: 0 times an infinity is NaN, also for ReLU.
- * Each element is computed alone, so the result is the same from run to run and whatever the batch around it.
+ * The error before the rounding to the storage type is at most 6·2^-23 · M · |gradients.y| for every X, also in the
+ * tails, if M is the sum of the sizes of the terms of f'. If M or the result is below 2^-126, it may count as 0. A NaN in X
+ * gives NaN, except with NONE; infinities give the limits of f': 1 or ±0. The product is IEEE's: 0 times an infinity is
+ * NaN, also for ReLU. Each element is computed alone, so the result is the same from run to run and whatever the batch
+ * around it.
  */
 #ifndef CLATTN_ACTIVATION_H
 #define CLATTN_ACTIVATION_H
@@ -88,8 +89,8 @@ CLATTN_API void clattn_activation_desc_init(clattn_activation_desc *desc);
 
 /** Where the arrays are this time. Set it up with CLATTN_ACTIVATION_ARGS_INIT.
  *
- * y may be the same memory as x with the same layout (in place), and gradients.x the same as gradients.y; otherwise outputs may
- * overlap nothing. */
+ * y may be the same memory as x with the same layout (in place), and gradients.x the same as gradients.y; otherwise
+ * outputs may overlap nothing. */
 typedef struct clattn_activation_args {
     size_t size;            /**< sizeof(clattn_activation_args) */
     clattn_binding x, y;    /**< the array of that name */

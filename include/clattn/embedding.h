@@ -24,7 +24,8 @@
  * stored, in the order of the places (all of item 0 first): 32 of them at a time, 32 such sums at a time, and these, so
  * that the error of a sum of n is at most (64 + n / 1024)·2^-24 of the sum of the sizes. It is then multiplied, and
  * rounded once. The result is the same in every bit from run to run. The work is to read gradients.y and to write
- * gradients.table once, and to make lists in a workspace of 8 bytes for each row and 4 for each place (@ref calls_workspace).
+ * gradients.table once, and to make lists in a workspace (@ref calls_workspace) of 8 bytes for each row and 4 for each
+ * place.
  *
  * The gradient of a position or segment table is that of a table with the positions or the segments as ids.
  */
@@ -45,8 +46,8 @@ typedef enum clattn_positions {
 
 /** What to compute. Set it up with CLATTN_EMBEDDING_DESC_INIT.
  *
- * The tables, y and the gradients are each float32, float16 or bfloat16, independently of each other. The extents of batch and
- * length are the largest that an enqueue may use. Backward has a scale, ids and gradients, and nothing else. */
+ * The tables, y and the gradients are each float32, float16 or bfloat16, independently of each other. The extents of
+ * batch and length are the largest that an enqueue may use. Backward has a scale, ids and gradients, nothing else. */
 typedef struct clattn_embedding_desc {
     size_t size;                  /**< sizeof(clattn_embedding_desc) */
     clattn_direction direction;   /**< either */

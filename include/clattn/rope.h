@@ -12,13 +12,13 @@
  * 2^20, and within 4e-7 up to 2^31. State is float32, whatever is stored, and Y is rounded once. A NaN or infinity
  * stays within its pair.
  *
- * CLATTN_DIRECTION_BACKWARD makes the gradient of X of the gradient of Y. The gradient of a rotation is the rotation by the opposite
- * angle, so X itself is not needed:
+ * CLATTN_DIRECTION_BACKWARD makes the gradient of X of the gradient of Y. The gradient of a rotation is the rotation by
+ * the opposite angle, so X itself is not needed:
  *
  *     gradients.x = the above with gradients.y for X and −a for a
  *
- * Its exactness, what is NaN and what is copied are those above. Each pair is computed alone, so the result is the same from run to
- * run and whatever the batch around it. There are no gradients of cos and sin.
+ * Its exactness, what is NaN and what is copied are those above. Each pair is computed alone, so the result is the same
+ * from run to run and whatever the batch around it. There are no gradients of cos and sin.
  */
 #ifndef CLATTN_ROPE_H
 #define CLATTN_ROPE_H
@@ -36,8 +36,8 @@ typedef enum clattn_rope_pairing {
 
 /** What to compute. Set it up with CLATTN_ROPE_DESC_INIT.
  *
- * x, y, their gradients and cos are each float32, float16 or bfloat16, and sin is of cos's type. The extents of batch and length are
- * the largest that an enqueue may use. Backward has the gradients instead of x and y, and all the rest.
+ * x, y, their gradients and cos are each float32, float16 or bfloat16, and sin is of cos's type. The extents of batch
+ * and length are the largest that an enqueue may use. Backward has the gradients instead of x and y, and all the rest.
  *
  * The position of element s of batch item b is
  *
@@ -81,8 +81,8 @@ CLATTN_API void clattn_rope_desc_init(clattn_rope_desc *desc);
 
 /** Where the arrays are this time. Set it up with CLATTN_ROPE_ARGS_INIT.
  *
- * y may be the same memory as x with the same layout (in place), and gradients.x the same as gradients.y; otherwise outputs may
- * overlap nothing. */
+ * y may be the same memory as x with the same layout (in place), and gradients.x the same as gradients.y; otherwise
+ * outputs may overlap nothing. */
 typedef struct clattn_rope_args {
     size_t size;                                       /**< sizeof(clattn_rope_args) */
     clattn_binding x, y, cos, sin, positions, offsets; /**< the array of that name */

@@ -144,8 +144,8 @@ typedef struct ref_embedding_problem {
 /* One row: y[size] and magnitude[size] (the sum of the absolute terms; a sinusoid counts 1). */
 void ref_embedding_row(const ref_embedding_problem *p, double *y, double *magnitude);
 
-/* One row of the gradient of the table: y[size], the sum of the rows of `gradient` (places, size) whose id is `row`, times the scale,
- * and magnitude[size]. */
+/* One row of the gradient of the table: y[size], the sum of the rows of `gradient` (places, size) whose id is `row`,
+ * times the scale, and magnitude[size]. */
 void ref_embedding_gradient_row(int64_t places, int64_t size, double scale, const int32_t *ids, const float *gradient,
                                 int64_t row, double *y, double *magnitude);
 

@@ -23,8 +23,8 @@ struct activation_plan {
 
 clattn_status activation_problem_read(const void *desc, void *problem, const char **reason);
 
-/* How the kernels of the problem's direction walk the first `batch` items of a problem that is not empty: rows and columns, in
- * pieces of `chunk` columns.  Forward takes `walk` alone. */
+/* How the kernels of the problem's direction walk the first `batch` items of a problem that is not empty: rows and
+ * columns, in pieces of `chunk` columns.  Forward takes `walk` alone. */
 activation_backward_args activation_walk(const struct activation_problem *problem, size_t batch, int chunk);
 
 /* The work-groups of that walk. */
@@ -35,7 +35,7 @@ struct activation_kernel {
     const char *file, *name;
 };
 
-/* Makes the kernel for the problem's direction the plan's only one: vectors of `lanes` columns, work-groups of `items`. */
+/* Makes the kernel for the problem's direction the plan's only one: vectors of `lanes` columns, groups of `items`. */
 clattn_status activation_add_kernel(struct activation_plan *plan, struct activation_kernel forward,
                                     struct activation_kernel backward, uint32_t lanes, size_t items);
 

@@ -1,5 +1,5 @@
-/* The self-check of the gradient of an embedding's table: the plan's own kernels on some places, one of them with an id that is not in
- * the table, and so many with one id that their sum takes several runs. */
+/* The self-check of the gradient of an embedding's table: the plan's own kernels on some places, one of them with an id
+ * that is not in the table, and so many with one id that their sum takes several runs. */
 #include "base/try.h"
 #include "ops/common/check.h"
 #include "ops/embedding/backward.h"

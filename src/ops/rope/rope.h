@@ -7,8 +7,8 @@
 #include "plan/enqueue.h"
 
 struct rope_problem {
-    /* Normalised; base and rotary size filled in.  Backward, x is what the kernels read, the gradient of y, and y what they write, the
-     * gradient of x. */
+    /* Normalised; base and rotary size filled in.  Backward, x is what the kernels read, the gradient of y, and y what
+     * they write, the gradient of x. */
     clattn_rope_desc desc;
     rope_args kernel;  /* what every enqueue has in common; batch 0 */
     bool empty;        /* x has no elements */

@@ -1,9 +1,9 @@
-/* Every solver computes the gradients of activation functions at all kinds of floats, storage types, ranks and strides, also
- * in place.
+/* Every solver computes the gradients of activation functions at all kinds of floats, storage types, ranks and strides,
+ * also in place.
  *
- * Holds: what clattn/activation.h says about the accuracy of CLATTN_DIRECTION_BACKWARD, about NaN, infinities and bends;
- * results that are the same in every bit from run to run and whatever the batch; guard bands; what is refused.  The tests' own
- * derivatives are held to differences of the tests' own functions. */
+ * Holds: what clattn/activation.h says about the accuracy of CLATTN_DIRECTION_BACKWARD, about NaN, infinities and
+ * bends; results that are the same in every bit from run to run and whatever the batch; guard bands; what is refused.
+ * The tests' own derivatives are held to differences of the tests' own functions. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

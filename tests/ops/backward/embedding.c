@@ -1,10 +1,10 @@
-/* Gradients of the table of an embedding, of all types, strides, and lengths at enqueue; random ones too (CLATTN_TEST_SEED draws
- * others).
+/* Gradients of the table of an embedding, of all types, strides, and lengths at enqueue; random ones too
+ * (CLATTN_TEST_SEED draws others).
  *
- * Holds: what clattn/embedding.h says of CLATTN_DIRECTION_BACKWARD, also for an id of very many places; that rows without places
- * are +0 and ids that are in no table add nothing; NaN and infinities of the places alone; the same bits in every run, with
- * the caller's workspace, and with places around that do not count; guard bands; what is refused.  The tests' own gradient is
- * held to be the transpose of embedding. */
+ * Holds: what clattn/embedding.h says of CLATTN_DIRECTION_BACKWARD, also for an id of very many places; that rows
+ * without places are +0 and ids that are in no table add nothing; NaN and infinities of the places alone; the same bits
+ * in every run, with the caller's workspace, and with places around that do not count; guard bands; what is refused.
+ * The tests' own gradient is held to be the transpose of embedding. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

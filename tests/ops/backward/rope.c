@@ -1,9 +1,9 @@
-/* Every solver computes the gradient of rotary position embedding with both pairings, partly rotated heads, computed and given
- * angles, positions, offsets, storage types, strides, also in place.
+/* Every solver computes the gradient of rotary position embedding with both pairings, partly rotated heads, computed
+ * and given angles, positions, offsets, storage types, strides, also in place.
  *
- * Holds: what clattn/rope.h says of CLATTN_DIRECTION_BACKWARD; results that are the same in every bit from run to run and
- * whatever the batch; guard bands; what is refused.  The tests' own gradient is held to be the transpose of the tests' own
- * rotation. */
+ * Holds: what clattn/rope.h says of CLATTN_DIRECTION_BACKWARD; results that are the same in every bit from run to run
+ * and whatever the batch; guard bands; what is refused.  The tests' own gradient is held to be the transpose of the
+ * tests' own rotation. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
