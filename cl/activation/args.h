@@ -15,4 +15,10 @@ typedef struct activation_args {
     float alpha;
 } activation_args;
 
+/* The arrays of backward: walk.y is the gradient of x, which the kernels write. */
+typedef struct activation_backward_args {
+    activation_args walk;
+    array5 y_gradient;
+} activation_backward_args;
+
 #endif

@@ -20,4 +20,16 @@ typedef struct embedding_args {
     float scale;
 } embedding_args;
 
+typedef struct embedding_backward_args {
+    launch_part part;
+    array4 table; /* the gradient of the table: (row, col) */
+    array4 y;     /* the gradient of y: (batch, -, length, col) */
+    args_long ids_offset, ids_batch, ids_row;
+    args_long lists_offset;  /* in elements of the workspace */
+    int batch, length, size; /* of y */
+    int rows;                /* of the table; 0: nothing to do, return at once */
+    float scale;
+    int unused; /* 0 */
+} embedding_backward_args;
+
 #endif

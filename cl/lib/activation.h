@@ -80,14 +80,21 @@ typedef struct float_pair {
     floatv high, low;
 } float_pair;
 
-/* x / (1 + e^-v) */
-static inline floatv times_sigmoid(floatv x, float_pair v)
+/* e^-|v|, or e^-200 if |v| is above 200. */
+static inline scaled_float decayed(float_pair v)
 {
     const floatv high = v.high, low = v.low;
     const intv negative = high<(floatv)(0.0f), saturated = fabs(high)>(floatv)(200.0f);
     const floatv towards = select(-low, low, negative);
-    const scaled_float e =
-        exponential(select(-fabs(high), (floatv)(-200.0f), saturated), select(towards, (floatv)(0.0f), saturated));
+
+    return exponential(select(-fabs(high), (floatv)(-200.0f), saturated), select(towards, (floatv)(0.0f), saturated));
+}
+
+/* x / (1 + e^-v) */
+static inline floatv times_sigmoid(floatv x, float_pair v)
+{
+    const intv negative = v.high<(floatv)(0.0f), saturated = fabs(v.high)>(floatv)(200.0f);
+    const scaled_float e = decayed(v);
     const floatv left = select(x, copysign((floatv)(0.0f), x), saturated); /* not inf * 0 */
 
     return select(x, times(left, &e), negative) / (1.0f + times((floatv)(1.0f), &e));
@@ -124,11 +131,16 @@ static inline floatv act_SWISH(floatv x, float alpha)
 #define TANH_3 0x1.2444f2p-4f
 #define TANH_3_LOW 0x1.49b16ap-29f
 
+/* x clamped to |x| <= 16, beyond which GELU_TANH's sigmoid is 1, or 0 within rounding; NaN passes. */
+static inline floatv gelu_tanh_near(floatv x)
+{
+    return select(x, copysign((floatv)(16.0f), x), fabs(x) > (floatv)(16.0f));
+}
+
 /* GELU_TANH's v: 2 sqrt(2/pi) (x + 0.044715 x^3) */
 static inline float_pair gelu_tanh_argument(floatv x)
 {
-    /* x is clamped to |x| <= 16, beyond which the sigmoid is 1, or 0 within rounding; NaN passes. */
-    const floatv near = select(x, copysign((floatv)(16.0f), x), fabs(x) > (floatv)(16.0f));
+    const floatv near = gelu_tanh_near(x);
     const floatv square = near * near, square_low = lost_in(near, near, square);
     const floatv cubic = square * TANH_3;
     const floatv cubic_low = lost_in(square, (floatv)(TANH_3), cubic) + (square_low * TANH_3 + square * TANH_3_LOW);
@@ -156,15 +168,20 @@ static inline floatv act_GELU_TANH(floatv x, float alpha)
 #define TAIL_9 -0x1.03bdb0p-14f
 #define TAIL_10 -0x1.7ecb0ap-14f
 
-static inline floatv act_GELU(floatv x, float alpha)
+/* Phi(-a) = e^(-a^2/2) T(a), for 0 <= a <= 16. */
+typedef struct gelu_tail {
+    scaled_float e; /* e^(-a^2/2) */
+    floatv t;       /* T(a) */
+} gelu_tail;
+
+static inline gelu_tail find_gelu_tail(floatv a)
 {
-    const intv negative = x<(floatv)(0.0f), far = fabs(x)>(floatv)(16.0f);
-    const floatv a = select(fabs(x), (floatv)(16.0f), far);
     const floatv high = -0.5f * a * a, low = lost_in(-0.5f * a, a, high);
     const floatv rising = a + 4.0f, bend = FMA((floatv)(1.25f), a, (floatv)(1.0f)), inverse = 1.0f / (rising * bend);
     const floatv t = (a - 4.0f) * bend * inverse;
-    scaled_float e = exponential(high, low);
+    gelu_tail tail;
 
+    tail.e = exponential(high, low);
     floatv p = FMA((floatv)(TAIL_10), t, (floatv)(TAIL_9));
     p = FMA(p, t, (floatv)(TAIL_8));
     p = FMA(p, t, (floatv)(TAIL_7));
@@ -175,12 +192,26 @@ static inline floatv act_GELU(floatv x, float alpha)
     p = FMA(p, t, (floatv)(TAIL_2));
     p = FMA(p, t, (floatv)(TAIL_1));
     p = FMA(p, t, (floatv)(TAIL_0));
-    e.fraction *= p * (rising * inverse);
-    /* The result is max(x, 0) less |x| Phi(-|x|).  Two multiplications by powers of two suffice: a is at most 16, so
-     * the power is above -186. */
-    const intv first = max(e.power, (intv)(-100));
-    const floatv missing = a * power_of_2(first) * e.fraction * power_of_2(e.power - first);
-    return select(x, (floatv)(0.0f), negative) - missing;
+    tail.t = p * (rising * inverse);
+    return tail;
+}
+
+/* v * factor * e.  Two multiplications by powers of two suffice: a is at most 16, so the power is above -186. */
+static inline floatv times_gelu_tail(floatv v, floatv factor, const scaled_float *e)
+{
+    const intv first = max(e->power, (intv)(-100));
+
+    return v * power_of_2(first) * (e->fraction * factor) * power_of_2(e->power - first);
+}
+
+static inline floatv act_GELU(floatv x, float alpha)
+{
+    const intv negative = x<(floatv)(0.0f), far = fabs(x)>(floatv)(16.0f);
+    const floatv a = select(fabs(x), (floatv)(16.0f), far);
+    const gelu_tail tail = find_gelu_tail(a);
+
+    /* The result is max(x, 0) less |x| Phi(-|x|). */
+    return select(x, (floatv)(0.0f), negative) - times_gelu_tail(a, tail.t, &tail.e);
 }
 
 static inline floatv act_NONE(floatv x, float alpha)

@@ -82,6 +82,8 @@ ITEM_FUNCTION rotate_places(ROPE_PARAMETERS, args_long first, args_long end)
                 rope_find_rotations(&rotation, position, turns);
             else
                 read_rotations(&rotation, i, b, s, position, cosines, sines, &a);
+            if (BACKWARD)
+                rotation.sines = -rotation.sines;
             for (int h = 0; h < a.heads; h++)
                 rotate(x + a.x.offset + b * a.x.batch + h * a.x.head + s * a.x.row,
                        y + a.y.offset + b * a.y.batch + h * a.y.head + s * a.y.row, i, a.pairs - i, &rotation, &a);

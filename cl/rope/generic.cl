@@ -42,6 +42,8 @@ kernel void rope_generic(ROPE_PARAMETERS)
         rotation.x = LOAD(CACHE_TYPE, cosines, rope_row(&a.cos, b, s, position, &a) + slot * a.cos.col);
         rotation.y = LOAD(CACHE_TYPE, sines, rope_row(&a.sin, b, s, position, &a) + slot * a.sin.col);
     }
+    if (BACKWARD)
+        rotation.y = -rotation.y;
     for (int h = first; h < end; h++) {
         const float x1 = LOAD(X_TYPE, from, h * a.x.head + one * a.x.col);
         const float x2 = LOAD(X_TYPE, from, h * a.x.head + two * a.x.col);

@@ -13,6 +13,7 @@
  * Parameter                      meaning                      allowed
  * X_TYPE, Y_TYPE, CACHE_TYPE     storage                      F32, F16, BF16
  * POSITION_TYPE, OFFSET_TYPE     of positions and offsets     I32, I64
+ * BACKWARD                       the sines are negated        0, 1
  * Tested: F32, F16 and BF16 throughout, F16 to F32 with BF16 caches; each of I32 and I64.
  *
  * Computed angles are positions times a pair's turn, modulo one turn: a product of 64-bit integers, whose overflow is
@@ -39,6 +40,10 @@
 #endif
 #ifndef OFFSET_TYPE
 #define OFFSET_TYPE I32
+#endif
+
+#ifndef BACKWARD
+#define BACKWARD 0
 #endif
 
 #define ROPE_PARAMETERS \

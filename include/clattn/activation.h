@@ -25,6 +25,23 @@
  * below 2^-126, the result may be 0. NaN stays NaN; infinities give the limits: +inf or ±0.
  * LEAKY_RELU multiplies infinities, too: -inf gives alpha · -inf, which is NaN if alpha is 0. It may take X below
  * 2^-126 in size for 0.
+ *
+ * CLATTN_DIRECTION_BACKWARD makes the gradient of X of the gradient of Y, element by element, and needs X:
+ *
+ *     gradients.x = f'(X) · gradients.y
+ *
+ *     NONE        f' = 1
+ *     ReLU        f' = 1 if X > 0, otherwise 0
+ *     GELU        f' = Φ(X) + X · exp(−X²/2) / √(2π)
+ *     GELU_TANH   f' = s + X · v' · s · (1 − s),  s = 1 / (1 + exp(−v)),  v = 2 √(2/π) · (X + 0.044715 X³)
+ *     SWISH       f' = s + alpha · X · s · (1 − s),  s = 1 / (1 + exp(−alpha · X))
+ *     LEAKY_RELU  f' = 1 if X > 0, otherwise alpha
+ *
+ * The error before the rounding to the storage type is at most 6·2^-23 · M · |gradients.y| for every X, also in the
+ * tails, if M is the sum of the sizes of the terms of f'. If M or the result is below 2^-126, it may count as 0. A NaN in X
+ * gives NaN, except with NONE; infinities give the limits of f': 1 or ±0. The product is IEEE's: 0 times an infinity is
+ * NaN, also for ReLU. Each element is computed alone, so the result is the same from run to run and whatever the batch
+ * around it.
  */
 #ifndef CLATTN_ACTIVATION_H
 #define CLATTN_ACTIVATION_H
@@ -47,15 +64,21 @@ typedef enum clattn_activation {
 
 /** What to compute. Set it up with CLATTN_ACTIVATION_DESC_INIT.
  *
- * x and y are each float32, float16 or bfloat16. */
+ * x, y and their gradients are each float32, float16 or bfloat16. Backward has x and the gradients, and no y. */
 typedef struct clattn_activation_desc {
     size_t size;                /**< sizeof(clattn_activation_desc) */
-    clattn_direction direction; /**< CLATTN_DIRECTION_FORWARD */
+    clattn_direction direction; /**< either */
     clattn_activation function; /**< which function */
     int32_t explicit_alpha;     /**< 1: `alpha` counts; 0 (default): Swish has 1, LeakyReLU 0.01 */
     float alpha;                /**< Swish's or LeakyReLU's alpha: any finite value, 0 and negative included */
     clattn_layout x;            /**< the input, of rank 1 ... 5; each extent is at most 2^31 - 65537 */
-    clattn_layout y;            /**< the output, with x's extents */
+    clattn_layout y;            /**< the output of forward, with x's extents */
+
+    /** Only with CLATTN_DIRECTION_BACKWARD, which needs both, with x's extents. */
+    struct {
+        clattn_layout x; /**< the output: the gradient of x */
+        clattn_layout y; /**< the input: the gradient of y */
+    } gradients;
 } clattn_activation_desc;
 
 /** Initialises a clattn_activation_desc: its size, and zeros. */
@@ -66,13 +89,17 @@ CLATTN_API void clattn_activation_desc_init(clattn_activation_desc *desc);
 
 /** Where the arrays are this time. Set it up with CLATTN_ACTIVATION_ARGS_INIT.
  *
- * y may be the same memory as x with the same layout (in place); otherwise it may overlap nothing. */
+ * y may be the same memory as x with the same layout (in place), and gradients.x the same as gradients.y; otherwise
+ * outputs may overlap nothing. */
 typedef struct clattn_activation_args {
-    size_t size;             /**< sizeof(clattn_activation_args) */
-    clattn_binding x, y;     /**< the array of that name */
-    int32_t explicit_batch;  /**< 1: `batch` counts; 0 (default): the description's extent */
-    int32_t reserved;        /* 0 */
-    size_t batch;            /**< the extent of the first dimension, at most the description's */
+    size_t size;            /**< sizeof(clattn_activation_args) */
+    clattn_binding x, y;    /**< the array of that name */
+    int32_t explicit_batch; /**< 1: `batch` counts; 0 (default): the description's extent */
+    int32_t reserved;       /* 0 */
+    size_t batch;           /**< the extent of the first dimension, at most the description's */
+    struct {
+        clattn_binding x, y;
+    } gradients;             /**< the array of that name in the description's `gradients` */
     clattn_control *control; /**< what watches the call (control.h), or NULL */
 } clattn_activation_args;
 

@@ -11,6 +11,14 @@
  * 64-bit integers, which lose whole turns and nothing else: cos(a) and sin(a) are within 1.3e-7 of exact for |p| up to
  * 2^20, and within 4e-7 up to 2^31. State is float32, whatever is stored, and Y is rounded once. A NaN or infinity
  * stays within its pair.
+ *
+ * CLATTN_DIRECTION_BACKWARD makes the gradient of X of the gradient of Y. The gradient of a rotation is the rotation by
+ * the opposite angle, so X itself is not needed:
+ *
+ *     gradients.x = the above with gradients.y for X and −a for a
+ *
+ * Its exactness, what is NaN and what is copied are those above. Each pair is computed alone, so the result is the same
+ * from run to run and whatever the batch around it. There are no gradients of cos and sin.
  */
 #ifndef CLATTN_ROPE_H
 #define CLATTN_ROPE_H
@@ -28,8 +36,8 @@ typedef enum clattn_rope_pairing {
 
 /** What to compute. Set it up with CLATTN_ROPE_DESC_INIT.
  *
- * x, y and cos are each float32, float16 or bfloat16, and sin is of cos's type. The extents of batch and length are
- * the largest that an enqueue may use.
+ * x, y, their gradients and cos are each float32, float16 or bfloat16, and sin is of cos's type. The extents of batch
+ * and length are the largest that an enqueue may use. Backward has the gradients instead of x and y, and all the rest.
  *
  * The position of element s of batch item b is
  *
@@ -39,7 +47,7 @@ typedef enum clattn_rope_pairing {
  */
 typedef struct clattn_rope_desc {
     size_t size;                 /**< sizeof(clattn_rope_desc) */
-    clattn_direction direction;  /**< CLATTN_DIRECTION_FORWARD */
+    clattn_direction direction;  /**< either */
     clattn_rope_pairing pairing; /**< which elements form a pair */
     float base;                  /**< the base of computed angles: finite, > 1; 0 (default): 10000 */
     int32_t reserved;            /* 0 */
@@ -57,6 +65,12 @@ typedef struct clattn_rope_desc {
     clattn_layout sin;       /**< the same extents as `cos` */
     clattn_layout positions; /**< none, or (batch or 1, length) int32 or int64 */
     clattn_layout offsets;   /**< none, or (batch) int32 or int64; not together with positions */
+
+    /** Only with CLATTN_DIRECTION_BACKWARD, which needs both: (batch, heads, length, size). */
+    struct {
+        clattn_layout x; /**< the output: the gradient of x */
+        clattn_layout y; /**< the input: the gradient of y, with the same extents */
+    } gradients;
 } clattn_rope_desc;
 
 /** Initialises a clattn_rope_desc: its size, and zeros. */
@@ -67,7 +81,8 @@ CLATTN_API void clattn_rope_desc_init(clattn_rope_desc *desc);
 
 /** Where the arrays are this time. Set it up with CLATTN_ROPE_ARGS_INIT.
  *
- * y may be the same memory as x with the same layout (in place); otherwise it may overlap nothing. */
+ * y may be the same memory as x with the same layout (in place), and gradients.x the same as gradients.y; otherwise
+ * outputs may overlap nothing. */
 typedef struct clattn_rope_args {
     size_t size;                                       /**< sizeof(clattn_rope_args) */
     clattn_binding x, y, cos, sin, positions, offsets; /**< the array of that name */
@@ -75,7 +90,10 @@ typedef struct clattn_rope_args {
     int32_t reserved;         /* 0 */
     size_t batch, length;     /**< at most the description's; 0 is allowed and does nothing */
     int64_t position;         /**< where the first element stands: added to every position */
-    clattn_control *control;  /**< what watches the call (control.h), or NULL */
+    struct {
+        clattn_binding x, y;
+    } gradients;             /**< the array of that name in the description's `gradients` */
+    clattn_control *control; /**< what watches the call (control.h), or NULL */
 } clattn_rope_args;
 
 /** Initialises a clattn_rope_args: its size, and zeros. */

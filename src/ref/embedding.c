@@ -17,3 +17,18 @@ void ref_embedding_row(const ref_embedding_problem *p, double *y, double *magnit
         magnitude[c] = fabs(element) + fabs(segment) + (p->sinusoids ? 1.0 : fabs(position));
     }
 }
+
+void ref_embedding_gradient_row(int64_t places, int64_t size, double scale, const int32_t *ids, const float *gradient,
+                                int64_t row, double *y, double *magnitude)
+{
+    for (int64_t c = 0; c < size; c++) {
+        double sum = 0.0, sizes = 0.0;
+        for (int64_t place = 0; place < places; place++)
+            if (ids[place] == row) {
+                sum += (double)gradient[place * size + c];
+                sizes += fabs((double)gradient[place * size + c]);
+            }
+        y[c] = sum * scale;
+        magnitude[c] = sizes * fabs(scale);
+    }
+}

@@ -46,6 +46,9 @@ void ref_softmax_naive_row(const ref_softmax_problem *p, int64_t row, float *y);
 /* One element; alpha is SWISH's or LEAKY_RELU's.  Infinities give the function's limits, of which 0 has no sign. */
 double ref_activate(clattn_activation function, double alpha, double x);
 
+/* The derivative, and *magnitude, the sum of the sizes of its terms (clattn/activation.h has them). */
+double ref_activation_slope(clattn_activation function, double alpha, double x, double *magnitude);
+
 /* A bound of the slope of all functions, 1.2, unless LEAKY_RELU's alpha is beyond it. */
 double ref_steepness(clattn_activation function, double alpha);
 
@@ -140,6 +143,11 @@ typedef struct ref_embedding_problem {
 
 /* One row: y[size] and magnitude[size] (the sum of the absolute terms; a sinusoid counts 1). */
 void ref_embedding_row(const ref_embedding_problem *p, double *y, double *magnitude);
+
+/* One row of the gradient of the table: y[size], the sum of the rows of `gradient` (places, size) whose id is `row`,
+ * times the scale, and magnitude[size]. */
+void ref_embedding_gradient_row(int64_t places, int64_t size, double scale, const int32_t *ids, const float *gradient,
+                                int64_t row, double *y, double *magnitude);
 
 typedef struct ref_merge_problem {
     int64_t partials, columns;

@@ -111,6 +111,11 @@ static void wrong_layouts_are_named(void **state)
     const clattn_activation_desc activation = {.size = sizeof activation, .x = two, .y = two};
     WITHOUT(activation, activation, x)
     WITHOUT(activation, activation, y)
+    const clattn_activation_desc slope = {
+        .size = sizeof slope, .direction = CLATTN_DIRECTION_BACKWARD, .x = two, .gradients = {two, two}};
+    WITHOUT(activation, slope, x)
+    WITHOUT(activation, slope, gradients.x)
+    WITHOUT(activation, slope, gradients.y)
     const clattn_embedding_desc embedding = {
         .size = sizeof embedding,
         .ids = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, (const size_t[]){4, 6}),
@@ -120,6 +125,13 @@ static void wrong_layouts_are_named(void **state)
     WITHOUT(embedding, embedding, ids)
     WITHOUT(embedding, embedding, table)
     WITHOUT(embedding, embedding, y)
+    const clattn_embedding_desc table = {.size = sizeof table,
+                                         .direction = CLATTN_DIRECTION_BACKWARD,
+                                         .ids = embedding.ids,
+                                         .gradients = {two, embedding.y}};
+    WITHOUT(embedding, table, ids)
+    WITHOUT(embedding, table, gradients.table)
+    WITHOUT(embedding, table, gradients.y)
     const clattn_pool_desc pool = {.size = sizeof pool, .window = {1, 1}, .x = four, .y = four};
     WITHOUT(pool, pool, x)
     WITHOUT(pool, pool, y)
@@ -129,6 +141,10 @@ static void wrong_layouts_are_named(void **state)
     const clattn_rope_desc rope = {.size = sizeof rope, .x = four, .y = four};
     WITHOUT(rope, rope, x)
     WITHOUT(rope, rope, y)
+    const clattn_rope_desc opposite = {
+        .size = sizeof opposite, .direction = CLATTN_DIRECTION_BACKWARD, .gradients = {four, four}};
+    WITHOUT(rope, opposite, gradients.x)
+    WITHOUT(rope, opposite, gradients.y)
     const clattn_kv_append_desc append = {
         .size = sizeof append, .key = four, .value = four, .key_cache = four, .value_cache = four};
     WITHOUT(kv_append, append, key)

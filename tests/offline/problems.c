@@ -229,15 +229,18 @@ typedef struct activation_row {
     const char *solver;
     clattn_activation function;
     clattn_dtype dtype;
+    bool backward;
 } activation_row;
 
 static const activation_row activation_rows[] = {
-    {"ReLU", NOT_QUICK, NULL, CLATTN_ACTIVATION_RELU, CLATTN_DTYPE_F32},
-    {"GELU", QUICK, NULL, CLATTN_ACTIVATION_GELU, CLATTN_DTYPE_F32},
-    {"GELU by tanh, float16", NOT_QUICK, NULL, CLATTN_ACTIVATION_GELU_TANH, CLATTN_DTYPE_F16},
-    {"Swish, bfloat16", NOT_QUICK, NULL, CLATTN_ACTIVATION_SWISH, CLATTN_DTYPE_BF16},
-    {"LeakyReLU", NOT_QUICK, NULL, CLATTN_ACTIVATION_LEAKY_RELU, CLATTN_DTYPE_F32},
-    {"GELU by cpu", NOT_QUICK, "cpu", CLATTN_ACTIVATION_GELU, CLATTN_DTYPE_F32},
+    {"ReLU", NOT_QUICK, NULL, CLATTN_ACTIVATION_RELU, CLATTN_DTYPE_F32, false},
+    {"GELU", QUICK, NULL, CLATTN_ACTIVATION_GELU, CLATTN_DTYPE_F32, false},
+    {"GELU by tanh, float16", NOT_QUICK, NULL, CLATTN_ACTIVATION_GELU_TANH, CLATTN_DTYPE_F16, false},
+    {"Swish, bfloat16", NOT_QUICK, NULL, CLATTN_ACTIVATION_SWISH, CLATTN_DTYPE_BF16, false},
+    {"LeakyReLU", NOT_QUICK, NULL, CLATTN_ACTIVATION_LEAKY_RELU, CLATTN_DTYPE_F32, false},
+    {"GELU by cpu", NOT_QUICK, "cpu", CLATTN_ACTIVATION_GELU, CLATTN_DTYPE_F32, false},
+    {"gradient of GELU", NOT_QUICK, NULL, CLATTN_ACTIVATION_GELU, CLATTN_DTYPE_F32, true},
+    {"gradient of Swish by cpu, bfloat16", NOT_QUICK, "cpu", CLATTN_ACTIVATION_SWISH, CLATTN_DTYPE_BF16, true},
 };
 
 static clattn_status activation_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
@@ -245,7 +248,13 @@ static clattn_status activation_plan(clattn_context *context, const offline_prob
     const activation_row *row = problem->row;
     clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
     desc.function = row->function;
-    desc.x = desc.y = clattn_layout_contiguous(row->dtype, 2, (const size_t[]){4096, 3072});
+    desc.x = clattn_layout_contiguous(row->dtype, 2, (const size_t[]){4096, 3072});
+    if (row->backward) {
+        desc.direction = CLATTN_DIRECTION_BACKWARD;
+        desc.gradients.x = desc.gradients.y = desc.x;
+    } else {
+        desc.y = desc.x;
+    }
     CREATE(activation, problem, desc, plan);
 }
 
@@ -257,12 +266,13 @@ typedef struct embedding_row {
     const char *solver;
     clattn_positions positions;
     clattn_dtype dtype;
-    bool segments;
+    bool segments, backward;
 } embedding_row;
 
 static const embedding_row embedding_rows[] = {
-    {"rows, sinusoids", QUICK, NULL, CLATTN_POSITIONS_SINUSOIDS, CLATTN_DTYPE_F32, false},
-    {"rows, positions and segments, float16", NOT_QUICK, NULL, CLATTN_POSITIONS_TABLE, CLATTN_DTYPE_F16, true},
+    {"rows, sinusoids", QUICK, NULL, CLATTN_POSITIONS_SINUSOIDS, CLATTN_DTYPE_F32, false, false},
+    {"rows, positions and segments, float16", NOT_QUICK, NULL, CLATTN_POSITIONS_TABLE, CLATTN_DTYPE_F16, true, false},
+    {"gradient", QUICK, NULL, CLATTN_POSITIONS_NONE, CLATTN_DTYPE_F32, false, true},
 };
 
 static clattn_status embedding_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
@@ -271,8 +281,11 @@ static clattn_status embedding_plan(clattn_context *context, const offline_probl
     clattn_embedding_desc desc = CLATTN_EMBEDDING_DESC_INIT;
     desc.positions = row->positions;
     desc.ids = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, (const size_t[]){8, 512});
-    desc.table = clattn_layout_contiguous(row->dtype, 2, (const size_t[]){30000, 768});
-    desc.y = clattn_layout_contiguous(row->dtype, 3, (const size_t[]){8, 512, 768});
+    desc.direction = row->backward ? CLATTN_DIRECTION_BACKWARD : CLATTN_DIRECTION_FORWARD;
+    *(row->backward ? &desc.gradients.table : &desc.table) =
+        clattn_layout_contiguous(row->dtype, 2, (const size_t[]){30000, 768});
+    *(row->backward ? &desc.gradients.y : &desc.y) =
+        clattn_layout_contiguous(row->dtype, 3, (const size_t[]){8, 512, 768});
     if (row->positions == CLATTN_POSITIONS_TABLE)
         desc.position_table = clattn_layout_contiguous(row->dtype, 2, (const size_t[]){512, 768});
     if (row->segments) {

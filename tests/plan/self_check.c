@@ -140,10 +140,22 @@ static void small_operators_are_checked(void **state)
         {"generic", "rope/rope.h", "turn * (ulong)position) >> 32", "turn * (ulong)(position % 4096)) >> 32",
          DISAGREES("rope_generic") "y["},
     };
+    static const struct damage opposite[] = {
+        {"cpu", "rope/cpu.cl", "rotation.sines = -rotation.sines", "rotation.sines = rotation.sines",
+         DISAGREES("rope_cpu") "gradients.x["},
+        {"generic", "rope/generic.cl", "rotation.y = -rotation.y", "rotation.y = rotation.y",
+         DISAGREES("rope_generic") "gradients.x["},
+    };
     static const struct damage activations[] = {
         {"cpu", "lib/activation.h", "TANH_3 0x1.2444f2p-4f", "TANH_3 0x1.2454f2p-4f", DISAGREES("activation_cpu") "y["},
         {"generic", "lib/activation.h", "max(e->power, (intv)(-100))", "max(e->power, (intv)(-10))",
          DISAGREES("activation_generic") "y["},
+    };
+    static const struct damage slopes[] = {
+        {"cpu", "activation/slope.h", "3.0f * TANH_3", "2.9f * TANH_3",
+         DISAGREES("activation_backward_cpu") "gradients.x["},
+        {"generic", "activation/backward.h", "slope * gradient)", "gradient)",
+         DISAGREES("activation_backward_generic") "gradients.x["},
     };
     static const struct damage pools[] = {
         {"cpu", "pool/pool.h", "w.end - w.begin;", "w.end - w.begin + (w.begin > 0);", DISAGREES("pool_cpu") "y["},
@@ -170,6 +182,12 @@ static void small_operators_are_checked(void **state)
         {"generic", "embedding/embedding.cl", "row == id", "row <= id", DISAGREES("embedding") "y["},
         {"generic", "rope/rope.h", "#define COS_4 4.16", "#define COS_4 4.36", DISAGREES("embedding") "y["},
     };
+    static const struct damage lists[] = {
+        {"generic", "embedding/backward.cl", "move_sum(&runs[v], &run[v]);", "run[v] = (floatv)(0.0f);",
+         DISAGREES("embedding_backward") "gradients.table["},
+        {"generic", "embedding/backward.cl", "if (r == id)", "if (r <= id)",
+         DISAGREES("embedding_backward") "gradients.table["},
+    };
     clattn_norm_desc norm = CLATTN_NORM_DESC_INIT;
     clattn_rope_desc rope = CLATTN_ROPE_DESC_INIT;
     clattn_activation_desc activation = CLATTN_ACTIVATION_DESC_INIT;
@@ -195,8 +213,22 @@ static void small_operators_are_checked(void **state)
     damage_is_found(&pool_operator, &pool, pools, by_level(2, 2, of_pools, of_pools));
     damage_is_found(&resize_operator, &resize, resizes, by_level(2, 3, COUNT_OF(resizes), COUNT_OF(resizes)));
     damage_is_found(&rope_operator, &rope, rotations, COUNT_OF(rotations));
+    rope.direction = CLATTN_DIRECTION_BACKWARD;
+    rope.gradients.x = rope.gradients.y = rope.x;
+    rope.x = rope.y = (clattn_layout){0};
+    damage_is_found(&rope_operator, &rope, opposite, COUNT_OF(opposite));
     damage_is_found(&activation_operator, &activation, activations, COUNT_OF(activations));
+    activation.direction = CLATTN_DIRECTION_BACKWARD;
+    activation.gradients.x = activation.gradients.y = activation.y;
+    activation.y = (clattn_layout){0};
+    damage_is_found(&activation_operator, &activation, slopes, COUNT_OF(slopes));
     damage_is_found(&embedding_operator, &embedding, embeddings, COUNT_OF(embeddings));
+    embedding.direction = CLATTN_DIRECTION_BACKWARD;
+    embedding.positions = CLATTN_POSITIONS_NONE;
+    embedding.gradients.table = embedding.table;
+    embedding.gradients.y = embedding.y;
+    embedding.table = embedding.y = (clattn_layout){0};
+    damage_is_found(&embedding_operator, &embedding, lists, COUNT_OF(lists));
 }
 
 /* Merging and appending have one solver each, so that no other one takes over. */

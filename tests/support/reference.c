@@ -191,6 +191,36 @@ double reference_activation(clattn_activation function, double alpha, double x)
     return 0;
 }
 
+/* d/dx x / (1 + e^-z), where w is x dz/dx; the limit if z is infinite. */
+static double gated_slope(double w, double z, double *magnitude)
+{
+    const double gate = gated(1, z), second = isinf(z) ? 0 : gated(gated(w, z), -z);
+
+    *magnitude = gate + fabs(second);
+    return gate + second;
+}
+
+double reference_activation_slope(clattn_activation function, double alpha, double x, double *magnitude)
+{
+    const double pi = acos(-1), z = alpha == 0 ? 0 : alpha * x, cube = 0.044715 * x * x * x;
+    double slope = function == CLATTN_ACTIVATION_RELU ? 0 : alpha, density;
+
+    switch (function) {
+    case CLATTN_ACTIVATION_NONE: return *magnitude = 1;
+    case CLATTN_ACTIVATION_GELU:
+        density = isinf(x) ? 0 : x * exp(-x * x / 2) / sqrt(2 * pi);
+        *magnitude = erfc(-x / sqrt(2)) / 2 + fabs(density);
+        return erfc(-x / sqrt(2)) / 2 + density;
+    case CLATTN_ACTIVATION_GELU_TANH:
+        return gated_slope(2 * sqrt(2 / pi) * (x + 3 * cube), 2 * sqrt(2 / pi) * (x + cube), magnitude);
+    case CLATTN_ACTIVATION_SWISH: return gated_slope(z, z, magnitude);
+    default:
+        slope = isnan(x) ? x : x > 0 ? 1 : slope;
+        *magnitude = fabs(slope);
+        return slope;
+    }
+}
+
 double reference_alpha(clattn_activation function, bool is_explicit, float alpha)
 {
     const float own = function == CLATTN_ACTIVATION_LEAKY_RELU ? 0.01f : 1;

@@ -81,6 +81,9 @@ void reference_rope(size_t size, size_t rotary, bool interleaved, double base, c
 /* One element of an activation; alpha is CLATTN_ACTIVATION_SWISH's or CLATTN_ACTIVATION_LEAKY_RELU's. */
 double reference_activation(clattn_activation function, double alpha, double x);
 
+/* Its derivative; magnitude is the sum of the sizes of the derivative's terms. */
+double reference_activation_slope(clattn_activation function, double alpha, double x, double *magnitude);
+
 /* The alpha that counts: `alpha`, or the function's own. */
 double reference_alpha(clattn_activation function, bool is_explicit, float alpha);
 

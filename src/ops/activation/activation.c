@@ -1,4 +1,4 @@
-/* The activation operator: planning and enqueueing. */
+/* The activation operator: planning in both directions, and enqueueing of the forward one. */
 #include "ops/activation/activation.h"
 
 #include <string.h>
@@ -8,39 +8,45 @@
 #include "ops/common/activation.h"
 #include "ops/common/arrays.h"
 #include "ops/common/simple_operator.h"
-#include "plan/operator.h"
 #include "program/defines.h"
 
-#define ARRAYS 2 /* of the kernels */
+#define ARRAYS 2          /* of the kernels */
+#define BACKWARD_ARRAYS 3 /* of the backward kernels */
 
-/* Best first. */
-static const struct solver *const solvers[] = {
+const struct solver *const activation_solvers[ACTIVATION_SOLVERS] = {
     &activation_cpu_solver,
     &activation_generic_solver,
 };
 
-static size_t groups_of(const struct activation_plan *plan, const activation_args *walk)
+size_t activation_groups(const struct activation_plan *plan, const activation_args *walk)
 {
     return divide_up((size_t)walk->pieces, plan->pieces_per_group);
 }
 
-clattn_status activation_add_kernel(struct activation_plan *plan, const char *file, const char *name, uint32_t lanes,
-                                    size_t items)
+clattn_status activation_add_kernel(struct activation_plan *plan, struct activation_kernel forward,
+                                    struct activation_kernel backward, uint32_t lanes, size_t items)
 {
     const clattn_activation_desc *desc = &plan->problem.desc;
     const size_t local[3] = {items, 1, 1};
     struct strbuf options = {0};
     size_t groups[3] = {0, 1, 1};
     if (!plan->problem.empty) {
-        const activation_args walk = activation_walk(&plan->problem, desc->x.extent[0], plan->chunk);
-        groups[0] = groups_of(plan, &walk);
+        const activation_backward_args a = activation_walk(&plan->problem, desc->x.extent[0], plan->chunk);
+        groups[0] = activation_groups(plan, &a.walk);
     }
     define_token(&options, "X_TYPE", storage_token(desc->x.dtype));
-    define_token(&options, "Y_TYPE", storage_token(desc->y.dtype));
     define_token(&options, "ACTIVATION", activation_name(desc->function));
     define_int(&options, "UNIT_STRIDE", plan->problem.unit_columns);
     define_int(&options, "LANES", lanes);
-    return plan_add_kernel(&plan->base, file, &options, name, ARRAYS, sizeof(activation_args), local, groups);
+    if (desc->direction == CLATTN_DIRECTION_FORWARD) {
+        define_token(&options, "Y_TYPE", storage_token(desc->y.dtype));
+        return plan_add_kernel(&plan->base, forward.file, &options, forward.name, ARRAYS, sizeof(activation_args),
+                               local, groups);
+    }
+    define_token(&options, "X_GRADIENT_TYPE", storage_token(desc->gradients.x.dtype));
+    define_token(&options, "Y_GRADIENT_TYPE", storage_token(desc->gradients.y.dtype));
+    return plan_add_kernel(&plan->base, backward.file, &options, backward.name, BACKWARD_ARRAYS,
+                           sizeof(activation_backward_args), local, groups);
 }
 
 static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_call *call, const void *given)
@@ -56,6 +62,8 @@ static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_cal
     TRY(args_read(report, "clattn_activation_args", &args, sizeof args, sizeof args, given));
     TRY(args_check(report, "explicit_batch", args.explicit_batch, args.reserved));
     TRY(args_length(report, "batch", args.explicit_batch, &args.batch, desc->x.extent[0]));
+    TRY(binding_absent(handle->context, &args.gradients.x, "gradients.x"));
+    TRY(binding_absent(handle->context, &args.gradients.y, "gradients.y"));
     memcpy(extent, desc->x.extent, sizeof extent);
     extent[0] = args.batch;
     const struct bound_array arrays[ARRAYS] = {
@@ -63,10 +71,10 @@ static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_cal
         {&args.y, &desc->y, extent, BINDING_WRITE | BINDING_IN_PLACE, "y", true},
     };
     if (!problem->empty && args.batch) {
-        walk = activation_walk(problem, args.batch, plan->chunk);
+        walk = activation_walk(problem, args.batch, plan->chunk).walk;
         walk.x.offset = args.x.offset;
         walk.y.offset = args.y.offset;
-        groups[0] = groups_of(plan, &walk);
+        groups[0] = activation_groups(plan, &walk);
     }
     status = simple_enqueue(handle, call, arrays, ARRAYS, (double)walk.pieces * walk.chunk, &walk, groups);
 fail:
@@ -85,8 +93,9 @@ static const struct operator_type activation_operator = {
     .read = activation_problem_read,
     .enqueue = enqueue,
     .layouts = layouts,
-    .solvers = solvers,
-    .solver_count = COUNT_OF(solvers),
+    .solvers = activation_solvers,
+    .solver_count = ACTIVATION_SOLVERS,
+    .backward = &activation_backward_operator,
     .check = activation_self_check,
 };
 

@@ -11,7 +11,7 @@
 #define ROWS 3
 #define COLUMNS 67
 
-enum { X, Y, ARRAYS };
+enum { X, Y_GRADIENT, WRITTEN, ARRAYS };
 
 /* Scales the numbers to every binary magnitude from 2^-4 to 2^7; each storage type still holds them exactly. */
 static void spread(struct check *check)
@@ -27,19 +27,35 @@ static void spread(struct check *check)
     }
 }
 
+/* What the kernel has to write for one element, and the size of the terms that it is the sum of. */
+static double exact_element(const struct check *check, int64_t row, int64_t c, double *magnitude)
+{
+    const clattn_activation_desc *desc = check->problem;
+    const double x = check_read(&check->arrays[X], row * desc->x.stride[0] + c * desc->x.stride[1]);
+    if (desc->direction == CLATTN_DIRECTION_FORWARD) {
+        const double exact = ref_activate(desc->function, (double)desc->alpha, x);
+        *magnitude = fabs(exact);
+        return exact;
+    }
+    const double gradient = check_read(&check->arrays[Y_GRADIENT], row * COLUMNS + c);
+    const double slope = ref_activation_slope(desc->function, (double)desc->alpha, x, magnitude);
+    *magnitude *= fabs(gradient);
+    return slope * gradient;
+}
+
 static clattn_status judge(const struct check *check)
 {
     clattn_status status = CLATTN_SUCCESS;
-    const clattn_activation_desc *desc = check->problem;
+    const struct check_array *written = &check->arrays[WRITTEN];
+    const clattn_dtype dtype = written->place.layout->dtype;
     for (int64_t row = 0; row < ROWS; row++)
         for (int64_t c = 0; c < COLUMNS; c++) {
-            double x = check_read(&check->arrays[X], row * desc->x.stride[0] + c * desc->x.stride[1]);
-            double value = check_read(&check->arrays[Y], row * COLUMNS + c);
-            double exact = ref_activate(desc->function, (double)desc->alpha, x);
-            if (fabs(exact) >= 32768 && desc->y.dtype == CLATTN_DTYPE_F16)
+            double magnitude, exact = exact_element(check, row, c, &magnitude);
+            if (fabs(exact) >= 32768 && dtype == CLATTN_DTYPE_F16)
                 continue; /* may be rounded to Inf */
-            TRY(check_element(check->report, check->kernel, "y", (const int64_t[4]){0, 0, row, c}, value, exact,
-                              check_slack(exact, exact, fabs(exact), FLT_EPSILON, storage_epsilon(desc->y.dtype))));
+            TRY(check_element(check->report, check->kernel, written->place.name, (const int64_t[4]){0, 0, row, c},
+                              check_read(written, row * COLUMNS + c), exact,
+                              check_slack(exact, exact, magnitude, FLT_EPSILON, storage_epsilon(dtype))));
         }
 fail:
     return status;
@@ -53,17 +69,25 @@ clattn_status activation_self_check(struct self_check *self)
     clattn_activation_desc desc = full->desc;
     desc.explicit_alpha = 1;
     desc.alpha = copysignf(1.25f, full->desc.alpha); /* the plan's own may make all results alike */
+    const bool backward = desc.direction == CLATTN_DIRECTION_BACKWARD;
     desc.x = clattn_layout_contiguous(desc.x.dtype, 2, extent);
-    desc.y = clattn_layout_contiguous(desc.y.dtype, 2, extent);
+    if (backward) {
+        desc.gradients.x = clattn_layout_contiguous(desc.gradients.x.dtype, 2, extent);
+        desc.gradients.y = clattn_layout_contiguous(desc.gradients.y.dtype, 2, extent);
+    } else {
+        desc.y = clattn_layout_contiguous(desc.y.dtype, 2, extent);
+    }
     for (int i = 0; i < 2 && !full->unit_columns; i++)
         desc.x.stride[i] *= 2;
     struct activation_problem small;
     clattn_activation_args args = CLATTN_ACTIVATION_ARGS_INIT;
     const struct check_place places[ARRAYS] = {
         [X] = {"x", &small.desc.x, &args.x, CHECK_NUMBERS},
-        [Y] = {"y", &small.desc.y, &args.y, CHECK_ZEROS},
+        [Y_GRADIENT] = {"gradients.y", &small.desc.gradients.y, &args.gradients.y, CHECK_NUMBERS},
+        [WRITTEN] = {backward ? "gradients.x" : "y", backward ? &small.desc.gradients.x : &small.desc.y,
+                     backward ? &args.gradients.x : &args.y, CHECK_ZEROS},
     };
-    const struct check_course course = {places, ARRAYS, Y, spread, judge, 0};
+    const struct check_course course = {places, ARRAYS, WRITTEN, spread, judge, 0};
     self->unchecked = full->empty;
     return self->unchecked ? CLATTN_SUCCESS : check_run(self->plan, &course, &desc, &small, &args);
 }

@@ -38,7 +38,9 @@ static clattn_status prepare(clattn_plan *base)
            !capabilities_allow_loops(caps, iterations(caps, columns * (double)plan->pieces_per_group,
                                                       (double)plan->pieces_per_group, plan->problem.unit_columns)))
         plan->pieces_per_group /= 2;
-    return activation_add_kernel(plan, "activation/cpu.cl", "activation_cpu", caps->lanes, 1);
+    const struct activation_kernel forward = {"activation/cpu.cl", "activation_cpu"};
+    const struct activation_kernel backward = {"activation/backward_cpu.cl", "activation_backward_cpu"};
+    return activation_add_kernel(plan, forward, backward, caps->lanes, 1);
 }
 
 const struct solver activation_cpu_solver = {.name = "cpu", .refuse = refuse, .prepare = prepare};

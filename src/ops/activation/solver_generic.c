@@ -19,7 +19,9 @@ static clattn_status prepare(clattn_plan *base)
         items *= 2;
     plan->chunk = (int)items * LANES * VECTORS;
     plan->pieces_per_group = 1;
-    return activation_add_kernel(plan, "activation/generic.cl", "activation_generic", LANES, items);
+    const struct activation_kernel forward = {"activation/generic.cl", "activation_generic"};
+    const struct activation_kernel backward = {"activation/backward_generic.cl", "activation_backward_generic"};
+    return activation_add_kernel(plan, forward, backward, LANES, items);
 }
 
 const struct solver activation_generic_solver = {.name = "generic", .prepare = prepare};

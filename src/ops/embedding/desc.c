@@ -15,8 +15,9 @@ static clattn_status read_options(clattn_embedding_desc *desc, const char **reas
 {
     if (!desc->explicit_scale)
         desc->scale = 1;
-    REQUIRE(desc->direction == CLATTN_DIRECTION_FORWARD, CLATTN_ERROR_INVALID_ARGUMENT,
-            "direction: only CLATTN_DIRECTION_FORWARD is known");
+    REQUIRE(desc->direction == CLATTN_DIRECTION_FORWARD, CLATTN_ERROR_INVALID_ARGUMENT, "unknown direction");
+    REQUIRE(layout_is_none(&desc->gradients.table) && layout_is_none(&desc->gradients.y), CLATTN_ERROR_INVALID_ARGUMENT,
+            "gradients are for CLATTN_DIRECTION_BACKWARD");
     REQUIRE(enum_within(desc->positions, CLATTN_POSITIONS_TABLE), CLATTN_ERROR_INVALID_ARGUMENT, "unknown positions");
     REQUIRE(is_flag(desc->explicit_scale), CLATTN_ERROR_INVALID_ARGUMENT, "explicit_scale is neither 0 nor 1");
     REQUIRE(isfinite(desc->scale), CLATTN_ERROR_INVALID_ARGUMENT, "scale is NaN or infinite");

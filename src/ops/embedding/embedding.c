@@ -6,7 +6,7 @@
 #include "base/try.h"
 #include "ops/common/arrays.h"
 #include "ops/common/simple_operator.h"
-#include "plan/operator.h"
+#include "ops/embedding/backward.h"
 #include "program/defines.h"
 
 #define GROUP_ELEMENTS \
@@ -126,6 +126,9 @@ static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_cal
     clattn_embedding_args args;
     embedding_args kernel_args;
     TRY(read_args(&handle->context->device.report, problem, given, &args, &kernel_args));
+    TRY(binding_absent(handle->context, &args.gradients.table, "gradients.table"));
+    TRY(binding_absent(handle->context, &args.gradients.y, "gradients.y"));
+    TRY(binding_absent(handle->context, &args.workspace, "workspace"));
     const size_t places[3] = {args.batch, args.length, desc->y.extent[2]};
     const size_t segments[2] = {desc->segments.extent[0] == 1 ? 1 : args.batch, args.length};
     const struct bound_array arrays[ARRAYS] = {
@@ -165,6 +168,7 @@ static const struct operator_type embedding_operator = {
     .layouts = layouts,
     .solvers = solvers,
     .solver_count = COUNT_OF(solvers),
+    .backward = &embedding_backward_operator,
     .check = embedding_self_check,
 };
 

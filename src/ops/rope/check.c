@@ -56,7 +56,11 @@ static clattn_status judge_head(const struct check *check, const int64_t index[3
     for (int64_t i = 0; i < pairs && desc->cos.rank; i++) {
         cosines[i] = (float)check_read(&check->arrays[COS], row * pairs + i);
         sines[i] = (float)check_read(&check->arrays[SIN], row * pairs + i);
+        if (desc->direction == CLATTN_DIRECTION_BACKWARD)
+            sines[i] = -sines[i];
     }
+    if (desc->direction == CLATTN_DIRECTION_BACKWARD)
+        position = -position;
     int64_t from = 0;
     for (int i = 0; i < 3; i++)
         from += index[i] * desc->x.stride[i];
@@ -97,15 +101,21 @@ clattn_status rope_self_check(struct self_check *self)
         desc.positions = clattn_layout_contiguous(desc.positions.dtype, 2, extent);
     if (desc.offsets.rank)
         desc.offsets = clattn_layout_contiguous(desc.offsets.dtype, 1, extent);
+    const bool backward = desc.direction == CLATTN_DIRECTION_BACKWARD;
+    if (backward) { /* as a caller describes it */
+        desc.gradients.y = desc.x;
+        desc.gradients.x = desc.y;
+        desc.x = desc.y = (clattn_layout){0};
+    }
     struct rope_problem small;
     clattn_rope_args args = CLATTN_ROPE_ARGS_INIT;
     const struct check_place places[ARRAYS] = {
-        [X] = {"x", &small.desc.x, &args.x, CHECK_NUMBERS},
+        [X] = {backward ? "gradients.y" : "x", &small.desc.x, backward ? &args.gradients.y : &args.x, CHECK_NUMBERS},
         [COS] = {"cos", &small.desc.cos, &args.cos, CHECK_NUMBERS},
         [SIN] = {"sin", &small.desc.sin, &args.sin, CHECK_NUMBERS},
         [POSITIONS] = {"positions", &small.desc.positions, &args.positions, CHECK_ZEROS},
         [OFFSETS] = {"offsets", &small.desc.offsets, &args.offsets, CHECK_ZEROS},
-        [Y] = {"y", &small.desc.y, &args.y, CHECK_ZEROS},
+        [Y] = {backward ? "gradients.x" : "y", &small.desc.y, backward ? &args.gradients.x : &args.y, CHECK_ZEROS},
     };
     args.position = first_position(&desc);
     const struct check_course course = {places, ARRAYS, Y, fill_integers, judge, 0};

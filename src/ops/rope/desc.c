@@ -13,11 +13,43 @@ _Static_assert(sizeof(rope_args) == 24 + 4 * 40 + 6 * 8 + 17 * 8 + 12 * 4, "rope
 
 #define MAX_ROTARY ((size_t)2 << ROPE_RATIOS)
 
+/* Reads the gradients, and puts them where the kernels look for x and y. */
+static clattn_status read_gradients(clattn_rope_desc *desc, const char **reason)
+{
+    clattn_status status;
+    clattn_layout *x = &desc->gradients.x, *y = &desc->gradients.y;
+    const struct layout_rule both[] = {
+        {y, LAYOUT_OF("gradients.y"), LAYOUT_INPUT, 0, false},
+        {x, LAYOUT_OF("gradients.x"), LAYOUT_OUTPUT, 0, false},
+    };
+    REQUIRE(layout_is_none(&desc->x) && layout_is_none(&desc->y), CLATTN_ERROR_INVALID_ARGUMENT,
+            "x and y are for CLATTN_DIRECTION_FORWARD");
+    TRY(layouts_read(both, COUNT_OF(both), NULL, reason));
+    REQUIRE(dtype_is_storage(x->dtype) && dtype_is_storage(y->dtype), CLATTN_ERROR_UNSUPPORTED,
+            "gradients are float32, float16 or bfloat16");
+    REQUIRE(x->rank == y->rank && !memcmp(x->extent, y->extent, sizeof x->extent), CLATTN_ERROR_INVALID_LAYOUT,
+            "gradients differ in extents");
+    desc->x = *y;
+    desc->y = *x;
+    *x = *y = (clattn_layout){0};
+fail:
+    return status;
+}
+
 static clattn_status read_x(clattn_rope_desc *desc, const char **reason)
 {
     clattn_status status;
-    TRY(read_x_and_y(&desc->x, &desc->y, reason));
-    REQUIRE(desc->x.rank == 4, CLATTN_ERROR_INVALID_LAYOUT, "x and y are (batch, heads, length, size)");
+    REQUIRE(enum_within(desc->direction, CLATTN_DIRECTION_BACKWARD), CLATTN_ERROR_INVALID_ARGUMENT,
+            "unknown direction");
+    if (desc->direction == CLATTN_DIRECTION_BACKWARD) {
+        TRY(read_gradients(desc, reason));
+    } else {
+        REQUIRE(layout_is_none(&desc->gradients.x) && layout_is_none(&desc->gradients.y), CLATTN_ERROR_INVALID_ARGUMENT,
+                "gradients are for CLATTN_DIRECTION_BACKWARD");
+        TRY(read_x_and_y(&desc->x, &desc->y, reason));
+    }
+    REQUIRE(desc->x.rank == 4, CLATTN_ERROR_INVALID_LAYOUT,
+            "x, y and their gradients are (batch, heads, length, size)");
 fail:
     return status;
 }
@@ -28,8 +60,6 @@ static clattn_status read_options(clattn_rope_desc *desc, const char **reason)
         desc->base = 10000;
     if (!desc->rotary_size)
         desc->rotary_size = desc->x.extent[3];
-    REQUIRE(desc->direction == CLATTN_DIRECTION_FORWARD, CLATTN_ERROR_INVALID_ARGUMENT,
-            "direction: only CLATTN_DIRECTION_FORWARD is known");
     REQUIRE(enum_within(desc->pairing, CLATTN_ROPE_PAIRING_INTERLEAVED), CLATTN_ERROR_INVALID_ARGUMENT,
             "unknown pairing");
     REQUIRE(desc->reserved == 0, CLATTN_ERROR_INVALID_ARGUMENT, "reserved is not 0");
@@ -187,4 +217,5 @@ void rope_defines(const struct rope_problem *problem, struct strbuf *options)
     define_token(options, "CACHE_TYPE", storage_token(problem->desc.cos.dtype));
     define_token(options, "POSITION_TYPE", integer_token(&problem->desc.positions));
     define_token(options, "OFFSET_TYPE", integer_token(&problem->desc.offsets));
+    define_int(options, "BACKWARD", problem->desc.direction == CLATTN_DIRECTION_BACKWARD);
 }

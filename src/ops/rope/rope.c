@@ -36,16 +36,35 @@ clattn_status rope_add_kernel(struct rope_plan *plan, const char *file, const ch
     return plan_add_kernel(&plan->base, file, options, name, ARRAYS, sizeof(rope_args), local, groups);
 }
 
+/* Puts the arrays of the direction where the description has their layouts; those of the other one are not bound. */
+static clattn_status place_arrays(clattn_context *context, clattn_direction direction, clattn_rope_args *args)
+{
+    clattn_status status;
+    if (direction == CLATTN_DIRECTION_FORWARD) {
+        TRY(binding_absent(context, &args->gradients.x, "gradients.x"));
+        TRY(binding_absent(context, &args->gradients.y, "gradients.y"));
+        return CLATTN_SUCCESS;
+    }
+    TRY(binding_absent(context, &args->x, "x"));
+    TRY(binding_absent(context, &args->y, "y"));
+    args->x = args->gradients.y;
+    args->y = args->gradients.x;
+fail:
+    return status;
+}
+
 /* A copy of the caller's args, and what they and the problem tell the kernel; its batch stays 0 if there is nothing to do. */
-static clattn_status read_args(struct report *report, const struct rope_problem *problem, const void *given,
+static clattn_status read_args(clattn_context *context, const struct rope_problem *problem, const void *given,
                                clattn_rope_args *args, rope_args *kernel_args)
 {
     clattn_status status;
+    struct report *report = &context->device.report;
     TRY(args_read(report, "clattn_rope_args", args, sizeof *args, sizeof *args, given));
     TRY(args_check(report, "explicit_lengths", args->explicit_lengths, args->reserved));
     TRY(args_length(report, "batch", args->explicit_lengths, &args->batch, problem->desc.x.extent[0]));
     TRY(args_length(report, "length", args->explicit_lengths, &args->length, problem->desc.x.extent[2]));
     *kernel_args = problem->kernel;
+    TRY(place_arrays(context, problem->desc.direction, args));
     if (problem->empty || !args->batch || !args->length)
         return CLATTN_SUCCESS;
     kernel_args->x.offset = args->x.offset;
@@ -75,19 +94,19 @@ static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_cal
     const clattn_rope_desc *desc = &problem->desc;
     clattn_rope_args args;
     rope_args kernel_args;
-    TRY(read_args(&handle->context->device.report, problem, given, &args, &kernel_args));
-    const bool table = !layout_is_none(&desc->cos);
+    TRY(read_args(handle->context, problem, given, &args, &kernel_args));
+    const bool table = !layout_is_none(&desc->cos), backward = desc->direction == CLATTN_DIRECTION_BACKWARD;
     const size_t rows[4] = {args.batch, desc->x.extent[1], args.length, desc->x.extent[3]};
     const size_t places[2] = {batch_of(&desc->positions, args.batch), args.length};
     const size_t by_place[3] = {batch_of(&desc->cos, args.batch), args.length, desc->cos.extent[2]};
     const size_t *angles = desc->cos.rank == 3 ? by_place : desc->cos.extent;
     const struct bound_array arrays[ARRAYS] = {
-        {&args.x, &desc->x, rows, BINDING_READ | BINDING_IN_PLACE, "x", true},
+        {&args.x, &desc->x, rows, BINDING_READ | BINDING_IN_PLACE, backward ? "gradients.y" : "x", true},
         {&args.cos, &desc->cos, angles, BINDING_READ, "cos", table},
         {&args.sin, &desc->sin, angles, BINDING_READ, "sin", table},
         {&args.positions, &desc->positions, places, BINDING_READ, "positions", !layout_is_none(&desc->positions)},
         {&args.offsets, &desc->offsets, rows, BINDING_READ, "offsets", !layout_is_none(&desc->offsets)},
-        {&args.y, &desc->y, rows, BINDING_WRITE | BINDING_IN_PLACE, "y", true},
+        {&args.y, &desc->y, rows, BINDING_WRITE | BINDING_IN_PLACE, backward ? "gradients.x" : "y", true},
     };
     const size_t groups[3] = {
         kernel_args.batch ? groups_of(plan, problem, args.batch, args.length, handle->kernels[0].local[0]) : 0, 1, 1};
@@ -98,25 +117,18 @@ fail:
 }
 
 static const struct layout_place layouts[] = {
-    LAYOUT_PLACE(rope, x),
-    LAYOUT_PLACE(rope, y),
-    LAYOUT_PLACE(rope, cos),
-    LAYOUT_PLACE(rope, sin),
-    LAYOUT_PLACE(rope, positions),
-    LAYOUT_PLACE(rope, offsets),
-    {NULL, 0},
+    LAYOUT_PLACE(rope, x),           LAYOUT_PLACE(rope, y),       LAYOUT_PLACE(rope, gradients.x),
+    LAYOUT_PLACE(rope, gradients.y), LAYOUT_PLACE(rope, cos),     LAYOUT_PLACE(rope, sin),
+    LAYOUT_PLACE(rope, positions),   LAYOUT_PLACE(rope, offsets), {NULL, 0},
 };
 
-static const struct operator_type rope_operator = {
-    .name = "rope",
-    .bytes = OPERATOR_BYTES(rope),
-    .read = rope_problem_read,
-    .enqueue = enqueue,
-    .layouts = layouts,
-    .solvers = solvers,
-    .solver_count = COUNT_OF(solvers),
-    .check = rope_self_check,
-};
+#define ROPE_OPERATOR(title) \
+    .name = (title), .bytes = OPERATOR_BYTES(rope), .read = rope_problem_read, .enqueue = enqueue, .layouts = layouts, \
+    .solvers = solvers, .solver_count = COUNT_OF(solvers), .check = rope_self_check
+
+/* Backward, the same kernels rotate the gradients by the opposite angles. */
+static const struct operator_type backward_operator = {ROPE_OPERATOR("rope backward")};
+static const struct operator_type rope_operator = {ROPE_OPERATOR("rope"), .backward = &backward_operator};
 
 OPERATOR_CALLS(rope, clattn_rope_desc_init, clattn_rope_args_init, clattn_rope_supports, clattn_rope_plan_create,
                clattn_rope_enqueue, clattn_rope_prewarm, clattn_rope_run)

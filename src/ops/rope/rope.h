@@ -7,10 +7,12 @@
 #include "plan/enqueue.h"
 
 struct rope_problem {
-    clattn_rope_desc desc; /* normalised; base and rotary size filled in */
-    rope_args kernel;      /* what every enqueue has in common; batch 0 */
-    bool empty;            /* x has no elements */
-    bool unit_columns;     /* x and y have their columns next to each other */
+    /* Normalised; base and rotary size filled in.  Backward, x is what the kernels read, the gradient of y, and y what
+     * they write, the gradient of x. */
+    clattn_rope_desc desc;
+    rope_args kernel;  /* what every enqueue has in common; batch 0 */
+    bool empty;        /* x has no elements */
+    bool unit_columns; /* x and y have their columns next to each other */
 };
 
 struct rope_plan {

@@ -25,6 +25,14 @@ static clattn_layout matrix(clattn_dtype dtype, size_t rows, size_t columns)
     return layout(dtype, 2, (size_t[]){rows, columns});
 }
 
+/* A flag of some operators' variants: the gradient. */
+#define BACKWARD 0x100
+
+static clattn_direction direction_of(const selftest_case *c)
+{
+    return c->variant & BACKWARD ? CLATTN_DIRECTION_BACKWARD : CLATTN_DIRECTION_FORWARD;
+}
+
 /* ---- attention: batch, heads, kv_heads, queries, keys, d_k, d_v ---- */
 
 enum { CAUSAL = 1, BOTTOM_RIGHT = 2, BOOL_MASK = 4, ADDED_MASK = 8 };
@@ -340,6 +348,7 @@ static const selftest_case rope_cases[] = {
     {"halves", F32, {2, 3, 7, 64, 64}, 0},
     {"interleaved, part of the head", F32, {1, 5, 9, 50, 38}, INTERLEAVED},
     {"given cosines and sines", F32, {2, 2, 6, 20, 16}, TABLE},
+    {"gradient", F32, {2, 3, 7, 64, 64}, BACKWARD},
 };
 
 static clattn_status plan_rope(clattn_context *context, const selftest_case *c, const clattn_plan_options *options,
@@ -348,7 +357,11 @@ static clattn_status plan_rope(clattn_context *context, const selftest_case *c, 
     clattn_rope_desc desc = CLATTN_ROPE_DESC_INIT;
     desc.pairing = c->variant & INTERLEAVED ? CLATTN_ROPE_PAIRING_INTERLEAVED : CLATTN_ROPE_PAIRING_HALVES;
     desc.rotary_size = c->size[4];
-    desc.x = desc.y = layout(c->dtype, 4, c->size);
+    desc.direction = direction_of(c);
+    if (c->variant & BACKWARD)
+        desc.gradients.x = desc.gradients.y = layout(c->dtype, 4, c->size);
+    else
+        desc.x = desc.y = layout(c->dtype, 4, c->size);
     if (c->variant & TABLE)
         desc.cos = desc.sin = matrix(F32, 32, c->size[4] / 2);
     return clattn_rope_plan_create(context, &desc, options, plan);
@@ -362,14 +375,23 @@ static const selftest_case activation_cases[] = {
     {"GELU by tanh", F32, {5, 203}, CLATTN_ACTIVATION_GELU_TANH},
     {"Swish", F32, {5, 203}, CLATTN_ACTIVATION_SWISH},
     {"LeakyReLU", F32, {3, 37}, CLATTN_ACTIVATION_LEAKY_RELU},
+    {"gradient of ReLU", F32, {3, 37}, BACKWARD | CLATTN_ACTIVATION_RELU},
+    {"gradient of GELU", F32, {5, 203}, BACKWARD | CLATTN_ACTIVATION_GELU},
+    {"gradient of GELU by tanh", F32, {5, 203}, BACKWARD | CLATTN_ACTIVATION_GELU_TANH},
+    {"gradient of Swish", F32, {5, 203}, BACKWARD | CLATTN_ACTIVATION_SWISH},
 };
 
 static clattn_status plan_activation(clattn_context *context, const selftest_case *c,
                                      const clattn_plan_options *options, clattn_plan **plan)
 {
     clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
-    desc.function = (clattn_activation)c->variant;
-    desc.x = desc.y = matrix(c->dtype, c->size[0], c->size[1]);
+    desc.direction = direction_of(c);
+    desc.function = (clattn_activation)(c->variant & ~BACKWARD);
+    desc.x = matrix(c->dtype, c->size[0], c->size[1]);
+    if (c->variant & BACKWARD)
+        desc.gradients.x = desc.gradients.y = desc.x;
+    else
+        desc.y = desc.x;
     return clattn_activation_plan_create(context, &desc, options, plan);
 }
 
@@ -379,6 +401,7 @@ static const selftest_case embedding_cases[] = {
     {"no positions", F32, {2, 5, 11, 24}, CLATTN_POSITIONS_NONE},
     {"sinusoids", F32, {1, 7, 11, 18}, CLATTN_POSITIONS_SINUSOIDS},
     {"float16, table of positions", F16, {2, 5, 11, 24}, CLATTN_POSITIONS_TABLE},
+    {"gradient", F32, {2, 5, 11, 24}, BACKWARD},
 };
 
 static clattn_status plan_embedding(clattn_context *context, const selftest_case *c, const clattn_plan_options *options,
@@ -386,10 +409,11 @@ static clattn_status plan_embedding(clattn_context *context, const selftest_case
 {
     clattn_embedding_desc desc = CLATTN_EMBEDDING_DESC_INIT;
     const size_t *n = c->size;
-    desc.positions = (clattn_positions)c->variant;
+    desc.direction = direction_of(c);
+    desc.positions = (clattn_positions)(c->variant & ~BACKWARD);
     desc.ids = matrix(CLATTN_DTYPE_I32, n[0], n[1]);
-    desc.table = matrix(c->dtype, n[2], n[3]);
-    desc.y = layout(c->dtype, 3, (size_t[]){n[0], n[1], n[3]});
+    *(c->variant & BACKWARD ? &desc.gradients.table : &desc.table) = matrix(c->dtype, n[2], n[3]);
+    *(c->variant & BACKWARD ? &desc.gradients.y : &desc.y) = layout(c->dtype, 3, (size_t[]){n[0], n[1], n[3]});
     if (desc.positions == CLATTN_POSITIONS_TABLE)
         desc.position_table = matrix(c->dtype, 16, n[3]);
     return clattn_embedding_plan_create(context, &desc, options, plan);

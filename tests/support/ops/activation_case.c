@@ -7,7 +7,7 @@
 #include "support/ops/activation_case.h"
 #include "support/verdict.h"
 
-static const char *const solvers[] = {"generic", "cpu"};
+const char *const activation_solvers[ACTIVATION_SOLVERS] = {"generic", "cpu"};
 
 typedef struct value_filler {
     random_stream stream;
@@ -45,22 +45,43 @@ static double fill_value(void *context, const size_t *index)
     }
 }
 
-static bool make(test_job *job, const void *which, const char *solver)
+/* Gradients of many sizes, and some that are 0 or NaN. */
+static double fill_gradient(void *context, const size_t *index)
+{
+    value_filler *f = context;
+
+    (void)index;
+    switch (random_int(&f->stream, 0, 15)) {
+    case 0: return 0;
+    case 1: return -0.0;
+    case 2: return f->test->values == VALUES_SPECIAL ? (double)NAN : 1;
+    default: return ldexp((double)random_float(&f->stream, -2, 2), random_int(&f->stream, -8, 8));
+    }
+}
+
+bool activation_make(test_job *job, const void *which, const char *solver)
 {
     const activation_case *test = which;
     clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
     clattn_activation_args args = CLATTN_ACTIVATION_ARGS_INIT;
     size_t written[CLATTN_MAX_RANK];
     value_filler filler = {.stream = random_start(3), .test = test};
+    test_array *from = &job->input[test->backward];
 
-    job->input[0] =
-        job_array(job, test->in_place ? ROLE_IN_PLACE : ROLE_INPUT, test->x_type, test->rank, test->extent, test->x);
+    job->input[0] = job_array(job, test->in_place && !test->backward ? ROLE_IN_PLACE : ROLE_INPUT, test->x_type,
+                              test->rank, test->extent, test->x);
     array_fill(&job->input[0], fill_value, &filler);
     if (test->values == VALUES_SPECIAL)
         assert_true(filler.next >= COUNT_OF(special)); /* the case is long enough for all of them */
     array_upload(&job->input[0]);
+    if (test->backward) {
+        job->input[1] = job_array(job, test->in_place ? ROLE_IN_PLACE : ROLE_INPUT, test->gradient_type, test->rank,
+                                  test->extent, test->gradient);
+        array_fill(&job->input[1], fill_gradient, &filler);
+        array_upload(&job->input[1]);
+    }
     job->output[0] =
-        test->in_place ? job->input[0] : job_array(job, ROLE_OUTPUT, test->y_type, test->rank, test->extent, test->y);
+        test->in_place ? *from : job_array(job, ROLE_OUTPUT, test->y_type, test->rank, test->extent, test->y);
     memcpy(written, test->extent, sizeof written);
     written[0] = test->explicit_batch ? test->batch : written[0];
     array_own(&job->output[0], written);
@@ -69,7 +90,13 @@ static bool make(test_job *job, const void *which, const char *solver)
     desc.explicit_alpha = test->explicit_alpha;
     desc.alpha = test->alpha;
     array_bind(&job->input[0], &desc.x, &args.x);
-    array_bind(&job->output[0], &desc.y, &args.y);
+    if (test->backward) {
+        desc.direction = CLATTN_DIRECTION_BACKWARD;
+        array_bind(&job->input[1], &desc.gradients.y, &args.gradients.y);
+        array_bind(&job->output[0], &desc.gradients.x, &args.gradients.x);
+    } else {
+        array_bind(&job->output[0], &desc.y, &args.y);
+    }
     args.explicit_batch = test->explicit_batch;
     args.batch = test->batch;
     job->args.activation = args;
@@ -83,19 +110,27 @@ static void refer(const test_job *job, const void *which, job_result *result)
     const activation_case *test = which;
     const double alpha = reference_alpha(test->function, test->explicit_alpha, test->alpha);
 
-    *result = result_of("y", &job->output[0]);
+    *result = result_of(test->backward ? "gradients.x" : "y", &job->output[0]);
     double *x = array_dense(&job->input[0], test->rank, result->extent);
+    double *gradient = test->backward ? array_dense(&job->input[1], test->rank, result->extent) : NULL;
     for (size_t i = 0; i < result->count; i++) {
-        double y = reference_activation(test->function, alpha, x[i]), stored = storage_round(CLATTN_DTYPE_F32, y);
-        result->magnitude[i] = fabs(y) + (double)FLT_MIN / (8 * (double)FLT_EPSILON);
+        double y = reference_activation(test->function, alpha, x[i]), magnitude = fabs(y), factor = 1;
+        if (gradient) {
+            y = reference_activation_slope(test->function, alpha, x[i], &magnitude) * gradient[i];
+            factor = fmax(1, fabs(gradient[i]));
+            magnitude *= fabs(gradient[i]);
+        }
+        double stored = storage_round(CLATTN_DTYPE_F32, y);
+        result->magnitude[i] = magnitude + factor * (double)FLT_MIN / (8 * (double)FLT_EPSILON);
         result->reference[i] = isinf(stored) ? stored : y;
     }
+    free(gradient);
     free(x);
 }
 
 static void check(const void *test, const char *solver)
 {
-    static const job_checker checker = {.make = make, .refer = refer};
+    static const job_checker checker = {.make = activation_make, .refer = refer};
     job_check(&checker, test, solver);
 }
 
@@ -113,14 +148,15 @@ static const char *name_of(clattn_activation function)
 
 void activation_add(const activation_case *cases, size_t count)
 {
-    for (size_t n = 0; n < COUNT_OF(solvers); n++) {
+    for (size_t n = 0; n < ACTIVATION_SOLVERS; n++) {
         for (size_t i = 0; i < count; i++) {
             const activation_case *t = &cases[i];
 
             if (t->levels & level()) {
-                suite_add_case(check, t, solvers[n], "activation %s: %s, %s, alpha %g, rank %d, last %zu", solvers[n],
-                               name_of(t->function), t->rule, reference_alpha(t->function, t->explicit_alpha, t->alpha),
-                               t->rank, t->extent[t->rank - 1]);
+                suite_add_case(check, t, activation_solvers[n], "activation %s%s: %s, %s, alpha %g, rank %d, last %zu",
+                               activation_solvers[n], t->backward ? " backward" : "", name_of(t->function), t->rule,
+                               reference_alpha(t->function, t->explicit_alpha, t->alpha), t->rank,
+                               t->extent[t->rank - 1]);
             }
         }
     }

@@ -1,4 +1,4 @@
-/* Activations as table rows. */
+/* Activations and their gradients as table rows. */
 #ifndef TESTS_SUPPORT_OPS_ACTIVATION_CASE_H
 #define TESTS_SUPPORT_OPS_ACTIVATION_CASE_H
 
@@ -20,13 +20,22 @@ typedef struct activation_case {
     float alpha;
     int rank;
     size_t extent[CLATTN_MAX_RANK];
-    array_form x, y;
-    clattn_dtype x_type, y_type; /* 0: CLATTN_DTYPE_F32 */
+    array_form x, y;                            /* y: what is written, backward the gradient of x */
+    clattn_dtype x_type, y_type, gradient_type; /* 0: CLATTN_DTYPE_F32 */
     activation_values values;
-    bool in_place;
+    bool in_place; /* backward: the gradients are one array */
+    bool backward;
+    array_form gradient; /* of y */
     bool explicit_batch;
     size_t batch;
 } activation_case;
+
+/* Makes arrays, arguments and the plan of a case by a solver. */
+bool activation_make(test_job *job, const void *test, const char *solver);
+
+/* The solvers' names. */
+#define ACTIVATION_SOLVERS 2
+extern const char *const activation_solvers[ACTIVATION_SOLVERS];
 
 void activation_add(const activation_case *cases, size_t count);
 

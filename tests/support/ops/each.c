@@ -24,9 +24,13 @@ static const pool_case pools[] = {
 static const resize_case resizes[] = {
     {"up", ALL, CLATTN_RESIZE_MODE_BILINEAR, .channels = 3, .from = {3, 5}, .to = {4, 9}},
 };
-static const rope_case ropes[] = {{"pairs", ALL, .batch = 2, .heads = 3, .length = 5, .size = 16}};
+static const rope_case ropes[] = {
+    {"pairs", ALL, .batch = 2, .heads = 3, .length = 5, .size = 16},
+    {"pairs", ALL, .batch = 2, .heads = 3, .length = 5, .size = 16, .backward = true},
+};
 static const activation_case activations[] = {
     {"swish", ALL, .function = CLATTN_ACTIVATION_SWISH, .rank = 2, .extent = {2, 19}, .values = VALUES_FLOATS},
+    {"swish", ALL, .function = CLATTN_ACTIVATION_SWISH, .rank = 2, .extent = {2, 19}, .backward = true},
 };
 static const merge_case merges[] = {
     {"partials", ALL, .partials = 3, .batch = 2, .heads = 2, .queries = 5, .columns = 8, .lse = true},

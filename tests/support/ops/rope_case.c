@@ -6,7 +6,7 @@
 #include "support/ops/rope_case.h"
 #include "support/verdict.h"
 
-static const char *const solvers[] = {"generic", "cpu"};
+const char *const rope_solvers[ROPE_SOLVERS] = {"generic", "cpu"};
 
 #define TABLE_ROWS 97
 
@@ -69,7 +69,7 @@ static void make_indices(test_job *job, const rope_case *test)
     array_upload(made);
 }
 
-static bool make(test_job *job, const void *which, const char *solver)
+bool rope_make(test_job *job, const void *which, const char *solver)
 {
     const rope_case *test = which;
     clattn_rope_desc desc = CLATTN_ROPE_DESC_INIT;
@@ -91,8 +91,14 @@ static bool make(test_job *job, const void *which, const char *solver)
     desc.pairing = test->interleaved ? CLATTN_ROPE_PAIRING_INTERLEAVED : CLATTN_ROPE_PAIRING_HALVES;
     desc.base = test->base;
     desc.rotary_size = test->rotary;
-    array_bind(&job->input[X], &desc.x, &args.x);
-    array_bind(&job->output[0], &desc.y, &args.y);
+    if (test->backward) {
+        desc.direction = CLATTN_DIRECTION_BACKWARD;
+        array_bind(&job->input[X], &desc.gradients.y, &args.gradients.y);
+        array_bind(&job->output[0], &desc.gradients.x, &args.gradients.x);
+    } else {
+        array_bind(&job->input[X], &desc.x, &args.x);
+        array_bind(&job->output[0], &desc.y, &args.y);
+    }
     array_bind(&job->input[COS], &desc.cos, &args.cos);
     array_bind(&job->input[SIN], &desc.sin, &args.sin);
     array_bind(&job->input[POSITIONS], &desc.positions, &args.positions);
@@ -134,6 +140,8 @@ static const double *given(const test_job *job, const rope_case *test, int which
         } else {
             out[i] = NAN;
         }
+        if (which == SIN && test->backward)
+            out[i] = -out[i];
     }
     return test->angles == ANGLES_COMPUTED ? NULL : out;
 }
@@ -145,15 +153,15 @@ static void refer(const test_job *job, const void *which, job_result *result)
     const rope_case *test = which;
     double *cosine_row = zeros(test->size), *sine_row = zeros(test->size);
 
-    *result = result_of("y", &job->output[0]);
+    *result = result_of(test->backward ? "gradients.x" : "y", &job->output[0]);
     double *x = array_dense(&job->input[X], 4, result->extent);
     for (size_t at = 0, row = 0; at < result->count; at += test->size, row++) {
         size_t s = row % result->extent[2], b = row / result->extent[2] / test->heads;
         const double *cosines = test->angles ? given(job, test, COS, b, s, cosine_row) : NULL;
         const double *sines = test->angles ? given(job, test, SIN, b, s, sine_row) : NULL;
         reference_rope(test->size, rotary_of(test), test->interleaved, test->base > 0 ? (double)test->base : 10000,
-                       cosines, sines, position_of(job, test, b, s), x + at, result->reference + at,
-                       result->magnitude + at);
+                       cosines, sines, position_of(job, test, b, s) * (test->backward ? -1 : 1), x + at,
+                       result->reference + at, result->magnitude + at);
     }
     free(x);
     free(cosine_row);
@@ -181,19 +189,20 @@ static bool inject(test_job *job, const void *which)
 
 static void check(const void *test, const char *solver)
 {
-    static const job_checker checker = {.make = make, .refer = refer, .inject = inject};
+    static const job_checker checker = {.make = rope_make, .refer = refer, .inject = inject};
     job_check(&checker, test, solver);
 }
 
 void rope_add(const rope_case *cases, size_t count)
 {
-    for (size_t n = 0; n < COUNT_OF(solvers); n++) {
+    for (size_t n = 0; n < ROPE_SOLVERS; n++) {
         for (size_t i = 0; i < count; i++) {
             const rope_case *t = &cases[i];
 
             if (t->levels & level()) {
-                suite_add_case(check, t, solvers[n], "rope %s: %s, %s, %zux%zux%zux%zu", solvers[n], t->rule,
-                               t->interleaved ? "interleaved" : "halves", t->batch, t->heads, t->length, t->size);
+                suite_add_case(check, t, rope_solvers[n], "rope %s%s: %s, %s, %zux%zux%zux%zu", rope_solvers[n],
+                               t->backward ? " backward" : "", t->rule, t->interleaved ? "interleaved" : "halves",
+                               t->batch, t->heads, t->length, t->size);
             }
         }
     }

@@ -1,4 +1,4 @@
-/* Rotary position embedding as table rows. */
+/* Rotary position embedding and its gradient as table rows. */
 #ifndef TESTS_SUPPORT_OPS_ROPE_CASE_H
 #define TESTS_SUPPORT_OPS_ROPE_CASE_H
 
@@ -33,10 +33,18 @@ typedef struct rope_case {
     clattn_dtype index_type;                 /* 0: CLATTN_DTYPE_I32 */
     array_form x, y, cache;
     bool in_place;
+    bool backward; /* x is the gradient of y, and y the gradient of x */
     bool explicit_lengths;
     size_t actual_batch, actual_length;
     bool inject; /* runs once more with NaN in one element, and NaN, Inf beyond the actual lengths */
 } rope_case;
+
+/* Makes arrays, arguments and the plan of a case by a solver. */
+bool rope_make(test_job *job, const void *test, const char *solver);
+
+/* The solvers' names. */
+#define ROPE_SOLVERS 2
+extern const char *const rope_solvers[ROPE_SOLVERS];
 
 void rope_add(const rope_case *cases, size_t count);
 
