@@ -102,8 +102,14 @@ static inline void store_gradient(const row_place *row, const row_target *target
                                   const cross_entropy_args *a)
 {
     const float inverse = 1.0f / sums->total;
+    int c = 0;
 
-    for (int c = 0; c < a->classes; c += LANES) {
+    for (; c + LANES <= a->classes; c += LANES) {
+        const floatv term = exp_ofv(logits(row, c, LANES, a) - sums->largest);
+        scatter_gradient(row->gradient, c, a->gradient.col, UNIT_STRIDE, LANES,
+                         GRADIENT_OF(term, inverse, target->weight, a));
+    }
+    if (c < a->classes) {
         const floatv term = exp_ofv(logits(row, c, a->classes - c, a) - sums->largest);
         scatter_gradient(row->gradient, c, a->gradient.col, UNIT_STRIDE, a->classes - c,
                          GRADIENT_OF(term, inverse, target->weight, a));

@@ -98,8 +98,8 @@ static inline void find_row(row_place *place, args_long row, ARRAYS, const cross
 
 /* What the label of a row says. */
 typedef struct row_target {
-    int label;     /* a class, also if the row does not count */
-    bool counts;   /* the label is a class and not ignored */
+    int label;     /* the nearest class, also if the row does not count */
+    int counts;    /* 1: the label is a class and not ignored; 0: not */
     float instead; /* loss and gradient if the row does not count */
     float weight;
 } row_target;
@@ -108,10 +108,13 @@ typedef struct row_target {
 static inline void read_target(row_target *target, const row_place *place, int i, const cross_entropy_args *a)
 {
     const args_long label = LOAD_INT(LABEL_TYPE, place->labels, i * a->labels.stride[3]);
-    const bool ignored = label == a->ignored;
+    const args_long nearest = clamp(label, (args_long)0, (args_long)a->classes - 1);
+    const int ignored = label == a->ignored;
+    int counts = label == nearest; /* combined by &=, because Mesa 22.3 loses some of `counts && ...` in a loop */
 
-    target->counts = !ignored && label >= 0 && label < a->classes;
-    target->label = target->counts ? (int)label : 0;
+    counts &= !ignored;
+    target->counts = counts;
+    target->label = (int)nearest;
     target->instead = ignored ? 0.0f : NAN;
     target->weight = WEIGHTS ? a->scale * place->weights[i * a->weights.stride[3]] : a->scale;
 }
@@ -141,13 +144,6 @@ static inline void store_sums(const row_place *row, const row_target *target, fl
  * moves on, the sum is multiplied by exp(old - new): seldom, so that these roundings do not add up.  It begins at -FLT_MAX
  * and not at -inf, so that leading logits of -inf are terms of 0 and not NaN. */
 #define LAG 8.0f
-
-/* ADD for terms that may be infinite: what rounding has taken off an infinite sum is no number, and forgotten. */
-#define ADD_ANY(TYPE, sum, lost, term) \
-    do { \
-        ADD(TYPE, sum, lost, term); \
-        (lost) = select((TYPE)(0.0f), lost, (lost) - (lost) == (TYPE)(0.0f)); \
-    } while (0)
 
 /* What `count` earlier terms share * (near - x) grow by when `near` becomes `next`. */
 static inline float raised_by(int count, float near, float next, const cross_entropy_args *a)

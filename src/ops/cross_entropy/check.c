@@ -12,9 +12,9 @@
 
 #define CLASSES 1103 /* more than a CPU takes in one run */
 #define ELEMENTS (5 * CLASSES)
-#define ROWS 37 /* at most: two vectors of rows, and some */
-#define IGNORED (-3)
-#define LARGE 30 /* a logit so far above the others that sums of exponentials are rescaled */
+#define ROWS 37   /* at most: two vectors of rows, and some */
+#define IGNORED 1 /* a class, unless there is but one */
+#define LARGE 30  /* a logit so far above the others that sums of exponentials are rescaled */
 
 enum { X, LABELS, ROW_WEIGHTS, LOSS, LSE, GRADIENT, ARRAYS };
 
