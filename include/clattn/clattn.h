@@ -36,6 +36,7 @@
  * | Softmax and the rest of a layer                             | see                                     |
  * | ----------------------------------------------------------- | --------------------------------------- |
  * | softmax of rows                                             | softmax.h                               |
+ * | cross-entropy of logits and labels, with its gradient       | cross_entropy.h                         |
  * | LayerNorm, RMSNorm, GroupNorm, InstanceNorm                 | norm.h                                  |
  * | multiply matrices, with bias, activation, residual, gate    | matmul.h                                |
  * | a feed-forward network                                      | feed_forward.h                          |
@@ -79,6 +80,7 @@
 #include "context.h"
 #include "control.h"
 #include "conv2d.h"
+#include "cross_entropy.h"
 #include "decoder.h"
 #include "dtype.h"
 #include "embedding.h"

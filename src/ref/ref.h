@@ -86,6 +86,22 @@ typedef struct ref_conv2d_problem {
 void ref_conv2d_row(const ref_conv2d_problem *p, int64_t n, int64_t o, int64_t i, double *y, double *magnitude);
 void ref_conv2d_naive_row(const ref_conv2d_problem *p, int64_t n, int64_t o, int64_t i, float *y);
 
+typedef struct ref_cross_entropy_problem {
+    int64_t classes, col;
+    const float *x; /* element c of the row lies at x[c*col] */
+    int64_t label;
+    bool ignored; /* the row does not count */
+    double smoothing, weight;
+} ref_cross_entropy_problem;
+
+typedef struct ref_cross_entropy_sums {
+    double loss, lse;
+} ref_cross_entropy_sums;
+
+/* One row: *sums, and unless it is NULL gradient[classes] with magnitude[classes] (the sum of its absolute terms). */
+void ref_cross_entropy_row(const ref_cross_entropy_problem *p, ref_cross_entropy_sums *sums, double *gradient,
+                           double *magnitude);
+
 typedef struct ref_norm_problem {
     int64_t columns, row, col; /* element c of row r lies at x[r*row + c*col] */
     bool rms;

@@ -132,6 +132,14 @@ static void wrong_layouts_are_named(void **state)
     WITHOUT(embedding, table, ids)
     WITHOUT(embedding, table, gradients.table)
     WITHOUT(embedding, table, gradients.y)
+    const clattn_cross_entropy_desc entropy = {
+        .size = sizeof entropy,
+        .x = two,
+        .labels = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, (const size_t[]){4}),
+        .loss = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (const size_t[]){4}),
+    };
+    WITHOUT(cross_entropy, entropy, x)
+    WITHOUT(cross_entropy, entropy, labels)
     const clattn_pool_desc pool = {.size = sizeof pool, .window = {1, 1}, .x = four, .y = four};
     WITHOUT(pool, pool, x)
     WITHOUT(pool, pool, y)

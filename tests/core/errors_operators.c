@@ -54,6 +54,42 @@ static void norm(void **state)
     NORM((d.residual = d.x, d.sum = typed(d.x, CLATTN_DTYPE_F64)), UNSUPPORTED, "sum is float32")
 }
 
+static void cross_entropy(void **state)
+{
+    clattn_cross_entropy_desc good = CLATTN_CROSS_ENTROPY_DESC_INIT;
+    const char *const rows = "labels, row_weights, loss and lse have x's", *const above = "the rows, or the classes";
+    (void)state;
+    good.x = good.gradients.x = FLOATS(2, 4, 6);
+    good.labels = INTEGERS(1, 4);
+    good.loss = FLOATS(1, 4);
+#define CROSS_ENTROPY(change, set, begins) NAMED(cross_entropy, good, change, set, begins)
+    CROSS_ENTROPY(d.direction = CLATTN_DIRECTION_BACKWARD, INVALID, "direction: only")
+    CROSS_ENTROPY(d.explicit_ignored = 2, INVALID, "explicit_ignored is neither 0 nor 1")
+    CROSS_ENTROPY(d.smoothing = 1, INVALID, "smoothing is not 0 or more")
+    CROSS_ENTROPY(d.smoothing = (float)NAN, INVALID, "smoothing is not 0 or more")
+    CROSS_ENTROPY(d.reserved = 1, INVALID, "reserved is not 0")
+    CROSS_ENTROPY(d.loss = d.gradients.x = (clattn_layout){0}, INVALID, "there is no output")
+    CROSS_ENTROPY((d.row_weights = d.loss, d.gradients.x = (clattn_layout){0}), INVALID, "row_weights weigh")
+    CROSS_ENTROPY(d.x = typed(d.x, CLATTN_DTYPE_I32), UNSUPPORTED, "x and gradients.x are float32")
+    CROSS_ENTROPY(d.gradients.x = typed(d.x, CLATTN_DTYPE_F64), UNSUPPORTED, "x and gradients.x are float32")
+    CROSS_ENTROPY(d.labels = typed(d.labels, CLATTN_DTYPE_F32), UNSUPPORTED, "labels are int32 or int64")
+    CROSS_ENTROPY(d.lse = typed(d.loss, CLATTN_DTYPE_F16), UNSUPPORTED, "row_weights, loss and lse are float32")
+    CROSS_ENTROPY(d.x = FLOATS(1, 4), LAYOUT, "x is (rows, classes)")
+    CROSS_ENTROPY(d.x = d.gradients.x = FLOATS(2, 4, 0), LAYOUT, "there are no classes")
+    CROSS_ENTROPY(d.gradients.x = FLOATS(2, 4, 5), LAYOUT, "x and gradients.x differ")
+    CROSS_ENTROPY(d.gradients.x = FLOATS(3, 1, 4, 6), LAYOUT, "x and gradients.x differ")
+    CROSS_ENTROPY(d.labels = INTEGERS(1, 5), LAYOUT, rows)
+    CROSS_ENTROPY(d.row_weights = FLOATS(2, 4, 1), LAYOUT, rows)
+    CROSS_ENTROPY(d.loss = FLOATS(1, 1), LAYOUT, rows)
+    CROSS_ENTROPY(d.lse = FLOATS(1, 3), LAYOUT, rows)
+    CROSS_ENTROPY((d.lse = d.loss, d.lse.rank = 9), LAYOUT, "lse: the layout's rank")
+    CROSS_ENTROPY(d.gradients.x.stride[0] = 0, LAYOUT, "gradients.x: the output layout's elements overlap")
+    CROSS_ENTROPY(d.x = d.gradients.x = FLOATS(2, 4, too_many), TOO_BIG, above)
+    CROSS_ENTROPY(
+        (d.x = d.gradients.x = FLOATS(2, too_many, 3), d.labels = INTEGERS(1, too_many), d.loss = FLOATS(1, too_many)),
+        TOO_BIG, above)
+}
+
 static void pool(void **state)
 {
     clattn_pool_desc good = CLATTN_POOL_DESC_INIT;
@@ -450,6 +486,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(softmax, open_context, close_context),
         cmocka_unit_test_setup_teardown(norm, open_context, close_context),
+        cmocka_unit_test_setup_teardown(cross_entropy, open_context, close_context),
         cmocka_unit_test_setup_teardown(pool, open_context, close_context),
         cmocka_unit_test_setup_teardown(resize, open_context, close_context),
         cmocka_unit_test_setup_teardown(rope, open_context, close_context),

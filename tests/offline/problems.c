@@ -295,6 +295,39 @@ static clattn_status embedding_plan(clattn_context *context, const offline_probl
     CREATE(embedding, problem, desc, plan);
 }
 
+/* ---- cross-entropies ---- */
+
+typedef struct cross_entropy_row {
+    const char *about;
+    bool quick;
+    const char *solver;
+    size_t classes;
+    clattn_dtype dtype;
+    float smoothing;
+} cross_entropy_row;
+
+static const cross_entropy_row cross_entropy_rows[] = {
+    {"a vocabulary", QUICK, NULL, 50257, CLATTN_DTYPE_F32, 0},
+    {"a vocabulary, bfloat16, smoothed", NOT_QUICK, NULL, 32000, CLATTN_DTYPE_BF16, 0.1f},
+    {"a vocabulary in sub-groups", NOT_QUICK, "sub-group", 50257, CLATTN_DTYPE_F32, 0.1f},
+    {"1000 classes, float16", NOT_QUICK, NULL, 1000, CLATTN_DTYPE_F16, 0.1f},
+    {"1000 classes by generic", NOT_QUICK, "generic", 1000, CLATTN_DTYPE_F32, 0.1f},
+    {"1000 classes by cpu", NOT_QUICK, "cpu", 1000, CLATTN_DTYPE_F32, 0.1f},
+    {"10 classes by cpu", NOT_QUICK, "cpu", 10, CLATTN_DTYPE_F32, 0.1f},
+};
+
+static clattn_status cross_entropy_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
+{
+    const cross_entropy_row *row = problem->row;
+    clattn_cross_entropy_desc desc = CLATTN_CROSS_ENTROPY_DESC_INIT;
+    const size_t extent[2] = {4096, row->classes};
+    desc.smoothing = row->smoothing;
+    desc.x = desc.gradients.x = clattn_layout_contiguous(row->dtype, 2, extent);
+    desc.labels = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, extent);
+    desc.row_weights = desc.loss = desc.lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, extent);
+    CREATE(cross_entropy, problem, desc, plan);
+}
+
 /* ---- images ---- */
 
 typedef struct image_row {
@@ -436,6 +469,7 @@ void problems_visit(void (*visit)(void *user, const offline_problem *problem), v
     VISIT_ROWS(conv2d)
     VISIT_ROWS(norm)
     VISIT_ROWS(activation)
+    VISIT_ROWS(cross_entropy)
     VISIT_ROWS(embedding)
     VISIT_ROWS(pool)
     VISIT_ROWS(resize)

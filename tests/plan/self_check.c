@@ -57,7 +57,7 @@ static void other_operators_are_checked(void **state)
     (void)state;
     softmax.x = softmax.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){7, 20});
     matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){9, 9});
-    sources_damage(&sources, "softmax/softmax.h", "-LN2_HIGH), x)) * LOG2E", "-LN2_HIGH), x)) * 0.99f * LOG2E");
+    sources_damage(&sources, "lib/exp.h", "-LN2_HIGH), x)) * LOG2E", "-LN2_HIGH), x)) * 0.99f * LOG2E");
     clattn_context *context = sources_context(&sources, NULL, true);
     assert_status(context, operator_makes(context, &softmax_operator, &softmax, "cpu"), CLATTN_ERROR_MISCOMPILED);
     assert_message_has(context, DISAGREES("softmax_cpu_short") "y[");
@@ -229,6 +229,31 @@ static void small_operators_are_checked(void **state)
     embedding.gradients.y = embedding.y;
     embedding.table = embedding.y = (clattn_layout){0};
     damage_is_found(&embedding_operator, &embedding, lists, COUNT_OF(lists));
+}
+
+static void cross_entropies_are_checked(void **state)
+{
+#define SHARED "cross_entropy/cross_entropy.h"
+#define CPU "cross_entropy/cpu.cl"
+    static const struct damage cases[] = {
+        {"generic", SHARED, "+ spread)", "+ 0.9f * spread)", DISAGREES("cross_entropy_generic") "loss["},
+        {"generic", SHARED, "row_max + log_sum", "row_max + 1.01f * log_sum",
+         DISAGREES("cross_entropy_generic") "lse["},
+        {"generic", SHARED, "counts &= !ignored", "counts &= 1", DISAGREES("cross_entropy_generic") "loss["},
+        {"generic", SHARED, "counts = label == nearest", "counts = 1", DISAGREES("cross_entropy_generic") "loss["},
+        {"generic", SHARED, "- (a)->kept) *", "- 1.0f) *", DISAGREES("cross_entropy_generic") "gradients.x["},
+        {"cpu", CPU, "total *= factor", "total *= 1.0f", DISAGREES("cross_entropy_cpu") "loss["},
+        {"cpu", CPU, "target->label * a->gradient.col", "0", DISAGREES("cross_entropy_cpu") "gradients.x["},
+    };
+#undef SHARED
+#undef CPU
+    clattn_cross_entropy_desc desc = CLATTN_CROSS_ENTROPY_DESC_INIT;
+    (void)state;
+    desc.smoothing = 0.1f;
+    desc.x = desc.gradients.x = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){7, 2000});
+    desc.labels = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, (const size_t[1]){7});
+    desc.loss = desc.lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (const size_t[1]){7});
+    damage_is_found(&cross_entropy_operator, &desc, cases, COUNT_OF(cases));
 }
 
 /* Merging and appending have one solver each, so that no other one takes over. */
@@ -430,6 +455,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(other_operators_are_checked),
         cmocka_unit_test(few_rows_are_checked),
         cmocka_unit_test(small_operators_are_checked),
+        cmocka_unit_test(cross_entropies_are_checked),
         cmocka_unit_test(merging_is_checked),
         cmocka_unit_test(appending_is_checked),
         cmocka_unit_test(images_are_checked),

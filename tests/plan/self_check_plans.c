@@ -37,7 +37,7 @@ static clattn_status attention_by(clattn_context *context, const char *solver, c
     return operator_makes(context, &attention_operator, desc, solver);
 }
 
-#define SOFTMAX_EXP "softmax/softmax.h", "-LN2_HIGH), x)) * LOG2E", "-LN2_HIGH), x)) * 0.99f * LOG2E"
+#define SOFTMAX_EXP "lib/exp.h", "-LN2_HIGH), x)) * LOG2E", "-LN2_HIGH), x)) * 0.99f * LOG2E"
 
 /* If queries attend one key or none, the exponential cannot be wrong, and the self-check must find the damage with a
  * problem of its own. */

@@ -34,6 +34,7 @@
 OPERATOR(activation)
 OPERATOR(attention)
 OPERATOR(conv2d)
+OPERATOR(cross_entropy)
 OPERATOR(embedding)
 OPERATOR(image)
 OPERATOR(kv_append)

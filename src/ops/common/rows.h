@@ -1,4 +1,4 @@
-/* What the operators on rows, softmax and normalisation, share: how rows are distributed among work-groups, and the solvers. */
+/* What the operators on rows, softmax, normalisation and cross-entropy, share: how rows are distributed among work-groups, and the solvers. */
 #ifndef CLATTN_OPS_COMMON_ROWS_H
 #define CLATTN_OPS_COMMON_ROWS_H
 

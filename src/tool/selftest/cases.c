@@ -419,6 +419,26 @@ static clattn_status plan_embedding(clattn_context *context, const selftest_case
     return clattn_embedding_plan_create(context, &desc, options, plan);
 }
 
+/* ---- cross-entropy: rows, classes; the variant is how many percent labels are smoothed by ---- */
+
+static const selftest_case cross_entropy_cases[] = {
+    {"short rows", F32, {37, 10}, 0},
+    {"a vocabulary", F32, {3, 5000}, 10},
+    {"float16, long rows", F16, {3, 5000}, 0},
+    {"bfloat16, short rows, smoothed", BF16, {37, 10}, 10},
+};
+
+static clattn_status plan_cross_entropy(clattn_context *context, const selftest_case *c,
+                                        const clattn_plan_options *options, clattn_plan **plan)
+{
+    clattn_cross_entropy_desc desc = CLATTN_CROSS_ENTROPY_DESC_INIT;
+    desc.smoothing = (float)c->variant / 100;
+    desc.x = desc.gradients.x = matrix(c->dtype, c->size[0], c->size[1]);
+    desc.labels = layout(CLATTN_DTYPE_I32, 1, c->size);
+    desc.loss = desc.lse = layout(F32, 1, c->size);
+    return clattn_cross_entropy_plan_create(context, &desc, options, plan);
+}
+
 /* ---- image: height, width, channels, patch; the variant is which way data goes ---- */
 
 static const selftest_case image_cases[] = {
@@ -463,6 +483,7 @@ const selftest_operator selftest_operators[] = {
     ROW(rope, cpu_and_generic),
     ROW(activation, cpu_and_generic),
     ROW(embedding, generic),
+    ROW(cross_entropy, row_solvers),
     ROW(image, cpu_and_generic),
 };
 const size_t selftest_operator_count = COUNT_OF(selftest_operators);

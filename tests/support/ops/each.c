@@ -2,6 +2,7 @@
 
 #include "support/ops/activation_case.h"
 #include "support/ops/conv2d_case.h"
+#include "support/ops/backward/cross_entropy_case.h"
 #include "support/ops/kv_append_case.h"
 #include "support/ops/merge_case.h"
 #include "support/ops/neighbourhood_case.h"
@@ -46,6 +47,10 @@ static const conv2d_case convolutions[] = {
     {"everything", ALL, .channels = 3, .outputs = 5, .in = {5, 6}, .kernel = {3, 3}, .padding = {1, 1, 1, 1},
      .bias = true, .operand = CONV2D_ADD},
 };
+static const cross_entropy_case entropies[] = {
+    {"everything", ALL, .rank = 2, .extent = {37, 19}, .weights = true, .smoothing = 0.1f, .wrong = true},
+};
+
 void each_operator_add(void)
 {
     softmax_add(softmaxes, COUNT_OF(softmaxes));
@@ -58,4 +63,5 @@ void each_operator_add(void)
     kv_append_add(appends, COUNT_OF(appends));
     neighbourhood_add(neighbourhoods, COUNT_OF(neighbourhoods));
     conv2d_add(convolutions, COUNT_OF(convolutions));
+    cross_entropy_add(entropies, COUNT_OF(entropies));
 }
