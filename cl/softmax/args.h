@@ -16,4 +16,15 @@ typedef struct softmax_args {
     int reserved;
 } softmax_args;
 
+/* The gradient of softmax, of the same rows. */
+typedef struct softmax_backward_args {
+    launch_part part;
+    array5 y, dy, dx, mask;
+    args_long rows; /* 0: nothing to do, return at once */
+    int extent[4];
+    int columns, mask_columns; /* as in softmax_args */
+    float scale;
+    int reserved;
+} softmax_backward_args;
+
 #endif

@@ -5,6 +5,16 @@
  *
  * Here m_r is the row's maximum. Without a mask, a row that is all -inf is NaN, as everywhere else; with a mask, a row
  * that attends nothing is exactly +0. A NaN, or +inf in an attended place, makes its row NaN.
+ *
+ * CLATTN_DIRECTION_BACKWARD makes the gradient dX of X of the result Y and of its gradient dY; X itself is not needed:
+ *
+ *     dX[r,c] = scale * Y[r,c] * (dY[r,c] - sum_c' Y[r,c'] * dY[r,c'])
+ *
+ * With a mask, places that are not attended are exactly +0 and take no part in the sum, whatever Y and dY hold there. A
+ * NaN or an infinity anywhere else gives what IEEE arithmetic makes of the formula. There is no gradient of the mask.
+ *
+ * Each row is computed alone, in an order that the plan has fixed, so results are the same from run to run and whatever
+ * the batch.
  */
 #ifndef CLATTN_SOFTMAX_H
 #define CLATTN_SOFTMAX_H
@@ -18,7 +28,7 @@ CLATTN_BEGIN_DECLS
  * Everything is computed in float32, whatever is stored. */
 typedef struct clattn_softmax_desc {
     size_t size;                /**< sizeof(clattn_softmax_desc) */
-    clattn_direction direction; /**< CLATTN_DIRECTION_FORWARD */
+    clattn_direction direction; /**< either */
     int32_t explicit_scale;     /**< 1: `scale` counts; 0 (default): the scale is 1 */
     float scale;                /**< any finite value, 0 and negative included */
 
@@ -27,15 +37,21 @@ typedef struct clattn_softmax_desc {
     int32_t short_mask;
 
     /** The input: float32, float16 or bfloat16, of rank 1 ... 5. The last dimension holds a row, of 1 ... 2^31 - 65537
-     * elements, and there are at most as many rows. */
+     * elements, and there are at most as many rows. Backward has none. */
     clattn_layout x;
 
     /** The output, with x's extents: float32, float16 or bfloat16, whatever x is. It is rounded to nearest even, so
-     * small probabilities may become subnormal or 0. */
+     * small probabilities may become subnormal or 0. Backward reads it. */
     clattn_layout y;
 
     /** None, or each extent 1 or x's; lower ranks get leading 1s. It is bool (true = attend) or float32 (added). */
     clattn_layout mask;
+
+    /** Only with CLATTN_DIRECTION_BACKWARD, which needs both, with y's extents: float32, float16 or bfloat16, whatever y is. */
+    struct {
+        clattn_layout x; /**< the output: the gradient of x */
+        clattn_layout y; /**< the input: the gradient of y */
+    } gradients;
 } clattn_softmax_desc;
 
 /** Initialises a clattn_softmax_desc: its size, and zeros. */
@@ -47,13 +63,16 @@ CLATTN_API void clattn_softmax_desc_init(clattn_softmax_desc *desc);
 /** Where the arrays are this time. Set it up with CLATTN_SOFTMAX_ARGS_INIT.
  *
  * Kernels also read y: a CL_MEM_WRITE_ONLY buffer is refused with BUFFER_ACCESS. y may be the same memory as x with
- * the same layout (in place); otherwise it may overlap nothing. */
+ * the same layout (in place), and gradients.x the same as y or as gradients.y; otherwise outputs may overlap nothing. */
 typedef struct clattn_softmax_args {
     size_t size;               /**< sizeof(clattn_softmax_args) */
     clattn_binding x, mask, y; /**< the array of that name */
     int32_t explicit_batch;    /**< 1: `batch` counts; 0 (default): the description's extent */
     int32_t reserved;          /* 0 */
-    size_t batch; /**< the extent of the first dimension, at most the description's; only if x has rank 2 or more */
+    size_t batch; /**< the extent of the first dimension, at most the description's; only if y has rank 2 or more */
+    struct {
+        clattn_binding x, y;
+    } gradients;             /**< the array of that name in the description's `gradients` */
     clattn_control *control; /**< what watches the call (control.h), or NULL */
 } clattn_softmax_args;
 

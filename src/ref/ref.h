@@ -43,6 +43,12 @@ typedef struct ref_softmax_problem {
 void ref_softmax_row(const ref_softmax_problem *p, int64_t row, double *y);
 void ref_softmax_naive_row(const ref_softmax_problem *p, int64_t row, float *y);
 
+/* Row `row` of softmax's gradient: dx[columns] of dy[columns] and of the result y, which p->x is here.  magnitude is
+ * |scale y| (|dy| + sum |y dy|). */
+void ref_softmax_backward_row(const ref_softmax_problem *p, int64_t row, const float *dy, double *dx,
+                              double *magnitude);
+void ref_softmax_backward_naive_row(const ref_softmax_problem *p, int64_t row, const float *dy, float *dx);
+
 /* One element; alpha is SWISH's or LEAKY_RELU's.  Infinities give the function's limits, of which 0 has no sign. */
 double ref_activate(clattn_activation function, double alpha, double x);
 

@@ -75,3 +75,37 @@ void ref_softmax_naive_row(const ref_softmax_problem *p, int64_t row, float *y)
     for (int64_t c = 0; c < p->columns; c++)
         y[c] = any ? y[c] / sum : 0.0f;
 }
+
+void ref_softmax_backward_row(const ref_softmax_problem *p, int64_t row, const float *dy, double *dx, double *magnitude)
+{
+    row_at at = find_row(p, row);
+    const float *y = p->x + at.x;
+    double sum = 0.0, absolute = 0.0;
+    float added;
+
+    for (int64_t c = 0; c < p->columns; c++) {
+        if (!attends(p, at.mask, c, &added))
+            continue;
+        sum += (double)y[c * p->col] * dy[c];
+        absolute += fabs((double)y[c * p->col] * dy[c]);
+    }
+    for (int64_t c = 0; c < p->columns; c++) {
+        const bool attended = attends(p, at.mask, c, &added);
+        const double factor = (double)p->scale * y[c * p->col];
+        dx[c] = attended ? factor * (dy[c] - sum) : 0.0;
+        magnitude[c] = attended ? fabs(factor) * (fabs((double)dy[c]) + absolute) : 0.0;
+    }
+}
+
+void ref_softmax_backward_naive_row(const ref_softmax_problem *p, int64_t row, const float *dy, float *dx)
+{
+    row_at at = find_row(p, row);
+    const float *y = p->x + at.x;
+    float sum = 0.0f, added;
+
+    for (int64_t c = 0; c < p->columns; c++)
+        if (attends(p, at.mask, c, &added))
+            sum += y[c * p->col] * dy[c];
+    for (int64_t c = 0; c < p->columns; c++)
+        dx[c] = attends(p, at.mask, c, &added) ? p->scale * y[c * p->col] * (dy[c] - sum) : 0.0f;
+}

@@ -38,6 +38,18 @@ static void softmax(void **state)
     SOFTMAX(d.x = d.y = FLOATS(2, too_many, 3), TOO_BIG, "the rows, or the columns")
     SOFTMAX(d.x = typed(d.x, CLATTN_DTYPE_I32), UNSUPPORTED, "x and y are float32")
     SOFTMAX(d.y = typed(d.y, CLATTN_DTYPE_F64), UNSUPPORTED, "x and y are float32")
+    SOFTMAX(d.direction = 2, INVALID, "unknown direction")
+    SOFTMAX(d.gradients.y = d.y, INVALID, "gradients are for CLATTN_DIRECTION_BACKWARD")
+    good.direction = CLATTN_DIRECTION_BACKWARD;
+    SOFTMAX(d.gradients.x = d.gradients.y = d.y, INVALID, "x is for CLATTN_DIRECTION_FORWARD")
+    good.gradients.x = good.gradients.y = good.x;
+    memset(&good.x, 0, sizeof good.x);
+    SOFTMAX(memset(&d.y, 0, sizeof d.y), LAYOUT, "y: the layout is missing")
+    SOFTMAX(memset(&d.gradients.x, 0, sizeof d.y), LAYOUT, "gradients.x: the layout is missing")
+    SOFTMAX(memset(&d.gradients.y, 0, sizeof d.y), LAYOUT, "gradients.y: the layout is missing")
+    SOFTMAX(d.gradients.x.stride[0] = 0, LAYOUT, "gradients.x: the output layout's elements overlap")
+    SOFTMAX(d.gradients.y.extent[1] = 5, LAYOUT, "y and the gradients differ in extents")
+    SOFTMAX(d.gradients.x = typed(d.y, CLATTN_DTYPE_F64), UNSUPPORTED, "y and the gradients are float32")
 }
 
 static void norm(void **state)

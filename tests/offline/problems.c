@@ -105,6 +105,7 @@ typedef struct softmax_row {
     size_t rows, columns;
     mask_kind mask;
     clattn_dtype type; /* 0: CLATTN_DTYPE_F32 */
+    bool backward;
 } softmax_row;
 
 static const softmax_row softmax_rows[] = {
@@ -123,6 +124,11 @@ static const softmax_row softmax_rows[] = {
     {"rows of 24 by cpu", NOT_QUICK, "cpu", 4096, 24, FLOAT_MASK, 0},
     {"rows of 1024, float16", NOT_QUICK, NULL, 4096, 1024, NO_MASK, CLATTN_DTYPE_F16},
     {"rows of 1024, bfloat16", NOT_QUICK, NULL, 4096, 1024, NO_MASK, CLATTN_DTYPE_BF16},
+    {"rows of 1024, backward", QUICK, NULL, 4096, 1024, NO_MASK, 0, true},
+    {"rows of 8192, float mask, bfloat16, backward", NOT_QUICK, NULL, 4096, 8192, FLOAT_MASK, CLATTN_DTYPE_BF16, true},
+    {"rows of 1024 in sub-groups, backward", NOT_QUICK, "sub-group", 4096, 1024, NO_MASK, 0, true},
+    {"rows of 1024 by generic, backward", NOT_QUICK, "generic", 4096, 1024, FLOAT_MASK, 0, true},
+    {"rows of 1024 by cpu, backward", NOT_QUICK, "cpu", 4096, 1024, FLOAT_MASK, 0, true},
 };
 
 static clattn_status softmax_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
@@ -133,6 +139,11 @@ static clattn_status softmax_plan(clattn_context *context, const offline_problem
     desc.x = desc.y = clattn_layout_contiguous(row->type ? row->type : CLATTN_DTYPE_F32, 2, extent);
     if (row->mask != NO_MASK)
         desc.mask = clattn_layout_contiguous(row->mask == BOOL_MASK ? CLATTN_DTYPE_BOOL : CLATTN_DTYPE_F32, 2, extent);
+    if (row->backward) {
+        desc.direction = CLATTN_DIRECTION_BACKWARD;
+        desc.gradients.x = desc.gradients.y = desc.y;
+        desc.x = (clattn_layout){0};
+    }
     CREATE(softmax, problem, desc, plan);
 }
 

@@ -47,6 +47,8 @@ static const softmax_case softmax_cases[] = {
     {"-inf: probability 0", BIG, DIMS(2, 5, 37), .inject = SOFTMAX_MINUS_INF},
     {"-inf alone: NaN", BIG, DIMS(2, 5, 37), .inject = SOFTMAX_EMPTY},
     {"in place", BIG, DIMS(2, 5, 4099), .in_place = true},
+    {"some sub-groups", ALL, DIMS(2, 3, 61), .backward = true},
+    {"more than are kept", BIG, DIMS(2, 5, 4099), .backward = true},
 };
 
 static const norm_case norm_cases[] = {

@@ -63,6 +63,18 @@ static void other_operators_are_checked(void **state)
     assert_message_has(context, DISAGREES("softmax_cpu_short") "y[");
     assert_status(context, operator_makes(context, &matmul_operator, &matmul, "cpu"), CLATTN_SUCCESS);
     release_context(&context);
+    static const struct damage gradients[] = {
+        {"cpu", "softmax/backward_cpu.cl", "return sum_lanes(sum)", "return sum_lanes(sum) * 1.001f",
+         DISAGREES("softmax_backward_cpu") "gradients.x["},
+        {"tile", "softmax/backward_tile.cl", "kept_dy[n] = dy_c", "kept_dy[n] = dy_c * 1.001f",
+         DISAGREES("softmax_backward_tile") "gradients.x["},
+        {"generic", "softmax/backward.h", "((dy) - (sum)) * (a)->scale", "((dy) + (sum)) * (a)->scale",
+         DISAGREES("softmax_backward_generic") "gradients.x["},
+    };
+    softmax.direction = CLATTN_DIRECTION_BACKWARD;
+    softmax.gradients.x = softmax.gradients.y = softmax.x;
+    softmax.x = (clattn_layout){0};
+    damage_is_found(&softmax_operator, &softmax, gradients, COUNT_OF(gradients));
 
     /* The damage is not in fma.h because devices that do not fuse use its other half. */
     static const struct damage products[] = {

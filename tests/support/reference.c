@@ -116,6 +116,27 @@ void reference_softmax(size_t columns, double scale, const double *x, const doub
     free(score);
 }
 
+void reference_softmax_backward(size_t columns, double scale, const double *y, const double *dy, const double *addend,
+                                bool narrow, double *dx, double *magnitude)
+{
+    double sum = 0, absolute = 0;
+
+    for (size_t j = 0; j < columns; j++) {
+        if (!addend || addend[j] != -INFINITY) {
+            sum = rounded(sum + rounded(y[j] * dy[j], narrow), narrow);
+            absolute += fabs(y[j] * dy[j]);
+        }
+    }
+    for (size_t j = 0; j < columns; j++) {
+        bool attended = !addend || addend[j] != -INFINITY;
+        double factor = rounded(scale * y[j], narrow);
+        dx[j] = attended ? rounded(factor * rounded(dy[j] - sum, narrow), narrow) : 0;
+        if (magnitude) {
+            magnitude[j] = attended ? fabs(factor) * (fabs(dy[j]) + absolute) : EXACT_ZERO;
+        }
+    }
+}
+
 /* ---- the small operators ---- */
 
 void reference_norm(size_t elements, bool rms, double epsilon, const double *x, const double *scale, const double *bias,

@@ -64,6 +64,11 @@ void reference_matmul(size_t m, size_t n, size_t k, const double *a, const doubl
 void reference_softmax(size_t columns, double scale, const double *x, const double *addend, bool narrow, double *y,
                        double *magnitude);
 
+/* One row of softmax's gradient, of forward's result y and its gradient dy; with an addend, as above, what is not attended is
+ * +0.  magnitude is |scale y| (|dy| + sum |y dy|). */
+void reference_softmax_backward(size_t columns, double scale, const double *y, const double *dy, const double *addend,
+                                bool narrow, double *dx, double *magnitude);
+
 /* ---- references of the small operators, in double only ---- */
 
 /* One row of LayerNorm or RMSNorm; scale and bias (as many elements as x) may be NULL.  magnitude is

@@ -26,14 +26,14 @@ static clattn_status judge(const struct check *check)
         .x = check_floats(&check->arrays[X], wide),
         .stride = {0, 0, 0, x->stride[0]},
         .col = x->stride[1],
-        .mask_kind = !small->has_mask                              ? REF_MASK_NONE
+        .mask_kind = !small->shape.has_mask                        ? REF_MASK_NONE
                      : small->desc.mask.dtype == CLATTN_DTYPE_BOOL ? REF_MASK_BOOL
                                                                    : REF_MASK_FLOAT,
         .mask = check->arrays[MASK].host,
         .mask_stride = {0, 0, 0, small->desc.mask.stride[0]},
         .mask_col = small->desc.mask.stride[1],
         .mask_columns = (int64_t)x->extent[1],
-        .scale = small->scale,
+        .scale = small->shape.scale,
     };
     for (int64_t row = 0; row < (int64_t)x->extent[0]; row++) {
         ref_softmax_row(&reference, row, exact);
@@ -53,12 +53,12 @@ clattn_status softmax_self_check(struct self_check *self)
     const size_t extent[2] = {size_min(ROWS, ELEMENTS / columns), columns};
     clattn_softmax_desc desc = full->desc;
     desc.explicit_scale = 1;
-    desc.scale = copysignf(4, full->scale); /* the plan's own may be 0 */
+    desc.scale = copysignf(4, full->shape.scale); /* the plan's own may be 0 */
     desc.x = clattn_layout_contiguous(desc.x.dtype, 2, extent);
     desc.y = clattn_layout_contiguous(desc.y.dtype, 2, extent);
     for (int i = 0; i < 2 && !full->unit_columns; i++)
         desc.x.stride[i] *= 2;
-    if (full->has_mask)
+    if (full->shape.has_mask)
         desc.mask = clattn_layout_contiguous(desc.mask.dtype, 2, extent);
     struct softmax_problem small;
     clattn_softmax_args args = CLATTN_SOFTMAX_ARGS_INIT;

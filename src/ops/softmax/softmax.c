@@ -15,8 +15,8 @@
 static struct rows rows_of(const void *data)
 {
     const struct softmax_problem *problem = data;
-    return (struct rows){.count = softmax_rows(problem),
-                         .elements = problem->columns,
+    return (struct rows){.count = softmax_rows(&problem->shape),
+                         .elements = problem->shape.columns,
                          .segments = 1,
                          .gathered = 1,
                          .unit_columns = problem->unit_columns,
@@ -29,8 +29,8 @@ static void define(const clattn_plan *plan, enum row_solver solver, struct strbu
     (void)solver;
     define_token(options, "X_TYPE", storage_token(problem->desc.x.dtype));
     define_token(options, "Y_TYPE", storage_token(problem->desc.y.dtype));
-    define_int(options, "MASK", problem->has_mask);
-    if (problem->has_mask)
+    define_int(options, "MASK", problem->shape.has_mask);
+    if (problem->shape.has_mask)
         define_token(options, "MASK_TYPE", storage_token(problem->desc.mask.dtype));
 }
 
@@ -49,59 +49,87 @@ static const struct row_operator row_operator = {
 
 /* ---- an enqueue ---- */
 
-static bool joins(const array5 *array, int outer, int inner, int64_t extent)
+static bool join(array5 *const *arrays, size_t count, int outer, int inner, int64_t extent)
 {
-    return array->stride[outer] == extent * array->stride[inner];
+    for (size_t i = 0; i < count; i++)
+        if (arrays[i]->stride[outer] != extent * arrays[i]->stride[inner])
+            return false;
+    return true;
 }
 
-static void move_dimension(array5 *array, int to, int from)
-{
-    array->stride[to] = array->stride[from];
-}
-
-/* Joins dimensions that are one in every array, so that as many rows as possible are one stride apart. */
-static void join_dimensions(softmax_args *a)
+static void join_dimensions(int extent[SOFTMAX_OUTER], array5 *const *arrays, size_t count)
 {
     int inner = SOFTMAX_OUTER - 1;
     for (int n = inner - 1; n >= 0; n--) {
-        if (a->extent[n] == 1)
+        if (extent[n] == 1)
             continue;
-        if (a->extent[inner] == 1) {
-            move_dimension(&a->x, inner, n);
-            move_dimension(&a->y, inner, n);
-            move_dimension(&a->mask, inner, n);
-        } else if (!joins(&a->x, n, inner, a->extent[inner]) || !joins(&a->y, n, inner, a->extent[inner]) ||
-                   !joins(&a->mask, n, inner, a->extent[inner])) {
+        if (extent[inner] == 1) {
+            for (size_t i = 0; i < count; i++)
+                arrays[i]->stride[inner] = arrays[i]->stride[n];
+        } else if (!join(arrays, count, n, inner, extent[inner])) {
             inner = n;
             continue;
         }
-        a->extent[inner] *= a->extent[n];
-        a->extent[n] = 1;
+        extent[inner] *= extent[n];
+        extent[n] = 1;
     }
 }
 
-/* What the kernel is told of a call with these args; nothing to do unless it has rows. */
-static void fill_args(const struct softmax_problem *problem, const clattn_softmax_args *args, const size_t *extent,
-                      const size_t *mask_extent, softmax_args *a)
+args_long softmax_call_rows(const struct softmax_call *call, const struct softmax_shape *shape,
+                            int extent[SOFTMAX_OUTER], array5 *const *arrays, size_t count)
 {
-    const int last = problem->desc.x.rank - 1;
+    args_long rows = shape->columns ? 1 : 0;
+    for (int i = 0; i < SOFTMAX_OUTER; i++) {
+        extent[i] = i < shape->first ? 1 : (int)call->extent[i - shape->first];
+        rows *= extent[i];
+    }
+    if (rows)
+        join_dimensions(extent, arrays, count);
+    return rows;
+}
+
+clattn_status softmax_call_read(const clattn_plan *plan, const clattn_softmax_desc *desc,
+                                const struct softmax_shape *shape, const void *given, struct softmax_call *call)
+{
+    clattn_status status;
+    struct report *report = &plan->context->device.report;
+    clattn_softmax_args *args = &call->args;
+    const int last = shape->rank - 1;
+    TRY(args_read(report, "clattn_softmax_args", args, sizeof *args, sizeof *args, given));
+    TRY(args_check(report, "explicit_batch", args->explicit_batch, args->reserved));
+    if (args->explicit_batch && shape->rank < 2)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "explicit_batch, and x has no batch");
+    TRY(args_length(report, "batch", args->explicit_batch, &args->batch, desc->y.extent[0]));
+    memcpy(call->extent, desc->y.extent, sizeof call->extent);
+    memcpy(call->mask_extent, shape->mask_extent, sizeof call->mask_extent);
+    call->extent[0] = args->batch;
+    if (args->explicit_batch && call->mask_extent[0] != 1)
+        call->mask_extent[0] = args->batch;
+    call->mask = (clattn_layout){.dtype = desc->mask.dtype, .rank = shape->rank};
+    for (int i = shape->first; i < SOFTMAX_OUTER; i++)
+        call->mask.stride[i - shape->first] = shape->mask.stride[i];
+    call->mask.stride[last] = shape->mask.col;
+    call->mask_columns =
+        (int)(shape->has_mask && call->mask_extent[last] != 1 ? call->mask_extent[last] : shape->columns);
+fail:
+    return status;
+}
+
+/* What the kernel is told of a call; nothing to do unless it has rows. */
+static void fill_args(const struct softmax_problem *problem, const struct softmax_call *call, softmax_args *a)
+{
+    const struct softmax_shape *shape = &problem->shape;
     memset(a, 0, sizeof *a);
     a->x = problem->x;
     a->y = problem->y;
-    a->mask = problem->mask;
-    a->x.offset = args->x.offset;
-    a->y.offset = args->y.offset;
-    a->mask.offset = args->mask.offset;
-    a->columns = (int)problem->columns;
-    a->mask_columns = problem->has_mask && mask_extent[last] != 1 ? (int)mask_extent[last] : a->columns;
-    a->scale = problem->scale;
-    a->rows = problem->columns ? 1 : 0;
-    for (int i = 0; i < SOFTMAX_OUTER; i++) {
-        a->extent[i] = i < problem->first ? 1 : (int)extent[i - problem->first];
-        a->rows *= a->extent[i];
-    }
-    if (a->rows)
-        join_dimensions(a);
+    a->mask = shape->mask;
+    a->x.offset = call->args.x.offset;
+    a->y.offset = call->args.y.offset;
+    a->mask.offset = call->args.mask.offset;
+    a->columns = (int)shape->columns;
+    a->mask_columns = call->mask_columns;
+    a->scale = shape->scale;
+    a->rows = softmax_call_rows(call, shape, a->extent, (array5 *const[]){&a->x, &a->y, &a->mask}, ARRAYS);
 }
 
 static clattn_status enqueue(const clattn_plan *plan, const struct enqueue_call *call, const void *given)
@@ -109,33 +137,20 @@ static clattn_status enqueue(const clattn_plan *plan, const struct enqueue_call 
     clattn_status status;
     const struct softmax_problem *problem = call->problem;
     const clattn_softmax_desc *desc = &problem->desc;
-    struct report *report = &plan->context->device.report;
-    clattn_softmax_args args;
+    struct softmax_call now;
     softmax_args kernel_args;
-    size_t extent[CLATTN_MAX_RANK], mask_extent[CLATTN_MAX_RANK];
-    TRY(args_read(report, "clattn_softmax_args", &args, sizeof args, sizeof args, given));
-    TRY(args_check(report, "explicit_batch", args.explicit_batch, args.reserved));
-    if (args.explicit_batch && desc->x.rank < 2)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "explicit_batch, and x has no batch");
-    TRY(args_length(report, "batch", args.explicit_batch, &args.batch, desc->x.extent[0]));
-    memcpy(extent, desc->x.extent, sizeof extent);
-    memcpy(mask_extent, problem->mask_extent, sizeof mask_extent);
-    extent[0] = args.batch;
-    if (args.explicit_batch && mask_extent[0] != 1)
-        mask_extent[0] = args.batch;
-    clattn_layout mask = {.dtype = desc->mask.dtype, .rank = desc->x.rank}; /* aligned with x */
-    for (int i = problem->first; i < SOFTMAX_OUTER; i++)
-        mask.stride[i - problem->first] = problem->mask.stride[i];
-    mask.stride[desc->x.rank - 1] = problem->mask.col;
-    fill_args(problem, &args, extent, mask_extent, &kernel_args);
+    TRY(softmax_call_read(plan, desc, &problem->shape, given, &now));
+    TRY(binding_absent(plan->context, &now.args.gradients.x, "gradients.x"));
+    TRY(binding_absent(plan->context, &now.args.gradients.y, "gradients.y"));
+    fill_args(problem, &now, &kernel_args);
     const struct bound_array arrays[ARRAYS] = {
-        {&args.x, &desc->x, extent, BINDING_READ | BINDING_IN_PLACE, "x", true},
-        {&args.mask, &mask, mask_extent, BINDING_READ, "mask", problem->has_mask},
+        {&now.args.x, &desc->x, now.extent, BINDING_READ | BINDING_IN_PLACE, "x", true},
+        {&now.args.mask, &now.mask, now.mask_extent, BINDING_READ, "mask", problem->shape.has_mask},
         /* Kernels keep exponentials in y and read them again. */
-        {&args.y, &desc->y, extent, BINDING_READ_WRITE | BINDING_IN_PLACE, "y", true},
+        {&now.args.y, &desc->y, now.extent, BINDING_READ_WRITE | BINDING_IN_PLACE, "y", true},
     };
     const size_t groups[3] = {row_groups(plan, (size_t)kernel_args.rows), 1, 1};
-    const double elements = (double)kernel_args.rows * (double)problem->columns;
+    const double elements = (double)kernel_args.rows * (double)problem->shape.columns;
     status = simple_enqueue(plan, call, arrays, ARRAYS, elements, &kernel_args, groups);
 fail:
     return status;
@@ -144,9 +159,10 @@ fail:
 static void shape_bucket(const void *data, struct strbuf *text)
 {
     const struct softmax_problem *problem = data;
-    strbuf_printf(text, "r%zu-c%zu-%s-%s", bucket_length(softmax_rows(problem)), bucket_length(problem->columns),
-                  clattn_dtype_name(problem->desc.x.dtype), problem->unit_columns ? "unit" : "strided");
-    if (problem->has_mask)
+    strbuf_printf(text, "r%zu-c%zu-%s-%s", bucket_length(softmax_rows(&problem->shape)),
+                  bucket_length(problem->shape.columns), clattn_dtype_name(problem->desc.x.dtype),
+                  problem->unit_columns ? "unit" : "strided");
+    if (problem->shape.has_mask)
         strbuf_printf(text, "-mask.%s", clattn_dtype_name(problem->desc.mask.dtype));
 }
 
@@ -166,6 +182,7 @@ static const struct operator_type softmax_operator = {
     .solvers = row_solvers,
     .solver_count = ROW_SOLVER_COUNT,
     .family = &row_operator,
+    .backward = &softmax_backward_operator,
     .check = softmax_self_check,
     .shape_bucket = shape_bucket,
 };

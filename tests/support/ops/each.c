@@ -14,6 +14,8 @@
 
 static const softmax_case softmaxes[] = {
     {"masked", ALL, .rank = 2, .extent = {3, 19}, .mask = MASK_BOOL, .mask_rank = 2, .mask_extent = {3, 19}},
+    {"masked", ALL, .backward = true, .rank = 2, .extent = {3, 19}, .mask = MASK_BOOL, .mask_rank = 2,
+     .mask_extent = {3, 19}},
 };
 static const norm_case norms[] = {
     {"everything", ALL, .rank = 2, .extent = {3, 19}, .scale = {1, {19}, FORM_PLAIN, 0},
