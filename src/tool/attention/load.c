@@ -32,8 +32,7 @@ int attention_take_results(attention_options *options, attention_request *reques
     for (int i = 0; i < RESULT_COUNT; i++) {
         for (int j = 0; j < i; j++)
             TOOL_TRY(host_check_distinct(options->result[i], options->result[j]));
-        request->wants[i] =
-            i == RESULT_OUTPUT || options->result[i] != NULL || (i == RESULT_LSE && options->backward);
+        request->wants[i] = i == RESULT_OUTPUT || options->result[i] != NULL || (i == RESULT_LSE && options->backward);
     }
     if (options->heat.files.count == 0)
         return TOOL_DONE;

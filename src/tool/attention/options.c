@@ -84,13 +84,15 @@ static const option_table tables[] = {
                     "options of\n"
                     "'clattn attention' and computes nothing; -o and the other outputs say what would be asked for.",
          .rows = rows},
-    [ATTENTION_BENCH] = {.command = "bench attention",
-                         .summary = "Times attention on random data.  Counts 2 HQ (D + DV) operations for "
-                                    "each pair of query and key that\n"
-                                    "lengths, causality and window leave, with --backward 2.5 times as many.  Takes the options of 'clattn "
-                                    "attention' with --shape; outputs are\n"
-                                    "computed and not written.",
-                         .rows = rows},
+    [ATTENTION_BENCH] =
+        {.command = "bench attention",
+         .summary =
+             "Times attention on random data.  Counts 2 HQ (D + DV) operations for "
+             "each pair of query and key that\n"
+             "lengths, causality and window leave, with --backward 2.5 times as many.  Takes the options of 'clattn "
+             "attention' with --shape; outputs are\n"
+             "computed and not written.",
+         .rows = rows},
 };
 
 static int missing(const char *command, const char *option)

@@ -72,10 +72,10 @@ int bench_attention(int argc, char **argv)
     TOOL_TRY(attention_plan_check(&options, &device, job_attention(&device, &request, solver, first)));
     if (options.backward) {
         TOOL_TRY(device_check(&device, job_run(&forward), "attention"));
-        TOOL_TRY(
-            attention_plan_check(&options, &device, job_attention_backward(&forward, options.solver, &job)));
+        TOOL_TRY(attention_plan_check(&options, &device, job_attention_backward(&forward, options.solver, &job)));
     }
-    TOOL_TRY(bench_finish(&job, options.backward ? "attention backward" : "attention", 7, s, &work, options.repeat, options.json));
+    TOOL_TRY(bench_finish(&job, options.backward ? "attention backward" : "attention", 7, s, &work, options.repeat,
+                          options.json));
 fail:
     job_release(&forward);
     device_close(&device);
