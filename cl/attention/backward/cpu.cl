@@ -63,6 +63,7 @@
 #include "attention/cpu/mask.h"
 #include "attention/cpu/softmax.h"
 #include "attention/backward/products.h"
+#include "lib/compensated.h"
 
 #define K_WIDTH ROUND_UP(D_K, LANES)
 #define V_WIDTH ROUND_UP(D_V, LANES)
@@ -182,10 +183,10 @@ INLINE void find_factors(block_rows *rows, floatv *s, floatv *slope, float *k, o
                          const attention_args *a, const optional_arrays *arrays)
 {
     intv large = (intv)(0);
-    floatv sum[QUERY_VECTORS];
+    floatv sum[QUERY_VECTORS], lost[QUERY_VECTORS];
     for (int v = 0; v < QUERY_VECTORS; v++) {
         large |= fabs(rows->lse[v]) >= LARGE_LSE && rows->factor[v] != 0.0f;
-        sum[v] = (floatv)(0.0f);
+        sum[v] = lost[v] = (floatv)(0.0f);
     }
     if (!any(large))
         return;
@@ -195,7 +196,7 @@ INLINE void find_factors(block_rows *rows, floatv *s, floatv *slope, float *k, o
             continue;
         for (int j = 0; j < n; j++)
             for (int v = 0; v < QUERY_VECTORS; v++)
-                sum[v] += weigh(s[j * QUERY_VECTORS + v], v, rows, a);
+                ADD(floatv, sum[v], lost[v], weigh(s[j * QUERY_VECTORS + v], v, rows, a));
     }
     for (int v = 0; v < QUERY_VECTORS; v++) {
 #if SINKS
@@ -351,7 +352,8 @@ kernel void attention_backward_cpu(const global ELEMENT(Q_TYPE) *query, const gl
                     s[at] *= dp[at] - rows.delta[i];
 #endif
 #if SOFTCAP
-                    s[at] *= slope[at];
+                    s[at] = select(s[at] * slope[at], (floatv)(0.0f),
+                                   s[at] == 0.0f); /* a key may be NaN that none attends */
 #endif
                 }
 #endif
@@ -397,7 +399,8 @@ kernel void attention_backward_cpu_keys(const global ELEMENT(Q_TYPE) *query, con
         floatv sum = (floatv)(0.0f);
         for (int part = 0; part < parts; part++)
             sum += VLOAD(0, work + sums_at(b, g, part, j, &a) + d);
-        STORE_ROW(DK_TYPE, d_key, key_at + d * a.key_scale.col, a.key_scale.col, D_K - d, sum * a.scale);
+        STORE_ROW(DK_TYPE, d_key, key_at + d * a.key_scale.col, a.key_scale.col, D_K - d,
+                  sum * a.scale + 0.0f); /* no -0 */
     }
 #endif
 #if GRADIENT_VALUE

@@ -122,7 +122,7 @@ kernel void attention_backward_rows(const global ELEMENT(Q_TYPE) *query, const g
     }
 
     const int columns = min(CHUNK, D_K - first);
-    state sum = 0.0f, slopes = 0.0f;
+    state sum = 0.0f, lost = 0.0f, slopes = 0.0f;
 #if GRADIENT_QUERY
     state to_query[CHUNK];
     for (int c = 0; c < CHUNK; c++)
@@ -141,7 +141,7 @@ kernel void attention_backward_rows(const global ELEMENT(Q_TYPE) *query, const g
         const state p =
             attention_keep(&item, i, j, &a) * attention_output_gradient(d_output, value, &item, i, j, &a, &arrays);
         const state ds = weight * (p - delta), g = ds * slope;
-        sum += weight;
+        ADD(state, sum, lost, weight);
 #if ALIBI
         slopes -= ds * fabs((state)(i + item.position - j));
 #endif
@@ -240,7 +240,7 @@ kernel void attention_backward_keys(const global ELEMENT(Q_TYPE) *query, const g
 #if GRADIENT_KEY
         const long at = attention_row(&a.key_scale, &item, j, &a, &arrays) + first * a.key_scale.col;
         for (int c = 0; c < columns; c++)
-            STORE(DK_TYPE, d_key, at + c * a.key_scale.col, sum[c] * ATTENTION_SCALE(&a));
+            STORE(DK_TYPE, d_key, at + c * a.key_scale.col, sum[c] * ATTENTION_SCALE(&a) + 0.0f); /* no -0 */
 #endif
     } else {
 #if GRADIENT_VALUE

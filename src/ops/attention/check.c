@@ -104,7 +104,7 @@ void attention_check_make_small(const struct attention_problem *problem, size_t 
     size_t key_batch = paged ? blocks * BATCH : problem->packed_keys ? 1 : BATCH;
     size_t key_rows = paged ? problem->page_size : problem->packed_keys ? keys * BATCH : keys;
     size_t taken = paged ? size_min(key_rows, keys) : key_rows;
-    const size_t whole[4] = {BATCH, heads, queries, keys};
+    const size_t whole[4] = {BATCH, heads, queries, problem->packed_keys ? key_rows : keys};
     temper(desc, d_k);
     if (problem->packed_queries)
         desc->lengths.longest_query = queries;

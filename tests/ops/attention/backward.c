@@ -76,10 +76,13 @@ static const attention_case cases[] = {
     {"packed sequences", BIG, .dim = {2, 4, 2, 21, 31, 8, 6},
      .list = {.query_starts = LIST(0, 9, 20), .key_starts = LIST(1, 14, 31)}, .longest = 12, .sinks = true, .alibi = 1,
      .entropy = true},
+    {"packed sequences, mask", BIG, .dim = {2, 4, 2, 21, 31, 8, 6},
+     .list = {.query_starts = LIST(0, 9, 20), .key_starts = LIST(1, 14, 31)}, .longest = 12, .mask = MASK_BOOL},
+    {"equal weights of many keys", MORE, .dim = {1, 8, 1, 40, 300, 8, 8}, .fill = FILL_ZERO_QUERY},
     {"positions", BIG, SMALL, .causal = true, .alignment = CLATTN_ALIGNMENT_EXPLICIT, .position = 2,
      .list = {.positions = LIST(4, -3)}},
     {"scale 0", MORE, SMALL, .scaled = true},
-    {"negative scale", BIG, SMALL, .scaled = true, .scale = -1.5f},
+    {"negative scale", BIG, SMALL, .scaled = true, .scale = -1.5f, .mask = MASK_BOOL, .list = {.keys = LIST(6, 19)}},
     {"logits near 1e4 and -1e4", BIG, MEDIUM, .scaled = true, .scale = 1, .fill = FILL_HUGE},
     {"strides", BIG, SMALL, .form = {FORM_BSHD, FORM_TRANSPOSED, FORM_MIRRORED, FORM_SPREAD, FORM_PADDED},
      .mask = MASK_FLOAT},
@@ -315,6 +318,7 @@ static void check_what_does_not_count(const void *test, const char *solver)
 
 static const attention_case uncounted[] = {
     {"masked keys", ALL, .dim = {2, 2, 1, 5, 7, 8, 8}, .mask = MASK_BOOL},
+    {"masked keys, softcap", BIG, SMALL, .mask = MASK_BOOL, .softcap = 0.9f},
     {"masked keys, lengths", BIG, SMALL, .mask = MASK_BOOL, .list = {.queries = LIST(13, 4), .keys = LIST(6, 19)},
      .entropy = true},
     {"causal", BIG, .dim = {2, 2, 1, 90, 131, 8, 8}, .causal = true, .alignment = CLATTN_ALIGNMENT_EXPLICIT,
