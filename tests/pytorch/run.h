@@ -3,6 +3,7 @@
 #ifndef TESTS_PYTORCH_RUN_H
 #define TESTS_PYTORCH_RUN_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,6 +75,22 @@ static inline const char *path_of(const char *name)
     if ((size_t)snprintf(path, sizeof path, "%s/%s", folder, name) >= sizeof path)
         complain(name, "its path is too long");
     return path;
+}
+
+/* The array of NAME.npy in the folder, or zeros if the folder has no such file.  It lives until the process ends. */
+static inline clattn_host_tensor array_of(const char *name)
+{
+    char path[80];
+    clattn_npy *npy;
+    clattn_io_error error;
+    snprintf(path, sizeof path, "%s.npy", name);
+    FILE *file = fopen(path_of(path), "rb");
+    if (!file)
+        return (clattn_host_tensor){0};
+    fclose(file);
+    if (clattn_npy_create(path_of(path), &npy, &error) != CLATTN_SUCCESS)
+        complain(path, error.message);
+    return clattn_npy_tensor(npy);
 }
 
 static inline void write_floats(const char *name, int32_t rank, const size_t *extent, const float *data)

@@ -17,26 +17,17 @@
  *   piece=N         the target is appended N tokens at a time; 0 (default): at once
  *   solver=NAME     attention's */
 #include <math.h>
-#include <stdbool.h>
 
 #include "pytorch/run.h"
 
 /* ---- files ---- */
 
-/* An array of the folder, or zeros if the folder has none of that name.  It lives until the process ends. */
+/* An array of the folder, or zeros if the folder has none of that name. */
 static clattn_host_tensor array(const char *what, const char *kind)
 {
     char name[64];
-    clattn_npy *npy;
-    clattn_io_error error;
-    snprintf(name, sizeof name, "%s%s.npy", what, kind);
-    FILE *file = fopen(path_of(name), "rb");
-    if (!file)
-        return (clattn_host_tensor){0};
-    fclose(file);
-    if (clattn_npy_create(path_of(name), &npy, &error) != CLATTN_SUCCESS)
-        complain(name, error.message);
-    return clattn_npy_tensor(npy);
+    snprintf(name, sizeof name, "%s%s", what, kind);
+    return array_of(name);
 }
 
 /* Vectors of (batch, length, d_model) float32. */
