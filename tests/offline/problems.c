@@ -183,7 +183,7 @@ typedef struct norm_row {
     clattn_norm_kind kind;
     size_t rows, columns;
     clattn_dtype dtype;
-    bool bias, statistics, residual;
+    bool bias, statistics, residual, backward;
 } norm_row;
 
 static const norm_row norm_rows[] = {
@@ -214,6 +214,16 @@ static const norm_row norm_rows[] = {
      CLATTN_DTYPE_F32, true, true, true},
     {"LayerNorm of 768, residual and sum, by cpu", NOT_QUICK, "cpu", CLATTN_NORM_KIND_LAYER, 4096, 768,
      CLATTN_DTYPE_F32, true, true, true},
+    {"LayerNorm of 768, backward", QUICK, NULL, CLATTN_NORM_KIND_LAYER, 4096, 768, CLATTN_DTYPE_F32, true, false, false,
+     true},
+    {"RMSNorm of 4096, bfloat16, residual, backward", NOT_QUICK, NULL, CLATTN_NORM_KIND_RMS, 4096, 4096,
+     CLATTN_DTYPE_BF16, false, false, true, true},
+    {"LayerNorm of 768 in sub-groups, backward", NOT_QUICK, "sub-group", CLATTN_NORM_KIND_LAYER, 4096, 768,
+     CLATTN_DTYPE_F32, true, false, false, true},
+    {"LayerNorm of 768 by generic, backward", NOT_QUICK, "generic", CLATTN_NORM_KIND_LAYER, 4096, 768, CLATTN_DTYPE_F32,
+     true, false, false, true},
+    {"LayerNorm of 768 by cpu, backward", NOT_QUICK, "cpu", CLATTN_NORM_KIND_LAYER, 4096, 768, CLATTN_DTYPE_F32, true,
+     false, false, true},
 };
 
 static clattn_status norm_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
@@ -229,6 +239,14 @@ static clattn_status norm_plan(clattn_context *context, const offline_problem *p
         desc.mean = desc.inv_std_dev = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){row->rows, 1});
     if (row->residual)
         desc.residual = desc.sum = desc.x;
+    if (row->backward) {
+        desc.direction = CLATTN_DIRECTION_BACKWARD;
+        desc.gradients.x = desc.gradients.y = desc.x;
+        desc.gradients.sum = desc.sum;
+        desc.gradients.scale = desc.scale;
+        desc.gradients.bias = desc.bias;
+        desc.y = desc.bias = desc.sum = (clattn_layout){0};
+    }
     CREATE(norm, problem, desc, plan);
 }
 
