@@ -32,6 +32,20 @@
  * A row that holds NaN or an infinity is NaN. So is a row whose sum or sum of squares exceeds float32's range
  * (elements of 1e19 and more, which of the 16-bit types only bfloat16 has). A constant row becomes `bias`; with
  * epsilon 0 its value cannot be relied on.
+ *
+ * CLATTN_DIRECTION_BACKWARD makes gradients of forward's inputs and of the gradient of Y; mean and inv_std_dev are computed
+ * once more. X̂ is (X − mean) / sqrt(…) here, G is gradients.y · scale, and means are over the row:
+ *
+ *     layer:  gradients.x = (G − mean(G) − X̂ · mean(G · X̂)) / sqrt(…) + gradients.sum
+ *     RMS:    gradients.x = (G − X̂ · mean(G · X̂)) / sqrt(…) + gradients.sum
+ *     gradients.scale = sum of gradients.y · X̂,  gradients.bias = sum of gradients.y,  over what each is broadcast to
+ *
+ * gradients.x is the residual's gradient, too: what a residual was broadcast to is to be summed. Forward's sum may stand for
+ * x and residual: as x, without a residual.
+ *
+ * A gradient of x depends on its row alone. Sums of gradients.scale and gradients.bias have a fixed order, in blocks of 256
+ * terms with compensation, so all results are the same in every bit from run to run. A sum of no terms is +0. NaN and
+ * infinities give what IEEE arithmetic makes of the formulas.
  */
 #ifndef CLATTN_NORM_H
 #define CLATTN_NORM_H
@@ -49,10 +63,11 @@ typedef enum clattn_norm_kind {
 
 /** What to compute. Set it up with CLATTN_NORM_DESC_INIT.
  *
- * x, y, scale, bias, residual and sum are each float32, float16 or bfloat16, independently of each other. */
+ * x, y, scale, bias, residual, sum and the gradients are each float32, float16 or bfloat16, independently of each other.
+ * Backward has x, scale, residual and gradients, and none of the others. */
 typedef struct clattn_norm_desc {
     size_t size;                /**< sizeof(clattn_norm_desc) */
-    clattn_direction direction; /**< CLATTN_DIRECTION_FORWARD */
+    clattn_direction direction; /**< either */
     clattn_norm_kind kind;      /**< which norm */
 
     /** How many trailing axes are normalised together, 1 ... rank; 0 (default): 1. ONNX's `axis` is rank - axes, or
@@ -75,6 +90,16 @@ typedef struct clattn_norm_desc {
     clattn_layout inv_std_dev;
     clattn_layout residual; /**< none, or what is added to x, with extents as `scale` */
     clattn_layout sum;      /**< none, or the output x + residual, with x's extents; only if there is a residual */
+
+    /** Only with CLATTN_DIRECTION_BACKWARD, which needs y and at least one output. */
+    struct {
+        clattn_layout y; /**< the input: the gradient of y, with x's extents */
+        clattn_layout
+            sum;         /**< none (0), or an input with x's extents: the gradient of sum, or whatever x has besides */
+        clattn_layout x; /**< none, or an output with x's extents */
+        clattn_layout scale; /**< none, or an output with scale's extents */
+        clattn_layout bias;  /**< none, or an output with bias's extents, which are as those of `scale` */
+    } gradients;
 } clattn_norm_desc;
 
 /** Initialises a clattn_norm_desc: its size, and zeros. */
@@ -86,7 +111,8 @@ CLATTN_API void clattn_norm_desc_init(clattn_norm_desc *desc);
 /** Where the arrays are this time. Set it up with CLATTN_NORM_ARGS_INIT.
  *
  * y and sum may each be in place: the same memory, with the same layout, as x, or as a residual that has x's extents.
- * Otherwise outputs may overlap nothing. */
+ * gradients.x may be in place of gradients.sum and, without gradients of scale and bias, of x, gradients.y, or a residual with
+ * x's extents. Otherwise outputs may overlap nothing. */
 typedef struct clattn_norm_args {
     size_t size;                                         /**< sizeof(clattn_norm_args) */
     clattn_binding x, y, scale, bias, mean, inv_std_dev; /**< the array of that name */
@@ -94,7 +120,11 @@ typedef struct clattn_norm_args {
     int32_t reserved;       /* 0 */
     size_t batch; /**< the extent of the first axis, at most the description's; only if that axis is not normalised */
     clattn_binding residual, sum; /**< the array of that name */
-    clattn_control *control;      /**< what watches the call (control.h), or NULL */
+    struct {
+        clattn_binding y, sum, x, scale, bias;
+    } gradients;              /**< the array of that name in the description's `gradients` */
+    clattn_binding workspace; /**< none (default), or a workspace (@ref calls_workspace), which only backward needs */
+    clattn_control *control;  /**< what watches the call (control.h), or NULL */
 } clattn_norm_args;
 
 /** Initialises a clattn_norm_args: its size, and zeros. */
@@ -115,9 +145,9 @@ CLATTN_API clattn_status clattn_norm_supports(clattn_context *context, const cla
 CLATTN_API clattn_status clattn_norm_plan_create(clattn_context *context, const clattn_norm_desc *desc,
                                                  const clattn_plan_options *options, clattn_plan **plan);
 
-/** Enqueues the plan's one kernel (@ref calls_enqueue). Does not block.
+/** Enqueues the plan's kernels, forward one (@ref calls_enqueue). Does not block.
  *
- * If x has no elements, nothing is written, not even mean and inv_std_dev.
+ * If x has no elements, nothing is written, not even mean and inv_std_dev; gradients of scale and bias that have elements are.
  *
  * @return INVALID_ARGUMENT, INVALID_STRUCT, OVERFLOW, UNSUPPORTED (shared virtual memory on a device without it),
  * WRONG_CONTEXT, BUFFER_TOO_SMALL, BUFFER_ACCESS, OUT_OF_MEMORY, OPENCL, CANCELLED or FORKED. */

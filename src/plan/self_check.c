@@ -198,7 +198,7 @@ clattn_status check_run(const clattn_plan *plan, const struct check_course *cour
 {
     clattn_status status;
     clattn_context *context = plan->context;
-    struct check check = {.problem = small, .report = &context->device.report};
+    struct check check = {.plan = plan, .problem = small, .report = &context->device.report};
     struct check_array *outputs = check.arrays + course->output;
     check.kernel = plan->kernel_count ? plan->kernels[plan->kernel_count - 1].name : plan->type->name;
     TRY(check_begin(context));

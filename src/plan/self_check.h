@@ -87,10 +87,12 @@ clattn_status check_enqueue(const clattn_plan *plan, const void *small, size_t w
 
 /* What `fill` and `judge` are given. */
 struct check {
+    const clattn_plan *plan;
     const void *problem; /* the small problem */
     struct check_array arrays[CHECK_MOST_ARRAYS];
     struct report *report;
-    const char *kernel; /* the name of the plan's last kernel */
+    const char
+        *kernel; /* the name of the kernel that messages blame: the plan's last one, unless `fill` sets another */
 };
 
 /* A check that enqueues its plan once. */

@@ -45,3 +45,28 @@ void ref_norm_naive_row(const ref_norm_problem *p, int64_t row, float *y)
             y[c] += p->bias[c];
     }
 }
+
+void ref_norm_backward_row(const ref_norm_problem *p, int64_t row, const float *dy, const float *dsum, double *dx,
+                           double *magnitude, double *dscale, double *scale_magnitude)
+{
+    const ref_norm_problem plain = {
+        .columns = p->columns, .row = p->row, .col = p->col, .rms = p->rms, .epsilon = p->epsilon, .x = p->x};
+    const double count = (double)p->columns;
+    double mean, factor, mean_g = 0.0, mean_gn = 0.0, absolute_g = 0.0, absolute_gn = 0.0;
+
+    ref_norm_row(&plain, row, dscale, scale_magnitude, &mean, &factor);
+    for (int64_t c = 0; c < p->columns; c++) {
+        double g = dy[c] * (p->scale ? (double)p->scale[c] : 1.0);
+        mean_g += p->rms ? 0.0 : g / count;
+        mean_gn += g * dscale[c] / count;
+        absolute_g += fabs(g) / count;
+        absolute_gn += fabs(g) * scale_magnitude[c] / count;
+    }
+    for (int64_t c = 0; c < p->columns; c++) {
+        double g = dy[c] * (p->scale ? (double)p->scale[c] : 1.0), more = dsum ? (double)dsum[c] : 0.0;
+        dx[c] = factor * (g - mean_g - dscale[c] * mean_gn) + more;
+        magnitude[c] = fabs(factor) * (fabs(g) + absolute_g + scale_magnitude[c] * absolute_gn) + fabs(more);
+        dscale[c] *= dy[c];
+        scale_magnitude[c] *= fabs((double)dy[c]);
+    }
+}

@@ -120,6 +120,12 @@ typedef struct ref_norm_problem {
 void ref_norm_row(const ref_norm_problem *p, int64_t row, double *y, double *magnitude, double *mean, double *factor);
 void ref_norm_naive_row(const ref_norm_problem *p, int64_t row, float *y);
 
+/* Row `row` of norm's gradients, of dy[columns] and dsum[columns] (NULL: none): dx[columns] with its magnitude, and the
+ * row's terms of scale's gradient, dscale[columns], with theirs.  With n^ = (|x - mean| + mean |x - mean|) |factor| and
+ * g = dy scale, magnitudes are |factor| (|g| + mean |g| + n^ mean |g n^|) + |dsum| and |dy| n^. */
+void ref_norm_backward_row(const ref_norm_problem *p, int64_t row, const float *dy, const float *dsum, double *dx,
+                           double *magnitude, double *dscale, double *scale_magnitude);
+
 typedef struct ref_pool_axis {
     int64_t source, window, stride, dilation, before, after; /* elements of x, and padding before and after them */
 } ref_pool_axis;

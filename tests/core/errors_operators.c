@@ -64,6 +64,22 @@ static void norm(void **state)
     NORM((d.residual = d.x, d.sum = FLOATS(3, 1, 4, 6)), LAYOUT, "x and sum differ")
     NORM((d.residual = d.x, d.sum = d.x, d.sum.stride[1] = 0), LAYOUT, "sum: the output layout's elements overlap")
     NORM((d.residual = d.x, d.sum = typed(d.x, CLATTN_DTYPE_F64)), UNSUPPORTED, "sum is float32")
+    NORM(d.direction = 2, INVALID, "unknown direction")
+    NORM(d.gradients.y = d.x, INVALID, "gradients are for CLATTN_DIRECTION_BACKWARD")
+    good.direction = CLATTN_DIRECTION_BACKWARD;
+    NORM(d.gradients.x = d.gradients.y = d.x, INVALID, "y, bias, mean, inv_std_dev and sum are for")
+    memset(&good.y, 0, sizeof good.y);
+    NORM(d.gradients.x = d.x, LAYOUT, "gradients.y: the layout is missing")
+    good.gradients.y = good.x;
+    NORM(d.gradients.sum = d.x, INVALID, "no gradient is asked for")
+    good.gradients.x = good.x;
+    NORM(memset(&d.x, 0, sizeof d.x), LAYOUT, "x: the layout is missing")
+    NORM(d.gradients.x.stride[0] = 0, LAYOUT, "gradients.x: the output layout's elements overlap")
+    NORM(d.gradients.y.extent[1] = 5, LAYOUT, "x and a gradient of x, y or sum differ")
+    NORM(d.gradients.sum = typed(d.x, CLATTN_DTYPE_I32), UNSUPPORTED, "gradients are float32")
+    NORM(d.gradients.scale = d.x, INVALID, "gradients.scale, and there is no scale")
+    NORM((d.scale = FLOATS(1, 6), d.gradients.scale = d.x), LAYOUT, "scale and its gradient differ")
+    NORM((d.gradients.bias = d.x, d.gradients.bias.rank = 9), LAYOUT, "gradients.bias: the layout's rank")
 }
 
 static void cross_entropy(void **state)

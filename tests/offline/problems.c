@@ -183,37 +183,50 @@ typedef struct norm_row {
     clattn_norm_kind kind;
     size_t rows, columns;
     clattn_dtype dtype;
-    bool bias, statistics, residual;
+    bool bias, statistics, residual, backward;
 } norm_row;
 
 static const norm_row norm_rows[] = {
-    {"LayerNorm of 768", QUICK, NULL, CLATTN_NORM_KIND_LAYER, 4096, 768, CLATTN_DTYPE_F32, true, false, false},
+    {"LayerNorm of 768", QUICK, NULL, CLATTN_NORM_KIND_LAYER, 4096, 768, CLATTN_DTYPE_F32, true, false, false, false},
     {"LayerNorm of 768, float16, statistics", NOT_QUICK, NULL, CLATTN_NORM_KIND_LAYER, 4096, 768, CLATTN_DTYPE_F16,
-     true, true, false},
-    {"LayerNorm of 64", NOT_QUICK, NULL, CLATTN_NORM_KIND_LAYER, 4096, 64, CLATTN_DTYPE_F32, true, false, false},
-    {"LayerNorm of 65536", NOT_QUICK, NULL, CLATTN_NORM_KIND_LAYER, 64, 65536, CLATTN_DTYPE_F32, true, true, false},
-    {"RMSNorm of 4096", NOT_QUICK, NULL, CLATTN_NORM_KIND_RMS, 4096, 4096, CLATTN_DTYPE_F32, false, false, false},
-    {"RMSNorm of 4096, bfloat16", QUICK, NULL, CLATTN_NORM_KIND_RMS, 4096, 4096, CLATTN_DTYPE_BF16, false, false,
+     true, true, false, false},
+    {"LayerNorm of 64", NOT_QUICK, NULL, CLATTN_NORM_KIND_LAYER, 4096, 64, CLATTN_DTYPE_F32, true, false, false, false},
+    {"LayerNorm of 65536", NOT_QUICK, NULL, CLATTN_NORM_KIND_LAYER, 64, 65536, CLATTN_DTYPE_F32, true, true, false,
+     false},
+    {"RMSNorm of 4096", NOT_QUICK, NULL, CLATTN_NORM_KIND_RMS, 4096, 4096, CLATTN_DTYPE_F32, false, false, false,
+     false},
+    {"RMSNorm of 4096, bfloat16", QUICK, NULL, CLATTN_NORM_KIND_RMS, 4096, 4096, CLATTN_DTYPE_BF16, false, false, false,
      false},
     {"LayerNorm of 768 in sub-groups", QUICK, "sub-group", CLATTN_NORM_KIND_LAYER, 4096, 768, CLATTN_DTYPE_F32, true,
-     false, false},
+     false, false, false},
     {"LayerNorm of 65536 in sub-groups", NOT_QUICK, "sub-group", CLATTN_NORM_KIND_LAYER, 64, 65536, CLATTN_DTYPE_F32,
-     true, true, false},
+     true, true, false, false},
     {"RMSNorm of 4096, bfloat16, in sub-groups", NOT_QUICK, "sub-group", CLATTN_NORM_KIND_RMS, 4096, 4096,
-     CLATTN_DTYPE_BF16, false, false, false},
+     CLATTN_DTYPE_BF16, false, false, false, false},
     {"LayerNorm of 768 by generic", NOT_QUICK, "generic", CLATTN_NORM_KIND_LAYER, 4096, 768, CLATTN_DTYPE_F32, true,
-     true, false},
+     true, false, false},
     {"LayerNorm of 768 by cpu", NOT_QUICK, "cpu", CLATTN_NORM_KIND_LAYER, 4096, 768, CLATTN_DTYPE_F32, true, true,
+     false, false},
+    {"LayerNorm of 24 by cpu", NOT_QUICK, "cpu", CLATTN_NORM_KIND_LAYER, 4096, 24, CLATTN_DTYPE_F32, true, true, false,
      false},
-    {"LayerNorm of 24 by cpu", NOT_QUICK, "cpu", CLATTN_NORM_KIND_LAYER, 4096, 24, CLATTN_DTYPE_F32, true, true, false},
     {"LayerNorm of 768, residual and sum", QUICK, NULL, CLATTN_NORM_KIND_LAYER, 4096, 768, CLATTN_DTYPE_F32, true,
-     false, true},
+     false, true, false},
     {"LayerNorm of 65536, residual and sum, float16", NOT_QUICK, NULL, CLATTN_NORM_KIND_LAYER, 64, 65536,
-     CLATTN_DTYPE_F16, true, true, true},
+     CLATTN_DTYPE_F16, true, true, true, false},
     {"LayerNorm of 768, residual and sum, by generic", NOT_QUICK, "generic", CLATTN_NORM_KIND_LAYER, 4096, 768,
-     CLATTN_DTYPE_F32, true, true, true},
+     CLATTN_DTYPE_F32, true, true, true, false},
     {"LayerNorm of 768, residual and sum, by cpu", NOT_QUICK, "cpu", CLATTN_NORM_KIND_LAYER, 4096, 768,
-     CLATTN_DTYPE_F32, true, true, true},
+     CLATTN_DTYPE_F32, true, true, true, false},
+    {"LayerNorm of 768, backward", QUICK, NULL, CLATTN_NORM_KIND_LAYER, 4096, 768, CLATTN_DTYPE_F32, true, false, false,
+     true},
+    {"RMSNorm of 4096, bfloat16, residual, backward", NOT_QUICK, NULL, CLATTN_NORM_KIND_RMS, 4096, 4096,
+     CLATTN_DTYPE_BF16, false, false, true, true},
+    {"LayerNorm of 768 in sub-groups, backward", NOT_QUICK, "sub-group", CLATTN_NORM_KIND_LAYER, 4096, 768,
+     CLATTN_DTYPE_F32, true, false, false, true},
+    {"LayerNorm of 768 by generic, backward", NOT_QUICK, "generic", CLATTN_NORM_KIND_LAYER, 4096, 768, CLATTN_DTYPE_F32,
+     true, false, false, true},
+    {"LayerNorm of 768 by cpu, backward", NOT_QUICK, "cpu", CLATTN_NORM_KIND_LAYER, 4096, 768, CLATTN_DTYPE_F32, true,
+     false, false, true},
 };
 
 static clattn_status norm_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
@@ -229,6 +242,14 @@ static clattn_status norm_plan(clattn_context *context, const offline_problem *p
         desc.mean = desc.inv_std_dev = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){row->rows, 1});
     if (row->residual)
         desc.residual = desc.sum = desc.x;
+    if (row->backward) {
+        desc.direction = CLATTN_DIRECTION_BACKWARD;
+        desc.gradients.x = desc.gradients.y = desc.x;
+        desc.gradients.sum = desc.sum;
+        desc.gradients.scale = desc.scale;
+        desc.gradients.bias = desc.bias;
+        desc.y = desc.bias = desc.sum = (clattn_layout){0};
+    }
     CREATE(norm, problem, desc, plan);
 }
 

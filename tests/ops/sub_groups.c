@@ -68,6 +68,8 @@ static const norm_case norm_cases[] = {
     {"overflow", BIG, DIMS(2, 5, 37), .inject = NORM_OVERFLOW},
     {"constant", BIG, DIMS(2, 5, 37), .inject = NORM_CONSTANT, BOTH(1, 37)},
     {"in place", BIG, DIMS(2, 5, 300), .in_place = true, BOTH(1, 300)},
+    {"gradients", ALL, DIMS(2, 3, 61), BOTH(1, 61), .gradients = NORM_DX | NORM_DSCALE | NORM_DBIAS},
+    {"gradients", BIG, DIMS(2, 11, 4099), BOTH(1, 4099), .gradients = NORM_DX | NORM_DSCALE | NORM_DBIAS},
 };
 
 /* ---- whose sub-groups ---- */

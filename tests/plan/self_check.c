@@ -147,6 +147,18 @@ static void small_operators_are_checked(void **state)
         {"tile", "norm/tile.cl", "inverse[inverse_at] = m.factor", "inverse[inverse_at] = m.factor * 1.001f",
          DISAGREES("norm_tile") "inv_std_dev["},
     };
+    static const struct damage norm_gradients[] = {
+        {"cpu", "norm/backward_cpu.cl", "run[SUM_G] += g;", "run[SUM_G] += 1.01f * g;",
+         DISAGREES("norm_backward_cpu") "gradients.x["},
+        {"tile", "norm/backward_tile.cl", "sum_gd, lost_gd, (g * d)", "sum_gd, lost_gd, (1.01f * g * d)",
+         DISAGREES("norm_backward_tile") "gradients.x["},
+        {"generic", "norm/backward.h", "(n) * (m)->mean_gn", "(n) * 0.99f * (m)->mean_gn",
+         DISAGREES("norm_backward_generic") "gradients.x["},
+        {"cpu", "norm/weights.cl", "block < a.blocks; block++", "block < 1; block++",
+         DISAGREES("norm_weights_sum") "gradients.scale["},
+        {"generic", "norm/weights.cl", "statistics + 2,", "statistics + 1,",
+         DISAGREES("norm_weights_sum") "gradients.scale["},
+    };
     static const struct damage rotations[] = {
         {"cpu", "rope/rope.h", "#define SIN_3 -1.66", "#define SIN_3 -1.65", DISAGREES("rope_cpu") "y["},
         {"generic", "rope/rope.h", "turn * (ulong)position) >> 32", "turn * (ulong)(position % 4096)) >> 32",
@@ -220,6 +232,12 @@ static void small_operators_are_checked(void **state)
     embedding.table = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){5, 8});
     embedding.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (const size_t[3]){1, 3, 8});
     damage_is_found(&norm_operator, &norm, norms, COUNT_OF(norms));
+    clattn_norm_desc norm_backward = CLATTN_NORM_DESC_INIT;
+    norm_backward.direction = CLATTN_DIRECTION_BACKWARD;
+    norm_backward.x = norm_backward.gradients.x = norm_backward.gradients.y = norm.x;
+    norm_backward.scale = norm_backward.gradients.scale = norm_backward.gradients.bias =
+        clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &norm.x.extent[norm.x.rank - 1]);
+    damage_is_found(&norm_operator, &norm_backward, norm_gradients, COUNT_OF(norm_gradients));
     /* The last damage needs work-items that share an element, so a device without work-groups of several does not show it. */
     const size_t of_pools = COUNT_OF(pools) - device_breaks("tile");
     damage_is_found(&pool_operator, &pool, pools, by_level(2, 2, of_pools, of_pools));

@@ -165,6 +165,33 @@ void reference_norm(size_t elements, bool rms, double epsilon, const double *x, 
     }
 }
 
+void reference_norm_backward(size_t elements, bool rms, double epsilon, const double *x, const double *scale,
+                             const double *dy, const double *dsum, double *dx, double *magnitude, double *dscale,
+                             double *scale_magnitude)
+{
+    double n = (double)elements, mean, factor, sum_g = 0, sum_gn = 0, absolute_g = 0, absolute_gn = 0;
+    double *normal = dscale, *size = scale_magnitude, *g = zeros(elements);
+
+    reference_norm(elements, rms, epsilon, x, NULL, NULL, normal, size, &mean, &factor);
+    for (size_t i = 0; i < elements; i++) {
+        g[i] = scale ? dy[i] * scale[i] : dy[i];
+        sum_g += rms ? 0 : g[i];
+        sum_gn += g[i] * normal[i];
+        absolute_g += fabs(g[i]);
+        absolute_gn += fabs(g[i]) * size[i];
+    }
+    for (size_t i = 0; i < elements; i++) {
+        dx[i] = factor * (g[i] - sum_g / n - normal[i] * (sum_gn / n)) + (dsum ? dsum[i] : 0);
+        magnitude[i] =
+            fabs(factor) * (fabs(g[i]) + absolute_g / n + size[i] * absolute_gn / n) + (dsum ? fabs(dsum[i]) : 0);
+    }
+    for (size_t i = 0; i < elements; i++) {
+        dscale[i] = dy[i] * normal[i];
+        scale_magnitude[i] = fabs(dy[i]) * size[i];
+    }
+    free(g);
+}
+
 void reference_rope(size_t size, size_t rotary, bool interleaved, double base, const double *cosines,
                     const double *sines, double position, const double *x, double *y, double *magnitude)
 {

@@ -77,6 +77,13 @@ void reference_softmax_backward(size_t columns, double scale, const double *y, c
 void reference_norm(size_t elements, bool rms, double epsilon, const double *x, const double *scale, const double *bias,
                     double *y, double *magnitude, double *mean, double *factor);
 
+/* One row of the gradients of LayerNorm or RMSNorm: dx of dy and dsum (NULL: none), and the row's terms of scale's gradient.
+ * With n^ = (|x − mean| + mean |x − mean|) · |factor| and g = dy · scale, magnitudes are |factor| · (|g| + mean |g| + n^ · mean
+ * (|g| · n^)) + |dsum| and |dy| · n^. */
+void reference_norm_backward(size_t elements, bool rms, double epsilon, const double *x, const double *scale,
+                             const double *dy, const double *dsum, double *dx, double *magnitude, double *dscale,
+                             double *scale_magnitude);
+
 /* One head of rotary position embedding; cosines and sines (rotary / 2 each) may be NULL: computed in long double, of
  * position · base^(−2i/rotary).  magnitude is (|x1| + |x2|) / 2, half of what a rotated element is made of, so that the
  * rule grants 4 u of it; 0 where x is only copied. */

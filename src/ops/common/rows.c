@@ -16,15 +16,16 @@ static struct rows rows_of(const struct operator_type *type, const void *problem
     return ((const struct row_operator *)type->family)->rows(problem);
 }
 
-/* Builds the solver's kernel, whose work-groups have `items`; `options` is taken over and cleared. */
+/* Builds the solver's kernels, the first of which has work-groups of `items`; `options` is taken over and cleared. */
 static clattn_status add_kernel(clattn_plan *plan, enum row_solver solver, size_t items, struct strbuf *options)
 {
     const struct row_operator *type = plan->type->family;
     const size_t local[3] = {items, 1, 1};
     const size_t groups[3] = {row_groups(plan, type->rows(operator_problem(plan)).count), 1, 1};
     type->define(plan, solver, options);
-    return plan_add_kernel(plan, type->kernels[solver].file, options, type->kernels[solver].name, type->arrays,
-                           type->args_bytes, local, groups);
+    const clattn_status status = plan_add_kernel(plan, type->kernels[solver].file, options, type->kernels[solver].name,
+                                                 type->arrays, type->args_bytes, local, groups);
+    return status == CLATTN_SUCCESS && type->add_more ? type->add_more(plan, solver) : status;
 }
 
 /* ---- cpu ---- */

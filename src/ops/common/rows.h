@@ -30,6 +30,8 @@ struct row_operator {
     cl_uint arrays; /* of each kernel, and the bytes of its arguments */
     size_t args_bytes;
     size_t least_items; /* of a work-group of the tile solvers, if the device takes so many */
+    /* Adds the kernels that follow the rows' own, and the workspace; NULL: there are none. */
+    clattn_status (*add_more)(clattn_plan *plan, enum row_solver solver);
     size_t keep_step; /* factor between the numbers of elements that an item may keep in registers: each is a program */
 };
 

@@ -106,6 +106,11 @@ static clattn_status enqueue(const clattn_plan *plan, const struct enqueue_call 
     if (args.explicit_batch && desc->axes == desc->x.rank)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "explicit_batch, and all axes are normalised");
     TRY(args_length(report, "batch", args.explicit_batch, &args.batch, desc->x.extent[0]));
+    TRY(binding_absent(plan->context, &args.gradients.x, "gradients.x"));
+    TRY(binding_absent(plan->context, &args.gradients.y, "gradients.y"));
+    TRY(binding_absent(plan->context, &args.gradients.sum, "gradients.sum"));
+    TRY(binding_absent(plan->context, &args.gradients.scale, "gradients.scale"));
+    TRY(binding_absent(plan->context, &args.gradients.bias, "gradients.bias"));
     fill_args(problem, &args, &kernel_args);
     struct bound_array arrays[ARRAYS] = {
         {&args.x, &desc->x, NULL, BINDING_READ | BINDING_IN_PLACE, "x", true},
@@ -161,6 +166,7 @@ static const struct operator_type norm_operator = {
     .solvers = row_solvers,
     .solver_count = ROW_SOLVER_COUNT,
     .family = &row_operator,
+    .backward = &norm_backward_operator,
     .check = norm_self_check,
     .shape_bucket = shape_bucket,
 };

@@ -20,6 +20,8 @@ static const softmax_case softmaxes[] = {
 static const norm_case norms[] = {
     {"everything", ALL, .rank = 2, .extent = {3, 19}, .scale = {1, {19}, FORM_PLAIN, 0},
      .bias = {1, {19}, FORM_PLAIN, 0}, .outputs = NORM_MEAN | NORM_INVERSE},
+    {"every gradient", ALL, .rank = 2, .extent = {3, 19}, .scale = {1, {19}, FORM_PLAIN, 0},
+     .bias = {1, {19}, FORM_PLAIN, 0}, .sum = true, .gradients = NORM_DX | NORM_DSCALE | NORM_DBIAS},
 };
 static const pool_case pools[] = {
     {"halved", ALL, CLATTN_POOL_KIND_MAX, .channels = 3, .from = {4, 10}, .to = {2, 5}, .window = {2, 2}},

@@ -1,4 +1,4 @@
-/* Normalisation problems as table rows. */
+/* Normalisation problems and their gradients as table rows. */
 #ifndef TESTS_SUPPORT_OPS_NORM_CASE_H
 #define TESTS_SUPPORT_OPS_NORM_CASE_H
 
@@ -11,6 +11,7 @@ typedef enum norm_inject {
     NORM_INF,      /* −inf there */
     NORM_OVERFLOW, /* 1e25 there, whose square is beyond float32 */
     NORM_CONSTANT, /* the first row all 7: exactly the bias */
+    NORM_GRADIENT, /* backward: +inf in the middle of the first row of the gradient of y */
     NORM_BEYOND    /* NaN, Inf and large numbers beyond the actual batch */
 } norm_inject;
 
@@ -23,6 +24,9 @@ typedef struct norm_factor {
 } norm_factor;
 
 enum { NORM_MEAN = 1, NORM_INVERSE = 2 };
+
+/* Which gradients are outputs. */
+enum { NORM_DX = 1, NORM_DSCALE = 2, NORM_DBIAS = 4 };
 
 typedef struct norm_case {
     const char *rule;
@@ -48,7 +52,18 @@ typedef struct norm_case {
     bool explicit_batch;
     size_t batch;
     norm_inject inject;
+    /* Backward, if there are gradients: y is then the gradient of x, and sum, an input, that of sum.  bias is the gradient of
+     * bias, an output alone. */
+    unsigned gradients;
+    array_form dy;
+    clattn_dtype dy_type; /* 0: CLATTN_DTYPE_F32 */
+    norm_factor dscale;   /* its form and type; its extents are scale's */
 } norm_case;
+
+#define NORM_SOLVERS 3
+extern const char *const norm_solvers[NORM_SOLVERS];
+
+bool norm_job(test_job *job, const void *test, const char *solver);
 
 void norm_add(const norm_case *cases, size_t count);
 void norm_add_by(const char *solver, const norm_case *cases, size_t count);
