@@ -120,6 +120,10 @@ def spoil(stored, where):
 
 # ---- softmax of rows of which some number is finite, and its log-sum-exp ----
 
+def nearest_bf16(x):
+    return x.to(torch.bfloat16).to(x.dtype)
+
+
 def softmax(s):
     return torch.softmax(s, -1), torch.logsumexp(s, -1)
 
@@ -354,6 +358,8 @@ class Backward:
             s = self.scale * (torch.tanh(q[:, :, :, None] + k[:, :, None]) * leaf["vector"][:, None, None]).sum(-1)
         else:
             s = self.scale * (q @ k.transpose(2, 3))
+            if self.rounds(s):
+                s.register_hook(nearest_bf16)
         if self.softcap:
             s = self.softcap * torch.tanh(s / self.softcap)
         if "bias" in leaf:
@@ -378,7 +384,17 @@ class Backward:
         weights, lse = softmax(s) if s.dtype == torch.float64 else naive_softmax(s)
         weights, lse = torch.where(attended, weights[..., :self.keys.dense], 0), torch.where(alive, lse, 0)
         value = leaf["value"].repeat_interleave(self.heads // self.kv_heads, 1)
-        return (weights * kept.to(s.dtype)) @ value, lse, weights
+        kept_weights = weights * kept.to(s.dtype)
+        output = kept_weights @ value
+        if self.rounds(s):
+            by_value = nearest_bf16(kept_weights.detach()) @ value
+            output = kept_weights @ value.detach() + by_value - by_value.detach()
+        return output, lse, weights
+
+    def rounds(self, s):
+        """Whether this is the naive computation of arrays for which the library may choose cpu-bf16, which rounds P and dS."""
+        operands = {self.types[name] for name in ("query", "key", "value", "d_output")}
+        return self.draw.solver == "any" and operands == {"bf16"} and s.dtype == torch.float32
 
     def alive(self):
         """The rows that have a log-sum-exp: (items, heads, queries)."""
