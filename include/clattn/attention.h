@@ -239,8 +239,9 @@ typedef struct clattn_attention_desc {
      * are read, and there is no outputs.entropy and no outputs.scores. A cache is plain, and keys and values are no integers; there
      * is no score_mod. Sums have a fixed order, whatever the launch, so the same call gives the same bits.
      *
-     * Gradients of query rows beyond an item's length are +0, as those of key and value rows; those of rows of packed sequences
-     * that no item owns keep what they held. The gradient of what broadcasts is the sum over what it is broadcast to. A mask has
+     * Each element that the enqueue's batch, query_length and key_length reach is written, +0 in rows beyond an item's lengths; the
+     * others, and rows of packed sequences that no item owns, keep what they held. Items' starts must not descend: a row has one
+     * item. The gradient of what broadcasts is the sum over what it is broadcast to. A mask has
      * one if it is added. */
     struct {
         clattn_layout output;            /**< float32, float16 or bfloat16, or float64 as `output` */
@@ -266,8 +267,8 @@ typedef struct clattn_attention_args {
     clattn_binding query, key, value, output, mask, bias; /**< the array of that name */
     int32_t explicit_lengths; /**< 1: the next three fields count; 0 (default): the description's extents */
     int32_t reserved;         /* 0 */
-    size_t batch;             /**< at most the description's; 0 is allowed and does nothing */
-    size_t query_length;      /**< at most the description's S_q or longest_query; 0 is allowed and does nothing */
+    size_t batch;             /**< at most the description's; 0 is allowed and does nothing, or backward writes zeros */
+    size_t query_length;      /**< at most the description's S_q or longest_query; 0 as for `batch` */
 
     /** At most the description's S_k; with 0 all rows attend nothing. A ring's counts all keys ever appended, at most
      * 2^31 - 65537, and does not count if there is a lengths.key. */
@@ -339,7 +340,9 @@ CLATTN_API clattn_status clattn_attention_plan_create(clattn_context *context, c
 /** Enqueues the plan (@ref calls_enqueue). Does not block.
  *
  * It is one kernel, or two if few queries attend many keys; `outputs.scores` adds one, and a control may launch
- * the same ones several times. If batch, heads or S_q is 0, nothing is computed.
+ * the same ones several times. If batch, heads or S_q is 0, nothing is computed. Backward is two kernels, and one more for
+ * each gradient of a mask, bias, vector, slope or sink; without query rows it writes zeros, and its inputs but `lengths`
+ * may be unbound.
  *
  * @return INVALID_ARGUMENT, INVALID_STRUCT, OVERFLOW, UNSUPPORTED, WRONG_CONTEXT, BUFFER_TOO_SMALL, BUFFER_ACCESS,
  * BUSY, OUT_OF_MEMORY, OPENCL, CANCELLED or FORKED. */

@@ -28,7 +28,7 @@ static clattn_layout matrix_of(clattn_dtype dtype, size_t rows, size_t columns)
 static void enums_and_flags(void **state)
 {
     (void)state;
-    FIELD(d.direction = 1, INVALID, "direction: only")
+    FIELD(d.direction = 2, INVALID, "unknown direction")
     FIELD(d.short_mask = 2, INVALID, "short_mask is neither")
     FIELD(d.scoring.kind = 2, INVALID, "unknown scoring.kind")
     FIELD(d.cache.kind = 3, INVALID, "unknown cache.kind")

@@ -18,7 +18,8 @@
  * ... of all heads of its key/value head.  attention_backward_cpu_keys: (1, key_length, key/value heads * batch).
  *
  * Workspace, behind the rows' four numbers: for each part (batch, key/value heads, parts, keys) a row of D_K and one of D_V floats,
- * both rounded up to LANES.  Private memory, in floats: QUERY_VECTORS * LANES * (3 D_K + 2 D_V + 3 KEY_TILE) + KEY_TILE * (D_K + D_V).
+ * both rounded up to LANES.  Private memory, in floats: QUERY_VECTORS * LANES * (3 D_K + 2 D_V + 4 KEY_TILE) + KEY_TILE * (D_K + D_V),
+ * with PAIRS half as much more.
  *
  * Where |lse| is 16 or more in a row of a block, its rounding shows, and the block walks the keys once more, before, for the rows'
  * factors.  A tile that no query of the block attends is skipped; a key that none attends counts as zeros.  But a key that
@@ -54,8 +55,8 @@
 #ifndef GRADIENT_VALUE
 #define GRADIENT_VALUE 0
 #endif
-#if DOUBLE || ADDITIVE || SCORE_MOD
-#error "the generic solver has these"
+#if DOUBLE || ADDITIVE || SCORE_MOD || RING || GIVEN(PAGED) || KEY_GROUPS || VALUE_GROUPS
+#error "the generic solver has these, or none"
 #endif
 
 #include "attention/cpu/keys.h"
@@ -100,7 +101,13 @@ INLINE void load_block(block_rows *rows, float *q, float *g, const global ELEMEN
         row_lse[r] = r < block->live ? lse[attention_query_row(&a->lse, &block->item, i)] : -INFINITY;
         factor[r] = row_lse[r] == -INFINITY ? 0.0f : 1.0f;
         delta[r] = 0.0f;
-        if (factor[r] == 0.0f) {
+#if GRADIENT_LSE
+        if (factor[r] != 0.0f)
+            delta[r] = -d_lse[attention_query_row(&a->entropy, &block->item, i)];
+#endif
+        int begin, end;
+        attention_keys(&block->item, i, i, a, &begin, &end);
+        if (factor[r] == 0.0f || begin >= end) { /* it attends nothing, or its sink alone */
             for (int d = 0; d < K_WIDTH; d++)
                 q[r * K_WIDTH + d] = 0.0f;
             for (int c = 0; c < V_WIDTH; c++)
@@ -122,9 +129,6 @@ INLINE void load_block(block_rows *rows, float *q, float *g, const global ELEMEN
         VSTORE(sum, 0, lane);
         for (int l = 0; l < LANES; l++)
             delta[r] += lane[l];
-#if GRADIENT_LSE
-        delta[r] -= d_lse[attention_query_row(&a->entropy, &block->item, i)];
-#endif
     }
     for (int v = 0; v < QUERY_VECTORS; v++) {
         rows->lse[v] = VLOAD(v, row_lse);
@@ -301,8 +305,10 @@ kernel void attention_backward_cpu(const global ELEMENT(Q_TYPE) *query, const gl
 
     attention_item whole;
     attention_item_of(&whole, b, g * a.group, &a, &arrays);
+#if GRADIENT_KEY || GRADIENT_VALUE
     for (long at = sums_at(b, g, part, 0, &a); at < sums_at(b, g, part, whole.keys, &a); at += LANES)
         STORE_WHOLE(global whole_floatv, work + at, (floatv)(0.0f));
+#endif
     for (int index = part; index < blocks * a.group; index += a.splits) {
         attention_block block;
         block_rows rows;
@@ -349,7 +355,7 @@ kernel void attention_backward_cpu(const global ELEMENT(Q_TYPE) *query, const gl
 #if DROPOUT
                     s[at] = kept[at] * (dp[at] * a.dropout_scale) - s[at] * rows.delta[i];
 #else
-                    s[at] *= dp[at] - rows.delta[i];
+                    s[at] = select(s[at] * (dp[at] - rows.delta[i]), (floatv)(0.0f), s[at] == 0.0f);
 #endif
 #if SOFTCAP
                     s[at] = select(s[at] * slope[at], (floatv)(0.0f),

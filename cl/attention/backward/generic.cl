@@ -113,7 +113,7 @@ kernel void attention_backward_rows(const global ELEMENT(Q_TYPE) *query, const g
     if (row_lse != -INFINITY) {
         const long from = attention_query_row(&a.scores, &item, i), to = attention_query_row(&a.output, &item, i);
         attention_keys(&item, i, i, &a, &begin, &end);
-        for (int c = 0; c < D_V; c++)
+        for (int c = 0; c < D_V && begin < end; c++) /* O is 0 where a sink alone is attended */
             delta = STATE_FMA(LOAD(DO_TYPE, d_output, from + c * a.scores.col),
                               LOAD(O_TYPE, output, to + c * a.output.col), delta);
 #if GRADIENT_LSE

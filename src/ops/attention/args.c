@@ -114,7 +114,7 @@ void attention_fill_args(const struct attention_problem *problem, const clattn_a
     memcpy(&a->scale_bits, &problem->exact_scale, sizeof a->scale_bits);
     a->batch = (int)args->batch;
     a->heads = (int)problem->heads;
-    a->group = (int)(problem->heads / problem->kv_heads);
+    a->group = (int)(problem->heads / size_max(problem->kv_heads, 1));
     a->query_length = (int)args->query_length;
     a->key_length = (int)args->key_length;
     a->window_left = window_side(desc->window.left);
@@ -252,13 +252,14 @@ static void add_mask(struct bound_list *list, const struct attention_problem *pr
     bound_add(list, (const clattn_binding *)((const char *)args + type->binding), &mask, reach, access, type->name);
 }
 
+/* `lengths`: those alone that say which rows are an item's. */
 static void add_optional(struct bound_list *list, const struct attention_problem *problem,
-                         const clattn_attention_args *args)
+                         const clattn_attention_args *args, bool lengths)
 {
     static const clattn_layout one = {.dtype = CLATTN_DTYPE_I32, .rank = 1, .extent = {1}, .stride = {1}};
     for (int i = 0; i < ATTENTION_ARRAYS; i++) {
         size_t extent[CLATTN_MAX_RANK];
-        if (!problem->has[i])
+        if (!problem->has[i] || (lengths && !attention_is_length(i)))
             continue;
         if (i == ATTENTION_MASK || i == ATTENTION_BIAS) {
             add_mask(list, problem, args, &attention_arrays[i], BINDING_READ);
@@ -268,7 +269,7 @@ static void add_optional(struct bound_list *list, const struct attention_problem
         bound_add(list, attention_binding(args, i), attention_layout(&problem->desc, i), extent, access_of(problem, i),
                   attention_arrays[i].name);
     }
-    for (int i = 0; i < CLATTN_USER_BUFFERS; i++) {
+    for (int i = 0; i < CLATTN_USER_BUFFERS && !lengths; i++) {
         clattn_layout element = one;
         element.dtype = problem->desc.snippets.buffer_dtype[i];
         if (element.dtype != CLATTN_DTYPE_NONE)
@@ -346,8 +347,9 @@ clattn_status attention_args_read(clattn_context *context, const struct attentio
         bound_add(&list, &args->value, &desc->value, operands.value, BINDING_READ, "value");
         bound_add(&list, &args->output, &desc->output, operands.output,
                   problem->backward ? BINDING_READ : BINDING_WRITE, "output");
-        add_optional(&list, problem, args);
     }
+    if (!is_empty || problem->backward)
+        add_optional(&list, problem, args, is_empty);
     if (problem->backward)
         add_gradients(&list, problem, &operands, args, is_empty ? ATTENTION_INPUT_GRADIENTS : 0);
     TRY(bindings_check(context, list.array, list.count));

@@ -10,7 +10,13 @@
 /* Those of the scores' kernel: query, key; the optional inputs; lse, scores. */
 #define ATTENTION_SCORES_POINTERS (2 + ATTENTION_INPUTS + 2)
 
-/* Whether there are no query rows; backward then writes zeros. */
+/* Whether an array says which rows are an item's. */
+static inline bool attention_is_length(enum attention_array array)
+{
+    return array >= ATTENTION_QUERY_LENGTHS && array <= ATTENTION_KEY_STARTS;
+}
+
+/* Whether there are no query rows; backward then writes zeros, and reads no input but lengths. */
 static inline bool attention_is_empty(const struct attention_problem *problem, const clattn_attention_args *args)
 {
     return !args->batch || !problem->heads || !args->query_length;

@@ -109,7 +109,7 @@ static inline clattn_layout mask_reach(const clattn_layout *mask, const size_t s
     clattn_layout all = {.dtype = mask->dtype, .rank = 4};
     mask_align(mask, 4, all.extent, all.stride);
     for (int i = 0; i < 3; i++)
-        reach[i] = size[i];
+        reach[i] = all.extent[i] == 1 ? 1 : size[i];
     reach[3] = all.extent[3] == 1 ? 1 : size_min(all.extent[3], size[3]);
     return all;
 }

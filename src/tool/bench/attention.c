@@ -53,6 +53,20 @@ static double bytes_of(const attention_request *request)
     return bytes;
 }
 
+/* The gradients of queries, keys, values and output. */
+static double gradient_bytes_of(const attention_request *request)
+{
+    const clattn_attention_desc *desc = &request->desc;
+    const clattn_layout *const arrays[] = {&desc->query, &desc->key, &desc->value, &desc->output};
+    double bytes = 0.0;
+    for (int i = 0; i < 4; i++) {
+        const size_t *e = arrays[i]->extent;
+        bytes +=
+            (double)clattn_dtype_size(arrays[i]->dtype) * (double)e[0] * (double)e[1] * (double)e[2] * (double)e[3];
+    }
+    return bytes;
+}
+
 int bench_attention(int argc, char **argv)
 {
     attention_options options;
@@ -64,7 +78,7 @@ int bench_attention(int argc, char **argv)
     TOOL_TRY(attention_open(ATTENTION_BENCH, argc, argv, &options, &request, &device));
     const bench_work work = {
         .flops = (options.backward ? 5.0 : 2.0) * (double)s[1] * attended_pairs(&request) * (double)(s[5] + s[6]),
-        .bytes = bytes_of(&request),
+        .bytes = bytes_of(&request) + (options.backward ? gradient_bytes_of(&request) : 0.0),
         .attention = &request,
     };
     tool_job *const first = options.backward ? &forward : &job;

@@ -321,6 +321,8 @@ static const attention_case uncounted[] = {
     {"masked keys, softcap", BIG, SMALL, .mask = MASK_BOOL, .softcap = 0.9f},
     {"masked keys, lengths", BIG, SMALL, .mask = MASK_BOOL, .list = {.queries = LIST(13, 4), .keys = LIST(6, 19)},
      .entropy = true},
+    {"causal, a sink", BIG, .dim = {2, 2, 1, 90, 131, 8, 8}, .causal = true, .alignment = CLATTN_ALIGNMENT_EXPLICIT,
+     .position = -20, .sinks = true},
     {"causal", BIG, .dim = {2, 2, 1, 90, 131, 8, 8}, .causal = true, .alignment = CLATTN_ALIGNMENT_EXPLICIT,
      .position = -20, .entropy = true},
     {"packed sequences", BIG, .dim = {2, 4, 2, 21, 31, 8, 6},
@@ -379,21 +381,62 @@ static void refusals(void **state)
     backward_release(&j);
 }
 
-/* Without query rows the gradients of keys and of what is shared are +0, and the inputs may be unbound. */
+static const attention_case emptied[] = {
+    {"", ALL, .dim = {2, 2, 1, 5, 7, 8, 8}, .sinks = true, .bias = MASK_FLOAT, .bias_rank = 4,
+     .bias_extent = {1, 1, 1, 7}, .list = {.keys = LIST(4, 7)}},
+    {"", ALL, .dim = {2, 2, 1, 9, 11, 8, 8}, .sinks = true,
+     .list = {.query_starts = LIST(0, 4, 9), .key_starts = LIST(0, 5, 11)}},
+};
+
+/* Without query rows the gradients of keys and of what is shared are +0, and inputs but lengths may be unbound; a call before does not
+ * matter. */
 static void nothing_to_attend(void **state)
 {
-    static const attention_case t = {"", ALL, .dim = {2, 2, 1, 5, 7, 8, 8}, .sinks = true, SHORTER(2, 0, 7)};
+    (void)state;
+
+    for (size_t n = 0; n < COUNT_OF(emptied); n++) {
+        attention_case t = emptied[n], empty = t;
+        struct backward_job j;
+        empty.shorter = true;
+        empty.actual.batch = 2;
+        empty.actual.keys = t.dim.keys;
+        backward_prepare(&j, &t);
+        assert_true(job_plan(&j.job, &attention_operator, &j.desc, "generic", JOB_TAKEN));
+        run(&j);
+        clattn_plan *const plan = j.job.plan;
+        j.job.plan = NULL;
+        backward_release(&j);
+        backward_prepare(&j, &empty);
+        j.job.plan = plan;
+        clattn_attention_args *args = &j.job.args.attention;
+        args->query = args->key = args->value = args->output = args->outputs.lse = (clattn_binding){0};
+        args->scoring.sinks = args->bias = args->gradients.output = (clattn_binding){0};
+        run(&j);
+        backward_judge(&j);
+        backward_release(&j);
+    }
+}
+
+/* Arrays that are written are looked at without query rows, too. */
+static void nothing_to_attend_is_checked(void **state)
+{
     struct backward_job j;
     (void)state;
 
-    backward_prepare(&j, &t);
+    backward_prepare(&j, &emptied[0]);
     assert_true(job_plan(&j.job, &attention_operator, &j.desc, "generic", JOB_TAKEN));
-    clattn_attention_args *args = &j.job.args.attention;
-    args->query = args->key = args->value = args->output = args->outputs.lse = args->scoring.sinks =
-        (clattn_binding){0};
-    args->gradients.output = (clattn_binding){0};
-    run(&j);
-    backward_judge(&j);
+    const clattn_attention_args given = j.job.args.attention;
+    clattn_attention_args a;
+#define REFUSES(status, change) \
+    a = given; \
+    a.explicit_lengths = 1; \
+    a.key_length = 7; \
+    change; \
+    operator_refuses(&attention_operator, j.job.plan, &a, CLATTN_##status, __FILE__, __LINE__, #change)
+    REFUSES(ERROR_BUFFER_TOO_SMALL, a.gradients.bias.offset = 1000);
+    REFUSES(ERROR_INVALID_ARGUMENT, a.gradients.bias = (clattn_binding){0});
+    REFUSES(ERROR_INVALID_ARGUMENT, a.lengths.key = (clattn_binding){0}; a.batch = 2);
+#undef REFUSES
     backward_release(&j);
 }
 
@@ -421,5 +464,6 @@ int main(int argc, char **argv)
     suite_add(repeats_give_the_same_bits, "repeats give the same bits");
     suite_add(refusals, "refusals");
     suite_add(nothing_to_attend, "nothing to attend");
+    suite_add(nothing_to_attend_is_checked, "nothing to attend is checked");
     return suite_run("attention backward", argc, argv);
 }

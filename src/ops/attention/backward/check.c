@@ -356,21 +356,18 @@ fail:
     return status;
 }
 
-clattn_status backward_self_check(struct self_check *self)
+static clattn_status check_small(const struct attention_backward_plan *plan, const clattn_attention_desc *full,
+                                 size_t *blamed)
 {
     clattn_status status;
-    const struct attention_backward_plan *plan = (const struct attention_backward_plan *)self->plan;
     const struct attention_problem *problem = &plan->problem;
     clattn_context *context = plan->base.context;
     const bool large = problem->d_k + problem->d_v > LARGE_SIZES;
-    self->unchecked = attention_has_snippet(problem) || !problem->heads;
-    if (self->unchecked)
-        return CLATTN_SUCCESS;
     struct backward_check *check = calloc(1, sizeof *check);
     if (!check)
         return report_error(&context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a self-check");
     struct attention_check *forward = &check->forward;
-    clattn_attention_desc desc = problem->desc;
+    clattn_attention_desc desc = *full;
     forward->original = problem;
     forward->keys = large ? LARGE_KEYS : KEYS;
     clattn_attention_args_init(&forward->args);
@@ -384,11 +381,33 @@ clattn_status backward_self_check(struct self_check *self)
     forward->args.query_length = forward->small.query_length;
     forward->args.key_length = forward->small.key_length;
     forward->args.explicit_lengths = 1;
-    status = run(check, plan, &self->blamed);
+    status = run(check, plan, blamed);
 fail:
     for (int i = 0; i < ATTENTION_GRADIENTS; i++)
         check_array_clear(context, &check->gradients[i].array);
     status = check_end(&plan->base, forward->array, CHECK_ARRAYS, status);
     clear(check);
+    return status;
+}
+
+clattn_status backward_self_check(struct self_check *self)
+{
+    clattn_status status;
+    const struct attention_backward_plan *plan = (const struct attention_backward_plan *)self->plan;
+    const struct attention_problem *problem = &plan->problem;
+    clattn_attention_desc desc = problem->desc;
+    const bool ranged = desc.causal || attention_windowed(&desc);
+    self->unchecked = attention_has_snippet(problem) || !problem->heads;
+    if (self->unchecked)
+        return CLATTN_SUCCESS;
+    TRY(check_small(plan, &desc, &self->blamed));
+    if (attention_range_by_launch(
+            &plan->base.context->device.caps)) { /* the same program has another range of keys, too */
+        desc.causal = !ranged;
+        desc.window.explicit_left = !ranged;
+        desc.window.explicit_right = 0;
+        TRY(check_small(plan, &desc, &self->blamed));
+    }
+fail:
     return status;
 }

@@ -68,10 +68,32 @@ struct backward_call {
     size_t launches;
 };
 
-static void add_inputs(const struct backward_call *call, const clattn_binding **bindings)
+/* An input, or the array that the kernel writes in place of one that it does not read: no argument stays what it was before. */
+static const clattn_binding *input(const struct backward_call *call, const clattn_binding *given,
+                                   const clattn_binding *written)
 {
-    if (!call->is_empty)
-        attention_input_bindings(call->problem, call->args, bindings);
+    return call->is_empty ? written : given;
+}
+
+static void add_inputs(const struct backward_call *call, const clattn_binding *written, const clattn_binding **bindings)
+{
+    attention_input_bindings(call->problem, call->args, bindings);
+    for (int i = 0; i < ATTENTION_INPUTS && call->is_empty; i++)
+        if (bindings[i] && !(i < ATTENTION_INPUT_ARRAYS && attention_is_length(i)))
+            bindings[i] = written;
+}
+
+/* The kernels' first three arrays, then the optional inputs, the log-sum-exp, the gradient of the output and the workspace. */
+static void add_all(const struct backward_call *call, const clattn_binding *written, const clattn_binding **bindings)
+{
+    const clattn_attention_args *args = call->args;
+    bindings[0] = input(call, &args->query, written);
+    bindings[1] = input(call, &args->key, written);
+    bindings[2] = input(call, &args->value, written);
+    add_inputs(call, written, &bindings[3]);
+    bindings[3 + ATTENTION_INPUTS] = input(call, &args->outputs.lse, written);
+    bindings[3 + ATTENTION_INPUTS + 1] = input(call, &args->gradients.output, written);
+    bindings[3 + ATTENTION_INPUTS + 2] = input(call, &call->chain->workspace, written);
 }
 
 static clattn_status launch(struct backward_call *call, int kernel, const clattn_binding *const *bindings,
@@ -101,7 +123,7 @@ static clattn_status launch_rows(struct backward_call *call)
     size_t groups[3];
     a.splits = (int)call->plan->splits;
     call->plan->groups(call->plan, problem, BACKWARD_ROWS, &a, groups);
-    add_inputs(call, &bindings[3]);
+    attention_input_bindings(problem, args, &bindings[3]);
     if (problem->gradient[GRADIENT_QUERY])
         a.key_scale = gradient_of(problem, args, GRADIENT_QUERY, problem->packed_queries);
     return launch(call, BACKWARD_ROWS, bindings, &a, groups);
@@ -112,27 +134,26 @@ static clattn_status launch_keys(struct backward_call *call)
     const struct attention_problem *problem = call->problem;
     const clattn_attention_args *args = call->args;
     const clattn_binding *bindings[BACKWARD_KEYS_POINTERS] = {
-        [3 + ATTENTION_INPUTS + 2] = &call->chain->workspace,
-        bound(problem, args, GRADIENT_KEY),
+        [3 + ATTENTION_INPUTS + 3] = bound(problem, args, GRADIENT_KEY),
         bound(problem, args, GRADIENT_VALUE),
     };
     attention_args a = call->whole;
     size_t groups[3];
     a.splits = (int)call->plan->splits;
     call->plan->groups(call->plan, problem, BACKWARD_KEYS, &a, groups);
-    if (!call->is_empty) {
-        bindings[0] = &args->query;
-        bindings[1] = &args->key;
-        bindings[2] = &args->value;
-        bindings[3 + ATTENTION_INPUTS] = &args->outputs.lse;
-        bindings[3 + ATTENTION_INPUTS + 1] = &args->gradients.output;
-    }
-    add_inputs(call, &bindings[3]);
+    add_all(call, problem->gradient[GRADIENT_KEY] ? &args->gradients.key : &args->gradients.value, bindings);
     if (problem->gradient[GRADIENT_KEY])
         a.key_scale = gradient_of(problem, args, GRADIENT_KEY, problem->packed_keys);
     if (problem->gradient[GRADIENT_VALUE])
         a.output = gradient_of(problem, args, GRADIENT_VALUE, problem->packed_keys);
     return launch(call, BACKWARD_KEYS, bindings, &a, groups);
+}
+
+/* Without heads there is nothing to add up, and the kernel runs for the zeros alone. */
+static void go_round(const struct attention_problem *problem, attention_args *a)
+{
+    a->batch = problem->heads ? a->batch : 0;
+    a->heads = (int)size_max(problem->heads, 1);
 }
 
 /* A broadcast extent stays 1; the others are what the enqueue reaches. */
@@ -142,8 +163,7 @@ static clattn_status launch_pairs(struct backward_call *call, enum attention_gra
     const clattn_attention_args *args = call->args;
     const size_t *extent = gradient == GRADIENT_MASK ? problem->mask_extent : problem->bias_extent;
     const clattn_binding *bindings[BACKWARD_PAIRS_POINTERS] = {
-        [3 + ATTENTION_INPUTS + 2] = &call->chain->workspace,
-        attention_gradient_binding(args, gradient),
+        [BACKWARD_PAIRS_POINTERS - 1] = attention_gradient_binding(args, gradient),
     };
     attention_args a = call->whole;
     size_t whole[4];
@@ -154,16 +174,9 @@ static clattn_status launch_pairs(struct backward_call *call, enum attention_gra
     a.splits = extent[1] == 1 ? 1 : a.heads;
     a.block_table.row = extent[2] == 1 ? 1 : a.query_length;
     a.block_table.col = extent[3] == 1 ? 1 : (args_long)size_min(extent[3], args->key_length);
-    a.heads = (int)size_max(problem->heads, 1);
+    go_round(problem, &a);
     const size_t groups[3] = {(size_t)a.block_table.col, (size_t)a.block_table.row, (size_t)a.items * (size_t)a.splits};
-    if (!call->is_empty) {
-        bindings[0] = &args->query;
-        bindings[1] = &args->key;
-        bindings[2] = &args->value;
-        bindings[3 + ATTENTION_INPUTS] = &args->outputs.lse;
-        bindings[3 + ATTENTION_INPUTS + 1] = &args->gradients.output;
-    }
-    add_inputs(call, &bindings[3]);
+    add_all(call, bindings[BACKWARD_PAIRS_POINTERS - 1], bindings);
     return launch(call, BACKWARD_PAIRS, bindings, &a, groups);
 }
 
@@ -173,7 +186,8 @@ static clattn_status launch_sum(struct backward_call *call, enum attention_gradi
     const struct attention_problem *problem = call->problem;
     const clattn_layout *layout = attention_gradient_layout(&problem->desc, gradient);
     const clattn_binding *binding = attention_gradient_binding(call->args, gradient);
-    const clattn_binding *bindings[BACKWARD_SUM_POINTERS] = {[ATTENTION_INPUTS] = &call->chain->workspace, binding};
+    const clattn_binding *bindings[BACKWARD_SUM_POINTERS] = {
+        [ATTENTION_INPUTS] = input(call, &call->chain->workspace, binding), binding};
     attention_args a = call->whole;
     a.output = (array4){.offset = binding->offset};
     a.items = 1;
@@ -189,9 +203,9 @@ static clattn_status launch_sum(struct backward_call *call, enum attention_gradi
     }
     a.block_table.row = part * a.block_table.offset;
     a.block_table.col = (args_long)columns;
-    a.heads = (int)size_max(problem->heads, 1);
+    go_round(problem, &a);
     const size_t groups[3] = {columns, (size_t)a.splits, (size_t)a.items};
-    add_inputs(call, bindings);
+    add_inputs(call, binding, bindings);
     return launch(call, BACKWARD_SUM, bindings, &a, groups);
 }
 

@@ -8,7 +8,8 @@
 #include "program/defines.h"
 
 #define FILE_NAME "attention/backward/cpu.cl"
-#define MOST_BYTES 1048576 /* of a work-item's private memory */
+#define MOST_BYTES 1048576          /* of a work-item's private memory */
+#define MOST_SUMS (256.0 * 1048576) /* bytes of the sums of several parts */
 
 struct geometry {
     size_t lanes, vectors, step, key_tile;
@@ -80,7 +81,7 @@ static void groups(const struct attention_backward_plan *plan, const struct atte
     count[2] = (size_t)a->batch * (kernel == BACKWARD_ROWS ? 1 : problem->kv_heads);
 }
 
-/* Parts that leave no compute unit idle, of at least a block each. */
+/* Parts that leave no compute unit idle, of at least a block each; but their sums are not large. */
 static size_t splits_of(const struct capabilities *caps, const struct attention_problem *problem, size_t rows)
 {
     const size_t heads = size_max(1, problem->batch * problem->kv_heads);
@@ -88,7 +89,10 @@ static size_t splits_of(const struct capabilities *caps, const struct attention_
     const size_t units = caps->info.compute_units;
     if (heads >= 4 * units || heads % units == 0)
         return 1;
-    return size_max(1, size_min(blocks, divide_up(4 * units, heads)));
+    const double sums =
+        (double)heads * (double)problem->key_length * (double)(problem->d_k + problem->d_v) * sizeof(float);
+    const size_t fit = sums > 0 ? (size_t)(MOST_SUMS / sums) : 1;
+    return size_max(1, size_min(size_min(blocks, fit), divide_up(4 * units, heads)));
 }
 
 static clattn_status prepare(clattn_plan *base)
@@ -107,7 +111,7 @@ static clattn_status prepare(clattn_plan *base)
     const bool pairs = base->trying->variant == PRODUCTS_PAIRS;
     plan->weight_unit = pairs ? storage_epsilon(CLATTN_DTYPE_BF16) / 2 : 0;
     plan->groups = groups;
-    plan->lanes = g.lanes;
+    plan->lanes = has_keys ? g.lanes : 0;
     plan->splits = splits_of(&base->context->device.caps, problem, g.lanes * g.vectors);
     plan->chunk = 8; /* of the kernels that the generic solver shares, which have no columns */
     plan->base.efficiency = 0.2;

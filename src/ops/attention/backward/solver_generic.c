@@ -1,4 +1,6 @@
 /* Attention's backward direction on every device and for every shape. */
+#include <math.h>
+
 #include "base/size.h"
 #include "base/try.h"
 #include "ops/attention/backward/backward.h"
@@ -15,6 +17,23 @@ static size_t chunk_of(const struct capabilities *caps, const struct attention_p
     return size_min(size_max(problem->d_k, problem->d_v), wide ? MOST_COLUMNS : 8);
 }
 
+/* Iterations of the work-item that adds up most pairs, or rows. */
+static double summed(const struct attention_problem *problem)
+{
+    const double whole[4] = {(double)problem->batch, (double)problem->heads, (double)problem->query_length,
+                             (double)problem->key_length};
+    const size_t *const extents[] = {problem->mask_extent, problem->bias_extent};
+    double most = backward_sums(problem) ? whole[0] * whole[1] * whole[2] : 0;
+    for (int i = 0; i < 2; i++) {
+        double pairs = (double)(problem->d_k + problem->d_v) / 2 + 1;
+        for (int d = 0; d < 4; d++)
+            pairs *= extents[i][d] == 1 ? whole[d] : 1;
+        if (problem->gradient[i ? GRADIENT_BIAS : GRADIENT_MASK])
+            most = fmax(most, pairs);
+    }
+    return most;
+}
+
 static const char *refuse(const struct offer *offer)
 {
     const struct attention_problem *problem = offer->problem;
@@ -22,7 +41,7 @@ static const char *refuse(const struct offer *offer)
     const double group = (double)(problem->heads / size_max(problem->kv_heads, 1));
     const double pairs = (double)size_max(problem->key_length, problem->query_length) * group;
     const char *reason = attention_refuse(offer->caps, problem);
-    return reason ? reason : refuse_loops(offer->caps, pairs * pair);
+    return reason ? reason : refuse_loops(offer->caps, fmax(pairs * pair, summed(problem)));
 }
 
 static void groups(const struct attention_backward_plan *plan, const struct attention_problem *problem, int kernel,
@@ -50,6 +69,22 @@ static clattn_status add(struct attention_backward_plan *plan, int which, const 
     return backward_add_kernel(plan, which, FILE_NAME, name, pointers, &options, local);
 }
 
+/* Records the largest launches of rows and keys. */
+static void note_largest(struct attention_backward_plan *plan)
+{
+    const struct attention_problem *problem = &plan->problem;
+    const attention_args whole = {.batch = (int)problem->batch,
+                                  .heads = (int)problem->heads,
+                                  .query_length = (int)problem->query_length,
+                                  .key_length = (int)problem->key_length};
+    for (size_t i = 0; i < plan->base.kernel_count; i++) {
+        size_t groups[3];
+        plan->groups(plan, problem, i == 0 ? BACKWARD_ROWS : BACKWARD_KEYS, &whole, groups);
+        if (groups[0] && groups[1] && groups[2])
+            plan_kernel_largest(&plan->base.kernels[i], groups);
+    }
+}
+
 clattn_status backward_finish(struct attention_backward_plan *plan)
 {
     clattn_status status = CLATTN_SUCCESS;
@@ -57,8 +92,14 @@ clattn_status backward_finish(struct attention_backward_plan *plan)
     plan->base.launches = plan->base.kernel_count;
     for (int i = GRADIENT_MASK; i < ATTENTION_GRADIENTS; i++)
         plan->base.launches += plan->problem.gradient[i];
+    note_largest(plan);
     if (backward_has_pairs(&plan->problem))
         TRY(add(plan, BACKWARD_PAIRS, "attention_backward_pairs", BACKWARD_PAIRS_POINTERS, one));
+    if (backward_has_pairs(&plan->problem) && plan->problem.heads && plan->problem.batch)
+        plan_kernel_largest(&plan->base.kernels[plan->kernel[BACKWARD_PAIRS]],
+                            (const size_t[3]){size_max(1, plan->problem.key_length),
+                                              size_max(1, plan->problem.query_length),
+                                              plan->problem.batch * plan->problem.heads});
     if (backward_sums(&plan->problem))
         TRY(add(plan, BACKWARD_SUM, "attention_backward_sum", BACKWARD_SUM_POINTERS, one));
     if (!backward_workspace(plan, &plan->problem, &plan->base.workspace))
