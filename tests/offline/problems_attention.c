@@ -26,7 +26,8 @@ enum feature {
     ENTROPY = 1 << 17,
     ADDITIVE = 1 << 18,
     SNIPPETS = 1 << 19,
-    RAW = 1 << 21, /* the scores before anything is added */
+    GRADIENTS = 1 << 20, /* instead of the output: by all that there is */
+    RAW = 1 << 21,       /* the scores before anything is added */
     BIASED = 1 << 22,
     EXPLICIT = 1 << 23 /* a position and a query length for each item */
 };
@@ -56,6 +57,10 @@ static const attention_row attention_rows[] = {
     {"d 192, d_v 128", NOT_QUICK, .dim = {1, 16, 16, 2048, 2048, 192, 128}},
     {"d 64 causal", QUICK, .dim = LONG(64), .with = CAUSAL},
     {"d 128 causal", NOT_QUICK, .dim = LONG(128), .with = CAUSAL},
+    {"gradients, d 64", QUICK, .dim = LONG(64), .with = GRADIENTS | LSE},
+    {"gradients, d 128 causal, bias, slopes, sinks", NOT_QUICK, .dim = LONG(128),
+     .with = GRADIENTS | LSE | CAUSAL | BIAS | ALIBI | SINKS},
+    {"gradients, d 64 by cpu", NOT_QUICK, "cpu", LONG(64), .with = GRADIENTS | LSE},
     {"d 128 causal, grouped heads", NOT_QUICK, .dim = {1, 32, 8, 2048, 2048, 128, 128}, .with = CAUSAL},
     {"d 256 causal", NOT_QUICK, .dim = LONG(256), .with = CAUSAL},
     {"d 64 boolean mask", NOT_QUICK, .dim = LONG(64), .with = BOOL_MASK},
@@ -244,6 +249,16 @@ static clattn_status attention_plan(clattn_context *context, const offline_probl
     if (row->with & ADDITIVE) {
         desc.scoring.kind = CLATTN_SCORE_ADDITIVE;
         desc.scoring.vector = f32(2, heads, row->dim.d_k, 0, 0);
+    }
+    if (row->with & GRADIENTS) {
+        desc.direction = CLATTN_DIRECTION_BACKWARD;
+        desc.gradients.output = desc.output;
+        desc.gradients.query = desc.query;
+        desc.gradients.key = desc.key;
+        desc.gradients.value = desc.value;
+        desc.gradients.bias = desc.bias;
+        desc.gradients.alibi = desc.scoring.alibi;
+        desc.gradients.sinks = desc.scoring.sinks;
     }
     if (row->with & SNIPPETS) {
         desc.snippets.score_mod =
