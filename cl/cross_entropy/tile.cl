@@ -80,8 +80,10 @@ kernel void cross_entropy_tile(ARRAYS, cross_entropy_args a)
     if (item == target.label % WORK_GROUP)
         store_sums(&row, &target, x_label, row_max, row_sum, spread, &a);
 #if GRADIENT
-    read_target(&target, &row, 0, &a); /* anew: it takes registers from the loop before */
     const float inverse = 1.0f / row_sum;
+#if !KEEP
+#pragma unroll 1 /* AMD's compiler spills otherwise */
+#endif
     for (int n = 0; n < steps; n++) {
         const int c = n * WORK_GROUP + item;
 #if KEEP
