@@ -39,7 +39,6 @@ kernel void norm_backward_tile(BACKWARD_PARAMETERS)
     float centre = 0.0f, deviations = 0.0f, squares = 0.0f, sum_g = 0.0f, sum_gd = 0.0f;
     float lost = 0.0f, lost_square = 0.0f, lost_g = 0.0f, lost_gd = 0.0f;
 
-#pragma unroll 1 /* AMD's compiler spills otherwise */
     for (int n = 0; n < first; n++) {
         const int e = n * WORK_GROUP + item;
         float v = 0.0f;
@@ -52,7 +51,6 @@ kernel void norm_backward_tile(BACKWARD_PARAMETERS)
     REDUCE(shared, 0, item, centre, SUM_FLOAT);
     centre /= (float)elements;
     lost = 0.0f;
-#pragma unroll 1
     for (int n = 0; n < steps; n++) {
         const int e = n * WORK_GROUP + item;
         float d = 0.0f, g = 0.0f;
@@ -72,7 +70,7 @@ kernel void norm_backward_tile(BACKWARD_PARAMETERS)
     REDUCE(shared, 4, item, sum_gd, SUM_FLOAT);
     moments m;
     find_moments(&m, centre, deviations, squares, sum_g, sum_gd, &a);
-#pragma unroll 1
+    find_row(&row, (int)r, x, residual, scale, dy, dsum, dx, &a); /* anew: dsum and dx take no registers before */
     for (int n = 0; n < steps; n++) {
         const int e = n * WORK_GROUP + item;
         if (a.has_dx && e < elements) {
