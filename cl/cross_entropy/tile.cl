@@ -80,7 +80,8 @@ kernel void cross_entropy_tile(ARRAYS, cross_entropy_args a)
     if (item == target.label % WORK_GROUP)
         store_sums(&row, &target, x_label, row_max, row_sum, spread, &a);
 #if GRADIENT
-    find_row(&row, (args_long)group_id(&a.part, 0), ARRAYS_GIVEN, &a); /* anew: the gradient takes no registers before */
+    /* Anew, as far as the compiler knows for another row: AMD's would keep what it takes for both loops, and spill. */
+    find_row(&row, (args_long)group_id(&a.part, 0) + (a.rows < 0), ARRAYS_GIVEN, &a);
     const float inverse = 1.0f / row_sum;
     for (int n = 0; n < steps; n++) {
         const int c = n * WORK_GROUP + item;

@@ -70,7 +70,8 @@ kernel void norm_backward_tile(BACKWARD_PARAMETERS)
     REDUCE(shared, 4, item, sum_gd, SUM_FLOAT);
     moments m;
     find_moments(&m, centre, deviations, squares, sum_g, sum_gd, &a);
-    find_row(&row, (int)r, x, residual, scale, dy, dsum, dx, &a); /* anew: dsum and dx take no registers before */
+    /* Anew, as far as the compiler knows for another row: AMD's would keep what it takes for all loops, and spill. */
+    find_row(&row, (int)r + (a.rows < 0), x, residual, scale, dy, dsum, dx, &a);
     for (int n = 0; n < steps; n++) {
         const int e = n * WORK_GROUP + item;
         if (a.has_dx && e < elements) {
