@@ -37,7 +37,8 @@ kernel void cross_entropy_tile(ARRAYS, cross_entropy_args a)
     const int item = (int)get_local_id(0);
     row_place row;
     row_target target;
-    find_row(&row, (args_long)group_id(&a.part, 0), ARRAYS_GIVEN, &a);
+    /* The row is the same for all items, but compilers must not know it: AMD's keeps what they share in few registers, and spills. */
+    find_row(&row, (args_long)group_id(&a.part, 0) + item * (a.rows < 0), ARRAYS_GIVEN, &a);
     read_target(&target, &row, 0, &a);
     /* Trip counts are the same for all items: PoCL 3.1 vectorises across items and miscounts others. */
     const int steps = KEEP ? KEEP : (a.classes + WORK_GROUP - 1) / WORK_GROUP;
@@ -80,8 +81,6 @@ kernel void cross_entropy_tile(ARRAYS, cross_entropy_args a)
     if (item == target.label % WORK_GROUP)
         store_sums(&row, &target, x_label, row_max, row_sum, spread, &a);
 #if GRADIENT
-    /* Anew, as far as the compiler knows for another row: AMD's would keep what it takes for both loops, and spill. */
-    find_row(&row, (args_long)group_id(&a.part, 0) + (a.rows < 0), ARRAYS_GIVEN, &a);
     const float inverse = 1.0f / row_sum;
     for (int n = 0; n < steps; n++) {
         const int c = n * WORK_GROUP + item;

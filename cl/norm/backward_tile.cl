@@ -33,7 +33,8 @@ kernel void norm_backward_tile(BACKWARD_PARAMETERS)
     const int item = (int)get_local_id(0), elements = a.segments * a.columns;
     const args_long r = (args_long)group_id(&a.part, 0);
     place row, at;
-    find_row(&row, (int)r, x, residual, scale, dy, dsum, dx, &a);
+    /* The row is the same for all items, but compilers must not know it: AMD's keeps what they share in few registers, and spills. */
+    find_row(&row, (int)r + item * (a.rows < 0), x, residual, scale, dy, dsum, dx, &a);
     /* Trip counts are the same for all items: PoCL 3.1 vectorises across items and miscounts others. */
     const int steps = (elements - 1) / WORK_GROUP + 1, first = a.centred ? steps : 0;
     float centre = 0.0f, deviations = 0.0f, squares = 0.0f, sum_g = 0.0f, sum_gd = 0.0f;
@@ -70,8 +71,6 @@ kernel void norm_backward_tile(BACKWARD_PARAMETERS)
     REDUCE(shared, 4, item, sum_gd, SUM_FLOAT);
     moments m;
     find_moments(&m, centre, deviations, squares, sum_g, sum_gd, &a);
-    /* Anew, as far as the compiler knows for another row: AMD's would keep what it takes for all loops, and spill. */
-    find_row(&row, (int)r + (a.rows < 0), x, residual, scale, dy, dsum, dx, &a);
     for (int n = 0; n < steps; n++) {
         const int e = n * WORK_GROUP + item;
         if (a.has_dx && e < elements) {
