@@ -56,6 +56,11 @@
         norm_backward_args a
 #define BACKWARD_ARGUMENTS x, residual, scale, dy, dsum, dx, workspace, a
 
+/* 0: the host promises that rows have one segment. */
+#ifndef SEGMENTED
+#define SEGMENTED 1
+#endif
+
 /* Where a row or a segment begins in each array. */
 typedef struct place {
     const global ELEMENT(X_TYPE) *x;
@@ -101,7 +106,7 @@ static inline void find_row(place *row, int r, const global ELEMENT(X_TYPE) *x,
 static inline void find_segment(place *at, const place *row, int s, const norm_backward_args *a)
 {
     *at = *row;
-    if (a->segments > 1)
+    if (SEGMENTED && a->segments > 1)
         move(at, s, a->segment_extent, a);
 }
 

@@ -16,7 +16,7 @@
 /* Sets `at` to where the segment of a row's element e begins, and returns the element's column. */
 static inline int find_element(place *at, const place *row, int e, const norm_backward_args *a)
 {
-    const int s = a->segments == 1 ? 0 : e / a->columns;
+    const int s = !SEGMENTED || a->segments == 1 ? 0 : e / a->columns;
 
     find_segment(at, row, s, a);
     return e - s * a->columns;

@@ -45,6 +45,7 @@ static void define(const clattn_plan *plan, enum row_solver solver, struct strbu
     define_token(options, "SCALE_TYPE", storage_token(desc->scale.dtype));
     define_token(options, "DSUM_TYPE", storage_token(desc->gradients.sum.dtype));
     define_token(options, "DX_TYPE", storage_token(desc->gradients.x.dtype));
+    define_int(options, "SEGMENTED", problem->walk.segments > 1);
 }
 
 static bool has_weight(const struct norm_backward_problem *problem, enum norm_weight weight)
