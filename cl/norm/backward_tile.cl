@@ -71,12 +71,10 @@ kernel void norm_backward_tile(BACKWARD_PARAMETERS)
     REDUCE(shared, 4, item, sum_gd, SUM_FLOAT);
     moments m;
     find_moments(&m, centre, deviations, squares, sum_g, sum_gd, &a);
-    for (int n = 0; n < steps; n++) {
-        const int e = n * WORK_GROUP + item;
-        if (a.has_dx && e < elements) {
-            const int c = find_element(&at, &row, e, &a);
-            write_one(&at, c, &m, &a);
-        }
+    const int last = a.has_dx ? elements : 0;
+    for (int e = item; e < last; e += WORK_GROUP) {
+        const int c = find_element(&at, &row, e, &a);
+        write_one(&at, c, &m, &a);
     }
     if (item == 0)
         store_statistics(r, &m, workspace, &a);
