@@ -74,6 +74,7 @@ typedef struct place {
 /* Moves a place by `index` rows or segments. */
 static inline void move(place *at, int index, const int *extent, const norm_backward_args *a)
 {
+#pragma unroll 1 /* the strides of all dimensions at once are more than AMD's compiler has registers for */
     for (int n = 3; n >= 0; n--) {
         const int rest = n ? index / extent[n] : 0;
         const args_long i = index - rest * extent[n];

@@ -52,6 +52,17 @@ kernel void norm_backward_tile(BACKWARD_PARAMETERS)
     REDUCE(shared, 0, item, centre, SUM_FLOAT);
     centre /= (float)elements;
     lost = 0.0f;
+    /* Two loops: one would have more masks of items than AMD's gfx90a has registers for them. */
+    for (int n = 0; n < steps; n++) {
+        const int e = n * WORK_GROUP + item;
+        float d = 0.0f;
+        if (e < elements) {
+            const int c = find_element(&at, &row, e, &a);
+            d = load_x(&at, c, &a) - centre;
+        }
+        ADD(float, squares, lost_square, (d * d));
+        ADD(float, deviations, lost, d);
+    }
     for (int n = 0; n < steps; n++) {
         const int e = n * WORK_GROUP + item;
         float d = 0.0f, g = 0.0f;
@@ -60,8 +71,6 @@ kernel void norm_backward_tile(BACKWARD_PARAMETERS)
             d = load_x(&at, c, &a) - centre;
             g = load_g(&at, c, &a);
         }
-        ADD(float, squares, lost_square, (d * d));
-        ADD(float, deviations, lost, d);
         ADD_ANY(float, sum_g, lost_g, g);
         ADD_ANY(float, sum_gd, lost_gd, (g * d));
     }
@@ -71,8 +80,6 @@ kernel void norm_backward_tile(BACKWARD_PARAMETERS)
     REDUCE(shared, 4, item, sum_gd, SUM_FLOAT);
     moments m;
     find_moments(&m, centre, deviations, squares, sum_g, sum_gd, &a);
-    /* Found again, so that strides of dsum and dx are not kept from the start. */
-    find_row(&row, (int)r + item * (a.rows < 1), x, residual, scale, dy, dsum, dx, &a);
     const int last = a.has_dx ? elements : 0;
     for (int e = item; e < last; e += WORK_GROUP) {
         const int c = find_element(&at, &row, e, &a);
