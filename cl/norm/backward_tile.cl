@@ -52,17 +52,6 @@ kernel void norm_backward_tile(BACKWARD_PARAMETERS)
     REDUCE(shared, 0, item, centre, SUM_FLOAT);
     centre /= (float)elements;
     lost = 0.0f;
-    /* Two loops: one would have more masks of items than AMD's gfx90a has registers for them. */
-    for (int n = 0; n < steps; n++) {
-        const int e = n * WORK_GROUP + item;
-        float d = 0.0f;
-        if (e < elements) {
-            const int c = find_element(&at, &row, e, &a);
-            d = load_x(&at, c, &a) - centre;
-        }
-        ADD(float, squares, lost_square, (d * d));
-        ADD(float, deviations, lost, d);
-    }
     for (int n = 0; n < steps; n++) {
         const int e = n * WORK_GROUP + item;
         float d = 0.0f, g = 0.0f;
@@ -71,6 +60,8 @@ kernel void norm_backward_tile(BACKWARD_PARAMETERS)
             d = load_x(&at, c, &a) - centre;
             g = load_g(&at, c, &a);
         }
+        ADD(float, squares, lost_square, (d * d));
+        ADD(float, deviations, lost, d);
         ADD_ANY(float, sum_g, lost_g, g);
         ADD_ANY(float, sum_gd, lost_gd, (g * d));
     }
