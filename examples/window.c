@@ -34,8 +34,7 @@ static clattn_picture load(GdkPixbuf **p, const char *file)
 {
     g_clear_object(p);
     *p = gdk_pixbuf_new_from_file(file, NULL);
-    if (!*p)
-        check(FALSE, g_strconcat("Cannot read ", file, NULL));
+    check(*p != NULL, *p ? NULL : g_strconcat("Cannot read ", file, NULL));
     return (clattn_picture){gdk_pixbuf_get_pixels(*p),        (size_t)gdk_pixbuf_get_height(*p),
                             (size_t)gdk_pixbuf_get_width(*p), (size_t)gdk_pixbuf_get_rowstride(*p),
                             gdk_pixbuf_get_n_channels(*p),    CLATTN_COMPONENT_U8};
@@ -61,17 +60,16 @@ static gpointer work(gpointer arguments)
             continue;
         clattn_picture_encoder_args each = {sizeof each, load(&other, file), compared > 1 ? vector : own, control};
         check(!clattn_picture_encoder_run(encoder, NULL, &each, &error), error.message);
-        float cosine = 0; /* of the angle between the vectors, whose lengths are 1 */
+        float cosine = compared > 1 ? 0 : best; /* of the angle between the vectors, whose lengths are 1 */
         for (int i = 0; compared > 1 && i < COLUMNS; i++)
             cosine += own[i] * vector[i];
-        if (compared > 1 && cosine > best) {
-            best = cosine;
+        if (cosine > best)
             shown[2] = file;
-        }
+        best = MAX(best, cosine);
     }
-    check(shown[2] != NULL, "There are no other pictures");
+    check(best > -2, "There are no other pictures");
     text = g_strdup_printf("Most alike: %s, cosine %.4f", shown[2], (double)best);
-    return arguments;
+    return arguments; /* not NULL: all went well */
 }
 
 /* Shows what is new, several times a second. */
@@ -96,10 +94,9 @@ int main(int argc, char **argv)
     clattn_control_params params = {sizeof params, .max_launch_ms = 10, .cancellable = 1};
     adopted.opencl_context = clCreateContextFromType(NULL, CL_DEVICE_TYPE_ALL, NULL, NULL, NULL);
     if (!gtk_init_check(&argc, &argv) || argc <= CLEANED || !adopted.opencl_context ||
-        clattn_context_create(&adopted, &context) || clattn_control_create(&params, &control)) {
-        g_printerr("usage: window MODEL.safetensors PICTURE CLEANED.png OTHER ... (by a display and OpenCL)\n");
-        return 2;
-    }
+        clattn_context_create(&adopted, &context) || clattn_control_create(&params, &control))
+        return g_printerr("usage: window MODEL.safetensors PICTURE CLEANED.png OTHER ... (by a display and OpenCL)\n"),
+               2;
     window = gtk_dialog_new_with_buttons(NULL, NULL, 0, "Cancel", GTK_RESPONSE_CANCEL, "Close", 0, NULL);
     GtkWidget *all = gtk_dialog_get_content_area(GTK_DIALOG(window)), *row = gtk_box_new(GTK_ORIENTATION_HORIZONTAL, 8);
     for (int i = 0; i < 3; i++)
@@ -112,9 +109,8 @@ int main(int argc, char **argv)
     shown[0] = argv[PICTURE];
     g_timeout_add(40, refresh, &argv[PICTURE]);
     GThread *worker = g_thread_new("worker", work, argv);
-    while (gtk_dialog_run(GTK_DIALOG(window)) == GTK_RESPONSE_CANCEL)
-        clattn_control_cancel(control);
-    clattn_control_cancel(control);
+    for (int answer = GTK_RESPONSE_CANCEL; answer == GTK_RESPONSE_CANCEL; clattn_control_cancel(control))
+        answer = gtk_dialog_run(GTK_DIALOG(window));
     gboolean found = g_thread_join(worker) != NULL;
     clattn_picture_encoder_release(&encoder);
     clattn_denoiser_release(&denoiser);

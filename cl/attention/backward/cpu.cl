@@ -37,24 +37,6 @@
 #ifndef KEY_STEP
 #define KEY_STEP 6
 #endif
-#ifndef DQ_TYPE
-#define DQ_TYPE F32
-#endif
-#ifndef DK_TYPE
-#define DK_TYPE F32
-#endif
-#ifndef DV_TYPE
-#define DV_TYPE F32
-#endif
-#ifndef GRADIENT_QUERY
-#define GRADIENT_QUERY 0
-#endif
-#ifndef GRADIENT_KEY
-#define GRADIENT_KEY 0
-#endif
-#ifndef GRADIENT_VALUE
-#define GRADIENT_VALUE 0
-#endif
 #if DOUBLE || ADDITIVE || SCORE_MOD || RING || GIVEN(PAGED) || KEY_GROUPS || VALUE_GROUPS
 #error "the generic solver has these, or none"
 #endif

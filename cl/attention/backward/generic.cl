@@ -24,24 +24,6 @@
 #ifndef CHUNK
 #define CHUNK 8
 #endif
-#ifndef DQ_TYPE
-#define DQ_TYPE F32
-#endif
-#ifndef DK_TYPE
-#define DK_TYPE F32
-#endif
-#ifndef DV_TYPE
-#define DV_TYPE F32
-#endif
-#ifndef GRADIENT_QUERY
-#define GRADIENT_QUERY 0
-#endif
-#ifndef GRADIENT_KEY
-#define GRADIENT_KEY 0
-#endif
-#ifndef GRADIENT_VALUE
-#define GRADIENT_VALUE 0
-#endif
 #ifndef GRADIENT_VECTOR
 #define GRADIENT_VECTOR 0
 #endif

@@ -26,7 +26,7 @@ clattn_status graph_begin(struct graph *graph, clattn_context *context)
 
 void graph_clear(struct graph *graph)
 {
-    /* Of a graph that could not be finished, packing may still run. */
+    /* Packing may still run if the graph could not be finished. */
     if (graph->prepacked && !graph->finished && !device_is_foreign(&graph->context->device))
         graph->context->device.cl.clFinish(graph->context->warm_queue);
     for (size_t i = 0; i < graph->plan_count; i++) {

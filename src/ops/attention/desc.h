@@ -106,7 +106,7 @@ static inline const clattn_binding *attention_binding(const clattn_attention_arg
     return (const clattn_binding *)((const char *)args + attention_arrays[array].binding);
 }
 
-/* The same for a gradient, whose binding's name is "gradients.query" and the like. */
+/* Does so for a gradient, whose binding's name is "gradients.query" and the like. */
 extern const struct attention_array_type attention_gradients[ATTENTION_GRADIENTS];
 
 static inline const clattn_layout *attention_gradient_layout(const clattn_attention_desc *desc,
