@@ -253,9 +253,10 @@ void backward_results_release(backward_result *r)
 static double *reduced(const double *dense, int rank, const size_t *extent, const test_array *array)
 {
     double *sum = zeros(array_count(array->layout.rank, array->written));
-    size_t index[4] = {0}, n = 0;
+    const size_t count = array_count(rank, extent);
+    size_t index[4] = {0};
 
-    do {
+    for (size_t n = 0; n < count; n++, array_next(rank, extent, index)) {
         size_t at = 0;
         bool is_inside = true;
         for (int i = 0; i < array->layout.rank; i++) {
@@ -266,8 +267,7 @@ static double *reduced(const double *dense, int rank, const size_t *extent, cons
         if (is_inside) {
             sum[at] += dense[n];
         }
-        n++;
-    } while (array_next(rank, extent, index));
+    }
     return sum;
 }
 
