@@ -56,16 +56,13 @@ static gpointer work(gpointer arguments)
     float own[COLUMNS], vector[COLUMNS], best = -2;
     for (compared = 1; argv[PICTURE + compared]; compared++) {
         const char *file = argv[PICTURE + compared]; /* the first is the cleaned one */
-        if (!strcmp(file, argv[PICTURE]))
-            continue;
         clattn_picture_encoder_args each = {sizeof each, load(&other, file), compared > 1 ? vector : own, control};
         check(!clattn_picture_encoder_run(encoder, NULL, &each, &error), error.message);
         float cosine = compared > 1 ? 0 : best; /* of the angle between the vectors, whose lengths are 1 */
         for (int i = 0; compared > 1 && i < COLUMNS; i++)
             cosine += own[i] * vector[i];
-        if (cosine > best)
-            shown[2] = file;
-        best = MAX(best, cosine);
+        if (cosine > best && strcmp(file, argv[PICTURE]) != 0)
+            best = cosine, shown[2] = file;
     }
     check(best > -2, "There are no other pictures");
     text = g_strdup_printf("Most alike: %s, cosine %.4f", shown[2], (double)best);
@@ -95,8 +92,7 @@ int main(int argc, char **argv)
     adopted.opencl_context = clCreateContextFromType(NULL, CL_DEVICE_TYPE_ALL, NULL, NULL, NULL);
     if (!gtk_init_check(&argc, &argv) || argc <= CLEANED || !adopted.opencl_context ||
         clattn_context_create(&adopted, &context) || clattn_control_create(&params, &control))
-        return g_printerr("usage: window MODEL.safetensors PICTURE CLEANED.png OTHER ... (by a display and OpenCL)\n"),
-               2;
+        return g_printerr("usage: window MODEL PICTURE CLEANED.png OTHER ... (by a display and OpenCL)\n"), 2;
     window = gtk_dialog_new_with_buttons(NULL, NULL, 0, "Cancel", GTK_RESPONSE_CANCEL, "Close", 0, NULL);
     GtkWidget *all = gtk_dialog_get_content_area(GTK_DIALOG(window)), *row = gtk_box_new(GTK_ORIENTATION_HORIZONTAL, 8);
     for (int i = 0; i < 3; i++)
