@@ -105,6 +105,7 @@
 #include "softmax.h"
 #include "status.h"
 #include "tensor.h"
+#include "training.h"
 #include "transformer.h"
 #include "tuning.h"
 #include "version.h"
