@@ -18,7 +18,8 @@
  * so that with scale = 1 / (labels of the step) the step is that of the mean loss. Every sum has one order, and there are no
  * atomics: the same calls give the same bits on one device, driver and program.
  *
- * Parameters are float32. What a layer made on the way forward is kept in the workspace until its gradient has been
+ * The model is float32, or bfloat16 with the trainer's own float32 numbers for each parameter, of which those that the model
+ * computes with are rounded; gradients of parameters and moments are float32. What a layer made on the way forward is kept in the workspace until its gradient has been
  * computed; with `recompute`, only what goes into each layer is kept, and a layer is computed once more on the way back.
  * A model may be used by other plans while it is trained, on the same queue; plans that hold their matrices packed
  * (clattn_encoder_desc.prepack) keep those of when they were made.
@@ -36,7 +37,7 @@ CLATTN_BEGIN_DECLS
  * - Ownership: the caller releases it with clattn_trainer_release. It keeps the model; plans keep the trainer. */
 typedef struct clattn_trainer clattn_trainer;
 
-/** Makes a trainer for `model`, whose parameters and activations are float32. Moments and gradients are zeros. Blocks while
+/** Makes a trainer for `model`, whose parameters and activations are float32 or bfloat16. Moments and gradients are zeros. Blocks while
  * memory is allocated and the optimizer's kernels are compiled.
  *
  * If it fails, *trainer is NULL.
@@ -57,7 +58,7 @@ typedef struct clattn_parameter {
     size_t size;                  /**< sizeof(clattn_parameter) */
     const char *name;             /**< the canonical name (weights.h); lives as long as the model */
     clattn_layout layout;         /**< its extents, of rank 1 or 2 */
-    clattn_binding value;         /**< the parameter itself */
+    clattn_binding value;         /**< the parameter itself, which an update of a bfloat16 model rounds to it */
     clattn_binding gradient;      /**< its gradient, of the steps since the last update */
     clattn_binding first_moment;  /**< the optimizer's mean of gradients */
     clattn_binding second_moment; /**< the optimizer's mean of their squares */
@@ -68,6 +69,10 @@ typedef struct clattn_parameter {
 
 /** Sets *parameter as CLATTN_PARAMETER_INIT does (@ref calls_init). */
 CLATTN_API void clattn_parameter_init(clattn_parameter *parameter);
+
+/** Returns the bytes of device memory that `trainer` takes besides the model's; 0 for NULL. Parts of steps
+ * (clattn_training_args.accumulate) take as much as the gradients once more. */
+CLATTN_API size_t clattn_trainer_bytes(const clattn_trainer *trainer);
 
 /** Returns how many parameters there are; 0 for NULL. */
 CLATTN_API size_t clattn_trainer_parameter_count(const clattn_trainer *trainer);

@@ -546,7 +546,7 @@ static void refuses_models(void **state)
     clattn_stack_desc d = plain;
     clattn_trainer *trainer = NULL;
     (void)state;
-    refuses_model(&plain, CLATTN_DTYPE_BF16, CLATTN_MODEL_OUTPUT_TIED, "not float32");
+    refuses_model(&plain, CLATTN_DTYPE_F16, CLATTN_MODEL_OUTPUT_TIED, "not both float32");
     refuses_model(&plain, CLATTN_DTYPE_F32, CLATTN_MODEL_OUTPUT_NONE, "without logits");
     d.gated = 1;
     refuses_model(&d, CLATTN_DTYPE_F32, CLATTN_MODEL_OUTPUT_TIED, "gated");
@@ -561,6 +561,7 @@ static void refuses_models(void **state)
     refuses_model(&d, CLATTN_DTYPE_F32, CLATTN_MODEL_OUTPUT_TIED, "biases of some");
     assert_int_equal(clattn_trainer_create(NULL, &trainer), CLATTN_ERROR_INVALID_ARGUMENT);
     assert_int_equal(clattn_trainer_parameter_count(NULL), 0);
+    assert_int_equal(clattn_trainer_bytes(NULL), 0);
     clattn_trainer_release(NULL);
     clattn_trainer_release(&trainer);
 }

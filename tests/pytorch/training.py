@@ -1,5 +1,5 @@
 """Random Transformers whose losses and gradients are computed by the library (training_run.c) and by PyTorch's autograd in
-float64: each gradient is within twice the largest error that PyTorch makes of it in float32.
+float64: each gradient is within twice the largest error that PyTorch makes of it in float32, or bfloat16 if the model is.
 
     python training.py [--draws N] [--seed N] [--only NUMBER[,NUMBER...]] [--kinds KIND[,KIND...]] [--jobs N] [--keep]
 
@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 import property
+from draw import rounded
 from command_support import write_safetensors  # of tests/tool, to which draw.py has made the way
 
 KINDS = ("translation", "text")
@@ -181,7 +182,7 @@ class Training:
         layers, decoder_layers = draw.whole(1, 3), draw.whole(1, 3)
         self.stacks = [Stack(self, "encoder", layers, self.source_vocabulary, False)] if self.translates else []
         self.stacks.append(Stack(self, "decoder", decoder_layers, self.vocabulary, self.translates))
-        recompute = draw.chance(0.4)
+        recompute, self.narrow = draw.chance(0.4), draw.chance(0.2)
         draw.option(draw.folder, "encoder=%d" % (layers * self.translates), "decoder=%d" % decoder_layers,
                     "vocabulary=%d" % self.vocabulary, "source_vocabulary=%d" % self.source_vocabulary,
                     "d_model=%d" % self.d_model, "heads=%d" % self.heads, "kv_heads=%d" % self.kv_heads,
@@ -190,11 +191,13 @@ class Training:
                     "positions=%d" % self.positions, "position_count=%d" % self.position_count, "rotary=%d" % self.rotary,
                     "reach=%d" % self.reach, "softcap=%g" % self.softcap, "scaled=%d" % self.scaled,
                     "input_norm=%d" % self.input_norm, "output=%d" % self.output, "output_bias=%d" % self.output_bias,
-                    "smoothing=%g" % self.smoothing, "recompute=%d" % recompute)
+                    "smoothing=%g" % self.smoothing, "recompute=%d" % recompute, "bf16=%d" % self.narrow)
         draw.note("%d heads of %d (%d), d_ff %d, %s-norm, %s%s%s%s%s%s", self.heads, self.d_model // self.heads, self.kv_heads,
                   self.d_ff, "pre" if self.pre else "post", "RMS" if self.rms else "layer", ", biases" if self.biases else "",
                   ", tied" if self.output == 2 else "", ", positions %d" % self.positions if self.positions else "",
                   ", rotary" if self.rotary else "", ", recompute" if recompute else "")
+        if self.narrow:
+            draw.note("bfloat16")
 
     def draw_batch(self):
         draw = self.draw
@@ -221,6 +224,10 @@ class Training:
             draw.save("source_0.npy", self.source)
 
     def random_weight(self, name, shape):
+        x = self.random_numbers(name, shape)
+        return rounded(x, "bf16") if self.narrow else x
+
+    def random_numbers(self, name, shape):
         x = self.draw.normal(*shape)
         if name.endswith("tokens.weight"):
             return x * np.float32(0.5 / math.sqrt(self.d_model) if self.scaled else 0.5)
@@ -260,7 +267,8 @@ class Training:
         return {"losses_0": losses.detach().double().numpy(), **gradients}
 
     def check(self):
-        exact, naive = self.compute(torch.float64), self.compute(torch.float32)
+        exact, naive = self.compute(torch.float64), self.compute(torch.bfloat16 if self.narrow else torch.float32)
+        unit = 2 ** -8 if self.narrow else 2 ** -23
         wrong, worst = [], 0
         for name in exact:
             found = np.load(self.draw.path(name + ".npy")).astype(np.float64)
@@ -269,7 +277,7 @@ class Training:
                 continue
             # Norms and tables have gradients of sums of what products hand back.
             size = max(np.abs(exact[name]).max(initial=0), self.terms.get(name, 0 if name == "losses_0" else self.before))
-            allowed = 2 * np.abs(naive[name] - exact[name]).max(initial=0) + 8 * 2 ** -23 * size
+            allowed = 2 * np.abs(naive[name] - exact[name]).max(initial=0) + 8 * unit * size
             error = np.abs(found - exact[name]).max(initial=0)
             worst = max(worst, error / allowed if allowed else 0)
             if not error <= allowed:

@@ -12,6 +12,7 @@
  *   vocabulary=N source_vocabulary=N d_model=N heads=N kv_heads=N d_ff=N activation=N norm=N pre=0|1 without_bias=N
  *   final_norm=0|1 positions=N position_count=N rotary=N reach=N softcap=X scaled=0|1 input_norm=0|1    of both stacks
  *   output=N output_bias=0|1    the clattn_model_output
+ *   bf16=0|1        bfloat16 with float32 parameters
  *   smoothing=X recompute=0|1 dropout=X parts=N     the batch is cut into so many steps, whose gradients are added up
  *   repeat=N        does the step N times more, and prints the milliseconds of each; explain=1 prints the plan
  *   rate=X clip=X decay=X coupled=0|1     each step is followed by an update; rate 0 (default): none is */
@@ -54,6 +55,7 @@ static clattn_transformer *make_model(void)
     desc.decoder = &decoder;
     desc.output = (clattn_model_output)number("output", 0);
     desc.output_bias = (int32_t)number("output_bias", 0);
+    desc.dtype = number("bf16", 0) ? CLATTN_DTYPE_BF16 : CLATTN_DTYPE_F32;
     return load_model(&desc, CLATTN_NAME_FORMAT_CANONICAL, NULL);
 }
 

@@ -101,6 +101,13 @@ static clattn_status note_written(struct tape *t, struct graph_operand gradient,
     return CLATTN_SUCCESS;
 }
 
+/* The layout of a weight's gradient, which is float32. */
+static clattn_layout as_float32(clattn_layout layout)
+{
+    layout.dtype = CLATTN_DTYPE_F32;
+    return layout;
+}
+
 /* ---- products ---- */
 
 static clattn_layout transposed(const clattn_layout *layout)
@@ -171,9 +178,10 @@ static clattn_status product(struct tape *t, const struct graph_step *s)
     const struct graph_operand of_c = gradient_of(t, c), of_b = weight_gradient(t, s->operand[MATMUL_B]);
     const clattn_layout c_across = transposed(&d.c), b_across = transposed(&d.b);
     if (of_b.array) {
+        const clattn_layout of_b_layout = as_float32(b_across);
         bool before;
         TRY(note_written(t, of_b, &before));
-        TRY(add_product(t, &c_across, of_c, &d.a, a, &b_across, of_b, before));
+        TRY(add_product(t, &c_across, of_c, &d.a, a, &of_b_layout, of_b, before));
     }
     if (s->operand[MATMUL_BIAS].array)
         TRY(add_column_sums(t, &d.c, of_c, weight_gradient(t, s->operand[MATMUL_BIAS])));
@@ -213,12 +221,12 @@ static clattn_status norm(struct tape *t, const struct graph_step *s)
     desc.y = desc.bias = (clattn_layout){0};
     desc.gradients.y = forward->y;
     desc.gradients.x = forward->x;
-    desc.gradients.scale = forward->scale;
+    desc.gradients.scale = as_float32(forward->scale);
     step.operand[NORM_Y_GRADIENT] = gradient_of(t, s->operand[NORM_Y]);
     step.operand[NORM_SCALE_GRADIENT] = weight_gradient(t, s->operand[NORM_SCALE]);
     TRY(note_written(t, step.operand[NORM_SCALE_GRADIENT], &before));
     if (s->operand[NORM_BIAS].array) {
-        desc.gradients.bias = forward->bias;
+        desc.gradients.bias = as_float32(forward->bias);
         step.operand[NORM_BIAS_GRADIENT] = weight_gradient(t, s->operand[NORM_BIAS]);
     }
     if (has_gradient(t, x)) {
@@ -352,7 +360,7 @@ static clattn_status add_table(struct tape *t, const struct graph_step *s, struc
     desc.explicit_scale = scaled && forward->explicit_scale;
     desc.scale = desc.explicit_scale ? forward->scale : 0;
     desc.ids = forward->ids;
-    desc.gradients.table = *table_layout;
+    desc.gradients.table = as_float32(*table_layout);
     desc.gradients.y = forward->y;
     step.operand[EMBEDDING_IDS] = ids;
     step.operand[EMBEDDING_TABLE_GRADIENT] = gradient;
@@ -363,7 +371,7 @@ static clattn_status add_table(struct tape *t, const struct graph_step *s, struc
             graph_arena_array(t->graph, CLATTN_DTYPE_F32, table_layout->extent[0] * table_layout->extent[1]));
     TRY(graph_add_operator(t->graph, &step, &desc, NULL));
     if (before)
-        status = add_sum(t, table_layout, step.operand[EMBEDDING_TABLE_GRADIENT], gradient);
+        status = add_sum(t, &desc.gradients.table, step.operand[EMBEDDING_TABLE_GRADIENT], gradient);
 fail:
     return status;
 }

@@ -42,8 +42,8 @@ static clattn_status check_model(const clattn_transformer *model)
 {
     struct report *report = &model->context->device.report;
     const char *reason = NULL;
-    if (model->dtype != CLATTN_DTYPE_F32 || model->weight_dtype != CLATTN_DTYPE_F32)
-        reason = "activations or weights that are not float32";
+    if (model->weight_dtype != model->dtype || model->dtype == CLATTN_DTYPE_F16)
+        reason = "activations and weights that are not both float32 or both bfloat16";
     if (!model->has_decoder || !model->output)
         reason = "models without logits";
     if (!reason && model->has_encoder)
@@ -61,6 +61,17 @@ static clattn_status check_model(const clattn_transformer *model)
 }
 
 /* ---- making one ---- */
+
+static bool is_narrow(const clattn_trainer *trainer)
+{
+    return trainer->model->weight_dtype != CLATTN_DTYPE_F32;
+}
+
+/* The element of its buffer with which a weight begins. */
+static size_t place_of(const clattn_trainer *trainer, const struct weight *weight)
+{
+    return weight->at / clattn_dtype_size(trainer->model->weight_dtype);
+}
 
 static clattn_status make_zeros(const clattn_trainer *trainer, size_t bytes, cl_mem *buffer)
 {
@@ -87,9 +98,31 @@ static clattn_status make_plans(clattn_trainer *trainer, struct trained_buffer *
     adam.parameter = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &buffer->count);
     adam.gradient = adam.first_moment = adam.second_moment = squares.x = adam.parameter;
     adam.squares = squares.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &one);
+    if (is_narrow(trainer))
+        adam.stored = clattn_layout_contiguous(trainer->model->weight_dtype, 1, &buffer->count);
     TRY(clattn_adam_plan_create(trainer->model->context, &adam, NULL, &buffer->adam));
     status = clattn_square_sum_plan_create(trainer->model->context, &squares, NULL, &buffer->squares);
 fail:
+    return status;
+}
+
+/* Makes the float32 numbers that bfloat16 parameters are rounded from. */
+static clattn_status widen(clattn_trainer *trainer, size_t index)
+{
+    clattn_status status;
+    const clattn_transformer *model = trainer->model;
+    struct trained_buffer *buffer = &trainer->buffers[index];
+    clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
+    clattn_activation_args args = CLATTN_ACTIVATION_ARGS_INIT;
+    clattn_plan *plan = NULL;
+    desc.x = clattn_layout_contiguous(model->weight_dtype, 1, &buffer->count);
+    desc.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &buffer->count);
+    args.x = clattn_binding_buffer(model->buffers[index], 0);
+    args.y = clattn_binding_buffer(buffer->value, 0);
+    TRY(clattn_activation_plan_create(model->context, &desc, NULL, &plan));
+    status = clattn_activation_enqueue(plan, model->context->warm_queue, &args, 0, NULL, NULL);
+fail:
+    clattn_plan_release(&plan);
     return status;
 }
 
@@ -101,7 +134,7 @@ static clattn_status make_buffers(clattn_trainer *trainer)
     for (size_t i = 1; i < model->weight_count; i++) {
         const struct weight *weight = &model->weights[i];
         size_t *count = &trainer->buffers[weight->buffer].count;
-        *count = size_max(*count, weight->at / sizeof(float) + weight->rows * weight->columns);
+        *count = size_max(*count, place_of(trainer, weight) + weight->rows * weight->columns);
     }
     for (size_t i = 0; i < model->buffer_count; i++) {
         struct trained_buffer *buffer = &trainer->buffers[i];
@@ -110,6 +143,12 @@ static clattn_status make_buffers(clattn_trainer *trainer)
         TRY(make_zeros(trainer, bytes, &buffer->gradient));
         TRY(make_zeros(trainer, bytes, &buffer->first_moment));
         TRY(make_zeros(trainer, bytes, &buffer->second_moment));
+        if (is_narrow(trainer)) {
+            TRY(make_zeros(trainer, bytes, &buffer->value));
+            TRY(widen(trainer, i));
+        } else {
+            buffer->value = model->buffers[i];
+        }
     }
     TRY(make_zeros(trainer, sizeof(float), &trainer->squares));
     TRY_CL(&device->report, "clFinish", device->cl.clFinish(model->context->warm_queue));
@@ -136,6 +175,8 @@ void trainer_drop(clattn_trainer *trainer)
         cl_table_disown(CL(trainer));
     for (size_t i = 0; trainer->buffers && i < trainer->model->buffer_count; i++) {
         struct trained_buffer *buffer = &trainer->buffers[i];
+        if (is_narrow(trainer))
+            release(trainer, buffer->value);
         release(trainer, buffer->gradient);
         release(trainer, buffer->first_moment);
         release(trainer, buffer->second_moment);
@@ -186,6 +227,16 @@ void clattn_trainer_release(clattn_trainer **trainer)
     trainer_drop(dropped);
 }
 
+size_t clattn_trainer_bytes(const clattn_trainer *trainer)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; trainer && i < trainer->model->buffer_count; i++) {
+        const struct trained_buffer *buffer = &trainer->buffers[i];
+        bytes += buffer->count * sizeof(float) * (3 + (size_t)is_narrow(trainer) + (buffer->part != NULL));
+    }
+    return bytes;
+}
+
 /* ---- parameters ---- */
 
 size_t clattn_trainer_parameter_count(const clattn_trainer *trainer)
@@ -208,10 +259,10 @@ clattn_status clattn_trainer_parameter(const clattn_trainer *trainer, size_t ind
     const struct weight *weight = &model->weights[part->weight];
     const struct trained_buffer *buffer = &trainer->buffers[weight->buffer];
     const size_t extent[2] = {part->rows, part->columns};
-    const int64_t offset = (int64_t)(weight->at / sizeof(float) + part->first * weight->columns);
+    const int64_t offset = (int64_t)(place_of(trainer, weight) + part->first * weight->columns);
     parameter->name = part->name;
     parameter->layout = clattn_layout_contiguous(CLATTN_DTYPE_F32, part->vector ? 1 : 2, extent);
-    parameter->value = clattn_binding_buffer(model->buffers[weight->buffer], offset);
+    parameter->value = clattn_binding_buffer(buffer->value, offset);
     parameter->gradient = clattn_binding_buffer(buffer->gradient, offset);
     parameter->first_moment = clattn_binding_buffer(buffer->first_moment, offset);
     parameter->second_moment = clattn_binding_buffer(buffer->second_moment, offset);
@@ -240,7 +291,9 @@ static clattn_status move(clattn_trainer *trainer, struct chain *chain, size_t i
     struct step step;
     const struct trained_buffer *buffer = &trainer->buffers[index];
     clattn_adam_args args = CLATTN_ADAM_ARGS_INIT;
-    args.parameter = clattn_binding_buffer(trainer->model->buffers[index], 0);
+    args.parameter = clattn_binding_buffer(buffer->value, 0);
+    if (is_narrow(trainer))
+        args.stored = clattn_binding_buffer(trainer->model->buffers[index], 0);
     args.gradient = clattn_binding_buffer(buffer->gradient, 0);
     args.first_moment = clattn_binding_buffer(buffer->first_moment, 0);
     args.second_moment = clattn_binding_buffer(buffer->second_moment, 0);

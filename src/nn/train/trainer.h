@@ -9,6 +9,7 @@
 /* What a buffer of the model has besides: as many numbers each. */
 struct trained_buffer {
     size_t count; /* numbers */
+    cl_mem value; /* the parameters in float32: the model's buffer if that is float32, otherwise a buffer of the trainer's */
     cl_mem gradient, first_moment, second_moment;
     cl_mem part; /* the gradient of a part of a step, to be added to the others; NULL until there is one */
     clattn_plan *adam, *squares;
