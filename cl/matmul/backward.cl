@@ -20,7 +20,7 @@
  * NDRange: (pieces, rounded up at will); an item owns a piece, its lanes neighbouring columns.  Local memory: none.  Barriers:
  * none.  A sum over t has compensation and is rounded once on storing; the order is that of t, whatever the piece.
  * Needs OpenCL C 1.2. */
-#include "matmul/backward_args.h" /* first: it turns contraction off */
+#include "matmul/args.h" /* first: it turns contraction off */
 #include "activation/slope.h"
 #include "lib/compensated.h"
 #include "lib/gather.h"
@@ -65,7 +65,8 @@ DEFINE_SCATTER(scatter_operand_gradient, OPERAND_GRADIENT_TYPE)
 
 ITEM_FUNCTION run_piece(global float *sums, const global ELEMENT(C_GRADIENT_TYPE) *c_gradient,
                         const global ELEMENT(OPERAND_TYPE) *operand,
-                        global ELEMENT(OPERAND_GRADIENT_TYPE) *operand_gradient, matmul_backward_args a, args_long piece)
+                        global ELEMENT(OPERAND_GRADIENT_TYPE) *operand_gradient, matmul_backward_args a,
+                        args_long piece)
 {
     const args_long row = piece / a.chunks, i0 = row / a.extent[1], i1 = row - i0 * a.extent[1];
     const int first = (int)(piece - row * a.chunks) * a.chunk, last = first + min(a.columns - first, a.chunk);
@@ -77,7 +78,8 @@ ITEM_FUNCTION run_piece(global float *sums, const global ELEMENT(C_GRADIENT_TYPE
     for (int c = first; c < last; c += LANES) {
         floatv sum = (floatv)(0.0f), lost = (floatv)(0.0f);
         for (int t = 0; t < a.summed; t++) {
-            floatv g = gather_c_gradient(c_gradient + t * a.c_gradient.batch, c, a.c_gradient.col, UNIT_STRIDE, last - c);
+            floatv g =
+                gather_c_gradient(c_gradient + t * a.c_gradient.batch, c, a.c_gradient.col, UNIT_STRIDE, last - c);
             floatv of_operand = g;
 #if READS_SUMS
             const floatv s = gather_sums(sums + t * a.sums.batch, c, a.sums.col, UNIT_STRIDE, last - c);

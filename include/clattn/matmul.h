@@ -82,9 +82,10 @@ typedef struct clattn_matmul_desc {
         clattn_layout a; /**< none, or (batch, m, k) as a */
         /** None, or (batch, k, n); (k, n) or (1, k, n) if all items share b, because its batch is 1 or has stride 0. */
         clattn_layout b;
-        clattn_layout c;       /**< the gradient of c: (m, n) or (batch, m, n) */
-        clattn_layout bias;    /**< none, or (n), if there is a bias */
-        clattn_layout operand; /**< none, or (batch, m, n); (m, n) or (1, m, n) if operand's batch is 1 or has stride 0 */
+        clattn_layout c;    /**< the gradient of c: (m, n) or (batch, m, n) */
+        clattn_layout bias; /**< none, or (n), if there is a bias */
+        clattn_layout
+            operand; /**< none, or (batch, m, n); (m, n) or (1, m, n) if operand's batch is 1 or has stride 0 */
     } gradients;
 } clattn_matmul_desc;
 

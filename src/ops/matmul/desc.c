@@ -127,8 +127,8 @@ clattn_status matmul_desc_read(const void *given, struct matmul_problem *problem
     return struct_read(&problem->desc, sizeof problem->desc, offsetof(clattn_matmul_desc, activation), given);
 }
 
-clattn_status matmul_arrays_read(struct matmul_problem *problem, enum layout_use c_use, const struct layout_words *c_words,
-                                 const char **reason)
+clattn_status matmul_arrays_read(struct matmul_problem *problem, enum layout_use c_use,
+                                 const struct layout_words *c_words, const char **reason)
 {
     clattn_status status;
     clattn_matmul_desc *desc = &problem->desc;

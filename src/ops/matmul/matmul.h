@@ -45,8 +45,8 @@ size_t matmul_batch(const clattn_layout *layout);
 /* Both halves of reading a description, between which a direction has checks of its own: the copy into problem->desc, and
  * everything else, with what c is and how messages name it. */
 clattn_status matmul_desc_read(const void *desc, struct matmul_problem *problem, const char **reason);
-clattn_status matmul_arrays_read(struct matmul_problem *problem, enum layout_use c_use, const struct layout_words *c_words,
-                                 const char **reason);
+clattn_status matmul_arrays_read(struct matmul_problem *problem, enum layout_use c_use,
+                                 const struct layout_words *c_words, const char **reason);
 clattn_status matmul_problem_read(const void *desc, void *problem, const char **reason);
 
 /* A copy of the caller's args with lengths filled in and all bindings checked. */

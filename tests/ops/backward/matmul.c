@@ -39,14 +39,14 @@ static const matmul_backward_case forms[] = {
     {OF("B transposed", ALL, .m = 7, .n = 13, .k = 11, .b = FORM_TRANSPOSED), .form.b = FORM_TRANSPOSED},
     {OF("A transposed", ALL, .m = 7, .n = 13, .k = 11, .a = FORM_TRANSPOSED), .form.a = FORM_TRANSPOSED},
     {OF("C transposed", ALL, .m = 7, .n = 13, .k = 11, .c = FORM_TRANSPOSED, ACT(GELU), .bias = true)},
-    {OF("gaps", ALL, .m = 7, .n = 13, .k = 11, .a = FORM_PADDED, .b = FORM_PADDED, .c = FORM_PADDED, ACT(SWISH), MULTIPLY,
-        .operand_form = FORM_PADDED),
+    {OF("gaps", ALL, .m = 7, .n = 13, .k = 11, .a = FORM_PADDED, .b = FORM_PADDED, .c = FORM_PADDED, ACT(SWISH),
+        MULTIPLY, .operand_form = FORM_PADDED),
      .form = {FORM_PADDED, FORM_PADDED, FORM_PLAIN, FORM_PADDED}},
-    {OF("columns apart", ALL, .m = 7, .n = 13, .k = 11, .a = FORM_SPREAD, .b = FORM_SPREAD, .c = FORM_SPREAD, ACT(SWISH),
-        MULTIPLY, .bias = true, .bias_form = FORM_SPREAD, .operand_form = FORM_SPREAD),
+    {OF("columns apart", ALL, .m = 7, .n = 13, .k = 11, .a = FORM_SPREAD, .b = FORM_SPREAD, .c = FORM_SPREAD,
+        ACT(SWISH), MULTIPLY, .bias = true, .bias_form = FORM_SPREAD, .operand_form = FORM_SPREAD),
      .form = {FORM_SPREAD, FORM_SPREAD, FORM_SPREAD, FORM_SPREAD}},
-    {OF("backwards", ALL, .m = 7, .n = 13, .k = 11, .a = FORM_FLIPPED, .b = FORM_MIRRORED, .c = FORM_MIRRORED, ACT(GELU),
-        MULTIPLY, .bias = true, .bias_form = FORM_MIRRORED, .operand_form = FORM_FLIPPED),
+    {OF("backwards", ALL, .m = 7, .n = 13, .k = 11, .a = FORM_FLIPPED, .b = FORM_MIRRORED, .c = FORM_MIRRORED,
+        ACT(GELU), MULTIPLY, .bias = true, .bias_form = FORM_MIRRORED, .operand_form = FORM_FLIPPED),
      .form = {FORM_MIRRORED, FORM_FLIPPED, FORM_MIRRORED, FORM_MIRRORED}},
     {OF("one row of A for all", ALL, .m = 7, .n = 13, .k = 11, .a = FORM_SHARED_ROWS, .bias = true)},
     {OF("one gradient for all rows", ALL, .batch = 2, .m = 7, .n = 13, .k = 11, .c = FORM_SHARED_ROWS, ACT(GELU),
@@ -79,8 +79,9 @@ static const matmul_backward_case batches[] = {
         .actual_batch = 3, .actual_m = 2, .inject = MATMUL_BEYOND, .bias = true)},
     {OF("fewer items at enqueue, B shared", ALL, .batch = 4, .m = 5, .n = 7, .k = 11, .flat_b = true, .shorter = true,
         .actual_batch = 3, .actual_m = 5, .inject = MATMUL_BEYOND, ACT(GELU), .bias = true)},
-    {OF("fewer at enqueue, flat operand", ALL, .batch = 4, .m = 5, .n = 7, .k = 11, .flat_b = true, ACT(SWISH), MULTIPLY,
-        .flat_operand = true, .shorter = true, .actual_batch = 3, .actual_m = 2, .inject = MATMUL_BEYOND, .bias = true)},
+    {OF("fewer at enqueue, flat operand", ALL, .batch = 4, .m = 5, .n = 7, .k = 11, .flat_b = true, ACT(SWISH),
+        MULTIPLY, .flat_operand = true, .shorter = true, .actual_batch = 3, .actual_m = 2, .inject = MATMUL_BEYOND,
+        .bias = true)},
     {OF("fewer rows at enqueue, in two products", BIG, .batch = 2, .m = 5003, .n = 7, .k = 11, .flat_b = true,
         .shorter = true, .actual_batch = 2, .actual_m = 4999, .inject = MATMUL_BEYOND, .bias = true)},
     {OF("one row at enqueue", ALL, .batch = 4, .m = 65, .n = 7, .k = 11, .flat_b = true, .shorter = true,
@@ -95,7 +96,8 @@ static const matmul_backward_case empties[] = {
     {OF("no inner size", ALL, .m = 5, .n = 7, .k = 0, ACT(GELU), MULTIPLY, .bias = true)},
     {OF("no rows at enqueue: +0", ALL, .batch = 2, .m = 5, .n = 7, .k = 11, NOTHING(2, 0), ACT(GELU), MULTIPLY,
         .bias = true)},
-    {OF("no rows at enqueue: +0", ALL, .batch = 2, .m = 5, .n = 7, .k = 11, .flat_b = true, NOTHING(2, 0), .bias = true)},
+    {OF("no rows at enqueue: +0", ALL, .batch = 2, .m = 5, .n = 7, .k = 11, .flat_b = true, NOTHING(2, 0),
+        .bias = true)},
     {OF("no items at enqueue: +0", ALL, .batch = 2, .m = 5, .n = 7, .k = 11, .flat_b = true, NOTHING(0, 5), ACT(GELU),
         MULTIPLY, .flat_operand = true, .bias = true)},
     {OF("no items at enqueue", ALL, .batch = 2, .m = 5, .n = 7, .k = 11, NOTHING(0, 5), .bias = true)},
@@ -121,7 +123,8 @@ static const matmul_backward_case activations[] = {
 #define TO(x, y, w, o) .type = {x, y, w, o}
 
 static const matmul_backward_case stored[] = {
-    {OF("float16", ALL, TYPES(F16, F16, F16, F16, F16), .m = 17, .n = 35, .k = 19, .bias = true), TO(F16, F16, F16, F16)},
+    {OF("float16", ALL, TYPES(F16, F16, F16, F16, F16), .m = 17, .n = 35, .k = 19, .bias = true),
+     TO(F16, F16, F16, F16)},
     {OF("float16, Swish", ALL, TYPES(F16, F16, F16, F16, F16), ACT(SWISH), MULTIPLY, .m = 17, .n = 35, .k = 19,
         .bias = true),
      TO(F16, F16, F16, F16)},
@@ -292,9 +295,8 @@ static void reference_is_the_derivative(void **state)
 
 static void same_bits(void **state)
 {
-    static const matmul_backward_case test = {
-        OF("repeated", ALL, .batch = 2, .m = 67, .n = 35, .k = 19, .flat_b = true, ACT(GELU), MULTIPLY, .bias = true,
-           .flat_operand = true)};
+    static const matmul_backward_case test = {OF("repeated", ALL, .batch = 2, .m = 67, .n = 35, .k = 19, .flat_b = true,
+                                                 ACT(GELU), MULTIPLY, .bias = true, .flat_operand = true)};
     (void)state;
     for (size_t n = 0; n < 3; n++) {
         test_job job = {0};
@@ -346,10 +348,9 @@ static void same_items(void **state)
 static void workspace_is_enough(void **state)
 {
     enum { BAND = 64 * sizeof(float) };
-    static const matmul_backward_case test = {
-        OF("workspace", ALL, TYPES(BF16, BF16, BF16, 0, 0), .batch = 3, .m = 35, .n = 67, .k = 37, .flat_b = true,
-           ACT(GELU), MULTIPLY, .bias = true),
-        TO(BF16, BF16, BF16, 0)};
+    static const matmul_backward_case test = {OF("workspace", ALL, TYPES(BF16, BF16, BF16, 0, 0), .batch = 3, .m = 35,
+                                                 .n = 67, .k = 37, .flat_b = true, ACT(GELU), MULTIPLY, .bias = true),
+                                              TO(BF16, BF16, BF16, 0)};
     (void)state;
     for (size_t n = 0; n < 3; n++) {
         test_job job = {0};

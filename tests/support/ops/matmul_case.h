@@ -26,15 +26,23 @@ typedef enum matmul_inject {
     MATMUL_NOTHING,
     MATMUL_A_NAN, /* in the middle of A's first row; changes that row of C */
     MATMUL_A_INF,
-    MATMUL_B_NAN,       /* in the middle of B's last column; changes that column of C */
-    MATMUL_BIAS_INF,    /* changes the last column */
-    MATMUL_OPERAND_NAN, /* in its first element; changes that of C */
-    MATMUL_BEYOND,      /* NaN wherever A and B lie beyond the actual batch and m */
+    MATMUL_B_NAN,         /* in the middle of B's last column; changes that column of C */
+    MATMUL_BIAS_INF,      /* changes the last column */
+    MATMUL_OPERAND_NAN,   /* in its first element; changes that of C */
+    MATMUL_BEYOND,        /* NaN wherever A and B lie beyond the actual batch and m */
     MATMUL_C_GRADIENT_INF /* backward: in the first element of the gradient of C */
 } matmul_inject;
 
 /* Of job.input; the last one is backward's. */
-enum { MATMUL_A, MATMUL_B, MATMUL_BIAS, MATMUL_SCALE, MATMUL_OPERAND, MATMUL_INPUTS, MATMUL_C_GRADIENT = MATMUL_INPUTS };
+enum {
+    MATMUL_A,
+    MATMUL_B,
+    MATMUL_BIAS,
+    MATMUL_SCALE,
+    MATMUL_OPERAND,
+    MATMUL_INPUTS,
+    MATMUL_C_GRADIENT = MATMUL_INPUTS
+};
 
 typedef enum matmul_operand { OPERAND_NONE, OPERAND_ADD, OPERAND_MULTIPLY } matmul_operand;
 

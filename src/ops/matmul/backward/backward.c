@@ -30,7 +30,7 @@ static clattn_layout transposed(clattn_layout layout)
 size_t matmul_backward_rows(const struct matmul_backward_problem *problem, size_t batch, size_t m, size_t *items)
 {
     const array4 a = problem->forward.a, sums = matmul_strides(&problem->sums);
-    const bool one_axis = batch <= 1 || (a.batch == (int64_t)m * a.row && sums.batch == (int64_t)m * sums.row);
+    const bool one_axis = batch <= 1 || !m || (a.batch == (int64_t)m * a.row && sums.batch == (int64_t)m * sums.row);
     *items = !problem->b_shared || (one_axis && batch * m <= LENGTH_LIMIT) ? 1 : batch;
     return problem->b_shared && *items == 1 ? batch * m : m;
 }
@@ -212,7 +212,7 @@ static void name_solvers(struct matmul_backward_plan *plan)
 }
 
 static const char *const part_names[PARTS] = {
-    "the sums",          "their gradient, the operand's", "the gradient of a",    "the gradient of b", "that, added",
+    "the sums",          "their gradient, the operand's", "the gradient of a", "the gradient of b", "that, added",
     "that, of its type", "the gradient of bias",
 };
 
@@ -261,7 +261,8 @@ static const struct layout_place layouts[] = {
 const struct operator_type matmul_backward_operator = {
     .name = "matmul backward",
     .bytes = {sizeof(struct matmul_backward_plan), offsetof(struct matmul_backward_plan, problem),
-              sizeof(struct matmul_backward_problem), sizeof(clattn_matmul_desc), offsetof(clattn_matmul_args, control)},
+              sizeof(struct matmul_backward_problem), sizeof(clattn_matmul_desc),
+              offsetof(clattn_matmul_args, control)},
     .read = matmul_backward_problem_read,
     .enqueue = matmul_backward_enqueue,
     .layouts = layouts,

@@ -3,7 +3,6 @@
 #define CLATTN_OPS_MATMUL_BACKWARD_BACKWARD_H
 
 #include "clattn/norm.h"
-#include "matmul/backward_args.h"
 #include "ops/matmul/matmul.h"
 #include "plan/operator.h"
 
@@ -73,9 +72,10 @@ union matmul_part_desc {
 struct matmul_backward_plan {
     clattn_plan base;
     struct matmul_backward_problem problem;
-    clattn_plan *part[PARTS];       /* NULL: not needed */
-    size_t most_rows;               /* of a product for the gradient of b */
-    size_t b_gradient_at, parts_at; /* bytes in the workspace, behind the sums: float32 sums for b, and what parts need */
+    clattn_plan *part[PARTS]; /* NULL: not needed */
+    size_t most_rows;         /* of a product for the gradient of b */
+    size_t b_gradient_at,
+        parts_at; /* bytes in the workspace, behind the sums: float32 sums for b, and what parts need */
     char solver_name[64];
 };
 

@@ -36,7 +36,8 @@ fail:
     return status;
 }
 
-static clattn_status read_bias_gradient(const struct matmul_problem *forward, clattn_layout *layout, const char **reason)
+static clattn_status read_bias_gradient(const struct matmul_problem *forward, clattn_layout *layout,
+                                        const char **reason)
 {
     clattn_status status = CLATTN_SUCCESS;
     layout_normalise(layout);

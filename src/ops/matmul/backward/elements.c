@@ -85,7 +85,8 @@ static void define(const struct matmul_backward_problem *problem, const matmul_b
 {
     const clattn_matmul_desc *desc = matmul_backward_desc(problem);
     define_token(options, "C_GRADIENT_TYPE", storage_token(desc->gradients.c.dtype));
-    define_token(options, "OPERAND_TYPE", storage_token(reads_operand(problem) ? desc->operand.dtype : CLATTN_DTYPE_F32));
+    define_token(options, "OPERAND_TYPE",
+                 storage_token(reads_operand(problem) ? desc->operand.dtype : CLATTN_DTYPE_F32));
     define_token(options, "OPERAND_GRADIENT_TYPE", storage_token(desc->gradients.operand.dtype));
     define_int(options, "ACTIVATED", desc->activation != CLATTN_ACTIVATION_NONE);
     define_token(options, "ACTIVATION", activation_name(desc->activation));

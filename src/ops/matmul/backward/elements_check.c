@@ -53,8 +53,8 @@ static clattn_status judge_place(const struct check *check, int64_t i)
         all = problem->operand_shared ? all + part : part;
         all_magnitude = problem->operand_shared ? all_magnitude + fabs(part) : fabs(part);
         if (arrays[OPERAND_GRADIENT].host && (!problem->operand_shared || item == ITEMS - 1))
-            TRY(judge_element(check, OPERAND_GRADIENT, item, i,
-                              check_read(&arrays[OPERAND_GRADIENT], shared_at), all, all_magnitude));
+            TRY(judge_element(check, OPERAND_GRADIENT, item, i, check_read(&arrays[OPERAND_GRADIENT], shared_at), all,
+                              all_magnitude));
     }
 fail:
     return status;
@@ -106,11 +106,13 @@ clattn_status matmul_elements_self_check(struct self_check *self)
     desc.gradients.operand = small_array(&of->gradients.operand, items, COLUMNS, spread);
     if (full->writes_sums)
         desc.gradients.a = desc.a;
-    const clattn_layout none = {0}, sums = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (const size_t[1]){ITEMS * ELEMENTS});
+    const clattn_layout none = {0},
+                        sums = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (const size_t[1]){ITEMS * ELEMENTS});
     const struct check_place places[ARRAYS] = {
         [C_GRADIENT] = {"gradients.c", &desc.gradients.c, &args.c_gradient, CHECK_NUMBERS},
         [OPERAND] = {"operand", &desc.operand, &args.operand, CHECK_NUMBERS},
-        [SUMS] = {"the sums' gradient", full->reads_sums || full->writes_sums ? &sums : &none, &args.sums, CHECK_NUMBERS},
+        [SUMS] = {"the sums' gradient", full->reads_sums || full->writes_sums ? &sums : &none, &args.sums,
+                  CHECK_NUMBERS},
         [OPERAND_GRADIENT] = {"gradients.operand", &desc.gradients.operand, &args.operand_gradient, CHECK_ZEROS},
     };
     const struct check_course course = {places, ARRAYS, SUMS, NULL, judge, 0};

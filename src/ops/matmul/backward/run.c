@@ -66,13 +66,13 @@ static clattn_status check_arrays(const struct run *run, const struct needs *nee
          access_of(needs->c_gradient, BINDING_READ), "gradients.c", true},
         {&args->gradients.a, &desc->gradients.a, a, access_of(needs->a_gradient, BINDING_WRITE), "gradients.a",
          !layout_is_none(&desc->gradients.a)},
-        {&args->gradients.b, &desc->gradients.b, b, access_of(needs->b_gradient, adds ? BINDING_READ_WRITE : BINDING_WRITE),
-         "gradients.b", !layout_is_none(&desc->gradients.b)},
+        {&args->gradients.b, &desc->gradients.b, b,
+         access_of(needs->b_gradient, adds ? BINDING_READ_WRITE : BINDING_WRITE), "gradients.b",
+         !layout_is_none(&desc->gradients.b)},
         {&args->gradients.bias, &desc->gradients.bias, &n, access_of(needs->bias_gradient, BINDING_WRITE),
          "gradients.bias", !layout_is_none(&desc->gradients.bias)},
-        {&args->gradients.operand, &desc->gradients.operand, operand,
-         access_of(needs->operand_gradient, BINDING_WRITE), "gradients.operand",
-         !layout_is_none(&desc->gradients.operand)},
+        {&args->gradients.operand, &desc->gradients.operand, operand, access_of(needs->operand_gradient, BINDING_WRITE),
+         "gradients.operand", !layout_is_none(&desc->gradients.operand)},
         {&args->c, &desc->c, c, BINDING_READ, "c", false},
         {&args->b_scale, &desc->b_scale, &n, BINDING_READ, "b_scale", false},
     };
@@ -92,8 +92,7 @@ static clattn_binding in_workspace(const struct run *run, size_t at, size_t elem
 static clattn_binding sums_from(const struct run *run, size_t item, size_t row)
 {
     const array4 strides = matmul_strides(&run->problem->sums);
-    clattn_binding sums =
-        run->problem->writes_sums ? in_workspace(run, 0, sizeof(float)) : run->args->gradients.c;
+    clattn_binding sums = run->problem->writes_sums ? in_workspace(run, 0, sizeof(float)) : run->args->gradients.c;
     sums.offset += (int64_t)item * strides.batch + (int64_t)row * strides.row;
     return sums;
 }
@@ -154,8 +153,7 @@ static clattn_status make_elements(struct run *run)
 
 static clattn_status make_a(struct run *run)
 {
-    clattn_matmul_args args =
-        product_args(run, PART_A, sums_from(run, 0, 0), run->args->b, run->args->gradients.a);
+    clattn_matmul_args args = product_args(run, PART_A, sums_from(run, 0, 0), run->args->b, run->args->gradients.a);
     args.batch = run->args->batch;
     args.m = run->args->m;
     return enqueue_part(run, PART_A, operator_problem(run->plan->part[PART_A]), &args);

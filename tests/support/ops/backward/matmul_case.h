@@ -8,7 +8,7 @@
 enum { MATMUL_DA = 1, MATMUL_DB = 2, MATMUL_DBIAS = 4, MATMUL_DOPERAND = 8, MATMUL_EVERY = 15 };
 
 typedef struct matmul_backward_case {
-    matmul_case of; /* the product, whose c is the gradient of c */
+    matmul_case of;     /* the product, whose c is the gradient of c */
     unsigned gradients; /* 0: of every array that there is */
     struct {
         clattn_dtype a, b, bias, operand; /* 0: float32 */
