@@ -107,6 +107,18 @@ static void other_operators_are_checked(void **state)
     matmul.activation = CLATTN_ACTIVATION_GELU;
     matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){70, 70});
     damage_is_found(&matmul_operator, &matmul, &plain, 1);
+
+    static const struct damage product_gradients[] = {
+        {"generic", "matmul/backward.cl", "g *= SLOPE(s, a.alpha)", "g *= 1.001f * SLOPE(s, a.alpha)",
+         DISAGREES("matmul_backward") "the sums' gradient["},
+        {"generic", "matmul/backward.cl", "sum, lost, of_operand", "sum, lost, 1.001f * of_operand",
+         DISAGREES("matmul_backward") "gradients.operand["},
+    };
+    matmul.direction = CLATTN_DIRECTION_BACKWARD;
+    matmul.operand = matmul.gradients.operand = matmul.gradients.a = matmul.gradients.c = matmul.c;
+    matmul.operand_use = CLATTN_MATMUL_OPERAND_USE_MULTIPLY;
+    matmul.c = (clattn_layout){0};
+    damage_is_found(&matmul_operator, &matmul, product_gradients, COUNT_OF(product_gradients));
 }
 
 /* The kernel for few rows: how a team rescales, which needs more keys than its work-group has in a step, what it does with
