@@ -150,6 +150,14 @@ static void wrong_layouts_are_named(void **state)
     const clattn_pool_desc pool = {.size = sizeof pool, .window = {1, 1}, .x = four, .y = four};
     WITHOUT(pool, pool, x)
     WITHOUT(pool, pool, y)
+    const clattn_pool_desc pooled = {.size = sizeof pooled,
+                                     .direction = CLATTN_DIRECTION_BACKWARD,
+                                     .window = {1, 1},
+                                     .x = four,
+                                     .gradients = {four, four}};
+    WITHOUT(pool, pooled, x)
+    WITHOUT(pool, pooled, gradients.x)
+    WITHOUT(pool, pooled, gradients.y)
     const clattn_resize_desc resize = {.size = sizeof resize, .x = four, .y = four};
     WITHOUT(resize, resize, x)
     WITHOUT(resize, resize, y)

@@ -495,12 +495,14 @@ typedef struct pool_row {
     bool quick;
     const char *solver;
     clattn_dtype dtype;
+    bool backward;
 } pool_row;
 
 static const pool_row pool_rows[] = {
-    {"max of 2 x 2, 64 channels", QUICK, NULL, CLATTN_DTYPE_F32},
-    {"max of 2 x 2, 64 channels, bfloat16", NOT_QUICK, NULL, CLATTN_DTYPE_BF16},
-    {"max of 2 x 2, 64 channels, by cpu", NOT_QUICK, "cpu", CLATTN_DTYPE_F32},
+    {"max of 2 x 2, 64 channels", QUICK, NULL, CLATTN_DTYPE_F32, false},
+    {"max of 2 x 2, 64 channels, bfloat16", NOT_QUICK, NULL, CLATTN_DTYPE_BF16, false},
+    {"max of 2 x 2, 64 channels, by cpu", NOT_QUICK, "cpu", CLATTN_DTYPE_F32, false},
+    {"gradient of max of 2 x 2, 64 channels", NOT_QUICK, NULL, CLATTN_DTYPE_F32, true},
 };
 
 static clattn_status pool_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
@@ -510,6 +512,12 @@ static clattn_status pool_plan(clattn_context *context, const offline_problem *p
     desc.window[0] = desc.window[1] = 2;
     desc.x = clattn_layout_contiguous(row->dtype, 4, (const size_t[]){1, 64, 256, 256});
     desc.y = clattn_layout_contiguous(row->dtype, 4, (const size_t[]){1, 64, 128, 128});
+    if (row->backward) {
+        desc.direction = CLATTN_DIRECTION_BACKWARD;
+        desc.gradients.x = desc.x;
+        desc.gradients.y = desc.y;
+        desc.y = (clattn_layout){0};
+    }
     CREATE(pool, problem, desc, plan);
 }
 

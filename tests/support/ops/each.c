@@ -3,7 +3,7 @@
 #include "support/ops/activation_case.h"
 #include "support/ops/conv2d_case.h"
 #include "support/ops/backward/cross_entropy_case.h"
-#include "support/ops/dropout_case.h"
+#include "support/ops/backward/dropout_case.h"
 #include "support/ops/backward/matmul_case.h"
 #include "support/ops/kv_append_case.h"
 #include "support/ops/merge_case.h"
@@ -27,6 +27,8 @@ static const norm_case norms[] = {
 };
 static const pool_case pools[] = {
     {"halved", ALL, CLATTN_POOL_KIND_MAX, .channels = 3, .from = {4, 10}, .to = {2, 5}, .window = {2, 2}},
+    {"halved", ALL, CLATTN_POOL_KIND_MAX, .channels = 3, .from = {4, 10}, .to = {2, 5}, .window = {2, 2},
+     .backward = true},
 };
 static const resize_case resizes[] = {
     {"up", ALL, CLATTN_RESIZE_MODE_BILINEAR, .channels = 3, .from = {3, 5}, .to = {4, 9}},
