@@ -47,6 +47,8 @@ want libsndfile1-dev pkg sndfile
 want libsoxr-dev pkg soxr
 want libfftw3-dev pkg fftw3
 want zlib1g-dev pkg zlib
+want g++ have g++
+want libsentencepiece-dev pkg sentencepiece
 want libclblast-dev compiles gcc '#include <clblast_c.h>'
 want pocl-opencl-icd test -e /etc/OpenCL/vendors/pocl.icd
 if [ "$level" != build ]; then
@@ -55,7 +57,6 @@ if [ "$level" != build ]; then
 fi
 tests() { [ "$level" != build ] && [ "$level" != models ]; }
 if tests; then
-    want g++ have g++
     want opencl-clhpp-headers test -e /usr/include/CL/opencl.hpp
     want clang have clang
     want libcmocka-dev compiles gcc '#include <stdarg.h>

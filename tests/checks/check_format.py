@@ -23,7 +23,7 @@ def find_command(candidates):
 def main():
     root = pathlib.Path(sys.argv[1]).resolve()
     command = find_command(sys.argv[2:] or ["clang-format-19", "clang-format"])
-    listed = subprocess.run(["git", "-C", root, "ls-files", "*.c", "*.h", "*.cl", "*.cpp", "*.hpp"], capture_output=True, text=True)
+    listed = subprocess.run(["git", "-C", root, "ls-files", "*.c", "*.h", "*.cl", "*.cpp", "*.cc", "*.hpp"], capture_output=True, text=True)
     files = [name for name in listed.stdout.splitlines() if (root / name).is_file()]
     if not command or not files:
         print(f"no clang-format {VERSION} here" if files else "git lists no files here")
