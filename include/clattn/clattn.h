@@ -42,6 +42,7 @@
  * | a feed-forward network                                      | feed_forward.h                          |
  * | ReLU, LeakyReLU, GELU, Swish                                | activation.h                            |
  * | look up tokens, positions and segments; gather rows         | embedding.h                             |
+ * | train: Adam, AdamW, clipping by the norm of all gradients   | optimizer.h                             |
  *
  * | Models                                                      | see                                     |
  * | ----------------------------------------------------------- | --------------------------------------- |
@@ -96,6 +97,7 @@
 #include "merge.h"
 #include "norm.h"
 #include "neighbourhood.h"
+#include "optimizer.h"
 #include "plan.h"
 #include "pool.h"
 #include "resize.h"

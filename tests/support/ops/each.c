@@ -7,6 +7,7 @@
 #include "support/ops/merge_case.h"
 #include "support/ops/neighbourhood_case.h"
 #include "support/ops/norm_case.h"
+#include "support/ops/optimizer_case.h"
 #include "support/pictures/pool_case.h"
 #include "support/pictures/resize_case.h"
 #include "support/ops/rope_case.h"
@@ -55,6 +56,12 @@ static const cross_entropy_case entropies[] = {
     {"everything", ALL, .rank = 2, .extent = {37, 19}, .weights = true, .smoothing = 0.1f, .wrong = true},
 };
 
+static const adam_case steps[] = {
+    {"everything", ALL, 37, CLATTN_DTYPE_F16, CLATTN_DTYPE_BF16, .learning_rate = 0.1, .squares = true, .sum = 9,
+     .clip_norm = 1},
+};
+static const square_sum_case squares[] = {{"two rows", ALL, .count = 99}};
+
 void each_operator_add(void)
 {
     softmax_add(softmaxes, COUNT_OF(softmaxes));
@@ -68,4 +75,6 @@ void each_operator_add(void)
     neighbourhood_add(neighbourhoods, COUNT_OF(neighbourhoods));
     conv2d_add(convolutions, COUNT_OF(convolutions));
     cross_entropy_add(entropies, COUNT_OF(entropies));
+    adam_add(steps, COUNT_OF(steps));
+    square_sum_add(squares, COUNT_OF(squares));
 }
