@@ -119,6 +119,10 @@ using transformer_desc = initialised<clattn_transformer_desc>;     /**< for clat
 using weight_source = initialised<clattn_weight_source>;           /**< for clattn::transformer::create */
 using encoder_desc = initialised<clattn_encoder_desc>;             /**< for clattn::plan::create */
 using encoder_args = initialised<clattn_encoder_args>;             /**< for clattn::plan::enqueue */
+using training_desc = initialised<clattn_training_desc>;           /**< for clattn::plan::create */
+using training_args = initialised<clattn_training_args>;           /**< for clattn::plan::enqueue */
+using update_args = initialised<clattn_update_args>;               /**< for clattn::trainer::update */
+using parameter = initialised<clattn_parameter>;                   /**< for clattn::trainer::get_parameter */
 using decoder_desc = initialised<clattn_decoder_desc>;             /**< for clattn::plan::create */
 using decoder_begin_args = initialised<clattn_decoder_begin_args>; /**< for clattn::decoder_state::begin */
 using decoder_args = initialised<clattn_decoder_args>;             /**< for clattn::decoder_state::enqueue */
@@ -253,8 +257,10 @@ CLATTN_HPP_OPERATOR(rope)
 CLATTN_HPP_OPERATOR(softmax)
 CLATTN_HPP_OPERATOR(square_sum)
 CLATTN_HPP_PLANNED(encoder, transformer)
+CLATTN_HPP_PLANNED(training, trainer)
 CLATTN_HPP_PLANNED(decoder, transformer)
 CLATTN_HPP_ENQUEUED(encoder)
+CLATTN_HPP_ENQUEUED(training)
 #undef CLATTN_HPP_OPERATOR
 #undef CLATTN_HPP_ENQUEUED
 #undef CLATTN_HPP_PLANNED
@@ -656,14 +662,58 @@ class transformer : public owner<clattn_transformer, clattn_transformer_release>
     }
 };
 
+/** A #clattn_trainer. */
+class trainer : public owner<clattn_trainer, clattn_trainer_release>
+{
+  public:
+    using owner::owner;
+
+    /** Fills the object by clattn_trainer_create. */
+    clattn_status create(const transformer &model)
+    {
+        clattn_trainer *made = nullptr;
+        clattn_status status = clattn_trainer_create(model.get(), &made);
+        reset(made, context_of(model));
+        return detail::checked(status, context_of(model));
+    }
+
+    /** clattn_trainer_bytes. */
+    size_t bytes() const
+    {
+        return clattn_trainer_bytes(get());
+    }
+
+    /** clattn_trainer_parameter_count. */
+    size_t parameter_count() const
+    {
+        return clattn_trainer_parameter_count(get());
+    }
+
+    /** clattn_trainer_parameter. */
+    clattn_status get_parameter(size_t index, clattn_parameter &written) const
+    {
+        return detail::checked(clattn_trainer_parameter(get(), index, &written), context_of(*this));
+    }
+
+    /** clattn_trainer_update; `event` as in clattn::plan::enqueue. */
+    clattn_status update(handle<cl_command_queue> queue, const clattn_update_args &args, const wait_list &wait = {},
+                         const event_target &event = {}) const
+    {
+        return detail::checked(event.of([&](cl_event *target) {
+            return clattn_trainer_update(get(), queue, &args, wait.count(), wait.events(), target);
+        }),
+                               context_of(*this));
+    }
+};
+
 /** A #clattn_plan. */
 class plan : public owner<clattn_plan, clattn_plan_release>
 {
   public:
     using owner::owner;
 
-    /** Fills the object by X_plan_create for the X of `desc`. The maker is a `clattn::context`, and for encoders and
-     * decoders a `clattn::transformer`. */
+    /** Fills the object by X_plan_create for the X of `desc`. The maker is a `clattn::context`, for encoders and
+     * decoders a `clattn::transformer`, and for training a `clattn::trainer`. */
     template <typename Object, void (*Release)(Object **), typename Desc>
     clattn_status create(const owner<Object, Release> &maker, const Desc &desc,
                          const clattn_plan_options &options = plan_options())

@@ -124,8 +124,10 @@ typedef struct clattn_training_args {
     size_t size;           /**< sizeof(clattn_training_args) */
     clattn_binding source; /**< (batch, source_length) int32 ids, if there is an encoder */
     clattn_binding target; /**< (batch, target_length) int32 ids: what the decoder reads, shifted right by the caller */
-    clattn_binding labels; /**< (batch, target_length) int32: the id that each position shall predict; -100: it does not count */
-    clattn_binding losses; /**< (batch, target_length) float32, an output: the loss of each label, 0 where it does not count */
+    clattn_binding
+        labels; /**< (batch, target_length) int32: the id that each position shall predict; -100: it does not count */
+    clattn_binding
+        losses; /**< (batch, target_length) float32, an output: the loss of each label, 0 where it does not count */
 
     /** Models without logits have no labels and losses, but on the way forward this output, (batch, length, d_model) of the
      * model's dtype and the last stack's length, and on the way back its gradient, of the same extents and dtype. */
@@ -137,11 +139,11 @@ typedef struct clattn_training_args {
     const int32_t *target_lengths; /**< the same of target tokens */
     int32_t explicit_scale;        /**< 1: `scale` counts; 0 (default): 1 */
     float scale;                   /**< finite; multiplies the gradients */
-    int32_t accumulate; /**< 1: gradients are added to those that are there; 0 (default): they replace them */
+    int32_t accumulate;          /**< 1: gradients are added to those that are there; 0 (default): they replace them */
     clattn_training_phase phase; /**< FORWARD and then BACKWARD, with one workspace of the caller's; BOTH with logits */
-    uint64_t seed;      /**< of dropout: the same seed drops the same; another step takes another one */
-    clattn_binding workspace; /**< none (default), or a workspace in a buffer (@ref calls_workspace) */
-    clattn_control *control;  /**< what watches the call (control.h), or NULL */
+    uint64_t seed;               /**< of dropout: the same seed drops the same; another step takes another one */
+    clattn_binding workspace;    /**< none (default), or a workspace in a buffer (@ref calls_workspace) */
+    clattn_control *control;     /**< what watches the call (control.h), or NULL */
 } clattn_training_args;
 
 /** Initialises a clattn_training_args: its size, and zeros. */

@@ -318,6 +318,25 @@ void models_run()
     CHECK(model.create(of.context, desc, source) == CLATTN_SUCCESS && model.parameters() > 0 &&
           model.weight_bytes() > 0 && !model.has_read("nothing"));
 
+    // The trainer, whose model has an encoder that its decoder does not read.
+    clattn::trainer trainer;
+    clattn::training_desc shape;
+    clattn::parameter parameter;
+    CHECK(trainer.create(model) == CLATTN_ERROR_UNSUPPORTED && !trainer.get() && trainer.bytes() == 0);
+    causal.cross = 1;
+    clattn::transformer pair;
+    CHECK(pair.create(of.context, desc, source) == CLATTN_SUCCESS && trainer.create(pair) == CLATTN_SUCCESS);
+    CHECK(trainer.parameter_count() > 0 && trainer.bytes() >= 3 * pair.weight_bytes() / 2);
+    CHECK(trainer.get_parameter(0, parameter) == CLATTN_SUCCESS && parameter.name == std::string("encoder.tokens.weight"));
+    shape.batch = 1;
+    shape.source_length = shape.target_length = LENGTH;
+    clattn::plan training;
+    CHECK(training.create(trainer, shape) == CLATTN_SUCCESS);
+    CHECK(training.enqueue(nullptr, clattn::training_args()) == CLATTN_ERROR_INVALID_ARGUMENT); // nothing is bound
+    clattn::update_args update;
+    update.step = 1;
+    CHECK(trainer.update(nullptr, update) == CLATTN_SUCCESS);
+
     // The encoder: three tokens become three vectors, each normed by LayerNorm.
     clattn::encoder_desc sizes;
     clattn::encoder_args args;

@@ -74,7 +74,8 @@ static clattn_binding rows_of(const clattn_host_tensor *t, size_t first, size_t 
     const size_t columns = t->extent[1];
     if (!t->data)
         return (clattn_binding){0};
-    return clattn_binding_buffer(buffer(rows * columns * sizeof(int32_t), (const int32_t *)t->data + first * columns), 0);
+    return clattn_binding_buffer(buffer(rows * columns * sizeof(int32_t), (const int32_t *)t->data + first * columns),
+                                 0);
 }
 
 static const int32_t *lengths_of(const clattn_host_tensor *t, size_t first)

@@ -295,7 +295,8 @@ kernel void attention_backward_cpu(const global ELEMENT(Q_TYPE) *query, const gl
         attention_block block;
         block_rows rows;
         int begin = 0, end = 0;
-        const int head = index / blocks; /* No %: beside / it becomes an LLVM freeze, which Oclgrind 21.10 does not know. */
+        const int head =
+            index / blocks; /* No %: beside / it becomes an LLVM freeze, which Oclgrind 21.10 does not know. */
         block_of(&block, b, g * a.group + head, index - head * blocks, &a, &arrays);
         if (block.rows <= 0)
             continue;

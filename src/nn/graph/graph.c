@@ -123,7 +123,8 @@ enum graph_number graph_number(struct graph *graph, size_t factor, enum graph_nu
 
 bool graph_is_constant(const struct graph *graph, enum graph_number number)
 {
-    return number == NUMBER_ONE || (number >= GRAPH_NUMBERS && graph->multiples[number - GRAPH_NUMBERS].of == NUMBER_ONE);
+    return number == NUMBER_ONE ||
+           (number >= GRAPH_NUMBERS && graph->multiples[number - GRAPH_NUMBERS].of == NUMBER_ONE);
 }
 
 static void note_life(struct graph *graph, int index, size_t step)

@@ -244,9 +244,9 @@ struct graph_run {
     const clattn_binding *bound;  /* by slot; slot 0 is not used */
     size_t number[GRAPH_NUMBERS]; /* number[NUMBER_ONE] must be 1 */
     const int32_t *const
-        *integers; /* by step.integers, from 1; `batch` values each, which are read before the enqueue returns */
-    float scale;   /* of the losses' gradients */
-    uint64_t seed; /* of dropout */
+        *integers;     /* by step.integers, from 1; `batch` values each, which are read before the enqueue returns */
+    float scale;       /* of the losses' gradients */
+    uint64_t seed;     /* of dropout */
     size_t first, end; /* the steps to run; end 0: all */
 };
 

@@ -20,7 +20,8 @@ static clattn_status no_memory(const struct tape *t)
 
 static clattn_status unsupported(const struct tape *t, const char *what)
 {
-    return report_error(&t->graph->context->device.report, CLATTN_ERROR_UNSUPPORTED, "training: %s has no gradient", what);
+    return report_error(&t->graph->context->device.report, CLATTN_ERROR_UNSUPPORTED, "training: %s has no gradient",
+                        what);
 }
 
 /* ---- gradients of arrays ---- */
@@ -62,8 +63,7 @@ static clattn_status give_gradient(struct tape *t, struct graph_operand of)
     clattn_status status;
     const struct graph_array array = t->graph->arrays[of.array];
     TRY(reserve(t));
-    t->gradient[of.array] =
-        graph_arena_array(t->graph, array.dtype, array.bytes / clattn_dtype_size(array.dtype));
+    t->gradient[of.array] = graph_arena_array(t->graph, array.dtype, array.bytes / clattn_dtype_size(array.dtype));
     status = t->graph->failed ? no_memory(t) : CLATTN_SUCCESS;
 fail:
     return status;
@@ -92,8 +92,7 @@ static clattn_status note_written(struct tape *t, struct graph_operand gradient,
             *before = true;
     if (*before)
         return CLATTN_SUCCESS;
-    struct graph_operand *written =
-        array_grow(t->written, &t->written_capacity, t->written_count, sizeof *written);
+    struct graph_operand *written = array_grow(t->written, &t->written_capacity, t->written_count, sizeof *written);
     if (!written)
         return no_memory(t);
     t->written = written;
@@ -167,7 +166,8 @@ fail:
 }
 
 /* y += x, of arrays of `rows` rows. */
-static clattn_status add_sum(struct tape *t, const clattn_layout *layout, struct graph_operand x, struct graph_operand y)
+static clattn_status add_sum(struct tape *t, const clattn_layout *layout, struct graph_operand x,
+                             struct graph_operand y)
 {
     struct graph_step step = {.op = GRAPH_DROPOUT,
                               .batch = graph_number(t->graph, layout->extent[0], NUMBER_ONE),
@@ -265,9 +265,8 @@ static clattn_status norm(struct tape *t, const struct graph_step *s)
     clattn_status status;
     const clattn_norm_desc *forward = graph_desc(t->graph, s->plan);
     const struct graph_operand x = s->operand[NORM_X];
-    struct graph_step step = {.op = GRAPH_NORM,
-                              .batch = s->batch,
-                              .operand = {[NORM_X] = x, [NORM_SCALE] = s->operand[NORM_SCALE]}};
+    struct graph_step step = {
+        .op = GRAPH_NORM, .batch = s->batch, .operand = {[NORM_X] = x, [NORM_SCALE] = s->operand[NORM_SCALE]}};
     clattn_norm_desc desc = *forward;
     bool before;
     if (!has_gradient(t, s->operand[NORM_Y]))
@@ -366,7 +365,8 @@ static clattn_status dropout(struct tape *t, const struct graph_step *s)
 {
     clattn_status status = CLATTN_SUCCESS;
     const clattn_dropout_desc *forward = graph_desc(t->graph, s->plan);
-    const struct graph_operand x = s->operand[DROPOUT_X], y = s->operand[DROPOUT_Y], plus = s->operand[DROPOUT_RESIDUAL];
+    const struct graph_operand x = s->operand[DROPOUT_X], y = s->operand[DROPOUT_Y],
+                               plus = s->operand[DROPOUT_RESIDUAL];
     struct graph_step step = {.op = GRAPH_DROPOUT, .batch = s->batch, .mask = s->mask};
     clattn_dropout_desc desc;
     if (!has_gradient(t, y))

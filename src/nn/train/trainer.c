@@ -203,9 +203,9 @@ clattn_status clattn_trainer_create(clattn_transformer *model, clattn_trainer **
     trainer->model = model;
     model_retain(model);
     trainer->buffers = calloc(model->buffer_count, sizeof *trainer->buffers);
-    status = trainer->buffers ? make_buffers(trainer)
-                              : report_error(&model->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY,
-                                             "no memory for a trainer");
+    status = trainer->buffers
+                 ? make_buffers(trainer)
+                 : report_error(&model->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a trainer");
     if (status == CLATTN_SUCCESS)
         *result = trainer;
     else
@@ -304,8 +304,8 @@ static clattn_status move(clattn_trainer *trainer, struct chain *chain, size_t i
     args.clip_norm = how->clip_norm;
     args.step = how->step;
     chain_step(chain, index + 1 == trainer->model->buffer_count, &step);
-    const clattn_status status = clattn_adam_enqueue(buffer->adam, chain->queue, &args, step.wait_count, step.wait_list,
-                                                     step.event);
+    const clattn_status status =
+        clattn_adam_enqueue(buffer->adam, chain->queue, &args, step.wait_count, step.wait_list, step.event);
     if (status == CLATTN_SUCCESS)
         chain_stepped(chain, &step);
     return status;

@@ -9,7 +9,8 @@
 /* What a buffer of the model has besides: as many numbers each. */
 struct trained_buffer {
     size_t count; /* numbers */
-    cl_mem value; /* the parameters in float32: the model's buffer if that is float32, otherwise a buffer of the trainer's */
+    cl_mem
+        value; /* the parameters in float32: the model's buffer if that is float32, otherwise a buffer of the trainer's */
     cl_mem gradient, first_moment, second_moment;
     cl_mem part; /* the gradient of a part of a step, to be added to the others; NULL until there is one */
     clattn_plan *adam, *squares;
@@ -17,9 +18,9 @@ struct trained_buffer {
 
 struct clattn_trainer {
     atomic_int references;
-    clattn_transformer *model; /* retained */
+    clattn_transformer *model;      /* retained */
     struct trained_buffer *buffers; /* model->buffer_count */
-    cl_mem squares; /* the sum of the squares of all gradients */
+    cl_mem squares;                 /* the sum of the squares of all gradients */
 };
 
 void trainer_retain(clattn_trainer *trainer);

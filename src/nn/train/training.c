@@ -115,8 +115,7 @@ static clattn_status check_phase(const struct training_plan *plan, const clattn_
     const bool has_logits = plan->trainer->model->output != 0;
     if (!enum_within(args->phase, CLATTN_TRAINING_PHASE_BACKWARD) ||
         has_logits != (args->phase == CLATTN_TRAINING_PHASE_BOTH))
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "phase is %d; a model %s", (int)args->phase,
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "phase is %d; a model %s", (int)args->phase,
                             has_logits ? "with logits has CLATTN_TRAINING_PHASE_BOTH"
                                        : "without logits has CLATTN_TRAINING_PHASE_FORWARD and _BACKWARD");
     if (!has_logits && !plan->desc.evaluation && plan->base.workspace && binding_is_none(&args->workspace))
@@ -184,8 +183,8 @@ static clattn_status enqueue(const struct training_plan *plan, const struct enqu
 {
     clattn_status status;
     const size_t batch = plan->desc.batch;
-    const int32_t *const integers[TRAINING_INTEGERS] = {[TRAINING_SOURCE_LENGTHS] = lengths,
-                                                        [TRAINING_TARGET_LENGTHS] = lengths + batch};
+    const int32_t *const integers[TRAINING_INTEGERS] = {
+        [TRAINING_SOURCE_LENGTHS] = lengths, [TRAINING_TARGET_LENGTHS] = lengths + batch};
     const clattn_training_phase phase = args->phase;
     const struct graph_run run = {.bound = bound,
                                   .first = phase == CLATTN_TRAINING_PHASE_BACKWARD ? plan->turn : 0,

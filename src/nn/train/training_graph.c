@@ -19,7 +19,8 @@ struct training_builder {
 /* Rows that every enqueue has. */
 static struct rows rows_of(struct graph *graph, size_t batch, size_t length)
 {
-    return (struct rows){batch, length, graph_number(graph, batch, NUMBER_ONE), graph_number(graph, length, NUMBER_ONE)};
+    return (struct rows){batch, length, graph_number(graph, batch, NUMBER_ONE),
+                         graph_number(graph, length, NUMBER_ONE)};
 }
 
 static clattn_status add_self_attention(struct training_builder *b, size_t layer)
@@ -178,9 +179,8 @@ static clattn_status add_parts(struct training_builder *b)
     for (int i = 0; i < buffers; i++) {
         const int all = TRAINING_GRADIENTS + buffers + i;
         const size_t count = trainer->buffers[i].count;
-        struct graph_step step = {.op = GRAPH_DROPOUT,
-                                  .batch = graph_number(graph, count, NUMBER_ONE),
-                                  .condition = all};
+        struct graph_step step = {
+            .op = GRAPH_DROPOUT, .batch = graph_number(graph, count, NUMBER_ONE), .condition = all};
         clattn_dropout_desc desc;
         clattn_dropout_desc_init(&desc);
         desc.x = desc.residual = desc.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &count);
@@ -200,16 +200,13 @@ static clattn_status add_backward(struct training_builder *b, int begin)
     const size_t steps = b->base.graph->step_count;
     const clattn_training_desc *d = &b->plan->desc;
     const size_t longest = d->source_length > d->target_length ? d->source_length : d->target_length;
-    struct tape tape = {.graph = b->base.graph,
-                        .model = b->base.model,
-                        .slot = TRAINING_GRADIENTS,
-                        .rows = d->batch * longest};
+    struct tape tape = {
+        .graph = b->base.graph, .model = b->base.model, .slot = TRAINING_GRADIENTS, .rows = d->batch * longest};
     int gradient = begin; /* that of logits has taken their place */
     if (!b->base.model->output) {
         const struct stack *last = b->base.stack;
         const clattn_dtype dtype = b->base.model->dtype;
-        const struct matrix given =
-            matrix_bound(b->base.graph, dtype, last->desc.d_model, TRAINING_OUTPUT_GRADIENT);
+        const struct matrix given = matrix_bound(b->base.graph, dtype, last->desc.d_model, TRAINING_OUTPUT_GRADIENT);
         const struct matrix own = matrix_new(b->base.graph, b->base.rows, dtype, last->desc.d_model);
         TRY(add_copy(b, &given, &own));
         gradient = own.data.array;
@@ -225,10 +222,12 @@ clattn_status training_make_graph(struct training_plan *plan, const clattn_plan_
     clattn_status status;
     const clattn_transformer *model = plan->trainer->model;
     int begin = 0;
-    struct training_builder b = {
-        .base = {.graph = &plan->graph, .model = model, .options = options, .keep = !plan->desc.evaluation,
-                 .dropout = plan->desc.evaluation ? 0 : plan->desc.dropout},
-        .plan = plan};
+    struct training_builder b = {.base = {.graph = &plan->graph,
+                                          .model = model,
+                                          .options = options,
+                                          .keep = !plan->desc.evaluation,
+                                          .dropout = plan->desc.evaluation ? 0 : plan->desc.dropout},
+                                 .plan = plan};
     TRY(graph_begin(&plan->graph, plan->base.context));
     b.segments = calloc(model->encoder.desc.layers + model->decoder.desc.layers + 1, sizeof *b.segments);
     if (!b.segments)

@@ -9,7 +9,7 @@
 #include "support/ops/merge_case.h"
 #include "support/ops/neighbourhood_case.h"
 #include "support/ops/norm_case.h"
-#include "support/ops/optimizer_case.h"
+#include "support/ops/backward/optimizer_case.h"
 #include "support/pictures/pool_case.h"
 #include "support/pictures/resize_case.h"
 #include "support/ops/rope_case.h"

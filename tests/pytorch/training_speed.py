@@ -1,9 +1,9 @@
 """A step of training beside PyTorch's eager one: forward, backward and AdamW of the paper's base encoder and decoder, 8 items of 128
 tokens each, float32, no dropout.  Both take turns.
 
-    python bench/training.py [--rounds N] [--repeat N] [--case NAME]
+    python training_speed.py [--rounds N] [--repeat N] [--case NAME]
 
-The program is $TRAINING_RUN (tests/pytorch/training_run.c), PyTorch's threads are the processor's cores."""
+The program is $TRAINING_RUN (training_run.c), PyTorch's threads are the processor's cores."""
 import argparse
 import os
 import resource
@@ -16,7 +16,7 @@ import time
 import numpy as np
 import torch
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tests", "tool"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tool"))
 from command_support import write_safetensors  # noqa: E402
 
 CASES = {"base": dict(layers=6, d_model=512, heads=8, d_ff=2048, vocabulary=512, batch=8, length=128),

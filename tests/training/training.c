@@ -134,8 +134,8 @@ static void step(world *w, size_t first, bool accumulate, uint64_t seed)
     args.seed = seed;
     assert_status(device_context(), clattn_training_plan_create(w->trainer, &w->desc, NULL, &plan), CLATTN_SUCCESS);
     assert_status(device_context(), clattn_training_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-    assert_cl(clEnqueueReadBuffer(clattn_context_queue(device_context()), args.losses.buffer, CL_TRUE, 0, rows * sizeof(float),
-                                  w->losses + first * TARGET, 0, NULL, NULL));
+    assert_cl(clEnqueueReadBuffer(clattn_context_queue(device_context()), args.losses.buffer, CL_TRUE, 0,
+                                  rows * sizeof(float), w->losses + first * TARGET, 0, NULL, NULL));
     clattn_plan_release(&plan);
     release(&args.source);
     release(&args.target);
@@ -248,7 +248,8 @@ static void agrees(const void *test, const char *solver)
     for (size_t i = 0; i < clattn_trainer_parameter_count(w.trainer); i++) {
         size_t count;
         const clattn_parameter p = parameter(&w, i, &count);
-        float *gradient = read_back(p.gradient, count), *value = read_back(p.value, count), *directions = nn_floats(count, 3);
+        float *gradient = read_back(p.gradient, count), *value = read_back(p.value, count),
+              *directions = nn_floats(count, 3);
         float *weight = (float *)(uintptr_t)nn_store_get(&w.store, "%s", p.name);
         double along = 0, size = 0;
         assert_memory_equal(value, weight, count * sizeof *weight);
@@ -265,8 +266,8 @@ static void agrees(const void *test, const char *solver)
         apart = (apart - expected(&w, unused)) * 0.125;
         memcpy(weight, value, count * sizeof *weight);
         if (!(fabs(along - apart) <= 1e-3 * size + 1e-9))
-            fail_msg("%s: %.9g along a direction, and the losses differ by %.9g, of terms of %.3g", p.name, along, apart,
-                     size);
+            fail_msg("%s: %.9g along a direction, and the losses differ by %.9g, of terms of %.3g", p.name, along,
+                     apart, size);
         free(gradient);
         free(value);
         free(directions);
@@ -565,7 +566,8 @@ static void refuses_models(void **state)
 static void refuses_desc(const world *w, const clattn_training_desc *desc, const char *reason)
 {
     clattn_plan *plan = NULL;
-    assert_status(device_context(), clattn_training_plan_create(w->trainer, desc, NULL, &plan), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_status(device_context(), clattn_training_plan_create(w->trainer, desc, NULL, &plan),
+                  CLATTN_ERROR_INVALID_ARGUMENT);
     assert_null(plan);
     assert_message_has(device_context(), reason);
 }
@@ -596,21 +598,26 @@ static void refusals(const void *test, const char *solver)
     args.source = w.has_encoder ? ids(w.source, BATCH * SOURCE) : (clattn_binding){0};
     args.target = ids(w.target, BATCH * TARGET);
     args.labels = ids(w.labels, BATCH * TARGET);
-    assert_status(device_context(), clattn_training_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_status(device_context(), clattn_training_enqueue(plan, NULL, &args, 0, NULL, NULL),
+                  CLATTN_ERROR_INVALID_ARGUMENT);
     assert_message_has(device_context(), "losses");
     args.losses = ids(w.labels, BATCH * TARGET - 1);
-    assert_status(device_context(), clattn_training_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_BUFFER_TOO_SMALL);
+    assert_status(device_context(), clattn_training_enqueue(plan, NULL, &args, 0, NULL, NULL),
+                  CLATTN_ERROR_BUFFER_TOO_SMALL);
     release(&args.losses);
     args.losses = ids(w.labels, BATCH * TARGET);
     w.target_lengths[1] = TARGET + 1;
     args.target_lengths = w.target_lengths;
-    assert_status(device_context(), clattn_training_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_status(device_context(), clattn_training_enqueue(plan, NULL, &args, 0, NULL, NULL),
+                  CLATTN_ERROR_INVALID_ARGUMENT);
     assert_message_has(device_context(), "target_lengths[1] is 6, not 0 to 5");
     assert_status(device_context(), clattn_trainer_parameter(w.trainer, 1000, &p), CLATTN_ERROR_INVALID_ARGUMENT);
     assert_status(device_context(), clattn_trainer_parameter(w.trainer, 0, NULL), CLATTN_ERROR_INVALID_STRUCT);
-    assert_status(device_context(), clattn_trainer_update(w.trainer, NULL, NULL, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_status(device_context(), clattn_trainer_update(w.trainer, NULL, NULL, 0, NULL, NULL),
+                  CLATTN_ERROR_INVALID_ARGUMENT);
     const clattn_update_args none = update_args(0);
-    assert_status(device_context(), clattn_trainer_update(w.trainer, NULL, &none, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_status(device_context(), clattn_trainer_update(w.trainer, NULL, &none, 0, NULL, NULL),
+                  CLATTN_ERROR_INVALID_ARGUMENT);
     clattn_plan_release(&plan);
     release(&args.source);
     release(&args.target);
