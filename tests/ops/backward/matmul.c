@@ -164,6 +164,13 @@ static const matmul_backward_case values[] = {
         .bias = true)},
 };
 
+/* It refuses activations and operands, so that the gradient of b is one product. */
+static const matmul_backward_case clblast[] = {
+    {OF("by CLBlast", FULL, .solvers = MATMUL_CLBLAST, .m = 37, .n = 35, .k = 19, ACT(GELU), .bias = true)},
+    {OF("by CLBlast, fewer rows", FULL, .solvers = MATMUL_CLBLAST, .batch = 1, .m = 37, .n = 35, .k = 19,
+        .shorter = true, .actual_batch = 1, .actual_m = 17, .inject = MATMUL_BEYOND, .bias = true)},
+};
+
 /* ---- at random ---- */
 
 #define MOST_RANDOM 32
@@ -544,6 +551,8 @@ int main(int argc, char **argv)
     matmul_backward_add(values, COUNT_OF(values));
     draw(random_count, by_level(20, 40, 100, 100));
     matmul_backward_add(drawn, random_count);
+    if (matmul_has_clblast())
+        matmul_backward_add(clblast, COUNT_OF(clblast));
     suite_add(same_bits, "matmul backward: the same bits in every run");
     suite_add(same_items, "matmul backward: the same bits in every batch");
     suite_add(workspace_is_enough, "matmul backward: the workspace is large enough");
