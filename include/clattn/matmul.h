@@ -29,8 +29,8 @@
  * is an activation, or a multiplied operand's gradient, and then A, B and bias are needed. S' and s are float32 in the
  * workspace, (batch, m, n); without an activation and a multiplied operand S' is gradients.c itself, and nothing is copied.
  * Sums over rows are those of products of at most 4096 rows each, added up in float32 in their order, and rounded once;
- * those of bias have compensation. The same plan gives the same bits in every run; the gradients of a and of an operand
- * with a batch are the same whatever the batch around an item. A NaN or an infinity goes where the formulas take it: 0
+ * those of bias have compensation. The same plan gives the same bits in every run; gradients that are no sums over the batch
+ * are the same in every bit with fewer items at enqueue. A NaN or an infinity goes where the formulas take it: 0
  * times an infinity is NaN. An int8 B has no gradients.
  */
 #ifndef CLATTN_MATMUL_H

@@ -95,7 +95,7 @@ static clattn_status plan_softmax(clattn_context *context, const selftest_case *
     return clattn_softmax_plan_create(context, &desc, options, plan);
 }
 
-/* ---- matmul: m, n, k; the variant tells whether there is a bias ---- */
+/* ---- matmul: m, n, k; the variant tells whether there is a bias, and whether gradients ---- */
 
 static const selftest_case matmul_cases[] = {
     {"one element", F32, {1, 1, 1}, false},
@@ -109,6 +109,7 @@ static const selftest_case matmul_cases[] = {
     {"bfloat16, primes", BF16, {67, 101, 53}, true},
     {"float16, whole tiles", F16, {64, 128, 96}, false},
     {"bfloat16, whole tiles", BF16, {64, 128, 96}, false},
+    {"gradients", F32, {67, 101, 53}, BACKWARD},
 };
 
 /* B lies as a layer's weights do: (n, k). */
@@ -124,6 +125,15 @@ static clattn_status plan_matmul(clattn_context *context, const selftest_case *c
     desc.c = matrix(c->dtype, m, n);
     if (c->variant)
         desc.bias = vector(c->dtype, n);
+    if (c->variant & BACKWARD) {
+        desc.direction = direction_of(c);
+        desc.activation = CLATTN_ACTIVATION_GELU;
+        desc.gradients.a = desc.a;
+        desc.gradients.b = desc.b;
+        desc.gradients.bias = desc.bias;
+        desc.gradients.c = desc.c;
+        desc.c = (clattn_layout){0};
+    }
     return clattn_matmul_plan_create(context, &desc, options, plan);
 }
 

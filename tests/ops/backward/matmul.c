@@ -28,6 +28,7 @@ static const matmul_backward_case sizes[] = {
     {OF("tile + 1", BIG, .m = 129, .n = 65, .k = 257, .bias = true)},
     {OF("rows in two products", ALL, .m = 4099, .n = 3, .k = 5, .bias = true)},
     {OF("rows in three products", BIG, .m = 10007, .n = 19, .k = 17, .bias = true)},
+    {OF("10^5 rows", FULL, .m = 100003, .n = 5, .k = 7, .bias = true)},
     {OF("the gradient of a alone", ALL, .m = 7, .n = 13, .k = 11), .gradients = MATMUL_DA},
     {OF("the gradient of b alone", ALL, .m = 7, .n = 13, .k = 11), .gradients = MATMUL_DB},
     {OF("those of b and bias", ALL, .m = 7, .n = 13, .k = 11, ACT(GELU), .bias = true),
@@ -162,6 +163,33 @@ static const matmul_backward_case values[] = {
     {OF("-Inf in the bias", ALL, .m = 7, .n = 13, .k = 11, ACT(SWISH), .inject = MATMUL_BIAS_INF, .bias = true)},
     {OF("NaN in the operand", ALL, .m = 7, .n = 13, .k = 11, ACT(GELU), MULTIPLY, .inject = MATMUL_OPERAND_NAN,
         .bias = true)},
+};
+
+/* It refuses activations and operands, so that the gradient of b is one product. */
+static const matmul_backward_case clblast[] = {
+    {OF("by CLBlast", FULL, .solvers = MATMUL_CLBLAST, .m = 37, .n = 35, .k = 19, ACT(GELU), .bias = true)},
+    {OF("by CLBlast, fewer rows", FULL, .solvers = MATMUL_CLBLAST, .batch = 1, .m = 37, .n = 35, .k = 19,
+        .shorter = true, .actual_batch = 1, .actual_m = 17, .inject = MATMUL_BEYOND, .bias = true)},
+};
+
+/* Programs of other solvers are told fewer rows than their plans were made for, too. */
+#define EMULATED_MMA 128
+static const matmul_backward_case engines[] = {
+    {OF("by pairs", ALL, .solvers = MATMUL_CPU_BF16, TYPES(BF16, BF16, BF16, 0, 0), .batch = 2, .m = 17, .n = 35,
+        .k = 19, .flat_b = true, .bias = true),
+     .gradients = MATMUL_DA, TO(BF16, 0, 0, 0)},
+    {OF("those of b and bias by pairs", ALL, .solvers = MATMUL_CPU_BF16, TYPES(BF16, BF16, BF16, 0, 0), .batch = 2,
+        .m = 17, .n = 35, .k = 19, .a = FORM_TRANSPOSED, .b = FORM_TRANSPOSED, .shorter = true, .actual_batch = 2,
+        .actual_m = 7, .inject = MATMUL_BEYOND, .bias = true),
+     .gradients = MATMUL_DB | MATMUL_DBIAS, TO(BF16, 0, 0, 0)},
+    {OF("by a matrix engine", BIG, .solvers = EMULATED_MMA, TYPES(F16, F16, F16, 0, 0), .batch = 2, .m = 37, .n = 35,
+        .k = 19, .flat_b = true, .shorter = true, .actual_batch = 2, .actual_m = 21, .inject = MATMUL_BEYOND,
+        .bias = true)},
+};
+static const matmul_backward_case amx[] = {
+    {OF("by AMX", BIG, .solvers = MATMUL_CPU_AMX, .m = 67, .n = 35, .k = 50, ACT(GELU), MULTIPLY, .bias = true)},
+    {OF("by AMX, fewer rows", BIG, .solvers = MATMUL_CPU_AMX, .batch = 3, .m = 431, .n = 35, .k = 50, .flat_b = true,
+        .shorter = true, .actual_batch = 2, .actual_m = 17, .inject = MATMUL_BEYOND, .bias = true)},
 };
 
 /* ---- at random ---- */
@@ -544,6 +572,11 @@ int main(int argc, char **argv)
     matmul_backward_add(values, COUNT_OF(values));
     draw(random_count, by_level(20, 40, 100, 100));
     matmul_backward_add(drawn, random_count);
+    matmul_backward_add(engines, COUNT_OF(engines));
+    if (matmul_may_emulate_amx())
+        matmul_backward_add(amx, COUNT_OF(amx));
+    if (matmul_has_clblast())
+        matmul_backward_add(clblast, COUNT_OF(clblast));
     suite_add(same_bits, "matmul backward: the same bits in every run");
     suite_add(same_items, "matmul backward: the same bits in every batch");
     suite_add(workspace_is_enough, "matmul backward: the workspace is large enough");

@@ -195,7 +195,7 @@ static bool lay_out(struct matmul_backward_plan *plan)
 static void name_solvers(struct matmul_backward_plan *plan)
 {
     char *name = plan->solver_name;
-    const enum matmul_part products[] = {PART_SUMS, PART_A, PART_B_FIRST};
+    const enum matmul_part products[] = {PART_SUMS, PART_A, PART_B_FIRST, PART_B_MORE};
     for (size_t i = 0; i < COUNT_OF(products); i++) {
         const clattn_plan *part = plan->part[products[i]];
         bool named = !part;
