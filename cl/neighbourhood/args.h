@@ -31,4 +31,13 @@ typedef struct neighbourhood_args {
     float scale;
 } neighbourhood_args;
 
+/* The arrays of backward: forward.output is the gradient of the output, and there is no lse. */
+typedef struct neighbourhood_backward_args {
+    neighbourhood_args forward;
+    map5 query_gradient, key_gradient, value_gradient, bias_gradient;
+    args_long rows_offset; /* where the workspace starts, in floats */
+    int kv_heads;
+    int reserved; /* 0 */
+} neighbourhood_backward_args;
+
 #endif

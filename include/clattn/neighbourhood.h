@@ -25,6 +25,22 @@
  *   finite.
  * - A query all of whose keys are dropped is exactly +0, and its log-sum-exp is -inf.
  * - A NaN, or a score of +inf, makes its query NaN.
+ *
+ * CLATTN_DIRECTION_BACKWARD makes the gradients of query, key, value and bias of the gradient of the output, those of
+ * them that the description's `gradients` has. With P the softmax, G the gradient of the output, and q and k a query and
+ * a key of its window,
+ *
+ *     dP[q,k] = sum_d G[q,d] * value[k,d]      dS[q,k] = P[q,k] * (dP[q,k] - sum_k' P[q,k'] * dP[q,k'])
+ *
+ *     gradients.query[q,:] = scale * sum_k dS[q,k] * key[k,:]       gradients.value[k,:] = sum_q P[q,k] * G[q,:]
+ *     gradients.key[k,:]   = scale * sum_q dS[q,k] * query[q,:]     gradients.bias[k]    = sum_q dS[q,k]
+ *
+ * where a sum over q has the queries whose windows have k, of all heads that share it; for a bias that broadcasts, of
+ * all batch items and heads that it is broadcast to. Softmax is computed anew, so neither output nor lse is needed, and
+ * lse has no gradient. A key that the bias drops gets +0, whatever `key` and `value` hold there, and so do a key of no
+ * query's window and a query all of whose keys are dropped. A query that is NaN makes the gradients of its keys NaN.
+ * Everything is gathered: there are no atomics, sums have a fixed order, and gradients of an item are the same in every
+ * bit from run to run and whatever the batch around it, except that of a bias which broadcasts over the batch.
  */
 #ifndef CLATTN_NEIGHBOURHOOD_H
 #define CLATTN_NEIGHBOURHOOD_H
@@ -42,11 +58,12 @@ typedef enum clattn_edge {
 
 /** What to compute. Set it up with CLATTN_NEIGHBOURHOOD_DESC_INIT.
  *
- * Extents are the largest that an enqueue may use, and at most 2^29. Pairs are (y, x). query, key, value and output
- * are each float32, float16 or bfloat16, independently of each other. */
+ * Extents are the largest that an enqueue may use, and at most 2^29. Pairs are (y, x). query, key, value, output and
+ * their gradients are each float32, float16 or bfloat16, independently of each other. Backward has no output and no lse.
+ */
 typedef struct clattn_neighbourhood_desc {
     size_t size;                /**< sizeof(clattn_neighbourhood_desc) */
-    clattn_direction direction; /**< CLATTN_DIRECTION_FORWARD */
+    clattn_direction direction; /**< either */
     clattn_edge edge;           /**< what becomes of a window at the edge */
     int32_t window[2];          /**< K, odd, 1 ... 32767 */
     int32_t dilation[2];        /**< D, 1 ... 32767; 0 (default): 1 */
@@ -63,6 +80,13 @@ typedef struct clattn_neighbourhood_desc {
     /** None, or (batch, heads, query height, query width) float32: the natural logarithm of the sum of exp(S) over the
      * window. */
     clattn_layout lse;
+
+    /** Only with CLATTN_DIRECTION_BACKWARD: each has the extents of the array of its name. */
+    struct {
+        clattn_layout output;            /**< the input: the gradient of output */
+        clattn_layout query, key, value; /**< each none, or an output; at least one gradient is written */
+        clattn_layout bias;              /**< none, or an output, float32; only if there is a bias */
+    } gradients;
 } clattn_neighbourhood_desc;
 
 /** Initialises a clattn_neighbourhood_desc: its size, and zeros. */
@@ -81,14 +105,18 @@ CLATTN_API void clattn_neighbourhood_desc_init(clattn_neighbourhood_desc *desc);
 typedef struct clattn_neighbourhood_args {
     size_t size;                                         /**< sizeof(clattn_neighbourhood_args) */
     clattn_binding query, key, value, bias, output, lse; /**< the array of that name */
-    int32_t explicit_sizes;           /**< 1: the next five fields count; 0 (default): the description's extents */
-    int32_t reserved;                 /* 0 */
-    size_t batch;                     /**< at most the description's; 0 is allowed and does nothing */
-    size_t query_height, query_width; /**< at most the description's; 0 is allowed and does nothing */
-    size_t key_height, key_width;     /**< at most the description's */
-    size_t query_y, query_x;          /**< where query (0, 0) stands; 0 (default): at the map's first row, column */
-    clattn_binding workspace;         /**< none (default), or a workspace (@ref calls_workspace) */
-    clattn_control *control;          /**< what watches the call (control.h), or NULL */
+    int32_t explicit_sizes; /**< 1: the next five fields count; 0 (default): the description's extents */
+    int32_t reserved;       /* 0 */
+    size_t batch;           /**< at most the description's; 0 is allowed and does nothing */
+    size_t query_height,
+        query_width; /**< at most the description's; 0 is allowed: forward does nothing, backward gives +0 */
+    size_t key_height, key_width; /**< at most the description's */
+    size_t query_y, query_x;      /**< where query (0, 0) stands; 0 (default): at the map's first row, column */
+    struct {
+        clattn_binding output, query, key, value, bias;
+    } gradients;              /**< the array of that name in the description's `gradients` */
+    clattn_binding workspace; /**< none (default), or a workspace (@ref calls_workspace) */
+    clattn_control *control;  /**< what watches the call (control.h), or NULL */
 } clattn_neighbourhood_args;
 
 /** Initialises a clattn_neighbourhood_args: its size, and zeros. */

@@ -83,7 +83,7 @@ clattn_status check_describe(const clattn_plan *plan, const void *desc, void *sm
 /* Enqueues the plan on the private queue for `small`, a problem struct of its operator that needs `workspace` bytes. */
 clattn_status check_enqueue(const clattn_plan *plan, const void *small, size_t workspace, const void *args);
 
-#define CHECK_MOST_ARRAYS 9 /* a check has at most so many */
+#define CHECK_MOST_ARRAYS 10 /* a check has at most so many */
 
 /* What `fill` and `judge` are given. */
 struct check {

@@ -244,4 +244,23 @@ void ref_image_unpacked(const ref_image_colours *colours, double colour[4], doub
  * clattn/neighbourhood.h. */
 bool ref_neighbour(int p, int j, int length, int window, int dilation, bool clip);
 
+/* One head of one batch item; arrays are dense, (height, width, size). */
+typedef struct ref_neighbourhood_problem {
+    int height, width, window[2], dilation[2];
+    bool clip;
+    int64_t d_k, d_v;
+    double scale;
+    const float *query, *key, *value, *output_gradient;
+    const float *bias; /* or NULL */
+} ref_neighbourhood_problem;
+
+/* The gradients of all elements, and the sums of the sizes of what they are made of; each has room for its array. */
+typedef struct ref_neighbourhood_gradients {
+    double *query, *key, *value, *bias;
+} ref_neighbourhood_gradients;
+
+/* Adds the gradients to zeros.  `row` has room for 4 * height * width numbers. */
+void ref_neighbourhood_backward(const ref_neighbourhood_problem *p, double *row,
+                                const ref_neighbourhood_gradients *exact, const ref_neighbourhood_gradients *magnitude);
+
 #endif

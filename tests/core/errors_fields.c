@@ -199,6 +199,11 @@ static void wrong_layouts_are_named(void **state)
     WITHOUT(neighbourhood, window, key)
     WITHOUT(neighbourhood, window, value)
     WITHOUT(neighbourhood, window, output)
+    window.direction = CLATTN_DIRECTION_BACKWARD;
+    window.output = (clattn_layout){0};
+    window.gradients.output = window.gradients.query = window.query;
+    WITHOUT(neighbourhood, window, key)
+    WITHOUT(neighbourhood, window, gradients.output)
 }
 
 /* If one rule is for several fields, the message names the field that broke it. */

@@ -552,6 +552,18 @@ static void neighbourhood(void **state)
                   "query, key, value and output are")
     NEIGHBOURHOOD(d.window[0] = 7, LAYOUT, "with CLATTN_EDGE_SHIFT a window times")
     NEIGHBOURHOOD(d.dilation[1] = 3, LAYOUT, "with CLATTN_EDGE_SHIFT a window times")
+    NEIGHBOURHOOD(d.direction = 2, INVALID, "unknown direction")
+    NEIGHBOURHOOD(d.gradients.output = d.output, INVALID, "gradients are for CLATTN_DIRECTION_BACKWARD")
+    NEIGHBOURHOOD(d.gradients.key = d.key, INVALID, "gradients are for CLATTN_DIRECTION_BACKWARD")
+    good.direction = CLATTN_DIRECTION_BACKWARD;
+    good.gradients.output = good.gradients.query = good.query;
+    NEIGHBOURHOOD(d.scale = 0, INVALID, "output and lse are for CLATTN_DIRECTION_FORWARD")
+    good.output = (clattn_layout){0};
+    NEIGHBOURHOOD(d.gradients.query = (clattn_layout){0}, LAYOUT, "no gradient is to be written")
+    NEIGHBOURHOOD(d.gradients.bias = FLOATS(4, 2, 4, 5, 6), LAYOUT, "gradients.bias needs a bias")
+    NEIGHBOURHOOD(d.gradients.output = FLOATS(5, 2, 4, 5, 6, 7), LAYOUT, size)
+    NEIGHBOURHOOD(d.gradients.key = FLOATS(5, 2, 4, 5, 6, 8), LAYOUT, "a gradient has other extents")
+    NEIGHBOURHOOD(d.gradients.value = typed(d.value, CLATTN_DTYPE_F64), UNSUPPORTED, "query, key, value and output are")
 }
 
 static void image(void **state)

@@ -379,15 +379,17 @@ typedef struct neighbourhood_row {
     size_t d;
     int32_t window;
     clattn_dtype dtype;
-    bool bias;
+    bool bias, backward;
 } neighbourhood_row;
 
 static const neighbourhood_row neighbourhood_rows[] = {
-    {"d 32, window 7", QUICK, NULL, 32, 7, CLATTN_DTYPE_F32, false},
-    {"d 64, window 13, float16, bias", NOT_QUICK, NULL, 64, 13, CLATTN_DTYPE_F16, true},
-    {"d 147, window 21, bias", NOT_QUICK, NULL, 147, 21, CLATTN_DTYPE_F32, true},
-    {"d 32, window 7 by generic", NOT_QUICK, "generic", 32, 7, CLATTN_DTYPE_F32, true},
-    {"d 32, window 7 by cpu", NOT_QUICK, "cpu", 32, 7, CLATTN_DTYPE_F32, true},
+    {"d 32, window 7", QUICK, NULL, 32, 7, CLATTN_DTYPE_F32, false, false},
+    {"d 64, window 13, float16, bias", NOT_QUICK, NULL, 64, 13, CLATTN_DTYPE_F16, true, false},
+    {"d 147, window 21, bias", NOT_QUICK, NULL, 147, 21, CLATTN_DTYPE_F32, true, false},
+    {"d 32, window 7 by generic", NOT_QUICK, "generic", 32, 7, CLATTN_DTYPE_F32, true, false},
+    {"d 32, window 7 by cpu", NOT_QUICK, "cpu", 32, 7, CLATTN_DTYPE_F32, true, false},
+    {"gradients, d 32, window 7", NOT_QUICK, NULL, 32, 7, CLATTN_DTYPE_F32, true, true},
+    {"gradients, d 64, window 13, float16", NOT_QUICK, NULL, 64, 13, CLATTN_DTYPE_F16, false, true},
 };
 
 static clattn_status neighbourhood_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
@@ -399,6 +401,12 @@ static clattn_status neighbourhood_plan(clattn_context *context, const offline_p
     desc.window[0] = desc.window[1] = row->window;
     if (row->bias)
         desc.bias = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, extent);
+    if (row->backward) {
+        desc.direction = CLATTN_DIRECTION_BACKWARD;
+        desc.gradients.output = desc.gradients.query = desc.gradients.key = desc.gradients.value = desc.output;
+        desc.gradients.bias = desc.bias;
+        desc.output = (clattn_layout){0};
+    }
     CREATE(neighbourhood, problem, desc, plan);
 }
 

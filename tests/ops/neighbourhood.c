@@ -198,7 +198,9 @@ static void refused_descriptions(void **state)
 {
     (void)state;
     REFUSED(INVALID_STRUCT, size = 8);
-    REFUSED(INVALID_ARGUMENT, direction = 1);
+    REFUSED(INVALID_ARGUMENT, direction = 2);
+    REFUSED(INVALID_ARGUMENT, gradients.query = desc.query);
+    REFUSED(INVALID_ARGUMENT, gradients.output = desc.output);
     REFUSED(INVALID_ARGUMENT, edge = 2);
     REFUSED(INVALID_ARGUMENT, window[0] = 0);
     REFUSED(INVALID_ARGUMENT, window[1] = 4);

@@ -219,6 +219,14 @@ static void small_operators_are_checked(void **state)
         {"generic", "pool/backward_generic.cl", "beyond > 0 ? (beyond - 1)", "beyond > 0 ? beyond",
          DISAGREES("pool_backward_generic") "gradients.x["},
     };
+    static const struct damage maps[] = {
+        {"generic", "neighbourhood/backward_generic.cl", "t < window ? 0 : low", "t <= window ? 0 : low",
+         DISAGREES("neighbourhood_backward_bias") "gradients.key["},
+        {"generic", "neighbourhood/backward_generic.cl", "a.scale * (p * (slope - row.product))",
+         "a.scale * (p * (slope - 0.99f * row.product))", DISAGREES("neighbourhood_backward_bias") "gradients.query["},
+        {"generic", "neighbourhood/backward_generic.cl", "sum += k.step", "sum = 1.01f * k.step",
+         DISAGREES("neighbourhood_backward_bias") "gradients.bias["},
+    };
     static const struct damage resizes[] = {
         {"cpu", "resize/resize.h", "(a->cubic + 2.0f)", "(a->cubic + 2.01f)", DISAGREES("resize_cpu") "y["},
         {"cpu", "resize/cpu.cl", "t->span[e + depth];", "t->span[e + depth] * 1.01f;", DISAGREES("resize_cpu") "y["},
@@ -245,10 +253,16 @@ static void small_operators_are_checked(void **state)
     clattn_rope_desc rope = CLATTN_ROPE_DESC_INIT;
     clattn_activation_desc activation = CLATTN_ACTIVATION_DESC_INIT;
     clattn_dropout_desc dropout = CLATTN_DROPOUT_DESC_INIT;
+    clattn_neighbourhood_desc map = CLATTN_NEIGHBOURHOOD_DESC_INIT;
     clattn_embedding_desc embedding = CLATTN_EMBEDDING_DESC_INIT;
     clattn_pool_desc pool = CLATTN_POOL_DESC_INIT;
     clattn_resize_desc resize = CLATTN_RESIZE_DESC_INIT;
     (void)state;
+    map.direction = CLATTN_DIRECTION_BACKWARD;
+    map.window[0] = map.window[1] = 3;
+    map.query = map.key = map.value = map.gradients.output = map.gradients.query = map.gradients.key =
+        map.gradients.value = clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, (const size_t[5]){1, 1, 5, 7, 6});
+    map.bias = map.gradients.bias = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (const size_t[4]){1, 1, 5, 7});
     pool.window[0] = pool.window[1] = 1;
     pool.x = pool.y = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, 3, 8);
     resize.x = resize.y = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, 3, 8);
@@ -275,6 +289,7 @@ static void small_operators_are_checked(void **state)
     pool.gradients.x = pool.gradients.y = pool.x;
     pool.y = (clattn_layout){0};
     damage_is_found(&pool_operator, &pool, pool_gradients, COUNT_OF(pool_gradients));
+    damage_is_found(&neighbourhood_operator, &map, maps, COUNT_OF(maps));
     damage_is_found(&resize_operator, &resize, resizes, by_level(2, 3, COUNT_OF(resizes), COUNT_OF(resizes)));
     damage_is_found(&rope_operator, &rope, rotations, COUNT_OF(rotations));
     rope.direction = CLATTN_DIRECTION_BACKWARD;

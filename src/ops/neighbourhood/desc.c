@@ -10,6 +10,8 @@
 #include "program/defines.h"
 
 _Static_assert(sizeof(map5) == 48, "map5 has padding");
+_Static_assert(sizeof(neighbourhood_backward_args) == sizeof(neighbourhood_args) + 4 * 48 + 2 * 8,
+               "neighbourhood_backward_args has padding");
 _Static_assert(sizeof(neighbourhood_args) == 24 + 6 * 48 + 4 * 8 + 18 * 4, "neighbourhood_args has padding");
 
 /* Positions, and distances times dilations, are ints in the kernels. */
@@ -18,8 +20,8 @@ _Static_assert(sizeof(neighbourhood_args) == 24 + 6 * 48 + 4 * 8 + 18 * 4, "neig
 
 static clattn_status check_options(clattn_neighbourhood_desc *desc, const char **reason)
 {
-    REQUIRE(desc->direction == CLATTN_DIRECTION_FORWARD, CLATTN_ERROR_INVALID_ARGUMENT,
-            "direction: only CLATTN_DIRECTION_FORWARD is known");
+    REQUIRE(enum_within(desc->direction, CLATTN_DIRECTION_BACKWARD), CLATTN_ERROR_INVALID_ARGUMENT,
+            "unknown direction");
     REQUIRE(desc->edge == CLATTN_EDGE_SHIFT || desc->edge == CLATTN_EDGE_CLIP, CLATTN_ERROR_INVALID_ARGUMENT,
             "unknown edge");
     REQUIRE(is_flag(desc->explicit_scale), CLATTN_ERROR_INVALID_ARGUMENT, "explicit_scale is neither 0 nor 1");
@@ -35,16 +37,49 @@ static clattn_status check_options(clattn_neighbourhood_desc *desc, const char *
     return CLATTN_SUCCESS;
 }
 
+/* The output, or backward its gradient, which stands in its place among the inputs. */
+static clattn_layout *output_of(clattn_neighbourhood_desc *desc)
+{
+    return desc->direction == CLATTN_DIRECTION_BACKWARD ? &desc->gradients.output : &desc->output;
+}
+
+/* Requires that there is nothing which only the other direction has, and backward something to write. */
+static clattn_status check_direction(const clattn_neighbourhood_desc *desc, const char **reason)
+{
+    const clattn_layout *written[] = {&desc->gradients.query, &desc->gradients.key, &desc->gradients.value,
+                                      &desc->gradients.bias};
+    bool writes = false;
+    for (size_t i = 0; i < COUNT_OF(written); i++)
+        writes = writes || !layout_is_none(written[i]);
+    if (desc->direction == CLATTN_DIRECTION_FORWARD) {
+        REQUIRE(!writes && layout_is_none(&desc->gradients.output), CLATTN_ERROR_INVALID_ARGUMENT,
+                "gradients are for CLATTN_DIRECTION_BACKWARD");
+        return CLATTN_SUCCESS;
+    }
+    REQUIRE(layout_is_none(&desc->output) && layout_is_none(&desc->lse), CLATTN_ERROR_INVALID_ARGUMENT,
+            "output and lse are for CLATTN_DIRECTION_FORWARD");
+    REQUIRE(writes, CLATTN_ERROR_INVALID_LAYOUT, "no gradient is to be written");
+    REQUIRE(layout_is_none(&desc->gradients.bias) || !layout_is_none(&desc->bias), CLATTN_ERROR_INVALID_LAYOUT,
+            "gradients.bias needs a bias");
+    return CLATTN_SUCCESS;
+}
+
 static clattn_status check_layouts(clattn_neighbourhood_desc *desc, const char **reason)
 {
     clattn_status status;
+    const bool backward = desc->direction == CLATTN_DIRECTION_BACKWARD;
     const struct layout_rule all[] = {
         {&desc->query, LAYOUT_OF("query"), LAYOUT_INPUT, 5, false},
         {&desc->key, LAYOUT_OF("key"), LAYOUT_INPUT, 5, false},
         {&desc->value, LAYOUT_OF("value"), LAYOUT_INPUT, 5, false},
-        {&desc->output, LAYOUT_OF("output"), LAYOUT_OUTPUT, 5, false},
+        {output_of(desc), backward ? LAYOUT_OF("gradients.output") : LAYOUT_OF("output"),
+         backward ? LAYOUT_INPUT : LAYOUT_OUTPUT, 5, false},
+        {&desc->gradients.query, LAYOUT_OF("gradients.query"), LAYOUT_OUTPUT, 5, true},
+        {&desc->gradients.key, LAYOUT_OF("gradients.key"), LAYOUT_OUTPUT, 5, true},
+        {&desc->gradients.value, LAYOUT_OF("gradients.value"), LAYOUT_OUTPUT, 5, true},
         {&desc->bias, LAYOUT_OF("bias"), LAYOUT_INPUT, 4, true},
         {&desc->lse, LAYOUT_OF("lse"), LAYOUT_OUTPUT, 4, true},
+        {&desc->gradients.bias, LAYOUT_OF("gradients.bias"), LAYOUT_OUTPUT, 4, true},
     };
     TRY(layouts_read(all, COUNT_OF(all),
                      "query, key, value and output have 5 dimensions (batch, heads, height, width, size), "
@@ -52,18 +87,24 @@ static clattn_status check_layouts(clattn_neighbourhood_desc *desc, const char *
                      reason));
     for (size_t i = 0; i < COUNT_OF(all); i++) {
         const clattn_dtype dtype = all[i].layout->dtype;
-        REQUIRE(all[i].optional ? dtype == CLATTN_DTYPE_F32 || dtype == CLATTN_DTYPE_NONE : dtype_is_storage(dtype),
-                CLATTN_ERROR_UNSUPPORTED,
+        const bool fits = all[i].rank == 4 ? dtype == CLATTN_DTYPE_F32 : dtype_is_storage(dtype);
+        REQUIRE(fits || (all[i].optional && dtype == CLATTN_DTYPE_NONE), CLATTN_ERROR_UNSUPPORTED,
                 "query, key, value and output are float32, float16 or bfloat16, bias and lse float32");
     }
 fail:
     return status;
 }
 
+static bool has_extents(const clattn_layout *gradient, const clattn_layout *array)
+{
+    return layout_is_none(gradient) || !memcmp(gradient->extent, array->extent, sizeof array->extent);
+}
+
 static clattn_status check_sizes(struct neighbourhood_problem *problem, const char **reason)
 {
-    const clattn_neighbourhood_desc *desc = &problem->desc;
-    const size_t *q = desc->query.extent, *k = desc->key.extent, *v = desc->value.extent, *o = desc->output.extent;
+    clattn_neighbourhood_desc *desc = &problem->desc;
+    const size_t *q = desc->query.extent, *k = desc->key.extent, *v = desc->value.extent;
+    const size_t *o = output_of(desc)->extent;
     REQUIRE(q[0] == k[0] && !memcmp(k, v, 4 * sizeof *k) && !memcmp(q, o, 4 * sizeof *q), CLATTN_ERROR_INVALID_LAYOUT,
             "query and output, and key and value, agree in batch, heads, height and width, and all in batch");
     REQUIRE(!q[1] || (k[1] && q[1] % k[1] == 0), CLATTN_ERROR_INVALID_LAYOUT, "query's heads are no multiple of key's");
@@ -74,6 +115,9 @@ static clattn_status check_sizes(struct neighbourhood_problem *problem, const ch
     for (int i = 0; i < 5; i++)
         REQUIRE(q[i] <= SIDE_LIMIT && k[i] <= SIDE_LIMIT && v[i] <= SIDE_LIMIT, CLATTN_ERROR_OVERFLOW,
                 "an extent is above 2^29");
+    REQUIRE(has_extents(&desc->gradients.query, &desc->query) && has_extents(&desc->gradients.key, &desc->key) &&
+                has_extents(&desc->gradients.value, &desc->value) && has_extents(&desc->gradients.bias, &desc->bias),
+            CLATTN_ERROR_INVALID_LAYOUT, "a gradient has other extents than its array");
     problem->batch = q[0];
     problem->heads = q[1];
     problem->kv_heads = k[1];
@@ -126,6 +170,7 @@ clattn_status neighbourhood_problem_read(const void *given, void *result, const 
     *reason = "desc is NULL, or its size is none that clattn_neighbourhood_desc ever had";
     TRY(struct_read(desc, sizeof *desc, sizeof *desc, given));
     TRY(check_options(desc, reason));
+    TRY(check_direction(desc, reason));
     TRY(check_layouts(desc, reason));
     TRY(check_sizes(problem, reason));
     TRY(check_optional(problem, reason));
@@ -150,14 +195,20 @@ size_t neighbourhood_keys(const struct neighbourhood_problem *problem, int dimen
 void neighbourhood_defines(const struct neighbourhood_problem *problem, struct strbuf *options)
 {
     const clattn_neighbourhood_desc *desc = &problem->desc;
+    const bool backward = desc->direction == CLATTN_DIRECTION_BACKWARD;
     define_int(options, "D_K", (long long)problem->d_k);
     define_int(options, "D_V", (long long)problem->d_v);
     define_token(options, "Q_TYPE", storage_token(desc->query.dtype));
     define_token(options, "K_TYPE", storage_token(desc->key.dtype));
     define_token(options, "V_TYPE", storage_token(desc->value.dtype));
-    define_token(options, "O_TYPE", storage_token(desc->output.dtype));
+    define_token(options, "O_TYPE", storage_token(backward ? desc->gradients.output.dtype : desc->output.dtype));
     define_int(options, "BIAS", problem->has_bias);
     define_int(options, "LSE", problem->has_lse);
+}
+
+bool neighbourhood_has_queries(const struct neighbourhood_problem *problem, const clattn_neighbourhood_args *args)
+{
+    return args->batch && problem->heads && args->query_height && args->query_width;
 }
 
 static clattn_status read_sizes(struct report *report, const struct neighbourhood_problem *problem,
@@ -182,7 +233,7 @@ static clattn_status read_sizes(struct report *report, const struct neighbourhoo
                             args->batch, args->query_height, args->query_width, args->key_height, args->key_width,
                             problem->batch, problem->query_height, problem->query_width, problem->height,
                             problem->width);
-    if (!args->batch || !problem->heads || !args->query_height || !args->query_width)
+    if (!neighbourhood_has_queries(problem, args))
         return CLATTN_SUCCESS;
     if (args->query_y > args->key_height || args->query_height > args->key_height - args->query_y ||
         args->query_x > args->key_width || args->query_width > args->key_width - args->query_x)
@@ -202,6 +253,7 @@ clattn_status neighbourhood_args_read(clattn_context *context, const struct neig
 {
     clattn_status status;
     const clattn_neighbourhood_desc *desc = &problem->desc;
+    const bool backward = desc->direction == CLATTN_DIRECTION_BACKWARD;
     TRY(args_read(&context->device.report, "clattn_neighbourhood_args", args, sizeof *args, sizeof *args, given));
     TRY(read_sizes(&context->device.report, problem, args));
     const size_t q[5] = {args->batch, problem->heads, args->query_height, args->query_width, problem->d_k};
@@ -214,18 +266,27 @@ clattn_status neighbourhood_args_read(clattn_context *context, const struct neig
         {&args->query, &desc->query, q, BINDING_READ, "query", true},
         {&args->key, &desc->key, k, BINDING_READ, "key", true},
         {&args->value, &desc->value, v, BINDING_READ, "value", true},
-        {&args->output, &desc->output, o, BINDING_WRITE, "output", true},
+        {&args->output, &desc->output, o, BINDING_WRITE, "output", !backward},
         {&args->bias, &desc->bias, bias, BINDING_READ, "bias", problem->has_bias},
         {&args->lse, &desc->lse, o, BINDING_WRITE, "lse", problem->has_lse},
+        {&args->gradients.output, &desc->gradients.output, o, BINDING_READ, "gradients.output", backward},
+        {&args->gradients.query, &desc->gradients.query, q, BINDING_WRITE, "gradients.query",
+         !layout_is_none(&desc->gradients.query)},
+        {&args->gradients.key, &desc->gradients.key, k, BINDING_WRITE, "gradients.key",
+         !layout_is_none(&desc->gradients.key)},
+        {&args->gradients.value, &desc->gradients.value, v, BINDING_WRITE, "gradients.value",
+         !layout_is_none(&desc->gradients.value)},
+        {&args->gradients.bias, &desc->gradients.bias, bias, BINDING_WRITE, "gradients.bias",
+         !layout_is_none(&desc->gradients.bias)},
     };
-    const bool idle = !args->batch || !problem->heads || !args->query_height || !args->query_width;
+    const bool idle = !args->batch || (!backward && !neighbourhood_has_queries(problem, args));
     status =
         idle ? bindings_absent(context, arrays, COUNT_OF(arrays)) : bindings_check(context, arrays, COUNT_OF(arrays));
 fail:
     return status;
 }
 
-static map5 map5_of(const clattn_layout *layout, int64_t offset)
+map5 neighbourhood_map(const clattn_layout *layout, int64_t offset)
 {
     map5 map = {offset, layout->stride[0], layout->stride[1], layout->stride[2], layout->stride[3], layout->stride[4]};
     return map;
@@ -236,19 +297,21 @@ void neighbourhood_fill_args(const struct neighbourhood_problem *problem, const 
 {
     const clattn_neighbourhood_desc *desc = &problem->desc;
     memset(kernel_args, 0, sizeof *kernel_args);
-    kernel_args->query = map5_of(&desc->query, args->query.offset);
-    kernel_args->key = map5_of(&desc->key, args->key.offset);
-    kernel_args->value = map5_of(&desc->value, args->value.offset);
-    kernel_args->output = map5_of(&desc->output, args->output.offset);
-    kernel_args->lse = map5_of(&desc->lse, args->lse.offset);
-    kernel_args->bias = map5_of(&desc->bias, args->bias.offset);
+    kernel_args->query = neighbourhood_map(&desc->query, args->query.offset);
+    kernel_args->key = neighbourhood_map(&desc->key, args->key.offset);
+    kernel_args->value = neighbourhood_map(&desc->value, args->value.offset);
+    kernel_args->output = desc->direction == CLATTN_DIRECTION_BACKWARD
+                              ? neighbourhood_map(&desc->gradients.output, args->gradients.output.offset)
+                              : neighbourhood_map(&desc->output, args->output.offset);
+    kernel_args->lse = neighbourhood_map(&desc->lse, args->lse.offset);
+    kernel_args->bias = neighbourhood_map(&desc->bias, args->bias.offset);
     if (problem->bias_batch == 1)
         kernel_args->bias.batch = 0;
     if (problem->bias_heads == 1)
         kernel_args->bias.head = 0;
     kernel_args->batch = (int)args->batch;
     kernel_args->heads = (int)problem->heads;
-    kernel_args->group = (int)(problem->heads / problem->kv_heads);
+    kernel_args->group = problem->heads ? (int)(problem->heads / problem->kv_heads) : 0;
     kernel_args->query_height = (int)args->query_height;
     kernel_args->query_width = (int)args->query_width;
     kernel_args->height = (int)args->key_height;

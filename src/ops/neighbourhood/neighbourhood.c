@@ -11,8 +11,7 @@ static const struct solver *const solvers[] = {
     &neighbourhood_generic_solver,
 };
 
-/* Floating-point operations of an enqueue. */
-static double work_of(const struct neighbourhood_problem *problem, const clattn_neighbourhood_args *args)
+double neighbourhood_work(const struct neighbourhood_problem *problem, const clattn_neighbourhood_args *args)
 {
     const double queries = (double)args->query_height * (double)args->query_width;
     const double keys = (double)neighbourhood_keys(problem, 0) * (double)neighbourhood_keys(problem, 1);
@@ -28,11 +27,11 @@ static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_cal
     neighbourhood_args kernel_args;
     struct chain chain;
     TRY(neighbourhood_args_read(handle->context, problem, given, &args));
-    if (!args.batch || !problem->heads || !args.query_height || !args.query_width)
+    if (!neighbourhood_has_queries(problem, &args))
         return plan_enqueue_nothing(handle, call);
     neighbourhood_fill_args(problem, &args, &kernel_args);
     status = chain_begin(&chain, handle->context, call, &args.workspace);
-    chain.work = work_of(problem, &args);
+    chain.work = neighbourhood_work(problem, &args);
     if (status == CLATTN_SUCCESS)
         status = plan->launch(plan, problem, &chain, &args, &kernel_args);
     return chain_end(&chain, status);
@@ -58,6 +57,7 @@ static const struct operator_type neighbourhood_operator = {
     .layouts = layouts,
     .solvers = solvers,
     .solver_count = COUNT_OF(solvers),
+    .backward = &neighbourhood_backward_operator,
     .check = neighbourhood_self_check,
 };
 

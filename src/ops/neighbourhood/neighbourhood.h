@@ -5,6 +5,7 @@
 #include "clattn/neighbourhood.h"
 #include "neighbourhood/args.h"
 #include "plan/enqueue.h"
+#include "plan/operator.h"
 
 /* A description that has passed neighbourhood_problem_read. */
 struct neighbourhood_problem {
@@ -18,7 +19,7 @@ struct neighbourhood_problem {
 struct neighbourhood_plan {
     clattn_plan base;
     struct neighbourhood_problem problem;
-    /* Enqueues the kernels; `args` and its sizes have been checked, and `kernel_args` is filled. */
+    /* Forward: enqueues the kernels; `args` and its sizes have been checked, and `kernel_args` is filled. */
     clattn_status (*launch)(const struct neighbourhood_plan *plan, const struct neighbourhood_problem *problem,
                             struct chain *chain, const clattn_neighbourhood_args *args,
                             neighbourhood_args *kernel_args);
@@ -35,6 +36,15 @@ clattn_status neighbourhood_problem_read(const void *desc, void *problem, const 
 clattn_status neighbourhood_args_read(clattn_context *context, const struct neighbourhood_problem *problem,
                                       const clattn_neighbourhood_args *given, clattn_neighbourhood_args *args);
 
+/* Whether there are any queries. */
+bool neighbourhood_has_queries(const struct neighbourhood_problem *problem, const clattn_neighbourhood_args *args);
+
+/* Floating-point operations of a forward enqueue. */
+double neighbourhood_work(const struct neighbourhood_problem *problem, const clattn_neighbourhood_args *args);
+
+/* The strides of a layout and a binding's offset. */
+map5 neighbourhood_map(const clattn_layout *layout, int64_t offset);
+
 /* Fills the kernels' arguments, except those of the workspace. */
 void neighbourhood_fill_args(const struct neighbourhood_problem *problem, const clattn_neighbourhood_args *args,
                              neighbourhood_args *kernel_args);
@@ -47,6 +57,10 @@ size_t neighbourhood_keys(const struct neighbourhood_problem *problem, int dimen
 
 /* The solvers' self-check; see plan_self_check. */
 clattn_status neighbourhood_self_check(struct self_check *check);
+
+/* The operator with CLATTN_DIRECTION_BACKWARD, and its self-check. */
+extern const struct operator_type neighbourhood_backward_operator;
+clattn_status neighbourhood_backward_self_check(struct self_check *check);
 
 extern const struct solver neighbourhood_cpu_solver;
 extern const struct solver neighbourhood_generic_solver;

@@ -261,13 +261,19 @@ static clattn_status plan_kv_append(clattn_context *context, const selftest_case
     return clattn_kv_append_plan_create(context, &desc, options, plan);
 }
 
-/* ---- neighbourhood: heads, kv_heads, height, width, d_k, d_v, window; the variant tells whether windows are clipped at the
- * edge, with a bias ---- */
+/* ---- neighbourhood: heads, kv_heads, height, width, d_k, d_v, window; with CLIPPED windows are clipped at the edge, and there
+ * is a bias ---- */
+
+#define CLIPPED 1
 
 static const selftest_case neighbourhood_cases[] = {
-    {"3 by 3", F32, {2, 2, 7, 11, 16, 16, 3}, false},
-    {"shared heads", F32, {4, 2, 9, 13, 20, 12, 5}, false},
-    {"clipped, with a bias", F32, {1, 1, 8, 17, 3, 3, 7}, true},
+    {"3 by 3", F32, {2, 2, 7, 11, 16, 16, 3}, 0},
+    {"shared heads", F32, {4, 2, 9, 13, 20, 12, 5}, 0},
+    {"clipped, with a bias", F32, {1, 1, 8, 17, 3, 3, 7}, CLIPPED},
+};
+static const selftest_case neighbourhood_backward_cases[] = {
+    {"3 by 3", F32, {2, 2, 7, 11, 16, 16, 3}, BACKWARD},
+    {"shared heads, clipped, with a bias", F32, {4, 2, 7, 11, 20, 12, 3}, BACKWARD | CLIPPED},
 };
 
 static clattn_status plan_neighbourhood(clattn_context *context, const selftest_case *c,
@@ -278,12 +284,22 @@ static clattn_status plan_neighbourhood(clattn_context *context, const selftest_
     desc.query = layout(c->dtype, 5, (size_t[]){1, n[0], n[2], n[3], n[4]});
     desc.key = layout(c->dtype, 5, (size_t[]){1, n[1], n[2], n[3], n[4]});
     desc.value = layout(c->dtype, 5, (size_t[]){1, n[1], n[2], n[3], n[5]});
-    desc.output = layout(c->dtype, 5, (size_t[]){1, n[0], n[2], n[3], n[5]});
-    desc.lse = layout(F32, 4, (size_t[]){1, n[0], n[2], n[3]});
     desc.window[0] = desc.window[1] = (int32_t)n[6];
-    desc.edge = c->variant ? CLATTN_EDGE_CLIP : CLATTN_EDGE_SHIFT;
-    if (c->variant)
+    desc.edge = c->variant & CLIPPED ? CLATTN_EDGE_CLIP : CLATTN_EDGE_SHIFT;
+    if (c->variant & CLIPPED)
         desc.bias = layout(F32, 4, (size_t[]){1, 1, n[2], n[3]});
+    desc.direction = direction_of(c);
+    const clattn_layout output = layout(c->dtype, 5, (size_t[]){1, n[0], n[2], n[3], n[5]});
+    if (c->variant & BACKWARD) {
+        desc.gradients.output = output;
+        desc.gradients.query = desc.query;
+        desc.gradients.key = desc.key;
+        desc.gradients.value = desc.value;
+        desc.gradients.bias = desc.bias;
+    } else {
+        desc.output = output;
+        desc.lse = layout(F32, 4, (size_t[]){1, n[0], n[2], n[3]});
+    }
     return clattn_neighbourhood_plan_create(context, &desc, options, plan);
 }
 
@@ -355,8 +371,10 @@ static const selftest_case pool_cases[] = {
     {"max", F32, {3, 9, 21, 3, 2}, CLATTN_POOL_KIND_MAX},
     {"average", F32, {20, 8, 10, 2, 2}, CLATTN_POOL_KIND_AVERAGE},
     {"float16, whole", F16, {5, 7, 7, 7, 7}, CLATTN_POOL_KIND_AVERAGE},
-    {"gradient of max", F32, {3, 9, 21, 3, 2}, BACKWARD | CLATTN_POOL_KIND_MAX},
-    {"gradient of average", F32, {20, 8, 10, 2, 2}, BACKWARD | CLATTN_POOL_KIND_AVERAGE},
+};
+static const selftest_case pool_backward_cases[] = {
+    {"max", F32, {3, 9, 21, 3, 2}, BACKWARD | CLATTN_POOL_KIND_MAX},
+    {"average", F32, {20, 8, 10, 2, 2}, BACKWARD | CLATTN_POOL_KIND_AVERAGE},
 };
 
 static clattn_status plan_pool(clattn_context *context, const selftest_case *c, const clattn_plan_options *options,
@@ -554,6 +572,9 @@ static const char *const cpu_and_generic[] = {"cpu", "generic", NULL};
 static const char *const generic[] = {"generic", NULL};
 
 #define ROW(name, solvers) {#name, solvers, name##_cases, COUNT_OF(name##_cases), plan_##name}
+/* Gradients that have other solvers than forward. */
+#define BACKWARD_ROW(name, solvers) \
+    {#name "_backward", solvers, name##_backward_cases, COUNT_OF(name##_backward_cases), plan_##name}
 
 const selftest_operator selftest_operators[] = {
     ROW(softmax, row_solvers),
@@ -563,9 +584,11 @@ const selftest_operator selftest_operators[] = {
     ROW(merge, generic),
     ROW(kv_append, generic),
     ROW(neighbourhood, cpu_and_generic),
+    BACKWARD_ROW(neighbourhood, generic),
     ROW(conv2d, cpu_and_generic),
     ROW(norm, row_solvers),
     ROW(pool, cpu_and_generic),
+    BACKWARD_ROW(pool, generic),
     ROW(resize, cpu_and_generic),
     ROW(rope, cpu_and_generic),
     ROW(activation, cpu_and_generic),

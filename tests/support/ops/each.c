@@ -55,6 +55,8 @@ static const kv_append_case appends[] = {
 };
 static const neighbourhood_case neighbourhoods[] = {
     {"small", ALL, .map = {5, 6}, .window = {3, 3}, .lse = true},
+    {"small", ALL, .map = {5, 6}, .window = {3, 3}, .bias = BIAS_FINITE,
+     .gradients = NEIGHBOURHOOD_DQUERY | NEIGHBOURHOOD_DKEY | NEIGHBOURHOOD_DVALUE | NEIGHBOURHOOD_DBIAS},
 };
 static const conv2d_case convolutions[] = {
     {"everything", ALL, .channels = 3, .outputs = 5, .in = {5, 6}, .kernel = {3, 3}, .padding = {1, 1, 1, 1},

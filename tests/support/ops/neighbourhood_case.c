@@ -10,8 +10,9 @@
 
 static const char *const solvers[] = {"generic", "cpu"};
 
-enum { QUERY, KEY, VALUE, BIAS }; /* of job.input */
-enum { OUTPUT, LSE };             /* of job.output */
+enum { QUERY, KEY, VALUE, BIAS, OUTPUT_GRADIENT };                    /* of job.input */
+enum { OUTPUT, LSE };                                                 /* of job.output, */
+enum { QUERY_GRADIENT, KEY_GRADIENT, VALUE_GRADIENT, BIAS_GRADIENT }; /* or backward */
 
 /* What a case's zeros stand for. */
 typedef struct sizes {
@@ -100,24 +101,60 @@ static void fill_inputs(test_job *job, const neighbourhood_case *t, const sizes 
         array_fill(&job->input[BIAS], fill_bias, &(bias_filler){random_start(14), t->bias});
         array_upload(&job->input[BIAS]);
     }
+    if (t->gradients) {
+        const size_t output[5] = {s->batch, s->heads, s->tile[0], s->tile[1], s->d_v};
+        job->input[OUTPUT_GRADIENT] = job_array(job, ROLE_INPUT, t->o, 5, output, t->form);
+        job_fill(&job->input[OUTPUT_GRADIENT], 15, -1, 1, false);
+    }
 }
 
-static bool make(test_job *job, const void *which, const char *solver)
+/* Makes an output with the elements in `extent`, of which the call writes those in `owned`. */
+static void add_output(test_job *job, const neighbourhood_case *t, int n, clattn_dtype type, int rank,
+                       const size_t *extent, const size_t *owned)
+{
+    job->output[n] =
+        job_array(job, ROLE_OUTPUT, type, rank, extent, t->form >= FORM_SHARED_FIRST ? FORM_PLAIN : t->form);
+    array_own(&job->output[n], owned);
+}
+
+static void add_gradients(test_job *job, const neighbourhood_case *t, const sizes *s)
+{
+    const size_t query[5] = {s->batch, s->heads, s->tile[0], s->tile[1], s->d_k};
+    const size_t key[5] = {s->batch, s->kv_heads, s->map[0], s->map[1], s->d_k};
+    const size_t value[5] = {s->batch, s->kv_heads, s->map[0], s->map[1], s->d_v};
+    const size_t bias[4] = {or_else(t->bias_batch, 1), or_else(t->bias_heads, 1), s->map[0], s->map[1]};
+    const size_t queries[5] = {s->actual_batch, s->heads, s->queries[0], s->queries[1], s->d_k};
+    const size_t keys[5] = {s->actual_batch, s->kv_heads, s->keys[0], s->keys[1], s->d_k};
+    const size_t values[5] = {s->actual_batch, s->kv_heads, s->keys[0], s->keys[1], s->d_v};
+    const size_t biases[4] = {bias[0] < s->actual_batch ? bias[0] : s->actual_batch, bias[1], s->keys[0], s->keys[1]};
+
+    if (t->gradients & NEIGHBOURHOOD_DQUERY)
+        add_output(job, t, QUERY_GRADIENT, t->dq, 5, query, queries);
+    if (t->gradients & NEIGHBOURHOOD_DKEY)
+        add_output(job, t, KEY_GRADIENT, t->dk, 5, key, keys);
+    if (t->gradients & NEIGHBOURHOOD_DVALUE)
+        add_output(job, t, VALUE_GRADIENT, t->dv, 5, value, values);
+    if (t->gradients & NEIGHBOURHOOD_DBIAS)
+        add_output(job, t, BIAS_GRADIENT, CLATTN_DTYPE_F32, 4, bias, biases);
+}
+
+bool neighbourhood_make(test_job *job, const void *which, const char *solver)
 {
     const neighbourhood_case *t = which;
     const sizes actual = sizes_of(t), *s = &actual;
     clattn_neighbourhood_desc desc = CLATTN_NEIGHBOURHOOD_DESC_INIT;
     clattn_neighbourhood_args *args = &job->args.neighbourhood;
-    array_form out = t->form >= FORM_SHARED_FIRST ? FORM_PLAIN : t->form;
     const size_t output[5] = {s->batch, s->heads, s->tile[0], s->tile[1], s->d_v};
     const size_t owned[5] = {s->actual_batch, s->heads, s->queries[0], s->queries[1], s->d_v};
 
     fill_inputs(job, t, s);
-    job->output[OUTPUT] = job_array(job, ROLE_OUTPUT, t->o, 5, output, out);
-    array_own(&job->output[OUTPUT], owned);
-    if (t->lse) {
-        job->output[LSE] = job_array(job, ROLE_OUTPUT, CLATTN_DTYPE_F32, 4, output, out);
-        array_own(&job->output[LSE], owned);
+    if (t->gradients) {
+        desc.direction = CLATTN_DIRECTION_BACKWARD;
+        add_gradients(job, t, s);
+    } else {
+        add_output(job, t, OUTPUT, t->o, 5, output, owned);
+        if (t->lse)
+            add_output(job, t, LSE, CLATTN_DTYPE_F32, 4, output, owned);
     }
     desc.edge = t->clip ? CLATTN_EDGE_CLIP : CLATTN_EDGE_SHIFT;
     memcpy(desc.window, t->window, sizeof desc.window);
@@ -129,8 +166,16 @@ static bool make(test_job *job, const void *which, const char *solver)
     array_bind(&job->input[KEY], &desc.key, &args->key);
     array_bind(&job->input[VALUE], &desc.value, &args->value);
     array_bind(&job->input[BIAS], &desc.bias, &args->bias);
-    array_bind(&job->output[OUTPUT], &desc.output, &args->output);
-    array_bind(&job->output[LSE], &desc.lse, &args->lse);
+    if (t->gradients) {
+        array_bind(&job->input[OUTPUT_GRADIENT], &desc.gradients.output, &args->gradients.output);
+        array_bind(&job->output[QUERY_GRADIENT], &desc.gradients.query, &args->gradients.query);
+        array_bind(&job->output[KEY_GRADIENT], &desc.gradients.key, &args->gradients.key);
+        array_bind(&job->output[VALUE_GRADIENT], &desc.gradients.value, &args->gradients.value);
+        array_bind(&job->output[BIAS_GRADIENT], &desc.gradients.bias, &args->gradients.bias);
+    } else {
+        array_bind(&job->output[OUTPUT], &desc.output, &args->output);
+        array_bind(&job->output[LSE], &desc.lse, &args->lse);
+    }
     args->explicit_sizes = t->explicit_sizes;
     args->batch = t->actual_batch;
     args->query_height = t->actual_tile[0];
@@ -164,6 +209,177 @@ static double *make_addend(const test_job *job, const neighbourhood_case *t, con
     return addend;
 }
 
+/* A number as double or, if `narrow`, as float. */
+static double rounded(bool narrow, double x)
+{
+    return narrow ? (double)(float)x : x;
+}
+
+static double product(const double *x, const double *y, size_t size, bool narrow, double *magnitude)
+{
+    double sum = 0;
+
+    *magnitude = 0;
+    for (size_t d = 0; d < size; d++) {
+        sum = rounded(narrow, sum + rounded(narrow, x[d] * y[d]));
+        *magnitude += fabs(x[d] * y[d]);
+    }
+    return sum;
+}
+
+/* Adds factor * x[d] to sum[d] and its size, times `spread`, to magnitude[d] unless that is NULL. */
+static void add_scaled(double *sum, double *magnitude, size_t at, const double *x, size_t size, double factor,
+                       bool narrow, double spread)
+{
+    for (size_t d = 0; d < size; d++) {
+        sum[at + d] = rounded(narrow, sum[at + d] + rounded(narrow, factor * x[d]));
+        if (magnitude)
+            magnitude[at + d] += spread * fabs(x[d]);
+    }
+}
+
+/* One query of the reference: `p` and `slope` are of its keys, as `size` is: of the scores, then of the slopes. */
+typedef struct query_row {
+    double *p, *slope, *size[2];
+    double mean, mean_size;
+} query_row;
+
+static void find_row(const reference_problem *p, size_t at, size_t head, const double *gradient, bool narrow,
+                     query_row *r)
+{
+    double largest = -INFINITY, sum = 0;
+
+    r->mean = r->mean_size = 0;
+    for (size_t j = 0; j < p->keys; j++) {
+        const double addend = p->addend[at * p->keys + j];
+        r->p[j] = -INFINITY;
+        if (addend == -INFINITY)
+            continue;
+        r->p[j] =
+            product(p->query + at * p->d_k, p->key + (head * p->keys + j) * p->d_k, p->d_k, narrow, &r->size[0][j]);
+        r->p[j] = rounded(narrow, rounded(narrow, p->scale * r->p[j]) + addend);
+        r->size[0][j] = fabs(p->scale) * r->size[0][j] + fabs(addend);
+        r->slope[j] = product(gradient, p->value + (head * p->keys + j) * p->d_v, p->d_v, narrow, &r->size[1][j]);
+        largest = isnan(r->p[j]) || r->p[j] > largest ? r->p[j] : largest;
+    }
+    for (size_t j = 0; j < p->keys; j++) {
+        r->p[j] =
+            p->addend[at * p->keys + j] == -INFINITY ? 0 : rounded(narrow, exp(rounded(narrow, r->p[j] - largest)));
+        sum = rounded(narrow, sum + r->p[j]);
+    }
+    for (size_t j = 0; j < p->keys; j++) {
+        if (p->addend[at * p->keys + j] == -INFINITY)
+            continue;
+        r->p[j] = sum == 0 ? 0 : rounded(narrow, r->p[j] / sum);
+        r->mean = rounded(narrow, r->mean + rounded(narrow, r->p[j] * r->slope[j]));
+        r->mean_size += r->p[j] * r->size[1][j];
+    }
+}
+
+void neighbourhood_gradient_reference(const reference_problem *p, const double *output_gradient, bool narrow,
+                                      const neighbourhood_gradients *result, const neighbourhood_gradients *magnitude)
+{
+    static const neighbourhood_gradients nothing;
+    const neighbourhood_gradients *size = magnitude ? magnitude : &nothing;
+    query_row r = {zeros(p->keys), zeros(p->keys), {zeros(p->keys), zeros(p->keys)}, 0, 0};
+
+    for (size_t n = 0; n < p->batch * p->heads * p->queries; n++) {
+        const size_t plane = n / p->queries, b = plane / p->heads, h = plane % p->heads;
+        const size_t head = b * p->kv_heads + h / (p->heads / p->kv_heads);
+        const double *gradient = output_gradient + n * p->d_v;
+        find_row(p, n, head, gradient, narrow, &r);
+        for (size_t j = 0; j < p->keys; j++) {
+            if (p->addend[n * p->keys + j] == -INFINITY)
+                continue;
+            const size_t key = head * p->keys + j;
+            const double step = rounded(narrow, r.p[j] * rounded(narrow, r.slope[j] - r.mean));
+            const double spread = 1 + r.size[0][j], factor = rounded(narrow, p->scale * step);
+            const double made = r.p[j] * (r.size[1][j] + r.mean_size) * spread;
+            add_scaled(result->query, size->query, n * p->d_k, p->key + key * p->d_k, p->d_k, factor, narrow,
+                       fabs(p->scale) * made);
+            add_scaled(result->key, size->key, key * p->d_k, p->query + n * p->d_k, p->d_k, factor, narrow,
+                       fabs(p->scale) * made);
+            add_scaled(result->value, size->value, key * p->d_v, gradient, p->d_v, r.p[j], narrow, r.p[j] * spread);
+            add_scaled(result->bias, size->bias, plane * p->keys + j, (const double[]){1}, 1, step, narrow, made);
+        }
+    }
+    free(r.p);
+    free(r.slope);
+    free(r.size[0]);
+    free(r.size[1]);
+}
+
+/* Adds what (batch, heads, keys) has up to what the bias has of these. */
+static void broadcast(const reference_problem *p, const job_result *result, const double *full, double *sums)
+{
+    for (size_t n = 0; n < p->batch * p->heads * p->keys; n++) {
+        const size_t plane = n / p->keys, b = plane / p->heads % result->extent[0];
+        sums[(b * result->extent[1] + plane % p->heads % result->extent[1]) * p->keys + n % p->keys] += full[n];
+    }
+}
+
+static void refer_gradients(const test_job *job, const reference_problem *p, job_result *result)
+{
+    static const char *const names[] = {"gradients.query", "gradients.key", "gradients.value", "gradients.bias"};
+    const size_t counts[] = {p->batch * p->heads * p->queries * p->d_k, p->batch * p->kv_heads * p->keys * p->d_k,
+                             p->batch * p->kv_heads * p->keys * p->d_v, p->batch * p->heads * p->keys};
+    const test_array *given = &job->input[OUTPUT_GRADIENT];
+    size_t extent[5];
+    double *all[3][4]; /* exact, naive, magnitude */
+
+    memcpy(extent, given->layout.extent, sizeof extent);
+    extent[0] = p->batch;
+    extent[2] = job->args.neighbourhood.explicit_sizes ? job->args.neighbourhood.query_height : extent[2];
+    extent[3] = job->args.neighbourhood.explicit_sizes ? job->args.neighbourhood.query_width : extent[3];
+    double *gradient = array_dense(given, 5, extent);
+    for (int i = 0; i < 3; i++)
+        for (int n = 0; n < 4; n++)
+            all[i][n] = zeros(counts[n]);
+    const neighbourhood_gradients exact = {all[0][0], all[0][1], all[0][2], all[0][3]},
+                                  naive = {all[1][0], all[1][1], all[1][2], all[1][3]},
+                                  magnitude = {all[2][0], all[2][1], all[2][2], all[2][3]};
+    neighbourhood_gradient_reference(p, gradient, false, &exact, &magnitude);
+    neighbourhood_gradient_reference(p, gradient, true, &naive, NULL);
+    for (int n = 0; n < 4; n++) {
+        job_result *r = &result[n];
+        *r = result_of(names[n], &job->output[n]);
+        if (!r->name)
+            continue;
+        r->naive = zeros(r->count);
+        double *to[] = {r->reference, r->naive, r->magnitude};
+        for (int i = 0; i < 3; i++) {
+            if (n == BIAS_GRADIENT)
+                broadcast(p, r, all[i][n], to[i]);
+            else
+                memcpy(to[i], all[i][n], r->count * sizeof(double));
+        }
+        for (size_t at = 0; at < r->count; at++)
+            if (r->magnitude[at] == 0)
+                r->magnitude[at] = EXACT_ZERO;
+    }
+    for (int i = 0; i < 3; i++)
+        for (int n = 0; n < 4; n++)
+            free(all[i][n]);
+    free(gradient);
+}
+
+static void refer_forward(const test_job *job, const reference_problem *p, job_result *result)
+{
+    job_result *output = &result[OUTPUT], *lse = &result[LSE];
+
+    *output = result_of("output", &job->output[OUTPUT]);
+    *lse = result_of("lse", &job->output[LSE]);
+    output->naive = zeros(output->count);
+    lse->naive = lse->name ? zeros(lse->count) : NULL;
+    reference_attention(
+        p, false,
+        &(reference_result){.output = output->reference, .magnitude = output->magnitude, .lse = lse->reference});
+    reference_attention(p, true, &(reference_result){.output = output->naive, .lse = lse->naive});
+    for (size_t i = 0; i < lse->count; i++) {
+        lse->magnitude[i] = fmax(1, fabs(lse->reference[i]));
+    }
+}
+
 static void refer(const test_job *job, const void *which, job_result *result)
 {
     const neighbourhood_case *t = which;
@@ -185,19 +401,10 @@ static void refer(const test_job *job, const void *which, job_result *result)
                                  .key = key,
                                  .value = value,
                                  .addend = addend};
-    job_result *output = &result[OUTPUT], *lse = &result[LSE];
-
-    *output = result_of("output", &job->output[OUTPUT]);
-    *lse = result_of("lse", &job->output[LSE]);
-    output->naive = zeros(output->count);
-    lse->naive = t->lse ? zeros(lse->count) : NULL;
-    reference_attention(
-        &p, false,
-        &(reference_result){.output = output->reference, .magnitude = output->magnitude, .lse = lse->reference});
-    reference_attention(&p, true, &(reference_result){.output = output->naive, .lse = lse->naive});
-    for (size_t i = 0; i < lse->count; i++) {
-        lse->magnitude[i] = fmax(1, fabs(lse->reference[i]));
-    }
+    if (t->gradients)
+        refer_gradients(job, &p, result);
+    else
+        refer_forward(job, &p, result);
     free(query);
     free(key);
     free(value);
@@ -244,7 +451,7 @@ static bool inject(test_job *job, const void *which)
 
 static void check(const void *test, const char *solver)
 {
-    static const job_checker checker = {.make = make, .refer = refer, .inject = inject};
+    static const job_checker checker = {.make = neighbourhood_make, .refer = refer, .inject = inject};
     job_check(&checker, test, solver);
 }
 
@@ -254,9 +461,10 @@ void neighbourhood_add(const neighbourhood_case *cases, size_t count)
         for (size_t i = 0; i < count; i++) {
             const neighbourhood_case *t = &cases[i];
 
-            if (t->levels & level()) {
-                suite_add_case(check, t, solvers[n], "neighbourhood %s: %s, %zux%zu, window %dx%d", solvers[n], t->rule,
-                               t->map[0], t->map[1], t->window[0], t->window[1]);
+            if ((t->levels & level()) && (n == 0 || !t->gradients)) {
+                suite_add_case(check, t, solvers[n], "neighbourhood %s%s: %s, %zux%zu, window %dx%d", solvers[n],
+                               t->gradients ? " backward" : "", t->rule, t->map[0], t->map[1], t->window[0],
+                               t->window[1]);
             }
         }
     }

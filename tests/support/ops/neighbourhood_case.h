@@ -20,6 +20,9 @@ typedef enum neighbourhood_inject {
     NEIGHBOURHOOD_DROPPED /* NaN and large numbers in K wherever the bias drops the key */
 } neighbourhood_inject;
 
+/* The gradients that a case asks for. */
+enum { NEIGHBOURHOOD_DQUERY = 1, NEIGHBOURHOOD_DKEY = 2, NEIGHBOURHOOD_DVALUE = 4, NEIGHBOURHOOD_DBIAS = 8 };
+
 typedef struct neighbourhood_case {
     const char *rule;
     unsigned levels;
@@ -35,7 +38,9 @@ typedef struct neighbourhood_case {
     bias_kind bias;
     size_t bias_batch, bias_heads; /* 0: 1 */
     bool lse;
-    clattn_dtype q, k, v, o; /* 0: CLATTN_DTYPE_F32 */
+    clattn_dtype q, k, v, o; /* 0: CLATTN_DTYPE_F32; backward o is the gradient of output */
+    unsigned gradients;      /* backward if not 0, by the solver "generic" alone */
+    clattn_dtype dq, dk, dv; /* 0: CLATTN_DTYPE_F32 */
     array_form form;
     bool scaled;
     float scale;
@@ -43,6 +48,19 @@ typedef struct neighbourhood_case {
     bool long_loops;
     neighbourhood_inject inject;
 } neighbourhood_case;
+
+/* Makes arrays, arguments and the plan of a case by a solver. */
+bool neighbourhood_make(test_job *job, const void *test, const char *solver);
+
+/* Gradients of query, key and value, and of the addend summed over queries, (batch, heads, keys): dense. */
+typedef struct neighbourhood_gradients {
+    double *query, *key, *value, *bias;
+} neighbourhood_gradients;
+
+/* Adds the gradients of a problem with an addend to zeros, and unless `magnitude` is NULL the sizes of their terms; `narrow` rounds
+ * every operation to float. */
+void neighbourhood_gradient_reference(const reference_problem *p, const double *output_gradient, bool narrow,
+                                      const neighbourhood_gradients *result, const neighbourhood_gradients *magnitude);
 
 void neighbourhood_add(const neighbourhood_case *cases, size_t count);
 
