@@ -108,6 +108,15 @@ typedef struct ref_cross_entropy_sums {
 void ref_cross_entropy_row(const ref_cross_entropy_problem *p, ref_cross_entropy_sums *sums, double *gradient,
                            double *magnitude);
 
+typedef struct ref_dropout_problem {
+    uint64_t seed;
+    uint32_t offset;
+    float probability;
+} ref_dropout_problem;
+
+/* What dropout makes of an element with the value x, the place-th in C order. */
+double ref_dropout(const ref_dropout_problem *p, uint64_t place, double x);
+
 typedef struct ref_norm_problem {
     int64_t columns, row, col; /* element c of row r lies at x[r*row + c*col] */
     bool rms;

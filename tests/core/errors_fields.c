@@ -116,6 +116,13 @@ static void wrong_layouts_are_named(void **state)
     WITHOUT(activation, slope, x)
     WITHOUT(activation, slope, gradients.x)
     WITHOUT(activation, slope, gradients.y)
+    const clattn_dropout_desc dropout = {.size = sizeof dropout, .x = two, .y = two};
+    WITHOUT(dropout, dropout, x)
+    WITHOUT(dropout, dropout, y)
+    const clattn_dropout_desc dropped = {
+        .size = sizeof dropped, .direction = CLATTN_DIRECTION_BACKWARD, .gradients = {two, two}};
+    WITHOUT(dropout, dropped, gradients.x)
+    WITHOUT(dropout, dropped, gradients.y)
     const clattn_embedding_desc embedding = {
         .size = sizeof embedding,
         .ids = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, (const size_t[]){4, 6}),

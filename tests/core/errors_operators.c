@@ -214,6 +214,27 @@ static void rope(void **state)
     ROPE((d.x = d.y = FLOATS(4, 1, 1, 1, too_many), d.rotary_size = 8), TOO_BIG, above)
 }
 
+static void dropout(void **state)
+{
+    clattn_dropout_desc good = CLATTN_DROPOUT_DESC_INIT;
+    (void)state;
+    good.x = good.residual = good.y = FLOATS(2, 4, 6);
+#define DROPOUT(change, set, begins) NAMED(dropout, good, change, set, begins)
+    DROPOUT(d.direction = 2, INVALID, "unknown direction")
+    DROPOUT(d.probability = 1, INVALID, "probability is not from 0 to below 1")
+    DROPOUT(d.probability = NAN, INVALID, "probability is not from 0 to below 1")
+    DROPOUT(d.residual = FLOATS(2, 1, 6), LAYOUT, "x, residual and y differ in extents")
+    DROPOUT(d.residual = typed(d.x, CLATTN_DTYPE_F64), UNSUPPORTED, "x, residual, y and the gradients are float32")
+    DROPOUT(d.x = d.residual = one_element(d.y = FLOATS(2, too_many, 3)), TOO_BIG, "an extent is more than")
+    DROPOUT(d.gradients.y = d.y, INVALID, "gradients are for CLATTN_DIRECTION_BACKWARD")
+    good.direction = CLATTN_DIRECTION_BACKWARD;
+    good.gradients.x = good.gradients.y = good.x;
+    DROPOUT(d.size = sizeof d, INVALID, "x, residual and y are for CLATTN_DIRECTION_FORWARD")
+    good.x = good.residual = good.y = (clattn_layout){0};
+    DROPOUT(d.gradients.y = FLOATS(2, 4, 5), LAYOUT, "the gradients differ in extents")
+    DROPOUT(d.gradients.x.stride[0] = 0, LAYOUT, "gradients.x: the output layout's elements overlap")
+}
+
 static void embedding(void **state)
 {
     clattn_embedding_desc good = CLATTN_EMBEDDING_DESC_INIT;
@@ -518,6 +539,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(pool, open_context, close_context),
         cmocka_unit_test_setup_teardown(resize, open_context, close_context),
         cmocka_unit_test_setup_teardown(rope, open_context, close_context),
+        cmocka_unit_test_setup_teardown(dropout, open_context, close_context),
         cmocka_unit_test_setup_teardown(embedding, open_context, close_context),
         cmocka_unit_test_setup_teardown(kv_append, open_context, close_context),
         cmocka_unit_test_setup_teardown(merge, open_context, close_context),

@@ -290,6 +290,40 @@ static clattn_status activation_plan(clattn_context *context, const offline_prob
     CREATE(activation, problem, desc, plan);
 }
 
+/* ---- dropout ---- */
+
+typedef struct dropout_row {
+    const char *about;
+    bool quick;
+    const char *solver;
+    clattn_dtype dtype;
+    bool residual, backward;
+} dropout_row;
+
+static const dropout_row dropout_rows[] = {
+    {"behind a residual", QUICK, NULL, CLATTN_DTYPE_F32, true, false},
+    {"float16", NOT_QUICK, NULL, CLATTN_DTYPE_F16, false, false},
+    {"by cpu, bfloat16", NOT_QUICK, "cpu", CLATTN_DTYPE_BF16, true, false},
+    {"gradient", NOT_QUICK, NULL, CLATTN_DTYPE_F32, false, true},
+};
+
+static clattn_status dropout_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
+{
+    const dropout_row *row = problem->row;
+    const clattn_layout array = clattn_layout_contiguous(row->dtype, 2, (const size_t[]){4096, 3072});
+    clattn_dropout_desc desc = CLATTN_DROPOUT_DESC_INIT;
+    desc.probability = 0.1f;
+    if (row->backward) {
+        desc.direction = CLATTN_DIRECTION_BACKWARD;
+        desc.gradients.x = desc.gradients.y = array;
+    } else {
+        desc.x = desc.y = array;
+        if (row->residual)
+            desc.residual = array;
+    }
+    CREATE(dropout, problem, desc, plan);
+}
+
 /* ---- embeddings ---- */
 
 typedef struct embedding_row {
@@ -502,6 +536,7 @@ void problems_visit(void (*visit)(void *user, const offline_problem *problem), v
     VISIT_ROWS(norm)
     VISIT_ROWS(activation)
     VISIT_ROWS(cross_entropy)
+    VISIT_ROWS(dropout)
     VISIT_ROWS(embedding)
     VISIT_ROWS(pool)
     VISIT_ROWS(resize)

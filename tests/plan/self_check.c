@@ -181,6 +181,15 @@ static void small_operators_are_checked(void **state)
         {"generic", "activation/backward.h", "slope * gradient)", "gradient)",
          DISAGREES("activation_backward_generic") "gradients.x["},
     };
+    static const struct damage dropouts[] = {
+        {"cpu", "dropout/dropout.h", "word < (uintv)(a->threshold)", "word <= (uintv)(2 * a->threshold - 1)",
+         DISAGREES("dropout_cpu") "y["},
+        {"cpu", "dropout/cpu.cl", "zip_high(w0, w2)", "zip_low(w0, w2)", DISAGREES("dropout_cpu") "y["},
+        {"generic", "dropout/generic.cl", "i = max(piece.first - c, 0)", "i = max(piece.first - c, 1)",
+         DISAGREES("dropout_generic") "y["},
+        {"generic", "dropout/dropout.h", "count) + result", "count) + 1.001f * result",
+         DISAGREES("dropout_generic") "y["},
+    };
     static const struct damage pools[] = {
         {"cpu", "pool/pool.h", "w.end - w.begin;", "w.end - w.begin + (w.begin > 0);", DISAGREES("pool_cpu") "y["},
         {"cpu", "pool/cpu.cl", "rows > 0; rows--, x += down", "rows > 1; rows--, x += down",
@@ -215,6 +224,7 @@ static void small_operators_are_checked(void **state)
     clattn_norm_desc norm = CLATTN_NORM_DESC_INIT;
     clattn_rope_desc rope = CLATTN_ROPE_DESC_INIT;
     clattn_activation_desc activation = CLATTN_ACTIVATION_DESC_INIT;
+    clattn_dropout_desc dropout = CLATTN_DROPOUT_DESC_INIT;
     clattn_embedding_desc embedding = CLATTN_EMBEDDING_DESC_INIT;
     clattn_pool_desc pool = CLATTN_POOL_DESC_INIT;
     clattn_resize_desc resize = CLATTN_RESIZE_DESC_INIT;
@@ -222,7 +232,7 @@ static void small_operators_are_checked(void **state)
     pool.window[0] = pool.window[1] = 1;
     pool.x = pool.y = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, 3, 8);
     resize.x = resize.y = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, 3, 8);
-    norm.x = norm.y = activation.x = activation.y =
+    norm.x = norm.y = activation.x = activation.y = dropout.x = dropout.residual = dropout.y =
         clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){7, 20});
     norm.inv_std_dev = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){7, 1});
     rope.x = rope.y = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, 3, 8);
@@ -252,6 +262,7 @@ static void small_operators_are_checked(void **state)
     activation.gradients.x = activation.gradients.y = activation.y;
     activation.y = (clattn_layout){0};
     damage_is_found(&activation_operator, &activation, slopes, COUNT_OF(slopes));
+    damage_is_found(&dropout_operator, &dropout, dropouts, COUNT_OF(dropouts));
     damage_is_found(&embedding_operator, &embedding, embeddings, COUNT_OF(embeddings));
     embedding.direction = CLATTN_DIRECTION_BACKWARD;
     embedding.positions = CLATTN_POSITIONS_NONE;

@@ -395,6 +395,31 @@ static clattn_status plan_activation(clattn_context *context, const selftest_cas
     return clattn_activation_plan_create(context, &desc, options, plan);
 }
 
+/* ---- dropout: rows, columns; the variant adds a residual ---- */
+
+static const selftest_case dropout_cases[] = {
+    {"alone", F32, {3, 37}, 0},
+    {"behind a residual", F32, {5, 203}, 1},
+    {"gradient", F32, {5, 203}, BACKWARD},
+};
+
+static clattn_status plan_dropout(clattn_context *context, const selftest_case *c, const clattn_plan_options *options,
+                                  clattn_plan **plan)
+{
+    clattn_dropout_desc desc = CLATTN_DROPOUT_DESC_INIT;
+    const clattn_layout array = matrix(c->dtype, c->size[0], c->size[1]);
+    desc.direction = direction_of(c);
+    desc.probability = 0.1f;
+    if (c->variant & BACKWARD) {
+        desc.gradients.x = desc.gradients.y = array;
+    } else {
+        desc.x = desc.y = array;
+        if (c->variant)
+            desc.residual = array;
+    }
+    return clattn_dropout_plan_create(context, &desc, options, plan);
+}
+
 /* ---- embedding: batch, length, rows, size; the variant is what is added for the position ---- */
 
 static const selftest_case embedding_cases[] = {
@@ -482,6 +507,7 @@ const selftest_operator selftest_operators[] = {
     ROW(resize, cpu_and_generic),
     ROW(rope, cpu_and_generic),
     ROW(activation, cpu_and_generic),
+    ROW(dropout, cpu_and_generic),
     ROW(embedding, generic),
     ROW(cross_entropy, row_solvers),
     ROW(image, cpu_and_generic),

@@ -3,6 +3,7 @@
 #include "support/ops/activation_case.h"
 #include "support/ops/conv2d_case.h"
 #include "support/ops/backward/cross_entropy_case.h"
+#include "support/ops/dropout_case.h"
 #include "support/ops/kv_append_case.h"
 #include "support/ops/merge_case.h"
 #include "support/ops/neighbourhood_case.h"
@@ -37,6 +38,10 @@ static const activation_case activations[] = {
     {"swish", ALL, .function = CLATTN_ACTIVATION_SWISH, .rank = 2, .extent = {2, 19}, .values = VALUES_FLOATS},
     {"swish", ALL, .function = CLATTN_ACTIVATION_SWISH, .rank = 2, .extent = {2, 19}, .backward = true},
 };
+static const dropout_case dropouts[] = {
+    {"a residual", ALL, .probability = 0.3f, .rank = 2, .extent = {2, 19}, .add = true},
+    {"a gradient", ALL, .probability = 0.3f, .rank = 2, .extent = {2, 19}, .backward = true},
+};
 static const merge_case merges[] = {
     {"partials", ALL, .partials = 3, .batch = 2, .heads = 2, .queries = 5, .columns = 8, .lse = true},
 };
@@ -63,6 +68,7 @@ void each_operator_add(void)
     resize_add(resizes, COUNT_OF(resizes));
     rope_add(ropes, COUNT_OF(ropes));
     activation_add(activations, COUNT_OF(activations));
+    dropout_add(dropouts, COUNT_OF(dropouts));
     merge_add(merges, COUNT_OF(merges));
     kv_append_add(appends, COUNT_OF(appends));
     neighbourhood_add(neighbourhoods, COUNT_OF(neighbourhoods));
