@@ -14,7 +14,7 @@
 #include "tool/cli/options.h"
 #include "tool/cli/os_tool.h"
 #include "tool/cli/report.h"
-#include "tool/embed/text_lines.h"
+#include "tool/text/text_lines.h"
 #include "tool/run/timing.h"
 
 #define PORTION 1024 /* texts of standard input or of a file that are in work at once */

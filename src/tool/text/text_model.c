@@ -5,6 +5,7 @@
 #include "base/try.h"
 #include "io/os_file.h"
 #include "tool/cli/json_text.h"
+#include "tool/cli/os_tool.h"
 #include "tool/run/model_config.h"
 #include "tool/tool.h"
 
@@ -167,6 +168,9 @@ int text_model_open(const char *folder, text_model *model)
     model_path path;
     int status;
     *model = (text_model){.folder = folder};
+    if (os_look_at(folder) != OS_PATH_FOLDER)
+        return complain(TOOL_BAD_INPUT, "%s: is no folder, expected one with %s, %s and %s", folder, TEXT_MODEL_CONFIG,
+                        TEXT_MODEL_VOCABULARY, TEXT_MODEL_WEIGHTS);
     TOOL_TRY(text_shape_read(folder, &model->shape));
     model_path_in(folder, TEXT_MODEL_VOCABULARY, &path);
     TOOL_TRY(vocabulary_open(path.text, &model->vocabulary));

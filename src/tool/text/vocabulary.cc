@@ -17,6 +17,7 @@ extern "C" {
 #include "io/os_file.h"
 #include "tool/cli/os_tool.h"
 #include "tool/run/model_config.h"
+#include "tool/text/vocabulary_check.h"
 #include "tool/tool.h"
 }
 
@@ -174,65 +175,6 @@ int train(const char *const *files, std::size_t count, std::size_t pieces, const
     return written == CLATTN_SUCCESS ? TOOL_DONE : complain(TOOL_FAILED, "%s", error.message);
 }
 
-/* ---- what a file may have ---- */
-
-/* A run of bytes of a file in Protocol Buffers' format. */
-struct bytes_left {
-    const unsigned char *at, *end;
-};
-
-bool read_number(bytes_left &left, std::uint64_t &number)
-{
-    number = 0;
-    for (unsigned shift = 0; left.at < left.end && shift < 64; shift += 7) {
-        number |= std::uint64_t(*left.at & 127) << shift;
-        if (*left.at++ < 128)
-            return true;
-    }
-    return false;
-}
-
-/* Reads a field, and its contents if it has a length. */
-bool read_field(bytes_left &left, std::uint64_t &field, bytes_left &contents)
-{
-    std::uint64_t key, length;
-    contents = {left.at, left.at};
-    if (!read_number(left, key))
-        return false;
-    field = key >> 3;
-    switch (key & 7) {
-    case 0: return read_number(left, length);
-    case 1: length = 8; break;
-    case 2:
-        if (!read_number(left, length))
-            return false;
-        break;
-    case 5: length = 4; break;
-    default: return false;
-    }
-    if (length > std::uint64_t(left.end - left.at))
-        return false;
-    contents = {left.at, left.at + length};
-    left.at += length;
-    return true;
-}
-
-/* Whether a model's rules for characters (field 3 before, 5 after) have no table (field 2): sentencepiece trusts the places
- * that are in it. */
-bool has_no_table(bytes_left model)
-{
-    std::uint64_t field, inner;
-    bytes_left rules, table;
-    while (model.at < model.end) {
-        if (!read_field(model, field, rules))
-            return false;
-        while ((field == 3 || field == 5) && rules.at < rules.end)
-            if (!read_field(rules, inner, table) || (inner == 2 && table.at < table.end))
-                return false;
-    }
-    return true;
-}
-
 /* What is wrong with a vocabulary that has been read; NULL: nothing. */
 const char *problem_of(const sentencepiece::SentencePieceProcessor &p)
 {
@@ -257,8 +199,7 @@ int open(const char *path, vocabulary &v)
         return model_file_fail(status, &error);
     const std::string contents(text, bytes);
     std::free(text);
-    const auto *first = reinterpret_cast<const unsigned char *>(contents.data());
-    if (bytes == 0 || !has_no_table({first, first + bytes}) || !v.processor.LoadFromSerializedProto(contents).ok())
+    if (!vocabulary_has_no_table(contents.data(), bytes) || !v.processor.LoadFromSerializedProto(contents).ok())
         return complain(TOOL_BAD_INPUT, "%s: is not a vocabulary that clattn has made", path);
     const char *problem = problem_of(v.processor);
     if (problem != nullptr)

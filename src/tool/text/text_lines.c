@@ -1,4 +1,4 @@
-#include "tool/embed/text_lines.h"
+#include "tool/text/text_lines.h"
 
 #include <errno.h>
 #include <stdlib.h>

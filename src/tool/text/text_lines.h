@@ -1,6 +1,6 @@
 /* The lines of a file or of standard input, read in portions. */
-#ifndef CLATTN_TOOL_EMBED_TEXT_LINES_H
-#define CLATTN_TOOL_EMBED_TEXT_LINES_H
+#ifndef CLATTN_TOOL_TEXT_TEXT_LINES_H
+#define CLATTN_TOOL_TEXT_TEXT_LINES_H
 
 #include <stdbool.h>
 #include <stddef.h>
