@@ -83,21 +83,21 @@ CLATTN_API void clattn_dropout_args_init(clattn_dropout_args *args);
  *
  * @return INVALID_ARGUMENT, INVALID_STRUCT, INVALID_LAYOUT, OVERFLOW, UNSUPPORTED or OUT_OF_MEMORY. */
 CLATTN_API clattn_status clattn_dropout_supports(clattn_context *context, const clattn_dropout_desc *desc,
-                                                    const char **reason);
+                                                 const char **reason);
 
 /** Compiles a plan for `desc` (@ref calls_plan). Blocks.
  *
  * @return what clattn_dropout_supports returns, FORKED, OPENCL, BUILD, MISCOMPILED, IO or INTERNAL. */
 CLATTN_API clattn_status clattn_dropout_plan_create(clattn_context *context, const clattn_dropout_desc *desc,
-                                                       const clattn_plan_options *options, clattn_plan **plan);
+                                                    const clattn_plan_options *options, clattn_plan **plan);
 
 /** Enqueues the plan's one kernel (@ref calls_enqueue). Does not block.
  *
  * @return INVALID_ARGUMENT, INVALID_STRUCT, OVERFLOW, UNSUPPORTED (shared virtual memory on a device without it),
  * WRONG_CONTEXT, BUFFER_TOO_SMALL, BUFFER_ACCESS, OUT_OF_MEMORY, OPENCL, CANCELLED or FORKED. */
 CLATTN_API clattn_status clattn_dropout_enqueue(clattn_plan *plan, cl_command_queue queue,
-                                                   const clattn_dropout_args *args, cl_uint wait_count,
-                                                   const cl_event *wait_list, cl_event *event);
+                                                const clattn_dropout_args *args, cl_uint wait_count,
+                                                const cl_event *wait_list, cl_event *event);
 
 /** Makes the plan that clattn_dropout_run will want for `desc` (@ref calls_prewarm). Blocks.
  *
@@ -108,8 +108,8 @@ CLATTN_API clattn_status clattn_dropout_prewarm(clattn_context *context, const c
  *
  * @return what clattn_dropout_plan_create and clattn_dropout_enqueue return. */
 CLATTN_API clattn_status clattn_dropout_run(clattn_context *context, cl_command_queue queue,
-                                               const clattn_dropout_desc *desc, const clattn_dropout_args *args,
-                                               cl_uint wait_count, const cl_event *wait_list, cl_event *event);
+                                            const clattn_dropout_desc *desc, const clattn_dropout_args *args,
+                                            cl_uint wait_count, const cl_event *wait_list, cl_event *event);
 
 CLATTN_END_DECLS
 

@@ -148,6 +148,11 @@ typedef struct ref_pool_problem {
 /* Element (i, j): the largest or the mean, and *magnitude, the mean of |x| or 0. */
 double ref_pool(const ref_pool_problem *p, int64_t i, int64_t j, double *magnitude);
 
+/* The gradient of element (r, c) of x, of y_gradient with `rows` rows and `columns` columns, and the sum of the sizes of its
+ * terms. */
+double ref_pool_gradient(const ref_pool_problem *p, const ref_view *y_gradient, int64_t rows, int64_t columns,
+                         int64_t r, int64_t c, double *magnitude);
+
 typedef struct ref_resize_axis {
     clattn_resize_mode mode;
     bool align_corners, antialias;

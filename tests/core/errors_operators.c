@@ -127,7 +127,8 @@ static void pool(void **state)
     good.x = FLOATS(4, 2, 3, 6, 8);
     good.y = FLOATS(4, 2, 3, 3, 4);
 #define POOL(change, set, begins) NAMED(pool, good, change, set, begins)
-    POOL(d.direction = 1, INVALID, "direction: only")
+    POOL(d.direction = 2, INVALID, "unknown direction")
+    POOL(d.gradients.y = d.y, INVALID, "gradients are for CLATTN_DIRECTION_BACKWARD")
     POOL(d.kind = 2, INVALID, "unknown kind")
     POOL(d.ceil_mode = 2, INVALID, "ceil_mode is neither 0 nor 1")
     POOL(d.count_include_pad = 2, INVALID, "count_include_pad is neither 0 nor 1")
@@ -148,6 +149,16 @@ static void pool(void **state)
     POOL(d.y = FLOATS(4, 2, 3, 3, 5), LAYOUT, "y's height or width is not the number of windows")
     POOL((d.x = one_element(FLOATS(4, too_many, 1, 6, 8)), d.y = FLOATS(4, too_many, 1, 3, 4)), TOO_BIG,
          "batch or channels are more than")
+    good.direction = CLATTN_DIRECTION_BACKWARD;
+    good.gradients.x = good.x;
+    good.gradients.y = good.y;
+    POOL(d.window[0] = 2, INVALID, "y is for CLATTN_DIRECTION_FORWARD")
+    good.y = (clattn_layout){0};
+    POOL(d.kind = CLATTN_POOL_KIND_AVERAGE, INVALID, "an average's gradient does not depend on x")
+    POOL(d.x = FLOATS(4, 2, 3, 6, 9), LAYOUT, "x and gradients.x differ in extents")
+    POOL(d.x = typed(d.x, CLATTN_DTYPE_I32), UNSUPPORTED, "x is float32")
+    POOL(d.gradients.y = FLOATS(4, 2, 3, 3, 5), LAYOUT, "y's height or width is not the number of windows")
+    POOL(d.gradients.x.stride[0] = 0, LAYOUT, "gradients.x: the output layout's elements overlap")
 }
 
 static void resize(void **state)

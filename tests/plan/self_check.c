@@ -107,6 +107,18 @@ static void other_operators_are_checked(void **state)
     matmul.activation = CLATTN_ACTIVATION_GELU;
     matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){70, 70});
     damage_is_found(&matmul_operator, &matmul, &plain, 1);
+
+    static const struct damage product_gradients[] = {
+        {"generic", "matmul/backward.cl", "g *= SLOPE(s, a.alpha)", "g *= 1.001f * SLOPE(s, a.alpha)",
+         DISAGREES("matmul_backward") "the sums' gradient["},
+        {"generic", "matmul/backward.cl", "sum, lost, of_operand", "sum, lost, 1.001f * of_operand",
+         DISAGREES("matmul_backward") "gradients.operand["},
+    };
+    matmul.direction = CLATTN_DIRECTION_BACKWARD;
+    matmul.operand = matmul.gradients.operand = matmul.gradients.a = matmul.gradients.c = matmul.c;
+    matmul.operand_use = CLATTN_MATMUL_OPERAND_USE_MULTIPLY;
+    matmul.c = (clattn_layout){0};
+    damage_is_found(&matmul_operator, &matmul, product_gradients, COUNT_OF(product_gradients));
 }
 
 /* The kernel for few rows: how a team rescales, which needs more keys than its work-group has in a step, what it does with
@@ -199,6 +211,14 @@ static void small_operators_are_checked(void **state)
         {"generic", "pool/generic.cl", "y > x || isnan(y)", "y > x + 0.5f || isnan(y)", DISAGREES("pool_generic") "y["},
         {"generic", "pool/generic.cl", "turn < step", "turn < step - 1", DISAGREES("pool_generic") "y["},
     };
+    static const struct damage pool_gradients[] = {
+        {"generic", "pool/backward_generic.cl", "earlier && other == own", "other == own && r != row",
+         DISAGREES("pool_backward_generic") "gradients.x["},
+        {"generic", "pool/backward_generic.cl", "gradient / (rows.divisor * columns.divisor)",
+         "gradient / (rows.divisor * 2.0f)", DISAGREES("pool_backward_generic") "gradients.x["},
+        {"generic", "pool/backward_generic.cl", "beyond > 0 ? (beyond - 1)", "beyond > 0 ? beyond",
+         DISAGREES("pool_backward_generic") "gradients.x["},
+    };
     static const struct damage resizes[] = {
         {"cpu", "resize/resize.h", "(a->cubic + 2.0f)", "(a->cubic + 2.01f)", DISAGREES("resize_cpu") "y["},
         {"cpu", "resize/cpu.cl", "t->span[e + depth];", "t->span[e + depth] * 1.01f;", DISAGREES("resize_cpu") "y["},
@@ -251,6 +271,10 @@ static void small_operators_are_checked(void **state)
     /* The last damage needs work-items that share an element, so a device without work-groups of several does not show it. */
     const size_t of_pools = COUNT_OF(pools) - device_breaks("tile");
     damage_is_found(&pool_operator, &pool, pools, by_level(2, 2, of_pools, of_pools));
+    pool.direction = CLATTN_DIRECTION_BACKWARD;
+    pool.gradients.x = pool.gradients.y = pool.x;
+    pool.y = (clattn_layout){0};
+    damage_is_found(&pool_operator, &pool, pool_gradients, COUNT_OF(pool_gradients));
     damage_is_found(&resize_operator, &resize, resizes, by_level(2, 3, COUNT_OF(resizes), COUNT_OF(resizes)));
     damage_is_found(&rope_operator, &rope, rotations, COUNT_OF(rotations));
     rope.direction = CLATTN_DIRECTION_BACKWARD;

@@ -108,8 +108,7 @@ clattn_status dropout_problem_read(const void *given, void *result, const char *
         REQUIRE(x->extent[i] <= LENGTH_LIMIT, CLATTN_ERROR_OVERFLOW, "an extent is more than 2^31 - 65537");
     const dropout_args a = dropout_walk(problem, x->extent[0], 1);
     problem->columns = a.columns;
-    problem->unit_columns =
-        a.x.col == 1 && a.y.col == 1 && (layout_is_none(&desc->residual) || a.residual.col == 1);
+    problem->unit_columns = a.x.col == 1 && a.y.col == 1 && (layout_is_none(&desc->residual) || a.residual.col == 1);
 fail:
     return status;
 }

@@ -52,8 +52,8 @@ fail:
     return status;
 }
 
-clattn_status dropout_enqueue(const clattn_plan *handle, const struct enqueue_call *call, const struct bound_array *arrays,
-                              const clattn_dropout_args *args)
+clattn_status dropout_enqueue(const clattn_plan *handle, const struct enqueue_call *call,
+                              const struct bound_array *arrays, const clattn_dropout_args *args)
 {
     const struct dropout_plan *plan = (const struct dropout_plan *)handle;
     const struct dropout_problem *problem = call->problem;

@@ -42,8 +42,8 @@ clattn_status dropout_add_kernel(struct dropout_plan *plan, const char *file, co
                                  size_t items);
 
 /* Enqueues the plan for the first args->batch items of its three arrays, in the order of the kernels' parameters. */
-clattn_status dropout_enqueue(const clattn_plan *plan, const struct enqueue_call *call, const struct bound_array *arrays,
-                              const clattn_dropout_args *args);
+clattn_status dropout_enqueue(const clattn_plan *plan, const struct enqueue_call *call,
+                              const struct bound_array *arrays, const clattn_dropout_args *args);
 #define DROPOUT_ARRAYS 3
 
 /* Reads and checks what the arguments of both directions have besides arrays; args->batch is then the extent that counts. */

@@ -3,7 +3,8 @@
 #include "support/ops/activation_case.h"
 #include "support/ops/conv2d_case.h"
 #include "support/ops/backward/cross_entropy_case.h"
-#include "support/ops/dropout_case.h"
+#include "support/ops/backward/dropout_case.h"
+#include "support/ops/backward/matmul_case.h"
 #include "support/ops/kv_append_case.h"
 #include "support/ops/merge_case.h"
 #include "support/ops/neighbourhood_case.h"
@@ -26,6 +27,8 @@ static const norm_case norms[] = {
 };
 static const pool_case pools[] = {
     {"halved", ALL, CLATTN_POOL_KIND_MAX, .channels = 3, .from = {4, 10}, .to = {2, 5}, .window = {2, 2}},
+    {"halved", ALL, CLATTN_POOL_KIND_MAX, .channels = 3, .from = {4, 10}, .to = {2, 5}, .window = {2, 2},
+     .backward = true},
 };
 static const resize_case resizes[] = {
     {"up", ALL, CLATTN_RESIZE_MODE_BILINEAR, .channels = 3, .from = {3, 5}, .to = {4, 9}},
@@ -59,9 +62,14 @@ static const conv2d_case convolutions[] = {
 static const cross_entropy_case entropies[] = {
     {"everything", ALL, .rank = 2, .extent = {37, 19}, .weights = true, .smoothing = 0.1f, .wrong = true},
 };
+static const matmul_backward_case products[] = {
+    {.of = {"every gradient", ALL, .batch = 2, .m = 5, .n = 19, .k = 7, .flat_b = true,
+            .activation = CLATTN_ACTIVATION_GELU, .operand = OPERAND_MULTIPLY, .bias = true}},
+};
 
 void each_operator_add(void)
 {
+    matmul_backward_add(products, COUNT_OF(products));
     softmax_add(softmaxes, COUNT_OF(softmaxes));
     norm_add(norms, COUNT_OF(norms));
     pool_add(pools, COUNT_OF(pools));

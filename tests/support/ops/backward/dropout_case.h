@@ -13,9 +13,9 @@ typedef struct dropout_case {
     float probability;
     int rank;
     size_t extent[CLATTN_MAX_RANK];
-    bool backward;             /* x and y are then the gradients of y and x */
-    bool add;                  /* there is a residual */
-    array_form x, residual, y; /* y: what is written */
+    bool backward;                              /* x and y are then the gradients of y and x */
+    bool add;                                   /* there is a residual */
+    array_form x, residual, y;                  /* y: what is written */
     clattn_dtype x_type, residual_type, y_type; /* 0: CLATTN_DTYPE_F32 */
     dropout_place in_place;
     bool special; /* x holds NaN and infinities, too */

@@ -1,5 +1,5 @@
 /* Dropout: from a table row to arrays, a plan, a reference and a verdict. */
-#include "support/ops/dropout_case.h"
+#include "support/ops/backward/dropout_case.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -54,9 +54,10 @@ bool dropout_make(test_job *job, const void *which, const char *solver)
         array_fill(residual, fill_value, &filler);
         array_upload(residual);
     }
-    *y = test->in_place == PLACE_X          ? *x
-         : test->in_place == PLACE_RESIDUAL ? *residual
-                                            : job_array(job, ROLE_OUTPUT, test->y_type, test->rank, test->extent, test->y);
+    *y = test->in_place == PLACE_X ? *x
+         : test->in_place == PLACE_RESIDUAL
+             ? *residual
+             : job_array(job, ROLE_OUTPUT, test->y_type, test->rank, test->extent, test->y);
     memcpy(written, test->extent, sizeof written);
     written[0] = test->explicit_batch ? test->batch : written[0];
     array_own(y, written);

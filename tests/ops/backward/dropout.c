@@ -10,14 +10,18 @@
 #include <string.h>
 
 #include "support/operator.h"
-#include "support/ops/dropout_case.h"
+#include "support/ops/backward/dropout_case.h"
 
 #define DIMS(n, ...) .rank = (n), .extent = {__VA_ARGS__}
 #define F16 CLATTN_DTYPE_F16
 #define BF16 CLATTN_DTYPE_BF16
 
 /* A case and its gradient. */
-#define BOTH(...) {__VA_ARGS__}, {__VA_ARGS__, .backward = true}
+#define BOTH(...) \
+    {__VA_ARGS__}, \
+    { \
+        __VA_ARGS__, .backward = true \
+    }
 
 static const dropout_case shapes[] = {
     BOTH("one element", ALL, 0.5f, DIMS(1, 1)),
