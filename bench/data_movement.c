@@ -34,6 +34,8 @@ struct timed_call {
         clattn_rope_args rope;
         clattn_kv_append_args kv_append;
         clattn_merge_args merge;
+        clattn_adam_args adam;
+        clattn_square_sum_args square_sum;
         clattn_image_args image;
     } args;
     cl_mem buffers[BUFFERS];
@@ -229,6 +231,53 @@ static void merge(const char *name, size_t parts)
     measure(&call, name);
 }
 
+static clattn_status run_adam(const struct timed_call *call, cl_event *event)
+{
+    return clattn_adam_enqueue(call->plan, NULL, &call->args.adam, 0, NULL, event);
+}
+
+#define PARAMETERS 16777216
+
+static void adam(const char *name, clattn_dtype dtype)
+{
+    const size_t count = PARAMETERS;
+    clattn_adam_desc desc = CLATTN_ADAM_DESC_INIT;
+    clattn_adam_args *args;
+    struct timed_call call = {.enqueue = run_adam};
+    desc.parameter = desc.first_moment = desc.second_moment = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &count);
+    desc.gradient = clattn_layout_contiguous(dtype, 1, &count);
+    check(clattn_adam_plan_create(context, &desc, NULL, &call.plan), name);
+    args = &call.args.adam;
+    clattn_adam_args_init(args);
+    args->gradient = array(&call, &desc.gradient);
+    args->parameter = array(&call, &desc.parameter);
+    args->first_moment = array(&call, &desc.first_moment);
+    args->second_moment = array(&call, &desc.second_moment);
+    call.bytes += 3.0 * sizeof(float) * PARAMETERS; /* they are read and written */
+    args->learning_rate = 1e-3;
+    args->step = 1;
+    measure(&call, name);
+}
+
+static clattn_status run_square_sum(const struct timed_call *call, cl_event *event)
+{
+    return clattn_square_sum_enqueue(call->plan, NULL, &call->args.square_sum, 0, NULL, event);
+}
+
+static void square_sum(const char *name, clattn_dtype dtype)
+{
+    const size_t count = PARAMETERS, one = 1;
+    clattn_square_sum_desc desc = CLATTN_SQUARE_SUM_DESC_INIT;
+    struct timed_call call = {.enqueue = run_square_sum};
+    desc.x = clattn_layout_contiguous(dtype, 1, &count);
+    desc.result = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &one);
+    check(clattn_square_sum_plan_create(context, &desc, NULL, &call.plan), name);
+    clattn_square_sum_args_init(&call.args.square_sum);
+    call.args.square_sum.x = array(&call, &desc.x);
+    call.args.square_sum.result = array(&call, &desc.result);
+    measure(&call, name);
+}
+
 static clattn_status run_image(const struct timed_call *call, cl_event *event)
 {
     return clattn_image_enqueue(call->plan, NULL, &call->args.image, 0, NULL, event);
@@ -278,6 +327,10 @@ int main(int argc, char **argv)
     kv_append("appending to int8", CLATTN_DTYPE_I8, false);
     merge("merging 8 parts, 32 x 512, d 128", 8);
     merge("merging 64 parts, 32 x 64, d 128", 64);
+    adam("Adam, 2^24 parameters", CLATTN_DTYPE_F32);
+    adam("Adam, 2^24 parameters, gradients bfloat16", CLATTN_DTYPE_BF16);
+    square_sum("squares, 2^24", CLATTN_DTYPE_F32);
+    square_sum("squares, 2^24, bfloat16", CLATTN_DTYPE_BF16);
     image("image 2048 x 2048 to array", CLATTN_IMAGE_OPERATION_PACK);
     image("array to image 2048 x 2048", CLATTN_IMAGE_OPERATION_UNPACK);
     clReleaseKernel(copy);

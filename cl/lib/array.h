@@ -5,7 +5,7 @@
  * multiple of 8 bytes long, so that it has no padding on any compiler (rusticl counts a struct's size without tail
  * padding); the host asserts each size.
  *
- * A kernel that is launched with `batch` (softmax, norm and embedding's gradient: `rows`, activation: `pieces`) equal
+ * A kernel that is launched with `batch` (softmax, norm and embedding's gradient: `rows`, activation: `pieces`, adam: `count`) equal
  * to 0 returns at once: making a plan runs each kernel so, because some platforms compile at the first launch only. */
 #ifndef CLATTN_CL_LIB_ARRAY_H
 #define CLATTN_CL_LIB_ARRAY_H

@@ -43,6 +43,7 @@
  * | ReLU, LeakyReLU, GELU, Swish                                | activation.h                            |
  * | drop elements at random, and add a residual                 | dropout.h                               |
  * | look up tokens, positions and segments; gather rows         | embedding.h                             |
+ * | train: Adam, AdamW, clipping by the norm of all gradients   | optimizer.h                             |
  *
  * | Models                                                      | see                                     |
  * | ----------------------------------------------------------- | --------------------------------------- |
@@ -98,6 +99,7 @@
 #include "merge.h"
 #include "norm.h"
 #include "neighbourhood.h"
+#include "optimizer.h"
 #include "plan.h"
 #include "pool.h"
 #include "resize.h"

@@ -70,6 +70,8 @@ template <typename Struct> struct initialised : Struct {
 
 using activation_desc = initialised<clattn_activation_desc>;       /**< @ref calls */
 using activation_args = initialised<clattn_activation_args>;       /**< @ref calls */
+using adam_desc = initialised<clattn_adam_desc>;                   /**< @ref calls */
+using adam_args = initialised<clattn_adam_args>;                   /**< @ref calls */
 using attention_desc = initialised<clattn_attention_desc>;         /**< @ref calls */
 using attention_args = initialised<clattn_attention_args>;         /**< @ref calls */
 using conv2d_desc = initialised<clattn_conv2d_desc>;               /**< @ref calls */
@@ -111,6 +113,8 @@ using control_params = initialised<clattn_control_params>;         /**< for clat
 using plan_options = initialised<clattn_plan_options>;             /**< for clattn::plan::create */
 using plan_parameter = initialised<clattn_plan_parameter>;         /**< for clattn::plan::parameter */
 using stack_desc = initialised<clattn_stack_desc>;                 /**< for `clattn::transformer_desc` */
+using square_sum_desc = initialised<clattn_square_sum_desc>;       /**< @ref calls */
+using square_sum_args = initialised<clattn_square_sum_args>;       /**< @ref calls */
 using transformer_desc = initialised<clattn_transformer_desc>;     /**< for clattn::transformer::create */
 using weight_source = initialised<clattn_weight_source>;           /**< for clattn::transformer::create */
 using encoder_desc = initialised<clattn_encoder_desc>;             /**< for clattn::plan::create */
@@ -229,6 +233,7 @@ template <typename Event> auto address(const Event &event) -> decltype(static_ca
         return clattn_##name##_run(context, queue, desc, args, count, events, event); \
     }
 CLATTN_HPP_OPERATOR(activation)
+CLATTN_HPP_OPERATOR(adam)
 CLATTN_HPP_OPERATOR(attention)
 CLATTN_HPP_OPERATOR(conv2d)
 CLATTN_HPP_OPERATOR(cross_entropy)
@@ -246,6 +251,7 @@ CLATTN_HPP_OPERATOR(pool)
 CLATTN_HPP_OPERATOR(resize)
 CLATTN_HPP_OPERATOR(rope)
 CLATTN_HPP_OPERATOR(softmax)
+CLATTN_HPP_OPERATOR(square_sum)
 CLATTN_HPP_PLANNED(encoder, transformer)
 CLATTN_HPP_PLANNED(decoder, transformer)
 CLATTN_HPP_ENQUEUED(encoder)

@@ -1,8 +1,8 @@
 /** @file
  * Training: gradients of a whole model, and the steps of its optimizer.
  *
- * A trainer belongs to a model (transformer.h) with logits: a decoder, or an encoder and a decoder, of tokens. It has a
- * gradient and two moments for every parameter. One step of training is
+ * A trainer belongs to a model of tokens (transformer.h): an encoder, a decoder, or both. It has a gradient and two moments
+ * for every parameter. One step of training is
  *
  *     clattn_training_enqueue     once, or once for each part of a large batch: the losses, and the gradients
  *     clattn_trainer_update       clips the gradients' norm and moves the parameters, by Adam or AdamW
@@ -15,7 +15,11 @@
  *
  *     scale * sum of the losses of all labels that are not -100
  *
- * so that with scale = 1 / (labels of the step) the step is that of the mean loss. Every sum has one order, and there are no
+ * so that with scale = 1 / (labels of the step) the step is that of the mean loss. A model without logits, as an encoder
+ * alone, has no loss of its own: its steps are two calls, between which the application computes the gradient of the
+ * model's output (clattn_training_phase).
+ *
+ * Every sum has one order, and there are no
  * atomics: the same calls give the same bits on one device, driver and program.
  *
  * The model is float32, or bfloat16 with the trainer's own float32 numbers for each parameter, of which those that the model
@@ -83,12 +87,20 @@ CLATTN_API size_t clattn_trainer_parameter_count(const clattn_trainer *trainer);
 CLATTN_API clattn_status clattn_trainer_parameter(const clattn_trainer *trainer, size_t index,
                                                   clattn_parameter *parameter);
 
+/** Which way a call goes. */
+typedef enum clattn_training_phase {
+    CLATTN_TRAINING_PHASE_BOTH = 0,     /**< forward and back: models with logits */
+    CLATTN_TRAINING_PHASE_FORWARD = 1,  /**< forward: models without logits */
+    CLATTN_TRAINING_PHASE_BACKWARD = 2, /**< back, in the workspace that the way forward has left */
+    CLATTN_TRAINING_PHASE_FORCE_32BIT = 0x7fffffff
+} clattn_training_phase;
+
 /** What to compute. Set it up with CLATTN_TRAINING_DESC_INIT. */
 typedef struct clattn_training_desc {
     size_t size;           /**< sizeof(clattn_training_desc) */
     size_t batch;          /**< items */
     size_t source_length;  /**< tokens of each item that the encoder reads; 0: the model has no encoder */
-    size_t target_length;  /**< tokens of each item that the decoder reads */
+    size_t target_length;  /**< tokens of each item that the decoder reads; 0: the model has no decoder */
     float label_smoothing; /**< 0 (default) or more, and less than 1 (cross_entropy.h) */
 
     /** The probability with which dropout.h drops elements of the sum of embeddings and positions, and of what each sublayer
@@ -115,6 +127,10 @@ typedef struct clattn_training_args {
     clattn_binding labels; /**< (batch, target_length) int32: the id that each position shall predict; -100: it does not count */
     clattn_binding losses; /**< (batch, target_length) float32, an output: the loss of each label, 0 where it does not count */
 
+    /** Models without logits have no labels and losses, but on the way forward this output, (batch, length, d_model) of the
+     * model's dtype and the last stack's length, and on the way back its gradient, of the same extents and dtype. */
+    clattn_binding output, output_gradient;
+
     /** NULL, or each item's own number of source tokens, 0 ... source_length, in host memory that is read during the call.
      * Tokens beyond are not attended. */
     const int32_t *source_lengths;
@@ -122,7 +138,7 @@ typedef struct clattn_training_args {
     int32_t explicit_scale;        /**< 1: `scale` counts; 0 (default): 1 */
     float scale;                   /**< finite; multiplies the gradients */
     int32_t accumulate; /**< 1: gradients are added to those that are there; 0 (default): they replace them */
-    int32_t reserved;   /* 0 */
+    clattn_training_phase phase; /**< FORWARD and then BACKWARD, with one workspace of the caller's; BOTH with logits */
     uint64_t seed;      /**< of dropout: the same seed drops the same; another step takes another one */
     clattn_binding workspace; /**< none (default), or a workspace in a buffer (@ref calls_workspace) */
     clattn_control *control;  /**< what watches the call (control.h), or NULL */
@@ -151,16 +167,16 @@ CLATTN_API clattn_status clattn_training_enqueue(clattn_plan *plan, cl_command_q
 
 /** How an update moves the parameters. Set it up with CLATTN_UPDATE_ARGS_INIT. */
 typedef struct clattn_update_args {
-    size_t size;           /**< sizeof(clattn_update_args) */
-    float learning_rate;   /**< of this step */
-    float beta1;           /**< 0 (default): 0.9 */
-    float beta2;           /**< 0 (default): 0.999; the paper has 0.98 */
-    float epsilon;         /**< 0 (default): 1e-8; the paper has 1e-9 */
-    float weight_decay;    /**< 0 (default): none */
-    int32_t coupled;       /**< 1: weight decay is added to the gradients (Adam); 0 (default): it is not (AdamW) */
-    float clip_norm;       /**< 0 (default), or the most that the norm of all gradients together may be */
-    int32_t reserved;      /* 0 */
-    int64_t step;          /**< which update this is, from 1 on: Adam's correction of its moments depends on it */
+    size_t size;          /**< sizeof(clattn_update_args) */
+    int64_t step;         /**< which update this is, from 1 on: Adam's correction of its moments depends on it */
+    double learning_rate; /**< of this update */
+    double beta1;         /**< 0 (default): 0.9 */
+    double beta2;         /**< 0 (default): 0.999; the paper has 0.98 */
+    double epsilon;       /**< 0 (default): 1e-8; the paper has 1e-9 */
+    double weight_decay;  /**< 0 (default): none */
+    double clip_norm;     /**< 0 (default): none; otherwise the most that the norm of all gradients together may be */
+    int32_t coupled;      /**< 1: weight decay is part of the gradients (Adam); 0 (default): it is not (AdamW) */
+    int32_t reserved;     /* 0 */
 } clattn_update_args;
 
 /** Initialises a clattn_update_args: its size, and zeros. */

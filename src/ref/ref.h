@@ -191,6 +191,18 @@ void ref_embedding_row(const ref_embedding_problem *p, double *y, double *magnit
 void ref_embedding_gradient_row(int64_t places, int64_t size, double scale, const int32_t *ids, const float *gradient,
                                 int64_t row, double *y, double *magnitude);
 
+/* The numbers of a step of Adam (clattn/optimizer.h). */
+typedef struct ref_adam_step {
+    double learning_rate, beta1, beta2, epsilon, weight_decay;
+    double scale; /* of gradients: gradient_scale, clipped */
+    int64_t step;
+    bool decoupled;
+} ref_adam_step;
+
+/* One element's step: value[3] holds parameter, first and second moment, old ones before and new ones afterwards; magnitude[3] is
+ * the sum of the absolute terms of each. */
+void ref_adam(const ref_adam_step *step, double gradient, double *value, double *magnitude);
+
 typedef struct ref_merge_problem {
     int64_t partials, columns;
     const float *partial, *lse; /* element (n, c) at n*part + c, of lse at n*part_lse */

@@ -178,6 +178,16 @@ static void wrong_layouts_are_named(void **state)
     WITHOUT(merge, merge, partial)
     WITHOUT(merge, merge, partial_lse)
     WITHOUT(merge, merge, output)
+    const clattn_layout one = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (const size_t[]){1});
+    const clattn_adam_desc adam = {
+        .size = sizeof adam, .parameter = one, .gradient = one, .first_moment = one, .second_moment = one};
+    WITHOUT(adam, adam, parameter)
+    WITHOUT(adam, adam, gradient)
+    WITHOUT(adam, adam, first_moment)
+    WITHOUT(adam, adam, second_moment)
+    const clattn_square_sum_desc square_sum = {.size = sizeof square_sum, .x = one, .result = one};
+    WITHOUT(square_sum, square_sum, x)
+    WITHOUT(square_sum, square_sum, result)
     const clattn_conv2d_desc convolution = {.size = sizeof convolution, .x = four, .weight = four, .y = four};
     WITHOUT(conv2d, convolution, x)
     WITHOUT(conv2d, convolution, weight)

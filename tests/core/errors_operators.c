@@ -352,6 +352,49 @@ static void merge(void **state)
           "an extent is above")
 }
 
+static void optimizer(void **state)
+{
+    clattn_adam_desc step = CLATTN_ADAM_DESC_INIT;
+    clattn_square_sum_desc sum = CLATTN_SQUARE_SUM_DESC_INIT;
+    const char *const types = "parameter, moments and squares are float32", *const differ = "extents of parameter",
+                      *const gaps = "parameter, gradient, moments and stored have stride 1";
+    (void)state;
+    step.parameter = step.gradient = step.first_moment = step.second_moment = sum.x = FLOATS(1, 5);
+    step.squares = sum.result = FLOATS(1, 1);
+    step.stored = typed(FLOATS(1, 5), CLATTN_DTYPE_F16);
+#define ADAM(change, set, begins) NAMED(adam, step, change, set, begins)
+    ADAM(d.direction = 1, INVALID, "direction: only")
+    ADAM(d.reserved = 1, INVALID, "reserved is not 0")
+    ADAM(d.parameter = FLOATS(2, 1, 5), LAYOUT, "parameter, gradient, moments, stored and squares have 1 dimension")
+    ADAM(d.parameter = typed(d.parameter, CLATTN_DTYPE_F16), UNSUPPORTED, types)
+    ADAM(d.first_moment = typed(d.first_moment, CLATTN_DTYPE_BF16), UNSUPPORTED, types)
+    ADAM(d.second_moment = typed(d.second_moment, CLATTN_DTYPE_F64), UNSUPPORTED, types)
+    ADAM(d.squares = typed(d.squares, CLATTN_DTYPE_F16), UNSUPPORTED, types)
+    ADAM(d.gradient = typed(d.gradient, CLATTN_DTYPE_F64), UNSUPPORTED, "the gradient is float32")
+    ADAM(d.stored = FLOATS(1, 5), UNSUPPORTED, "stored is float16 or bfloat16")
+    ADAM(d.parameter = FLOATS(1, 6), LAYOUT, differ)
+    ADAM(d.gradient = FLOATS(1, 4), LAYOUT, differ)
+    ADAM(d.first_moment = FLOATS(1, 4), LAYOUT, differ)
+    ADAM(d.second_moment = FLOATS(1, 4), LAYOUT, differ)
+    ADAM(d.stored.extent[0] = 4, LAYOUT, differ)
+    ADAM(d.squares = FLOATS(1, 2), LAYOUT, differ)
+    ADAM(d.parameter.stride[0] = 2, LAYOUT, gaps)
+    ADAM(d.gradient.stride[0] = 0, LAYOUT, gaps)
+    ADAM(d.stored.stride[0] = -1, LAYOUT, gaps)
+    ADAM((d.parameter = d.gradient = d.first_moment = d.second_moment = FLOATS(1, too_many), d.stored.rank = 0,
+          d.stored.dtype = 0),
+         TOO_BIG, "an extent is above")
+#define SUM(change, set, begins) NAMED(square_sum, sum, change, set, begins)
+    SUM(d.direction = 1, INVALID, "direction: only")
+    SUM(d.reserved = 1, INVALID, "reserved is not 0")
+    SUM(d.x = FLOATS(2, 1, 5), LAYOUT, "x and result have 1 dimension")
+    SUM(d.x = typed(d.x, CLATTN_DTYPE_F64), UNSUPPORTED, "x is float32")
+    SUM(d.result = typed(d.result, CLATTN_DTYPE_F16), UNSUPPORTED, "result is float32")
+    SUM(d.result = FLOATS(1, 2), LAYOUT, "result is not (1)")
+    SUM(d.x.stride[0] = 2, LAYOUT, "x has stride 1")
+    SUM(d.x = FLOATS(1, too_many), TOO_BIG, "an extent is above")
+}
+
 static void matmul(void **state)
 {
     clattn_matmul_desc good = CLATTN_MATMUL_DESC_INIT;
@@ -554,6 +597,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(embedding, open_context, close_context),
         cmocka_unit_test_setup_teardown(kv_append, open_context, close_context),
         cmocka_unit_test_setup_teardown(merge, open_context, close_context),
+        cmocka_unit_test_setup_teardown(optimizer, open_context, close_context),
         cmocka_unit_test_setup_teardown(matmul, open_context, close_context),
         cmocka_unit_test_setup_teardown(mha, open_context, close_context),
         cmocka_unit_test_setup_teardown(conv2d, open_context, close_context),

@@ -105,6 +105,8 @@ void every_operator_is_called_by_its_structs()
     CHECK_OPERATOR(image);
     CHECK_OPERATOR(kv_append);
     CHECK_OPERATOR(matmul);
+    CHECK_OPERATOR(adam);
+    CHECK_OPERATOR(square_sum);
     CHECK_OPERATOR(merge);
     CHECK_OPERATOR(mha);
     CHECK_OPERATOR(neighbourhood);

@@ -54,6 +54,12 @@ static void every_operator_has_jobs(void **state)
     clattn_activation_desc activation = {
         .size = sizeof activation, .function = CLATTN_ACTIVATION_RELU, .x = two, .y = two};
     BY_JOB(activation);
+    clattn_adam_desc adam = {
+        .size = sizeof adam, .parameter = one, .gradient = one, .first_moment = one, .second_moment = one};
+    BY_JOB(adam);
+    clattn_square_sum_desc square_sum = {.size = sizeof square_sum, .x = one};
+    square_sum.result = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (const size_t[]){1});
+    BY_JOB(square_sum);
     clattn_attention_desc attention = {
         .size = sizeof attention, .query = four, .key = four, .value = four, .output = four};
     BY_JOB(attention);

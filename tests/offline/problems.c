@@ -376,6 +376,59 @@ static clattn_status embedding_plan(clattn_context *context, const offline_probl
     CREATE(embedding, problem, desc, plan);
 }
 
+/* ---- the optimizer ---- */
+
+typedef struct adam_row {
+    const char *about;
+    bool quick;
+    const char *solver;
+    clattn_dtype dtype; /* of the gradient, and of a copy unless it is float32 */
+    bool squares;
+} adam_row;
+
+static const adam_row adam_rows[] = {
+    {"a step", QUICK, NULL, CLATTN_DTYPE_F32, false},
+    {"a step, float16, clipped", NOT_QUICK, NULL, CLATTN_DTYPE_F16, true},
+    {"a step, bfloat16, clipped", QUICK, NULL, CLATTN_DTYPE_BF16, true},
+};
+
+static clattn_status adam_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
+{
+    const adam_row *row = problem->row;
+    clattn_adam_desc desc = CLATTN_ADAM_DESC_INIT;
+    const size_t count = 1000000;
+    desc.parameter = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &count);
+    desc.first_moment = desc.second_moment = desc.parameter;
+    desc.gradient = clattn_layout_contiguous(row->dtype, 1, &count);
+    if (row->dtype != CLATTN_DTYPE_F32)
+        desc.stored = desc.gradient;
+    if (row->squares)
+        desc.squares = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (const size_t[]){1});
+    CREATE(adam, problem, desc, plan);
+}
+
+typedef struct square_sum_row {
+    const char *about;
+    bool quick;
+    const char *solver;
+    clattn_dtype dtype;
+} square_sum_row;
+
+static const square_sum_row square_sum_rows[] = {
+    {"squares", QUICK, NULL, CLATTN_DTYPE_F32},
+    {"squares, float16", NOT_QUICK, NULL, CLATTN_DTYPE_F16},
+    {"squares, bfloat16", NOT_QUICK, NULL, CLATTN_DTYPE_BF16},
+};
+
+static clattn_status square_sum_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
+{
+    const square_sum_row *row = problem->row;
+    clattn_square_sum_desc desc = CLATTN_SQUARE_SUM_DESC_INIT;
+    desc.x = clattn_layout_contiguous(row->dtype, 1, (const size_t[]){1000000});
+    desc.result = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (const size_t[]){1});
+    CREATE(square_sum, problem, desc, plan);
+}
+
 /* ---- cross-entropies ---- */
 
 typedef struct cross_entropy_row {
@@ -561,6 +614,8 @@ void problems_visit(void (*visit)(void *user, const offline_problem *problem), v
     VISIT_ROWS(cross_entropy)
     VISIT_ROWS(dropout)
     VISIT_ROWS(embedding)
+    VISIT_ROWS(adam)
+    VISIT_ROWS(square_sum)
     VISIT_ROWS(pool)
     VISIT_ROWS(resize)
 }

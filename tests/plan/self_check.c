@@ -343,6 +343,38 @@ static void merging_is_checked(void **state)
     damage_is_found(&merge_operator, &desc, cases, COUNT_OF(cases));
 }
 
+static void the_optimizer_is_checked(void **state)
+{
+    static const struct damage steps[] = {
+        {NULL, "optimizer/adam.cl", "old * a.shrink -", "old * a.shrink * 1.0001f -", DISAGREES("adam") "parameter["},
+        {NULL, "optimizer/adam.cl", "g = FMA((floatv)(a.decay), old, g)", "g = old", DISAGREES("adam") "parameter["},
+        {NULL, "optimizer/adam.cl", "g, m * a.beta1", "g, m * a.beta2", DISAGREES("adam") "parameter["},
+        {NULL, "optimizer/adam.cl", "scatter_f32(second_moment, i, 1, true, count, v)",
+         "scatter_f32(second_moment, i, 1, true, count, v * 1.001f)", DISAGREES("adam") "second_moment["},
+        {NULL, "optimizer/adam.cl", "scatter_stored(stored, i", "scatter_stored(stored, first",
+         DISAGREES("adam") "stored["},
+        {NULL, "optimizer/adam.cl", "scale *= fmin(1.0f, ", "scale *= fmin(0.9f, ", DISAGREES("adam") "parameter["},
+    };
+    static const struct damage sums[] = {
+        {NULL, "optimizer/square_sum.cl", "FMA(term, term, run[n])", "FMA(term, fabs(term), run[n])",
+         DISAGREES("square_sum_add") "result["},
+        {NULL, "optimizer/square_sum.cl",
+         "block < a.blocks; block +=", "block < 1; block +=", DISAGREES("square_sum_add") "result["},
+        {NULL, "optimizer/square_sum.cl", "a.accumulate ?", "a.accumulate < 0 ?",
+         DISAGREES("square_sum_add") "result["},
+    };
+    const size_t count = 20;
+    clattn_adam_desc step = CLATTN_ADAM_DESC_INIT;
+    clattn_square_sum_desc sum = CLATTN_SQUARE_SUM_DESC_INIT;
+    (void)state;
+    step.parameter = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &count);
+    step.gradient = step.first_moment = step.second_moment = sum.x = step.parameter;
+    step.stored = clattn_layout_contiguous(CLATTN_DTYPE_F16, 1, &count);
+    step.squares = sum.result = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (const size_t[]){1});
+    damage_is_found(&adam_operator, &step, steps, COUNT_OF(steps));
+    damage_is_found(&square_sum_operator, &sum, sums, COUNT_OF(sums));
+}
+
 static void appending_is_checked(void **state)
 {
 #define KERNEL "kv_append/kv_append.cl"
@@ -522,6 +554,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(small_operators_are_checked),
         cmocka_unit_test(cross_entropies_are_checked),
         cmocka_unit_test(merging_is_checked),
+        cmocka_unit_test(the_optimizer_is_checked),
         cmocka_unit_test(appending_is_checked),
         cmocka_unit_test(images_are_checked),
         cmocka_unit_test(the_next_solver_takes_over),

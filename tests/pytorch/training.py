@@ -13,7 +13,7 @@ import property
 from draw import rounded
 from command_support import write_safetensors  # of tests/tool, to which draw.py has made the way
 
-KINDS = ("translation", "text")
+KINDS = ("translation", "text", "encoder")
 ACTIVATIONS = (torch.nn.functional.relu, torch.nn.functional.gelu,
                lambda x: torch.nn.functional.gelu(x, approximate="tanh"), torch.nn.functional.silu)
 IGNORED = -100
@@ -40,6 +40,8 @@ class Stack:
                     yield from self.linear(f"{at}.{part}.{kind}", rows, columns)
                 norms.append(f"{at}.{part}.norm")
             yield from self.linear(f"{at}.feed_forward.in", m.d_ff, d)
+            if m.gated:
+                yield from self.linear(f"{at}.feed_forward.gate", m.d_ff, d)
             yield from self.linear(f"{at}.feed_forward.out", d, m.d_ff)
             norms.append(f"{at}.feed_forward.norm")
         for norm in norms:
@@ -101,6 +103,12 @@ class Stack:
         y.register_hook(note)
         return self.product(y.transpose(1, 2).reshape(x.shape[0], x.shape[1], -1), f"{name}.output")
 
+    def hidden(self, x, at):
+        y = self.product(x, f"{at}.feed_forward.in")
+        if self.model.gated:
+            return self.model.activation(self.product(x, f"{at}.feed_forward.gate")) * y
+        return self.model.activation(y)
+
     def sublayer(self, x, name, compute):
         if self.model.pre:
             return x + compute(self.norm(x, f"{name}.norm"))
@@ -123,8 +131,7 @@ class Stack:
             if self.cross:
                 x = self.sublayer(x, f"{at}.cross",
                                   lambda y: self.attention(y, memory, f"{at}.cross", memory_lengths, False))
-            x = self.sublayer(x, f"{at}.feed_forward", lambda y: self.product(
-                m.activation(self.product(y, f"{at}.feed_forward.in")), f"{at}.feed_forward.out"))
+            x = self.sublayer(x, f"{at}.feed_forward", lambda y: self.product(self.hidden(y, at), f"{at}.feed_forward.out"))
         return self.norm(x, "norm") if m.final_norm else x
 
 
@@ -147,11 +154,11 @@ def rotate(x, pairing):
 class Training:
     def __init__(self, draw):
         self.draw = draw
-        self.translates = draw.kind == "translation"
+        self.translates, self.decodes = draw.kind != "text", draw.kind != "encoder"
         self.draw_model()
         self.draw_batch()
         shapes = dict(shape for stack in self.stacks for shape in stack.shapes())
-        if self.output == 1:
+        if self.decodes and self.output == 1:
             shapes["output.weight"] = (self.vocabulary, self.d_model)
             if self.output_bias:
                 shapes["output.bias"] = (self.vocabulary,)
@@ -181,23 +188,24 @@ class Training:
         self.activation = ACTIVATIONS[activation]
         layers, decoder_layers = draw.whole(1, 3), draw.whole(1, 3)
         self.stacks = [Stack(self, "encoder", layers, self.source_vocabulary, False)] if self.translates else []
-        self.stacks.append(Stack(self, "decoder", decoder_layers, self.vocabulary, self.translates))
-        recompute, self.narrow = draw.chance(0.4), draw.chance(0.2)
-        draw.option(draw.folder, "encoder=%d" % (layers * self.translates), "decoder=%d" % decoder_layers,
+        if self.decodes:
+            self.stacks.append(Stack(self, "decoder", decoder_layers, self.vocabulary, self.translates))
+        self.gated = draw.chance(0.25)
+        recompute, self.narrow = draw.chance(0.4), self.decodes and draw.chance(0.2)
+        draw.option(draw.folder, "encoder=%d" % (layers * self.translates), "decoder=%d" % (decoder_layers * self.decodes),
                     "vocabulary=%d" % self.vocabulary, "source_vocabulary=%d" % self.source_vocabulary,
                     "d_model=%d" % self.d_model, "heads=%d" % self.heads, "kv_heads=%d" % self.kv_heads,
                     "d_ff=%d" % self.d_ff, "activation=%d" % (1 + activation), "norm=%d" % self.rms, "pre=%d" % self.pre,
                     "without_bias=%d" % (0 if self.biases else 63), "final_norm=%d" % self.final_norm,
                     "positions=%d" % self.positions, "position_count=%d" % self.position_count, "rotary=%d" % self.rotary,
                     "reach=%d" % self.reach, "softcap=%g" % self.softcap, "scaled=%d" % self.scaled,
-                    "input_norm=%d" % self.input_norm, "output=%d" % self.output, "output_bias=%d" % self.output_bias,
-                    "smoothing=%g" % self.smoothing, "recompute=%d" % recompute, "bf16=%d" % self.narrow)
+                    "input_norm=%d" % self.input_norm, "output=%d" % (self.output * self.decodes), "output_bias=%d" % (self.output_bias and self.decodes),
+                    "smoothing=%g" % self.smoothing, "recompute=%d" % recompute, "bf16=%d" % self.narrow, "gated=%d" % self.gated)
         draw.note("%d heads of %d (%d), d_ff %d, %s-norm, %s%s%s%s%s%s", self.heads, self.d_model // self.heads, self.kv_heads,
                   self.d_ff, "pre" if self.pre else "post", "RMS" if self.rms else "layer", ", biases" if self.biases else "",
                   ", tied" if self.output == 2 else "", ", positions %d" % self.positions if self.positions else "",
                   ", rotary" if self.rotary else "", ", recompute" if recompute else "")
-        if self.narrow:
-            draw.note("bfloat16")
+        draw.note("%s%s", "bfloat16" if self.narrow else "float32", ", gated" if self.gated else "")
 
     def draw_batch(self):
         draw = self.draw
@@ -208,9 +216,11 @@ class Training:
         self.labels = draw.random.integers(0, self.vocabulary, (self.batch, target)).astype(np.int32)
         self.source_lengths = np.full(self.batch, source, np.int32)
         self.target_lengths = np.full(self.batch, target, np.int32)
+        self.padding = np.zeros((self.batch, source), bool)
         if draw.chance(0.6):
             self.source_lengths = draw.random.integers(1, source + 1, self.batch).astype(np.int32)
             self.target_lengths = draw.random.integers(1, target + 1, self.batch).astype(np.int32)
+            self.padding = np.arange(source) >= self.source_lengths[:, None]
             self.labels[np.arange(target) >= self.target_lengths[:, None]] = IGNORED
             draw.save("target_lengths_0.npy", self.target_lengths)
             if self.translates:
@@ -218,6 +228,9 @@ class Training:
         parts = draw.pick(1, 1, draw.whole(1, self.batch))
         draw.option("parts=%d" % parts)
         draw.note("%dx%d/%d in %d", self.batch, target, source, parts)
+        self.gradient = np.where(self.padding[:, :, None], 0, draw.normal(self.batch, source, self.d_model)).astype(np.float32)
+        if not self.decodes:
+            draw.save("gradient_0.npy", self.gradient)
         draw.save("target_0.npy", self.target)
         draw.save("labels_0.npy", self.labels)
         if self.translates:
@@ -256,6 +269,9 @@ class Training:
         with torch.enable_grad():
             self.parameters = {name: torch.from_numpy(array).to(dtype).requires_grad_() for name, array in self.state.items()}
             memory = self.stacks[0].run(self.source, self.source_lengths) if self.translates else None
+            if not self.decodes:
+                (memory * torch.from_numpy(self.gradient).to(dtype)).sum().backward()
+                return {"output_0": memory.detach().double().numpy() * ~self.padding[:, :, None], **self.gradients()}
             x = self.stacks[-1].run(self.target, self.target_lengths, memory, self.source_lengths)
             p = self.parameters
             logits = self.product(x, "output", "output.weight" if self.output == 1 else "decoder.tokens.weight")
@@ -263,8 +279,11 @@ class Training:
                 logits.transpose(1, 2), torch.from_numpy(self.labels).long(), reduction="none", ignore_index=IGNORED,
                 label_smoothing=self.smoothing)
             (losses.sum() / max(1, (self.labels != IGNORED).sum())).backward()
-        gradients = {name: (t.grad if t.grad is not None else torch.zeros_like(t)).double().numpy() for name, t in p.items()}
-        return {"losses_0": losses.detach().double().numpy(), **gradients}
+        return {"losses_0": losses.detach().double().numpy(), **self.gradients()}
+
+    def gradients(self):
+        return {name: (t.grad if t.grad is not None else torch.zeros_like(t)).double().numpy()
+                for name, t in self.parameters.items()}
 
     def check(self):
         exact, naive = self.compute(torch.float64), self.compute(torch.bfloat16 if self.narrow else torch.float32)
@@ -272,11 +291,13 @@ class Training:
         wrong, worst = [], 0
         for name in exact:
             found = np.load(self.draw.path(name + ".npy")).astype(np.float64)
+            if name == "output_0":
+                found *= ~self.padding[:, :, None]  # what lies beyond an item's length means nothing
             if found.shape != exact[name].shape:
                 wrong.append("%s is %s, not %s" % (name, found.shape, exact[name].shape))
                 continue
             # Norms and tables have gradients of sums of what products hand back.
-            size = max(np.abs(exact[name]).max(initial=0), self.terms.get(name, 0 if name == "losses_0" else self.before))
+            size = max(np.abs(exact[name]).max(initial=0), self.terms.get(name, 0 if name.endswith("_0") else self.before))
             allowed = 2 * np.abs(naive[name] - exact[name]).max(initial=0) + 8 * unit * size
             error = np.abs(found - exact[name]).max(initial=0)
             worst = max(worst, error / allowed if allowed else 0)

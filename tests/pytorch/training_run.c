@@ -4,13 +4,14 @@
  *
  *   source_N, target_N, labels_N          (batch, length) int32
  *   source_lengths_N, target_lengths_N    (batch) int32, or none
+ *   gradient_N                            (batch, length, d_model) float32: that of the output, of an encoder alone
  *
  * The results are losses_N.npy of each step and, of each parameter, NAME.npy: its gradient or, with updates, its value.
  *
  *   steps=N         how many steps there are; 1 (default)
- *   encoder=N decoder=N   layers; encoder 0 (default): there is none
+ *   encoder=N decoder=N   layers; 0 (default): there is none
  *   vocabulary=N source_vocabulary=N d_model=N heads=N kv_heads=N d_ff=N activation=N norm=N pre=0|1 without_bias=N
- *   final_norm=0|1 positions=N position_count=N rotary=N reach=N softcap=X scaled=0|1 input_norm=0|1    of both stacks
+ *   final_norm=0|1 positions=N position_count=N rotary=N reach=N softcap=X scaled=0|1 input_norm=0|1 gated=0|1    of both stacks
  *   output=N output_bias=0|1    the clattn_model_output
  *   bf16=0|1        bfloat16 with float32 parameters
  *   smoothing=X recompute=0|1 dropout=X parts=N     the batch is cut into so many steps, whose gradients are added up
@@ -42,6 +43,7 @@ static clattn_stack_desc stack_of(const char *layers, const char *vocabulary)
     d.softcap = strtof(option("softcap", "0"), NULL);
     d.scale_embeddings = (int32_t)number("scaled", 0);
     d.input_norm = (int32_t)number("input_norm", 0);
+    d.gated = (int32_t)number("gated", 0);
     return d;
 }
 
@@ -52,7 +54,7 @@ static clattn_transformer *make_model(void)
     decoder.causal = 1;
     decoder.cross = encoder.layers != 0;
     desc.encoder = encoder.layers ? &encoder : NULL;
-    desc.decoder = &decoder;
+    desc.decoder = decoder.layers ? &decoder : NULL;
     desc.output = (clattn_model_output)number("output", 0);
     desc.output_bias = (int32_t)number("output_bias", 0);
     desc.dtype = number("bf16", 0) ? CLATTN_DTYPE_BF16 : CLATTN_DTYPE_F32;
@@ -80,6 +82,37 @@ static const int32_t *lengths_of(const clattn_host_tensor *t, size_t first)
     return t->data ? (const int32_t *)t->data + first : NULL;
 }
 
+/* Forward to output_N.npy, and back from the gradient that the folder has. */
+static void run_phases(clattn_trainer *trainer, size_t step)
+{
+    const clattn_host_tensor source = array_of_step("source", step), gradient = array_of_step("gradient", step);
+    const clattn_host_tensor lengths = array_of_step("source_lengths", step);
+    clattn_training_desc desc = CLATTN_TRAINING_DESC_INIT;
+    clattn_training_args args = CLATTN_TRAINING_ARGS_INIT;
+    clattn_plan *plan;
+    float *output = room(gradient.bytes, 1);
+    char name[64];
+    desc.batch = source.extent[0];
+    desc.source_length = source.extent[1];
+    desc.recompute = (int32_t)number("recompute", 0);
+    CHECK(clattn_training_plan_create(trainer, &desc, NULL, &plan));
+    args.source = rows_of(&source, 0, desc.batch);
+    args.source_lengths = lengths_of(&lengths, 0);
+    args.output = clattn_binding_buffer(buffer(gradient.bytes, NULL), 0);
+    args.workspace = clattn_binding_buffer(buffer(clattn_plan_workspace_size(plan), NULL), 0);
+    args.phase = CLATTN_TRAINING_PHASE_FORWARD;
+    CHECK(clattn_training_enqueue(plan, NULL, &args, 0, NULL, NULL));
+    read_buffer(args.output.buffer, gradient.bytes, output);
+    args.output = (clattn_binding){0};
+    args.output_gradient = clattn_binding_buffer(buffer(gradient.bytes, gradient.data), 0);
+    args.phase = CLATTN_TRAINING_PHASE_BACKWARD;
+    CHECK(clattn_training_enqueue(plan, NULL, &args, 0, NULL, NULL));
+    snprintf(name, sizeof name, "output_%zu.npy", step);
+    write_floats(name, 3, gradient.extent, output);
+    clattn_plan_release(&plan);
+    free(output);
+}
+
 static double milliseconds(void)
 {
     struct timespec now;
@@ -90,9 +123,9 @@ static double milliseconds(void)
 static void update(clattn_trainer *trainer, size_t step)
 {
     clattn_update_args args = CLATTN_UPDATE_ARGS_INIT;
-    args.learning_rate = strtof(option("rate", "0"), NULL);
-    args.clip_norm = strtof(option("clip", "0"), NULL);
-    args.weight_decay = strtof(option("decay", "0"), NULL);
+    args.learning_rate = strtod(option("rate", "0"), NULL);
+    args.clip_norm = strtod(option("clip", "0"), NULL);
+    args.weight_decay = strtod(option("decay", "0"), NULL);
     args.coupled = (int32_t)number("coupled", 0);
     args.step = (int64_t)step + 1;
     if (args.learning_rate > 0)
@@ -184,7 +217,10 @@ int main(int argc, char **argv)
     clattn_trainer *trainer;
     CHECK(clattn_trainer_create(model, &trainer));
     for (size_t step = 0; step < number("steps", 1); step++) {
-        run_step(trainer, step);
+        if (number("decoder", 0))
+            run_step(trainer, step);
+        else
+            run_phases(trainer, step);
         update(trainer, step);
     }
     write_parameters(trainer, !(strtof(option("rate", "0"), NULL) > 0));

@@ -38,6 +38,8 @@ typedef struct test_job {
         clattn_embedding_args embedding;
         clattn_merge_args merge;
         clattn_kv_append_args kv_append;
+        clattn_adam_args adam;
+        clattn_square_sum_args square_sum;
         clattn_image_args image;
     } args;
     test_array input[24];           /* in an order of the operator's */

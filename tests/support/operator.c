@@ -32,6 +32,7 @@
                                                    name##_prewarm, name##_run};
 
 OPERATOR(activation)
+OPERATOR(adam)
 OPERATOR(attention)
 OPERATOR(conv2d)
 OPERATOR(cross_entropy)
@@ -48,6 +49,7 @@ OPERATOR(pool)
 OPERATOR(resize)
 OPERATOR(rope)
 OPERATOR(softmax)
+OPERATOR(square_sum)
 
 clattn_status operator_makes(clattn_context *context, const struct operator_calls *op, const void *desc,
                              const char *solver)

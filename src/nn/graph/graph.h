@@ -46,7 +46,19 @@ enum graph_op {
 };
 
 /* The operands of a step, by operator.  Those of gradients are for plans that go backward. */
-enum { MATMUL_A, MATMUL_B, MATMUL_BIAS, MATMUL_C, MATMUL_OPERAND, MATMUL_B_SCALE };
+enum {
+    MATMUL_A,
+    MATMUL_B,
+    MATMUL_BIAS,
+    MATMUL_C,
+    MATMUL_OPERAND,
+    MATMUL_B_SCALE,
+    MATMUL_C_GRADIENT,
+    MATMUL_A_GRADIENT,
+    MATMUL_B_GRADIENT,
+    MATMUL_BIAS_GRADIENT,
+    MATMUL_OPERAND_GRADIENT
+};
 enum {
     HEADS_QUERY,
     HEADS_KEY,
@@ -235,6 +247,7 @@ struct graph_run {
         *integers; /* by step.integers, from 1; `batch` values each, which are read before the enqueue returns */
     float scale;   /* of the losses' gradients */
     uint64_t seed; /* of dropout */
+    size_t first, end; /* the steps to run; end 0: all */
 };
 
 /* Enqueues all steps whose condition is met, in a workspace of at least graph->arena bytes, from chain_begin to

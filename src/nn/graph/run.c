@@ -73,6 +73,11 @@ static clattn_status matmul(const struct runner *r, const struct graph_step *s, 
     args.c = bind(r, s, MATMUL_C);
     args.operand = bind(r, s, MATMUL_OPERAND);
     args.b_scale = bind(r, s, MATMUL_B_SCALE);
+    args.gradients.c = bind(r, s, MATMUL_C_GRADIENT);
+    args.gradients.a = bind(r, s, MATMUL_A_GRADIENT);
+    args.gradients.b = bind(r, s, MATMUL_B_GRADIENT);
+    args.gradients.bias = bind(r, s, MATMUL_BIAS_GRADIENT);
+    args.gradients.operand = bind(r, s, MATMUL_OPERAND_GRADIENT);
     args.explicit_lengths = 1;
     args.batch = number(r, s->batch);
     args.m = number(r, s->length);
@@ -377,14 +382,14 @@ static clattn_status enqueue_steps(const struct graph *graph, struct chain *chai
 {
     clattn_status status = CLATTN_SUCCESS;
     const struct runner r = {graph, chain, run};
-    size_t end = graph->step_count;
-    while (end > 0 && !wanted(&r, &graph->steps[end - 1]))
+    size_t end = run->end ? run->end : graph->step_count;
+    while (end > run->first && !wanted(&r, &graph->steps[end - 1]))
         end--;
-    for (size_t i = 0; i < end; i++) {
+    for (size_t i = run->first; i < end; i++) {
         const struct graph_step *s = &graph->steps[i];
         if (!wanted(&r, s))
             continue;
-        const struct control_range range = control_step(chain->control, i, end);
+        const struct control_range range = control_step(chain->control, i - run->first, end - run->first);
         switch (s->op) {
         case GRAPH_INTEGERS: TRY(integers(&r, s)); break;
         case GRAPH_PAD: TRY(pad(&r, s)); break;

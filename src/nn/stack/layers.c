@@ -110,13 +110,16 @@ clattn_status add_product(const struct builder *b, struct rows rows, struct matr
     return graph_add_operator(b->graph, &step, &desc, b->product_options);
 }
 
-/* Makes the hidden layer in two steps, because backward needs the sums. */
+/* Makes the hidden layer in more steps, because backward needs the sums and the gate. */
 static clattn_status add_kept_hidden(const struct builder *b, struct matrix x, const struct linear_operands *in,
-                                     struct epilogue activated, const struct matrix *hidden)
+                                     const struct linear_operands *gate, struct epilogue activated,
+                                     const struct matrix *hidden)
 {
     clattn_status status;
     const struct rows rows = rows_flat(b->graph, b->rows);
     const struct matrix sums = matrix_new(b->graph, rows, x.dtype, in->rows);
+    const struct matrix made = gate ? matrix_new(b->graph, rows, x.dtype, in->rows) : *hidden;
+    const struct epilogue times = {.operand = &made, .use = CLATTN_MATMUL_OPERAND_USE_MULTIPLY};
     struct graph_step step = {.op = GRAPH_CONVERT, .batch = rows.length_number};
     clattn_activation_desc desc;
     clattn_activation_desc_init(&desc);
@@ -124,11 +127,13 @@ static clattn_status add_kept_hidden(const struct builder *b, struct matrix x, c
     desc.explicit_alpha = activated.explicit_alpha;
     desc.alpha = activated.alpha;
     desc.x = layout_of(rows, &sums);
-    desc.y = layout_of(rows, hidden);
+    desc.y = layout_of(rows, &made);
     step.operand[MOVE_FROM] = sums.data;
-    step.operand[MOVE_TO] = hidden->data;
-    TRY(add_product(b, rows, x, in, sums, NULL));
-    status = graph_add_operator(b->graph, &step, &desc, NULL);
+    step.operand[MOVE_TO] = made.data;
+    TRY(add_product(b, rows, x, gate ? gate : in, sums, NULL));
+    TRY(graph_add_operator(b->graph, &step, &desc, NULL));
+    if (gate)
+        status = add_product(b, rows, x, in, *hidden, &times);
 fail:
     return status;
 }
@@ -140,7 +145,7 @@ clattn_status add_hidden(const struct builder *b, struct matrix x, const struct 
     const struct rows rows = rows_flat(b->graph, b->rows);
     *hidden = matrix_new(b->graph, rows, x.dtype, in->rows);
     if (b->keep)
-        return add_kept_hidden(b, x, in, activated, hidden);
+        return add_kept_hidden(b, x, in, gate, activated, hidden);
     if (!gate)
         return add_product(b, rows, x, in, *hidden, &activated);
     /* The product overwrites the gate: it reads each element before it writes the element in its place. */

@@ -166,6 +166,61 @@ fail:
     return status;
 }
 
+/* y += x, of arrays of `rows` rows. */
+static clattn_status add_sum(struct tape *t, const clattn_layout *layout, struct graph_operand x, struct graph_operand y)
+{
+    struct graph_step step = {.op = GRAPH_DROPOUT,
+                              .batch = graph_number(t->graph, layout->extent[0], NUMBER_ONE),
+                              .operand = {[DROPOUT_X] = x, [DROPOUT_RESIDUAL] = y, [DROPOUT_Y] = y}};
+    clattn_dropout_desc desc;
+    clattn_dropout_desc_init(&desc);
+    desc.x = desc.residual = desc.y = *layout;
+    return graph_add_operator(t->graph, &step, &desc, NULL);
+}
+
+/* A product whose sums are multiplied by a gate: they are computed once more, for the gate's gradient. */
+static clattn_status gated_product(struct tape *t, const struct graph_step *s)
+{
+    clattn_status status;
+    clattn_matmul_desc desc = *(const clattn_matmul_desc *)graph_desc(t->graph, s->plan);
+    struct graph_step step = *s;
+    const struct graph_operand a = s->operand[MATMUL_A], gate = s->operand[MATMUL_OPERAND];
+    const bool plus = has_gradient(t, a);
+    bool before;
+    if (has_gradient(t, gate))
+        return unsupported(t, "a gate that others read");
+    TRY(give_gradient(t, gate));
+    if (!plus)
+        TRY(give_gradient(t, a));
+    desc.direction = CLATTN_DIRECTION_BACKWARD;
+    desc.gradients.c = desc.c;
+    desc.gradients.a = desc.a;
+    desc.gradients.b = as_float32(desc.b);
+    desc.gradients.operand = desc.operand;
+    desc.c = (clattn_layout){0};
+    step.workspace = 0;
+    step.operand[MATMUL_C_GRADIENT] = gradient_of(t, s->operand[MATMUL_C]);
+    step.operand[MATMUL_C] = operand_of(0);
+    step.operand[MATMUL_A_GRADIENT] = gradient_of(t, a);
+    if (plus) {
+        const struct graph_array array = t->graph->arrays[a.array];
+        step.operand[MATMUL_A_GRADIENT] =
+            operand_of(graph_arena_array(t->graph, array.dtype, array.bytes / clattn_dtype_size(array.dtype)));
+    }
+    step.operand[MATMUL_B_GRADIENT] = weight_gradient(t, s->operand[MATMUL_B]);
+    step.operand[MATMUL_OPERAND_GRADIENT] = gradient_of(t, gate);
+    TRY(note_written(t, step.operand[MATMUL_B_GRADIENT], &before));
+    if (s->operand[MATMUL_BIAS].array) {
+        desc.gradients.bias = as_float32(desc.bias);
+        step.operand[MATMUL_BIAS_GRADIENT] = weight_gradient(t, s->operand[MATMUL_BIAS]);
+    }
+    TRY(graph_add_operator(t->graph, &step, &desc, NULL));
+    if (plus)
+        status = add_sum(t, &desc.gradients.a, step.operand[MATMUL_A_GRADIENT], gradient_of(t, a));
+fail:
+    return status;
+}
+
 static clattn_status product(struct tape *t, const struct graph_step *s)
 {
     clattn_status status = CLATTN_SUCCESS;
@@ -173,6 +228,8 @@ static clattn_status product(struct tape *t, const struct graph_step *s)
     const struct graph_operand a = s->operand[MATMUL_A], c = s->operand[MATMUL_C], plus = s->operand[MATMUL_OPERAND];
     if (!has_gradient(t, c))
         return CLATTN_SUCCESS;
+    if (plus.array && d.operand_use == CLATTN_MATMUL_OPERAND_USE_MULTIPLY && !plus.offset)
+        return gated_product(t, s);
     if (d.activation || d.a.rank != 2 || (plus.array && d.operand_use != CLATTN_MATMUL_OPERAND_USE_ADD))
         return unsupported(t, "a product with an activation, or of several items");
     const struct graph_operand of_c = gradient_of(t, c), of_b = weight_gradient(t, s->operand[MATMUL_B]);
@@ -333,18 +390,6 @@ fail:
     return status;
 }
 
-/* y += x, of arrays of `rows` rows. */
-static clattn_status add_sum(struct tape *t, const clattn_layout *layout, struct graph_operand x, struct graph_operand y)
-{
-    struct graph_step step = {.op = GRAPH_DROPOUT,
-                              .batch = graph_number(t->graph, layout->extent[0], NUMBER_ONE),
-                              .operand = {[DROPOUT_X] = x, [DROPOUT_RESIDUAL] = y, [DROPOUT_Y] = y}};
-    clattn_dropout_desc desc;
-    clattn_dropout_desc_init(&desc);
-    desc.x = desc.residual = desc.y = *layout;
-    return graph_add_operator(t->graph, &step, &desc, NULL);
-}
-
 /* The gradient of a table whose rows `ids` were taken. */
 static clattn_status add_table(struct tape *t, const struct graph_step *s, struct graph_operand ids,
                                struct graph_operand table, const clattn_layout *table_layout, bool scaled)
@@ -483,11 +528,12 @@ fail:
     return status;
 }
 
-clattn_status tape_run(struct tape *t, size_t steps, int loss, const struct tape_segment *segments, size_t count)
+clattn_status tape_run(struct tape *t, size_t steps, int begin, int gradient, const struct tape_segment *segments,
+                       size_t count)
 {
     clattn_status status;
     TRY(reserve(t));
-    t->gradient[loss] = loss;
+    t->gradient[begin] = gradient;
     for (size_t i = steps; i > 0;) {
         if (count && segments[count - 1].end == i) {
             TRY(repeat(t, &segments[--count]));

@@ -26,9 +26,10 @@ struct tape {
     size_t written_count, written_capacity;
 };
 
-/* Appends the way back through steps 0 ... `steps` - 1.  `loss` is an array that already holds its own gradient.  Segments, in
- * ascending order, are done again. */
-clattn_status tape_run(struct tape *tape, size_t steps, int loss, const struct tape_segment *segments, size_t count);
+/* Appends the way back through steps 0 ... `steps` - 1, which begins with array `gradient`, the gradient of array `begin`.
+ * Segments, in ascending order, are done again. */
+clattn_status tape_run(struct tape *tape, size_t steps, int begin, int gradient, const struct tape_segment *segments,
+                       size_t count);
 
 void tape_clear(struct tape *tape);
 

@@ -33,8 +33,6 @@ static const char *why_not_stack(const clattn_stack_desc *d)
         return "segments or first_position";
     if (d->layer_scale || d->query_key_norm)
         return "layer_scale or query_key_norm";
-    if (d->gated)
-        return "gated feed-forward networks";
     return NULL;
 }
 
@@ -44,14 +42,12 @@ static clattn_status check_model(const clattn_transformer *model)
     const char *reason = NULL;
     if (model->weight_dtype != model->dtype || model->dtype == CLATTN_DTYPE_F16)
         reason = "activations and weights that are not both float32 or both bfloat16";
-    if (!model->has_decoder || !model->output)
-        reason = "models without logits";
     if (!reason && model->has_encoder)
         reason = why_not_stack(&model->encoder.desc);
-    if (!reason)
+    if (!reason && model->has_decoder)
         reason = why_not_stack(&model->decoder.desc);
-    if (!reason && model->decoder.desc.cross && !model->has_encoder)
-        reason = "cross-attention without an encoder";
+    if (!reason && model->has_decoder && model->decoder.desc.cross != (int32_t)model->has_encoder)
+        reason = "cross-attention without an encoder, or the reverse,";
     for (size_t i = 0; i < model->part_count && !reason; i++)
         if (model->parts[i].zero)
             reason = "biases of some of query, key and value alone";
@@ -97,7 +93,7 @@ static clattn_status make_plans(clattn_trainer *trainer, struct trained_buffer *
     const size_t one = 1;
     adam.parameter = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &buffer->count);
     adam.gradient = adam.first_moment = adam.second_moment = squares.x = adam.parameter;
-    adam.squares = squares.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &one);
+    adam.squares = squares.result = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &one);
     if (is_narrow(trainer))
         adam.stored = clattn_layout_contiguous(trainer->model->weight_dtype, 1, &buffer->count);
     TRY(clattn_adam_plan_create(trainer->model->context, &adam, NULL, &buffer->adam));
@@ -276,7 +272,7 @@ static clattn_status add_squares(clattn_trainer *trainer, struct chain *chain, s
     struct step step;
     clattn_square_sum_args args = CLATTN_SQUARE_SUM_ARGS_INIT;
     args.x = clattn_binding_buffer(trainer->buffers[index].gradient, 0);
-    args.y = clattn_binding_buffer(trainer->squares, 0);
+    args.result = clattn_binding_buffer(trainer->squares, 0);
     args.accumulate = index > 0;
     chain_step(chain, false, &step);
     const clattn_status status = clattn_square_sum_enqueue(trainer->buffers[index].squares, chain->queue, &args,
@@ -299,11 +295,12 @@ static clattn_status move(clattn_trainer *trainer, struct chain *chain, size_t i
     args.second_moment = clattn_binding_buffer(buffer->second_moment, 0);
     args.squares = clattn_binding_buffer(trainer->squares, 0);
     args.learning_rate = how->learning_rate;
-    args.beta1 = how->beta1;
-    args.beta2 = how->beta2;
-    args.epsilon = how->epsilon;
+    args.explicit_betas = args.explicit_epsilon = 1;
+    args.beta1 = how->beta1 != 0 ? how->beta1 : 0.9;
+    args.beta2 = how->beta2 != 0 ? how->beta2 : 0.999;
+    args.epsilon = how->epsilon != 0 ? how->epsilon : 1e-8;
     args.weight_decay = how->weight_decay;
-    args.coupled = how->coupled;
+    args.decoupled = !how->coupled;
     args.clip_norm = how->clip_norm;
     args.step = how->step;
     chain_step(chain, index + 1 == trainer->model->buffer_count, &step);
@@ -327,6 +324,7 @@ clattn_status clattn_trainer_update(clattn_trainer *trainer, cl_command_queue qu
     struct report *report = &context->device.report;
     TRY(context_check(context));
     TRY(args_read(report, "clattn_update_args", &args, sizeof args, sizeof args, given));
+    TRY(args_check(report, "coupled", args.coupled, args.reserved));
     TRY(chain_begin(&chain, context, &call, NULL));
     for (size_t i = 0; i < trainer->model->buffer_count && status == CLATTN_SUCCESS; i++)
         status = add_squares(trainer, &chain, i);

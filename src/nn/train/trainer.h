@@ -30,6 +30,7 @@ struct training_plan {
     clattn_trainer *trainer; /* retained */
     clattn_training_desc desc;
     struct graph graph;
+    size_t turn; /* the step with which the way back begins */
 };
 
 /* The slots of an enqueue's bindings.  From TRAINING_GRADIENTS on there are two for each buffer of the model: first those of the
@@ -39,6 +40,8 @@ enum training_slot {
     TRAINING_TARGET,
     TRAINING_LABELS,
     TRAINING_LOSSES,
+    TRAINING_OUTPUT,
+    TRAINING_OUTPUT_GRADIENT,
     TRAINING_GRADIENTS
 };
 

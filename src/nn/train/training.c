@@ -34,8 +34,9 @@ static clattn_status check_desc(const clattn_transformer *model, const clattn_tr
     REQUIRE(model->has_encoder ? is_length(d->source_length, &model->encoder.desc) : !d->source_length,
             CLATTN_ERROR_INVALID_ARGUMENT,
             "source_length is 0 though there is an encoder, or the reverse, or beyond the table of positions");
-    REQUIRE(is_length(d->target_length, &model->decoder.desc), CLATTN_ERROR_INVALID_ARGUMENT,
-            "target_length is 0, or beyond the table of positions");
+    REQUIRE(model->has_decoder ? is_length(d->target_length, &model->decoder.desc) : !d->target_length,
+            CLATTN_ERROR_INVALID_ARGUMENT,
+            "target_length is 0 though there is a decoder, or the reverse, or beyond the table of positions");
     REQUIRE(d->batch * d->source_length <= LENGTH_LIMIT && d->batch * d->target_length <= LENGTH_LIMIT,
             CLATTN_ERROR_OVERFLOW, "batch times a length is 2^31 or more");
     REQUIRE(d->label_smoothing >= 0 && d->label_smoothing < 1, CLATTN_ERROR_INVALID_ARGUMENT,
@@ -108,18 +109,43 @@ static clattn_status read_lengths(const struct training_plan *plan, const char *
     return CLATTN_SUCCESS;
 }
 
+static clattn_status check_phase(const struct training_plan *plan, const clattn_training_args *args)
+{
+    struct report *report = &plan->base.context->device.report;
+    const bool has_logits = plan->trainer->model->output != 0;
+    if (!enum_within(args->phase, CLATTN_TRAINING_PHASE_BACKWARD) ||
+        has_logits != (args->phase == CLATTN_TRAINING_PHASE_BOTH))
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
+                            "phase is %d; a model %s", (int)args->phase,
+                            has_logits ? "with logits has CLATTN_TRAINING_PHASE_BOTH"
+                                       : "without logits has CLATTN_TRAINING_PHASE_FORWARD and _BACKWARD");
+    if (!has_logits && !plan->desc.evaluation && plan->base.workspace && binding_is_none(&args->workspace))
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
+                            "phases need a workspace of the caller's, of %zu bytes", plan->base.workspace);
+    if (plan->desc.evaluation && args->phase == CLATTN_TRAINING_PHASE_BACKWARD)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "a plan for evaluation does not go back");
+    return CLATTN_SUCCESS;
+}
+
 static clattn_status check_arrays(const struct training_plan *plan, const clattn_training_args *args)
 {
     const clattn_training_desc *d = &plan->desc;
+    const clattn_transformer *model = plan->trainer->model;
     const size_t source[2] = {d->batch, d->source_length}, target[2] = {d->batch, d->target_length};
+    const size_t output[3] = {d->batch, d->target_length ? d->target_length : d->source_length,
+                              (model->has_decoder ? &model->decoder : &model->encoder)->desc.d_model};
+    const bool has_logits = model->output != 0, back = args->phase == CLATTN_TRAINING_PHASE_BACKWARD;
     const clattn_layout sources = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, source),
                         targets = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, target),
-                        losses = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, target);
+                        losses = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, target),
+                        vectors = clattn_layout_contiguous(model->dtype, 3, output);
     const struct bound_array arrays[] = {
         {&args->source, &sources, source, BINDING_READ, "source", d->source_length != 0},
-        {&args->target, &targets, target, BINDING_READ, "target", true},
-        {&args->labels, &targets, target, BINDING_READ, "labels", true},
-        {&args->losses, &losses, target, BINDING_WRITE, "losses", true},
+        {&args->target, &targets, target, BINDING_READ, "target", model->has_decoder},
+        {&args->labels, &targets, target, BINDING_READ, "labels", has_logits},
+        {&args->losses, &losses, target, BINDING_WRITE, "losses", has_logits},
+        {&args->output, &vectors, output, BINDING_WRITE, "output", !has_logits && !back},
+        {&args->output_gradient, &vectors, output, BINDING_READ, "output_gradient", back},
     };
     return model_bindings_check(plan->base.context, arrays, COUNT_OF(arrays), &args->workspace);
 }
@@ -160,11 +186,15 @@ static clattn_status enqueue(const struct training_plan *plan, const struct enqu
     const size_t batch = plan->desc.batch;
     const int32_t *const integers[TRAINING_INTEGERS] = {[TRAINING_SOURCE_LENGTHS] = lengths,
                                                         [TRAINING_TARGET_LENGTHS] = lengths + batch};
+    const clattn_training_phase phase = args->phase;
     const struct graph_run run = {.bound = bound,
+                                  .first = phase == CLATTN_TRAINING_PHASE_BACKWARD ? plan->turn : 0,
+                                  .end = phase == CLATTN_TRAINING_PHASE_FORWARD ? plan->turn : 0,
                                   .number = {[NUMBER_ONE] = 1},
                                   .integers = integers,
                                   .scale = args->explicit_scale ? args->scale : 1,
                                   .seed = args->seed};
+    TRY(check_phase(plan, args));
     TRY(check_arrays(plan, args));
     TRY(read_lengths(plan, "source_lengths", args->source_lengths, plan->desc.source_length, lengths));
     TRY(read_lengths(plan, "target_lengths", args->target_lengths, plan->desc.target_length, lengths + batch));
@@ -173,6 +203,8 @@ static clattn_status enqueue(const struct training_plan *plan, const struct enqu
     bound[TRAINING_TARGET] = args->target;
     bound[TRAINING_LABELS] = args->labels;
     bound[TRAINING_LOSSES] = args->losses;
+    bound[TRAINING_OUTPUT] = args->output;
+    bound[TRAINING_OUTPUT_GRADIENT] = args->output_gradient;
     status = graph_enqueue(&plan->graph, call, &run, &args->workspace);
 fail:
     return status;
@@ -190,7 +222,7 @@ clattn_status clattn_training_enqueue(clattn_plan *handle, cl_command_queue queu
     TRY(plan_check(handle, &training_type));
     struct report *report = &handle->context->device.report;
     TRY(args_read(report, "clattn_training_args", &args, sizeof args, sizeof args, given));
-    TRY(args_check(report, "explicit_scale", args.explicit_scale, args.reserved));
+    TRY(args_check(report, "explicit_scale", args.explicit_scale, 0));
     TRY(args_check(report, "accumulate", args.accumulate, 0));
     if (args.explicit_scale && !isfinite(args.scale))
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "scale is not finite");

@@ -129,20 +129,41 @@ fail:
     return status;
 }
 
-static clattn_status add_forward(struct training_builder *b, int *logits)
+/* Adds a copy of a matrix to or from what the caller binds. */
+static clattn_status add_copy(struct training_builder *b, const struct matrix *from, const struct matrix *to)
+{
+    const size_t extent[2] = {b->base.rows.batch * b->base.rows.length, from->columns};
+    const clattn_layout layout = clattn_layout_contiguous(from->dtype, 2, extent);
+    return add_convert(&b->base, graph_number(b->base.graph, extent[0], NUMBER_ONE), from->data, &layout, to->data,
+                       &layout);
+}
+
+/* Adds what comes after the last stack; *begin is the array whose gradient is there when the way back begins. */
+static clattn_status add_end(struct training_builder *b, struct matrix x, int *begin)
+{
+    const struct matrix output = matrix_bound(b->base.graph, x.dtype, x.columns, TRAINING_OUTPUT);
+    if (b->base.model->output)
+        return add_losses(b, x, begin);
+    *begin = x.data.array;
+    return add_copy(b, &x, &output);
+}
+
+static clattn_status add_forward(struct training_builder *b, int *begin)
 {
     clattn_status status;
     const clattn_transformer *model = b->base.model;
     const clattn_training_desc *d = &b->plan->desc;
-    struct matrix result;
+    struct matrix result = {0};
     if (model->has_encoder) {
         b->memory_rows = rows_of(b->base.graph, d->batch, d->source_length);
         TRY(add_stack(b, &model->encoder, b->memory_rows, TRAINING_SOURCE, TRAINING_SOURCE_LENGTHS, &b->memory));
         b->memory_lengths = b->lengths;
+        result = b->memory;
     }
-    TRY(add_stack(b, &model->decoder, rows_of(b->base.graph, d->batch, d->target_length), TRAINING_TARGET,
-                  TRAINING_TARGET_LENGTHS, &result));
-    status = add_losses(b, result, logits);
+    if (model->has_decoder)
+        TRY(add_stack(b, &model->decoder, rows_of(b->base.graph, d->batch, d->target_length), TRAINING_TARGET,
+                      TRAINING_TARGET_LENGTHS, &result));
+    status = add_end(b, result, begin);
 fail:
     return status;
 }
@@ -173,16 +194,28 @@ fail:
 }
 
 /* The last layer's arrays are needed at once, so that it is not done again. */
-static clattn_status add_backward(struct training_builder *b, int logits)
+static clattn_status add_backward(struct training_builder *b, int begin)
 {
+    clattn_status status;
+    const size_t steps = b->base.graph->step_count;
     const clattn_training_desc *d = &b->plan->desc;
     const size_t longest = d->source_length > d->target_length ? d->source_length : d->target_length;
     struct tape tape = {.graph = b->base.graph,
                         .model = b->base.model,
                         .slot = TRAINING_GRADIENTS,
                         .rows = d->batch * longest};
-    const clattn_status status = tape_run(&tape, b->base.graph->step_count, logits, b->segments,
-                                          b->segment_count ? b->segment_count - 1 : 0);
+    int gradient = begin; /* that of logits has taken their place */
+    if (!b->base.model->output) {
+        const struct stack *last = b->base.stack;
+        const clattn_dtype dtype = b->base.model->dtype;
+        const struct matrix given =
+            matrix_bound(b->base.graph, dtype, last->desc.d_model, TRAINING_OUTPUT_GRADIENT);
+        const struct matrix own = matrix_new(b->base.graph, b->base.rows, dtype, last->desc.d_model);
+        TRY(add_copy(b, &given, &own));
+        gradient = own.data.array;
+    }
+    status = tape_run(&tape, steps, begin, gradient, b->segments, b->segment_count ? b->segment_count - 1 : 0);
+fail:
     tape_clear(&tape);
     return status;
 }
@@ -191,7 +224,7 @@ clattn_status training_make_graph(struct training_plan *plan, const clattn_plan_
 {
     clattn_status status;
     const clattn_transformer *model = plan->trainer->model;
-    int logits = 0;
+    int begin = 0;
     struct training_builder b = {
         .base = {.graph = &plan->graph, .model = model, .options = options, .keep = !plan->desc.evaluation,
                  .dropout = plan->desc.evaluation ? 0 : plan->desc.dropout},
@@ -200,9 +233,10 @@ clattn_status training_make_graph(struct training_plan *plan, const clattn_plan_
     b.segments = calloc(model->encoder.desc.layers + model->decoder.desc.layers + 1, sizeof *b.segments);
     if (!b.segments)
         return no_memory(&b.base);
-    TRY(add_forward(&b, &logits));
+    TRY(add_forward(&b, &begin));
+    plan->turn = plan->graph.step_count;
     if (!plan->desc.evaluation) {
-        TRY(add_backward(&b, logits));
+        TRY(add_backward(&b, begin));
         TRY(add_parts(&b));
     }
     status = graph_finish(&plan->graph);

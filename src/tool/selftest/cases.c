@@ -184,6 +184,46 @@ static clattn_status plan_merge(clattn_context *context, const selftest_case *c,
     return clattn_merge_plan_create(context, &desc, options, plan);
 }
 
+/* ---- adam and square_sum: elements; adam's variant tells what there is besides ---- */
+
+enum { STORED = 1, SQUARES = 2 };
+
+static const selftest_case adam_cases[] = {
+    {"parameters", F32, {1000}, 0},
+    {"clipped", F32, {1000}, SQUARES},
+    {"clipped, stored", F16, {1000}, SQUARES | STORED},
+    {"stored", BF16, {1000}, STORED},
+};
+
+static clattn_status plan_adam(clattn_context *context, const selftest_case *c, const clattn_plan_options *options,
+                               clattn_plan **plan)
+{
+    clattn_adam_desc desc = CLATTN_ADAM_DESC_INIT;
+    desc.parameter = desc.first_moment = desc.second_moment = vector(F32, c->size[0]);
+    desc.gradient = vector(c->dtype, c->size[0]);
+    if (c->variant & STORED)
+        desc.stored = vector(c->dtype, c->size[0]);
+    if (c->variant & SQUARES)
+        desc.squares = vector(F32, 1);
+    return clattn_adam_plan_create(context, &desc, options, plan);
+}
+
+static const selftest_case square_sum_cases[] = {
+    {"one block", F32, {1000}, 0},
+    {"blocks", F32, {50000}, 0},
+    {"float16", F16, {50000}, 0},
+    {"bfloat16", BF16, {50000}, 0},
+};
+
+static clattn_status plan_square_sum(clattn_context *context, const selftest_case *c,
+                                     const clattn_plan_options *options, clattn_plan **plan)
+{
+    clattn_square_sum_desc desc = CLATTN_SQUARE_SUM_DESC_INIT;
+    desc.x = vector(c->dtype, c->size[0]);
+    desc.result = vector(F32, 1);
+    return clattn_square_sum_plan_create(context, &desc, options, plan);
+}
+
 /* ---- kv_append: heads, length, capacity, size, groups of int8 (0: float32) ---- */
 
 enum { RING = 1, ROTATE = 2 };
@@ -521,6 +561,8 @@ const selftest_operator selftest_operators[] = {
     ROW(activation, cpu_and_generic),
     ROW(dropout, cpu_and_generic),
     ROW(embedding, generic),
+    ROW(adam, generic),
+    ROW(square_sum, generic),
     ROW(cross_entropy, row_solvers),
     ROW(image, cpu_and_generic),
 };

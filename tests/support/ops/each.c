@@ -9,6 +9,7 @@
 #include "support/ops/merge_case.h"
 #include "support/ops/neighbourhood_case.h"
 #include "support/ops/norm_case.h"
+#include "support/ops/optimizer_case.h"
 #include "support/pictures/pool_case.h"
 #include "support/pictures/resize_case.h"
 #include "support/ops/rope_case.h"
@@ -67,6 +68,12 @@ static const matmul_backward_case products[] = {
             .activation = CLATTN_ACTIVATION_GELU, .operand = OPERAND_MULTIPLY, .bias = true}},
 };
 
+static const adam_case steps[] = {
+    {"everything", ALL, 37, CLATTN_DTYPE_F16, CLATTN_DTYPE_BF16, .learning_rate = 0.1, .squares = true, .sum = 9,
+     .clip_norm = 1},
+};
+static const square_sum_case squares[] = {{"two rows", ALL, .count = 99}};
+
 void each_operator_add(void)
 {
     matmul_backward_add(products, COUNT_OF(products));
@@ -82,4 +89,6 @@ void each_operator_add(void)
     neighbourhood_add(neighbourhoods, COUNT_OF(neighbourhoods));
     conv2d_add(convolutions, COUNT_OF(convolutions));
     cross_entropy_add(entropies, COUNT_OF(entropies));
+    adam_add(steps, COUNT_OF(steps));
+    square_sum_add(squares, COUNT_OF(squares));
 }
