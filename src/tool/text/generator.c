@@ -238,6 +238,9 @@ static int finish_batch(const batch *b)
     int status = TOOL_DONE;
     for (size_t i = 0; i < b->count; i++) {
         b->items[i]->score = b->scores[i];
+        if (b->generated[i] == 0 || !isfinite(b->scores[i])) /* the first piece always fits */
+            return complain(TOOL_BAD_INPUT, "%s: its weights make probabilities that are no numbers",
+                            b->generator->model->folder);
         for (size_t k = 0; k < b->generated[i]; k++)
             TOOL_TRY(vocabulary_append(&b->items[i]->output, b->tokens[i * b->most + k]));
     }
