@@ -5,12 +5,16 @@
 
 The device is whatever the environment chooses.  Needs NumPy and no more."""
 import os
+import pathlib
+import sys
 
 import numpy as np
 
-from model import BEGIN, END, TEXTS, TextTest
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tool"))
+
 import heatmap_picture
 from command_support import QUICK, main, thorough, write_safetensors
+from small.text import BEGIN, END, TEXTS, TextTest
 
 CLOSE = 1e-4  # choices that are nearer than that may be made otherwise in float32
 

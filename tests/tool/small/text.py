@@ -2,19 +2,14 @@
 import json
 import math
 import os
-import pathlib
 import subprocess
-import sys
 
 import numpy as np
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "tool"))
+from command_support import write_safetensors
+from heatmap_page import MapTest
 
-from command_support import write_safetensors  # noqa: E402
-from heatmap_page import MapTest  # noqa: E402
-
-PIECES = os.environ.get("TEXT_PIECES", "text_pieces")
+PIECES = os.environ.get("TEXT_PIECES")
 BEGIN, END = 2, 3
 TEXTS = ["The file is there.", "The file is not there, and the folder is empty.", "Is a file in the folder?",
          "Die Datei ist da.", "Die Datei fehlt, und der Ordner ist leer.", "Ist eine Datei im Ordner?",
