@@ -15,7 +15,7 @@ OF_LEVEL = {"quick": QUICK, "thorough": THOROUGH,
             "full": THOROUGH + ["intel", "pytorch", "browser", "seeds", "sid", "arm64", "coverage"]}
 TEST_LIBRARIES = ["pocl-opencl-icd", "ocl-icd-libopencl1", "libjansson4"]
 RELEASES = {"debian13": "trixie", "sid": "sid"}  # the groups that run in another Debian
-ARM64 = ["activation", "attention", "choice", "conv2d", "cross_entropy", "embedding", "errors", "kv_append", "matmul", "merge", "neighbourhood", "norm",
+ARM64 = ["activation", "attention", "choice", "conv2d", "cross_entropy", "dropout", "embedding", "errors", "kv_append", "matmul", "merge", "neighbourhood", "norm",
          "rope", "softmax"]
 BASICS = ["context", "devices", "errors", "errors_attention", "errors_bindings", "errors_fields", "errors_operators",
           "forks"]  # what another way to build could break

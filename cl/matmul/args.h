@@ -29,4 +29,18 @@ typedef struct matmul_args {
 #endif
 } matmul_args;
 
+/* The elements between a product and its gradients (matmul/backward.cl): extent[0] * extent[1] rows, the last fastest, of
+ * `columns` elements, each cut into `chunks` pieces of `chunk` neighbouring columns (the last may be shorter); all of that
+ * `summed` times.  Strides of the arrays: `batch` from one time to the next, `head` and `row` along extent[0] and extent[1],
+ * `col` along the columns. */
+typedef struct matmul_backward_args {
+    launch_part part;
+    array4 sums, c_gradient, operand, operand_gradient;
+    args_long pieces; /* extent[0] * extent[1] * chunks; 0: nothing to do, return at once */
+    int extent[2];
+    int columns, chunk, chunks, summed;
+    float alpha;
+    int reserved; /* 0 */
+} matmul_backward_args;
+
 #endif

@@ -29,6 +29,13 @@ typedef struct pool_args {
     int reserved; /* 0 */
 } pool_args;
 
+/* The arrays of backward: forward.y is the gradient of y.  Lines, pieces and tiles are of x_gradient's elements, a band is a
+ * line, and `share` is 0. */
+typedef struct pool_backward_args {
+    pool_args forward;
+    array4 x_gradient;
+} pool_backward_args;
+
 /* What pool_cpu has room for. */
 #define POOL_TILE 128 /* elements of a piece */
 #define POOL_SPAN 512 /* elements of x that they need of one row at a time */

@@ -41,6 +41,7 @@
  * | multiply matrices, with bias, activation, residual, gate    | matmul.h                                |
  * | a feed-forward network                                      | feed_forward.h                          |
  * | ReLU, LeakyReLU, GELU, Swish                                | activation.h                            |
+ * | drop elements at random, and add a residual                 | dropout.h                               |
  * | look up tokens, positions and segments; gather rows         | embedding.h                             |
  *
  * | Models                                                      | see                                     |
@@ -83,6 +84,7 @@
 #include "cross_entropy.h"
 #include "decoder.h"
 #include "dtype.h"
+#include "dropout.h"
 #include "embedding.h"
 #include "export.h"
 #include "feed_forward.h"
@@ -103,6 +105,7 @@
 #include "softmax.h"
 #include "status.h"
 #include "tensor.h"
+#include "training.h"
 #include "transformer.h"
 #include "tuning.h"
 #include "version.h"

@@ -76,6 +76,8 @@ using conv2d_desc = initialised<clattn_conv2d_desc>;               /**< @ref cal
 using conv2d_args = initialised<clattn_conv2d_args>;               /**< @ref calls */
 using cross_entropy_desc = initialised<clattn_cross_entropy_desc>; /**< @ref calls */
 using cross_entropy_args = initialised<clattn_cross_entropy_args>; /**< @ref calls */
+using dropout_desc = initialised<clattn_dropout_desc>;             /**< @ref calls */
+using dropout_args = initialised<clattn_dropout_args>;             /**< @ref calls */
 using embedding_desc = initialised<clattn_embedding_desc>;         /**< @ref calls */
 using embedding_args = initialised<clattn_embedding_args>;         /**< @ref calls */
 using feed_forward_desc = initialised<clattn_feed_forward_desc>;   /**< @ref calls */
@@ -230,6 +232,7 @@ CLATTN_HPP_OPERATOR(activation)
 CLATTN_HPP_OPERATOR(attention)
 CLATTN_HPP_OPERATOR(conv2d)
 CLATTN_HPP_OPERATOR(cross_entropy)
+CLATTN_HPP_OPERATOR(dropout)
 CLATTN_HPP_OPERATOR(embedding)
 CLATTN_HPP_OPERATOR(feed_forward)
 CLATTN_HPP_OPERATOR(image)

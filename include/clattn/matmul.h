@@ -15,6 +15,23 @@
  *
  * Transposes are strides: a weight stored (out, in) row-major, as PyTorch's Linear has it, is the layout of B with
  * extents (in, out) and strides (1, in).
+ *
+ * CLATTN_DIRECTION_BACKWARD makes the gradients of A, B, bias and operand, each if its layout is there, of the gradient of C.
+ * With s = A B + bias, and S' the gradient of s:
+ *
+ *     S'                 = gradients.c (* operand, if that is multiplied) * act'(s)          act' as in activation.h
+ *     gradients.a        = S' Bᵀ
+ *     gradients.b        = Aᵀ S'                 summed over the batch if all items share b
+ *     gradients.bias[j]  = sum of S'[b,i,j] over b and i
+ *     gradients.operand  = gradients.c (* act(s), if operand is multiplied)        summed over the batch if its batch is 1
+ *
+ * Backward needs gradients.c and of forward's arrays those that these formulas name, c never; s is computed anew if there
+ * is an activation, or a multiplied operand's gradient, and then A, B and bias are needed. S' and s are float32 in the
+ * workspace, (batch, m, n); without an activation and a multiplied operand S' is gradients.c itself, and nothing is copied.
+ * Sums over rows are those of products of at most 4096 rows each, added up in float32 in their order, and rounded once;
+ * those of bias have compensation. The same plan gives the same bits in every run; the gradients of a and of an operand
+ * with a batch are the same whatever the batch around an item. A NaN or an infinity goes where the formulas take it: 0
+ * times an infinity is NaN. An int8 B has no gradients.
  */
 #ifndef CLATTN_MATMUL_H
 #define CLATTN_MATMUL_H
@@ -42,13 +59,13 @@ typedef enum clattn_prepack {
 /** What to compute. Set it up with CLATTN_MATMUL_DESC_INIT. */
 typedef struct clattn_matmul_desc {
     size_t size;                /**< sizeof(clattn_matmul_desc) */
-    clattn_direction direction; /**< CLATTN_DIRECTION_FORWARD */
+    clattn_direction direction; /**< either */
     int32_t reserved;           /* 0 */
     clattn_layout a;            /**< (m, k) or (batch, m, k) */
 
     /** (k, n) or (batch, k, n), also int8. All items share it if its batch is 1 or has stride 0. */
     clattn_layout b;
-    clattn_layout c;              /**< the output, (m, n) or (batch, m, n) */
+    clattn_layout c;              /**< the output, (m, n) or (batch, m, n); backward: none */
     clattn_layout bias;           /**< none, or (n) */
     clattn_activation activation; /**< what is applied to the sums; CLATTN_ACTIVATION_NONE (default): nothing */
     int32_t explicit_alpha;       /**< 1: `alpha` counts; 0 (default): Swish has 1, LeakyReLU 0.01 */
@@ -58,6 +75,18 @@ typedef struct clattn_matmul_desc {
     /** None, or (m, n) or (batch, m, n), with a batch as b's. Strides of 0 broadcast. */
     clattn_layout operand;
     clattn_layout b_scale; /**< (n) float32 if b is int8; otherwise none */
+
+    /** Only with CLATTN_DIRECTION_BACKWARD: float32, float16 or bfloat16, independently of each other. c is the input, and of the
+     * others there is at least one. */
+    struct {
+        clattn_layout a; /**< none, or (batch, m, k) as a */
+        /** None, or (batch, k, n); (k, n) or (1, k, n) if all items share b, because its batch is 1 or has stride 0. */
+        clattn_layout b;
+        clattn_layout c;    /**< the gradient of c: (m, n) or (batch, m, n) */
+        clattn_layout bias; /**< none, or (n), if there is a bias */
+        clattn_layout
+            operand; /**< none, or (batch, m, n); (m, n) or (1, m, n) if operand's batch is 1 or has stride 0 */
+    } gradients;
 } clattn_matmul_desc;
 
 /** Initialises a clattn_matmul_desc: its size, and zeros. */
@@ -69,7 +98,9 @@ CLATTN_API void clattn_matmul_desc_init(clattn_matmul_desc *desc);
 /** Where the arrays are this time. Set it up with CLATTN_MATMUL_ARGS_INIT.
  *
  * c may overlap nothing, with one exception: operand may be c itself, the same memory, layout and offset (Y += X W).
- * Every solver reads each element of operand before it writes that of c. */
+ * Every solver reads each element of operand before it writes that of c.
+ *
+ * Backward's outputs may overlap nothing, and gradients.b may also be read. Arrays that it does not need may be unbound, as may arrays without elements. */
 typedef struct clattn_matmul_args {
     size_t size;                  /**< sizeof(clattn_matmul_args) */
     clattn_binding a, b, bias, c; /**< the array of that name */
@@ -78,12 +109,15 @@ typedef struct clattn_matmul_args {
     /** NONE (default), or for a b that serves many calls, as weights do: PACK once, with a workspace of the caller's, and then
      * PACKED with this workspace, which nobody has written to since, this plan, and this b. b must have no batch, or one of
      * stride 0. Solvers that do not pack b do nothing for PACK and take PACKED for NONE, and need no workspace if the
-     * plan has none. Of products of 200 rows packing is about a tenth. */
+     * plan has none. Of products of 200 rows packing is about a tenth. Backward takes NONE alone. */
     clattn_prepack prepack;
-    size_t batch, m;                 /**< at most the description's; 0 is allowed and does nothing */
+    size_t batch, m; /**< at most the description's; 0 is allowed and does nothing, backward: makes sums of nothing */
     clattn_binding workspace;        /**< none (default), or a workspace (@ref calls_workspace) */
     clattn_binding operand, b_scale; /**< the array of that name */
-    clattn_control *control;         /**< what watches the call (control.h), or NULL */
+    struct {
+        clattn_binding a, b, c, bias, operand;
+    } gradients;             /**< the array of that name in the description's `gradients` */
+    clattn_control *control; /**< what watches the call (control.h), or NULL */
 } clattn_matmul_args;
 
 /** Initialises a clattn_matmul_args: its size, and zeros. */
@@ -101,6 +135,10 @@ CLATTN_API clattn_status clattn_matmul_supports(clattn_context *context, const c
 /** Compiles a plan for `desc` (@ref calls_plan). Blocks.
  *
  * The solver "clblast" refuses activations, operands and integers.
+ *
+ * Backward has no solvers of its own but several plans of products: `options` names the solver of each, and
+ * clattn_plan_solver tells those that they have, "cpu+cpu-bf16" for example. Only a solver that takes every one of them can be
+ * named.
  *
  * @return what clattn_matmul_supports returns, FORKED, OPENCL, BUILD, MISCOMPILED, IO or INTERNAL. */
 CLATTN_API clattn_status clattn_matmul_plan_create(clattn_context *context, const clattn_matmul_desc *desc,

@@ -23,6 +23,16 @@
  *   padding is at most half as wide as a window.
  * - The error of an average, before its rounding to the storage type, is at most (8 + n) · 2^-24 times the sum of |X| over the
  *   divisor, for windows of n elements; the sum is float32. Subnormals may count as 0 and become 0.
+ *
+ * CLATTN_DIRECTION_BACKWARD makes the gradient of X of the gradient of Y:
+ *
+ *     max:      gradients.x[n,c,r,s] = Σ gradients.y[n,c,i,j] over the windows (i,j) whose first largest element is (r,s)
+ *     average:  gradients.x[n,c,r,s] = Σ gradients.y[n,c,i,j] / divisor over the windows (i,j) that have (r,s)
+ *
+ * For max it needs X: of equal elements the first in the order of rows and columns gets the gradient, and if a window has a NaN,
+ * its first NaN does. For average it needs neither X nor Y. An element of no window gets +0. The sums are float32, in the order of
+ * the windows: their error is at most (8 + n) · 2^-24 times the sum of the sizes, for an element of n windows. There are no
+ * atomics, and each element is computed alone, so the result is the same from run to run and whatever the batch around it.
  */
 #ifndef CLATTN_POOL_H
 #define CLATTN_POOL_H
@@ -40,11 +50,11 @@ typedef enum clattn_pool_kind {
 
 /** What to compute. Set it up with CLATTN_POOL_DESC_INIT.
  *
- * x and y are each float32, float16 or bfloat16, independently of each other. Their extents are in the order given here
+ * x, y and their gradients are each float32, float16 or bfloat16, independently of each other. Their extents are in the order given here
  * whatever the order in memory, which strides tell: clattn_layout_nchw and clattn_layout_nhwc make both. */
 typedef struct clattn_pool_desc {
     size_t size;                /**< sizeof(clattn_pool_desc) */
-    clattn_direction direction; /**< CLATTN_DIRECTION_FORWARD */
+    clattn_direction direction; /**< either */
     clattn_pool_kind kind;      /**< what a window gives */
     int32_t window
         [2]; /**< height and width, at least 1; their product is at most 2^30; each, dilated, covers at most 2^28 */
@@ -55,8 +65,16 @@ typedef struct clattn_pool_desc {
 
     /** 1: padding counts in the divisor; 0 (default): it does not. ONNX has the same default; PyTorch's is 1. Average only. */
     int32_t count_include_pad;
-    clattn_layout x; /**< the input, (batch, channels, height, width) of at most 2^28 rows and columns */
-    clattn_layout y; /**< the output, with x's batch and channels and the extents above */
+    clattn_layout
+        x; /**< the input, (batch, channels, height, width) of at most 2^28 rows and columns; none if an average is
+                      * backward */
+    clattn_layout y; /**< the output of forward, with x's batch and channels and the extents above */
+
+    /** Only with CLATTN_DIRECTION_BACKWARD, which needs both. */
+    struct {
+        clattn_layout x; /**< the output: the gradient of x, with x's extents */
+        clattn_layout y; /**< the input: the gradient of y, with y's extents */
+    } gradients;
 } clattn_pool_desc;
 
 /** Initialises a clattn_pool_desc: its size, and zeros. */
@@ -65,13 +83,16 @@ typedef struct clattn_pool_desc {
 /** Sets *desc as CLATTN_POOL_DESC_INIT does (@ref calls_init). */
 CLATTN_API void clattn_pool_desc_init(clattn_pool_desc *desc);
 
-/** Where the arrays are this time. Set it up with CLATTN_POOL_ARGS_INIT. y may not overlap x. */
+/** Where the arrays are this time. Set it up with CLATTN_POOL_ARGS_INIT. Outputs may overlap nothing. */
 typedef struct clattn_pool_args {
-    size_t size;             /**< sizeof(clattn_pool_args) */
-    clattn_binding x, y;     /**< the array of that name */
-    int32_t explicit_batch;  /**< 1: `batch` counts; 0 (default): the description's extent */
-    int32_t reserved;        /* 0 */
-    size_t batch;            /**< the extent of the first axis, at most the description's */
+    size_t size;            /**< sizeof(clattn_pool_args) */
+    clattn_binding x, y;    /**< the array of that name */
+    int32_t explicit_batch; /**< 1: `batch` counts; 0 (default): the description's extent */
+    int32_t reserved;       /* 0 */
+    size_t batch;           /**< the extent of the first axis, at most the description's */
+    struct {
+        clattn_binding x, y;
+    } gradients;             /**< the array of that name in the description's `gradients` */
     clattn_control *control; /**< what watches the call (control.h), or NULL */
 } clattn_pool_args;
 

@@ -108,6 +108,15 @@ typedef struct ref_cross_entropy_sums {
 void ref_cross_entropy_row(const ref_cross_entropy_problem *p, ref_cross_entropy_sums *sums, double *gradient,
                            double *magnitude);
 
+typedef struct ref_dropout_problem {
+    uint64_t seed;
+    uint32_t offset;
+    float probability;
+} ref_dropout_problem;
+
+/* What dropout makes of an element with the value x, the place-th in C order. */
+double ref_dropout(const ref_dropout_problem *p, uint64_t place, double x);
+
 typedef struct ref_norm_problem {
     int64_t columns, row, col; /* element c of row r lies at x[r*row + c*col] */
     bool rms;
@@ -138,6 +147,11 @@ typedef struct ref_pool_problem {
 
 /* Element (i, j): the largest or the mean, and *magnitude, the mean of |x| or 0. */
 double ref_pool(const ref_pool_problem *p, int64_t i, int64_t j, double *magnitude);
+
+/* The gradient of element (r, c) of x, of y_gradient with `rows` rows and `columns` columns, and the sum of the sizes of its
+ * terms. */
+double ref_pool_gradient(const ref_pool_problem *p, const ref_view *y_gradient, int64_t rows, int64_t columns,
+                         int64_t r, int64_t c, double *magnitude);
 
 typedef struct ref_resize_axis {
     clattn_resize_mode mode;

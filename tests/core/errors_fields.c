@@ -116,6 +116,13 @@ static void wrong_layouts_are_named(void **state)
     WITHOUT(activation, slope, x)
     WITHOUT(activation, slope, gradients.x)
     WITHOUT(activation, slope, gradients.y)
+    const clattn_dropout_desc dropout = {.size = sizeof dropout, .x = two, .y = two};
+    WITHOUT(dropout, dropout, x)
+    WITHOUT(dropout, dropout, y)
+    const clattn_dropout_desc dropped = {
+        .size = sizeof dropped, .direction = CLATTN_DIRECTION_BACKWARD, .gradients = {two, two}};
+    WITHOUT(dropout, dropped, gradients.x)
+    WITHOUT(dropout, dropped, gradients.y)
     const clattn_embedding_desc embedding = {
         .size = sizeof embedding,
         .ids = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, (const size_t[]){4, 6}),
@@ -143,6 +150,14 @@ static void wrong_layouts_are_named(void **state)
     const clattn_pool_desc pool = {.size = sizeof pool, .window = {1, 1}, .x = four, .y = four};
     WITHOUT(pool, pool, x)
     WITHOUT(pool, pool, y)
+    const clattn_pool_desc pooled = {.size = sizeof pooled,
+                                     .direction = CLATTN_DIRECTION_BACKWARD,
+                                     .window = {1, 1},
+                                     .x = four,
+                                     .gradients = {four, four}};
+    WITHOUT(pool, pooled, x)
+    WITHOUT(pool, pooled, gradients.x)
+    WITHOUT(pool, pooled, gradients.y)
     const clattn_resize_desc resize = {.size = sizeof resize, .x = four, .y = four};
     WITHOUT(resize, resize, x)
     WITHOUT(resize, resize, y)
@@ -215,6 +230,7 @@ static void the_field_is_named(void **state)
     assert_message_has(context, "snippets.buffer[2]: no buffer is bound");
     clattn_matmul_desc product = CLATTN_MATMUL_DESC_INIT;
     product.a = product.b = product.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){4, 4});
+    const clattn_layout four = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (const size_t[]){4});
 #define PRODUCT(change, set, begins) NAMED(matmul, product, change, set, begins)
     PRODUCT(d.activation = 9, INVALID, "unknown activation")
     PRODUCT(d.operand_use = 1, INVALID, "operand_use")
@@ -222,6 +238,26 @@ static void the_field_is_named(void **state)
     PRODUCT((d.operand = product.c, d.operand.extent[1] = 5), LAYOUT, "operand is (m, n)")
     PRODUCT(d.b.dtype = CLATTN_DTYPE_I8, LAYOUT, "b_scale is missing")
     PRODUCT(d.b_scale = many, LAYOUT, "b_scale, and b is not int8")
+    PRODUCT(d.direction = 2, INVALID, "unknown direction")
+    PRODUCT(d.gradients.a = product.a, INVALID, "gradients are for CLATTN_DIRECTION_BACKWARD")
+    product.direction = CLATTN_DIRECTION_BACKWARD;
+    product.gradients.a = product.gradients.c = product.a;
+    PRODUCT((void)d, INVALID, "c is for CLATTN_DIRECTION_FORWARD")
+    product.c = (clattn_layout){0};
+    PRODUCT(d.gradients.c.rank = 9, LAYOUT, "gradients.c: the layout's rank is not 1 to 5")
+    PRODUCT(d.gradients.c = (clattn_layout){0}, LAYOUT, "gradients.c: the layout is missing")
+    PRODUCT(d.gradients.a = (clattn_layout){0}, INVALID, "no gradient is asked for")
+    PRODUCT(d.gradients.a.extent[0] = 5, LAYOUT, "a and its gradient differ in extents")
+    PRODUCT(d.gradients.a.stride[0] = 0, LAYOUT, "gradients.a: the output layout's elements overlap")
+    PRODUCT((d.gradients.b = product.a, d.gradients.b.extent[0] = 5), LAYOUT, "gradients.b is (batch, k, n)")
+    PRODUCT((d.gradients.b = product.a, d.gradients.b.dtype = CLATTN_DTYPE_F64), UNSUPPORTED, "gradients are float32")
+    PRODUCT(d.gradients.bias = four, INVALID, "gradients.bias, and there is no bias")
+    PRODUCT((d.bias = four, d.gradients.bias = four, d.gradients.bias.extent[0] = 5), LAYOUT,
+            "gradients.bias is not (n)")
+    PRODUCT(d.gradients.operand = product.a, INVALID, "gradients.operand, and there is no operand")
+    PRODUCT((d.operand = product.a, d.gradients.operand = product.a, d.gradients.operand.extent[0] = 5), LAYOUT,
+            "gradients.operand is (batch, m, n)")
+    PRODUCT((d.b.dtype = CLATTN_DTYPE_I8, d.b_scale = four), UNSUPPORTED, "a product by an int8 b has no gradients")
     const clattn_kv_append_desc append = CLATTN_KV_APPEND_DESC_INIT;
     NAMED(kv_append, append, d.direction = 1, INVALID, "direction")
     NAMED(kv_append, append, d.cache = 3, INVALID, "unknown cache")

@@ -127,7 +127,8 @@ static void pool(void **state)
     good.x = FLOATS(4, 2, 3, 6, 8);
     good.y = FLOATS(4, 2, 3, 3, 4);
 #define POOL(change, set, begins) NAMED(pool, good, change, set, begins)
-    POOL(d.direction = 1, INVALID, "direction: only")
+    POOL(d.direction = 2, INVALID, "unknown direction")
+    POOL(d.gradients.y = d.y, INVALID, "gradients are for CLATTN_DIRECTION_BACKWARD")
     POOL(d.kind = 2, INVALID, "unknown kind")
     POOL(d.ceil_mode = 2, INVALID, "ceil_mode is neither 0 nor 1")
     POOL(d.count_include_pad = 2, INVALID, "count_include_pad is neither 0 nor 1")
@@ -148,6 +149,16 @@ static void pool(void **state)
     POOL(d.y = FLOATS(4, 2, 3, 3, 5), LAYOUT, "y's height or width is not the number of windows")
     POOL((d.x = one_element(FLOATS(4, too_many, 1, 6, 8)), d.y = FLOATS(4, too_many, 1, 3, 4)), TOO_BIG,
          "batch or channels are more than")
+    good.direction = CLATTN_DIRECTION_BACKWARD;
+    good.gradients.x = good.x;
+    good.gradients.y = good.y;
+    POOL(d.window[0] = 2, INVALID, "y is for CLATTN_DIRECTION_FORWARD")
+    good.y = (clattn_layout){0};
+    POOL(d.kind = CLATTN_POOL_KIND_AVERAGE, INVALID, "an average's gradient does not depend on x")
+    POOL(d.x = FLOATS(4, 2, 3, 6, 9), LAYOUT, "x and gradients.x differ in extents")
+    POOL(d.x = typed(d.x, CLATTN_DTYPE_I32), UNSUPPORTED, "x is float32")
+    POOL(d.gradients.y = FLOATS(4, 2, 3, 3, 5), LAYOUT, "y's height or width is not the number of windows")
+    POOL(d.gradients.x.stride[0] = 0, LAYOUT, "gradients.x: the output layout's elements overlap")
 }
 
 static void resize(void **state)
@@ -212,6 +223,27 @@ static void rope(void **state)
     ROPE(d.x = d.y = FLOATS(4, 1, 1, too_many, 8), TOO_BIG, above)
     ROPE(d.x = d.y = FLOATS(4, 1, too_many, 1, 8), TOO_BIG, above)
     ROPE((d.x = d.y = FLOATS(4, 1, 1, 1, too_many), d.rotary_size = 8), TOO_BIG, above)
+}
+
+static void dropout(void **state)
+{
+    clattn_dropout_desc good = CLATTN_DROPOUT_DESC_INIT;
+    (void)state;
+    good.x = good.residual = good.y = FLOATS(2, 4, 6);
+#define DROPOUT(change, set, begins) NAMED(dropout, good, change, set, begins)
+    DROPOUT(d.direction = 2, INVALID, "unknown direction")
+    DROPOUT(d.probability = 1, INVALID, "probability is not from 0 to below 1")
+    DROPOUT(d.probability = NAN, INVALID, "probability is not from 0 to below 1")
+    DROPOUT(d.residual = FLOATS(2, 1, 6), LAYOUT, "x, residual and y differ in extents")
+    DROPOUT(d.residual = typed(d.x, CLATTN_DTYPE_F64), UNSUPPORTED, "x, residual, y and the gradients are float32")
+    DROPOUT(d.x = d.residual = one_element(d.y = FLOATS(2, too_many, 3)), TOO_BIG, "an extent is more than")
+    DROPOUT(d.gradients.y = d.y, INVALID, "gradients are for CLATTN_DIRECTION_BACKWARD")
+    good.direction = CLATTN_DIRECTION_BACKWARD;
+    good.gradients.x = good.gradients.y = good.x;
+    DROPOUT(d.size = sizeof d, INVALID, "x, residual and y are for CLATTN_DIRECTION_FORWARD")
+    good.x = good.residual = good.y = (clattn_layout){0};
+    DROPOUT(d.gradients.y = FLOATS(2, 4, 5), LAYOUT, "the gradients differ in extents")
+    DROPOUT(d.gradients.x.stride[0] = 0, LAYOUT, "gradients.x: the output layout's elements overlap")
 }
 
 static void embedding(void **state)
@@ -518,6 +550,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(pool, open_context, close_context),
         cmocka_unit_test_setup_teardown(resize, open_context, close_context),
         cmocka_unit_test_setup_teardown(rope, open_context, close_context),
+        cmocka_unit_test_setup_teardown(dropout, open_context, close_context),
         cmocka_unit_test_setup_teardown(embedding, open_context, close_context),
         cmocka_unit_test_setup_teardown(kv_append, open_context, close_context),
         cmocka_unit_test_setup_teardown(merge, open_context, close_context),

@@ -99,6 +99,7 @@ void every_operator_is_called_by_its_structs()
     CHECK_OPERATOR(attention);
     CHECK_OPERATOR(conv2d);
     CHECK_OPERATOR(cross_entropy);
+    CHECK_OPERATOR(dropout);
     CHECK_OPERATOR(embedding);
     CHECK_OPERATOR(feed_forward);
     CHECK_OPERATOR(image);

@@ -17,7 +17,7 @@ typedef struct matmul_row {
     bool bias;
     clattn_dtype dtype; /* of all arrays; 0: float32 */
     clattn_activation activation;
-    bool operand, int8;
+    bool operand, int8, backward; /* the operand is added, backward multiplied */
 } matmul_row;
 
 static const matmul_row matmul_rows[] = {
@@ -70,6 +70,11 @@ static const matmul_row matmul_rows[] = {
      .bias = true, .dtype = CLATTN_DTYPE_BF16},
     {"64 x 4224 x 64 by wgmma, bfloat16", NOT_QUICK, "wgmma", 64, 4224, 64, .dtype = CLATTN_DTYPE_BF16},
     {"64 x 16 x 64 by wgmma, bfloat16", NOT_QUICK, "wgmma", 64, 16, 64, .bias = true, .dtype = CLATTN_DTYPE_BF16},
+    {"8192 x 2048 x 512, bias, backward", NOT_QUICK, NULL, 8192, 2048, 512, .bias = true, .backward = true},
+    {"2048 x 2048 x 512, weight, bias, GELU, operand, backward", QUICK, NULL, 2048, 2048, 512, .weight = true,
+     .bias = true, .activation = CLATTN_ACTIVATION_GELU, .operand = true, .backward = true},
+    {"2048 x 2048 x 512, bfloat16, weight, Swish, operand, backward", NOT_QUICK, NULL, 2048, 2048, 512, .weight = true,
+     .dtype = CLATTN_DTYPE_BF16, .activation = CLATTN_ACTIVATION_SWISH, .operand = true, .backward = true},
 };
 
 static clattn_status matmul_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
@@ -93,6 +98,16 @@ static clattn_status matmul_plan(clattn_context *context, const offline_problem 
         desc.b_scale = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (const size_t[]){row->n});
     }
     desc.activation = row->activation;
+    if (row->backward) {
+        desc.direction = CLATTN_DIRECTION_BACKWARD;
+        desc.operand_use = row->operand ? CLATTN_MATMUL_OPERAND_USE_MULTIPLY : CLATTN_MATMUL_OPERAND_USE_ADD;
+        desc.gradients.a = desc.a;
+        desc.gradients.b = desc.b;
+        desc.gradients.c = desc.c;
+        desc.gradients.bias = desc.bias;
+        desc.gradients.operand = desc.operand;
+        desc.c = (clattn_layout){0};
+    }
     CREATE(matmul, problem, desc, plan);
 }
 
@@ -290,6 +305,40 @@ static clattn_status activation_plan(clattn_context *context, const offline_prob
     CREATE(activation, problem, desc, plan);
 }
 
+/* ---- dropout ---- */
+
+typedef struct dropout_row {
+    const char *about;
+    bool quick;
+    const char *solver;
+    clattn_dtype dtype;
+    bool residual, backward;
+} dropout_row;
+
+static const dropout_row dropout_rows[] = {
+    {"behind a residual", QUICK, NULL, CLATTN_DTYPE_F32, true, false},
+    {"float16", NOT_QUICK, NULL, CLATTN_DTYPE_F16, false, false},
+    {"by cpu, bfloat16", NOT_QUICK, "cpu", CLATTN_DTYPE_BF16, true, false},
+    {"gradient", NOT_QUICK, NULL, CLATTN_DTYPE_F32, false, true},
+};
+
+static clattn_status dropout_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
+{
+    const dropout_row *row = problem->row;
+    const clattn_layout array = clattn_layout_contiguous(row->dtype, 2, (const size_t[]){4096, 3072});
+    clattn_dropout_desc desc = CLATTN_DROPOUT_DESC_INIT;
+    desc.probability = 0.1f;
+    if (row->backward) {
+        desc.direction = CLATTN_DIRECTION_BACKWARD;
+        desc.gradients.x = desc.gradients.y = array;
+    } else {
+        desc.x = desc.y = array;
+        if (row->residual)
+            desc.residual = array;
+    }
+    CREATE(dropout, problem, desc, plan);
+}
+
 /* ---- embeddings ---- */
 
 typedef struct embedding_row {
@@ -446,12 +495,14 @@ typedef struct pool_row {
     bool quick;
     const char *solver;
     clattn_dtype dtype;
+    bool backward;
 } pool_row;
 
 static const pool_row pool_rows[] = {
-    {"max of 2 x 2, 64 channels", QUICK, NULL, CLATTN_DTYPE_F32},
-    {"max of 2 x 2, 64 channels, bfloat16", NOT_QUICK, NULL, CLATTN_DTYPE_BF16},
-    {"max of 2 x 2, 64 channels, by cpu", NOT_QUICK, "cpu", CLATTN_DTYPE_F32},
+    {"max of 2 x 2, 64 channels", QUICK, NULL, CLATTN_DTYPE_F32, false},
+    {"max of 2 x 2, 64 channels, bfloat16", NOT_QUICK, NULL, CLATTN_DTYPE_BF16, false},
+    {"max of 2 x 2, 64 channels, by cpu", NOT_QUICK, "cpu", CLATTN_DTYPE_F32, false},
+    {"gradient of max of 2 x 2, 64 channels", NOT_QUICK, NULL, CLATTN_DTYPE_F32, true},
 };
 
 static clattn_status pool_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
@@ -461,6 +512,12 @@ static clattn_status pool_plan(clattn_context *context, const offline_problem *p
     desc.window[0] = desc.window[1] = 2;
     desc.x = clattn_layout_contiguous(row->dtype, 4, (const size_t[]){1, 64, 256, 256});
     desc.y = clattn_layout_contiguous(row->dtype, 4, (const size_t[]){1, 64, 128, 128});
+    if (row->backward) {
+        desc.direction = CLATTN_DIRECTION_BACKWARD;
+        desc.gradients.x = desc.x;
+        desc.gradients.y = desc.y;
+        desc.y = (clattn_layout){0};
+    }
     CREATE(pool, problem, desc, plan);
 }
 
@@ -502,6 +559,7 @@ void problems_visit(void (*visit)(void *user, const offline_problem *problem), v
     VISIT_ROWS(norm)
     VISIT_ROWS(activation)
     VISIT_ROWS(cross_entropy)
+    VISIT_ROWS(dropout)
     VISIT_ROWS(embedding)
     VISIT_ROWS(pool)
     VISIT_ROWS(resize)

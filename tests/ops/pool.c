@@ -101,7 +101,9 @@ static void refused_descriptions(void **state)
     operator_answers(&pool_operator, NULL, CLATTN_ERROR_INVALID_ARGUMENT);
     operator_answers(&pool_operator, &zeroed, CLATTN_ERROR_INVALID_ARGUMENT);
     REFUSED(INVALID_STRUCT, size = 8);
-    REFUSED(INVALID_ARGUMENT, direction = 1);
+    REFUSED(INVALID_ARGUMENT, direction = 2);
+    REFUSED(INVALID_ARGUMENT, gradients.x = good.x);
+    REFUSED(INVALID_ARGUMENT, gradients.y = good.y);
     REFUSED(INVALID_ARGUMENT, kind = 2);
     REFUSED(INVALID_ARGUMENT, window[0] = 0);
     REFUSED(INVALID_ARGUMENT, stride[1] = -1);

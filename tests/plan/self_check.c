@@ -107,6 +107,18 @@ static void other_operators_are_checked(void **state)
     matmul.activation = CLATTN_ACTIVATION_GELU;
     matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){70, 70});
     damage_is_found(&matmul_operator, &matmul, &plain, 1);
+
+    static const struct damage product_gradients[] = {
+        {"generic", "matmul/backward.cl", "g *= SLOPE(s, a.alpha)", "g *= 1.001f * SLOPE(s, a.alpha)",
+         DISAGREES("matmul_backward") "the sums' gradient["},
+        {"generic", "matmul/backward.cl", "sum, lost, of_operand", "sum, lost, 1.001f * of_operand",
+         DISAGREES("matmul_backward") "gradients.operand["},
+    };
+    matmul.direction = CLATTN_DIRECTION_BACKWARD;
+    matmul.operand = matmul.gradients.operand = matmul.gradients.a = matmul.gradients.c = matmul.c;
+    matmul.operand_use = CLATTN_MATMUL_OPERAND_USE_MULTIPLY;
+    matmul.c = (clattn_layout){0};
+    damage_is_found(&matmul_operator, &matmul, product_gradients, COUNT_OF(product_gradients));
 }
 
 /* The kernel for few rows: how a team rescales, which needs more keys than its work-group has in a step, what it does with
@@ -181,6 +193,15 @@ static void small_operators_are_checked(void **state)
         {"generic", "activation/backward.h", "slope * gradient)", "gradient)",
          DISAGREES("activation_backward_generic") "gradients.x["},
     };
+    static const struct damage dropouts[] = {
+        {"cpu", "dropout/dropout.h", "word < (uintv)(a->threshold)", "word <= (uintv)(2 * a->threshold - 1)",
+         DISAGREES("dropout_cpu") "y["},
+        {"cpu", "dropout/cpu.cl", "zip_high(w0, w2)", "zip_low(w0, w2)", DISAGREES("dropout_cpu") "y["},
+        {"generic", "dropout/generic.cl", "i = max(piece.first - c, 0)", "i = max(piece.first - c, 1)",
+         DISAGREES("dropout_generic") "y["},
+        {"generic", "dropout/dropout.h", "count) + result", "count) + 1.001f * result",
+         DISAGREES("dropout_generic") "y["},
+    };
     static const struct damage pools[] = {
         {"cpu", "pool/pool.h", "w.end - w.begin;", "w.end - w.begin + (w.begin > 0);", DISAGREES("pool_cpu") "y["},
         {"cpu", "pool/cpu.cl", "rows > 0; rows--, x += down", "rows > 1; rows--, x += down",
@@ -189,6 +210,14 @@ static void small_operators_are_checked(void **state)
          DISAGREES("pool_cpu") "y["},
         {"generic", "pool/generic.cl", "y > x || isnan(y)", "y > x + 0.5f || isnan(y)", DISAGREES("pool_generic") "y["},
         {"generic", "pool/generic.cl", "turn < step", "turn < step - 1", DISAGREES("pool_generic") "y["},
+    };
+    static const struct damage pool_gradients[] = {
+        {"generic", "pool/backward_generic.cl", "earlier && other == own", "other == own && r != row",
+         DISAGREES("pool_backward_generic") "gradients.x["},
+        {"generic", "pool/backward_generic.cl", "gradient / (rows.divisor * columns.divisor)",
+         "gradient / (rows.divisor * 2.0f)", DISAGREES("pool_backward_generic") "gradients.x["},
+        {"generic", "pool/backward_generic.cl", "beyond > 0 ? (beyond - 1)", "beyond > 0 ? beyond",
+         DISAGREES("pool_backward_generic") "gradients.x["},
     };
     static const struct damage resizes[] = {
         {"cpu", "resize/resize.h", "(a->cubic + 2.0f)", "(a->cubic + 2.01f)", DISAGREES("resize_cpu") "y["},
@@ -215,6 +244,7 @@ static void small_operators_are_checked(void **state)
     clattn_norm_desc norm = CLATTN_NORM_DESC_INIT;
     clattn_rope_desc rope = CLATTN_ROPE_DESC_INIT;
     clattn_activation_desc activation = CLATTN_ACTIVATION_DESC_INIT;
+    clattn_dropout_desc dropout = CLATTN_DROPOUT_DESC_INIT;
     clattn_embedding_desc embedding = CLATTN_EMBEDDING_DESC_INIT;
     clattn_pool_desc pool = CLATTN_POOL_DESC_INIT;
     clattn_resize_desc resize = CLATTN_RESIZE_DESC_INIT;
@@ -222,7 +252,7 @@ static void small_operators_are_checked(void **state)
     pool.window[0] = pool.window[1] = 1;
     pool.x = pool.y = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, 3, 8);
     resize.x = resize.y = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, 3, 8);
-    norm.x = norm.y = activation.x = activation.y =
+    norm.x = norm.y = activation.x = activation.y = dropout.x = dropout.residual = dropout.y =
         clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){7, 20});
     norm.inv_std_dev = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){7, 1});
     rope.x = rope.y = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, 3, 8);
@@ -241,6 +271,10 @@ static void small_operators_are_checked(void **state)
     /* The last damage needs work-items that share an element, so a device without work-groups of several does not show it. */
     const size_t of_pools = COUNT_OF(pools) - device_breaks("tile");
     damage_is_found(&pool_operator, &pool, pools, by_level(2, 2, of_pools, of_pools));
+    pool.direction = CLATTN_DIRECTION_BACKWARD;
+    pool.gradients.x = pool.gradients.y = pool.x;
+    pool.y = (clattn_layout){0};
+    damage_is_found(&pool_operator, &pool, pool_gradients, COUNT_OF(pool_gradients));
     damage_is_found(&resize_operator, &resize, resizes, by_level(2, 3, COUNT_OF(resizes), COUNT_OF(resizes)));
     damage_is_found(&rope_operator, &rope, rotations, COUNT_OF(rotations));
     rope.direction = CLATTN_DIRECTION_BACKWARD;
@@ -252,6 +286,7 @@ static void small_operators_are_checked(void **state)
     activation.gradients.x = activation.gradients.y = activation.y;
     activation.y = (clattn_layout){0};
     damage_is_found(&activation_operator, &activation, slopes, COUNT_OF(slopes));
+    damage_is_found(&dropout_operator, &dropout, dropouts, COUNT_OF(dropouts));
     damage_is_found(&embedding_operator, &embedding, embeddings, COUNT_OF(embeddings));
     embedding.direction = CLATTN_DIRECTION_BACKWARD;
     embedding.positions = CLATTN_POSITIONS_NONE;

@@ -34,6 +34,7 @@ typedef struct test_job {
         clattn_rope_args rope;
         clattn_activation_args activation;
         clattn_cross_entropy_args cross_entropy;
+        clattn_dropout_args dropout;
         clattn_embedding_args embedding;
         clattn_merge_args merge;
         clattn_kv_append_args kv_append;

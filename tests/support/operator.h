@@ -19,8 +19,9 @@ struct operator_calls {
 
 /* NAME_operator has clattn_NAME_…. */
 extern const struct operator_calls activation_operator, attention_operator, conv2d_operator, cross_entropy_operator,
-    embedding_operator, image_operator, kv_append_operator, matmul_operator, merge_operator, mha_operator,
-    neighbourhood_operator, norm_operator, pool_operator, resize_operator, rope_operator, softmax_operator;
+    dropout_operator, embedding_operator, image_operator, kv_append_operator, matmul_operator, merge_operator,
+    mha_operator, neighbourhood_operator, norm_operator, pool_operator, resize_operator, rope_operator,
+    softmax_operator;
 
 /* Makes a plan by `solver` (NULL: the planner's choice), releases it and returns the status; asserts that there is a
  * plan if and only if that is SUCCESS. */

@@ -3,6 +3,7 @@
 #define CLATTN_CL_ATTENTION_CPU_SOFTMAX_H
 
 #include "attention/cpu/mask.h"
+#include "lib/philox_vector.h"
 
 /* What the rows of a block have come to: lane l of vector v is row v * LANES + l. */
 typedef struct softmax_state {
@@ -181,23 +182,6 @@ INLINE void finish_block(global ELEMENT(O_TYPE) *output, global float *lse, glob
 }
 
 #if DROPOUT
-/* lib/philox.h's philox for LANES counters at a time. */
-INLINE void philoxv(uintv *c, uint2 key)
-{
-    for (int round = 0; round < 10; round++) {
-        const ulongv p = JOIN(convert_ulong, LANES)(c[0]) * 0xD2511F53u,
-                     q = JOIN(convert_ulong, LANES)(c[2]) * 0xCD9E8D57u;
-        const uintv low0 = JOIN(convert_uint, LANES)(p & 0xffffffffu),
-                    low1 = JOIN(convert_uint, LANES)(q & 0xffffffffu);
-        const uintv high0 = JOIN(convert_uint, LANES)(p >> 32), high1 = JOIN(convert_uint, LANES)(q >> 32);
-        c[0] = high1 ^ c[1] ^ key.x;
-        c[1] = low1;
-        c[2] = high0 ^ c[3] ^ key.y;
-        c[3] = low0;
-        key += (uint2)(0x9E3779B9u, 0xBB67AE85u);
-    }
-}
-
 /* Drops probabilities of keys start ... start + n - 1; the vector form of attention_kept. */
 INLINE void drop_tile(floatv *p, int start, int n, const attention_block *block, const attention_args *a)
 {

@@ -121,6 +121,11 @@ enum graph_number graph_number(struct graph *graph, size_t factor, enum graph_nu
     return (enum graph_number)(GRAPH_NUMBERS + graph->multiple_count++);
 }
 
+bool graph_is_constant(const struct graph *graph, enum graph_number number)
+{
+    return number == NUMBER_ONE || (number >= GRAPH_NUMBERS && graph->multiples[number - GRAPH_NUMBERS].of == NUMBER_ONE);
+}
+
 static void note_life(struct graph *graph, int index, size_t step)
 {
     struct graph_array *array = &graph->arrays[index];
@@ -157,6 +162,14 @@ static clattn_plan *find_plan(const struct graph *graph, enum graph_op op, const
     return NULL;
 }
 
+const void *graph_desc(const struct graph *graph, const clattn_plan *plan)
+{
+    size_t i = 0;
+    while (graph->plans[i].plan != plan)
+        i++;
+    return graph->plans[i].desc;
+}
+
 /* Adds a plan, which the graph then owns. */
 static clattn_status add_plan(struct graph *graph, enum graph_op op, const void *desc, clattn_plan *plan)
 {
@@ -190,6 +203,8 @@ static clattn_status create_plan(clattn_context *context, enum graph_op op, cons
     case GRAPH_CONV2D: return clattn_conv2d_plan_create(context, desc, options, plan);
     case GRAPH_RESIZE: return clattn_resize_plan_create(context, desc, options, plan);
     case GRAPH_CONVERT: return clattn_activation_plan_create(context, desc, options, plan);
+    case GRAPH_DROPOUT: return clattn_dropout_plan_create(context, desc, options, plan);
+    case GRAPH_LOSS: return clattn_cross_entropy_plan_create(context, desc, options, plan);
     default: return report_error(&context->device.report, CLATTN_ERROR_INTERNAL, "a graph has no such operator");
     }
 }

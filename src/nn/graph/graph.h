@@ -9,6 +9,8 @@
 #include "clattn/activation.h"
 #include "clattn/attention.h"
 #include "clattn/conv2d.h"
+#include "clattn/cross_entropy.h"
+#include "clattn/dropout.h"
 #include "clattn/embedding.h"
 #include "clattn/kv_append.h"
 #include "clattn/matmul.h"
@@ -34,15 +36,29 @@ enum graph_op {
     GRAPH_APPEND,
     GRAPH_CONV2D,
     GRAPH_RESIZE,
-    GRAPH_CONVERT,  /* copies x to y, of another layout or type: the activation NONE */
+    GRAPH_CONVERT,  /* copies x to y, of another layout or type: the activation NONE; or another activation */
+    GRAPH_LOSS,     /* cross-entropy */
+    GRAPH_DROPOUT,  /* and a residual; nothing is dropped from a sum of two arrays */
     GRAPH_INTEGERS, /* copies int32 values of the host to an array, asynchronously */
     GRAPH_PAD,      /* zeroes rows before and after each item */
     GRAPH_FILL,     /* fills `rows` rows with one of the enqueue's integers, or with zeros */
     GRAPH_COPY,     /* copies each item's rows */
 };
 
-/* The operands of a step, by operator. */
-enum { MATMUL_A, MATMUL_B, MATMUL_BIAS, MATMUL_C, MATMUL_OPERAND, MATMUL_B_SCALE };
+/* The operands of a step, by operator.  Those of gradients are for plans that go backward. */
+enum {
+    MATMUL_A,
+    MATMUL_B,
+    MATMUL_BIAS,
+    MATMUL_C,
+    MATMUL_OPERAND,
+    MATMUL_B_SCALE,
+    MATMUL_C_GRADIENT,
+    MATMUL_A_GRADIENT,
+    MATMUL_B_GRADIENT,
+    MATMUL_BIAS_GRADIENT,
+    MATMUL_OPERAND_GRADIENT
+};
 enum {
     HEADS_QUERY,
     HEADS_KEY,
@@ -54,9 +70,23 @@ enum {
     HEADS_QUERY_LENGTHS,
     HEADS_KEY_LENGTHS,
     HEADS_POSITIONS,
-    HEADS_WEIGHTS
+    HEADS_WEIGHTS,
+    HEADS_OUTPUT_GRADIENT,
+    HEADS_QUERY_GRADIENT,
+    HEADS_KEY_GRADIENT,
+    HEADS_VALUE_GRADIENT
 };
-enum { NORM_X, NORM_Y, NORM_SCALE, NORM_BIAS };
+enum {
+    NORM_X,
+    NORM_Y,
+    NORM_SCALE,
+    NORM_BIAS,
+    NORM_Y_GRADIENT,
+    NORM_SUM_GRADIENT,
+    NORM_X_GRADIENT,
+    NORM_SCALE_GRADIENT,
+    NORM_BIAS_GRADIENT
+};
 enum {
     EMBEDDING_IDS,
     EMBEDDING_TABLE,
@@ -64,13 +94,17 @@ enum {
     EMBEDDING_POSITION_TABLE,
     EMBEDDING_OFFSETS,
     EMBEDDING_SEGMENTS,
-    EMBEDDING_SEGMENT_TABLE
+    EMBEDDING_SEGMENT_TABLE,
+    EMBEDDING_TABLE_GRADIENT,
+    EMBEDDING_Y_GRADIENT
 };
-enum { ROPE_X, ROPE_Y, ROPE_OFFSETS, ROPE_COS, ROPE_SIN };
+enum { ROPE_X, ROPE_Y, ROPE_OFFSETS, ROPE_COS, ROPE_SIN, ROPE_X_GRADIENT, ROPE_Y_GRADIENT };
 enum { APPEND_KEY, APPEND_VALUE, APPEND_KEY_CACHE, APPEND_VALUE_CACHE, APPEND_PAST_LENGTHS, APPEND_NEW_LENGTHS };
 enum { CONV2D_X, CONV2D_WEIGHT, CONV2D_BIAS, CONV2D_OPERAND, CONV2D_Y };
-enum { MOVE_TO, MOVE_FROM }; /* also of RESIZE and CONVERT */
-#define GRAPH_OPERANDS 11
+enum { MOVE_TO, MOVE_FROM, MOVE_TO_GRADIENT, MOVE_FROM_GRADIENT }; /* also of RESIZE and CONVERT */
+enum { LOSS_LOGITS, LOSS_LABELS, LOSS_LOSSES, LOSS_LOGITS_GRADIENT };
+enum { DROPOUT_X, DROPOUT_RESIDUAL, DROPOUT_Y, DROPOUT_X_GRADIENT, DROPOUT_Y_GRADIENT };
+#define GRAPH_OPERANDS 15
 
 /* The numbers that an enqueue brings; a step says which of them is its batch, its length and so on. */
 enum graph_number {
@@ -100,6 +134,7 @@ struct graph_step {
     int workspace;  /* an array, or 0 */
     bool prepacked; /* MATMUL: the workspace is the graph's own, and holds b */
     int integers;   /* GRAPH_INTEGERS, GRAPH_FILL: which of the enqueue's integers; 0: none */
+    uint32_t mask;  /* GRAPH_DROPOUT: which of the masks of the enqueue's seed */
     size_t rows, row_bytes;    /* PAD: rows to zero at each end.  FILL: rows.  COPY, PAD, FILL: bytes of a row */
     size_t to_item, from_item; /* bytes from an item to the next */
 };
@@ -163,6 +198,9 @@ clattn_status graph_constant_array(struct graph *graph, clattn_dtype dtype, size
 /* A number that is `factor` times the number `of`, an enqueue's own; NUMBER_ONE makes it a constant. */
 enum graph_number graph_number(struct graph *graph, size_t factor, enum graph_number of);
 
+/* Whether the number is the same in all enqueues. */
+bool graph_is_constant(const struct graph *graph, enum graph_number number);
+
 /* An array as an operand, from its first element or from element `offset` on. */
 static inline struct graph_operand operand_of(int array)
 {
@@ -191,6 +229,9 @@ struct graph_weights_desc {
     bool average;
 };
 
+/* The description that an operator's plan was made for. */
+const void *graph_desc(const struct graph *graph, const clattn_plan *plan);
+
 /* Lays out the arena.  Nothing can be added afterwards. */
 clattn_status graph_finish(struct graph *graph);
 
@@ -204,6 +245,9 @@ struct graph_run {
     size_t number[GRAPH_NUMBERS]; /* number[NUMBER_ONE] must be 1 */
     const int32_t *const
         *integers; /* by step.integers, from 1; `batch` values each, which are read before the enqueue returns */
+    float scale;   /* of the losses' gradients */
+    uint64_t seed; /* of dropout */
+    size_t first, end; /* the steps to run; end 0: all */
 };
 
 /* Enqueues all steps whose condition is met, in a workspace of at least graph->arena bytes, from chain_begin to

@@ -73,6 +73,11 @@ static clattn_status matmul(const struct runner *r, const struct graph_step *s, 
     args.c = bind(r, s, MATMUL_C);
     args.operand = bind(r, s, MATMUL_OPERAND);
     args.b_scale = bind(r, s, MATMUL_B_SCALE);
+    args.gradients.c = bind(r, s, MATMUL_C_GRADIENT);
+    args.gradients.a = bind(r, s, MATMUL_A_GRADIENT);
+    args.gradients.b = bind(r, s, MATMUL_B_GRADIENT);
+    args.gradients.bias = bind(r, s, MATMUL_BIAS_GRADIENT);
+    args.gradients.operand = bind(r, s, MATMUL_OPERAND_GRADIENT);
     args.explicit_lengths = 1;
     args.batch = number(r, s->batch);
     args.m = number(r, s->length);
@@ -95,6 +100,10 @@ static clattn_status attention(const struct runner *r, const struct graph_step *
     args.lengths.query = bind(r, s, HEADS_QUERY_LENGTHS);
     args.lengths.key = bind(r, s, HEADS_KEY_LENGTHS);
     args.lengths.positions = bind(r, s, HEADS_POSITIONS);
+    args.gradients.output = bind(r, s, HEADS_OUTPUT_GRADIENT);
+    args.gradients.query = bind(r, s, HEADS_QUERY_GRADIENT);
+    args.gradients.key = bind(r, s, HEADS_KEY_GRADIENT);
+    args.gradients.value = bind(r, s, HEADS_VALUE_GRADIENT);
     args.explicit_lengths = 1;
     args.batch = number(r, s->batch);
     args.query_length = number(r, s->length);
@@ -117,8 +126,14 @@ static clattn_status norm(const struct runner *r, const struct graph_step *s, st
     args.y = bind(r, s, NORM_Y);
     args.scale = bind(r, s, NORM_SCALE);
     args.bias = bind(r, s, NORM_BIAS);
+    args.gradients.y = bind(r, s, NORM_Y_GRADIENT);
+    args.gradients.sum = bind(r, s, NORM_SUM_GRADIENT);
+    args.gradients.x = bind(r, s, NORM_X_GRADIENT);
+    args.gradients.scale = bind(r, s, NORM_SCALE_GRADIENT);
+    args.gradients.bias = bind(r, s, NORM_BIAS_GRADIENT);
     args.explicit_batch = 1;
     args.batch = number(r, s->batch);
+    args.workspace = workspace(r, s);
     args.control = r->chain->control;
     return clattn_norm_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);
 }
@@ -133,6 +148,9 @@ static clattn_status embedding(const struct runner *r, const struct graph_step *
     args.offsets = bind(r, s, EMBEDDING_OFFSETS);
     args.segments = bind(r, s, EMBEDDING_SEGMENTS);
     args.segment_table = bind(r, s, EMBEDDING_SEGMENT_TABLE);
+    args.gradients.table = bind(r, s, EMBEDDING_TABLE_GRADIENT);
+    args.gradients.y = bind(r, s, EMBEDDING_Y_GRADIENT);
+    args.workspace = workspace(r, s);
     args.explicit_lengths = 1;
     args.batch = number(r, s->batch);
     args.length = number(r, s->length);
@@ -149,6 +167,8 @@ static clattn_status rope(const struct runner *r, const struct graph_step *s, st
     args.offsets = bind(r, s, ROPE_OFFSETS);
     args.cos = bind(r, s, ROPE_COS);
     args.sin = bind(r, s, ROPE_SIN);
+    args.gradients.x = bind(r, s, ROPE_X_GRADIENT);
+    args.gradients.y = bind(r, s, ROPE_Y_GRADIENT);
     args.explicit_lengths = 1;
     args.batch = number(r, s->batch);
     args.length = number(r, s->length);
@@ -205,10 +225,44 @@ static clattn_status convert(const struct runner *r, const struct graph_step *s,
     clattn_activation_args args = CLATTN_ACTIVATION_ARGS_INIT;
     args.x = bind(r, s, MOVE_FROM);
     args.y = bind(r, s, MOVE_TO);
+    args.gradients.x = bind(r, s, MOVE_FROM_GRADIENT);
+    args.gradients.y = bind(r, s, MOVE_TO_GRADIENT);
     args.explicit_batch = 1;
     args.batch = number(r, s->batch);
     args.control = r->chain->control;
     return clattn_activation_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);
+}
+
+static clattn_status loss(const struct runner *r, const struct graph_step *s, struct step *step)
+{
+    clattn_cross_entropy_args args = CLATTN_CROSS_ENTROPY_ARGS_INIT;
+    args.x = bind(r, s, LOSS_LOGITS);
+    args.labels = bind(r, s, LOSS_LABELS);
+    args.loss = bind(r, s, LOSS_LOSSES);
+    args.gradients.x = bind(r, s, LOSS_LOGITS_GRADIENT);
+    args.explicit_scale = 1;
+    args.scale = r->run->scale;
+    args.explicit_batch = 1;
+    args.batch = number(r, s->batch);
+    args.control = r->chain->control;
+    return clattn_cross_entropy_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list,
+                                        step->event);
+}
+
+static clattn_status dropout(const struct runner *r, const struct graph_step *s, struct step *step)
+{
+    clattn_dropout_args args = CLATTN_DROPOUT_ARGS_INIT;
+    args.x = bind(r, s, DROPOUT_X);
+    args.residual = bind(r, s, DROPOUT_RESIDUAL);
+    args.y = bind(r, s, DROPOUT_Y);
+    args.gradients.x = bind(r, s, DROPOUT_X_GRADIENT);
+    args.gradients.y = bind(r, s, DROPOUT_Y_GRADIENT);
+    args.seed = r->run->seed;
+    args.offset = s->mask;
+    args.explicit_batch = 1;
+    args.batch = number(r, s->batch);
+    args.control = r->chain->control;
+    return clattn_dropout_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);
 }
 
 /* Enqueues an operator; one that fails may have enqueued some of its kernels. */
@@ -228,6 +282,8 @@ static clattn_status enqueue_part(const struct runner *r, const struct graph_ste
     case GRAPH_CONV2D: status = conv2d(r, s, &step); break;
     case GRAPH_RESIZE: status = resize(r, s, &step); break;
     case GRAPH_CONVERT: status = convert(r, s, &step); break;
+    case GRAPH_DROPOUT: status = dropout(r, s, &step); break;
+    case GRAPH_LOSS: status = loss(r, s, &step); break;
     default: status = CLATTN_ERROR_INTERNAL; break;
     }
     if (status == CLATTN_SUCCESS)
@@ -326,14 +382,14 @@ static clattn_status enqueue_steps(const struct graph *graph, struct chain *chai
 {
     clattn_status status = CLATTN_SUCCESS;
     const struct runner r = {graph, chain, run};
-    size_t end = graph->step_count;
-    while (end > 0 && !wanted(&r, &graph->steps[end - 1]))
+    size_t end = run->end ? run->end : graph->step_count;
+    while (end > run->first && !wanted(&r, &graph->steps[end - 1]))
         end--;
-    for (size_t i = 0; i < end; i++) {
+    for (size_t i = run->first; i < end; i++) {
         const struct graph_step *s = &graph->steps[i];
         if (!wanted(&r, s))
             continue;
-        const struct control_range range = control_step(chain->control, i, end);
+        const struct control_range range = control_step(chain->control, i - run->first, end - run->first);
         switch (s->op) {
         case GRAPH_INTEGERS: TRY(integers(&r, s)); break;
         case GRAPH_PAD: TRY(pad(&r, s)); break;

@@ -429,6 +429,7 @@ clattn_status model_load(clattn_transformer *model, const clattn_weight_source *
         status = place(model);
     if (status == CLATTN_SUCCESS)
         status = load_parts(&loader);
-    free(loader.parts);
+    model->parts = loader.parts;
+    model->part_count = loader.part_count;
     return status;
 }

@@ -398,6 +398,7 @@ void model_drop(clattn_transformer *model)
         free(stack);
     }
     free(model->decoder.layers);
+    free(model->parts);
     context_drop(model->context);
     free(model);
 }

@@ -83,6 +83,8 @@ struct clattn_transformer {
     cl_mem *buffers;
     size_t buffer_count;
     size_t bytes, parameters;
+    struct part *parts; /* the tensors that the weights are made of (load.h) */
+    size_t part_count;
     char *names; /* of the tensors that have been read, as the source calls them, each ending with a NUL */
     size_t name_bytes;
 };

@@ -243,7 +243,7 @@ static clattn_status add_logits(struct decoder_builder *b, const struct matrix *
     clattn_status status;
     const struct linear_operands w = linear_of(&b->base, &b->base.model->logits);
     struct matrix x = *result, logits;
-    struct rows rows = rows_flat(b->base.rows);
+    struct rows rows = rows_flat(b->base.graph, b->base.rows);
     if (b->plan->desc.logits == CLATTN_LOGITS_LAST && b->which == DECODER_MANY)
         TRY(add_last_rows(b, &x, &rows));
     logits = matrix_bound(b->base.graph, CLATTN_DTYPE_F32, w.rows, DECODER_LOGITS);
@@ -290,7 +290,7 @@ static clattn_status add_memory(struct decoder_builder *b)
         const struct linear_operands w = linear_of(&b->base, &stack->layers[i].cross.memory);
         struct matrix key = matrix_new(b->base.graph, rows, dtype, 2 * stack->inner_kv), value = key;
         value.data.offset = (int64_t)stack->inner_kv;
-        TRY(add_product(&b->base, rows_flat(rows), memory, &w, key, NULL));
+        TRY(add_product(&b->base, rows_flat(b->base.graph, rows), memory, &w, key, NULL));
         TRY(append(b, &key, &value, &cache, cache_operand(caches, &cache, rows.batch, i, 0),
                    cache_operand(caches, &cache, rows.batch, i, 1), false));
     }

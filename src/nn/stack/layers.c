@@ -5,8 +5,11 @@
 #include "base/size.h"
 #include "base/try.h"
 
-struct rows rows_flat(struct rows rows)
+struct rows rows_flat(struct graph *graph, struct rows rows)
 {
+    const size_t count = rows.batch * rows.length;
+    if (graph_is_constant(graph, rows.batch_number) && graph_is_constant(graph, rows.length_number))
+        return (struct rows){1, count, NUMBER_ONE, graph_number(graph, count, NUMBER_ONE)};
     if (rows.length == 1)
         return (struct rows){1, rows.batch, NUMBER_ONE, rows.batch_number};
     return rows;
@@ -107,12 +110,42 @@ clattn_status add_product(const struct builder *b, struct rows rows, struct matr
     return graph_add_operator(b->graph, &step, &desc, b->product_options);
 }
 
+/* Makes the hidden layer in more steps, because backward needs the sums and the gate. */
+static clattn_status add_kept_hidden(const struct builder *b, struct matrix x, const struct linear_operands *in,
+                                     const struct linear_operands *gate, struct epilogue activated,
+                                     const struct matrix *hidden)
+{
+    clattn_status status;
+    const struct rows rows = rows_flat(b->graph, b->rows);
+    const struct matrix sums = matrix_new(b->graph, rows, x.dtype, in->rows);
+    const struct matrix made = gate ? matrix_new(b->graph, rows, x.dtype, in->rows) : *hidden;
+    const struct epilogue times = {.operand = &made, .use = CLATTN_MATMUL_OPERAND_USE_MULTIPLY};
+    struct graph_step step = {.op = GRAPH_CONVERT, .batch = rows.length_number};
+    clattn_activation_desc desc;
+    clattn_activation_desc_init(&desc);
+    desc.function = activated.activation;
+    desc.explicit_alpha = activated.explicit_alpha;
+    desc.alpha = activated.alpha;
+    desc.x = layout_of(rows, &sums);
+    desc.y = layout_of(rows, &made);
+    step.operand[MOVE_FROM] = sums.data;
+    step.operand[MOVE_TO] = made.data;
+    TRY(add_product(b, rows, x, gate ? gate : in, sums, NULL));
+    TRY(graph_add_operator(b->graph, &step, &desc, NULL));
+    if (gate)
+        status = add_product(b, rows, x, in, *hidden, &times);
+fail:
+    return status;
+}
+
 clattn_status add_hidden(const struct builder *b, struct matrix x, const struct linear_operands *in,
                          const struct linear_operands *gate, struct epilogue activated, struct matrix *hidden)
 {
     clattn_status status;
-    const struct rows rows = rows_flat(b->rows);
+    const struct rows rows = rows_flat(b->graph, b->rows);
     *hidden = matrix_new(b->graph, rows, x.dtype, in->rows);
+    if (b->keep)
+        return add_kept_hidden(b, x, in, gate, activated, hidden);
     if (!gate)
         return add_product(b, rows, x, in, *hidden, &activated);
     /* The product overwrites the gate: it reads each element before it writes the element in its place. */
@@ -152,7 +185,7 @@ static clattn_status add_norm_of(const struct builder *b, const struct norm_weig
 
 clattn_status add_norm(const struct builder *b, const struct norm_weights *weights, struct matrix x, struct matrix y)
 {
-    const struct rows rows = rows_flat(b->rows);
+    const struct rows rows = rows_flat(b->graph, b->rows);
     const clattn_layout from = layout_of(rows, &x), to = layout_of(rows, &y);
     return add_norm_of(b, weights, rows, x.data, &from, y.data, &to);
 }
@@ -196,6 +229,26 @@ clattn_status stream_read(const struct builder *b, const struct norm_weights *no
     return add_norm(b, norm, b->x, *read);
 }
 
+/* y = x without what dropout drops, plus the residual unless that is NULL. */
+static clattn_status add_dropout(struct builder *b, const struct matrix *x, const struct matrix *residual,
+                                 const struct matrix *y)
+{
+    const struct rows rows = rows_flat(b->graph, b->rows);
+    struct graph_step step = {.op = GRAPH_DROPOUT, .batch = rows.length_number, .mask = b->masks++};
+    clattn_dropout_desc desc;
+    clattn_dropout_desc_init(&desc);
+    desc.probability = b->dropout;
+    desc.x = layout_of(rows, x);
+    desc.y = layout_of(rows, y);
+    step.operand[DROPOUT_X] = x->data;
+    step.operand[DROPOUT_Y] = y->data;
+    if (residual) {
+        desc.residual = layout_of(rows, residual);
+        step.operand[DROPOUT_RESIDUAL] = residual->data;
+    }
+    return graph_add_operator(b->graph, &step, &desc, NULL);
+}
+
 /* Ends a sublayer: multiplies `made` by `w`, adds the residual and, with post-norm, applies the norm.  The product adds
  * the residual to its sums before it stores them, which spares the norm a pass over memory.  `result` is the stack's
  * result if this is the sublayer that makes it, and otherwise NULL. */
@@ -207,14 +260,23 @@ static clattn_status stream_write(struct builder *b, const struct norm_weights *
     const struct matrix x = b->x;
     const struct epilogue plus = {.operand = &x, .use = CLATTN_MATMUL_OPERAND_USE_ADD};
     /* The sum overwrites x if x is the stream's own: each element of x is read before the sum is written there. */
-    const struct matrix sum = pre && result ? *result : b->own ? x : matrix_new(b->graph, b->rows, x.dtype, x.columns);
-    TRY(add_product(b, rows_flat(b->rows), made, w, sum, &plus));
+    const bool own = b->own && !b->keep;
+    const struct matrix sum = pre && result ? *result : own ? x : matrix_new(b->graph, b->rows, x.dtype, x.columns);
+    if (b->dropout > 0) {
+        const struct matrix product = matrix_new(b->graph, b->rows, x.dtype, x.columns);
+        TRY(add_product(b, rows_flat(b->graph, b->rows), made, w, product, NULL));
+        TRY(add_dropout(b, &product, &x, &sum));
+    } else {
+        TRY(add_product(b, rows_flat(b->graph, b->rows), made, w, sum, &plus));
+    }
     b->x = sum;
     b->own = true;
     if (pre)
         return CLATTN_SUCCESS;
     if (result)
         b->x = *result;
+    else if (b->keep)
+        b->x = matrix_new(b->graph, b->rows, x.dtype, x.columns);
     status = add_norm(b, norm, sum, b->x);
 fail:
     return status;
@@ -280,7 +342,7 @@ clattn_status add_heads(const struct builder *b, const struct attention_weights 
     const struct linear_operands in = linear_of(b, &weights->in);
     heads->query = matrix_new(b->graph, b->rows, b->model->dtype, stack->inner + (self ? 2 * stack->inner_kv : 0));
     heads->attended = matrix_new(b->graph, b->rows, b->model->dtype, stack->inner);
-    TRY(add_product(b, rows_flat(b->rows), x, &in, heads->query, NULL));
+    TRY(add_product(b, rows_flat(b->graph, b->rows), x, &in, heads->query, NULL));
     heads->key = heads->value = heads->query;
     heads->key.data.offset = (int64_t)stack->inner;
     heads->value.data.offset = (int64_t)(stack->inner + stack->inner_kv);
@@ -360,7 +422,7 @@ clattn_status attend(const struct builder *b, const struct attention_sublayer *a
     clattn_attention_desc desc;
     struct graph_step step;
     describe_attention(b, a, heads, &desc, &step);
-    if (a->output) {
+    if (a->output || b->keep) {
         const size_t *q = desc.query.extent;
         desc.outputs.lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, q);
         step.operand[HEADS_LSE] = operand_of(graph_arena_array(b->graph, CLATTN_DTYPE_F32, q[0] * q[1] * q[2]));
@@ -491,8 +553,17 @@ clattn_status add_embedding(struct builder *b, int ids, int segments, int offset
     step.operand[EMBEDDING_SEGMENTS] = operand_of(segments);
     step.operand[EMBEDDING_SEGMENT_TABLE] = weight_operand(b, b->stack->segments);
     TRY(graph_add_operator(b->graph, &step, &desc, NULL));
-    if (d->input_norm)
-        status = add_norm(b, &b->stack->input_norm, b->x, b->x);
+    if (d->input_norm) {
+        const struct matrix sum = b->x;
+        if (b->keep)
+            b->x = matrix_new(b->graph, rows, b->model->dtype, d->d_model);
+        TRY(add_norm(b, &b->stack->input_norm, sum, b->x));
+    }
+    if (b->dropout > 0) {
+        const struct matrix whole = b->x;
+        b->x = matrix_new(b->graph, rows, b->model->dtype, d->d_model);
+        status = add_dropout(b, &whole, NULL, &b->x);
+    }
 fail:
     return status;
 }

@@ -13,8 +13,9 @@ struct rows {
     enum graph_number batch_number, length_number;
 };
 
-/* Joins rows into one item, if each item has one row, for operators that treat all rows alike. */
-struct rows rows_flat(struct rows rows);
+/* Joins rows into one item, if each item has one row, or if all enqueues have the same rows, for operators that treat all rows
+ * alike. */
+struct rows rows_flat(struct graph *graph, struct rows rows);
 
 /* An array of such rows. */
 struct matrix {
@@ -58,6 +59,9 @@ struct builder {
     struct matrix x;       /* the residual stream */
     struct matrix shallow; /* pictures: what the patches' matrix made, if a restoration adds it again */
     bool own;              /* x is an array of the arena, which may be overwritten */
+    bool keep;             /* training: what backward needs is kept, so that nothing is overwritten, and lse are made */
+    float dropout;         /* training: the probability */
+    uint32_t masks;        /* training: how many masks of dropout there are so far */
 };
 
 /* Reports that there is no memory for the plan. */

@@ -20,8 +20,7 @@ _Static_assert((int)ACTIVATION_NONE == (int)CLATTN_ACTIVATION_NONE &&
                    (int)ACTIVATION_LEAKY_RELU == (int)CLATTN_ACTIVATION_LEAKY_RELU,
                "clattn_activation is numbered otherwise");
 
-/* A layout of rank 2 or 3 as (batch, -, row, col); its batch stride is 0 unless it has a batch. */
-static array4 strides_of(const clattn_layout *layout)
+array4 matmul_strides(const clattn_layout *layout)
 {
     int last = layout->rank - 1;
     array4 array = {0, layout->rank == 3 && layout->extent[0] != 1 ? layout->stride[0] : 0, 0, layout->stride[last - 1],
@@ -29,7 +28,7 @@ static array4 strides_of(const clattn_layout *layout)
     return array;
 }
 
-static size_t batch_of(const clattn_layout *layout)
+size_t matmul_batch(const clattn_layout *layout)
 {
     return layout->rank == 3 ? layout->extent[0] : 1;
 }
@@ -37,7 +36,7 @@ static size_t batch_of(const clattn_layout *layout)
 static clattn_status read_options(clattn_matmul_desc *desc, const char **reason)
 {
     const clattn_status invalid = CLATTN_ERROR_INVALID_ARGUMENT;
-    REQUIRE(desc->direction == CLATTN_DIRECTION_FORWARD, invalid, "direction: only CLATTN_DIRECTION_FORWARD is known");
+    REQUIRE(enum_within(desc->direction, CLATTN_DIRECTION_BACKWARD), invalid, "unknown direction");
     REQUIRE(desc->reserved == 0, invalid, "reserved is not 0");
     REQUIRE(activation_name(desc->activation), invalid, "unknown activation");
     REQUIRE(desc->explicit_alpha == 0 || desc->explicit_alpha == 1, invalid, "explicit_alpha is neither 0 nor 1");
@@ -63,10 +62,10 @@ static clattn_status read_operand(struct matmul_problem *problem, const char **r
     layout_normalise(operand);
     REQUIRE(dtype_is_storage(operand->dtype), CLATTN_ERROR_UNSUPPORTED, "operand is float32, float16 or bfloat16");
     REQUIRE(operand->rank == 2 || operand->rank == 3, CLATTN_ERROR_INVALID_LAYOUT, shape);
-    const size_t *extent = operand->extent + operand->rank - 2, batch = batch_of(operand);
+    const size_t *extent = operand->extent + operand->rank - 2, batch = matmul_batch(operand);
     REQUIRE(extent[0] == problem->m && extent[1] == problem->n && (batch == problem->batch || batch == 1),
             CLATTN_ERROR_INVALID_LAYOUT, shape);
-    problem->operand = strides_of(operand);
+    problem->operand = matmul_strides(operand);
 fail:
     return status;
 }
@@ -103,10 +102,10 @@ static clattn_status read_product(struct matmul_problem *problem, const char **r
                 desc->c.rank <= 3,
             wrong, "a, b and c have 2 dimensions, or 3 with a batch");
     const size_t *a = desc->a.extent + desc->a.rank - 2, *b = desc->b.extent + desc->b.rank - 2;
-    const size_t *c = desc->c.extent + desc->c.rank - 2, batch = batch_of(&desc->c);
+    const size_t *c = desc->c.extent + desc->c.rank - 2, batch = matmul_batch(&desc->c);
     REQUIRE(a[0] == c[0] && a[1] == b[0] && b[1] == c[1], wrong,
             "a is (m, k), b is (k, n) and c is (m, n): the extents disagree");
-    REQUIRE(batch_of(&desc->a) == batch && (batch_of(&desc->b) == batch || batch_of(&desc->b) == 1), wrong,
+    REQUIRE(matmul_batch(&desc->a) == batch && (matmul_batch(&desc->b) == batch || matmul_batch(&desc->b) == 1), wrong,
             "batch: a's and c's are equal, b's too or 1");
     REQUIRE(!problem->has_bias || (desc->bias.rank == 1 && desc->bias.extent[0] == c[1]), wrong, "bias is not (n)");
     REQUIRE(batch <= LENGTH_LIMIT && a[0] <= LENGTH_LIMIT && a[1] <= LENGTH_LIMIT && c[1] <= LENGTH_LIMIT,
@@ -115,10 +114,37 @@ static clattn_status read_product(struct matmul_problem *problem, const char **r
     problem->m = a[0];
     problem->k = a[1];
     problem->n = c[1];
-    problem->a = strides_of(&desc->a);
-    problem->b = strides_of(&desc->b);
-    problem->c = strides_of(&desc->c);
+    problem->a = matmul_strides(&desc->a);
+    problem->b = matmul_strides(&desc->b);
+    problem->c = matmul_strides(&desc->c);
     return CLATTN_SUCCESS;
+}
+
+clattn_status matmul_desc_read(const void *given, struct matmul_problem *problem, const char **reason)
+{
+    memset(problem, 0, sizeof *problem);
+    *reason = "desc is NULL, or its size is none that clattn_matmul_desc ever had";
+    return struct_read(&problem->desc, sizeof problem->desc, offsetof(clattn_matmul_desc, activation), given);
+}
+
+clattn_status matmul_arrays_read(struct matmul_problem *problem, enum layout_use c_use,
+                                 const struct layout_words *c_words, const char **reason)
+{
+    clattn_status status;
+    clattn_matmul_desc *desc = &problem->desc;
+    TRY(read_options(desc, reason));
+    const struct layout_rule all[] = {
+        {&desc->a, LAYOUT_OF("a"), LAYOUT_INPUT, 0, false},
+        {&desc->b, LAYOUT_OF("b"), LAYOUT_INPUT, 0, false},
+        {&desc->c, c_words, c_use, 0, false},
+        {&desc->bias, LAYOUT_OF("bias"), LAYOUT_INPUT, 0, true},
+    };
+    TRY(layouts_read(all, COUNT_OF(all), NULL, reason));
+    TRY(read_product(problem, reason));
+    TRY(read_operand(problem, reason));
+    status = read_scale(problem, reason);
+fail:
+    return status;
 }
 
 clattn_status matmul_problem_read(const void *given, void *result, const char **reason)
@@ -126,20 +152,13 @@ clattn_status matmul_problem_read(const void *given, void *result, const char **
     clattn_status status;
     struct matmul_problem *problem = result;
     clattn_matmul_desc *desc = &problem->desc;
-    memset(problem, 0, sizeof *problem);
-    *reason = "desc is NULL, or its size is none that clattn_matmul_desc ever had";
-    TRY(struct_read(desc, sizeof *desc, offsetof(clattn_matmul_desc, activation), given));
-    TRY(read_options(desc, reason));
-    const struct layout_rule all[] = {
-        {&desc->a, LAYOUT_OF("a"), LAYOUT_INPUT, 0, false},
-        {&desc->b, LAYOUT_OF("b"), LAYOUT_INPUT, 0, false},
-        {&desc->c, LAYOUT_OF("c"), LAYOUT_OUTPUT, 0, false},
-        {&desc->bias, LAYOUT_OF("bias"), LAYOUT_INPUT, 0, true},
-    };
-    TRY(layouts_read(all, COUNT_OF(all), NULL, reason));
-    TRY(read_product(problem, reason));
-    TRY(read_operand(problem, reason));
-    status = read_scale(problem, reason);
+    TRY(matmul_desc_read(given, problem, reason));
+    REQUIRE(layout_is_none(&desc->gradients.a) && layout_is_none(&desc->gradients.b) &&
+                layout_is_none(&desc->gradients.c) && layout_is_none(&desc->gradients.bias) &&
+                layout_is_none(&desc->gradients.operand),
+            CLATTN_ERROR_INVALID_ARGUMENT, "gradients are for CLATTN_DIRECTION_BACKWARD");
+    memset(&desc->gradients, 0, sizeof desc->gradients);
+    status = matmul_arrays_read(problem, LAYOUT_OUTPUT, LAYOUT_OF("c"), reason);
 fail:
     return status;
 }
@@ -152,8 +171,8 @@ static clattn_status check_bindings(const struct matmul_plan *plan, const struct
     clattn_context *context = plan->base.context;
     const clattn_matmul_desc *desc = &problem->desc;
     const size_t a[3] = {args->batch, args->m, problem->k}, c[3] = {args->batch, args->m, problem->n};
-    const size_t b[3] = {batch_of(&desc->b) == 1 ? 1 : args->batch, problem->k, problem->n};
-    const size_t operand[3] = {batch_of(&desc->operand) == 1 ? 1 : args->batch, args->m, problem->n};
+    const size_t b[3] = {matmul_batch(&desc->b) == 1 ? 1 : args->batch, problem->k, problem->n};
+    const size_t operand[3] = {matmul_batch(&desc->operand) == 1 ? 1 : args->batch, args->m, problem->n};
     const int operand_rank = problem->has_operand ? desc->operand.rank : 3;
     const struct bound_array arrays[] = {
         {&args->a, &desc->a, a + 3 - desc->a.rank, BINDING_READ, "a", true},
@@ -163,6 +182,11 @@ static clattn_status check_bindings(const struct matmul_plan *plan, const struct
         {&args->operand, &desc->operand, operand + 3 - operand_rank, BINDING_READ | BINDING_IN_PLACE, "operand",
          problem->has_operand},
         {&args->c, &desc->c, c + 3 - desc->c.rank, BINDING_WRITE | BINDING_IN_PLACE, "c", true},
+        {&args->gradients.a, &desc->gradients.a, a, BINDING_WRITE, "gradients.a", false},
+        {&args->gradients.b, &desc->gradients.b, b, BINDING_WRITE, "gradients.b", false},
+        {&args->gradients.c, &desc->gradients.c, c, BINDING_READ, "gradients.c", false},
+        {&args->gradients.bias, &desc->gradients.bias, c, BINDING_WRITE, "gradients.bias", false},
+        {&args->gradients.operand, &desc->gradients.operand, c, BINDING_WRITE, "gradients.operand", false},
     };
     clattn_status status;
     if (args->batch && args->m && problem->n && args->prepack != CLATTN_PREPACK_PACK)

@@ -146,6 +146,7 @@ static const struct operator_type matmul_operator = {
     .layouts = layouts,
     .solvers = solvers,
     .solver_count = sizeof solvers / sizeof solvers[0],
+    .backward = &matmul_backward_operator,
     .check = matmul_self_check,
     .shape_bucket = shape_bucket,
 };

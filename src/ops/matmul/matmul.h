@@ -2,6 +2,7 @@
 #ifndef CLATTN_OPS_MATMUL_MATMUL_H
 #define CLATTN_OPS_MATMUL_MATMUL_H
 
+#include "base/layout.h"
 #include "clattn/matmul.h"
 #include "matmul/args.h"
 #include "plan/enqueue.h"
@@ -37,6 +38,15 @@ static inline size_t matmul_rows(const struct matmul_problem *problem)
     return problem->m * (problem->b.batch || !problem->batch ? 1 : problem->batch);
 }
 
+/* A layout of rank 2 or 3 as (batch, -, row, col), whose batch stride is 0 unless it has a batch, and that batch. */
+array4 matmul_strides(const clattn_layout *layout);
+size_t matmul_batch(const clattn_layout *layout);
+
+/* Both halves of reading a description, between which a direction has checks of its own: the copy into problem->desc, and
+ * everything else, with what c is and how messages name it. */
+clattn_status matmul_desc_read(const void *desc, struct matmul_problem *problem, const char **reason);
+clattn_status matmul_arrays_read(struct matmul_problem *problem, enum layout_use c_use,
+                                 const struct layout_words *c_words, const char **reason);
 clattn_status matmul_problem_read(const void *desc, void *problem, const char **reason);
 
 /* A copy of the caller's args with lengths filled in and all bindings checked. */
@@ -91,6 +101,9 @@ clattn_status matmul_launch_packed(const struct matmul_plan *plan, struct chain 
 
 /* Compares the plan's kernels with the reference on a small product (plan_self_check). */
 clattn_status matmul_self_check(struct self_check *check);
+
+/* The operator with CLATTN_DIRECTION_BACKWARD (ops/matmul/backward). */
+extern const struct operator_type matmul_backward_operator;
 
 extern const struct solver matmul_clblast_solver;
 extern const struct solver matmul_cpu_amx_solver;

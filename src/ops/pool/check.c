@@ -10,37 +10,51 @@
 
 #define MOST 4096 /* elements of x */
 
-enum { X, Y, ARRAYS };
+enum { X, Y_GRADIENT, WRITTEN, ARRAYS };
 
 static ref_pool_axis axis_of(const pool_axis *axis)
 {
     return (ref_pool_axis){axis->source, axis->window, axis->stride, axis->dilation, axis->before, axis->after};
 }
 
+/* A channel's elements of an array; none of an array that is absent. */
+static ref_view view_of(const float *data, const clattn_layout *layout, int64_t channel)
+{
+    return (ref_view){data ? data + channel * layout->stride[1] : NULL, layout->stride[2], layout->stride[3]};
+}
+
 static clattn_status judge(const struct check *check)
 {
     clattn_status status = CLATTN_SUCCESS;
     const struct pool_problem *problem = check->problem;
-    const clattn_layout *x = &problem->desc.x, *y = &problem->desc.y;
-    float scratch[MOST];
-    const float *data = check_floats(&check->arrays[X], scratch);
+    const clattn_pool_desc *desc = &problem->desc;
+    const bool backward = desc->direction == CLATTN_DIRECTION_BACKWARD;
+    const struct check_array *written = &check->arrays[WRITTEN];
+    const clattn_layout *layout = written->place.layout, *y = &desc->gradients.y;
+    float scratch[2][MOST];
+    const float *x = check_floats(&check->arrays[X], scratch[0]);
+    const float *y_gradient = check_floats(&check->arrays[Y_GRADIENT], scratch[1]);
     ref_pool_problem reference = {
         .average = problem->kernel.average,
         .padding_counts = problem->kernel.padding_counts,
         .rows = axis_of(&problem->kernel.rows),
         .columns = axis_of(&problem->kernel.cols),
-        .x = {NULL, x->stride[2], x->stride[3]},
     };
     int64_t index[4] = {0};
-    for (index[1] = 0; index[1] < (int64_t)y->extent[1]; index[1]++)
-        for (index[2] = 0; index[2] < (int64_t)y->extent[2]; index[2]++)
-            for (index[3] = 0; index[3] < (int64_t)y->extent[3]; index[3]++) {
+    for (index[1] = 0; index[1] < (int64_t)layout->extent[1]; index[1]++)
+        for (index[2] = 0; index[2] < (int64_t)layout->extent[2]; index[2]++)
+            for (index[3] = 0; index[3] < (int64_t)layout->extent[3]; index[3]++) {
                 double magnitude;
-                reference.x.data = data + index[1] * x->stride[1];
-                const double exact = ref_pool(&reference, index[2], index[3], &magnitude);
-                const int64_t at = index[1] * y->stride[1] + index[2] * y->stride[2] + index[3] * y->stride[3];
-                TRY(check_element(check->report, check->kernel, "y", index, check_read(&check->arrays[Y], at), exact,
-                                  check_slack(exact, exact, magnitude, FLT_EPSILON, storage_epsilon(y->dtype))));
+                reference.x = view_of(x, &desc->x, index[1]);
+                const ref_view gradient = view_of(y_gradient, y, index[1]);
+                const double exact = backward ? ref_pool_gradient(&reference, &gradient, (int64_t)y->extent[2],
+                                                                  (int64_t)y->extent[3], index[2], index[3], &magnitude)
+                                              : ref_pool(&reference, index[2], index[3], &magnitude);
+                const int64_t at =
+                    index[1] * layout->stride[1] + index[2] * layout->stride[2] + index[3] * layout->stride[3];
+                TRY(check_element(check->report, check->kernel, written->place.name, index, check_read(written, at),
+                                  exact,
+                                  check_slack(exact, exact, magnitude, FLT_EPSILON, storage_epsilon(layout->dtype))));
             }
 fail:
     return status;
@@ -56,6 +70,12 @@ static clattn_layout picture(clattn_dtype dtype, size_t channels, size_t height,
         layout.stride[2] = w * c;
         layout.stride[3] = c;
     }
+    return layout;
+}
+
+static clattn_layout typed(clattn_layout layout, clattn_dtype dtype)
+{
+    layout.dtype = dtype;
     return layout;
 }
 
@@ -76,15 +96,19 @@ clattn_status pool_self_check(struct self_check *self)
     };
     clattn_status status = CLATTN_SUCCESS;
     const clattn_pool_desc *full = &((const struct pool_plan *)self->plan)->problem.desc;
+    const bool backward = full->direction == CLATTN_DIRECTION_BACKWARD;
     for (size_t i = 0; i < COUNT_OF(runs); i++) {
         clattn_pool_desc desc = CLATTN_POOL_DESC_INIT;
         struct pool_problem small;
         clattn_pool_args args = CLATTN_POOL_ARGS_INIT;
         const struct check_place places[ARRAYS] = {
             [X] = {"x", &small.desc.x, &args.x, CHECK_NUMBERS},
-            [Y] = {"y", &small.desc.y, &args.y, CHECK_ZEROS},
+            [Y_GRADIENT] = {"gradients.y", &small.desc.gradients.y, &args.gradients.y, CHECK_NUMBERS},
+            [WRITTEN] = {backward ? "gradients.x" : "y", backward ? &small.desc.gradients.x : &small.desc.y,
+                         backward ? &args.gradients.x : &args.y, CHECK_ZEROS},
         };
-        const struct check_course course = {places, ARRAYS, Y, NULL, judge, 0};
+        const struct check_course course = {places, ARRAYS, WRITTEN, NULL, judge, 0};
+        desc.direction = full->direction;
         desc.kind = runs[i].kind;
         desc.count_include_pad = runs[i].count_include_pad;
         for (int n = 0; n < 4; n++)
@@ -94,8 +118,18 @@ clattn_status pool_self_check(struct self_check *self)
             desc.stride[n] = runs[i].stride[n];
             desc.dilation[n] = runs[i].dilation[n];
         }
-        desc.x = picture(full->x.dtype, runs[i].channels, runs[i].source[0], runs[i].source[1], runs[i].channels_last);
-        desc.y = picture(full->y.dtype, runs[i].channels, runs[i].target[0], runs[i].target[1], runs[i].channels_last);
+        const clattn_layout from =
+            picture(CLATTN_DTYPE_F32, runs[i].channels, runs[i].source[0], runs[i].source[1], runs[i].channels_last);
+        const clattn_layout to =
+            picture(CLATTN_DTYPE_F32, runs[i].channels, runs[i].target[0], runs[i].target[1], runs[i].channels_last);
+        if (!backward || desc.kind == CLATTN_POOL_KIND_MAX)
+            desc.x = typed(from, full->x.dtype ? full->x.dtype : CLATTN_DTYPE_F32); /* none: an average */
+        if (backward) {
+            desc.gradients.x = typed(from, full->gradients.x.dtype);
+            desc.gradients.y = typed(to, full->gradients.y.dtype);
+        } else {
+            desc.y = typed(to, full->y.dtype);
+        }
         TRY(check_run(self->plan, &course, &desc, &small, &args));
     }
 fail:

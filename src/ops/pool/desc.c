@@ -8,6 +8,7 @@
 #include "ops/pool/pool.h"
 
 _Static_assert(sizeof(pool_axis) == 8 * 4, "pool_axis has padding");
+_Static_assert(sizeof(pool_backward_args) == sizeof(pool_args) + 40, "pool_backward_args has padding");
 _Static_assert(sizeof(pool_args) == 24 + 2 * 40 + 2 * sizeof(pool_axis) + 2 * 8 + 8 * 4, "pool_args has padding");
 
 #define MAX_SIDE ((int64_t)1 << 28)
@@ -37,8 +38,8 @@ static clattn_status read_axis(clattn_pool_desc *desc, int axis, const char **re
 static clattn_status read_options(clattn_pool_desc *desc, const char **reason)
 {
     clattn_status status;
-    REQUIRE(desc->direction == CLATTN_DIRECTION_FORWARD, CLATTN_ERROR_INVALID_ARGUMENT,
-            "direction: only CLATTN_DIRECTION_FORWARD is known");
+    REQUIRE(enum_within(desc->direction, CLATTN_DIRECTION_BACKWARD), CLATTN_ERROR_INVALID_ARGUMENT,
+            "unknown direction");
     REQUIRE(enum_within(desc->kind, CLATTN_POOL_KIND_AVERAGE), CLATTN_ERROR_INVALID_ARGUMENT, "unknown kind");
     REQUIRE(is_flag(desc->ceil_mode), CLATTN_ERROR_INVALID_ARGUMENT, "ceil_mode is neither 0 nor 1");
     REQUIRE(is_flag(desc->count_include_pad), CLATTN_ERROR_INVALID_ARGUMENT, "count_include_pad is neither 0 nor 1");
@@ -52,10 +53,10 @@ fail:
     return status;
 }
 
-/* The extent of y along an axis; 0 if x and its padding are too small for a window. */
-static int64_t target_of(const clattn_pool_desc *desc, int axis)
+/* The number of windows along an axis with `source` elements; 0 if these and the padding are too few for a window. */
+static int64_t target_of(const clattn_pool_desc *desc, int axis, int64_t source)
 {
-    const int64_t source = (int64_t)desc->x.extent[2 + axis], stride = desc->stride[axis];
+    const int64_t stride = desc->stride[axis];
     const int64_t covered = ((int64_t)desc->window[axis] - 1) * desc->dilation[axis] + 1;
     const int64_t rest =
         source + desc->padding[axis] + desc->padding[axis + 2] - covered + (desc->ceil_mode ? stride - 1 : 0);
@@ -63,38 +64,68 @@ static int64_t target_of(const clattn_pool_desc *desc, int axis)
     return desc->ceil_mode && (target - 1) * stride >= source + desc->padding[axis] ? target - 1 : target;
 }
 
-static clattn_status read_arrays(clattn_pool_desc *desc, const char **reason)
+/* Requires of x and y, or of their gradients, what pooling makes of x's extents. */
+static clattn_status read_extents(const clattn_pool_desc *desc, const clattn_layout *x, const clattn_layout *y,
+                                  const char **reason)
 {
-    clattn_layout *x = &desc->x, *y = &desc->y;
-    const struct layout_rule both[] = {
-        {x, LAYOUT_OF("x"), LAYOUT_INPUT, 4, false},
-        {y, LAYOUT_OF("y"), LAYOUT_OUTPUT, 4, false},
-    };
-    clattn_status status;
-    TRY(layouts_read(both, 2, "x and y are (batch, channels, height, width)", reason));
     REQUIRE(dtype_is_storage(x->dtype) && dtype_is_storage(y->dtype), CLATTN_ERROR_UNSUPPORTED,
-            "x and y are float32, float16 or bfloat16");
+            "x and y are float32, float16 or bfloat16, and so are their gradients");
     REQUIRE(x->extent[0] == y->extent[0] && x->extent[1] == y->extent[1], CLATTN_ERROR_INVALID_LAYOUT,
             "x (batch, channels, height, width) and y differ in batch or channels");
     for (int i = 0; i < 4; i++)
         REQUIRE(x->extent[i] <= (i < 2 ? LENGTH_LIMIT : (size_t)MAX_SIDE), CLATTN_ERROR_OVERFLOW,
                 "batch or channels are more than 2^31 - 65537, or a height or a width is more than 2^28");
     for (int i = 0; i < 2; i++) {
-        const int64_t target = target_of(desc, i);
+        const int64_t target = target_of(desc, i, (int64_t)x->extent[2 + i]);
         REQUIRE(x->extent[2 + i] && target, CLATTN_ERROR_INVALID_LAYOUT,
                 "x (batch, channels, height, width) with its padding is smaller than a window");
         REQUIRE(y->extent[2 + i] == (size_t)target, CLATTN_ERROR_INVALID_LAYOUT,
                 "y's height or width is not the number of windows that x's, with padding, has");
     }
+    return CLATTN_SUCCESS;
+}
+
+static clattn_status read_forward(clattn_pool_desc *desc, const char **reason)
+{
+    clattn_status status;
+    const struct layout_rule rules[] = {
+        {&desc->x, LAYOUT_OF("x"), LAYOUT_INPUT, 4, false},
+        {&desc->y, LAYOUT_OF("y"), LAYOUT_OUTPUT, 4, false},
+    };
+    REQUIRE(layout_is_none(&desc->gradients.x) && layout_is_none(&desc->gradients.y), CLATTN_ERROR_INVALID_ARGUMENT,
+            "gradients are for CLATTN_DIRECTION_BACKWARD");
+    TRY(layouts_read(rules, COUNT_OF(rules), "x and y are (batch, channels, height, width)", reason));
+    TRY(read_extents(desc, &desc->x, &desc->y, reason));
 fail:
     return status;
 }
 
-static pool_axis axis_of(const clattn_pool_desc *desc, int axis)
+static clattn_status read_backward(clattn_pool_desc *desc, const char **reason)
+{
+    clattn_status status;
+    const clattn_layout *x = &desc->x, *gradient = &desc->gradients.x;
+    const bool average = desc->kind == CLATTN_POOL_KIND_AVERAGE;
+    const struct layout_rule rules[] = {
+        {&desc->x, LAYOUT_OF("x"), LAYOUT_INPUT, 4, average},
+        {&desc->gradients.y, LAYOUT_OF("gradients.y"), LAYOUT_INPUT, 4, false},
+        {&desc->gradients.x, LAYOUT_OF("gradients.x"), LAYOUT_OUTPUT, 4, false},
+    };
+    REQUIRE(layout_is_none(&desc->y), CLATTN_ERROR_INVALID_ARGUMENT, "y is for CLATTN_DIRECTION_FORWARD");
+    REQUIRE(!average || layout_is_none(x), CLATTN_ERROR_INVALID_ARGUMENT, "an average's gradient does not depend on x");
+    TRY(layouts_read(rules, COUNT_OF(rules), "x and the gradients are (batch, channels, height, width)", reason));
+    TRY(read_extents(desc, gradient, &desc->gradients.y, reason));
+    REQUIRE(average || dtype_is_storage(x->dtype), CLATTN_ERROR_UNSUPPORTED, "x is float32, float16 or bfloat16");
+    REQUIRE(average || !memcmp(x->extent, gradient->extent, sizeof x->extent), CLATTN_ERROR_INVALID_LAYOUT,
+            "x and gradients.x differ in extents");
+fail:
+    return status;
+}
+
+static pool_axis axis_of(const clattn_pool_desc *desc, int axis, const clattn_layout *x, const clattn_layout *y)
 {
     return (pool_axis){
-        .source = (int)desc->x.extent[2 + axis],
-        .target = (int)desc->y.extent[2 + axis],
+        .source = (int)x->extent[2 + axis],
+        .target = (int)y->extent[2 + axis],
         .window = desc->window[axis],
         .stride = desc->stride[axis],
         .dilation = desc->dilation[axis],
@@ -132,18 +163,20 @@ clattn_status pool_problem_read(const void *given, void *result, const char **re
     *reason = "desc is NULL, or its size is none that clattn_pool_desc ever had";
     TRY(struct_read(desc, sizeof *desc, sizeof *desc, given));
     TRY(read_options(desc, reason));
-    TRY(read_arrays(desc, reason));
-    const clattn_layout *x = &desc->x, *y = &desc->y;
+    const bool backward = desc->direction == CLATTN_DIRECTION_BACKWARD;
+    TRY(backward ? read_backward(desc, reason) : read_forward(desc, reason));
+    const clattn_layout *x = backward ? &desc->gradients.x : &desc->x, *y = backward ? &desc->gradients.y : &desc->y;
     const int64_t channels = (int64_t)x->extent[1];
     problem->empty = !y->extent[0] || !channels;
     if (problem->empty)
         return CLATTN_SUCCESS;
-    kernel->x = array4_of(x, 0);
+    kernel->x = array4_of(&desc->x, 0);
     kernel->y = array4_of(y, 0);
-    kernel->rows = axis_of(desc, 0);
-    kernel->cols = axis_of(desc, 1);
+    kernel->rows = axis_of(desc, 0, x, y);
+    kernel->cols = axis_of(desc, 1, x, y);
     kernel->channels = (int)channels;
-    lengthen_rows(x, kernel);
+    if (!backward)
+        lengthen_rows(x, kernel);
     kernel->average = desc->kind == CLATTN_POOL_KIND_AVERAGE;
     kernel->padding_counts = desc->count_include_pad;
     problem->unit_channels =

@@ -56,6 +56,8 @@ static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_cal
     TRY(args_read(report, "clattn_pool_args", &args, sizeof args, sizeof args, given));
     TRY(args_check(report, "explicit_batch", args.explicit_batch, args.reserved));
     TRY(args_length(report, "batch", args.explicit_batch, &args.batch, desc->x.extent[0]));
+    TRY(binding_absent(handle->context, &args.gradients.x, "gradients.x"));
+    TRY(binding_absent(handle->context, &args.gradients.y, "gradients.y"));
     const size_t from[4] = {args.batch, desc->x.extent[1], desc->x.extent[2], desc->x.extent[3]};
     const size_t to[4] = {args.batch, desc->y.extent[1], desc->y.extent[2], desc->y.extent[3]};
     const struct bound_array arrays[ARRAYS] = {
@@ -89,6 +91,7 @@ static const struct operator_type pool_operator = {
     .layouts = layouts,
     .solvers = solvers,
     .solver_count = COUNT_OF(solvers),
+    .backward = &pool_backward_operator,
     .check = pool_self_check,
 };
 

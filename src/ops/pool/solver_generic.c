@@ -10,7 +10,7 @@ static size_t area_of(const pool_args *args)
     return (size_t)args->rows.window * (size_t)args->cols.window;
 }
 
-static size_t items_of(const struct capabilities *caps)
+size_t pool_items_of(const struct capabilities *caps)
 {
     size_t limit = size_min(POOL_ITEMS, caps->info.max_work_item[0]), items = 1;
     if (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR))
@@ -25,7 +25,7 @@ static size_t items_of(const struct capabilities *caps)
 static const char *refuse(const struct offer *offer)
 {
     const pool_args *kernel = &((const struct pool_problem *)offer->problem)->kernel;
-    return refuse_loops(offer->caps, (double)area_of(kernel) / (double)items_of(offer->caps) + ITEM_ELEMENTS + 8);
+    return refuse_loops(offer->caps, (double)area_of(kernel) / (double)pool_items_of(offer->caps) + ITEM_ELEMENTS + 8);
 }
 
 static void shape(const struct pool_plan *plan, const struct pool_problem *problem, size_t batch, pool_args *args)
@@ -43,7 +43,7 @@ static void shape(const struct pool_plan *plan, const struct pool_problem *probl
 static clattn_status prepare(clattn_plan *base)
 {
     struct pool_plan *plan = (struct pool_plan *)base;
-    plan->items = items_of(&base->context->device.caps);
+    plan->items = pool_items_of(&base->context->device.caps);
     plan->shape = shape;
     return pool_add_kernel(plan, "pool/generic.cl", "pool_generic", 4);
 }

@@ -305,6 +305,8 @@ static const selftest_case pool_cases[] = {
     {"max", F32, {3, 9, 21, 3, 2}, CLATTN_POOL_KIND_MAX},
     {"average", F32, {20, 8, 10, 2, 2}, CLATTN_POOL_KIND_AVERAGE},
     {"float16, whole", F16, {5, 7, 7, 7, 7}, CLATTN_POOL_KIND_AVERAGE},
+    {"gradient of max", F32, {3, 9, 21, 3, 2}, BACKWARD | CLATTN_POOL_KIND_MAX},
+    {"gradient of average", F32, {20, 8, 10, 2, 2}, BACKWARD | CLATTN_POOL_KIND_AVERAGE},
 };
 
 static clattn_status plan_pool(clattn_context *context, const selftest_case *c, const clattn_plan_options *options,
@@ -312,11 +314,21 @@ static clattn_status plan_pool(clattn_context *context, const selftest_case *c, 
 {
     clattn_pool_desc desc = CLATTN_POOL_DESC_INIT;
     const size_t *n = c->size;
-    desc.kind = (clattn_pool_kind)c->variant;
+    const clattn_layout x = layout(c->dtype, 4, (size_t[]){1, n[0], n[1], n[2]});
+    const clattn_layout y =
+        layout(c->dtype, 4, (size_t[]){1, n[0], (n[1] - n[3]) / n[4] + 1, (n[2] - n[3]) / n[4] + 1});
+    desc.direction = direction_of(c);
+    desc.kind = (clattn_pool_kind)(c->variant & ~BACKWARD);
     desc.window[0] = desc.window[1] = (int32_t)n[3];
     desc.stride[0] = desc.stride[1] = (int32_t)n[4];
-    desc.x = layout(c->dtype, 4, (size_t[]){1, n[0], n[1], n[2]});
-    desc.y = layout(c->dtype, 4, (size_t[]){1, n[0], (n[1] - n[3]) / n[4] + 1, (n[2] - n[3]) / n[4] + 1});
+    if (!(c->variant & BACKWARD) || desc.kind == CLATTN_POOL_KIND_MAX)
+        desc.x = x;
+    if (c->variant & BACKWARD) {
+        desc.gradients.x = x;
+        desc.gradients.y = y;
+    } else {
+        desc.y = y;
+    }
     return clattn_pool_plan_create(context, &desc, options, plan);
 }
 
@@ -393,6 +405,31 @@ static clattn_status plan_activation(clattn_context *context, const selftest_cas
     else
         desc.y = desc.x;
     return clattn_activation_plan_create(context, &desc, options, plan);
+}
+
+/* ---- dropout: rows, columns; the variant adds a residual ---- */
+
+static const selftest_case dropout_cases[] = {
+    {"alone", F32, {3, 37}, 0},
+    {"behind a residual", F32, {5, 203}, 1},
+    {"gradient", F32, {5, 203}, BACKWARD},
+};
+
+static clattn_status plan_dropout(clattn_context *context, const selftest_case *c, const clattn_plan_options *options,
+                                  clattn_plan **plan)
+{
+    clattn_dropout_desc desc = CLATTN_DROPOUT_DESC_INIT;
+    const clattn_layout array = matrix(c->dtype, c->size[0], c->size[1]);
+    desc.direction = direction_of(c);
+    desc.probability = 0.1f;
+    if (c->variant & BACKWARD) {
+        desc.gradients.x = desc.gradients.y = array;
+    } else {
+        desc.x = desc.y = array;
+        if (c->variant)
+            desc.residual = array;
+    }
+    return clattn_dropout_plan_create(context, &desc, options, plan);
 }
 
 /* ---- embedding: batch, length, rows, size; the variant is what is added for the position ---- */
@@ -482,6 +519,7 @@ const selftest_operator selftest_operators[] = {
     ROW(resize, cpu_and_generic),
     ROW(rope, cpu_and_generic),
     ROW(activation, cpu_and_generic),
+    ROW(dropout, cpu_and_generic),
     ROW(embedding, generic),
     ROW(cross_entropy, row_solvers),
     ROW(image, cpu_and_generic),

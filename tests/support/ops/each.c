@@ -3,6 +3,8 @@
 #include "support/ops/activation_case.h"
 #include "support/ops/conv2d_case.h"
 #include "support/ops/backward/cross_entropy_case.h"
+#include "support/ops/backward/dropout_case.h"
+#include "support/ops/backward/matmul_case.h"
 #include "support/ops/kv_append_case.h"
 #include "support/ops/merge_case.h"
 #include "support/ops/neighbourhood_case.h"
@@ -25,6 +27,8 @@ static const norm_case norms[] = {
 };
 static const pool_case pools[] = {
     {"halved", ALL, CLATTN_POOL_KIND_MAX, .channels = 3, .from = {4, 10}, .to = {2, 5}, .window = {2, 2}},
+    {"halved", ALL, CLATTN_POOL_KIND_MAX, .channels = 3, .from = {4, 10}, .to = {2, 5}, .window = {2, 2},
+     .backward = true},
 };
 static const resize_case resizes[] = {
     {"up", ALL, CLATTN_RESIZE_MODE_BILINEAR, .channels = 3, .from = {3, 5}, .to = {4, 9}},
@@ -36,6 +40,10 @@ static const rope_case ropes[] = {
 static const activation_case activations[] = {
     {"swish", ALL, .function = CLATTN_ACTIVATION_SWISH, .rank = 2, .extent = {2, 19}, .values = VALUES_FLOATS},
     {"swish", ALL, .function = CLATTN_ACTIVATION_SWISH, .rank = 2, .extent = {2, 19}, .backward = true},
+};
+static const dropout_case dropouts[] = {
+    {"a residual", ALL, .probability = 0.3f, .rank = 2, .extent = {2, 19}, .add = true},
+    {"a gradient", ALL, .probability = 0.3f, .rank = 2, .extent = {2, 19}, .backward = true},
 };
 static const merge_case merges[] = {
     {"partials", ALL, .partials = 3, .batch = 2, .heads = 2, .queries = 5, .columns = 8, .lse = true},
@@ -54,15 +62,21 @@ static const conv2d_case convolutions[] = {
 static const cross_entropy_case entropies[] = {
     {"everything", ALL, .rank = 2, .extent = {37, 19}, .weights = true, .smoothing = 0.1f, .wrong = true},
 };
+static const matmul_backward_case products[] = {
+    {.of = {"every gradient", ALL, .batch = 2, .m = 5, .n = 19, .k = 7, .flat_b = true,
+            .activation = CLATTN_ACTIVATION_GELU, .operand = OPERAND_MULTIPLY, .bias = true}},
+};
 
 void each_operator_add(void)
 {
+    matmul_backward_add(products, COUNT_OF(products));
     softmax_add(softmaxes, COUNT_OF(softmaxes));
     norm_add(norms, COUNT_OF(norms));
     pool_add(pools, COUNT_OF(pools));
     resize_add(resizes, COUNT_OF(resizes));
     rope_add(ropes, COUNT_OF(ropes));
     activation_add(activations, COUNT_OF(activations));
+    dropout_add(dropouts, COUNT_OF(dropouts));
     merge_add(merges, COUNT_OF(merges));
     kv_append_add(appends, COUNT_OF(appends));
     neighbourhood_add(neighbourhoods, COUNT_OF(neighbourhoods));

@@ -11,10 +11,10 @@ const char *const matmul_solvers[MATMUL_ALL_SOLVERS] = {
     "generic",      "cpu",           "tile",          "clblast",        "cpu-bf16",        "cpu-amx",        "matrix",
     "emulated-mma", "emulated-wmma", "emulated-mfma", "emulated-dpas8", "emulated-dpas16", "emulated-wgmma", "wgmma"};
 
-enum { A, B, BIAS, SCALE, OPERAND, INPUTS }; /* of job.input */
+enum { A = MATMUL_A, B = MATMUL_B, BIAS = MATMUL_BIAS, SCALE = MATMUL_SCALE, OPERAND = MATMUL_OPERAND };
+enum { INPUTS = MATMUL_INPUTS };
 
-/* Makes an array of (batch, rows, columns) or, without a batch, (rows, columns). */
-static test_array matrix(test_job *job, array_role role, clattn_dtype type, size_t batch, size_t rows, size_t columns,
+test_array matmul_matrix(test_job *job, array_role role, clattn_dtype type, size_t batch, size_t rows, size_t columns,
                          array_form form)
 {
     size_t extent[3] = {batch, rows, columns};
@@ -22,18 +22,17 @@ static test_array matrix(test_job *job, array_role role, clattn_dtype type, size
     return batch ? job_array(job, role, type, 3, extent, form) : job_array(job, role, type, 2, extent + 1, form);
 }
 
-static size_t batch_of_operand(const matmul_case *test)
+size_t matmul_batch_of_operand(const matmul_case *test)
 {
     return test->flat_operand ? 0 : test->shared_operand ? 1 : test->batch;
 }
 
-static size_t batch_of_b(const matmul_case *test)
+size_t matmul_batch_of_b(const matmul_case *test)
 {
     return test->flat_b ? 0 : test->shared_b ? 1 : test->batch;
 }
 
-/* The sizes that count at enqueue; a product without a batch dimension has a batch of 1. */
-static void actual_extent(const matmul_case *test, size_t *batch, size_t *m)
+void matmul_actual(const matmul_case *test, size_t *batch, size_t *m)
 {
     *batch = test->shorter ? test->actual_batch : test->batch ? test->batch : 1;
     *m = test->shorter ? test->actual_m : test->m;
@@ -48,17 +47,15 @@ static bool is_too_large(const matmul_case *test, const char *solver)
                                                    !strcmp(solver, "emulated-wgmma") || !strcmp(solver, "cpu-amx"));
 }
 
-bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint64_t salt)
+void matmul_inputs(test_job *job, const matmul_case *test, uint64_t salt, clattn_matmul_desc *desc,
+                   clattn_matmul_args *args)
 {
-    clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
-    clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
-    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     float limit = test->integers ? 3 : 1;
-    size_t written[3] = {0, 0, test->n};
-    bool refused = is_too_large(test, solver);
 
-    job->input[A] = matrix(job, ROLE_INPUT, test->type.a, test->batch, test->m, test->k, test->a);
-    job->input[B] = matrix(job, ROLE_INPUT, test->type.b, batch_of_b(test), test->k, test->n, test->b);
+    clattn_matmul_desc_init(desc);
+    clattn_matmul_args_init(args);
+    job->input[A] = matmul_matrix(job, ROLE_INPUT, test->type.a, test->batch, test->m, test->k, test->a);
+    job->input[B] = matmul_matrix(job, ROLE_INPUT, test->type.b, matmul_batch_of_b(test), test->k, test->n, test->b);
     if (test->bias) {
         job->input[BIAS] = job_array(job, ROLE_INPUT, test->type.bias, 1, &test->n, test->bias_form);
     }
@@ -66,8 +63,8 @@ bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint
         job->input[SCALE] = job_array(job, ROLE_INPUT, CLATTN_DTYPE_F32, 1, &test->n, test->scale_form);
     }
     if (test->operand && !test->in_place) {
-        job->input[OPERAND] =
-            matrix(job, ROLE_INPUT, test->type.operand, batch_of_operand(test), test->m, test->n, test->operand_form);
+        job->input[OPERAND] = matmul_matrix(job, ROLE_INPUT, test->type.operand, matmul_batch_of_operand(test), test->m,
+                                            test->n, test->operand_form);
     }
     for (int which = A; which < INPUTS; which++) {
         bool bytes = job->input[which].memory && job->input[which].layout.dtype == CLATTN_DTYPE_I8;
@@ -78,29 +75,41 @@ bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint
                      bytes || test->integers);
         }
     }
-    job->output[0] =
-        matrix(job, test->in_place ? ROLE_IN_PLACE : ROLE_OUTPUT, test->type.c, test->batch, test->m, test->n, test->c);
-    actual_extent(test, &written[0], &written[1]);
+    desc->operand_use =
+        test->operand == OPERAND_MULTIPLY ? CLATTN_MATMUL_OPERAND_USE_MULTIPLY : CLATTN_MATMUL_OPERAND_USE_ADD;
+    desc->activation = test->activation;
+    desc->explicit_alpha = test->alpha < 0 || test->alpha > 0;
+    desc->alpha = test->alpha;
+    array_bind(&job->input[A], &desc->a, &args->a);
+    array_bind(&job->input[B], &desc->b, &args->b);
+    array_bind(&job->input[BIAS], &desc->bias, &args->bias);
+    array_bind(&job->input[SCALE], &desc->b_scale, &args->b_scale);
+    array_bind(&job->input[OPERAND], &desc->operand, &args->operand);
+    args->explicit_lengths = test->shorter;
+    args->batch = test->actual_batch;
+    args->m = test->actual_m;
+}
+
+bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint64_t salt)
+{
+    clattn_matmul_desc desc;
+    clattn_matmul_args args;
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    float limit = test->integers ? 3 : 1;
+    size_t written[3] = {0, 0, test->n};
+    bool refused = is_too_large(test, solver);
+
+    matmul_inputs(job, test, salt, &desc, &args);
+    job->output[0] = matmul_matrix(job, test->in_place ? ROLE_IN_PLACE : ROLE_OUTPUT, test->type.c, test->batch,
+                                   test->m, test->n, test->c);
+    matmul_actual(test, &written[0], &written[1]);
     array_own(&job->output[0], test->batch ? written : written + 1);
     if (test->in_place) {
         job_fill(&job->output[0], salt * 8 + OPERAND, -limit, limit, test->integers);
         job->input[OPERAND] = job->output[0];
+        array_bind(&job->input[OPERAND], &desc.operand, &args.operand);
     }
-
-    desc.operand_use =
-        test->operand == OPERAND_MULTIPLY ? CLATTN_MATMUL_OPERAND_USE_MULTIPLY : CLATTN_MATMUL_OPERAND_USE_ADD;
-    desc.activation = test->activation;
-    desc.explicit_alpha = test->alpha < 0 || test->alpha > 0;
-    desc.alpha = test->alpha;
-    array_bind(&job->input[A], &desc.a, &args.a);
-    array_bind(&job->input[B], &desc.b, &args.b);
-    array_bind(&job->input[BIAS], &desc.bias, &args.bias);
     array_bind(&job->output[0], &desc.c, &args.c);
-    array_bind(&job->input[SCALE], &desc.b_scale, &args.b_scale);
-    array_bind(&job->input[OPERAND], &desc.operand, &args.operand);
-    args.explicit_lengths = test->shorter;
-    args.batch = test->actual_batch;
-    args.m = test->actual_m;
     job->args.matmul = args;
     for (int n = 0; n < MATMUL_ALL_SOLVERS; n++) {
         refused = refused || ((test->refused_by >> n & 1) && strcmp(solver, matmul_solvers[n]) == 0);
@@ -158,7 +167,7 @@ static void finish(const test_job *job, const matmul_case *test, size_t item, jo
 {
     size_t batch, m;
 
-    actual_extent(test, &batch, &m);
+    matmul_actual(test, &batch, &m);
     for (size_t i = 0; i < m * test->n; i++) {
         size_t n = item * m * test->n + i, column = i % test->n;
         double *exact = &v->reference[n], *naive = &v->naive[n], *size = &v->magnitude[n];
@@ -196,11 +205,11 @@ static void refer(const test_job *job, const void *which, job_result *result)
     const matmul_case *test = which;
     size_t batch, m, n = test->n, k = test->k;
 
-    actual_extent(test, &batch, &m);
+    matmul_actual(test, &batch, &m);
     *result = result_of("c", &job->output[0]);
     result->exact = test->integers;
     result->naive = zeros(result->count);
-    bool each = batch_of_b(test) > 1;
+    bool each = matmul_batch_of_b(test) > 1;
     double *a = array_dense(&job->input[A], 3, (size_t[]){batch, m, k});
     double *b = array_dense(&job->input[B], 3, (size_t[]){each ? batch : 1, k, n});
     for (size_t item = 0; item < batch; item++) {
@@ -227,23 +236,30 @@ static void spoil_beyond(test_array *array, size_t batch, size_t rows)
     } while (array_next(3, array->layout.extent, index));
 }
 
-static bool inject(test_job *job, const void *which)
+bool matmul_inject_into(test_job *job, const matmul_case *test)
 {
-    const matmul_case *test = which;
     size_t batch, m, index[3] = {0};
     test_array *array = &job->input[A];
 
     if (!test->inject) {
         return false;
     }
-    actual_extent(test, &batch, &m);
+    matmul_actual(test, &batch, &m);
     if (test->inject == MATMUL_BEYOND) {
-        spoil_beyond(array, batch, m);
-        array_upload(array);
+        const int rows[] = {A, MATMUL_C_GRADIENT};
+        for (int i = 0; i < 2; i++) {
+            if (job->input[rows[i]].memory) {
+                spoil_beyond(&job->input[rows[i]], batch, m);
+                array_upload(&job->input[rows[i]]);
+            }
+        }
         array = &job->input[B];
-        if (batch_of_b(test) > 1) {
+        if (matmul_batch_of_b(test) > 1) {
             spoil_beyond(array, batch, test->k);
         }
+    } else if (test->inject == MATMUL_C_GRADIENT_INF) {
+        array = &job->input[MATMUL_C_GRADIENT];
+        array_set(array, index, INFINITY);
     } else if (test->inject == MATMUL_OPERAND_NAN) {
         array = &job->input[OPERAND];
         array_set(array, index, NAN);
@@ -261,6 +277,11 @@ static bool inject(test_job *job, const void *which)
     }
     array_upload(array);
     return true;
+}
+
+static bool inject(test_job *job, const void *test)
+{
+    return matmul_inject_into(job, test);
 }
 
 static void check(const void *test, const char *solver)

@@ -26,11 +26,23 @@ typedef enum matmul_inject {
     MATMUL_NOTHING,
     MATMUL_A_NAN, /* in the middle of A's first row; changes that row of C */
     MATMUL_A_INF,
-    MATMUL_B_NAN,       /* in the middle of B's last column; changes that column of C */
-    MATMUL_BIAS_INF,    /* changes the last column */
-    MATMUL_OPERAND_NAN, /* in its first element; changes that of C */
-    MATMUL_BEYOND       /* NaN wherever A and B lie beyond the actual batch and m */
+    MATMUL_B_NAN,         /* in the middle of B's last column; changes that column of C */
+    MATMUL_BIAS_INF,      /* changes the last column */
+    MATMUL_OPERAND_NAN,   /* in its first element; changes that of C */
+    MATMUL_BEYOND,        /* NaN wherever A and B lie beyond the actual batch and m */
+    MATMUL_C_GRADIENT_INF /* backward: in the first element of the gradient of C */
 } matmul_inject;
+
+/* Of job.input; the last one is backward's. */
+enum {
+    MATMUL_A,
+    MATMUL_B,
+    MATMUL_BIAS,
+    MATMUL_SCALE,
+    MATMUL_OPERAND,
+    MATMUL_INPUTS,
+    MATMUL_C_GRADIENT = MATMUL_INPUTS
+};
 
 typedef enum matmul_operand { OPERAND_NONE, OPERAND_ADD, OPERAND_MULTIPLY } matmul_operand;
 
@@ -72,6 +84,28 @@ bool matmul_has_clblast(void);
 
 /* Whether emulated AMX may be tested: some compilers take a minute for it. */
 bool matmul_may_emulate_amx(void);
+
+/* ---- what both directions share ---- */
+
+/* Makes an array of (batch, rows, columns) or, without a batch, (rows, columns). */
+test_array matmul_matrix(test_job *job, array_role role, clattn_dtype type, size_t batch, size_t rows, size_t columns,
+                         array_form form);
+
+/* The batch dimension of an array; 0: none. */
+size_t matmul_batch_of_operand(const matmul_case *test);
+size_t matmul_batch_of_b(const matmul_case *test);
+
+/* The sizes that count at enqueue; a product without a batch dimension has a batch of 1. */
+void matmul_actual(const matmul_case *test, size_t *batch, size_t *m);
+
+/* Makes and fills the inputs, and tells a description and arguments of them, of the options and of the lengths. */
+void matmul_inputs(test_job *job, const matmul_case *test, uint64_t salt, clattn_matmul_desc *desc,
+                   clattn_matmul_args *args);
+
+/* Changes inputs as test->inject says; false: it says nothing. */
+bool matmul_inject_into(test_job *job, const matmul_case *test);
+
+/* ---- forward ---- */
 
 bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint64_t salt);
 void matmul_add(const matmul_case *cases, size_t count);

@@ -1,0 +1,336 @@
+/* Trainers: their buffers, parameters by name, and updates. */
+#include "nn/train/trainer.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/layout.h"
+#include "base/size.h"
+#include "base/try.h"
+#include "clattn/optimizer.h"
+#include "nn/model/load.h"
+#include "plan/enqueue.h"
+
+#define CL(trainer) (&(trainer)->model->context->device.cl)
+
+void clattn_parameter_init(clattn_parameter *parameter)
+{
+    struct_init(parameter, sizeof *parameter);
+}
+
+void clattn_update_args_init(clattn_update_args *args)
+{
+    struct_init(args, sizeof *args);
+}
+
+/* ---- which models can be trained ---- */
+
+static const char *why_not_stack(const clattn_stack_desc *d)
+{
+    if (d->input != CLATTN_STACK_INPUT_TOKENS)
+        return "input other than tokens";
+    if (d->segments || d->first_position)
+        return "segments or first_position";
+    if (d->layer_scale || d->query_key_norm)
+        return "layer_scale or query_key_norm";
+    return NULL;
+}
+
+static clattn_status check_model(const clattn_transformer *model)
+{
+    struct report *report = &model->context->device.report;
+    const char *reason = NULL;
+    if (model->weight_dtype != model->dtype || model->dtype == CLATTN_DTYPE_F16)
+        reason = "activations and weights that are not both float32 or both bfloat16";
+    if (!reason && model->has_encoder)
+        reason = why_not_stack(&model->encoder.desc);
+    if (!reason && model->has_decoder)
+        reason = why_not_stack(&model->decoder.desc);
+    if (!reason && model->has_decoder && model->decoder.desc.cross != (int32_t)model->has_encoder)
+        reason = "cross-attention without an encoder, or the reverse,";
+    for (size_t i = 0; i < model->part_count && !reason; i++)
+        if (model->parts[i].zero)
+            reason = "biases of some of query, key and value alone";
+    if (reason)
+        return report_error(report, CLATTN_ERROR_UNSUPPORTED, "trainer: %s cannot be trained", reason);
+    return CLATTN_SUCCESS;
+}
+
+/* ---- making one ---- */
+
+static bool is_narrow(const clattn_trainer *trainer)
+{
+    return trainer->model->weight_dtype != CLATTN_DTYPE_F32;
+}
+
+/* The element of its buffer with which a weight begins. */
+static size_t place_of(const clattn_trainer *trainer, const struct weight *weight)
+{
+    return weight->at / clattn_dtype_size(trainer->model->weight_dtype);
+}
+
+static clattn_status make_zeros(const clattn_trainer *trainer, size_t bytes, cl_mem *buffer)
+{
+    static const float zero;
+    clattn_status status = CLATTN_SUCCESS;
+    struct device *device = &trainer->model->context->device;
+    cl_int code;
+    *buffer = device->cl.clCreateBuffer(device->context, CL_MEM_READ_WRITE, bytes, NULL, &code);
+    if (!*buffer)
+        return report_opencl(&device->report, "clCreateBuffer", code);
+    TRY_CL(&device->report, "clEnqueueFillBuffer",
+           device->cl.clEnqueueFillBuffer(trainer->model->context->warm_queue, *buffer, &zero, sizeof zero, 0, bytes, 0,
+                                          NULL, NULL));
+fail:
+    return status;
+}
+
+static clattn_status make_plans(clattn_trainer *trainer, struct trained_buffer *buffer)
+{
+    clattn_status status;
+    clattn_adam_desc adam = CLATTN_ADAM_DESC_INIT;
+    clattn_square_sum_desc squares = CLATTN_SQUARE_SUM_DESC_INIT;
+    const size_t one = 1;
+    adam.parameter = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &buffer->count);
+    adam.gradient = adam.first_moment = adam.second_moment = squares.x = adam.parameter;
+    adam.squares = squares.result = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &one);
+    if (is_narrow(trainer))
+        adam.stored = clattn_layout_contiguous(trainer->model->weight_dtype, 1, &buffer->count);
+    TRY(clattn_adam_plan_create(trainer->model->context, &adam, NULL, &buffer->adam));
+    status = clattn_square_sum_plan_create(trainer->model->context, &squares, NULL, &buffer->squares);
+fail:
+    return status;
+}
+
+/* Makes the float32 numbers that bfloat16 parameters are rounded from. */
+static clattn_status widen(clattn_trainer *trainer, size_t index)
+{
+    clattn_status status;
+    const clattn_transformer *model = trainer->model;
+    struct trained_buffer *buffer = &trainer->buffers[index];
+    clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
+    clattn_activation_args args = CLATTN_ACTIVATION_ARGS_INIT;
+    clattn_plan *plan = NULL;
+    desc.x = clattn_layout_contiguous(model->weight_dtype, 1, &buffer->count);
+    desc.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &buffer->count);
+    args.x = clattn_binding_buffer(model->buffers[index], 0);
+    args.y = clattn_binding_buffer(buffer->value, 0);
+    TRY(clattn_activation_plan_create(model->context, &desc, NULL, &plan));
+    status = clattn_activation_enqueue(plan, model->context->warm_queue, &args, 0, NULL, NULL);
+fail:
+    clattn_plan_release(&plan);
+    return status;
+}
+
+static clattn_status make_buffers(clattn_trainer *trainer)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    const clattn_transformer *model = trainer->model;
+    struct device *device = &model->context->device;
+    for (size_t i = 1; i < model->weight_count; i++) {
+        const struct weight *weight = &model->weights[i];
+        size_t *count = &trainer->buffers[weight->buffer].count;
+        *count = size_max(*count, place_of(trainer, weight) + weight->rows * weight->columns);
+    }
+    for (size_t i = 0; i < model->buffer_count; i++) {
+        struct trained_buffer *buffer = &trainer->buffers[i];
+        const size_t bytes = buffer->count * sizeof(float);
+        TRY(make_plans(trainer, buffer));
+        TRY(make_zeros(trainer, bytes, &buffer->gradient));
+        TRY(make_zeros(trainer, bytes, &buffer->first_moment));
+        TRY(make_zeros(trainer, bytes, &buffer->second_moment));
+        if (is_narrow(trainer)) {
+            TRY(make_zeros(trainer, bytes, &buffer->value));
+            TRY(widen(trainer, i));
+        } else {
+            buffer->value = model->buffers[i];
+        }
+    }
+    TRY(make_zeros(trainer, sizeof(float), &trainer->squares));
+    TRY_CL(&device->report, "clFinish", device->cl.clFinish(model->context->warm_queue));
+fail:
+    return status;
+}
+
+void trainer_retain(clattn_trainer *trainer)
+{
+    atomic_fetch_add(&trainer->references, 1);
+}
+
+static void release(const clattn_trainer *trainer, cl_mem buffer)
+{
+    if (buffer)
+        CL(trainer)->clReleaseMemObject(buffer);
+}
+
+void trainer_drop(clattn_trainer *trainer)
+{
+    if (atomic_fetch_sub(&trainer->references, 1) != 1)
+        return;
+    if (device_is_foreign(&trainer->model->context->device))
+        cl_table_disown(CL(trainer));
+    for (size_t i = 0; trainer->buffers && i < trainer->model->buffer_count; i++) {
+        struct trained_buffer *buffer = &trainer->buffers[i];
+        if (is_narrow(trainer))
+            release(trainer, buffer->value);
+        release(trainer, buffer->gradient);
+        release(trainer, buffer->first_moment);
+        release(trainer, buffer->second_moment);
+        release(trainer, buffer->part);
+        clattn_plan_release(&buffer->adam);
+        clattn_plan_release(&buffer->squares);
+    }
+    release(trainer, trainer->squares);
+    free(trainer->buffers);
+    model_drop(trainer->model);
+    free(trainer);
+}
+
+clattn_status clattn_trainer_create(clattn_transformer *model, clattn_trainer **result)
+{
+    clattn_status status;
+    if (result)
+        *result = NULL;
+    if (!model || !result)
+        return report_error(model ? &model->context->device.report : NULL, CLATTN_ERROR_INVALID_ARGUMENT,
+                            "the transformer or trainer is NULL");
+    TRY(context_check(model->context));
+    TRY(check_model(model));
+    clattn_trainer *trainer = calloc(1, sizeof *trainer);
+    if (!trainer)
+        return report_error(&model->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a trainer");
+    atomic_init(&trainer->references, 1);
+    trainer->model = model;
+    model_retain(model);
+    trainer->buffers = calloc(model->buffer_count, sizeof *trainer->buffers);
+    status = trainer->buffers ? make_buffers(trainer)
+                              : report_error(&model->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY,
+                                             "no memory for a trainer");
+    if (status == CLATTN_SUCCESS)
+        *result = trainer;
+    else
+        trainer_drop(trainer);
+fail:
+    return status;
+}
+
+void clattn_trainer_release(clattn_trainer **trainer)
+{
+    if (!trainer || !*trainer)
+        return;
+    clattn_trainer *dropped = *trainer;
+    *trainer = NULL;
+    trainer_drop(dropped);
+}
+
+size_t clattn_trainer_bytes(const clattn_trainer *trainer)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; trainer && i < trainer->model->buffer_count; i++) {
+        const struct trained_buffer *buffer = &trainer->buffers[i];
+        bytes += buffer->count * sizeof(float) * (3 + (size_t)is_narrow(trainer) + (buffer->part != NULL));
+    }
+    return bytes;
+}
+
+/* ---- parameters ---- */
+
+size_t clattn_trainer_parameter_count(const clattn_trainer *trainer)
+{
+    return trainer ? trainer->model->part_count : 0;
+}
+
+clattn_status clattn_trainer_parameter(const clattn_trainer *trainer, size_t index, clattn_parameter *parameter)
+{
+    if (!trainer)
+        return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "the trainer is NULL");
+    const clattn_transformer *model = trainer->model;
+    struct report *report = &model->context->device.report;
+    if (!parameter || parameter->size != sizeof *parameter)
+        return report_error(report, CLATTN_ERROR_INVALID_STRUCT,
+                            "parameter is NULL, or its size is none that clattn_parameter ever had");
+    if (index >= model->part_count)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "parameter %zu of %zu", index, model->part_count);
+    const struct part *part = &model->parts[index];
+    const struct weight *weight = &model->weights[part->weight];
+    const struct trained_buffer *buffer = &trainer->buffers[weight->buffer];
+    const size_t extent[2] = {part->rows, part->columns};
+    const int64_t offset = (int64_t)(place_of(trainer, weight) + part->first * weight->columns);
+    parameter->name = part->name;
+    parameter->layout = clattn_layout_contiguous(CLATTN_DTYPE_F32, part->vector ? 1 : 2, extent);
+    parameter->value = clattn_binding_buffer(buffer->value, offset);
+    parameter->gradient = clattn_binding_buffer(buffer->gradient, offset);
+    parameter->first_moment = clattn_binding_buffer(buffer->first_moment, offset);
+    parameter->second_moment = clattn_binding_buffer(buffer->second_moment, offset);
+    return CLATTN_SUCCESS;
+}
+
+/* ---- updates ---- */
+
+static clattn_status add_squares(clattn_trainer *trainer, struct chain *chain, size_t index)
+{
+    struct step step;
+    clattn_square_sum_args args = CLATTN_SQUARE_SUM_ARGS_INIT;
+    args.x = clattn_binding_buffer(trainer->buffers[index].gradient, 0);
+    args.result = clattn_binding_buffer(trainer->squares, 0);
+    args.accumulate = index > 0;
+    chain_step(chain, false, &step);
+    const clattn_status status = clattn_square_sum_enqueue(trainer->buffers[index].squares, chain->queue, &args,
+                                                           step.wait_count, step.wait_list, step.event);
+    if (status == CLATTN_SUCCESS)
+        chain_stepped(chain, &step);
+    return status;
+}
+
+static clattn_status move(clattn_trainer *trainer, struct chain *chain, size_t index, const clattn_update_args *how)
+{
+    struct step step;
+    const struct trained_buffer *buffer = &trainer->buffers[index];
+    clattn_adam_args args = CLATTN_ADAM_ARGS_INIT;
+    args.parameter = clattn_binding_buffer(buffer->value, 0);
+    if (is_narrow(trainer))
+        args.stored = clattn_binding_buffer(trainer->model->buffers[index], 0);
+    args.gradient = clattn_binding_buffer(buffer->gradient, 0);
+    args.first_moment = clattn_binding_buffer(buffer->first_moment, 0);
+    args.second_moment = clattn_binding_buffer(buffer->second_moment, 0);
+    args.squares = clattn_binding_buffer(trainer->squares, 0);
+    args.learning_rate = how->learning_rate;
+    args.explicit_betas = args.explicit_epsilon = 1;
+    args.beta1 = how->beta1 != 0 ? how->beta1 : 0.9;
+    args.beta2 = how->beta2 != 0 ? how->beta2 : 0.999;
+    args.epsilon = how->epsilon != 0 ? how->epsilon : 1e-8;
+    args.weight_decay = how->weight_decay;
+    args.decoupled = !how->coupled;
+    args.clip_norm = how->clip_norm;
+    args.step = how->step;
+    chain_step(chain, index + 1 == trainer->model->buffer_count, &step);
+    const clattn_status status = clattn_adam_enqueue(buffer->adam, chain->queue, &args, step.wait_count, step.wait_list,
+                                                     step.event);
+    if (status == CLATTN_SUCCESS)
+        chain_stepped(chain, &step);
+    return status;
+}
+
+clattn_status clattn_trainer_update(clattn_trainer *trainer, cl_command_queue queue, const clattn_update_args *given,
+                                    cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+{
+    clattn_status status;
+    clattn_update_args args;
+    struct chain chain;
+    const struct enqueue_call call = {.queue = queue, .wait_count = wait_count, .wait_list = wait_list, .event = event};
+    if (!trainer)
+        return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "the trainer is NULL");
+    clattn_context *context = trainer->model->context;
+    struct report *report = &context->device.report;
+    TRY(context_check(context));
+    TRY(args_read(report, "clattn_update_args", &args, sizeof args, sizeof args, given));
+    TRY(args_check(report, "coupled", args.coupled, args.reserved));
+    TRY(chain_begin(&chain, context, &call, NULL));
+    for (size_t i = 0; i < trainer->model->buffer_count && status == CLATTN_SUCCESS; i++)
+        status = add_squares(trainer, &chain, i);
+    for (size_t i = 0; i < trainer->model->buffer_count && status == CLATTN_SUCCESS; i++)
+        status = move(trainer, &chain, i, &args);
+    status = chain_end(&chain, status);
+fail:
+    return status;
+}
