@@ -14,6 +14,7 @@ class Without(CommandTest):
                                          (["embed", "--help"], "utf8proc", "-Dutf8proc=enabled"),
                                          (["transcribe", "nowhere", "nothing.wav"], "libsndfile, soxr, FFTW or zlib",
                                           "-Dspeech=enabled"),
+                                         (["train", "--text", "t", "--out", "m"], "sentencepiece", "libsentencepiece-dev"),
                                          (["translate", "nowhere", "text"], "sentencepiece", "libsentencepiece-dev"),
                                          (["generate", "nowhere"], "sentencepiece", "-Dsentencepiece=enabled"),
                                          (["denoise", "nothing.png", "out.png"], "libpng", "-Dpng=enabled"),

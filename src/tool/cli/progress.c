@@ -40,7 +40,8 @@ static void draw(double elapsed)
         cells[i] = i < filled ? '#' : '.';
     cells[30] = '\0';
     if (fraction > 0.0)
-        fprintf(stderr, "\r%s [%s] %3d %%  %.0f s%s\033[K", bar.label, cells, (int)(fraction * 100.0), elapsed, bar.note);
+        fprintf(stderr, "\r%s [%s] %3d %%  %.0f s%s\033[K", bar.label, cells, (int)(fraction * 100.0), elapsed,
+                bar.note);
     else
         fprintf(stderr, "\r%s  %.0f s%s\033[K", bar.label, elapsed, bar.note);
     fflush(stderr);

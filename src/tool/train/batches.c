@@ -87,8 +87,7 @@ static void make_epoch(train_batches *b, uint64_t epoch)
 int train_batches_make(const train_items *items, size_t tokens, size_t longest, bool shuffled, uint64_t seed,
                        train_batches *b)
 {
-    *b = (train_batches){
-        .items = items, .shuffled = shuffled, .seed = seed, .epoch = NOT_YET, .tokens = tokens};
+    *b = (train_batches){.items = items, .shuffled = shuffled, .seed = seed, .epoch = NOT_YET, .tokens = tokens};
     make_lengths(b, longest);
     b->sorted = calloc(items->count + 1, sizeof *b->sorted);
     b->order = calloc(items->count + 1, sizeof *b->order);

@@ -82,9 +82,9 @@ static int gather(const train_engine *e, size_t kinds, size_t more, contents *c)
                 TOOL_TRY(complain(TOOL_FAILED, "train: no memory for the parameters"));
             t->tensor.data = data;
             c->count = ++c->copies;
-            const cl_int code = clEnqueueReadBuffer(e->device->queue, at->buffer, CL_TRUE,
-                                                    (size_t)at->offset * sizeof(float), t->tensor.bytes, data, 0, NULL,
-                                                    NULL);
+            const cl_int code =
+                clEnqueueReadBuffer(e->device->queue, at->buffer, CL_TRUE, (size_t)at->offset * sizeof(float),
+                                    t->tensor.bytes, data, 0, NULL, NULL);
             TOOL_TRY(device_check(e->device, device_opencl_check(e->device, "clEnqueueReadBuffer", code), "train"));
         }
 fail:
@@ -146,8 +146,7 @@ fail:
 
 /* ---- reading ---- */
 
-static clattn_status read_state(const train_checkpoint *c, const json_t *root, train_history *h,
-                                clattn_io_error *error)
+static clattn_status read_state(const train_checkpoint *c, const json_t *root, train_history *h, clattn_io_error *error)
 {
     const char *path = c->path.text;
     const json_t *version = json_object_get(root, VERSION_NAME), *best = json_object_get(root, "best");
@@ -172,8 +171,7 @@ static clattn_status read_state(const train_checkpoint *c, const json_t *root, t
     return CLATTN_SUCCESS;
 }
 
-static clattn_status read_curve(const train_checkpoint *c, const char *name, train_curve *curve,
-                                clattn_io_error *error)
+static clattn_status read_curve(const train_checkpoint *c, const char *name, train_curve *curve, clattn_io_error *error)
 {
     clattn_host_tensor tensor;
     const clattn_status status = clattn_safetensors_find(c->file, name, &tensor, error);
@@ -224,7 +222,7 @@ int train_checkpoint_open(const char *folder, train_checkpoint *c, train_history
     clattn_status status = clattn_safetensors_create(c->path.text, &c->file, &error);
     if (status == CLATTN_SUCCESS)
         status = read_history(c, h, &error);
-    return model_file_fail(status, &error);
+    return status == CLATTN_SUCCESS ? TOOL_DONE : model_file_fail(status, &error);
 }
 
 static int restore_one(const train_checkpoint *c, const train_engine *e, const clattn_parameter *p, size_t kind)

@@ -1,8 +1,4 @@
 /* clattn train: a model of texts from nothing. */
-#include "tool/tool.h"
-
-#ifdef CLATTN_TEXT
-
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,6 +9,7 @@
 #include "tool/cli/os_tool.h"
 #include "tool/cli/progress.h"
 #include "tool/cli/report.h"
+#include "tool/tool.h"
 #include "tool/train/initial.h"
 #include "tool/train/options.h"
 
@@ -125,10 +122,9 @@ static int match(const training *t, uint64_t data)
         return complain(TOOL_BAD_INPUT, "%s: has seed %llu, found --seed %llu", path, (unsigned long long)h->seed,
                         (unsigned long long)o->seed.value);
     if (h->batch != train_options_tokens(o) || h->parts != t->rule.parts)
-        return complain(TOOL_BAD_INPUT,
-                        "%s: has --batch-tokens %llu --accumulate %llu, found --batch-tokens %zu --accumulate %zu", path,
-                        (unsigned long long)h->batch, (unsigned long long)h->parts, train_options_tokens(o),
-                        t->rule.parts);
+        return complain(
+            TOOL_BAD_INPUT, "%s: has --batch-tokens %llu --accumulate %llu, found --batch-tokens %zu --accumulate %zu",
+            path, (unsigned long long)h->batch, (unsigned long long)h->parts, train_options_tokens(o), t->rule.parts);
     if (h->data != data)
         return complain(TOOL_BAD_INPUT, "%s: was trained with other texts than those of %s", path,
                         o->text != NULL ? o->text : o->source);
@@ -280,14 +276,3 @@ int cmd_train(int argc, char **argv)
         os_end_by_signal();
     return status;
 }
-
-#else
-
-int cmd_train(int argc, char **argv)
-{
-    (void)argc;
-    (void)argv;
-    return complain(TOOL_BAD_INPUT, "train: this clattn was built without sentencepiece (-Dsentencepiece=enabled)");
-}
-
-#endif

@@ -126,7 +126,7 @@ int train_items_cut(const train_lines *lines, const text_model *model, size_t fr
     for (size_t i = 0; i < lines->side[1].count && status == TOOL_DONE; i++)
         if (i % of >= from && i % of < to)
             status = model->shape.kind == TEXT_KIND_TRANSLATION ? cut_pair(lines, i, model, items)
-                                                                 : cut_text(lines, i, model, &pieces, items);
+                                                                : cut_text(lines, i, model, &pieces, items);
     free(pieces.id);
     return status;
 }

@@ -96,8 +96,7 @@ static int find_plan(train_engine *e, const train_batch *batch, bool evaluation,
     int status = TOOL_DONE;
     for (size_t i = 0; i < e->plans; i++) {
         *found = &e->plan[i];
-        if ((*found)->length == batch->length && (*found)->rows == batch->rows &&
-            (*found)->evaluation == evaluation)
+        if ((*found)->length == batch->length && (*found)->rows == batch->rows && (*found)->evaluation == evaluation)
             return status;
     }
     const double before = os_seconds();

@@ -73,9 +73,9 @@ static void draw_frame(struct strbuf *out, const axes *a)
                   WIDTH + 2 * MARGIN, HEIGHT + 1.5 * MARGIN);
     const double apart = ceil((a->high - a->low) / 12);
     for (double loss = a->low; loss <= a->high; loss += apart)
-        strbuf_printf(out,
-                      "<path d=\"M%g %.1fh%g\" stroke=\"#ddd\"/><text x=\"%g\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n",
-                      MARGIN, down(a, loss), WIDTH, MARGIN - 6, down(a, loss) + 4, loss);
+        strbuf_printf(
+            out, "<path d=\"M%g %.1fh%g\" stroke=\"#ddd\"/><text x=\"%g\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n",
+            MARGIN, down(a, loss), WIDTH, MARGIN - 6, down(a, loss) + 4, loss);
     for (int i = 0; i <= 4; i++)
         strbuf_printf(out, "<text x=\"%.1f\" y=\"%g\" text-anchor=\"middle\">%.0f</text>\n",
                       across(a, a->steps * i / 4), HEIGHT + MARGIN, a->steps * i / 4);

@@ -15,13 +15,13 @@ typedef struct train_curve {
 typedef struct train_history {
     uint64_t step, position; /* updates, and batches of the data, so far */
     uint64_t seed;
-    uint64_t data;        /* train_items_digest */
+    uint64_t data;         /* train_items_digest */
     uint64_t batch, parts; /* tokens of a batch, and batches of a step */
-    uint64_t best_step;   /* of the least validation loss; 0: there is none yet */
-    uint64_t since_best;  /* validations since */
-    double best;          /* that loss */
-    train_curve losses;   /* of each step: the mean of its labels */
-    train_curve checks;   /* two numbers for each validation: its step and its loss */
+    uint64_t best_step;    /* of the least validation loss; 0: there is none yet */
+    uint64_t since_best;   /* validations since */
+    double best;           /* that loss */
+    train_curve losses;    /* of each step: the mean of its labels */
+    train_curve checks;    /* two numbers for each validation: its step and its loss */
 } train_history;
 
 bool train_curve_add(train_curve *curve, float value);

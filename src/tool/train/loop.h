@@ -10,13 +10,13 @@ typedef enum train_schedule {
 } train_schedule;
 
 typedef struct train_rule {
-    uint64_t steps;     /* the last one */
-    double until;       /* os_seconds at which to stop; 0: no limit */
-    double started;     /* os_seconds */
-    size_t warmup;      /* steps */
-    size_t every;       /* steps from one validation and checkpoint to the next */
-    size_t patience;    /* validations without a better loss before training ends; 0: it does not */
-    size_t parts;       /* batches of a step */
+    uint64_t steps;  /* the last one */
+    double until;    /* os_seconds at which to stop; 0: no limit */
+    double started;  /* os_seconds */
+    size_t warmup;   /* steps */
+    size_t every;    /* steps from one validation and checkpoint to the next */
+    size_t patience; /* validations without a better loss before training ends; 0: it does not */
+    size_t parts;    /* batches of a step */
     train_schedule schedule;
     float factor, clip, weight_decay;
     uint64_t seed;

@@ -21,15 +21,18 @@ static const option_row rows[] = {
      .help = "in place of both, texts to learn to write, a line each; lines that are too long are cut"},
     {"--out", OPTION_TEXT, FIELD(out), "MODEL", .help = "the folder that is made", .required = true},
     {"--valid-source", OPTION_TEXT, FIELD(valid_source), "FILE",
-     .help = "with --valid-target, pairs for validation; default every 100th pair, with which the model is not trained"},
+     .help =
+         "with --valid-target, pairs for validation; default every 100th pair, with which the model is not trained"},
     {"--valid-target", OPTION_TEXT, FIELD(valid_target), "FILE", .help = "their translations"},
     {"--valid-text", OPTION_TEXT, FIELD(valid_text), "FILE", .help = "the same for --text"},
     {"--resume", OPTION_FLAG, FIELD(resume),
      .help = "go on from MODEL's checkpoint; with the same options and files as if there had been no end"},
     {"--steps", OPTION_COUNT, FIELD(steps), "N", .help = "end after step N; default 100000"},
     {"--minutes", OPTION_FLOAT, FIELD(minutes), "M", .help = "end after M minutes, if N is not reached before"},
-    {"--validate-every", OPTION_COUNT, FIELD(every), "N", .help = "validate and keep a checkpoint each N steps; default 500"},
-    {"--patience", OPTION_COUNT, FIELD(patience), "N", .help = "end after N validations without a better loss; default 10"},
+    {"--validate-every", OPTION_COUNT, FIELD(every), "N",
+     .help = "validate and keep a checkpoint each N steps; default 500"},
+    {"--patience", OPTION_COUNT, FIELD(patience), "N",
+     .help = "end after N validations without a better loss; default 10"},
     {"--seed", OPTION_WHOLE, FIELD(seed), "N",
      .help = "of the first weights, the order of the texts and dropout; default 0, or the checkpoint's"},
     {"--preset", OPTION_CHOICE, FIELD(preset), "NAME",
@@ -77,8 +80,8 @@ static int check_files(const train_options *o)
     if (valid_pair && (o->valid_source == NULL || o->valid_target == NULL))
         return complain(TOOL_BAD_INPUT, "train: --valid-source and --valid-target are given together");
     if (o->text != NULL ? valid_pair : o->valid_text != NULL)
-        return complain(TOOL_BAD_INPUT, "train: %s is for %s",
-                        o->text != NULL ? "--valid-source" : "--valid-text", o->text != NULL ? "--source" : "--text");
+        return complain(TOOL_BAD_INPUT, "train: %s is for %s", o->text != NULL ? "--valid-source" : "--valid-text",
+                        o->text != NULL ? "--source" : "--text");
     return TOOL_DONE;
 }
 
@@ -110,7 +113,8 @@ int train_options_check(const train_options *o)
     for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
         TOOL_TRY(check_range(ranges[i].name, ranges[i].option, ranges[i].least, ranges[i].limit, ranges[i].expected));
     if (o->schedule == TRAIN_SCHEDULE_COSINE && o->steps == 0)
-        status = complain(TOOL_BAD_INPUT, "train: --schedule cosine needs --steps, because the rate is 0 at the last one");
+        status =
+            complain(TOOL_BAD_INPUT, "train: --schedule cosine needs --steps, because the rate is 0 at the last one");
 fail:
     return status;
 }
@@ -121,10 +125,14 @@ int train_options_shape(const train_options *o, text_shape *shape)
     const bool translation = shape->kind == TEXT_KIND_TRANSLATION;
     const struct {
         size_t *field, value;
-    } changes[] = {{&shape->decoder_layers, o->layers}, {&shape->encoder_layers, translation ? o->layers : 0},
-                   {&shape->d_model, o->d_model},       {&shape->heads, o->heads},
-                   {&shape->d_ff, o->d_ff},             {&shape->vocabulary, o->vocabulary},
-                   {&shape->target_length, o->length},  {&shape->source_length, translation ? o->length : 0}};
+    } changes[] = {{&shape->decoder_layers, o->layers},
+                   {&shape->encoder_layers, translation ? o->layers : 0},
+                   {&shape->d_model, o->d_model},
+                   {&shape->heads, o->heads},
+                   {&shape->d_ff, o->d_ff},
+                   {&shape->vocabulary, o->vocabulary},
+                   {&shape->target_length, o->length},
+                   {&shape->source_length, translation ? o->length : 0}};
     for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++)
         if (changes[i].value != 0)
             *changes[i].field = changes[i].value;
