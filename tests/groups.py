@@ -196,7 +196,7 @@ def build_least(run, full):
         if (job.group, job.name) == ("build", "least"):
             return job
     return run.build("least", "-Dclblast=disabled", "-Dpng=disabled", "-Dutf8proc=disabled", "-Dspeech=disabled",
-                     "-Dfrei0r=disabled", "-Dgegl=disabled", "-Dgtk=disabled", targets=[] if full else basic_targets("random_shapes"))
+                     "-Dsentencepiece=disabled", "-Dfrei0r=disabled", "-Dgegl=disabled", "-Dgtk=disabled", targets=[] if full else basic_targets("random_shapes"))
 
 
 def add_debian(run, group, release, full):
@@ -396,7 +396,8 @@ def add_plugins(run, gcc, full):
         plugins["window"] = "examples/window"
     built = build_after(run, "plugins", fetched, ["-Dfrei0r=enabled", "-Dgegl=enabled",
                                                   f"-Dgtk={'enabled' if full else 'disabled'}", "-Dclblast=disabled",
-                                                  "-Dutf8proc=disabled", "-Dspeech=disabled"], ["src/clattn", *plugins.values()])
+                                                  "-Dutf8proc=disabled", "-Dspeech=disabled",
+                                                  "-Dsentencepiece=disabled"], ["src/clattn", *plugins.values()])
     folder = run.work / "plugins"
     for name, path in plugins.items():
         run.add("plugins", name, [PYTHON, HERE / f"plugins/test_{name}.py"],

@@ -29,6 +29,7 @@ static const struct {
     {"selftest", cmd_selftest, "compare every operator and solver with a reference"},
     {"tune", cmd_tune, "measure which solvers and tiles are best here, and keep that"},
     {"transcribe", cmd_transcribe, "the text that is spoken in a recording, by a Whisper model"},
+    {"train", cmd_train, "a model that translates or writes texts, from nothing"},
     {"translate", cmd_translate, "texts in another language, by a model of 'clattn train'"},
     {"generate", cmd_generate, "how a text goes on, by a model of 'clattn train'"},
 };

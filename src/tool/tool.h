@@ -48,6 +48,7 @@ int cmd_bench(int argc, char **argv);
 int cmd_cache(int argc, char **argv);
 int cmd_tune(int argc, char **argv);
 int cmd_transcribe(int argc, char **argv);
+int cmd_train(int argc, char **argv);
 int cmd_translate(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
 int cmd_selftest(int argc, char **argv);

@@ -25,6 +25,7 @@ from injected import INJECTED, Served
 from test_command_embed import HERE, EmbedTest as ModelTest
 from test_command_embed_image import ImageTest
 from test_command_image import ImageTest as RestoreTest
+from small.text import TEXTS, TextTest
 from small.whisper import Model
 
 FULL = os.environ.get("CLATTN_TEST_LEVEL") == "full"
@@ -235,9 +236,9 @@ class Commands(Inject):
 
 
 class Calls(unittest.TestCase):
-    """What inject_system.c leaves out: computing, text, time, signals; locks that are there."""
+    """What inject_system.c leaves out: computing, text, time, signals; locks that are there; C++ (vocabulary.cc)."""
     OTHERS = re.compile(r"""_ITM_\w+ | __\w+ | cl[A-Z]\w+ | clattn_\w+ | inject_\w+ | CLBlast\w+ |
-        (json|png|sf|soxr|fftw|utf8proc)_\w+ |
+        (json|png|sf|soxr|fftw|utf8proc)_\w+ | _Z\w+ | _Unwind_\w+ |
         (mem|str|sig)[a-z]+ |
         (a?cos|a?sin|sincos|tanh?|exp|log|pow|sqrt|erfc?|fmax|fmin|frexp|ldexp|l?lrint|nearbyint|floor|ceil|round)[0-9fl]* |
         (secure_)?getenv | unsetenv | v?snprintf | qsort | is[a-z]+ | compress(Bound)? |
@@ -267,6 +268,18 @@ class Models(ModelTest, Inject):
         self.inject("embed", self.model, "--search", self.path("notes.txt"), "where are the keys?", same_text=True)
         self.inject("embed", self.model, "where are the keys?", "--attention", self.path("map.html"),
                     outputs=["map.html"])
+
+
+@unittest.skipUnless(os.environ.get("TEXT_PIECES"), "built without sentencepiece")
+class Texts(TextTest, Inject):
+    def test_translate(self):
+        self.make(encoder_layers=1, decoder_layers=1)
+        self.inject("translate", self.model, "a file", TEXTS[0], "--heatmap", self.path("map.html"), outputs=["map.html"],
+                    same_text=True, most=80)
+
+    def test_generate(self):
+        self.make(kind="text", decoder_layers=1)
+        self.inject("generate", self.model, "a file", "--beams", 2, "--json", most=60)
 
 
 class Pictures(ImageTest, Inject):

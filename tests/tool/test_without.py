@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""A clattn that was built without libraries that it can do without (-Dpng, -Dutf8proc, -Dspeech=disabled): what needs
-one
-says which, with exit status 2, before it looks at files or devices; all else works.
+"""A clattn that was built without libraries that it can do without (-Dpng, -Dutf8proc, -Dspeech,
+-Dsentencepiece=disabled): what needs one says which, with exit status 2, before it looks at files or devices; all else works.
 
     CLATTN=build/src/clattn python3 tests/tool/test_without.py"""
 import os
@@ -15,6 +14,9 @@ class Without(CommandTest):
                                          (["embed", "--help"], "utf8proc", "-Dutf8proc=enabled"),
                                          (["transcribe", "nowhere", "nothing.wav"], "libsndfile, soxr, FFTW or zlib",
                                           "-Dspeech=enabled"),
+                                         (["train", "--text", "t", "--out", "m"], "sentencepiece", "libsentencepiece-dev"),
+                                         (["translate", "nowhere", "text"], "sentencepiece", "libsentencepiece-dev"),
+                                         (["generate", "nowhere"], "sentencepiece", "-Dsentencepiece=enabled"),
                                          (["denoise", "nothing.png", "out.png"], "libpng", "-Dpng=enabled"),
                                          (["image", "nowhere", "nothing.png"], "libpng", "-Dpng=enabled"),
                                          (["embed-image", "nowhere", "nothing.png"], "libpng", "-Dpng=enabled")):

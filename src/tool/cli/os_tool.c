@@ -45,6 +45,17 @@ FILE *os_open_for_reading(const char *path)
     return fopen(path, "rb");
 }
 
+bool os_make_folder(const char *path)
+{
+    struct stat status;
+    if (mkdir(path, 0777) == 0)
+        return true;
+    if (errno != EEXIST || stat(path, &status) != 0)
+        return false;
+    errno = ENOTDIR;
+    return S_ISDIR(status.st_mode);
+}
+
 static os_path_kind kind_of(const char *path)
 {
     struct stat status;

@@ -16,10 +16,21 @@ void os_prepare_streams(void);
  * the process.  On Windows it does nothing, because the system removes these files. */
 void os_prepare_signals(void);
 
+/* From now on the first of these signals (on Windows SIGINT's) ends nothing: os_interrupted returns its number, which is 0
+ * before.  The next one does what it did before. */
+void os_defer_signals(void);
+int os_interrupted(void);
+
+/* Ends the process as the signal that os_interrupted returns would have done.  Returns if it cannot. */
+void os_end_by_signal(void);
+
 bool os_stderr_is_terminal(void);
 
 /* The monotonic time in seconds. */
 double os_seconds(void);
+
+/* Makes the folder unless it is there; false and errno: it cannot be made, or is no folder. */
+bool os_make_folder(const char *path);
 
 /* fopen(path, "rb"). */
 FILE *os_open_for_reading(const char *path);

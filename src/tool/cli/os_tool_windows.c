@@ -2,6 +2,7 @@
 
 #include "tool/cli/os_tool.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <io.h>
 #include <signal.h>
@@ -25,6 +26,39 @@ void os_prepare_streams(void)
 /* Windows itself removes the temporary files of a process that ends (io/os_file_windows.c). */
 void os_prepare_signals(void)
 {
+}
+
+static volatile sig_atomic_t interrupted;
+
+/* Windows takes the handler back when it calls it. */
+static void on_interrupt(int signal_number)
+{
+    interrupted = signal_number;
+}
+
+void os_defer_signals(void)
+{
+    signal(SIGINT, on_interrupt);
+}
+
+int os_interrupted(void)
+{
+    return interrupted;
+}
+
+void os_end_by_signal(void)
+{
+    signal(interrupted, SIG_DFL);
+    raise(interrupted);
+}
+
+bool os_make_folder(const char *path)
+{
+    wchar_t *wide = os_wide(path);
+    const bool made = wide != NULL && (CreateDirectoryW(wide, NULL) || GetLastError() == ERROR_ALREADY_EXISTS);
+    free(wide);
+    errno = ENOENT;
+    return made && os_look_at(path) == OS_PATH_FOLDER;
 }
 
 bool os_stderr_is_terminal(void)

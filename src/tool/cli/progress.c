@@ -17,6 +17,7 @@ static struct {
     cnd_t ended_changed;
     const char *label;
     double started, fraction, limit; /* started and limit in seconds; a limit of 0: none */
+    char note[96];
     bool drawn, ended;
 } bar;
 
@@ -39,9 +40,10 @@ static void draw(double elapsed)
         cells[i] = i < filled ? '#' : '.';
     cells[30] = '\0';
     if (fraction > 0.0)
-        fprintf(stderr, "\r%s [%s] %3d %%  %.0f s\033[K", bar.label, cells, (int)(fraction * 100.0), elapsed);
+        fprintf(stderr, "\r%s [%s] %3d %%  %.0f s%s\033[K", bar.label, cells, (int)(fraction * 100.0), elapsed,
+                bar.note);
     else
-        fprintf(stderr, "\r%s  %.0f s\033[K", bar.label, elapsed);
+        fprintf(stderr, "\r%s  %.0f s%s\033[K", bar.label, elapsed, bar.note);
     fflush(stderr);
     bar.drawn = true;
 }
@@ -75,6 +77,7 @@ void progress_begin_within(const char *label, double seconds)
     bar.started = os_seconds();
     bar.fraction = 0.0;
     bar.limit = seconds;
+    bar.note[0] = '\0';
     bar.drawn = bar.ended = false;
     /* If no thread can start, there is no bar, and the work goes on. */
     if (mtx_init(&bar.lock, mtx_plain) != thrd_success)
@@ -94,6 +97,15 @@ void progress_show(double fraction)
         return;
     mtx_lock(&bar.lock);
     bar.fraction = fraction < 0.0 ? 0.0 : fraction > 1.0 ? 1.0 : fraction;
+    mtx_unlock(&bar.lock);
+}
+
+void progress_note(const char *text)
+{
+    if (!bar.running || bar.depth > 1)
+        return;
+    mtx_lock(&bar.lock);
+    snprintf(bar.note, sizeof bar.note, "  %s", text);
     mtx_unlock(&bar.lock);
 }
 

@@ -16,6 +16,9 @@ void progress_begin_within(const char *label, double seconds);
 /* Sets the fraction that is done, 0 … 1.  Cheap. */
 void progress_show(double fraction);
 
+/* Sets a short text that follows the bar from now on, until progress_end. */
+void progress_note(const char *text);
+
 /* Removes the bar from the terminal, so that other text can be written; the bar returns some tenths of a second
  * later. */
 void progress_hide(void);

@@ -189,6 +189,13 @@ static int missing(const char *command)
                     command);
 }
 
+int cmd_train(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    return missing("train");
+}
+
 int cmd_translate(int argc, char **argv)
 {
     (void)argc;

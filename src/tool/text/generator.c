@@ -6,6 +6,7 @@
 
 #include "base/size.h"
 #include "base/try.h"
+#include "tool/cli/progress.h"
 #include "tool/run/model_config.h"
 #include "tool/tool.h"
 
@@ -238,6 +239,9 @@ static int finish_batch(const batch *b)
     int status = TOOL_DONE;
     for (size_t i = 0; i < b->count; i++) {
         b->items[i]->score = b->scores[i];
+        if (b->generated[i] == 0 || !isfinite(b->scores[i])) /* the first piece always fits */
+            return complain(TOOL_BAD_INPUT, "%s: its weights make probabilities that are no numbers",
+                            b->generator->model->folder);
         for (size_t k = 0; k < b->generated[i]; k++)
             TOOL_TRY(vocabulary_append(&b->items[i]->output, b->tokens[i * b->most + k]));
     }
@@ -274,11 +278,15 @@ int text_generator_run(text_generator *g, text_item *items, size_t count)
         if (items[i].input.count > 0)
             sorted[filled++] = &items[i];
     qsort(sorted, filled, sizeof *sorted, longer_first);
+    progress_begin(g->model->shape.kind == TEXT_KIND_TRANSLATION ? "translate" : "generate");
     if (filled > 0)
         TOOL_TRY(device_check(g->device, need_plans(g, filled, sorted[0]->input.count), NULL));
-    for (size_t first = 0; first < filled; first += g->batch)
+    for (size_t first = 0; first < filled; first += g->batch) {
+        progress_show((double)first / (double)filled);
         TOOL_TRY(run_batch(g, sorted + first, size_min(filled - first, g->batch)));
+    }
 fail:
+    progress_end();
     free(sorted);
     return status;
 }
