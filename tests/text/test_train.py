@@ -1,19 +1,23 @@
 #!/usr/bin/env python3
 """clattn train from outside: a few steps on a corpus of made-up sentences, what is the same in every bit, and bad input.
 
-    CLATTN=build/src/clattn python3 tests/tool/test_command_train.py [-k PATTERN ...]
+    CLATTN=build/src/clattn python3 tests/text/test_train.py [-k PATTERN ...]
 
 The device is whatever the environment chooses.  Needs NumPy and no more."""
 import json
 import math
 import os
+import pathlib
 import resource
 import shutil
 import signal
 import struct
 import subprocess
+import sys
 
 import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tool"))
 
 from command_support import CLATTN, TIMEOUT, CommandTest, main, thorough, write_safetensors
 
