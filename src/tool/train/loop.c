@@ -134,7 +134,7 @@ static int collect_into(train_run *r, train_losses *sum)
 static int validate(train_run *r)
 {
     const train_pass pass = {.evaluation = true};
-    const double before = os_seconds();
+    const double before = os_seconds() - r->engine->compiling;
     train_losses sum = {0};
     int status = TOOL_DONE;
     for (size_t i = 0; i < r->checks->count; i++) {
@@ -146,7 +146,7 @@ static int validate(train_run *r)
     while (r->engine->flying > 0)
         TOOL_TRY(collect_into(r, &sum));
     r->check_loss = sum.sum / (double)sum.labels;
-    r->check_seconds = os_seconds() - before;
+    r->check_seconds = os_seconds() - r->engine->compiling - before;
     if (!isfinite(r->check_loss))
         status = complain(TOOL_FAILED, "train: the validation loss of step %llu is %g; what is in %s, of before, stays",
                           (unsigned long long)r->history->step, r->check_loss, r->folder);
@@ -251,6 +251,8 @@ int train_loop(train_run *r)
     r->end = TRAIN_END_STEPS;
     os_defer_signals();
     progress_begin("training");
+    if (r->rule->until > 0 && r->checks->count > 0) /* so that it is known how much time the last one needs */
+        TOOL_TRY(validate(r));
     while (!over) {
         TOOL_TRY(run_steps(r, &over));
         validated = h->step % r->rule->every == 0;
