@@ -65,19 +65,19 @@ CLATTN_API void clattn_adam_desc_init(clattn_adam_desc *desc);
 /** Where the arrays are this time, and the step's numbers. Set it up with CLATTN_ADAM_ARGS_INIT. What is written may overlap
  * nothing else.
  *
- * The numbers are double, because 1 - beta2 is one of them: it would lose four digits if beta2 were float32. */
+ * The numbers are double, as PyTorch's are: of a float32 0.999, 1 - beta2 would be wrong by 1e-5. */
 typedef struct clattn_adam_args {
     size_t size;              /**< sizeof(clattn_adam_args) */
     clattn_binding parameter; /**< the array of that name */
     clattn_binding gradient, first_moment, second_moment, stored, squares;
-    double learning_rate;     /**< finite, >= 0 */
-    double beta1, beta2;      /**< in [0, 1), if explicit_betas is 1 */
-    double epsilon;           /**< finite, >= 0, if explicit_epsilon is 1 */
-    double weight_decay;      /**< finite, >= 0 */
-    double gradient_scale;    /**< finite; 0 (default): 1. With a scaled loss, the scale's inverse */
-    double clip_norm;         /**< the norm to clip gradients to, finite, > 0, which needs `squares`; 0 (default): none */
-    int64_t step;             /**< which step this is, from 1 */
-    int32_t explicit_betas;   /**< 1: `beta1` and `beta2` count; 0 (default): 0.9 and 0.999 */
+    double learning_rate;   /**< finite, >= 0 */
+    double beta1, beta2;    /**< in [0, 1), if explicit_betas is 1 */
+    double epsilon;         /**< finite, >= 0, if explicit_epsilon is 1 */
+    double weight_decay;    /**< finite, >= 0 */
+    double gradient_scale;  /**< finite; 0 (default): 1. With a scaled loss, the scale's inverse */
+    double clip_norm;       /**< the norm to clip gradients to, finite, > 0, which needs `squares`; 0 (default): none */
+    int64_t step;           /**< which step this is, from 1 */
+    int32_t explicit_betas; /**< 1: `beta1` and `beta2` count; 0 (default): 0.9 and 0.999 */
     int32_t explicit_epsilon; /**< 1: `epsilon` counts; 0 (default): 1e-8 */
     int32_t decoupled;        /**< 1: AdamW's weight decay; 0 (default): Adam's, which is part of the gradient */
     int32_t reserved;         /* 0 */
@@ -93,18 +93,21 @@ CLATTN_API void clattn_adam_args_init(clattn_adam_args *args);
 /** Tells whether some solver takes `desc`, and if not, why (@ref calls_supports).
  *
  * @return INVALID_ARGUMENT, INVALID_STRUCT, INVALID_LAYOUT, OVERFLOW, UNSUPPORTED or OUT_OF_MEMORY. */
-CLATTN_API clattn_status clattn_adam_supports(clattn_context *context, const clattn_adam_desc *desc, const char **reason);
+CLATTN_API clattn_status clattn_adam_supports(clattn_context *context, const clattn_adam_desc *desc,
+                                              const char **reason);
 
 /** Compiles a plan for `desc` (@ref calls_plan). Blocks.
  *
  * @return what clattn_adam_supports returns, FORKED, OPENCL, BUILD, MISCOMPILED, IO or INTERNAL. */
-CLATTN_API clattn_status clattn_adam_plan_create(clattn_context *context, const clattn_adam_desc *desc, const clattn_plan_options *options, clattn_plan **plan);
+CLATTN_API clattn_status clattn_adam_plan_create(clattn_context *context, const clattn_adam_desc *desc,
+                                                 const clattn_plan_options *options, clattn_plan **plan);
 
 /** Enqueues the plan's one kernel (@ref calls_enqueue). Does not block.
  *
  * @return INVALID_ARGUMENT, INVALID_STRUCT, OVERFLOW, UNSUPPORTED (shared virtual memory on a device without it),
  * WRONG_CONTEXT, BUFFER_TOO_SMALL, BUFFER_ACCESS, OUT_OF_MEMORY, OPENCL, CANCELLED or FORKED. */
-CLATTN_API clattn_status clattn_adam_enqueue(clattn_plan *plan, cl_command_queue queue, const clattn_adam_args *args, cl_uint wait_count, const cl_event *wait_list, cl_event *event);
+CLATTN_API clattn_status clattn_adam_enqueue(clattn_plan *plan, cl_command_queue queue, const clattn_adam_args *args,
+                                             cl_uint wait_count, const cl_event *wait_list, cl_event *event);
 
 /** Makes the plan that clattn_adam_run will want for `desc` (@ref calls_prewarm). Blocks.
  *
@@ -114,7 +117,9 @@ CLATTN_API clattn_status clattn_adam_prewarm(clattn_context *context, const clat
 /** Finds or makes the plan for `desc` and enqueues it (@ref calls_run). Blocks only while it compiles.
  *
  * @return what clattn_adam_plan_create and clattn_adam_enqueue return. */
-CLATTN_API clattn_status clattn_adam_run(clattn_context *context, cl_command_queue queue, const clattn_adam_desc *desc, const clattn_adam_args *args, cl_uint wait_count, const cl_event *wait_list, cl_event *event);
+CLATTN_API clattn_status clattn_adam_run(clattn_context *context, cl_command_queue queue, const clattn_adam_desc *desc,
+                                         const clattn_adam_args *args, cl_uint wait_count, const cl_event *wait_list,
+                                         cl_event *event);
 
 /** What to compute. Set it up with CLATTN_SQUARE_SUM_DESC_INIT. */
 typedef struct clattn_square_sum_desc {
@@ -150,18 +155,22 @@ CLATTN_API void clattn_square_sum_args_init(clattn_square_sum_args *args);
 /** Tells whether some solver takes `desc`, and if not, why (@ref calls_supports).
  *
  * @return INVALID_ARGUMENT, INVALID_STRUCT, INVALID_LAYOUT, OVERFLOW, UNSUPPORTED or OUT_OF_MEMORY. */
-CLATTN_API clattn_status clattn_square_sum_supports(clattn_context *context, const clattn_square_sum_desc *desc, const char **reason);
+CLATTN_API clattn_status clattn_square_sum_supports(clattn_context *context, const clattn_square_sum_desc *desc,
+                                                    const char **reason);
 
 /** Compiles a plan for `desc` (@ref calls_plan). Blocks.
  *
  * @return what clattn_square_sum_supports returns, FORKED, OPENCL, BUILD, MISCOMPILED, IO or INTERNAL. */
-CLATTN_API clattn_status clattn_square_sum_plan_create(clattn_context *context, const clattn_square_sum_desc *desc, const clattn_plan_options *options, clattn_plan **plan);
+CLATTN_API clattn_status clattn_square_sum_plan_create(clattn_context *context, const clattn_square_sum_desc *desc,
+                                                       const clattn_plan_options *options, clattn_plan **plan);
 
 /** Enqueues the plan's two kernels (@ref calls_enqueue). Does not block.
  *
  * @return INVALID_ARGUMENT, INVALID_STRUCT, OVERFLOW, UNSUPPORTED (shared virtual memory on a device without it),
  * WRONG_CONTEXT, BUFFER_TOO_SMALL, BUFFER_ACCESS, BUSY, OUT_OF_MEMORY, OPENCL, CANCELLED or FORKED. */
-CLATTN_API clattn_status clattn_square_sum_enqueue(clattn_plan *plan, cl_command_queue queue, const clattn_square_sum_args *args, cl_uint wait_count, const cl_event *wait_list, cl_event *event);
+CLATTN_API clattn_status clattn_square_sum_enqueue(clattn_plan *plan, cl_command_queue queue,
+                                                   const clattn_square_sum_args *args, cl_uint wait_count,
+                                                   const cl_event *wait_list, cl_event *event);
 
 /** Makes the plan that clattn_square_sum_run will want for `desc` (@ref calls_prewarm). Blocks.
  *
@@ -171,7 +180,9 @@ CLATTN_API clattn_status clattn_square_sum_prewarm(clattn_context *context, cons
 /** Finds or makes the plan for `desc` and enqueues it (@ref calls_run). Blocks only while it compiles.
  *
  * @return what clattn_square_sum_plan_create and clattn_square_sum_enqueue return. */
-CLATTN_API clattn_status clattn_square_sum_run(clattn_context *context, cl_command_queue queue, const clattn_square_sum_desc *desc, const clattn_square_sum_args *args, cl_uint wait_count, const cl_event *wait_list, cl_event *event);
+CLATTN_API clattn_status clattn_square_sum_run(clattn_context *context, cl_command_queue queue,
+                                               const clattn_square_sum_desc *desc, const clattn_square_sum_args *args,
+                                               cl_uint wait_count, const cl_event *wait_list, cl_event *event);
 
 CLATTN_END_DECLS
 

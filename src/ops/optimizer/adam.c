@@ -81,10 +81,10 @@ static clattn_status prepare(clattn_plan *base)
     const struct capabilities *caps = &base->context->device.caps;
     const bool on_cpu = capabilities_on_cpu(caps) && !(caps->quirks & QUIRK_LOOPS_STOP);
     const uint32_t lanes = on_cpu ? caps->lanes : 4;
-    size_t local[3] = {on_cpu || caps->quirks & QUIRK_GROUPS_BREAK ? 1 : size_min(64, caps->info.max_work_item[0]), 1,
-                       1};
-    if (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR))
-        local[0] = size_min(local[0], 32);
+    size_t
+        local[3] = {on_cpu || caps->quirks & QUIRK_GROUPS_BREAK ? 1 : size_min(64, caps->info.max_work_item[0]), 1, 1};
+    if (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR)) local
+        [0] = size_min(local[0], 32);
     plan->chunk = on_cpu ? 16384 : (int)(local[0] * lanes * 4);
     const size_t groups[3] = {divide_up(problem->count, (size_t)plan->chunk), 1, 1};
     struct strbuf options = {0};
@@ -195,8 +195,12 @@ fail:
 }
 
 static const struct layout_place layouts[] = {
-    LAYOUT_PLACE(adam, parameter),     LAYOUT_PLACE(adam, gradient), LAYOUT_PLACE(adam, first_moment),
-    LAYOUT_PLACE(adam, second_moment), LAYOUT_PLACE(adam, stored),   LAYOUT_PLACE(adam, squares),
+    LAYOUT_PLACE(adam, parameter),
+    LAYOUT_PLACE(adam, gradient),
+    LAYOUT_PLACE(adam, first_moment),
+    LAYOUT_PLACE(adam, second_moment),
+    LAYOUT_PLACE(adam, stored),
+    LAYOUT_PLACE(adam, squares),
     {NULL, 0},
 };
 

@@ -1,7 +1,7 @@
 /* The optimizer: makes arrays and a plan of a table row, and compares the result with a reference. */
 #include <math.h>
 
-#include "support/ops/optimizer_case.h"
+#include "support/ops/backward/optimizer_case.h"
 #include "support/verdict.h"
 
 /* ---- steps of Adam ---- */

@@ -3,7 +3,7 @@
  * guard bands stay; what is refused.
  *
  * Holds: include/clattn/optimizer.h. */
-#include "support/ops/optimizer_case.h"
+#include "support/ops/backward/optimizer_case.h"
 
 #include <math.h>
 #include <stdlib.h>
