@@ -40,6 +40,7 @@ typedef struct pool_backward_args {
 #define POOL_TILE 128 /* elements of a piece */
 #define POOL_SPAN 512 /* elements of x that they need of one row at a time */
 #define POOL_BLOCK 4  /* vectors of channels */
+#define POOL_ROW 1024 /* pool_backward_cpu: elements of a piece */
 
 /* The most items of a work-group of pool_generic. */
 #define POOL_ITEMS 64

@@ -65,7 +65,7 @@ CLATTN_API void clattn_adam_desc_init(clattn_adam_desc *desc);
 /** Where the arrays are this time, and the step's numbers. Set it up with CLATTN_ADAM_ARGS_INIT. What is written may overlap
  * nothing else.
  *
- * The numbers are double, because 1 - beta2 is one of them: it would lose four digits if beta2 were float32. */
+ * The numbers are double, as PyTorch's are: of a float32 0.999, 1 - beta2 would be wrong by 1e-5. */
 typedef struct clattn_adam_args {
     size_t size;              /**< sizeof(clattn_adam_args) */
     clattn_binding parameter; /**< the array of that name */

@@ -327,7 +327,8 @@ void models_run()
     clattn::transformer pair;
     CHECK(pair.create(of.context, desc, source) == CLATTN_SUCCESS && trainer.create(pair) == CLATTN_SUCCESS);
     CHECK(trainer.parameter_count() > 0 && trainer.bytes() >= 3 * pair.weight_bytes() / 2);
-    CHECK(trainer.get_parameter(0, parameter) == CLATTN_SUCCESS && parameter.name == std::string("encoder.tokens.weight"));
+    CHECK(trainer.get_parameter(0, parameter) == CLATTN_SUCCESS &&
+          parameter.name == std::string("encoder.tokens.weight"));
     shape.batch = 1;
     shape.source_length = shape.target_length = LENGTH;
     clattn::plan training;

@@ -556,6 +556,7 @@ static const pool_row pool_rows[] = {
     {"max of 2 x 2, 64 channels, bfloat16", NOT_QUICK, NULL, CLATTN_DTYPE_BF16, false},
     {"max of 2 x 2, 64 channels, by cpu", NOT_QUICK, "cpu", CLATTN_DTYPE_F32, false},
     {"gradient of max of 2 x 2, 64 channels", NOT_QUICK, NULL, CLATTN_DTYPE_F32, true},
+    {"gradient of max of 2 x 2, 64 channels, by cpu", NOT_QUICK, "cpu", CLATTN_DTYPE_F32, true},
 };
 
 static clattn_status pool_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)

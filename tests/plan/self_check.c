@@ -212,11 +212,15 @@ static void small_operators_are_checked(void **state)
         {"generic", "pool/generic.cl", "turn < step", "turn < step - 1", DISAGREES("pool_generic") "y["},
     };
     static const struct damage pool_gradients[] = {
+        {"cpu", "pool/backward_cpu.cl", "(value > largest)", "(value >= largest)",
+         DISAGREES("pool_backward_cpu") "gradients.x["},
+        {"cpu", "pool/backward_cpu.cl", "gradient /= rows.divisor", "gradient /= 1.001f * rows.divisor",
+         DISAGREES("pool_backward_cpu") "gradients.x["},
         {"generic", "pool/backward_generic.cl", "earlier && other == own", "other == own && r != row",
          DISAGREES("pool_backward_generic") "gradients.x["},
         {"generic", "pool/backward_generic.cl", "gradient / (rows.divisor * columns.divisor)",
          "gradient / (rows.divisor * 2.0f)", DISAGREES("pool_backward_generic") "gradients.x["},
-        {"generic", "pool/backward_generic.cl", "beyond > 0 ? (beyond - 1)", "beyond > 0 ? beyond",
+        {"generic", "pool/backward.h", "beyond > 0 ? (beyond - 1)", "beyond > 0 ? beyond",
          DISAGREES("pool_backward_generic") "gradients.x["},
     };
     static const struct damage maps[] = {

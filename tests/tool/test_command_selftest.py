@@ -12,7 +12,7 @@ class Selftest(CommandTest):
         operators = {"softmax": rows, "attention": attention, "matmul": "clblast " + products, "mha": products,
                      "merge": "generic", "kv_append": "generic", "neighbourhood": "cpu generic",
                      "neighbourhood_backward": "generic",
-                     "conv2d": "cpu generic", "norm": rows, "pool": "cpu generic", "pool_backward": "generic", "resize": "cpu generic",
+                     "conv2d": "cpu generic", "norm": rows, "pool": "cpu generic", "resize": "cpu generic",
                      "rope": "cpu generic", "activation": "cpu generic", "dropout": "cpu generic", "embedding": "generic",
                      "adam": "generic", "square_sum": "generic",
                      "cross_entropy": rows, "image": "cpu generic"}

@@ -179,8 +179,9 @@ clattn_status pool_problem_read(const void *given, void *result, const char **re
         lengthen_rows(x, kernel);
     kernel->average = desc->kind == CLATTN_POOL_KIND_AVERAGE;
     kernel->padding_counts = desc->count_include_pad;
-    problem->unit_channels =
-        channels > 1 && x->stride[1] == 1 && y->stride[1] == 1 && y->extent[3] <= LENGTH_LIMIT / (POOL_BLOCK * 16);
+    problem->unit_channels = channels > 1 && x->stride[1] == 1 && y->stride[1] == 1 &&
+                             (layout_is_none(&desc->x) || desc->x.stride[1] == 1) &&
+                             y->extent[3] <= LENGTH_LIMIT / (POOL_BLOCK * 16);
     problem->joined = problem->unit_channels && x->stride[3] == channels && y->stride[3] == channels &&
                       (size_t)channels * size_max(x->extent[3], y->extent[3]) <= LENGTH_LIMIT;
 fail:

@@ -11,15 +11,16 @@ struct pool_problem {
     clattn_pool_desc desc; /* normalised; strides and dilations filled in */
     pool_args kernel;      /* what every enqueue has in common; lines, pieces, depth, tile, band and share 0 */
     bool empty;            /* y has no elements */
-    bool unit_channels;    /* channels are neighbours in x and in y, backward in their gradients */
+    bool unit_channels;    /* channels are neighbours in all arrays */
     bool joined;           /* so are columns, with all their channels */
 };
 
 struct pool_plan {
     clattn_plan base;
     struct pool_problem problem;
-    size_t items; /* of a work-group */
-    /* Forward: sets depth, tile, band and share for the first `batch` items of a problem that is not empty. */
+    size_t items;            /* of a work-group */
+    size_t pieces_per_group; /* backward; 1 by the generic solver */
+    /* Sets depth, tile, band and share for the first `batch` items of a problem that is not empty. */
     void (*shape)(const struct pool_plan *plan, const struct pool_problem *problem, size_t batch, pool_args *args);
 };
 

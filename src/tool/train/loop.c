@@ -106,11 +106,11 @@ static int enqueue_step(train_run *r, uint64_t step)
         r->tokens += batch.tokens;
     }
     clattn_update_args update = CLATTN_UPDATE_ARGS_INIT;
-    update.learning_rate = train_rate(rule, r->engine->shape->d_model, step);
-    update.beta2 = 0.98f;
-    update.epsilon = 1e-9f;
-    update.weight_decay = rule->weight_decay;
-    update.clip_norm = rule->clip;
+    update.learning_rate = (double)train_rate(rule, r->engine->shape->d_model, step);
+    update.beta2 = 0.98;
+    update.epsilon = 1e-9;
+    update.weight_decay = (double)rule->weight_decay;
+    update.clip_norm = (double)rule->clip;
     update.step = (int64_t)step;
     status = train_engine_update(r->engine, &update);
 fail:

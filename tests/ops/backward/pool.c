@@ -32,6 +32,12 @@
 static const pool_case shapes[] = {
     BOTH("halved", ALL, OF(2, 3), SIZES(7, 19, 3, 9), WINDOW(2, 2)),
     BOTH("halved", ALL, OF(2, 3), SIZES(7, 19, 3, 9), WINDOW(2, 2), LAST),
+    BOTH("channels as lanes", ALL, OF(1, 21), SIZES(7, 9, 3, 4), WINDOW(3, 2), STRIDE(2, 2), LAST, .whole = true),
+    BOTH("channels as lanes", ALL, OF(2, 37), SIZES(5, 7, 3, 4), WINDOW(3, 3), STRIDE(2, 2), PAD(1, 1, 1, 1), LAST,
+         .inject = true),
+    BOTH("rows of several tiles", BIG, OF(1, 1), SIZES(3, 2070, 2, 1035), WINDOW(3, 3), STRIDE(2, 2), PAD(1, 1, 1, 1)),
+    BOTH("rows of several tiles", BIG, OF(1, 20), SIZES(3, 70, 2, 35), WINDOW(3, 3), STRIDE(2, 2), PAD(1, 1, 1, 1),
+         LAST),
     BOTH("many channels", BIG, OF(1, 150), SIZES(5, 7, 3, 4), WINDOW(3, 3), STRIDE(2, 2), PAD(1, 1, 1, 1), LAST),
     BOTH("overlapping", ALL, OF(1, 2), SIZES(9, 18, 5, 9), WINDOW(3, 3), STRIDE(2, 2), PAD(1, 1, 1, 1)),
     BOTH("overlapping", BIG, OF(2, 19), SIZES(40, 70, 40, 70), WINDOW(3, 3), STRIDE(1, 1), PAD(1, 1, 1, 1)),
@@ -133,10 +139,10 @@ static const pool_case repeated[] = {
 static void same_bits(void **state)
 {
     (void)state;
-    for (size_t n = 0; n < COUNT_OF(repeated); n++) {
+    for (size_t n = 0; n < COUNT_OF(repeated) * POOL_SOLVERS; n++) {
         test_job job = {0};
-        if (!pool_make(&job, &repeated[n], "generic"))
-            skip();
+        if (!pool_make(&job, &repeated[n / POOL_SOLVERS], pool_solvers[n % POOL_SOLVERS]))
+            continue;
         job_run(&job, NULL);
         unsigned char *given = job_snapshot(&job);
         for (size_t i = 0; i < by_level(3, 100, 100, 1000); i++) {
@@ -156,11 +162,11 @@ static void any_batch(void **state)
 {
     enum { PLANES = 3 * 9 * 18 };
     (void)state;
-    for (size_t n = 0; n < COUNT_OF(repeated); n++) {
+    for (size_t n = 0; n < COUNT_OF(repeated) * POOL_SOLVERS; n++) {
         float whole[4 * PLANES], part[4 * PLANES];
         test_job job = {0};
-        if (!pool_make(&job, &repeated[n], "generic"))
-            skip();
+        if (!pool_make(&job, &repeated[n / POOL_SOLVERS], pool_solvers[n % POOL_SOLVERS]))
+            continue;
         job_run(&job, NULL);
         job_copy_output(&job, whole);
         job.args.pool.explicit_batch = 1;
@@ -177,7 +183,7 @@ static void any_batch(void **state)
 }
 
 /* The first of a window's largest elements gets the gradient: also of zeros of both signs, infinities and NaN. */
-static void firsts(void **state)
+static void firsts_by(const char *solver)
 {
     static const struct {
         float x[4], expected[4];
@@ -192,7 +198,6 @@ static void firsts(void **state)
     };
     const float gradient = 3;
 
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(windows); i++) {
         clattn_pool_desc desc = CLATTN_POOL_DESC_INIT;
         clattn_pool_args args = CLATTN_POOL_ARGS_INIT;
@@ -206,11 +211,20 @@ static void firsts(void **state)
         array_bind(&y_gradient, &desc.gradients.y, &args.gradients.y);
         array_bind(job_output(&job, 4, (size_t[]){1, 1, 2, 2}), &desc.gradients.x, &args.gradients.x);
         job.args.pool = args;
-        job_run_once(&job, &pool_operator, &desc);
-        job_copy_output(&job, found);
-        assert_memory_equal(found, windows[i].expected, sizeof found);
+        if (job_plan(&job, &pool_operator, &desc, solver, JOB_LOOPS)) {
+            job_run(&job, NULL);
+            job_copy_output(&job, found);
+            assert_memory_equal(found, windows[i].expected, sizeof found);
+        }
         job_release(&job);
     }
+}
+
+static void firsts(void **state)
+{
+    (void)state;
+    for (size_t n = 0; n < POOL_SOLVERS; n++)
+        firsts_by(pool_solvers[n]);
 }
 
 static clattn_pool_desc good_desc(clattn_pool_kind kind)

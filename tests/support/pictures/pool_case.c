@@ -215,7 +215,7 @@ void pool_add(const pool_case *cases, size_t count)
         for (size_t i = 0; i < count; i++) {
             const pool_case *t = &cases[i];
 
-            if ((t->levels & level()) && (n == 0 || !t->backward))
+            if (t->levels & level())
                 suite_add_case(check, t, pool_solvers[n], "pool %s%s: %s, %s of %dx%d%s, %zux%zu to %zux%zu",
                                pool_solvers[n], t->backward ? " backward" : "", t->rule,
                                t->kind == CLATTN_POOL_KIND_MAX ? "max" : "average", t->window[0], t->window[1],

@@ -32,7 +32,7 @@ void pool_reference(const pool_case *test, size_t planes, const double *x, doubl
 void pool_gradient_reference(const pool_case *test, size_t planes, const double *x, const double *y_gradient,
                              double *x_gradient, double *magnitude);
 
-/* The solvers' names: of forward; backward has the first. */
+/* The solvers' names. */
 #define POOL_SOLVERS 2
 extern const char *const pool_solvers[POOL_SOLVERS];
 

@@ -1,6 +1,6 @@
 /* Steps of Adam and sums of squares as table rows. */
-#ifndef TESTS_SUPPORT_OPS_OPTIMIZER_CASE_H
-#define TESTS_SUPPORT_OPS_OPTIMIZER_CASE_H
+#ifndef TESTS_SUPPORT_OPS_BACKWARD_OPTIMIZER_CASE_H
+#define TESTS_SUPPORT_OPS_BACKWARD_OPTIMIZER_CASE_H
 
 #include "support/job.h"
 
