@@ -277,6 +277,30 @@ class Texts(TextTest, Inject):
         self.inject("translate", self.model, "a file", TEXTS[0], "--heatmap", self.path("map.html"), outputs=["map.html"],
                     same_text=True, most=80)
 
+    def train(self, *options):
+        return ["train", "--source", self.path("a.txt"), "--target", self.path("b.txt"), "--out", self.path("m"), "--layers", 1,
+                "--d-model", 16, "--heads", 2, "--d-ff", 16, "--vocabulary", 60, "--length", 8, "--batch-tokens", 64,
+                "--validate-every", 1, *options]
+
+    def test_train(self):
+        """From nothing, and from a checkpoint, which stays whole."""
+        lines = [" ".join(str(word) for word in self.random.choice(["file", "the", "a", "new"], 3)) for _ in range(120)]
+        for name in "ab":
+            self.write(name + ".txt", "\n".join(lines) + "\n")
+        model, kept, checkpoint = self.path("m"), self.path("kept"), "m/checkpoint.safetensors"
+        self.inject(*self.train("--steps", 1), before=lambda: shutil.rmtree(model, ignore_errors=True), most=80,
+                    outputs=[checkpoint, "m/model.safetensors", "m/vocabulary.model", "m/config.json", "m/loss.svg"])
+        shutil.copytree(model, kept)
+        self.succeed(*self.train("--steps", 2, "--resume"))
+        whole = self.read("kept/checkpoint.safetensors"), self.read(checkpoint)
+
+        def before():
+            shutil.rmtree(model)
+            shutil.copytree(kept, model)
+
+        self.inject(*self.train("--steps", 2, "--resume", "--json"), before=before, after=lambda: self.read(checkpoint) in whole,
+                    most=60)
+
     def test_generate(self):
         self.make(kind="text", decoder_layers=1)
         self.inject("generate", self.model, "a file", "--beams", 2, "--json", most=60)

@@ -1,21 +1,28 @@
 #!/usr/bin/env python3
 """clattn train from outside: a few steps on a corpus of made-up sentences, what is the same in every bit, and bad input.
 
-    CLATTN=build/src/clattn python3 tests/tool/test_command_train.py [-k PATTERN ...]
+    CLATTN=build/src/clattn TEXT_PIECES=build/tests/text/text_pieces python3 tests/text/test_train.py [-k PATTERN ...]
 
 The device is whatever the environment chooses.  Needs NumPy and no more."""
 import json
 import math
 import os
+import pathlib
 import resource
 import shutil
 import signal
 import struct
 import subprocess
+import sys
 
 import numpy as np
 
+TESTS = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(TESTS / "tool"), str(TESTS.parent / "examples" / "translation")]
+
 from command_support import CLATTN, TIMEOUT, CommandTest, main, thorough, write_safetensors
+from order import batches
+from small.text import BEGIN, END, PIECES, Peer
 
 WORDS = {"the": "der", "a": "ein", "file": "Ordner", "window": "Rahmen", "name": "Titel", "old": "alte", "new": "neue",
          "cannot": "kann nicht", "be": "werden", "read": "gelesen", "written": "geschrieben", "opened": "geoeffnet"}
@@ -73,6 +80,29 @@ class Steps(TrainTest):
         self.assertIn(report["best_step"], (5, 10))
         self.assertTrue(self.read("m/loss.svg").startswith(b"<svg "))
         self.succeed("translate", self.path("m"), "the old file")
+
+    def encode(self, path):
+        with open(path, "rb") as file:
+            done = subprocess.run([PIECES, "encode", self.path("m/vocabulary.model")], check=True, stdin=file,
+                                  stdout=subprocess.PIPE)
+        return [[int(i) for i in line.split()] for line in done.stdout.decode().splitlines()]
+
+    def test_losses(self):
+        """Two epochs of a model that does not change: each step has the loss of the reference, over the batch of order.py."""
+        self.train("m", "--steps", 30, "--learning-rate", 0, "--dropout", 0, "--label-smoothing", 0, "--seed", 1 << 40,
+                   "--valid-source", self.source, "--valid-target", self.target)
+        sources, targets = self.encode(self.source), self.encode(self.target)
+        peer = Peer(json.loads(self.read("m/config.json")), read_safetensors(self.path("m/model.safetensors")))
+        sizes = [max(len(source), len(target)) + 1 for source, target in zip(sources, targets)]
+        order = [batch for epoch in range(3) for batch in batches(sizes, 192, 24, 1 << 40, epoch)]
+        losses = self.checkpoint("m")["state.losses"]
+        epoch = len(order) // 3
+        for step in 0, 1, epoch - 1, epoch, epoch + 1, 29:
+            terms = []
+            for item in order[step][1]:
+                log = peer.decode([BEGIN] + targets[item], peer.encode(sources[item] + [END]))
+                terms += [-log[i, piece] for i, piece in enumerate(targets[item] + [END])]
+            self.assertAlmostEqual(float(losses[step]), float(np.mean(terms)), places=4)
 
     def test_the_first_weights(self):
         """Matrices are uniform up to sqrt(6 / (rows + columns)), tables normal, biases 0 and norms 1."""
