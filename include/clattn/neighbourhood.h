@@ -105,13 +105,12 @@ CLATTN_API void clattn_neighbourhood_desc_init(clattn_neighbourhood_desc *desc);
 typedef struct clattn_neighbourhood_args {
     size_t size;                                         /**< sizeof(clattn_neighbourhood_args) */
     clattn_binding query, key, value, bias, output, lse; /**< the array of that name */
-    int32_t explicit_sizes; /**< 1: the next five fields count; 0 (default): the description's extents */
-    int32_t reserved;       /* 0 */
-    size_t batch;           /**< at most the description's; 0 is allowed and does nothing */
-    size_t query_height,
-        query_width; /**< at most the description's; 0 is allowed: forward does nothing, backward gives +0 */
-    size_t key_height, key_width; /**< at most the description's */
-    size_t query_y, query_x;      /**< where query (0, 0) stands; 0 (default): at the map's first row, column */
+    int32_t explicit_sizes;           /**< 1: the next five fields count; 0 (default): the description's extents */
+    int32_t reserved;                 /* 0 */
+    size_t batch;                     /**< at most the description's; 0 is allowed and does nothing */
+    size_t query_height, query_width; /**< at most the description's; 0 is allowed: nothing, and backward +0 */
+    size_t key_height, key_width;     /**< at most the description's */
+    size_t query_y, query_x;          /**< where query (0, 0) stands; 0 (default): at the map's first row, column */
     struct {
         clattn_binding output, query, key, value, bias;
     } gradients;              /**< the array of that name in the description's `gradients` */

@@ -65,9 +65,8 @@ typedef struct clattn_pool_desc {
 
     /** 1: padding counts in the divisor; 0 (default): it does not. ONNX has the same default; PyTorch's is 1. Average only. */
     int32_t count_include_pad;
-    clattn_layout
-        x; /**< the input, (batch, channels, height, width) of at most 2^28 rows and columns; none if an average is
-                      * backward */
+    clattn_layout x; /**< the input, (batch, channels, height, width) of at most 2^28 rows and columns; none for an
+                          average's gradient */
     clattn_layout y; /**< the output of forward, with x's batch and channels and the extents above */
 
     /** Only with CLATTN_DIRECTION_BACKWARD, which needs both. */
