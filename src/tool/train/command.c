@@ -195,7 +195,6 @@ static int write_report(training *t)
     report_count(&report, "vocabulary", t->model.shape.vocabulary);
     report_count(&report, "texts", t->items.count);
     report_count(&report, "left_out", t->items.left_out + t->checks.left_out);
-    report_count(&report, "seed", (size_t)h->seed);
     report_text(&report, "ended_by", ends[r->end]);
     report_number(&report, "seconds", os_seconds() - t->rule.started);
     report_count(&report, "device_bytes",
