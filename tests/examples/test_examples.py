@@ -122,5 +122,32 @@ class WhyScale(unittest.TestCase):
                 np.testing.assert_allclose((bottom - y) / 190, part, atol=0.01)
 
 
+class WhyScaleTraining(unittest.TestCase):
+    @staticmethod
+    def simulated(d_k, divided):
+        """The share of a derivative that comes through the softmax, of the median row."""
+        random = np.random.default_rng(2)
+        query, key = random.standard_normal((2, 16, 64, d_k))
+        p = softmax(query @ key.transpose(0, 2, 1) / (np.sqrt(d_k) if divided else 1))
+        given = random.standard_normal(p.shape)
+        passed = p * (given - np.sum(p * given, axis=-1, keepdims=True))
+        return np.median(np.linalg.norm(passed, axis=-1) / np.linalg.norm(given, axis=-1))
+
+    def test_tables(self):
+        text = run("why_scale_training")
+        rows = [[float(cell) for cell in line.split()] for line in text.splitlines() if re.match(r" *\d", line)]
+        shares, losses = np.array(rows[:7]), np.array(rows[7:])
+        self.assertEqual(shares[:, 0].tolist(), [1, 4, 16, 64, 256, 1024, 4096])
+        for d_k, without, divided in shares:
+            self.assertAlmostEqual(divided / self.simulated(int(d_k), True), 1, delta=0.15)
+            if d_k <= 64:  # above, few queries have nearly all of what there is
+                self.assertAlmostEqual(without / self.simulated(int(d_k), False), 1, delta=0.15)
+        self.assertLess(shares[-1, 1], 1e-5 * shares[-1, 2])
+        # With the division it is learned, without it is not yet.
+        self.assertEqual(losses[:, 0].tolist(), [25.0 * n for n in range(1, 9)])
+        self.assertLess(losses[-1, 2], 0.5)
+        self.assertGreater(losses[-1, 1], 2)
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -174,7 +174,7 @@ class Maps(TextTest):
     def test_translations(self):
         self.make()
         texts = [text for text in TEXTS if self.peer.greedy(self.ids(text))[2] > CLOSE][:1 if QUICK else 4]
-        result = self.succeed("translate", self.model, "--heatmap", self.path("map.html"), "--", *texts, "")
+        result = self.succeed("translate", self.model, "--attention", self.path("map.html"), "--", *texts, "")
         page = self.page()
         self.assertEqual([part["name"] for part in page.about["parts"]], ["text %d" % (i + 1) for i in range(len(texts))])
         self.assertEqual(page.about["title"], "Cross-attention of " + self.model)
@@ -187,7 +187,7 @@ class Maps(TextTest):
     def test_generated(self):
         self.make(kind="text", target_length=40)
         prompt = next(text for text in TEXTS if self.peer.greedy(self.ids(text))[2] > CLOSE)
-        self.succeed("generate", self.model, prompt, "--heatmap", self.path("map.html"))
+        self.succeed("generate", self.model, prompt, "--attention", self.path("map.html"))
         ids = self.ids(prompt)
         reads = ids + self.peer.greedy(ids)[0][:-1]
         page = self.page()
@@ -198,7 +198,7 @@ class Maps(TextTest):
     def test_picture(self):
         self.make()
         text = next(text for text in TEXTS if self.peer.greedy(self.ids(text))[2] > CLOSE)
-        result = self.run_clattn("translate", self.model, "--heatmap", self.path("map.png"), "--heatmap", self.path("map.html"),
+        result = self.run_clattn("translate", self.model, "--attention", self.path("map.png"), "--attention", self.path("map.html"),
                                  "--json", "--", text)
         if result.status == 2 and "libpng" in result.errors[0]:
             self.skipTest("built without libpng")
@@ -211,10 +211,10 @@ class Maps(TextTest):
     def test_refusals(self):
         self.make()
         html = self.path("map.html")
-        self.refuse(2, "translate", self.model, "--heatmap", html, input=b"a\n",
-                    saying="--heatmap draws what is given as TEXT, found none")
-        self.refuse(2, "translate", self.model, "a", "--heatmap", self.path("map.gif"), saying=("map.gif", ".html", ".png"))
-        self.refuse(2, "translate", self.model, "", "--heatmap", html, saying="nothing has come of the texts")
+        self.refuse(2, "translate", self.model, "--attention", html, input=b"a\n",
+                    saying="--attention draws what is given as TEXT, found none")
+        self.refuse(2, "translate", self.model, "a", "--attention", self.path("map.gif"), saying=("map.gif", ".html", ".png"))
+        self.refuse(2, "translate", self.model, "", "--attention", html, saying="nothing has come of the texts")
         self.assertFalse(os.path.exists(html))
 
 

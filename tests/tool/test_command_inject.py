@@ -274,7 +274,7 @@ class Models(ModelTest, Inject):
 class Texts(TextTest, Inject):
     def test_translate(self):
         self.make(encoder_layers=1, decoder_layers=1)
-        self.inject("translate", self.model, "a file", TEXTS[0], "--heatmap", self.path("map.html"), outputs=["map.html"],
+        self.inject("translate", self.model, "a file", TEXTS[0], "--attention", self.path("map.html"), outputs=["map.html"],
                     same_text=True, most=80)
 
     def train(self, *options):

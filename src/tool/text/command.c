@@ -31,7 +31,7 @@ typedef struct text_options {
      "N", \
      .help = "beam search of N texts side by side, up to 32; default 1, the likeliest piece each time", \
      .count = TEXT_BEAMS_MOST}, \
-        {"--heatmap", OPTION_LIST, FIELD(maps), "OUT.html|OUT.png", \
+        {"--attention", OPTION_LIST, FIELD(maps), "OUT.html|OUT.png", \
          .help = "draw " what ": a page to look around in, or a picture; may be given for both"}, \
         OPTION_ROW_DTYPE(text_options, "of the model's weights and of what its layers store"), \
         OPTION_ROW_SOLVER(text_options), OPTION_ROW_DEVICE(text_options), OPTION_ROW_JSON(text_options), \
@@ -97,7 +97,7 @@ static int check(const text_options *o, text_kind kind, size_t texts)
     if (kind == TEXT_KIND_TEXT && texts > 1)
         return complain(TOOL_BAD_INPUT, "generate: unexpected argument '%s', expected one PROMPT", o->operands[2]);
     if (kind == TEXT_KIND_TRANSLATION && texts == 0 && o->maps.count > 0)
-        return complain(TOOL_BAD_INPUT, "translate: --heatmap draws what is given as TEXT, found none");
+        return complain(TOOL_BAD_INPUT, "translate: --attention draws what is given as TEXT, found none");
     return heatmap_files_check(&o->maps, NULL, 0);
 }
 
