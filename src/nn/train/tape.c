@@ -74,11 +74,11 @@ fail:
 /* The weight's gradient; none if the array is no weight of the model. */
 static struct graph_operand weight_gradient(const struct tape *t, struct graph_operand weight)
 {
-    const struct graph_array *array = &t->graph->arrays[weight.array];
-    for (size_t i = 0; i < t->model->buffer_count && array->place == GRAPH_FIXED; i++)
-        if (array->fixed.buffer == t->model->buffers[i])
+    const struct graph_array array = t->graph->arrays[weight.array]; /* a copy: another array may move all of them */
+    for (size_t i = 0; i < t->model->buffer_count && array.place == GRAPH_FIXED; i++)
+        if (array.fixed.buffer == t->model->buffers[i])
             return (struct graph_operand){graph_bound_array(t->graph, CLATTN_DTYPE_F32, t->slot + (int)i, 0),
-                                          array->fixed.offset + weight.offset};
+                                          array.fixed.offset + weight.offset};
     return operand_of(0);
 }
 
