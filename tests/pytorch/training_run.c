@@ -15,8 +15,10 @@
  *   output=N output_bias=0|1    the clattn_model_output
  *   bf16=0|1        bfloat16 with float32 parameters
  *   smoothing=X recompute=0|1 dropout=X parts=N     the batch is cut into so many steps, whose gradients are added up
- *   repeat=N        does the step N times more, and prints the milliseconds of each; explain=1 prints the plan
+ *   repeat=N        does the step N times more, and prints the milliseconds of each and the kilobytes of memory;
+ *                   explain=1 prints the plan
  *   rate=X clip=X decay=X coupled=0|1     each step is followed by an update; rate 0 (default): none is */
+#include <sys/resource.h>
 #include <time.h>
 
 #include "pytorch/run.h"
@@ -133,7 +135,8 @@ static void update(clattn_trainer *trainer, size_t step)
         CHECK(clattn_trainer_update(trainer, NULL, &args, 0, NULL, NULL));
 }
 
-/* Prints how long a step with its update takes, each time that it is repeated. */
+/* Prints how long a step with its update takes, each time that it is repeated, and then the most kilobytes that the process has
+ * had. */
 static void measure(clattn_trainer *trainer, clattn_plan *plan, const clattn_training_args *args)
 {
     for (size_t i = 0; i < number("repeat", 0); i++) {
@@ -143,6 +146,9 @@ static void measure(clattn_trainer *trainer, clattn_plan *plan, const clattn_tra
         clFinish(clattn_context_queue(context));
         printf("%.3f\n", milliseconds() - began);
     }
+    struct rusage usage;
+    if (number("repeat", 0) && !getrusage(RUSAGE_SELF, &usage))
+        printf("%ld\n", usage.ru_maxrss);
 }
 
 /* One step, in parts. */

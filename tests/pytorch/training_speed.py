@@ -89,12 +89,13 @@ def measure(name, case, options):
         step()
         for _ in range(options.rounds):
             done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
-            ours += [float(line) for line in done.stdout.split()]
+            *times, memory = map(float, done.stdout.split())
+            ours += times
             theirs += [step() for _ in range(options.repeat)]
             print("# %s: clattn %.0f ms, PyTorch %.0f ms" % (name, statistics.median(ours), statistics.median(theirs)),
                   flush=True)
-    memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return statistics.median(ours), statistics.median(theirs), *(kilobytes / 1024 for kilobytes in memory)
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return statistics.median(ours), statistics.median(theirs), memory / 1024, own / 1024
 
 
 def main():
