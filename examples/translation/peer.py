@@ -22,71 +22,33 @@ import sentencepiece
 import torch
 from torch.nn import functional
 
+import order
+
 PAD, BEGIN, END, IGNORED = 0, 2, 3, -100
 SMOOTHING, CLIP, WARMUP, FACTOR, TOKENS = 0.1, 1.0, 400, 0.5, 2048  # the defaults of `clattn train`
 
 
-# ---- the data, as src/tool/train has it ----
-
-def philox(counter, key):
-    """Philox4x32-10 of arrays of four words each."""
-    low, shift = np.uint64(0xffffffff), np.uint64(32)
-    c, (k0, k1) = [np.asarray(word, np.uint64) for word in counter], (np.uint64(key & 0xffffffff), np.uint64(key >> 32))
-    for _ in range(10):
-        first, second = c[0] * np.uint64(0xD2511F53), c[2] * np.uint64(0xCD9E8D57)
-        c = [(second >> shift) ^ c[1] ^ k0, second & low, (first >> shift) ^ c[3] ^ k1, first & low]
-        k0, k1 = (k0 + np.uint64(0x9E3779B9)) & low, (k1 + np.uint64(0xBB67AE85)) & low
-    return c
-
-
-def shuffle(items, seed, epoch, stream):
-    n = np.arange(len(items) + 1, dtype=np.uint64)
-    words = philox([n, np.full_like(n, stream), np.full_like(n, epoch & 0xffffffff), np.full_like(n, epoch >> 32)], seed)
-    drawn = words[1] << np.uint64(32) | words[0]
-    for i in range(len(items), 1, -1):
-        other = int(drawn[i] % np.uint64(i))
-        items[i - 1], items[other] = items[other], items[i - 1]
-
+# ---- the data ----
 
 class Batches:
-    """Pairs by buckets of lengths; an epoch has all buckets' batches in a shuffled order."""
+    """The batches of one epoch after the other."""
 
     def __init__(self, pairs, longest, seed):
-        self.pairs, self.seed, self.epoch = pairs, seed, None
-        self.lengths, length = [], 8
-        while length < longest:
-            self.lengths.append(length)
-            length = length + 8 if length < 32 else length // 2 * 3 if length & (length - 1) == 0 else length // 3 * 4
-        self.lengths.append(longest)
-        self.buckets = [[] for _ in self.lengths]
-        for i, pair in enumerate(pairs):
-            side = max(len(pair[0]), len(pair[1]) - 1)
-            self.buckets[next(n for n, length in enumerate(self.lengths) if side <= length)].append(i)
-        self.count = sum(-(-len(bucket) // self.rows(n)) for n, bucket in enumerate(self.buckets))
+        self.pairs, self.longest, self.seed, self.epoch, self.left = pairs, longest, seed, 0, []
 
-    def rows(self, bucket):
-        return max(TOKENS // self.lengths[bucket], 1)
-
-    def make_epoch(self, epoch):
-        self.epoch, self.cuts = epoch, []
-        for n, bucket in enumerate(self.buckets):
-            order = list(bucket)
-            shuffle(order, self.seed, epoch, n)
-            self.cuts += [(n, order[i:i + self.rows(n)]) for i in range(0, len(order), self.rows(n))]
-        shuffle(self.cuts, self.seed, epoch, 24)
-
-    def at(self, position):
-        if self.epoch != position // self.count:
-            self.make_epoch(position // self.count)
-        bucket, items = self.cuts[position % self.count]
-        shape = (len(items), self.lengths[bucket])
-        source, target, labels = np.full(shape, PAD), np.full(shape, PAD), np.full(shape, IGNORED)
+    def next(self):
+        if not self.left:
+            sizes = [max(len(source), len(target) - 1) for source, target in self.pairs]
+            self.left = order.batches(sizes, TOKENS, self.longest, self.seed, self.epoch)[::-1]
+            self.epoch += 1
+        length, items = self.left.pop()
+        source, target, labels = (np.full((len(items), length), fill) for fill in (PAD, PAD, IGNORED))
         for row, i in enumerate(items):
             ids, text = self.pairs[i]
             source[row, :len(ids)] = ids
             target[row, :len(text) - 1] = text[:-1]
             labels[row, :len(text) - 1] = text[1:]
-        lengths = np.array([[len(self.pairs[i][0]), len(self.pairs[i][1]) - 1] for i in items])
+        lengths = np.array([len(self.pairs[i][0]) for i in items])
         return tuple(map(torch.from_numpy, (source, target, labels, lengths)))
 
 
@@ -169,11 +131,11 @@ def train(model, batches, steps):
     optimizer = torch.optim.AdamW(model.p.values(), betas=(0.9, 0.98), eps=1e-9, weight_decay=0)
     began, losses = time.monotonic(), []
     for step in range(1, steps + 1):
-        source, target, labels, lengths = batches.at(step - 1)
+        source, target, labels, lengths = batches.next()
         for group in optimizer.param_groups:
             group["lr"] = FACTOR * model.size ** -0.5 * min(step ** -0.5, step * WARMUP ** -1.5)
         optimizer.zero_grad()
-        logits = model.decode(target, *model.encode(source, lengths[:, 0]))
+        logits = model.decode(target, *model.encode(source, lengths))
         loss = functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, label_smoothing=SMOOTHING)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.p.values(), CLIP)
@@ -219,7 +181,7 @@ def main():
     longest, heads = config["source_length"], config["heads"]
     pairs = read_pairs(options.corpus, options.language, vocabulary, longest)
     batches = Batches(pairs, longest, options.seed)
-    print("%d pairs, %d batches an epoch" % (len(pairs), batches.count), flush=True)
+    print("%d pairs" % len(pairs), flush=True)
     model = Model(read_safetensors(options.first / "model.safetensors"), heads)
     losses, seconds = train(model, batches, options.steps)
     np.savetxt(options.out / "peer-losses.txt", losses, fmt="%.6f")
