@@ -41,7 +41,7 @@ def batches(sizes, tokens, longest, seed, epoch):
         members[next(i for i, length in enumerate(lengths) if size <= length)].append(index)
     cut = []
     for bucket, (length, items) in enumerate(zip(lengths, members)):
-        rows = max(tokens // length, 1)
+        rows = min(max(tokens // length, 1), 65536)
         shuffle(items, seed, epoch, bucket)
         cut += [(length, items[i:i + rows]) for i in range(0, len(items), rows)]
     shuffle(cut, seed, epoch, 24)

@@ -53,7 +53,7 @@ class Batches:
 
 
 def read_pairs(corpus, language, vocabulary, longest):
-    sides = [(corpus / f"train.{name}").read_text(encoding="utf-8").splitlines() for name in ("en", language)]
+    sides = [(corpus / f"train.{name}").read_text(encoding="utf-8").split("\n")[:-1] for name in ("en", language)]
     pairs = []
     for n, (source, target) in enumerate(zip(*sides)):
         pair = vocabulary.encode(source) + [END], [BEGIN] + vocabulary.encode(target) + [END]

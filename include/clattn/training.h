@@ -46,7 +46,8 @@ typedef struct clattn_trainer clattn_trainer;
  *
  * If it fails, *trainer is NULL.
  *
- * @return UNSUPPORTED: the model has no logits, or something that has no gradient, which the message names. Otherwise
+ * @return UNSUPPORTED: the model has something that has no gradient, which the message names. OVERFLOW: a buffer of weights has
+ * 2^31 numbers or more. Otherwise
  * INVALID_ARGUMENT, FORKED, OUT_OF_MEMORY, OPENCL, BUILD, MISCOMPILED, IO or INTERNAL. */
 CLATTN_API clattn_status clattn_trainer_create(clattn_transformer *model, clattn_trainer **trainer);
 
@@ -57,7 +58,7 @@ CLATTN_API void clattn_trainer_release(clattn_trainer **trainer);
  * CLATTN_PARAMETER_INIT.
  *
  * The buffers belong to model and trainer. An application that writes to them, as to go on from a checkpoint, enqueues that
- * on the queue of the steps. */
+ * on the queue of the steps, and makes the model of the same values: a bfloat16 model is rounded by updates alone. */
 typedef struct clattn_parameter {
     size_t size;                  /**< sizeof(clattn_parameter) */
     const char *name;             /**< the canonical name (weights.h); lives as long as the model */
@@ -139,11 +140,14 @@ typedef struct clattn_training_args {
     const int32_t *target_lengths; /**< the same of target tokens */
     int32_t explicit_scale;        /**< 1: `scale` counts; 0 (default): 1 */
     float scale;                   /**< finite; multiplies the gradients */
-    int32_t accumulate;          /**< 1: gradients are added to those that are there; 0 (default): they replace them */
-    clattn_training_phase phase; /**< FORWARD and then BACKWARD, with one workspace of the caller's; BOTH with logits */
-    uint64_t seed;               /**< of dropout: the same seed drops the same; another step takes another one */
-    clattn_binding workspace;    /**< none (default), or a workspace in a buffer (@ref calls_workspace) */
-    clattn_control *control;     /**< what watches the call (control.h), or NULL */
+    int32_t accumulate; /**< 1: gradients are added to those that are there; 0 (default): they replace them */
+
+    /** BOTH with logits. Without, FORWARD and then BACKWARD, with one workspace of the caller's, which has the lengths; seed, source
+     * and target are the same in both, and `scale` does not count. */
+    clattn_training_phase phase;
+    uint64_t seed;            /**< of dropout: the same seed drops the same; another step takes another one */
+    clattn_binding workspace; /**< none (default), or a workspace in a buffer (@ref calls_workspace) */
+    clattn_control *control;  /**< what watches the call (control.h), or NULL */
 } clattn_training_args;
 
 /** Initialises a clattn_training_args: its size, and zeros. */
@@ -160,6 +164,8 @@ CLATTN_API clattn_status clattn_training_plan_create(clattn_trainer *trainer, co
                                                      const clattn_plan_options *options, clattn_plan **plan);
 
 /** Enqueues the way forward and, unless the plan is for evaluation, the way back (@ref calls_enqueue). Does not block.
+ *
+ * Calls with plans of one trainer are made one at a time. The first that accumulates allocates memory.
  *
  * @return INVALID_ARGUMENT, INVALID_STRUCT, OVERFLOW, UNSUPPORTED (arrays in shared virtual memory), WRONG_CONTEXT,
  * BUFFER_TOO_SMALL, BUFFER_ACCESS, BUSY, OUT_OF_MEMORY, OPENCL, CANCELLED or FORKED. */

@@ -327,6 +327,16 @@ static void places(const void *test, const char *solver)
     close_world(&w);
 }
 
+static clattn_update_args update_args(int64_t number)
+{
+    clattn_update_args args = CLATTN_UPDATE_ARGS_INIT;
+    args.learning_rate = 0.01;
+    args.weight_decay = 0.1;
+    args.clip_norm = 0.5;
+    args.step = number;
+    return args;
+}
+
 /* Parts of a batch have the losses of the whole, whose gradients are the sum of theirs. */
 static void parts(const void *test, const char *solver)
 {
@@ -350,6 +360,19 @@ static void parts(const void *test, const char *solver)
         assert_true(fabsf(whole[i] - sum[i]) <= 2e-6f * largest);
     free(whole);
     free(sum);
+    /* Nothing else is in their sum of squares: the update is not dropped, and moves numbers by the rate, as a first one does. */
+    const clattn_update_args args = update_args(1);
+    size_t own;
+    const clattn_parameter p = parameter(&w, 1, &own);
+    float *before = read_back(p.value, own), *gradient = read_back(p.gradient, own);
+    assert_status(device_context(), clattn_trainer_update(w.trainer, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
+    float *after = read_back(p.value, own);
+    for (size_t i = 0; i < own; i++)
+        if (fabsf(gradient[i]) > 1e-3f * largest)
+            assert_true(fabsf(fabsf(after[i] - before[i] * (1 - 0.001f)) - 0.01f) < 1e-4f);
+    free(before);
+    free(after);
+    free(gradient);
     close_world(&w);
 }
 
@@ -412,16 +435,6 @@ static void dropout(const void *test, const char *solver)
 }
 
 /* ---- updates ---- */
-
-static clattn_update_args update_args(int64_t number)
-{
-    clattn_update_args args = CLATTN_UPDATE_ARGS_INIT;
-    args.learning_rate = 0.01;
-    args.weight_decay = 0.1;
-    args.clip_norm = 0.5;
-    args.step = number;
-    return args;
-}
 
 /* Two updates are AdamW's, of gradients that are clipped together. */
 static void updates(const void *test, const char *solver)

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/grow.h"
-#include "base/size.h"
 #include "base/try.h"
 
 void tape_clear(struct tape *tape)
@@ -210,6 +209,8 @@ static clattn_status gated_product(struct tape *t, const struct graph_step *s)
     step.operand[MATMUL_B_GRADIENT] = weight_gradient(t, s->operand[MATMUL_B]);
     step.operand[MATMUL_OPERAND_GRADIENT] = gradient_of(t, gate);
     TRY(note_written(t, step.operand[MATMUL_B_GRADIENT], &before));
+    if (before)
+        return unsupported(t, "a weight that two products have");
     if (s->operand[MATMUL_BIAS].array) {
         desc.gradients.bias = as_float32(desc.bias);
         step.operand[MATMUL_BIAS_GRADIENT] = weight_gradient(t, s->operand[MATMUL_BIAS]);
@@ -281,6 +282,8 @@ static clattn_status norm(struct tape *t, const struct graph_step *s)
     step.operand[NORM_Y_GRADIENT] = gradient_of(t, s->operand[NORM_Y]);
     step.operand[NORM_SCALE_GRADIENT] = weight_gradient(t, s->operand[NORM_SCALE]);
     TRY(note_written(t, step.operand[NORM_SCALE_GRADIENT], &before));
+    if (before)
+        return unsupported(t, "a scale that two norms have");
     if (s->operand[NORM_BIAS].array) {
         desc.gradients.bias = as_float32(forward->bias);
         step.operand[NORM_BIAS_GRADIENT] = weight_gradient(t, s->operand[NORM_BIAS]);
@@ -517,11 +520,11 @@ static clattn_status repeat(struct tape *t, const struct tape_segment *segment)
         }
         if (steps[i].workspace)
             steps[i].workspace = graph_arena_array(graph, CLATTN_DTYPE_U8, steps[i].plan->workspace);
+        graph->launches += steps[i].plan ? steps[i].plan->launches : 0;
         graph_add(graph, &steps[i]);
     }
     for (size_t i = count; i-- > 0;)
         TRY(go_back(t, &steps[i]));
-    /* What went into the segment has got its gradient under its own name. */
 fail:
     free(steps);
     free(copy);

@@ -1,7 +1,6 @@
 /* Trainers: their buffers, parameters by name, and updates. */
 #include "nn/train/trainer.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "base/layout.h"

@@ -149,15 +149,20 @@ static clattn_status check_arrays(const struct training_plan *plan, const clattn
     return model_bindings_check(plan->base.context, arrays, COUNT_OF(arrays), &args->workspace);
 }
 
-/* The memory that the gradients of a part of a step go to before they are added to the others. */
+/* The memory that the gradients of a part of a step go to before they are added to the others.  It begins with zeros, because
+ * there are gaps between the weights. */
 static clattn_status find_part(const clattn_trainer *trainer, struct trained_buffer *buffer)
 {
     cl_int code;
     struct device *device = &trainer->model->context->device;
     if (buffer->part)
         return CLATTN_SUCCESS;
-    buffer->part =
-        device->cl.clCreateBuffer(device->context, CL_MEM_READ_WRITE, buffer->count * sizeof(float), NULL, &code);
+    float *zeros = calloc(buffer->count, sizeof *zeros);
+    if (!zeros)
+        return report_error(&device->report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for gradients");
+    buffer->part = device->cl.clCreateBuffer(device->context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+                                             buffer->count * sizeof *zeros, zeros, &code);
+    free(zeros);
     return buffer->part ? CLATTN_SUCCESS : report_opencl(&device->report, "clCreateBuffer", code);
 }
 
@@ -197,7 +202,8 @@ static clattn_status enqueue(const struct training_plan *plan, const struct enqu
     TRY(check_arrays(plan, args));
     TRY(read_lengths(plan, "source_lengths", args->source_lengths, plan->desc.source_length, lengths));
     TRY(read_lengths(plan, "target_lengths", args->target_lengths, plan->desc.target_length, lengths + batch));
-    TRY(bind_gradients(plan, args->accumulate, bound));
+    if (!plan->desc.evaluation && phase != CLATTN_TRAINING_PHASE_FORWARD)
+        TRY(bind_gradients(plan, args->accumulate, bound));
     bound[TRAINING_SOURCE] = args->source;
     bound[TRAINING_TARGET] = args->target;
     bound[TRAINING_LABELS] = args->labels;

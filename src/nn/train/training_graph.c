@@ -193,7 +193,6 @@ fail:
     return status;
 }
 
-/* The last layer's arrays are needed at once, so that it is not done again. */
 static clattn_status add_backward(struct training_builder *b, int begin)
 {
     clattn_status status;
@@ -211,6 +210,7 @@ static clattn_status add_backward(struct training_builder *b, int begin)
         TRY(add_copy(b, &given, &own));
         gradient = own.data.array;
     }
+    /* The last layer's arrays are needed at once, so that it is not done again. */
     status = tape_run(&tape, steps, begin, gradient, b->segments, b->segment_count ? b->segment_count - 1 : 0);
 fail:
     tape_clear(&tape);

@@ -151,6 +151,7 @@ int train(const char *const *files, std::size_t count, std::size_t pieces, const
         {"hard_vocab_limit", "false"},
         {"normalization_rule_name", "identity"},
         {"character_coverage", "0.9999"},
+        {"max_sentence_length", std::to_string(MOST_BYTES)},
         {"num_threads", "1"},
         {"pad_id", std::to_string(VOCABULARY_PAD)},
         {"unk_id", std::to_string(VOCABULARY_UNKNOWN)},

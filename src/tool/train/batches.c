@@ -8,6 +8,7 @@
 #include "tool/tool.h"
 
 #define NOT_YET UINT64_MAX /* an epoch */
+#define MOST_ROWS 65536    /* of a plan */
 
 static size_t longer_side(const train_items *items, size_t index)
 {
@@ -35,7 +36,7 @@ static size_t bucket_of(const train_batches *b, size_t length)
 
 static size_t rows_of(const train_batches *b, size_t bucket)
 {
-    return size_max(b->tokens / b->length[bucket], 1);
+    return size_min(size_max(b->tokens / b->length[bucket], 1), MOST_ROWS);
 }
 
 /* Sorts the items by bucket, and otherwise leaves them in their order. */

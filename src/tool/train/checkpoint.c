@@ -134,9 +134,9 @@ int train_checkpoint_write(const train_engine *e, const train_history *history, 
     if (text == NULL || json_memory_failed())
         TOOL_TRY(complain(TOOL_FAILED, "train: no memory for the checkpoint"));
     TOOL_TRY(gather(e, 3, 3, &c));
-    add(&c, "state", CLATTN_DTYPE_U8, text, strlen(text), 1);
     add(&c, "state.losses", CLATTN_DTYPE_F32, h.losses.value, h.losses.count, sizeof(float));
     add(&c, "state.checks", CLATTN_DTYPE_F32, h.checks.value, h.checks.count, sizeof(float));
+    add(&c, "state", CLATTN_DTYPE_U8, text, strlen(text), 1); /* the last: floats begin at multiples of 4 */
     status = write_contents(folder, TEXT_MODEL_CHECKPOINT, &c);
 fail:
     release(&c);

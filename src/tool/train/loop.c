@@ -30,7 +30,9 @@ static int draw(const train_run *r)
 static int keep(const train_run *r)
 {
     const int status = train_checkpoint_write(r->engine, r->history, r->folder);
-    return status == TOOL_DONE ? draw(r) : status;
+    if (status == TOOL_DONE)
+        draw(r); /* a picture that cannot be drawn is complained of, and training goes on */
+    return status;
 }
 
 /* ---- steps ---- */
