@@ -18,7 +18,6 @@
  *   repeat=N        does the step N times more, and prints the milliseconds of each and the kilobytes of memory;
  *                   explain=1 prints the plan
  *   rate=X clip=X decay=X coupled=0|1     each step is followed by an update; rate 0 (default): none is */
-#include <sys/resource.h>
 #include <time.h>
 
 #include "pytorch/run.h"
@@ -146,9 +145,14 @@ static void measure(clattn_trainer *trainer, clattn_plan *plan, const clattn_tra
         clFinish(clattn_context_queue(context));
         printf("%.3f\n", milliseconds() - began);
     }
-    struct rusage usage;
-    if (number("repeat", 0) && !getrusage(RUSAGE_SELF, &usage))
-        printf("%ld\n", usage.ru_maxrss);
+    /* getrusage would count what the process had before it became this program. */
+    FILE *status = number("repeat", 0) ? fopen("/proc/self/status", "r") : NULL;
+    char line[128];
+    while (status && fgets(line, sizeof line, status))
+        if (!strncmp(line, "VmHWM:", 6))
+            printf("%ld\n", strtol(line + 6, NULL, 10));
+    if (status)
+        fclose(status);
 }
 
 /* One step, in parts. */
