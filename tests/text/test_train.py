@@ -220,7 +220,16 @@ class BadInput(TrainTest):
         self.refuse(2, "train", *self.pair, "--out", self.path("m"), "--d-model", 30, "--heads", 4,
                     saying=("--d-model is 30", "--heads, 4"))
         self.refuse(2, "train", *self.pair, saying="--out")
+        self.refused(3, "--device", "no such device", saying="no such device")
         self.assertFalse(os.path.exists(self.path("m")))
+
+    def test_another_shape(self):
+        self.train("m", "--steps", 1)
+        before = self.files("m")
+        for name in ("--layers", "--d-model", "--d-ff", "--heads", "--length"):
+            self.refused(2, "--resume", name, 2 * USUAL[name],
+                         saying=("%s %d" % (name, USUAL[name]), "found %s %d" % (name, 2 * USUAL[name])))
+        self.assertEqual(self.files("m"), before)
 
     def test_texts(self):
         empty, short = self.write("empty.txt", ""), self.write("short.txt", "one\ntwo\n")

@@ -65,6 +65,24 @@ fail:
     return status;
 }
 
+/* Refuses options of another shape than that of the model that is gone on with. */
+static int match_shape(const train_options *o, const text_shape *shape)
+{
+    const struct {
+        const char *name;
+        size_t given, has;
+    } numbers[] = {{"--layers", o->layers, shape->decoder_layers},
+                   {"--d-model", o->d_model, shape->d_model},
+                   {"--heads", o->heads, shape->heads},
+                   {"--d-ff", o->d_ff, shape->d_ff},
+                   {"--length", o->length, shape->target_length}};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        if (numbers[i].given != 0 && numbers[i].given != numbers[i].has)
+            return complain(TOOL_BAD_INPUT, "%s: has %s %zu, found %s %zu", o->out, numbers[i].name, numbers[i].has,
+                            numbers[i].name, numbers[i].given);
+    return TOOL_DONE;
+}
+
 /* Makes the model's files, or reads the checkpoint. */
 static int open_model(training *t)
 {
@@ -72,6 +90,7 @@ static int open_model(training *t)
     int status;
     TOOL_TRY(o->resume ? train_checkpoint_open(o->out, &t->checkpoint, &t->history) : make_model(t));
     TOOL_TRY(text_model_open(o->out, &t->model));
+    TOOL_TRY(match_shape(o, &t->model.shape));
     const bool text = o->text != NULL;
     if (text != (t->model.shape.kind == TEXT_KIND_TEXT))
         status = complain(TOOL_BAD_INPUT, "%s: is a model of %s, expected %s", o->out, text ? "translations" : "texts",
@@ -160,7 +179,6 @@ static int open_engine(training *t)
     clattn_weight_source source = CLATTN_WEIGHT_SOURCE_INIT;
     train_engine *e = &t->engine;
     int status;
-    TOOL_TRY(device_open(o->device, &t->device));
     e->device = &t->device;
     e->shape = &t->model.shape;
     e->dtype = train_options_dtype(o);
@@ -187,6 +205,8 @@ static int write_report(training *t)
     const train_history *h = &t->history;
     const double loss = (double)h->losses.value[h->losses.count - 1];
     const char *solver = t->engine.plans > 0 ? clattn_plan_solver(t->engine.plan[0].plan) : "";
+    /* The last validation may be none of those that the history counts. */
+    const bool best_is_last = r->check_loss < (h->best_step > 0 ? h->best : (double)INFINITY);
     tool_report report = report_begin();
     report_device(&report, &t->device, solver);
     report_text(&report, "model", t->options->out);
@@ -201,8 +221,11 @@ static int write_report(training *t)
                  clattn_transformer_weight_bytes(t->engine.model) + clattn_trainer_bytes(t->engine.trainer) +
                      t->engine.workspace_bytes);
     report_number(&report, "validation_loss", r->check_loss);
-    report_number(&report, "best_validation_loss", h->best_step > 0 ? h->best : (double)NAN);
-    report_count(&report, "best_step", (size_t)h->best_step);
+    report_number(&report, "best_validation_loss",
+                  best_is_last       ? r->check_loss
+                  : h->best_step > 0 ? h->best
+                                     : (double)NAN);
+    report_count(&report, "best_step", (size_t)(best_is_last ? h->step : h->best_step));
     report_number(&report, "loss", loss);
     report_count(&report, "steps", (size_t)h->step);
     report_number(&report, "tokens_per_s", r->seconds > 0 ? (double)r->tokens / r->seconds : 0);
@@ -244,6 +267,7 @@ static int train(training *t)
     if (t->options->minutes.given)
         t->rule.until = t->rule.started + 60 * (double)t->options->minutes.value;
     TOOL_TRY(read_lines(t));
+    TOOL_TRY(device_open(t->options->device, &t->device)); /* before anything is written */
     TOOL_TRY(open_model(t));
     TOOL_TRY(cut_lines(t));
     TOOL_TRY(order_data(t));
