@@ -74,37 +74,42 @@ ITEM_FUNCTION run_piece(global float *sums, const global ELEMENT(C_GRADIENT_TYPE
     sums += a.sums.offset + i0 * a.sums.head + i1 * a.sums.row;
     c_gradient += a.c_gradient.offset + i0 * a.c_gradient.head + i1 * a.c_gradient.row;
     operand += a.operand.offset + i0 * a.operand.head + i1 * a.operand.row;
-    operand_gradient += a.operand_gradient.offset + i0 * a.operand_gradient.head + i1 * a.operand_gradient.row;
+    /* The operand's gradient comes first, because it needs the sums, whose memory their gradient takes.  They are loops of their
+     * own, because AMD's compiler has too few registers for both. */
     for (int c = first; c < last; c += LANES) {
+#if OPERAND_GRADIENT
         floatv sum = (floatv)(0.0f), lost = (floatv)(0.0f);
         for (int t = 0; t < a.summed; t++) {
-            floatv g =
+            floatv of_operand =
                 gather_c_gradient(c_gradient + t * a.c_gradient.batch, c, a.c_gradient.col, UNIT_STRIDE, last - c);
-            floatv of_operand = g;
-#if READS_SUMS
+#if MULTIPLY && ACTIVATED
             const floatv s = gather_sums(sums + t * a.sums.batch, c, a.sums.col, UNIT_STRIDE, last - c);
-#endif
-#if MULTIPLY && READS_SUMS && ACTIVATED
             of_operand *= ACTIVATE(s, a.alpha);
-#elif MULTIPLY && READS_SUMS
-            of_operand *= s;
-#endif
-#if WRITES_SUMS
-#if MULTIPLY
-            g *= gather_operand(operand + t * a.operand.batch, c, a.operand.col, UNIT_STRIDE, last - c);
-#endif
-#if ACTIVATED
-            g *= SLOPE(s, a.alpha);
-#endif
-            scatter_sums(sums + t * a.sums.batch, c, a.sums.col, UNIT_STRIDE, last - c, g);
+#elif MULTIPLY
+            of_operand *= gather_sums(sums + t * a.sums.batch, c, a.sums.col, UNIT_STRIDE, last - c);
 #endif
             if (t == 0)
                 sum = of_operand;
             else
                 ADD_ANY(floatv, sum, lost, of_operand);
         }
-#if OPERAND_GRADIENT
-        scatter_operand_gradient(operand_gradient, c, a.operand_gradient.col, UNIT_STRIDE, last - c, sum);
+        global ELEMENT(OPERAND_GRADIENT_TYPE) *const to =
+            operand_gradient + a.operand_gradient.offset + i0 * a.operand_gradient.head + i1 * a.operand_gradient.row;
+        scatter_operand_gradient(to, c, a.operand_gradient.col, UNIT_STRIDE, last - c, sum);
+#endif
+#if WRITES_SUMS
+        for (int t = 0; t < a.summed; t++) {
+            floatv g =
+                gather_c_gradient(c_gradient + t * a.c_gradient.batch, c, a.c_gradient.col, UNIT_STRIDE, last - c);
+#if MULTIPLY
+            g *= gather_operand(operand + t * a.operand.batch, c, a.operand.col, UNIT_STRIDE, last - c);
+#endif
+#if ACTIVATED
+            const floatv s = gather_sums(sums + t * a.sums.batch, c, a.sums.col, UNIT_STRIDE, last - c);
+            g *= SLOPE(s, a.alpha);
+#endif
+            scatter_sums(sums + t * a.sums.batch, c, a.sums.col, UNIT_STRIDE, last - c, g);
+        }
 #endif
     }
 }

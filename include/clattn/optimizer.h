@@ -1,7 +1,7 @@
 /** @file
  * Training: a step of Adam or AdamW, and the sum of squares that a gradient's norm is the root of.
  *
- * clattn_adam changes n parameters and their two moments as PyTorch's torch.optim.Adam and AdamW do (Kingma, Ba 2015;
+ * Adam changes n parameters and their two moments as PyTorch's torch.optim.Adam and AdamW do (Kingma, Ba 2015;
  * Loshchilov, Hutter 2019). With t = step:
  *
  *     g       = gradient * gradient_scale * clip
@@ -20,7 +20,7 @@
  * at all: parameters and moments stay what they were before the broken step, and the host need not look first. Finite
  * gradients whose sum of squares overflows count as broken, too.
  *
- * clattn_square_sum makes `squares`:
+ * The sum of squares makes `squares`:
  *
  *     result = sum of x[i]^2                                or result + that, if args.accumulate is 1
  *
@@ -67,11 +67,11 @@ CLATTN_API void clattn_adam_desc_init(clattn_adam_desc *desc);
  *
  * The numbers are double, as PyTorch's are: of a float32 0.999, 1 - beta2 would be wrong by 1e-5. */
 typedef struct clattn_adam_args {
-    size_t size;              /**< sizeof(clattn_adam_args) */
-    clattn_binding parameter; /**< the array of that name */
-    clattn_binding gradient, first_moment, second_moment, stored, squares;
-    double learning_rate;   /**< finite, >= 0 */
-    double beta1, beta2;    /**< in [0, 1), if explicit_betas is 1 */
+    size_t size;                                                           /**< sizeof(clattn_adam_args) */
+    clattn_binding parameter;                                              /**< the array of that name */
+    clattn_binding gradient, first_moment, second_moment, stored, squares; /**< the array of that name */
+    double learning_rate;                                                  /**< finite, >= 0 */
+    double beta1, beta2;                                                   /**< in [0, 1), if explicit_betas is 1 */
     double epsilon;         /**< finite, >= 0, if explicit_epsilon is 1 */
     double weight_decay;    /**< finite, >= 0 */
     double gradient_scale;  /**< finite; 0 (default): 1. With a scaled loss, the scale's inverse */

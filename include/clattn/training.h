@@ -132,7 +132,8 @@ typedef struct clattn_training_args {
 
     /** Models without logits have no labels and losses, but on the way forward this output, (batch, length, d_model) of the
      * model's dtype and the last stack's length, and on the way back its gradient, of the same extents and dtype. */
-    clattn_binding output, output_gradient;
+    clattn_binding output;
+    clattn_binding output_gradient; /**< its gradient */
 
     /** NULL, or each item's own number of source tokens, 0 ... source_length, in host memory that is read during the call.
      * Tokens beyond are not attended. */
