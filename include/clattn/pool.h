@@ -29,7 +29,7 @@
  *     max:      gradients.x[n,c,r,s] = Σ gradients.y[n,c,i,j] over the windows (i,j) whose first largest element is (r,s)
  *     average:  gradients.x[n,c,r,s] = Σ gradients.y[n,c,i,j] / divisor over the windows (i,j) that have (r,s)
  *
- * For max it needs X: of equal elements the first in the order of rows and columns gets the gradient, and if a window has a NaN,
+ * Max needs X: of equal elements the first in the order of rows and columns gets the gradient, and if a window has a NaN,
  * its first NaN does. For average it needs neither X nor Y. An element of no window gets +0. The sums are float32, in the order of
  * the windows: their error is at most (8 + n) · 2^-24 times the sum of the sizes, for an element of n windows. There are no
  * atomics, and each element is computed alone, so the result is the same from run to run and whatever the batch around it.

@@ -301,3 +301,16 @@ unsigned char *job_snapshot(const test_job *job)
     }
     return copy;
 }
+
+void job_repeat(test_job *job, const unsigned char *given)
+{
+    const size_t runs = by_level(3, 100, 100, 1000);
+
+    for (size_t i = 0; i < runs; i++) {
+        job_poison(job);
+        job_run(job, NULL);
+        unsigned char *again = job_snapshot(job);
+        assert_memory_equal(again, given, job_bytes(job));
+        free(again);
+    }
+}

@@ -127,4 +127,7 @@ void job_poison(const test_job *job);
 unsigned char *job_snapshot(const test_job *job);
 size_t job_bytes(const test_job *job);
 
+/* Runs the job again and again; each run gives the bytes of the snapshot `given`. */
+void job_repeat(test_job *job, const unsigned char *given);
+
 #endif

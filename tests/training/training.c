@@ -588,7 +588,7 @@ static void refuses_desc(const world *w, const clattn_training_desc *desc, const
 static void refusals(const void *test, const char *solver)
 {
     world w;
-    clattn_plan *plan = NULL;
+    clattn_plan *plan = (clattn_plan *)&w;
     clattn_training_desc d;
     clattn_training_args args = CLATTN_TRAINING_ARGS_INIT;
     clattn_parameter p = CLATTN_PARAMETER_INIT;
@@ -607,6 +607,7 @@ static void refusals(const void *test, const char *solver)
     REFUSES(d.recompute = 2, "recompute");
 #undef REFUSES
     assert_int_equal(clattn_training_plan_create(NULL, &w.desc, NULL, &plan), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_null(plan);
     assert_status(device_context(), clattn_training_plan_create(w.trainer, &w.desc, NULL, &plan), CLATTN_SUCCESS);
     args.source = w.has_encoder ? ids(w.source, BATCH * SOURCE) : (clattn_binding){0};
     args.target = ids(w.target, BATCH * TARGET);

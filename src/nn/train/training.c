@@ -76,8 +76,11 @@ clattn_status clattn_training_plan_create(clattn_trainer *trainer, const clattn_
     clattn_plan_options own;
     clattn_plan *made = NULL;
     const char *reason;
-    clattn_transformer *model = trainer ? trainer->model : NULL;
-    const struct model_plan_call call = {"training", trainer != NULL, given, &desc, sizeof desc, options, &own};
+    plan_results_clear(options, result);
+    if (!trainer)
+        return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "the trainer is NULL");
+    clattn_transformer *const model = trainer->model;
+    const struct model_plan_call call = {"training", true, given, &desc, sizeof desc, options, &own};
     TRY(model_plan_read(model, &call, result));
     status = check_desc(model, &desc, &reason);
     if (status != CLATTN_SUCCESS)

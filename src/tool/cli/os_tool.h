@@ -16,7 +16,7 @@ void os_prepare_streams(void);
  * the process.  On Windows it does nothing, because the system removes these files. */
 void os_prepare_signals(void);
 
-/* From now on the first of these signals (on Windows SIGINT's) ends nothing: os_interrupted returns its number, which is 0
+/* The first of these signals (on Windows SIGINT's) ends nothing from now on: os_interrupted returns its number, which is 0
  * before.  The next one does what it did before. */
 void os_defer_signals(void);
 int os_interrupted(void);

@@ -1,6 +1,6 @@
 /* The attention probabilities of the decoder of a model of texts, for a heat map: for each item, layer and head.
  *
- * Of a translation it is what each piece of the output, when it was chosen, has seen of the source; of a text that was gone on
+ * A translation's is what each piece of the output, when it was chosen, has seen of the source; of a text that was gone on
  * with, what each piece sees of those before. */
 #ifndef CLATTN_TOOL_TEXT_TEXT_MAP_H
 #define CLATTN_TOOL_TEXT_TEXT_MAP_H

@@ -1,4 +1,4 @@
-/* In which batches a model sees its items.
+/* The batches in which a model sees its items.
  *
  * Items belong to a bucket by the longer of their two sides, so that a batch is padded to one of a few lengths and has about
  * as many tokens as any other.  An epoch has all items once: the items of a bucket are shuffled and cut into batches, and the

@@ -128,22 +128,11 @@ static void by_each_solver(const activation_case *test, void (*judge)(test_job *
     }
 }
 
-static void again_and_again(test_job *job, const unsigned char *given)
-{
-    for (size_t i = 0; i < by_level(3, 100, 100, 1000); i++) {
-        job_poison(job);
-        job_run(job, NULL);
-        unsigned char *again = job_snapshot(job);
-        assert_memory_equal(again, given, job_bytes(job));
-        free(again);
-    }
-}
-
 static void same_bits(void **state)
 {
     static const activation_case test = {"repeated", ALL, GELU, DIMS(2, 5, 1009), .values = VALUES_TAILS};
     (void)state;
-    by_each_solver(&test, again_and_again);
+    by_each_solver(&test, job_repeat);
 }
 
 /* The first items of a batch are the same without the others. */

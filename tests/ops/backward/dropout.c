@@ -96,22 +96,11 @@ static void by_each_solver(const dropout_case *test, void (*judge)(test_job *job
     }
 }
 
-static void again_and_again(test_job *job, const unsigned char *given)
-{
-    for (size_t i = 0; i < by_level(3, 100, 100, 1000); i++) {
-        job_poison(job);
-        job_run(job, NULL);
-        unsigned char *again = job_snapshot(job);
-        assert_memory_equal(again, given, job_bytes(job));
-        free(again);
-    }
-}
-
 static void same_bits(void **state)
 {
     static const dropout_case test = {"repeated", ALL, 0.5f, DIMS(2, 5, 1009), .add = true};
     (void)state;
-    by_each_solver(&test, again_and_again);
+    by_each_solver(&test, job_repeat);
 }
 
 /* The first items of a batch are the same without the others. */
