@@ -22,10 +22,16 @@ BASICS = ["context", "devices", "errors", "errors_attention", "errors_bindings",
           "forks"]  # what another way to build could break
 RACES = ["adopt", "async", "cache", "cache_saving", "context", "forks", "job", "long_runs", "program", "report",
          "wisdom"]  # what has threads
+# What rusticl and Oclgrind run of the scripts of plug-ins and of commands for pictures: little ones, and each kernel once.
+PICTURES = {"plugins/test_frei0r": "Results.test_definition test_what_cannot test_names_of",
+            "plugins/test_gegl": "Command.test_definition Command.test_on_opencl test_smaller test_no_device",
+            "tool/test_command_image": "test_kinds test_alpha",
+            "tool/test_command_embed_image": "test_vit test_clip test_order"}
 VENDORS = pathlib.Path("/etc/OpenCL/vendors")
 POCL = {"OCL_ICD_VENDORS": str(VENDORS / "pocl.icd")}
 RUSTICL = {"OCL_ICD_VENDORS": str(VENDORS / "rusticl.icd"), "RUSTICL_ENABLE": "llvmpipe", "CLATTN_DEVICE": "rusticl:"}
 OCLGRIND = {"CLATTN_DEVICE": "Oclgrind:", "CLATTN_TEST_LEVEL": "tiny"}
+OCLGRIND_COMMAND = ["oclgrind", "--data-races", "--check-api"]
 SANITIZERS = {"ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1",
               "LSAN_OPTIONS": f"suppressions={HERE}/lsan.supp:print_suppressions=0",
               "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}
@@ -58,8 +64,7 @@ def make_jobs(run, groups, level):
                      "smoke" if quick else None, without=None if full else "long")
     if sanitize:
         run.programs("sanitize", sanitize, "sanitize",
-                     {**pocl, **seed, **SANITIZERS, "CLATTN_TEST_LEVEL": "small" if full else "tiny",
-                      **({"CLATTN_TEST_QUICK": "1"} if quick else {})})
+                     {**pocl, **seed, **SANITIZERS, "CLATTN_TEST_LEVEL": "small" if full else "tiny"})
     for name, add in {"install": add_install, "examples": add_examples, "variants": add_variants, "offline": add_offline,
                       "models": add_models, "speech": add_speech, "fuzz": add_fuzz, "intel": add_intel,
                       "pytorch": add_pytorch, "plugins": add_plugins, "browser": add_browser, "seeds": add_seeds,
@@ -95,8 +100,7 @@ def oclgrind(row):
     read_imagef), so that what images hold counts as uninitialised at random; and what clEnqueueWriteBuffer writes behind a
     buffer's beginning counts as uninitialised, which is where models keep all weights but the first.  Its complaints go to
     the log itself: a file of their own (--log) begins anew with every context that is made."""
-    checks = [] if row["suite"] & {"image", "model"} else ["--uninitialized"]
-    return ["oclgrind", "--data-races", "--check-api", *checks]
+    return OCLGRIND_COMMAND + ([] if row["suite"] & {"image", "model"} else ["--uninitialized"])
 
 
 def add_install(run, gcc, full):
@@ -399,9 +403,16 @@ def add_plugins(run, gcc, full):
                                                   "-Dutf8proc=disabled", "-Dspeech=disabled",
                                                   "-Dsentencepiece=disabled"], ["src/clattn", *plugins.values()])
     folder = run.work / "plugins"
-    for name, path in plugins.items():
-        run.add("plugins", name, [PYTHON, HERE / f"plugins/test_{name}.py"],
-                {**POCL, "CLATTN": f"{folder}/src/clattn", f"CLATTN_{name.upper()}": str(folder / path)}, [built])
+    env = {"CLATTN": f"{folder}/src/clattn", **{f"CLATTN_{name.upper()}": str(folder / path) for name, path in plugins.items()}}
+    for name in plugins:
+        run.add("plugins", name, [PYTHON, HERE / f"plugins/test_{name}.py"], {**POCL, **env}, [built])
+    for script, tests in PICTURES.items():
+        chosen = [word for test in tests.split() for word in ("-k", test)]
+        for platform, settings, wrapper in (("rusticl", RUSTICL, []), ("oclgrind", OCLGRIND, OCLGRIND_COMMAND)):
+            if wrapper and not shutil.which("oclgrind"):
+                continue
+            run.add("plugins", f"{platform}-{script.split('test_')[-1]}", [*wrapper, PYTHON, HERE / f"{script}.py", *chosen],
+                    {**env, **settings}, [built])
 
 
 def add_browser(run, gcc, full):

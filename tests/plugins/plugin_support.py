@@ -9,7 +9,7 @@ SAMPLE = HERE.parents[1] / "examples" / "denoise"
 sys.path.insert(0, str(HERE.parent / "tool"))
 
 import png_pictures as png  # noqa: E402
-from command_support import CLATTN, CommandTest, environment, main  # noqa: E402, F401
+from command_support import CLATTN, CommandTest, environment, main, without_noise  # noqa: E402, F401
 from test_command_denoise import denoised, psnr  # noqa: E402, F401
 
 SIZES = ((1, 1), (1, 30), (30, 1), (2, 3), (23, 37))

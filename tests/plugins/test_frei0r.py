@@ -16,7 +16,7 @@ import unittest
 
 import numpy as np
 
-from plugin_support import HERE, SAMPLE, SIZES, PluginTest, denoised, environment, main, png, psnr
+from plugin_support import HERE, SAMPLE, SIZES, PluginTest, denoised, environment, main, png, psnr, without_noise
 
 PLUGIN = os.environ.get("CLATTN_FREI0R", "clattn_denoise.so")
 STRENGTH, PATCH, RADIUS = range(3)
@@ -102,7 +102,7 @@ class Frei0rTest(PluginTest):
         done = subprocess.run([sys.executable, "-c", "from test_frei0r import *\n" + code], cwd=HERE, capture_output=True,
                               text=True, env=environment({"CLATTN_FREI0R": os.path.abspath(PLUGIN), **env}), timeout=240)
         self.assertEqual(done.returncode, 0, done)
-        return done.stdout, done.stderr.splitlines()
+        return done.stdout, without_noise(done.stderr)
 
 
 class Describes(Frei0rTest):
@@ -251,7 +251,7 @@ class Ffmpeg(Frei0rTest):
         done = subprocess.run(["ffmpeg", "-hide_banner", "-v", "error", "-y", *map(str, arguments)], input=data,
                               stdin=subprocess.DEVNULL if data is None else None, capture_output=True, timeout=240,
                               env=environment({"FREI0R_PATH": os.path.dirname(os.path.abspath(PLUGIN)), **(env or {})}))
-        return done.returncode, done.stdout, done.stderr.decode()
+        return done.returncode, done.stdout, "\n".join(without_noise(done.stderr.decode()))
 
     def filtered(self, frames, graph):
         """Returns the frames, (count, height, width, 4), as the filter graph makes them."""
