@@ -704,6 +704,12 @@ class trainer : public owner<clattn_trainer, clattn_trainer_release>
         }),
                                context_of(*this));
     }
+
+    /** clattn_trainer_squares. */
+    clattn_binding squares() const
+    {
+        return clattn_trainer_squares(get());
+    }
 };
 
 /** A #clattn_plan. */

@@ -196,12 +196,18 @@ CLATTN_API void clattn_update_args_init(clattn_update_args *args);
 
 /** Enqueues the update of all parameters by their gradients (optimizer.h has the formulas). Does not block.
  *
- * If the norm of all gradients is not finite, the device changes nothing: neither parameters nor moments.
+ * If the norm of all gradients is not finite, the device changes nothing: neither parameters nor moments;
+ * clattn_trainer_squares tells so.
  *
  * @return INVALID_ARGUMENT, INVALID_STRUCT, OUT_OF_MEMORY, OPENCL or FORKED. */
 CLATTN_API clattn_status clattn_trainer_update(clattn_trainer *trainer, cl_command_queue queue,
                                                const clattn_update_args *args, cl_uint wait_count,
                                                const cl_event *wait_list, cl_event *event);
+
+/** Returns where the last update has written the sum of the squares of all gradients, a float32: the square of their norm before it
+ * was clipped, and not finite if the update has changed nothing. The buffer is the trainer's and lives as long; a read is enqueued
+ * behind the update. Unbound for NULL. */
+CLATTN_API clattn_binding clattn_trainer_squares(const clattn_trainer *trainer);
 
 CLATTN_END_DECLS
 

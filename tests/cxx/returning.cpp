@@ -336,7 +336,7 @@ void models_run()
     CHECK(training.enqueue(nullptr, clattn::training_args()) == CLATTN_ERROR_INVALID_ARGUMENT); // nothing is bound
     clattn::update_args update;
     update.step = 1;
-    CHECK(trainer.update(nullptr, update) == CLATTN_SUCCESS);
+    CHECK(trainer.update(nullptr, update) == CLATTN_SUCCESS && trainer.squares().buffer);
 
     // The encoder: three tokens become three vectors, each normed by LayerNorm.
     clattn::encoder_desc sizes;

@@ -343,6 +343,7 @@ static void parts(const void *test, const char *solver)
     world w;
     size_t count;
     float whole_losses[BATCH * TARGET], largest = 0;
+    double squares = 0;
     (void)solver;
     open_world(&w, test);
     step(&w, 0, false, 0);
@@ -358,6 +359,8 @@ static void parts(const void *test, const char *solver)
         largest = fmaxf(largest, fabsf(whole[i]));
     for (size_t i = 0; i < count; i++)
         assert_true(fabsf(whole[i] - sum[i]) <= 2e-6f * largest);
+    for (size_t i = 0; i < count; i++)
+        squares += (double)sum[i] * (double)sum[i];
     free(whole);
     free(sum);
     /* Nothing else is in their sum of squares: the update is not dropped, and moves numbers by the rate, as a first one does. */
@@ -366,7 +369,9 @@ static void parts(const void *test, const char *solver)
     const clattn_parameter p = parameter(&w, 1, &own);
     float *before = read_back(p.value, own), *gradient = read_back(p.gradient, own);
     assert_status(device_context(), clattn_trainer_update(w.trainer, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-    float *after = read_back(p.value, own);
+    float *after = read_back(p.value, own), *found = read_back(clattn_trainer_squares(w.trainer), 1);
+    assert_true(fabs(*found - squares) <= 1e-5 * squares);
+    free(found);
     for (size_t i = 0; i < own; i++)
         if (fabsf(gradient[i]) > 1e-3f * largest)
             assert_true(fabsf(fabsf(after[i] - before[i] * (1 - 0.001f)) - 0.01f) < 1e-4f);
@@ -502,6 +507,9 @@ static void broken_step(const void *test, const char *solver)
     assert_cl(clEnqueueWriteBuffer(clattn_context_queue(device_context()), p.gradient.buffer, CL_TRUE,
                                    (size_t)p.gradient.offset * sizeof(float), sizeof broken, &broken, 0, NULL, NULL));
     assert_status(device_context(), clattn_trainer_update(w.trainer, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
+    float *squares = read_back(clattn_trainer_squares(w.trainer), 1);
+    assert_true(isnan(*squares));
+    free(squares);
     for (size_t i = 0; i < clattn_trainer_parameter_count(w.trainer); i++) {
         p = parameter(&w, i, &count);
         float *value = read_back(p.value, count), *moment = read_back(p.first_moment, count);
@@ -572,6 +580,7 @@ static void refuses_models(void **state)
     assert_int_equal(clattn_trainer_create(NULL, &trainer), CLATTN_ERROR_INVALID_ARGUMENT);
     assert_int_equal(clattn_trainer_parameter_count(NULL), 0);
     assert_int_equal(clattn_trainer_bytes(NULL), 0);
+    assert_null(clattn_trainer_squares(NULL).buffer);
     clattn_trainer_release(NULL);
     clattn_trainer_release(&trainer);
 }

@@ -333,3 +333,8 @@ clattn_status clattn_trainer_update(clattn_trainer *trainer, cl_command_queue qu
 fail:
     return status;
 }
+
+clattn_binding clattn_trainer_squares(const clattn_trainer *trainer)
+{
+    return trainer ? clattn_binding_buffer(trainer->squares, 0) : (clattn_binding){0};
+}
