@@ -238,7 +238,7 @@ class BadInput(TrainTest):
                 (self.source, short, (self.source + " has 300 lines", short + " has 2")),
                 (gap, short, (gap + ": line 2 is empty",)), (short, gap, (gap + ": line 2 is empty",)),
                 (empty, empty, (empty + ": has no text",)), (self.path("nothing"), short, ("nothing: cannot be opened",)),
-                (self.folder, short, (self.folder,))):
+                (self.folder, short, (self.folder,)), (os.devnull, short, (os.devnull + ": is a pipe or a device",))):
             with self.subTest(saying):
                 self.refused(2, data=["--source", source, "--target", target], saying=saying)
         self.refused(2, data=["--text", self.write("blank.txt", "\n \n")], saying="has no text")
