@@ -156,6 +156,12 @@ class Steps(TrainTest):
         self.assertGreater(report["left_out"], 0)
         self.assertEqual(2 * report["texts"] + report["left_out"], 600)
 
+    def test_too_few_for_validation(self):
+        few = self.write("few.txt", b"".join(self.read("a.txt").splitlines(keepends=True)[:99]))
+        result = self.succeed(*self.command("m", "--json", "--steps", 1, data=["--text", few]))
+        self.assertIn("nothing is for validation", "".join(result.errors))
+        self.assertEqual(result.json()["texts"], 99)
+
 
 class Again(TrainTest):
     def test_seeds(self):

@@ -232,10 +232,14 @@ static int write_report(training *t)
     return report_finish(&report, t->options->json);
 }
 
-static void warn_of_long_ones(const training *t)
+static void warn_of_data(const training *t)
 {
     char line[256];
     const size_t left_out = t->items.left_out + t->checks.left_out;
+    if (t->checks.count == 0)
+        device_log(
+            NULL, CLATTN_LOG_LEVEL_WARNING,
+            "nothing is for validation: every 100th text would be, and there are fewer (--valid-source, --valid-text)");
     if (left_out == 0)
         return;
     snprintf(line, sizeof line, "%zu of %zu pairs have more than %zu pieces on a side, and are left out (--length)",
@@ -279,7 +283,7 @@ static int train(training *t)
                          .batches = &t->batches,
                          .checks = &t->check_batches};
     TOOL_TRY(train_loop(&t->run));
-    warn_of_long_ones(t);
+    warn_of_data(t);
     status = write_report(t);
 fail:
     return status;
