@@ -214,6 +214,13 @@ static void plan_cache(void **state)
     memset(text, 'x', sizeof text - 1);
     assert_true(first_output(&job, &desc) == first_value(&job, 4));
     assert_true(programs() == after); /* the plan was found again */
+    desc.snippets.score_mod = SCORE "{ return score; }";
+    assert_true(first_output(&job, &desc) == first_value(&job, 4));
+    after = programs();
+    desc.snippets.score_mod_grad = "not read";
+    assert_true(first_output(&job, &desc) == first_value(&job, 4));
+    assert_true(programs() == after); /* it is backward's */
+    desc.snippets.score_mod_grad = NULL;
     desc.snippets.mask_mod = NULL;
     desc.snippets.score_mod = SCORE "{ return key == 3 ? 1e4f : 0.0f; }";
     assert_true(first_output(&job, &desc) == first_value(&job, 3));
