@@ -15,7 +15,7 @@ static const char *const score_kinds[] = {"dot", "additive", NULL};
 static const option_row rows[] = {
     ROW("--backward", OPTION_FLAG, backward, NULL, "the gradients by Q, K and V instead of the output"),
     FILE_ROW("--score-mod-grad", score_mod_grad, "FILE.cl",
-             "OpenCL C with: float score_mod_grad(float score, int batch, ...), for --backward with --score-mod"),
+             "OpenCL C with: float score_mod_grad(float score, ...), the derivative of score_mod"),
     {"--shape", OPTION_SIZES, FIELD(shape), "B,HQ,HKV,SQ,SKV,D,DV", .help = "the sizes, instead of -q, -k and -v",
      .count = 7},
     FILE_ROW("-q", input[INPUT_QUERY], "Q.npy", "queries (batch, heads, S_q, d_k)"),

@@ -66,8 +66,9 @@ static bool bent_mask(const mod_call *c)
 
 static const attention_mod bent = {.score_source = SCORE "{ return 2 * tanh(score / 2) + score / 4; }",
                                    .mask_source = DROP "{ return (query + key) % 4 != 1; }",
-                                   .grad_source = GRAD "{\n    const float t = tanh(score / 2);\n"
-                                                       "    return 1.25f - t * t;\n}\n",
+                                   .grad_source =
+                                       GRAD "{\n    const float t = tanh(score / 2);\n"
+                                            "    return query < user.query_length ? 1.25f - t * t : NAN;\n}\n",
                                    .score = bent_score,
                                    .mask = bent_mask,
                                    .grad = bent_grad};
@@ -197,11 +198,10 @@ static const attention_case cases[] = {
     {"several blocks, grouped heads", BIG, .dim = {2, 4, 2, 150, 131, 16, 24}, .causal = true, .entropy = true},
     {"several blocks, one head", MORE, .dim = {1, 1, 1, 333, 100, 8, 8}, .windowed = true, .left = 40, .right = 9},
     {"score_mod, mask_mod", ALL, .dim = {1, 2, 1, 5, 7, 8, 8}, .mod = &bent, .entropy = true},
-    {"score_mod by pairs, softcap, causal", BIG, SMALL, .mod = &pairs, .softcap = 0.9f, .causal = true, .sinks = true},
+    {"score_mod by pairs, several blocks", BIG, .dim = {2, 4, 2, 150, 131, 8, 6}, .mod = &pairs, .softcap = 0.9f,
+     .causal = true, .sinks = true, .list = {.queries = LIST(150, 71), .keys = LIST(131, 90)}},
     {"score_mod, all else", BIG, SMALL, .mod = &pairs, .softcap = 0.9f, .causal = true, .mask = MASK_FLOAT,
      .bias = MASK_FINITE, .alibi = 1, .sinks = true, .entropy = true, .dropout = 0.3f, .seed = 4},
-    {"score_mod, several blocks, lengths", BIG, .dim = {2, 4, 2, 150, 131, 16, 24}, .mod = &pairs, .causal = true,
-     .list = {.queries = LIST(150, 71), .keys = LIST(131, 90)}},
     {"score_mod of -inf", BIG, SMALL, .mod = &cut, .entropy = true},
     {"score_mod, infinite derivatives", BIG, SMALL, .mod = &steep},
     {"score_mod, additive", MORE, SMALL, .mod = &bent, .additive = true},
