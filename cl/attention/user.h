@@ -7,8 +7,8 @@
  *   SNIPPETS         in the program that only checks the snippets: how many of the three may be there; elsewhere undefined
  *
  * "score_mod", "mask_mod" and "score_mod_grad" are no files but the program's snippets.  Their #include declares the function;
- * the texts come last in the program, in this order, where none of the library's macros is defined any more, so that neither
- * sees the other's. */
+ * the texts come last in the program, in this order, where none of the library's macros is defined any more, so that no text
+ * sees the library's, nor the library a text's. */
 #ifndef CLATTN_CL_ATTENTION_USER_H
 #define CLATTN_CL_ATTENTION_USER_H
 

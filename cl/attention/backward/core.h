@@ -5,8 +5,8 @@
  *   dS_ij = P_ij * (dP_ij - delta_i)          delta_i = sum_c dO_ic O_ic - dlse_i
  *   G_ij  = dS_ij * score_mod_grad(capped_ij, b, h, i, j) * (1 - (capped_ij / softcap)^2), the derivative by the scaled score
  *
- * (Dao, Fu, Ermon, Rudra, Re 2022, appendix B.2, and what follows for score_mod, softcap, sinks and lse.)  A pair that is not attended has
- * none of them, and nothing of it is read.
+ * (Dao, Fu, Ermon, Rudra, Re 2022, appendix B.2, and what follows for score_mod, softcap, sinks and lse.)  A pair that is not
+ * attended has none of them, and nothing of it is read.
  *
  * The workspace holds numbers of type `state` for each row of each head: delta, factor, the derivative by the row's sink, that by
  * the head's slope, and D_K of that by the head's vector.  The rows of a part lie as value_scale says, and part n begins n *

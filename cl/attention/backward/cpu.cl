@@ -9,7 +9,7 @@
  * adds the parts up.
  *
  * Arrays, strides and macros: attention/core.h and attention/backward/core.h, all of it except DOUBLE and ADDITIVE; any strides.
- *  LANES, QUERY_VECTORS, KEY_TILE and KEY_STEP (also the columns of a register tile) are those of attention/cpu/lanes.cl.
+ * LANES, QUERY_VECTORS, KEY_TILE and KEY_STEP (also the columns of a register tile) are those of attention/cpu/lanes.cl.
  * PAIRS and X86_BF16: 1: products of bfloat16 pairs, and by an instruction; Q, K, V and dO are BF16, and P and dS are rounded.
  * DQ_TYPE DK_TYPE DV_TYPE, GRADIENT_QUERY GRADIENT_KEY GRADIENT_VALUE: as in attention/backward/generic.cl, whose
  * attention_backward_sum adds the sinks' up.
@@ -52,7 +52,7 @@
 #define V_WIDTH ROUND_UP(D_V, LANES)
 #define LARGE_LSE 16.0f
 #define SELECTS (RANGED || MASK || BIAS || MASK_MOD) /* some pairs may not be attended */
-#define SLOPES (SOFTCAP || SCORE_MOD)                /* a score is no sum of the scaled score and what is added to it */
+#define SLOPES (SOFTCAP || SCORE_MOD)                /* the derivatives by the scaled scores are not 1 */
 
 /* Rows of up to `size` columns from index `at` on, `step` apart, become rows of a multiple of LANES floats. */
 #define PACK_ROWS(TYPE, to, from, at, step, col, size, n) \
@@ -370,7 +370,7 @@ kernel void attention_backward_cpu(const global ELEMENT(Q_TYPE) *query, const gl
                     s[at] = select(s[at] * (dp[at] - rows.delta[i]), (floatv)(0.0f), s[at] == 0.0f);
 #endif
 #if SCORE_MOD
-                    s[at] *= slope[at];
+                    s[at] *= slope[at]; /* 0 unless the pair is attended */
 #elif SOFTCAP
                     s[at] = select(s[at] * slope[at], (floatv)(0.0f),
                                    s[at] == 0.0f); /* a key may be NaN that none attends */

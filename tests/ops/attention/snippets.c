@@ -55,6 +55,7 @@ static void compile_errors(const void *which, const char *solver)
         /* refused before any build: tests/program/snippet_text.c has the others */
         {"\n#include \"/dev/stdin\"\n" SCORE "{ return score; }", NULL, "score_mod:2: #include is refused"},
         {SCORE "{ return score; }", "#define kernel\n" DROP "{ return 1; }", "mask_mod:1: the macro kernel is refused"},
+        {NULL, "#define score_mod_grad\n" DROP "{ return 1; }", "mask_mod:1: the macro score_mod_grad is refused"},
         {"float fma(float a, float b, float c) { return 0 * a; }\n" SCORE "{ return user.no_such; }", NULL,
          "score_mod:"},
     };
