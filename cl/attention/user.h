@@ -1,12 +1,14 @@
-/* Declares the user's score and mask functions.
+/* Declares the user's score and mask functions, and the derivative of the former.
  *
  *   SCORE_MOD        1: float score_mod(float score, int batch, int head, int query, int key, user_data user)  (0)
  *   MASK_MOD         1: int mask_mod(int batch, int head, int query, int key, user_data user)               (0)
+ *   SCORE_MOD_GRAD   1: float score_mod_grad, with score_mod's parameters: its derivative by `score`        (0)
  *   USER0 ... USER3  element type of user.buffer0 ... user.buffer3, an OpenCL C type; undefined: no such buffer
- *   SNIPPETS         in the program that only checks the snippets: how many of the two are there; elsewhere undefined
+ *   SNIPPETS         in the program that only checks the snippets: how many of the three may be there; elsewhere undefined
  *
- * "score_mod" and "mask_mod" are no files but the program's snippets.  Their #include declares the function; the text comes
- * last in the program, where none of the library's macros is defined any more, so that neither sees the other's. */
+ * "score_mod", "mask_mod" and "score_mod_grad" are no files but the program's snippets.  Their #include declares the function;
+ * the texts come last in the program, in this order, where none of the library's macros is defined any more, so that no text
+ * sees the library's, nor the library a text's. */
 #ifndef CLATTN_CL_ATTENTION_USER_H
 #define CLATTN_CL_ATTENTION_USER_H
 
@@ -15,6 +17,9 @@
 #endif
 #ifndef MASK_MOD
 #define MASK_MOD 0
+#endif
+#ifndef SCORE_MOD_GRAD
+#define SCORE_MOD_GRAD 0
 #endif
 
 typedef struct user_data {
@@ -41,6 +46,9 @@ typedef struct user_data {
 #if MASK_MOD
 #include "mask_mod"
 #endif
+#if SCORE_MOD_GRAD
+#include "score_mod_grad"
+#endif
 
 #ifdef SNIPPETS
 /* Some compilers and linkers find a mistake only in what a kernel calls. */
@@ -52,6 +60,9 @@ kernel void nothing(global float *to)
 #endif
 #if MASK_MOD && SNIPPETS > 1
     to[1] = mask_mod(0, 0, 0, 0, user);
+#endif
+#if SCORE_MOD_GRAD && SNIPPETS > 2
+    to[2] = score_mod_grad(to[2], 0, 0, 0, 0, user);
 #endif
 }
 #endif

@@ -128,15 +128,15 @@ typedef struct clattn_attention_desc {
      * can. Each text has at most CLATTN_SNIPPET_LIMIT - 1 characters and is copied. It may define helper functions. The
      * arguments `query` and `key` are the item's own indices.
      *
-     * The texts stand last in a program, score_mod's before mask_mod's, and no macro of the library's is defined there:
-     * a text neither sees nor changes one. A function, type or constant at file scope that has the name of one of the
-     * library's is an error. mask_mod's text may use what score_mod's defines.
+     * The texts stand last in a program, in the order of these fields, and no macro of the library's is defined there: a
+     * text neither sees nor changes one. A function, type or constant at file scope that has the name of one of the
+     * library's is an error. A text may use what those before it define, and call their functions.
      *
      * CLATTN_ERROR_BUILD refuses a text that does not build, or that does not define the function or has no `return`.
      * It also refuses by name:
      * - directives other than define, undef, if with its branches, error, warning, pragma OPENCL and pragma unroll;
      *   there is no include, because a program in the cache would not follow the file;
-     * - macros named as a keyword of OpenCL C (`kernel`, `float4`) or as one of the two functions;
+     * - macros named as a keyword of OpenCL C (`kernel`, `float4`) or as one of the functions;
      * - trigraphs, `__has_include`, `_Pragma`, assembly, and `overloadable`, by which a text could replace a built-in
      *   function for the kernel, too.
      *
@@ -165,6 +165,16 @@ typedef struct clattn_attention_desc {
          *     int mask_mod(int batch, int head, int query, int key, user_data user)
          */
         const char *mask_mod;
+
+        /** NULL, or text that defines the derivative of score_mod by its argument `score`, of the same arguments:
+         *
+         *     float score_mod_grad(float score, int batch, int head, int query, int key, user_data user)
+         *
+         * CLATTN_DIRECTION_BACKWARD needs it if there is a score_mod; forward neither compiles nor compares it, so both may
+         * have the same snippets. It comes with score_mod only. It is called for pairs that are attended and whose score is
+         * not -inf.
+         */
+        const char *score_mod_grad;
 
         /** The elements of user.buffer0 ... user.buffer3; CLATTN_DTYPE_NONE (default): there is no such buffer.
          *
@@ -236,8 +246,8 @@ typedef struct clattn_attention_desc {
      *
      * With CLATTN_DIRECTION_BACKWARD `output` is read, and `lse`, if it is there; at least one of the others is there, and those
      * that are get written. The description's `output` and outputs.lse are then what the same description has given forward, and
-     * are read, and there is no outputs.entropy and no outputs.scores. A cache is plain, and keys and values are no integers; there
-     * is no score_mod. Sums have a fixed order, whatever the launch, so the same call gives the same bits.
+     * are read, and there is no outputs.entropy and no outputs.scores. A cache is plain, and keys and values are no integers; a
+     * score_mod has its snippets.score_mod_grad. Sums have a fixed order, whatever the launch, so the same call gives the same bits.
      *
      * Each element that the enqueue's batch, query_length and key_length reach is written, +0 in rows beyond an item's lengths; the
      * others, and rows of packed sequences that no item owns, keep what they held. Items' starts must not descend: a row has one

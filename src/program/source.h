@@ -24,7 +24,7 @@ struct source_snippet {
     const char *signature; /* of the function that the text must define; the snippet has the function's name, no dot */
 };
 
-#define SOURCE_SNIPPETS 2
+#define SOURCE_SNIPPETS 3
 
 /* The snippets of one program; entries without a name are unused. */
 struct source_snippets {

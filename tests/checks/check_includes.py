@@ -47,7 +47,7 @@ PLANNING_EXCEPTIONS = re.compile(r"src/plan/context\.[ch]$")
 # The #includes of cl/ that may stand inside #if: the user's snippets, which are there only if the user gave them, and what
 # the host needs of a header that it shares with the kernels.
 CONDITIONAL_INCLUDES = {("cl/attention/user.h", '"score_mod"'), ("cl/attention/user.h", '"mask_mod"'),
-                        ("cl/lib/array.h", "<stdint.h>")}
+                        ("cl/attention/user.h", '"score_mod_grad"'), ("cl/lib/array.h", "<stdint.h>")}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
@@ -158,7 +158,7 @@ class Checker:
         for line, quoted, include in self.includes(path):
             if include == "stdint.h" and self.name(path) == "cl/lib/array.h":
                 continue  # its host side
-            if include in ("score_mod", "mask_mod") and self.name(path) == "cl/attention/user.h":
+            if include in ("score_mod", "mask_mod", "score_mod_grad") and self.name(path) == "cl/attention/user.h":
                 continue  # snippets, no files
             if not quoted or not (self.root / "cl" / include).is_file():
                 self.problem(path, line, f"kernels include files of cl/, named from there: {include}")

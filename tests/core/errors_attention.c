@@ -61,6 +61,8 @@ static void snippets(void **state)
     memset(longest, ' ', CLATTN_SNIPPET_LIMIT);
     FIELD(d.snippets.score_mod = longest, INVALID, "snippets.score_mod is longer than")
     FIELD(d.snippets.mask_mod = longest, INVALID, "snippets.mask_mod is longer than")
+    FIELD(d.snippets.score_mod_grad = longest, INVALID, "snippets.score_mod_grad is longer than")
+    FIELD(d.snippets.score_mod_grad = text, INVALID, "snippets.score_mod_grad without snippets.score_mod")
     FIELD(d.snippets.buffer_dtype[0] = CLATTN_DTYPE_F32, INVALID, "snippets.buffer_dtype without")
     FIELD((d.snippets.mask_mod = text, d.snippets.buffer_dtype[3] = 99), INVALID, "snippets.buffer_dtype[3] is unknown")
     FIELD((d.snippets.mask_mod = text, d.snippets.buffer_dtype[1] = CLATTN_DTYPE_I4), INVALID,

@@ -229,6 +229,7 @@ static void the_field_is_named(void **state)
     FIELD(d.outputs.entropy = mask, LAYOUT, "outputs.entropy is (batch, heads, S_q)")
     FIELD(d.snippets.score_mod = "", INVALID, "snippets.score_mod is empty")
     FIELD(d.snippets.mask_mod = "", INVALID, "snippets.mask_mod is empty")
+    FIELD(d.snippets.score_mod_grad = "", INVALID, "snippets.score_mod_grad is empty")
     for (int i = 0; i < CLATTN_USER_BUFFERS; i++) {
         snprintf(text, sizeof text, "snippets.buffer_dtype[%d] is", i);
         FIELD((d.snippets.mask_mod = snippet, d.snippets.buffer_dtype[i] = CLATTN_DTYPE_F64), INVALID, text)

@@ -60,6 +60,7 @@ static const attention_row attention_rows[] = {
     {"gradients, d 64", QUICK, .dim = LONG(64), .with = GRADIENTS | LSE},
     {"gradients, d 128 causal, bias, slopes, sinks", NOT_QUICK, .dim = LONG(128),
      .with = GRADIENTS | LSE | CAUSAL | BIAS | ALIBI | SINKS},
+    {"gradients, d 64, score_mod, mask_mod", NOT_QUICK, .dim = LONG(64), .with = GRADIENTS | LSE | SNIPPETS},
     {"gradients, d 64 by cpu", NOT_QUICK, "cpu", LONG(64), .with = GRADIENTS | LSE},
     {"d 128 causal, grouped heads", NOT_QUICK, .dim = {1, 32, 8, 2048, 2048, 128, 128}, .with = CAUSAL},
     {"d 256 causal", NOT_QUICK, .dim = LONG(256), .with = CAUSAL},
@@ -266,6 +267,9 @@ static clattn_status attention_plan(clattn_context *context, const offline_probl
             "{ return score - 0.5f * (float)abs(query - key); }";
         desc.snippets.mask_mod = "int mask_mod(int batch, int head, int query, int key, user_data user)\n"
                                  "{ return query / 64 == key / 64; }";
+        desc.snippets.score_mod_grad =
+            "float score_mod_grad(float score, int batch, int head, int query, int key, user_data user)\n"
+            "{ return 1.0f; }";
     }
     /* A device without double precision must refuse the problem, and there is nothing to compile. */
     if (dtype == CLATTN_DTYPE_F64 && !has_double(context))

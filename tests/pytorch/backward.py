@@ -22,6 +22,12 @@ ALIGNMENTS = ("top-left", "bottom-right", "explicit")
 PAIRS = ("mask", "bias")
 INTEGERS = (np.int32, np.int64)
 
+# A score function and its derivative, which Backward.bent and bent_slope compute, too.
+BENT = ("float %s(float score, int batch, int head, int query, int key, user_data user) "
+        "{ const float bend = %.3ff, tilt = 1 + 0.25f * (key %% 3), t = tanh(tilt * score / bend); return %s; }")
+SCORE_MOD = "bend * t + 0.5f * tilt * score + 0.1f * (head - query % 2)"
+SCORE_MOD_GRAD = "tilt * (1.5f - t * t)"
+
 
 class Side:
     """The queries' or the keys' lengths: `stored` rows of an array, `dense` rows of a dense one, of which item b owns `rows[b]`, and
@@ -217,6 +223,11 @@ class Backward:
         if self.softcap:
             draw.option("softcap=%.9g" % self.softcap)
             draw.note("softcap %.3g", self.softcap)
+        self.bend = round(draw.number_between(0.5, 8), 3) if draw.chance(0.25) else 0.0
+        if self.bend:
+            draw.option("score_mod=" + BENT % ("score_mod", self.bend, SCORE_MOD),
+                        "score_mod_grad=" + BENT % ("score_mod_grad", self.bend, SCORE_MOD_GRAD))
+            draw.note("score_mod %.3g", self.bend)
         self.per_head = {}
         if self.additive:
             draw.option("additive=1")
@@ -351,7 +362,18 @@ class Backward:
                 arrays[name] = np.where(wide == -np.inf, 0, wide)
         return {name: torch.tensor(array, dtype=dtype, requires_grad=True) for name, array in arrays.items()}
 
-    def scores(self, leaf):
+    def tilt(self):
+        return 1 + 0.25 * (torch.arange(self.keys.dense) % 3)
+
+    def bent(self, s):
+        tilt, head, query = self.tilt().to(s.dtype), torch.arange(self.heads)[:, None, None], torch.arange(self.queries.dense)
+        return self.bend * torch.tanh(tilt * s / self.bend) + 0.5 * tilt * s + 0.1 * (head - query[:, None] % 2)
+
+    def bent_slope(self, s):
+        tilt = self.tilt().to(s.dtype)
+        return tilt * (1.5 - torch.tanh(tilt * s / self.bend) ** 2)
+
+    def capped(self, leaf):
         group = self.heads // self.kv_heads
         q, k = leaf["query"], leaf["key"].repeat_interleave(group, 1)
         if self.additive:
@@ -362,6 +384,12 @@ class Backward:
                 s.register_hook(nearest_bf16)
         if self.softcap:
             s = self.softcap * torch.tanh(s / self.softcap)
+        return s
+
+    def scores(self, leaf):
+        s = self.capped(leaf)
+        if self.bend:
+            s = self.bent(s)
         if "bias" in leaf:
             s = s + self.padded(leaf["bias"])
         if "alibi" in leaf:
@@ -436,6 +464,8 @@ class Backward:
                  "alibi": self.attended.sum((2, 3)), "vector": np.repeat(self.attended.sum((0, 2, 3))[:, None], self.d_k, 1)}
         terms["key"] = terms["value"] = self.grouped(self.attended.sum(2))[..., None]
         scaled = pair * abs(self.scale)
+        if self.bend:
+            scaled = scaled * self.bent_slope(self.capped(self.leaves(torch.float64))).detach().numpy()
         query, key = self.rows["query"], np.repeat(self.rows["key"], group, 1)
         if self.additive:
             t = np.tanh(query[:, :, :, None] + key[:, :, None])

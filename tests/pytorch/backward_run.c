@@ -14,7 +14,7 @@
  *   output=TYPE[:PLACE] lse=f32[:PLACE]      of the results of forward; TYPE is f32, f16 or bf16
  *   d_query d_key d_value d_mask d_bias d_vector d_alibi d_sinks=TYPE[:PLACE]    which gradients there are
  *   causal=1 short_mask=1 additive=1 alignment=N position=N left=N right=N longest=N scale=X softcap=X
- *   dropout=X seed=N offset=N
+ *   dropout=X seed=N offset=N score_mod=TEXT score_mod_grad=TEXT
  *   solver=NAME         backward's */
 #include <stddef.h>
 
@@ -177,6 +177,8 @@ static void describe(void)
     desc.scoring.scale = strtof(option("scale", "0"), NULL);
     desc.scoring.softcap = strtof(option("softcap", "0"), NULL);
     desc.lengths.longest_query = number("longest", 0);
+    desc.snippets.score_mod = option("score_mod", NULL);
+    desc.snippets.score_mod_grad = option("score_mod_grad", NULL);
     desc.dropout.probability = strtof(option("dropout", "0"), NULL);
     args.explicit_lengths = option("position", NULL) != NULL;
     args.dropout.seed = strtoull(option("seed", "0"), NULL, 10);

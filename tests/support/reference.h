@@ -25,6 +25,7 @@ typedef struct reference_problem {
     const double *vector; /* (heads, d_k): additive attention */
     double softcap;
     double (*modify)(void *context, double score, const reference_pair *pair); /* after the softcap */
+    double (*derive)(void *context, double score, const reference_pair *pair); /* modify's derivative, for backward */
     void *context;
     const double *bias;  /* as addend, added before it */
     const double *alibi; /* (batch, heads, queries, keys): subtracted after the bias */

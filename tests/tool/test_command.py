@@ -591,6 +591,16 @@ class Tools(SoftmaxTest):
         self.assertIn("attention_backward_rows", self.succeed("explain", "--shape", "2,4,2,9,33,8,6", "--backward", "--solver",
                                                               "generic").out)
         self.refuse(2, "bench", "attention", "--shape", "1,2,2,4,4,8,8", "--backward", "--ring", saying="no gradients of a ring")
+        of_score = "(float s, int b, int h, int q, int k, user_data u)\n"
+        score = self.write("score.cl", "float score_mod" + of_score + "{ return s * s; }")
+        grad = self.write("grad.cl", "float score_mod_grad" + of_score + "{ return 2 * s; }")
+        wrong = self.write("wrong.cl", "float score_mod_grad" + of_score + "{ return oops; }")
+        command = ("bench", "attention", "--shape", "1,2,2,4,4,8,8", "--score-mod", score)
+        self.succeed(*command, "--backward", "--score-mod-grad", grad, "--repeat", "1")
+        self.refuse(2, *command, "--backward", saying="snippets.score_mod_grad is missing")
+        self.refuse(2, *command, "--backward", "--score-mod-grad", wrong, saying=("wrong.cl:2:", "oops"))
+        self.refuse(2, *command, "--score-mod-grad", grad, saying=("--score-mod-grad", "--backward"))
+        self.refuse(2, *command[:4], "--backward", "--score-mod-grad", grad, saying=("--score-mod-grad", "--score-mod"))
 
     def test_bench_refusals(self):
         self.refuse(2, "bench", "attention", "--shape", "1,3,2,4,4,8,8", saying="divisor")

@@ -3,10 +3,10 @@
  *   P_ij  = factor_i * exp(s_ij - lse_i)      factor_i, near 1, takes back what rounding has done to lse_i
  *   dP_ij = keep_ij * sum_c dO_ic V_jc        keep_ij: dropout's 0 or 1 / (1 - probability)
  *   dS_ij = P_ij * (dP_ij - delta_i)          delta_i = sum_c dO_ic O_ic - dlse_i
- *   G_ij  = dS_ij * (1 - (capped_ij / softcap)^2), the derivative by the scaled score
+ *   G_ij  = dS_ij * score_mod_grad(capped_ij, b, h, i, j) * (1 - (capped_ij / softcap)^2), the derivative by the scaled score
  *
- * (Dao, Fu, Ermon, Rudra, Re 2022, appendix B.2, and what follows for softcap, sinks and lse.)  A pair that is not attended has
- * none of them, and nothing of it is read.
+ * (Dao, Fu, Ermon, Rudra, Re 2022, appendix B.2, and what follows for score_mod, softcap, sinks and lse.)  A pair that is not
+ * attended has none of them, and nothing of it is read.
  *
  * The workspace holds numbers of type `state` for each row of each head: delta, factor, the derivative by the row's sink, that by
  * the head's slope, and D_K of that by the head's vector.  The rows of a part lie as value_scale says, and part n begins n *
@@ -17,12 +17,17 @@
  *   entropy       dlse                                               key_scale     dQ or dK
  *   value_scale   the workspace's rows                               block_table   what the kernels say
  *
- *   DO_TYPE, GRADIENT_LSE   the types of dO and whether there is dlse */
+ *   DO_TYPE, GRADIENT_LSE   the types of dO and whether there is dlse
+ *   SCORE_MOD_GRAD          1, if SCORE_MOD is: the user's derivative of score_mod (attention/user.h) */
 #ifndef CLATTN_CL_ATTENTION_BACKWARD_CORE_H
 #define CLATTN_CL_ATTENTION_BACKWARD_CORE_H
 
 #include "attention/core.h"
 #include "attention/pair.h"
+
+#if SCORE_MOD && !SCORE_MOD_GRAD
+#error "SCORE_MOD needs SCORE_MOD_GRAD"
+#endif
 
 #ifndef DO_TYPE
 #define DO_TYPE F32
@@ -103,18 +108,30 @@ static inline state attention_keep(const attention_item *item, long i, long j, c
 #endif
 }
 
-/* exp(s_ij - lse_i); *slope is the derivative of s_ij by the scaled score. */
+/* The derivative of s_ij by the scaled score, from that after softcap. */
+static inline state attention_slope(state capped, const attention_item *item, long i, long j, const attention_args *a,
+                                    const optional_arrays *arrays)
+{
+    state slope = 1.0f;
+#if SOFTCAP
+    const state share = capped / a->softcap;
+    slope = STATE_FMA(-share, share, (state)1.0f);
+#endif
+#if SCORE_MOD_GRAD
+    slope *= score_mod_grad((float)capped, item->b, item->h, (int)i, (int)j, attention_user(item, a, arrays));
+#endif
+    return slope;
+}
+
+/* exp(s_ij - lse_i); *slope is the derivative of s_ij by the scaled score, or 0 if s_ij is -inf. */
 static inline state attention_weight(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
                                      state row_lse, const attention_item *item, long i, long j, const attention_args *a,
                                      const optional_arrays *arrays, state *slope)
 {
     const state capped = attention_capped(attention_pair(query, key, item, i, j, a, arrays), a);
-    *slope = 1.0f;
-#if SOFTCAP
-    const state share = capped / a->softcap;
-    *slope = STATE_FMA(-share, share, (state)1.0f);
-#endif
-    return NATURAL_EXP(attention_biased(capped, item, i, j, a, arrays) - row_lse);
+    const state s = attention_biased(capped, item, i, j, a, arrays);
+    *slope = s == -INFINITY ? 0.0f : attention_slope(capped, item, i, j, a, arrays);
+    return NATURAL_EXP(s - row_lse);
 }
 
 /* sum_c dO_ic V_jc */

@@ -8,8 +8,8 @@
  * It does so for every block of its part, one after another, and a part has sums of its own: so there is one order.  The second kernel
  * adds the parts up.
  *
- * Arrays, strides and macros: attention/core.h and attention/backward/core.h, all of it except DOUBLE, ADDITIVE and SCORE_MOD; any
- * strides.  LANES, QUERY_VECTORS, KEY_TILE and KEY_STEP (also the columns of a register tile) are those of attention/cpu/lanes.cl.
+ * Arrays, strides and macros: attention/core.h and attention/backward/core.h, all of it except DOUBLE and ADDITIVE; any strides.
+ * LANES, QUERY_VECTORS, KEY_TILE and KEY_STEP (also the columns of a register tile) are those of attention/cpu/lanes.cl.
  * PAIRS and X86_BF16: 1: products of bfloat16 pairs, and by an instruction; Q, K, V and dO are BF16, and P and dS are rounded.
  * DQ_TYPE DK_TYPE DV_TYPE, GRADIENT_QUERY GRADIENT_KEY GRADIENT_VALUE: as in attention/backward/generic.cl, whose
  * attention_backward_sum adds the sinks' up.
@@ -37,7 +37,7 @@
 #ifndef KEY_STEP
 #define KEY_STEP 6
 #endif
-#if DOUBLE || ADDITIVE || SCORE_MOD || RING || GIVEN(PAGED) || KEY_GROUPS || VALUE_GROUPS
+#if DOUBLE || ADDITIVE || RING || GIVEN(PAGED) || KEY_GROUPS || VALUE_GROUPS
 #error "the generic solver has these, or none"
 #endif
 
@@ -52,6 +52,7 @@
 #define V_WIDTH ROUND_UP(D_V, LANES)
 #define LARGE_LSE 16.0f
 #define SELECTS (RANGED || MASK || BIAS || MASK_MOD) /* some pairs may not be attended */
+#define SLOPES (SOFTCAP || SCORE_MOD)                /* the derivatives by the scaled scores are not 1 */
 
 /* Rows of up to `size` columns from index `at` on, `step` apart, become rows of a multiple of LANES floats. */
 #define PACK_ROWS(TYPE, to, from, at, step, col, size, n) \
@@ -119,8 +120,31 @@ INLINE void load_block(block_rows *rows, float *q, float *g, const global ELEMEN
     }
 }
 
-/* The scores of a tile of keys, which are packed into k; -inf where a pair is not attended.  False: no pair is.  With SOFTCAP, slope is
- * the derivative of a score by what it is without the cap. */
+#if SCORE_MOD
+/* Turns capped scores into the derivatives of scores by the scaled ones.  The user's function is called for pairs of live rows
+ * whose score s is not -inf; the others get 0. */
+INLINE void derive_each(floatv *slope, const floatv *s, int start, int n, const attention_block *block,
+                        const attention_args *a, const optional_arrays *arrays)
+{
+    for (int j = 0; j < n; j++)
+        for (int v = 0; v < QUERY_VECTORS; v++) {
+            float score[LANES], lane[LANES];
+            VSTORE(s[j * QUERY_VECTORS + v], 0, score);
+            VSTORE(slope[j * QUERY_VECTORS + v], 0, lane);
+            for (int l = 0; l < LANES; l++) {
+                const int r = v * LANES + l;
+                if (r < block->live && score[l] != -INFINITY)
+                    lane[l] = attention_slope(lane[l], &block->item, block->first + r, start + j, a, arrays);
+                else
+                    lane[l] = 0.0f;
+            }
+            slope[j * QUERY_VECTORS + v] = VLOAD(0, lane);
+        }
+}
+#endif
+
+/* The scores of a tile of keys, which are packed into k; -inf where a pair is not attended.  False: no pair is.  With SLOPES, slope is
+ * the derivative of a score by the scaled score. */
 INLINE bool score_tile(floatv *s, floatv *slope, float *k, operand *columns, const operandv *qt,
                        const global ELEMENT(K_TYPE) *key, int start, int n, const attention_block *block,
                        const attention_args *a, const optional_arrays *arrays)
@@ -136,14 +160,18 @@ INLINE bool score_tile(floatv *s, floatv *slope, float *k, operand *columns, con
     multiply_rows(s, along_columns(columns, k, K_WIDTH, n), TERMS(K_WIDTH), TERMS(D_K), qt, n);
     for (int j = 0; j < n * QUERY_VECTORS && !RAW_SCORES; j++)
         s[j] *= a->scale;
-#if SOFTCAP
-    for (int j = 0; j < n * QUERY_VECTORS; j++)
+    for (int j = 0; j < n * QUERY_VECTORS && SLOPES; j++)
         slope[j] = s[j];
+#if SOFTCAP
     cap_scores(slope, n * QUERY_VECTORS, a->softcap);
+#endif
+    modify_tile(s, open, start, n, block, a, arrays);
+#if SCORE_MOD
+    derive_each(slope, s, start, n, block, a, arrays);
+#elif SOFTCAP
     for (int j = 0; j < n * QUERY_VECTORS; j++)
         slope[j] = 1.0f - (slope[j] / a->softcap) * (slope[j] / a->softcap);
 #endif
-    modify_tile(s, open, start, n, block, a, arrays);
     return true;
 }
 
@@ -279,7 +307,7 @@ kernel void attention_backward_cpu(const global ELEMENT(Q_TYPE) *query, const gl
 #else
     floatv *const kept = s;
 #endif
-#if SOFTCAP
+#if SLOPES
     floatv slope[KEY_TILE * QUERY_VECTORS];
 #else
     floatv *const slope = s;
@@ -341,7 +369,9 @@ kernel void attention_backward_cpu(const global ELEMENT(Q_TYPE) *query, const gl
 #else
                     s[at] = select(s[at] * (dp[at] - rows.delta[i]), (floatv)(0.0f), s[at] == 0.0f);
 #endif
-#if SOFTCAP
+#if SCORE_MOD
+                    s[at] *= slope[at]; /* 0 unless the pair is attended */
+#elif SOFTCAP
                     s[at] = select(s[at] * slope[at], (floatv)(0.0f),
                                    s[at] == 0.0f); /* a key may be NaN that none attends */
 #endif

@@ -27,24 +27,31 @@ clattn_status attention_take_snippets(clattn_plan *base)
 {
     struct attention_plan *plan = (struct attention_plan *)base;
     struct attention_problem *problem = &plan->problem;
-    size_t score = problem->score_mod ? strlen(problem->score_mod) : 0;
-    size_t mask = problem->mask_mod ? strlen(problem->mask_mod) : 0;
+    const struct {
+        const char **text, *name, *signature;
+    } all[SOURCE_SNIPPETS] = {
+        {&problem->score_mod, "score_mod",
+         "float score_mod(float score, int batch, int head, int query, int key, user_data user)"},
+        {&problem->mask_mod, "mask_mod", "int mask_mod(int batch, int head, int query, int key, user_data user)"},
+        {&problem->score_mod_grad, "score_mod_grad",
+         "float score_mod_grad(float score, int batch, int head, int query, int key, user_data user)"},
+    };
+    size_t bytes = 0;
     if (!attention_has_snippet(problem))
         return CLATTN_SUCCESS;
-    plan->snippets = calloc(score + mask + 2, 1);
+    for (size_t i = 0; i < SOURCE_SNIPPETS; i++)
+        bytes += *all[i].text ? strlen(*all[i].text) + 1 : 0;
+    plan->snippets = malloc(bytes);
     if (!plan->snippets)
         return report_error(&base->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for the snippets");
     base->clear = release_snippets;
-    if (problem->score_mod)
-        problem->score_mod = memcpy(plan->snippets, problem->score_mod, score);
-    if (problem->mask_mod)
-        problem->mask_mod = memcpy(plan->snippets + score + 1, problem->mask_mod, mask);
-    base->snippets.snippet[0] = (struct source_snippet){
-        "score_mod", problem->score_mod ? problem->score_mod : "",
-        "float score_mod(float score, int batch, int head, int query, int key, user_data user)"};
-    base->snippets.snippet[1] =
-        (struct source_snippet){"mask_mod", problem->mask_mod ? problem->mask_mod : "",
-                                "int mask_mod(int batch, int head, int query, int key, user_data user)"};
+    char *to = plan->snippets;
+    for (size_t i = 0; i < SOURCE_SNIPPETS; i++) {
+        const size_t size = *all[i].text ? strlen(*all[i].text) + 1 : 0;
+        *all[i].text = size ? memcpy(to, *all[i].text, size) : NULL;
+        to += size;
+        base->snippets.snippet[i] = (struct source_snippet){all[i].name, size ? *all[i].text : "", all[i].signature};
+    }
     return CLATTN_SUCCESS;
 }
 

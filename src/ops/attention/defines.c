@@ -48,6 +48,7 @@ void attention_defines(const struct attention_problem *problem, const struct cap
         {"SOFTCAP", desc->scoring.softcap > 0},
         {"SCORE_MOD", problem->score_mod != NULL},
         {"MASK_MOD", problem->mask_mod != NULL},
+        {"SCORE_MOD_GRAD", problem->score_mod_grad != NULL},
         {"BIAS", problem->has[ATTENTION_BIAS]},
         {"ALIBI", problem->has[ATTENTION_ALIBI]},
         {"SINKS", problem->has[ATTENTION_SINKS]},

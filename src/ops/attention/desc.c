@@ -106,10 +106,16 @@ static clattn_status read_snippets(struct attention_problem *problem, const char
         INVALID("snippets.score_mod is longer than CLATTN_SNIPPET_LIMIT - 1 characters");
     if (!read_snippet(desc->snippets.mask_mod, &problem->mask_mod, problem->mask_mod_digest))
         INVALID("snippets.mask_mod is longer than CLATTN_SNIPPET_LIMIT - 1 characters");
+    if (!read_snippet(desc->snippets.score_mod_grad, &problem->score_mod_grad, problem->score_mod_grad_digest))
+        INVALID("snippets.score_mod_grad is longer than CLATTN_SNIPPET_LIMIT - 1 characters");
     if (desc->snippets.score_mod && !*desc->snippets.score_mod)
         INVALID("snippets.score_mod is empty");
     if (desc->snippets.mask_mod && !*desc->snippets.mask_mod)
         INVALID("snippets.mask_mod is empty");
+    if (desc->snippets.score_mod_grad && !*desc->snippets.score_mod_grad)
+        INVALID("snippets.score_mod_grad is empty");
+    if (desc->snippets.score_mod_grad && !desc->snippets.score_mod)
+        INVALID("snippets.score_mod_grad without snippets.score_mod");
     for (int i = 0; i < CLATTN_USER_BUFFERS; i++) {
         if (desc->snippets.buffer_dtype[i] == CLATTN_DTYPE_NONE)
             continue;
@@ -119,7 +125,7 @@ static clattn_status read_snippets(struct attention_problem *problem, const char
             desc->snippets.buffer_dtype[i] == CLATTN_DTYPE_F64)
             INVALID(wrong[i]);
     }
-    desc->snippets.score_mod = desc->snippets.mask_mod = NULL;
+    desc->snippets.score_mod = desc->snippets.mask_mod = desc->snippets.score_mod_grad = NULL;
     return CLATTN_SUCCESS;
 }
 
@@ -423,8 +429,8 @@ static clattn_status check_gradients(struct attention_problem *problem, const ch
     if (desc->cache.kind != CLATTN_CACHE_KIND_PLAIN || problem->has[ATTENTION_KEY_SCALE] ||
         problem->has[ATTENTION_VALUE_SCALE])
         UNSUPPORTED("there are no gradients of a ring, a paged cache, or integers");
-    if (problem->score_mod)
-        UNSUPPORTED("score_mod has no derivative");
+    if (problem->score_mod && !problem->score_mod_grad)
+        INVALID("snippets.score_mod_grad is missing: backward needs the derivative of snippets.score_mod");
     for (int i = 0; i < ATTENTION_GRADIENTS; i++) {
         TRY(check_gradient(problem, i, reason));
         written = written || (i >= ATTENTION_INPUT_GRADIENTS && problem->gradient[i]);
@@ -485,6 +491,8 @@ clattn_status attention_problem_read(const void *desc, void *result, const char 
         if (!layout_is_none(attention_gradient_layout(&problem->desc, i)))
             INVALID("gradients are for CLATTN_DIRECTION_BACKWARD");
     memset(&problem->desc.gradients, 0, sizeof problem->desc.gradients);
+    problem->score_mod_grad = NULL; /* it may be there for backward, and is no difference */
+    memset(problem->score_mod_grad_digest, 0, sizeof problem->score_mod_grad_digest);
 fail:
     return status;
 }

@@ -53,9 +53,11 @@ struct attention_problem {
     /* Two problems are the same if these bytes are. The description's pointers to snippets are NULL. */
     clattn_attention_desc desc;
     uint8_t score_mod_digest[SHA256_BYTES], mask_mod_digest[SHA256_BYTES]; /* zeros without a snippet */
+    uint8_t score_mod_grad_digest[SHA256_BYTES];                           /* zeros also forward */
 
     /* Derived from the above. */
     const char *score_mod, *mask_mod; /* NULL: none. The caller's texts; in a plan, copies that the plan owns */
+    const char *score_mod_grad;       /* NULL also forward */
     size_t batch, heads, kv_heads, query_length, key_length, d_k, d_v; /* the most that an item has */
     size_t page_size;
     float scale;

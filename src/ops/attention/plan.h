@@ -13,7 +13,7 @@ struct scores_tile {
 struct attention_plan {
     clattn_plan base;
     struct attention_problem problem;
-    char *snippets; /* the texts that problem.score_mod and problem.mask_mod point to */
+    char *snippets; /* the texts that the problem's pointers to snippets point to */
     /* Geometry, filled by the solver: the work-groups of kernel_args' batch, heads and queries. */
     void (*groups)(const struct attention_plan *plan, const attention_args *kernel_args, size_t groups[3]);
     size_t queries_per_group; /* for attention_groups_by_queries */

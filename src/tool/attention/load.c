@@ -49,7 +49,8 @@ fail:
 
 int attention_check_output(const attention_options *o, const char *path)
 {
-    const char *const others[] = {o->fused, o->score_mod, o->mask_mod, o->heat.labels, o->heat.key_labels};
+    const char *const others[] = {o->fused,          o->score_mod,   o->mask_mod,
+                                  o->score_mod_grad, o->heat.labels, o->heat.key_labels};
     int status = host_check_output(path, o->input, INPUT_USER);
     if (status == TOOL_DONE)
         status = host_check_output(path, others, sizeof others / sizeof others[0]);

@@ -149,6 +149,7 @@ static void take_users(attention_request *request)
 {
     request->desc.snippets.score_mod = request->score_mod;
     request->desc.snippets.mask_mod = request->mask_mod;
+    request->desc.snippets.score_mod_grad = request->score_mod_grad;
     for (int i = 0; i < CLATTN_USER_BUFFERS; i++)
         request->desc.snippets.buffer_dtype[i] = request->input[INPUT_USER + i].tensor.dtype;
 }

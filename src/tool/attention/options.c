@@ -11,9 +11,11 @@
 static const char *const dtypes[] = {"f32", "f16", "bf16", "f64", NULL};
 static const char *const score_kinds[] = {"dot", "additive", NULL};
 
-/* The first two rows are no options of `clattn attention`. */
+/* The first three rows are no options of `clattn attention`. */
 static const option_row rows[] = {
     ROW("--backward", OPTION_FLAG, backward, NULL, "the gradients by Q, K and V instead of the output"),
+    FILE_ROW("--score-mod-grad", score_mod_grad, "FILE.cl",
+             "OpenCL C with: float score_mod_grad(float score, ...), the derivative of score_mod"),
     {"--shape", OPTION_SIZES, FIELD(shape), "B,HQ,HKV,SQ,SKV,D,DV", .help = "the sizes, instead of -q, -k and -v",
      .count = 7},
     FILE_ROW("-q", input[INPUT_QUERY], "Q.npy", "queries (batch, heads, S_q, d_k)"),
@@ -77,7 +79,7 @@ static const option_table tables[] = {
     [ATTENTION_RUN] = {.command = "attention",
                        .summary = "Attention: softmax(scale * Q K^T + mask) V for each batch item and head, "
                                   "from -q, -k and -v to -o.",
-                       .rows = rows + 2},
+                       .rows = rows + 3},
     [ATTENTION_EXPLAIN] =
         {.command = "explain",
          .summary = "Which solver takes an attention, with which kernels, and why the others do not.  Takes the "
@@ -192,6 +194,8 @@ static int check_company(const char *command, const attention_options *o)
         o->mask_mod == NULL)
         return complain(TOOL_BAD_INPUT, "%s: --align is for --causal, --window, --alibi, --score-mod and --mask-mod",
                         command);
+    if (o->score_mod_grad != NULL && (!o->backward || o->score_mod == NULL))
+        return complain(TOOL_BAD_INPUT, "%s: --score-mod-grad is for --backward with --score-mod", command);
     if (o->kv_group > 0 && !o->kv_int8 && !o->kv_int4)
         return complain(TOOL_BAD_INPUT, "%s: --kv-group is for --kv-int8 and --kv-int4", command);
     if ((o->user.count > 0 || o->user_scalar.count > 0) && o->score_mod == NULL && o->mask_mod == NULL)

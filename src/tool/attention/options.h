@@ -15,7 +15,7 @@ typedef enum attention_mode { ATTENTION_RUN, ATTENTION_EXPLAIN, ATTENTION_BENCH 
 typedef struct attention_options {
     attention_mode mode;
     const char *input[INPUT_USER], *fused, *result[RESULT_COUNT]; /* files */
-    const char *layout, *score_mod, *mask_mod, *solver, *device;
+    const char *layout, *score_mod, *mask_mod, *score_mod_grad, *solver, *device;
     option_list user, user_scalar;
     heatmap_options heat;
     bool backward, causal, short_mask, ring, kv_int8, kv_int4, verify, json;

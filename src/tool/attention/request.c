@@ -79,5 +79,6 @@ void attention_release(attention_request *request)
     clattn_control_release(&request->args.control);
     free(request->score_mod);
     free(request->mask_mod);
+    free(request->score_mod_grad);
     *request = (attention_request){0};
 }

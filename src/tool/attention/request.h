@@ -55,11 +55,11 @@ typedef struct attention_request {
     size_t given_heads[2];     /* query and key heads, for an order with 'e' */
     clattn_dtype output_dtype; /* CLATTN_DTYPE_NONE: the queries' */
     bool wants[RESULT_COUNT];
-    clattn_dtype kv_dtype;      /* CLATTN_DTYPE_I8 or _I4: quantised by the command; CLATTN_DTYPE_NONE: as given */
-    size_t kv_group;            /* elements that share a scale; 0: a row's */
-    size_t page_size;           /* 0: no pages */
-    char *score_mod, *mask_mod; /* owned; desc points to them */
-    attention_sizes sizes;      /* by attention_complete */
+    clattn_dtype kv_dtype; /* CLATTN_DTYPE_I8 or _I4: quantised by the command; CLATTN_DTYPE_NONE: as given */
+    size_t kv_group;       /* elements that share a scale; 0: a row's */
+    size_t page_size;      /* 0: no pages */
+    char *score_mod, *mask_mod, *score_mod_grad; /* owned; desc points to them */
+    attention_sizes sizes;                       /* by attention_complete */
 } attention_request;
 
 /* The offsets of each input in the public structs and in ref_attention_data; the user's buffers have a binding alone. */

@@ -82,6 +82,7 @@ int attention_load_user(const attention_options *options, attention_request *req
     int status;
     TOOL_TRY(load_snippet("score_mod", options->score_mod, &request->score_mod));
     TOOL_TRY(load_snippet("mask_mod", options->mask_mod, &request->mask_mod));
+    TOOL_TRY(load_snippet("score_mod_grad", options->score_mod_grad, &request->score_mod_grad));
     for (size_t i = 0; i < options->user.count; i++)
         TOOL_TRY(load_buffer(options->user.item[i], request));
     for (size_t i = 0; i < options->user_scalar.count; i++)
@@ -94,22 +95,24 @@ fail:
  * error tells most. */
 static int snippets_do_not_fit(const attention_options *options, const char *log)
 {
-    const char *score = options->score_mod, *mask = options->mask_mod, *found = strstr(log, "error");
+    const char *score = options->score_mod, *mask = options->mask_mod, *grad = options->score_mod_grad;
+    const char *found = strstr(log, "error");
     while (found != NULL && found > log && found[-1] != '\n')
         found--;
     if (found == NULL)
         found = log;
-    return complain(TOOL_BAD_INPUT, "%s%s%s: does not compile together with the kernels: %.*s",
+    return complain(TOOL_BAD_INPUT, "%s%s%s%s%s: does not compile together with the kernels: %.*s",
                     score != NULL ? score : "", score != NULL && mask != NULL ? " or " : "", mask != NULL ? mask : "",
-                    (int)strcspn(found, "\n"), found);
+                    grad != NULL ? " or " : "", grad != NULL ? grad : "", (int)strcspn(found, "\n"), found);
 }
 
 int attention_plan_check(const attention_options *options, const tool_device *device, clattn_status made)
 {
-    const char *names[] = {"score_mod:", "mask_mod:"}, *files[] = {options->score_mod, options->mask_mod};
+    const char *names[] = {"score_mod:", "mask_mod:", "score_mod_grad:"};
+    const char *files[] = {options->score_mod, options->mask_mod, options->score_mod_grad};
     char text[4096];
     device_message(device, made, text, sizeof text);
-    for (int i = 0; i < 2 && made == CLATTN_ERROR_BUILD; i++) {
+    for (int i = 0; i < 3 && made == CLATTN_ERROR_BUILD; i++) {
         const char *found = files[i] != NULL ? strstr(text, names[i]) : NULL;
         if (found != NULL)
             return complain(TOOL_BAD_INPUT, "%s:%.*s", files[i], (int)strcspn(found, "\n") - (int)strlen(names[i]),

@@ -18,11 +18,13 @@ static atomic_size_t warning_count;
 /* A text whose name the library gives, and the user's file that it is. */
 static struct {
     const char *name, *path;
-} named[2];
+} named[3];
 
 void device_name_file(const char *name, const char *path)
 {
-    const size_t slot = named[0].name != NULL;
+    size_t slot = 0;
+    while (slot + 1 < sizeof named / sizeof named[0] && named[slot].name != NULL)
+        slot++;
     named[slot].name = name;
     named[slot].path = path;
 }

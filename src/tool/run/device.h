@@ -25,7 +25,7 @@ void device_close(tool_device *device);
 void device_log(void *user, clattn_log_level level, const char *line);
 
 /* Names the file of a user's function: warnings that begin with "NAME:" begin with its path from now on.  Both strings
- * stay the caller's.  Call it for at most two names, before any plan is made. */
+ * stay the caller's.  Call it for at most three names, before any plan is made. */
 void device_name_file(const char *name, const char *path);
 
 /* Writes the kept warnings. */

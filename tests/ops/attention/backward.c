@@ -39,6 +39,102 @@ static void check(const void *test, const char *solver)
     backward_release(&j);
 }
 
+/* ---- functions of scores and their derivatives, each in OpenCL C and in C ---- */
+
+#define PARAMETERS "(float score, int batch, int head, int query, int key, user_data user)\n"
+#define SCORE "float score_mod" PARAMETERS
+#define GRAD "float score_mod_grad" PARAMETERS
+#define DROP "int mask_mod(int batch, int head, int query, int key, user_data user)\n"
+
+static double bent_score(const mod_call *c, double score)
+{
+    (void)c;
+    return 2 * tanh(score / 2) + score / 4;
+}
+
+static double bent_grad(const mod_call *c, double score)
+{
+    const double t = tanh(score / 2);
+    (void)c;
+    return 1.25 - t * t;
+}
+
+static bool bent_mask(const mod_call *c)
+{
+    return (c->i + c->j) % 4 != 1;
+}
+
+static const attention_mod bent = {.score_source = SCORE "{ return 2 * tanh(score / 2) + score / 4; }",
+                                   .mask_source = DROP "{ return (query + key) % 4 != 1; }",
+                                   .grad_source =
+                                       GRAD "{\n    const float t = tanh(score / 2);\n"
+                                            "    return query < user.query_length ? 1.25f - t * t : NAN;\n}\n",
+                                   .score = bent_score,
+                                   .mask = bent_mask,
+                                   .grad = bent_grad};
+
+static double bend(const mod_call *c)
+{
+    return array_get(&c->user[0], (size_t[]){(size_t)c->j}) * c->scalar[1] + 0.125 * c->h + 0.0625 * c->b;
+}
+
+static double pairs_score(const mod_call *c, double score)
+{
+    return score + bend(c) * score * score + 0.25 * array_get(&c->user[2], (size_t[]){(size_t)(c->i - c->j)});
+}
+
+static double pairs_grad(const mod_call *c, double score)
+{
+    return 1 + 2 * bend(c) * score;
+}
+
+/* They read no element of buffer2 that is there if the key lies behind the query: such pairs are not attended. */
+static const attention_mod pairs = {
+    .score_source = "static float bend(int batch, int head, int key, user_data user)\n"
+                    "{ return user.buffer0[key] * user.scalar1 + 0.125f * head + 0.0625f * batch; }\n" SCORE
+                    "{\n    return score + bend(batch, head, key, user) * score * score\n"
+                    "         + 0.25f * user.buffer2[query - key];\n}\n",
+    .grad_source = GRAD "{ return 1 + 2 * bend(batch, head, key, user) * score + 0 * user.buffer2[query - key]; }",
+    .score = pairs_score,
+    .grad = pairs_grad,
+    .user = {CLATTN_DTYPE_F32, CLATTN_DTYPE_NONE, CLATTN_DTYPE_I8},
+    .elements = {131, 0, 150},
+    .scalar = {0, 0.125f}};
+
+static double cut_score(const mod_call *c, double score)
+{
+    return (c->i + c->j) % 3 == 1 ? -INFINITY : score * score;
+}
+
+static double cut_grad(const mod_call *c, double score)
+{
+    return (c->i + c->j) % 3 == 1 ? NAN : 2 * score;
+}
+
+static const attention_mod cut = {.score_source =
+                                      SCORE "{ return (query + key) % 3 == 1 ? -INFINITY : score * score; }",
+                                  .grad_source = GRAD "{ return (query + key) % 3 == 1 ? NAN : 2 * score; }",
+                                  .score = cut_score,
+                                  .grad = cut_grad};
+
+static double same_score(const mod_call *c, double score)
+{
+    (void)c;
+    return score;
+}
+
+static double steep_grad(const mod_call *c, double score)
+{
+    (void)score;
+    return c->i == 2 && c->j == 3 ? INFINITY : c->i == 3 && c->j == 1 ? NAN : 1;
+}
+
+static const attention_mod steep = {
+    .score_source = SCORE "{ return score; }",
+    .grad_source = GRAD "{ return query == 2 && key == 3 ? INFINITY : query == 3 && key == 1 ? NAN : 1.0f; }",
+    .score = same_score,
+    .grad = steep_grad};
+
 /* ---- the cases; `entropy` stands for a gradient of the log-sum-exp ---- */
 
 #define SMALL .dim = {2, 4, 2, 13, 19, 8, 6}
@@ -101,6 +197,18 @@ static const attention_case cases[] = {
     {"long heads", MORE, .dim = {1, 2, 1, 7, 9, 300, 1100}, .long_loops = true},
     {"several blocks, grouped heads", BIG, .dim = {2, 4, 2, 150, 131, 16, 24}, .causal = true, .entropy = true},
     {"several blocks, one head", MORE, .dim = {1, 1, 1, 333, 100, 8, 8}, .windowed = true, .left = 40, .right = 9},
+    {"score_mod, mask_mod", ALL, .dim = {1, 2, 1, 5, 7, 8, 8}, .mod = &bent, .entropy = true},
+    {"score_mod by pairs, several blocks", BIG, .dim = {2, 4, 2, 150, 131, 8, 6}, .mod = &pairs, .softcap = 0.9f,
+     .causal = true, .sinks = true, .list = {.queries = LIST(150, 71), .keys = LIST(131, 90)}},
+    {"score_mod, all else", BIG, SMALL, .mod = &pairs, .softcap = 0.9f, .causal = true, .mask = MASK_FLOAT,
+     .bias = MASK_FINITE, .alibi = 1, .sinks = true, .entropy = true, .dropout = 0.3f, .seed = 4},
+    {"score_mod of -inf", BIG, SMALL, .mod = &cut, .entropy = true},
+    {"score_mod, infinite derivatives", BIG, SMALL, .mod = &steep},
+    {"score_mod, additive", MORE, SMALL, .mod = &bent, .additive = true},
+    {"score_mod, packed sequences", MORE, .dim = {2, 4, 2, 21, 31, 8, 6},
+     .list = {.query_starts = LIST(0, 9, 20), .key_starts = LIST(1, 14, 31)}, .longest = 12, .mod = &bent},
+    {"score_mod, bfloat16", BIG, .dim = {2, 4, 2, 77, 101, 35, 27}, .type = FOUR(BF), .mod = &bent, .softcap = 3},
+    {"score_mod, float64 by way of float", MORE, SMALL, .type = FOUR(F64), .mod = &bent, .softcap = 2},
     {"heads of one column", MORE, .dim = {1, 2, 1, 7, 9, 1, 1}, .sinks = true},
 };
 
@@ -155,6 +263,10 @@ static const attention_case differences[] = {
     {"everything", ALL, .dim = {2, 2, 1, 3, 4, 3, 2}, .mask = MASK_FLOAT, .bias = MASK_FINITE, .softcap = 0.9f,
      .alibi = 1, .sinks = true, .dropout = 0.3f, .seed = 5, .entropy = true},
     {"additive", ALL, .dim = {2, 2, 1, 3, 4, 3, 2}, .additive = true, .causal = true, .entropy = true},
+    {"score_mod", ALL, .dim = {2, 2, 1, 3, 4, 3, 2}, .mod = &pairs, .causal = true, .mask = MASK_FLOAT,
+     .bias = MASK_FINITE, .softcap = 0.9f, .alibi = 1, .sinks = true, .dropout = 0.3f, .seed = 5, .entropy = true},
+    {"score_mod, mask_mod, additive", ALL, .dim = {2, 2, 1, 3, 4, 3, 2}, .mod = &bent, .additive = true},
+    {"score_mod of -inf", ALL, .dim = {2, 2, 1, 3, 4, 3, 2}, .mod = &cut, .entropy = true},
 };
 
 static void check_differences(const void *test, const char *unused)
@@ -360,9 +472,10 @@ static void refusals(void **state)
     ANSWERS(ERROR_UNSUPPORTED, d.gradients.query.dtype = CLATTN_DTYPE_F64);
     ANSWERS(ERROR_UNSUPPORTED, d.gradients.output.dtype = CLATTN_DTYPE_I8);
     ANSWERS(ERROR_UNSUPPORTED, d.cache.kind = CLATTN_CACHE_KIND_RING);
-    ANSWERS(ERROR_UNSUPPORTED, d.snippets.score_mod =
-                                   "float score_mod(float score, int batch, int head, int query, int key, "
-                                   "user_data user)\n{\n    return score;\n}\n");
+    ANSWERS(ERROR_INVALID_ARGUMENT, d.snippets.score_mod = bent.score_source);
+    assert_message_has(device_context(), "snippets.score_mod_grad is missing");
+    ANSWERS(ERROR_INVALID_ARGUMENT, d.snippets.score_mod_grad = bent.grad_source);
+    ANSWERS(SUCCESS, d.snippets.score_mod = bent.score_source; d.snippets.score_mod_grad = bent.grad_source);
 #undef ANSWERS
 
     assert_true(job_plan(&j.job, &attention_operator, &good, "generic", JOB_TAKEN));
@@ -378,6 +491,35 @@ static void refusals(void **state)
     REFUSES(ERROR_BUFFER_ACCESS, a.gradients.key = a.key);
     REFUSES(ERROR_INVALID_ARGUMENT, a.outputs.lse = (clattn_binding){0});
 #undef REFUSES
+    backward_release(&j);
+}
+
+/* A mistake in score_mod_grad is told in its own lines, and no plan is used for another text. */
+static void texts(void **state)
+{
+    static const attention_case t = {"", ALL, .dim = {2, 2, 1, 5, 7, 8, 8}, .mod = &bent};
+    static char text[] = GRAD "{ return 1.0f; }";
+    char message[256];
+    struct backward_job j;
+    (void)state;
+
+    backward_prepare(&j, &t);
+    j.desc.snippets.score_mod_grad = "\n" GRAD "{\n    return score + no_such_name;\n}\n";
+    operator_refuses_plan(&attention_operator, &j.desc, NULL, CLATTN_ERROR_BUILD);
+    clattn_context_message(device_context(), message, sizeof message);
+    assert_memory_equal(message, "score_mod_grad:4", strlen("score_mod_grad:4"));
+    j.desc.snippets.score_mod_grad = text;
+    unsigned long long programs[3];
+    for (size_t n = 0; n < COUNT_OF(programs); n++) {
+        text[strlen(text) - 4] = n == 0 ? '1' : '2'; /* changed in place */
+        assert_status(device_context(),
+                      clattn_attention_run(device_context(), NULL, &j.desc, &j.job.args.attention, 0, NULL, NULL),
+                      CLATTN_SUCCESS);
+        const clattn_program_statistics s = device_programs();
+        programs[n] = s.built + s.loaded;
+    }
+    assert_true(programs[1] > programs[0] && programs[2] == programs[1]);
+    assert_cl(clFinish(clattn_context_queue(device_context())));
     backward_release(&j);
 }
 
@@ -463,6 +605,7 @@ int main(int argc, char **argv)
     }
     suite_add(repeats_give_the_same_bits, "repeats give the same bits");
     suite_add(refusals, "refusals");
+    suite_add(texts, "the texts of score_mod_grad");
     suite_add(nothing_to_attend, "nothing to attend");
     suite_add(nothing_to_attend_is_checked, "nothing to attend is checked");
     return suite_run("attention backward", argc, argv);

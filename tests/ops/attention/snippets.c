@@ -55,6 +55,7 @@ static void compile_errors(const void *which, const char *solver)
         /* refused before any build: tests/program/snippet_text.c has the others */
         {"\n#include \"/dev/stdin\"\n" SCORE "{ return score; }", NULL, "score_mod:2: #include is refused"},
         {SCORE "{ return score; }", "#define kernel\n" DROP "{ return 1; }", "mask_mod:1: the macro kernel is refused"},
+        {NULL, "#define score_mod_grad\n" DROP "{ return 1; }", "mask_mod:1: the macro score_mod_grad is refused"},
         {"float fma(float a, float b, float c) { return 0 * a; }\n" SCORE "{ return user.no_such; }", NULL,
          "score_mod:"},
     };
@@ -214,6 +215,13 @@ static void plan_cache(void **state)
     memset(text, 'x', sizeof text - 1);
     assert_true(first_output(&job, &desc) == first_value(&job, 4));
     assert_true(programs() == after); /* the plan was found again */
+    desc.snippets.score_mod = SCORE "{ return score; }";
+    assert_true(first_output(&job, &desc) == first_value(&job, 4));
+    after = programs();
+    desc.snippets.score_mod_grad = "not read";
+    assert_true(first_output(&job, &desc) == first_value(&job, 4));
+    assert_true(programs() == after); /* it is backward's */
+    desc.snippets.score_mod_grad = NULL;
     desc.snippets.mask_mod = NULL;
     desc.snippets.score_mod = SCORE "{ return key == 3 ? 1e4f : 0.0f; }";
     assert_true(first_output(&job, &desc) == first_value(&job, 3));

@@ -106,6 +106,19 @@ static void add_operands(const row_work *w, size_t j, real g, real magnitude)
     }
 }
 
+/* The derivative of a pair's score by the score after softcap: 0 where a user's function gives -inf. */
+static real derivative(const row_work *w, size_t j)
+{
+    const reference_problem *p = w->p;
+    const reference_pair pair = {w->b, w->h, w->i, j};
+    const double capped = w->capped[w->row * p->keys + j];
+
+    if (!p->derive) {
+        return 1;
+    }
+    return p->modify(p->context, capped, &pair) == -INFINITY ? 0 : rounded(w, p->derive(p->context, capped, &pair));
+}
+
 static void backward_row(row_work *w)
 {
     const reference_problem *p = w->p;
@@ -123,13 +136,15 @@ static void backward_row(row_work *w)
         const real magnitude = weight * (w->product_magnitude[j] + w->delta_magnitude);
         const real share = p->softcap > 0 ? w->capped[at] / p->softcap : 0;
         const real slope = rounded(w, 1 - rounded(w, share * share)), scale = rounded(w, p->scale);
+        const real by_capped = derivative(w, j),
+                   g = rounded(w, stored(w, rounded(w, rounded(w, ds * by_capped) * slope)));
         const bool kept = !p->kept || p->kept[at];
         add(w, BY_PAIR, at, ds, magnitude);
         if (w->problem->distance) {
             add(w, BY_SLOPE, w->b * p->heads + w->h, -ds * w->problem->distance[at],
                 magnitude * w->problem->distance[at]);
         }
-        add_operands(w, j, rounded(w, scale * stored(w, rounded(w, ds * slope))), magnitude * fabsl(scale));
+        add_operands(w, j, rounded(w, scale * g), magnitude * fabsl(scale * by_capped));
         for (size_t c = 0; c < p->d_v && kept; c++) {
             const real term =
                 rounded(w, stored(w, weight) * (p->kept ? factor : 1)) * w->problem->d_output[w->row * p->d_v + c];

@@ -67,6 +67,7 @@ static void describe_rules(clattn_attention_desc *desc, const attention_case *te
     if (test->mod) {
         desc->snippets.score_mod = test->mod->score_source;
         desc->snippets.mask_mod = test->mod->mask_source;
+        desc->snippets.score_mod_grad = test->mod->grad_source;
         for (int n = 0; n < CLATTN_USER_BUFFERS; n++) {
             desc->snippets.buffer_dtype[n] = test->mod->user[n];
         }

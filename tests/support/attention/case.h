@@ -74,10 +74,11 @@ typedef struct mod_call {
     const float *scalar;
 } mod_call;
 
-/* A user's functions, and the same in C; either may be none. */
+/* A user's functions, and the same in C; each may be none.  `grad` is score's derivative, for backward. */
 typedef struct attention_mod {
-    const char *score_source, *mask_source;
+    const char *score_source, *mask_source, *grad_source;
     double (*score)(const mod_call *call, double score);
+    double (*grad)(const mod_call *call, double score);
     bool (*mask)(const mod_call *call);
     clattn_dtype user[CLATTN_USER_BUFFERS]; /* filled with whole numbers from −3 to 3, or 0 to 3 */
     size_t elements[CLATTN_USER_BUFFERS];

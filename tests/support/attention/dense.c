@@ -136,6 +136,14 @@ static double modify(void *context, double score, const reference_pair *pair)
     return c->test->mod->score(&call, score);
 }
 
+static double derive(void *context, double score, const reference_pair *pair)
+{
+    const struct attention_mod_context *c = context;
+    mod_call call = call_of(c, pair);
+
+    return c->test->mod->grad(&call, score);
+}
+
 /* Whether lengths, causality, window and the user let query i of an item attend key j. */
 static bool visible(const struct attention_mod_context *c, const attention_item *item, const reference_pair *pair)
 {
@@ -264,6 +272,7 @@ void attention_dense_make(attention_dense *dense, const test_job *job, const att
     p->weights =
         t->type.value == CLATTN_DTYPE_F16 || t->type.value == CLATTN_DTYPE_BF16 ? t->type.value : CLATTN_DTYPE_NONE;
     p->modify = t->mod && t->mod->score ? modify : NULL;
+    p->derive = t->mod && t->mod->grad ? derive : NULL;
     p->context = &dense->mod;
     p->wide = t->type.query == CLATTN_DTYPE_F64 && !p->modify; /* a user's function takes and gives float */
 }

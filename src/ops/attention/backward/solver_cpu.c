@@ -114,7 +114,7 @@ static clattn_status prepare(clattn_plan *base)
     plan->lanes = has_keys ? g.lanes : 0;
     plan->splits = splits_of(&base->context->device.caps, problem, g.lanes * g.vectors);
     plan->chunk = 8; /* of the kernels that the generic solver shares, which have no columns */
-    plan->base.efficiency = 0.2;
+    plan->base.efficiency = attention_has_snippet(problem) ? 0.05 : 0.2;
     for (int i = BACKWARD_ROWS; i <= (has_keys ? BACKWARD_KEYS : BACKWARD_ROWS); i++) {
         struct strbuf options = {0};
         backward_define(plan, &options);
