@@ -103,18 +103,26 @@ static inline state attention_keep(const attention_item *item, long i, long j, c
 #endif
 }
 
-/* exp(s_ij - lse_i); *slope is the derivative of s_ij by the scaled score. */
-static inline state attention_weight(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
-                                     state row_lse, const attention_item *item, long i, long j, const attention_args *a,
-                                     const optional_arrays *arrays, state *slope)
+/* exp(s_ij - lse_i) from the scaled score; *slope is the derivative of s_ij by it. */
+static inline state attention_weight_of(state scaled, state row_lse, const attention_item *item, long i, long j,
+                                        const attention_args *a, const optional_arrays *arrays, state *slope)
 {
-    const state capped = attention_capped(attention_pair(query, key, item, i, j, a, arrays), a);
+    const state capped = attention_capped(scaled, a);
     *slope = 1.0f;
 #if SOFTCAP
     const state share = capped / a->softcap;
     *slope = STATE_FMA(-share, share, (state)1.0f);
 #endif
     return NATURAL_EXP(attention_biased(capped, item, i, j, a, arrays) - row_lse);
+}
+
+/* The same from the arrays. */
+static inline state attention_weight(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
+                                     state row_lse, const attention_item *item, long i, long j, const attention_args *a,
+                                     const optional_arrays *arrays, state *slope)
+{
+    return attention_weight_of(attention_pair(query, key, item, i, j, a, arrays), row_lse, item, i, j, a, arrays,
+                               slope);
 }
 
 /* sum_c dO_ic V_jc */

@@ -25,8 +25,8 @@ static void check(const void *test, const char *solver)
     const attention_case *t = test;
 
     backward_prepare(&j, t);
-    const bool is_pairs = strcmp(solver, "cpu-bf16") == 0, is_cpu = is_pairs || strcmp(solver, "cpu") == 0;
-    j.weights = is_pairs ? BF : CLATTN_DTYPE_NONE;
+    const bool is_cpu = strncmp(solver, "cpu", 3) == 0, is_engine = strncmp(solver, "emulated-", 9) == 0;
+    j.weights = is_engine || strcmp(solver, "cpu-bf16") == 0 ? BF : CLATTN_DTYPE_NONE;
     const bool refused = is_cpu ? t->additive || t->mask > MASK_BOOL || t->bias || t->alibi || t->type.query == F64
                                 : attention_refuses(t, solver);
     if (job_plan(&j.job, &attention_operator, &j.desc, solver,
@@ -453,6 +453,9 @@ int main(int argc, char **argv)
         }
         if (cases[n].levels & level() && cases[n].type.query == BF) {
             suite_add_case(check, &cases[n], "cpu-bf16", "attention backward cpu-bf16: %s", cases[n].rule);
+            suite_add_case(check, &cases[n], "emulated-mma", "attention backward emulated-mma: %s", cases[n].rule);
+            suite_add_case(check, &cases[n], "emulated-wmma", "attention backward emulated-wmma: %s", cases[n].rule);
+            suite_add_case(check, &cases[n], "emulated-mfma", "attention backward emulated-mfma: %s", cases[n].rule);
         }
     }
     for (size_t n = 0; n < COUNT_OF(uncounted); n++) {

@@ -8,7 +8,11 @@
 static const struct solver *const solvers[] = {
     &attention_backward_cpu_bf16_solver,
     &attention_backward_cpu_solver,
+    &attention_backward_matrix_solver,
     &attention_backward_generic_solver,
+    &attention_backward_emulations[0],
+    &attention_backward_emulations[1],
+    &attention_backward_emulations[2],
 };
 
 static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_call *call, const void *given)
