@@ -68,9 +68,8 @@ clattn_status backward_self_check(struct self_check *check);
 
 extern const struct solver attention_backward_cpu_bf16_solver;
 extern const struct solver attention_backward_cpu_solver;
+extern const struct solver attention_backward_emulated_mma_solver;
 extern const struct solver attention_backward_generic_solver;
 extern const struct solver attention_backward_matrix_solver;
-#define BACKWARD_EMULATIONS 3
-extern const struct solver attention_backward_emulations[BACKWARD_EMULATIONS]; /* of its engines, for tests */
 
 #endif
