@@ -30,8 +30,8 @@
  *
  * Local memory in bytes: 4 * WIDTH * (OWN + TILE) for rows, 2 * OWN * TILE for weights, 8 * OWN * (TILE + 4) for products, and 4 for
  * each item and each row.
- * Barriers: four a tile, around the products, float16 one more.  The emulation adds its own.  All are in control flow that the whole
- * work-group shares.
+ * Barriers: four a tile of keys and five of queries, with float16 one more, with masks one more of keys.  The emulation adds its
+ * own.  All are in control flow that the whole work-group shares.
  *
  * Accumulators, sums and what is between the products are float; P and G are rounded to the arrays' type before they are multiplied,
  * and a row's factor comes from P as it was.  Float16 has few exponents: each row of weights is multiplied by a power of two that
@@ -64,7 +64,7 @@
 #if MATRIX_ENGINE != MATRIX_MMA
 #error "on other engines the compilers run out of registers"
 #endif
-#if DOUBLE || ADDITIVE || SCORE_MOD || RING || GIVEN(PAGED) || KEY_GROUPS || VALUE_GROUPS
+#if DOUBLE || ADDITIVE || RING || GIVEN(PAGED) || KEY_GROUPS || VALUE_GROUPS
 #error "the generic solver has these, or none"
 #endif
 
@@ -298,8 +298,6 @@ kernel void attention_backward_matrix_rows(const global ELEMENT(Q_TYPE) *query, 
     local ushort *weights = (local ushort *)weight_tile;
     attention_item of;
     attention_item_of(&of, (int)group_id(&a.part, 2), (int)group_id(&a.part, 1), &a, &arrays);
-    if (q0 >= of.rows)
-        return;
 
     const global ushort *of_query = (const global ushort *)query + attention_query_row(&a.query, &of, 0);
     const global ushort *of_d_output = (const global ushort *)d_output + attention_query_row(&a.scores, &of, 0);
@@ -417,8 +415,6 @@ kernel void attention_backward_matrix_keys(const global ELEMENT(Q_TYPE) *query, 
     local ushort *weights = (local ushort *)weight_tile;
     attention_item of;
     attention_item_of(&of, (int)group_id(&a.part, 2), g * a.group, &a, &arrays);
-    if (k0 >= of.key_rows)
-        return;
 
     stage_rows(keys, (const global ushort *)key + attention_head(&a.key, &of, &a), &a.key, k0, OWN, 0, of.keys, false,
                factors, D_K, item);
