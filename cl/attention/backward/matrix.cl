@@ -475,18 +475,23 @@ kernel void attention_backward_matrix_keys(const global ELEMENT(Q_TYPE) *query, 
         const long j = k0 + row0 + matrix_c_row(lane, n);
         if (j >= of.key_rows)
             continue;
-        const long to = attention_row(is_key ? &a.key_scale : &a.output, &of, j, &a, &arrays);
-        MATRIX_UNROLL
-        for (int c = 0; c < SQUARES_OF(LARGER_SIZE); c++) {
-            const int d = c * 16 + matrix_c_column(lane, n);
 #if GRADIENT_KEY
+        const long key_at = attention_row(&a.key_scale, &of, j, &a, &arrays);
+        MATRIX_UNROLL
+        for (int c = 0; c < SQUARES_OF(D_K); c++) {
+            const int d = c * 16 + matrix_c_column(lane, n);
             if (is_key && d < D_K)
-                STORE(DK_TYPE, d_key, to + d * a.key_scale.col, sum[c].sum[n] * a.scale + 0.0f); /* no -0 */
+                STORE(DK_TYPE, d_key, key_at + d * a.key_scale.col, sum[c].sum[n] * a.scale + 0.0f); /* no -0 */
+        }
 #endif
 #if GRADIENT_VALUE
+        const long value_at = attention_row(&a.output, &of, j, &a, &arrays);
+        MATRIX_UNROLL
+        for (int c = 0; c < SQUARES_OF(D_V); c++) {
+            const int d = c * 16 + matrix_c_column(lane, n);
             if (!is_key && d < D_V)
-                STORE(DV_TYPE, d_value, to + d * a.output.col, sum[c].sum[n]);
-#endif
+                STORE(DV_TYPE, d_value, value_at + d * a.output.col, sum[c].sum[n]);
         }
+#endif
     }
 }
