@@ -8,7 +8,7 @@
  * have one type; any strides, slow ones if columns are apart or rows do not begin at multiples of 16 bytes.  The engine and its macros:
  * engine/fragment.h.  DQ_TYPE DK_TYPE DV_TYPE, GRADIENT_QUERY GRADIENT_KEY GRADIENT_VALUE: as in attention/backward/generic.cl,
  * whose attention_backward_pairs and attention_backward_sum go on from here.  Besides:
- *   WARPS     sub-groups of a work-group                 1 and up                        tested: 1 2 4
+ *   WARPS     sub-groups of a work-group                 1 and up                        tested: 1 4
  *   TILE      rows of a step                             16 32 64                        16 32
  *   WIDTH     elements of a row in local memory          16 32 64 128 192 256; at least D_K, D_V     16 64 128
  *
@@ -259,6 +259,7 @@ static inline void load_query(query_row *row, const global ELEMENT(O_TYPE) *outp
     row->factor = attends ? 1.0f : 0.0f;
 }
 
+#if SELECTS
 /* Makes a row of K zero, whatever it holds, if no query of the work-group attends the key: its column of weights is zero. */
 static inline void forget_keys(local ushort *keys, const local ushort *weights, int item)
 {
@@ -270,6 +271,7 @@ static inline void forget_keys(local ushort *keys, const local ushort *weights, 
             *(local uint4 *)(keys + MATRIX_AT(j, d, WIDTH)) = (uint4)(0);
     }
 }
+#endif
 
 MATRIX_SUB_GROUP
 GROUP_SIZE(MATRIX_LANES, WARPS, 1)

@@ -1,5 +1,5 @@
-/* Attention's backward direction of float16 or bfloat16 by NVIDIA's matrix engine (cl/attention/backward/matrix.cl), and the same kernels with an
- * engine emulated, for tests: only by name.
+/* Attention's backward direction of float16 or bfloat16 by NVIDIA's matrix engine (cl/attention/backward/matrix.cl), and by the same
+ * kernels with the engine emulated, which is for tests: only a caller who names it gets it.
  *
  * The kernels have run on no GPU, so the planner takes this solver only if the self-check compares them with gradients in double
  * precision on the device itself. */
@@ -80,10 +80,13 @@ static const char *refuse(const struct offer *offer)
     const char *reason = refuse_problem(offer);
     if (reason || offer->forced)
         return reason;
-    if (((const struct attention_problem *)offer->problem)->query_length < SIDE)
+    const struct attention_problem *problem = offer->problem;
+    if (problem->query_length < SIDE)
         return "most of a square of 16 x 16 would be idle";
     if (!offer->context->programs.checks)
         return "the planner takes it only behind the self-check, which is off";
+    if (attention_has_snippet(problem))
+        return "the planner takes it only behind the self-check, which knows no user's functions";
     return NULL;
 }
 
