@@ -311,7 +311,7 @@ static void backward_kernels_are_checked(void **state)
          DISAGREES("attention_backward_sum") "gradients.sinks["},
         {"attention/backward/generic.cl", "+ j * a.output.col] = sum;", "+ j * a.output.col] = 1.01f * sum;", "generic",
          DISAGREES("attention_backward_pairs") "gradients.bias["},
-        {"attention/backward/cpu.cl", "QUERY_VECTORS + v] * a->scale,", "QUERY_VECTORS + v] * 1.01f * a->scale,", "cpu",
+        {"attention/backward/cpu.cl", "QUERY_VECTORS + v] * a->scale", "QUERY_VECTORS + v] * 1.01f * a->scale", "cpu",
          DISAGREES("attention_backward_cpu") "gradients.query["},
         {"attention/backward/cpu.cl", "sum * ATTENTION_DROPOUT_SCALE(&a)", "sum * 1.01f", "cpu",
          DISAGREES("attention_backward_cpu_keys") "gradients.value["},

@@ -125,6 +125,12 @@ static inline state attention_weight(const global ELEMENT(Q_TYPE) *query, const 
                                slope);
 }
 
+/* x, but +0 for -0.  Not x + 0.0f, of which Mesa 22.3 leaves x. */
+static inline state attention_unsigned_zero(state x)
+{
+    return x == 0.0f ? (state)0.0f : x;
+}
+
 /* sum_c dO_ic V_jc */
 static inline state attention_output_gradient(const global ELEMENT(DO_TYPE) *d_output,
                                               const global ELEMENT(V_TYPE) *value, const attention_item *item, long i,

@@ -131,7 +131,7 @@ kernel void attention_backward_rows(const global ELEMENT(Q_TYPE) *query, const g
     const long at = attention_query_row(&a.key_scale, &item, i) + first * a.key_scale.col;
     for (int c = 0; c < columns; c++)
         STORE(DQ_TYPE, d_query, at + c * a.key_scale.col,
-              factor == 0.0f ? 0.0f : to_query[c] * factor * ATTENTION_SCALE(&a));
+              factor == 0.0f ? 0.0f : attention_unsigned_zero(to_query[c] * factor * ATTENTION_SCALE(&a)));
 #endif
 #if GRADIENT_VECTOR
     const long place = a.value_scale.offset + PART_VECTOR * WORKSPACE_ROWS(&a) +
@@ -203,7 +203,7 @@ kernel void attention_backward_keys(const global ELEMENT(Q_TYPE) *query, const g
 #if GRADIENT_KEY
         const long at = attention_row(&a.key_scale, &item, j, &a, &arrays) + first * a.key_scale.col;
         for (int c = 0; c < columns; c++)
-            STORE(DK_TYPE, d_key, at + c * a.key_scale.col, sum[c] * ATTENTION_SCALE(&a) + 0.0f); /* no -0 */
+            STORE(DK_TYPE, d_key, at + c * a.key_scale.col, attention_unsigned_zero(sum[c] * ATTENTION_SCALE(&a)));
 #endif
     } else {
 #if GRADIENT_VALUE

@@ -379,7 +379,7 @@ kernel void attention_backward_matrix_rows(const global ELEMENT(Q_TYPE) *query, 
             const int d = c * 16 + matrix_c_column(lane, n);
             if (d < D_K)
                 STORE(DQ_TYPE, d_query, to + d * a.key_scale.col,
-                      times == 0.0f ? 0.0f : to_query[c].sum[n] * times * a.scale);
+                      times == 0.0f ? 0.0f : attention_unsigned_zero(to_query[c].sum[n] * times * a.scale));
         }
     }
 #endif
@@ -483,7 +483,7 @@ kernel void attention_backward_matrix_keys(const global ELEMENT(Q_TYPE) *query, 
         for (int c = 0; c < SQUARES_OF(D_K); c++) {
             const int d = c * 16 + matrix_c_column(lane, n);
             if (is_key && d < D_K)
-                STORE(DK_TYPE, d_key, key_at + d * a.key_scale.col, sum[c].sum[n] * a.scale + 0.0f); /* no -0 */
+                STORE(DK_TYPE, d_key, key_at + d * a.key_scale.col, attention_unsigned_zero(sum[c].sum[n] * a.scale));
         }
 #endif
 #if GRADIENT_VALUE
