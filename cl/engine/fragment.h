@@ -52,6 +52,7 @@
 #ifndef CLATTN_CL_ENGINE_FRAGMENT_H
 #define CLATTN_CL_ENGINE_FRAGMENT_H
 
+#include "lib/fma.h"
 #include "lib/storage.h"
 
 #define MATRIX_MMA 1
@@ -235,7 +236,8 @@ static inline int matrix_sub_group(void)
 #include "engine/intel/dpas.h"
 
 #if MATRIX_EMULATED
-/* The sub-group's fragments become dense matrices in its scratch memory, from which each item takes what its own floats need. */
+/* The sub-group's fragments become dense matrices in its scratch memory, from which each item takes what its own floats need.  FMA and
+ * not fma: products of 16 bits are exact, and Mesa 22.3's fma of a product that is -0 and of +0 is -0. */
 static inline void matrix_multiply(matrix_c *c, const matrix_a *a, int a_count, const matrix_b *b, int b_count,
                                    int lane, local uint *scratch)
 {
@@ -260,7 +262,7 @@ static inline void matrix_multiply(matrix_c *c, const matrix_a *a, int a_count, 
                 float sum = c[i * b_count + j].sum[n];
 
                 for (int k = 0; k < MATRIX_SIDE; k++)
-                    sum = fma(matrix_value(row[k]), matrix_value(column[k]), sum);
+                    sum = FMA(matrix_value(row[k]), matrix_value(column[k]), sum);
                 c[i * b_count + j].sum[n] = sum;
             }
     barrier(CLK_LOCAL_MEM_FENCE);

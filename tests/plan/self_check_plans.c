@@ -311,10 +311,14 @@ static void backward_kernels_are_checked(void **state)
          DISAGREES("attention_backward_sum") "gradients.sinks["},
         {"attention/backward/generic.cl", "+ j * a.output.col] = sum;", "+ j * a.output.col] = 1.01f * sum;", "generic",
          DISAGREES("attention_backward_pairs") "gradients.bias["},
-        {"attention/backward/cpu.cl", "QUERY_VECTORS + v] * a->scale,", "QUERY_VECTORS + v] * 1.01f * a->scale,", "cpu",
+        {"attention/backward/cpu.cl", "QUERY_VECTORS + v] * a->scale", "QUERY_VECTORS + v] * 1.01f * a->scale", "cpu",
          DISAGREES("attention_backward_cpu") "gradients.query["},
         {"attention/backward/cpu.cl", "sum * ATTENTION_DROPOUT_SCALE(&a)", "sum * 1.01f", "cpu",
          DISAGREES("attention_backward_cpu_keys") "gradients.value["},
+        {"attention/backward/matrix.cl", "sum[n] * times * a.scale", "sum[n] * 1.5f * times * a.scale", "emulated-mma",
+         DISAGREES("attention_backward_matrix_rows") "gradients.query["},
+        {"attention/backward/matrix.cl", "sum[c].sum[n] * a.scale", "sum[c].sum[n] * 1.5f * a.scale", "emulated-mma",
+         DISAGREES("attention_backward_matrix_keys") "gradients.key["},
     };
     clattn_attention_desc desc = attention_of(2, 24, 24);
     (void)state;
@@ -328,7 +332,10 @@ static void backward_kernels_are_checked(void **state)
     desc.gradients.value = desc.value;
     for (size_t i = 0; i < COUNT_OF(damages); i++) {
         struct sources sources;
+        const bool is_engine = strcmp(damages[i].solver, "emulated-mma") == 0;
         desc.gradients.bias = strcmp(damages[i].solver, "cpu") != 0 ? desc.bias : (clattn_layout){0};
+        desc.query.dtype = desc.key.dtype = desc.value.dtype = desc.gradients.output.dtype =
+            is_engine ? CLATTN_DTYPE_BF16 : CLATTN_DTYPE_F32;
         sources_damage(&sources, damages[i].file, damages[i].text, damages[i].instead);
         clattn_context *context = sources_context(&sources, NULL, true);
         assert_status(context, attention_by(context, damages[i].solver, &desc), CLATTN_ERROR_MISCOMPILED);

@@ -236,6 +236,12 @@ INLINE void forget_keys(float *rows, const int width, const floatv *s, int n)
     }
 }
 
+/* attention_unsigned_zero of vectors. */
+INLINE floatv unsigned_zeros(floatv x)
+{
+    return select(x, (floatv)(0.0f), x == 0.0f);
+}
+
 /* Stores dQ of the block, times the scale. */
 INLINE void store_queries(global ELEMENT(DQ_TYPE) *d_query, const floatv *sum, const block_rows *rows,
                           const attention_block *block, const attention_args *a)
@@ -245,7 +251,8 @@ INLINE void store_queries(global ELEMENT(DQ_TYPE) *d_query, const floatv *sum, c
         for (int d = 0; d < D_K; d += LANES) {
             floatv x[LANES];
             for (int c = 0; c < LANES; c++)
-                x[c] = select(sum[(d + c) * QUERY_VECTORS + v] * a->scale, (floatv)(0.0f), rows->factor[v] == 0.0f);
+                x[c] = select(unsigned_zeros(sum[(d + c) * QUERY_VECTORS + v] * a->scale), (floatv)(0.0f),
+                              rows->factor[v] == 0.0f);
             transpose(x);
             for (int r = 0; r < LANES && v * LANES + r < block->rows; r++)
                 STORE_ROW(DQ_TYPE, d_query, start + ROW_OFFSET(block, &a->key_scale, v * LANES + r) + d * col, col,
@@ -420,7 +427,7 @@ kernel void attention_backward_cpu_keys(const global ELEMENT(Q_TYPE) *query, con
         for (int part = 0; part < parts; part++)
             sum += VLOAD(0, work + sums_at(b, g, part, j, &a) + d);
         STORE_ROW(DK_TYPE, d_key, key_at + d * a.key_scale.col, a.key_scale.col, D_K - d,
-                  sum * a.scale + 0.0f); /* no -0 */
+                  unsigned_zeros(sum * a.scale));
     }
 #endif
 #if GRADIENT_VALUE

@@ -19,14 +19,20 @@ static void run(struct backward_job *j)
     assert_cl(clFinish(clattn_context_queue(device_context())));
 }
 
+/* What the solver rounds P and dS to. */
+static clattn_dtype weights_of(const attention_case *t, const char *solver)
+{
+    return strcmp(solver, "generic") == 0 || strcmp(solver, "cpu") == 0 ? CLATTN_DTYPE_NONE : t->type.query;
+}
+
 static void check(const void *test, const char *solver)
 {
     struct backward_job j;
     const attention_case *t = test;
 
     backward_prepare(&j, t);
-    const bool is_pairs = strcmp(solver, "cpu-bf16") == 0, is_cpu = is_pairs || strcmp(solver, "cpu") == 0;
-    j.weights = is_pairs ? BF : CLATTN_DTYPE_NONE;
+    j.weights = weights_of(t, solver);
+    const bool is_cpu = strncmp(solver, "cpu", 3) == 0;
     const bool refused = is_cpu ? t->additive || t->mask > MASK_BOOL || t->bias || t->alibi || t->type.query == F64
                                 : attention_refuses(t, solver);
     if (job_plan(&j.job, &attention_operator, &j.desc, solver,
@@ -135,9 +141,10 @@ static const attention_mod steep = {
     .score = same_score,
     .grad = steep_grad};
 
-/* ---- the cases; `entropy` stands for a gradient of the log-sum-exp ---- */
+/* ---- the cases; `entropy` stands for a gradient of the log-sum-exp, type.scores for the type of gradients of rows ---- */
 
 #define SMALL .dim = {2, 4, 2, 13, 19, 8, 6}
+#define BY_ENGINES (BY_EMULATED_MMA | BY_MATRIX)
 #define MORE_SIZES .dim = {2, 2, 2, 33, 70, 24, 40}
 
 static const attention_case cases[] = {
@@ -178,6 +185,9 @@ static const attention_case cases[] = {
     {"positions", BIG, SMALL, .causal = true, .alignment = CLATTN_ALIGNMENT_EXPLICIT, .position = 2,
      .list = {.positions = LIST(4, -3)}},
     {"scale 0", MORE, SMALL, .scaled = true},
+    {"bfloat16, negative scale, some rows attend the sink alone", MORE, .dim = {2, 2, 1, 19, 11, 8, 6},
+     .type = FOUR(BF), .causal = true, .alignment = CLATTN_ALIGNMENT_BOTTOM_RIGHT, .sinks = true, .scaled = true,
+     .scale = -1.5f},
     {"negative scale", BIG, SMALL, .scaled = true, .scale = -1.5f, .mask = MASK_BOOL, .list = {.keys = LIST(6, 19)}},
     {"logits near 1e4 and -1e4", BIG, MEDIUM, .scaled = true, .scale = 1, .fill = FILL_HUGE},
     {"strides", BIG, SMALL, .form = {FORM_BSHD, FORM_TRANSPOSED, FORM_MIRRORED, FORM_SPREAD, FORM_PADDED},
@@ -189,6 +199,19 @@ static const attention_case cases[] = {
      .windowed = true, .left = 30, .right = 20, .sinks = true},
     {"bfloat16, dropout", MORE, .dim = {1, 2, 1, 130, 64, 32, 64}, .type = FOUR(BF), .dropout = 0.2f, .seed = 9,
      .mask = MASK_BOOL},
+    {"bfloat16, all that changes a score", MORE, .dim = {2, 4, 2, 37, 45, 24, 40}, .type = FOUR(BF), .entropy = true,
+     .mask = MASK_FLOAT, .bias = MASK_FLOAT, .softcap = 3, .alibi = 1, .sinks = true, .dropout = 0.2f, .seed = 9,
+     .causal = true},
+    {"bfloat16, strides", MORE, SMALL, .form = {FORM_BSHD, FORM_TRANSPOSED, FORM_MIRRORED, FORM_SPREAD, FORM_PADDED},
+     .type = FOUR(BF), .mask = MASK_BOOL},
+    {"bfloat16, shorter than the plan, short launches", MORE, .dim = {2, 4, 2, 83, 99, 8, 6}, SHORTER(1, 81, 90),
+     .type = FOUR(BF), .max_launch_ms = 1},
+    {"bfloat16, head size 129", MORE, .dim = {1, 2, 1, 5, 7, 129, 8}, .type = FOUR(BF), .refused_by = BY_ENGINES},
+    {"float16, head size 128", FULL, .dim = {1, 2, 1, 70, 67, 128, 128}, .type = FOUR(HALF), .causal = true},
+    {"float16, packed sequences", MORE, .dim = {2, 4, 2, 21, 31, 8, 6}, .type = FOUR(HALF),
+     .list = {.query_starts = LIST(0, 9, 20), .key_starts = LIST(1, 14, 31)}, .longest = 12, .sinks = true},
+    {"float16, logits near 1e4 and -1e4", MORE, MEDIUM, .type = FOUR(HALF), .scaled = true, .scale = 1,
+     .fill = FILL_HUGE},
     {"float64", BIG, SMALL, .type = FOUR(F64), .entropy = true, .softcap = 2, .alibi = 1, .sinks = true},
     {"float64, mask and dropout", MORE, SMALL,
      .type = {.query = F64, .key = F64, .value = F64, .output = F64, .mask = F64}, .mask = MASK_FLOAT, .dropout = 0.2f,
@@ -406,6 +429,7 @@ static void check_what_does_not_count(const void *test, const char *solver)
 {
     struct backward_job j;
     backward_prepare(&j, test);
+    j.weights = weights_of(test, solver);
     assert_true(job_plan(&j.job, &attention_operator, &j.desc, solver, JOB_TAKEN));
     run(&j);
     backward_judge(&j);
@@ -440,7 +464,38 @@ static const attention_case uncounted[] = {
     {"packed sequences", BIG, .dim = {2, 4, 2, 21, 31, 8, 6},
      .list = {.query_starts = LIST(0, 9, 20), .key_starts = LIST(1, 14, 31), .keys = LIST(9, 17)}, .longest = 12,
      .mask = MASK_BOOL},
+    {"masked keys, lengths, bfloat16", BIG, SMALL, .type = FOUR(BF), .mask = MASK_BOOL,
+     .list = {.queries = LIST(13, 4), .keys = LIST(6, 19)}, .entropy = true},
+    {"masked keys, float16", MORE, SMALL, .type = FOUR(HALF), .mask = MASK_BOOL},
+    {"causal, a sink, bfloat16", MORE, .dim = {2, 2, 1, 90, 131, 8, 8}, .type = FOUR(BF), .causal = true,
+     .alignment = CLATTN_ALIGNMENT_EXPLICIT, .position = -20, .sinks = true},
 };
+
+/* ---- small derivatives ---- */
+
+/* Derivatives by an output of float16 that are below its normal numbers: what is made of them for a product keeps the exponents of
+ * float32, which bfloat16 has, too. */
+static void small_derivatives(void **state)
+{
+    static const attention_case t = {"", ALL, .dim = {1, 2, 1, 19, 37, 8, 8},
+                                     .type = {HALF, HALF, HALF, HALF, .scores = CLATTN_DTYPE_F32}};
+    struct backward_job j;
+    size_t index[4] = {0};
+    (void)state;
+
+    backward_prepare(&j, &t);
+    j.weights = BF;
+    for (size_t n = 0; n < t.dim.heads * t.dim.queries * t.dim.d_v; n++) {
+        j.d_output[n] = ldexp(nearbyint(j.d_output[n] * 128), -24);
+        array_set(&j.given_output, index, j.d_output[n]);
+        array_next(4, j.given_output.layout.extent, index);
+    }
+    array_upload(&j.given_output);
+    assert_true(job_plan(&j.job, &attention_operator, &j.desc, "emulated-mma", JOB_TAKEN));
+    run(&j);
+    backward_judge(&j);
+    backward_release(&j);
+}
 
 /* ---- refusals ---- */
 
@@ -478,6 +533,7 @@ static void refusals(void **state)
     ANSWERS(SUCCESS, d.snippets.score_mod = bent.score_source; d.snippets.score_mod_grad = bent.grad_source);
 #undef ANSWERS
 
+    operator_refuses_plan(&attention_operator, &good, "emulated-mma", CLATTN_ERROR_UNSUPPORTED); /* float32 */
     assert_true(job_plan(&j.job, &attention_operator, &good, "generic", JOB_TAKEN));
     const clattn_attention_args given = j.job.args.attention;
     clattn_attention_args a;
@@ -582,9 +638,28 @@ static void nothing_to_attend_is_checked(void **state)
     backward_release(&j);
 }
 
+/* Whether the case is one for matrix engines. */
+static bool is_short(const attention_case *t)
+{
+    return t->type.query == BF || t->type.query == HALF;
+}
+
+/* Whether the device has an engine, be it a wrong one. */
+static bool has_engine(void)
+{
+    static const attention_case t = {"", ALL, .dim = {1, 2, 1, 5, 7, 8, 8}, .type = FOUR(BF)};
+    struct backward_job j;
+
+    backward_prepare(&j, &t);
+    const clattn_status status = operator_makes(device_context(), &attention_operator, &j.desc, "matrix");
+    backward_release(&j);
+    return status != CLATTN_ERROR_UNSUPPORTED;
+}
+
 int main(int argc, char **argv)
 {
-    static const char *const solvers[] = {"generic", "cpu"};
+    static const char *const solvers[] = {"generic", "cpu"}, *const engines[] = {"emulated-mma", "matrix"};
+    const size_t engine_count = has_engine() ? 2 : 1;
     for (size_t n = 0; n < COUNT_OF(differences); n++) {
         suite_add_case(check_differences, &differences[n], "", "the tests' gradients by differences: %s",
                        differences[n].rule);
@@ -596,13 +671,21 @@ int main(int argc, char **argv)
         if (cases[n].levels & level() && cases[n].type.query == BF) {
             suite_add_case(check, &cases[n], "cpu-bf16", "attention backward cpu-bf16: %s", cases[n].rule);
         }
+        for (size_t i = 0; i < engine_count && cases[n].levels & level() && is_short(&cases[n]); i++) {
+            suite_add_case(check, &cases[n], engines[i], "attention backward %s: %s", engines[i], cases[n].rule);
+        }
     }
     for (size_t n = 0; n < COUNT_OF(uncounted); n++) {
         for (size_t i = 0; i < COUNT_OF(solvers) && uncounted[n].levels & level(); i++) {
             suite_add_case(check_what_does_not_count, &uncounted[n], solvers[i], "what does not count, %s: %s",
                            solvers[i], uncounted[n].rule);
         }
+        for (size_t i = 0; i < engine_count && uncounted[n].levels & level() && is_short(&uncounted[n]); i++) {
+            suite_add_case(check_what_does_not_count, &uncounted[n], engines[i], "what does not count, %s: %s",
+                           engines[i], uncounted[n].rule);
+        }
     }
+    suite_add(small_derivatives, "attention backward emulated-mma: small derivatives of float16");
     suite_add(repeats_give_the_same_bits, "repeats give the same bits");
     suite_add(refusals, "refusals");
     suite_add(texts, "the texts of score_mod_grad");

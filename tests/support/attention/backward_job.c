@@ -163,9 +163,11 @@ static void describe(struct backward_job *j)
     const reference_problem *p = &j->dense.problem;
     const size_t reach[4] = {p->batch, p->heads, p->queries, p->keys};
 
-    j->query = made_rows(j, t->type.query, false, p->d_k, t->form.query);
-    j->key = made_rows(j, t->type.key, true, p->d_k, t->form.key);
-    j->value = made_rows(j, t->type.value, true, p->d_v, t->form.value);
+    const clattn_dtype type = t->type.scores;
+
+    j->query = made_rows(j, type ? type : t->type.query, false, p->d_k, t->form.query);
+    j->key = made_rows(j, type ? type : t->type.key, true, p->d_k, t->form.key);
+    j->value = made_rows(j, type ? type : t->type.value, true, p->d_v, t->form.value);
     if (t->mask > MASK_BOOL) {
         j->mask = made_like(j, &j->job.input[MASK], reach);
     }

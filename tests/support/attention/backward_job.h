@@ -6,7 +6,7 @@
 #include "support/attention/case.h"
 
 /* The arrays of the backward call beside the forward job's inputs.  The job's outputs are the gradients of query, key and value.  A
- * case's `entropy` stands for a gradient of the log-sum-exp. */
+ * case's `entropy` stands for a gradient of the log-sum-exp, its type.scores for the type of those three, which else is the inputs'. */
 struct backward_job {
     test_job job;
     const attention_case *test;
