@@ -103,18 +103,26 @@ static inline state attention_keep(const attention_item *item, long i, long j, c
 #endif
 }
 
-/* exp(s_ij - lse_i); *slope is the derivative of s_ij by the scaled score. */
-static inline state attention_weight(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
-                                     state row_lse, const attention_item *item, long i, long j, const attention_args *a,
-                                     const optional_arrays *arrays, state *slope)
+/* exp(s_ij - lse_i), from the scaled score; *slope is the derivative of s_ij by that. */
+static inline state attention_weight_of(state score, state row_lse, const attention_item *item, long i, long j,
+                                        const attention_args *a, const optional_arrays *arrays, state *slope)
 {
-    const state capped = attention_capped(attention_pair(query, key, item, i, j, a, arrays), a);
+    const state capped = attention_capped(score, a);
     *slope = 1.0f;
 #if SOFTCAP
     const state share = capped / a->softcap;
     *slope = STATE_FMA(-share, share, (state)1.0f);
 #endif
     return NATURAL_EXP(attention_biased(capped, item, i, j, a, arrays) - row_lse);
+}
+
+/* The same, from Q and K. */
+static inline state attention_weight(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
+                                     state row_lse, const attention_item *item, long i, long j, const attention_args *a,
+                                     const optional_arrays *arrays, state *slope)
+{
+    return attention_weight_of(attention_pair(query, key, item, i, j, a, arrays), row_lse, item, i, j, a, arrays,
+                               slope);
 }
 
 /* sum_c dO_ic V_jc */
@@ -134,6 +142,51 @@ static inline state attention_output_gradient(const global ELEMENT(DO_TYPE) *d_o
         even = STATE_FMA(LOAD(DO_TYPE, d_output, from + (D_V - 1) * a->scores.col),
                          LOAD(V_TYPE, value, row + (D_V - 1) * a->value.col), even);
     return even + odd;
+}
+
+/* delta_i of a row whose log-sum-exp is `row_lse`; `attends`: it attends some key, and not nothing or a sink alone. */
+static inline state attention_delta(const global ELEMENT(O_TYPE) *output, const global ELEMENT(DO_TYPE) *d_output,
+                                    const global float *d_lse, state row_lse, bool attends, const attention_item *item,
+                                    long i, const attention_args *a)
+{
+    const long from = attention_query_row(&a->scores, item, i), to = attention_query_row(&a->output, item, i);
+    state delta = 0.0f;
+    if (row_lse == -INFINITY)
+        return delta;
+    for (int c = 0; c < D_V && attends; c++) /* O is 0 where a sink alone is attended */
+        delta = STATE_FMA(LOAD(DO_TYPE, d_output, from + c * a->scores.col), LOAD(O_TYPE, output, to + c * a->output.col),
+                          delta);
+#if GRADIENT_LSE
+    delta -= d_lse[attention_query_row(&a->entropy, item, i)];
+#endif
+    return delta;
+}
+
+/* The weight of the row's sink, 0 without one. */
+static inline state attention_sink(state row_lse, const attention_item *item, const attention_args *a,
+                                   const optional_arrays *arrays)
+{
+#if SINKS
+    if (row_lse != -INFINITY)
+        return NATURAL_EXP((state)arrays->sinks[a->sinks.offset + item->h * a->sinks.stride] - row_lse);
+#endif
+    return 0.0f;
+}
+
+/* A row's factor, from the sum of the weights of its keys and its sink; 0: it attends nothing. */
+static inline state attention_factor(state sum)
+{
+    return sum == 0.0f ? 0.0f : (state)1.0f / sum;
+}
+
+/* Stores the row's numbers; `slopes`: what its keys add to the gradient of the head's slope, but for the factor. */
+static inline void attention_store_row(global state *work, state delta, state factor, state sink, state slopes,
+                                       const attention_item *item, long i, const attention_args *a)
+{
+    work[attention_workspace_at(PART_DELTA, item, i, a)] = delta;
+    work[attention_workspace_at(PART_FACTOR, item, i, a)] = factor;
+    work[attention_workspace_at(PART_SINK, item, i, a)] = factor == 0.0f ? 0.0f : -sink * factor * delta;
+    work[attention_workspace_at(PART_SLOPE, item, i, a)] = factor == 0.0f ? 0.0f : slopes * factor;
 }
 
 #endif

@@ -90,18 +90,10 @@ kernel void attention_backward_rows(const global ELEMENT(Q_TYPE) *query, const g
         return;
 
     const state row_lse = i < item.queries ? lse[attention_query_row(&a.lse, &item, i)] : -INFINITY;
-    state delta = 0.0f;
     int begin = 0, end = 0;
-    if (row_lse != -INFINITY) {
-        const long from = attention_query_row(&a.scores, &item, i), to = attention_query_row(&a.output, &item, i);
+    if (row_lse != -INFINITY)
         attention_keys(&item, i, i, &a, &begin, &end);
-        for (int c = 0; c < D_V && begin < end; c++) /* O is 0 where a sink alone is attended */
-            delta = STATE_FMA(LOAD(DO_TYPE, d_output, from + c * a.scores.col),
-                              LOAD(O_TYPE, output, to + c * a.output.col), delta);
-#if GRADIENT_LSE
-        delta -= d_lse[attention_query_row(&a.entropy, &item, i)];
-#endif
-    }
+    const state delta = attention_delta(output, d_output, d_lse, row_lse, begin < end, &item, i, &a);
 
     const int columns = min(CHUNK, D_K - first);
     state sum = 0.0f, lost = 0.0f, slopes = 0.0f;
@@ -134,14 +126,7 @@ kernel void attention_backward_rows(const global ELEMENT(Q_TYPE) *query, const g
         add_vector(to_vector, g, first, columns, query, key, &item, i, j, &a, &arrays);
 #endif
     }
-    state sink = 0.0f;
-#if SINKS
-    if (row_lse != -INFINITY)
-        sink = NATURAL_EXP((state)arrays.sinks[a.sinks.offset + item.h * a.sinks.stride] - row_lse);
-    sum += sink;
-#endif
-
-    const state factor = sum == 0.0f ? 0.0f : (state)1.0f / sum;
+    const state sink = attention_sink(row_lse, &item, &a, &arrays), factor = attention_factor(sum + sink);
 #if GRADIENT_QUERY
     const long at = attention_query_row(&a.key_scale, &item, i) + first * a.key_scale.col;
     for (int c = 0; c < columns; c++)
@@ -154,12 +139,8 @@ kernel void attention_backward_rows(const global ELEMENT(Q_TYPE) *query, const g
     for (int c = 0; c < columns; c++)
         work[place + c] = factor == 0.0f ? 0.0f : to_vector[c] * factor * ATTENTION_SCALE(&a);
 #endif
-    if (first > 0)
-        return;
-    work[attention_workspace_at(PART_DELTA, &item, i, &a)] = delta;
-    work[attention_workspace_at(PART_FACTOR, &item, i, &a)] = factor;
-    work[attention_workspace_at(PART_SINK, &item, i, &a)] = factor == 0.0f ? 0.0f : -sink * factor * delta;
-    work[attention_workspace_at(PART_SLOPE, &item, i, &a)] = factor == 0.0f ? 0.0f : slopes * factor;
+    if (first == 0)
+        attention_store_row(work, delta, factor, sink, slopes, &item, i, &a);
 }
 
 kernel void attention_backward_keys(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,

@@ -27,7 +27,9 @@ static void check(const void *test, const char *solver)
     backward_prepare(&j, t);
     const bool is_pairs = strcmp(solver, "cpu-bf16") == 0, is_cpu = is_pairs || strcmp(solver, "cpu") == 0;
     j.weights = is_pairs ? BF : CLATTN_DTYPE_NONE;
-    const bool refused = is_cpu ? t->additive || t->mask > MASK_BOOL || t->bias || t->alibi || t->type.query == F64
+    const bool is_tile = strcmp(solver, "tile") == 0;
+    const bool refused = is_tile && (t->additive || t->dim.d_v > 512) ? true
+                         : is_cpu ? t->additive || t->mask > MASK_BOOL || t->bias || t->alibi || t->type.query == F64
                                 : attention_refuses(t, solver);
     if (job_plan(&j.job, &attention_operator, &j.desc, solver,
                  refused         ? JOB_REFUSED
@@ -442,7 +444,7 @@ static void nothing_to_attend_is_checked(void **state)
 
 int main(int argc, char **argv)
 {
-    static const char *const solvers[] = {"generic", "cpu"};
+    static const char *const solvers[] = {"generic", "cpu", "tile"};
     for (size_t n = 0; n < COUNT_OF(differences); n++) {
         suite_add_case(check_differences, &differences[n], "", "the tests' gradients by differences: %s",
                        differences[n].rule);

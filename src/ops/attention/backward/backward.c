@@ -8,6 +8,7 @@
 static const struct solver *const solvers[] = {
     &attention_backward_cpu_bf16_solver,
     &attention_backward_cpu_solver,
+    &attention_backward_tile_solver,
     &attention_backward_generic_solver,
 };
 
