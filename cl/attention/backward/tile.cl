@@ -71,16 +71,16 @@
 enum { OF_QUERY, OF_KEY, OF_VALUE, OF_OUTPUT };
 #define SIZE_OF(which) ((which) == OF_QUERY || (which) == OF_KEY ? D_K : D_V)
 
-/* One head of Q, K, V or dO. */
+/* One head of Q, K, V or dO.  In local memory, since compilers would keep all four in registers for the loops' whole time. */
 typedef struct tile_operand {
     const global void *data;
     long start, row, col; /* where row 0 begins, and the strides */
     int first, end;       /* rows outside count as zeros, and are not read */
-    bool quads;           /* tile_has_quads */
+    int quads;            /* tile_has_quads */
 } tile_operand;
 
-static inline __attribute__((always_inline)) void tile_find_operand(tile_operand *operand, const global void *data, const array4 *array, long start,
-                                     int first, int end)
+static inline void tile_find_operand(local tile_operand *operand, const global void *data, const array4 *array,
+                                     long start, int first, int end)
 {
     operand->data = data;
     operand->start = start;
@@ -92,7 +92,8 @@ static inline __attribute__((always_inline)) void tile_find_operand(tile_operand
 }
 
 /* Columns d to d + 3 of row i, zeros where there are none. */
-static inline __attribute__((always_inline)) float4 tile_load(const int which, const tile_operand *from, int i, int d)
+static inline __attribute__((always_inline)) float4 tile_load(const int which,
+                                                              const local tile_operand *from, int i, int d)
 {
     float4 x = (float4)(0.0f);
     if (i < from->first || i >= from->end || d >= SIZE_OF(which))
@@ -111,7 +112,7 @@ static inline __attribute__((always_inline)) float4 tile_load(const int which, c
 
 /* Loads the item's part of columns d0 .. d0 + CHUNK-1 of `rows` rows from row i0 on. */
 static inline __attribute__((always_inline)) void tile_load_chunk(float4 *next, const int which,
-                                                                  const tile_operand *from, int i0, int d0,
+                                                                  const local tile_operand *from, int i0, int d0,
                                                                   const int rows, uint id)
 {
 #pragma unroll
@@ -121,9 +122,9 @@ static inline __attribute__((always_inline)) void tile_load_chunk(float4 *next, 
 
 /* Own pairs of `to` become the dot products of own rows of `a`, from row a0 on, and others' of `b`, from row b0 on. */
 static inline __attribute__((always_inline)) void tile_pair_products(local float4 *to, const int which_a,
-                                                                     const tile_operand *a, int a0, const int which_b,
-                                                                     const tile_operand *b, int b0, local float4 *stage,
-                                                                     uint id)
+                                                                     const local tile_operand *a, int a0,
+                                                                     const int which_b, const local tile_operand *b,
+                                                                     int b0, local float4 *stage, uint id)
 {
     const int x = (int)(id % ITEMS_X), y = (int)(id / ITEMS_X);
     float4 sum[KEYS][QUADS], next_a[LOADS(TILE_Q)], next_b[LOADS(TILE_K)];
@@ -151,8 +152,9 @@ static inline __attribute__((always_inline)) void tile_pair_products(local float
 
 /* sum += `factors` of all pairs times the rows of `from`, from row i0 on, of those that count. */
 static inline __attribute__((always_inline)) void tile_add_rows(float4 (*sum)[QUADS], const local float4 *factors,
-                                                                const int which, const tile_operand *from, int i0,
-                                                                const local int *counts, local float4 *stage, uint id)
+                                                                const int which, const local tile_operand *from,
+                                                                int i0, const local int *counts, local float4 *stage,
+                                                                uint id)
 {
     const int x = (int)(id % ITEMS_X), y = (int)(id / ITEMS_X), groups = COLUMN_GROUPS(SIZE_OF(which));
     const uint half_quads = ROWS_HALF(SIZE_OF(which));
@@ -231,6 +233,7 @@ kernel void attention_backward_tile_rows(const global ELEMENT(Q_TYPE) *query, co
     local float4 stage[BACKWARD_QUADS];
     local float4 weights[TILE_K * Q_QUADS], gradients[TILE_K * Q_QUADS];
     local float row_lse[TILE_Q], row_delta[TILE_Q], row_factor[TILE_Q];
+    local tile_operand q, k, v, g;
     local int counts[TILE_K]; /* whether some own query attends the key */
     const optional_arrays arrays = OPTIONAL_ARRAYS;
     const int x = (int)get_local_id(0), y = (int)get_local_id(1);
@@ -247,11 +250,12 @@ kernel void attention_backward_tile_rows(const global ELEMENT(Q_TYPE) *query, co
     int begin = 0, end = 0;
     if (first < own_end)
         attention_keys(&item, first, own_end - 1, &a, &begin, &end);
-    tile_operand q, k, v, g;
-    tile_find_operand(&q, query, &a.query, attention_query_row(&a.query, &item, 0), first, own_end);
-    tile_find_operand(&g, d_output, &a.scores, attention_query_row(&a.scores, &item, 0), first, own_end);
-    tile_find_operand(&k, key, &a.key, attention_row(&a.key, &item, 0, &a, &arrays), begin, end);
-    tile_find_operand(&v, value, &a.value, attention_row(&a.value, &item, 0, &a, &arrays), begin, end);
+    if (id == 0) {
+        tile_find_operand(&q, query, &a.query, attention_query_row(&a.query, &item, 0), first, own_end);
+        tile_find_operand(&g, d_output, &a.scores, attention_query_row(&a.scores, &item, 0), first, own_end);
+        tile_find_operand(&k, key, &a.key, attention_row(&a.key, &item, 0, &a, &arrays), begin, end);
+        tile_find_operand(&v, value, &a.value, attention_row(&a.value, &item, 0, &a, &arrays), begin, end);
+    }
 
     for (int row = y * ROWS + x; row < (y + 1) * ROWS; row += ITEMS_X) {
         const long i = first + row;
@@ -264,6 +268,7 @@ kernel void attention_backward_tile_rows(const global ELEMENT(Q_TYPE) *query, co
         row_delta[row] =
             attention_delta(output, d_output, d_lse, row_lse[row], any_begin < any_end, &item, i, &a);
     }
+    barrier(CLK_LOCAL_MEM_FENCE);
     float own_sum = 0.0f, own_lost = 0.0f, own_slopes = 0.0f; /* of row id % TILE_Q */
 #if GRADIENT_QUERY
     float4 to_query[4 * COLUMN_GROUPS(D_K)][QUADS];
@@ -280,6 +285,7 @@ kernel void attention_backward_tile_rows(const global ELEMENT(Q_TYPE) *query, co
         for (int row = y * ROWS; row < (y + 1) * ROWS; row++) {
             const long i = first + row;
             float sum = 0.0f, slopes = 0.0f;
+#pragma unroll 1
             for (int n = 0; n < KEYS; n++) {
                 const long j = k0 + OWN_KEY(x, n);
                 local float *const score = (local float *)weights + PAIR_AT(x, n, row);
@@ -351,6 +357,7 @@ kernel void attention_backward_tile_keys(const global ELEMENT(Q_TYPE) *query, co
     local float4 stage[BACKWARD_QUADS];
     local float4 weights[TILE_K * Q_QUADS], gradients[TILE_K * Q_QUADS];
     local float row_lse[TILE_K], row_delta[TILE_K], row_factor[TILE_K];
+    local tile_operand q, k, v, g;
     local int counts[TILE_K]; /* whether the query attends any key, of all */
     const optional_arrays arrays = OPTIONAL_ARRAYS;
     const int x = (int)get_local_id(0), y = (int)get_local_id(1);
@@ -370,9 +377,6 @@ kernel void attention_backward_tile_keys(const global ELEMENT(Q_TYPE) *query, co
         attention_query_range(&item, own_end - 1, &a, &unused, &high);
     }
     const int begin = (int)min(low, high), end = (int)high;
-    tile_operand q, k, v, g;
-    tile_find_operand(&k, key, &a.key, attention_row(&a.key, &item, 0, &a, &arrays), first, own_end);
-    tile_find_operand(&v, value, &a.value, attention_row(&a.value, &item, 0, &a, &arrays), first, own_end);
 #if GRADIENT_KEY
     float4 to_key[4 * COLUMN_GROUPS(D_K)][QUADS];
     tile_clear_sums(to_key, 4 * COLUMN_GROUPS(D_K));
@@ -385,8 +389,13 @@ kernel void attention_backward_tile_keys(const global ELEMENT(Q_TYPE) *query, co
 #pragma unroll 1
     for (int h = head; h < head + a.group; h++) {
         item.h = h;
-        tile_find_operand(&q, query, &a.query, attention_query_row(&a.query, &item, 0), begin, end);
-        tile_find_operand(&g, d_output, &a.scores, attention_query_row(&a.scores, &item, 0), begin, end);
+        if (id == 0) {
+            tile_find_operand(&q, query, &a.query, attention_query_row(&a.query, &item, 0), begin, end);
+            tile_find_operand(&g, d_output, &a.scores, attention_query_row(&a.scores, &item, 0), begin, end);
+            tile_find_operand(&k, key, &a.key, attention_row(&a.key, &item, 0, &a, &arrays), first, own_end);
+            tile_find_operand(&v, value, &a.value, attention_row(&a.value, &item, 0, &a, &arrays), first, own_end);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll 1
         for (int i0 = begin / TILE_K * TILE_K; i0 < end; i0 += TILE_K) {
             for (int n = (int)id; n < TILE_K; n += ITEMS) {
@@ -408,6 +417,7 @@ kernel void attention_backward_tile_keys(const global ELEMENT(Q_TYPE) *query, co
 #pragma unroll 1
             for (int row = y * ROWS; row < (y + 1) * ROWS; row++) {
                 const long j = first + row;
+#pragma unroll 1
                 for (int n = 0; n < KEYS; n++) {
                     const int other = OWN_KEY(x, n);
                     const long i = i0 + other;
