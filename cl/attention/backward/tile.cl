@@ -71,12 +71,12 @@
 enum { OF_QUERY, OF_KEY, OF_VALUE, OF_OUTPUT };
 #define SIZE_OF(which) ((which) == OF_QUERY || (which) == OF_KEY ? D_K : D_V)
 
-/* One head of Q, K, V or dO.  In local memory, since compilers would keep all four in registers for the loops' whole time. */
+/* One head of Q, K, V or dO, or of a result.  In local memory, since compilers would keep all of it in registers, from the start to the end. */
 typedef struct tile_operand {
     const global void *data;
-    long start, row, col; /* where row 0 begins, and the strides */
-    int first, end;       /* rows outside count as zeros, and are not read */
-    int quads;            /* tile_has_quads */
+    long start, head, row, col; /* where row 0 begins, and the strides */
+    int first, end;             /* rows outside count as zeros, and are not read */
+    int quads;                  /* tile_has_quads */
 } tile_operand;
 
 static inline void tile_find_operand(local tile_operand *operand, const global void *data, const array4 *array,
@@ -84,6 +84,7 @@ static inline void tile_find_operand(local tile_operand *operand, const global v
 {
     operand->data = data;
     operand->start = start;
+    operand->head = array->head;
     operand->row = array->row;
     operand->col = array->col;
     operand->first = first;
@@ -91,9 +92,26 @@ static inline void tile_find_operand(local tile_operand *operand, const global v
     operand->quads = tile_has_quads(data, array);
 }
 
+/* Where a head's rows of the log-sum-exp and of the workspace's first part begin, their strides, and where the other parts follow;
+ * there for the same reason. */
+typedef struct tile_numbers {
+    long lse, lse_head, lse_row, work, work_head, work_row, work_part;
+} tile_numbers;
+
+static inline void tile_find_numbers(local tile_numbers *numbers, const attention_item *item, const attention_args *a)
+{
+    numbers->lse = attention_query_row(&a->lse, item, 0);
+    numbers->lse_head = a->lse.head;
+    numbers->lse_row = a->lse.row;
+    numbers->work = attention_workspace_at(0, item, 0, a);
+    numbers->work_head = a->value_scale.head;
+    numbers->work_row = a->value_scale.row;
+    numbers->work_part = WORKSPACE_ROWS(a);
+}
+
 /* Columns d to d + 3 of row i, zeros where there are none. */
-static inline __attribute__((always_inline)) float4 tile_load(const int which,
-                                                              const local tile_operand *from, int i, int d)
+static inline __attribute__((always_inline)) float4 tile_load(const int which, const local tile_operand *from, int i,
+                                                              int d)
 {
     float4 x = (float4)(0.0f);
     if (i < from->first || i >= from->end || d >= SIZE_OF(which))
@@ -111,9 +129,8 @@ static inline __attribute__((always_inline)) float4 tile_load(const int which,
 }
 
 /* Loads the item's part of columns d0 .. d0 + CHUNK-1 of `rows` rows from row i0 on. */
-static inline __attribute__((always_inline)) void tile_load_chunk(float4 *next, const int which,
-                                                                  const local tile_operand *from, int i0, int d0,
-                                                                  const int rows, uint id)
+static inline __attribute__((always_inline)) void
+tile_load_chunk(float4 *next, const int which, const local tile_operand *from, int i0, int d0, const int rows, uint id)
 {
 #pragma unroll
     for (int n = 0; n < LOADS(rows); n++)
@@ -152,9 +169,8 @@ static inline __attribute__((always_inline)) void tile_pair_products(local float
 
 /* sum += `factors` of all pairs times the rows of `from`, from row i0 on, of those that count. */
 static inline __attribute__((always_inline)) void tile_add_rows(float4 (*sum)[QUADS], const local float4 *factors,
-                                                                const int which, const local tile_operand *from,
-                                                                int i0, const local int *counts, local float4 *stage,
-                                                                uint id)
+                                                                const int which, const local tile_operand *from, int i0,
+                                                                const local int *counts, local float4 *stage, uint id)
 {
     const int x = (int)(id % ITEMS_X), y = (int)(id / ITEMS_X), groups = COLUMN_GROUPS(SIZE_OF(which));
     const uint half_quads = ROWS_HALF(SIZE_OF(which));
@@ -198,11 +214,11 @@ static inline __attribute__((always_inline)) void tile_store_element(const int w
         STORE(DV_TYPE, (global ELEMENT(DV_TYPE) *)to, at, x);
 }
 
-/* Stores `rows` rows, the first of which begins at `start`, four columns of each item at a time through `scratch`, which has room for
- * TILE_K * Q_QUADS, so that neighbouring items store neighbouring columns. */
-static inline __attribute__((always_inline)) void tile_store_rows(const int which, global void *to, long start,
-                                                                  const array4 *array, int rows, float4 (*sum)[QUADS],
-                                                                  local float4 *scratch, uint id)
+/* Stores the rows from `first` on of a result, four columns of each item at a time through `scratch`, which has room for TILE_K *
+ * Q_QUADS, so that neighbouring items store neighbouring columns. */
+static inline __attribute__((always_inline)) void tile_store_rows(const int which, global void *result,
+                                                                  const local tile_operand *to, int first,
+                                                                  float4 (*sum)[QUADS], local float4 *scratch, uint id)
 {
     const int x = (int)(id % ITEMS_X), y = (int)(id / ITEMS_X);
 #pragma unroll
@@ -214,8 +230,8 @@ static inline __attribute__((always_inline)) void tile_store_rows(const int whic
         barrier(CLK_LOCAL_MEM_FENCE);
         for (uint n = id; n < TILE_Q * BLOCK; n += ITEMS) {
             const int row = (int)(n / BLOCK), c = (int)(n % BLOCK), d = group * BLOCK + c;
-            if (row < rows && d < SIZE_OF(which))
-                tile_store_element(which, to, start + row * array->row + d * array->col,
+            if (first + row < to->end && d < SIZE_OF(which))
+                tile_store_element(which, result, to->start + (first + row) * to->row + d * to->col,
                                    ((const local float *)scratch)[PAIR_AT(c / 4, c % 4, row)]);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -232,8 +248,9 @@ kernel void attention_backward_tile_rows(const global ELEMENT(Q_TYPE) *query, co
 {
     local float4 stage[BACKWARD_QUADS];
     local float4 weights[TILE_K * Q_QUADS], gradients[TILE_K * Q_QUADS];
-    local float row_lse[TILE_Q], row_delta[TILE_Q], row_factor[TILE_Q];
-    local tile_operand q, k, v, g;
+    local float row_lse[TILE_Q], row_delta[TILE_Q], row_sink[TILE_Q], row_factor[TILE_Q];
+    local tile_operand q, k, v, g, result;
+    local tile_numbers numbers;
     local int counts[TILE_K]; /* whether some own query attends the key */
     const optional_arrays arrays = OPTIONAL_ARRAYS;
     const int x = (int)get_local_id(0), y = (int)get_local_id(1);
@@ -251,6 +268,9 @@ kernel void attention_backward_tile_rows(const global ELEMENT(Q_TYPE) *query, co
     if (first < own_end)
         attention_keys(&item, first, own_end - 1, &a, &begin, &end);
     if (id == 0) {
+        tile_find_numbers(&numbers, &item, &a);
+        tile_find_operand(&result, d_query, &a.key_scale, attention_query_row(&a.key_scale, &item, 0), first,
+                          item.rows);
         tile_find_operand(&q, query, &a.query, attention_query_row(&a.query, &item, 0), first, own_end);
         tile_find_operand(&g, d_output, &a.scores, attention_query_row(&a.scores, &item, 0), first, own_end);
         tile_find_operand(&k, key, &a.key, attention_row(&a.key, &item, 0, &a, &arrays), begin, end);
@@ -265,8 +285,8 @@ kernel void attention_backward_tile_rows(const global ELEMENT(Q_TYPE) *query, co
             row_lse[row] = lse[attention_query_row(&a.lse, &item, i)];
             attention_keys(&item, i, i, &a, &any_begin, &any_end);
         }
-        row_delta[row] =
-            attention_delta(output, d_output, d_lse, row_lse[row], any_begin < any_end, &item, i, &a);
+        row_sink[row] = attention_sink(row_lse[row], &item, &a, &arrays);
+        row_delta[row] = attention_delta(output, d_output, d_lse, row_lse[row], any_begin < any_end, &item, i, &a);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     float own_sum = 0.0f, own_lost = 0.0f, own_slopes = 0.0f; /* of row id % TILE_Q */
@@ -278,7 +298,7 @@ kernel void attention_backward_tile_rows(const global ELEMENT(Q_TYPE) *query, co
 #pragma unroll 1
     for (int k0 = begin / TILE_K * TILE_K; k0 < end; k0 += TILE_K) {
         for (int n = (int)id; n < TILE_K; n += ITEMS)
-            counts[n] = !SELECTIVE && k0 + n >= begin && k0 + n < end;
+            counts[n] = !SELECTIVE && k0 + n >= k.first && k0 + n < k.end;
         tile_pair_products(gradients, OF_OUTPUT, &g, first, OF_VALUE, &v, k0, stage, id);
         tile_pair_products(weights, OF_QUERY, &q, first, OF_KEY, &k, k0, stage, id);
 #pragma unroll 1
@@ -291,7 +311,8 @@ kernel void attention_backward_tile_rows(const global ELEMENT(Q_TYPE) *query, co
                 local float *const score = (local float *)weights + PAIR_AT(x, n, row);
                 local float *const gradient = (local float *)gradients + PAIR_AT(x, n, row);
                 float slope, ds = 0.0f;
-                if (row_lse[row] == -INFINITY || j < begin || j >= end || attention_excludes(&item, i, j, &a, &arrays)) {
+                if (row_lse[row] == -INFINITY || j < k.first || j >= k.end ||
+                    attention_excludes(&item, i, j, &a, &arrays)) {
                     *gradient = 0.0f;
                     continue;
                 }
@@ -327,10 +348,11 @@ kernel void attention_backward_tile_rows(const global ELEMENT(Q_TYPE) *query, co
 
     if (id >= ITEMS - TILE_Q) {
         const int row = (int)(id % TILE_Q);
-        const float sink = attention_sink(row_lse[row], &item, &a, &arrays), factor = attention_factor(own_sum + sink);
+        const float factor = attention_factor(own_sum + row_sink[row]);
         row_factor[row] = factor;
-        if (first + row < item.rows)
-            attention_store_row(work, row_delta[row], factor, sink, own_slopes, &item, first + row, &a);
+        if (first + row < result.end)
+            attention_store_row(work, numbers.work + (first + row) * numbers.work_row, numbers.work_part,
+                                row_delta[row], factor, row_sink[row], own_slopes);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 #if GRADIENT_QUERY
@@ -341,8 +363,7 @@ kernel void attention_backward_tile_rows(const global ELEMENT(Q_TYPE) *query, co
         for (int c = 0; c < 4 * COLUMN_GROUPS(D_K); c++)
             to_query[c][r] = select(to_query[c][r] * factor * a.scale, (float4)(0.0f), factor == (float4)(0.0f));
     }
-    tile_store_rows(OF_QUERY, d_query, attention_query_row(&a.key_scale, &item, first), &a.key_scale,
-                    item.rows - first, to_query, weights, id);
+    tile_store_rows(OF_QUERY, d_query, &result, first, to_query, weights, id);
 #endif
 }
 
@@ -357,7 +378,8 @@ kernel void attention_backward_tile_keys(const global ELEMENT(Q_TYPE) *query, co
     local float4 stage[BACKWARD_QUADS];
     local float4 weights[TILE_K * Q_QUADS], gradients[TILE_K * Q_QUADS];
     local float row_lse[TILE_K], row_delta[TILE_K], row_factor[TILE_K];
-    local tile_operand q, k, v, g;
+    local tile_operand q, k, v, g, key_result, value_result;
+    local tile_numbers numbers;
     local int counts[TILE_K]; /* whether the query attends any key, of all */
     const optional_arrays arrays = OPTIONAL_ARRAYS;
     const int x = (int)get_local_id(0), y = (int)get_local_id(1);
@@ -377,6 +399,17 @@ kernel void attention_backward_tile_keys(const global ELEMENT(Q_TYPE) *query, co
         attention_query_range(&item, own_end - 1, &a, &unused, &high);
     }
     const int begin = (int)min(low, high), end = (int)high;
+    if (id == 0) {
+        tile_find_numbers(&numbers, &item, &a);
+        tile_find_operand(&key_result, d_key, &a.key_scale, attention_row(&a.key_scale, &item, 0, &a, &arrays), first,
+                          item.key_rows);
+        tile_find_operand(&value_result, d_value, &a.output, attention_row(&a.output, &item, 0, &a, &arrays), first,
+                          item.key_rows);
+        tile_find_operand(&q, query, &a.query, attention_query_row(&a.query, &item, 0), begin, end);
+        tile_find_operand(&g, d_output, &a.scores, attention_query_row(&a.scores, &item, 0), begin, end);
+        tile_find_operand(&k, key, &a.key, attention_row(&a.key, &item, 0, &a, &arrays), first, own_end);
+        tile_find_operand(&v, value, &a.value, attention_row(&a.value, &item, 0, &a, &arrays), first, own_end);
+    }
 #if GRADIENT_KEY
     float4 to_key[4 * COLUMN_GROUPS(D_K)][QUADS];
     tile_clear_sums(to_key, 4 * COLUMN_GROUPS(D_K));
@@ -389,12 +422,6 @@ kernel void attention_backward_tile_keys(const global ELEMENT(Q_TYPE) *query, co
 #pragma unroll 1
     for (int h = head; h < head + a.group; h++) {
         item.h = h;
-        if (id == 0) {
-            tile_find_operand(&q, query, &a.query, attention_query_row(&a.query, &item, 0), begin, end);
-            tile_find_operand(&g, d_output, &a.scores, attention_query_row(&a.scores, &item, 0), begin, end);
-            tile_find_operand(&k, key, &a.key, attention_row(&a.key, &item, 0, &a, &arrays), first, own_end);
-            tile_find_operand(&v, value, &a.value, attention_row(&a.value, &item, 0, &a, &arrays), first, own_end);
-        }
         barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll 1
         for (int i0 = begin / TILE_K * TILE_K; i0 < end; i0 += TILE_K) {
@@ -402,11 +429,11 @@ kernel void attention_backward_tile_keys(const global ELEMENT(Q_TYPE) *query, co
                 const long i = i0 + n;
                 int any_begin = 0, any_end = 0;
                 row_lse[n] = row_delta[n] = row_factor[n] = 0.0f;
-                if (i >= begin && i < end) {
+                if (i >= q.first && i < q.end) {
                     attention_keys(&item, i, i, &a, &any_begin, &any_end);
-                    row_lse[n] = lse[attention_query_row(&a.lse, &item, i)];
-                    row_delta[n] = work[attention_workspace_at(PART_DELTA, &item, i, &a)];
-                    row_factor[n] = work[attention_workspace_at(PART_FACTOR, &item, i, &a)];
+                    row_lse[n] = lse[numbers.lse + i * numbers.lse_row];
+                    row_delta[n] = work[numbers.work + i * numbers.work_row + PART_DELTA * numbers.work_part];
+                    row_factor[n] = work[numbers.work + i * numbers.work_row + PART_FACTOR * numbers.work_part];
                 }
                 counts[n] = any_begin < any_end && row_factor[n] != 0.0f;
             }
@@ -424,12 +451,12 @@ kernel void attention_backward_tile_keys(const global ELEMENT(Q_TYPE) *query, co
                     local float *const score = (local float *)weights + PAIR_AT(x, n, row);
                     local float *const gradient = (local float *)gradients + PAIR_AT(x, n, row);
                     float slope;
-                    if (!counts[other] || j >= own_end || !attention_attends(&item, i, j, &a, &arrays)) {
+                    if (!counts[other] || j >= k.end || !attention_attends(&item, i, j, &a, &arrays)) {
                         *score = *gradient = 0.0f;
                         continue;
                     }
-                    const float weight = row_factor[other] * attention_weight_of(a.scale * *score, row_lse[other], &item,
-                                                                                 i, j, &a, &arrays, &slope);
+                    const float weight = row_factor[other] * attention_weight_of(a.scale * *score, row_lse[other],
+                                                                                 &item, i, j, &a, &arrays, &slope);
                     const float keep = attention_keep(&item, i, j, &a);
                     *score = weight * keep;
 #if GRADIENT_KEY
@@ -445,19 +472,23 @@ kernel void attention_backward_tile_keys(const global ELEMENT(Q_TYPE) *query, co
             tile_add_rows(to_value, weights, OF_OUTPUT, &g, i0, counts, stage, id);
 #endif
         }
+        /* The next head's queries.  Not item 0: PoCL 3.1 loses the second of two branches on one condition, with barriers between. */
+        if (id == ITEMS - 1) {
+            q.start += q.head;
+            g.start += g.head;
+            numbers.lse += numbers.lse_head;
+            numbers.work += numbers.work_head;
+        }
     }
 
-    item.h = head;
 #if GRADIENT_KEY
 #pragma unroll
     for (int c = 0; c < 4 * COLUMN_GROUPS(D_K); c++)
         for (int r = 0; r < QUADS; r++)
             to_key[c][r] = to_key[c][r] * a.scale + 0.0f; /* no -0 */
-    tile_store_rows(OF_KEY, d_key, attention_row(&a.key_scale, &item, first, &a, &arrays), &a.key_scale,
-                    item.key_rows - first, to_key, weights, id);
+    tile_store_rows(OF_KEY, d_key, &key_result, first, to_key, weights, id);
 #endif
 #if GRADIENT_VALUE
-    tile_store_rows(OF_VALUE, d_value, attention_row(&a.output, &item, first, &a, &arrays), &a.output,
-                    item.key_rows - first, to_value, weights, id);
+    tile_store_rows(OF_VALUE, d_value, &value_result, first, to_value, weights, id);
 #endif
 }

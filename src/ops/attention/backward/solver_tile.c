@@ -76,7 +76,8 @@ static double iterations(const struct geometry *g, const struct attention_proble
     const double items = (double)(g->items_x * g->items_y), tile_q = (double)g->tile_q, tile_k = (double)g->tile_k;
     const double group = (double)(problem->heads / size_max(problem->kv_heads, 1));
     const double columns = (double)(problem->d_k + problem->d_v);
-    const double chunk = (double)g->chunk, products = (columns / chunk + 4) * (1 + chunk), pairs = tile_q * tile_k / items * 2 + tile_q;
+    const double chunk = (double)g->chunk, products = (columns / chunk + 4) * (1 + chunk),
+                 pairs = tile_q * tile_k / items * 2 + tile_q;
     const double sums = 2 * (tile_k / (double)g->value_rows + 1) * (1 + (double)g->value_rows);
     const double tile = products + pairs + sums + tile_k / items + (double)g->items_x;
     const double others = group * (double)divide_up(problem->query_length, g->tile_k) + 1;
@@ -149,7 +150,7 @@ static bool spills(const clattn_plan *plan)
     return !capabilities_on_cpu(&plan->context->device.caps) && bytes > 0;
 }
 
-/* A kernel may allow fewer items than the device, or spill: step down until one fits; the smallest may spill. */
+/* A kernel may allow fewer items than the device, or spill: step down until one fits; what no other keeps less than may spill. */
 static clattn_status prepare(clattn_plan *base)
 {
     struct attention_backward_plan *plan = (struct attention_backward_plan *)base;
@@ -162,7 +163,9 @@ static clattn_status prepare(clattn_plan *base)
     plan->lanes = 0;
     plan->weight_unit = 0;
     for (size_t i = choose(caps, &plan->problem, 0); i < GEOMETRIES; i = choose(caps, &plan->problem, i + 1)) {
-        const bool last = choose(caps, &plan->problem, i + 1) == GEOMETRIES;
+        const size_t next = choose(caps, &plan->problem, i + 1);
+        const bool last = next == GEOMETRIES ||
+                          kept_floats(&geometries[next], &plan->problem) >= kept_floats(&geometries[i], &plan->problem);
         status = prepare_geometry(plan, &geometries[i]);
         if (status != CLATTN_ERROR_UNSUPPORTED && (status != CLATTN_SUCCESS || last || !spills(base)))
             break;
