@@ -25,7 +25,7 @@
  *     V dO^T -> gradients,  K Q^T -> weights;  gradients = G^T, weights = (keep P)^T
  *     dK += G^T Q,  dV += (keep P)^T dO
  *
- * Tested sets (TILE_Q x TILE_K, ITEMS_X x ITEMS_Y, VALUE_ROWS): those of src/ops/attention/backward/solver_tile.c; CHUNK 8.
+ * Tested sets (TILE_Q x TILE_K, ITEMS_X x ITEMS_Y, CHUNK, VALUE_ROWS): those of src/ops/attention/backward/solver_tile.c.
  *
  * NDRange: local (ITEMS_X, ITEMS_Y, 1); the rows' groups: (ceil(query_length / TILE_Q), heads, batch), with causality the last queries,
  * which attend most, first; the keys': (ceil(key_length / TILE_Q), key/value heads, batch).
@@ -34,7 +34,8 @@
  *   8 * TILE_K * (TILE_Q + 4)                                                weights and gradients
  * + 4 * max(2 * CHUNK * (TILE_Q + 4 + TILE_K + 4),                           two halves of what is staged
  *           2 * VALUE_ROWS * roundup(D, 4 * ITEMS_X))
- * + 16 * max(TILE_Q, TILE_K)                                                 what is known of rows, and which of the others count
+ * + 20 * max(TILE_Q, TILE_K) + 400                                           what is known of rows, which of the others count, and
+ *                                                                            where arrays lie
  * Both arrays hold pair (own row r, other OWN_KEY(x, k)) at [(k * ITEMS_X + x) * (TILE_Q + 4) + r].
  *
  * Barriers: every loop that holds one has a trip count that is the same for the whole work-group, and all items leave early or none
@@ -71,7 +72,8 @@
 enum { OF_QUERY, OF_KEY, OF_VALUE, OF_OUTPUT };
 #define SIZE_OF(which) ((which) == OF_QUERY || (which) == OF_KEY ? D_K : D_V)
 
-/* One head of Q, K, V or dO, or of a result.  In local memory, since compilers would keep all of it in registers, from the start to the end. */
+/* One head of Q, K, V or dO, or of a result.  In local memory, since compilers would keep all of it in registers from the start to the
+ * end. */
 typedef struct tile_operand {
     const global void *data;
     long start, head, row, col; /* where row 0 begins, and the strides */
@@ -332,7 +334,8 @@ kernel void attention_backward_tile_rows(const global ELEMENT(Q_TYPE) *query, co
             ((local float *)weights)[PAIR_AT(x, 1, row)] = slopes;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        /* Several items do so for a row (see above). */
+        /* Several items do so for a row, without a branch: PoCL 3.1 may lose the second of two branches on one condition, with barriers
+         * between, and the one behind this loop is on the item's number, too. */
         float sum = 0.0f;
         for (int n = 0; n < ITEMS_X; n++) {
             sum += ((const local float *)weights)[PAIR_AT(n, 0, id % TILE_Q)];
@@ -472,7 +475,7 @@ kernel void attention_backward_tile_keys(const global ELEMENT(Q_TYPE) *query, co
             tile_add_rows(to_value, weights, OF_OUTPUT, &g, i0, counts, stage, id);
 #endif
         }
-        /* The next head's queries.  Not item 0: PoCL 3.1 loses the second of two branches on one condition, with barriers between. */
+        /* The next head's queries, not by item 0, for the same reason as the rows' sums. */
         if (id == ITEMS - 1) {
             q.start += q.head;
             g.start += g.head;

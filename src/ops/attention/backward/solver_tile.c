@@ -27,7 +27,7 @@ static size_t local_bytes(const struct geometry *g, const struct attention_probl
     const size_t own_row = g->tile_q + 4, other_row = g->tile_k + 4;
     const size_t columns = round_up(size_max(problem->d_k, problem->d_v), 4 * g->items_x);
     const size_t stage = size_max(g->chunk * (own_row + other_row), g->value_rows * columns);
-    return 4 * (2 * g->tile_k * own_row + 2 * stage + 4 * size_max(g->tile_q, g->tile_k));
+    return 4 * (2 * g->tile_k * own_row + 2 * stage + 5 * size_max(g->tile_q, g->tile_k)) + 400;
 }
 
 /* Floats that an item keeps from tile to tile or through one: its part of the sums and of the scores. */
