@@ -193,23 +193,23 @@ static void check_differences(const void *test, const char *unused)
 
 /* ---- the same bits ---- */
 
-static void repeats_give_the_same_bits(void **state)
-{
-    static const attention_case t = {"",
-                                     ALL,
-                                     SMALL,
-                                     .sinks = true,
-                                     .alibi = 1,
-                                     .bias = MASK_FLOAT,
-                                     .bias_rank = 2,
-                                     .bias_extent = {13, 19},
-                                     .dropout = 0.2f,
-                                     .seed = 3};
-    struct backward_job j;
-    (void)state;
+static const attention_case repeated = {"",
+                                        ALL,
+                                        SMALL,
+                                        .sinks = true,
+                                        .alibi = 1,
+                                        .bias = MASK_FLOAT,
+                                        .bias_rank = 2,
+                                        .bias_extent = {13, 19},
+                                        .dropout = 0.2f,
+                                        .seed = 3};
 
-    backward_prepare(&j, &t);
-    assert_true(job_plan(&j.job, &attention_operator, &j.desc, "generic", JOB_TAKEN));
+static void repeats_give_the_same_bits(const void *test, const char *solver)
+{
+    struct backward_job j;
+
+    backward_prepare(&j, test);
+    assert_true(job_plan(&j.job, &attention_operator, &j.desc, solver, JOB_TAKEN));
     test_array *const outputs[] = {&j.query, &j.key, &j.value, &j.bias, &j.alibi, &j.sinks};
     unsigned char *first[COUNT_OF(outputs)] = {0};
     const size_t count = by_level(2, 100, 100, 1000);
@@ -475,7 +475,8 @@ int main(int argc, char **argv)
                            solvers[i], uncounted[n].rule);
         }
     }
-    suite_add(repeats_give_the_same_bits, "repeats give the same bits");
+    suite_add_case(repeats_give_the_same_bits, &repeated, "generic", "repeats give the same bits, generic");
+    suite_add_case(repeats_give_the_same_bits, &repeated, "tile", "repeats give the same bits, tile");
     suite_add(refusals, "refusals");
     suite_add(nothing_to_attend, "nothing to attend");
     suite_add(nothing_to_attend_is_checked, "nothing to attend is checked");
