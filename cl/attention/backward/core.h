@@ -202,14 +202,15 @@ static inline state attention_factor(state sum)
     return sum == 0.0f ? 0.0f : (state)1.0f / sum;
 }
 
-/* Stores the row's numbers; `slopes`: what its keys add to the gradient of the head's slope, but for the factor. */
-static inline void attention_store_row(global state *work, state delta, state factor, state sink, state slopes,
-                                       const attention_item *item, long i, const attention_args *a)
+/* Stores the row's numbers, whose parts lie from `at` on, `step` apart; `slopes`: what its keys add to the gradient of the head's
+ * slope, but for the factor. */
+static inline void attention_store_row(global state *work, long at, long step, state delta, state factor, state sink,
+                                       state slopes)
 {
-    work[attention_workspace_at(PART_DELTA, item, i, a)] = delta;
-    work[attention_workspace_at(PART_FACTOR, item, i, a)] = factor;
-    work[attention_workspace_at(PART_SINK, item, i, a)] = factor == 0.0f ? 0.0f : -sink * factor * delta;
-    work[attention_workspace_at(PART_SLOPE, item, i, a)] = factor == 0.0f ? 0.0f : slopes * factor;
+    work[at + PART_DELTA * step] = delta;
+    work[at + PART_FACTOR * step] = factor;
+    work[at + PART_SINK * step] = factor == 0.0f ? 0.0f : -sink * factor * delta;
+    work[at + PART_SLOPE * step] = factor == 0.0f ? 0.0f : slopes * factor;
 }
 
 #endif

@@ -140,7 +140,8 @@ kernel void attention_backward_rows(const global ELEMENT(Q_TYPE) *query, const g
         work[place + c] = factor == 0.0f ? 0.0f : to_vector[c] * factor * ATTENTION_SCALE(&a);
 #endif
     if (first == 0)
-        attention_store_row(work, delta, factor, sink, slopes, &item, i, &a);
+        attention_store_row(work, attention_workspace_at(0, &item, i, &a), WORKSPACE_ROWS(&a), delta, factor, sink,
+                            slopes);
 }
 
 kernel void attention_backward_keys(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,

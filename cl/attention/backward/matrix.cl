@@ -363,7 +363,8 @@ kernel void attention_backward_matrix_rows(const global ELEMENT(Q_TYPE) *query, 
 #endif
     if (part == 0 && i < of.rows) {
         factors[r] = factor;
-        attention_store_row(work, row.delta, factor, sink, slopes, &of, i, &a);
+        attention_store_row(work, attention_workspace_at(0, &of, i, &a), WORKSPACE_ROWS(&a), row.delta, factor, sink,
+                            slopes);
     }
 #if GRADIENT_QUERY
     barrier(CLK_LOCAL_MEM_FENCE);

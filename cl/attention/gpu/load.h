@@ -5,6 +5,7 @@
 #define CLATTN_CL_ATTENTION_GPU_LOAD_H
 
 #include "attention/gpu/rows.h"
+#include "attention/gpu/stage.h"
 
 /* Where the head's keys and values begin, how far apart columns are and, if INDIRECT, where the rows of a tile's keys begin,
  * which is looked up once for each tile.  In local memory, since compilers would keep all of it, and sums and multiples
@@ -70,29 +71,10 @@ static inline void tile_look_up(local tile_places *places, uint item, int k0, co
 #endif
 }
 
-/* Loads of an item for a chunk of `rows` rows of Q or K, and for VALUE_ROWS rows of V. */
-#define LOADS(rows) (((rows) * (CHUNK / 4) + ITEMS - 1) / ITEMS)
+/* Loads of an item for VALUE_ROWS rows of V. */
 #define VALUE_LOADS ((VALUE_HALF + ITEMS - 1) / ITEMS)
 
-/* The row, of `rows`, and the column of a chunk where load number n begins; the column is beyond the chunk if there is none. */
-static inline int tile_load_row(uint item, int n, int rows)
-{
-    return (int)((item + n * ITEMS) / 2 % (uint)rows);
-}
-
-static inline int tile_load_column(uint item, int n, int rows)
-{
-    return (int)((item + n * ITEMS) / 2 / (uint)rows * 8 + (item + n * ITEMS) % 2 * 4);
-}
-
-/* Whether four columns of a row, from a multiple of 4 on, are 16 aligned bytes of memory. */
-static inline bool tile_has_quads(const global void *data, const array4 *array)
-{
-    return array->col == 1 &&
-           (((size_t)data / 4 | (size_t)(array->offset | array->batch | array->head | array->row)) & 3) == 0;
-}
-
-/* Whether this holds for all of the arrays that are float; of other types single elements are loaded. */
+/* Whether tile_has_quads holds for all of the arrays that are float; of other types single elements are loaded. */
 static inline bool tile_all_have_quads(const global void *query, const global void *key, const global void *value,
                                        const attention_args *a)
 {
@@ -136,25 +118,14 @@ static inline void tile_find_keys(tile_keys *rows, local const tile_places *plac
     }
 }
 
-/* Columns d to d + 3, as far as there are `width`, of a row that begins at p[at]. */
-#define LOAD_COLUMN(TYPE, p, at, d, width) ((width) % 4 == 0 || (d) < (width) ? LOAD(TYPE, p, at) : 0.0f)
-#define LOAD_QUAD(TYPE, to, p, at, move, d, width) \
-    do { \
-        const long col = move, from = (at) + (d) * col; \
-        to = (float4)(LOAD(TYPE, p, from), LOAD_COLUMN(TYPE, p, from + col, (d) + 1, width), \
-                      LOAD_COLUMN(TYPE, p, from + 2 * col, (d) + 2, width), \
-                      LOAD_COLUMN(TYPE, p, from + 3 * col, (d) + 3, width)); \
-    } while (0)
-
-/* Their scales. */
+/* The scales of LOAD_QUAD's columns. */
 #define LOAD_SCALE(TYPE, p, at, move, d, width, group) LOAD(TYPE, p, (at) + min(d, (width) - 1) / (group) * (move))
 #define LOAD_SCALES(TYPE, p, at, move, d, width, group) \
     (float4)(LOAD_SCALE(TYPE, p, at, move, d, width, group), LOAD_SCALE(TYPE, p, at, move, (d) + 1, width, group), \
              LOAD_SCALE(TYPE, p, at, move, (d) + 2, width, group), \
              LOAD_SCALE(TYPE, p, at, move, (d) + 3, width, group))
 
-/* Loads the item's part of columns d0 .. d0 + CHUNK-1 of the queries.  The functions that fill or empty an array of an item's
- * loads are inlined by the front end, since PoCL 3.1 takes such an array wrongly otherwise: float16 was wrong, int8 crashed. */
+/* Loads the item's part of columns d0 .. d0 + CHUNK-1 of the queries. */
 static inline __attribute__((always_inline)) void
 tile_load_query(float4 next[LOADS(TILE_Q)], const global ELEMENT(Q_TYPE) *query, const tile_queries *rows,
                 local const tile_places *places, uint item, int d0, bool quads)
@@ -165,10 +136,7 @@ tile_load_query(float4 next[LOADS(TILE_Q)], const global ELEMENT(Q_TYPE) *query,
         next[n] = (float4)(0.0f);
         if (rows->at[n] < 0 || d >= D_K)
             continue;
-        if (IS_F32(Q_TYPE) && D_K % 4 == 0 && quads)
-            next[n] = *(const global float4 *)(query + rows->at[n] + d);
-        else
-            LOAD_QUAD(Q_TYPE, next[n], query, rows->at[n], places->query_col, d, D_K);
+        LOAD_WHOLE_QUAD(Q_TYPE, next[n], query, rows->at[n], places->query_col, d, D_K, quads);
     }
 }
 
@@ -185,29 +153,10 @@ static inline __attribute__((always_inline)) void tile_load_key(float4 next[LOAD
         next[n] = (float4)(0.0f);
         if (rows->at[n] < 0 || d >= D_K)
             continue;
-        if (IS_F32(K_TYPE) && D_K % 4 == 0 && quads)
-            next[n] = *(const global float4 *)(key + rows->at[n] + d);
-        else
-            LOAD_QUAD(K_TYPE, next[n], key, rows->at[n], places->key_col, d, D_K);
+        LOAD_WHOLE_QUAD(K_TYPE, next[n], key, rows->at[n], places->key_col, d, D_K, quads);
 #if KEY_GROUPS
         next[n] *= LOAD_SCALES(KEY_SCALE_TYPE, arrays->key_scale, rows->scales[n], a->key_scale.col, d, D_K, KEY_GROUP);
 #endif
-    }
-}
-
-/* Stores what an item has loaded of a chunk of `rows` rows to to[column][row]. */
-static inline __attribute__((always_inline)) void tile_put(local float *to, const float4 *next, uint item, int rows)
-{
-#pragma unroll
-    for (int n = 0; n < LOADS(rows); n++) {
-        const int d = tile_load_column(item, n, rows);
-        local float *at = to + d * (rows + 4) + tile_load_row(item, n, rows);
-        if (rows * (CHUNK / 4) % ITEMS && d >= CHUNK)
-            continue;
-        at[0] = next[n].x;
-        at[rows + 4] = next[n].y;
-        at[2 * (rows + 4)] = next[n].z;
-        at[3 * (rows + 4)] = next[n].w;
     }
 }
 
@@ -227,10 +176,7 @@ tile_load_value(float4 next[VALUE_LOADS], const global ELEMENT(V_TYPE) *value, l
         if (place >= VALUE_HALF || p >= TILE_K || j < t->begin || j >= t->end || e >= D_V)
             continue;
         const long at = PLACE(value, j);
-        if (IS_F32(V_TYPE) && D_V % 4 == 0 && quads)
-            next[n] = *(const global float4 *)(value + at + e);
-        else
-            LOAD_QUAD(V_TYPE, next[n], value, at, places->value_col, e, D_V);
+        LOAD_WHOLE_QUAD(V_TYPE, next[n], value, at, places->value_col, e, D_V, quads);
 #if VALUE_GROUPS
         next[n] *= LOAD_SCALES(VALUE_SCALE_TYPE, arrays->value_scale, SCALE_PLACE(value_scale, j), a->value_scale.col,
                                e, D_V, VALUE_GROUP);

@@ -21,7 +21,7 @@ struct attention_backward_plan {
     void (*groups)(const struct attention_backward_plan *plan, const struct attention_problem *problem, int kernel,
                    const attention_args *a, size_t groups[3]);
     size_t chunk;                    /* generic: columns of a work-item */
-    size_t items;                    /* generic, matrix: rows, and keys, of a work-group */
+    size_t items;                    /* generic, matrix, tile: rows, and keys, of a work-group */
     size_t splits;                   /* cpu: parts of the queries, each with sums of its own for dK and dV, */
     size_t lanes;                    /* whose rows are rounded up to whole vectors; 0: there are no sums */
     double weight_unit;              /* the largest relative error of a rounded P or dS; 0: they stay float */
@@ -69,6 +69,7 @@ clattn_status backward_self_check(struct self_check *check);
 extern const struct solver attention_backward_cpu_bf16_solver;
 extern const struct solver attention_backward_cpu_solver;
 extern const struct solver attention_backward_emulated_mma_solver;
+extern const struct solver attention_backward_tile_solver;
 extern const struct solver attention_backward_generic_solver;
 extern const struct solver attention_backward_matrix_solver;
 
