@@ -64,7 +64,7 @@ class Platform:
 
 def row_of(name):
     """What a test is about."""
-    match = re.match(r"([a-z][\w-]*(?: [\w-]+)?): ", name)
+    match = re.match(r"([a-z][\w-]*(?: [\w-]+){0,2}): ", name)
     return match[1] if match else REST
 
 

@@ -554,7 +554,7 @@ static void unneeded_arrays(void **state)
 
 int main(int argc, char **argv)
 {
-    const size_t random_count = by_level(6, 8, MOST_RANDOM, MOST_RANDOM);
+    const size_t random_count = by_level(6, 8, 12, MOST_RANDOM);
 
     suite_add(reference_is_the_derivative, "matmul backward: the reference is the derivative of forward's");
     matmul_backward_add(sizes, COUNT_OF(sizes));
