@@ -175,6 +175,7 @@ def main():
     parser.add_argument("--lines", type=int, help="how many lines of the test set; default all")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("."))
     options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     config = json.loads((options.model / "config.json").read_text())
     vocabulary = sentencepiece.SentencePieceProcessor(model_file=str(options.model / "vocabulary.model"))
