@@ -419,17 +419,18 @@ kernel void attention_backward_matrix_keys(const global ELEMENT(Q_TYPE) *query, 
     attention_item of;
     attention_item_of(&of, (int)group_id(&a.part, 2), g * a.group, &a, &arrays);
 
-    stage_rows(keys, (const global ushort *)key + attention_head(&a.key, &of, &a), &a.key, k0, OWN, 0, of.keys, false,
-               factors, D_K, item);
-    if (is_key)
-        stage_rows(values, (const global ushort *)value + attention_head(&a.value, &of, &a), &a.value, k0, OWN, 0,
-                   of.keys, false, factors, D_V, item);
-
     /* The queries outside which none attends any of the keys. */
     long first = 0, end = 0, unused;
     if (k0 < of.keys) {
         attention_query_range(&of, k0, &a, &first, &unused);
         attention_query_range(&of, min(of.keys, k0 + OWN) - 1, &a, &unused, &end);
+    }
+    if (first < end) {
+        stage_rows(keys, (const global ushort *)key + attention_head(&a.key, &of, &a), &a.key, k0, OWN, 0, of.keys,
+                   false, factors, D_K, item);
+        if (is_key)
+            stage_rows(values, (const global ushort *)value + attention_head(&a.value, &of, &a), &a.value, k0, OWN, 0,
+                       of.keys, false, factors, D_V, item);
     }
     matrix_c sum[SQUARES_OF(LARGER_SIZE)];
     clear_squares(sum, SQUARES_OF(LARGER_SIZE));

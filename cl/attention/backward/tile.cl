@@ -44,7 +44,8 @@
  *
  * A tile of pairs that lengths, causality or windows exclude as a whole is not visited.  K and V beyond the item's lengths, and Q and dO
  * beyond its queries, are not read.  A key that no own query attends counts as zeros in dQ, and a query that attends nothing
- * in dK and dV; but a key that some attend must be finite, or it makes the others' rows of dQ NaN, too.
+ * in dK and dV; but a key that some attend must be finite, or it makes the others' rows of dQ NaN, too, and so must a query that attends
+ * some, and its dO, or it makes other keys' rows of dK and dV NaN.
  *
  * Every sum has one order, whatever the launch.  State: float.  Needs OpenCL C 1.2 and the local memory above; else
  * attention/backward/generic.cl takes over. */

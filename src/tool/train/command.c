@@ -237,9 +237,10 @@ static void warn_of_data(const training *t)
     char line[256];
     const size_t left_out = t->items.left_out + t->checks.left_out;
     if (t->checks.count == 0)
-        device_log(
-            NULL, CLATTN_LOG_LEVEL_WARNING,
-            "nothing is for validation: every 100th text would be, and there are fewer (--valid-source, --valid-text)");
+        device_log(NULL, CLATTN_LOG_LEVEL_WARNING,
+                   t->checks.left_out > 0
+                       ? "nothing is left for validation: all its pairs have too many pieces"
+                       : "nothing is for validation: every 100th text would be, and there are fewer");
     if (left_out == 0)
         return;
     snprintf(line, sizeof line, "%zu of %zu pairs have more than %zu pieces on a side, and are left out (--length)",
@@ -282,8 +283,8 @@ static int train(training *t)
                          .history = &t->history,
                          .batches = &t->batches,
                          .checks = &t->check_batches};
-    TOOL_TRY(train_loop(&t->run));
     warn_of_data(t);
+    TOOL_TRY(train_loop(&t->run));
     status = write_report(t);
 fail:
     return status;

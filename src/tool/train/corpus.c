@@ -14,7 +14,7 @@ static int read_file(const char *path, bool filled, text_lines *lines)
 {
     *lines = (text_lines){.name = path};
     if (os_look_at(path) == OS_PATH_OTHER)
-        return complain(TOOL_BAD_INPUT, "%s: is a pipe or a device, expected a file, which is read twice", path);
+        return complain(TOOL_BAD_INPUT, "%s: is a pipe or a device, expected a file", path);
     lines->file = os_open_for_reading(path);
     if (lines->file == NULL)
         return complain(TOOL_BAD_INPUT, "%s: cannot be opened: %s", path, strerror(errno));

@@ -56,6 +56,9 @@ void backward_define(const struct attention_backward_plan *plan, struct strbuf *
 clattn_status backward_add_kernel(struct attention_backward_plan *plan, int which, const char *file, const char *name,
                                   cl_uint pointers, struct strbuf *options, const size_t local[3]);
 
+/* How often the work-item of those kernels turns that adds up most rows, or pairs: every solver's loops are at least as long. */
+double backward_summed(const struct attention_problem *problem);
+
 /* Adds the generic solver's kernels for what is summed up or paired, as far as the problem asks for it, and sets the workspace. */
 clattn_status backward_finish(struct attention_backward_plan *plan);
 

@@ -1,4 +1,6 @@
 /* Attention's backward direction on CPU devices: five products in one walk over the keys. */
+#include <math.h>
+
 #include "base/size.h"
 #include "base/try.h"
 #include "ops/attention/backward/backward.h"
@@ -53,7 +55,8 @@ static const char *refuse_any(const struct offer *offer)
         return "a block takes too much memory";
     const double blocks = (double)divide_up(problem->query_length, g.lanes * g.vectors) *
                           (double)(problem->heads / size_max(problem->kv_heads, 1));
-    return refuse_loops(offer->caps, blocks * (double)problem->key_length * (double)(problem->d_k + problem->d_v));
+    const double turns = blocks * (double)problem->key_length * (double)(problem->d_k + problem->d_v);
+    return refuse_loops(offer->caps, fmax(turns, backward_summed(problem)));
 }
 
 static const char *refuse(const struct offer *offer)

@@ -17,8 +17,7 @@ static size_t chunk_of(const struct capabilities *caps, const struct attention_p
     return size_min(size_max(problem->d_k, problem->d_v), wide ? MOST_COLUMNS : 8);
 }
 
-/* Iterations of the work-item that adds up most pairs, or rows. */
-static double summed(const struct attention_problem *problem)
+double backward_summed(const struct attention_problem *problem)
 {
     const double whole[4] = {(double)problem->batch, (double)problem->heads, (double)problem->query_length,
                              (double)problem->key_length};
@@ -41,7 +40,7 @@ static const char *refuse(const struct offer *offer)
     const double group = (double)(problem->heads / size_max(problem->kv_heads, 1));
     const double pairs = (double)size_max(problem->key_length, problem->query_length) * group;
     const char *reason = attention_refuse(offer->caps, problem);
-    return reason ? reason : refuse_loops(offer->caps, fmax(pairs * pair, summed(problem)));
+    return reason ? reason : refuse_loops(offer->caps, fmax(pairs * pair, backward_summed(problem)));
 }
 
 static void groups(const struct attention_backward_plan *plan, const struct attention_problem *problem, int kernel,

@@ -3,6 +3,8 @@
  *
  * The kernels have run on no GPU, so the planner takes this solver only if the self-check compares them with gradients in double
  * precision on the device itself. */
+#include <math.h>
+
 #include "base/size.h"
 #include "base/try.h"
 #include "ops/attention/backward/backward.h"
@@ -177,8 +179,8 @@ static const char *refuse_emulation(const struct offer *offer)
     const double group = (double)(problem->heads / size_max(problem->kv_heads, 1));
     const double tiles =
         (double)divide_up(size_max(problem->key_length, problem->query_length), g->tile) * group + group;
-    return refuse_loops(offer->caps,
-                        tiles * ((double)(g->tile / SIDE) * (products * product + floats) + staged) + 1000);
+    const double turns = tiles * ((double)(g->tile / SIDE) * (products * product + floats) + staged) + 1000;
+    return refuse_loops(offer->caps, fmax(turns, backward_summed(problem)));
 }
 
 const struct solver attention_backward_emulated_mma_solver = {

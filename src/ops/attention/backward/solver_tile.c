@@ -1,5 +1,7 @@
 /* Attention's backward direction on GPU-class devices: a work-group owns a tile of queries, or of keys, and walks over the others
  * through local memory. */
+#include <math.h>
+
 #include "base/size.h"
 #include "base/try.h"
 #include "ops/attention/backward/backward.h"
@@ -102,7 +104,7 @@ static const char *refuse(const struct offer *offer)
     const size_t chosen = choose(offer->caps, problem, 0);
     if (chosen == GEOMETRIES)
         return "the device's work-groups or local memory are too small";
-    reason = refuse_loops(offer->caps, iterations(&geometries[chosen], problem));
+    reason = refuse_loops(offer->caps, fmax(iterations(&geometries[chosen], problem), backward_summed(problem)));
     return reason ? reason : refuse_cpu(offer);
 }
 
@@ -141,13 +143,25 @@ fail:
     return status;
 }
 
-/* Whether the compiler has put what belongs in registers into memory: on a GPU these kernels have no other private memory. */
-static bool spills(const clattn_plan *plan)
+/* Whether the compiler has put what belongs in registers into memory.  On a GPU these kernels have no other private memory than the
+ * words of dropout's generator; what a user's function has is not known. */
+static bool spills(const struct attention_backward_plan *plan)
 {
-    cl_ulong bytes = 0;
-    for (size_t i = 0; i < plan->kernel_count; i++)
-        bytes += plan->kernels[i].private_bytes;
-    return !capabilities_on_cpu(&plan->context->device.caps) && bytes > 0;
+    const cl_ulong words = plan->problem.desc.dropout.probability > 0 ? 4 * sizeof(cl_uint) : 0;
+    bool found = false;
+    for (size_t i = 0; i < plan->base.kernel_count; i++)
+        found |= plan->base.kernels[i].private_bytes > words;
+    return found && !capabilities_on_cpu(&plan->base.context->device.caps) && !attention_has_snippet(&plan->problem);
+}
+
+/* Whether no geometry behind this one fits and keeps less. */
+static bool keeps_least(const struct capabilities *caps, const struct attention_problem *problem, size_t chosen)
+{
+    for (size_t i = chosen + 1; i < GEOMETRIES; i++)
+        if (fits(caps, problem, &geometries[i]) &&
+            kept_floats(&geometries[i], problem) < kept_floats(&geometries[chosen], problem))
+            return false;
+    return true;
 }
 
 /* A kernel may allow fewer items than the device, or spill: step down until one fits; what no other keeps less than may spill. */
@@ -157,17 +171,16 @@ static clattn_status prepare(clattn_plan *base)
     const struct capabilities *caps = &base->context->device.caps;
     clattn_status status = CLATTN_ERROR_UNSUPPORTED;
     plan->chunk = 8; /* of the kernels that the generic solver shares, which have no columns */
-    plan->base.efficiency = 0.1;
+    plan->base.efficiency = attention_has_snippet(&plan->problem) ? 0.05 : 0.1;
     plan->groups = groups;
     plan->splits = 1;
     plan->lanes = 0;
     plan->weight_unit = 0;
     for (size_t i = choose(caps, &plan->problem, 0); i < GEOMETRIES; i = choose(caps, &plan->problem, i + 1)) {
-        const size_t next = choose(caps, &plan->problem, i + 1);
-        const bool last = next == GEOMETRIES ||
-                          kept_floats(&geometries[next], &plan->problem) >= kept_floats(&geometries[i], &plan->problem);
         status = prepare_geometry(plan, &geometries[i]);
-        if (status != CLATTN_ERROR_UNSUPPORTED && (status != CLATTN_SUCCESS || last || !spills(base)))
+        if (status == CLATTN_SUCCESS && (keeps_least(caps, &plan->problem, i) || !spills(plan)))
+            break;
+        if (status != CLATTN_SUCCESS && status != CLATTN_ERROR_UNSUPPORTED)
             break;
         plan_drop_kernels(base);
     }
