@@ -221,6 +221,7 @@ static const attention_case cases[] = {
      .seed = 7},
     {"short launches", BIG, MORE_SIZES, .max_launch_ms = 1, .sinks = true},
     {"long heads", MORE, .dim = {1, 2, 1, 7, 9, 300, 1100}, .long_loops = true},
+    {"many rows with a sink", MORE, .dim = {1100, 1, 1, 64, 2, 4, 4}, .sinks = true, .long_loops = true},
     {"several blocks, grouped heads", BIG | TILE, .dim = {2, 4, 2, 150, 131, 16, 24}, .causal = true, .entropy = true},
     {"several blocks, one head", MORE, .dim = {1, 1, 1, 333, 100, 8, 8}, .windowed = true, .left = 40, .right = 9},
     {"score_mod, mask_mod", ALL, .dim = {1, 2, 1, 5, 7, 8, 8}, .mod = &bent, .entropy = true},
