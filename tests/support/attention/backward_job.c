@@ -299,7 +299,9 @@ static void judge_rows(struct backward_job *j, const char *name, test_array *arr
     r.given = zeros(r.count);
     memcpy(r.reference, wide->value[which], r.count * sizeof(double));
     memcpy(r.magnitude, wide->magnitude[which], r.count * sizeof(double));
-    memcpy(r.naive, narrow->value[which], r.count * sizeof(double));
+    for (size_t n = 0; n < r.count; n++) {
+        r.naive[n] = j->weights ? storage_round(r.rule.stored, narrow->value[which][n]) : narrow->value[which][n];
+    }
     memcpy(r.given, wide->value[which], r.count * sizeof(double));
     each_element(j, array, is_key, r.given, get);
     mark_zeros(j, &r);
