@@ -271,12 +271,14 @@ def add_windows(run, gcc, full):
 
 
 def build_after(run, group, made, settings, targets):
-    """Targets of a build of its own, whose compiler or headers the job `made` has fetched."""
+    """Targets of a build of its own, whose compiler or headers the job `made` has fetched; another level may have other options."""
     build = run.work / group
-    setup, ninja = (shlex.join(map(str, command)) for command in (
-        ["meson", "setup", "-Dwerror=true", *settings, build, ROOT], ["ninja", "-C", build, *targets]))
-    return run.add(group, "build", ["sh", "-c", f"{{ test -e {shlex.quote(str(build))}/build.ninja || {setup}; }} && {ninja}"],
-                   needs=[made], isolated=False)
+    options = [setting for setting in settings if setting.startswith("-D")]
+    setup, change, ninja = (shlex.join(map(str, command)) for command in (
+        ["meson", "setup", "-Dwerror=true", *settings, build, ROOT], ["meson", "configure", *options, build],
+        ["ninja", "-C", build, *targets]))
+    return run.add(group, "build", ["sh", "-c", f"""if test -e {shlex.quote(str(build))}/build.ninja
+                                                    then {change}; else {setup}; fi && {ninja}"""], needs=[made], isolated=False)
 
 
 def add_offline(run, gcc, full):

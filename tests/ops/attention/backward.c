@@ -7,17 +7,11 @@
 #include <string.h>
 
 #include "support/attention/backward_job.h"
+#include "support/attention/backward_mods.h"
 
 #define F64 CLATTN_DTYPE_F64
 #define HALF CLATTN_DTYPE_F16
 #define BF CLATTN_DTYPE_BF16
-
-static void run(struct backward_job *j)
-{
-    const clattn_status status = job_enqueue(&j->job, NULL, 0, NULL, NULL);
-    assert_status(device_context(), status, CLATTN_SUCCESS);
-    assert_cl(clFinish(clattn_context_queue(device_context())));
-}
 
 /* What the solver rounds P and dS to. */
 static clattn_dtype weights_of(const attention_case *t, const char *solver)
@@ -41,107 +35,11 @@ static void check(const void *test, const char *solver)
                  refused         ? JOB_REFUSED
                  : t->long_loops ? JOB_LOOPS
                                  : JOB_TAKEN)) {
-        run(&j);
+        backward_run(&j);
         backward_judge(&j);
     }
     backward_release(&j);
 }
-
-/* ---- functions of scores and their derivatives, each in OpenCL C and in C ---- */
-
-#define PARAMETERS "(float score, int batch, int head, int query, int key, user_data user)\n"
-#define SCORE "float score_mod" PARAMETERS
-#define GRAD "float score_mod_grad" PARAMETERS
-#define DROP "int mask_mod(int batch, int head, int query, int key, user_data user)\n"
-
-static double bent_score(const mod_call *c, double score)
-{
-    (void)c;
-    return 2 * tanh(score / 2) + score / 4;
-}
-
-static double bent_grad(const mod_call *c, double score)
-{
-    const double t = tanh(score / 2);
-    (void)c;
-    return 1.25 - t * t;
-}
-
-static bool bent_mask(const mod_call *c)
-{
-    return (c->i + c->j) % 4 != 1;
-}
-
-static const attention_mod bent = {.score_source = SCORE "{ return 2 * tanh(score / 2) + score / 4; }",
-                                   .mask_source = DROP "{ return (query + key) % 4 != 1; }",
-                                   .grad_source =
-                                       GRAD "{\n    const float t = tanh(score / 2);\n"
-                                            "    return query < user.query_length ? 1.25f - t * t : NAN;\n}\n",
-                                   .score = bent_score,
-                                   .mask = bent_mask,
-                                   .grad = bent_grad};
-
-static double bend(const mod_call *c)
-{
-    return array_get(&c->user[0], (size_t[]){(size_t)c->j}) * c->scalar[1] + 0.125 * c->h + 0.0625 * c->b;
-}
-
-static double pairs_score(const mod_call *c, double score)
-{
-    return score + bend(c) * score * score + 0.25 * array_get(&c->user[2], (size_t[]){(size_t)(c->i - c->j)});
-}
-
-static double pairs_grad(const mod_call *c, double score)
-{
-    return 1 + 2 * bend(c) * score;
-}
-
-/* They read no element of buffer2 that is there if the key lies behind the query: such pairs are not attended. */
-static const attention_mod pairs = {
-    .score_source = "static float bend(int batch, int head, int key, user_data user)\n"
-                    "{ return user.buffer0[key] * user.scalar1 + 0.125f * head + 0.0625f * batch; }\n" SCORE
-                    "{\n    return score + bend(batch, head, key, user) * score * score\n"
-                    "         + 0.25f * user.buffer2[query - key];\n}\n",
-    .grad_source = GRAD "{ return 1 + 2 * bend(batch, head, key, user) * score + 0 * user.buffer2[query - key]; }",
-    .score = pairs_score,
-    .grad = pairs_grad,
-    .user = {CLATTN_DTYPE_F32, CLATTN_DTYPE_NONE, CLATTN_DTYPE_I8},
-    .elements = {131, 0, 150},
-    .scalar = {0, 0.125f}};
-
-static double cut_score(const mod_call *c, double score)
-{
-    return (c->i + c->j) % 3 == 1 ? -INFINITY : score * score;
-}
-
-static double cut_grad(const mod_call *c, double score)
-{
-    return (c->i + c->j) % 3 == 1 ? NAN : 2 * score;
-}
-
-static const attention_mod cut = {.score_source =
-                                      SCORE "{ return (query + key) % 3 == 1 ? -INFINITY : score * score; }",
-                                  .grad_source = GRAD "{ return (query + key) % 3 == 1 ? NAN : 2 * score; }",
-                                  .score = cut_score,
-                                  .grad = cut_grad};
-
-static double same_score(const mod_call *c, double score)
-{
-    (void)c;
-    return score;
-}
-
-static double steep_grad(const mod_call *c, double score)
-{
-    (void)score;
-    return c->i == 2 && c->j == 3 ? INFINITY : c->i == 3 && c->j == 1 ? NAN : 1;
-}
-
-static const attention_mod steep = {
-    .score_source = SCORE "{ return score; }",
-    .grad_source = GRAD "{ return query == 2 && key == 3 ? INFINITY : query == 3 && key == 1 ? NAN : 1.0f; }",
-    .score = same_score,
-    .grad = steep_grad};
 
 /* ---- the cases; `entropy` stands for a gradient of the log-sum-exp, type.scores for the type of gradients of rows ---- */
 
@@ -224,18 +122,19 @@ static const attention_case cases[] = {
     {"many rows with a sink", MORE, .dim = {1100, 1, 1, 64, 2, 4, 4}, .sinks = true, .long_loops = true},
     {"several blocks, grouped heads", BIG | TILE, .dim = {2, 4, 2, 150, 131, 16, 24}, .causal = true, .entropy = true},
     {"several blocks, one head", MORE, .dim = {1, 1, 1, 333, 100, 8, 8}, .windowed = true, .left = 40, .right = 9},
-    {"score_mod, mask_mod", ALL, .dim = {1, 2, 1, 5, 7, 8, 8}, .mod = &bent, .entropy = true},
-    {"score_mod by pairs, several blocks", BIG | TILE, .dim = {2, 4, 2, 150, 131, 8, 6}, .mod = &pairs, .softcap = 0.9f,
-     .causal = true, .sinks = true, .list = {.queries = LIST(150, 71), .keys = LIST(131, 90)}},
-    {"score_mod, all else", BIG, SMALL, .mod = &pairs, .softcap = 0.9f, .causal = true, .mask = MASK_FLOAT,
+    {"score_mod, mask_mod", ALL, .dim = {1, 2, 1, 5, 7, 8, 8}, .mod = &backward_bent, .entropy = true},
+    {"score_mod by pairs, several blocks", BIG | TILE, .dim = {2, 4, 2, 150, 131, 8, 6}, .mod = &backward_pairs,
+     .softcap = 0.9f, .causal = true, .sinks = true, .list = {.queries = LIST(150, 71), .keys = LIST(131, 90)}},
+    {"score_mod, all else", BIG, SMALL, .mod = &backward_pairs, .softcap = 0.9f, .causal = true, .mask = MASK_FLOAT,
      .bias = MASK_FINITE, .alibi = 1, .sinks = true, .entropy = true, .dropout = 0.3f, .seed = 4},
-    {"score_mod of -inf", BIG, SMALL, .mod = &cut, .entropy = true},
-    {"score_mod, infinite derivatives", BIG | TILE, SMALL, .mod = &steep},
-    {"score_mod, additive", MORE, SMALL, .mod = &bent, .additive = true},
+    {"score_mod of -inf", BIG, SMALL, .mod = &backward_cut, .entropy = true},
+    {"score_mod, infinite derivatives", BIG | TILE, SMALL, .mod = &backward_steep},
+    {"score_mod, additive", MORE, SMALL, .mod = &backward_bent, .additive = true},
     {"score_mod, packed sequences", MORE, .dim = {2, 4, 2, 21, 31, 8, 6},
-     .list = {.query_starts = LIST(0, 9, 20), .key_starts = LIST(1, 14, 31)}, .longest = 12, .mod = &bent},
-    {"score_mod, bfloat16", BIG, .dim = {2, 4, 2, 77, 101, 35, 27}, .type = FOUR(BF), .mod = &bent, .softcap = 3},
-    {"score_mod, float64 by way of float", MORE, SMALL, .type = FOUR(F64), .mod = &bent, .softcap = 2},
+     .list = {.query_starts = LIST(0, 9, 20), .key_starts = LIST(1, 14, 31)}, .longest = 12, .mod = &backward_bent},
+    {"score_mod, bfloat16", BIG, .dim = {2, 4, 2, 77, 101, 35, 27}, .type = FOUR(BF), .mod = &backward_bent,
+     .softcap = 3},
+    {"score_mod, float64 by way of float", MORE, SMALL, .type = FOUR(F64), .mod = &backward_bent, .softcap = 2},
     {"heads of one column", MORE, .dim = {1, 2, 1, 7, 9, 1, 1}, .sinks = true},
 };
 
@@ -290,10 +189,10 @@ static const attention_case differences[] = {
     {"everything", ALL, .dim = {2, 2, 1, 3, 4, 3, 2}, .mask = MASK_FLOAT, .bias = MASK_FINITE, .softcap = 0.9f,
      .alibi = 1, .sinks = true, .dropout = 0.3f, .seed = 5, .entropy = true},
     {"additive", ALL, .dim = {2, 2, 1, 3, 4, 3, 2}, .additive = true, .causal = true, .entropy = true},
-    {"score_mod", ALL, .dim = {2, 2, 1, 3, 4, 3, 2}, .mod = &pairs, .causal = true, .mask = MASK_FLOAT,
+    {"score_mod", ALL, .dim = {2, 2, 1, 3, 4, 3, 2}, .mod = &backward_pairs, .causal = true, .mask = MASK_FLOAT,
      .bias = MASK_FINITE, .softcap = 0.9f, .alibi = 1, .sinks = true, .dropout = 0.3f, .seed = 5, .entropy = true},
-    {"score_mod, mask_mod, additive", ALL, .dim = {2, 2, 1, 3, 4, 3, 2}, .mod = &bent, .additive = true},
-    {"score_mod of -inf", ALL, .dim = {2, 2, 1, 3, 4, 3, 2}, .mod = &cut, .entropy = true},
+    {"score_mod, mask_mod, additive", ALL, .dim = {2, 2, 1, 3, 4, 3, 2}, .mod = &backward_bent, .additive = true},
+    {"score_mod of -inf", ALL, .dim = {2, 2, 1, 3, 4, 3, 2}, .mod = &backward_cut, .entropy = true},
 };
 
 static void check_differences(const void *test, const char *unused)
@@ -351,7 +250,7 @@ static void repeats_give_the_same_bits(const void *test, const char *solver)
     unsigned char *first[COUNT_OF(outputs)] = {0};
     const size_t count = by_level(2, 100, 100, 1000);
     for (size_t n = 0; n < count; n++) {
-        run(&j);
+        backward_run(&j);
         for (size_t i = 0; i < COUNT_OF(outputs); i++) {
             const test_memory *memory = outputs[i]->memory;
             const size_t bytes = memory->element_size * memory->count;
@@ -435,7 +334,7 @@ static void check_what_does_not_count(const void *test, const char *solver)
     backward_prepare(&j, test);
     j.weights = weights_of(test, solver);
     assert_true(job_plan(&j.job, &attention_operator, &j.desc, solver, JOB_TAKEN));
-    run(&j);
+    backward_run(&j);
     backward_judge(&j);
     test_array *const outputs[] = {&j.query, &j.key, &j.value};
     unsigned char *before[COUNT_OF(outputs)];
@@ -446,7 +345,7 @@ static void check_what_does_not_count(const void *test, const char *solver)
         memcpy(before[i], outputs[i]->memory->host, bytes);
     }
     spoil_what_does_not_count(&j);
-    run(&j);
+    backward_run(&j);
     for (size_t i = 0; i < COUNT_OF(outputs); i++) {
         array_download(outputs[i]);
         assert_memory_equal(before[i], outputs[i]->memory->host,
@@ -496,151 +395,8 @@ static void small_derivatives(void **state)
     }
     array_upload(&j.given_output);
     assert_true(job_plan(&j.job, &attention_operator, &j.desc, "emulated-mma", JOB_TAKEN));
-    run(&j);
+    backward_run(&j);
     backward_judge(&j);
-    backward_release(&j);
-}
-
-/* ---- refusals ---- */
-
-static void refusals(void **state)
-{
-    static const attention_case t = {"", ALL, .dim = {2, 2, 1, 5, 7, 8, 8}, .mask = MASK_BOOL};
-    struct backward_job j;
-    (void)state;
-
-    backward_prepare(&j, &t);
-    const clattn_attention_desc good = j.desc;
-    clattn_attention_desc d;
-#define ANSWERS(status, change) \
-    d = good; \
-    change; \
-    operator_answers(&attention_operator, &d, CLATTN_##status)
-    ANSWERS(SUCCESS, (void)0);
-    ANSWERS(ERROR_INVALID_ARGUMENT, d.direction = 2);
-    ANSWERS(ERROR_INVALID_ARGUMENT, d.direction = CLATTN_DIRECTION_FORWARD);
-    ANSWERS(ERROR_INVALID_ARGUMENT, d.gradients.output = (clattn_layout){0});
-    ANSWERS(ERROR_INVALID_ARGUMENT, d.outputs.lse = (clattn_layout){0});
-    ANSWERS(ERROR_INVALID_ARGUMENT, d.gradients.query = d.gradients.key = d.gradients.value = (clattn_layout){0});
-    ANSWERS(SUCCESS, d.gradients.query = d.gradients.key = (clattn_layout){0});
-    ANSWERS(ERROR_INVALID_ARGUMENT, d.outputs.entropy = d.outputs.lse);
-    ANSWERS(ERROR_INVALID_ARGUMENT, d.gradients.mask = clattn_layout_bhsd(CLATTN_DTYPE_F32, 2, 2, 5, 7));
-    ANSWERS(ERROR_INVALID_LAYOUT, d.gradients.bias = clattn_layout_bhsd(CLATTN_DTYPE_F32, 2, 2, 5, 7));
-    ANSWERS(ERROR_INVALID_LAYOUT, d.gradients.key.extent[2] = 6);
-    ANSWERS(ERROR_INVALID_LAYOUT, d.gradients.query.stride[3] = 0);
-    ANSWERS(ERROR_UNSUPPORTED, d.gradients.query.dtype = CLATTN_DTYPE_F64);
-    ANSWERS(ERROR_UNSUPPORTED, d.gradients.output.dtype = CLATTN_DTYPE_I8);
-    ANSWERS(ERROR_UNSUPPORTED, d.cache.kind = CLATTN_CACHE_KIND_RING);
-    ANSWERS(ERROR_INVALID_ARGUMENT, d.snippets.score_mod = bent.score_source);
-    assert_message_has(device_context(), "snippets.score_mod_grad is missing");
-    ANSWERS(ERROR_INVALID_ARGUMENT, d.snippets.score_mod_grad = bent.grad_source);
-    ANSWERS(SUCCESS, d.snippets.score_mod = bent.score_source; d.snippets.score_mod_grad = bent.grad_source);
-#undef ANSWERS
-
-    operator_refuses_plan(&attention_operator, &good, "emulated-mma", CLATTN_ERROR_UNSUPPORTED); /* float32 */
-    assert_true(job_plan(&j.job, &attention_operator, &good, "generic", JOB_TAKEN));
-    const clattn_attention_args given = j.job.args.attention;
-    clattn_attention_args a;
-#define REFUSES(status, change) \
-    a = given; \
-    change; \
-    operator_refuses(&attention_operator, j.job.plan, &a, CLATTN_##status, __FILE__, __LINE__, #change)
-    REFUSES(ERROR_INVALID_ARGUMENT, a.gradients.query = (clattn_binding){0});
-    REFUSES(ERROR_INVALID_ARGUMENT, a.gradients.sinks = a.gradients.query);
-    REFUSES(ERROR_INVALID_ARGUMENT, a.gradients.value = a.gradients.key);
-    REFUSES(ERROR_BUFFER_ACCESS, a.gradients.key = a.key);
-    REFUSES(ERROR_INVALID_ARGUMENT, a.outputs.lse = (clattn_binding){0});
-#undef REFUSES
-    backward_release(&j);
-}
-
-/* A mistake in score_mod_grad is told in its own lines, and no plan is used for another text. */
-static void texts(void **state)
-{
-    static const attention_case t = {"", ALL, .dim = {2, 2, 1, 5, 7, 8, 8}, .mod = &bent};
-    static char text[] = GRAD "{ return 1.0f; }";
-    char message[256];
-    struct backward_job j;
-    (void)state;
-
-    backward_prepare(&j, &t);
-    j.desc.snippets.score_mod_grad = "\n" GRAD "{\n    return score + no_such_name;\n}\n";
-    operator_refuses_plan(&attention_operator, &j.desc, NULL, CLATTN_ERROR_BUILD);
-    clattn_context_message(device_context(), message, sizeof message);
-    assert_memory_equal(message, "score_mod_grad:4", strlen("score_mod_grad:4"));
-    j.desc.snippets.score_mod_grad = text;
-    unsigned long long programs[3];
-    for (size_t n = 0; n < COUNT_OF(programs); n++) {
-        text[strlen(text) - 4] = n == 0 ? '1' : '2'; /* changed in place */
-        assert_status(device_context(),
-                      clattn_attention_run(device_context(), NULL, &j.desc, &j.job.args.attention, 0, NULL, NULL),
-                      CLATTN_SUCCESS);
-        const clattn_program_statistics s = device_programs();
-        programs[n] = s.built + s.loaded;
-    }
-    assert_true(programs[1] > programs[0] && programs[2] == programs[1]);
-    assert_cl(clFinish(clattn_context_queue(device_context())));
-    backward_release(&j);
-}
-
-static const attention_case emptied[] = {
-    {"", ALL, .dim = {2, 2, 1, 5, 7, 8, 16}, .type = FOUR(BF), .form = {.key = FORM_PADDED}},
-    {"", ALL, .dim = {2, 2, 1, 5, 7, 8, 8}, .sinks = true, .bias = MASK_FLOAT, .bias_rank = 4,
-     .bias_extent = {1, 1, 1, 7}, .list = {.keys = LIST(4, 7)}},
-    {"", ALL, .dim = {2, 2, 1, 9, 11, 8, 8}, .sinks = true,
-     .list = {.query_starts = LIST(0, 4, 9), .key_starts = LIST(0, 5, 11)}},
-};
-
-/* Without query rows the gradients of keys and of what is shared are +0, and inputs but lengths may be unbound; a call before does not
- * matter. */
-static void nothing_to_attend(const void *unused, const char *solver)
-{
-    const size_t count = strcmp(solver, "emulated-mma") == 0 ? 1 : COUNT_OF(emptied);
-    (void)unused;
-
-    for (size_t n = 0; n < count; n++) {
-        attention_case t = emptied[n], empty = t;
-        struct backward_job j;
-        empty.shorter = true;
-        empty.actual.batch = 2;
-        empty.actual.keys = t.dim.keys;
-        backward_prepare(&j, &t);
-        assert_true(job_plan(&j.job, &attention_operator, &j.desc, solver, JOB_TAKEN));
-        run(&j);
-        clattn_plan *const plan = j.job.plan;
-        j.job.plan = NULL;
-        backward_release(&j);
-        backward_prepare(&j, &empty);
-        j.job.plan = plan;
-        clattn_attention_args *args = &j.job.args.attention;
-        args->query = args->key = args->value = args->output = args->outputs.lse = (clattn_binding){0};
-        args->scoring.sinks = args->bias = args->gradients.output = (clattn_binding){0};
-        run(&j);
-        backward_judge(&j);
-        backward_release(&j);
-    }
-}
-
-/* Arrays that are written are looked at without query rows, too. */
-static void nothing_to_attend_is_checked(void **state)
-{
-    struct backward_job j;
-    (void)state;
-
-    backward_prepare(&j, &emptied[1]);
-    assert_true(job_plan(&j.job, &attention_operator, &j.desc, "generic", JOB_TAKEN));
-    const clattn_attention_args given = j.job.args.attention;
-    clattn_attention_args a;
-#define REFUSES(status, change) \
-    a = given; \
-    a.explicit_lengths = 1; \
-    a.key_length = 7; \
-    change; \
-    operator_refuses(&attention_operator, j.job.plan, &a, CLATTN_##status, __FILE__, __LINE__, #change)
-    REFUSES(ERROR_BUFFER_TOO_SMALL, a.gradients.bias.offset = 1000);
-    REFUSES(ERROR_INVALID_ARGUMENT, a.gradients.bias = (clattn_binding){0});
-    REFUSES(ERROR_INVALID_ARGUMENT, a.lengths.key = (clattn_binding){0}; a.batch = 2);
-#undef REFUSES
     backward_release(&j);
 }
 
@@ -706,11 +462,5 @@ int main(int argc, char **argv)
     suite_add(small_derivatives, "attention backward emulated-mma: small derivatives of float16");
     suite_add_case(repeats_give_the_same_bits, &repeated, "generic", "repeats give the same bits, generic");
     suite_add_case(repeats_give_the_same_bits, &repeated, "tile", "repeats give the same bits, tile");
-    suite_add(refusals, "refusals");
-    suite_add(texts, "the texts of score_mod_grad");
-    suite_add_case(nothing_to_attend, NULL, "generic", "nothing to attend, generic");
-    suite_add_case(nothing_to_attend, NULL, "tile", "nothing to attend, tile");
-    suite_add_case(nothing_to_attend, NULL, "emulated-mma", "nothing to attend, emulated-mma");
-    suite_add(nothing_to_attend_is_checked, "nothing to attend is checked");
     return suite_run("attention backward", argc, argv);
 }

@@ -219,6 +219,13 @@ void backward_release(struct backward_job *j)
     job_release(&j->job);
 }
 
+void backward_run(struct backward_job *j)
+{
+    const clattn_status status = job_enqueue(&j->job, NULL, 0, NULL, NULL);
+    assert_status(device_context(), status, CLATTN_SUCCESS);
+    assert_cl(clFinish(clattn_context_queue(device_context())));
+}
+
 backward_problem backward_problem_of(const struct backward_job *j)
 {
     return (backward_problem){.forward = &j->dense.problem,

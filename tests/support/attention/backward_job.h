@@ -33,6 +33,9 @@ bool backward_row_index(const attention_case *t, bool is_key, size_t b, size_t h
 backward_result backward_results(const reference_problem *p);
 void backward_results_release(backward_result *r);
 
+/* Enqueues the call of the job's plan and waits. */
+void backward_run(struct backward_job *j);
+
 /* Reads the gradients back and compares them with the tests'. */
 void backward_judge(struct backward_job *j);
 

@@ -34,6 +34,11 @@ static inline bool backward_sums(const struct attention_problem *problem)
     return problem->gradient[GRADIENT_VECTOR] || problem->gradient[GRADIENT_ALIBI] || problem->gradient[GRADIENT_SINKS];
 }
 
+static inline bool backward_has_keys(const struct attention_problem *problem)
+{
+    return problem->gradient[GRADIENT_KEY] || problem->gradient[GRADIENT_VALUE];
+}
+
 static inline bool backward_has_pairs(const struct attention_problem *problem)
 {
     return problem->gradient[GRADIENT_MASK] || problem->gradient[GRADIENT_BIAS];
@@ -54,9 +59,14 @@ void backward_define(const struct attention_backward_plan *plan, struct strbuf *
 
 /* Adds a kernel; `options` is taken over and cleared. */
 clattn_status backward_add_kernel(struct attention_backward_plan *plan, int which, const char *file, const char *name,
-                                  cl_uint pointers, struct strbuf *options, const size_t local[3]);
+                                  struct strbuf *options, const size_t local[3]);
 
-/* How often the work-item of those kernels turns that adds up most rows, or pairs: every solver's loops are at least as long. */
+/* Adds the kernel of the rows and, if a gradient of keys or values is asked for, that of the keys; `options` is taken over and cleared. */
+clattn_status backward_add_walks(struct attention_backward_plan *plan, const char *file, const char *rows,
+                                 const char *keys, struct strbuf *options, const size_t local[3]);
+
+/* The iterations of the work-item that adds up most rows, or pairs, in the kernels of backward_finish; a solver that calls it refuses
+ * loops of that length. */
 double backward_summed(const struct attention_problem *problem);
 
 /* Adds the generic solver's kernels for what is summed up or paired, as far as the problem asks for it, and sets the workspace. */

@@ -102,33 +102,25 @@ static clattn_status prepare(clattn_plan *base)
 {
     clattn_status status;
     static const size_t one[3] = {1, 1, 1};
-    static const struct {
-        const char *name;
-        cl_uint pointers;
-    } kernels[] = {[BACKWARD_ROWS] = {"attention_backward_cpu", BACKWARD_ROWS_POINTERS},
-                   [BACKWARD_KEYS] = {"attention_backward_cpu_keys", BACKWARD_KEYS_POINTERS}};
     struct attention_backward_plan *plan = (struct attention_backward_plan *)base;
     const struct attention_problem *problem = &plan->problem;
     const struct geometry g = geometry_of(&base->context->device.caps, problem);
-    const bool has_keys = problem->gradient[GRADIENT_KEY] || problem->gradient[GRADIENT_VALUE];
     const bool pairs = base->trying->variant == PRODUCTS_PAIRS;
     plan->weight_unit = pairs ? storage_epsilon(CLATTN_DTYPE_BF16) / 2 : 0;
     plan->groups = groups;
-    plan->lanes = has_keys ? g.lanes : 0;
+    plan->lanes = backward_has_keys(problem) ? g.lanes : 0;
     plan->splits = splits_of(&base->context->device.caps, problem, g.lanes * g.vectors);
     plan->chunk = 8; /* of the kernels that the generic solver shares, which have no columns */
     plan->base.efficiency = attention_has_snippet(problem) ? 0.05 : 0.2;
-    for (int i = BACKWARD_ROWS; i <= (has_keys ? BACKWARD_KEYS : BACKWARD_ROWS); i++) {
-        struct strbuf options = {0};
-        backward_define(plan, &options);
-        define_int(&options, "LANES", (long long)g.lanes);
-        define_int(&options, "QUERY_VECTORS", (long long)g.vectors);
-        define_int(&options, "KEY_STEP", (long long)g.step);
-        define_int(&options, "KEY_TILE", (long long)g.key_tile);
-        define_int(&options, "PAIRS", pairs);
-        define_int(&options, "X86_BF16", pairs && base->context->device.caps.fast_bf16);
-        TRY(backward_add_kernel(plan, i, FILE_NAME, kernels[i].name, kernels[i].pointers, &options, one));
-    }
+    struct strbuf options = {0};
+    backward_define(plan, &options);
+    define_int(&options, "LANES", (long long)g.lanes);
+    define_int(&options, "QUERY_VECTORS", (long long)g.vectors);
+    define_int(&options, "KEY_STEP", (long long)g.step);
+    define_int(&options, "KEY_TILE", (long long)g.key_tile);
+    define_int(&options, "PAIRS", pairs);
+    define_int(&options, "X86_BF16", pairs && base->context->device.caps.fast_bf16);
+    TRY(backward_add_walks(plan, FILE_NAME, "attention_backward_cpu", "attention_backward_cpu_keys", &options, one));
     status = backward_finish(plan);
 fail:
     return status;

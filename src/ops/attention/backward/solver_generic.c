@@ -59,13 +59,18 @@ static void groups(const struct attention_backward_plan *plan, const struct atte
     }
 }
 
-static clattn_status add(struct attention_backward_plan *plan, int which, const char *name, cl_uint pointers,
-                         const size_t local[3])
+static void define(const struct attention_backward_plan *plan, struct strbuf *options)
 {
+    backward_define(plan, options);
+    define_int(options, "CHUNK", (long long)plan->chunk);
+}
+
+static clattn_status add(struct attention_backward_plan *plan, int which, const char *name)
+{
+    static const size_t one[3] = {1, 1, 1};
     struct strbuf options = {0};
-    backward_define(plan, &options);
-    define_int(&options, "CHUNK", (long long)plan->chunk);
-    return backward_add_kernel(plan, which, FILE_NAME, name, pointers, &options, local);
+    define(plan, &options);
+    return backward_add_kernel(plan, which, FILE_NAME, name, &options, one);
 }
 
 /* Records the largest launches of rows and keys. */
@@ -87,20 +92,19 @@ static void note_largest(struct attention_backward_plan *plan)
 clattn_status backward_finish(struct attention_backward_plan *plan)
 {
     clattn_status status = CLATTN_SUCCESS;
-    static const size_t one[3] = {1, 1, 1};
     plan->base.launches = plan->base.kernel_count;
     for (int i = GRADIENT_MASK; i < ATTENTION_GRADIENTS; i++)
         plan->base.launches += plan->problem.gradient[i];
     note_largest(plan);
     if (backward_has_pairs(&plan->problem))
-        TRY(add(plan, BACKWARD_PAIRS, "attention_backward_pairs", BACKWARD_PAIRS_POINTERS, one));
+        TRY(add(plan, BACKWARD_PAIRS, "attention_backward_pairs"));
     if (backward_has_pairs(&plan->problem) && plan->problem.heads && plan->problem.batch)
         plan_kernel_largest(&plan->base.kernels[plan->kernel[BACKWARD_PAIRS]],
                             (const size_t[3]){size_max(1, plan->problem.key_length),
                                               size_max(1, plan->problem.query_length),
                                               plan->problem.batch * plan->problem.heads});
     if (backward_sums(&plan->problem))
-        TRY(add(plan, BACKWARD_SUM, "attention_backward_sum", BACKWARD_SUM_POINTERS, one));
+        TRY(add(plan, BACKWARD_SUM, "attention_backward_sum"));
     if (!backward_workspace(plan, &plan->problem, &plan->base.workspace))
         status = report_error(&plan->base.context->device.report, CLATTN_ERROR_OVERFLOW, "a workspace overflows");
 fail:
@@ -121,9 +125,9 @@ static clattn_status prepare(clattn_plan *base)
     plan->lanes = 0;
     plan->weight_unit = 0;
     const size_t local[3] = {1, plan->items, 1};
-    TRY(add(plan, BACKWARD_ROWS, "attention_backward_rows", BACKWARD_ROWS_POINTERS, local));
-    if (problem->gradient[GRADIENT_KEY] || problem->gradient[GRADIENT_VALUE])
-        TRY(add(plan, BACKWARD_KEYS, "attention_backward_keys", BACKWARD_KEYS_POINTERS, local));
+    struct strbuf options = {0};
+    define(plan, &options);
+    TRY(backward_add_walks(plan, FILE_NAME, "attention_backward_rows", "attention_backward_keys", &options, local));
     status = backward_finish(plan);
 fail:
     return status;

@@ -105,32 +105,19 @@ static void groups(const struct attention_backward_plan *plan, const struct atte
 
 static clattn_status prepare_geometry(struct attention_backward_plan *plan, const struct geometry *g)
 {
-    clattn_status status;
-    static const struct {
-        const char *name;
-        cl_uint pointers;
-    } kernels[] = {[BACKWARD_ROWS] = {"attention_backward_matrix_rows", BACKWARD_ROWS_POINTERS},
-                   [BACKWARD_KEYS] = {"attention_backward_matrix_keys", BACKWARD_KEYS_POINTERS}};
     const struct attention_problem *problem = &plan->problem;
-    const bool emulated = plan->base.trying->variant == EMULATED;
     const size_t local[3] = {LANES, g->warps, 1};
-    const bool has_keys = problem->gradient[GRADIENT_KEY] || problem->gradient[GRADIENT_VALUE];
+    struct strbuf options = {0};
     plan->items = SIDE * g->warps;
-    for (int i = BACKWARD_ROWS; i <= (has_keys ? BACKWARD_KEYS : BACKWARD_ROWS); i++) {
-        struct strbuf options = {0};
-        backward_define(plan, &options);
-        define_int(&options, "MATRIX_ENGINE", MATRIX_MMA);
-        define_int(&options, "MATRIX_BF16", problem->desc.query.dtype == CLATTN_DTYPE_BF16);
-        define_int(&options, "MATRIX_EMULATED", emulated);
-        define_int(&options, "WARPS", (long long)g->warps);
-        define_int(&options, "TILE", (long long)g->tile);
-        define_int(&options, "WIDTH", (long long)width_of(problem));
-        TRY(backward_add_kernel(plan, i, "attention/backward/matrix.cl", kernels[i].name, kernels[i].pointers, &options,
-                                local));
-    }
-    status = CLATTN_SUCCESS;
-fail:
-    return status;
+    backward_define(plan, &options);
+    define_int(&options, "MATRIX_ENGINE", MATRIX_MMA);
+    define_int(&options, "MATRIX_BF16", problem->desc.query.dtype == CLATTN_DTYPE_BF16);
+    define_int(&options, "MATRIX_EMULATED", plan->base.trying->variant == EMULATED);
+    define_int(&options, "WARPS", (long long)g->warps);
+    define_int(&options, "TILE", (long long)g->tile);
+    define_int(&options, "WIDTH", (long long)width_of(problem));
+    return backward_add_walks(plan, "attention/backward/matrix.cl", "attention_backward_matrix_rows",
+                              "attention_backward_matrix_keys", &options, local);
 }
 
 /* A kernel may allow fewer items than the device: step down until one fits. */

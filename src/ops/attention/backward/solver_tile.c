@@ -19,11 +19,6 @@ static const struct geometry {
 };
 #define GEOMETRIES (sizeof geometries / sizeof geometries[0])
 
-static bool has_keys(const struct attention_problem *problem)
-{
-    return problem->gradient[GRADIENT_KEY] || problem->gradient[GRADIENT_VALUE];
-}
-
 static size_t local_bytes(const struct geometry *g, const struct attention_problem *problem)
 {
     const size_t own_row = g->tile_q + 4, other_row = g->tile_k + 4;
@@ -36,7 +31,7 @@ static size_t local_bytes(const struct geometry *g, const struct attention_probl
 static size_t kept_floats(const struct geometry *g, const struct attention_problem *problem)
 {
     const size_t d_k = round_up(problem->d_k, 4 * g->items_x), d_v = round_up(problem->d_v, 4 * g->items_x);
-    const size_t columns = has_keys(problem) ? d_k + d_v : d_k;
+    const size_t columns = backward_has_keys(problem) ? d_k + d_v : d_k;
     return g->tile_q / g->items_y * (columns + g->tile_k) / g->items_x;
 }
 
@@ -119,28 +114,18 @@ static void groups(const struct attention_backward_plan *plan, const struct atte
 
 static clattn_status prepare_geometry(struct attention_backward_plan *plan, const struct geometry *g)
 {
-    clattn_status status;
-    static const struct {
-        const char *name;
-        cl_uint pointers;
-    } kernels[] = {[BACKWARD_ROWS] = {"attention_backward_tile_rows", BACKWARD_ROWS_POINTERS},
-                   [BACKWARD_KEYS] = {"attention_backward_tile_keys", BACKWARD_KEYS_POINTERS}};
     const size_t local[3] = {g->items_x, g->items_y, 1};
+    struct strbuf options = {0};
     plan->items = g->tile_q;
-    for (int i = BACKWARD_ROWS; i <= (has_keys(&plan->problem) ? BACKWARD_KEYS : BACKWARD_ROWS); i++) {
-        struct strbuf options = {0};
-        backward_define(plan, &options);
-        define_int(&options, "TILE_Q", (long long)g->tile_q);
-        define_int(&options, "TILE_K", (long long)g->tile_k);
-        define_int(&options, "ITEMS_X", (long long)g->items_x);
-        define_int(&options, "ITEMS_Y", (long long)g->items_y);
-        define_int(&options, "CHUNK", (long long)g->chunk);
-        define_int(&options, "VALUE_ROWS", (long long)g->value_rows);
-        TRY(backward_add_kernel(plan, i, FILE_NAME, kernels[i].name, kernels[i].pointers, &options, local));
-    }
-    status = CLATTN_SUCCESS;
-fail:
-    return status;
+    backward_define(plan, &options);
+    define_int(&options, "TILE_Q", (long long)g->tile_q);
+    define_int(&options, "TILE_K", (long long)g->tile_k);
+    define_int(&options, "ITEMS_X", (long long)g->items_x);
+    define_int(&options, "ITEMS_Y", (long long)g->items_y);
+    define_int(&options, "CHUNK", (long long)g->chunk);
+    define_int(&options, "VALUE_ROWS", (long long)g->value_rows);
+    return backward_add_walks(plan, FILE_NAME, "attention_backward_tile_rows", "attention_backward_tile_keys", &options,
+                              local);
 }
 
 /* Whether the compiler has put what belongs in registers into memory.  On a GPU these kernels have no other private memory than the
