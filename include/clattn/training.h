@@ -1,8 +1,8 @@
 /** @file
  * Training: gradients of a whole model, and the steps of its optimizer.
  *
- * A trainer belongs to a model of tokens (transformer.h): an encoder, a decoder, or both. It has a gradient and two moments
- * for every parameter. One step of training is
+ * A trainer belongs to a model (transformer.h): an encoder of tokens or features, a decoder, or both. It has a gradient and two
+ * moments for every parameter. One step of training is
  *
  *     clattn_training_enqueue     once, or once for each part of a large batch: the losses, and the gradients
  *     clattn_trainer_update       clips the gradients' norm and moves the parameters, by Adam or AdamW
@@ -54,15 +54,17 @@ CLATTN_API clattn_status clattn_trainer_create(clattn_transformer *model, clattn
 /** Releases the trainer and sets *trainer to NULL; accepts NULL and a pointer to NULL. Does not wait for enqueued work. */
 CLATTN_API void clattn_trainer_release(clattn_trainer **trainer);
 
-/** A parameter: a tensor of the model, contiguous and row-major in each of four buffers of float32. Set it up with
- * CLATTN_PARAMETER_INIT.
+/** A parameter: a tensor of the model, in each of four buffers of float32. Set it up with CLATTN_PARAMETER_INIT.
+ *
+ * It is contiguous and row-major, but for the matrices of convolutions: (rows, channels, kernel), whose channels are next to each
+ * other. A bias that the model does not have is no parameter.
  *
  * The buffers belong to model and trainer. An application that writes to them, as to go on from a checkpoint, enqueues that
  * on the queue of the steps, and makes the model of the same values: a bfloat16 model is rounded by updates alone. */
 typedef struct clattn_parameter {
     size_t size;                  /**< sizeof(clattn_parameter) */
     const char *name;             /**< the canonical name (weights.h); lives as long as the model */
-    clattn_layout layout;         /**< its extents, of rank 1 or 2 */
+    clattn_layout layout;         /**< its extents and strides, of rank 1 to 3 */
     clattn_binding value;         /**< the parameter itself, which an update of a bfloat16 model rounds to it */
     clattn_binding gradient;      /**< its gradient, of the steps since the last update */
     clattn_binding first_moment;  /**< the optimizer's mean of gradients */
@@ -100,11 +102,11 @@ typedef enum clattn_training_phase {
 typedef struct clattn_training_desc {
     size_t size;           /**< sizeof(clattn_training_desc) */
     size_t batch;          /**< items */
-    size_t source_length;  /**< tokens of each item that the encoder reads; 0: the model has no encoder */
+    size_t source_length;  /**< tokens or frames of each item that the encoder reads; 0: the model has no encoder */
     size_t target_length;  /**< tokens of each item that the decoder reads; 0: the model has no decoder */
     float label_smoothing; /**< 0 (default) or more, and less than 1 (cross_entropy.h) */
 
-    /** The probability with which dropout.h drops elements of the sum of embeddings and positions, and of what each sublayer
+    /** The probability with which dropout.h drops elements of what goes into the first layer, and of what each sublayer
      * makes before the residual is added, as in the paper; 0 (default): nothing is dropped. */
     float dropout;
     int32_t recompute;  /**< 1: layers are computed again on the way back; 0 (default): they are kept */
@@ -122,9 +124,15 @@ CLATTN_API void clattn_training_desc_init(clattn_training_desc *desc);
  * All arrays are contiguous buffers. Ids beyond an item's length are read, and must be ids of the vocabulary; their labels
  * are -100. */
 typedef struct clattn_training_args {
-    size_t size;           /**< sizeof(clattn_training_args) */
-    clattn_binding source; /**< (batch, source_length) int32 ids, if there is an encoder */
+    size_t size; /**< sizeof(clattn_training_args) */
+
+    /** If there is an encoder: (batch, source_length) int32 ids, or (batch, source_length, features) of the model's dtype. */
+    clattn_binding source;
     clattn_binding target; /**< (batch, target_length) int32 ids: what the decoder reads, shifted right by the caller */
+
+    /** None, or the segment of each token, int32 with the extents of source, if the encoder has segments; none: they are 0. */
+    clattn_binding source_segments;
+    clattn_binding target_segments; /**< the same of target, if the decoder has segments */
     clattn_binding
         labels; /**< (batch, target_length) int32: the id that each position shall predict; -100: it does not count */
     clattn_binding
@@ -136,7 +144,8 @@ typedef struct clattn_training_args {
     clattn_binding output_gradient; /**< its gradient */
 
     /** NULL, or each item's own number of source tokens, 0 ... source_length, in host memory that is read during the call.
-     * Tokens beyond are not attended. */
+     * Tokens beyond are not attended. Of features: the number of positions behind the convolutions
+     * (clattn_stack_positions). */
     const int32_t *source_lengths;
     const int32_t *target_lengths; /**< the same of target tokens */
     int32_t explicit_scale;        /**< 1: `scale` counts; 0 (default): 1 */

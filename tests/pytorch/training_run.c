@@ -2,7 +2,8 @@
  *
  * FOLDER has weights.safetensors, with canonical names, and for each step N of 0, 1 ... these .npy files:
  *
- *   source_N, target_N, labels_N          (batch, length) int32
+ *   source_N, target_N, labels_N          (batch, length) int32, or source_N (batch, frames, features) float32
+ *   source_segments_N, target_segments_N  (batch, length) int32, or none
  *   source_lengths_N, target_lengths_N    (batch) int32, or none
  *   gradient_N                            (batch, length, d_model) float32: that of the output, of an encoder alone
  *
@@ -11,7 +12,10 @@
  *   steps=N         how many steps there are; 1 (default)
  *   encoder=N decoder=N   layers; 0 (default): there is none
  *   vocabulary=N source_vocabulary=N d_model=N heads=N kv_heads=N d_ff=N activation=N norm=N pre=0|1 without_bias=N
- *   final_norm=0|1 positions=N position_count=N rotary=N reach=N softcap=X scaled=0|1 input_norm=0|1 gated=0|1    of both stacks
+ *   final_norm=0|1 positions=N position_count=N rotary=N reach=N softcap=X scaled=0|1 input_norm=0|1 gated=0|1
+ *   head_norms=0|1 segments=N first=N     of both stacks, as far as they take tokens
+ *   features=N convolutions=KERNEL:STRIDE:PADDING:ACTIVATION,...    of the encoder; 0 (default): it takes tokens
+ *   preset=N        in place of these: the clattn_preset, with so many layers and such vocabularies
  *   output=N output_bias=0|1    the clattn_model_output
  *   bf16=0|1        bfloat16 with float32 parameters
  *   smoothing=X recompute=0|1 dropout=X parts=N     the batch is cut into so many steps, whose gradients are added up
@@ -45,7 +49,38 @@ static clattn_stack_desc stack_of(const char *layers, const char *vocabulary)
     d.scale_embeddings = (int32_t)number("scaled", 0);
     d.input_norm = (int32_t)number("input_norm", 0);
     d.gated = (int32_t)number("gated", 0);
+    d.query_key_norm = (int32_t)number("head_norms", 0);
+    d.segments = number("segments", 0);
+    d.first_position = number("first", 0);
     return d;
+}
+
+/* Lets the encoder take features. */
+static void read_convolutions(clattn_stack_desc *d)
+{
+    const char *text = option("convolutions", "");
+    d->input = CLATTN_STACK_INPUT_FEATURES;
+    d->features = number("features", 0);
+    d->vocabulary = d->segments = d->first_position = 0;
+    d->scale_embeddings = d->input_norm = 0;
+    for (; *text; text += *text == ',') {
+        uint32_t value[4] = {0};
+        char *end;
+        for (size_t i = 0; i < 4; i++, text = end + (*end == ':'))
+            value[i] = (uint32_t)strtoul(text, &end, 10);
+        d->convolution[d->convolutions++] = (clattn_convolution){
+            .kernel = value[0], .stride = value[1], .padding = value[2], .activation = (clattn_activation)value[3]};
+    }
+}
+
+static void read_preset(clattn_transformer_desc *desc, clattn_stack_desc *encoder, clattn_stack_desc *decoder)
+{
+    CHECK(clattn_transformer_preset((clattn_preset)number("preset", 0), desc, encoder, decoder));
+    encoder->layers = number("encoder", 0);
+    decoder->layers = number("decoder", 0);
+    decoder->vocabulary = number("vocabulary", 0);
+    if (encoder->input == CLATTN_STACK_INPUT_TOKENS)
+        encoder->vocabulary = number("source_vocabulary", 0);
 }
 
 static clattn_transformer *make_model(void)
@@ -54,10 +89,14 @@ static clattn_transformer *make_model(void)
     clattn_stack_desc encoder = stack_of("encoder", "source_vocabulary"), decoder = stack_of("decoder", "vocabulary");
     decoder.causal = 1;
     decoder.cross = encoder.layers != 0;
+    if (number("features", 0))
+        read_convolutions(&encoder);
     desc.encoder = encoder.layers ? &encoder : NULL;
     desc.decoder = decoder.layers ? &decoder : NULL;
     desc.output = (clattn_model_output)number("output", 0);
     desc.output_bias = (int32_t)number("output_bias", 0);
+    if (option("preset", NULL))
+        read_preset(&desc, &encoder, &decoder);
     desc.dtype = number("bf16", 0) ? CLATTN_DTYPE_BF16 : CLATTN_DTYPE_F32;
     return load_model(&desc, CLATTN_NAME_FORMAT_CANONICAL, NULL);
 }
@@ -69,14 +108,21 @@ static clattn_host_tensor array_of_step(const char *name, size_t step)
     return array_of(numbered);
 }
 
-/* Rows `first` ... of an array of int32, in a buffer. */
+/* Items `first` ... of an array of int32, or of floats in the model's type, in a buffer. */
 static clattn_binding rows_of(const clattn_host_tensor *t, size_t first, size_t rows)
 {
-    const size_t columns = t->extent[1];
+    const size_t columns = t->extent[1] * (t->rank == 3 ? t->extent[2] : 1);
     if (!t->data)
         return (clattn_binding){0};
-    return clattn_binding_buffer(buffer(rows * columns * sizeof(int32_t), (const int32_t *)t->data + first * columns),
-                                 0);
+    const uint32_t *given = (const uint32_t *)t->data + first * columns;
+    if (t->rank != 3 || !number("bf16", 0))
+        return clattn_binding_buffer(buffer(rows * columns * sizeof *given, given), 0);
+    uint16_t *halves = room(rows * columns, sizeof *halves);
+    for (size_t i = 0; i < rows * columns; i++)
+        halves[i] = (uint16_t)(given[i] >> 16); /* the script has rounded them */
+    const clattn_binding made = clattn_binding_buffer(buffer(rows * columns * sizeof *halves, halves), 0);
+    free(halves);
+    return made;
 }
 
 static const int32_t *lengths_of(const clattn_host_tensor *t, size_t first)
@@ -89,6 +135,7 @@ static void run_phases(clattn_trainer *trainer, size_t step)
 {
     const clattn_host_tensor source = array_of_step("source", step), gradient = array_of_step("gradient", step);
     const clattn_host_tensor lengths = array_of_step("source_lengths", step);
+    const clattn_host_tensor segments = array_of_step("source_segments", step);
     clattn_training_desc desc = CLATTN_TRAINING_DESC_INIT;
     clattn_training_args args = CLATTN_TRAINING_ARGS_INIT;
     clattn_plan *plan;
@@ -99,6 +146,7 @@ static void run_phases(clattn_trainer *trainer, size_t step)
     desc.recompute = (int32_t)number("recompute", 0);
     CHECK(clattn_training_plan_create(trainer, &desc, NULL, &plan));
     args.source = rows_of(&source, 0, desc.batch);
+    args.source_segments = rows_of(&segments, 0, desc.batch);
     args.source_lengths = lengths_of(&lengths, 0);
     args.output = clattn_binding_buffer(buffer(gradient.bytes, NULL), 0);
     args.workspace = clattn_binding_buffer(buffer(clattn_plan_workspace_size(plan), NULL), 0);
@@ -161,7 +209,10 @@ static void run_step(clattn_trainer *trainer, size_t step)
     const clattn_host_tensor source = array_of_step("source", step), target = array_of_step("target", step),
                              labels = array_of_step("labels", step);
     const clattn_host_tensor source_lengths = array_of_step("source_lengths", step),
-                             target_lengths = array_of_step("target_lengths", step);
+                             target_lengths = array_of_step("target_lengths", step),
+                             source_segments = array_of_step("source_segments", step),
+                             target_segments = array_of_step("target_segments", step);
+    const bool has_segments = number("features", 0) == 0 && source.data;
     const size_t batch = target.extent[0], length = target.extent[1], parts = number("parts", 1);
     size_t counted = 0;
     char name[64];
@@ -182,6 +233,8 @@ static void run_step(clattn_trainer *trainer, size_t step)
         CHECK(clattn_training_plan_create(trainer, &desc, NULL, &plan));
         args.source = rows_of(&source, first, rows);
         args.target = rows_of(&target, first, rows);
+        args.source_segments = has_segments ? rows_of(&source_segments, first, rows) : (clattn_binding){0};
+        args.target_segments = rows_of(&target_segments, first, rows);
         args.labels = rows_of(&labels, first, rows);
         args.losses = clattn_binding_buffer(buffer(rows * length * sizeof(float), NULL), 0);
         args.source_lengths = lengths_of(&source_lengths, first);
@@ -210,14 +263,24 @@ static void write_parameters(const clattn_trainer *trainer, bool gradients)
         char name[160];
         CHECK(clattn_trainer_parameter(trainer, i, &p));
         const clattn_binding at = gradients ? p.gradient : p.value;
-        const size_t count = p.layout.extent[0] * (p.layout.rank == 2 ? p.layout.extent[1] : 1);
-        float *values = room(count, sizeof *values);
+        size_t count = 1;
+        for (int axis = 0; axis < p.layout.rank; axis++)
+            count *= p.layout.extent[axis];
+        float *values = room(count, sizeof *values), *ordered = room(count, sizeof *values);
         if (clEnqueueReadBuffer(clattn_context_queue(context), at.buffer, CL_TRUE, (size_t)at.offset * sizeof(float),
                                 count * sizeof(float), values, 0, NULL, NULL) != CL_SUCCESS)
             complain("clEnqueueReadBuffer", "failed");
+        for (size_t e = 0; e < count; e++) {
+            int64_t place = 0;
+            size_t rest = e;
+            for (int axis = p.layout.rank; axis-- > 0; rest /= p.layout.extent[axis])
+                place += (int64_t)(rest % p.layout.extent[axis]) * p.layout.stride[axis];
+            ordered[e] = values[place];
+        }
         snprintf(name, sizeof name, "%s.npy", p.name);
-        write_floats(name, p.layout.rank, p.layout.extent, values);
+        write_floats(name, p.layout.rank, p.layout.extent, ordered);
         free(values);
+        free(ordered);
     }
 }
 

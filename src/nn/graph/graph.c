@@ -127,6 +127,11 @@ bool graph_is_constant(const struct graph *graph, enum graph_number number)
            (number >= GRAPH_NUMBERS && graph->multiples[number - GRAPH_NUMBERS].of == NUMBER_ONE);
 }
 
+size_t graph_constant(const struct graph *graph, enum graph_number number)
+{
+    return number == NUMBER_ONE ? 1 : graph->multiples[number - GRAPH_NUMBERS].factor;
+}
+
 static void note_life(struct graph *graph, int index, size_t step)
 {
     struct graph_array *array = &graph->arrays[index];

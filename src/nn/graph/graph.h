@@ -201,6 +201,9 @@ enum graph_number graph_number(struct graph *graph, size_t factor, enum graph_nu
 /* Whether the number is the same in all enqueues. */
 bool graph_is_constant(const struct graph *graph, enum graph_number number);
 
+/* The value of such a number. */
+size_t graph_constant(const struct graph *graph, enum graph_number number);
+
 /* An array as an operand, from its first element or from element `offset` on. */
 static inline struct graph_operand operand_of(int array)
 {

@@ -67,7 +67,7 @@ static clattn_status add_input(struct decoder_builder *b)
         return CLATTN_SUCCESS;
     }
     const int segments = add_segments(&b->base, DECODER_SEGMENTS);
-    return add_embedding(&b->base, add_ids(b), segments, b->past);
+    return add_embedding(&b->base, add_ids(b), segments, NUMBER_POSITION, b->past);
 }
 
 /* ---- attention ---- */

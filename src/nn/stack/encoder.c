@@ -250,7 +250,6 @@ static clattn_status read_lengths(const struct encoder_plan *plan, const clattn_
     run->number[NUMBER_ONE] = 1;
     run->number[NUMBER_BATCH] = batch;
     run->number[NUMBER_INPUT_LENGTH] = length;
-    run->number[NUMBER_POSITION] = d->first_position;
     for (size_t i = 0; i + 1 < d->convolutions; i++)
         run->number[NUMBER_FRAMES + i] = stack_frames(d, i + 1, length);
     for (size_t i = 0; i < batch; i++) {

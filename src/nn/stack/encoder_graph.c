@@ -12,80 +12,6 @@ struct encoder_builder {
     struct windows windows;
 };
 
-/* ---- the front end of features ---- */
-
-/* A convolution is a product: row t of A begins at frame t * stride and is `kernel` frames long.  Rows overlap, and the
- * padding consists of rows of zeros before and after each item. */
-static clattn_status add_convolutions(struct encoder_builder *b)
-{
-    clattn_status status = CLATTN_SUCCESS;
-    struct graph *graph = b->base.graph;
-    const struct stack *stack = b->base.stack;
-    const clattn_stack_desc *d = &stack->desc;
-    const clattn_dtype dtype = b->base.model->dtype;
-    const size_t element = clattn_dtype_size(dtype), batch = b->plan->desc.batch;
-    size_t frames = b->plan->desc.length, channels = d->features;
-    enum graph_number frames_number = NUMBER_INPUT_LENGTH;
-    struct matrix table = {.dtype = dtype, .columns = d->d_model, .stride = d->d_model, .item = MATRIX_BROADCAST};
-    struct matrix padded = {0};
-    for (size_t i = 0; i < d->convolutions; i++) {
-        const clattn_convolution *c = &d->convolution[i];
-        const bool last = i + 1 == d->convolutions;
-        const struct linear_operands weights = linear_of(&b->base, &stack->convolution[i]);
-        struct epilogue epilogue = {.activation = c->activation};
-        if (!i) {
-            padded = matrix_new(graph, (struct rows){batch, frames + 2 * c->padding, 0, 0}, dtype, channels);
-            padded.item = (frames + 2 * c->padding) * channels;
-            struct graph_step copy = {.op = GRAPH_COPY,
-                                      .batch = NUMBER_BATCH,
-                                      .length = NUMBER_INPUT_LENGTH,
-                                      .row_bytes = channels * element,
-                                      .to_item = padded.item * element,
-                                      .from_item = frames * channels * element};
-            copy.operand[MOVE_TO] = operand_at(padded.data.array, c->padding * channels);
-            copy.operand[MOVE_FROM] = operand_of(graph_bound_array(graph, dtype, ENCODER_INPUT, 0));
-            graph_add(graph, &copy);
-        }
-        struct graph_step pad = {.op = GRAPH_PAD,
-                                 .batch = NUMBER_BATCH,
-                                 .length = frames_number,
-                                 .rows = c->padding,
-                                 .row_bytes = channels * element,
-                                 .to_item = padded.item * element};
-        pad.operand[MOVE_TO] = padded.data;
-        graph_add(graph, &pad);
-        const struct matrix windows = {.data = padded.data,
-                                       .dtype = dtype,
-                                       .columns = c->kernel * channels,
-                                       .stride = c->stride * channels,
-                                       .item = padded.item};
-        frames = stack_frames(d, i + 1, b->plan->desc.length);
-        frames_number = last ? NUMBER_LENGTH : (enum graph_number)(NUMBER_FRAMES + i);
-        const struct rows rows = {batch, frames, NUMBER_BATCH, frames_number};
-        channels = d->d_model;
-        struct matrix made;
-        if (last) {
-            made = matrix_new(graph, rows, dtype, channels);
-            if (stack->positions) {
-                table.dtype = b->base.model->weights[stack->positions].dtype;
-                table.data = operand_of(graph_fixed_array(graph, model_weight(b->base.model, stack->positions)));
-                epilogue.operand = &table;
-            }
-        } else {
-            const size_t padding = d->convolution[i + 1].padding;
-            made = matrix_new(graph, (struct rows){batch, frames + 2 * padding, 0, 0}, dtype, channels);
-            made.item = (frames + 2 * padding) * channels;
-            padded = made;
-            made.data.offset = (int64_t)(padding * channels);
-        }
-        TRY(add_product(&b->base, rows, windows, &weights, made, &epilogue));
-        b->base.x = made;
-        b->base.own = true;
-    }
-fail:
-    return status;
-}
-
 /* ---- input and output ---- */
 
 /* A picture that the caller binds. */
@@ -102,9 +28,12 @@ static clattn_status add_input(struct encoder_builder *b, struct grid grid)
         b->lengths = add_integers(&b->base, b->plan->desc.batch, NUMBER_BATCH, ENCODER_LENGTHS, 0);
     if (d->input == CLATTN_STACK_INPUT_TOKENS)
         return add_embedding(&b->base, graph_bound_array(graph, CLATTN_DTYPE_I32, ENCODER_INPUT, 0),
-                             add_segments(&b->base, ENCODER_SEGMENTS), 0);
-    if (d->input == CLATTN_STACK_INPUT_FEATURES)
-        return add_convolutions(b);
+                             add_segments(&b->base, ENCODER_SEGMENTS), first_position(&b->base), 0);
+    if (d->input == CLATTN_STACK_INPUT_FEATURES) {
+        const size_t batch = b->plan->desc.batch, frames = b->plan->desc.length;
+        return add_convolutions(&b->base, (struct rows){batch, frames, NUMBER_BATCH, NUMBER_INPUT_LENGTH},
+                                ENCODER_INPUT);
+    }
     if (d->input == CLATTN_STACK_INPUT_PICTURES)
         return add_pictures(&b->base, grid, bound_picture(b, &b->plan->desc.picture, ENCODER_INPUT));
     b->base.x = matrix_bound(graph, b->base.model->dtype, d->d_model, ENCODER_INPUT);

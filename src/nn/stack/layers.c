@@ -190,10 +190,9 @@ clattn_status add_norm(const struct builder *b, const struct norm_weights *weigh
     return add_norm_of(b, weights, rows, x.data, &from, y.data, &to);
 }
 
-/* Normalises each head of queries or keys in place.  The axis whose extent an enqueue gives comes first: items, or the rows
- * of the only item. */
-static clattn_status add_head_norm(const struct builder *b, const struct norm_weights *weights,
-                                   const struct matrix *matrix, size_t heads)
+/* The layout of heads as a norm wants it.  The axis whose extent an enqueue gives comes first: items, or the rows of the
+ * only item. */
+static clattn_layout normed_layout(const struct builder *b, const struct matrix *matrix, size_t heads)
 {
     const clattn_layout all = heads_layout(b->stack, b->rows, matrix, heads);
     clattn_layout layout = {.dtype = all.dtype};
@@ -202,7 +201,18 @@ static clattn_status add_head_norm(const struct builder *b, const struct norm_we
         layout.extent[layout.rank] = all.extent[from];
         layout.stride[layout.rank++] = all.stride[from];
     }
-    return add_norm_of(b, weights, b->rows, matrix->data, &layout, matrix->data, &layout);
+    return layout;
+}
+
+/* Normalises each head of queries or keys, in place unless what was there is kept. */
+static clattn_status add_head_norm(const struct builder *b, const struct norm_weights *weights, struct matrix *matrix,
+                                   size_t heads)
+{
+    const struct matrix x = *matrix;
+    if (b->keep)
+        *matrix = matrix_new(b->graph, b->rows, x.dtype, heads * b->stack->desc.head_size);
+    const clattn_layout from = normed_layout(b, &x, heads), to = normed_layout(b, matrix, heads);
+    return add_norm_of(b, weights, b->rows, x.data, &from, matrix->data, &to);
 }
 
 clattn_status add_convert(const struct builder *b, enum graph_number items, struct graph_operand from,
@@ -247,6 +257,15 @@ static clattn_status add_dropout(struct builder *b, const struct matrix *x, cons
         step.operand[DROPOUT_RESIDUAL] = residual->data;
     }
     return graph_add_operator(b->graph, &step, &desc, NULL);
+}
+
+clattn_status drop_stream(struct builder *b)
+{
+    const struct matrix whole = b->x;
+    if (!(b->dropout > 0))
+        return CLATTN_SUCCESS;
+    b->x = matrix_new(b->graph, b->rows, whole.dtype, whole.columns);
+    return add_dropout(b, &whole, NULL, &b->x);
 }
 
 /* Ends a sublayer: multiplies `made` by `w`, adds the residual and, with post-norm, applies the norm.  The product adds
@@ -384,7 +403,8 @@ static void describe_attention(const struct builder *b, const struct attention_s
     desc->mask = a->mask;
     desc->bias = a->bias;
     desc->query = heads_layout(b->stack, a->queries, &heads->query, d->heads);
-    desc->key = desc->value = a->cache;
+    desc->key = a->cache;
+    desc->value = a->values.rank ? a->values : a->cache;
     if (a->wide) { /* queries and keys lie elsewhere, and have more columns than values */
         desc->query = desc->key = heads_layout_of(a->queries, &heads->query, d->heads, a->wide);
         desc->scoring.explicit_scale = 1;
@@ -516,7 +536,13 @@ int add_segments(const struct builder *b, int slot)
     return graph_bound_array(b->graph, CLATTN_DTYPE_I32, slot, zeros);
 }
 
-clattn_status add_embedding(struct builder *b, int ids, int segments, int offsets)
+enum graph_number first_position(const struct builder *b)
+{
+    const size_t first = b->stack->desc.first_position;
+    return first ? graph_number(b->graph, first, NUMBER_ONE) : NUMBER_ONE;
+}
+
+clattn_status add_embedding(struct builder *b, int ids, int segments, enum graph_number position, int offsets)
 {
     clattn_status status;
     const clattn_stack_desc *d = &b->stack->desc;
@@ -525,7 +551,7 @@ clattn_status add_embedding(struct builder *b, int ids, int segments, int offset
     const size_t extent[3] = {rows.batch, rows.length, d->d_model};
     clattn_embedding_desc desc;
     struct graph_step step = {
-        .op = GRAPH_EMBEDDING, .batch = rows.batch_number, .length = rows.length_number, .position = NUMBER_POSITION};
+        .op = GRAPH_EMBEDDING, .batch = rows.batch_number, .length = rows.length_number, .position = position};
     clattn_embedding_desc_init(&desc);
     b->x = matrix_new(b->graph, rows, b->model->dtype, d->d_model);
     b->own = true;
@@ -559,11 +585,7 @@ clattn_status add_embedding(struct builder *b, int ids, int segments, int offset
             b->x = matrix_new(b->graph, rows, b->model->dtype, d->d_model);
         TRY(add_norm(b, &b->stack->input_norm, sum, b->x));
     }
-    if (b->dropout > 0) {
-        const struct matrix whole = b->x;
-        b->x = matrix_new(b->graph, rows, b->model->dtype, d->d_model);
-        status = add_dropout(b, &whole, NULL, &b->x);
-    }
+    status = drop_stream(b);
 fail:
     return status;
 }

@@ -124,6 +124,7 @@ struct attention_sublayer {
     struct rows queries;             /* the rows as (items, queries of each) */
     struct graph_operand key, value; /* (items, kv_heads, keys, head size) ... */
     clattn_layout cache;             /* ... in this layout */
+    clattn_layout values;            /* of values, if it is another; rank 0: it is not */
     enum graph_number keys, position;
     bool causal;
     size_t reach; /* positions before and behind that are attended; 0: all */
@@ -167,9 +168,18 @@ clattn_rope_pairing rope_pairing(const clattn_stack_desc *desc);
 clattn_status add_rope(const struct builder *b, const struct matrix *matrix, size_t heads, enum graph_number position,
                        int offsets);
 
+/* What the first position of a stack counts as, if it is the same in all enqueues. */
+enum graph_number first_position(const struct builder *b);
+
 /* Begins the stream with embedded tokens, positions and segments; `ids` and `segments` are (batch, length) int32
  * arrays, `offsets` as in add_rope. */
-clattn_status add_embedding(struct builder *b, int ids, int segments, int offsets);
+clattn_status add_embedding(struct builder *b, int ids, int segments, enum graph_number position, int offsets);
+
+/* Begins the stream with what convolutions make of the features that the caller binds to `slot`, and positions. */
+clattn_status add_convolutions(struct builder *b, struct rows input, int slot);
+
+/* Drops elements of the stream, in training with dropout. */
+clattn_status drop_stream(struct builder *b);
 
 /* What layers need for their windows: arrays of the graph that they share, each made when it is first wanted. */
 struct windows {

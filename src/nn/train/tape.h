@@ -15,10 +15,11 @@ struct tape_segment {
 struct tape {
     struct graph *graph;
     const clattn_transformer *model;
-    int slot;         /* of the gradients of the model's first buffer; those of the others follow */
-    size_t rows;      /* at least as many as any product has */
-    int ones;         /* an array of as many ones, once it is needed */
-    size_t positions; /* the same, of ids of positions: an item's length, and their array */
+    int slot;    /* of the gradients of the model's first buffer; those of the others follow */
+    size_t rows; /* at least as many as any product has */
+    int ones;    /* an array of as many ones, once it is needed */
+    size_t positions,
+        first_position; /* the same, of ids of positions: an item's length, the first id, and their array */
     int position_ids;
     int *gradient; /* by array: the array of its gradient, or 0 */
     size_t capacity;

@@ -26,13 +26,9 @@ void clattn_update_args_init(clattn_update_args *args)
 
 static const char *why_not_stack(const clattn_stack_desc *d)
 {
-    if (d->input != CLATTN_STACK_INPUT_TOKENS)
-        return "input other than tokens";
-    if (d->segments || d->first_position)
-        return "segments or first_position";
-    if (d->layer_scale || d->query_key_norm)
-        return "layer_scale or query_key_norm";
-    return NULL;
+    if (d->input != CLATTN_STACK_INPUT_TOKENS && d->input != CLATTN_STACK_INPUT_FEATURES)
+        return "input other than tokens and features";
+    return d->layer_scale ? "layer_scale" : NULL;
 }
 
 static clattn_status check_model(const clattn_transformer *model)
@@ -47,9 +43,6 @@ static clattn_status check_model(const clattn_transformer *model)
         reason = why_not_stack(&model->decoder.desc);
     if (!reason && model->has_decoder && model->decoder.desc.cross != (int32_t)model->has_encoder)
         reason = "cross-attention without an encoder, or the reverse,";
-    for (size_t i = 0; i < model->part_count && !reason; i++)
-        if (model->parts[i].zero)
-            reason = "biases of some of query, key and value alone";
     if (reason)
         return report_error(report, CLATTN_ERROR_UNSUPPORTED, "trainer: %s cannot be trained", reason);
     return CLATTN_SUCCESS;
@@ -234,9 +227,35 @@ size_t clattn_trainer_bytes(const clattn_trainer *trainer)
 
 /* ---- parameters ---- */
 
+/* Biases that the model does not have are zeros beside those that it has, and stay so: they are no parameters. */
 size_t clattn_trainer_parameter_count(const clattn_trainer *trainer)
 {
-    return trainer ? trainer->model->part_count : 0;
+    size_t count = 0;
+    for (size_t i = 0; trainer && i < trainer->model->part_count; i++)
+        count += !trainer->model->parts[i].zero;
+    return count;
+}
+
+/* The parameter's part, whose index is below the count. */
+static const struct part *find_parameter(const clattn_transformer *model, size_t index)
+{
+    const struct part *part = model->parts;
+    for (size_t left = index; part->zero || left; part++)
+        left -= !part->zero;
+    return part;
+}
+
+/* A convolution's tensor is (rows, channels, kernel); it lies as (rows, kernel, channels). */
+static clattn_layout parameter_layout(const struct part *part)
+{
+    const size_t channels = part->columns / part->kernel;
+    if (!part->convolution)
+        return clattn_layout_contiguous(CLATTN_DTYPE_F32, part->vector ? 1 : 2,
+                                        (const size_t[2]){part->rows, part->columns});
+    return (clattn_layout){.dtype = CLATTN_DTYPE_F32,
+                           .rank = 3,
+                           .extent = {part->rows, channels, part->kernel},
+                           .stride = {(int64_t)part->columns, 1, (int64_t)channels}};
 }
 
 clattn_status clattn_trainer_parameter(const clattn_trainer *trainer, size_t index, clattn_parameter *parameter)
@@ -248,15 +267,15 @@ clattn_status clattn_trainer_parameter(const clattn_trainer *trainer, size_t ind
     if (!parameter || parameter->size != sizeof *parameter)
         return report_error(report, CLATTN_ERROR_INVALID_STRUCT,
                             "parameter is NULL, or its size is none that clattn_parameter ever had");
-    if (index >= model->part_count)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "parameter %zu of %zu", index, model->part_count);
-    const struct part *part = &model->parts[index];
+    if (index >= clattn_trainer_parameter_count(trainer))
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "parameter %zu of %zu", index,
+                            clattn_trainer_parameter_count(trainer));
+    const struct part *part = find_parameter(model, index);
     const struct weight *weight = &model->weights[part->weight];
     const struct trained_buffer *buffer = &trainer->buffers[weight->buffer];
-    const size_t extent[2] = {part->rows, part->columns};
     const int64_t offset = (int64_t)(place_of(trainer, weight) + part->first * weight->columns);
     parameter->name = part->name;
-    parameter->layout = clattn_layout_contiguous(CLATTN_DTYPE_F32, part->vector ? 1 : 2, extent);
+    parameter->layout = parameter_layout(part);
     parameter->value = clattn_binding_buffer(buffer->value, offset);
     parameter->gradient = clattn_binding_buffer(buffer->gradient, offset);
     parameter->first_moment = clattn_binding_buffer(buffer->first_moment, offset);

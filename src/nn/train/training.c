@@ -24,16 +24,18 @@ void clattn_training_args_init(clattn_training_args *args)
 
 static bool is_length(size_t length, const clattn_stack_desc *d)
 {
-    return length && length <= MODEL_LENGTH_LIMIT &&
-           (d->positions != CLATTN_POSITIONS_TABLE || length <= d->position_count);
+    const size_t positions = length <= MODEL_LENGTH_LIMIT ? stack_frames(d, d->convolutions, length) : 0;
+    return positions && (d->positions != CLATTN_POSITIONS_TABLE || positions + d->first_position <= d->position_count);
 }
 
 static clattn_status check_desc(const clattn_transformer *model, const clattn_training_desc *d, const char **reason)
 {
     REQUIRE(d->batch && d->batch <= MODEL_BATCH_LIMIT, CLATTN_ERROR_INVALID_ARGUMENT, "batch is 1 to 65536");
-    REQUIRE(model->has_encoder ? is_length(d->source_length, &model->encoder.desc) : !d->source_length,
-            CLATTN_ERROR_INVALID_ARGUMENT,
-            "source_length is 0 though there is an encoder, or the reverse, or beyond the table of positions");
+    REQUIRE(
+        model->has_encoder ? is_length(d->source_length, &model->encoder.desc) : !d->source_length,
+        CLATTN_ERROR_INVALID_ARGUMENT,
+        "source_length is 0 though there is an encoder, or the reverse, or beyond the table of positions, or too short "
+        "for the convolutions");
     REQUIRE(model->has_decoder ? is_length(d->target_length, &model->decoder.desc) : !d->target_length,
             CLATTN_ERROR_INVALID_ARGUMENT,
             "target_length is 0 though there is a decoder, or the reverse, or beyond the table of positions");
@@ -99,6 +101,12 @@ fail:
 
 /* ---- enqueueing ---- */
 
+/* How many positions the layers of a stack see of items of `length` tokens or frames. */
+static size_t positions_of(const struct stack *stack, size_t length)
+{
+    return stack_frames(&stack->desc, stack->desc.convolutions, length);
+}
+
 /* Writes each item's length to `lengths`. */
 static clattn_status read_lengths(const struct training_plan *plan, const char *name, const int32_t *given,
                                   size_t longest, int32_t *lengths)
@@ -133,17 +141,26 @@ static clattn_status check_arrays(const struct training_plan *plan, const clattn
 {
     const clattn_training_desc *d = &plan->desc;
     const clattn_transformer *model = plan->trainer->model;
-    const size_t source[2] = {d->batch, d->source_length}, target[2] = {d->batch, d->target_length};
-    const size_t output[3] = {d->batch, d->target_length ? d->target_length : d->source_length,
+    const clattn_stack_desc *encoder = &model->encoder.desc;
+    const bool features = model->has_encoder && encoder->input == CLATTN_STACK_INPUT_FEATURES;
+    const size_t source[3] = {d->batch, d->source_length, encoder->features}, target[2] = {d->batch, d->target_length};
+    const size_t output[3] = {d->batch,
+                              model->has_decoder ? d->target_length : positions_of(&model->encoder, d->source_length),
                               (model->has_decoder ? &model->decoder : &model->encoder)->desc.d_model};
     const bool has_logits = model->output != 0, back = args->phase == CLATTN_TRAINING_PHASE_BACKWARD;
-    const clattn_layout sources = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, source),
+    const clattn_layout sources = clattn_layout_contiguous(features ? model->dtype : CLATTN_DTYPE_I32, features ? 3 : 2,
+                                                           source),
+                        segments = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, source),
                         targets = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, target),
                         losses = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, target),
                         vectors = clattn_layout_contiguous(model->dtype, 3, output);
     const struct bound_array arrays[] = {
         {&args->source, &sources, source, BINDING_READ, "source", d->source_length != 0},
         {&args->target, &targets, target, BINDING_READ, "target", model->has_decoder},
+        {&args->source_segments, &segments, source, BINDING_READ | BINDING_OPTIONAL, "source_segments",
+         model->encoder.segments != 0},
+        {&args->target_segments, &targets, target, BINDING_READ | BINDING_OPTIONAL, "target_segments",
+         model->decoder.segments != 0},
         {&args->labels, &targets, target, BINDING_READ, "labels", has_logits},
         {&args->losses, &losses, target, BINDING_WRITE, "losses", has_logits},
         {&args->output, &vectors, output, BINDING_WRITE, "output", !has_logits && !back},
@@ -203,12 +220,15 @@ static clattn_status enqueue(const struct training_plan *plan, const struct enqu
                                   .seed = args->seed};
     TRY(check_phase(plan, args));
     TRY(check_arrays(plan, args));
-    TRY(read_lengths(plan, "source_lengths", args->source_lengths, plan->desc.source_length, lengths));
+    TRY(read_lengths(plan, "source_lengths", args->source_lengths,
+                     positions_of(&plan->trainer->model->encoder, plan->desc.source_length), lengths));
     TRY(read_lengths(plan, "target_lengths", args->target_lengths, plan->desc.target_length, lengths + batch));
     if (!plan->desc.evaluation && phase != CLATTN_TRAINING_PHASE_FORWARD)
         TRY(bind_gradients(plan, args->accumulate, bound));
     bound[TRAINING_SOURCE] = args->source;
     bound[TRAINING_TARGET] = args->target;
+    bound[TRAINING_SOURCE_SEGMENTS] = args->source_segments;
+    bound[TRAINING_TARGET_SEGMENTS] = args->target_segments;
     bound[TRAINING_LABELS] = args->labels;
     bound[TRAINING_LOSSES] = args->losses;
     bound[TRAINING_OUTPUT] = args->output;

@@ -1,6 +1,7 @@
 /* A training step's graph: the encoder, the decoder, the losses, and the way back. */
 #include <stdlib.h>
 
+#include "base/size.h"
 #include "base/try.h"
 #include "nn/stack/layers.h"
 #include "nn/train/tape.h"
@@ -39,6 +40,7 @@ static clattn_status add_self_attention(struct training_builder *b, size_t layer
                                                 .key = heads.key.data,
                                                 .value = heads.value.data,
                                                 .cache = heads_layout(stack, b->base.rows, &heads.key, d->kv_heads),
+                                                .values = heads_layout(stack, b->base.rows, &heads.value, d->kv_heads),
                                                 .keys = b->base.rows.length_number,
                                                 .causal = d->causal,
                                                 .reach = layer_reach(d, layer),
@@ -75,18 +77,37 @@ fail:
     return status;
 }
 
-/* Adds a stack from its ids, which are bound to `slot`, to *result. */
-static clattn_status add_stack(struct training_builder *b, const struct stack *stack, struct rows rows, int slot,
-                               int integers, struct matrix *result)
+/* What a stack reads: the slots of its arrays, and the integers that are the items' lengths. */
+struct training_input {
+    int slot, segments, lengths;
+};
+
+static clattn_status add_input(struct training_builder *b, const struct training_input *input, size_t length)
+{
+    clattn_status status;
+    struct graph *graph = b->base.graph;
+    if (b->base.stack->desc.input == CLATTN_STACK_INPUT_TOKENS)
+        return add_embedding(&b->base, graph_bound_array(graph, CLATTN_DTYPE_I32, input->slot, 0),
+                             add_segments(&b->base, input->segments), first_position(&b->base), 0);
+    TRY(add_convolutions(&b->base, rows_of(graph, b->base.rows.batch, length), input->slot));
+    status = drop_stream(&b->base);
+fail:
+    return status;
+}
+
+/* Adds a stack from items of `length` tokens or frames to *result. */
+static clattn_status add_stack(struct training_builder *b, const struct stack *stack, size_t length,
+                               const struct training_input *input, struct matrix *result)
 {
     clattn_status status;
     struct graph *graph = b->base.graph;
     const clattn_stack_desc *d = &stack->desc;
+    const struct rows rows = rows_of(graph, b->plan->desc.batch, stack_frames(d, d->convolutions, length));
     b->base.stack = stack;
     b->base.rows = rows;
-    b->lengths = add_integers(&b->base, rows.batch, rows.batch_number, integers, 0);
+    b->lengths = add_integers(&b->base, rows.batch, rows.batch_number, input->lengths, 0);
     *result = matrix_new(graph, rows, b->base.model->dtype, d->d_model);
-    TRY(add_embedding(&b->base, graph_bound_array(graph, CLATTN_DTYPE_I32, slot, 0), 0, 0));
+    TRY(add_input(b, input, length));
     for (size_t i = 0; i < d->layers; i++) {
         struct tape_segment *segment = &b->segments[b->segment_count];
         segment->first = graph->step_count;
@@ -156,14 +177,16 @@ static clattn_status add_forward(struct training_builder *b, int *begin)
     const clattn_training_desc *d = &b->plan->desc;
     struct matrix result = {0};
     if (model->has_encoder) {
-        b->memory_rows = rows_of(b->base.graph, d->batch, d->source_length);
-        TRY(add_stack(b, &model->encoder, b->memory_rows, TRAINING_SOURCE, TRAINING_SOURCE_LENGTHS, &b->memory));
+        const struct training_input source = {TRAINING_SOURCE, TRAINING_SOURCE_SEGMENTS, TRAINING_SOURCE_LENGTHS};
+        TRY(add_stack(b, &model->encoder, d->source_length, &source, &b->memory));
+        b->memory_rows = b->base.rows;
         b->memory_lengths = b->lengths;
         result = b->memory;
     }
-    if (model->has_decoder)
-        TRY(add_stack(b, &model->decoder, rows_of(b->base.graph, d->batch, d->target_length), TRAINING_TARGET,
-                      TRAINING_TARGET_LENGTHS, &result));
+    if (model->has_decoder) {
+        const struct training_input target = {TRAINING_TARGET, TRAINING_TARGET_SEGMENTS, TRAINING_TARGET_LENGTHS};
+        TRY(add_stack(b, &model->decoder, d->target_length, &target, &result));
+    }
     status = add_end(b, result, begin);
 fail:
     return status;
@@ -198,7 +221,7 @@ static clattn_status add_backward(struct training_builder *b, int begin)
     clattn_status status;
     const size_t steps = b->base.graph->step_count;
     const clattn_training_desc *d = &b->plan->desc;
-    const size_t longest = d->source_length > d->target_length ? d->source_length : d->target_length;
+    const size_t longest = size_max(b->memory_rows.length, b->base.rows.length);
     struct tape tape = {
         .graph = b->base.graph, .model = b->base.model, .slot = TRAINING_GRADIENTS, .rows = d->batch * longest};
     int gradient = begin; /* that of logits has taken their place */
