@@ -270,6 +270,7 @@ class BadInput(TrainTest):
                                 (["--batch-tokens", 100], "--batch-tokens 192")):
             self.refused(2, "--resume", *options, saying=saying)
         self.refused(2, "--resume", data=["--source", self.target, "--target", self.source], saying="with other texts")
+        self.refused(2, "--resume", "--valid-source", self.source, "--valid-target", self.target, saying="with other texts")
         self.refused(2, "--resume", data=["--text", self.source], saying=("m: is a model of translations",))
         self.assertEqual(self.files("m"), before)
 

@@ -145,15 +145,14 @@ static int match(const training *t, uint64_t data)
             TOOL_BAD_INPUT, "%s: has --batch-tokens %llu --accumulate %llu, found --batch-tokens %zu --accumulate %zu",
             path, (unsigned long long)h->batch, (unsigned long long)h->parts, train_options_tokens(o), t->rule.parts);
     if (h->data != data)
-        return complain(TOOL_BAD_INPUT, "%s: was trained with other texts than those of %s", path,
-                        o->text != NULL ? o->text : o->source);
+        return complain(TOOL_BAD_INPUT, "%s: was trained or validated with other texts", path);
     return TOOL_DONE;
 }
 
 static int order_data(training *t)
 {
     const text_shape *shape = &t->model.shape;
-    const uint64_t data = train_items_digest(&t->items);
+    const uint64_t data = train_items_digest(&t->items, &t->checks);
     const size_t tokens = train_options_tokens(t->options);
     const size_t longest = size_max(shape->source_length, shape->target_length);
     int status = TOOL_DONE;

@@ -148,12 +148,16 @@ static uint64_t mix(uint64_t digest, uint64_t value)
     return digest;
 }
 
-uint64_t train_items_digest(const train_items *items)
+static uint64_t digest_items(uint64_t digest, const train_items *items)
 {
-    uint64_t digest = 0xcbf29ce484222325u;
     for (size_t i = 0; i < items->count; i++)
         digest = mix(mix(digest, items->item[i].source), items->item[i].target);
     for (size_t i = 0; i < items->ids.count; i++)
         digest = mix(digest, (uint64_t)items->ids.id[i]);
     return digest;
+}
+
+uint64_t train_items_digest(const train_items *train, const train_items *validate)
+{
+    return digest_items(digest_items(0xcbf29ce484222325u, train), validate);
 }

@@ -39,7 +39,7 @@ int train_items_cut(const train_lines *lines, const text_model *model, size_t fr
 
 void train_items_release(train_items *items);
 
-/* A number for what the items are. */
-uint64_t train_items_digest(const train_items *items);
+/* A number for which items train and which validate. */
+uint64_t train_items_digest(const train_items *train, const train_items *validate);
 
 #endif
