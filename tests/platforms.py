@@ -1,8 +1,9 @@
 """Prints a page of Markdown: what the test programs said on each platform, platform x solver x passed, failed, refused.
 
-    platforms.py LOGS [PLATFORM...]
+    platforms.py LOGS [PAGE]
 
-LOGS/PLATFORM/NAME are logs of test programs as tests/run.py keeps them.  The names of tests begin with "operator solver:",
+LOGS/PLATFORM/NAME are logs of test programs as tests/run.py keeps them.  Platforms that have none there keep their columns of PAGE, a
+page that was made before.  The names of tests begin with "operator solver:",
 or "operator:" if no solver is meant; a test whose name has neither is counted in one row.  A test that a solver refused, as
 it should, has the line "# refused" before its own."""
 import collections
@@ -19,9 +20,9 @@ NAMES = {"pocl": "PoCL, Debian 12", "debian13": "PoCL, Debian 13", "sid": "PoCL,
 REST = "everything else"
 HEAD = """# Platforms
 
-What the test programs said on each platform, by operator and solver. `python3 tests/platforms.py build/test/logs` writes
-this page from the logs of `sh tests/run.sh`; these are of {dates}. The columns are groups of `docs/testing.md`, which
-differ in programs and level.
+What the test programs said on each platform, by operator and solver. `python3 tests/platforms.py build/test/logs
+tests/platforms.md` writes this page anew from the logs of `sh tests/run.sh`, with the columns that it had of platforms that were not
+run. The columns are groups of `docs/testing.md`, which differ in programs and level.
 """
 
 
@@ -62,6 +63,21 @@ class Platform:
                                  skipped=skipped - before["skipped"])
 
 
+    def cells(self):
+        """The column, by the names of rows."""
+        rows = {"of": ", ".join(sorted(self.dates)), "driver": ", ".join(sorted(self.drivers)),
+                "level": ", ".join(sorted(self.levels)), "programs": str(self.programs),
+                "**all**": cell(sum(self.counts.values(), collections.Counter()))}
+        return {**rows, **{key: cell(counted) for key, counted in self.counts.items()}}
+
+
+def columns_of(page):
+    """The columns of a page's table, by their titles, each by the names of rows."""
+    table = [[text.strip() for text in line.strip("|\n ").split(" | ")] for line in page.splitlines() if line.startswith("| ")]
+    titles, rows = table[0][1:], [row for row in table[1:] if not row[0].startswith("---")]
+    return {title: {row[0]: row[n] for row in rows} for n, title in enumerate(titles, 1)}
+
+
 def row_of(name):
     """What a test is about."""
     match = re.match(r"([a-z][\w-]*(?: [\w-]+){0,2}): ", name)
@@ -76,24 +92,21 @@ def cell(counted):
 
 
 def main():
-    logs, wanted = pathlib.Path(sys.argv[1]), sys.argv[2:] or list(NAMES)
-    platforms = {name: Platform(logs / name) for name in wanted if (logs / name).is_dir()}
-    print(HEAD.format(dates=", ".join(sorted(set().union(*(platform.dates for platform in platforms.values()))))))
-
-    def row(name, cells):
-        print(f"| {name} | " + " | ".join(cells) + " |")
-
-    row("passed / failed / refused", (NAMES.get(name, name) for name in platforms))
-    print("| --- " * (1 + len(platforms)) + "|")
-    row("driver", (", ".join(sorted(platform.drivers)) for platform in platforms.values()))
-    row("level", (", ".join(sorted(platform.levels)) for platform in platforms.values()))
-    row("programs", (str(platform.programs) for platform in platforms.values()))
-    row("**all**", (cell(sum(platform.counts.values(), collections.Counter())) for platform in platforms.values()))
-    for key in sorted({key for platform in platforms.values() for key in platform.counts} - {REST}) + [REST]:
-        row(key, (cell(platform.counts.get(key)) for platform in platforms.values()))
-    for name, platform in platforms.items():
+    logs = pathlib.Path(sys.argv[1])
+    before = columns_of(pathlib.Path(sys.argv[2]).read_text()) if len(sys.argv) > 2 else {}
+    platforms = {title: Platform(logs / name) for name, title in NAMES.items() if (logs / name).is_dir()}
+    columns = {title: platforms[title].cells() if title in platforms else before.get(title) for title in NAMES.values()}
+    columns = {title: column for title, column in columns.items() if column}
+    print(HEAD)
+    print("| passed / failed / refused | " + " | ".join(columns) + " |")
+    print("| --- " * (1 + len(columns)) + "|")
+    first = ["of", "driver", "level", "programs", "**all**"]
+    keys = {key for column in columns.values() for key in column} - {*first, REST}
+    for key in first + sorted(keys) + [REST]:
+        print(f"| {key} | " + " | ".join(column.get(key, "–") for column in columns.values()) + " |")
+    for title, platform in platforms.items():
         if platform.failures:
-            print(f"\n## Failures on {NAMES.get(name, name)}\n")
+            print(f"\n## Failures on {title}\n")
             print("\n".join(f"- {failure}" for failure in platform.failures))
 
 
