@@ -215,6 +215,19 @@ def rotate(x, pairing):
     return torch.stack([a * cos - b * sin, b * cos + a * sin], -1).reshape(x.shape)
 
 
+def plainly_summed(logits, x, weight, bias):
+    """Logits whose terms are added one after the other, as a plain computation does it: the softmax turns their errors, of logits of
+    tens, into relative ones, which then are in all gradients, and PyTorch's product has smaller ones."""
+    if logits.dtype == torch.float64:
+        return logits
+    with torch.no_grad():
+        plain = torch.zeros(logits.shape)
+        for term, row in zip(x.float().movedim(-1, 0), weight.float().T):
+            plain.addcmul_(term[..., None], row)
+        plain = (plain if bias is None else plain + bias).to(logits.dtype)
+    return logits + (plain - logits).detach()
+
+
 class Training:
     def __init__(self, draw):
         self.draw = draw
@@ -393,7 +406,8 @@ class Training:
             (memory * torch.from_numpy(self.gradient).to(dtype)).sum().backward()
             return memory
         x = self.stacks[-1].run(self.target, self.target_lengths, self.target_segments, memory, self.source_lengths)
-        logits = self.product(x, "output", "output.weight" if self.output == 1 else "decoder.tokens.weight")
+        weight = "output.weight" if self.output == 1 else "decoder.tokens.weight"
+        logits = plainly_summed(self.product(x, "output", weight), x, self.parameters[weight], self.parameters.get("output.bias"))
         losses = torch.nn.functional.cross_entropy(
             logits.transpose(1, 2), torch.from_numpy(self.labels).long(), reduction="none", ignore_index=IGNORED,
             label_smoothing=self.smoothing)
