@@ -7,6 +7,7 @@ files stay.  README.md beside this file says what is drawn."""
 import argparse
 import collections
 import concurrent.futures
+import gc
 import logging
 import os
 import shutil
@@ -113,6 +114,7 @@ def main(kinds, order, solvers, variable, draws):
                 report(case, wrong, command, options)
                 failed += wrong is not None
                 count += 1
+                gc.collect()  # a model and its stacks name each other, and are large
     if not os.listdir(folder):
         os.rmdir(folder)
     print("1..%d" % count)
