@@ -24,7 +24,8 @@ void clattn_training_args_init(clattn_training_args *args)
 
 static bool is_length(size_t length, const clattn_stack_desc *d)
 {
-    const size_t positions = length <= MODEL_LENGTH_LIMIT ? stack_frames(d, d->convolutions, length) : 0;
+    const bool some = length && length <= MODEL_LENGTH_LIMIT; /* no frames, but their padding, may have positions */
+    const size_t positions = some ? stack_frames(d, d->convolutions, length) : 0;
     return positions && (d->positions != CLATTN_POSITIONS_TABLE || positions + d->first_position <= d->position_count);
 }
 
