@@ -19,12 +19,12 @@
  * alone, has no loss of its own: its steps are two calls, between which the application computes the gradient of the
  * model's output (clattn_training_phase).
  *
- * Every sum has one order, and there are no
- * atomics: the same calls give the same bits on one device, driver and program.
+ * Every sum has one order, and there are no atomics: the same calls give the same bits on one device, driver and program.
  *
  * The model is float32, or bfloat16 with the trainer's own float32 numbers for each parameter, of which those that the model
- * computes with are rounded; gradients of parameters and moments are float32. What a layer made on the way forward is kept in the workspace until its gradient has been
- * computed; with `recompute`, only what goes into each layer is kept, and a layer is computed once more on the way back.
+ * computes with are rounded; gradients of parameters and moments are float32. What a layer made on the way forward is kept
+ * in the workspace until its gradient has been computed; with `recompute`, only what goes into each layer is kept, and a
+ * layer is computed once more on the way back.
  * A model may be used by other plans while it is trained, on the same queue; plans that hold their matrices packed
  * (clattn_encoder_desc.prepack) keep those of when they were made.
  */
@@ -130,7 +130,8 @@ typedef struct clattn_training_args {
     clattn_binding source;
     clattn_binding target; /**< (batch, target_length) int32 ids: what the decoder reads, shifted right by the caller */
 
-    /** None, or the segment of each token, int32 with the extents of source, if the encoder has segments; none: they are 0. */
+    /** None, or the segment of each token, int32 with the extents of source, if the encoder has segments; none: they are 0.
+     * Those beyond an item's length are read, too. */
     clattn_binding source_segments;
     clattn_binding target_segments; /**< the same of target, if the decoder has segments */
     clattn_binding
@@ -141,7 +142,7 @@ typedef struct clattn_training_args {
     /** Models without logits have no labels and losses, but on the way forward this output, (batch, length, d_model) of the
      * model's dtype and the last stack's length, and on the way back its gradient, of the same extents and dtype. */
     clattn_binding output;
-    clattn_binding output_gradient; /**< its gradient */
+    clattn_binding output_gradient; /**< the derivatives of the loss by the output */
 
     /** NULL, or each item's own number of source tokens, 0 ... source_length, in host memory that is read during the call.
      * Tokens beyond are not attended. Of features: the number of positions behind the convolutions
@@ -152,8 +153,8 @@ typedef struct clattn_training_args {
     float scale;                   /**< finite; multiplies the gradients */
     int32_t accumulate; /**< 1: gradients are added to those that are there; 0 (default): they replace them */
 
-    /** BOTH with logits. Without, FORWARD and then BACKWARD, with one workspace of the caller's, which has the lengths; seed, source
-     * and target are the same in both, and `scale` does not count. */
+    /** BOTH with logits. Without, FORWARD and then BACKWARD, with one workspace of the caller's, which has the lengths; seed, source,
+     * target and segments are the same in both, and `scale` does not count. */
     clattn_training_phase phase;
     uint64_t seed;            /**< of dropout: the same seed drops the same; another step takes another one */
     clattn_binding workspace; /**< none (default), or a workspace in a buffer (@ref calls_workspace) */

@@ -16,7 +16,7 @@ from command_support import write_safetensors  # of tests/tool, to which draw.py
 
 KINDS = ("translation", "text", "encoder", "speech", "preset")
 STEPS = 200
-ACTIVATIONS = (torch.nn.functional.relu, torch.nn.functional.gelu,
+ACTIVATIONS = (lambda x: x, torch.nn.functional.relu, torch.nn.functional.gelu,
                lambda x: torch.nn.functional.gelu(x, approximate="tanh"), torch.nn.functional.silu)
 IGNORED = -100
 ORDER = 5 * KINDS + ("steps",)
@@ -152,8 +152,8 @@ class Stack:
     def hidden(self, x, at):
         y = self.product(x, f"{at}.feed_forward.in")
         if self.model.gated:
-            return ACTIVATIONS[self.model.activation - 1](self.product(x, f"{at}.feed_forward.gate")) * y
-        return ACTIVATIONS[self.model.activation - 1](y)
+            return ACTIVATIONS[self.model.activation](self.product(x, f"{at}.feed_forward.gate")) * y
+        return ACTIVATIONS[self.model.activation](y)
 
     def sublayer(self, x, name, compute):
         if self.model.pre:
@@ -164,7 +164,7 @@ class Stack:
         """Each convolution as a product of windows of frames."""
         for n, (kernel, stride, padding, activation) in enumerate(self.model.convolutions):
             padded = torch.nn.functional.pad(x, (0, 0, padding, padding))
-            x = ACTIVATIONS[activation - 1](self.product(padded.unfold(1, kernel, stride).flatten(2), f"convolutions.{n}"))
+            x = ACTIVATIONS[activation](self.product(padded.unfold(1, kernel, stride).flatten(2), f"convolutions.{n}"))
         return x
 
     def embed(self, ids, segments):
@@ -293,9 +293,9 @@ class Training:
         """Convolutions whose windows overlap or leave frames out."""
         draw = self.draw
         self.positions, self.features, convolutions = draw.pick(0, 2), draw.whole(1, 20), []
-        for _ in range(draw.whole(1, 3)):
+        for _ in range(draw.whole(1, 4)):
             kernel = draw.whole(1, 5)
-            convolutions.append((kernel, draw.whole(1, 3), draw.whole(0, kernel - 1), draw.whole(1, 4)))
+            convolutions.append((kernel, draw.whole(1, 3), draw.whole(0, kernel - 1), draw.whole(0, 4)))
         self.convolutions = tuple(convolutions)
         if not self.positions:
             self.first = 0

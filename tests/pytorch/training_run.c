@@ -146,7 +146,7 @@ static void run_phases(clattn_trainer *trainer, size_t step)
     desc.recompute = (int32_t)number("recompute", 0);
     CHECK(clattn_training_plan_create(trainer, &desc, NULL, &plan));
     args.source = rows_of(&source, 0, desc.batch);
-    args.source_segments = rows_of(&segments, 0, desc.batch);
+    args.source_segments = number("features", 0) ? (clattn_binding){0} : rows_of(&segments, 0, desc.batch);
     args.source_lengths = lengths_of(&lengths, 0);
     args.output = clattn_binding_buffer(buffer(gradient.bytes, NULL), 0);
     args.workspace = clattn_binding_buffer(buffer(clattn_plan_workspace_size(plan), NULL), 0);

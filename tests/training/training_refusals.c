@@ -7,13 +7,19 @@
 #include "support/nn/training_case.h"
 #include "support/suite.h"
 
-static void refuses_model(const clattn_stack_desc *decoder, clattn_dtype dtype, clattn_model_output output,
+/* A model of one stack, a decoder if its output is another one than NONE. */
+static void refuses_model(const clattn_stack_desc *stack, clattn_dtype dtype, clattn_model_output output,
                           const char *reason)
 {
+    const bool decodes = output != CLATTN_MODEL_OUTPUT_NONE;
     nn_store store = {.seed = 3};
     clattn_trainer *trainer = (clattn_trainer *)&store;
-    const clattn_transformer_desc desc = {.size = sizeof desc, .decoder = decoder, .output = output, .dtype = dtype};
-    nn_store_add_stack(&store, "decoder", decoder);
+    const clattn_transformer_desc desc = {.size = sizeof desc,
+                                          .encoder = decodes ? NULL : stack,
+                                          .decoder = decodes ? stack : NULL,
+                                          .output = output,
+                                          .dtype = dtype};
+    nn_store_add_stack(&store, decodes ? "decoder" : "encoder", stack);
     clattn_transformer *model = nn_transformer(device_context(), &desc, &store);
     assert_status(device_context(), clattn_trainer_create(model, &trainer), CLATTN_ERROR_UNSUPPORTED);
     assert_null(trainer);
@@ -32,6 +38,9 @@ static void refuses_models(void **state)
     refuses_model(&plain, CLATTN_DTYPE_F16, CLATTN_MODEL_OUTPUT_TIED, "not both float32");
     d.layer_scale = 1;
     refuses_model(&d, CLATTN_DTYPE_F32, CLATTN_MODEL_OUTPUT_TIED, "layer_scale");
+    d = plain;
+    d.projection = 4;
+    refuses_model(&d, CLATTN_DTYPE_F32, CLATTN_MODEL_OUTPUT_NONE, "projection");
     assert_int_equal(clattn_trainer_create(NULL, &trainer), CLATTN_ERROR_INVALID_ARGUMENT);
     assert_int_equal(clattn_trainer_parameter_count(NULL), 0);
     assert_int_equal(clattn_trainer_bytes(NULL), 0);

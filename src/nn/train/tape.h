@@ -15,12 +15,11 @@ struct tape_segment {
 struct tape {
     struct graph *graph;
     const clattn_transformer *model;
-    int slot;    /* of the gradients of the model's first buffer; those of the others follow */
-    size_t rows; /* at least as many as any product has */
-    int ones;    /* an array of as many ones, once it is needed */
-    size_t positions,
-        first_position; /* the same, of ids of positions: an item's length, the first id, and their array */
-    int position_ids;
+    int slot;         /* of the gradients of the model's first buffer; those of the others follow */
+    size_t rows;      /* at least as many as any product has */
+    int ones;         /* an array of as many ones, once it is needed */
+    int position_ids; /* an array of ids first_position ... for items of `positions` rows; 0: there is none yet */
+    size_t positions, first_position;
     int *gradient; /* by array: the array of its gradient, or 0 */
     size_t capacity;
     struct graph_operand *written; /* gradients of weights that have a value */

@@ -75,7 +75,7 @@ clattn_status tape_add_sum(struct tape *t, const clattn_layout *x_layout, struct
     return graph_add_operator(t->graph, &step, &desc, NULL);
 }
 
-/* The weight of the model that the array is. */
+/* Finds the weight of the model that the array is; 0: it is none. */
 static weight_id find_weight(const struct tape *t, struct graph_operand operand)
 {
     const clattn_transformer *model = t->model;
@@ -107,7 +107,7 @@ static clattn_status add_bias_sums(struct tape *t, const clattn_layout *c_layout
     clattn_status status;
     const weight_id weight = find_weight(t, bias);
     const struct graph_operand sums = tape_weight_gradient(t, bias);
-    size_t first = 0, end = 0;
+    size_t first = 0, end = 0; /* the parts of a weight follow each other in this order (declare.c) */
     for (size_t i = 0; i < t->model->part_count; i++) {
         const struct part *part = &t->model->parts[i];
         if (part->weight != weight || part->zero)
@@ -222,7 +222,7 @@ fail:
 }
 
 /* A product by the operator's own way back: of sums that are multiplied by a gate or go through an activation, which are
- * computed once more, of several items, or of windows. */
+ * computed once more, of several items, or of windows.  Such products have the whole bias or none. */
 static clattn_status whole_product(struct tape *t, const struct graph_step *s)
 {
     clattn_status status;

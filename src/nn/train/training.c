@@ -32,14 +32,15 @@ static bool is_length(size_t length, const clattn_stack_desc *d)
 static clattn_status check_desc(const clattn_transformer *model, const clattn_training_desc *d, const char **reason)
 {
     REQUIRE(d->batch && d->batch <= MODEL_BATCH_LIMIT, CLATTN_ERROR_INVALID_ARGUMENT, "batch is 1 to 65536");
-    REQUIRE(
-        model->has_encoder ? is_length(d->source_length, &model->encoder.desc) : !d->source_length,
-        CLATTN_ERROR_INVALID_ARGUMENT,
-        "source_length is 0 though there is an encoder, or the reverse, or beyond the table of positions, or too short "
-        "for the convolutions");
+    REQUIRE(model->has_encoder ? is_length(d->source_length, &model->encoder.desc) : !d->source_length,
+            CLATTN_ERROR_INVALID_ARGUMENT,
+            "source_length is 0 though there is an encoder, or the reverse, or above 2^30, or beyond the table of "
+            "positions, or too short "
+            "for the convolutions");
     REQUIRE(model->has_decoder ? is_length(d->target_length, &model->decoder.desc) : !d->target_length,
             CLATTN_ERROR_INVALID_ARGUMENT,
-            "target_length is 0 though there is a decoder, or the reverse, or beyond the table of positions");
+            "target_length is 0 though there is a decoder, or the reverse, or above 2^30, or beyond the table of "
+            "positions");
     REQUIRE(d->batch * d->source_length <= LENGTH_LIMIT && d->batch * d->target_length <= LENGTH_LIMIT,
             CLATTN_ERROR_OVERFLOW, "batch times a length is 2^31 or more");
     REQUIRE(d->label_smoothing >= 0 && d->label_smoothing < 1, CLATTN_ERROR_INVALID_ARGUMENT,
