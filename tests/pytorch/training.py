@@ -308,15 +308,23 @@ class Training:
     def draw_steps(self):
         draw = self.draw
         self.smoothing, recompute = draw.pick(0.0, 0.1), draw.chance(0.4)
-        self.narrow = draw.kind in ("translation", "text", "speech") and draw.chance(0.2)
+        self.narrow = draw.kind in ("translation", "text", "speech") and draw.chance(0.2) and self.is_smooth()
         draw.option("encoder=%d" % (self.layers * self.translates), "decoder=%d" % (self.decoder_layers * self.decodes),
                     "vocabulary=%d" % self.vocabulary, "source_vocabulary=%d" % self.source_vocabulary,
                     "smoothing=%g" % self.smoothing, "recompute=%d" % recompute, "bf16=%d" % self.narrow)
         draw.note("%s%s", "bfloat16" if self.narrow else "float32", ", recompute" if recompute else "")
 
+    def is_smooth(self):
+        """Whether the roundings of bfloat16 make small differences: they choose a side at ReLU's bend, and the sign of a norm of
+        few numbers."""
+        bends = 1 in (self.activation, *(activation for _, _, _, activation in self.convolutions))
+        return not bends and not (self.head_norms and self.d_model // self.heads < 8)
+
     def positions_of(self, frames):
         for kernel, stride, padding, _ in self.convolutions:
-            frames = (frames + 2 * padding - kernel) // stride + 1 if frames + 2 * padding >= kernel else 0
+            if not frames or frames + 2 * padding < kernel:
+                return 0
+            frames = (frames + 2 * padding - kernel) // stride + 1
         return frames
 
     def draw_batch(self):
