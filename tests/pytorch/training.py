@@ -264,7 +264,7 @@ class Training:
         self.vocabulary, self.source_vocabulary = draw.whole(2, 300), draw.whole(1, 200)
         self.output = draw.whole(1, 2)
         self.output_bias = self.output == 1 and draw.chance(0.5)
-        self.gated, self.head_norms = draw.chance(0.25), draw.chance(0.2)
+        self.gated, self.head_norms = draw.chance(0.25), draw.chance(0.2) and size >= 8  # of two numbers it is nearly a sign
         self.segments = draw.pick(0, 0, draw.whole(1, 3))
         if self.positions:
             self.first = draw.pick(0, 0, 1, 2)
@@ -315,10 +315,8 @@ class Training:
         draw.note("%s%s", "bfloat16" if self.narrow else "float32", ", recompute" if recompute else "")
 
     def is_smooth(self):
-        """Whether the roundings of bfloat16 make small differences: they choose a side at ReLU's bend, and the sign of a norm of
-        few numbers."""
-        bends = 1 in (self.activation, *(activation for _, _, _, activation in self.convolutions))
-        return not bends and not (self.head_norms and self.d_model // self.heads < 8)
+        """Whether the roundings of bfloat16 make small differences: at ReLU's bend they choose a side."""
+        return 1 not in (self.activation, *(activation for _, _, _, activation in self.convolutions))
 
     def positions_of(self, frames):
         for kernel, stride, padding, _ in self.convolutions:

@@ -72,8 +72,12 @@ static void refusals(const void *test, const char *solver)
     change; \
     refuses_desc(&w, &d, reason)
     REFUSES(d.batch = 0, "batch");
-    REFUSES(d.source_length = w.has_encoder ? 0 : 4, "source_length");
-    REFUSES(d.target_length = 0, "target_length");
+    REFUSES(d.source_length = w.has_encoder ? 0 : 4, w.has_encoder ? "source_length 0 is" : "source_length 4 is not 0");
+    REFUSES(d.target_length = 0, "target_length 0 is not 1 or more");
+    REFUSES(d.target_length = (size_t)1 << 31, "is above 2^30");
+    if (w.has_features) {
+        REFUSES(d.source_length = 50, "source_length 50 is beyond the table of positions");
+    }
     REFUSES(d.label_smoothing = 1, "label_smoothing");
     REFUSES(d.dropout = -0.1f, "dropout");
     REFUSES(d.dropout = NAN, "dropout");

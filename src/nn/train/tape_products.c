@@ -222,7 +222,7 @@ fail:
 }
 
 /* A product by the operator's own way back: of sums that are multiplied by a gate or go through an activation, which are
- * computed once more, of several items, or of windows.  Such products have the whole bias or none. */
+ * computed once more, of several items, or of windows. Such products have the whole bias or none. */
 static clattn_status whole_product(struct tape *t, const struct graph_step *s)
 {
     clattn_status status;

@@ -28,7 +28,7 @@ static const char *why_not_stack(const clattn_stack_desc *d)
 {
     if (d->input != CLATTN_STACK_INPUT_TOKENS && d->input != CLATTN_STACK_INPUT_FEATURES)
         return "input other than tokens and features";
-    return d->layer_scale ? "layer_scale" : d->projection ? "projection" : NULL;
+    return d->layer_scale ? "layer_scale" : d->projection ? "a projection of pooled vectors" : NULL;
 }
 
 static clattn_status check_model(const clattn_transformer *model)

@@ -22,25 +22,37 @@ void clattn_training_args_init(clattn_training_args *args)
 
 /* ---- planning ---- */
 
-static bool is_length(size_t length, const clattn_stack_desc *d)
+/* Says what is wrong with the length of the items that a stack reads; a model without it has the length 0. */
+static const char *why_not_length(bool has_stack, const clattn_stack_desc *d, size_t length)
 {
-    const bool some = length && length <= MODEL_LENGTH_LIMIT; /* no frames, but their padding, may have positions */
-    const size_t positions = some ? stack_frames(d, d->convolutions, length) : 0;
-    return positions && (d->positions != CLATTN_POSITIONS_TABLE || positions + d->first_position <= d->position_count);
+    if (!has_stack)
+        return length ? "is not 0, but the model has no such stack" : NULL;
+    if (!length)
+        return "is not 1 or more";
+    if (length > MODEL_LENGTH_LIMIT)
+        return "is above 2^30";
+    const size_t positions = stack_frames(d, d->convolutions, length);
+    if (!positions)
+        return "is too short for the convolutions";
+    if (d->positions == CLATTN_POSITIONS_TABLE && positions + d->first_position > d->position_count)
+        return "is beyond the table of positions";
+    return NULL;
 }
 
-static clattn_status check_desc(const clattn_transformer *model, const clattn_training_desc *d, const char **reason)
+/* Checks one of the description's two lengths, which has the value `length`. */
+static clattn_status check_length(const clattn_transformer *model, const char *name, bool has_stack,
+                                  const clattn_stack_desc *d, size_t length)
+{
+    const char *reason = why_not_length(has_stack, d, length);
+    if (reason)
+        return report_error(&model->context->device.report, CLATTN_ERROR_INVALID_ARGUMENT, "training: %s %zu %s", name,
+                            length, reason);
+    return CLATTN_SUCCESS;
+}
+
+static clattn_status check_desc(const clattn_training_desc *d, const char **reason)
 {
     REQUIRE(d->batch && d->batch <= MODEL_BATCH_LIMIT, CLATTN_ERROR_INVALID_ARGUMENT, "batch is 1 to 65536");
-    REQUIRE(model->has_encoder ? is_length(d->source_length, &model->encoder.desc) : !d->source_length,
-            CLATTN_ERROR_INVALID_ARGUMENT,
-            "source_length is 0 though there is an encoder, or the reverse, or above 2^30, or beyond the table of "
-            "positions, or too short "
-            "for the convolutions");
-    REQUIRE(model->has_decoder ? is_length(d->target_length, &model->decoder.desc) : !d->target_length,
-            CLATTN_ERROR_INVALID_ARGUMENT,
-            "target_length is 0 though there is a decoder, or the reverse, or above 2^30, or beyond the table of "
-            "positions");
     REQUIRE(d->batch * d->source_length <= LENGTH_LIMIT && d->batch * d->target_length <= LENGTH_LIMIT,
             CLATTN_ERROR_OVERFLOW, "batch times a length is 2^31 or more");
     REQUIRE(d->label_smoothing >= 0 && d->label_smoothing < 1, CLATTN_ERROR_INVALID_ARGUMENT,
@@ -86,7 +98,9 @@ clattn_status clattn_training_plan_create(clattn_trainer *trainer, const clattn_
     clattn_transformer *const model = trainer->model;
     const struct model_plan_call call = {"training", true, given, &desc, sizeof desc, options, &own};
     TRY(model_plan_read(model, &call, result));
-    status = check_desc(model, &desc, &reason);
+    TRY(check_length(model, "source_length", model->has_encoder, &model->encoder.desc, desc.source_length));
+    TRY(check_length(model, "target_length", model->has_decoder, &model->decoder.desc, desc.target_length));
+    status = check_desc(&desc, &reason);
     if (status != CLATTN_SUCCESS)
         return report_error(&model->context->device.report, status, "training: %s", reason);
     TRY(plan_new(model->context, &training_type, &made));
