@@ -36,12 +36,12 @@ static inline clattn_layout as_float32(clattn_layout layout)
 clattn_status tape_add_sum(struct tape *t, const clattn_layout *x_layout, struct graph_operand x,
                            const clattn_layout *y_layout, struct graph_operand y);
 
-/* The gradient of a table of `columns` numbers in each row, of which the rows that `ids` name have been taken.  `desc` has the
- * layouts of ids and of the gradient of what was taken, and the scale, `step` these two arrays and its numbers. */
+/* Adds the gradient of a table whose rows have been taken by ids.  `desc` has the layouts of the ids and of the gradient of what
+ * was taken, and the scale; `step` has these two arrays and their batch and length. */
 clattn_status tape_add_table(struct tape *t, const clattn_embedding_desc *desc, const struct graph_step *step,
                              struct graph_operand table, const clattn_layout *table_layout);
 
-/* The same of a table of positions that was added to each item's rows, from row `first` on. */
+/* Adds the gradient of a table of positions, whose rows from `first` on were added to each item's; `step` has no ids. */
 clattn_status tape_add_positions(struct tape *t, const clattn_embedding_desc *desc, const struct graph_step *step,
                                  size_t first, struct graph_operand table, const clattn_layout *table_layout);
 

@@ -1,6 +1,7 @@
 /* The way back through products. */
 #include <stdlib.h>
 
+#include "base/layout.h"
 #include "base/size.h"
 #include "base/try.h"
 #include "nn/model/load.h"
@@ -125,14 +126,6 @@ fail:
 
 /* ---- convolutions, activations, gates ---- */
 
-static size_t count_of(const clattn_layout *layout)
-{
-    size_t count = 1;
-    for (int i = 0; i < layout->rank; i++)
-        count *= layout->extent[i];
-    return count;
-}
-
 static bool is_target_of(const struct tape *t, enum graph_op op, struct graph_operand array)
 {
     for (size_t i = 0; i < t->graph->step_count; i++)
@@ -212,7 +205,7 @@ static clattn_status find_a_gradient(struct tape *t, struct graph_operand a, con
     found->layout =
         clattn_layout_contiguous(found->windows ? CLATTN_DTYPE_F32 : layout->dtype, layout->rank, layout->extent);
     if (found->windows || found->plus) {
-        found->operand = operand_of(graph_arena_array(t->graph, found->layout.dtype, count_of(layout)));
+        found->operand = operand_of(graph_arena_array(t->graph, found->layout.dtype, layout_elements(layout)));
     } else {
         TRY(tape_give_gradient(t, a));
         found->operand = tape_gradient(t, a);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/array.h"
 #include "support/device.h"
 
 enum {
@@ -167,19 +168,11 @@ void training_step(training_world *w, size_t first, bool accumulate, uint64_t se
     training_unbind(&args);
 }
 
-static size_t count_of(const clattn_layout *layout)
-{
-    size_t count = 1;
-    for (int axis = 0; axis < layout->rank; axis++)
-        count *= layout->extent[axis];
-    return count;
-}
-
 clattn_parameter training_parameter(const training_world *w, size_t index, size_t *count)
 {
     clattn_parameter p = CLATTN_PARAMETER_INIT;
     assert_status(device_context(), clattn_trainer_parameter(w->trainer, index, &p), CLATTN_SUCCESS);
-    *count = count_of(&p.layout);
+    *count = array_count(p.layout.rank, p.layout.extent);
     return p;
 }
 
@@ -195,15 +188,15 @@ float *training_read(clattn_binding at, size_t count)
 float *training_read_ordered(const clattn_parameter *p, clattn_binding at)
 {
     const clattn_layout *layout = &p->layout;
-    const size_t count = count_of(layout);
+    const size_t count = array_count(layout->rank, layout->extent);
     float *values = training_read(at, count), *ordered = nn_floats(count, 0);
-    for (size_t e = 0; e < count; e++) {
+    size_t index[CLATTN_MAX_RANK] = {0}, e = 0;
+    do {
         int64_t place = 0;
-        size_t rest = e;
-        for (int axis = layout->rank; axis-- > 0; rest /= layout->extent[axis])
-            place += (int64_t)(rest % layout->extent[axis]) * layout->stride[axis];
-        ordered[e] = values[place];
-    }
+        for (int axis = 0; axis < layout->rank; axis++)
+            place += (int64_t)index[axis] * layout->stride[axis];
+        ordered[e++] = values[place];
+    } while (array_next(layout->rank, layout->extent, index));
     free(values);
     return ordered;
 }
