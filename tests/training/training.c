@@ -80,6 +80,34 @@ static void same_bits(const void *test, const char *solver)
     training_close(&w);
 }
 
+/* A step leaves nothing behind in the gradients of one with shorter items, such as those of its further positions. */
+static void lengths(const void *test, const char *solver)
+{
+    float *all[2];
+    size_t count[2];
+    (void)solver;
+    for (int longer_before = 0; longer_before < 2; longer_before++) {
+        training_world w;
+        training_open(&w, test);
+        if (longer_before)
+            training_step(&w, 0, false, 0);
+        w.desc.target_length = TRAINING_TARGET - 2;
+        if (w.has_encoder)
+            w.desc.source_length -= 4;
+        for (size_t i = 0; i < TRAINING_BATCH; i++) {
+            w.target_lengths[i] = 3;
+            w.source_lengths[i] = 2;
+        }
+        training_step(&w, 0, false, 0);
+        all[longer_before] = training_gradients(&w, &count[longer_before]);
+        training_close(&w);
+    }
+    assert_int_equal(count[0], count[1]);
+    assert_memory_equal(all[0], all[1], count[0] * sizeof *all[0]);
+    free(all[0]);
+    free(all[1]);
+}
+
 /* An item's losses do not depend on its place in the batch. */
 static void places(const void *test, const char *solver)
 {
@@ -338,6 +366,7 @@ int main(int argc, char **argv)
     } checks[] = {{agrees, "losses and gradients", true},
                   {updates, "updates", true},
                   {same_bits, "the same bits", false},
+                  {lengths, "shorter items", false},
                   {places, "an item's place", false},
                   {parts, "parts of a batch", false},
                   {evaluation, "evaluation", false},
