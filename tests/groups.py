@@ -10,7 +10,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 PYTHON = "/usr/bin/python3"
 QUICK = ["host", "pocl", "oclgrind", "rusticl", "sanitize", "install", "examples"]
-THOROUGH = QUICK + ["variants", "offline", "models", "speech", "fuzz", "plugins", "debian13", "windows", "guard"]
+THOROUGH = QUICK + ["variants", "offline", "models", "speech", "fuzz", "plugins", "python", "debian13", "windows", "guard"]
 OF_LEVEL = {"quick": QUICK, "thorough": THOROUGH,
             "full": THOROUGH + ["intel", "pytorch", "browser", "seeds", "sid", "arm64", "coverage"]}
 TEST_LIBRARIES = ["pocl-opencl-icd", "ocl-icd-libopencl1", "libjansson4"]
@@ -42,7 +42,7 @@ def make_jobs(run, groups, level):
     """What the groups consist of."""
     gcc = run.build("gcc", f"--prefix={run.work}/prefix", "--libdir=lib")
     full, quick = level == "full", level == "quick"
-    pocl = {**POCL, "CLATTN_CACHE": "off", "CLATTN_TEST_LEVEL": {"thorough": "small"}.get(level, level)}
+    pocl = {**POCL, "CLATTN_CACHE": "off", "CLATTN_TEST_LEVEL": "full" if full else "quick"}
     seed = {name: os.environ[name] for name in ("CLATTN_TEST_SEED",) if name in os.environ}
     sanitize = None
     if "sanitize" in groups:
@@ -59,15 +59,14 @@ def make_jobs(run, groups, level):
         run.programs("oclgrind", gcc, "oclgrind", {**OCLGRIND, **seed}, "smoke" if quick else None, oclgrind,
                      without=None if full else "emulated")
     if "rusticl" in groups:
-        # llvmpipe takes four seconds for a kernel: the programs with the most of them wait for the full run.
-        run.programs("rusticl", gcc, "rusticl", {**RUSTICL, **seed, "CLATTN_TEST_LEVEL": "small" if full else "tiny"},
-                     "smoke" if quick else None, without=None if full else "long")
+        # llvmpipe takes four seconds for a kernel: all but the `smoke` programs wait for the full run.
+        run.programs("rusticl", gcc, "rusticl", {**RUSTICL, **seed, "CLATTN_TEST_LEVEL": "tiny"}, None if full else "smoke")
     if sanitize:
         run.programs("sanitize", sanitize, "sanitize",
                      {**pocl, **seed, **SANITIZERS, "CLATTN_TEST_LEVEL": "small" if full else "tiny"})
     for name, add in {"install": add_install, "examples": add_examples, "variants": add_variants, "offline": add_offline,
                       "models": add_models, "speech": add_speech, "fuzz": add_fuzz, "intel": add_intel,
-                      "pytorch": add_pytorch, "plugins": add_plugins, "browser": add_browser, "seeds": add_seeds,
+                      "pytorch": add_pytorch, "plugins": add_plugins, "python": add_python, "browser": add_browser, "seeds": add_seeds,
                       "coverage": add_coverage}.items():
         if name in groups:
             add(run, gcc, full)
@@ -415,6 +414,27 @@ def add_plugins(run, gcc, full):
                 continue
             run.add("plugins", f"{platform}-{script.split('test_')[-1]}", [*wrapper, PYTHON, HERE / f"{script}.py", *chosen],
                     {**env, **settings}, [built])
+
+
+def add_python(run, gcc, full):
+    """The Python package: its wheel as pip builds it, installed; checked by ruff and mypy."""
+    job, folder, python = packages(run, "python", "python", "numpy==2.4.6", "cffi==2.1.1", "mypy==2.4.1", "types-cffi==2.1.0.20260827",
+                                   "ruff==0.17.6")
+    installed, wheels = run.work / "python", run.work / "wheels"
+    for old in (installed, wheels):
+        shutil.rmtree(old, ignore_errors=True)
+    wheel = run.add("python", "wheel", lambda: ["sh", "-c", """
+        "$0" -m pip wheel --quiet --no-deps --wheel-dir "$1" "$2" && ls "$1" &&
+        "$0" -m pip install --quiet --no-deps --target "$3" "$1"/clattn-*.whl""", python(), wheels, ROOT, installed],
+                    needs=[job], isolated=False)
+    path = {"PYTHONPATH": f"{installed}:{folder}"}
+    run.add("python", "package", lambda: [python(), HERE / "python/test_python.py"],
+            {**POCL, **path, "CLATTN_TEST_LEVEL": "full" if full else "quick"}, [wheel])
+    sources = [ROOT / "python", HERE / "python"]
+    for name, command in {"lint": ["ruff", "check"], "format": ["ruff", "format", "--check"]}.items():
+        run.add("python", name, [folder / "bin" / command[0], *command[1:], "--no-cache", *sources], needs=[job])
+    run.add("python", "types", lambda: [python(), "-m", "mypy", "--config-file", ROOT / "pyproject.toml", "--cache-dir",
+                                        run.work / "mypy", ROOT / "python/clattn"], {"PYTHONPATH": str(folder)}, [job])
 
 
 def add_browser(run, gcc, full):

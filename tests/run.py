@@ -6,14 +6,15 @@
 
 --level quick     the default: every operator and solver on PoCL (small shapes of the programs with the most kernels), some
                   programs on Oclgrind and rusticl, the host's side with sanitizers, the command, the installed library
---level thorough  all cases on PoCL but those that imitate absent instructions, all programs at small shapes on Oclgrind and
-                  the shorter ones on rusticl, other ways to build (also for Windows), compilers of absent GPUs,
-                  pretrained models, fuzzing, plug-ins in ffmpeg and GEGL (100 MB, fetched once), the guard of speed
---level full      (or --full) more: every head size, random seeds, a minute for each fuzzer, Intel's runtime for CPUs
-                  (800 MB, fetched once), PyTorch (600 MB), faster-whisper (200 MB), heat maps in a browser (220 MB), a GTK window (60 MB),
-                  the test programs on Debian 13's drivers, sid's and arm64's (1 GB each), and under wine (100 MB), coverage
+--level thorough  all programs on PoCL and, at small shapes, on Oclgrind, other ways to build (also for Windows), compilers of
+                  absent GPUs, pretrained models, fuzzing, plug-ins in ffmpeg and GEGL (100 MB, fetched once), the Python
+                  package (80 MB, fetched once), the guard of speed
+--level full      (or --full) more: further kernels on PoCL, every head size, all programs on rusticl, random seeds, a minute
+                  for each fuzzer, Intel's runtime for CPUs (800 MB, fetched once), PyTorch (600 MB), faster-whisper (200 MB),
+                  heat maps in a browser (220 MB), a GTK window (60 MB), the test programs on Debian 13's drivers, sid's and
+                  arm64's (1 GB each), and under wine (100 MB), coverage
 --only            just these groups: host, pocl, oclgrind, rusticl, sanitize, install, variants, offline, models, speech,
-                  fuzz, plugins, examples, debian13, windows, guard, intel, pytorch, browser, seeds, sid, arm64, coverage
+                  fuzz, plugins, python, examples, debian13, windows, guard, intel, pytorch, browser, seeds, sid, arm64, coverage
 --continue        what has passed in FOLDER before, with the same command and environment, is not run again
 --no-install      nothing is installed or fetched
 --build           where to build and test (default: build/test in the source folder)
@@ -123,10 +124,13 @@ class Run:
                 continue
             if self.options.programs and not any(fnmatch.fnmatch(row["name"], p) for p in self.options.programs):
                 continue
-            # The quick level has the small shapes of the programs with the most kernels, the thorough level those of
-            # emulated instructions; scripts know `quick` alone.
-            fewer = {"quick": "long", "thorough": "emulated"}.get(level) in suites
-            differs = {"CLATTN_TEST_LEVEL": level if "tool" in suites else "tiny"} if fewer else {}
+            # Only the full run has further kernels on PoCL.  The quick one has the small shapes of the programs with the most
+            # kernels, the thorough one those of emulated instructions, and more tests of the command.
+            differs = {}
+            if "tool" in suites and level != "full":
+                differs = {"CLATTN_TEST_LEVEL": "small" if (group, level) == ("pocl", "thorough") else "quick"}
+            elif {"quick": "long", "thorough": "emulated"}.get(level) in suites:
+                differs = {"CLATTN_TEST_LEVEL": "tiny"}
             self.add(group, row["name"], wrapper(row) + row["cmd"], {**env, **differs, **row["env"]}, [build, *needs],
                      limit=7200 if level == "full" else 1800)
 
@@ -177,7 +181,8 @@ class Run:
         """All jobs, as many at a time as there are cores, and beside them one that fetches, in their order as far as their
         needs allow."""
         needed = {id(need) for job in self.jobs for need in job.needs}
-        self.jobs = [job for job in self.jobs if id(job) in needed or job.identity() not in self.passed_before]
+        self.jobs = [job for job in self.jobs if id(job) in needed or
+                     (job.group != "build" and job.identity() not in self.passed_before)]
         for job in self.jobs:
             if job.alone and job.group == "build":
                 self.execute(job)

@@ -1,0 +1,35 @@
+"""clattn, the attention library for OpenCL: attention, softmax and the rest of a Transformer on any OpenCL device.
+
+>>> import clattn, numpy as np
+>>> q = k = v = np.ones((1, 8, 16, 64), np.float32)
+>>> clattn.scaled_dot_product_attention(q, k, v, is_causal=True).shape
+(1, 8, 16, 64)
+"""
+
+from clattn.context import Context, Device, default_context, devices
+from clattn.errors import (
+    ClattnError,
+    InvalidArgumentError,
+    NoDeviceError,
+    OutOfMemoryError,
+    UnsupportedError,
+)
+from clattn.functional import layer_norm, linear, rms_norm, rope, scaled_dot_product_attention, softmax
+
+__all__ = [
+    "ClattnError",
+    "Context",
+    "Device",
+    "InvalidArgumentError",
+    "NoDeviceError",
+    "OutOfMemoryError",
+    "UnsupportedError",
+    "default_context",
+    "devices",
+    "layer_norm",
+    "linear",
+    "rms_norm",
+    "rope",
+    "scaled_dot_product_attention",
+    "softmax",
+]

@@ -1,0 +1,147 @@
+"""Calls of operators: a description and arguments in C, which a later call of the same shapes finds again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from clattn._arrays import HostArray
+from clattn._library import check, check_opencl, ffi, lib, opencl
+from clattn.context import Context
+
+KEPT = 128  # calls that a context keeps
+READS, WRITES = lib.C_CL_MEM_READ_ONLY, lib.C_CL_MEM_READ_WRITE
+
+Arrays = list[tuple[str, HostArray]]
+
+
+def _member(struct: Any, path: str) -> Any:
+    """The member that a path such as "scoring.alibi" names."""
+    for name in path.split("."):
+        struct = getattr(struct, name)
+    return struct
+
+
+def _set(struct: Any, path: str, value: Any) -> None:
+    *folders, name = path.split(".")
+    setattr(_member(struct, ".".join(folders)) if folders else struct, name, value)
+
+
+def _reach(values: np.ndarray[Any, Any]) -> tuple[int, int]:
+    """How many bytes an array touches before its first element, and from there on."""
+    below = above = 0
+    for extent, stride in zip(values.shape, values.strides, strict=True):
+        reach = (extent - 1) * stride
+        below, above = below - min(reach, 0), above + max(reach, 0)
+    return below, above + values.itemsize
+
+
+class _Binding:
+    """One array of a call: where its buffer goes, and which bytes of the host it has."""
+
+    def __init__(self, call: _Call, path: str, array: HostArray, written: bool) -> None:
+        values = array.values
+        if not 1 <= values.ndim <= lib.C_CLATTN_MAX_RANK:
+            raise ValueError(f"{path} has {values.ndim} dimensions, and there may be 1 to {lib.C_CLATTN_MAX_RANK}")
+        layout = _member(call.desc, path)
+        layout.dtype, layout.rank = array.dtype, values.ndim
+        layout.extent[0 : values.ndim] = values.shape
+        layout.stride[0 : values.ndim] = [stride // values.itemsize for stride in values.strides]
+        self.binding = _member(call.args, path)
+        self.empty = values.size == 0
+        self.below, above = (0, 64) if self.empty else _reach(values)
+        self.binding.offset, self.length = self.below // values.itemsize, self.below + above
+        self.written, self.flags = written, WRITES if written else READS
+        if call.shares:
+            self.flags |= lib.C_CL_MEM_USE_HOST_PTR
+        elif not written or not values.flags.c_contiguous:  # elements between those of an output keep what they are
+            self.flags |= lib.C_CL_MEM_COPY_HOST_PTR
+        self.has_host = self.flags not in (READS, WRITES)
+        self.contiguous = values.flags.c_contiguous
+
+    def start_of(self, values: np.ndarray[Any, Any]) -> Any:
+        """The first byte of the host that the buffer has."""
+        if self.contiguous:
+            return ffi.from_buffer(values)  # three microseconds faster than the address below
+        return ffi.cast("void *", values.ctypes.data - self.below)
+
+
+_NOTHING = ffi.new("char[64]")  # what the buffer of an array without elements has, for there are no empty ones
+
+
+class _Call:
+    """A description and its arguments, whose buffers are those of the run that has it at the time."""
+
+    def __init__(self, operator: str, context: Context, fields: dict[str, Any], inputs: Arrays, outputs: Arrays) -> None:
+        self.shares = context.shares_memory
+        self.desc, self.args = ffi.new(f"clattn_{operator}_desc *"), ffi.new(f"clattn_{operator}_args *")
+        self.desc.size, self.args.size = ffi.sizeof(self.desc[0]), ffi.sizeof(self.args[0])
+        self.run_operator = getattr(lib, f"clattn_{operator}_run")
+        self.event, self.code = ffi.new("cl_event *"), ffi.new("cl_int *")
+        for path, value in fields.items():
+            _set(self.desc, path, value)
+        self.bindings = [_Binding(self, path, array, False) for path, array in inputs]
+        self.bindings += [_Binding(self, path, array, True) for path, array in outputs]
+
+    def run(self, context: Context, scalars: dict[str, Any], arrays: Arrays) -> None:
+        cl, handle, buffers = opencl(), context.handle, []
+        for path, value in scalars.items():
+            _set(self.args, path, value)
+        try:
+            owner = lib.clattn_context_opencl_context(handle)
+            for bound, (_, array) in zip(self.bindings, arrays):
+                pointer = ffi.NULL
+                if bound.has_host:
+                    pointer = _NOTHING if bound.empty else bound.start_of(array.values)
+                buffer = cl.clCreateBuffer(owner, bound.flags, bound.length, pointer, self.code)
+                check_opencl(self.code[0], "clCreateBuffer")
+                buffers.append(buffer)
+                bound.binding.buffer = buffer
+            check(self.run_operator(handle, ffi.NULL, self.desc, self.args, 0, ffi.NULL, self.event), handle)
+            try:
+                check_opencl(cl.clWaitForEvents(1, self.event), "clWaitForEvents")
+            finally:
+                cl.clReleaseEvent(self.event[0])
+            if not self.shares:
+                self._read(context, buffers, arrays)
+        finally:
+            for buffer in buffers:
+                cl.clReleaseMemObject(buffer)
+
+    def _read(self, context: Context, buffers: list[Any], arrays: Arrays) -> None:
+        queue = lib.clattn_context_queue(context.handle)
+        for bound, buffer, (_, array) in zip(self.bindings, buffers, arrays, strict=True):
+            if bound.written and not bound.empty:
+                to = bound.start_of(array.values)
+                code = opencl().clEnqueueReadBuffer(queue, buffer, lib.C_CL_TRUE, 0, bound.length, to, 0, ffi.NULL, ffi.NULL)
+                check_opencl(code, "clEnqueueReadBuffer")
+
+
+def compute(
+    operator: str,
+    context: Context,
+    fields: dict[str, Any],
+    inputs: Arrays,
+    outputs: Arrays,
+    scalars: dict[str, Any] | None = None,
+) -> None:
+    """Runs an operator, and returns when the outputs hold the results; other threads go on meanwhile.
+
+    Arrays go by the names of the description's layouts, which are those of the arguments' bindings; `fields` are other members
+    of the description, `scalars` of the arguments."""
+    arrays = inputs + outputs
+    key = (
+        operator,
+        tuple(fields.items()),
+        len(inputs),
+        *[(path, array.dtype, array.values.shape, array.values.strides) for path, array in arrays],
+    )
+    calls: dict[Any, _Call] = context.calls
+    call = calls.pop(key, None)  # nobody else has it meanwhile
+    if call is None:
+        call = _Call(operator, context, fields, inputs, outputs)
+    call.run(context, scalars or {}, arrays)
+    if len(calls) >= KEPT:
+        calls.pop(next(iter(calls)), None)
+    calls[key] = call

@@ -1,0 +1,136 @@
+"""Devices and contexts."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import types
+from typing import Any, Self
+
+from clattn._library import check, ffi, lib, text_of
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+    """One device of this machine, as `clattn devices` lists it."""
+
+    name: str
+    platform: str
+    vendor: str
+    driver: str
+    kind: str  #: "gpu", "accelerator", "cpu", "pocl" or "software"
+    memory: int  #: bytes of global memory
+    unified_memory: bool  #: the device and the host share their memory
+    has_fp16: bool  #: kernels may compute in float16
+    has_fp64: bool  #: kernels may compute in float64
+
+
+KINDS = ("gpu", "accelerator", "cpu", "pocl", "software")
+
+
+def _device(info: Any) -> Device:
+    return Device(
+        name=text_of(info.name),
+        platform=text_of(info.platform),
+        vendor=text_of(info.vendor),
+        driver=text_of(info.driver),
+        kind=KINDS[info.device_class],
+        memory=info.global_memory,
+        unified_memory=bool(info.unified_memory),
+        has_fp16=bool(info.has_fp16),
+        has_fp64=bool(info.has_fp64),
+    )
+
+
+def _new_info() -> Any:
+    info = ffi.new("clattn_device_info *")
+    info.size = ffi.sizeof("clattn_device_info")
+    return info
+
+
+def devices() -> list[Device]:
+    """All devices, the best first: number 2 of the list is `Context("2")`.
+
+    >>> all(device.kind in ("gpu", "accelerator", "cpu", "pocl", "software") for device in devices())
+    True
+    """
+    handle = ffi.new("clattn_devices **")
+    check(lib.clattn_devices_create(ffi.NULL, handle))
+    try:
+        found = []
+        for index in range(lib.clattn_devices_count(handle[0])):
+            info = _new_info()
+            check(lib.clattn_devices_info(handle[0], index, info))
+            found.append(_device(info))
+        return found
+    finally:
+        lib.clattn_devices_release(handle)
+
+
+class Context:
+    """A device, its queue, and what is compiled for it. Any thread may use it at any time.
+
+    `device` is what `clattn --device` takes: "gpu", "cpu", "pocl", a number of `devices()`, or "PLATFORM:NAME" with parts of
+    both names. Without it, CLATTN_DEVICE and then the best device decide. Compiled programs are kept in ~/.cache/clattn
+    unless `cache` is False.
+
+    >>> with Context("pocl") as context:
+    ...     context.device.kind
+    'pocl'
+    """
+
+    def __init__(self, device: str | None = None, *, cache: bool | None = None) -> None:
+        self._handle = ffi.new("clattn_context **")
+        params = ffi.new("clattn_context_params *")
+        lib.clattn_context_params_init(params)
+        name = ffi.NULL if device is None else ffi.new("char[]", device.encode())
+        params.device = name
+        if cache is not None:
+            params.cache_mode = lib.CLATTN_CACHE_MODE_ON if cache else lib.CLATTN_CACHE_MODE_OFF
+        check(lib.clattn_context_create(params, self._handle))
+        info = _new_info()
+        check(lib.clattn_context_device_info(self._handle[0], info))
+        self.device = _device(info)
+        self.calls: dict[Any, Any] = {}  # of _call.py
+        #: Whether arrays of the host are the device's own memory.
+        self.shares_memory = self.device.unified_memory and self.device.kind in ("cpu", "pocl", "software")
+
+    @property
+    def handle(self) -> Any:
+        """The clattn_context. After `close` there is none, which every call refuses."""
+        return self._handle[0]
+
+    def close(self) -> None:
+        """Releases the context; further calls do nothing."""
+        lib.clattn_context_release(self._handle)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: types.TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_handle"):
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"<clattn.Context of {self.device.name} ({self.device.platform})>"
+
+
+_lock = threading.Lock()
+_default: Context | None = None
+
+
+def default_context() -> Context:
+    """The context of calls that are given none; the first such call makes it."""
+    global _default
+    with _lock:
+        if _default is None:
+            _default = Context()
+        return _default

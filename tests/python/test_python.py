@@ -1,0 +1,304 @@
+"""The Python package, installed: what it computes against NumPy in float64 (and PyTorch, if it is there), what it refuses.
+
+CLATTN_TEST_LEVEL=full draws 500 calls of attention in place of 12; CLATTN_TEST_SEED draws others."""
+
+import doctest
+import os
+import subprocess
+import sys
+import threading
+import unittest
+
+import clattn
+import numpy as np
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+SEED = int(os.environ.get("CLATTN_TEST_SEED", "20261128"))
+DRAWS = 500 if os.environ.get("CLATTN_TEST_LEVEL") == "full" else 12
+EPSILON = {"float32": 2.0**-23, "float16": 2.0**-10, "float64": 2.0**-52}
+
+
+def expected_attention(
+    query,
+    key,
+    value,
+    *,
+    mask=None,
+    causal=False,
+    scale=None,
+    window=None,
+    shift=0,
+    softcap=0.0,
+    slopes=None,
+    sinks=None,
+    key_lengths=None,
+):
+    """Attention in float64 as docs/numerics.md defines it, and its log-sum-exp."""
+    query, key, value = (array.astype(np.float64) for array in (query, key, value))
+    groups = query.shape[-3] // key.shape[-3]
+    key, value = (np.repeat(array, groups, axis=-3) for array in (key, value))
+    score = query @ np.swapaxes(key, -1, -2) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if softcap:
+        score = softcap * np.tanh(score / softcap)
+    position, index = np.arange(query.shape[-2])[:, None] + shift, np.arange(key.shape[-2])[None, :]
+    if slopes is not None:
+        score = score - slopes[:, None, None] * abs(position - index)
+    attended = np.ones(score.shape, bool)
+    if mask is not None:
+        if mask.dtype == bool:
+            attended &= mask
+        else:
+            score = score + mask
+    if causal:
+        attended &= index <= position
+    if window is not None:
+        left, right = window
+        attended &= True if left is None else index >= position - left
+        attended &= True if right is None else index <= position + right
+    if key_lengths is not None:
+        attended &= index < key_lengths[:, None, None, None]
+    score = np.where(attended, score, -np.inf)
+    sink = np.full(score.shape[-3], -np.inf) if sinks is None else sinks
+    sink = np.broadcast_to(sink[:, None, None], (*score.shape[:-1], 1))
+    largest = np.maximum(score.max(-1, keepdims=True), sink)
+    largest[np.isneginf(largest)] = 0
+    weights = np.exp(score - largest)
+    total = weights.sum(-1, keepdims=True) + np.exp(sink - largest)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(total > 0, weights / total, 0) @ value, (np.log(total) + largest)[..., 0]
+
+
+class Comparison(unittest.TestCase):
+    def close(self, result, expected, size=1.0, what=""):
+        """As far apart as rounding, of sums of a few hundred terms of about `size`, lets them be."""
+        self.assertEqual(result.shape, expected.shape)
+        epsilon = EPSILON[result.dtype.name]
+        np.testing.assert_allclose(result, expected, rtol=32 * epsilon, atol=32 * epsilon * size, err_msg=what)
+
+
+class Attention(Comparison):
+    def draw(self, random):
+        """Arrays and arguments of a call, and those of its expectation."""
+        ndim, dtype = int(random.integers(2, 6)), random.choice(["float32", "float32", "float16", "float64"])
+        kv_heads, groups = (int(n) for n in random.integers(1, 4, 2)) if ndim > 2 else (1, 1)
+        batch = tuple(int(n) for n in random.integers(1, 3, max(ndim - 3, 0)))
+        rows, keys = (int(n) for n in random.integers(1, 40, 2))
+        size, value_size = (int(n) for n in random.choice([8, 16, 33, 64], 2))
+
+        def array(heads, length, columns):
+            shape = (*batch, heads, length, columns) if ndim > 2 else (length, columns)
+            form = random.integers(3)
+            values = random.standard_normal(shape)
+            if form == 1:  # the order (batch, length, heads, size) in memory
+                values = np.moveaxis(np.ascontiguousarray(np.moveaxis(values, -2, -min(ndim, 3))), -min(ndim, 3), -2)
+            if form == 2:  # backwards, with gaps
+                values = np.repeat(values[..., ::-1, :], 2, axis=-1)[..., ::-1, ::2]
+            return values.astype(dtype)
+
+        arrays = array(kv_heads * groups, rows, size), array(kv_heads, keys, size), array(kv_heads, keys, value_size)
+        call, expected = {"enable_gqa": groups > 1}, {}
+
+        def given(name, value, expected_name=None, expected_value=None):
+            call[name] = value
+            expected[expected_name or name] = value if expected_value is None else expected_value
+
+        if random.random() < 0.3:
+            given("is_causal", True, "causal")
+        if random.random() < 0.3:
+            given("attn_mask", random.random((rows, keys)) < 0.7, "mask")
+        elif random.random() < 0.3:
+            given("attn_mask", random.standard_normal((rows, keys)).astype(np.float32 if dtype != "float64" else dtype), "mask")
+        if random.random() < 0.2:
+            given("scale", float(random.choice([0.3, 0.0, -0.25])))
+        if random.random() < 0.2:
+            given("window", (3, None) if random.random() < 0.5 else (None, 5))
+        if random.random() < 0.2:
+            given("alignment", "bottom_right", "shift", keys - rows)
+        if random.random() < 0.2:
+            given("softcap", 0.75)
+        if random.random() < 0.2 and ndim > 2:
+            given("alibi_slopes", random.random(kv_heads * groups).astype(np.float32), "slopes")
+        if random.random() < 0.2 and ndim > 2:
+            given("sinks", random.standard_normal(kv_heads * groups).astype(np.float32))
+        if random.random() < 0.2 and ndim == 4:
+            given("key_lengths", random.integers(0, keys + 1, batch[0]))
+        return arrays, call, expected
+
+    def test_draws(self):
+        random = np.random.default_rng(SEED)
+        for number in range(DRAWS):
+            arrays, call, expected = self.draw(random)
+            what = f"draw {number} of seed {SEED}: {[array.shape for array in arrays]} {arrays[0].dtype} {call}"
+            result, lse = clattn.scaled_dot_product_attention(*arrays, **call, return_lse=True)
+            if arrays[0].ndim == 2:
+                arrays = [array[None] for array in arrays]
+            output, log_sum_exp = expected_attention(*arrays, **expected)
+            self.assertEqual((result.dtype, lse.dtype), (arrays[0].dtype, np.float32))
+            self.close(result, output.reshape(result.shape), 4, what)
+            self.close(lse, log_sum_exp.reshape(lse.shape), 16, what)
+
+    def test_nothing(self):
+        q = np.ones((1, 2, 3, 4), np.float32)
+        self.assertTrue((clattn.scaled_dot_product_attention(q, q[:, :, :0], q[:, :, :0]) == 0).all())
+        for empty in (q[:0], q[:, :, :0]):
+            self.assertEqual(clattn.scaled_dot_product_attention(empty, q[: len(empty)], q[: len(empty)]).shape, empty.shape)
+
+    def test_dropout(self):
+        q = np.random.default_rng(SEED).standard_normal((1, 2, 64, 16)).astype(np.float32)
+        first, same, other = (clattn.scaled_dot_product_attention(q, q, q, dropout_p=0.5, seed=seed) for seed in (1, 1, 2))
+        np.testing.assert_array_equal(first, same)
+        self.assertTrue((first != other).any())
+        self.assertTrue((clattn.scaled_dot_product_attention(q, q, q, dropout_p=0.5) != first).any())
+
+    def test_inputs_stay(self):
+        q = np.random.default_rng(SEED).standard_normal((1, 2, 5, 8)).astype(np.float32)
+        q.flags.writeable, before = False, q.copy()
+        clattn.scaled_dot_product_attention(q, q, q)
+        np.testing.assert_array_equal(q, before)
+
+    def test_sixteen_threads(self):
+        random = np.random.default_rng(SEED)
+        q, k, v = (random.standard_normal((16, 2, 9, 16)).astype(np.float32) for _ in range(3))
+        expected, wrong = expected_attention(q, k, v)[0], []
+
+        def work(n):
+            for _ in range(20):
+                result = clattn.scaled_dot_product_attention(q[n], k[n], v[n])
+                if not np.allclose(result, expected[n], atol=1e-5):
+                    wrong.append(n)
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+
+
+class Others(Comparison):
+    def setUp(self):
+        self.random = np.random.default_rng(SEED)
+
+    def array(self, *shape, dtype="float32"):
+        return self.random.standard_normal(shape).astype(dtype)
+
+    def test_softmax(self):
+        for dim in (-1, 0, 1):
+            x = self.array(3, 5, 7)
+            weights = np.exp(0.5 * x.astype(np.float64))
+            self.close(clattn.softmax(x, dim, scale=0.5), weights / weights.sum(dim, keepdims=True))
+        x, mask = self.array(3, 5), self.random.random((3, 5)) < 0.5
+        mask[0] = False
+        weights = np.where(mask, np.exp(x.astype(np.float64)), 0)
+        self.close(clattn.softmax(x, mask=mask), weights / np.maximum(weights.sum(-1, keepdims=True), 1e-300))
+
+    def test_norms(self):
+        for dtype in ("float32", "float16"):
+            x, weight, bias = self.array(4, 3, 16, dtype=dtype), self.array(16, dtype=dtype), self.array(16, dtype=dtype)
+            wide = x.astype(np.float64)
+            centred = wide - wide.mean(-1, keepdims=True)
+            expected = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * weight + bias
+            self.close(clattn.layer_norm(x, (16,), weight, bias), expected, 4)
+            epsilon = np.finfo(dtype).eps
+            expected = wide / np.sqrt((wide**2).mean(-1, keepdims=True) + epsilon) * weight
+            self.close(clattn.rms_norm(x, (16,), weight), expected, 4)
+        x = self.array(2, 3, 4)
+        expected = (x - x.mean((1, 2), keepdims=True)) / np.sqrt(x.astype(np.float64).var((1, 2), keepdims=True) + 1e-5)
+        self.close(clattn.layer_norm(x, (3, 4)), expected, 4)
+
+    def test_rope(self):
+        x, positions = self.array(2, 3, 5, 8), self.random.integers(0, 9, (2, 5))
+        angles = (positions + 2)[:, None, :, None] / 100.0 ** (np.arange(4) / 4)
+        cos, sin = np.cos(angles), np.sin(angles)
+        low, high = x[..., :4].astype(np.float64), x[..., 4:].astype(np.float64)
+        expected = np.concatenate([low * cos - high * sin, low * sin + high * cos], -1)
+        self.close(clattn.rope(x, base=100.0, position=2, positions=positions), expected, 2)
+        even, odd = x[..., ::2].astype(np.float64), x[..., 1::2].astype(np.float64)
+        expected = np.stack([even * cos - odd * sin, even * sin + odd * cos], -1).reshape(x.shape)
+        self.close(clattn.rope(x, base=100.0, position=2, positions=positions, interleaved=True), expected, 2)
+
+    def test_linear(self):
+        x, weight, bias = self.array(2, 5, 7), self.array(3, 7), self.array(3)
+        product = x.astype(np.float64) @ weight.T + bias
+        self.close(clattn.linear(x, weight, bias), product, 8)
+        self.close(clattn.linear(x, weight, bias, activation="relu"), np.maximum(product, 0), 8)
+        self.close(clattn.linear(x[0, 0], weight), x[0, 0].astype(np.float64) @ weight.T, 8)
+
+
+class Refused(unittest.TestCase):
+    def refused(self, kind, words, function, *arguments, **more):
+        with self.assertRaisesRegex(kind, words) as caught:
+            function(*arguments, **more)
+        return caught.exception
+
+    def test_arguments(self):
+        f, q = clattn.scaled_dot_product_attention, np.ones((1, 4, 5, 8), np.float32)
+        self.refused(ValueError, "4 heads and key 2, which enable_gqa", f, q, q[:, :2], q[:, :2])
+        self.refused(ValueError, "what is before the heads differs", f, q, q[0], q[0])
+        self.refused(ValueError, r"\(\.\.\., length, size\) is needed", f, q[0, 0, 0], q, q)
+        self.refused(ValueError, "alignment is 'left'", f, q, q, q, alignment="left")
+        self.refused(TypeError, "query has the other byte order", f, q.astype(q.dtype.newbyteorder()), q, q)
+        self.refused(TypeError, "key is of type complex64", f, q, q.astype(np.complex64), q)
+        self.refused(TypeError, "value is of type object", f, q, q, np.array([None]))
+        error = self.refused(clattn.InvalidArgumentError, "", f, q, q[..., :7], q)
+        self.assertEqual(error.status, "INVALID_LAYOUT")
+        self.refused(ValueError, "dropout", f, q, q, q, dropout_p=1.0)
+        self.refused(OverflowError, "", f, q, q, q, window=(2**70, None))
+        self.refused(ValueError, "normalized_shape", clattn.layer_norm, q, (7,))
+        self.refused(ValueError, "dim is 4", clattn.softmax, q, 4)
+        self.refused(ValueError, "x has 6 dimensions", clattn.softmax, q[None, None])
+        self.refused(ValueError, "activation is 'gelo'", clattn.linear, q, q[0, 0], activation="gelo")
+        self.refused(ValueError, r"not \(\.\.\., k\) and \(n, k\)", clattn.linear, q, q)
+
+    def test_contexts(self):
+        error = self.refused(clattn.NoDeviceError, "nowhere", clattn.Context, "nowhere")
+        self.assertEqual(error.status, "NO_DEVICE")
+        context = clattn.Context(cache=False)
+        q = np.ones((1, 1, 2, 8), np.float32)
+        self.assertEqual(clattn.scaled_dot_product_attention(q, q, q, context=context).shape, q.shape)
+        context.close()
+        context.close()
+        self.refused(clattn.ClattnError, "", clattn.scaled_dot_product_attention, q, q, q, context=context)
+
+    def test_no_driver(self):
+        """Whoever has no driver learns which package has one."""
+        done = subprocess.run(
+            [sys.executable, "-c", "import clattn; clattn.Context()"],
+            check=False,
+            capture_output=True,
+            text=True,
+            env=dict(os.environ, OCL_ICD_VENDORS="/nowhere", CLATTN_DEVICE=""),
+        )
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("clattn.errors.NoDeviceError", done.stderr)
+        self.assertIn("pocl-opencl-icd", done.stderr)
+
+
+@unittest.skipIf(torch is None, "no PyTorch here")
+class Torch(unittest.TestCase):
+    def test_kinds(self):
+        generator = torch.Generator().manual_seed(SEED % 2**31)
+        for dtype, tolerance in ((torch.float32, 1e-5), (torch.float16, 2e-3), (torch.bfloat16, 2e-2)):
+            q, k, v = (torch.randn(2, 3, 7, 16, generator=generator).to(dtype) for _ in range(3))
+            result = clattn.scaled_dot_product_attention(q, k, v, is_causal=True)
+            self.assertEqual((type(result), result.dtype), (torch.Tensor, dtype))
+            expected = torch.nn.functional.scaled_dot_product_attention(q.double(), k.double(), v.double(), is_causal=True)
+            torch.testing.assert_close(result.double(), expected, rtol=tolerance, atol=tolerance)
+
+    def test_gradient_stays_away(self):
+        q = torch.ones(1, 1, 2, 8, requires_grad=True)
+        self.assertFalse(clattn.scaled_dot_product_attention(q, q, q).requires_grad)
+
+
+def load_tests(loader, tests, pattern):
+    for module in (clattn, clattn.context, clattn.functional):
+        tests.addTests(doctest.DocTestSuite(module))
+    return tests
+
+
+if __name__ == "__main__":
+    unittest.main()
