@@ -419,7 +419,7 @@ def add_plugins(run, gcc, full):
 def add_python(run, gcc, full):
     """The Python package: its wheel as pip builds it, installed; checked by ruff and mypy."""
     job, folder, python = packages(run, "python", "python", "numpy==2.4.6", "cffi==2.1.1", "mypy==2.4.1", "types-cffi==2.1.0.20260827",
-                                   "ruff==0.17.6")
+                                   "ruff==0.17.6", "pyopencl==2026.1.4")
     installed, wheels = run.work / "python", run.work / "wheels"
     for old in (installed, wheels):
         shutil.rmtree(old, ignore_errors=True)

@@ -6,6 +6,7 @@
 (1, 8, 16, 64)
 """
 
+from clattn.attention import scaled_dot_product_attention
 from clattn.context import Context, Device, default_context, devices
 from clattn.errors import (
     ClattnError,
@@ -14,7 +15,7 @@ from clattn.errors import (
     OutOfMemoryError,
     UnsupportedError,
 )
-from clattn.functional import layer_norm, linear, rms_norm, rope, scaled_dot_product_attention, softmax
+from clattn.functional import layer_norm, linear, rms_norm, rope, softmax
 
 __all__ = [
     "ClattnError",

@@ -1,15 +1,15 @@
-"""Arrays of the caller's as NumPy sees them: their types, and how results become arrays of the caller's kind."""
+"""Arrays of the caller's, as calls need them, and results in the caller's kind."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from clattn._library import lib
+from clattn.context import Context, context_of_queue, default_context
 
 Array = npt.NDArray[Any]
 
@@ -27,38 +27,61 @@ DTYPES = {
 _KNOWN = {np.dtype(name): value for name, value in DTYPES.items() if name != "bfloat16"}
 
 
-class HostArray:
-    """An array in host memory: `values` has its elements, bfloat16 as uint16 where NumPy has no such type."""
+class Operand:
+    """An array of a call. `values` has its elements, bfloat16 as uint16 where NumPy has no such type.
 
-    __slots__ = ("dtype", "values")
+    If there is an `owner`, it is an array of PyOpenCL's, and `values` says how its elements lie in the buffer: it may be reshaped
+    and transposed, but nobody may read it."""
 
-    def __init__(self, values: Array, dtype: int) -> None:
-        self.values, self.dtype = values, dtype
+    __slots__ = ("dtype", "origin", "owner", "values")
 
-    def like(self, shape: tuple[int, ...], dtype: int | None = None) -> HostArray:
-        """A new array of this one's type, or of another."""
-        if dtype is None or dtype == self.dtype:
-            return HostArray(np.empty(shape, self.values.dtype), self.dtype)
-        return HostArray(np.empty(shape, np.float32), lib.CLATTN_DTYPE_F32)
+    def __init__(self, values: Array, dtype: int, owner: Any = None, origin: int = 0) -> None:
+        self.values, self.dtype, self.owner, self.origin = values, dtype, owner, origin
+
+    def view(self, values: Array) -> Operand:
+        """The same elements, otherwise arranged."""
+        return Operand(values, self.dtype, self.owner, self.origin)
+
+    def reshaped(self, *shape: int) -> Operand:
+        """The same elements in another shape: those of the host are copied if they lie too far apart for it."""
+        if self.owner is None:
+            return self.view(self.values.reshape(shape))
+        values = self.values.view()
+        try:
+            values.shape = shape
+        except AttributeError:
+            raise ValueError(f"an array of shape {self.values.shape} has gaps, and cannot be one of shape {shape}") from None
+        return self.view(values)
+
+    def byte_offset(self) -> int:
+        """Where the first element lies in the owner's buffer."""
+        return int(self.values.ctypes.data) - self.origin
 
 
-def _is_torch(value: Any) -> bool:
+def is_torch(value: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-def host_array(value: Any, name: str) -> HostArray:
-    """NumPy's array, or anything on the CPU that speaks DLPack, without a copy; lists and numbers with one."""
+def is_pyopencl(value: Any) -> bool:
+    array = sys.modules.get("pyopencl.array")
+    return array is not None and isinstance(value, array.Array)
+
+
+def operand(value: Any, name: str) -> Operand:
+    """NumPy's array, PyOpenCL's, or anything on the CPU that speaks DLPack, without a copy; lists and numbers with one."""
     if type(value) is np.ndarray and value.flags.aligned:
         known = _KNOWN.get(value.dtype)
         if known is not None:
             return _with_whole_strides(value, known)
-    if _is_torch(value):
+    if is_pyopencl(value):
+        return _of_pyopencl(value, name)
+    if is_torch(value):
         if value.device.type != "cpu":
             raise TypeError(f"{name} is on {value.device}, and only arrays on the CPU can be read")
         value, torch = value.detach(), sys.modules["torch"]
         if value.dtype == torch.bfloat16:
-            return HostArray(value.view(torch.int16).numpy().view(np.uint16), lib.CLATTN_DTYPE_BF16)
+            return Operand(value.view(torch.int16).numpy().view(np.uint16), lib.CLATTN_DTYPE_BF16)
         values = value.numpy()
     elif isinstance(value, np.ndarray):
         values = value if value.flags.aligned else value.copy()
@@ -70,29 +93,82 @@ def host_array(value: Any, name: str) -> HostArray:
             values = values.astype(np.float32)
     if not values.dtype.isnative:
         raise TypeError(f"{name} has the other byte order: use {name}.astype({name}.dtype.newbyteorder('='))")
-    if values.dtype.name not in DTYPES:
-        raise TypeError(f"{name} is of type {values.dtype}, not one of {', '.join(DTYPES)}")
-    return _with_whole_strides(values, DTYPES[values.dtype.name])
+    return _with_whole_strides(values, _dtype_of(values.dtype, name))
 
 
-def _with_whole_strides(values: Array, dtype: int) -> HostArray:
+def _dtype_of(dtype: Any, name: str) -> int:
+    if dtype.name not in DTYPES:
+        raise TypeError(f"{name} is of type {dtype}, not one of {', '.join(DTYPES)}")
+    return int(DTYPES[dtype.name])
+
+
+def _with_whole_strides(values: Array, dtype: int) -> Operand:
     """The array itself if its elements are apart by whole elements, otherwise a copy."""
     size = values.itemsize
     for stride in values.strides:
         if stride % size:
-            return HostArray(values.copy(), dtype)
-    return HostArray(values, dtype)
+            return Operand(values.copy(), dtype)
+    return Operand(values, dtype)
 
 
-def returner(value: Any) -> Callable[[HostArray], Any]:
-    """What makes of a result an array of the kind that `value` is."""
-    if _is_torch(value):
+def _of_pyopencl(array: Any, name: str) -> Operand:
+    dtype = _dtype_of(array.dtype, name)
+    nowhere = np.empty(1, array.dtype)
+    values = np.lib.stride_tricks.as_strided(nowhere, array.shape, array.strides, writeable=False)
+    return Operand(values, dtype, array, int(nowhere.ctypes.data) - array.offset)
+
+
+class Kind:
+    """The kind of arrays that an argument is of, and results are to be of."""
+
+    def new(self, like: Operand, shape: tuple[int, ...], dtype: int | None = None) -> Operand:
+        """A result to be, of another array's type or of float32."""
+        if dtype is None or dtype == like.dtype:
+            return Operand(np.empty(shape, like.values.dtype), like.dtype)
+        return Operand(np.empty(shape, np.float32), lib.CLATTN_DTYPE_F32)
+
+    def result(self, array: Operand) -> Any:
+        """What the caller gets."""
+        return array.values
+
+    def context(self) -> Context:
+        """Where the call runs if the caller names none."""
+        return default_context()
+
+
+class _Torch(Kind):
+    def result(self, array: Operand) -> Any:
         torch = sys.modules["torch"]
+        if array.dtype == lib.CLATTN_DTYPE_BF16:
+            return torch.from_numpy(array.values.view(np.int16)).view(torch.bfloat16)
+        return torch.from_numpy(array.values)
 
-        def to_torch(array: HostArray) -> Any:
-            if array.dtype == lib.CLATTN_DTYPE_BF16:
-                return torch.from_numpy(array.values.view(np.int16)).view(torch.bfloat16)
-            return torch.from_numpy(array.values)
 
-        return to_torch
-    return lambda array: array.values
+class _PyOpenCL(Kind):
+    def __init__(self, array: Any) -> None:
+        self.queue = array.queue
+        if self.queue is None:
+            raise ValueError("an array of PyOpenCL's without a queue: use array.with_queue(queue)")
+
+    def new(self, like: Operand, shape: tuple[int, ...], dtype: int | None = None) -> Operand:
+        plain = super().new(like, (), dtype)
+        array = sys.modules["pyopencl.array"].empty(self.queue, shape, plain.values.dtype)
+        return _of_pyopencl(array, "result")
+
+    def result(self, array: Operand) -> Any:
+        return array.owner.reshape(array.values.shape)
+
+    def context(self) -> Context:
+        return context_of_queue(self.queue)
+
+
+_NUMPY = Kind()
+
+
+def kind_of(value: Any) -> Kind:
+    """The kind of an argument."""
+    if type(value) is np.ndarray:
+        return _NUMPY
+    if is_torch(value):
+        return _Torch()
+    return _PyOpenCL(value) if is_pyopencl(value) else _NUMPY

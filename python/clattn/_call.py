@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
 
-from clattn._arrays import HostArray
+from clattn._arrays import Operand
 from clattn._library import check, check_opencl, ffi, lib, opencl
 from clattn.context import Context
 
 KEPT = 128  # calls that a context keeps
 READS, WRITES = lib.C_CL_MEM_READ_ONLY, lib.C_CL_MEM_READ_WRITE
 
-Arrays = list[tuple[str, HostArray]]
+Operands = list[tuple[str, Operand]]
 
 
 def _member(struct: Any, path: str) -> Any:
@@ -37,10 +38,13 @@ def _reach(values: np.ndarray[Any, Any]) -> tuple[int, int]:
     return below, above + values.itemsize
 
 
-class _Binding:
-    """One array of a call: where its buffer goes, and which bytes of the host it has."""
+_NOTHING = ffi.new("char[64]")  # what the buffer of an array without elements has, for there are no empty ones
 
-    def __init__(self, call: _Call, path: str, array: HostArray, written: bool) -> None:
+
+class _Binding:
+    """One array of a call: its layout and binding, and which bytes of the host its buffer has."""
+
+    def __init__(self, call: _Call, path: str, array: Operand, written: bool) -> None:
         values = array.values
         if not 1 <= values.ndim <= lib.C_CLATTN_MAX_RANK:
             raise ValueError(f"{path} has {values.ndim} dimensions, and there may be 1 to {lib.C_CLATTN_MAX_RANK}")
@@ -48,32 +52,31 @@ class _Binding:
         layout.dtype, layout.rank = array.dtype, values.ndim
         layout.extent[0 : values.ndim] = values.shape
         layout.stride[0 : values.ndim] = [stride // values.itemsize for stride in values.strides]
-        self.binding = _member(call.args, path)
+        self.binding, self.size = _member(call.args, path), values.itemsize
         self.empty = values.size == 0
         self.below, above = (0, 64) if self.empty else _reach(values)
         self.binding.offset, self.length = self.below // values.itemsize, self.below + above
         self.written, self.flags = written, WRITES if written else READS
+        self.contiguous = values.flags.c_contiguous
         if call.shares:
             self.flags |= lib.C_CL_MEM_USE_HOST_PTR
-        elif not written or not values.flags.c_contiguous:  # elements between those of an output keep what they are
+        elif not written or not self.contiguous:  # elements between those of an output keep what they are
             self.flags |= lib.C_CL_MEM_COPY_HOST_PTR
         self.has_host = self.flags not in (READS, WRITES)
-        self.contiguous = values.flags.c_contiguous
 
-    def start_of(self, values: np.ndarray[Any, Any]) -> Any:
+    def first(self, values: np.ndarray[Any, Any]) -> Any:
         """The first byte of the host that the buffer has."""
+        if self.empty:
+            return _NOTHING
         if self.contiguous:
-            return ffi.from_buffer(values)  # three microseconds faster than the address below
+            return ffi.from_buffer(values)  # faster than the address below
         return ffi.cast("void *", values.ctypes.data - self.below)
-
-
-_NOTHING = ffi.new("char[64]")  # what the buffer of an array without elements has, for there are no empty ones
 
 
 class _Call:
     """A description and its arguments, whose buffers are those of the run that has it at the time."""
 
-    def __init__(self, operator: str, context: Context, fields: dict[str, Any], inputs: Arrays, outputs: Arrays) -> None:
+    def __init__(self, operator: str, context: Context, fields: dict[str, Any], inputs: Operands, outputs: Operands) -> None:
         self.shares = context.shares_memory
         self.desc, self.args = ffi.new(f"clattn_{operator}_desc *"), ffi.new(f"clattn_{operator}_args *")
         self.desc.size, self.args.size = ffi.sizeof(self.desc[0]), ffi.sizeof(self.args[0])
@@ -84,21 +87,31 @@ class _Call:
         self.bindings = [_Binding(self, path, array, False) for path, array in inputs]
         self.bindings += [_Binding(self, path, array, True) for path, array in outputs]
 
-    def run(self, context: Context, scalars: dict[str, Any], arrays: Arrays) -> None:
+    def run(self, context: Context, scalars: dict[str, Any], arrays: Operands) -> None:
         cl, handle, buffers = opencl(), context.handle, []
         for path, value in scalars.items():
             _set(self.args, path, value)
+        events: list[Any] = []
+        outside = False
         try:
             owner = lib.clattn_context_opencl_context(handle)
-            for bound, (_, array) in zip(self.bindings, arrays):
-                pointer = ffi.NULL
-                if bound.has_host:
-                    pointer = _NOTHING if bound.empty else bound.start_of(array.values)
+            for bound, (_, array) in zip(self.bindings, arrays, strict=True):
+                if array.owner is not None:
+                    outside = True
+                    bound.binding.buffer = ffi.cast("cl_mem", array.owner.base_data.int_ptr)
+                    bound.binding.offset = array.byte_offset() // bound.size
+                    events += [ffi.cast("cl_event", event.int_ptr) for event in array.owner.events]
+                    continue
+                pointer = bound.first(array.values) if bound.has_host else ffi.NULL
                 buffer = cl.clCreateBuffer(owner, bound.flags, bound.length, pointer, self.code)
                 check_opencl(self.code[0], "clCreateBuffer")
                 buffers.append(buffer)
                 bound.binding.buffer = buffer
-            check(self.run_operator(handle, ffi.NULL, self.desc, self.args, 0, ffi.NULL, self.event), handle)
+            waits = events or ffi.NULL
+            check(self.run_operator(handle, ffi.NULL, self.desc, self.args, len(events), waits, self.event), handle)
+            if outside and not (buffers and self.shares):
+                self._promise(arrays)
+                return
             try:
                 check_opencl(cl.clWaitForEvents(1, self.event), "clWaitForEvents")
             finally:
@@ -109,11 +122,18 @@ class _Call:
             for buffer in buffers:
                 cl.clReleaseMemObject(buffer)
 
-    def _read(self, context: Context, buffers: list[Any], arrays: Arrays) -> None:
+    def _promise(self, arrays: Operands) -> None:
+        """Leaves the event with PyOpenCL's arrays: whoever uses the results waits for it, and nobody else does."""
+        event = sys.modules["pyopencl"].Event.from_int_ptr(int(ffi.cast("intptr_t", self.event[0])), retain=False)
+        for _, array in arrays:
+            if array.owner is not None:
+                array.owner.add_event(event)
+
+    def _read(self, context: Context, buffers: list[Any], arrays: Operands) -> None:
         queue = lib.clattn_context_queue(context.handle)
         for bound, buffer, (_, array) in zip(self.bindings, buffers, arrays, strict=True):
             if bound.written and not bound.empty:
-                to = bound.start_of(array.values)
+                to = bound.first(array.values)
                 code = opencl().clEnqueueReadBuffer(queue, buffer, lib.C_CL_TRUE, 0, bound.length, to, 0, ffi.NULL, ffi.NULL)
                 check_opencl(code, "clEnqueueReadBuffer")
 
@@ -122,11 +142,11 @@ def compute(
     operator: str,
     context: Context,
     fields: dict[str, Any],
-    inputs: Arrays,
-    outputs: Arrays,
+    inputs: Operands,
+    outputs: Operands,
     scalars: dict[str, Any] | None = None,
 ) -> None:
-    """Runs an operator, and returns when the outputs hold the results; other threads go on meanwhile.
+    """Runs an operator. Outputs in the host's memory hold the results when it returns; other threads go on meanwhile.
 
     Arrays go by the names of the description's layouts, which are those of the arguments' bindings; `fields` are other members
     of the description, `scalars` of the arguments."""
@@ -135,7 +155,7 @@ def compute(
         operator,
         tuple(fields.items()),
         len(inputs),
-        *[(path, array.dtype, array.values.shape, array.values.strides) for path, array in arrays],
+        *[(path, array.dtype, array.values.shape, array.values.strides, array.owner is None) for path, array in arrays],
     )
     calls: dict[Any, _Call] = context.calls
     call = calls.pop(key, None)  # nobody else has it meanwhile

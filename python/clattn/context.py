@@ -74,17 +74,24 @@ class Context:
     both names. Without it, CLATTN_DEVICE and then the best device decide. Compiled programs are kept in ~/.cache/clattn
     unless `cache` is False.
 
+    `queue`, a pyopencl.CommandQueue, makes it the context of that queue; `device` is then None. Calls with arrays of PyOpenCL's
+    need none: they run on the arrays' own queue.
+
     >>> with Context("pocl") as context:
     ...     context.device.kind
     'pocl'
     """
 
-    def __init__(self, device: str | None = None, *, cache: bool | None = None) -> None:
+    def __init__(self, device: str | None = None, *, queue: Any = None, cache: bool | None = None) -> None:
         self._handle = ffi.new("clattn_context **")
         params = ffi.new("clattn_context_params *")
         lib.clattn_context_params_init(params)
         name = ffi.NULL if device is None else ffi.new("char[]", device.encode())
         params.device = name
+        if queue is not None:
+            params.opencl_context = ffi.cast("cl_context", queue.context.int_ptr)
+            params.opencl_device = ffi.cast("cl_device_id", queue.device.int_ptr)
+            params.queue = ffi.cast("cl_command_queue", queue.int_ptr)
         if cache is not None:
             params.cache_mode = lib.CLATTN_CACHE_MODE_ON if cache else lib.CLATTN_CACHE_MODE_OFF
         check(lib.clattn_context_create(params, self._handle))
@@ -125,6 +132,7 @@ class Context:
 
 _lock = threading.Lock()
 _default: Context | None = None
+_of_queues: dict[int, Context] = {}  # each keeps its queue, so no other has its address
 
 
 def default_context() -> Context:
@@ -134,3 +142,12 @@ def default_context() -> Context:
         if _default is None:
             _default = Context()
         return _default
+
+
+def context_of_queue(queue: Any) -> Context:
+    """The context of a pyopencl.CommandQueue; the first call with it makes it."""
+    with _lock:
+        context = _of_queues.get(queue.int_ptr)
+        if context is None:
+            context = _of_queues[queue.int_ptr] = Context(queue=queue)
+        return context

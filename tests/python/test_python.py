@@ -13,6 +13,11 @@ import clattn
 import numpy as np
 
 try:
+    import pyopencl
+    import pyopencl.array
+except ImportError:
+    pyopencl = None
+try:
     import torch
 except ImportError:
     torch = None
@@ -289,13 +294,99 @@ class Torch(unittest.TestCase):
             expected = torch.nn.functional.scaled_dot_product_attention(q.double(), k.double(), v.double(), is_causal=True)
             torch.testing.assert_close(result.double(), expected, rtol=tolerance, atol=tolerance)
 
-    def test_gradient_stays_away(self):
+    def test_gradients(self):
+        """Those of autograd through clattn are those through PyTorch's own operations, in float64 where that is the type."""
+        generator = torch.Generator().manual_seed(SEED % 2**31)
+
+        def draw(*shape, dtype):
+            return torch.randn(*shape, generator=generator, dtype=dtype).requires_grad_()
+
+        for dtype, tolerance in ((torch.float64, 1e-9), (torch.float32, 2e-5)):
+            arrays = [draw(2, 4, 5, 8, dtype=dtype), draw(2, 2, 7, 8, dtype=dtype), draw(2, 2, 7, 6, dtype=dtype)]
+            mask, slopes, sinks = draw(5, 7, dtype=dtype), draw(4, dtype=torch.float32), draw(4, dtype=torch.float32)
+            every = [*arrays, mask, slopes, sinks]
+            result, lse = clattn.scaled_dot_product_attention(
+                *arrays, mask, is_causal=True, enable_gqa=True, softcap=2.0, alibi_slopes=slopes, sinks=sinks, return_lse=True
+            )
+            of_output, of_lse = torch.randn(result.shape, generator=generator), torch.randn(lse.shape, generator=generator)
+            found = torch.autograd.grad((result * of_output).sum() + (lse * of_lse).sum(), every)
+            q, k, v = (array.double() for array in arrays)
+            k, v = (array.repeat_interleave(2, 1) for array in (k, v))
+            score = 2 * torch.tanh(q @ k.transpose(-1, -2) * 8**-0.5 / 2) + mask.double()
+            score = score - slopes.double()[:, None, None] * (torch.arange(5)[:, None] - torch.arange(7)).abs()
+            score = score.masked_fill(torch.arange(7) > torch.arange(5)[:, None], -torch.inf)
+            score = torch.cat([score, sinks.double()[:, None, None].expand(2, 4, 5, 1)], -1)
+            expected = score.softmax(-1)[..., :7] @ v, score.logsumexp(-1)
+            loss = (expected[0] * of_output.double()).sum() + (expected[1] * of_lse.double()).sum()
+            for name, one, other in zip(
+                ["query", "key", "value", "mask", "slopes", "sinks"], found, torch.autograd.grad(loss, every), strict=True
+            ):
+                close = max(tolerance, 1e-5 if one.dtype == torch.float32 else 0)
+                torch.testing.assert_close(one, other, rtol=close, atol=close, msg=lambda text, name=name: f"{name}: {text}")
+
+    def test_gradients_of_batches(self):
+        arrays = [torch.randn(2, 3, 1, 4, 8, requires_grad=True) for _ in range(3)]
+        mask = torch.randn(3, 1, 4, 4, requires_grad=True)
+        found = torch.autograd.grad(clattn.scaled_dot_product_attention(*arrays, mask[None]).sum(), [*arrays, mask])
+        other = torch.nn.functional.scaled_dot_product_attention(*arrays, mask[None])
+        for one, expected in zip(found, torch.autograd.grad(other.sum(), [*arrays, mask]), strict=True):
+            torch.testing.assert_close(one, expected, rtol=1e-4, atol=1e-5)
+
+    def test_no_gradient(self):
         q = torch.ones(1, 1, 2, 8, requires_grad=True)
-        self.assertFalse(clattn.scaled_dot_product_attention(q, q, q).requires_grad)
+        with torch.no_grad():
+            self.assertFalse(clattn.scaled_dot_product_attention(q, q, q).requires_grad)
+        self.assertFalse(clattn.scaled_dot_product_attention(q.detach(), q.detach(), q.detach()).requires_grad)
+
+
+@unittest.skipIf(pyopencl is None, "no PyOpenCL here")
+class PyOpenCL(Comparison):
+    def setUp(self):
+        self.queue = pyopencl.CommandQueue(pyopencl.Context(pyopencl.get_platforms()[0].get_devices()[:1]))
+        self.random = np.random.default_rng(SEED)
+
+    def array(self, *shape):
+        values = self.random.standard_normal(shape).astype(np.float32)
+        return values, pyopencl.array.to_device(self.queue, values)
+
+    def test_attention(self):
+        (q, own_q), (k, own_k), (v, own_v) = self.array(2, 3, 7, 16), self.array(2, 3, 9, 16), self.array(2, 3, 9, 8)
+        mask = self.random.random((7, 9)) < 0.7
+        expected, lse = expected_attention(q, k, v, mask=mask)
+        for given in (mask, pyopencl.array.to_device(self.queue, mask)):
+            result, own_lse = clattn.scaled_dot_product_attention(own_q, own_k, own_v, given, return_lse=True)
+            self.assertIsInstance(result, pyopencl.array.Array)
+            self.close(result.get(), expected, 4)
+            self.close(own_lse.get(), lse, 16)
+        result = clattn.scaled_dot_product_attention(own_q[1:, :, 2:], own_k[1:], own_v[1:])
+        self.close(result.get(), expected_attention(q[1:, :, 2:], k[1:], v[1:])[0], 4)
+        flat = clattn.scaled_dot_product_attention(own_q[0, 0], own_k[0, 0], own_v[0, 0])
+        self.close(flat.get(), expected_attention(q[0, :1], k[0, :1], v[0, :1])[0][0], 4)
+
+    def test_a_chain(self):
+        """Calls and PyOpenCL's own kernels follow each other without a wait."""
+        x, own = self.array(5, 8)
+        weight, own_weight = self.array(8, 8)
+        expected = x.astype(np.float64)
+        for _ in range(10):
+            own = clattn.softmax(clattn.linear(own, own_weight) * 2, 0)
+            expected = np.exp(expected @ weight.T * 2)
+            expected /= expected.sum(0)
+        self.close(own.get(), expected, 4)
+
+    def test_refused(self):
+        _, own = self.array(2, 3, 4)
+        with self.assertRaisesRegex(ValueError, "without a queue"):
+            clattn.softmax(own.with_queue(None))
+        with self.assertRaisesRegex(ValueError, "has gaps"):
+            clattn.linear(own[:, ::2], own[0])
+        with self.assertRaises(clattn.ClattnError) as caught:
+            clattn.softmax(own, context=clattn.Context())
+        self.assertEqual(caught.exception.status, "WRONG_CONTEXT")
 
 
 def load_tests(loader, tests, pattern):
-    for module in (clattn, clattn.context, clattn.functional):
+    for module in (clattn, clattn.attention, clattn.context, clattn.functional):
         tests.addTests(doctest.DocTestSuite(module))
     return tests
 

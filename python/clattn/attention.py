@@ -1,0 +1,249 @@
+"""Attention, and its derivatives for PyTorch's autograd."""
+
+from __future__ import annotations
+
+import functools
+import math
+import secrets
+import sys
+from typing import Any
+
+import numpy as np
+
+from clattn._arrays import Kind, Operand, is_torch, kind_of, operand
+from clattn._call import compute
+from clattn._library import lib
+from clattn.context import Context
+
+ALIGNMENTS = {"top_left": lib.CLATTN_ALIGNMENT_TOP_LEFT, "bottom_right": lib.CLATTN_ALIGNMENT_BOTTOM_RIGHT}
+# The members of the description that arguments are.
+MEMBERS = {
+    "query": "query",
+    "key": "key",
+    "value": "value",
+    "attn_mask": "mask",
+    "bias": "bias",
+    "alibi_slopes": "scoring.alibi",
+    "sinks": "scoring.sinks",
+    "query_lengths": "lengths.query",
+    "key_lengths": "lengths.key",
+}
+HAVE_GRADIENTS = ("query", "key", "value", "attn_mask", "bias", "alibi_slopes", "sinks")
+
+
+def _four(array: Operand) -> Operand:
+    """An array of four dimensions or more, with all before the last three as one."""
+    values = array.values
+    if values.ndim == 4:
+        return array
+    return array.reshaped(math.prod(values.shape[:-3]), *values.shape[-3:])
+
+
+def _heads(array: Operand) -> Operand:
+    """(..., heads, length, size) as (batch, heads, length, size)."""
+    values = array.values
+    if values.ndim < 4:
+        return array.view(values[(np.newaxis,) * (4 - values.ndim)])
+    return _four(array)
+
+
+def _mask(array: Operand, batch: tuple[int, ...]) -> Operand:
+    """A mask of up to four dimensions; more are batches, which the call has as one."""
+    if array.values.ndim < 5:
+        return array
+    return _four(array.view(np.broadcast_to(array.values, batch + array.values.shape[-3:])))
+
+
+def _operands(arrays: dict[str, Any], enable_gqa: bool) -> dict[str, Operand]:
+    """The arguments that are arrays, by their names: query, key and value of four dimensions, and of shapes that belong together."""
+    made = {name: operand(value, name) for name, value in arrays.items()}
+    shape = made["query"].values.shape
+    for name in ("query", "key", "value"):
+        other = made[name].values.shape
+        if len(other) < 2:
+            raise ValueError(f"{name} has the shape {other}, and (..., length, size) is needed")
+        if other[:-3] != shape[:-3] or len(other) != len(shape):
+            raise ValueError(f"query has the shape {shape} and {name} {other}: what is before the heads differs")
+    for name in ("query", "key", "value"):
+        made[name] = _heads(made[name])
+    for name in ("attn_mask", "bias"):
+        if name in made:
+            made[name] = _mask(made[name], shape[:-3])
+    heads, kv_heads = made["query"].values.shape[1], made["key"].values.shape[1]
+    if heads != kv_heads and not enable_gqa:
+        raise ValueError(f"query has {heads} heads and key {kv_heads}, which enable_gqa=True allows")
+    return made
+
+
+def _fields(
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+    window: tuple[int | None, int | None] | None,
+    alignment: str,
+    softcap: float,
+) -> dict[str, Any]:
+    """Members of the description that are no arrays."""
+    if alignment not in ALIGNMENTS:
+        raise ValueError(f"alignment is {alignment!r}, not one of {', '.join(ALIGNMENTS)}")
+    fields: dict[str, Any] = {}
+    if is_causal:
+        fields["causal"] = 1
+    if alignment != "top_left":
+        fields["alignment"] = ALIGNMENTS[alignment]
+    if softcap:
+        fields["scoring.softcap"] = softcap
+    if scale is not None:
+        fields |= {"scoring.explicit_scale": 1, "scoring.scale": scale}
+    if window is not None:
+        for side, limit in zip(("left", "right"), window, strict=True):
+            if limit is not None:
+                fields |= {f"window.explicit_{side}": 1, f"window.{side}": limit}
+    if dropout_p:
+        fields["dropout.probability"] = dropout_p
+    return fields
+
+
+def _forward(
+    arrays: dict[str, Operand], fields: dict[str, Any], seed: int, kind: Kind, lse: bool, context: Context | None
+) -> tuple[Operand, Operand | None]:
+    """The output and, if it is wanted, the log-sum-exp, both with a batch and heads."""
+    query = arrays["query"]
+    rows = query.values.shape[:3]
+    outputs = [("output", kind.new(query, (*rows, arrays["value"].values.shape[3])))]
+    if lse:
+        outputs.append(("outputs.lse", kind.new(query, rows, lib.CLATTN_DTYPE_F32)))
+    inputs = [(MEMBERS[name], array) for name, array in arrays.items()]
+    scalars = {"dropout.seed": seed} if "dropout.probability" in fields else {}
+    compute("attention", context or kind.context(), fields, inputs, outputs, scalars)
+    return outputs[0][1], outputs[1][1] if lse else None
+
+
+@functools.cache
+def _autograd() -> Any:
+    """Attention as one of PyTorch's functions: apply((names of arrays, fields, seed, enable_gqa, context), array, ...)."""
+    torch = sys.modules["torch"]
+
+    class Attention(torch.autograd.Function):  # type: ignore[misc, name-defined]
+        @staticmethod
+        def forward(ctx: Any, options: Any, *tensors: Any) -> tuple[Any, Any]:
+            names, fields, seed, enable_gqa, context = options
+            arrays = _operands(dict(zip(names, tensors, strict=True)), enable_gqa)
+            kind = kind_of(tensors[0])
+            output, lse = _forward(arrays, fields, seed, kind, True, context)
+            assert lse is not None
+            made, lse_made = kind.result(output), kind.result(lse)
+            ctx.options = options
+            ctx.set_materialize_grads(False)
+            ctx.save_for_backward(*tensors, made, lse_made)
+            shape = tensors[0].shape
+            return made.view(*shape[:-1], made.shape[-1]), lse_made.view(shape[:-1])
+
+        @staticmethod
+        def backward(ctx: Any, d_output: Any, d_lse: Any) -> tuple[Any, ...]:
+            names, fields, seed, enable_gqa, context = ctx.options
+            *tensors, output, lse = ctx.saved_tensors
+            arrays = _operands(dict(zip(names, tensors, strict=True)), enable_gqa)
+            if d_output is None:
+                d_output = torch.zeros_like(output)
+            inputs = [(MEMBERS[name], array) for name, array in arrays.items()]
+            inputs += [("output", operand(output, "output")), ("outputs.lse", operand(lse, "lse"))]
+            inputs.append(("gradients.output", operand(d_output.reshape(output.shape), "the gradient")))
+            if d_lse is not None:
+                inputs.append(("gradients.lse", operand(d_lse.reshape(lse.shape).float(), "the gradient of lse")))
+            kind = kind_of(tensors[0])
+            wanted: dict[str, Operand] = {}
+            for name, needed in zip(names, ctx.needs_input_grad[1:], strict=True):
+                if needed:
+                    array = arrays[name]
+                    exact = name in ("query", "key", "value") or array.dtype == lib.CLATTN_DTYPE_F64
+                    wanted[name] = kind.new(array, array.values.shape, None if exact else lib.CLATTN_DTYPE_F32)
+            outputs = [(f"gradients.{MEMBERS[name].split('.')[-1]}", gradient) for name, gradient in wanted.items()]
+            scalars = {"dropout.seed": seed} if "dropout.probability" in fields else {}
+            directed = {**fields, "direction": lib.CLATTN_DIRECTION_BACKWARD}
+            compute("attention", context or kind.context(), directed, inputs, outputs, scalars)
+            gradients = [
+                kind.result(wanted[name]).reshape(tensor.shape).to(tensor.dtype) if name in wanted else None
+                for name, tensor in zip(names, tensors, strict=True)
+            ]
+            return None, *gradients
+
+    return Attention
+
+
+def scaled_dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    bias: Any = None,
+    window: tuple[int | None, int | None] | None = None,
+    alignment: str = "top_left",
+    softcap: float = 0.0,
+    alibi_slopes: Any = None,
+    sinks: Any = None,
+    query_lengths: Any = None,
+    key_lengths: Any = None,
+    seed: int | None = None,
+    return_lse: bool = False,
+    context: Context | None = None,
+) -> Any:
+    """Every query takes the mean of the values, weighted by the softmax of its dot products with the keys.
+
+    The arguments before `*` mean what they mean in torch.nn.functional.scaled_dot_product_attention: `query` is (..., heads, L, E),
+    `key` (..., heads, S, E), `value` (..., heads, S, Ev), and the result (..., heads, L, Ev) in the type of `query`. With
+    `enable_gqa` keys and values may have fewer heads, of which each serves several of the queries'. `attn_mask` is boolean (True:
+    attend) or added to the scores. Unlike there, a mask and `is_causal` go together, and a row that attends nothing is 0.
+
+    bias           added to the scores besides the mask
+    window         (left, right): key j is attended if p - left <= j <= p + right; None is no limit
+    alignment      where query 0 stands for `is_causal`, `window` and `alibi_slopes`: p = i, or "bottom_right", p = i + S - L
+    softcap        scores become softcap * tanh(score / softcap)
+    alibi_slopes   (heads,) or (batch, heads): slope * |p - j| is subtracted from the scores
+    sinks          (heads,): one more logit in the softmax of each row, without a value
+    query_lengths  (batch,) integers: rows of queries beyond are 0
+    key_lengths    (batch,) integers: keys beyond are not attended
+    seed           of dropout; None draws one
+    return_lse     gives (result, log-sum-exp of each row's scores), the latter (..., heads, L) in float32
+
+    The result of PyTorch's tensors has a gradient by query, key, value, masks and biases that are added, slopes and sinks.
+
+    >>> import numpy as np
+    >>> q = k = v = np.eye(4, dtype=np.float32)
+    >>> scaled_dot_product_attention(q, k, v, is_causal=True)[0].tolist()
+    [1.0, 0.0, 0.0, 0.0]
+    """
+    arrays = {"query": query, "key": key, "value": value}
+    for name, array in (
+        ("attn_mask", attn_mask),
+        ("bias", bias),
+        ("alibi_slopes", alibi_slopes),
+        ("sinks", sinks),
+        ("query_lengths", query_lengths),
+        ("key_lengths", key_lengths),
+    ):
+        if array is not None:
+            arrays[name] = array
+    fields = _fields(dropout_p, is_causal, scale, window, alignment, softcap)
+    if seed is None:
+        seed = secrets.randbits(64) if dropout_p else 0
+    if is_torch(query) and sys.modules["torch"].is_grad_enabled():
+        needed = [name for name in HAVE_GRADIENTS if getattr(arrays.get(name), "requires_grad", False)]
+        if needed:
+            for name in ("attn_mask", "bias"):  # whose gradient is then expand's to add up
+                if name in needed and arrays[name].ndim > 4:
+                    arrays[name] = arrays[name].expand(*query.shape[:-3], *arrays[name].shape[-3:])
+            options = (tuple(arrays), fields, seed, enable_gqa, context)
+            pair = _autograd().apply(options, *arrays.values())
+            return pair if return_lse else pair[0]
+    made, kind = _operands(arrays, enable_gqa), kind_of(query)
+    output, lse = _forward(made, fields, seed, kind, return_lse, context)
+    leading = query.shape[:-1]
+    if len(leading) != 3:
+        output = output.reshaped(*leading, output.values.shape[3])
+    return kind.result(output) if lse is None else (kind.result(output), kind.result(lse.reshaped(*leading)))
