@@ -16,6 +16,7 @@ from clattn.errors import (
     UnsupportedError,
 )
 from clattn.functional import layer_norm, linear, rms_norm, rope, softmax
+from clattn.plan import Plan, explain, supports
 
 __all__ = [
     "ClattnError",
@@ -24,13 +25,16 @@ __all__ = [
     "InvalidArgumentError",
     "NoDeviceError",
     "OutOfMemoryError",
+    "Plan",
     "UnsupportedError",
     "default_context",
     "devices",
+    "explain",
     "layer_norm",
     "linear",
     "rms_norm",
     "rope",
     "scaled_dot_product_attention",
     "softmax",
+    "supports",
 ]

@@ -234,6 +234,37 @@ class Others(Comparison):
         self.close(clattn.linear(x[0, 0], weight), x[0, 0].astype(np.float64) @ weight.T, 8)
 
 
+class Plans(Comparison):
+    def setUp(self):
+        self.arrays = [np.random.default_rng(SEED + n).standard_normal((1, 2, 5, 8)).astype(np.float32) for n in range(4)]
+
+    def test_plan(self):
+        q, k, v, other = self.arrays
+        with clattn.Plan(clattn.scaled_dot_product_attention, q, q, q, is_causal=True, solver="generic") as plan:
+            self.assertEqual(plan.solver, "generic")
+            self.assertIn("generic", plan.explanation)
+            for query in (q, other):
+                self.close(plan(query, k, v), expected_attention(query, k, v, causal=True)[0], 4)
+            with self.assertRaisesRegex(ValueError, r"plan is of query \(1, 2, 5, 8\).* was given query \(1, 2, 4, 8\)"):
+                plan(q[:, :, :4], k, v)
+            with self.assertRaisesRegex(ValueError, "another context"):
+                plan(q, k, v, context=clattn.Context())
+        with self.assertRaises(clattn.ClattnError):
+            plan(q, k, v)
+        with self.assertRaisesRegex(ValueError, 'softmax has no solver "tiled"'):
+            clattn.Plan(clattn.softmax, q, solver="tiled")
+        with self.assertRaisesRegex(TypeError, "is no function of clattn's"):
+            clattn.Plan(sum, [1])
+
+    def test_questions(self):
+        q = self.arrays[0]
+        self.assertEqual(clattn.supports(clattn.scaled_dot_product_attention, q, q, q), (True, ""))
+        able, reason = clattn.supports(clattn.softmax, q.astype(np.int32))
+        self.assertEqual((able, bool(reason)), (False, True))
+        self.assertIn("chosen", clattn.explain(clattn.softmax, q))
+        self.close(clattn.softmax(q), np.exp(q) / np.exp(q.astype(np.float64)).sum(-1, keepdims=True))
+
+
 class Refused(unittest.TestCase):
     def refused(self, kind, words, function, *arguments, **more):
         with self.assertRaisesRegex(kind, words) as caught:
@@ -386,7 +417,7 @@ class PyOpenCL(Comparison):
 
 
 def load_tests(loader, tests, pattern):
-    for module in (clattn, clattn.attention, clattn.context, clattn.functional):
+    for module in (clattn, clattn.attention, clattn.context, clattn.functional, clattn.plan):
         tests.addTests(doctest.DocTestSuite(module))
     return tests
 

@@ -1,0 +1,124 @@
+"""Plans, and questions about what a call would do."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any, Self
+
+from clattn._call import Answer, asked
+from clattn._library import check, ffi, lib, text_of
+from clattn.context import Context
+
+
+def _ask(function: Callable[..., Any], arguments: Any, more: Any, question: Callable[..., None]) -> Any:
+    """Calls one of this package's functions with something to do in place of its computation."""
+    token = asked.set(question)
+    try:
+        return function(*arguments, **more)
+    finally:
+        asked.reset(token)
+
+
+def supports(function: Callable[..., Any], *arguments: Any, **more: Any) -> tuple[bool, str]:
+    """Whether function(*arguments, **more) can be computed on its device, and why not. Nothing is compiled or run.
+
+    >>> import numpy as np
+    >>> from clattn import scaled_dot_product_attention
+    >>> x = np.ones((1, 1, 4, 8), np.float32)
+    >>> supports(scaled_dot_product_attention, x, x, x)
+    (True, '')
+    """
+    answer = (True, "")
+
+    def question(call: Any, key: Any, context: Context, scalars: Any, arrays: Any) -> None:
+        nonlocal answer
+        reason = ffi.new("const char **")
+        status = getattr(lib, f"clattn_{call.operator}_supports")(context.handle, call.desc, reason)
+        answer = (status == 0, text_of(reason[0]))
+        raise Answer
+
+    try:
+        _ask(function, arguments, more, question)
+    except Answer:
+        pass
+    return answer
+
+
+def explain(function: Callable[..., Any], *arguments: Any, **more: Any) -> str:
+    """Which solver function(*arguments, **more) takes on its device, and why no other: text of several lines."""
+    with Plan(function, *arguments, **more) as plan:
+        return plan.explanation
+
+
+class Plan:
+    """function(*arguments, **more), compiled: for calls of the same shapes and options, which then never compile.
+
+    `function` is one of this package's, such as scaled_dot_product_attention. `solver` names the solver; without it the best one
+    is chosen. Calling the plan is calling the function: with the arrays of this time, and the options of before.
+
+    >>> import numpy as np
+    >>> from clattn import softmax
+    >>> with Plan(softmax, np.zeros((2, 4), np.float32), solver="generic") as plan:
+    ...     plan.solver, plan(np.zeros((2, 4), np.float32))[0].tolist()
+    ('generic', [0.25, 0.25, 0.25, 0.25])
+    """
+
+    def __init__(self, function: Callable[..., Any], *arguments: Any, solver: str | None = None, **more: Any) -> None:
+        self._function, self._more = function, more
+        self._handle = ffi.new("clattn_plan **")
+        self._key: Any = None
+
+        def question(call: Any, key: Any, context: Context, scalars: Any, arrays: Any) -> None:
+            options = ffi.new("clattn_plan_options *")
+            lib.clattn_plan_options_init(options)
+            name = ffi.NULL if solver is None else ffi.new("char[]", solver.encode())
+            options.solver = name
+            create = getattr(lib, f"clattn_{call.operator}_plan_create")
+            check(create(context.handle, call.desc, options, self._handle), context.handle)
+            self._key, self._context = key, context
+            raise Answer
+
+        try:
+            _ask(function, arguments, more, question)
+        except Answer:
+            pass
+        if self._key is None:
+            raise TypeError(f"{function!r} is no function of clattn's that plans")
+        self.solver: str = text_of(lib.clattn_plan_solver(self._handle[0]))
+        self.explanation: str = text_of(lib.clattn_plan_explain(self._handle[0]))
+
+    def __call__(self, *arguments: Any, **more: Any) -> Any:
+        """What function(*arguments) gives with the options of before; `more` are arrays that are named."""
+
+        def question(call: Any, key: Any, context: Context, scalars: Any, arrays: Any) -> None:
+            if key != self._key:
+                raise ValueError(f"the plan is of {_shapes(self._key)}, and was given {_shapes(key)}")
+            if context is not self._context:
+                raise ValueError("the plan is of another context")
+            call.run(context, scalars, arrays, self._handle[0])
+
+        return _ask(self._function, arguments, {**self._more, **more}, question)
+
+    def close(self) -> None:
+        """Releases the plan."""
+        lib.clattn_plan_release(self._handle)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: types.TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_handle"):
+            self.close()
+
+
+def _shapes(key: Any) -> str:
+    return ", ".join(f"{path} {shape}" for path, _, shape, *_ in key[3:])
