@@ -4,6 +4,7 @@ CLATTN_TEST_LEVEL=full draws 500 calls of attention in place of 12; CLATTN_TEST_
 
 import doctest
 import os
+import pathlib
 import subprocess
 import sys
 import threading
@@ -419,6 +420,7 @@ class PyOpenCL(Comparison):
 def load_tests(loader, tests, pattern):
     for module in (clattn, clattn.attention, clattn.context, clattn.functional, clattn.plan):
         tests.addTests(doctest.DocTestSuite(module))
+    tests.addTests(doctest.DocFileSuite(str(pathlib.Path(__file__).parents[2] / "python/README.md"), module_relative=False))
     return tests
 
 
