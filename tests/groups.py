@@ -419,7 +419,8 @@ def add_plugins(run, gcc, full):
 def add_python(run, gcc, full):
     """The Python package: its wheel as pip builds it, installed; checked by ruff and mypy."""
     job, folder, python = packages(run, "python", "python", "numpy==2.4.6", "cffi==2.1.1", "mypy==2.4.1", "types-cffi==2.1.0.20260827",
-                                   "ruff==0.17.6", "pyopencl==2026.1.4")
+                                   "ruff==0.17.6", "pyopencl==2026.1.4",
+                                   "tokenizers==0.23.3")
     installed, wheels = run.work / "python", run.work / "wheels"
     for old in (installed, wheels):
         shutil.rmtree(old, ignore_errors=True)
@@ -428,8 +429,9 @@ def add_python(run, gcc, full):
         "$0" -m pip install --quiet --no-deps --target "$3" "$1"/clattn-*.whl""", python(), wheels, ROOT, installed],
                     needs=[job], isolated=False)
     path = {"PYTHONPATH": f"{installed}:{folder}"}
-    run.add("python", "package", lambda: [python(), HERE / "python/test_python.py"],
-            {**POCL, **path, "CLATTN_TEST_LEVEL": "full" if full else "quick"}, [wheel])
+    minilm = model_files(run, "minilm")
+    run.add("python", "package", lambda: ["env", f"CLATTN_MINILM={run.last_line(minilm)}", python(), HERE / "python/test_python.py"],
+            {**POCL, **path, "CLATTN_TEST_LEVEL": "full" if full else "quick"}, [wheel, minilm])
     sources = [ROOT / "python", HERE / "python"]
     for name, command in {"lint": ["ruff", "check"], "format": ["ruff", "format", "--check"]}.items():
         run.add("python", name, [folder / "bin" / command[0], *command[1:], "--no-cache", *sources], needs=[job])

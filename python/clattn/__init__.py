@@ -16,6 +16,7 @@ from clattn.errors import (
     UnsupportedError,
 )
 from clattn.functional import layer_norm, linear, rms_norm, rope, softmax
+from clattn.models import SentenceEncoder
 from clattn.plan import Plan, explain, supports
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "NoDeviceError",
     "OutOfMemoryError",
     "Plan",
+    "SentenceEncoder",
     "UnsupportedError",
     "default_context",
     "devices",
