@@ -6,7 +6,7 @@
 (1, 8, 16, 64)
 """
 
-from clattn.attention import scaled_dot_product_attention
+from clattn.attention import multi_head_attention, scaled_dot_product_attention
 from clattn.context import Context, Device, default_context, devices
 from clattn.errors import (
     ClattnError,
@@ -34,6 +34,7 @@ __all__ = [
     "explain",
     "layer_norm",
     "linear",
+    "multi_head_attention",
     "rms_norm",
     "rope",
     "scaled_dot_product_attention",

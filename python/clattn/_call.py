@@ -16,6 +16,9 @@ from clattn.context import Context
 KEPT = 128  # calls that a context keeps
 READS, WRITES = lib.C_CL_MEM_READ_ONLY, lib.C_CL_MEM_READ_WRITE
 
+# Arrays whose layouts follow from the rest of a description, which has none of them: they are contiguous.
+IMPLIED = {"mha": ("x", "context", "context_value", "w_in", "b_in", "w_o", "b_o", "y", "weights")}
+
 Operands = list[tuple[str, Operand]]
 
 
@@ -50,10 +53,13 @@ class _Binding:
         values = array.values
         if not 1 <= values.ndim <= lib.C_CLATTN_MAX_RANK:
             raise ValueError(f"{path} has {values.ndim} dimensions, and there may be 1 to {lib.C_CLATTN_MAX_RANK}")
-        layout = _member(call.desc, path)
-        layout.dtype, layout.rank = array.dtype, values.ndim
-        layout.extent[0 : values.ndim] = values.shape
-        layout.stride[0 : values.ndim] = [stride // values.itemsize for stride in values.strides]
+        if path not in call.implied:
+            layout = _member(call.desc, path)
+            layout.dtype, layout.rank = array.dtype, values.ndim
+            layout.extent[0 : values.ndim] = values.shape
+            layout.stride[0 : values.ndim] = [stride // values.itemsize for stride in values.strides]
+        elif not values.flags.c_contiguous:
+            raise ValueError(f"{path} is not contiguous")
         self.binding, self.size = _member(call.args, path), values.itemsize
         self.empty = values.size == 0
         self.below, above = (0, 64) if self.empty else _reach(values)
@@ -84,6 +90,7 @@ class _Call:
         self.desc.size, self.args.size = ffi.sizeof(self.desc[0]), ffi.sizeof(self.args[0])
         self.operator, self.run_operator = operator, getattr(lib, f"clattn_{operator}_run")
         self.event, self.code = ffi.new("cl_event *"), ffi.new("cl_int *")
+        self.implied = IMPLIED.get(operator, ())
         for path, value in fields.items():
             _set(self.desc, path, value)
         self.bindings = [_Binding(self, path, array, False) for path, array in inputs]

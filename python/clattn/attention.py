@@ -247,3 +247,83 @@ def scaled_dot_product_attention(
     if len(leading) != 3:
         output = output.reshaped(*leading, output.values.shape[3])
     return kind.result(output) if lse is None else (kind.result(output), kind.result(lse.reshaped(*leading)))
+
+
+def multi_head_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    num_heads: int,
+    in_proj_weight: Any,
+    in_proj_bias: Any,
+    out_proj_weight: Any,
+    out_proj_bias: Any = None,
+    attn_mask: Any = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    need_weights: bool = False,
+    average_attn_weights: bool = True,
+    *,
+    context: Context | None = None,
+) -> Any:
+    """Attention between projections, by the weights of torch.nn.MultiheadAttention, whose batch comes first.
+
+    `query` is (batch, L, d), `key` and `value` are (batch, S, d), or the same object as `query`. `in_proj_weight` is (3 d, d) for
+    query, key and value, `in_proj_bias` (3 d,) or None, `out_proj_weight` (d, d). `attn_mask` is that of
+    scaled_dot_product_attention (True: attend, unlike in that module), (batch, heads, L, S) or what broadcasts to it. The result is
+    (batch, L, d); with `need_weights` it is (result, probabilities), which are (batch, L, S), or (batch, heads, L, S) unless
+    `average_attn_weights`.
+
+    >>> import numpy as np
+    >>> x, one = np.ones((1, 2, 4), np.float32), np.eye(4, dtype=np.float32)
+    >>> multi_head_attention(x, x, x, 2, np.concatenate([one] * 3), None, one)[0, 0].tolist()
+    [1.0, 1.0, 1.0, 1.0]
+    """
+    named = {"x": query}
+    if key is not query or value is not query:
+        named["context"] = key
+        if value is not key:
+            named["context_value"] = value
+    named |= {"w_in": in_proj_weight, "b_in": in_proj_bias, "w_o": out_proj_weight, "b_o": out_proj_bias}
+    inputs = [(name, _contiguous(operand(array, name))) for name, array in named.items() if array is not None]
+    arrays = {name: array.values for name, array in inputs}
+    x = inputs[0][1]
+    if x.values.ndim != 3 or any(arrays[name].ndim != 3 for name in ("context", "context_value") if name in arrays):
+        raise ValueError(
+            f"query, key and value have the shapes {[a.shape for a in arrays.values()][:3]}, not (batch, length, d)"
+        )
+    batch, rows, d = x.values.shape
+    keys = arrays["context"].shape[1] if "context" in arrays else rows
+    expected = {"context": (batch, keys, d), "context_value": (batch, keys, d), "w_in": (3 * d, d), "b_in": (3 * d,)}
+    expected |= {"w_o": (d, d), "b_o": (d,)}
+    for name, shape in expected.items():
+        if name in arrays and arrays[name].shape != shape:
+            raise ValueError(f"{name} has the shape {arrays[name].shape}, expected {shape}")
+        if name in arrays and dict(inputs)[name].dtype != x.dtype:
+            raise TypeError(f"{name} is of another type than query")
+    fields: dict[str, Any] = {"dtype": x.dtype, "packed_weights": 1, "heads": num_heads, "batch": batch, "query_length": rows}
+    fields |= {"d_model": d, "causal": int(is_causal), "bias_in": int("b_in" in arrays), "bias_out": int("b_o" in arrays)}
+    if "context" in arrays:
+        fields |= {"cross": 1, "key_length": keys, "d_context": d}
+    if "context_value" in arrays:
+        fields["d_context_value"] = d
+    if scale is not None:
+        fields |= {"explicit_scale": 1, "scale": scale}
+    if attn_mask is not None:
+        inputs.append(("mask", operand(attn_mask, "attn_mask")))
+    kind = kind_of(query)
+    outputs = [("y", kind.new(x, (batch, rows, d)))]
+    if need_weights:
+        fields["weights"] = lib.CLATTN_WEIGHTS_OUTPUT_AVERAGE if average_attn_weights else lib.CLATTN_WEIGHTS_OUTPUT_PER_HEAD
+        shape = (batch, rows, keys) if average_attn_weights else (batch, num_heads, rows, keys)
+        outputs.append(("weights", kind.new(x, shape, lib.CLATTN_DTYPE_F32)))
+    compute("mha", context or kind.context(), fields, inputs, outputs)
+    results = tuple(kind.result(array) for _, array in outputs)
+    return results if need_weights else results[0]
+
+
+def _contiguous(array: Operand) -> Operand:
+    """The array in C order: a copy, if it lies otherwise in the host's memory."""
+    if array.owner is not None or array.values.flags.c_contiguous:
+        return array
+    return array.view(np.ascontiguousarray(array.values))

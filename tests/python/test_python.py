@@ -229,6 +229,35 @@ class Others(Comparison):
         expected = np.stack([even * cos - odd * sin, even * sin + odd * cos], -1).reshape(x.shape)
         self.close(clattn.rope(x, base=100.0, position=2, positions=positions, interleaved=True), expected, 2)
 
+    def test_multi_head_attention(self):
+        d, heads = 12, 3
+        x, memory, values = self.array(2, 5, d), self.array(2, 7, d), self.array(2, 7, d)
+        w_in, b_in, w_out, b_out = self.array(3 * d, d), self.array(3 * d), self.array(d, d), self.array(d)
+
+        def expected(query, key, value, **more):
+            projected = [
+                (array.astype(np.float64) @ w_in[n * d : (n + 1) * d].T + b_in[n * d : (n + 1) * d])
+                .reshape(2, -1, heads, d // heads)
+                .swapaxes(1, 2)
+                for n, array in enumerate((query, key, value))
+            ]
+            return expected_attention(*projected, **more)[0].swapaxes(1, 2).reshape(query.shape) @ w_out.T + b_out
+
+        for arrays in ((x, x, x), (x, memory, memory), (x, memory, values)):
+            mask = self.random.random((5, arrays[1].shape[1])) < 0.7
+            result, weights = clattn.multi_head_attention(*arrays, heads, w_in, b_in, w_out, b_out, mask, need_weights=True)
+            self.close(result, expected(*arrays, mask=mask), 64)
+            self.assertEqual(weights.shape, (2, 5, arrays[1].shape[1]))
+            self.assertTrue((weights[:, ~mask] == 0).all())
+        causal = clattn.multi_head_attention(
+            x[:, ::-1], x[:, ::-1], x[:, ::-1], heads, w_in, b_in, w_out, b_out, is_causal=True
+        )
+        self.close(causal, expected(*[x[:, ::-1]] * 3, causal=True), 64)
+        with self.assertRaisesRegex(ValueError, r"w_in has the shape \(36, 11\), expected \(36, 12\)"):
+            clattn.multi_head_attention(x, x, x, heads, w_in[:, :11], b_in, w_out)
+        with self.assertRaisesRegex(TypeError, "w_o is of another type"):
+            clattn.multi_head_attention(x, x, x, heads, w_in, b_in, w_out.astype(np.float16))
+
     def test_linear(self):
         x, weight, bias = self.array(2, 5, 7), self.array(3, 7), self.array(3)
         product = x.astype(np.float64) @ weight.T + bias
