@@ -10,6 +10,7 @@
 typedef struct selftest_options {
     const char *device;
     bool json;
+    const char *operators[]; /* ended by NULL; none: all */
 } selftest_options;
 
 static const option_row rows[] = {
@@ -23,6 +24,8 @@ static const option_table table = {
     .summary = "Plans small problems of every operator with each of its solvers, whose kernels the library then "
                "compares with\n"
                "a double-precision reference on the host.",
+    .operands = "OPERATOR ...",
+    .operand_offset = offsetof(selftest_options, operators),
     .rows = rows,
 };
 
@@ -70,11 +73,36 @@ static void print_row(const char *operator_name, const char *solver, const solve
     fflush(stdout);
 }
 
-static size_t count_steps(void)
+/* Whether an operator is one of those that were asked for. */
+static bool is_wanted(const char *const *names, const char *operator_name)
+{
+    bool found = names[0] == NULL;
+    for (size_t i = 0; names[i] != NULL && !found; i++)
+        found = strcmp(names[i], operator_name) == 0;
+    return found;
+}
+
+static int check_names(const char *const *names)
+{
+    for (size_t i = 0; names[i] != NULL; i++) {
+        bool known = false;
+        for (size_t j = 0; j < selftest_operator_count; j++)
+            known = known || strcmp(selftest_operators[j].name, names[i]) == 0;
+        if (!known)
+            return complain(TOOL_BAD_INPUT,
+                            "selftest: unknown operator '%s', expected one of those that clattn selftest prints",
+                            names[i]);
+    }
+    return TOOL_DONE;
+}
+
+static size_t count_steps(const char *const *names)
 {
     size_t total = 0;
     for (size_t i = 0; i < selftest_operator_count; i++) {
         size_t solvers = 1;
+        if (!is_wanted(names, selftest_operators[i].name))
+            continue;
         while (selftest_operators[i].solvers[solvers - 1] != NULL)
             solvers++;
         total += solvers * selftest_operators[i].case_count;
@@ -82,14 +110,17 @@ static size_t count_steps(void)
     return total;
 }
 
-static int run_all(tool_device *device, bool json, json_t *results, size_t *failed)
+static int run_wanted(tool_device *device, const selftest_options *options, json_t *results, size_t *failed)
 {
-    size_t done = 0, total = count_steps();
+    const bool json = options->json;
+    size_t done = 0, total = count_steps(options->operators);
     if (!json)
         printf("device: %s (%s)\n%-13s  %-9s  %-7s  cases\n", device->info.name, device->info.platform, "operator",
                "solver", "result");
     for (size_t i = 0; i < selftest_operator_count; i++) {
         const selftest_operator *op = &selftest_operators[i];
+        if (!is_wanted(options->operators, op->name))
+            continue;
         /* The library's own choice first, then each solver by name. */
         const char *solver = NULL;
         for (size_t j = 0; j == 0 || solver != NULL; j++) {
@@ -112,22 +143,22 @@ static int run_all(tool_device *device, bool json, json_t *results, size_t *fail
     return TOOL_DONE;
 }
 
-int cmd_selftest(int argc, char **argv)
+static int run(const void *fields)
 {
-    selftest_options options = {0};
+    const selftest_options *options = fields;
     tool_device device = {0};
     size_t failed = 0;
-    int status = options_parse(&table, argc, argv, &options);
+    int status = check_names(options->operators);
     if (status != TOOL_DONE)
         return status;
-    status = device_open_checked(options.device, CLATTN_SELF_CHECK_ALWAYS, &device);
+    status = device_open_checked(options->device, CLATTN_SELF_CHECK_ALWAYS, &device);
     if (status != TOOL_DONE)
         return status;
     json_t *results = json_array();
     progress_begin("self-test");
-    status = run_all(&device, options.json, results, &failed);
+    status = run_wanted(&device, options, results, &failed);
     progress_end();
-    if (status == TOOL_DONE && options.json) {
+    if (status == TOOL_DONE && options->json) {
         tool_report report = report_begin();
         report_text(&report, "device", device.info.name);
         report_text(&report, "platform", device.info.platform);
@@ -142,4 +173,9 @@ int cmd_selftest(int argc, char **argv)
                           device.info.name);
     device_close(&device);
     return status;
+}
+
+int cmd_selftest(int argc, char **argv)
+{
+    return options_run(table, sizeof(selftest_options), argc, argv, run);
 }
