@@ -57,6 +57,7 @@ if [ "$level" != build ]; then
 fi
 tests() { [ "$level" != build ] && [ "$level" != models ]; }
 if tests; then
+    want cmake have cmake
     want opencl-clhpp-headers test -e /usr/include/CL/opencl.hpp
     want clang have clang
     want libcmocka-dev compiles gcc '#include <stdarg.h>

@@ -103,7 +103,7 @@ def oclgrind(row):
 
 
 def add_install(run, gcc, full):
-    for name in ("prefix", "external", "staged"):
+    for name in ("prefix", "external", "external-cmake", "staged"):
         shutil.rmtree(run.work / name, ignore_errors=True)
     install = ["meson", "install", "--no-rebuild", "-C", run.work / "gcc"]
     run.add("install", "staged", install, {"DESTDIR": f"{run.work}/staged"}, [gcc], isolated=False)
@@ -111,13 +111,17 @@ def add_install(run, gcc, full):
     run.add("install", "files", ["sh", "-c", """cd "$0" && ls -lR && test -s include/clattn/clattn.h &&
         test -s include/clattn/io.h && test -s include/clattn/pictures.h && test -s include/clattn/clattn.hpp && test -s include/clattn/io.hpp &&
         test -L lib/libclattn.so && test -s lib/pkgconfig/clattn.pc && test -s lib/pkgconfig/clattn-pictures.pc &&
-        test -s share/man/man1/clattn.1 && ! ls -d include/clattn/*.c""", run.work / "prefix"], needs=[installed])
+        test -s lib/cmake/clattn/clattnConfig.cmake && test -s share/man/man1/clattn.1 && ! ls -d include/clattn/*.c""", run.work / "prefix"], needs=[installed])
     external = run.add("install", "external-build", ["sh", "-c", 'meson setup "$0" "$1" && meson compile -C "$0"',
                                                      run.work / "external", HERE / "external"],
                        {"PKG_CONFIG_PATH": f"{run.work}/prefix/lib/pkgconfig"}, [installed], isolated=False)
+    cmake = run.add("install", "cmake-build", ["sh", "-c", 'cmake -S "$2" -B "$0" -DCMAKE_PREFIX_PATH="$1" && cmake --build "$0"',
+                                               run.work / "external-cmake", run.work / "prefix", HERE / "external"],
+                    needs=[installed], isolated=False)
     library = {**POCL, "LD_LIBRARY_PATH": f"{run.work}/prefix/lib"}
     for program in ("external", "pictures"):
         run.add("install", f"{program}-run", [run.work / "external" / program], library, [external])
+        run.add("install", f"cmake-{program}-run", [run.work / "external-cmake" / program], library, [cmake])
     run.add("install", "command", [run.work / "prefix/bin/clattn", "devices"], library, [installed])
 
 
