@@ -1,0 +1,44 @@
+#!/bin/sh
+# Makes what a release has, in a folder: the source as an archive, the Python package's wheel, and their checksums.
+#
+#   sh packaging/release.sh FOLDER
+#
+# It takes the commit that is checked out; what is not committed is refused.  The same commit gives the same bytes.  Needs git and
+# pip with the network, which fetches what builds a wheel.
+set -eu
+
+[ $# = 1 ] || { echo "usage: release.sh FOLDER" >&2; exit 2; }
+here=$(cd "$(dirname "$0")/.." && pwd)
+mkdir -p "$1"
+out=$(cd "$1" && pwd)
+cd "$here"
+[ -z "$(git status --porcelain)" ] || { echo "release.sh: there are changes that are not committed" >&2; exit 1; }
+
+version=$(sed -n "s/^  version: '\(.*\)',$/\1/p" meson.build)
+header=$(sed -n 's/^#define CLATTN_VERSION_STRING "\([^"]*\)".*/\1/p' include/clattn/version.h)
+changes=$(sed -n 's/^## \([0-9.]*\).*/\1/p' CHANGES.md | head -n 1)
+for other in "$header" "$changes"; do
+    [ "$other" = "$version" ] ||
+        { echo "release.sh: meson.build says $version, version.h $header and CHANGES.md $changes" >&2; exit 1; }
+done
+
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH
+name=clattn-$version
+git archive --format=tar --prefix="$name/" HEAD | gzip -n -9 > "$out/$name.tar.gz"
+
+# The wheel is made of the archive, so that it needs nothing else.  It serves every Python 3, and every C library from that one on
+# whose symbols it has.
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+tar -xzf "$out/$name.tar.gz" -C "$work"
+python3 -m venv "$work/venv" 2> /dev/null || { echo "release.sh: python3 has no venv" >&2; exit 1; }
+"$work/venv/bin/pip" install --quiet wheel
+CFLAGS="-ffile-prefix-map=$work=." "$work/venv/bin/pip" wheel --quiet --no-deps --wheel-dir "$work/wheel" "$work/$name"
+library=$(unzip -Z1 "$work"/wheel/*.whl | grep '/_clattn\.')
+unzip -q -d "$work" "$work"/wheel/*.whl "$library"
+libc=$(objdump -T "$work/$library" | grep -o 'GLIBC_[0-9.]*' | sort -t. -k2 -n | tail -n 1 | tr . _)
+"$work/venv/bin/wheel" tags --remove --python-tag py3 --abi-tag none \
+    --platform-tag "manylinux_${libc#GLIBC_}_$(uname -m)" "$work"/wheel/*.whl > /dev/null
+cp "$work"/wheel/*.whl "$out"
+cd "$out" && sha256sum "$name.tar.gz" "$name"*.whl | tee SHA256SUMS
