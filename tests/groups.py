@@ -437,6 +437,11 @@ def add_python(run, gcc, full):
     minilm = model_files(run, "minilm")
     run.add("python", "package", lambda: ["env", f"CLATTN_MINILM={run.last_line(minilm)}", python(), HERE / "python/test_python.py"],
             {**POCL, **path, "CLATTN_TEST_LEVEL": "full" if full else "quick"}, [wheel, minilm])
+    if full:
+        run.add("python", "release", ["sh", "-c", """
+            test -z "$(git -C "$0" status --porcelain)" || { echo there are changes that are not committed; exit 77; }
+            for n in 1 2; do sh "$0/packaging/release.sh" "$1/release$n" || exit; done
+            cmp "$1/release1/SHA256SUMS" "$1/release2/SHA256SUMS" """, ROOT, run.work], isolated=False)
     sources = [ROOT / "python", HERE / "python"]
     for name, command in {"lint": ["ruff", "check"], "format": ["ruff", "format", "--check"]}.items():
         run.add("python", name, [folder / "bin" / command[0], *command[1:], "--no-cache", *sources], needs=[job])
