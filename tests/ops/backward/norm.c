@@ -216,8 +216,12 @@ enum { BATCH = 4, ROWS = 70, COLUMNS = 83, ITEM = ROWS * COLUMNS };
 
 static void same_bits(void **state)
 {
-    static const norm_case test = {"repeated", ALL, DIMS(3, BATCH, ROWS, COLUMNS), BOTH(1, COLUMNS)};
+    norm_case test = {"repeated", ALL, DIMS(3, BATCH, ROWS, COLUMNS), BOTH(1, COLUMNS)};
     (void)state;
+    if (is_tiny()) { /* a simulator takes a minute for more */
+        test.extent[0] = 1;
+        test.extent[1] = 7;
+    }
     for (size_t n = 0; n < NORM_SOLVERS; n++) {
         test_job job = {0};
         assert_true(norm_job(&job, &test, norm_solvers[n]));
