@@ -53,6 +53,11 @@ class Operand:
             raise ValueError(f"an array of shape {self.values.shape} has gaps, and cannot be one of shape {shape}") from None
         return self.view(values)
 
+    @property
+    def is_outside(self) -> bool:
+        """Whether its elements are in a buffer of PyOpenCL's, which has none without elements."""
+        return self.owner is not None and self.values.size > 0
+
     def byte_offset(self) -> int:
         """Where the first element lies in the owner's buffer."""
         return int(self.values.ctypes.data) - self.origin
@@ -61,6 +66,20 @@ class Operand:
 def is_torch(value: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
+
+
+def _has_derivative(tensor: Any, torch: Any) -> bool:
+    forward = torch.autograd.forward_ad
+    if forward._current_level >= 0 and forward.unpack_dual(tensor).tangent is not None:
+        return True
+    return bool(tensor.requires_grad and torch.is_grad_enabled())
+
+
+def number(value: Any, name: str) -> float:
+    """An argument that is a number, as one of Python's own."""
+    if is_torch(value) and _has_derivative(value, sys.modules["torch"]):
+        raise ValueError(f"{name} requires a gradient, which there is not: use {name}.item()")
+    return float(value)
 
 
 def is_pyopencl(value: Any) -> bool:
@@ -77,12 +96,19 @@ def operand(value: Any, name: str) -> Operand:
     if is_pyopencl(value):
         return _of_pyopencl(value, name)
     if is_torch(value):
+        torch = sys.modules["torch"]
         if value.device.type != "cpu":
             raise TypeError(f"{name} is on {value.device}, and only arrays on the CPU can be read")
-        value, torch = value.detach(), sys.modules["torch"]
+        if _has_derivative(value, torch):
+            raise ValueError(
+                f"{name} requires a gradient, which this call does not have: use torch.no_grad() or {name}.detach()"
+            )
+        value = value.detach()
         if value.dtype == torch.bfloat16:
             return Operand(value.view(torch.int16).numpy().view(np.uint16), lib.CLATTN_DTYPE_BF16)
         values = value.numpy()
+    elif isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array, whose mask would not count")
     elif isinstance(value, np.ndarray):
         values = value if value.flags.aligned else value.copy()
     elif hasattr(value, "__dlpack__"):
@@ -112,7 +138,13 @@ def _with_whole_strides(values: Array, dtype: int) -> Operand:
 
 
 def _of_pyopencl(array: Any, name: str) -> Operand:
-    dtype = _dtype_of(array.dtype, name)
+    dtype, size = _dtype_of(array.dtype, name), array.dtype.itemsize
+    if not array.dtype.isnative:
+        raise TypeError(f"{name} has the other byte order")
+    if array.size and not hasattr(array.base_data, "int_ptr"):
+        raise TypeError(f"{name} is no array in a buffer: {type(array.base_data).__name__}")
+    if array.offset % size or any(stride % size for stride in array.strides):
+        raise ValueError(f"{name} begins or goes on between two elements: offset {array.offset}, strides {array.strides}")
     nowhere = np.empty(1, array.dtype)
     values = np.lib.stride_tricks.as_strided(nowhere, array.shape, array.strides, writeable=False)
     return Operand(values, dtype, array, int(nowhere.ctypes.data) - array.offset)

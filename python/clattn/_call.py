@@ -96,57 +96,62 @@ class _Call:
         self.bindings = [_Binding(self, path, array, False) for path, array in inputs]
         self.bindings += [_Binding(self, path, array, True) for path, array in outputs]
 
-    def run(self, context: Context, scalars: dict[str, Any], arrays: Operands, plan: Any = None) -> None:
+    def run(self, context: Context, handle: Any, scalars: dict[str, Any], arrays: Operands, plan: Any = None) -> None:
         """Computes, by a plan of the caller's or by the context's own."""
-        cl, handle, buffers = opencl(), context.handle, []
+        cl, buffers, events = opencl(), [], []
+        queue = lib.clattn_context_queue(handle)
         for path, value in scalars.items():
             _set(self.args, path, value)
-        events: list[Any] = []
-        outside = False
+        self.event[0] = ffi.NULL
+        begun = False
         try:
             owner = lib.clattn_context_opencl_context(handle)
             for bound, (_, array) in zip(self.bindings, arrays, strict=True):
-                if array.owner is not None:
-                    outside = True
+                if array.is_outside:
                     bound.binding.buffer = ffi.cast("cl_mem", array.owner.base_data.int_ptr)
                     bound.binding.offset = array.byte_offset() // bound.size
+                    queue = ffi.cast("cl_command_queue", array.owner.queue.int_ptr)
                     events += [ffi.cast("cl_event", event.int_ptr) for event in array.owner.events]
                     continue
                 pointer = bound.first(array.values) if bound.has_host else ffi.NULL
                 buffer = cl.clCreateBuffer(owner, bound.flags, bound.length, pointer, self.code)
                 check_opencl(self.code[0], "clCreateBuffer")
-                buffers.append(buffer)
+                buffers.append((bound, array, buffer))
                 bound.binding.buffer = buffer
             waits = events or ffi.NULL
+            begun = True
             if plan is None:
-                status = self.run_operator(handle, ffi.NULL, self.desc, self.args, len(events), waits, self.event)
+                status = self.run_operator(handle, queue, self.desc, self.args, len(events), waits, self.event)
             else:
                 enqueue = getattr(lib, f"clattn_{self.operator}_enqueue")
-                status = enqueue(plan, ffi.NULL, self.args, len(events), waits, self.event)
+                status = enqueue(plan, queue, self.args, len(events), waits, self.event)
             check(status, handle)
-            if outside and not (buffers and self.shares):
-                self._promise(arrays)
-                return
-            try:
+            if any(bound.written for bound, _, _ in buffers) or (buffers and self.shares):
                 check_opencl(cl.clWaitForEvents(1, self.event), "clWaitForEvents")
-            finally:
-                cl.clReleaseEvent(self.event[0])
-            if not self.shares:
-                self._read(context, buffers, arrays)
+                if not self.shares:
+                    self._read(queue, buffers)
+            self._promise(arrays)
+            begun = False
         finally:
-            for buffer in buffers:
+            if begun:  # an exception, perhaps Ctrl-C's: the host's memory is the caller's again only when all is done
+                cl.clFinish(queue)
+            if self.event[0] != ffi.NULL:
+                cl.clReleaseEvent(self.event[0])
+            for _, _, buffer in buffers:
                 cl.clReleaseMemObject(buffer)
 
     def _promise(self, arrays: Operands) -> None:
         """Leaves the event with PyOpenCL's arrays: whoever uses the results waits for it, and nobody else does."""
-        event = sys.modules["pyopencl"].Event.from_int_ptr(int(ffi.cast("intptr_t", self.event[0])), retain=False)
+        event = None
         for _, array in arrays:
-            if array.owner is not None:
+            if array.is_outside:
+                if event is None:
+                    event = sys.modules["pyopencl"].Event.from_int_ptr(int(ffi.cast("intptr_t", self.event[0])))
                 array.owner.add_event(event)
 
-    def _read(self, context: Context, buffers: list[Any], arrays: Operands) -> None:
-        queue = lib.clattn_context_queue(context.handle)
-        for bound, buffer, (_, array) in zip(self.bindings, buffers, arrays, strict=True):
+    @staticmethod
+    def _read(queue: Any, buffers: list[tuple[_Binding, Operand, Any]]) -> None:
+        for bound, array, buffer in buffers:
             if bound.written and not bound.empty:
                 to = bound.first(array.values)
                 code = opencl().clEnqueueReadBuffer(queue, buffer, lib.C_CL_TRUE, 0, bound.length, to, 0, ffi.NULL, ffi.NULL)
@@ -157,7 +162,7 @@ class Answer(Exception):
     """Ends a function of this package that was asked about its call and not for the result."""
 
 
-#: What is done with a call in place of running it: asked(call, key, context, scalars, arrays).
+#: What is done with a call in place of running it: asked(call, key, context, handle, scalars, arrays).
 asked: contextvars.ContextVar[Callable[..., None] | None] = contextvars.ContextVar("asked", default=None)
 
 
@@ -173,22 +178,26 @@ def compute(
 
     Arrays go by the names of the description's layouts, which are those of the arguments' bindings; `fields` are other members
     of the description, `scalars` of the arguments."""
+    if not isinstance(context, Context):
+        raise TypeError(f"context is {context!r}, no clattn.Context")
     arrays = inputs + outputs
     key = (
         operator,
         tuple(fields.items()),
         len(inputs),
-        *[(path, array.dtype, array.values.shape, array.values.strides, array.owner is None) for path, array in arrays],
+        *[(path, array.dtype, array.values.shape, array.values.strides, array.is_outside) for path, array in arrays],
     )
-    calls: dict[Any, _Call] = context.calls
-    call = calls.pop(key, None)  # nobody else has it meanwhile
-    if call is None:
-        call = _Call(operator, context, fields, inputs, outputs)
-    instead = asked.get()
-    if instead is not None:
-        instead(call, key, context, scalars or {}, arrays)
-    else:
-        call.run(context, scalars or {}, arrays)
-    if len(calls) >= KEPT:
-        calls.pop(next(iter(calls)), None)
-    calls[key] = call
+    with context.handle as handle:
+        with context.lock:
+            call: _Call | None = context.calls.pop(key, None)  # nobody else has it meanwhile
+        if call is None:
+            call = _Call(operator, context, fields, inputs, outputs)
+        instead = asked.get()
+        if instead is not None:
+            instead(call, key, context, handle, scalars or {}, arrays)
+        else:
+            call.run(context, handle, scalars or {}, arrays)
+        with context.lock:
+            if len(context.calls) >= KEPT:
+                del context.calls[next(iter(context.calls))]
+            context.calls[key] = call

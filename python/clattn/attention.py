@@ -6,11 +6,12 @@ import functools
 import math
 import secrets
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from clattn._arrays import Kind, Operand, is_torch, kind_of, operand
+from clattn._arrays import Kind, Operand, is_torch, kind_of, number, operand
 from clattn._call import compute
 from clattn._library import lib
 from clattn.context import Context
@@ -48,14 +49,17 @@ def _heads(array: Operand) -> Operand:
 
 
 def _mask(array: Operand, batch: tuple[int, ...]) -> Operand:
-    """A mask of up to four dimensions; more are batches, which the call has as one."""
-    if array.values.ndim < 5:
+    """A mask that broadcasts to (*batch, heads, L, S), with what stands before the heads as one."""
+    if array.values.ndim == 0:
+        array = array.view(array.values[np.newaxis, np.newaxis])
+    if array.values.ndim < 4 or (len(batch) == 1 and array.values.ndim == 4):
         return array
     return _four(array.view(np.broadcast_to(array.values, batch + array.values.shape[-3:])))
 
 
-def _operands(arrays: dict[str, Any], enable_gqa: bool) -> dict[str, Operand]:
-    """The arguments that are arrays, by their names: query, key and value of four dimensions, and of shapes that belong together."""
+def _operands(arrays: dict[str, Any], enable_gqa: bool) -> tuple[dict[str, Operand], tuple[int, ...]]:
+    """The arguments that are arrays, by their names: query, key and value of four dimensions, and of shapes that belong together.
+    Also the shape that the query had."""
     made = {name: operand(value, name) for name, value in arrays.items()}
     shape = made["query"].values.shape
     for name in ("query", "key", "value"):
@@ -72,7 +76,7 @@ def _operands(arrays: dict[str, Any], enable_gqa: bool) -> dict[str, Operand]:
     heads, kv_heads = made["query"].values.shape[1], made["key"].values.shape[1]
     if heads != kv_heads and not enable_gqa:
         raise ValueError(f"query has {heads} heads and key {kv_heads}, which enable_gqa=True allows")
-    return made
+    return made, shape
 
 
 def _fields(
@@ -91,12 +95,14 @@ def _fields(
         fields["causal"] = 1
     if alignment != "top_left":
         fields["alignment"] = ALIGNMENTS[alignment]
+    softcap, dropout_p = number(softcap, "softcap"), number(dropout_p, "dropout_p")
     if softcap:
         fields["scoring.softcap"] = softcap
     if scale is not None:
-        fields |= {"scoring.explicit_scale": 1, "scoring.scale": scale}
+        fields |= {"scoring.explicit_scale": 1, "scoring.scale": number(scale, "scale")}
     if window is not None:
-        for side, limit in zip(("left", "right"), window, strict=True):
+        left, right = window
+        for side, limit in (("left", left), ("right", right)):
             if limit is not None:
                 fields |= {f"window.explicit_{side}": 1, f"window.{side}": limit}
     if dropout_p:
@@ -105,18 +111,57 @@ def _fields(
 
 
 def _forward(
-    arrays: dict[str, Operand], fields: dict[str, Any], seed: int, kind: Kind, lse: bool, context: Context | None
+    arrays: dict[str, Operand],
+    shape: tuple[int, ...],
+    fields: dict[str, Any],
+    seed: int,
+    kind: Kind,
+    lse: bool,
+    context: Context | None,
 ) -> tuple[Operand, Operand | None]:
-    """The output and, if it is wanted, the log-sum-exp, both with a batch and heads."""
-    query = arrays["query"]
+    """The output and, if it is wanted, the log-sum-exp, for a query of such a shape."""
+    query, columns = arrays["query"], arrays["value"].values.shape[3]
     rows = query.values.shape[:3]
-    outputs = [("output", kind.new(query, (*rows, arrays["value"].values.shape[3])))]
+    output = kind.new(query, (*rows, columns))
+    outputs = [("output", output)]
     if lse:
         outputs.append(("outputs.lse", kind.new(query, rows, lib.CLATTN_DTYPE_F32)))
     inputs = [(MEMBERS[name], array) for name, array in arrays.items()]
     scalars = {"dropout.seed": seed} if "dropout.probability" in fields else {}
     compute("attention", context or kind.context(), fields, inputs, outputs, scalars)
-    return outputs[0][1], outputs[1][1] if lse else None
+    if len(shape) != 4:
+        output = output.reshaped(*shape[:-1], columns)
+    return output, outputs[1][1].reshaped(*shape[:-1]) if lse else None
+
+
+def _gradients(
+    options: Any, needed: Sequence[bool], tensors: list[Any], output: Any, lse: Any, d_output: Any, d_lse: Any
+) -> list[Any]:
+    """The gradients of PyTorch's tensors that are needed, and None for the others."""
+    names, fields, seed, enable_gqa, context = options
+    arrays, _ = _operands(dict(zip(names, tensors, strict=True)), enable_gqa)
+    d_output = sys.modules["torch"].zeros_like(output) if d_output is None else d_output
+    rows = arrays["query"].values.shape[:3]
+    inputs = [(MEMBERS[name], array) for name, array in arrays.items()]
+    inputs += [(path, _heads(operand(array, path))) for path, array in (("output", output), ("gradients.output", d_output))]
+    inputs.append(("outputs.lse", operand(lse, "lse").reshaped(*rows)))
+    if d_lse is not None:
+        inputs.append(("gradients.lse", operand(d_lse.float(), "the gradient of lse").reshaped(*rows)))
+    kind = kind_of(tensors[0])
+    wanted: dict[str, Operand] = {}
+    for name, is_needed in zip(names, needed, strict=True):
+        if is_needed:
+            array = arrays[name]
+            exact = name in ("query", "key", "value") or array.dtype == lib.CLATTN_DTYPE_F64
+            wanted[name] = kind.new(array, array.values.shape, None if exact else lib.CLATTN_DTYPE_F32)
+    outputs = [(f"gradients.{MEMBERS[name].split('.')[-1]}", gradient) for name, gradient in wanted.items()]
+    scalars = {"dropout.seed": seed} if "dropout.probability" in fields else {}
+    directed = {**fields, "direction": lib.CLATTN_DIRECTION_BACKWARD}
+    compute("attention", context or kind.context(), directed, inputs, outputs, scalars)
+    return [
+        kind.result(wanted[name]).reshape(tensor.shape).to(tensor.dtype) if name in wanted else None
+        for name, tensor in zip(names, tensors, strict=True)
+    ]
 
 
 @functools.cache
@@ -128,47 +173,46 @@ def _autograd() -> Any:
         @staticmethod
         def forward(ctx: Any, options: Any, *tensors: Any) -> tuple[Any, Any]:
             names, fields, seed, enable_gqa, context = options
-            arrays = _operands(dict(zip(names, tensors, strict=True)), enable_gqa)
+            arrays, shape = _operands(dict(zip(names, tensors, strict=True)), enable_gqa)
             kind = kind_of(tensors[0])
-            output, lse = _forward(arrays, fields, seed, kind, True, context)
+            output, lse = _forward(arrays, shape, fields, seed, kind, True, context)
             assert lse is not None
-            made, lse_made = kind.result(output), kind.result(lse)
+            made = kind.result(output), kind.result(lse)
             ctx.options = options
             ctx.set_materialize_grads(False)
-            ctx.save_for_backward(*tensors, made, lse_made)
-            shape = tensors[0].shape
-            return made.view(*shape[:-1], made.shape[-1]), lse_made.view(shape[:-1])
+            ctx.save_for_backward(*tensors, *made)
+            return made
 
         @staticmethod
         def backward(ctx: Any, d_output: Any, d_lse: Any) -> tuple[Any, ...]:
-            names, fields, seed, enable_gqa, context = ctx.options
             *tensors, output, lse = ctx.saved_tensors
-            arrays = _operands(dict(zip(names, tensors, strict=True)), enable_gqa)
-            if d_output is None:
-                d_output = torch.zeros_like(output)
-            inputs = [(MEMBERS[name], array) for name, array in arrays.items()]
-            inputs += [("output", operand(output, "output")), ("outputs.lse", operand(lse, "lse"))]
-            inputs.append(("gradients.output", operand(d_output.reshape(output.shape), "the gradient")))
-            if d_lse is not None:
-                inputs.append(("gradients.lse", operand(d_lse.reshape(lse.shape).float(), "the gradient of lse")))
-            kind = kind_of(tensors[0])
-            wanted: dict[str, Operand] = {}
-            for name, needed in zip(names, ctx.needs_input_grad[1:], strict=True):
-                if needed:
-                    array = arrays[name]
-                    exact = name in ("query", "key", "value") or array.dtype == lib.CLATTN_DTYPE_F64
-                    wanted[name] = kind.new(array, array.values.shape, None if exact else lib.CLATTN_DTYPE_F32)
-            outputs = [(f"gradients.{MEMBERS[name].split('.')[-1]}", gradient) for name, gradient in wanted.items()]
-            scalars = {"dropout.seed": seed} if "dropout.probability" in fields else {}
-            directed = {**fields, "direction": lib.CLATTN_DIRECTION_BACKWARD}
-            compute("attention", context or kind.context(), directed, inputs, outputs, scalars)
-            gradients = [
-                kind.result(wanted[name]).reshape(tensor.shape).to(tensor.dtype) if name in wanted else None
-                for name, tensor in zip(names, tensors, strict=True)
-            ]
+            with torch.no_grad():
+                gradients = _gradients(ctx.options, ctx.needs_input_grad[1:], tensors, output, lse, d_output, d_lse)
+            if torch.is_grad_enabled():  # somebody may ask for derivatives of these
+                there = [gradient for gradient in gradients if gradient is not None]
+                refusing = iter(Once.apply(len(there), *there, *tensors))
+                gradients = [None if gradient is None else next(refusing) for gradient in gradients]
             return None, *gradients
 
+    class Once(torch.autograd.Function):  # type: ignore[misc, name-defined]
+        """Gradients as they are, which refuse to be differentiated: they depend on the arrays, and nobody knows how."""
+
+        @staticmethod
+        def forward(ctx: Any, count: int, *tensors: Any) -> tuple[Any, ...]:
+            return tuple(tensor.clone() for tensor in tensors[:count])
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            raise RuntimeError("clattn's attention has no second derivatives")
+
     return Attention
+
+
+def _new_seed(like: Any) -> int:
+    """A seed of dropout, for PyTorch's tensors by its own generator."""
+    if is_torch(like):
+        return int(sys.modules["torch"].randint(0, 2**63 - 1, ()))
+    return secrets.randbits(64)
 
 
 def scaled_dot_product_attention(
@@ -198,17 +242,18 @@ def scaled_dot_product_attention(
     The arguments before `*` mean what they mean in torch.nn.functional.scaled_dot_product_attention: `query` is (..., heads, L, E),
     `key` (..., heads, S, E), `value` (..., heads, S, Ev), and the result (..., heads, L, Ev) in the type of `query`. With
     `enable_gqa` keys and values may have fewer heads, of which each serves several of the queries'. `attn_mask` is boolean (True:
-    attend) or added to the scores. Unlike there, a mask and `is_causal` go together, and a row that attends nothing is 0.
+    attend) or added to the scores. `scale` is 1 / sqrt(E) if it is None. Unlike there, a mask and `is_causal` go together, and a row
+    that attends nothing is 0. Below, batch is the product of all that stands before the heads.
 
     bias           added to the scores besides the mask
     window         (left, right): key j is attended if p - left <= j <= p + right; None is no limit
     alignment      where query 0 stands for `is_causal`, `window` and `alibi_slopes`: p = i, or "bottom_right", p = i + S - L
     softcap        scores become softcap * tanh(score / softcap)
-    alibi_slopes   (heads,) or (batch, heads): slope * |p - j| is subtracted from the scores
-    sinks          (heads,): one more logit in the softmax of each row, without a value
+    alibi_slopes   (heads,) or (batch, heads) float32: slope * |p - j| is subtracted from the scores
+    sinks          (heads,) float32: one more logit in the softmax of each row, without a value
     query_lengths  (batch,) integers: rows of queries beyond are 0
     key_lengths    (batch,) integers: keys beyond are not attended
-    seed           of dropout; None draws one
+    seed           of dropout; None draws one, for PyTorch's tensors by torch's own generator
     return_lse     gives (result, log-sum-exp of each row's scores), the latter (..., heads, L) in float32
 
     The result of PyTorch's tensors has a gradient by query, key, value, masks and biases that are added, slopes and sinks.
@@ -231,22 +276,20 @@ def scaled_dot_product_attention(
             arrays[name] = array
     fields = _fields(dropout_p, is_causal, scale, window, alignment, softcap)
     if seed is None:
-        seed = secrets.randbits(64) if dropout_p else 0
+        seed = _new_seed(query) if dropout_p else 0
     if is_torch(query) and sys.modules["torch"].is_grad_enabled():
         needed = [name for name in HAVE_GRADIENTS if getattr(arrays.get(name), "requires_grad", False)]
         if needed:
+            arrays = {name: sys.modules["torch"].as_tensor(array) for name, array in arrays.items()}
             for name in ("attn_mask", "bias"):  # whose gradient is then expand's to add up
-                if name in needed and arrays[name].ndim > 4:
+                if name in needed and query.ndim > 4 and arrays[name].ndim > 3:
                     arrays[name] = arrays[name].expand(*query.shape[:-3], *arrays[name].shape[-3:])
             options = (tuple(arrays), fields, seed, enable_gqa, context)
             pair = _autograd().apply(options, *arrays.values())
             return pair if return_lse else pair[0]
-    made, kind = _operands(arrays, enable_gqa), kind_of(query)
-    output, lse = _forward(made, fields, seed, kind, return_lse, context)
-    leading = query.shape[:-1]
-    if len(leading) != 3:
-        output = output.reshaped(*leading, output.values.shape[3])
-    return kind.result(output) if lse is None else (kind.result(output), kind.result(lse.reshaped(*leading)))
+    (made, shape), kind = _operands(arrays, enable_gqa), kind_of(query)
+    output, lse = _forward(made, shape, fields, seed, kind, return_lse, context)
+    return kind.result(output) if lse is None else (kind.result(output), kind.result(lse))
 
 
 def multi_head_attention(
@@ -308,7 +351,7 @@ def multi_head_attention(
     if "context_value" in arrays:
         fields["d_context_value"] = d
     if scale is not None:
-        fields |= {"explicit_scale": 1, "scale": scale}
+        fields |= {"explicit_scale": 1, "scale": number(scale, "scale")}
     if attn_mask is not None:
         inputs.append(("mask", operand(attn_mask, "attn_mask")))
     kind = kind_of(query)

@@ -7,6 +7,7 @@ import threading
 import types
 from typing import Any, Self
 
+from clattn._handle import Handle
 from clattn._library import check, ffi, lib, text_of
 
 
@@ -68,7 +69,7 @@ def devices() -> list[Device]:
 
 
 class Context:
-    """A device, its queue, and what is compiled for it. Any thread may use it at any time.
+    """A device, its queue, and what is compiled for it. Any thread may use it at any time, and close it while others use it.
 
     `device` is what `clattn --device` takes: "gpu", "cpu", "pocl", a number of `devices()`, or "PLATFORM:NAME" with parts of
     both names. Without it, CLATTN_DEVICE and then the best device decide. Compiled programs are kept in ~/.cache/clattn
@@ -82,11 +83,10 @@ class Context:
     'pocl'
     """
 
-    def __init__(self, device: str | None = None, *, queue: Any = None, cache: bool | None = None) -> None:
-        self._handle = ffi.new("clattn_context **")
-        params = ffi.new("clattn_context_params *")
+    def __init__(self, device: str | int | None = None, *, queue: Any = None, cache: bool | None = None) -> None:
+        holder, params = ffi.new("clattn_context **"), ffi.new("clattn_context_params *")
         lib.clattn_context_params_init(params)
-        name = ffi.NULL if device is None else ffi.new("char[]", device.encode())
+        name = ffi.NULL if device is None else ffi.new("char[]", str(device).encode())
         params.device = name
         if queue is not None:
             params.opencl_context = ffi.cast("cl_context", queue.context.int_ptr)
@@ -94,22 +94,24 @@ class Context:
             params.queue = ffi.cast("cl_command_queue", queue.int_ptr)
         if cache is not None:
             params.cache_mode = lib.CLATTN_CACHE_MODE_ON if cache else lib.CLATTN_CACHE_MODE_OFF
-        check(lib.clattn_context_create(params, self._handle))
+        check(lib.clattn_context_create(params, holder))
+        self.handle = Handle("context", holder, lib.clattn_context_release)
         info = _new_info()
-        check(lib.clattn_context_device_info(self._handle[0], info))
+        check(lib.clattn_context_device_info(holder[0], info))
         self.device = _device(info)
-        self.calls: dict[Any, Any] = {}  # of _call.py
+        self.calls: dict[Any, Any] = {}  # of _call.py, with this lock
+        self.lock = threading.RLock()
         #: Whether arrays of the host are the device's own memory.
         self.shares_memory = self.device.unified_memory and self.device.kind in ("cpu", "pocl", "software")
 
     @property
-    def handle(self) -> Any:
-        """The clattn_context. After `close` there is none, which every call refuses."""
-        return self._handle[0]
+    def closed(self) -> bool:
+        """Whether it is closed; calls are then refused."""
+        return self.handle.closed
 
     def close(self) -> None:
-        """Releases the context; further calls do nothing."""
-        lib.clattn_context_release(self._handle)
+        """Releases the context, after the calls of other threads that are at work; further calls do nothing."""
+        self.handle.close()
 
     def __enter__(self) -> Self:
         return self
@@ -122,32 +124,33 @@ class Context:
     ) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        if hasattr(self, "_handle"):
-            self.close()
-
     def __repr__(self) -> str:
         return f"<clattn.Context of {self.device.name} ({self.device.platform})>"
 
 
-_lock = threading.Lock()
-_default: Context | None = None
-_of_queues: dict[int, Context] = {}  # each keeps its queue, so no other has its address
+_lock = threading.RLock()  # a signal handler may come in between
+_kept: dict[Any, Context] = {}
+
+
+def _context_of(key: Any, queue: Any) -> Context:
+    """The context that is kept for a key. It is made without a lock, which would last while drivers are loaded."""
+    context = _kept.get(key)
+    if context is None or context.closed:
+        made = Context(queue=queue)
+        with _lock:
+            context = _kept.get(key)
+            if context is None or context.closed:
+                context = _kept[key] = made
+        if context is not made:
+            made.close()
+    return context
 
 
 def default_context() -> Context:
-    """The context of calls that are given none; the first such call makes it."""
-    global _default
-    with _lock:
-        if _default is None:
-            _default = Context()
-        return _default
+    """The context of calls that are given none; the first such call makes it, and the first after it was closed another."""
+    return _context_of(None, None)
 
 
 def context_of_queue(queue: Any) -> Context:
-    """The context of a pyopencl.CommandQueue; the first call with it makes it."""
-    with _lock:
-        context = _of_queues.get(queue.int_ptr)
-        if context is None:
-            context = _of_queues[queue.int_ptr] = Context(queue=queue)
-        return context
+    """The context of the OpenCL context and device of a pyopencl.CommandQueue, kept from the first call with them."""
+    return _context_of((queue.context.int_ptr, queue.device.int_ptr), queue)

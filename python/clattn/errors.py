@@ -10,6 +10,9 @@ class ClattnError(RuntimeError):
         super().__init__(message)
         self.status = status
 
+    def __reduce__(self) -> tuple[type[ClattnError], tuple[str, str]]:
+        return type(self), (self.status, str(self))
+
 
 class InvalidArgumentError(ClattnError, ValueError):
     """An argument, a shape or a stride that the operator does not take."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from clattn._arrays import Operand, kind_of, operand
+from clattn._arrays import Operand, kind_of, number, operand
 from clattn._call import Operands, compute
 from clattn._library import lib
 from clattn.context import Context
@@ -45,18 +46,20 @@ def softmax(input: Any, dim: int = -1, *, mask: Any = None, scale: float = 1.0, 
         allowed = operand(mask, "mask")
         inputs.append(("mask", last(allowed.view(np.broadcast_to(allowed.values, x.values.shape)))))
     output = kind.new(x, x.values.shape)
+    scale = number(scale, "scale")
     fields = {} if scale == 1.0 else {"explicit_scale": 1, "scale": scale}
     compute("softmax", context or kind.context(), fields, inputs, [("y", last(output))])
     return kind.result(output)
 
 
 def _norm(
-    input: Any, normalized_shape: tuple[int, ...], weight: Any, bias: Any, eps: float, norm: int, context: Context | None
+    input: Any, normalized_shape: int | Sequence[int], weight: Any, bias: Any, eps: float, norm: int, context: Context | None
 ) -> Any:
-    x, shape = operand(input, "input"), tuple(normalized_shape)
+    x = operand(input, "input")
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     if not shape or x.values.shape[-len(shape) :] != shape:
         raise ValueError(f"input has the shape {x.values.shape}, which does not end with normalized_shape, {shape}")
-    fields = {"kind": norm, "axes": len(shape), "explicit_epsilon": 1, "epsilon": eps}
+    fields = {"kind": norm, "axes": len(shape), "explicit_epsilon": 1, "epsilon": number(eps, "eps")}
     inputs = [("x", x), *_given(("scale", "weight", weight), ("bias", "bias", bias))]
     kind = kind_of(input)
     output = kind.new(x, x.values.shape)
@@ -66,7 +69,7 @@ def _norm(
 
 def layer_norm(
     input: Any,
-    normalized_shape: tuple[int, ...],
+    normalized_shape: int | Sequence[int],
     weight: Any = None,
     bias: Any = None,
     eps: float = 1e-5,
@@ -84,7 +87,7 @@ def layer_norm(
 
 def rms_norm(
     input: Any,
-    normalized_shape: tuple[int, ...],
+    normalized_shape: int | Sequence[int],
     weight: Any = None,
     eps: float | None = None,
     *,
@@ -122,7 +125,7 @@ def rope(
     """
     x = operand(input, "input")
     pairing = lib.CLATTN_ROPE_PAIRING_INTERLEAVED if interleaved else lib.CLATTN_ROPE_PAIRING_HALVES
-    fields = {"base": base, "rotary_size": rotary_size, "pairing": pairing}
+    fields = {"base": number(base, "base"), "rotary_size": rotary_size, "pairing": pairing}
     inputs = [("x", x), *_given(("positions", "positions", positions))]
     kind = kind_of(input)
     output = kind.new(x, x.values.shape)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import pathlib
+import threading
 import types
 from collections.abc import Sequence
 from typing import Any, Self
@@ -12,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from clattn._handle import Handle
 from clattn._library import STATUS, check, check_opencl, ffi, lib, opencl, text_of
 from clattn.context import Context, default_context
 from clattn.errors import error_of
@@ -77,7 +80,7 @@ def _bert_stack(path: pathlib.Path) -> Any:
 def _load(path: pathlib.Path, desc: Any, names: Any, first: str, prefix: str, context: Context) -> Any:
     """The model that a safetensors file has the weights of; their names may begin with a prefix."""
     error, file, model = ffi.new("clattn_io_error *"), ffi.new("clattn_safetensors **"), ffi.new("clattn_transformer **")
-    status = lib.clattn_safetensors_create(str(path).encode(), file, error)
+    status = lib.clattn_safetensors_create(os.fsencode(path), file, error)
     if status:
         raise error_of(STATUS[status], text_of(error.message))
     try:
@@ -88,10 +91,11 @@ def _load(path: pathlib.Path, desc: Any, names: Any, first: str, prefix: str, co
         lib.clattn_safetensors_find(file[0], (prefix + first).encode(), tensor, ffi.NULL)
         if tensor.dtype != lib.CLATTN_DTYPE_NONE:
             source.prefix = text
-        check(lib.clattn_transformer_create(context.handle, desc, source, model), context.handle)
+        with context.handle as handle:
+            check(lib.clattn_transformer_create(handle, desc, source, model), handle)
     finally:
         lib.clattn_safetensors_release(file)
-    return model
+    return Handle("model", model, lib.clattn_transformer_release)
 
 
 class SentenceEncoder:
@@ -111,7 +115,8 @@ class SentenceEncoder:
     ) -> None:
         import tokenizers
 
-        self._plans: dict[tuple[int, int], Any] = {}
+        self._plans: dict[tuple[int, int], Handle] = {}
+        self._lock = threading.RLock()
         self._context, folder = context or default_context(), pathlib.Path(folder)
         stack = _bert_stack(folder / "config.json")
         self.dimension: int = stack.d_model
@@ -142,8 +147,15 @@ class SentenceEncoder:
     @staticmethod
     def _read_pooling(folder: pathlib.Path) -> tuple[int, bool]:
         """How vectors of tokens become one, and whether that has length 1."""
-        path, modules = folder / "1_Pooling" / "config.json", folder / "modules.json"
-        normalizes = modules.exists() and "sentence_transformers.models.Normalize" in modules.read_text("utf-8")
+        modules, place, normalizes = folder / "modules.json", "1_Pooling", False
+        if modules.exists():
+            for module in json.loads(modules.read_text("utf-8")):
+                kind = module["type"].rsplit(".", 1)[-1]
+                if kind not in ("Transformer", "Pooling", "Normalize"):
+                    raise ValueError(f"{modules}: {module['type']}, expected a Transformer, Pooling and Normalize alone")
+                place = module["path"] if kind == "Pooling" else place
+                normalizes = normalizes or kind == "Normalize"
+        path = folder / place / "config.json"
         if not path.exists():
             return lib.CLATTN_POOLING_MEAN, normalizes
         modes = [name for name, value in _read(path).items() if name.startswith("pooling_mode_") and value is True]
@@ -174,7 +186,7 @@ class SentenceEncoder:
 
     def _encode(self, ids: list[list[int]], batch_size: int) -> npt.NDArray[np.float32]:
         longest = max(1, max(len(each) for each in ids))
-        plan, length = self._plan(batch_size, longest)
+        length = min(max(16, 1 << math.ceil(math.log2(longest))), self.max_tokens)
         padded = np.zeros((len(ids), length), np.int32)
         for row, each in zip(padded, ids, strict=True):
             row[: len(each)] = each
@@ -183,46 +195,48 @@ class SentenceEncoder:
         lib.clattn_encoder_args_init(args)
         lengths = ffi.new("int32_t[]", [len(each) for each in ids])
         args.explicit_lengths, args.batch, args.length, args.lengths = 1, len(ids), longest, lengths
-        cl, handle, code = opencl(), self._context.handle, ffi.new("cl_int *")
-        owner, buffers = lib.clattn_context_opencl_context(handle), []
-        try:
-            for binding, array, flags in (
-                (args.input, padded, lib.C_CL_MEM_READ_ONLY | lib.C_CL_MEM_COPY_HOST_PTR),
-                (args.pooled, pooled, lib.C_CL_MEM_READ_WRITE),
-            ):
-                host = ffi.from_buffer(array) if flags & lib.C_CL_MEM_COPY_HOST_PTR else ffi.NULL
-                binding.buffer = cl.clCreateBuffer(owner, flags, array.nbytes, host, code)
-                check_opencl(code[0], "clCreateBuffer")
-                buffers.append(binding.buffer)
-            check(lib.clattn_encoder_enqueue(plan, ffi.NULL, args, 0, ffi.NULL, event), handle)
-            queue, to = lib.clattn_context_queue(handle), ffi.from_buffer(pooled)
-            done = cl.clEnqueueReadBuffer(queue, buffers[1], lib.C_CL_TRUE, 0, pooled.nbytes, to, 1, event, ffi.NULL)
-            cl.clReleaseEvent(event[0])
-            check_opencl(done, "clEnqueueReadBuffer")
-        finally:
-            for buffer in buffers:
-                cl.clReleaseMemObject(buffer)
+        cl, code, buffers = opencl(), ffi.new("cl_int *"), []
+        with self._context.handle as handle, self._plan(batch_size, length) as plan:
+            owner = lib.clattn_context_opencl_context(handle)
+            try:
+                for binding, array, flags in (
+                    (args.input, padded, lib.C_CL_MEM_READ_ONLY | lib.C_CL_MEM_COPY_HOST_PTR),
+                    (args.pooled, pooled, lib.C_CL_MEM_READ_WRITE),
+                ):
+                    host = ffi.from_buffer(array) if flags & lib.C_CL_MEM_COPY_HOST_PTR else ffi.NULL
+                    binding.buffer = cl.clCreateBuffer(owner, flags, array.nbytes, host, code)
+                    check_opencl(code[0], "clCreateBuffer")
+                    buffers.append(binding.buffer)
+                check(lib.clattn_encoder_enqueue(plan, ffi.NULL, args, 0, ffi.NULL, event), handle)
+                queue, to = lib.clattn_context_queue(handle), ffi.from_buffer(pooled)
+                done = cl.clEnqueueReadBuffer(queue, buffers[1], lib.C_CL_TRUE, 0, pooled.nbytes, to, 1, event, ffi.NULL)
+                check_opencl(done, "clEnqueueReadBuffer")
+            finally:
+                if event[0] != ffi.NULL:
+                    cl.clReleaseEvent(event[0])
+                for buffer in buffers:
+                    cl.clReleaseMemObject(buffer)
         return pooled
 
-    def _plan(self, batch: int, longest: int) -> tuple[Any, int]:
-        """A plan for batches of texts of up to the next power of two of tokens, and that length."""
-        length = min(max(16, 1 << math.ceil(math.log2(longest))), self.max_tokens)
-        held = self._plans.get((batch, length))
-        if held is None:
-            desc, held = ffi.new("clattn_encoder_desc *"), ffi.new("clattn_plan **")
-            lib.clattn_encoder_desc_init(desc)
-            desc.batch, desc.length, desc.pooling = batch, length, self._pooling
-            create = lib.clattn_encoder_plan_create
-            check(create(self._model[0], desc, ffi.NULL, held), self._context.handle)
-            self._plans[batch, length] = held
-        return held[0], length
+    def _plan(self, batch: int, length: int) -> Handle:
+        """The plan for batches of texts of so many tokens."""
+        with self._lock:
+            held = self._plans.get((batch, length))
+            if held is None:
+                desc, holder = ffi.new("clattn_encoder_desc *"), ffi.new("clattn_plan **")
+                lib.clattn_encoder_desc_init(desc)
+                desc.batch, desc.length, desc.pooling = batch, length, self._pooling
+                with self._model as model, self._context.handle as handle:
+                    check(lib.clattn_encoder_plan_create(model, desc, ffi.NULL, holder), handle)
+                held = self._plans[batch, length] = Handle("encoder", holder, lib.clattn_plan_release)
+            return held
 
     def close(self) -> None:
-        """Releases the model and its plans."""
-        for held in self._plans.values():
-            lib.clattn_plan_release(held)
-        if hasattr(self, "_model"):
-            lib.clattn_transformer_release(self._model)
+        """Releases the model and its plans, after the calls of other threads that are at work."""
+        with self._lock:
+            for held in self._plans.values():
+                held.close()
+            self._model.close()
 
     def __enter__(self) -> Self:
         return self
@@ -234,7 +248,3 @@ class SentenceEncoder:
         traceback: types.TracebackType | None,
     ) -> None:
         self.close()
-
-    def __del__(self) -> None:
-        if hasattr(self, "_plans"):
-            self.close()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections.abc import Callable
 from typing import Any, Self
 
 from clattn._call import Answer, asked
+from clattn._handle import Handle
 from clattn._library import check, ffi, lib, text_of
 from clattn.context import Context
 
@@ -29,12 +31,12 @@ def supports(function: Callable[..., Any], *arguments: Any, **more: Any) -> tupl
     >>> supports(scaled_dot_product_attention, x, x, x)
     (True, '')
     """
-    answer = (True, "")
+    answer = None
 
-    def question(call: Any, key: Any, context: Context, scalars: Any, arrays: Any) -> None:
+    def question(call: Any, key: Any, context: Context, handle: Any, scalars: Any, arrays: Any) -> None:
         nonlocal answer
         reason = ffi.new("const char **")
-        status = getattr(lib, f"clattn_{call.operator}_supports")(context.handle, call.desc, reason)
+        status = getattr(lib, f"clattn_{call.operator}_supports")(handle, call.desc, reason)
         answer = (status == 0, text_of(reason[0]))
         raise Answer
 
@@ -42,6 +44,8 @@ def supports(function: Callable[..., Any], *arguments: Any, **more: Any) -> tupl
         _ask(function, arguments, more, question)
     except Answer:
         pass
+    if answer is None:
+        raise TypeError(f"{function!r} is no function of clattn's that plans")
     return answer
 
 
@@ -55,7 +59,7 @@ class Plan:
     """function(*arguments, **more), compiled: for calls of the same shapes and options, which then never compile.
 
     `function` is one of this package's, such as scaled_dot_product_attention. `solver` names the solver; without it the best one
-    is chosen. Calling the plan is calling the function: with the arrays of this time, and the options of before.
+    is chosen. Calling the plan is calling the function: with the arguments of before wherever there are none now.
 
     >>> import numpy as np
     >>> from clattn import softmax
@@ -65,17 +69,18 @@ class Plan:
     """
 
     def __init__(self, function: Callable[..., Any], *arguments: Any, solver: str | None = None, **more: Any) -> None:
-        self._function, self._more = function, more
-        self._handle = ffi.new("clattn_plan **")
+        self._function, self._signature = function, inspect.signature(function)
+        self._given: dict[str, Any] = self._signature.bind(*arguments, **more).arguments
         self._key: Any = None
+        holder = ffi.new("clattn_plan **")
 
-        def question(call: Any, key: Any, context: Context, scalars: Any, arrays: Any) -> None:
+        def question(call: Any, key: Any, context: Context, handle: Any, scalars: Any, arrays: Any) -> None:
             options = ffi.new("clattn_plan_options *")
             lib.clattn_plan_options_init(options)
             name = ffi.NULL if solver is None else ffi.new("char[]", solver.encode())
             options.solver = name
             create = getattr(lib, f"clattn_{call.operator}_plan_create")
-            check(create(context.handle, call.desc, options, self._handle), context.handle)
+            check(create(handle, call.desc, options, holder), handle)
             self._key, self._context = key, context
             raise Answer
 
@@ -85,24 +90,27 @@ class Plan:
             pass
         if self._key is None:
             raise TypeError(f"{function!r} is no function of clattn's that plans")
-        self.solver: str = text_of(lib.clattn_plan_solver(self._handle[0]))
-        self.explanation: str = text_of(lib.clattn_plan_explain(self._handle[0]))
+        self._handle: Handle = Handle("plan", holder, lib.clattn_plan_release)
+        self.solver: str = text_of(lib.clattn_plan_solver(holder[0]))
+        self.explanation: str = text_of(lib.clattn_plan_explain(holder[0]))
 
     def __call__(self, *arguments: Any, **more: Any) -> Any:
-        """What function(*arguments) gives with the options of before; `more` are arrays that are named."""
+        """What function(*arguments, **more) gives, with the arguments of before wherever there are none now."""
 
-        def question(call: Any, key: Any, context: Context, scalars: Any, arrays: Any) -> None:
+        def question(call: Any, key: Any, context: Context, handle: Any, scalars: Any, arrays: Any) -> None:
             if key != self._key:
-                raise ValueError(f"the plan is of {_shapes(self._key)}, and was given {_shapes(key)}")
+                raise ValueError(f"the plan is of {_described(self._key)}, and was given {_described(key)}")
             if context is not self._context:
                 raise ValueError("the plan is of another context")
-            call.run(context, scalars, arrays, self._handle[0])
+            with self._handle as plan:
+                call.run(context, handle, scalars, arrays, plan)
 
-        return _ask(self._function, arguments, {**self._more, **more}, question)
+        given = {**self._given, **self._signature.bind_partial(*arguments, **more).arguments}
+        return _ask(self._function, (), given, question)
 
     def close(self) -> None:
-        """Releases the plan."""
-        lib.clattn_plan_release(self._handle)
+        """Releases the plan, after the calls of other threads that are at work; further calls do nothing."""
+        self._handle.close()
 
     def __enter__(self) -> Self:
         return self
@@ -115,10 +123,12 @@ class Plan:
     ) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        if hasattr(self, "_handle"):
-            self.close()
 
-
-def _shapes(key: Any) -> str:
-    return ", ".join(f"{path} {shape}" for path, _, shape, *_ in key[3:])
+def _described(key: Any) -> str:
+    """What a call is of, as far as it matters to a plan."""
+    fields = [f"{path} {value}" for path, value in key[1]]
+    arrays = [
+        f"{path} {shape} of type {text_of(lib.clattn_dtype_name(dtype))}, strides {strides}"
+        for path, dtype, shape, strides, _ in key[3:]
+    ]
+    return "; ".join(arrays + fields)

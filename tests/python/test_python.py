@@ -6,10 +6,12 @@ import doctest
 import json
 import os
 import pathlib
+import pickle
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 import clattn
@@ -149,6 +151,21 @@ class Attention(Comparison):
             self.close(result, output.reshape(result.shape), 4, what)
             self.close(lse, log_sum_exp.reshape(lse.shape), 16, what)
 
+    def test_masks_of_every_shape(self):
+        random = np.random.default_rng(SEED)
+        q = random.standard_normal((2, 3, 2, 4, 8)).astype(np.float32)
+        for shape in ((), (4,), (4, 1), (2, 4, 4), (3, 1, 4, 4), (2, 1, 1, 1, 4), (1, 3, 2, 4, 1)):
+            mask = random.standard_normal(shape).astype(np.float32)
+            result = clattn.scaled_dot_product_attention(q, q, q, mask)
+            self.close(result, expected_attention(q, q, q, mask=mask)[0], 4, str(shape))
+        with self.assertRaises(ValueError):
+            clattn.scaled_dot_product_attention(q, q, q, np.ones((6, 1, 4, 4), bool))
+
+    def test_lists(self):
+        rows = [[1.0, 0.0], [0.0, 1.0]]
+        result = clattn.scaled_dot_product_attention(rows, rows, rows)
+        self.close(result, expected_attention(*[np.array([rows])] * 3)[0][0].astype(np.float32), 4)
+
     def test_nothing(self):
         q = np.ones((1, 2, 3, 4), np.float32)
         self.assertTrue((clattn.scaled_dot_product_attention(q, q[:, :, :0], q[:, :, :0]) == 0).all())
@@ -185,6 +202,102 @@ class Attention(Comparison):
         for thread in threads:
             thread.join()
         self.assertEqual(wrong, [])
+
+
+class Lifetimes(unittest.TestCase):
+    """What signals, other threads and closing may do meanwhile."""
+
+    def run_apart(self, program):
+        """In a process of its own, which may not crash or hang."""
+        done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=240)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_interrupt(self):
+        """Ctrl-C while a call computes: the memory is the caller's again only when the device is done with it."""
+        said = self.run_apart("""
+import os, signal, threading, clattn, numpy as np
+q = np.ones((1, 8, 512, 64), np.float32)
+clattn.scaled_dot_product_attention(q, q, q)
+caught = 0
+for n in range(20):
+    timer = threading.Timer(0.002 * n, os.kill, (os.getpid(), signal.SIGINT))
+    try:
+        timer.start()
+        for _ in range(100):
+            clattn.scaled_dot_product_attention(q.copy(), q.copy(), q.copy())
+    except KeyboardInterrupt:
+        caught += 1
+    timer.join()
+    np.full(q.shape, 7, np.float32)
+print(caught, (clattn.scaled_dot_product_attention(q, q, q) == 1).all())
+""")
+        self.assertEqual(said.split(), ["20", "True"])
+
+    def test_signal_handler(self):
+        """A handler that calls the package itself, while it is at work on its first call."""
+        said = self.run_apart("""
+import signal, clattn, numpy as np
+x, calls = np.ones((2, 4), np.float32), []
+signal.signal(signal.SIGALRM, lambda *_: calls.append(clattn.softmax(x).sum()))
+signal.setitimer(signal.ITIMER_REAL, 0.01)
+print(clattn.softmax(x).sum())
+signal.pause() if not calls else None
+print(calls)
+""")
+        self.assertEqual(said.split()[0], "2.0")
+
+    def test_closing_while_others_call(self):
+        context = clattn.Context()
+        x = np.ones((64, 64), np.float32)
+        plan = clattn.Plan(clattn.softmax, x, context=context)
+        ended, wrong = [], []
+
+        def work(function):
+            try:
+                while True:
+                    function()
+            except clattn.InvalidArgumentError as error:
+                ended.append(str(error))
+            except (clattn.ClattnError, ValueError, KeyError) as error:
+                wrong.append(error)
+
+        kinds = [lambda: plan(x), lambda: clattn.softmax(x, context=context)]
+        threads = [threading.Thread(target=work, args=(kinds[n % 2],)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.2)
+        plan.close()
+        context.close()
+        for thread in threads:
+            thread.join()
+        self.assertEqual((wrong, len(ended)), ([], 4))
+        self.assertTrue(all("is closed" in message for message in ended), ended)
+
+    def test_a_new_default(self):
+        clattn.default_context().close()
+        self.assertEqual(clattn.softmax(np.zeros((1, 2), np.float32)).tolist(), [[0.5, 0.5]])
+
+    def test_more_shapes_than_are_kept(self):
+        context, wrong = clattn.Context(), []
+
+        def work(first):
+            for n in range(first, first + 200):
+                if clattn.softmax(np.zeros((n % 170 + 1, 2), np.float32), context=context).sum() != n % 170 + 1:
+                    wrong.append(n)
+
+        threads = [threading.Thread(target=work, args=(60 * n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+        self.assertLessEqual(len(context.calls), 128)
+
+    def test_errors_travel(self):
+        for error in (clattn.ClattnError("OPENCL", "words"), clattn.UnsupportedError("UNSUPPORTED", "words")):
+            again = pickle.loads(pickle.dumps(error))
+            self.assertEqual((type(again), again.status, str(again)), (type(error), error.status, "words"))
 
 
 class Others(Comparison):
@@ -319,6 +432,9 @@ class Refused(unittest.TestCase):
         self.refused(ValueError, "normalized_shape", clattn.layer_norm, q, (7,))
         self.refused(ValueError, "dim is 4", clattn.softmax, q, 4)
         self.refused(ValueError, "x has 6 dimensions", clattn.softmax, q[None, None])
+        self.refused(TypeError, "masked array", clattn.softmax, np.ma.array(q, mask=q > 0))
+        self.refused(TypeError, "no clattn.Context", clattn.softmax, q, context="pocl")
+        self.refused(TypeError, "is no function of clattn's", clattn.supports, np.sum, q)
         self.refused(ValueError, "activation is 'gelo'", clattn.linear, q, q[0, 0], activation="gelo")
         self.refused(ValueError, r"not \(\.\.\., k\) and \(n, k\)", clattn.linear, q, q)
 
@@ -395,6 +511,71 @@ class Torch(unittest.TestCase):
         for one, expected in zip(found, torch.autograd.grad(other.sum(), [*arrays, mask]), strict=True):
             torch.testing.assert_close(one, expected, rtol=1e-4, atol=1e-5)
 
+    def test_what_has_no_gradient_says_so(self):
+        x, w = torch.ones(3, 4), torch.ones(4, 4, requires_grad=True)
+        for call in (
+            lambda: clattn.linear(x, w),
+            lambda: clattn.softmax(w),
+            lambda: clattn.layer_norm(x, 4, w[0]),
+            lambda: clattn.scaled_dot_product_attention(x.numpy(), w, w),
+            lambda: clattn.scaled_dot_product_attention(x, x, x, scale=w[0, 0]),
+        ):
+            with self.assertRaisesRegex(ValueError, "requires a gradient"):
+                call()
+        with torch.no_grad():
+            self.assertEqual(clattn.linear(x, w).shape, (3, 4))
+        with self.assertRaisesRegex(ValueError, "requires a gradient"), torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(x, x)
+            clattn.scaled_dot_product_attention(dual, x, x)
+
+    def test_second_derivatives_are_refused(self):
+        q = torch.randn(3, 4, requires_grad=True)
+        loss = clattn.scaled_dot_product_attention(q, q, q).pow(2).sum() + (q**3).sum()
+        (gradient,) = torch.autograd.grad(loss, q, create_graph=True)
+        (plain,) = torch.autograd.grad(clattn.scaled_dot_product_attention(q, q, q).pow(2).sum() + (q**3).sum(), q)
+        self.assertTrue(torch.equal(gradient, plain))
+        with self.assertRaisesRegex(RuntimeError, "no second derivatives"):
+            torch.autograd.grad(gradient.pow(2).sum(), q)
+
+    def test_numbers_that_change(self):
+        q, scale = torch.randn(3, 4), torch.tensor(1.0)
+        first = clattn.scaled_dot_product_attention(q, q, q, scale=scale)
+        scale.mul_(5)
+        second = clattn.scaled_dot_product_attention(q, q, q, scale=scale)
+        torch.testing.assert_close(second, torch.nn.functional.scaled_dot_product_attention(q, q, q, scale=5.0))
+        self.assertFalse(torch.equal(first, second))
+
+    def test_dropout_is_drawn_by_torch(self):
+        q = torch.randn(1, 2, 16, 8, requires_grad=True)
+        torch.manual_seed(3)
+        first = clattn.scaled_dot_product_attention(q, q, q, dropout_p=0.5)
+        torch.manual_seed(3)
+        self.assertTrue(torch.equal(first, clattn.scaled_dot_product_attention(q, q, q, dropout_p=0.5)))
+        weights = torch.randn(first.shape)
+
+        def gradient(function):
+            torch.manual_seed(4)
+            return torch.autograd.grad((function(q) * weights).sum(), q)[0]
+
+        plain = gradient(lambda a: clattn.scaled_dot_product_attention(a, a, a, dropout_p=0.5))
+        kept = gradient(
+            lambda a: torch.utils.checkpoint.checkpoint(
+                lambda b: clattn.scaled_dot_product_attention(b, b, b, dropout_p=0.5), a, use_reentrant=False
+            )
+        )
+        self.assertTrue(torch.equal(plain, kept))
+
+    def test_other_arrays_beside_a_gradient(self):
+        q = torch.randn(2, 2, 3, 4, requires_grad=True)
+        mask = np.tri(3, dtype=bool)
+        result = clattn.scaled_dot_product_attention(q, q, q, mask, key_lengths=[3, 3])
+        (result + 1).sum().backward()
+        self.assertTrue(torch.isfinite(q.grad).all())
+        result = clattn.scaled_dot_product_attention(q, q, q)
+        result += 1  # which the gradient has to know
+        with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+            result.sum().backward()
+
     def test_no_gradient(self):
         q = torch.ones(1, 1, 2, 8, requires_grad=True)
         with torch.no_grad():
@@ -445,6 +626,10 @@ class Sentences(unittest.TestCase):
                 with self.assertRaisesRegex((ValueError, clattn.ClattnError), words):
                     clattn.SentenceEncoder(folder)
             (folder / "config.json").write_text(json.dumps(config))
+            (folder / "modules.json").write_text('[{"type": "sentence_transformers.models.Dense", "path": "2_Dense"}]')
+            with self.assertRaisesRegex(ValueError, "models.Dense, expected a Transformer, Pooling and Normalize alone"):
+                clattn.SentenceEncoder(folder)
+            (folder / "modules.json").unlink()
             (folder / "model.safetensors").unlink()
             (folder / "model.safetensors").write_bytes(b"not one")
             with self.assertRaisesRegex(clattn.ClattnError, "model.safetensors"):
@@ -486,8 +671,23 @@ class PyOpenCL(Comparison):
             expected /= expected.sum(0)
         self.close(own.get(), expected, 4)
 
+    def test_host_outputs(self):
+        """A result of the host is there when the call returns, also where memory is not shared."""
+        x, own = self.array(2, 3)
+        for shares in (True, False):
+            context = clattn.Context(queue=self.queue)
+            context.shares_memory = shares
+            mask = pyopencl.array.to_device(self.queue, np.ones((2, 3), bool))
+            result = clattn.softmax(x, mask=mask, context=context)
+            self.close(result, np.exp(x.astype(np.float64)) / np.exp(x.astype(np.float64)).sum(-1, keepdims=True))
+        self.assertEqual(clattn.softmax(own[2:]).shape, (0, 3))
+
     def test_refused(self):
         _, own = self.array(2, 3, 4)
+        with self.assertRaisesRegex(TypeError, "byte order"):
+            clattn.softmax(pyopencl.array.to_device(self.queue, np.ones(4, ">f4")))
+        with self.assertRaisesRegex(ValueError, "between two elements"):
+            clattn.softmax(pyopencl.array.Array(self.queue, (2,), np.float32, data=own.base_data, offset=2))
         with self.assertRaisesRegex(ValueError, "without a queue"):
             clattn.softmax(own.with_queue(None))
         with self.assertRaisesRegex(ValueError, "has gaps"):
