@@ -57,13 +57,14 @@ def make_jobs(run, groups, level):
         run.add("oclgrind", "programs", ["sh", "-c", f"echo no oclgrind here; exit {SKIPPED}"])
     elif "oclgrind" in groups:
         run.programs("oclgrind", gcc, "oclgrind", {**OCLGRIND, **seed}, "smoke" if quick else None, oclgrind,
-                     without=None if full else "emulated")
+                     without=None if full else "slow")
     if "rusticl" in groups:
         # llvmpipe takes four seconds for a kernel: all but the `smoke` programs wait for the full run.
         run.programs("rusticl", gcc, "rusticl", {**RUSTICL, **seed, "CLATTN_TEST_LEVEL": "tiny"}, None if full else "smoke")
     if sanitize:
         run.programs("sanitize", sanitize, "sanitize",
-                     {**pocl, **seed, **SANITIZERS, "CLATTN_TEST_LEVEL": "small" if full else "tiny"})
+                     {**pocl, **seed, **SANITIZERS, "CLATTN_TEST_LEVEL": "small" if full else "tiny"},
+                     without="slow" if level == "thorough" else None)
     for name, add in {"install": add_install, "examples": add_examples, "variants": add_variants, "offline": add_offline,
                       "models": add_models, "speech": add_speech, "fuzz": add_fuzz, "intel": add_intel,
                       "pytorch": add_pytorch, "plugins": add_plugins, "python": add_python, "browser": add_browser, "seeds": add_seeds,

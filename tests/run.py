@@ -125,11 +125,11 @@ class Run:
             if self.options.programs and not any(fnmatch.fnmatch(row["name"], p) for p in self.options.programs):
                 continue
             # Only the full run has further kernels on PoCL.  The quick one has the small shapes of the programs with the most
-            # kernels, the thorough one those of emulated instructions, and more tests of the command.
+            # kernels, the thorough one those of the slowest, and more tests of the command.
             differs = {}
             if "tool" in suites and level != "full":
                 differs = {"CLATTN_TEST_LEVEL": "small" if (group, level) == ("pocl", "thorough") else "quick"}
-            elif {"quick": "long", "thorough": "emulated"}.get(level) in suites:
+            elif {"quick": "long", "thorough": "slow"}.get(level) in suites:
                 differs = {"CLATTN_TEST_LEVEL": "tiny"}
             self.add(group, row["name"], wrapper(row) + row["cmd"], {**env, **differs, **row["env"]}, [build, *needs],
                      limit=7200 if level == "full" else 1800)
