@@ -64,8 +64,8 @@ class Operand:
 
 
 def is_torch(value: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.Tensor)
+    """Whether it is PyTorch's; a module of that name that has no tensors, or none yet, is another."""
+    return isinstance(value, getattr(sys.modules.get("torch"), "Tensor", ()))
 
 
 def _has_derivative(tensor: Any, torch: Any) -> bool:
@@ -83,8 +83,7 @@ def number(value: Any, name: str) -> float:
 
 
 def is_pyopencl(value: Any) -> bool:
-    array = sys.modules.get("pyopencl.array")
-    return array is not None and isinstance(value, array.Array)
+    return isinstance(value, getattr(sys.modules.get("pyopencl.array"), "Array", ()))
 
 
 def operand(value: Any, name: str) -> Operand:

@@ -248,6 +248,7 @@ def scaled_dot_product_attention(
     bias           added to the scores besides the mask
     window         (left, right): key j is attended if p - left <= j <= p + right; None is no limit
     alignment      where query 0 stands for `is_causal`, `window` and `alibi_slopes`: p = i, or "bottom_right", p = i + S - L
+                   with the S and L of each item, if there are lengths
     softcap        scores become softcap * tanh(score / softcap)
     alibi_slopes   (heads,) or (batch, heads) float32: slope * |p - j| is subtracted from the scores
     sinks          (heads,) float32: one more logit in the softmax of each row, without a value

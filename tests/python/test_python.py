@@ -123,7 +123,7 @@ class Attention(Comparison):
         elif random.random() < 0.3:
             given("attn_mask", random.standard_normal((rows, keys)).astype(np.float32 if dtype != "float64" else dtype), "mask")
         if random.random() < 0.2:
-            given("scale", float(random.choice([0.3, 0.0, -0.25])))
+            given("scale", float(random.choice(np.float32([0.3, 0.0, -0.25]))))
         if random.random() < 0.2:
             given("window", (3, None) if random.random() < 0.5 else (None, 5))
         if random.random() < 0.2:
@@ -136,6 +136,8 @@ class Attention(Comparison):
             given("sinks", random.standard_normal(kv_heads * groups).astype(np.float32))
         if random.random() < 0.2 and ndim == 4:
             given("key_lengths", random.integers(0, keys + 1, batch[0]))
+            if "alignment" in call:  # whose S and L are each item's own
+                expected["shift"] = call["key_lengths"][:, None, None, None] - rows
         return arrays, call, expected
 
     def test_draws(self):
