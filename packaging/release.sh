@@ -32,13 +32,11 @@ git archive --format=tar --prefix="$name/" HEAD | gzip -n -9 > "$out/$name.tar.g
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 tar -xzf "$out/$name.tar.gz" -C "$work"
-python3 -m venv "$work/venv" 2> /dev/null || { echo "release.sh: python3 has no venv" >&2; exit 1; }
-"$work/venv/bin/pip" install --quiet wheel
-CFLAGS="-ffile-prefix-map=$work=." "$work/venv/bin/pip" wheel --quiet --no-deps --wheel-dir "$work/wheel" "$work/$name"
-library=$(unzip -Z1 "$work"/wheel/*.whl | grep '/_clattn\.')
-unzip -q -d "$work" "$work"/wheel/*.whl "$library"
-libc=$(objdump -T "$work/$library" | grep -o 'GLIBC_[0-9.]*' | sort -t. -k2 -n | tail -n 1 | tr . _)
-"$work/venv/bin/wheel" tags --remove --python-tag py3 --abi-tag none \
+python3 -m pip install --quiet --target "$work/tools" wheel
+CFLAGS="-ffile-prefix-map=$work=." python3 -m pip wheel --quiet --no-deps --wheel-dir "$work/wheel" "$work/$name"
+python3 -m zipfile -e "$work"/wheel/*.whl "$work/unpacked"
+libc=$(objdump -T "$work"/unpacked/clattn/_clattn.* | grep -o 'GLIBC_[0-9.]*' | sort -t. -k2 -n | tail -n 1 | tr . _)
+PYTHONPATH=$work/tools python3 -m wheel tags --remove --python-tag py3 --abi-tag none \
     --platform-tag "manylinux_${libc#GLIBC_}_$(uname -m)" "$work"/wheel/*.whl > /dev/null
 cp "$work"/wheel/*.whl "$out"
 cd "$out" && sha256sum "$name.tar.gz" "$name"*.whl | tee SHA256SUMS

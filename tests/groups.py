@@ -112,7 +112,8 @@ def add_install(run, gcc, full):
     run.add("install", "files", ["sh", "-c", """cd "$0" && ls -lR && test -s include/clattn/clattn.h &&
         test -s include/clattn/io.h && test -s include/clattn/pictures.h && test -s include/clattn/clattn.hpp && test -s include/clattn/io.hpp &&
         test -L lib/libclattn.so && test -s lib/pkgconfig/clattn.pc && test -s lib/pkgconfig/clattn-pictures.pc &&
-        test -s lib/cmake/clattn/clattnConfig.cmake && test -s share/man/man1/clattn.1 && ! ls -d include/clattn/*.c""", run.work / "prefix"], needs=[installed])
+        test -s lib/cmake/clattn/clattnConfig.cmake && test -s share/man/man1/clattn.1 &&
+        ! ls -d include/clattn/*.c""", run.work / "prefix"], needs=[installed])
     external = run.add("install", "external-build", ["sh", "-c", 'meson setup "$0" "$1" && meson compile -C "$0"',
                                                      run.work / "external", HERE / "external"],
                        {"PKG_CONFIG_PATH": f"{run.work}/prefix/lib/pkgconfig"}, [installed], isolated=False)
@@ -425,8 +426,7 @@ def add_plugins(run, gcc, full):
 def add_python(run, gcc, full):
     """The Python package: its wheel as pip builds it, installed; checked by ruff and mypy."""
     job, folder, python = packages(run, "python", "python", "numpy==2.4.6", "cffi==2.1.1", "mypy==2.4.1", "types-cffi==2.1.0.20260827",
-                                   "ruff==0.17.6", "pyopencl==2026.1.4",
-                                   "tokenizers==0.23.3")
+                                   "ruff==0.17.6", "pyopencl==2026.1.4", "tokenizers==0.23.3")
     installed, wheels = run.work / "python", run.work / "wheels"
     for old in (installed, wheels):
         shutil.rmtree(old, ignore_errors=True)
@@ -434,10 +434,11 @@ def add_python(run, gcc, full):
         "$0" -m pip wheel --quiet --no-deps --wheel-dir "$1" "$2" && ls "$1" &&
         "$0" -m pip install --quiet --no-deps --target "$3" "$1"/clattn-*.whl""", python(), wheels, ROOT, installed],
                     needs=[job], isolated=False)
-    path = {"PYTHONPATH": f"{installed}:{folder}"}
-    minilm = model_files(run, "minilm")
+    minilm, torch = model_files(run, "minilm"), run.cache / "torch"
+    fetched = [job for job in run.jobs if (job.group, job.name) == ("pytorch", "package")]  # of the full run
+    path = ":".join(map(str, [installed, *([torch] if fetched else []), folder]))
     run.add("python", "package", lambda: ["env", f"CLATTN_MINILM={run.last_line(minilm)}", python(), HERE / "python/test_python.py"],
-            {**POCL, **path, "CLATTN_TEST_LEVEL": "full" if full else "quick"}, [wheel, minilm])
+            {**POCL, "PYTHONPATH": path, "CLATTN_TEST_LEVEL": "full" if full else "quick"}, [wheel, minilm, *fetched])
     if full:
         run.add("python", "release", ["sh", "-c", """
             test -z "$(git -C "$0" status --porcelain)" || { echo there are changes that are not committed; exit 77; }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what is missing (Debian 12), then builds and tests: see tests/run.py, whose options it takes.
 #
-#   sh tests/run.sh           what a change has to pass: a quarter to half an hour on two cores, half with its caches
+#   sh tests/run.sh           what a change has to pass: a quarter to half an hour on two cores, a third with its caches
 #   sh tests/run.sh --help
 set -u
 

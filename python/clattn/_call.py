@@ -96,7 +96,7 @@ class _Call:
         self.bindings = [_Binding(self, path, array, False) for path, array in inputs]
         self.bindings += [_Binding(self, path, array, True) for path, array in outputs]
 
-    def run(self, context: Context, handle: Any, scalars: dict[str, Any], arrays: Operands, plan: Any = None) -> None:
+    def run(self, handle: Any, scalars: dict[str, Any], arrays: Operands, plan: Any = None) -> None:
         """Computes, by a plan of the caller's or by the context's own."""
         cl, buffers, events = opencl(), [], []
         queue = lib.clattn_context_queue(handle)
@@ -196,7 +196,7 @@ def compute(
         if instead is not None:
             instead(call, key, context, handle, scalars or {}, arrays)
         else:
-            call.run(context, handle, scalars or {}, arrays)
+            call.run(handle, scalars or {}, arrays)
         with context.lock:
             if len(context.calls) >= KEPT:
                 del context.calls[next(iter(context.calls))]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-import types
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 from clattn.errors import error_of
 
@@ -24,12 +24,7 @@ class Handle:
             self._users += 1
             return self._holder[0]
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: types.TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         with self._lock:
             self._users -= 1
             if self.closed and self._users == 0:
@@ -44,4 +39,18 @@ class Handle:
                     self._release(self._holder)
 
     def __del__(self) -> None:
+        self.close()
+
+
+class Closing:
+    """What `with` closes at its end."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Releases what it has; further calls do nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         self.close()

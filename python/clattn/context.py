@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-import types
-from typing import Any, Self
+from typing import Any
 
-from clattn._handle import Handle
+from clattn._handle import Closing, Handle
 from clattn._library import check, ffi, lib, text_of
 
 
@@ -68,7 +67,7 @@ def devices() -> list[Device]:
         lib.clattn_devices_release(handle)
 
 
-class Context:
+class Context(Closing):
     """A device, its queue, and what is compiled for it. Any thread may use it at any time, and close it while others use it.
 
     `device` is what `clattn --device` takes: "gpu", "cpu", "pocl", a number of `devices()`, or "PLATFORM:NAME" with parts of
@@ -112,17 +111,6 @@ class Context:
     def close(self) -> None:
         """Releases the context, after the calls of other threads that are at work; further calls do nothing."""
         self.handle.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: types.TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<clattn.Context of {self.device.name} ({self.device.platform})>"

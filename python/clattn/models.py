@@ -7,14 +7,13 @@ import math
 import os
 import pathlib
 import threading
-import types
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from clattn._handle import Handle
+from clattn._handle import Closing, Handle
 from clattn._library import STATUS, check, check_opencl, ffi, lib, opencl, text_of
 from clattn.context import Context, default_context
 from clattn.errors import error_of
@@ -98,7 +97,7 @@ def _load(path: pathlib.Path, desc: Any, names: Any, first: str, prefix: str, co
     return Handle("model", model, lib.clattn_transformer_release)
 
 
-class SentenceEncoder:
+class SentenceEncoder(Closing):
     """Texts to vectors, by a model of sentence-transformers that is a BERT, such as all-MiniLM-L6-v2.
 
     `folder` has config.json, tokenizer.json and model.safetensors, and may have sentence_bert_config.json, modules.json and
@@ -237,14 +236,3 @@ class SentenceEncoder:
             for held in self._plans.values():
                 held.close()
             self._model.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: types.TracebackType | None,
-    ) -> None:
-        self.close()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import types
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 from clattn._call import Answer, asked
-from clattn._handle import Handle
+from clattn._handle import Closing, Handle
 from clattn._library import check, ffi, lib, text_of
 from clattn.context import Context
 
@@ -55,7 +54,7 @@ def explain(function: Callable[..., Any], *arguments: Any, **more: Any) -> str:
         return plan.explanation
 
 
-class Plan:
+class Plan(Closing):
     """function(*arguments, **more), compiled: for calls of the same shapes and options, which then never compile.
 
     `function` is one of this package's, such as scaled_dot_product_attention. `solver` names the solver; without it the best one
@@ -103,7 +102,7 @@ class Plan:
             if context is not self._context:
                 raise ValueError("the plan is of another context")
             with self._handle as plan:
-                call.run(context, handle, scalars, arrays, plan)
+                call.run(handle, scalars, arrays, plan)
 
         given = {**self._given, **self._signature.bind_partial(*arguments, **more).arguments}
         return _ask(self._function, (), given, question)
@@ -111,17 +110,6 @@ class Plan:
     def close(self) -> None:
         """Releases the plan, after the calls of other threads that are at work; further calls do nothing."""
         self._handle.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: types.TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _described(key: Any) -> str:

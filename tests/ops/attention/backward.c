@@ -425,14 +425,16 @@ static bool has_engine(void)
     return status != CLATTN_ERROR_UNSUPPORTED;
 }
 
-/* Whether a level leaves a case out for a solver whose kernels take seconds to compile on a CPU. */
+/* Whether a level leaves a case out for a solver whose kernels take seconds to compile on a CPU: below the level small it has the
+ * smallest cases, and those of several blocks that are marked. */
 static bool passes_by(const attention_case *t, const char *solver)
 {
+    const bool is_tile = strcmp(solver, "tile") == 0, is_marked = (t->levels & TILE) != 0;
     if (strcmp(solver, "generic") == 0 || strncmp(solver, "cpu", 3) == 0) {
         return false;
     }
-    return level() == LEVEL_QUICK ? !(t->levels & LEVEL_TINY)
-                                  : strcmp(solver, "tile") == 0 && level() == LEVEL_SMALL && !(t->levels & TILE);
+    return level() == LEVEL_QUICK ? !(t->levels & LEVEL_TINY) && !(is_marked && t->dim.queries > 64)
+                                  : is_tile && level() == LEVEL_SMALL && !is_marked;
 }
 
 int main(int argc, char **argv)
