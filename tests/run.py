@@ -126,13 +126,10 @@ class Run:
                 continue
             if self.options.programs and not any(fnmatch.fnmatch(row["name"], p) for p in self.options.programs):
                 continue
-            # Only the full run has further kernels on PoCL.  The quick one has the small shapes of the programs with the most
-            # kernels, the thorough one those of the slowest, and more tests of the command.
+            # Nearly all time is PoCL's compiler: below the full run, programs with many kernels have the smallest shapes only.
             differs = {}
-            if "tool" in suites and level != "full":
-                differs = {"CLATTN_TEST_LEVEL": "small" if (group, level) == ("pocl", "thorough") else "quick"}
-            elif {"quick": "long", "thorough": "slow"}.get(level) in suites:
-                differs = {"CLATTN_TEST_LEVEL": "tiny"}
+            if level != "full" and suites & {"tool", "long", "slow"}:
+                differs = {"CLATTN_TEST_LEVEL": "quick" if "tool" in suites else "tiny"}
             self.add(group, row["name"], wrapper(row) + row["cmd"], {**env, **differs, **row["env"]}, [build, *needs],
                      limit=7200 if level == "full" else 1800)
 

@@ -32,15 +32,17 @@ static void compress(uint32_t state[8], const uint8_t block[64])
     }
     uint32_t v[8];
     memcpy(v, state, sizeof v);
-    for (int t = 0; t < 64; t++) {
-        uint32_t s1 = rotate(v[4], 6) ^ rotate(v[4], 11) ^ rotate(v[4], 25);
-        uint32_t choose = (v[4] & v[5]) ^ (~v[4] & v[6]);
-        uint32_t t1 = v[7] + s1 + choose + round_constant[t] + w[t];
-        uint32_t s0 = rotate(v[0], 2) ^ rotate(v[0], 13) ^ rotate(v[0], 22);
-        uint32_t majority = (v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]);
-        memmove(v + 1, v, 7 * sizeof v[0]);
-        v[4] += t1;
-        v[0] = t1 + s0 + majority;
+    /* The standard's variables a to h are v[-t], ..., v[7 - t], modulo 8: their places move, and not what they hold. */
+    for (uint32_t t = 0; t < 64; t++) {
+        uint32_t a = v[-t % 8], b = v[(1 - t) % 8], c = v[(2 - t) % 8];
+        uint32_t e = v[(4 - t) % 8], f = v[(5 - t) % 8], g = v[(6 - t) % 8], *h = &v[(7 - t) % 8];
+        uint32_t s1 = rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25);
+        uint32_t choose = (e & f) ^ (~e & g);
+        uint32_t t1 = *h + s1 + choose + round_constant[t] + w[t];
+        uint32_t s0 = rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22);
+        uint32_t majority = (a & b) ^ (a & c) ^ (b & c);
+        v[(3 - t) % 8] += t1;
+        *h = t1 + s0 + majority;
     }
     for (int i = 0; i < 8; i++)
         state[i] += v[i];

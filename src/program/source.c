@@ -51,7 +51,7 @@ static clattn_status find_text(struct expansion *expansion, const char *name, co
 static bool parse_include(const char *line, size_t length, char name[MAX_NAME])
 {
     static const char directive[] = "#include \"";
-    if (length < sizeof directive || strncmp(line, directive, sizeof directive - 1) != 0)
+    if (length < sizeof directive || memcmp(line, directive, sizeof directive - 1) != 0)
         return false;
     const char *start = line + sizeof directive - 1;
     const char *end = memchr(start, '"', length - (sizeof directive - 1));
@@ -104,9 +104,10 @@ static clattn_status expand(struct expansion *expansion, const char *name)
     int number = 0;
     TRY(find_text(expansion, name, &text, &owned));
     strbuf_printf(expansion->text, "#line 1 \"%s\"\n", name);
-    for (const char *line = text; *line;) {
-        const char *newline = strchr(line, '\n');
-        size_t length = newline ? (size_t)(newline - line) + 1 : strlen(line);
+    const char *end = text + strlen(text);
+    for (const char *line = text; line < end;) {
+        const char *newline = memchr(line, '\n', (size_t)(end - line));
+        size_t length = (size_t)((newline ? newline + 1 : end) - line);
         number++;
         if (parse_include(line, length, included)) {
             if (strchr(included, '.'))

@@ -336,6 +336,8 @@ static void backward_kernels_are_checked(void **state)
     desc.gradients.value = desc.value;
     for (size_t i = 0; i < COUNT_OF(damages); i++) {
         struct sources sources;
+        if (device_breaks(damages[i].solver))
+            continue;
         const bool is_engine = strcmp(damages[i].solver, "emulated-mma") == 0;
         desc.gradients.bias = strcmp(damages[i].solver, "cpu") != 0 ? desc.bias : (clattn_layout){0};
         desc.query.dtype = desc.key.dtype = desc.value.dtype = desc.gradients.output.dtype =

@@ -208,6 +208,11 @@ void backward_prepare(struct backward_job *j, const attention_case *test)
     describe(j);
 }
 
+bool backward_plan(struct backward_job *j, const char *solver)
+{
+    return job_plan(&j->job, &attention_operator, &j->desc, solver, device_breaks(solver) ? JOB_REFUSED : JOB_TAKEN);
+}
+
 void backward_release(struct backward_job *j)
 {
     free(j->queries);

@@ -23,6 +23,9 @@ struct backward_job {
 void backward_prepare(struct backward_job *j, const attention_case *test);
 void backward_release(struct backward_job *j);
 
+/* Plans the call; false if this driver's compiler breaks the solver, which then refuses. */
+bool backward_plan(struct backward_job *j, const char *solver);
+
 /* What the tests' gradients are made from. */
 backward_problem backward_problem_of(const struct backward_job *j);
 
