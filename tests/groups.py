@@ -434,11 +434,14 @@ def add_python(run, gcc, full):
         "$0" -m pip wheel --quiet --no-deps --wheel-dir "$1" "$2" && ls "$1" &&
         "$0" -m pip install --quiet --no-deps --target "$3" "$1"/clattn-*.whl""", python(), wheels, ROOT, installed],
                     needs=[job], isolated=False)
-    minilm, torch = model_files(run, "minilm"), run.cache / "torch"
+    minilm, whisper, torch = model_files(run, "minilm"), model_files(run, "whisper"), run.cache / "torch"
     fetched = [job for job in run.jobs if (job.group, job.name) == ("pytorch", "package")]  # of the full run
     path = ":".join(map(str, [installed, *([torch] if fetched else []), folder]))
-    run.add("python", "package", lambda: ["env", f"CLATTN_MINILM={run.last_line(minilm)}", python(), HERE / "python/test_python.py"],
-            {**POCL, "PYTHONPATH": path, "CLATTN_TEST_LEVEL": "full" if full else "quick"}, [wheel, minilm, *fetched])
+    run.add("python", "package", lambda: [python(), HERE / "python/test_python.py"],
+            {**POCL, "PYTHONPATH": path, "CLATTN_TEST_LEVEL": "full" if full else "quick"}, [wheel, *fetched])
+    run.add("python", "models", lambda: ["env", f"CLATTN_MINILM={run.last_line(minilm)}", f"WHISPER_MODEL={run.last_line(whisper)}",
+                                         python(), HERE / "python/test_models.py"],
+            {**POCL, "PYTHONPATH": path}, [wheel, minilm, whisper])
     if full:
         run.add("python", "release", ["sh", "-c", """
             test -z "$(git -C "$0" status --porcelain)" || { echo there are changes that are not committed; exit 77; }

@@ -18,17 +18,25 @@ from clattn.errors import (
 from clattn.functional import layer_norm, linear, rms_norm, rope, softmax
 from clattn.models import SentenceEncoder
 from clattn.plan import Plan, explain, supports
+from clattn.speech import Segment, Transcript, Whisper
+from clattn.transformer import Decoder, Generated, Transformer
 
 __all__ = [
     "ClattnError",
     "Context",
+    "Decoder",
     "Device",
+    "Generated",
     "InvalidArgumentError",
     "NoDeviceError",
     "OutOfMemoryError",
     "Plan",
+    "Segment",
     "SentenceEncoder",
+    "Transcript",
+    "Transformer",
     "UnsupportedError",
+    "Whisper",
     "default_context",
     "devices",
     "explain",

@@ -3,13 +3,11 @@
 CLATTN_TEST_LEVEL=full draws 500 calls of attention in place of 12; CLATTN_TEST_SEED draws others."""
 
 import doctest
-import json
 import os
 import pathlib
 import pickle
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import unittest
@@ -585,59 +583,6 @@ class Torch(unittest.TestCase):
         self.assertFalse(clattn.scaled_dot_product_attention(q.detach(), q.detach(), q.detach()).requires_grad)
 
 
-@unittest.skipIf("CLATTN_MINILM" not in os.environ, "no model here")
-class Sentences(unittest.TestCase):
-    def setUp(self):
-        self.folder, self.expected = pathlib.Path(os.environ["CLATTN_MINILM"]), pathlib.Path(__file__).parents[1] / "embed"
-
-    def test_vectors(self):
-        """They are PyTorch's of the same model, whatever the batches are."""
-        texts = (self.expected / "sentences.txt").read_text("utf-8").split("\n")[:-1] + ["word and another " * 300]
-        expected = np.load(self.expected / "vectors.npy")
-        with clattn.SentenceEncoder(self.folder) as encoder:
-            for size in (32, 3):
-                vectors = encoder.encode(texts, size)
-                self.assertEqual((vectors.shape, vectors.dtype), (expected.shape, np.float32))
-                np.testing.assert_allclose(vectors, expected, atol=2e-6)
-            np.testing.assert_allclose(encoder.encode(texts[0]), expected[0], atol=2e-6)
-            self.assertEqual(encoder.encode([]).shape, (0, encoder.dimension))
-            self.assertEqual(encoder.encode("a long text " * 1000).shape, (encoder.dimension,))
-        with clattn.SentenceEncoder(self.folder, dtype="bfloat16", max_tokens=64) as encoder:
-            cosines = (encoder.encode(texts[:-1]) * expected[:-1]).sum(1)
-            self.assertGreater(cosines.min(), 0.999)
-
-    def test_broken(self):
-        """Whatever a folder lacks or has wrong is named."""
-        config = json.loads((self.folder / "config.json").read_text("utf-8"))
-        changes = {
-            "model_type is 'gpt2', expected 'bert'": {"model_type": "gpt2"},
-            "hidden_size is '384', expected a number": {"hidden_size": "384"},
-            "num_hidden_layers is 0": {"num_hidden_layers": 0},
-            "hidden_act is 'maxout'": {"hidden_act": "maxout"},
-            "the tokenizer has 30522 tokens, the model 100": {"vocab_size": 100},
-            "has no tensor encoder.layer.6.attention.self.query.weight": {"num_hidden_layers": 7},
-        }
-        with tempfile.TemporaryDirectory() as name:
-            folder = pathlib.Path(name)
-            for file in ("tokenizer.json", "model.safetensors"):
-                (folder / file).symlink_to(self.folder / file)
-            with self.assertRaises(FileNotFoundError):
-                clattn.SentenceEncoder(folder)
-            for words, change in changes.items():
-                (folder / "config.json").write_text(json.dumps({**config, **change}))
-                with self.assertRaisesRegex((ValueError, clattn.ClattnError), words):
-                    clattn.SentenceEncoder(folder)
-            (folder / "config.json").write_text(json.dumps(config))
-            (folder / "modules.json").write_text('[{"type": "sentence_transformers.models.Dense", "path": "2_Dense"}]')
-            with self.assertRaisesRegex(ValueError, "models.Dense, expected a Transformer, Pooling and Normalize alone"):
-                clattn.SentenceEncoder(folder)
-            (folder / "modules.json").unlink()
-            (folder / "model.safetensors").unlink()
-            (folder / "model.safetensors").write_bytes(b"not one")
-            with self.assertRaisesRegex(clattn.ClattnError, "model.safetensors"):
-                clattn.SentenceEncoder(folder)
-
-
 @unittest.skipIf(pyopencl is None, "no PyOpenCL here")
 class PyOpenCL(Comparison):
     def setUp(self):
@@ -700,7 +645,7 @@ class PyOpenCL(Comparison):
 
 
 def load_tests(loader, tests, pattern):
-    for module in (clattn, clattn.attention, clattn.context, clattn.functional, clattn.plan):
+    for module in (clattn, clattn.attention, clattn.context, clattn.functional, clattn.plan, clattn.transformer):
         tests.addTests(doctest.DocTestSuite(module))
     tests.addTests(doctest.DocFileSuite(str(pathlib.Path(__file__).parents[2] / "python/README.md"), module_relative=False))
     return tests

@@ -20,7 +20,7 @@ import numpy as np
 TESTS = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(TESTS / "tool"), str(TESTS.parent / "examples" / "translation")]
 
-from command_support import CLATTN, TIMEOUT, CommandTest, main, thorough, write_safetensors
+from command_support import CLATTN, TIMEOUT, CommandTest, main, slow, write_safetensors
 from order import batches
 from small.text import BEGIN, END, PIECES, Peer
 
@@ -194,7 +194,7 @@ class Again(TrainTest):
         self.train("whole", "--steps", steps)
         self.assertEqual(self.read("m/checkpoint.safetensors"), self.read("whole/checkpoint.safetensors"))
 
-    @thorough
+    @slow
     def test_resume_otherwise(self):
         """The same of bfloat16, and of steps of several batches."""
         for name, options in ("b", ["--dtype", "bf16"]), ("p", ["--accumulate", 3]), ("r", ["--recompute"]):

@@ -13,7 +13,7 @@ import numpy as np
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tool"))
 
 import heatmap_picture
-from command_support import QUICK, main, thorough, write_safetensors
+from command_support import QUICK, main, slow, write_safetensors
 from small.text import BEGIN, END, TEXTS, TextTest
 
 CLOSE = 1e-4  # choices that are nearer than that may be made otherwise in float32
@@ -63,7 +63,7 @@ class Results(TextTest):
         self.assertEqual(self.succeed("translate", self.model, input=b"\n").out, "\n")
         self.assertEqual(self.translate(input=b"\n")["translations"], [{"source": "", "text": "", "tokens": 0, "score": 0}])
 
-    @thorough
+    @slow
     def test_many_lines_of_many_lengths(self):
         """More lines than a portion and a batch hold: each is translated as if it were alone."""
         self.make(decoder_layers=1, encoder_layers=1)
@@ -125,7 +125,7 @@ class Results(TextTest):
             found = self.succeed("generate", self.model, "--json").json()["texts"][0]
             self.agree([""], [found])
 
-    @thorough
+    @slow
     def test_generate_with_beams(self):
         self.make(kind="text", target_length=30)
         for prompt in TEXTS[:3]:
@@ -194,7 +194,7 @@ class Maps(TextTest):
         self.assertEqual(page.about["title"], "Self-attention of " + self.model)
         self.holds(page, 0, reads, reads, reads, None)
 
-    @thorough
+    @slow
     def test_picture(self):
         self.make()
         text = next(text for text in TEXTS if self.peer.greedy(self.ids(text))[2] > CLOSE)

@@ -27,8 +27,8 @@ NOISE = re.compile(r"^\d+ (warning|error)s?( and \d+ errors?)? generated\.$|^PLE
                    r"^MESA: warning: Treating load_kernel_arg in control flow as uniform")
 
 
-def thorough(test):
-    """Leaves a test out of the quick run, because it is slow and the library's own tests hold most of what it holds."""
+def slow(test):
+    """Leaves a test to the full run, because it is slow and the library's own tests hold most of what it holds."""
     return None if QUICK else test
 
 

@@ -13,7 +13,7 @@ import unittest
 import numpy as np
 
 from attention_numpy import attention, mask_terms, softmax
-from command_support import CommandTest, main, thorough, write_safetensors
+from command_support import CommandTest, main, slow, write_safetensors
 
 
 class SoftmaxTest(CommandTest):
@@ -253,7 +253,7 @@ class CrashingDriver(SoftmaxTest):
 
 
 class Progress(SoftmaxTest):
-    @thorough
+    @slow
     def test_one_long_run_shows_its_seconds(self):
         shape = [1, 8, 8, 512, 2048, 64, 64]
         once = ("bench", "attention", "--solver", "generic", "--repeat", "1", "--shape")
@@ -397,7 +397,7 @@ class Mha(CommandTest):
     def test_the_papers_division(self):
         self.check(self.make(512), 8, self.normal(1, 20, 512))
 
-    @thorough
+    @slow
     def test_cross_attention(self):
         self.check(self.make(24), 4, self.normal(2, 5, 24), self.normal(2, 9, 24))
         for bias in (True, False):
@@ -406,7 +406,7 @@ class Mha(CommandTest):
     def test_separate_weights_without_context(self):
         self.check(self.make(15, 15), 5, self.normal(1, 7, 15))
 
-    @thorough
+    @slow
     def test_masks_and_causality(self):
         weights, x = self.make(12), self.normal(2, 9, 12)
         self.check(weights, 2, x, options=["--causal"], causal=True)
@@ -495,7 +495,7 @@ class Tools(SoftmaxTest):
         result = self.succeed("bench", "softmax", "--shape", "3,5", "--repeat", "5")
         self.assertIn("seconds_median: ", result.out)
 
-    @thorough
+    @slow
     def test_bench_of_types_and_options(self):
         for arguments in (["mha", "--shape", "2,17,24,3"], ["encoder", "--shape", "2,17,24,3,40"],
                           ["attention", "--shape", "2,4,2,33,65,16,24", "--window", "8,2", "--dtype", "bf16", "--page-size",
@@ -513,7 +513,7 @@ class Tools(SoftmaxTest):
                           ["encoder", "--shape", "2,17,24,3,40", "--activation", "silu", "--dtype", "f16", "--int8"]):
             self.check_bench(*arguments)
 
-    @thorough
+    @slow
     def test_bench_encoder(self):
         # The paper's layer has four products, one attention and two norms.
         report = self.succeed("bench", "encoder", "--repeat", "1", "--explain", "--json").json()
@@ -547,7 +547,7 @@ class Tools(SoftmaxTest):
         self.assertEqual({name: report[name] for name in fields}, fields)
         return report
 
-    @thorough
+    @slow
     def test_bench_counts(self):
         # 1 + 2 + 3 + 3 attended keys with causality, of 4 queries and 3 keys
         self.counts("attention", "--shape", "1,2,1,4,3,8,16", "--causal", operations=2 * 2 * 9 * 24)
@@ -617,7 +617,7 @@ class Tools(SoftmaxTest):
         self.refuse(2, "bench", "layernorm", "--shape", "3,5", "--bias", saying="--bias")
         self.refuse(3, "bench", "matmul", "--shape", "3,5,7", "--device", "nonsense", saying="nonsense")
 
-    @thorough
+    @slow
     def test_bench_random(self):
         """The shapes that bench draws are the same for the same seed, and need no device."""
         nowhere = {"CLATTN_DEVICE": "nonsense"}
@@ -639,7 +639,7 @@ class Tools(SoftmaxTest):
                                   (("--device", "cpu"), "--device")):
             self.refuse(2, "bench", "random", *arguments, saying=saying)
 
-    @thorough
+    @slow
     def test_bench_startup(self):
         result = self.succeed("bench", "startup", "--repeat", "1", "--shape", "1,1,1,4,4,8,8", "--json")
         report = result.json()

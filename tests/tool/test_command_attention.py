@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 
 from attention_numpy import attend, attention, from_bf16, quantised, to_bf16
-from command_support import FULL, SEED, CommandTest, main, thorough
+from command_support import FULL, SEED, CommandTest, main, slow
 
 
 class Attention(CommandTest):
@@ -20,7 +20,7 @@ class Attention(CommandTest):
         self.close(lse, expected_lse, tolerance)
         return output
 
-    @thorough
+    @slow
     def test_random_shapes(self):
         print("seed %d" % SEED)
         for _ in range(16 if FULL else 5):
@@ -42,7 +42,7 @@ class Attention(CommandTest):
                 self.check(q, k, v, *options, mask=mask, causal=causal, bottom_right=bottom_right,
                            scale=scale)
 
-    @thorough
+    @slow
     def test_each_mask_broadcast(self):
         q, k, v = self.normal(2, 4, 5, 8), self.normal(2, 2, 7, 8), self.normal(2, 2, 7, 6)
         for bits in range(16):
@@ -51,14 +51,14 @@ class Attention(CommandTest):
                 with self.subTest(mask=shape, dtype=str(mask.dtype)):
                     self.check(q, k, v, mask=mask)
 
-    @thorough
+    @slow
     def test_masks_of_lower_rank_get_leading_ones(self):
         q, k, v = self.normal(2, 4, 5, 8), self.normal(2, 2, 7, 8), self.normal(2, 2, 7, 6)
         for shape in ((7,), (5, 7), (4, 5, 7), (1,), (5, 1)):
             with self.subTest(mask=shape):
                 self.check(q, k, v, mask=self.random.random(shape) < 0.6)
 
-    @thorough
+    @slow
     def test_short_masks_are_extended_with_do_not_attend(self):
         """Short masks are extended only if the user asks for it, because a mask that lacks a key is usually a
         mistake."""
@@ -70,7 +70,7 @@ class Attention(CommandTest):
         self.refuse(2, *self.attention_of(q, k, v), "--mask", mask,
                     saying=("short.npy", "covers 8 of 9 keys", "--short-mask"))
 
-    @thorough
+    @slow
     def test_fully_masked_rows_are_zero(self):
         q, k, v = self.normal(1, 2, 5, 8), self.normal(1, 2, 7, 8), self.normal(1, 2, 7, 8)
         for mask in (np.ones((5, 7), bool), np.zeros((5, 7), np.float32)):
@@ -83,7 +83,7 @@ class Attention(CommandTest):
         q, k, v = self.normal(1, 1, 9, 4), self.normal(1, 1, 5, 4), self.normal(1, 1, 5, 4)
         self.check(q, k, v, "--causal", "--align", "bottom-right", causal=True, bottom_right=True)
 
-    @thorough
+    @slow
     def test_finite_masks_are_no_masks(self):
         q, k, v = self.normal(1, 2, 5, 8), self.normal(1, 2, 7, 8), self.normal(1, 2, 7, 8)
         low = np.float32(np.finfo(np.float32).min)
@@ -92,7 +92,7 @@ class Attention(CommandTest):
         # Adding -1e4 costs the scores bits in any float32 computation.
         self.check(q, k, v, mask=np.full((5, 7), -1e4, np.float32), tolerance=2e-3)
 
-    @thorough
+    @slow
     def test_masked_keys_cannot_leak(self):
         q, k, v = self.normal(2, 2, 9, 16), self.normal(2, 2, 20, 16), self.normal(2, 2, 20, 16)
         for mask in (np.ones(20, bool), np.zeros(20, np.float32)):
@@ -103,7 +103,7 @@ class Attention(CommandTest):
                 k_bad[:, :, [3, 11, 19]] = poison
                 self.assertEqual(self.attend(q, k_bad, v, mask=mask).tobytes(), clean.tobytes())
 
-    @thorough
+    @slow
     def test_nan_travels(self):
         q, k, v = self.normal(1, 1, 6, 8), self.normal(1, 1, 7, 8), self.normal(1, 1, 7, 8)
         mask = np.zeros((6, 7), np.float32)
@@ -116,7 +116,7 @@ class Attention(CommandTest):
         self.assertEqual(np.flatnonzero(np.isnan(output).all(axis=-1)).tolist(), [1])
         self.assertEqual(np.isnan(output).sum(), 8)
 
-    @thorough
+    @slow
     def test_scales(self):
         q, k, v = self.normal(1, 2, 5, 8), self.normal(1, 2, 7, 8), self.normal(1, 2, 7, 8)
         for scale in ("0", "-0.5", "1e-3", "+2.5", "-1e2"):
@@ -126,7 +126,7 @@ class Attention(CommandTest):
         q, k, v = 30 * self.normal(1, 2, 40, 64), 30 * self.normal(1, 2, 50, 64), self.normal(1, 2, 50, 64)
         self.check(q, k, v, tolerance=5e-4)
 
-    @thorough
+    @slow
     def test_solvers_agree(self):
         q, k, v = self.normal(1, 4, 33, 40), self.normal(1, 2, 65, 40), self.normal(1, 2, 65, 24)
         expected = attention(q, k, v)[0]
@@ -135,7 +135,7 @@ class Attention(CommandTest):
             self.assertEqual(report["solver"], solver)
             self.close(np.load(self.path("o.npy")), expected)
 
-    @thorough
+    @slow
     def test_empty_arrays(self):
         for q, k, d_v in (((0, 2, 5, 8), (0, 2, 7, 8), 4), ((2, 2, 0, 8), (2, 2, 7, 8), 4),
                           ((2, 2, 5, 8), (2, 2, 0, 8), 4), ((2, 0, 5, 8), (2, 0, 7, 8), 4)):
@@ -241,7 +241,7 @@ class Features(CommandTest):
         mask[:, 4:] = -np.inf
         self.check(q, k, v, softcap=2.0, mask=mask)
 
-    @thorough
+    @slow
     def test_additive(self):
         q, k, v = self.arrays()
         for shape, scale in (((1, 8), None), ((4, 8), 0.25), ((8,), -1.0)):
@@ -262,7 +262,7 @@ class Features(CommandTest):
         self.assertFalse(np.any(found["output"]) or np.any(np.signbit(found["output"])))
         self.check(q, k, v, mask=np.float16(self.normal(9, 13)), bias=self.normal(4, 1, 13).astype(np.float16))
 
-    @thorough
+    @slow
     def test_lengths_and_offsets(self):
         q, k, v = self.arrays(batch=3)
         for dtype in (np.int32, np.int64):
@@ -310,7 +310,7 @@ class Features(CommandTest):
                      *([] if FULL else ["--solver", "generic"]), *options)
         return np.load(self.path("o.npy"))
 
-    @thorough
+    @slow
     def test_fused_arrays(self):
         q, k, v = self.normal(2, 3, 9, 8), self.normal(2, 3, 9, 8), self.normal(2, 3, 9, 8)
         expected = attend(q, k, v)["output"]
@@ -327,7 +327,7 @@ class Features(CommandTest):
         expected = attend(q, k, v)["output"].transpose(0, 2, 1, 3).reshape(2, 9, 24)
         self.close(self.fused(side_by_side, "--layout", "bse", "--heads", "3,1", "--kv-int8", "--page-size", "4"), expected)
 
-    @thorough
+    @slow
     def test_element_types(self):
         q, k, v = self.arrays()
         half = [a.astype(np.float16) for a in (q, k, v)]
@@ -349,7 +349,7 @@ class Features(CommandTest):
         self.assertEqual(self.report["dtype"], "bfloat16")
         self.close(from_bf16(found["output"]), attend(*widened)["output"], 8e-3)
 
-    @thorough
+    @slow
     def test_quantised_keys_and_values(self):
         q, k, v = self.arrays(d=12, d_v=6)
         for bits, group in ((8, None), (8, 3), (4, None), (4, 2)) if FULL else ((8, 3), (4, None)):
@@ -386,7 +386,7 @@ class Features(CommandTest):
             self.check(q, k, v, dropout=(0.25, 2 ** 64 - 1, 2 ** 32 - 1), mode="probabilities")
             self.check(q, k, v, dropout=(0.0, 1, 0))
 
-    @thorough
+    @slow
     def test_scores(self):
         q, k, v = self.arrays()
         for mode in ("raw", "softcap", "bias", "probabilities") if FULL else ("bias", "probabilities"):
@@ -401,7 +401,7 @@ class Features(CommandTest):
         cut = self.command(q, k, v, "--solver", "generic", "--max-launch-ms", 1, verify=False)
         self.assertEqual(whole["output"].tobytes(), cut["output"].tobytes())
 
-    @thorough
+    @slow
     def test_everything_at_once(self):
         print("seed %d" % SEED)
         pick = self.random.integers
@@ -437,7 +437,7 @@ class UserFunctions(CommandTest):
         self.q, self.k, self.v = self.normal(2, 4, 5, 8), self.normal(2, 2, 7, 8), self.normal(2, 2, 7, 6)
         return self.attention_of(self.q, self.k, self.v)
 
-    @thorough
+    @slow
     def test_both_with_buffers_and_numbers(self):
         table, allowed = self.normal(7), self.random.integers(0, 2, (4, 7)).astype(np.int32)
         score = self.write("score.cl", """
@@ -488,7 +488,7 @@ class UserFunctions(CommandTest):
         self.refuse(1, *self.files(), "--score-mod", nothing, "--verify", "--solver", "generic",
                     env={"CLATTN_KERNEL_DIR": kernels}, saying=("o.npy", "differs from the reference"))
 
-    @thorough
+    @slow
     def test_kernels_that_do_not_build_with_them(self):
         """Nothing is wrong with the functions by themselves, so the kernels' first error is told, with the files' names."""
         kernels = self.path("kernels")
@@ -502,7 +502,7 @@ class UserFunctions(CommandTest):
             self.refuse(2, *self.files(), *options, env={"CLATTN_KERNEL_DIR": kernels},
                         saying=(f"{names}: does not compile together with the kernels", "a_broken_line"))
 
-    @thorough
+    @slow
     def test_mistakes_are_found_in_the_users_file(self):
         bad = self.write("bad.cl", "float score_mod(float s, int b, int h, int q, int k, user_data u)\n{\n"
                                      "    return s + oops;\n}\n")
@@ -565,7 +565,7 @@ class UserFunctions(CommandTest):
 class Explain(CommandTest):
     SHAPE = ("--shape", "1,4,2,5,7,8,6")
 
-    @thorough
+    @slow
     def test_shapes_need_no_data(self):
         result = self.succeed("explain", *self.SHAPE, "--json")
         report = result.json()
@@ -590,7 +590,7 @@ class Explain(CommandTest):
         self.assertEqual(self.succeed("attention", *files, *asked, "--json").json()["solver"], planned["solver"])
         self.assertEqual(sorted(n for n in os.listdir(self.folder) if n[0] in "lo"), ["l.npy", "o.npy"])
 
-    @thorough
+    @slow
     def test_neither_launches_nor_workspace_grow_with_the_scores(self):
         for options in ([], ["--window", "9,9", "--kv-int8", "--page-size", 4, "--dropout", "0.1"]):
             small, large = (self.succeed("explain", "--shape", "1,4,2,%d,%d,8,6" % (n, n), "--solver", "generic", *options,

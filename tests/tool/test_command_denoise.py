@@ -13,7 +13,7 @@ import zlib
 import numpy as np
 
 import png_pictures as png
-from command_support import CommandTest, main, thorough
+from command_support import CommandTest, main, slow
 
 SAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "denoise"
 # An orthonormal basis of the colours: brightness and two differences.
@@ -93,7 +93,7 @@ class Results(DenoiseTest):
     def test_grey(self):
         self.check(self.picture(21, 33, 1), "--strength", "15", strength=15)
 
-    @thorough
+    @slow
     def test_alpha_stays(self):
         for channels in (2, 4):
             pixels = self.picture(17, 20, channels)
@@ -109,7 +109,7 @@ class Results(DenoiseTest):
         for shape in ((1, 1, 3), (1, 30, 1), (30, 1, 3), (2, 3, 3)):
             self.check(self.picture(*shape))
 
-    @thorough
+    @slow
     def test_wide_windows(self):
         self.check(self.picture(30, 40, 1), "--radius", "64", "--patch", "9", radius=64, patch=9)
 
@@ -174,7 +174,7 @@ class Results(DenoiseTest):
                 self.assertEqual(found.get(kind), body)
             self.assertNotIn(b"iCCP", found)
 
-    @thorough
+    @slow
     def test_progress_on_a_terminal(self):
         data = self.write("in.png", png.encode(self.picture(200, 200, 3)))
         began = time.monotonic()
@@ -245,7 +245,7 @@ class BadFiles(DenoiseTest):
                               (1 << 19, 1 << 19), (11000, 11000), (65535, 2049)):
             self.bad(png.SIGNATURE + png.header(width, height, 16, 6) + idat)
 
-    @thorough
+    @slow
     def test_bombs(self):
         """A chunk that grows a thousandfold when unpacked is dropped, and the picture is read."""
         bomb = png.chunk(b"zTXt", b"bomb\0\0" + zlib.compress(bytes(1 << 26), 9))
@@ -253,7 +253,7 @@ class BadFiles(DenoiseTest):
         pixels = self.picture(5, 6, 3)
         self.near(self.denoise(png.encode(pixels, bomb + profile)), denoised(pixels))
 
-    @thorough
+    @slow
     def test_damage_anywhere(self):
         good = png.encode(self.picture(8, 8, 3))
         for _ in range(24):

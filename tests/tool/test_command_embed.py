@@ -16,7 +16,7 @@ import unittest
 import numpy as np
 
 import heatmap_picture
-from command_support import QUICK, CommandTest, main, thorough, write_safetensors
+from command_support import QUICK, CommandTest, main, slow, write_safetensors
 from heatmap_page import MapTest
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
@@ -192,7 +192,7 @@ class Results(EmbedTest):
         found, _ = self.embed(input=b"")
         self.assertEqual(found.size, 0)
 
-    @thorough
+    @slow
     def test_limits_of_tokens(self):
         self.make()
         text, ids = max((case for case in cases() if len(case[1]) > 60 and "[" not in case[0]), key=lambda case: len(case[0]))
@@ -206,7 +206,7 @@ class Results(EmbedTest):
         self.near(self.embed(text)[0], [self.wanted(ids, 5)])
         self.near(self.embed(text, "--max-tokens", 9)[0], [self.wanted(ids, 9)])
 
-    @thorough
+    @slow
     def test_shapes_and_activations(self):
         for number, changed in enumerate(({"hidden_size": 24, "num_attention_heads": 3, "intermediate_size": 40,
                                            "hidden_act": "leaky_relu"},
@@ -338,7 +338,7 @@ class Maps(MapTest, EmbedTest):
             for head in range(about["heads"]):
                 self.assertLessEqual(np.max(np.abs(page.cells(part, layer, head)[0].sum(1) - 1)), 1e-3)
 
-    @thorough
+    @slow
     def test_texts(self):
         """The page has a part for each text, whatever their lengths, and the vectors stay the same."""
         self.make(num_hidden_layers=3)
@@ -351,7 +351,7 @@ class Maps(MapTest, EmbedTest):
         for part, (_, ids) in enumerate(chosen):
             self.holds(page, part, ids)
 
-    @thorough
+    @slow
     def test_empty_cut_and_hostile(self):
         self.make()
         long, ids = max((case for case in cases() if "[" not in case[0]), key=lambda case: len(case[1]))
@@ -362,7 +362,7 @@ class Maps(MapTest, EmbedTest):
         self.holds(page, 1, ids[:16] + [SEP])
         self.assertIn("<", page.about["parts"][2]["key"]["labels"])
 
-    @thorough
+    @slow
     def test_picture_and_solver(self):
         """Pictures show texts of several lengths one above the other, and the heads of a single layer in a square."""
         for layers, lengths in ((3, (5, 17, 2)), (1, (9,))):

@@ -12,7 +12,7 @@ import shutil
 import numpy as np
 
 import png_pictures as png
-from command_support import QUICK, CommandTest, main, thorough, write_safetensors
+from command_support import QUICK, CommandTest, main, slow, write_safetensors
 from heatmap_page import MapTest
 from small.vision import FAMILIES, Model
 
@@ -69,12 +69,12 @@ class Results(ImageTest):
         self.make("dinov2")
         self.agree((60, 90), (200, 133))
 
-    @thorough
+    @slow
     def test_registers(self):
         self.make("dinov2_with_registers", processor=True, size=(40, 24), resized=(45,))
         self.agree((60, 90), (45, 45))
 
-    @thorough
+    @slow
     def test_swiglu(self):
         self.make("dinov2", gated=True, d_ff=40, processor=True, size=(24, 24), resized=(24,))
         self.agree((24, 24), (33, 60))
@@ -83,7 +83,7 @@ class Results(ImageTest):
         self.make("clip")
         self.agree((32, 32), (77, 35))
 
-    @thorough
+    @slow
     def test_clip_by_another_processor(self):
         self.make("clip", processor=True, size=(48, 32), resized=(40,), cubic=False, mean=(0.1, 0.2, 0.3),
                   deviation=(0.7, 0.6, 0.5))
@@ -93,7 +93,7 @@ class Results(ImageTest):
         self.make("timm")
         self.agree((36, 36), (50, 37), (61, 140))
 
-    @thorough
+    @slow
     def test_timm_by_the_presence_of_tensors(self):
         variants = (dict(token=False, token_position=False, pooling="patches"),
                     dict(token=False, token_position=False, registers=4, pooling="patches", norm_after=True, scales=True),
@@ -107,7 +107,7 @@ class Results(ImageTest):
                 self.make("timm", **changed)
                 self.agree((41, 50), (32, 32))
 
-    @thorough
+    @slow
     def test_timm_sizes_without_arguments(self):
         """A config.json with the architecture alone: heads of 64 columns, timm's defaults."""
         self.make("timm", d_model=128, patch=16, grid=(14, 14), size=(224, 224), resized=(256,))
@@ -115,7 +115,7 @@ class Results(ImageTest):
         self.model.write(self.folder_of_model)
         self.agree((300, 280))
 
-    @thorough
+    @slow
     def test_prefixes_and_heads_of_other_models(self):
         for family, prefix in (("vit", "vit."), ("dinov2", "dinov2."), ("timm", "")):
             with self.subTest(family):
@@ -131,7 +131,7 @@ class Results(ImageTest):
                 self.assertFalse(set(report["unused_tensors"]) & set(prefix + name for name in self.model.tensors)
                                  - {prefix + "embeddings.mask_token"})
 
-    @thorough
+    @slow
     def test_sizes_that_config_leaves_out(self):
         for family in ("vit", "clip"):
             self.make(family)
@@ -142,12 +142,12 @@ class Results(ImageTest):
             self.model.write(self.folder_of_model)
             self.agree((32, 32), (33, 40))
 
-    @thorough
+    @slow
     def test_a_cut_larger_than_the_picture_is_black_outside(self):
         self.make("clip", processor=True, size=(40, 56), resized=(31,))
         self.agree((31, 31), (50, 70))
 
-    @thorough
+    @slow
     def test_older_processor_files(self):
         for family, crops in (("vit", False), ("clip", True)):
             self.make(family, processor=True)
@@ -195,7 +195,7 @@ class Results(ImageTest):
         for key in ("device", "platform", "solver"):
             self.assertTrue(report[key])
 
-    @thorough
+    @slow
     def test_16_bits(self):
         self.make("vit")
         pictures = [self.picture(32, 32) for _ in range(3)]
@@ -334,7 +334,7 @@ class Maps(MapTest, ImageTest):
             np.testing.assert_array_equal(page.picture(i), self.model.levels(pixels))
         self.overlay(pictures)
 
-    @thorough
+    @slow
     def test_registers_and_other_grids(self):
         self.make("dinov2_with_registers", processor=True, size=(24, 40), resized=(40,), layers=3)
         pictures = [self.picture(40, 40)]
@@ -345,7 +345,7 @@ class Maps(MapTest, ImageTest):
         self.same(page, self.attention(pictures[0]))
         self.overlay(pictures)
 
-    @thorough
+    @slow
     def test_without_a_class_token(self):
         """Then the picture shows the mean of what patches attend to."""
         self.make("timm", token=False, token_position=False, pooling="patches", resized=(32,))
@@ -552,7 +552,7 @@ class BadFiles(ImageTest):
         self.refuse(2, "embed-image", self.folder_of_model, self.path("none.png"), saying="cannot be opened")
         self.refuse(2, "embed-image", self.folder_of_model, self.folder, saying="is a folder")
 
-    @thorough
+    @slow
     def test_long_and_thin_pictures(self):
         """A shortest edge of a pixel would make a picture of gigabytes of it."""
         self.make("clip")

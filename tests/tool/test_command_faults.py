@@ -11,7 +11,7 @@ import unittest
 
 import numpy as np
 
-from command_support import FULL, QUICK, CommandTest, main, thorough
+from command_support import FULL, QUICK, CommandTest, main, slow
 from injected import INJECTED, Served
 
 WISDOM = "clattn-wisdom 1\na b c d e cpu 0 %d rows=6\n"
@@ -214,7 +214,7 @@ class PowerFails(FaultsTest):
         exported = self.path("out/exported")
         self.assertEqual(self.check({out: True}, "tune", "--export", exported), {exported})
 
-    @thorough
+    @slow
     def test_several_outputs(self):
         command, names = self.attention()
         self.assertEqual(self.check({self.path("out"): True}, *command), {self.path(name) for name in names})

@@ -13,7 +13,7 @@ import numpy as np
 
 import heatmap_picture
 from attention_numpy import attention
-from command_support import main, thorough, write_safetensors
+from command_support import main, slow, write_safetensors
 from heatmap_page import MapTest, probability
 
 SAMPLE = os.environ.get("HEATMAP_SAMPLE", "")
@@ -48,7 +48,7 @@ class Attention(HeatmapTest):
                                               "unit": ""})
             self.picture(expected)
 
-    @thorough
+    @slow
     def test_rows_that_attend_nothing_and_nan(self):
         q, mask = self.normal(1, 2, 5, 8), np.ones((5, 5), bool)
         q[0, 1, 3] = np.nan
@@ -65,7 +65,7 @@ class Attention(HeatmapTest):
         self.same(self.page(), np.zeros((1, 1, 5, 5)))
         self.picture(np.zeros((1, 1, 5, 5)))
 
-    @thorough
+    @slow
     def test_pages_and_element_types(self):
         q = self.normal(2, 2, 9, 16)
         self.succeed(*self.arguments(q), "--page-size", "4", "--attention", self.path("map.html"))
@@ -74,7 +74,7 @@ class Attention(HeatmapTest):
         self.succeed(*self.arguments(half), "--attention", self.path("map.html"))
         self.same(self.page(), attention(half, half, half)[2])
 
-    @thorough
+    @slow
     def test_long_axes(self):
         q, k = self.normal(1, 1, 3, 8), self.normal(1, 1, 3000, 8)
         self.succeed(*self.arguments(q, k), "--attention", self.path("map.html"), "--attention", self.path("map.png"))
@@ -82,7 +82,7 @@ class Attention(HeatmapTest):
         self.same(self.page(), expected)
         self.assertEqual(self.picture(expected), 1)
 
-    @thorough
+    @slow
     def test_report_and_verify(self):
         q = self.normal(1, 2, 6, 8)
         report = self.succeed(*self.arguments(q), "--attention", self.path("map.html"), "--verify", "--json").json()
@@ -127,7 +127,7 @@ class Mha(HeatmapTest):
             self.assertEqual(page.about["parts"][0][axis]["labels"], ["w%d" % i for i in range(7)])
         self.picture(expected)
 
-    @thorough
+    @slow
     def test_cross_attention_and_average(self):
         arguments, expected = self.make(self.normal(1, 4, 12), self.normal(1, 4, 12))
         words, others = self.write("w.txt", "a\nb\nc\nd"), self.write("o.txt", "e\r\nf\r\ng\r\nh\r\n")

@@ -13,7 +13,7 @@ import time
 import numpy as np
 
 import png_pictures as png
-from command_support import CLATTN, QUICK, CommandTest, environment, main, thorough, write_safetensors
+from command_support import CLATTN, QUICK, CommandTest, environment, main, slow, write_safetensors
 from small import swinir
 
 MEAN = np.array((0.4488, 0.4371, 0.4040))
@@ -87,7 +87,7 @@ class Results(ImageTest):
                                    ("unused_tensors", []), ("dtype", "float32")):
                     self.assertEqual(self.report[key], value, key)
 
-    @thorough
+    @slow
     def test_nothing_is_added(self):
         """A last convolution of zeros leaves the picture as it is: every kind of PNG, beside models of 1 and 3 channels."""
         for channels in (1, 3):
@@ -112,7 +112,7 @@ class Results(ImageTest):
         self.rewrite(**{"upsample.0.weight": 0 * self.tensors["upsample.0.weight"]})
         self.assertLessEqual(np.max(np.abs(self.restore(pixels) - 255 * MEAN)), 0.5)
 
-    @thorough
+    @slow
     def test_range_of_jpeg_models(self):
         self.make("added", factor=1, window=7)
         bias = {"conv_last.weight": 0 * self.tensors["conv_last.weight"],
@@ -129,7 +129,7 @@ class Results(ImageTest):
         for colour in range(3):
             np.testing.assert_array_equal(found[..., colour], self.restore(pixels[..., colour:colour + 1])[..., 0])
 
-    @thorough
+    @slow
     def test_16_bits_of_a_picture(self):
         self.make("shuffle once")
         wide = self.picture(12, 8, 3, np.uint16)
@@ -165,7 +165,7 @@ class Results(ImageTest):
         self.model = self.path("model/SwinIR x2.safetensors")
         np.testing.assert_array_equal(self.restore(pixels), wanted)
 
-    @thorough
+    @slow
     def test_types(self):
         self.make("shuffle once")
         pixels = self.picture(12, 12)
@@ -185,7 +185,7 @@ class Tiles(ImageTest):
         self.assertEqual((self.report["tile"], self.report["tiles"]), ([52, 52], 20))
         self.assertLessEqual(np.max(np.abs(tiled.astype(int) - whole)), 1)
 
-    @thorough
+    @slow
     def test_what_two_tiles_have_in_common(self):
         """Its outer quarters are one tile's, and in between one fades into the other."""
         self.make("shuffle once")
@@ -202,7 +202,7 @@ class Tiles(ImageTest):
             self.assertGreater(np.max(np.abs(first[16:] - second[:16])), 1000)
             self.assertTrue(np.all((wanted > 0) & (wanted < 65535)))
 
-    @thorough
+    @slow
     def test_memory(self):
         """The default is one part; with less memory there are more, as large as fit."""
         self.make("shuffle", factor=2, features=64)
@@ -237,7 +237,7 @@ class Tiles(ImageTest):
         self.assertEqual(process.returncode, -signal.SIGINT)
         self.assertEqual(sorted(os.listdir(self.folder)), ["in.png", "model"])
 
-    @thorough
+    @slow
     def test_progress_on_a_terminal(self):
         self.make("shuffle", layers=(2, 2), d_model=32, features=32)
         status, shown = self.on_a_terminal(*map(str, self.command(self.picture(250, 250), "--tile", "40")))
@@ -345,7 +345,7 @@ class BadFiles(ImageTest):
                 self.rewrite(**{name: np.zeros(shape, np.float32)})
                 self.bad("model.safetensors", *saying)
 
-    @thorough
+    @slow
     def test_weights_that_are_not_numbers(self):
         self.make("added", factor=1)
         self.rewrite(**{"conv_last.bias": np.full(3, np.nan, np.float32)})

@@ -9,7 +9,7 @@ import wave
 
 import numpy as np
 
-from command_support import CommandTest, main, thorough
+from command_support import CommandTest, main, slow
 from small.whisper import INTEGER, SIZE, Model
 
 
@@ -47,7 +47,7 @@ class Results(TranscribeTest):
         # What a small model hears is improbable, and would be sampled anew.
         return self.succeed("transcribe", *arguments, "--no-fallback")
 
-    @thorough
+    @slow
     def test_text_words_and_json_agree(self):
         model, sound = self.model(), self.sound()
         text = self.hear(model, sound).out
@@ -63,19 +63,19 @@ class Results(TranscribeTest):
         self.assertGreater(found["weight_bytes"], 4 * SIZE * 1500)
         self.assertGreater(found["work_bytes"], 0)
 
-    @thorough
+    @slow
     def test_a_vocabulary_of_either_kind(self):
         sound = self.sound()
         lines, array = self.model(), self.model(vocabulary="vocabulary.json")
         self.assertEqual(self.hear(lines, sound).out, self.hear(array, sound).out)
 
-    @thorough
+    @slow
     def test_beams(self):
         model, sound = self.model(), self.sound()
         found = self.hear(model, sound, "--beams", 3, "--json").json()
         self.assertTrue(found["text"].strip())
 
-    @thorough
+    @slow
     def test_other_rates(self):
         """A sound of another rate is resampled, and lasts as long."""
         found = self.hear(self.model(), self.sound(rate=8000), "--json").json()

@@ -8,7 +8,7 @@ import re
 import resource
 import stat
 
-from command_support import CommandTest, main, thorough
+from command_support import CommandTest, main, slow
 
 SHAPE = "1,2,2,40,40,8,8"
 
@@ -90,7 +90,7 @@ class Usage(TuneTest):
 
 
 class Tuning(TuneTest):
-    @thorough
+    @slow
     def test_a_shape_is_kept_and_followed(self):
         report = self.tune_all("attention", "--shape", SHAPE)
         self.assertEqual([report["measured"], report["begun"], report["known"], report["left"]], [1, 0, 0, 0])
@@ -119,7 +119,7 @@ class Tuning(TuneTest):
         self.assertTrue(self.succeed("attention", *files, "-o", self.path("o.npy"), "--verify", "--json",
                                      env=self.env).json()["verified"])
 
-    @thorough
+    @slow
     def test_the_budget_is_kept_and_a_rerun_goes_on(self):
         first = self.tune("softmax", "layernorm", "matmul", "--budget", 6)
         self.assertGreater(first["left"], 0)
@@ -138,7 +138,7 @@ class Tuning(TuneTest):
         now = [line.split() for line in self.wisdom().splitlines()]
         self.assertTrue(all(record in now for record in kept), (kept, now))
 
-    @thorough
+    @slow
     def test_a_shape_that_was_cut_is_continued(self):
         """Runs without any time take one step each and add up to one search."""
         def steps():
@@ -174,7 +174,7 @@ class Tuning(TuneTest):
         self.assertIn("1 measured, 0 begun, 0 known already, 0 left for the next run, 0 skipped", out)
         self.assertIn("wisdom: " + self.cache, out)
 
-    @thorough
+    @slow
     def test_the_bar_moves_within_a_shape(self):
         status, shown = self.on_a_terminal("tune", "matmul", "--shape", "40,40,40", "--budget", 4, env=self.env)
         self.assertEqual(status, 0)
@@ -188,7 +188,7 @@ class Tuning(TuneTest):
         self.assertEqual(report["shapes"][0]["shape"], "layernorm 3,64")
         self.assertIn(" norm ", self.wisdom())
 
-    @thorough
+    @slow
     def test_other_types(self):
         report = self.tune("matmul", "--shape", "20,24,32", "--dtype", "bf16", "--budget", 20)
         self.assertEqual(report["shapes"][0]["shape"], "matmul 20,24,32 bfloat16")
@@ -213,7 +213,7 @@ class Tuning(TuneTest):
             self.refuse(2, "tune", "--import", exported, saying=(exported, saying), env=self.env)
             self.assertEqual(self.wisdom(), before)
 
-    @thorough
+    @slow
     def test_a_damaged_file_counts_as_none(self):
         os.mkdir(self.cache, 0o700)
         self.write("cache/wisdom", "clattn-wisdom 1\nnonsense\n")

@@ -1,0 +1,551 @@
+"""Transformers: encoders, decoders and generation, with weights of any origin."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from clattn._arrays import operand
+from clattn._buffers import FLOATS, Buffers, packed, room_of, unpacked
+from clattn._handle import Closing, Handle
+from clattn._library import STATUS, check, ffi, lib, text_of
+from clattn.context import Context, default_context
+from clattn.errors import error_of
+
+Weights = str | os.PathLike[str] | Mapping[str, Any]
+KEPT = 16  # plans that a model keeps
+
+
+def enumerator(kind: str, name: str) -> int:
+    """The value of an enumerator of the C library's by the end of its name: "layer" is CLATTN_NORM_KIND_LAYER."""
+    values: dict[str, int] = ffi.typeof(kind).relements
+    prefix = os.path.commonprefix(list(values))
+    prefix = prefix[: prefix.rindex("_") + 1]
+    names = {each.removeprefix(prefix).lower(): value for each, value in values.items() if not each.endswith("_FORCE_32BIT")}
+    names = dict(sorted(names.items(), key=lambda item: item[1]))
+    found = names.get(name.lower().replace("-", "_"))
+    if found is None:
+        raise ValueError(f"{name!r} is no {kind.split('clattn_')[1]}, which are {', '.join(names)}")
+    return found
+
+
+def fill(struct: Any, members: Mapping[str, Any]) -> None:
+    """Sets members of a C structure: numbers, names of enumerators, mappings for structures in it, and lists of these."""
+    fields = dict(ffi.typeof(struct).item.fields)
+    for name, value in members.items():
+        field = fields.get(name)
+        if field is None or field.type.kind == "pointer" or name == "size":
+            raise TypeError(f"{ffi.typeof(struct).item.cname} has no member {name!r} to be set")
+        if isinstance(value, str) and field.type.kind == "enum":
+            value = enumerator(field.type.cname, value)
+        if field.type.kind == "struct":
+            fill(ffi.addressof(struct[0], name), value)
+        elif field.type.kind == "array":
+            array = getattr(struct, name)
+            if len(value) > len(array):
+                raise ValueError(f"{len(value)} of {name}, and there may be {len(array)}")
+            for index, each in enumerate(value):
+                fill(ffi.addressof(array, index), each)
+            setattr(struct, name + "s", len(value))
+        else:
+            setattr(struct, name, value)
+        if "explicit_" + name in fields:
+            setattr(struct, "explicit_" + name, 1)
+
+
+class Source:
+    """Where the C library gets a model's weights; for one call."""
+
+    def __init__(self, weights: Weights, names: str, rules: Mapping[str, str | None], prefix: str) -> None:
+        self.source, self._kept = ffi.new("clattn_weight_source *"), []  # type: ignore[var-annotated]
+        self.failure: BaseException | None = None
+        lib.clattn_weight_source_init(self.source)
+        self.source.format = enumerator("clattn_name_format", names)
+        if prefix:
+            self.source.prefix = self._text(prefix)
+        if rules:
+            self.source.rules, self.source.rule_count = self._keep(ffi.new("clattn_name_rule[]", len(rules))), len(rules)
+            for rule, (canonical, name) in zip(self._kept[-1], rules.items(), strict=True):
+                rule.canonical, rule.name = self._text(canonical), ffi.NULL if name is None else self._text(name)
+        self._weights = weights
+        self._file: Any = None
+
+    def _keep(self, value: Any) -> Any:
+        self._kept.append(value)
+        return value
+
+    def _text(self, text: str) -> Any:
+        return self._keep(ffi.new("char[]", text.encode()))
+
+    def __enter__(self) -> Self:
+        if isinstance(self._weights, Mapping):
+            self.source.lookup = self._keep(
+                ffi.callback("clattn_tensor_lookup", self._look_up, error=lib.CLATTN_ERROR_FORMAT, onerror=self._failed)
+            )
+            return self
+        path = pathlib.Path(self._weights)
+        kind = "safetensors" if path.suffix == ".safetensors" else "ctranslate2"
+        error, file = ffi.new("clattn_io_error *"), ffi.new(f"clattn_{kind} **")
+        status = getattr(lib, f"clattn_{kind}_create")(os.fsencode(path), file, error)
+        if status:
+            raise error_of(STATUS[status], text_of(error.message))
+        self._file = file, getattr(lib, f"clattn_{kind}_release")
+        self.source.lookup, self.source.user = ffi.addressof(lib, f"clattn_{kind}_lookup"), file[0]
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._file:
+            self._file[1](self._file[0])
+
+    def _failed(self, _kind: Any, failure: BaseException, _trace: Any) -> None:
+        """What goes on where the C library was called."""
+        self.failure = failure
+
+    def _look_up(self, _user: Any, name: Any, tensor: Any, _error: Any) -> int:
+        assert isinstance(self._weights, Mapping)
+        given = self._weights.get(text_of(name))
+        if given is None:
+            return 0
+        array = operand(given, text_of(name))
+        if array.values.ndim > lib.C_CLATTN_MAX_RANK:
+            raise ValueError(f"{text_of(name)} has {array.values.ndim} dimensions, at most {lib.C_CLATTN_MAX_RANK} can be read")
+        self._array = np.ascontiguousarray(array.values)  # until the next call
+        tensor.dtype, tensor.rank, tensor.bytes = array.dtype, array.values.ndim, array.values.nbytes
+        tensor.extent[0 : array.values.ndim] = array.values.shape
+        tensor.data = ffi.from_buffer(self._array) if array.values.nbytes else ffi.NULL
+        return 0
+
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        """The shape of the tensor of that very name, if there is one."""
+        tensor = ffi.new("clattn_host_tensor *")
+        check(self.source.lookup(self.source.user, name.encode(), tensor, ffi.NULL))
+        return None if tensor.dtype == lib.CLATTN_DTYPE_NONE else tuple(tensor.extent[0 : tensor.rank])
+
+    def whole_number(self, name: str) -> int:
+        """A number of a file of CTranslate2's; 0 if it has none of that name."""
+        number = ffi.new("int32_t *")
+        lib.clattn_ctranslate2_integer(self._file[0][0], name.encode(), number)
+        return int(number[0])
+
+
+def _stack(members: Mapping[str, Any] | None, given: Any) -> Any:
+    """A description of a stack, or NULL."""
+    if members is None and given == ffi.NULL:
+        return ffi.NULL
+    stack = given
+    if stack == ffi.NULL:
+        stack = ffi.new("clattn_stack_desc *")
+        lib.clattn_stack_desc_init(stack)
+    fill(stack, members or {})
+    return stack
+
+
+class Transformer(Closing):
+    """A described model and its weights on a device: an encoder, a decoder, or both. Any thread may use it.
+
+    `weights` is a file (.safetensors, or model.bin of CTranslate2) or a mapping of names to arrays. `names` says by which rules
+    files call their tensors: "bert", "whisper", "pytorch_transformer" and the others of clattn_name_format in clattn/weights.h;
+    `rules` has further ones, which go before: canonical names, as that header has them, to a file's names, or to None for a
+    tensor that there is not. `prefix` is what all names begin with.
+
+    `encoder` and `decoder` are members of clattn_stack_desc in clattn/transformer.h, where each is explained; enumerators go by the ends
+    of their names. With `preset`, such as "whisper_tiny_en", they change what that has. `dtype` is the type that the model computes
+    in, `weight_dtype` that of its weights ("int8" among them).
+
+    >>> random = np.random.default_rng(1)
+    >>> weights = {name: random.standard_normal(shape).astype(np.float32) for name, shape in [
+    ...     ("encoder.layers.0.self.query.weight", (8, 8)), ("encoder.layers.0.self.key.weight", (8, 8)),
+    ...     ("encoder.layers.0.self.value.weight", (8, 8)), ("encoder.layers.0.self.output.weight", (8, 8)),
+    ...     ("encoder.layers.0.self.norm.weight", (8,)), ("encoder.layers.0.feed_forward.norm.weight", (8,)),
+    ...     ("encoder.layers.0.feed_forward.in.weight", (32, 8)), ("encoder.layers.0.feed_forward.out.weight", (8, 32))]}
+    >>> layer = dict(layers=1, d_model=8, heads=2, d_ff=32, activation="gelu", norm="rms", without_bias=63)
+    >>> with Transformer(weights, encoder=layer) as model:
+    ...     model.encode(np.ones((2, 5, 8), np.float32)).shape
+    (2, 5, 8)
+    """
+
+    def __init__(
+        self,
+        weights: Weights,
+        *,
+        preset: str | None = None,
+        encoder: Mapping[str, Any] | None = None,
+        decoder: Mapping[str, Any] | None = None,
+        output: str | None = None,
+        output_bias: bool = False,
+        output_size: int = 0,
+        dtype: str = "float32",
+        weight_dtype: str | None = None,
+        names: str = "canonical",
+        rules: Mapping[str, str | None] | None = None,
+        prefix: str = "",
+        optional_prefix: tuple[str, str] | None = None,
+        context: Context | None = None,
+    ) -> None:
+        if dtype not in FLOATS:
+            raise ValueError(f"dtype is {dtype!r}, not one of {', '.join(FLOATS)}")
+        types = {**FLOATS, "int8": lib.CLATTN_DTYPE_I8}
+        if weight_dtype is not None and weight_dtype not in types:
+            raise ValueError(f"weight_dtype is {weight_dtype!r}, not one of {', '.join(types)}")
+        desc, stacks = ffi.new("clattn_transformer_desc *"), (ffi.new("clattn_stack_desc *"), ffi.new("clattn_stack_desc *"))
+        lib.clattn_transformer_desc_init(desc)
+        if preset is not None:
+            check(lib.clattn_transformer_preset(enumerator("clattn_preset", preset), desc, *stacks))
+        desc.encoder, desc.decoder = self._encoder, self._decoder = (
+            _stack(encoder, ffi.NULL if desc.encoder == ffi.NULL else stacks[0]),
+            _stack(decoder, ffi.NULL if desc.decoder == ffi.NULL else stacks[1]),
+        )
+        desc.dtype = FLOATS[dtype]
+        desc.weight_dtype = lib.CLATTN_DTYPE_NONE if weight_dtype is None else types[weight_dtype]
+        if output is not None:
+            desc.output = enumerator("clattn_model_output", output)
+        desc.output_bias, desc.output_size = output_bias, output_size
+        self.dtype, self._context, self._lock = dtype, context or default_context(), threading.RLock()
+        self.has_output = desc.output != lib.CLATTN_MODEL_OUTPUT_NONE
+        self.output_columns = 0 if desc.decoder == ffi.NULL else int(desc.output_size or desc.decoder.vocabulary)
+        self._plans: dict[Any, Handle] = {}
+        made = ffi.new("clattn_transformer **")
+        with Source(weights, names, rules or {}, prefix) as source, self._context.handle as handle:
+            if optional_prefix and source.shape(optional_prefix[0] + optional_prefix[1]):
+                text = ffi.new("char[]", optional_prefix[0].encode())
+                source.source.prefix = text
+            status = lib.clattn_transformer_create(handle, desc, source.source, made)
+            if source.failure:
+                lib.clattn_transformer_release(made)
+                raise source.failure
+            check(status, handle)
+        self._model = Handle("model", made, lib.clattn_transformer_release)
+
+    def encode(
+        self,
+        inputs: npt.ArrayLike,
+        lengths: Sequence[int] | None = None,
+        *,
+        segments: npt.ArrayLike | None = None,
+        pooling: str | None = None,
+        normalize: bool = False,
+    ) -> npt.NDArray[np.float32]:
+        """The encoder's vectors, (batch, positions, d_model), or with `pooling` ("mean", "first", "last") one for each item.
+
+        `inputs` are tokens (batch, length), or vectors or features (batch, length, columns). `lengths` says how many positions of each
+        item count; what lies behind these means nothing. `normalize` divides pooled vectors by their lengths."""
+        if self._encoder == ffi.NULL:
+            raise ValueError("the model has no encoder")
+        stack, array = self._encoder, np.asarray(inputs)
+        if stack.input == lib.CLATTN_STACK_INPUT_PICTURES:
+            raise NotImplementedError("encoders of pictures are not to be had from Python yet")
+        tokens = stack.input == lib.CLATTN_STACK_INPUT_TOKENS
+        columns = () if tokens else (stack.features or stack.d_model,)
+        if array.ndim != 2 + len(columns) or array.shape[2:] != columns or 0 in array.shape:
+            wanted = ", ".join(["batch", "length", *map(str, columns)])
+            raise ValueError(f"inputs are of shape {array.shape}, expected ({wanted})")
+        batch, length = array.shape[:2]
+        sizes = (
+            1 << (batch - 1).bit_length(),
+            length if stack.input == lib.CLATTN_STACK_INPUT_FEATURES else self._room(length),
+        )
+        padded = np.zeros((*sizes, *columns), np.int32 if tokens else np.float32)
+        padded[:batch, :length] = array
+        positions, most = (lib.clattn_stack_positions(stack, each) for each in (length, sizes[1]))
+        if lengths is not None and (len(lengths) != batch or not all(0 <= each <= positions for each in lengths)):
+            raise ValueError(f"lengths are {list(lengths)}, expected {batch} from 0 to {positions}")
+        pooled = enumerator("clattn_pooling", pooling) if pooling else lib.CLATTN_POOLING_NONE
+        shape = (sizes[0], stack.projection or stack.d_model) if pooling else (sizes[0], most, stack.d_model)
+        result = np.empty(shape, np.float32) if pooling else room_of(shape, self.dtype)
+        args = ffi.new("clattn_encoder_args *")
+        lib.clattn_encoder_args_init(args)
+        args.explicit_lengths, args.batch, args.length = 1, batch, length
+        if lengths is not None:
+            held = ffi.new("int32_t[]", list(lengths))
+            args.lengths = held
+        plan_of = self._encoder_plan(*sizes, pooled, normalize)
+        with self._context.handle as handle, plan_of as plan, Buffers(handle) as buffers:
+            args.input.buffer = buffers.holding(padded if tokens else packed(padded, self.dtype))
+            if segments is not None:
+                if np.shape(segments) != (batch, length):
+                    raise ValueError(f"segments are of shape {np.shape(segments)}, expected {(batch, length)}")
+                kinds = np.zeros(sizes, np.int32)
+                kinds[:batch, :length] = segments
+                args.segments.buffer = buffers.holding(kinds)
+            to = args.pooled if pooling else args.output
+            to.buffer = buffers.room(result.nbytes)
+            check(lib.clattn_encoder_enqueue(plan, ffi.NULL, args, 0, ffi.NULL, buffers.event), handle)
+            buffers.read(to.buffer, result)
+        return unpacked(result)[:batch] if pooling else unpacked(result)[:batch, :positions]
+
+    def _room(self, length: int) -> int:
+        """The length for which a plan is made: a power of two from 16 on, unless there are fewer positions."""
+        room, most = max(16, 1 << (length - 1).bit_length()), self._encoder.position_count
+        return min(room, max(most - self._encoder.first_position, length)) if most else room
+
+    def _encoder_plan(self, batch: int, length: int, pooling: int, unit: bool) -> Handle:
+        def make(model: Any, holder: Any) -> int:
+            desc = ffi.new("clattn_encoder_desc *")
+            lib.clattn_encoder_desc_init(desc)
+            desc.batch, desc.length, desc.pooling, desc.pooled_unit = batch, length, pooling, unit
+            return int(lib.clattn_encoder_plan_create(model, desc, ffi.NULL, holder))
+
+        return self._plan(("encoder", batch, length, pooling, unit), make)
+
+    def _plan(self, key: Any, make: Callable[[Any, Any], int]) -> Handle:
+        """A plan that is kept for a key; the one that was used longest ago goes when there are too many."""
+        with self._lock:
+            plan = self._plans.pop(key, None)
+            if plan is None:
+                holder = ffi.new("clattn_plan **")
+                with self._model as model, self._context.handle as handle:
+                    check(make(model, holder), handle)
+                plan = Handle("plan", holder, lib.clattn_plan_release)
+                if len(self._plans) >= KEPT:
+                    self._plans.pop(next(iter(self._plans))).close()
+            self._plans[key] = plan
+            return plan
+
+    def decoder(self, **sizes: Any) -> Decoder:
+        """A decoder of this model: `Decoder(self, ...)`."""
+        return Decoder(self, **sizes)
+
+    def close(self) -> None:
+        """Releases the model and its plans, after the calls of other threads that are at work."""
+        with self._lock:
+            for plan in self._plans.values():
+                plan.close()
+            self._model.close()
+
+
+@dataclasses.dataclass(frozen=True)
+class Generated:
+    """A sequence that was generated."""
+
+    tokens: list[int]  #: without the prompt; the stop token is the last if there was one
+    score: float  #: the sum of the tokens' log-probabilities, by the length rule in beam search
+    log_probabilities: npt.NDArray[np.float32]  #: of each token
+
+
+class Decoder(Closing):
+    """Sequences that grow, with the keys and values of what they have seen. One thread at a time uses it.
+
+    There are at most `items` sequences, or `items * beams` of them, of at most `cache_length` tokens; `length` is the most tokens that
+    one `append` takes of each. `memory_length` is the most positions of the encoder's output that items attend to. Several
+    beams are for `reorder` and beam search; then tokens are appended one at a time.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        *,
+        cache_length: int,
+        items: int = 1,
+        beams: int = 1,
+        length: int = 1,
+        memory_length: int = 0,
+    ) -> None:
+        if model._decoder == ffi.NULL:
+            raise ValueError("the model has no decoder")
+        self._model, self._lock, stack = model, threading.RLock(), model._decoder
+        self._sizes, self._sequences, self._begun = (items, beams, length, memory_length), 0, False
+        self._tokens = stack.input == lib.CLATTN_STACK_INPUT_TOKENS
+        self._d_model, self._d_memory = stack.d_model, stack.d_memory or stack.d_model
+        desc, plan, state = ffi.new("clattn_decoder_desc *"), ffi.new("clattn_plan **"), ffi.new("clattn_decoder_state **")
+        lib.clattn_decoder_desc_init(desc)
+        desc.items, desc.beams, desc.length, desc.cache_length = items, beams, length, cache_length
+        desc.memory_length = memory_length
+        desc.logits = lib.CLATTN_LOGITS_ALL if model.has_output else lib.CLATTN_LOGITS_NONE
+        with model._model as owner, model._context.handle as handle:
+            try:
+                check(lib.clattn_decoder_plan_create(owner, desc, ffi.NULL, plan), handle)
+                check(lib.clattn_decoder_state_create(plan[0], state), handle)
+            finally:
+                lib.clattn_plan_release(plan)  # the state keeps it
+        self._state = Handle("decoder", state, lib.clattn_decoder_state_release)
+        self._columns = model.output_columns if model.has_output else self._d_model
+
+    def begin(
+        self,
+        memory: npt.ArrayLike | None = None,
+        *,
+        items: int | None = None,
+        beams: int = 1,
+        memory_lengths: Sequence[int] | None = None,
+    ) -> None:
+        """Empties all sequences. Without a memory, (items, positions, columns), the former one stays with its lengths.
+
+        Of each item there are 1 or as many sequences as the decoder has beams. `memory_lengths` says how many positions count."""
+        most_items, _, _, memory_length = self._sizes
+        args = ffi.new("clattn_decoder_begin_args *")
+        lib.clattn_decoder_begin_args_init(args)
+        with self._lock, self._state as state, self._model._context.handle as handle, Buffers(handle) as buffers:
+            if memory is not None:
+                array = np.asarray(memory)
+                if (
+                    array.ndim != 3
+                    or array.shape[2] != self._d_memory
+                    or len(array) > most_items
+                    or array.shape[1] > memory_length
+                ):
+                    expected = f"(up to {most_items}, up to {memory_length}, {self._d_memory})"
+                    raise ValueError(f"memory is of shape {array.shape}, expected {expected}")
+                items = len(array)
+                padded = np.zeros((most_items, memory_length, self._d_memory), np.float32)
+                padded[:items, : array.shape[1]] = array
+                args.memory.buffer = buffers.holding(packed(padded, self._model.dtype))
+                args.memory_length = array.shape[1]
+            args.items, args.beams = most_items if items is None else items, beams
+            if memory_lengths is not None:
+                if len(memory_lengths) != args.items:
+                    raise ValueError(f"{len(memory_lengths)} memory_lengths, expected {args.items}")
+                held = ffi.new("int32_t[]", list(memory_lengths))
+                args.memory_lengths = held
+            check(lib.clattn_decoder_begin(state, ffi.NULL, args, 0, ffi.NULL, buffers.event), handle)
+            self._sequences, self._begun = args.items * beams, True
+
+    def append(
+        self, inputs: npt.ArrayLike, lengths: Sequence[int] | None = None, *, logits: bool = True
+    ) -> npt.NDArray[np.float32] | None:
+        """Appends tokens (sequences, length), or vectors (sequences, length, d_model), to all sequences.
+
+        The result is the logits of what follows each token, (sequences, length, outputs), or the last layer's vectors if the model
+        has no output; None if `logits` is False. `lengths` says how many tokens of each sequence count."""
+        array = np.asarray(inputs)
+        columns = () if self._tokens else (self._d_model,)
+        most = self._sizes[2]
+        if (
+            array.ndim != 2 + len(columns)
+            or len(array) != self._sequences
+            or array.shape[2:] != columns
+            or not 1 <= array.shape[1] <= most
+        ):
+            wanted = ", ".join([str(self._sequences), f"1 to {most}", *map(str, columns)])
+            raise ValueError(f"inputs are of shape {array.shape}, expected ({wanted})")
+        length, room = array.shape[1], most if array.shape[1] > 1 else 1
+        padded = np.zeros((self._sequences, room, *columns), np.int32 if self._tokens else np.float32)
+        padded[:, :length] = array
+        has_output = self._model.has_output
+        shape, args = (self._sequences, room, self._columns), ffi.new("clattn_decoder_args *")
+        result = np.empty(shape, np.float32) if has_output else room_of(shape, self._model.dtype)
+        lib.clattn_decoder_args_init(args)
+        args.length = length
+        if lengths is not None:
+            if len(lengths) != self._sequences or not all(0 <= each <= length for each in lengths):
+                raise ValueError(f"lengths are {list(lengths)}, expected {self._sequences} from 0 to {length}")
+            held = ffi.new("int32_t[]", list(lengths))
+            args.lengths = held
+        with self._lock, self._state as state, self._model._context.handle as handle, Buffers(handle) as buffers:
+            args.input.buffer = buffers.holding(padded if self._tokens else packed(padded, self._model.dtype))
+            to = args.logits if has_output else args.output
+            if logits:
+                to.buffer = buffers.room(result.nbytes)
+            check(lib.clattn_decoder_enqueue(state, ffi.NULL, args, 0, ffi.NULL, buffers.event), handle)
+            if not logits:
+                return None
+            buffers.read(to.buffer, result)
+        return unpacked(result)[:, :length]
+
+    def reorder(self, parents: Sequence[int], beams: int | None = None) -> None:
+        """Replaces the sequences: new sequence s of `items * beams` becomes a copy of sequence parents[s] of the same item."""
+        beams = self._sizes[1] if beams is None else beams
+        with self._lock, self._state as state, self._model._context.handle as handle:
+            held = ffi.new("size_t[]", list(parents))
+            check(lib.clattn_decoder_reorder(state, ffi.NULL, beams, held, 0, ffi.NULL, ffi.NULL), handle)
+            self._sequences = len(parents)
+
+    def truncate(self, length: int) -> None:
+        """Forgets what sequences have beyond so many tokens."""
+        with self._lock, self._state as state, self._model._context.handle as handle:
+            check(lib.clattn_decoder_truncate(state, length), handle)
+
+    @property
+    def lengths(self) -> list[int]:
+        """How many tokens each sequence has."""
+        with self._lock, self._state as state:
+            return [lib.clattn_decoder_length(state, n) for n in range(self._sequences)]
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        max_tokens: int,
+        *,
+        method: str = "greedy",
+        stop_tokens: Sequence[int] = (),
+        results: int = 1,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int = 0,
+        length_rule: str = "gnmt",
+        length_penalty: float = 0.0,
+        patience: float = 1.0,
+        hook: Callable[[npt.NDArray[np.int32], int, npt.NDArray[np.float32]], None] | None = None,
+    ) -> list[list[Generated]]:
+        """Continues prompts of tokens, one for each item: the `results` best sequences of each. After an exception it needs a `begin`.
+
+        `method` is "greedy", "sample" (by `temperature`, `top_k`, `top_p` and `seed`, which alone decide what is drawn) or "beam", with
+        the decoder's beams. `hook(tokens, prompt_length, logits)` sees each sequence before its next token is chosen, and may
+        change the logits in place: -inf forbids a token. clattn/generate.h says exactly what is computed."""
+        flat = [token for prompt in prompts for token in prompt]
+        if not prompts or not all(prompts):
+            raise ValueError("each item needs a prompt of one token or more")
+        desc, out = ffi.new("clattn_generate_desc *"), ffi.new("clattn_generated *")
+        lib.clattn_generate_desc_init(desc)
+        lib.clattn_generated_init(out)
+        desc.method, desc.length_rule = (
+            enumerator("clattn_generate_method", method),
+            enumerator("clattn_length_rule", length_rule),
+        )
+        desc.max_tokens, desc.results = max_tokens, results
+        stops = ffi.new("int32_t[]", list(stop_tokens) or [0])
+        desc.stop_tokens, desc.stop_count = stops, len(stop_tokens)
+        if method == "beam":
+            desc.beams, desc.length_penalty, desc.patience = self._sizes[1], length_penalty, patience
+        if method == "sample":
+            desc.temperature, desc.top_k, desc.top_p, desc.seed = temperature, top_k, top_p, seed
+
+        def see(_user: Any, view: Any) -> int:
+            tokens = np.frombuffer(ffi.buffer(view.tokens, 4 * view.length), np.int32)
+            logits = np.frombuffer(ffi.buffer(view.logits, 4 * view.count), np.float32)
+            if hook is not None:
+                hook(tokens, view.prompt_length, logits)
+            return 0
+
+        failures: list[BaseException] = []
+        callback = ffi.callback(
+            "clattn_logits_hook",
+            see,
+            error=lib.CLATTN_ERROR_CANCELLED,
+            onerror=lambda _kind, failure, _trace: failures.append(failure),
+        )
+        desc.hook = callback if hook is not None else ffi.NULL
+        tokens = np.zeros((len(prompts), results, max_tokens), np.int32)
+        logs, scores = np.zeros(tokens.shape, np.float32), np.zeros(tokens.shape[:2], np.float32)
+        counts, lengths = np.zeros(tokens.shape[:2], np.uintp), ffi.new("size_t[]", [len(prompt) for prompt in prompts])
+        out.tokens, out.scores = ffi.from_buffer("int32_t[]", tokens), ffi.from_buffer("float[]", scores)
+        out.log_probabilities, out.lengths = ffi.from_buffer("float[]", logs), ffi.from_buffer("size_t[]", counts)
+        with self._lock, self._state as state, self._model._context.handle as handle:
+            if not self._begun:
+                self.begin(items=len(prompts))
+            status = lib.clattn_generate(state, ffi.NULL, desc, ffi.new("int32_t[]", flat), lengths, out)
+            self._sequences = len(prompts)
+            if status:
+                self._begun = False
+            if failures:
+                raise failures[0]
+            check(status, handle)
+        return [
+            [
+                Generated(tokens[i, r, :n].tolist(), float(scores[i, r]), logs[i, r, :n].copy())
+                for r, n in enumerate(counts[i].tolist())
+                if np.isfinite(scores[i, r])
+            ]
+            for i in range(len(prompts))
+        ]
+
+    def close(self) -> None:
+        """Releases the decoder, after the call of another thread that is at work."""
+        self._state.close()

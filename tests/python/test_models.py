@@ -1,0 +1,473 @@
+"""Models of the Python package: Transformers against NumPy in float64, sentence vectors against PyTorch's, speech against
+faster-whisper's.
+
+CLATTN_MINILM and WHISPER_MODEL are the folders of the pretrained models."""
+
+import contextlib
+import json
+import os
+import pathlib
+import sys
+import tempfile
+import threading
+import unittest
+import unittest.mock
+
+import clattn
+import numpy as np
+
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(TESTS / "speech"))
+import itertools
+
+import clips
+import peer
+
+SIZES = {"layers": 2, "d_model": 16, "heads": 2, "d_ff": 24, "activation": "gelu_tanh", "epsilon": 1e-5}
+DECODER = {"norm_place": "pre", "final_norm": 1, "causal": 1, "cross": 1, "input": "tokens", "positions": "table"}
+VOCABULARY, POSITIONS = 40, 20
+
+
+def weights_of(seed, stacks):
+    """Random weights by their canonical names: of an encoder of vectors, and of a decoder with memory and tied logits."""
+    random, weights = np.random.default_rng(seed), {}
+
+    def add(name, *shape, around=0.0):
+        weights[name] = (around + random.standard_normal(shape) * 0.4).astype(np.float32)
+
+    d, f = SIZES["d_model"], SIZES["d_ff"]
+    for stack in stacks:
+        for n in range(SIZES["layers"]):
+            for part in ("self", "cross")[: 2 if stack == "decoder" else 1]:
+                for name in ("query", "key", "value", "output"):
+                    add(f"{stack}.layers.{n}.{part}.{name}.weight", d, d)
+                    add(f"{stack}.layers.{n}.{part}.{name}.bias", d)
+            for name, shape in (("in", (f, d)), ("out", (d, f))):
+                add(f"{stack}.layers.{n}.feed_forward.{name}.weight", *shape)
+                add(f"{stack}.layers.{n}.feed_forward.{name}.bias", shape[0])
+            for part in ("self", "cross", "feed_forward")[:: 1 if stack == "decoder" else 2]:
+                add(f"{stack}.layers.{n}.{part}.norm.weight", d, around=1)
+                add(f"{stack}.layers.{n}.{part}.norm.bias", d)
+        if stack == "decoder":
+            add("decoder.tokens.weight", VOCABULARY, d)
+            add("decoder.positions.weight", POSITIONS, d)
+            add("decoder.norm.weight", d, around=1)
+            add("decoder.norm.bias", d)
+    return weights
+
+
+class Reference:
+    """The same models in float64."""
+
+    def __init__(self, weights):
+        self.weights = {name: array.astype(np.float64) for name, array in weights.items()}
+
+    def linear(self, x, name):
+        return x @ self.weights[name + ".weight"].T + self.weights[name + ".bias"]
+
+    def norm(self, x, name):
+        x = x - x.mean(-1, keepdims=True)
+        x = x / np.sqrt((x * x).mean(-1, keepdims=True) + SIZES["epsilon"])
+        return x * self.weights[name + ".weight"] + self.weights[name + ".bias"]
+
+    def attend(self, x, memory, name, attended):
+        q, k, v = (
+            self.linear(a, f"{name}.{kind}").reshape(*a.shape[:2], SIZES["heads"], -1).swapaxes(1, 2)
+            for a, kind in ((x, "query"), (memory, "key"), (memory, "value"))
+        )
+        scores = np.where(attended, q @ k.swapaxes(2, 3) / np.sqrt(q.shape[-1]), -np.inf)
+        shares = np.exp(scores - scores.max(-1, keepdims=True))
+        return self.linear((shares / shares.sum(-1, keepdims=True) @ v).swapaxes(1, 2).reshape(x.shape), f"{name}.output")
+
+    def feed(self, x, name):
+        x = self.linear(x, f"{name}.in")
+        x = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+        return self.linear(x, f"{name}.out")
+
+    def encode(self, x, lengths):
+        """Post-norm, bidirectional."""
+        attended = np.arange(x.shape[1]) < np.array(lengths)[:, None, None, None]
+        for n in range(SIZES["layers"]):
+            name = f"encoder.layers.{n}"
+            x = self.norm(x + self.attend(x, x, f"{name}.self", attended), f"{name}.self.norm")
+            x = self.norm(x + self.feed(x, f"{name}.feed_forward"), f"{name}.feed_forward.norm")
+        return x
+
+    def decode(self, tokens, memory):
+        """Pre-norm, causal; the logits of what follows each token."""
+        table, count = self.weights["decoder.tokens.weight"], tokens.shape[1]
+        x, causal = table[tokens] + self.weights["decoder.positions.weight"][:count], np.tri(count, dtype=bool)
+        for n in range(SIZES["layers"]):
+            name = f"decoder.layers.{n}"
+            y = self.norm(x, f"{name}.self.norm")
+            x = x + self.attend(y, y, f"{name}.self", causal)
+            x = x + self.attend(self.norm(x, f"{name}.cross.norm"), memory, f"{name}.cross", True)
+            x = x + self.feed(self.norm(x, f"{name}.feed_forward.norm"), f"{name}.feed_forward")
+        return self.norm(x, "decoder.norm") @ table.T
+
+
+class Transformers(unittest.TestCase):
+    def setUp(self):
+        self.random, self.weights = np.random.default_rng(5), weights_of(7, ("encoder", "decoder"))
+        self.reference = Reference(self.weights)
+        self.memory = self.random.standard_normal((3, 6, 16)).astype(np.float32)
+
+    def model(self, weights=None, **changes):
+        stacks = {"encoder": SIZES, "decoder": {**SIZES, **DECODER, "vocabulary": VOCABULARY, "position_count": POSITIONS}}
+        model = clattn.Transformer(weights or self.weights, **{**stacks, "output": "tied", **changes})
+        self.addCleanup(model.close)
+        return model
+
+    def test_encoder(self):
+        """Any batch and length, and what lies behind an item's length does not count."""
+        for dtype, within in (("float32", 2e-5), ("float16", 2e-2), ("bfloat16", 2e-1)):
+            model = self.model(dtype=dtype)
+            for batch, length in ((1, 1), (3, 7), (4, 33)):
+                x = self.random.standard_normal((batch, length, 16)).astype(np.float32)
+                lengths = self.random.integers(1, length + 1, batch)
+                expected = self.reference.encode(x, lengths)
+                for n, count in enumerate(lengths):
+                    x[n, count:] = np.nan
+                found = model.encode(x, lengths.tolist())
+                self.assertEqual((found.shape, found.dtype), (expected.shape, np.float32))
+                pooled = model.encode(x, lengths.tolist(), pooling="mean", normalize=True)
+                for n, count in enumerate(lengths):
+                    np.testing.assert_allclose(found[n, :count], expected[n, :count], atol=within)
+                    mean = expected[n, :count].mean(0)
+                    np.testing.assert_allclose(pooled[n], mean / np.linalg.norm(mean), atol=within)
+
+    def test_decoder(self):
+        """Tokens all at once, some at a time, or one by one give the same logits."""
+        tokens = self.random.integers(0, VOCABULARY, (3, 9))
+        expected = self.reference.decode(tokens, self.memory.astype(np.float64))
+        for dtype, within in (("float32", 5e-5), ("bfloat16", 0.5)):
+            with self.model(dtype=dtype).decoder(items=3, length=9, cache_length=12, memory_length=8) as decoder:
+                for pieces in ((9,), (4, 1, 2, 2), (1,) * 9):
+                    decoder.begin(self.memory)
+                    places = np.cumsum([0, *pieces])
+                    found = [decoder.append(tokens[:, a:b]) for a, b in itertools.pairwise(places)]
+                    np.testing.assert_allclose(np.concatenate(found, axis=1), expected, atol=within)
+                    self.assertEqual(decoder.lengths, [9, 9, 9])
+                decoder.begin(self.memory, memory_lengths=[6, 2, 1])
+                for _ in range(2):
+                    short = decoder.append(tokens)[1]
+                    expected_short = self.reference.decode(tokens[1:2], self.memory[1:2, :2].astype(np.float64))[0]
+                    np.testing.assert_allclose(short, expected_short, atol=within)
+                    decoder.begin()  # with the same memory
+                decoder.begin(self.memory)
+                decoder.append(tokens[:, :6])
+                decoder.truncate(4)
+                self.assertIsNone(decoder.append(tokens[:, 4:5], logits=False))
+                np.testing.assert_allclose(decoder.append(tokens[:, 5:9]), expected[:, 5:9], atol=within)
+                with self.assertRaisesRegex(clattn.ClattnError, "cache"):
+                    decoder.append(tokens[:, :4])
+
+    def test_beams(self):
+        """Sequences that are reordered go on as those that they are copies of."""
+        tokens = self.random.integers(0, VOCABULARY, (4, 3))
+        with self.model().decoder(items=2, beams=2, length=3, cache_length=8, memory_length=6) as decoder:
+            decoder.begin(self.memory[:2])
+            decoder.append(tokens[:2])
+            decoder.reorder([0, 0, 1, 1])
+            decoder.append(tokens[:, :1])
+            decoder.reorder([1, 1, 2, 3])
+            found = decoder.append(tokens[:, 1:2])
+        parents = [1, 1, 2, 3]
+        rows = np.concatenate([tokens[[n // 2 for n in parents]], tokens[parents, :1], tokens[:, 1:2]], axis=1)
+        expected = self.reference.decode(rows, self.memory[[0, 0, 1, 1]].astype(np.float64))
+        np.testing.assert_allclose(found[:, 0], expected[:, -1], atol=5e-5)
+
+    def greedy(self, prompt, memory, count, forbidden=()):
+        tokens = list(prompt)
+        for _ in range(count):
+            logits = self.reference.decode(np.array([tokens]), memory[None].astype(np.float64))[0, -1]
+            logits[list(forbidden)] = -np.inf
+            tokens.append(int(logits.argmax()))
+        return tokens[len(prompt) :]
+
+    def test_generate(self):
+        prompts = [[1, 2, 3], [4], [5, 6]]
+        with self.model().decoder(items=3, beams=3, length=4, cache_length=16, memory_length=6) as decoder:
+            decoder.begin(self.memory)
+            found = decoder.generate(prompts, 8)
+            for [each], prompt, memory in zip(found, prompts, self.memory, strict=True):
+                self.assertEqual(each.tokens, self.greedy(prompt, memory, 8))
+                self.assertAlmostEqual(each.score, each.log_probabilities.sum(), 4)
+            stop = found[0][0].tokens[2]
+            [each] = decoder.generate(prompts, 8, stop_tokens=[stop])[0]
+            self.assertEqual(each.tokens, found[0][0].tokens[: found[0][0].tokens.index(stop) + 1])
+
+            def forbid(tokens, length, logits):
+                self.assertIn(tokens[:length].tolist(), prompts)
+                logits[each.tokens[0]] = -np.inf
+
+            changed = decoder.generate(prompts, 3, hook=forbid)
+            self.assertEqual(changed[0][0].tokens, self.greedy(prompts[0], self.memory[0], 3, [each.tokens[0]]))
+            best = decoder.generate(prompts, 5, method="beam", results=3)
+            for beams, [alone] in zip(best, decoder.generate(prompts, 5), strict=True):
+                self.assertEqual([beam.score for beam in beams], sorted((beam.score for beam in beams), reverse=True))
+                self.assertGreaterEqual(beams[0].score, alone.score - 1e-4)
+            drawn = [decoder.generate(prompts, 8, method="sample", seed=seed)[0][0].tokens for seed in (1, 1, 2)]
+            self.assertEqual(drawn[0], drawn[1])
+            self.assertNotEqual(drawn[0], drawn[2])
+
+            def fail(tokens, length, logits):
+                raise KeyError("mine")
+
+            with self.assertRaisesRegex(KeyError, "mine"):
+                decoder.generate(prompts, 3, hook=fail)
+            with self.assertRaisesRegex(clattn.ClattnError, "no memory is bound"):
+                decoder.generate(prompts, 8)
+            decoder.begin(self.memory)
+            self.assertEqual(decoder.generate(prompts, 8)[0][0].tokens, found[0][0].tokens)
+
+    def test_weights(self):
+        """Names by rules, prefixes, files, and other types of arrays."""
+        x = self.random.standard_normal((1, 3, 16)).astype(np.float32)
+        expected = self.model().encode(x)
+        rules = {"{s}.layers.{n}.self.output.weight": "{s}.layers.{n}.self.output.weight"}
+        weights = {"my." + name: array for name, array in self.weights.items()}
+        weights["my.elsewhere"] = weights.pop("my.encoder.layers.0.self.query.bias")
+        rules = {"encoder.layers.0.self.query.bias": "elsewhere"}
+        np.testing.assert_array_equal(self.model(weights, prefix="my.", rules=rules).encode(x), expected)
+        halves = {name: array.astype(np.float16) for name, array in self.weights.items()}
+        np.testing.assert_allclose(self.model(halves).encode(x), expected, atol=0.02)
+        fortran = {name: np.asfortranarray(array) for name, array in self.weights.items()}
+        np.testing.assert_array_equal(self.model(fortran).encode(x), expected)
+        self.assertLess(abs(self.model(weight_dtype="int8").encode(x) - expected).max(), 0.2)
+
+    def test_refused(self):
+        model, plain = self.model(), {"encoder": SIZES, "decoder": None, "output": None}
+        cases = {
+            "no member 'layer'": lambda: self.model(encoder={**SIZES, "layer": 3}),
+            "'softmax' is no activation, which are": lambda: self.model(encoder={**SIZES, "activation": "softmax"}),
+            "dtype is 'int8'": lambda: self.model(dtype="int8"),
+            "weight_dtype is 'int4'": lambda: self.model(weight_dtype="int4"),
+            "no preset": lambda: self.model(preset="gpt"),
+            "encoder.layers.2.self.query.weight": lambda: self.model(encoder={**SIZES, "layers": 3}),
+            "has 6 dimensions": lambda: self.model(dict.fromkeys(self.weights, np.zeros((1,) * 6, np.float32))),
+            "of type complex64": lambda: self.model(dict.fromkeys(self.weights, np.zeros(1, np.complex64))),
+            r"inputs are of shape \(2, 3\)": lambda: model.encode(np.zeros((2, 3))),
+            r"lengths are \[4\], expected 1 from 0 to 3": lambda: model.encode(np.zeros((1, 3, 16)), [4]),
+            "'sum' is no pooling": lambda: model.encode(np.zeros((1, 3, 16)), pooling="sum"),
+            "the model has no decoder": lambda: self.model(**plain).decoder(cache_length=4),
+            "no such file|cannot be opened|There is no": lambda: self.model("/nowhere/model.safetensors"),
+        }
+        for words, call in cases.items():
+            with self.subTest(words), self.assertRaisesRegex((ValueError, TypeError, clattn.ClattnError), words):
+                call()
+        with model.decoder(items=2, length=4, cache_length=4, memory_length=6) as decoder:
+            cases = {
+                "expected \\(0, 1 to 4\\)": lambda: decoder.append([[1]]),
+                "memory is of shape": lambda: decoder.begin(np.zeros((2, 7, 16))),
+                "1 memory_lengths, expected 2": lambda: decoder.begin(np.zeros((2, 6, 16)), memory_lengths=[1]),
+                "a prompt of one token or more": lambda: decoder.generate([[1], []], 3),
+                "no generate_method": lambda: decoder.generate([[1], [2]], 3, method="best"),
+            }
+            for words, call in cases.items():
+                with self.subTest(words), self.assertRaisesRegex((ValueError, clattn.ClattnError), words):
+                    call()
+        with self.assertRaisesRegex(clattn.ClattnError, "the decoder is closed"):
+            decoder.begin(self.memory)
+        model.close()
+        with self.assertRaisesRegex(clattn.ClattnError, "closed"):
+            model.encode(np.zeros((1, 3, 16)))
+
+    def test_threads(self):
+        """Threads encode by one model, each at lengths of its own, while another closes it."""
+        model, failures = self.model(), []
+        inputs = [self.random.standard_normal((2, 5 * n, 16)).astype(np.float32) for n in range(1, 9)]
+        expected = [model.encode(x) for x in inputs]
+
+        def work(n):
+            with contextlib.suppress(clattn.ClattnError):
+                for _ in range(20):
+                    if not np.array_equal(model.encode(inputs[n]), expected[n]):
+                        failures.append(n)
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+        for thread in threads:
+            thread.start()
+        threads[0].join()
+        model.close()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [])
+
+
+@unittest.skipIf("CLATTN_MINILM" not in os.environ, "no model here")
+class Sentences(unittest.TestCase):
+    def setUp(self):
+        self.folder, self.expected = pathlib.Path(os.environ["CLATTN_MINILM"]), pathlib.Path(__file__).parents[1] / "embed"
+
+    def test_vectors(self):
+        """They are PyTorch's of the same model, whatever the batches are."""
+        texts = (self.expected / "sentences.txt").read_text("utf-8").split("\n")[:-1] + ["word and another " * 300]
+        expected = np.load(self.expected / "vectors.npy")
+        with clattn.SentenceEncoder(self.folder) as encoder:
+            for size in (32, 3):
+                vectors = encoder.encode(texts, size)
+                self.assertEqual((vectors.shape, vectors.dtype), (expected.shape, np.float32))
+                np.testing.assert_allclose(vectors, expected, atol=2e-6)
+            np.testing.assert_allclose(encoder.encode(texts[0]), expected[0], atol=2e-6)
+            self.assertEqual(encoder.encode([]).shape, (0, encoder.dimension))
+            self.assertEqual(encoder.encode("a long text " * 1000).shape, (encoder.dimension,))
+        with clattn.SentenceEncoder(self.folder, dtype="bfloat16", max_tokens=64) as encoder:
+            cosines = (encoder.encode(texts[:-1]) * expected[:-1]).sum(1)
+            self.assertGreater(cosines.min(), 0.999)
+
+    def test_broken(self):
+        """Whatever a folder lacks or has wrong is named."""
+        config = json.loads((self.folder / "config.json").read_text("utf-8"))
+        changes = {
+            "model_type is 'gpt2', expected 'bert'": {"model_type": "gpt2"},
+            "hidden_size is '384', expected a number": {"hidden_size": "384"},
+            "num_hidden_layers is 0": {"num_hidden_layers": 0},
+            "hidden_act is 'maxout'": {"hidden_act": "maxout"},
+            "the tokenizer has 30522 tokens, the model 100": {"vocab_size": 100},
+            "has no tensor encoder.layer.6.attention.self.query.weight": {"num_hidden_layers": 7},
+        }
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            for file in ("tokenizer.json", "model.safetensors"):
+                (folder / file).symlink_to(self.folder / file)
+            with self.assertRaises(FileNotFoundError):
+                clattn.SentenceEncoder(folder)
+            for words, change in changes.items():
+                (folder / "config.json").write_text(json.dumps({**config, **change}))
+                with self.assertRaisesRegex((ValueError, clattn.ClattnError), words):
+                    clattn.SentenceEncoder(folder)
+            (folder / "config.json").write_text(json.dumps(config))
+            (folder / "modules.json").write_text('[{"type": "sentence_transformers.models.Dense", "path": "2_Dense"}]')
+            with self.assertRaisesRegex(ValueError, "models.Dense, expected a Transformer, Pooling and Normalize alone"):
+                clattn.SentenceEncoder(folder)
+            (folder / "modules.json").unlink()
+            (folder / "model.safetensors").unlink()
+            (folder / "model.safetensors").write_bytes(b"not one")
+            with self.assertRaisesRegex(clattn.ClattnError, "model.safetensors"):
+                clattn.SentenceEncoder(folder)
+
+
+@unittest.skipIf("WHISPER_MODEL" not in os.environ, "no model here")
+class Speech(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = cls.enterClassContext(tempfile.TemporaryDirectory())
+        cls.folder, cls.clips = pathlib.Path(os.environ["WHISPER_MODEL"]), clips.clips(folder)
+        cls.expected = json.loads((TESTS / "speech/expected.json").read_text("utf-8"))
+        cls.whisper = cls.enterClassContext(clattn.Whisper(cls.folder))
+
+    def compare(self, kind, **how):
+        """How many recordings have given faster-whisper's segments; those here that are not the stored results' are passed by."""
+        held = 0
+        for name, path in self.clips.items():
+            if kind not in self.expected[name] or peer.digest(path) != self.expected[name]["sha256"]:
+                continue
+            found, expected = self.whisper.transcribe(path, **how).segments, self.expected[name][kind]
+            with self.subTest(name):
+                self.assertEqual([s.tokens for s in found], [s["tokens"] for s in expected])
+                self.assertEqual([s.text for s in found], [s["text"] for s in expected])
+                for ours, theirs in zip(found, expected, strict=True):
+                    for field, within in (("avg_logprob", 1e-3), ("no_speech_prob", 1e-3), ("compression_ratio", 1e-4)):
+                        self.assertAlmostEqual(getattr(ours, field), theirs[field], delta=within)
+                    self.assertAlmostEqual(ours.start, theirs["start"], delta=0.021)
+                    self.assertAlmostEqual(ours.end, theirs["end"], delta=0.021)
+            held += 1
+        return held
+
+    def test_recordings(self):
+        self.assertGreater(self.compare("plain"), 6)
+
+    def test_beams(self):
+        self.assertGreater(self.compare("beams", beam_size=peer.BEAMS), 2)
+
+    def test_arrays(self):
+        """Samples give what their file gives; nothing is said in silence."""
+        samples, _ = clips.read(self.clips["sense-0920"])
+        expected = self.whisper.transcribe(self.clips["sense-0920"])
+        self.assertEqual(self.whisper.transcribe(samples), expected)
+        self.assertEqual(self.whisper.transcribe(samples / 32768.0), expected)
+        for silence in (np.zeros(0, np.float32), np.zeros(16000, np.int16)):
+            self.assertEqual(self.whisper.transcribe(silence).segments, [])
+
+    def test_random_texts(self):
+        """Above temperature 0 the seed decides."""
+        samples, _ = clips.read(self.clips["sense-0920"])
+        found = [self.whisper.transcribe(samples, temperature=[1.0], best_of=2, seed=seed) for seed in (1, 1, 2)]
+        self.assertEqual(found[0], found[1])
+        self.assertNotEqual(found[0], found[2])
+        self.assertEqual({segment.temperature for segment in found[0].segments}, {1.0})
+
+    def test_bad_texts(self):
+        """A text that is not likely enough is replaced by the likeliest of all temperatures."""
+        samples, _ = clips.read(self.clips["sense-0920"])
+        [plain] = self.whisper.transcribe(samples).segments
+        with unittest.mock.patch("clattn.speech.UNLIKELY", 0.0):
+            [found] = self.whisper.transcribe(samples, temperature=(0.0, 0.9, 1.0), best_of=2).segments
+        self.assertEqual((found.tokens, found.temperature), (plain.tokens, 1.0))
+
+    def test_files(self):
+        """The same sound in other forms of WAV files."""
+        samples, _ = clips.read(self.clips["sense-0930"])
+        expected = self.whisper.transcribe(samples).segments
+        with tempfile.TemporaryDirectory() as folder:
+            for width in (2, 3, 4):
+                path = os.path.join(folder, f"{width}.wav")
+                clips.write(path, np.repeat(samples.astype(np.int64) << 8 * (width - 2), 2), width=width, channels=2)
+                self.assertEqual(self.whisper.transcribe(path).segments, expected)
+            slow = os.path.join(folder, "slow.wav")
+            clips.write(slow, samples, rate=8000)
+            with contextlib.suppress(ImportError):
+                import soxr  # noqa: F401
+
+                self.skipTest("soxr is here")
+            with self.assertRaisesRegex(ValueError, "8000 samples a second, not 16000: the package soxr"):
+                self.whisper.transcribe(slow)
+            text = pathlib.Path(folder, "text.wav")
+            text.write_text("no sound")
+            with self.assertRaisesRegex((ValueError, RuntimeError), "text.wav"):
+                self.whisper.transcribe(text)
+
+    def test_refused(self):
+        for words, samples in {
+            "one channel": np.zeros((2, 100), np.float32),
+            "floats or int16": np.zeros(100, np.int32),
+            "not finite": np.full(100, np.nan, np.float32),
+        }.items():
+            with self.subTest(words), self.assertRaisesRegex((ValueError, TypeError), words):
+                self.whisper.transcribe(samples)
+        with self.assertRaises(FileNotFoundError):
+            self.whisper.transcribe("/nowhere.wav")
+        with self.assertRaises(ValueError):
+            self.whisper.transcribe(np.zeros(100, np.float32), beam_size=0)
+
+    def test_broken(self):
+        """Whatever a folder lacks or has wrong is named."""
+        names = ("model.bin", "config.json", "vocabulary.txt")
+        words = (self.folder / "vocabulary.txt").read_text("utf-8").split("\n")
+        config = json.loads((self.folder / "config.json").read_text("utf-8"))
+        special = words.index("<|notimestamps|>")
+        changes = {
+            "no token <.notimestamps.>": ("vocabulary.txt", "\n".join(words[:special])),
+            "model for many languages": ("vocabulary.txt", "\n".join(["", *words[1:]])),
+            "stands for no byte": ("vocabulary.txt", "\n".join(["\u4e00", *words[1:]])),
+            "the vocabulary has": ("vocabulary.txt", "\n".join([*words[:-1], "more", "and more"])),
+            "suppress_ids is no list": ("config.json", json.dumps({**config, "suppress_ids": [10**6]})),
+            "suppress_ids_begin is no list": ("config.json", json.dumps({**config, "suppress_ids_begin": None})),
+            "model.bin": ("model.bin", "no model"),
+        }
+        for said, (name, text) in changes.items():
+            with self.subTest(said), tempfile.TemporaryDirectory() as folder:
+                for each in names:
+                    if each == name:
+                        pathlib.Path(folder, each).write_text(text, "utf-8")
+                    else:
+                        pathlib.Path(folder, each).symlink_to(self.folder / each)
+                with self.assertRaisesRegex((ValueError, clattn.ClattnError), said):
+                    clattn.Whisper(folder)
+        with self.assertRaises(FileNotFoundError):
+            clattn.Whisper("/nowhere")
+
+
+if __name__ == "__main__":
+    unittest.main()
