@@ -447,7 +447,12 @@ def add_python(run, gcc, full):
             test -z "$(git -C "$0" status --porcelain)" || { echo there are changes that are not committed; exit 77; }
             for n in 1 2; do sh "$0/packaging/release.sh" "$1/release$n" || exit; done
             cmp "$1/release1/SHA256SUMS" "$1/release2/SHA256SUMS" """, ROOT, run.work], isolated=False)
-    sources = [ROOT / "python", HERE / "python"]
+        drawing, plots, _ = packages(run, "python", "matplotlib", "matplotlib==3.11.2")
+        run.add("python", "example", lambda: ["sh", "-c", """
+            rm -rf "$1" && mkdir "$1" && "$0" "$2" "$1" && for name in weights speed; do grep -q "</svg>" "$1/$name.svg" || exit; done""",
+                                              python(), run.work / "example", ROOT / "examples/python/attention.py"],
+                {**POCL, "PYTHONPATH": f"{path}:{plots}", "MPLBACKEND": "Agg"}, [wheel, drawing, *fetched])
+    sources = [ROOT / "python", HERE / "python", ROOT / "examples/python"]
     for name, command in {"lint": ["ruff", "check"], "format": ["ruff", "format", "--check"]}.items():
         run.add("python", name, [folder / "bin" / command[0], *command[1:], "--no-cache", *sources], needs=[job])
     run.add("python", "types", lambda: [python(), "-m", "mypy", "--config-file", ROOT / "pyproject.toml", "--cache-dir",
