@@ -10,7 +10,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 PYTHON = "/usr/bin/python3"
 QUICK = ["host", "pocl", "oclgrind", "rusticl", "sanitize", "install", "examples"]
-THOROUGH = QUICK + ["variants", "offline", "models", "speech", "fuzz", "plugins", "python", "debian13", "windows", "guard"]
+THOROUGH = QUICK + ["variants", "offline", "models", "speech", "fuzz", "plugins", "python", "onnxruntime", "debian13", "windows", "guard"]
 OF_LEVEL = {"quick": QUICK, "thorough": THOROUGH,
             "full": THOROUGH + ["intel", "pytorch", "browser", "seeds", "sid", "arm64", "coverage"]}
 TEST_LIBRARIES = ["pocl-opencl-icd", "ocl-icd-libopencl1", "libjansson4"]
@@ -67,7 +67,8 @@ def make_jobs(run, groups, level):
                      without="slow" if level == "thorough" else None)
     for name, add in {"install": add_install, "examples": add_examples, "variants": add_variants, "offline": add_offline,
                       "models": add_models, "speech": add_speech, "fuzz": add_fuzz, "intel": add_intel,
-                      "pytorch": add_pytorch, "plugins": add_plugins, "python": add_python, "browser": add_browser, "seeds": add_seeds,
+                      "pytorch": add_pytorch, "plugins": add_plugins, "python": add_python, "onnxruntime": add_onnxruntime,
+                      "browser": add_browser, "seeds": add_seeds,
                       "coverage": add_coverage}.items():
         if name in groups:
             add(run, gcc, full)
@@ -452,11 +453,26 @@ def add_python(run, gcc, full):
             rm -rf "$1" && mkdir "$1" && "$0" "$2" "$1" && for name in weights speed; do grep -q "</svg>" "$1/$name.svg" || exit; done""",
                                               python(), run.work / "example", ROOT / "examples/python/attention.py"],
                 {**POCL, "PYTHONPATH": f"{path}:{plots}", "MPLBACKEND": "Agg"}, [wheel, drawing, *fetched])
-    sources = [ROOT / "python", HERE / "python", ROOT / "examples/python"]
+    sources = [ROOT / "python", HERE / "python", HERE / "onnxruntime", ROOT / "examples/python"]
     for name, command in {"lint": ["ruff", "check"], "format": ["ruff", "format", "--check"]}.items():
         run.add("python", name, [folder / "bin" / command[0], *command[1:], "--no-cache", *sources], needs=[job])
     run.add("python", "types", lambda: [python(), "-m", "mypy", "--config-file", ROOT / "pyproject.toml", "--cache-dir",
                                         run.work / "mypy", ROOT / "python/clattn"], {"PYTHONPATH": str(folder)}, [job])
+
+
+def add_onnxruntime(run, gcc, full):
+    """The provider for ONNX Runtime, against its CPU provider."""
+    headers = run.cache / "onnxruntime-headers"
+    fetched = run.fetch("onnxruntime", "headers", headers, HERE / "onnxruntime/headers.sh", headers)
+    library = "plugins/onnxruntime/libclattn-onnxruntime.so"
+    built = build_after(run, "onnxruntime", fetched, [
+        "-Donnxruntime=enabled", f"-Donnxruntime_headers={headers}", "-Dopencl=dlopen", "-Dio=disabled", "-Dpictures=disabled",
+        "-Dcommand=disabled", "-Dtests=disabled", "-Dpng=disabled", "-Dfrei0r=disabled", "-Dgegl=disabled", "-Dgtk=disabled"],
+        [library])
+    job, folder, python = packages(run, "onnxruntime", "onnx", "onnxruntime==1.32.0", "onnx==1.23.2", "numpy==2.4.6")
+    run.add("onnxruntime", "provider", lambda: [python(), HERE / "onnxruntime/test_provider.py"],
+            {**POCL, "PYTHONPATH": str(folder), "CLATTN_TEST_LEVEL": "full" if full else "quick",
+             "CLATTN_ONNXRUNTIME": str(run.work / "onnxruntime" / library)}, [built, job])
 
 
 def add_browser(run, gcc, full):

@@ -126,12 +126,10 @@ class Run:
                 continue
             if self.options.programs and not any(fnmatch.fnmatch(row["name"], p) for p in self.options.programs):
                 continue
-            # Nearly all time is PoCL's compiler: only the full run has all kernels.
+            # Nearly all time is PoCL's compiler: programs with many kernels have the smallest shapes but in the full run.
             differs = {}
-            if "tool" in suites and level != "full":
-                differs = {"CLATTN_TEST_LEVEL": "quick"}
-            elif {"quick": "long", "thorough": "slow"}.get(level) in suites:
-                differs = {"CLATTN_TEST_LEVEL": "tiny"}
+            if level != "full" and suites & {"tool", "long", "slow"}:
+                differs = {"CLATTN_TEST_LEVEL": "quick" if "tool" in suites else "tiny"}
             self.add(group, row["name"], wrapper(row) + row["cmd"], {**env, **differs, **row["env"]}, [build, *needs],
                      limit=7200 if level == "full" else 1800)
 

@@ -1,0 +1,358 @@
+"""The provider for ONNX Runtime: sessions with it against sessions of the CPU provider alone.
+
+    CLATTN_ONNXRUNTIME=LIBRARY python3 test_provider.py
+
+Needs PyPI's onnxruntime and onnx. CLATTN_TEST_LEVEL=full draws 300 graphs in place of 40; CLATTN_TEST_SEED draws others."""
+
+import os
+import re
+import subprocess
+import sys
+import threading
+import unittest
+
+import numpy as np
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+from onnx.backend.test.case.node import collect_testcases
+
+NAME = "ClattnExecutionProvider"
+SEED = int(os.environ.get("CLATTN_TEST_SEED", "20261128"))
+DRAWS = 300 if os.environ.get("CLATTN_TEST_LEVEL") == "full" else 40
+TYPES = {np.dtype("float32"): TensorProto.FLOAT, np.dtype("float16"): TensorProto.FLOAT16, np.dtype("bool"): TensorProto.BOOL}
+WITHIN = {"float32": 2e-5, "float16": 5e-3}
+
+
+def model(nodes, inputs, outputs, constants=(), opset=23):
+    """A model whose inputs have these arrays' types and ranks, and no extents; its outputs are of the first input's type."""
+    graph = helper.make_graph(
+        nodes,
+        "graph",
+        [
+            helper.make_tensor_value_info(name, TYPES[array.dtype], [f"{name}{n}" for n in range(array.ndim)])
+            for name, array in inputs.items()
+        ],
+        [helper.make_tensor_value_info(name, TYPES[next(iter(inputs.values())).dtype], None) for name in outputs],
+        [numpy_helper.from_array(array, name) for name, array in dict(constants).items()],
+    )
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
+
+
+def session(content, **options):
+    """A session that has the provider."""
+    settings = onnxruntime.SessionOptions()
+    devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == NAME]
+    settings.add_provider_for_devices(devices, options)
+    settings.log_severity_level = 3  # models here do not say what shapes results have, which is a warning
+    return onnxruntime.InferenceSession(content, settings)
+
+
+def plain(content):
+    settings = onnxruntime.SessionOptions()
+    settings.log_severity_level = 3
+    return onnxruntime.InferenceSession(content, settings, providers=["CPUExecutionProvider"])
+
+
+def node(op, inputs, outputs, domain="", **attributes):
+    return helper.make_node(op, inputs.split(), outputs.split(), domain=domain, **attributes)
+
+
+def groups(content):
+    """How many nodes the provider takes, of how many, as how many attentions; and what it leaves, by its log."""
+    script = """
+import sys, onnxruntime
+onnxruntime.register_execution_provider_library("clattn", sys.argv[1])
+settings = onnxruntime.SessionOptions()
+settings.log_severity_level = 1
+settings.add_provider_for_devices([d for d in onnxruntime.get_ep_devices() if d.ep_name == "ClattnExecutionProvider"], {})
+onnxruntime.InferenceSession(sys.stdin.buffer.read(), settings)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, os.environ["CLATTN_ONNXRUNTIME"]], input=content, capture_output=True, check=True
+    )
+    text = done.stderr.decode()
+    taken = re.search(r"clattn takes (\d+) of (\d+) nodes, as (\d+) attentions", text)
+    return tuple(map(int, taken.groups())), re.findall(r"clattn leaves the node \S* \((\w+)\): (.*)", text)
+
+
+class Comparison(unittest.TestCase):
+    def setUp(self):
+        self.random = np.random.default_rng(SEED)
+
+    def array(self, *shape, dtype=np.float32):
+        return self.random.standard_normal(shape).astype(dtype)
+
+    def compare(self, content, inputs, *others):
+        """The provider's outputs are those of the CPU provider, for these inputs and others."""
+        ours, theirs = session(content), plain(content)
+        for each in (inputs, *others):
+            for found, expected in zip(ours.run(None, each), theirs.run(None, each), strict=True):
+                self.assertEqual((found.shape, found.dtype), (expected.shape, expected.dtype))
+                np.testing.assert_allclose(found, expected, atol=WITHIN[found.dtype.name])
+
+
+def chain(random, dtype):
+    """A random decomposed attention: its nodes, inputs, constants and how many of its nodes are to be taken."""
+    batch, heads, queries, keys, size, columns = (int(random.integers(1, most)) for most in (4, 5, 20, 24, 20, 20))
+    shapes = {"q": (batch, heads, queries, size), "k": (batch, heads, keys, size), "v": (batch, heads, keys, columns)}
+    nodes, inputs, constants, taken = [], {}, {}, 3
+    names = {name: name for name in shapes}
+    for name, shape in shapes.items():
+        array = random.standard_normal(shape).astype(dtype)
+        if random.random() < 0.6:  # as a projection leaves it
+            array = np.ascontiguousarray(array.transpose(0, 2, 1, 3))
+            perm = [0, 2, 3, 1] if name == "k" and random.random() < 0.5 else [0, 2, 1, 3]
+            names[name] = ("T" if perm[3] == 1 else "") + name + "t"
+            nodes.append(node("Transpose", name, names[name], perm=perm))
+            taken += 1
+        inputs[name] = array
+    if not names["k"].startswith("T"):
+        nodes.append(node("Transpose", names["k"], "kT", perm=[0, 1, 3, 2]))
+        names["k"] = "kT"
+        taken += 1
+    scale = dtype(0.5 * size**-0.5)
+    kind = random.integers(4)
+    if kind == 1:  # as PyTorch's exporter scales both
+        constants["s"] = np.array([np.sqrt(scale)], dtype)
+        nodes += [node("Mul", f"{names['q']} s", "qs"), node("Mul", f"s {names['k']}", "ks")]
+        names["q"], names["k"], taken = "qs", "ks", taken + 2
+    nodes.append(node("MatMul", f"{names['q']} {names['k']}", "score0"))
+    score = "score0"
+    if kind >= 2:
+        constants["s"] = np.array(scale if kind == 2 else 1 / scale, dtype)
+        nodes.append(node("Mul" if kind == 2 else "Div", "score0 s", "score1"))
+        score, taken = "score1", taken + 1
+    if random.random() < 0.7:
+        shape = [(batch, 1, 1, keys), (1, 1, queries, keys), (batch, heads, queries, keys), (queries, keys), (keys,)]
+        mask = random.standard_normal(shape[random.integers(len(shape))]).astype(dtype)
+        mask[random.random(mask.shape) < 0.2] = -10000 if dtype == np.float32 else -100
+        inputs["m"] = mask
+        nodes.append(node("Add", f"{score} m" if random.random() < 0.5 else f"m {score}", "score2"))
+        score, taken = "score2", taken + 1
+    nodes.append(node("Softmax", score, "weights", axis=int(random.choice([-1, 3]))))
+    nodes.append(node("MatMul", f"weights {names['v']}", "result"))
+    if random.random() < 0.6:
+        nodes.append(node("Transpose", "result", "y", perm=[0, 2, 1, 3]))
+        taken += 1
+    else:
+        nodes[-1].output[0] = "y"
+    return nodes, inputs, constants, taken
+
+
+class Chains(Comparison):
+    def test_random(self):
+        """Attention in pieces, with head transposes, scales and masks in all places."""
+        for n in range(DRAWS):
+            nodes, inputs, constants, taken = chain(self.random, np.float32 if n % 4 else np.float16)
+            content = model(nodes, inputs, ["y"], constants, opset=17)
+            with self.subTest(n, nodes=[each.op_type for each in nodes]):
+                self.compare(content, inputs)
+                if n < 5:
+                    self.assertEqual(groups(content), ((taken, len(nodes), 1), []))
+
+    def test_other_shapes(self):
+        """One session takes any shape, and broadcasts as ONNX does."""
+        nodes = [
+            node("Transpose", "k", "kT", perm=[0, 1, 3, 2]),
+            node("MatMul", "q kT", "a"),
+            node("Add", "a m", "b"),
+            node("Softmax", "b", "c"),
+            node("MatMul", "c v", "y"),
+        ]
+        cases = []
+        for q, k, m in (
+            ((2, 3, 4, 8), (2, 3, 5, 8), (2, 1, 4, 5)),
+            ((1, 3, 4, 8), (2, 3, 5, 8), (1, 1, 1, 5)),
+            ((2, 3, 4, 8), (1, 1, 5, 8), (1, 1, 4, 1)),
+            ((1, 1, 4, 8), (1, 1, 5, 8), (2, 3, 1, 5)),
+            ((2, 1, 1, 8), (2, 4, 5, 8), (1, 1, 6, 5)),
+            ((0, 3, 4, 8), (0, 3, 5, 8), (1, 1, 1, 5)),
+            ((2, 3, 4, 8), (2, 3, 0, 8), (1, 1, 1, 0)),
+        ):
+            cases.append({"q": self.array(*q), "k": self.array(*k), "v": self.array(*k), "m": self.array(*m)})
+        self.compare(model(nodes, cases[0], ["y"], opset=17), *cases)
+
+    def test_what_is_left(self):
+        """Where somebody else reads a value in between, or a piece is another, the CPU provider computes."""
+        inputs = {name: self.array(2, 3, 5, 8) for name in "qkv"}
+        start = [node("Transpose", "k", "kT", perm=[0, 1, 3, 2]), node("MatMul", "q kT", "a")]
+        end = [node("Softmax", "a", "b"), node("MatMul", "b v", "y")]
+        changes = {
+            "scores are an output": (start + end, ["y", "a"], None),
+            "weights are an output": (start + end, ["y", "b"], None),
+            "weights are read twice": ([*start, *end, node("Relu", "b", "z")], ["y", "z"], None),
+            "another axis": ([*start, node("Softmax", "a", "b", axis=2), end[1]], ["y"], None),
+            "a scale that is no constant": (
+                [*start, node("ReduceMax", "q", "s", keepdims=0), node("Mul", "a s", "c"), node("Softmax", "c", "b"), end[1]],
+                ["y"],
+                None,
+            ),
+            "no product": ([node("Softmax", "q", "b"), node("MatMul", "b v", "y")], ["y"], {"v": self.array(2, 3, 8, 5)}),
+            "the wrong side": ([*start, end[0], node("MatMul", "v b", "y")], ["y"], {"v": self.array(2, 3, 8, 5)}),
+        }
+        for words, (nodes, outputs, other) in changes.items():
+            given = {**inputs, **(other or {})}
+            content = model(
+                nodes, {name: given[name] for name in sorted({i for n in nodes for i in n.input} & set(given))}, outputs
+            )
+            with self.subTest(words):
+                (taken, count, _), left = groups(content)
+                self.assertEqual((taken, count), (0, len(nodes)))
+                self.assertEqual([op for op, _ in left], ["Softmax"])
+                self.compare(content, {each.name: given[each.name] for each in plain(content).get_inputs()})
+
+    def test_shared_transposes(self):
+        """A head transpose that a cache reads as well stays outside, and so does a value that a graph inside a node reads."""
+        nodes = [
+            node("Transpose", "k", "kt", perm=[0, 2, 1, 3]),
+            node("Transpose", "kt", "kT", perm=[0, 1, 3, 2]),
+            node("MatMul", "q kT", "a"),
+            node("Softmax", "a", "b"),
+            node("MatMul", "b v", "y"),
+        ]
+        inputs = {"q": self.array(2, 3, 5, 8), "k": self.array(2, 6, 3, 8), "v": self.array(2, 3, 6, 8)}
+        content = model(nodes, inputs, ["y", "kt"])
+        self.assertEqual(groups(content)[0], (4, 5, 1))
+        self.compare(content, inputs)
+
+    def test_several(self):
+        """Two attentions, one behind the other, beside nodes of the CPU provider's."""
+        nodes = []
+        for n, (query, output) in enumerate((("q", "x"), ("z", "y"))):
+            nodes += [
+                node("Transpose", "k", f"kT{n}", perm=[0, 1, 3, 2]),
+                node("MatMul", f"{query} kT{n}", f"a{n}"),
+                node("Softmax", f"a{n}", f"b{n}"),
+                node("MatMul", f"b{n} v", output),
+            ]
+            if n == 0:
+                nodes.append(node("Tanh", "x", "z"))
+        inputs = {"q": self.array(2, 3, 5, 8), "k": self.array(2, 3, 6, 8), "v": self.array(2, 3, 6, 8)}
+        content = model(nodes, inputs, ["y"])
+        self.assertEqual(groups(content)[0][2], 2)
+        self.compare(content, inputs)
+
+
+class Operators(Comparison):
+    def test_node_cases(self):
+        """ONNX's own cases of Attention: those without a cache give what they should, the others what the CPU provider gives."""
+        ran = taken = 0
+        for case in collect_testcases("Attention"):
+            loaded = case.model
+            if len(loaded.graph.node) != 1 or any(each.version > 23 for each in loaded.opset_import if not each.domain):
+                continue
+            for given, expected in case.data_sets:
+                if any(array.dtype not in TYPES for array in (*given, *expected)):
+                    continue
+                inputs = dict(zip((each.name for each in loaded.graph.input), given, strict=True))
+                ours = len(expected) == 1 and sum(map(bool, loaded.graph.node[0].input)) <= 4
+                content = loaded.SerializeToString()
+                with self.subTest(case.name):
+                    found = session(content).run(None, inputs)
+                    for mine, theirs in zip(found, expected if ours else plain(content).run(None, inputs), strict=True):
+                        np.testing.assert_allclose(mine, theirs, atol=WITHIN[theirs.dtype.name], rtol=1e-3)
+                ran, taken = ran + 1, taken + ours
+        self.assertGreater(ran, 20)
+        self.assertGreater(taken, 15)
+
+    def test_attention(self):
+        """Shapes of three and four dimensions, grouped heads, masks, causality, scales and softcap."""
+        for heads, kv_heads, flat in ((4, 4, False), (4, 2, False), (6, 1, True), (3, 3, True)):
+            for extra in ({}, {"is_causal": 1}, {"scale": 0.3, "softcap": 1.5}):
+                for mask in (None, "bool", "float32"):
+                    q, k, v = self.array(2, heads, 7, 16), self.array(2, kv_heads, 9, 16), self.array(2, kv_heads, 9, 8)
+                    attributes = dict(extra)
+                    if flat:
+                        q, k, v = (np.ascontiguousarray(a.transpose(0, 2, 1, 3)).reshape(2, a.shape[2], -1) for a in (q, k, v))
+                        attributes.update(q_num_heads=heads, kv_num_heads=kv_heads)
+                    inputs = {"q": q, "k": k, "v": v}
+                    if mask:
+                        inputs["m"] = self.array(7, 9) if mask == "float32" else self.random.random((2, 1, 7, 9)) < 0.8
+                        inputs["m"][..., 0] = True if mask == "bool" else 0.5
+                    content = model([node("Attention", " ".join(inputs), "y", **attributes)], inputs, ["y"])
+                    with self.subTest(heads=heads, kv_heads=kv_heads, flat=flat, mask=mask, **extra):
+                        self.compare(content, inputs)
+
+    def test_multi_head_attention(self):
+        inputs = {"q": self.array(2, 7, 32), "k": self.array(2, 9, 32), "v": self.array(2, 9, 32)}
+        bias = {**inputs, "a": self.array(2, 4, 7, 9)}
+        for given, names, extra in (
+            (inputs, "q k v", {}),
+            (inputs, "q k v", {"scale": 0.4}),
+            (bias, "q k v", {"bias": True}),
+        ):
+            takes_bias = extra.pop("bias", False)
+            made = node("MultiHeadAttention", names, "y", domain="com.microsoft", num_heads=4, **extra)
+            if takes_bias:
+                made.input.extend(["", "", "a"])
+            content = model([made], given, ["y"])
+            self.assertEqual(groups(content)[0], (1, 1, 1))
+            self.compare(content, given)
+
+    def test_left(self):
+        """Caches, further outputs and other types are left, with the reason."""
+        inputs = {name: self.array(1, 2, 3, 8) for name in "qkv"}
+        cached = {**inputs, "pk": self.array(1, 2, 4, 8), "pv": self.array(1, 2, 4, 8)}
+        made = node("Attention", "q k v", "y nk nv")
+        made.input.extend(["", "pk", "pv"])
+        for content, given, words in (
+            (model([made], cached, ["y", "nk", "nv"]), cached, "this Attention has a cache"),
+            (model([node("Attention", "q k v", "y a b c")], inputs, ["y", "c"]), inputs, "only the first output"),
+        ):
+            (taken, _, _), [(_, reason)] = groups(content)
+            self.assertEqual(taken, 0)
+            self.assertIn(words, reason)
+            self.compare(content, given)
+
+
+class Sessions(Comparison):
+    def content(self):
+        self.inputs = {name: self.array(2, 4, 33, 16) for name in "qkv"}
+        return model([node("Attention", "q k v", "y")], self.inputs, ["y"])
+
+    def test_threads(self):
+        """Threads run one session at a time."""
+        content = self.content()
+        ours, expected, failures = session(content), plain(content).run(None, self.inputs)[0], []
+
+        def work():
+            for _ in range(30):
+                if abs(ours.run(None, self.inputs)[0] - expected).max() > 2e-5:
+                    failures.append(1)
+
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [])
+
+    def test_options(self):
+        content = self.content()
+        session(content, device="pocl").run(None, self.inputs)
+        with self.assertRaisesRegex(Exception, "no such device here"):
+            session(content, device="no such device here")
+
+    def test_many(self):
+        """Sessions that come and go leave nothing behind."""
+        content = self.content()
+        for _ in range(20):
+            session(content).run(None, self.inputs)
+
+    def test_wrong_shapes(self):
+        """Shapes that do not go together are an error of the run, which names the node; the session goes on."""
+        content = self.content()
+        ours = session(content)
+        wrong = {**self.inputs, "k": self.array(2, 4, 33, 8)}
+        with self.assertRaisesRegex(Exception, "clattn|Attention"):
+            ours.run(None, wrong)
+        wrong = {**self.inputs, "k": self.array(2, 3, 33, 16), "v": self.array(2, 3, 33, 16)}
+        with self.assertRaisesRegex(Exception, "clattn|Attention"):
+            ours.run(None, wrong)
+        self.assertEqual(ours.run(None, self.inputs)[0].shape, (2, 4, 33, 16))
+
+
+if __name__ == "__main__":
+    onnxruntime.register_execution_provider_library("clattn", os.environ["CLATTN_ONNXRUNTIME"])
+    unittest.main()
