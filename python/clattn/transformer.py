@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import pathlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -60,6 +61,24 @@ def fill(struct: Any, members: Mapping[str, Any]) -> None:
             setattr(struct, "explicit_" + name, 1)
 
 
+def _c_string(text: str) -> Any:
+    if "\0" in text:
+        raise ValueError(f"{text!r} has a character NUL")
+    return ffi.new("char[]", text.encode())
+
+
+def _array(values: npt.ArrayLike, name: str, integers: bool) -> npt.NDArray[Any]:
+    """An argument: whole numbers of 32 bits, or numbers."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array, whose mask would not count")
+    array = np.asarray(values)
+    if array.dtype.kind not in ("iu" if integers else "iuf"):
+        raise TypeError(f"{name} is of type {array.dtype}, expected {'whole numbers' if integers else 'numbers'}")
+    if integers and array.size and not (array.min() >= -(2**31) and array.max() < 2**31):
+        raise ValueError(f"{name} has numbers from {array.min()} to {array.max()}, which are not all of 32 bits")
+    return array
+
+
 class Source:
     """Where the C library gets a model's weights; for one call."""
 
@@ -82,7 +101,7 @@ class Source:
         return value
 
     def _text(self, text: str) -> Any:
-        return self._keep(ffi.new("char[]", text.encode()))
+        return self._keep(_c_string(text))
 
     def __enter__(self) -> Self:
         if isinstance(self._weights, Mapping):
@@ -214,7 +233,7 @@ class Transformer(Closing):
         made = ffi.new("clattn_transformer **")
         with Source(weights, names, rules or {}, prefix) as source, self._context.handle as handle:
             if optional_prefix and source.shape(optional_prefix[0] + optional_prefix[1]):
-                text = ffi.new("char[]", optional_prefix[0].encode())
+                text = _c_string(optional_prefix[0])
                 source.source.prefix = text
             status = lib.clattn_transformer_create(handle, desc, source.source, made)
             if source.failure:
@@ -238,10 +257,11 @@ class Transformer(Closing):
         item count; what lies behind these means nothing. `normalize` divides pooled vectors by their lengths."""
         if self._encoder == ffi.NULL:
             raise ValueError("the model has no encoder")
-        stack, array = self._encoder, np.asarray(inputs)
+        stack = self._encoder
         if stack.input == lib.CLATTN_STACK_INPUT_PICTURES:
             raise NotImplementedError("encoders of pictures are not to be had from Python yet")
         tokens = stack.input == lib.CLATTN_STACK_INPUT_TOKENS
+        array = _array(inputs, "inputs", tokens)
         columns = () if tokens else (stack.features or stack.d_model,)
         if array.ndim != 2 + len(columns) or array.shape[2:] != columns or 0 in array.shape:
             wanted = ", ".join(["batch", "length", *map(str, columns)])
@@ -256,7 +276,9 @@ class Transformer(Closing):
         positions, most = (lib.clattn_stack_positions(stack, each) for each in (length, sizes[1]))
         if lengths is not None and (len(lengths) != batch or not all(0 <= each <= positions for each in lengths)):
             raise ValueError(f"lengths are {list(lengths)}, expected {batch} from 0 to {positions}")
-        pooled = enumerator("clattn_pooling", pooling) if pooling else lib.CLATTN_POOLING_NONE
+        pooled = lib.CLATTN_POOLING_NONE if pooling is None else enumerator("clattn_pooling", pooling)
+        if pooled in (lib.CLATTN_POOLING_NONE, lib.CLATTN_POOLING_PATCHES) and pooling is not None:
+            raise ValueError(f"pooling is {pooling!r}, not one of mean, first, last")
         shape = (sizes[0], stack.projection or stack.d_model) if pooling else (sizes[0], most, stack.d_model)
         result = np.empty(shape, np.float32) if pooling else room_of(shape, self.dtype)
         args = ffi.new("clattn_encoder_args *")
@@ -272,7 +294,7 @@ class Transformer(Closing):
                 if np.shape(segments) != (batch, length):
                     raise ValueError(f"segments are of shape {np.shape(segments)}, expected {(batch, length)}")
                 kinds = np.zeros(sizes, np.int32)
-                kinds[:batch, :length] = segments
+                kinds[:batch, :length] = _array(segments, "segments", True)
                 args.segments.buffer = buffers.holding(kinds)
             to = args.pooled if pooling else args.output
             to.buffer = buffers.room(result.nbytes)
@@ -350,7 +372,8 @@ class Decoder(Closing):
         if model._decoder == ffi.NULL:
             raise ValueError("the model has no decoder")
         self._model, self._lock, stack = model, threading.RLock(), model._decoder
-        self._sizes, self._sequences, self._begun = (items, beams, length, memory_length), 0, False
+        self._sizes, self._sequences, self._items = (items, beams, length, memory_length), 0, 0
+        self._generates = False
         self._tokens = stack.input == lib.CLATTN_STACK_INPUT_TOKENS
         self._d_model, self._d_memory = stack.d_model, stack.d_memory or stack.d_model
         desc, plan, state = ffi.new("clattn_decoder_desc *"), ffi.new("clattn_plan **"), ffi.new("clattn_decoder_state **")
@@ -367,6 +390,14 @@ class Decoder(Closing):
         self._state = Handle("decoder", state, lib.clattn_decoder_state_release)
         self._columns = model.output_columns if model.has_output else self._d_model
 
+    @contextlib.contextmanager
+    def _use(self) -> Iterator[tuple[Any, Any]]:
+        """The state and the context, for one call at a time."""
+        with self._lock, self._state as state, self._model._context.handle as handle:
+            if self._generates:
+                raise RuntimeError("a hook cannot use the decoder that generates")
+            yield state, handle
+
     def begin(
         self,
         memory: npt.ArrayLike | None = None,
@@ -381,9 +412,9 @@ class Decoder(Closing):
         most_items, _, _, memory_length = self._sizes
         args = ffi.new("clattn_decoder_begin_args *")
         lib.clattn_decoder_begin_args_init(args)
-        with self._lock, self._state as state, self._model._context.handle as handle, Buffers(handle) as buffers:
+        with self._use() as (state, handle), Buffers(handle) as buffers:
             if memory is not None:
-                array = np.asarray(memory)
+                array = _array(memory, "memory", False)
                 if (
                     array.ndim != 3
                     or array.shape[2] != self._d_memory
@@ -397,14 +428,14 @@ class Decoder(Closing):
                 padded[:items, : array.shape[1]] = array
                 args.memory.buffer = buffers.holding(packed(padded, self._model.dtype))
                 args.memory_length = array.shape[1]
-            args.items, args.beams = most_items if items is None else items, beams
+            args.items, args.beams = (self._items or most_items) if items is None else items, beams
             if memory_lengths is not None:
                 if len(memory_lengths) != args.items:
                     raise ValueError(f"{len(memory_lengths)} memory_lengths, expected {args.items}")
                 held = ffi.new("int32_t[]", list(memory_lengths))
                 args.memory_lengths = held
             check(lib.clattn_decoder_begin(state, ffi.NULL, args, 0, ffi.NULL, buffers.event), handle)
-            self._sequences, self._begun = args.items * beams, True
+            self._sequences, self._items = args.items * beams, args.items
 
     def append(
         self, inputs: npt.ArrayLike, lengths: Sequence[int] | None = None, *, logits: bool = True
@@ -413,7 +444,7 @@ class Decoder(Closing):
 
         The result is the logits of what follows each token, (sequences, length, outputs), or the last layer's vectors if the model
         has no output; None if `logits` is False. `lengths` says how many tokens of each sequence count."""
-        array = np.asarray(inputs)
+        array = _array(inputs, "inputs", self._tokens)
         columns = () if self._tokens else (self._d_model,)
         most = self._sizes[2]
         if (
@@ -437,7 +468,7 @@ class Decoder(Closing):
                 raise ValueError(f"lengths are {list(lengths)}, expected {self._sequences} from 0 to {length}")
             held = ffi.new("int32_t[]", list(lengths))
             args.lengths = held
-        with self._lock, self._state as state, self._model._context.handle as handle, Buffers(handle) as buffers:
+        with self._use() as (state, handle), Buffers(handle) as buffers:
             args.input.buffer = buffers.holding(padded if self._tokens else packed(padded, self._model.dtype))
             to = args.logits if has_output else args.output
             if logits:
@@ -451,20 +482,20 @@ class Decoder(Closing):
     def reorder(self, parents: Sequence[int], beams: int | None = None) -> None:
         """Replaces the sequences: new sequence s of `items * beams` becomes a copy of sequence parents[s] of the same item."""
         beams = self._sizes[1] if beams is None else beams
-        with self._lock, self._state as state, self._model._context.handle as handle:
+        with self._use() as (state, handle):
             held = ffi.new("size_t[]", list(parents))
             check(lib.clattn_decoder_reorder(state, ffi.NULL, beams, held, 0, ffi.NULL, ffi.NULL), handle)
             self._sequences = len(parents)
 
     def truncate(self, length: int) -> None:
         """Forgets what sequences have beyond so many tokens."""
-        with self._lock, self._state as state, self._model._context.handle as handle:
+        with self._use() as (state, handle):
             check(lib.clattn_decoder_truncate(state, length), handle)
 
     @property
     def lengths(self) -> list[int]:
         """How many tokens each sequence has."""
-        with self._lock, self._state as state:
+        with self._use() as (state, _):
             return [lib.clattn_decoder_length(state, n) for n in range(self._sequences)]
 
     def generate(
@@ -492,6 +523,8 @@ class Decoder(Closing):
         flat = [token for prompt in prompts for token in prompt]
         if not prompts or not all(prompts):
             raise ValueError("each item needs a prompt of one token or more")
+        if results < 1 or not 1 <= max_tokens < 2**31:
+            raise ValueError(f"results is {results} and max_tokens {max_tokens}, expected 1 or more")
         desc, out = ffi.new("clattn_generate_desc *"), ffi.new("clattn_generated *")
         lib.clattn_generate_desc_init(desc)
         lib.clattn_generated_init(out)
@@ -508,10 +541,11 @@ class Decoder(Closing):
             desc.temperature, desc.top_k, desc.top_p, desc.seed = temperature, top_k, top_p, seed
 
         def see(_user: Any, view: Any) -> int:
-            tokens = np.frombuffer(ffi.buffer(view.tokens, 4 * view.length), np.int32)
-            logits = np.frombuffer(ffi.buffer(view.logits, 4 * view.count), np.float32)
-            if hook is not None:
-                hook(tokens, view.prompt_length, logits)
+            memory = ffi.buffer(view.logits, 4 * view.count)
+            logits = np.frombuffer(memory, np.float32).copy()  # which the hook may keep
+            assert hook is not None
+            hook(np.frombuffer(ffi.buffer(view.tokens, 4 * view.length), np.int32).copy(), view.prompt_length, logits)
+            memory[:] = logits.tobytes()
             return 0
 
         failures: list[BaseException] = []
@@ -527,16 +561,23 @@ class Decoder(Closing):
         counts, lengths = np.zeros(tokens.shape[:2], np.uintp), ffi.new("size_t[]", [len(prompt) for prompt in prompts])
         out.tokens, out.scores = ffi.from_buffer("int32_t[]", tokens), ffi.from_buffer("float[]", scores)
         out.log_probabilities, out.lengths = ffi.from_buffer("float[]", logs), ffi.from_buffer("size_t[]", counts)
-        with self._lock, self._state as state, self._model._context.handle as handle:
-            if not self._begun:
+        with self._lock:
+            if len(prompts) != self._items:
+                if self._items and self._sizes[3]:
+                    raise ValueError(f"{len(prompts)} prompts, and there are {self._items} items")
                 self.begin(items=len(prompts))
-            status = lib.clattn_generate(state, ffi.NULL, desc, ffi.new("int32_t[]", flat), lengths, out)
-            self._sequences = len(prompts)
-            if status:
-                self._begun = False
-            if failures:
-                raise failures[0]
-            check(status, handle)
+            with self._use() as (state, handle):
+                self._generates = True
+                try:
+                    status = lib.clattn_generate(state, ffi.NULL, desc, ffi.new("int32_t[]", flat), lengths, out)
+                finally:
+                    self._generates = False
+                self._sequences = len(prompts) * (self._sizes[1] if method == "beam" else 1)
+                if status:
+                    self._items = 0
+                if failures:
+                    raise failures[0]
+                check(status, handle)
         return [
             [
                 Generated(tokens[i, r, :n].tolist(), float(scores[i, r]), logs[i, r, :n].copy())

@@ -203,7 +203,12 @@ class Transformers(unittest.TestCase):
 
             changed = decoder.generate(prompts, 3, hook=forbid)
             self.assertEqual(changed[0][0].tokens, self.greedy(prompts[0], self.memory[0], 3, [each.tokens[0]]))
+            kept = []
+            decoder.generate(prompts, 3, hook=lambda tokens, _, logits: kept.append((tokens, logits)))
+            for tokens, logits in kept:  # memory of their own
+                tokens[:], logits[:] = 0, 0
             best = decoder.generate(prompts, 5, method="beam", results=3)
+            self.assertEqual(len(decoder.lengths), 9)
             for beams, [alone] in zip(best, decoder.generate(prompts, 5), strict=True):
                 self.assertEqual([beam.score for beam in beams], sorted((beam.score for beam in beams), reverse=True))
                 self.assertGreaterEqual(beams[0].score, alone.score - 1e-4)
@@ -249,6 +254,9 @@ class Transformers(unittest.TestCase):
             "of type complex64": lambda: self.model(dict.fromkeys(self.weights, np.zeros(1, np.complex64))),
             r"inputs are of shape \(2, 3\)": lambda: model.encode(np.zeros((2, 3))),
             r"lengths are \[4\], expected 1 from 0 to 3": lambda: model.encode(np.zeros((1, 3, 16)), [4]),
+            "has a character NUL": lambda: self.model(prefix="a\0b"),
+            "pooling is 'patches'": lambda: model.encode(np.zeros((1, 3, 16)), pooling="patches"),
+            "of type <U1, expected numbers": lambda: model.encode([[["1"] * 16]]),
             "'sum' is no pooling": lambda: model.encode(np.zeros((1, 3, 16)), pooling="sum"),
             "the model has no decoder": lambda: self.model(**plain).decoder(cache_length=4),
             "no such file|cannot be opened|There is no": lambda: self.model("/nowhere/model.safetensors"),
@@ -262,10 +270,20 @@ class Transformers(unittest.TestCase):
                 "memory is of shape": lambda: decoder.begin(np.zeros((2, 7, 16))),
                 "1 memory_lengths, expected 2": lambda: decoder.begin(np.zeros((2, 6, 16)), memory_lengths=[1]),
                 "a prompt of one token or more": lambda: decoder.generate([[1], []], 3),
+                "3 prompts, and there are 2 items": lambda: (decoder.begin(self.memory[:2]), decoder.generate([[1]] * 3, 3)),
+                "results is 0 and max_tokens 3": lambda: decoder.generate([[1], [2]], 3, results=0),
+                "results is 1 and max_tokens 0": lambda: decoder.generate([[1], [2]], 0),
+                "a hook cannot use": lambda: decoder.generate([[1], [2]], 3, hook=lambda *_: decoder.truncate(0)),
+                "whole numbers": lambda: decoder.append([[1.5], [2]]),
+                "4294967297, which are not all of 32 bits": lambda: decoder.append([[2**32 + 1], [2]]),
+                "masked array": lambda: decoder.begin(np.ma.array(self.memory)),
                 "no generate_method": lambda: decoder.generate([[1], [2]], 3, method="best"),
             }
             for words, call in cases.items():
-                with self.subTest(words), self.assertRaisesRegex((ValueError, clattn.ClattnError), words):
+                with (
+                    self.subTest(words),
+                    self.assertRaisesRegex((ValueError, TypeError, RuntimeError, clattn.ClattnError), words),
+                ):
                     call()
         with self.assertRaisesRegex(clattn.ClattnError, "the decoder is closed"):
             decoder.begin(self.memory)
