@@ -282,7 +282,7 @@ class Whisper(Closing):
         *,
         beam_size: int = 1,
         best_of: int = 5,
-        temperature: Sequence[float] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0),
+        temperature: float | Sequence[float] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0),
         condition_on_previous_text: bool = True,
         seed: int = 0,
     ) -> Transcript:
@@ -302,11 +302,14 @@ class Whisper(Closing):
             if not np.isfinite(samples).all():
                 raise ValueError("there are samples that are not finite")
             duration = len(samples) / RATE
-        if beam_size < 1 or best_of < 1 or not temperature:
-            raise ValueError("beam_size and best_of are 1 or more, and there is a temperature")
+        temperatures = [float(each) for each in np.atleast_1d(temperature)]
+        if beam_size < 1 or best_of < 1:
+            raise ValueError(f"beam_size is {beam_size} and best_of {best_of}, expected 1 or more")
+        if not temperatures or not all(0 <= each < np.inf for each in temperatures):
+            raise ValueError(f"temperature is {temperature}, expected numbers of 0 or more")
         with self._lock:
             mel = log_mel(samples, self._bins)
-            return self._transcribe(mel, duration, (beam_size, best_of, temperature, condition_on_previous_text, seed))
+            return self._transcribe(mel, duration, (beam_size, best_of, temperatures, condition_on_previous_text, seed))
 
     def _transcribe(self, mel: Floats, duration: float, how: tuple[int, int, Sequence[float], bool, int]) -> Transcript:
         beams, samples, temperatures, conditioned, seed = how

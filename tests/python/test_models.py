@@ -456,8 +456,9 @@ class Speech(unittest.TestCase):
                 self.whisper.transcribe(samples)
         with self.assertRaises(FileNotFoundError):
             self.whisper.transcribe("/nowhere.wav")
-        with self.assertRaises(ValueError):
-            self.whisper.transcribe(np.zeros(100, np.float32), beam_size=0)
+        for wrong in ({"beam_size": 0}, {"best_of": 0}, {"temperature": []}, {"temperature": -1}, {"temperature": [0, np.nan]}):
+            with self.assertRaisesRegex(ValueError, "expected (1|numbers of 0) or more"):
+                self.whisper.transcribe(np.zeros(100, np.float32), **wrong)
 
     def test_broken(self):
         """Whatever a folder lacks or has wrong is named."""
