@@ -465,14 +465,18 @@ def add_onnxruntime(run, gcc, full):
     headers = run.cache / "onnxruntime-headers"
     fetched = run.fetch("onnxruntime", "headers", headers, HERE / "onnxruntime/headers.sh", headers)
     library = "plugins/onnxruntime/libclattn-onnxruntime.so"
-    built = build_after(run, "onnxruntime", fetched, [
-        "-Donnxruntime=enabled", f"-Donnxruntime_headers={headers}", "-Dopencl=dlopen", "-Dio=disabled", "-Dpictures=disabled",
-        "-Dcommand=disabled", "-Dtests=disabled", "-Dpng=disabled", "-Dfrei0r=disabled", "-Dgegl=disabled", "-Dgtk=disabled"],
-        [library])
+    settings = ["-Donnxruntime=enabled", f"-Donnxruntime_headers={headers}", "-Dopencl=dlopen", "-Dio=disabled", "-Dpictures=disabled",
+                "-Dcommand=disabled", "-Dtests=disabled", "-Dpng=disabled", "-Dfrei0r=disabled", "-Dgegl=disabled", "-Dgtk=disabled"]
+    builds = [build_after(run, "onnxruntime", fetched, settings, [library])]
+    env = {**POCL, "CLATTN_TEST_LEVEL": "full" if full else "quick", "ONNXRUNTIME_HEADERS": str(headers),
+           "CLATTN_ONNXRUNTIME": str(run.work / "onnxruntime" / library)}
+    if full:
+        builds.append(build_after(run, "onnxruntime-sanitized", fetched, [*settings, "-Dbuildtype=debug",
+                                                                          "-Db_sanitize=address,undefined"], [library]))
+        env["CLATTN_ONNXRUNTIME_SANITIZED"] = str(run.work / "onnxruntime-sanitized" / library)
     job, folder, python = packages(run, "onnxruntime", "onnx", "onnxruntime==1.32.0", "onnx==1.23.2", "numpy==2.4.6")
-    run.add("onnxruntime", "provider", lambda: [python(), HERE / "onnxruntime/test_provider.py"],
-            {**POCL, "PYTHONPATH": str(folder), "CLATTN_TEST_LEVEL": "full" if full else "quick",
-             "CLATTN_ONNXRUNTIME": str(run.work / "onnxruntime" / library)}, [built, job])
+    run.add("onnxruntime", "provider", lambda: [python(), HERE / "onnxruntime/test_provider.py"], {**env, "PYTHONPATH": str(folder)},
+            [*builds, job])
 
 
 def add_browser(run, gcc, full):

@@ -2,12 +2,16 @@
 
     CLATTN_ONNXRUNTIME=LIBRARY python3 test_provider.py
 
+ONNXRUNTIME_HEADERS is the folder of onnxruntime/onnxruntime_c_api.h, CLATTN_ONNXRUNTIME_SANITIZED a provider that was built with the
+sanitizers.
 Needs PyPI's onnxruntime and onnx. CLATTN_TEST_LEVEL=full draws 300 graphs in place of 40; CLATTN_TEST_SEED draws others."""
 
 import os
+import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 import unittest
 
@@ -351,6 +355,32 @@ class Sessions(Comparison):
         with self.assertRaisesRegex(Exception, "clattn|Attention"):
             ours.run(None, wrong)
         self.assertEqual(ours.run(None, self.inputs)[0].shape, (2, 4, 33, 16))
+
+
+@unittest.skipIf("ONNXRUNTIME_HEADERS" not in os.environ, "no headers here")
+class Application(Comparison):
+    def test_session(self):
+        """A program in C, with the sanitizers, opens everything by paths; so does one with the provider built with them."""
+        here = pathlib.Path(__file__).resolve().parent
+        [library] = pathlib.Path(onnxruntime.__file__).parent.glob("capi/libonnxruntime.so.*")
+        inputs = {name: self.array(2, 4, 33, 16) for name in "qkv"}
+        with tempfile.TemporaryDirectory() as folder:
+            program, file = pathlib.Path(folder, "session"), pathlib.Path(folder, "model.onnx")
+            file.write_bytes(model([node("Attention", "q k v", "y")], inputs, ["y"]))
+            compiler = ["gcc", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-Wall", "-Wextra", "-Werror"]
+            headers = ["-isystem", os.environ["ONNXRUNTIME_HEADERS"]]
+            subprocess.run([*compiler, *headers, "-o", program, here / "session.c", "-lm"], check=True)
+            suppressions = {"LSAN_OPTIONS": f"suppressions={here.parent / 'lsan.supp'}:print_suppressions=0"}
+            for provider in {os.environ["CLATTN_ONNXRUNTIME"], os.environ.get("CLATTN_ONNXRUNTIME_SANITIZED", "")} - {""}:
+                done = subprocess.run(
+                    [program, library, provider, file],
+                    check=False,
+                    env={**os.environ, **suppressions},
+                    capture_output=True,
+                    text=True,
+                )
+                self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+                self.assertIn("the largest difference is", done.stdout)
 
 
 if __name__ == "__main__":
