@@ -475,8 +475,10 @@ def add_onnxruntime(run, gcc, full):
                                                                           "-Db_sanitize=address,undefined"], [library]))
         env["CLATTN_ONNXRUNTIME_SANITIZED"] = str(run.work / "onnxruntime-sanitized" / library)
     job, folder, python = packages(run, "onnxruntime", "onnx", "onnxruntime==1.32.0", "onnx==1.23.2", "numpy==2.4.6")
-    run.add("onnxruntime", "provider", lambda: [python(), HERE / "onnxruntime/test_provider.py"], {**env, "PYTHONPATH": str(folder)},
-            [*builds, job])
+    torch = [job for job in run.jobs if (job.group, job.name) == ("pytorch", "package")]  # of the full run
+    path = ":".join(map(str, [folder, *([run.cache / "torch"] if torch else [])]))
+    run.add("onnxruntime", "provider", lambda: [python(), HERE / "onnxruntime/test_provider.py"], {**env, "PYTHONPATH": path},
+            [*builds, job, *torch])
 
 
 def add_browser(run, gcc, full):
