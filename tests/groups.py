@@ -1,6 +1,7 @@
 """What each group of tests/run.py consists of."""
 import os
 import pathlib
+import platform
 import re
 import shlex
 import shutil
@@ -12,7 +13,7 @@ PYTHON = "/usr/bin/python3"
 QUICK = ["host", "pocl", "oclgrind", "rusticl", "sanitize", "install", "examples"]
 THOROUGH = QUICK + ["variants", "offline", "models", "speech", "fuzz", "plugins", "python", "onnxruntime", "debian13", "windows", "guard"]
 OF_LEVEL = {"quick": QUICK, "thorough": THOROUGH,
-            "full": THOROUGH + ["intel", "pytorch", "browser", "seeds", "sid", "arm64", "coverage"]}
+            "full": THOROUGH + ["intel", "pytorch", "browser", "packages", "seeds", "sid", "arm64", "coverage"]}
 TEST_LIBRARIES = ["pocl-opencl-icd", "ocl-icd-libopencl1", "libjansson4"]
 RELEASES = {"debian13": "trixie", "sid": "sid"}  # the groups that run in another Debian
 ARM64 = ["activation", "attention", "choice", "conv2d", "cross_entropy", "dropout", "embedding", "errors", "kv_append",
@@ -36,6 +37,7 @@ SANITIZERS = {"ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=1:st
               "LSAN_OPTIONS": f"suppressions={HERE}/lsan.supp:print_suppressions=0",
               "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}
 SKIPPED = 77  # the exit status of what cannot run here
+MULTIARCH = f"{platform.machine()}-linux-gnu"
 
 
 def make_jobs(run, groups, level):
@@ -68,7 +70,7 @@ def make_jobs(run, groups, level):
     for name, add in {"install": add_install, "examples": add_examples, "variants": add_variants, "offline": add_offline,
                       "models": add_models, "speech": add_speech, "fuzz": add_fuzz, "intel": add_intel,
                       "pytorch": add_pytorch, "plugins": add_plugins, "python": add_python, "onnxruntime": add_onnxruntime,
-                      "browser": add_browser, "seeds": add_seeds,
+                      "browser": add_browser, "packages": add_packages, "seeds": add_seeds,
                       "coverage": add_coverage}.items():
         if name in groups:
             add(run, gcc, full)
@@ -486,6 +488,19 @@ def add_browser(run, gcc, full):
     run.add("browser", "heatmap", [PYTHON, HERE / "tool/test_heatmap_browser.py"],
             {**POCL, "CLATTN": f"{run.work}/gcc/src/clattn", "SCREENSHOTS": f"{run.work}/logs/browser",
              "HEATMAP_SAMPLE": f"{run.work}/gcc/tests/tool/heatmap_sample"}, [gcc, browser])
+
+
+def add_packages(run, gcc, full):
+    """Debian's packages, looked at by lintian; unpacked, the command and the Python package do what debian/tests asks."""
+    made, root = run.work / "packages", run.work / "packages/root"
+    built = run.add("packages", "debian", ["sh", ROOT / "packaging/debian.sh", made], isolated=False)
+    unpacked = run.add("packages", "unpacked", ["sh", "-c", 'for deb in "$0"/*.deb; do dpkg -x "$deb" "$0/root" || exit; done', made],
+                       needs=[built])
+    env = {**POCL, "AUTOPKGTEST_TMP": str(run.work / "cwd"), "PATH": f"{root}/usr/bin:{os.environ['PATH']}",
+           "LD_LIBRARY_PATH": str(root / "usr/lib" / MULTIARCH),
+           "PYTHONPATH": str(root / "usr/lib/python3/dist-packages")}
+    for name in ("command", "python"):
+        run.add("packages", name, ["sh", ROOT / "debian/tests" / name], env, [unpacked])
 
 
 def add_seeds(run, gcc, full):
