@@ -496,7 +496,7 @@ def add_packages(run, gcc, full):
     built = run.add("packages", "debian", ["sh", ROOT / "packaging/debian.sh", made], isolated=False)
     unpacked = run.add("packages", "unpacked", ["sh", "-c", 'for deb in "$0"/*.deb; do dpkg -x "$deb" "$0/root" || exit; done', made],
                        needs=[built])
-    env = {**POCL, "AUTOPKGTEST_TMP": str(run.work / "cwd"), "PATH": f"{root}/usr/bin:{os.environ['PATH']}",
+    env = {**POCL, "AUTOPKGTEST_TMP": str(run.work / "cwd"), "PATH": f"{root}/usr/bin:/usr/bin:/bin",
            "LD_LIBRARY_PATH": str(root / "usr/lib" / MULTIARCH),
            "PYTHONPATH": str(root / "usr/lib/python3/dist-packages")}
     for name in ("command", "python"):
