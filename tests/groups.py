@@ -478,7 +478,12 @@ def add_onnxruntime(run, gcc, full):
         env["CLATTN_ONNXRUNTIME_SANITIZED"] = str(run.work / "onnxruntime-sanitized" / library)
     job, folder, python = packages(run, "onnxruntime", "onnx", "onnxruntime==1.32.0", "onnx==1.23.2", "numpy==2.4.6")
     torch = [job for job in run.jobs if (job.group, job.name) == ("pytorch", "package")]  # of the full run
-    path = ":".join(map(str, [folder, *([run.cache / "torch"] if torch else [])]))
+    path = ":".join(map(str, [folder, *([run.cache / "torch"] if torch else []), *([run.work / "onnxruntime-wheel"] if full else [])]))
+    if full:
+        builds.append(run.add("onnxruntime", "wheel", lambda: ["sh", "-c", """
+            rm -rf "$1" && "$0" -m pip install --quiet --no-deps --target "$1" -Csetup-args=-Donnxruntime=enabled \
+                "-Csetup-args=-Donnxruntime_headers=$2" "$3" """, python(), run.work / "onnxruntime-wheel", headers, ROOT],
+                              needs=[job, fetched], isolated=False))
     run.add("onnxruntime", "provider", lambda: [python(), HERE / "onnxruntime/test_provider.py"], {**env, "PYTHONPATH": path},
             [*builds, job, *torch])
 

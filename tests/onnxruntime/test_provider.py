@@ -25,6 +25,10 @@ try:
     import torch
 except ImportError:
     torch = None
+try:
+    import clattn_onnxruntime
+except ImportError:
+    clattn_onnxruntime = None
 
 NAME = "ClattnExecutionProvider"
 SEED = int(os.environ.get("CLATTN_TEST_SEED", "20261128"))
@@ -428,6 +432,15 @@ class Application(Comparison):
                 )
                 self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
                 self.assertIn("the largest difference is", done.stdout)
+
+
+@unittest.skipIf(clattn_onnxruntime is None, "no package here")
+class Package(unittest.TestCase):
+    def test_path(self):
+        self.assertTrue(pathlib.Path(clattn_onnxruntime.get_library_path()).exists())
+        self.assertEqual(clattn_onnxruntime.get_ep_name(), NAME)
+        onnxruntime.register_execution_provider_library("package", clattn_onnxruntime.get_library_path())
+        onnxruntime.unregister_execution_provider_library("package")
 
 
 if __name__ == "__main__":
