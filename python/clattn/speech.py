@@ -6,8 +6,8 @@ import dataclasses
 import json
 import os
 import pathlib
+import struct
 import threading
-import wave
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -32,6 +32,7 @@ FIRST_STAMP = 50  # the last step at which a window's first text may begin
 SILENT, UNLIKELY, REPETITIVE = 0.6, -1.0, 2.4  # what a window's text is judged by
 HOT = 0.5  # text that was found above this temperature is not in the next window's prompt
 CHUNK = 32  # tokens of a prompt that are read at once
+KEPT = 4  # decoders, for numbers of sequences
 
 
 @dataclasses.dataclass
@@ -92,26 +93,50 @@ def log_mel(samples: npt.NDArray[Any], bins: int) -> Floats:
     return scaled
 
 
+def _read_wav(data: bytes) -> tuple[npt.NDArray[np.float64], int, bool, bool] | None:
+    """The samples (frames, channels) of a WAV file from -1 to 1, its rate, and whether they are floats, or integers of more than
+    16 bits; None if it is of another kind. A file that ends before its header says is read as far as it goes."""
+    if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
+        return None
+    at, form = 12, None
+    while at + 8 <= len(data):
+        name, size = struct.unpack_from("<4sI", data, at)
+        body = data[at + 8 : at + 8 + size]
+        at += 8 + size + size % 2
+        if name == b"fmt " and len(body) >= 16:
+            form = struct.unpack_from("<HHIIHH", body)
+            if form[0] == 0xFFFE and len(body) >= 26:  # the kind is in the extension
+                form = (*struct.unpack_from("<H", body, 24), *form[1:])
+        if name == b"data" and form is not None:
+            kind, channels, rate, _, block, _ = form
+            width = block // channels if channels else 0
+            if not rate or (kind, width) not in {(1, 1), (1, 2), (1, 3), (1, 4), (3, 4), (3, 8)}:
+                return None
+            body = body[: len(body) // block * block]
+            if kind == 3:
+                values = np.frombuffer(body, f"<f{width}").astype(np.float64)
+            else:
+                raw, words = np.frombuffer(body, np.uint8).reshape(-1, width), np.zeros((len(body) // width, 4), np.uint8)
+                words[:, 4 - width :] = raw if width > 1 else raw ^ 0x80  # bytes are unsigned
+                values = words.view("<i4")[:, 0] / 2.0**31
+            return values.reshape(-1, channels), rate, kind == 3, kind == 1 and width > 2
+    return None
+
+
 def read_audio(path: str | os.PathLike[str]) -> tuple[Floats, float]:
     """The samples of a file at 16 kHz in one channel, rounded to 16 bits, and its seconds.
 
-    WAV files of integers are read as they are, others by the package soundfile, other rates by soxr, if these are installed."""
-    try:
-        with wave.open(os.fspath(path), "rb") as file:
-            rate, channels, width = file.getframerate(), file.getnchannels(), file.getsampwidth()
-            raw = np.frombuffer(file.readframes(file.getnframes()), np.uint8)
-        raw = raw[: len(raw) // (width * channels) * width * channels].reshape(-1, width)
-        words = np.zeros((len(raw), 4), np.uint8)
-        words[:, 4 - width :] = raw if width > 1 else raw ^ 0x80  # bytes are unsigned
-        values = (words.view("<i4")[:, 0] / 2.0**31).reshape(-1, channels)
-        kind = "PCM_32" if width > 2 else "PCM_16"
-    except wave.Error:
+    WAV files are read as they are, others by the package soundfile, other rates by soxr, if these are installed."""
+    found = _read_wav(pathlib.Path(path).read_bytes())
+    if found is None:
         try:
             import soundfile
         except ImportError:
-            raise ValueError(f"{path} is no WAV file of integers: the package soundfile reads others") from None
+            raise ValueError(f"{path} is no WAV file that can be read: the package soundfile reads others") from None
         values, rate = soundfile.read(path, dtype="float64", always_2d=True)
         kind = soundfile.info(path).subtype
+        found = values, rate, kind in ("FLOAT", "DOUBLE"), kind in ("PCM_24", "PCM_32")
+    values, rate, is_float, is_wide = found
     if not np.isfinite(values).all():
         raise ValueError(f"{path} has samples that are not finite")
     steps = values.mean(1) * 32768
@@ -121,10 +146,10 @@ def read_audio(path: str | os.PathLike[str]) -> tuple[Floats, float]:
         except ImportError:
             raise ValueError(f"{path} has {rate} samples a second, not {RATE}: the package soxr resamples") from None
         steps = np.rint(soxr.resample(steps.astype(np.float32), rate, RATE, quality="HQ"))
-    elif kind in ("PCM_24", "PCM_32") and values.shape[1] == 1:
+    elif is_wide and values.shape[1] == 1:
         steps = np.floor(steps)  # as faster-whisper's reader does
     else:
-        steps = np.rint(steps) if kind in ("PCM_24", "PCM_32", "FLOAT", "DOUBLE") else np.floor(steps + 0.5)
+        steps = np.rint(steps) if is_wide or is_float else np.floor(steps + 0.5)
     return (np.clip(steps, -32768, 32767) / 32768).astype(np.float32), len(values) / rate
 
 
@@ -361,6 +386,10 @@ class Whisper(Closing):
         """The decoder for so many sequences and prompts of so many tokens at once."""
         key = beams, CHUNK if length > 1 else 1
         if key not in self._decoders:
+            if len(self._decoders) == KEPT:
+                oldest = self._decoders.pop(next(iter(self._decoders)))
+                self._heard.discard(oldest)
+                oldest.close()
             self._decoders[key] = self._model.decoder(cache_length=CONTEXT, beams=beams, length=key[1], memory_length=POSITIONS)
         return self._decoders[key]
 

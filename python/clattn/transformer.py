@@ -110,6 +110,8 @@ class Source:
             )
             return self
         path = pathlib.Path(self._weights)
+        if "\0" in str(path):
+            raise ValueError(f"{str(path)!r} has a character NUL")
         kind = "safetensors" if path.suffix == ".safetensors" else "ctranslate2"
         error, file = ffi.new("clattn_io_error *"), ffi.new(f"clattn_{kind} **")
         status = getattr(lib, f"clattn_{kind}_create")(os.fsencode(path), file, error)
@@ -133,6 +135,8 @@ class Source:
         if given is None:
             return 0
         array = operand(given, text_of(name))
+        if array.owner is not None:
+            raise TypeError(f"{text_of(name)} is PyOpenCL's, and weights are read from the host: use .get()")
         if array.values.ndim > lib.C_CLATTN_MAX_RANK:
             raise ValueError(f"{text_of(name)} has {array.values.ndim} dimensions, at most {lib.C_CLATTN_MAX_RANK} can be read")
         self._array = np.ascontiguousarray(array.values)  # until the next call
@@ -371,6 +375,8 @@ class Decoder(Closing):
     ) -> None:
         if model._decoder == ffi.NULL:
             raise ValueError("the model has no decoder")
+        if min(cache_length, items, beams, length) < 1 or memory_length < 0:
+            raise ValueError("cache_length, items, beams and length are 1 or more, and memory_length is 0 or more")
         self._model, self._lock, stack = model, threading.RLock(), model._decoder
         self._sizes, self._sequences, self._items = (items, beams, length, memory_length), 0, 0
         self._generates = False
@@ -410,6 +416,8 @@ class Decoder(Closing):
 
         Of each item there are 1 or as many sequences as the decoder has beams. `memory_lengths` says how many positions count."""
         most_items, _, _, memory_length = self._sizes
+        if beams < 1:
+            raise ValueError(f"beams is {beams}, expected 1 or more")
         args = ffi.new("clattn_decoder_begin_args *")
         lib.clattn_decoder_begin_args_init(args)
         with self._use() as (state, handle), Buffers(handle) as buffers:
@@ -423,6 +431,8 @@ class Decoder(Closing):
                 ):
                     expected = f"(up to {most_items}, up to {memory_length}, {self._d_memory})"
                     raise ValueError(f"memory is of shape {array.shape}, expected {expected}")
+                if items not in (None, len(array)):
+                    raise ValueError(f"items is {items}, and there are {len(array)} memories")
                 items = len(array)
                 padded = np.zeros((most_items, memory_length, self._d_memory), np.float32)
                 padded[:items, : array.shape[1]] = array
@@ -482,6 +492,8 @@ class Decoder(Closing):
     def reorder(self, parents: Sequence[int], beams: int | None = None) -> None:
         """Replaces the sequences: new sequence s of `items * beams` becomes a copy of sequence parents[s] of the same item."""
         beams = self._sizes[1] if beams is None else beams
+        if len(parents) != self._items * beams:
+            raise ValueError(f"{len(parents)} parents, expected {self._items * beams}: {beams} for each of {self._items} items")
         with self._use() as (state, handle):
             held = ffi.new("size_t[]", list(parents))
             check(lib.clattn_decoder_reorder(state, ffi.NULL, beams, held, 0, ffi.NULL, ffi.NULL), handle)
@@ -515,14 +527,18 @@ class Decoder(Closing):
         patience: float = 1.0,
         hook: Callable[[npt.NDArray[np.int32], int, npt.NDArray[np.float32]], None] | None = None,
     ) -> list[list[Generated]]:
-        """Continues prompts of tokens, one for each item: the `results` best sequences of each. After an exception it needs a `begin`.
+        """Continues prompts of tokens, one for each item: the `results` best sequences of each. After an exception it needs a
+        `begin`, with the memory if there is one.
 
         `method` is "greedy", "sample" (by `temperature`, `top_k`, `top_p` and `seed`, which alone decide what is drawn) or "beam", with
         the decoder's beams. `hook(tokens, prompt_length, logits)` sees each sequence before its next token is chosen, and may
-        change the logits in place: -inf forbids a token. clattn/generate.h says exactly what is computed."""
+        change the logits in place: -inf forbids a token. A sequence whose logits are not numbers ends. clattn/generate.h says exactly what is computed."""
+        prompts = [_array(prompt, "a prompt", True).tolist() if len(prompt) else [] for prompt in prompts]
         flat = [token for prompt in prompts for token in prompt]
         if not prompts or not all(prompts):
             raise ValueError("each item needs a prompt of one token or more")
+        if temperature <= 0 or top_p <= 0 or patience <= 0:
+            raise ValueError(f"temperature is {temperature}, top_p {top_p} and patience {patience}, expected more than 0")
         if results < 1 or not 1 <= max_tokens < 2**31:
             raise ValueError(f"results is {results} and max_tokens {max_tokens}, expected 1 or more")
         desc, out = ffi.new("clattn_generate_desc *"), ffi.new("clattn_generated *")
@@ -582,7 +598,7 @@ class Decoder(Closing):
             [
                 Generated(tokens[i, r, :n].tolist(), float(scores[i, r]), logs[i, r, :n].copy())
                 for r, n in enumerate(counts[i].tolist())
-                if np.isfinite(scores[i, r])
+                if scores[i, r] != -np.inf
             ]
             for i in range(len(prompts))
         ]

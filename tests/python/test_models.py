@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import pathlib
+import struct
 import sys
 import tempfile
 import threading
@@ -193,6 +194,8 @@ class Transformers(unittest.TestCase):
             for [each], prompt, memory in zip(found, prompts, self.memory, strict=True):
                 self.assertEqual(each.tokens, self.greedy(prompt, memory, 8))
                 self.assertAlmostEqual(each.score, each.log_probabilities.sum(), 4)
+            arrays = [np.array(prompt) for prompt in prompts]
+            self.assertEqual([each.tokens for [each] in decoder.generate(arrays, 8)], [each.tokens for [each] in found])
             stop = found[0][0].tokens[2]
             [each] = decoder.generate(prompts, 8, stop_tokens=[stop])[0]
             self.assertEqual(each.tokens, found[0][0].tokens[: found[0][0].tokens.index(stop) + 1])
@@ -239,6 +242,13 @@ class Transformers(unittest.TestCase):
         np.testing.assert_allclose(self.model(halves).encode(x), expected, atol=0.02)
         fortran = {name: np.asfortranarray(array) for name, array in self.weights.items()}
         np.testing.assert_array_equal(self.model(fortran).encode(x), expected)
+        with contextlib.suppress(ImportError):
+            import pyopencl.array
+
+            queue = pyopencl.CommandQueue(pyopencl.Context(pyopencl.get_platforms()[0].get_devices()[:1]))
+            outside = {name: pyopencl.array.to_device(queue, array) for name, array in self.weights.items()}
+            with self.assertRaisesRegex(TypeError, "is PyOpenCL's"):
+                self.model(outside)
         self.assertLess(abs(self.model(weight_dtype="int8").encode(x) - expected).max(), 0.2)
 
     def test_refused(self):
@@ -257,6 +267,7 @@ class Transformers(unittest.TestCase):
             "has a character NUL": lambda: self.model(prefix="a\0b"),
             "pooling is 'patches'": lambda: model.encode(np.zeros((1, 3, 16)), pooling="patches"),
             "of type <U1, expected numbers": lambda: model.encode([[["1"] * 16]]),
+            "cache_length, items, beams": lambda: model.decoder(cache_length=4, beams=0),
             "'sum' is no pooling": lambda: model.encode(np.zeros((1, 3, 16)), pooling="sum"),
             "the model has no decoder": lambda: self.model(**plain).decoder(cache_length=4),
             "no such file|cannot be opened|There is no": lambda: self.model("/nowhere/model.safetensors"),
@@ -276,6 +287,10 @@ class Transformers(unittest.TestCase):
                 "a hook cannot use": lambda: decoder.generate([[1], [2]], 3, hook=lambda *_: decoder.truncate(0)),
                 "whole numbers": lambda: decoder.append([[1.5], [2]]),
                 "4294967297, which are not all of 32 bits": lambda: decoder.append([[2**32 + 1], [2]]),
+                "1 parents, expected": lambda: decoder.reorder([0], 2),
+                "items is 1, and there are 2": lambda: decoder.begin(self.memory[:2], items=1),
+                "beams is 0": lambda: decoder.begin(self.memory[:2], beams=0),
+                "temperature is 0": lambda: decoder.generate([[1], [2]], 3, method="sample", temperature=0),
                 "masked array": lambda: decoder.begin(np.ma.array(self.memory)),
                 "no generate_method": lambda: decoder.generate([[1], [2]], 3, method="best"),
             }
@@ -435,6 +450,21 @@ class Speech(unittest.TestCase):
                 self.assertEqual(self.whisper.transcribe(path).segments, expected)
             slow = os.path.join(folder, "slow.wav")
             clips.write(slow, samples, rate=8000)
+            plain = clips.write(os.path.join(folder, "plain.wav"), samples)
+            data = pathlib.Path(plain).read_bytes()
+            guid = bytes.fromhex("0100000000001000800000aa00389b71")
+            fmt = struct.pack("<4sIHHIIHHHHI", b"fmt ", 40, 0xFFFE, 1, 16000, 32000, 2, 16, 22, 16, 4) + guid
+            odd = pathlib.Path(folder, "odd.wav")
+            odd.write_bytes(data[:12] + b"LIST\3\0\0\0abc\0" + fmt + data[36:])
+            self.assertEqual(self.whisper.transcribe(odd).segments, expected)
+            floats = (samples / 32768).astype("<f4").tobytes()
+            fmt = struct.pack("<4sIHHIIHH", b"fmt ", 16, 3, 1, 16000, 64000, 4, 32)
+            odd.write_bytes(data[:12] + fmt + struct.pack("<4sI", b"data", 2**32 - 1) + floats)  # as streams are
+            self.assertEqual(self.whisper.transcribe(odd).segments, expected)
+            for end in (0, 3, 11, 20, 40):
+                odd.write_bytes(data[:end])
+                with self.assertRaisesRegex((ValueError, RuntimeError), "odd.wav"):
+                    self.whisper.transcribe(odd)
             with contextlib.suppress(ImportError):
                 import soxr  # noqa: F401
 
