@@ -1,15 +1,16 @@
 #!/bin/sh
 # Builds the Debian packages of the commit that is checked out, and looks at them with lintian:
 #
-#   sh packaging/debian.sh FOLDER          FOLDER gets the packages, and is emptied before
+#   sh packaging/debian.sh FOLDER          FOLDER, which is new or empty, gets the packages
 #
-# debian/control says what a build needs; as root or with sudo, what is missing is installed (Debian 12 or 13).
+# debian/control says what a build needs; as root or with sudo, what is missing is installed.  Tried on Debian 12.
 set -eu
 
 [ $# = 1 ] || { echo "usage: debian.sh FOLDER" >&2; exit 2; }
 here=$(cd "$(dirname "$0")/.." && pwd)
-rm -rf "$1" && mkdir -p "$1"
+mkdir -p "$1"
 out=$(cd "$1" && pwd)
+[ -z "$(ls -A "$out")" ] || { echo "debian.sh: $out is not empty" >&2; exit 1; }
 as_root=
 [ "$(id -u)" = 0 ] || as_root=sudo
 if ! (cd "$here" && dpkg-checkbuilddeps) 2> /dev/null || ! command -v lintian > /dev/null; then

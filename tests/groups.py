@@ -37,7 +37,6 @@ SANITIZERS = {"ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=1:st
               "LSAN_OPTIONS": f"suppressions={HERE}/lsan.supp:print_suppressions=0",
               "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}
 SKIPPED = 77  # the exit status of what cannot run here
-MULTIARCH = f"{platform.machine()}-linux-gnu"
 
 
 def make_jobs(run, groups, level):
@@ -498,11 +497,12 @@ def add_browser(run, gcc, full):
 def add_packages(run, gcc, full):
     """Debian's packages, looked at by lintian; unpacked, the command and the Python package do what debian/tests asks."""
     made, root = run.work / "packages", run.work / "packages/root"
+    shutil.rmtree(made, ignore_errors=True)
     built = run.add("packages", "debian", ["sh", ROOT / "packaging/debian.sh", made], isolated=False)
     unpacked = run.add("packages", "unpacked", ["sh", "-c", 'for deb in "$0"/*.deb; do dpkg -x "$deb" "$0/root" || exit; done', made],
                        needs=[built])
     env = {**POCL, "AUTOPKGTEST_TMP": str(run.work / "cwd"), "PATH": f"{root}/usr/bin:/usr/bin:/bin",
-           "LD_LIBRARY_PATH": str(root / "usr/lib" / MULTIARCH),
+           "LD_LIBRARY_PATH": f"{root}/usr/lib/{platform.machine()}-linux-gnu",
            "PYTHONPATH": str(root / "usr/lib/python3/dist-packages")}
     for name in ("command", "python"):
         run.add("packages", name, ["sh", ROOT / "debian/tests" / name], env, [unpacked])

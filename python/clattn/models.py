@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from clattn._handle import Closing
 from clattn.context import Context
-from clattn.transformer import Transformer
+from clattn.transformer import Source, Transformer
 
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -104,12 +104,14 @@ class SentenceEncoder(Closing):
             )
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(self.max_tokens)
+        with Source(folder / "model.safetensors") as source:
+            has_prefix = source.shape("bert.embeddings.word_embeddings.weight") is not None
         self._model = Transformer(
             folder / "model.safetensors",
             encoder=stack,
             dtype=dtype,
             names="bert",
-            optional_prefix=("bert.", "embeddings.word_embeddings.weight"),
+            prefix="bert." if has_prefix else "",
             context=context,
         )
 

@@ -251,7 +251,7 @@ def _finite(logits: Floats) -> Floats:
 
 def _load(path: pathlib.Path, vocabulary: int, dtype: str, context: Context | None) -> tuple[Transformer, int]:
     """The model, whose sizes follow from the shapes of its weights, and the bins of its spectrograms."""
-    with Source(path, "canonical", {}, "") as source:
+    with Source(path) as source:
 
         def shape(name: str, rank: int) -> tuple[int, ...]:
             found = source.shape(name)

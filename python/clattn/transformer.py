@@ -82,7 +82,9 @@ def _array(values: npt.ArrayLike, name: str, integers: bool) -> npt.NDArray[Any]
 class Source:
     """Where the C library gets a model's weights; for one call."""
 
-    def __init__(self, weights: Weights, names: str, rules: Mapping[str, str | None], prefix: str) -> None:
+    def __init__(
+        self, weights: Weights, names: str = "canonical", rules: Mapping[str, str | None] | None = None, prefix: str = ""
+    ) -> None:
         self.source, self._kept = ffi.new("clattn_weight_source *"), []  # type: ignore[var-annotated]
         self.failure: BaseException | None = None
         lib.clattn_weight_source_init(self.source)
@@ -209,7 +211,6 @@ class Transformer(Closing):
         names: str = "canonical",
         rules: Mapping[str, str | None] | None = None,
         prefix: str = "",
-        optional_prefix: tuple[str, str] | None = None,
         context: Context | None = None,
     ) -> None:
         if dtype not in FLOATS:
@@ -235,10 +236,7 @@ class Transformer(Closing):
         self.output_columns = 0 if desc.decoder == ffi.NULL else int(desc.output_size or desc.decoder.vocabulary)
         self._plans: dict[Any, Handle] = {}
         made = ffi.new("clattn_transformer **")
-        with Source(weights, names, rules or {}, prefix) as source, self._context.handle as handle:
-            if optional_prefix and source.shape(optional_prefix[0] + optional_prefix[1]):
-                text = _c_string(optional_prefix[0])
-                source.source.prefix = text
+        with Source(weights, names, rules, prefix) as source, self._context.handle as handle:
             status = lib.clattn_transformer_create(handle, desc, source.source, made)
             if source.failure:
                 lib.clattn_transformer_release(made)
@@ -532,7 +530,8 @@ class Decoder(Closing):
 
         `method` is "greedy", "sample" (by `temperature`, `top_k`, `top_p` and `seed`, which alone decide what is drawn) or "beam", with
         the decoder's beams. `hook(tokens, prompt_length, logits)` sees each sequence before its next token is chosen, and may
-        change the logits in place: -inf forbids a token. A sequence whose logits are not numbers ends. clattn/generate.h says exactly what is computed."""
+        change the logits in place: -inf forbids a token. A sequence whose logits are not numbers ends. clattn/generate.h says exactly
+        what is computed."""
         prompts = [_array(prompt, "a prompt", True).tolist() if len(prompt) else [] for prompt in prompts]
         flat = [token for prompt in prompts for token in prompt]
         if not prompts or not all(prompts):

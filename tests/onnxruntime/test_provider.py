@@ -349,10 +349,20 @@ class Sessions(Comparison):
             session(content, device="no such device here")
 
     def test_many(self):
-        """Sessions that come and go leave nothing behind."""
-        content = self.content()
-        for _ in range(20):
+        """Sessions that come and go leave no memory and no file behind."""
+
+        def held():
+            pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+            return pages * os.sysconf("SC_PAGE_SIZE") / 2**20, len(os.listdir("/proc/self/fd"))
+
+        content, before = self.content(), None
+        for n in range(50):
             session(content).run(None, self.inputs)
+            if n == 20:
+                before = held()
+        after = held()
+        self.assertLess(after[0] - before[0], 4)
+        self.assertLessEqual(after[1], before[1])
 
     def test_wrong_shapes(self):
         """Shapes that do not go together are an error of the run, which names the node; the session goes on."""
