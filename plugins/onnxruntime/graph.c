@@ -108,38 +108,18 @@ fail:
 
 typedef OrtStatus *(ORT_API_CALL *list_values)(const OrtNode *, const OrtValueInfo **, size_t);
 
-/* Reads the inputs or the outputs of a node. */
-static OrtStatus *read_values(graph *g, const OrtNode *node, list_values list, size_t count, size_t **numbers)
+/* Numbers `count` values of a node. */
+static OrtStatus *read_values(graph *g, const OrtNode *node, list_values list, size_t count, size_t *numbers)
 {
     OrtStatus *failure = NULL;
     const OrtValueInfo **infos = calloc(count + 1, sizeof *infos);
-    *numbers = calloc(count + 1, sizeof **numbers);
-    if (!infos || !*numbers) {
-        failure = no_memory(g->ort);
-        goto fail;
-    }
+    if (!infos)
+        return no_memory(g->ort);
     ORT_TRY(list(node, infos, count));
     for (size_t i = 0; i < count; i++)
-        ORT_TRY(number_of(g, infos[i], &(*numbers)[i]));
+        ORT_TRY(number_of(g, infos[i], &numbers[i]));
 fail:
     free(infos);
-    return failure;
-}
-
-/* Values that the graphs inside a node read leave this graph. */
-static OrtStatus *read_implicit(graph *g, const OrtNode *node)
-{
-    OrtStatus *failure = NULL;
-    size_t count = 0, *numbers = NULL;
-    ORT_TRY(g->ort->Node_GetNumImplicitInputs(node, &count));
-    if (!count)
-        return NULL;
-    ORT_TRY(read_values(g, node, g->ort->Node_GetImplicitInputs, count, &numbers));
-    for (size_t i = 0; i < count; i++)
-        if (numbers[i] != NO_PLACE)
-            g->value[numbers[i]].leaves = true;
-fail:
-    free(numbers);
     return failure;
 }
 
@@ -152,9 +132,16 @@ static OrtStatus *read_node(graph *g, const OrtNode *handle, size_t place)
     ORT_TRY(ort->Node_GetOperatorType(handle, &n->op));
     ORT_TRY(ort->Node_GetDomain(handle, &n->domain));
     ORT_TRY(ort->Node_GetSinceVersion(handle, &n->version));
-    ORT_TRY(read_values(g, handle, ort->Node_GetInputs, n->inputs, &n->input));
-    ORT_TRY(read_values(g, handle, ort->Node_GetOutputs, n->outputs, &n->output));
-    ORT_TRY(read_implicit(g, handle));
+    n->input = calloc(n->reads + 1, sizeof *n->input);
+    n->output = calloc(n->outputs + 1, sizeof *n->output);
+    if (!n->input || !n->output)
+        return no_memory(ort);
+    ORT_TRY(read_values(g, handle, ort->Node_GetInputs, n->inputs, n->input));
+    ORT_TRY(read_values(g, handle, ort->Node_GetOutputs, n->outputs, n->output));
+    ORT_TRY(read_values(g, handle, ort->Node_GetImplicitInputs, n->reads - n->inputs, n->input + n->inputs));
+    for (size_t i = n->inputs; i < n->reads; i++)
+        if (n->input[i] != NO_PLACE)
+            g->value[n->input[i]].leaves = true;
     for (size_t i = 0; i < n->inputs; i++)
         if (n->input[i] != NO_PLACE)
             g->value[n->input[i]].consumers++;
@@ -183,7 +170,8 @@ OrtStatus *graph_read(const OrtApi *ort, const OrtGraph *from, graph *g)
         ORT_TRY(ort->Node_GetNumInputs(handles[i], &g->node[i].inputs));
         ORT_TRY(ort->Node_GetNumOutputs(handles[i], &g->node[i].outputs));
         ORT_TRY(ort->Node_GetNumImplicitInputs(handles[i], &implicit));
-        g->value_room += g->node[i].inputs + g->node[i].outputs + implicit;
+        g->node[i].reads = g->node[i].inputs + implicit;
+        g->value_room += g->node[i].reads + g->node[i].outputs;
     }
     g->slots = 2 * g->value_room + 1;
     g->value = calloc(g->value_room + 1, sizeof *g->value);
@@ -259,6 +247,26 @@ OrtStatus *graph_float(const graph *g, size_t node, const char *name, float othe
     return read_number(g, node, name, ORT_OP_ATTR_FLOAT, number, sizeof *number);
 }
 
+OrtStatus *graph_is_text(const graph *g, size_t node, const char *name, const char *text, bool *is)
+{
+    OrtStatus *failure = NULL;
+    const OrtOpAttr *attribute = NULL;
+    char found[32];
+    size_t bytes = 0;
+    *is = false;
+    ORT_TRY(attribute_of(g, node, name, &attribute));
+    if (!attribute)
+        return NULL;
+    failure = g->ort->ReadOpAttr(attribute, ORT_OP_ATTR_STRING, found, sizeof found, &bytes);
+    if (failure && bytes > sizeof found) { /* longer than any that is asked for */
+        g->ort->ReleaseStatus(failure);
+        return NULL;
+    }
+    *is = !failure && strlen(text) <= bytes && strncmp(found, text, strlen(text)) == 0;
+fail:
+    return failure;
+}
+
 OrtStatus *graph_integers(const graph *g, size_t node, const char *name, int64_t *numbers, size_t room, size_t *count)
 {
     OrtStatus *failure = NULL;
@@ -276,6 +284,28 @@ OrtStatus *graph_integers(const graph *g, size_t node, const char *name, int64_t
     *count = failure ? 0 : bytes / sizeof *numbers;
 fail:
     return failure;
+}
+
+bool graph_numbers(const graph *g, size_t value, int64_t *numbers, size_t room, size_t *count)
+{
+    const graph_value *v = value == NO_PLACE ? NULL : &g->value[value];
+    if (!v || !v->constant || v->type != ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64 || v->elements > room)
+        return false;
+    memcpy(numbers, v->constant, v->elements * sizeof *numbers);
+    *count = v->elements;
+    return true;
+}
+
+size_t graph_reader(const graph *g, size_t value, size_t after, size_t *input)
+{
+    size_t n = after != NO_PLACE ? after + 1 : g->value[value].producer == NO_PLACE ? 0 : g->value[value].producer + 1;
+    for (; n < g->nodes; n++)
+        for (size_t i = 0; i < g->node[n].inputs; i++)
+            if (g->node[n].input[i] == value) {
+                *input = i;
+                return n;
+            }
+    return NO_PLACE;
 }
 
 /* A float16 as float32. */

@@ -27,8 +27,10 @@ typedef struct graph_node {
     const OrtNode *handle;
     const char *op, *domain; /* the graph's */
     int version;             /* of the operator */
-    size_t *input, *output;  /* values; NO_PLACE: left out */
+    size_t *input,
+        *output; /* values; NO_PLACE: left out.  Behind the inputs come what the graphs inside the node read */
     size_t inputs, outputs;
+    size_t reads; /* inputs and what the graphs inside read */
 } graph_node;
 
 /* A graph, in an order in which nodes can run.  Zeroed: none.  Release with graph_release; `ort` is borrowed. */
@@ -67,8 +69,17 @@ bool graph_is(const graph *g, size_t node, const char *domain, const char *op);
 OrtStatus *graph_integer(const graph *g, size_t node, const char *name, int64_t otherwise, int64_t *number);
 OrtStatus *graph_float(const graph *g, size_t node, const char *name, float otherwise, float *number);
 
+/* Whether an attribute is set and is the text `text`. */
+OrtStatus *graph_is_text(const graph *g, size_t node, const char *name, const char *text, bool *is);
+
 /* Up to `room` whole numbers of an attribute; *count is 0 if it is not set or has more. */
 OrtStatus *graph_integers(const graph *g, size_t node, const char *name, int64_t *numbers, size_t room, size_t *count);
+
+/* The whole numbers that a constant of int64 has, up to `room`; false if the value is anything else. */
+bool graph_numbers(const graph *g, size_t value, int64_t *numbers, size_t room, size_t *count);
+
+/* The first node behind `after` (NO_PLACE: the first of all) that reads a value, or NO_PLACE; *input is which of its inputs. */
+size_t graph_reader(const graph *g, size_t value, size_t after, size_t *input);
 
 /* The number that a constant of one float is; false if the value is anything else. */
 bool graph_scalar(const graph *g, size_t value, float *number);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "chain.h"
 #include "run.h"
 
 #define NAME "ClattnExecutionProvider"
@@ -20,27 +21,28 @@ typedef struct factory {
 
 typedef struct provider {
     OrtEp base;
-    const OrtApi *ort;
     const OrtEpApi *ep;
     const OrtLogger *logger;
-    clattn_context *context;
-    struct cl_table cl;
-    bool shares; /* the device's memory is the host's */
+    engine engine;
 } provider;
 
-/* The node that replaces a group. */
+/* The node that replaces a chain. */
 typedef struct compiled {
     OrtNodeComputeInfo base;
     provider *owner;
-    group what;
-    run_places places;
+    chain what;
 } compiled;
+
+static OrtStatus *no_memory(const provider *p)
+{
+    return ort_failure(p->engine.ort, ORT_FAIL, "clattn: no memory for a model");
+}
 
 static void write_log(const provider *p, OrtLoggingLevel level, const char *text)
 {
-    OrtStatus *failure = p->ort->Logger_LogMessage(p->logger, level, text, ORT_FILE, __LINE__, NAME);
+    OrtStatus *failure = p->engine.ort->Logger_LogMessage(p->logger, level, text, ORT_FILE, __LINE__, NAME);
     if (failure)
-        p->ort->ReleaseStatus(failure);
+        p->engine.ort->ReleaseStatus(failure);
 }
 
 /* ---- computing ---- */
@@ -56,7 +58,7 @@ static OrtStatus *ORT_API_CALL compute(OrtNodeComputeInfo *info, void *state, Or
 {
     const compiled *c = (const compiled *)(const void *)info;
     (void)state;
-    return run_group(c->owner->ort, &c->owner->cl, c->owner->context, c->owner->shares, &c->what, &c->places, arrays);
+    return chain_run(&c->owner->engine, &c->what, arrays);
 }
 
 static void ORT_API_CALL release_state(OrtNodeComputeInfo *info, void *state)
@@ -65,35 +67,78 @@ static void ORT_API_CALL release_state(OrtNodeComputeInfo *info, void *state)
     (void)state;
 }
 
-/* Which inputs of the replacing node the group's arrays are. */
-static OrtStatus *find_places(const provider *p, const OrtNode *fused, const graph *g, compiled *c)
+/* Which inputs, or outputs, of the replacing node the chain's values are. */
+static OrtStatus *find_places(const provider *p, const OrtNode *fused, const graph *g, bool outputs, chain *c)
 {
-    const OrtApi *ort = p->ort;
+    const OrtApi *ort = p->engine.ort;
     OrtStatus *failure = NULL;
-    const size_t wanted[RUN_INPUTS] = {c->what.query.value, c->what.key.value, c->what.value.value, c->what.mask};
     size_t count = 0;
-    const OrtValueInfo **inputs = NULL;
-    ORT_TRY(ort->Node_GetNumInputs(fused, &count));
-    inputs = calloc(count + 1, sizeof *inputs);
-    if (!inputs)
-        return ort_failure(ort, ORT_FAIL, "clattn: no memory for a node");
-    ORT_TRY(ort->Node_GetInputs(fused, inputs, count));
-    for (size_t i = 0; i < RUN_INPUTS; i++) {
-        c->places.input[i] = NO_PLACE;
-        for (size_t n = 0; n < count && wanted[i] != NO_PLACE; n++) {
-            const char *name = NULL;
-            ORT_TRY(ort->GetValueInfoName(inputs[n], &name));
-            if (strcmp(name, g->value[wanted[i]].name) == 0)
-                c->places.input[i] = n;
-        }
-        if (wanted[i] != NO_PLACE && c->places.input[i] == NO_PLACE) {
-            failure = ort_failure(ort, ORT_EP_FAIL, "clattn: %s is no input of the node that replaces its group",
-                                  g->value[wanted[i]].name);
-            goto fail;
-        }
+    const OrtValueInfo **infos = NULL;
+    ORT_TRY(outputs ? ort->Node_GetNumOutputs(fused, &count) : ort->Node_GetNumInputs(fused, &count));
+    infos = calloc(count + 1, sizeof *infos);
+    if (!infos)
+        return no_memory(p);
+    ORT_TRY(outputs ? ort->Node_GetOutputs(fused, infos, count) : ort->Node_GetInputs(fused, infos, count));
+    for (size_t i = 0; i < count; i++) {
+        const char *name = NULL;
+        if (!infos[i])
+            continue;
+        ORT_TRY(ort->GetValueInfoName(infos[i], &name));
+        const size_t value = graph_find(g, name);
+        if (value == NO_PLACE)
+            continue;
+        if (outputs)
+            c->value[value].output = i;
+        else
+            c->value[value].input = i;
     }
 fail:
-    free(inputs);
+    free(infos);
+    return failure;
+}
+
+/* What runs need of the graph, which is gone by then. */
+static OrtStatus *make_chain(const provider *p, const OrtNode *fused, const graph *g, partition *found, chain *c)
+{
+    const OrtApi *ort = p->engine.ort;
+    OrtStatus *failure = NULL;
+    size_t nodes = 0;
+    const char *name = "";
+    for (size_t s = 0; s < found->steps; s++)
+        nodes += found->step[s].nodes;
+    if (nodes != g->nodes) {
+        ORT_TRY(ort->Node_GetName(fused, &name));
+        return ort_failure(ort, ORT_EP_FAIL, "clattn: the nodes of %s are not those that were claimed", name);
+    }
+    c->product = calloc(found->steps + 1, sizeof *c->product);
+    c->value = calloc(g->values + 1, sizeof *c->value);
+    c->name = calloc(found->steps + 1, sizeof *c->name);
+    if (!c->product || !c->value || !c->name)
+        return no_memory(p);
+    c->step = found->step;
+    c->steps = found->steps;
+    found->step = NULL;
+    c->values = g->values;
+    for (size_t s = 0; s < c->steps; s++) {
+        ORT_TRY(ort->Node_GetName(g->node[c->step[s].node[0]].handle, &name));
+        snprintf(c->name[s], sizeof c->name[s], "%s %s", g->node[c->step[s].node[0]].op, name);
+    }
+    for (size_t v = 0; v < c->values; v++)
+        c->value[v] = (chain_value){.input = NO_PLACE, .output = NO_PLACE};
+    ORT_TRY(find_places(p, fused, g, false, c));
+    ORT_TRY(find_places(p, fused, g, true, c));
+    for (size_t s = 0; s < c->steps; s++)
+        for (size_t i = 0; i < STEP_INPUTS; i++) {
+            const size_t value = c->step[s].input[i];
+            if (value == NO_PLACE)
+                continue;
+            c->value[value].read = true;
+            c->value[value].constant = g->value[value].constant;
+            if (c->value[value].input == NO_PLACE && g->value[value].producer == NO_PLACE)
+                return ort_failure(ort, ORT_EP_FAIL, "clattn: %s is no input of the node that replaces its chain",
+                                   g->value[value].name);
+        }
+fail:
     return failure;
 }
 
@@ -101,37 +146,31 @@ static OrtStatus *compile_one(provider *p, const OrtGraph *from, const OrtNode *
 {
     OrtStatus *failure = NULL;
     graph g = {0};
-    const char *reason = NULL, *name = "";
-    bool found = false, *taken = NULL;
+    partition found = {0};
     compiled *c = calloc(1, sizeof *c);
     *made = c;
-    ORT_TRY(graph_read(p->ort, from, &g));
-    taken = calloc(g.nodes + 1, sizeof *taken);
-    if (!c || !taken) {
-        failure = ort_failure(p->ort, ORT_FAIL, "clattn: no memory for a node");
-        goto fail;
-    }
-    for (size_t n = 0; n < g.nodes && !found; n++)
-        ORT_TRY(group_match(&g, n, taken, &c->what, &found, &reason));
-    if (!found || c->what.nodes != g.nodes) {
-        ORT_TRY(p->ort->Node_GetName(fused, &name));
-        failure = ort_failure(p->ort, ORT_EP_FAIL, "clattn: the nodes of %s are not those that were claimed", name);
-        goto fail;
-    }
-    ORT_TRY(find_places(p, fused, &g, c));
+    if (!c)
+        return no_memory(p);
     c->owner = p;
     c->base = (OrtNodeComputeInfo){ORT_API_VERSION, create_state, compute, release_state};
+    ORT_TRY(graph_read(p->engine.ort, from, &g));
+    ORT_TRY(partition_make(&g, true, NULL, NULL, &found));
+    ORT_TRY(make_chain(p, fused, &g, &found, &c->what));
 fail:
-    free(taken);
+    partition_release(&found);
     graph_release(&g);
     return failure;
 }
 
 static void ORT_API_CALL release_compiled(OrtEp *ep, OrtNodeComputeInfo **infos, size_t count)
 {
-    (void)ep;
-    for (size_t i = 0; i < count; i++)
-        free(infos[i]);
+    const provider *p = (const provider *)(const void *)ep;
+    for (size_t i = 0; i < count; i++) {
+        compiled *c = (compiled *)(void *)infos[i];
+        if (c)
+            chain_release(&p->engine, &c->what);
+        free(c);
+    }
 }
 
 static OrtStatus *ORT_API_CALL compile(OrtEp *ep, const OrtGraph **graphs, const OrtNode **fused, size_t count,
@@ -159,13 +198,35 @@ static const char *ORT_API_CALL provider_name(const OrtEp *ep)
     return NAME;
 }
 
-static OrtStatus *claim(const provider *p, const graph *g, const group *what, OrtEpGraphSupportInfo *claimed)
+/* Writes why a node is left. */
+typedef struct leaving {
+    const provider *p;
+    const graph *g;
+} leaving;
+
+static void write_left(void *user, size_t node, const char *reason)
 {
-    const OrtNode *nodes[MOST_NODES];
+    const leaving *l = user;
+    const char *name = "";
+    char line[512];
+    OrtStatus *failure = l->p->engine.ort->Node_GetName(l->g->node[node].handle, &name);
+    if (failure)
+        l->p->engine.ort->ReleaseStatus(failure);
+    snprintf(line, sizeof line, "clattn leaves the node %.100s (%.60s): %s", name, l->g->node[node].op, reason);
+    write_log(l->p, ORT_LOGGING_LEVEL_INFO, line);
+}
+
+/* Claims one chain of a partition; `nodes` has room for all nodes of the graph. */
+static OrtStatus *claim(const provider *p, const graph *g, const partition *found, size_t number, const OrtNode **nodes,
+                        OrtEpGraphSupportInfo *claimed, size_t *taken)
+{
     OrtNodeFusionOptions options = {.ort_version_supported = ORT_API_VERSION};
-    for (size_t i = 0; i < what->nodes; i++)
-        nodes[i] = g->node[what->node[i]].handle;
-    return p->ep->EpGraphSupportInfo_AddNodesToFuse(claimed, nodes, what->nodes, &options);
+    size_t count = 0;
+    for (size_t s = 0; s < found->steps; s++)
+        for (size_t i = 0; found->chain[s] == number && i < found->step[s].nodes; i++)
+            nodes[count++] = g->node[found->step[s].node[i]].handle;
+    *taken += count;
+    return p->ep->EpGraphSupportInfo_AddNodesToFuse(claimed, nodes, count, &options);
 }
 
 static OrtStatus *ORT_API_CALL get_capability(OrtEp *ep, const OrtGraph *from, OrtEpGraphSupportInfo *claimed)
@@ -173,36 +234,25 @@ static OrtStatus *ORT_API_CALL get_capability(OrtEp *ep, const OrtGraph *from, O
     provider *p = (provider *)(void *)ep;
     OrtStatus *failure = NULL;
     graph g = {0};
-    bool *taken = NULL;
+    partition found = {0};
+    const OrtNode **nodes = NULL;
     char line[512];
-    size_t groups = 0, nodes = 0;
-    ORT_TRY(graph_read(p->ort, from, &g));
-    taken = calloc(g.nodes + 1, sizeof *taken);
-    if (!taken) {
-        failure = ort_failure(p->ort, ORT_FAIL, "clattn: no memory for the graph");
+    size_t taken = 0;
+    ORT_TRY(graph_read(p->engine.ort, from, &g));
+    nodes = calloc(g.nodes + 1, sizeof *nodes);
+    if (!nodes) {
+        failure = no_memory(p);
         goto fail;
     }
-    for (size_t n = 0; n < g.nodes; n++) {
-        group made;
-        bool found = false;
-        const char *reason = NULL, *name = "";
-        ORT_TRY(group_match(&g, n, taken, &made, &found, &reason));
-        if (found) {
-            ORT_TRY(claim(p, &g, &made, claimed));
-            for (size_t i = 0; i < made.nodes; i++)
-                taken[made.node[i]] = true;
-            groups++;
-            nodes += made.nodes;
-        } else if (reason) {
-            ORT_TRY(p->ort->Node_GetName(g.node[n].handle, &name));
-            snprintf(line, sizeof line, "clattn leaves the node %.100s (%.60s): %s", name, g.node[n].op, reason);
-            write_log(p, ORT_LOGGING_LEVEL_INFO, line);
-        }
-    }
-    snprintf(line, sizeof line, "clattn takes %zu of %zu nodes, as %zu attentions", nodes, g.nodes, groups);
+    leaving user = {p, &g};
+    ORT_TRY(partition_make(&g, false, write_left, &user, &found));
+    for (size_t c = 0; c < found.chains; c++)
+        ORT_TRY(claim(p, &g, &found, c, nodes, claimed, &taken));
+    snprintf(line, sizeof line, "clattn takes %zu of %zu nodes, as %zu chains", taken, g.nodes, found.chains);
     write_log(p, ORT_LOGGING_LEVEL_INFO, line);
 fail:
-    free(taken);
+    free(nodes);
+    partition_release(&found);
     graph_release(&g);
     return failure;
 }
@@ -244,25 +294,26 @@ static OrtStatus *open_context(provider *p, const OrtSessionOptions *options)
     char *device = NULL, *cache = NULL, text[512];
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     clattn_device_info info = {.size = sizeof info};
-    ORT_TRY(read_option(p->ort, options, "device", &device));
-    ORT_TRY(read_option(p->ort, options, "cache_dir", &cache));
+    ORT_TRY(read_option(p->engine.ort, options, "device", &device));
+    ORT_TRY(read_option(p->engine.ort, options, "cache_dir", &cache));
     params.device = device;
     params.cache_dir = cache;
     params.log = context_log;
     params.log_user = p;
-    clattn_status status = cl_table_fill(&p->cl, NULL, NULL);
+    clattn_status status = cl_table_fill(&p->engine.cl, NULL, NULL);
     if (status == CLATTN_SUCCESS)
-        status = clattn_context_create(&params, &p->context);
+        status = clattn_context_create(&params, &p->engine.context);
     if (status == CLATTN_SUCCESS)
-        status = clattn_context_device_info(p->context, &info);
+        status = clattn_context_device_info(p->engine.context, &info);
     if (status != CLATTN_SUCCESS) {
-        clattn_context_message(p->context, text, sizeof text);
-        failure = ort_failure(p->ort, ORT_EP_FAIL, "clattn: %s", *text ? text : clattn_status_string(status));
+        clattn_context_message(p->engine.context, text, sizeof text);
+        failure = ort_failure(p->engine.ort, ORT_EP_FAIL, "clattn: %s", *text ? text : clattn_status_string(status));
         goto fail;
     }
-    p->shares = info.unified_memory &&
-                (info.device_class == CLATTN_DEVICE_CLASS_CPU || info.device_class == CLATTN_DEVICE_CLASS_POCL ||
-                 info.device_class == CLATTN_DEVICE_CLASS_SOFTWARE);
+    p->engine.queue = clattn_context_queue(p->engine.context);
+    p->engine.shares = info.unified_memory &&
+                       (info.device_class == CLATTN_DEVICE_CLASS_CPU || info.device_class == CLATTN_DEVICE_CLASS_POCL ||
+                        info.device_class == CLATTN_DEVICE_CLASS_SOFTWARE);
     snprintf(text, sizeof text, "clattn runs on %s (%s)", info.name, info.platform);
     write_log(p, ORT_LOGGING_LEVEL_INFO, text);
 fail:
@@ -277,7 +328,10 @@ static void ORT_API_CALL release_provider(OrtEpFactory *base, OrtEp *ep)
     (void)base;
     if (!p)
         return;
-    clattn_context_release(&p->context);
+    if (p->engine.arena)
+        p->engine.cl.clReleaseMemObject(p->engine.arena);
+    clattn_context_release(&p->engine.context);
+    mtx_destroy(&p->engine.lock);
     free(p);
 }
 
@@ -292,14 +346,16 @@ static OrtStatus *ORT_API_CALL create_provider(OrtEpFactory *base, const OrtHard
     if (count != 1)
         return ort_failure(f->ort, ORT_INVALID_ARGUMENT, "clattn: %zu devices were chosen, expected one", count);
     provider *p = calloc(1, sizeof *p);
-    if (!p)
+    if (!p || mtx_init(&p->engine.lock, mtx_plain) != thrd_success) {
+        free(p);
         return ort_failure(f->ort, ORT_FAIL, "clattn: no memory for a provider");
+    }
     p->base.ort_version_supported = ORT_API_VERSION;
     p->base.GetName = provider_name;
     p->base.GetCapability = get_capability;
     p->base.Compile = compile;
     p->base.ReleaseNodeComputeInfos = release_compiled;
-    p->ort = f->ort;
+    p->engine.ort = f->ort;
     p->ep = f->ep;
     p->logger = logger;
     OrtStatus *failure = open_context(p, options);

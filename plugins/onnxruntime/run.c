@@ -1,35 +1,28 @@
+/* A run of a chain: shapes, memory, and the steps in their order. */
 #include "run.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-/* An array of a call. */
-typedef struct run_array {
-    size_t rank;
-    int64_t dim[MOST_DIMENSIONS];
-    clattn_dtype dtype;
-    void *data;
-    size_t bytes;
-    clattn_layout layout;
-    cl_mem buffer;
-} run_array;
+#include "base/size.h"
 
-typedef struct run_call {
-    const OrtApi *ort;
-    const struct cl_table *cl;
-    clattn_context *context;
-    cl_command_queue queue;
-    bool shares;
-    const group *what;
-    run_array input[RUN_INPUTS], output;
-} run_call;
+#define ALIGNMENT 128 /* of arrays in the arena, in bytes */
 
-static OrtStatus *failed(const run_call *c, clattn_status status)
-{
-    char text[768];
-    clattn_context_message(c->context, text, sizeof text);
-    return ort_failure(c->ort, status == CLATTN_ERROR_INVALID_LAYOUT ? ORT_INVALID_ARGUMENT : ORT_EP_FAIL, "clattn: %s",
-                       *text ? text : clattn_status_string(status));
-}
+/* A piece of the arena in use. */
+typedef struct piece {
+    size_t begin, end, last; /* bytes; the last step that reads it */
+} piece;
+
+typedef struct run {
+    engine *e;
+    const chain *c;
+    OrtKernelContext *context;
+    run_array *array; /* of each value */
+    piece *pieces;    /* ascending */
+    size_t used;
+    cl_mem *made; /* buffers of this run */
+    size_t made_count;
+} run;
 
 static clattn_dtype dtype_of(ONNXTensorElementDataType type)
 {
@@ -41,227 +34,281 @@ static clattn_dtype dtype_of(ONNXTensorElementDataType type)
     }
 }
 
-/* Reads an input's shape, and where its elements are. */
-static OrtStatus *read_input(const run_call *c, OrtKernelContext *arrays, size_t place, run_array *a)
+static size_t bytes_of(const run_array *a)
 {
-    const OrtApi *ort = c->ort;
+    return a->elements * clattn_dtype_size(a->dtype);
+}
+
+/* Reads an input's shape, and where its elements are. */
+static OrtStatus *read_input(const run *r, size_t place, run_array *a)
+{
+    const OrtApi *ort = r->e->ort;
     OrtStatus *failure = NULL;
     const OrtValue *value = NULL;
     OrtTensorTypeAndShapeInfo *shape = NULL;
     ONNXTensorElementDataType type;
     const void *data = NULL;
-    size_t count = 0;
-    ORT_TRY(ort->KernelContext_GetInput(arrays, place, &value));
+    ORT_TRY(ort->KernelContext_GetInput(r->context, place, &value));
     if (!value)
         return ort_failure(ort, ORT_INVALID_ARGUMENT, "clattn: input %zu is not there", place);
     ORT_TRY(ort->GetTensorTypeAndShape(value, &shape));
     ORT_TRY(ort->GetDimensionsCount(shape, &a->rank));
-    if (a->rank < 1 || a->rank > 4) {
-        failure = ort_failure(ort, ORT_INVALID_ARGUMENT, "clattn: input %zu has %zu dimensions, expected up to 4",
-                              place, a->rank);
+    if (a->rank > MOST_DIMENSIONS) {
+        failure = ort_failure(ort, ORT_INVALID_ARGUMENT, "clattn: input %zu has %zu dimensions, expected up to %d",
+                              place, a->rank, MOST_DIMENSIONS);
         goto fail;
     }
     ORT_TRY(ort->GetDimensions(shape, a->dim, a->rank));
-    ORT_TRY(ort->GetTensorShapeElementCount(shape, &count));
+    ORT_TRY(ort->GetTensorShapeElementCount(shape, &a->elements));
     ORT_TRY(ort->GetTensorElementType(shape, &type));
     ORT_TRY(ort->GetTensorData(value, &data));
-    a->data = (void *)(uintptr_t)data;
+    a->host = (void *)(uintptr_t)data;
     a->dtype = dtype_of(type);
-    a->bytes = count * clattn_dtype_size(a->dtype);
 fail:
     if (shape)
         ort->ReleaseTensorTypeAndShapeInfo(shape);
     return failure;
 }
 
-static void set(clattn_layout *layout, size_t dimension, int64_t extent, int64_t stride)
+/* A buffer for an array at `host`, which lasts as long as the run. */
+static OrtStatus *attach(run *r, run_array *a, bool written)
 {
-    layout->extent[dimension] = (size_t)extent;
-    layout->stride[dimension] = stride;
+    OrtStatus *failure = engine_buffer(r->e, a->host, bytes_of(a), written, &a->buffer);
+    if (!failure)
+        r->made[r->made_count++] = a->buffer;
+    return failure;
 }
 
-/* Lays an array out as (batch, heads, length, size). */
-static OrtStatus *arrange(const run_call *c, const group_view *view, run_array *a)
+/* Reads the inputs that change. */
+static OrtStatus *read_inputs(run *r)
 {
-    const int64_t *dim = a->dim, heads = (int64_t)view->split;
-    clattn_layout *layout = &a->layout;
-    *layout = (clattn_layout){.dtype = a->dtype, .rank = 4};
-    if (a->rank != view->rank || (heads && dim[2] % heads))
-        return ort_failure(
-            c->ort, ORT_INVALID_ARGUMENT,
-            "clattn: an array has %zu dimensions, expected %zu, and its last is no multiple of %zu heads", a->rank,
-            view->rank, view->split);
-    if (view->rank == 3) {
-        int64_t size = heads ? dim[2] / heads : dim[2];
-        set(layout, 0, dim[0], dim[1] * dim[2]);
-        set(layout, 1, heads ? heads : 1, size);
-        set(layout, 2, dim[1], dim[2]);
-        set(layout, 3, size, 1);
-        return NULL;
+    OrtStatus *failure = NULL;
+    for (size_t v = 0; v < r->c->values; v++) {
+        const chain_value *value = &r->c->value[v];
+        run_array *a = &r->array[v];
+        a->owner = v;
+        if (value->input == NO_PLACE || value->constant || !value->read)
+            continue;
+        ORT_TRY(read_input(r, value->input, a));
+        if (a->dtype != CLATTN_DTYPE_NONE && a->elements)
+            ORT_TRY(attach(r, a, false));
     }
-    const int64_t stride[4] = {dim[1] * dim[2] * dim[3], dim[2] * dim[3], dim[3], 1};
-    for (size_t i = 0; i < 4; i++)
-        set(layout, i, dim[view->axis[i]], stride[view->axis[i]]);
+fail:
+    return failure;
+}
+
+/* Makes the constants' buffers, when the chain runs for the first time. */
+static OrtStatus *read_constants(run *r)
+{
+    OrtStatus *failure = NULL;
+    for (size_t v = 0; v < r->c->values; v++) {
+        chain_value *value = &r->c->value[v];
+        run_array *shape = &value->shape;
+        if (!value->constant)
+            continue;
+        if (!value->buffer) {
+            ORT_TRY(read_input(r, value->input, shape));
+            shape->owner = v;
+            if (shape->elements)
+                ORT_TRY(engine_buffer(r->e, shape->host, bytes_of(shape), false, &value->buffer));
+            shape->buffer = value->buffer;
+        }
+        r->array[v] = *shape;
+    }
+fail:
+    return failure;
+}
+
+static void inputs_of(const run *r, const step *s, run_array *input[STEP_INPUTS])
+{
+    for (size_t i = 0; i < STEP_INPUTS; i++)
+        input[i] = s->input[i] == NO_PLACE ? NULL : &r->array[s->input[i]];
+}
+
+/* Says in a failure which step it was. */
+static OrtStatus *in_step(const run *r, size_t number, OrtStatus *failure)
+{
+    if (!failure)
+        return NULL;
+    const OrtApi *ort = r->e->ort;
+    OrtStatus *named =
+        ort_failure(ort, ort->GetErrorCode(failure), "%s (%s)", ort->GetErrorMessage(failure), r->c->name[number]);
+    ort->ReleaseStatus(failure);
+    return named;
+}
+
+static OrtStatus *find_shapes(run *r)
+{
+    OrtStatus *failure = NULL;
+    for (size_t n = 0; n < r->c->steps; n++) {
+        const step *s = &r->c->step[n];
+        run_array *input[STEP_INPUTS], *output = &r->array[s->output];
+        inputs_of(r, s, input);
+        ORT_TRY(in_step(r, n, step_shape(r->e->ort, s, input, output)));
+        output->owner = s->kind == STEP_RESHAPE ? input[0]->owner : s->output;
+        output->host = NULL;
+        output->buffer = NULL;
+        output->offset = 0;
+        for (size_t i = 0; i < STEP_INPUTS; i++)
+            if (input[i])
+                r->array[input[i]->owner].last = n;
+    }
+fail:
+    return failure;
+}
+
+/* Makes the outputs' arrays.  The first output of each owner is where the owner lies. */
+static OrtStatus *make_outputs(run *r)
+{
+    const OrtApi *ort = r->e->ort;
+    OrtStatus *failure = NULL;
+    for (size_t v = 0; v < r->c->values; v++) {
+        const chain_value *value = &r->c->value[v];
+        run_array *a = &r->array[v], *owner = &r->array[a->owner];
+        OrtValue *made = NULL;
+        if (value->output == NO_PLACE)
+            continue;
+        ORT_TRY(ort->KernelContext_GetOutput(r->context, value->output, a->dim, a->rank, &made));
+        ORT_TRY(ort->GetTensorMutableData(made, &a->host));
+        if (!owner->buffer && a->elements) {
+            owner->host = a->host;
+            ORT_TRY(attach(r, owner, true));
+        }
+    }
+fail:
+    return failure;
+}
+
+/* Finds room in the arena for an array that step `made` makes. */
+static size_t take_room(run *r, size_t made, size_t last, size_t bytes)
+{
+    size_t kept = 0, at = 0, begin = 0;
+    for (size_t i = 0; i < r->used; i++)
+        if (r->pieces[i].last >= made)
+            r->pieces[kept++] = r->pieces[i];
+    r->used = kept;
+    for (; at < r->used && r->pieces[at].begin < begin + bytes; at++)
+        begin = r->pieces[at].end;
+    memmove(&r->pieces[at + 1], &r->pieces[at], (r->used++ - at) * sizeof *r->pieces);
+    r->pieces[at] = (piece){begin, begin + bytes, last};
+    return begin;
+}
+
+/* Lays what is neither input nor output into the arena. */
+static OrtStatus *lay_out(run *r)
+{
+    OrtStatus *failure = NULL;
+    size_t needed = 0;
+    for (size_t n = 0; n < r->c->steps; n++) {
+        const size_t v = r->c->step[n].output;
+        run_array *a = &r->array[v];
+        if (a->owner != v || a->buffer || !a->elements)
+            continue;
+        const size_t bytes = round_up(bytes_of(a), ALIGNMENT);
+        a->offset = take_room(r, n, a->last < n ? n : a->last, bytes);
+        needed = a->offset + bytes > needed ? a->offset + bytes : needed;
+    }
+    if (needed > r->e->arena_bytes) {
+        if (r->e->arena)
+            r->e->cl.clReleaseMemObject(r->e->arena);
+        r->e->arena = NULL;
+        r->e->arena_bytes = 0;
+        ORT_TRY(engine_buffer(r->e, NULL, needed, true, &r->e->arena));
+        r->e->arena_bytes = needed;
+    }
+    for (size_t n = 0; n < r->c->steps; n++) {
+        run_array *a = &r->array[r->c->step[n].output], *owner = &r->array[a->owner];
+        if (!owner->buffer)
+            owner->buffer = r->e->arena;
+        a->buffer = owner->buffer;
+        a->offset = owner->offset;
+    }
+fail:
+    return failure;
+}
+
+/* Enqueues the reading of the outputs that are not where they belong. */
+static OrtStatus *read_outputs(run *r)
+{
+    for (size_t v = 0; v < r->c->values; v++) {
+        const run_array *a = &r->array[v], *owner = &r->array[a->owner];
+        if (r->c->value[v].output == NO_PLACE || !a->elements || (r->e->shares && owner->host == a->host))
+            continue;
+        const cl_int code = r->e->cl.clEnqueueReadBuffer(r->e->queue, owner->buffer, CL_FALSE, owner->offset,
+                                                         bytes_of(a), a->host, 0, NULL, NULL);
+        if (code != CL_SUCCESS)
+            return ort_failure(r->e->ort, ORT_EP_FAIL, "clattn: clEnqueueReadBuffer returned %d", code);
+    }
     return NULL;
 }
 
-/* ONNX broadcasts arrays that have one batch, head or row where another has more. */
-static void widen(run_array *a, size_t dimension, size_t extent)
+/* Everything that is done with the engine's lock held. */
+static OrtStatus *enqueue(run *r, cl_event *event)
 {
-    if (a->layout.extent[dimension] == 1 && extent > 1)
-        set(&a->layout, dimension, (int64_t)extent, 0);
-}
-
-static size_t larger(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
-/* The extent of a mask in one of attention's dimensions. */
-static size_t mask_extent(const run_array *mask, size_t dimension)
-{
-    size_t missing = 4 - mask->rank;
-    return dimension < missing ? 1 : (size_t)mask->dim[dimension - missing];
-}
-
-static void broadcast(run_call *c)
-{
-    run_array *query = &c->input[RUN_QUERY], *key = &c->input[RUN_KEY], *value = &c->input[RUN_VALUE];
-    run_array *const arrays[] = {query, key, value};
-    size_t most[2] = {1, 1};
-    for (size_t d = 0; d < 2; d++) {
-        for (size_t i = 0; i < 3; i++)
-            most[d] = larger(most[d], arrays[i]->layout.extent[d]);
-        if (c->what->mask != NO_PLACE)
-            most[d] = larger(most[d], mask_extent(&c->input[RUN_MASK], d));
-    }
-    for (size_t i = 0; i < 3; i++)
-        widen(arrays[i], 0, most[0]);
-    widen(query, 1, most[1]);
-    widen(key, 1, value->layout.extent[1]);
-    widen(value, 1, key->layout.extent[1]);
-    if (c->what->mask != NO_PLACE)
-        widen(query, 2, mask_extent(&c->input[RUN_MASK], 2));
-    widen(key, 2, value->layout.extent[2]);
-}
-
-/* Makes the output's array, whose shape follows from the inputs'. */
-static OrtStatus *make_output(run_call *c, OrtKernelContext *arrays)
-{
-    const OrtApi *ort = c->ort;
     OrtStatus *failure = NULL;
-    run_array *out = &c->output;
-    const group_view *view = &c->what->output;
-    const size_t *query = c->input[RUN_QUERY].layout.extent;
-    const int64_t extent[4] = {(int64_t)query[0], (int64_t)query[1], (int64_t)query[2],
-                               (int64_t)c->input[RUN_VALUE].layout.extent[3]};
-    OrtValue *value = NULL;
-    out->rank = view->rank;
-    out->dtype = c->input[RUN_QUERY].dtype;
-    for (size_t i = 0; i < 4 && view->rank == 4; i++)
-        out->dim[view->axis[i]] = extent[i];
-    if (view->rank == 3) {
-        out->dim[0] = extent[0];
-        out->dim[1] = extent[2];
-        out->dim[2] = extent[1] * extent[3];
+    ORT_TRY(read_constants(r));
+    ORT_TRY(find_shapes(r));
+    ORT_TRY(make_outputs(r));
+    ORT_TRY(lay_out(r));
+    for (size_t n = 0; n < r->c->steps; n++) {
+        run_array *input[STEP_INPUTS];
+        inputs_of(r, &r->c->step[n], input);
+        ORT_TRY(in_step(r, n, step_enqueue(r->e, r->c, n, input, &r->array[r->c->step[n].output])));
     }
-    out->bytes = (size_t)(extent[0] * extent[1] * extent[2] * extent[3]) * clattn_dtype_size(out->dtype);
-    ORT_TRY(arrange(c, view, out));
-    ORT_TRY(ort->KernelContext_GetOutput(arrays, 0, out->dim, out->rank, &value));
-    ORT_TRY(ort->GetTensorMutableData(value, &out->data));
+    ORT_TRY(read_outputs(r));
+    const cl_int code = r->e->cl.clEnqueueMarkerWithWaitList(r->e->queue, 0, NULL, event);
+    if (code != CL_SUCCESS)
+        failure = ort_failure(r->e->ort, ORT_EP_FAIL, "clattn: clEnqueueMarkerWithWaitList returned %d", code);
 fail:
     return failure;
 }
 
-static OrtStatus *make_buffer(const run_call *c, run_array *a, bool written)
+OrtStatus *chain_run(engine *e, const chain *c, OrtKernelContext *context)
 {
-    cl_int code = CL_SUCCESS;
-    cl_mem_flags flags = (written ? CL_MEM_READ_WRITE : CL_MEM_READ_ONLY) | (c->shares ? CL_MEM_USE_HOST_PTR
-                                                                             : written ? 0
-                                                                                       : CL_MEM_COPY_HOST_PTR);
-    a->buffer = c->cl->clCreateBuffer(clattn_context_opencl_context(c->context), flags, a->bytes,
-                                      c->shares || !written ? a->data : NULL, &code);
-    return code == CL_SUCCESS ? NULL : ort_failure(c->ort, ORT_EP_FAIL, "clattn: clCreateBuffer returned %d", code);
-}
-
-static OrtStatus *compute(run_call *c)
-{
-    clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
-    clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;
     OrtStatus *failure = NULL;
     cl_event event = NULL;
-    const group *what = c->what;
-    desc.query = c->input[RUN_QUERY].layout;
-    desc.key = c->input[RUN_KEY].layout;
-    desc.value = c->input[RUN_VALUE].layout;
-    desc.mask = c->input[RUN_MASK].layout;
-    desc.output = c->output.layout;
-    desc.causal = what->causal;
-    desc.short_mask = what->short_mask;
-    desc.scoring.explicit_scale = what->has_scale;
-    desc.scoring.scale = what->scale;
-    desc.scoring.softcap = what->softcap;
-    clattn_binding *const bindings[RUN_INPUTS] = {&args.query, &args.key, &args.value, &args.mask};
-    for (size_t i = 0; i < RUN_INPUTS; i++)
-        if (c->input[i].rank) {
-            ORT_TRY(make_buffer(c, &c->input[i], false));
-            *bindings[i] = clattn_binding_buffer(c->input[i].buffer, 0);
-        }
-    ORT_TRY(make_buffer(c, &c->output, true));
-    args.output = clattn_binding_buffer(c->output.buffer, 0);
-    clattn_status status = clattn_attention_run(c->context, c->queue, &desc, &args, 0, NULL, &event);
-    if (status != CLATTN_SUCCESS) {
-        failure = failed(c, status);
+    run r = {.e = e, .c = c, .context = context};
+    r.array = calloc(c->values + 1, sizeof *r.array);
+    r.made = calloc(c->values + 1, sizeof *r.made);
+    r.pieces = calloc(c->steps + 1, sizeof *r.pieces);
+    if (!r.array || !r.made || !r.pieces) {
+        failure = ort_failure(e->ort, ORT_FAIL, "clattn: no memory for a run");
         goto fail;
     }
-    cl_int code = c->shares ? c->cl->clWaitForEvents(1, &event)
-                            : c->cl->clEnqueueReadBuffer(c->queue, c->output.buffer, CL_TRUE, 0, c->output.bytes,
-                                                         c->output.data, 1, &event, NULL);
-    if (code != CL_SUCCESS)
-        failure = ort_failure(c->ort, ORT_EP_FAIL, "clattn: waiting for attention returned %d", code);
+    ORT_TRY(read_inputs(&r));
+    mtx_lock(&e->lock);
+    failure = enqueue(&r, &event);
+    mtx_unlock(&e->lock);
+    /* After a failure, too, arrays are not given back before what was enqueued is done with them. */
+    const cl_int code = event ? e->cl.clWaitForEvents(1, &event) : e->cl.clFinish(e->queue);
+    if (code != CL_SUCCESS && !failure)
+        failure = ort_failure(e->ort, ORT_EP_FAIL, "clattn: waiting for the device returned %d", code);
 fail:
     if (event)
-        c->cl->clReleaseEvent(event);
+        e->cl.clReleaseEvent(event);
+    for (size_t i = 0; i < r.made_count; i++)
+        e->cl.clReleaseMemObject(r.made[i]);
+    free(r.array);
+    free(r.made);
+    free(r.pieces);
     return failure;
 }
 
-OrtStatus *run_group(const OrtApi *ort, const struct cl_table *cl, clattn_context *context, bool shares,
-                     const group *what, const run_places *places, OrtKernelContext *arrays)
+void chain_release(const engine *e, chain *c)
 {
-    run_call c = {.ort = ort,
-                  .cl = cl,
-                  .context = context,
-                  .queue = clattn_context_queue(context),
-                  .shares = shares,
-                  .what = what};
-    const group_view *const views[] = {&what->query, &what->key, &what->value};
-    OrtStatus *failure = NULL;
-    bool empty = false;
-    for (size_t i = 0; i < RUN_INPUTS; i++)
-        if (places->input[i] != NO_PLACE)
-            ORT_TRY(read_input(&c, arrays, places->input[i], &c.input[i]));
-    for (size_t i = 0; i < RUN_MASK; i++)
-        ORT_TRY(arrange(&c, views[i], &c.input[i]));
-    run_array *mask = &c.input[RUN_MASK];
-    if (mask->rank) {
-        size_t extent[4];
-        for (size_t d = 0; d < mask->rank; d++)
-            extent[d] = (size_t)mask->dim[d];
-        mask->layout = clattn_layout_contiguous(mask->dtype, (int32_t)mask->rank, extent);
+    for (size_t n = 0; n < c->steps && c->product; n++) {
+        clattn_plan_release(&c->product[n].plan);
+        if (c->product[n].packed)
+            e->cl.clReleaseMemObject(c->product[n].packed);
+        if (c->product[n].turned)
+            e->cl.clReleaseMemObject(c->product[n].turned);
     }
-    broadcast(&c);
-    ORT_TRY(make_output(&c, arrays));
-    for (size_t i = 0; i < RUN_INPUTS; i++)
-        empty = empty || (c.input[i].rank && c.input[i].bytes == 0);
-    if (empty) /* there is nothing to compute, or nothing to attend */
-        memset(c.output.data, 0, c.output.bytes);
-    else
-        ORT_TRY(compute(&c));
-fail:
-    for (size_t i = 0; i < RUN_INPUTS; i++)
-        if (c.input[i].buffer)
-            cl->clReleaseMemObject(c.input[i].buffer);
-    if (c.output.buffer)
-        cl->clReleaseMemObject(c.output.buffer);
-    return failure;
+    for (size_t v = 0; v < c->values && c->value; v++)
+        if (c->value[v].buffer)
+            e->cl.clReleaseMemObject(c->value[v].buffer);
+    free(c->step);
+    free(c->product);
+    free(c->value);
+    free(c->name);
+    *c = (chain){0};
 }

@@ -1,22 +1,82 @@
-/* A group of nodes, computed. */
+/* A chain of steps, computed. */
 #ifndef CLATTN_ONNXRUNTIME_RUN_H
 #define CLATTN_ONNXRUNTIME_RUN_H
 
-#include <clattn/clattn.h>
-
 #include "base/cl.h"
-#include "group.h"
+#include "base/os/os_threads.h"
+#include "step.h"
 
-enum { RUN_QUERY, RUN_KEY, RUN_VALUE, RUN_MASK, RUN_INPUTS };
+/* What computes, for all chains of a session. */
+typedef struct engine {
+    const OrtApi *ort;
+    clattn_context *context;
+    cl_command_queue queue; /* the context's, in order */
+    struct cl_table cl;
+    bool shares;  /* the device's memory is the host's */
+    mtx_t lock;   /* held while a run enqueues: whatever is below, and the chains, are only used then */
+    cl_mem arena; /* what lies between the steps of any run: the queue's order keeps runs apart */
+    size_t arena_bytes;
+} engine;
 
-/* Which of the replacing node's inputs the arrays are; NO_PLACE: there is none. */
-typedef struct run_places {
-    size_t input[RUN_INPUTS];
-} run_places;
+/* An array of one run. */
+typedef struct run_array {
+    size_t rank;
+    int64_t dim[MOST_DIMENSIONS];
+    size_t elements;
+    clattn_dtype dtype; /* NONE: whole numbers on the host */
+    void *host;         /* the elements of an input or output */
+    size_t owner;       /* whose memory this array is, which may be itself */
+    size_t last;        /* the last step that reads this array's memory */
+    cl_mem buffer;      /* borrowed; of an owner */
+    size_t offset;      /* in bytes */
+} run_array;
 
-/* Computes the group from the context's inputs to its only output, and waits for it.  `shares`: the device's memory is the
- * host's.  Any number of threads may call it. */
-OrtStatus *run_group(const OrtApi *ort, const struct cl_table *cl, clattn_context *context, bool shares,
-                     const group *what, const run_places *places, OrtKernelContext *arrays);
+/* A value of a chain. */
+typedef struct chain_value {
+    size_t input, output; /* of the replacing node; NO_PLACE: it is none */
+    bool read;            /* by a step */
+    bool constant;        /* an input that never changes */
+    run_array shape;      /* of a constant */
+    cl_mem buffer;        /* of a constant, once it has been used */
+} chain_value;
+
+/* What is kept of a product: a plan, and the matrix as that plan packs it. */
+typedef struct chain_product {
+    clattn_plan *plan;
+    size_t rows; /* the most that the plan takes */
+    cl_mem packed;
+    cl_mem turned; /* the matrix, transposed, or NULL */
+} chain_product;
+
+typedef struct chain {
+    step *step;
+    chain_product *product; /* of each step */
+    size_t steps;
+    chain_value *value;
+    size_t values;
+    char (*name)[64]; /* of each step, for messages */
+} chain;
+
+/* A chain releases what it has, in any state. */
+void chain_release(const engine *e, chain *c);
+
+/* The extents and the type of a step's output, of its inputs'. */
+OrtStatus *step_shape(const OrtApi *ort, const step *s, run_array *const input[STEP_INPUTS], run_array *output);
+
+/* Changes an array's shape as `how` says; `target` has a RESHAPE_TARGET's numbers, or is NULL. */
+OrtStatus *reshape(const OrtApi *ort, const step_reshape *how, const run_array *target, run_array *array);
+
+/* Enqueues a step.  The caller holds the engine's lock. */
+OrtStatus *step_enqueue(engine *e, const chain *c, size_t number, run_array *const input[STEP_INPUTS],
+                        const run_array *output);
+
+/* Computes the chain from the context's inputs to its outputs, and waits for them.  Any number of threads may call it. */
+OrtStatus *chain_run(engine *e, const chain *c, OrtKernelContext *context);
+
+/* The failure of a call of the library's. */
+OrtStatus *engine_failure(const engine *e, clattn_status status);
+
+/* An OpenCL buffer for `bytes`, which are at `host` if the device shares the host's memory, or are copied from there. */
+OrtStatus *engine_buffer(const engine *e, void *host, size_t bytes, bool written, cl_mem *buffer);
 
 #endif

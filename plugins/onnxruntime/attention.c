@@ -1,0 +1,215 @@
+/* Attention in a graph: as an operator, and in pieces. */
+#include <math.h>
+
+#include "step.h"
+
+/* An array that is (batch, heads, length, size) as it is, or (batch, length, size). */
+static attention_view view_of(const graph *g, size_t value)
+{
+    return (attention_view){rank_of(g, value), 0, {0, 1, 2, 3}};
+}
+
+/* A permutation of four dimensions that a Transpose has; false if it has another. */
+static OrtStatus *permutation(const graph *g, size_t node, int64_t perm[4], bool *found)
+{
+    size_t count = 0;
+    unsigned seen = 0;
+    OrtStatus *failure = graph_integers(g, node, "perm", perm, 4, &count);
+    for (size_t i = 0; i < count; i++)
+        seen |= perm[i] >= 0 && perm[i] < 4 ? 1u << perm[i] : 0;
+    *found = count == 4 && seen == 15;
+    return failure;
+}
+
+/* Looks through the transpositions that make an input: what they read is read in their place. */
+static OrtStatus *look_through(const graph *g, const bool *taken, step *made, size_t input)
+{
+    OrtStatus *failure = NULL;
+    size_t *value = &made->input[input];
+    attention_view *view = &made->attention.view[input];
+    for (size_t node; view->rank == 4; *value = g->node[node].input[0]) {
+        int64_t perm[4];
+        bool found = false;
+        node = inner(g, taken, *value, "Transpose");
+        if (node == NO_PLACE || made->nodes > MOST_NODES - 6)
+            break;
+        ORT_TRY(permutation(g, node, perm, &found));
+        if (!found)
+            break;
+        for (size_t i = 0; i < 4; i++)
+            view->axis[i] = (size_t)perm[view->axis[i]];
+        step_add(made, node);
+    }
+fail:
+    return failure;
+}
+
+/* If a Mul by a constant number, or a Div, makes the value, takes it into the scale and goes to what it reads. */
+static void look_through_scale(const graph *g, const bool *taken, step *made, size_t *value)
+{
+    float number;
+    size_t node = inner(g, taken, *value, "Mul");
+    for (size_t i = 0; node != NO_PLACE && i < 2; i++)
+        if (graph_scalar(g, g->node[node].input[i], &number) && isfinite(number)) {
+            made->attention.scale *= number;
+            *value = g->node[node].input[1 - i];
+            step_add(made, node);
+            return;
+        }
+    node = inner(g, taken, *value, "Div");
+    if (node != NO_PLACE && graph_scalar(g, g->node[node].input[1], &number) && isfinite(1 / number)) {
+        made->attention.scale /= number;
+        *value = g->node[node].input[0];
+        step_add(made, node);
+    }
+}
+
+/* The scores of a Softmax: a product of queries and keys, scaled, and perhaps a mask that is added. */
+static OrtStatus *match_scores(const graph *g, const bool *taken, size_t scores, step *made, bool *found)
+{
+    OrtStatus *failure = NULL;
+    size_t sum = inner(g, taken, scores, "Add"), product = NO_PLACE;
+    made->attention.scale = 1.0f;
+    for (size_t i = 0; i < 2 && product == NO_PLACE; i++) {
+        step tried = *made;
+        size_t value = scores;
+        if (sum != NO_PLACE) {
+            value = g->node[sum].input[i];
+            tried.input[MASK] = g->node[sum].input[1 - i];
+            step_add(&tried, sum);
+        }
+        look_through_scale(g, taken, &tried, &value);
+        product = inner(g, taken, value, "MatMul");
+        if (product != NO_PLACE)
+            *made = tried;
+    }
+    if (product == NO_PLACE)
+        return NULL;
+    step_add(made, product);
+    for (size_t i = QUERY; i <= KEY; i++) {
+        made->input[i] = g->node[product].input[i];
+        look_through_scale(g, taken, made, &made->input[i]);
+        made->attention.view[i] = view_of(g, made->input[i]);
+    }
+    /* Keys come as (..., size, length). */
+    made->attention.view[KEY].axis[2] = 3;
+    made->attention.view[KEY].axis[3] = 2;
+    ORT_TRY(look_through(g, taken, made, QUERY));
+    ORT_TRY(look_through(g, taken, made, KEY));
+    made->attention.has_scale = true;
+    *found = true;
+fail:
+    return failure;
+}
+
+static const char *why_refused(const graph *g, const step *made)
+{
+    for (size_t i = QUERY; i <= VALUE; i++) {
+        size_t value = made->input[i], rank = made->attention.view[i].rank;
+        if (!is_float(g, value) || g->value[value].type != g->value[made->input[QUERY]].type)
+            return "queries, keys and values are not all float32 or all float16";
+        if (rank != made->attention.output.rank || (rank != 3 && rank != 4))
+            return "queries, keys and values do not all have three or all four dimensions";
+    }
+    if (made->input[MASK] != NO_PLACE) {
+        const graph_value *mask = &g->value[made->input[MASK]];
+        if (mask->type != ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL && !is_float(g, made->input[MASK]))
+            return "the mask is neither boolean, float32 nor float16";
+        if (mask->rank < 1 || mask->rank > 4)
+            return "the mask's number of dimensions is not known, or is not 1 to 4";
+    }
+    return NULL;
+}
+
+/* MatMul, perhaps Mul or Div and Add, Softmax, MatMul, and transpositions around them. */
+OrtStatus *match_softmax(const graph *g, size_t softmax, const bool *taken, step *made, bool *found,
+                         const char **reason)
+{
+    OrtStatus *failure = NULL;
+    int64_t axis = 0, perm[4];
+    bool matched = false;
+    size_t rank = rank_of(g, g->node[softmax].input[0]), input = 0;
+    size_t last = follower(g, taken, g->node[softmax].output[0], "MatMul", &input), turned;
+    ORT_TRY(graph_integer(g, softmax, "axis", g->node[softmax].version < 13 ? 1 : -1, &axis));
+    if (rank != 4 || (axis != -1 && axis != 3) || last == NO_PLACE || input != 0) {
+        *reason = "this Softmax is not that of attention on arrays of four dimensions";
+        return NULL;
+    }
+    made->kind = STEP_ATTENTION;
+    step_add(made, softmax);
+    step_add(made, last);
+    ORT_TRY(match_scores(g, taken, g->node[softmax].input[0], made, &matched));
+    if (!matched) {
+        *reason = "what this Softmax reads is no product of two arrays, scaled by a constant and masked by a sum";
+        return NULL;
+    }
+    made->input[VALUE] = g->node[last].input[1];
+    made->attention.view[VALUE] = view_of(g, made->input[VALUE]);
+    ORT_TRY(look_through(g, taken, made, VALUE));
+    made->output = g->node[last].output[0];
+    made->attention.output = view_of(g, made->output);
+    turned = follower(g, taken, made->output, "Transpose", &input);
+    if (turned != NO_PLACE) {
+        bool known = false;
+        ORT_TRY(permutation(g, turned, perm, &known));
+        if (known && step_add(made, turned)) {
+            for (size_t i = 0; i < 4; i++)
+                made->attention.output.axis[perm[i]] = i;
+            made->output = g->node[turned].output[0];
+        }
+    }
+    *reason = why_refused(g, made);
+    *found = !*reason;
+fail:
+    return failure;
+}
+
+/* The operator Attention of ONNX 23, and MultiHeadAttention of com.microsoft, without caches. */
+OrtStatus *match_attention(const graph *g, size_t node, step *made, bool *found, const char **reason)
+{
+    OrtStatus *failure = NULL;
+    const graph_node *n = &g->node[node];
+    const bool own = graph_is(g, node, "", "Attention");
+    const size_t mask = own ? 3 : 5;
+    int64_t heads = 0, kv_heads = 0, causal = 0;
+    for (size_t i = own ? 4 : 3; i < n->inputs; i++)
+        if (has(n->input, n->inputs, i) && (own || i != mask)) {
+            *reason =
+                own ? "this Attention has a cache" : "this MultiHeadAttention has a bias, a padding mask or a cache";
+            return NULL;
+        }
+    if (n->inputs < 3 || has(n->output, n->outputs, 1) || has(n->output, n->outputs, 2) ||
+        has(n->output, n->outputs, 3)) {
+        *reason = "only the first output can be computed";
+        return NULL;
+    }
+    made->kind = STEP_ATTENTION;
+    for (size_t i = QUERY; i <= VALUE; i++) {
+        made->input[i] = n->input[i];
+        made->attention.view[i] = view_of(g, n->input[i]);
+    }
+    made->output = n->output[0];
+    made->attention.output = made->attention.view[QUERY];
+    made->input[MASK] = has(n->input, n->inputs, mask) ? n->input[mask] : NO_PLACE;
+    ORT_TRY(graph_integer(g, node, own ? "q_num_heads" : "num_heads", 0, &heads));
+    ORT_TRY(graph_integer(g, node, own ? "kv_num_heads" : "num_heads", 0, &kv_heads));
+    ORT_TRY(graph_integer(g, node, own ? "is_causal" : "unidirectional", 0, &causal));
+    ORT_TRY(graph_float(g, node, "scale", 0, &made->attention.scale));
+    ORT_TRY(graph_float(g, node, "softcap", 0, &made->attention.softcap));
+    made->attention.causal = causal != 0;
+    made->attention.has_scale = made->attention.scale != 0;
+    made->attention.short_mask = own;
+    if (rank_of(g, n->input[0]) == 3) {
+        if (heads <= 0 || kv_heads <= 0) {
+            *reason = "arrays of three dimensions need the number of heads";
+            return NULL;
+        }
+        made->attention.view[QUERY].split = made->attention.output.split = (size_t)heads;
+        made->attention.view[KEY].split = made->attention.view[VALUE].split = (size_t)kv_heads;
+    }
+    step_add(made, node);
+    *reason = why_refused(g, made);
+    *found = !*reason;
+fail:
+    return failure;
+}

@@ -1,0 +1,177 @@
+#include "chain.h"
+
+#include <stdlib.h>
+
+/* While a graph is divided: of each node its step, and of each step what is said below. */
+typedef struct division {
+    const graph *g;
+    partition *made;
+    size_t *step_of;     /* of each node; NO_PLACE: none */
+    bool *taken;         /* each node that is in a step */
+    size_t *level;       /* of each node */
+    size_t *joined;      /* of each step, another of its chain, or itself */
+    const char **reason; /* why a node that is in no step is not, or NULL */
+} division;
+
+/* Finds the steps, in the order of their nodes, which is that of their first ones. */
+static OrtStatus *find_steps(division *d)
+{
+    OrtStatus *failure = NULL;
+    partition *made = d->made;
+    for (int moves = 0; moves < 2; moves++)
+        for (size_t n = 0; n < d->g->nodes; n++) {
+            step found_step;
+            bool found = false;
+            const char *reason = NULL;
+            ORT_TRY(step_match(d->g, n, moves, d->taken, &found_step, &found, &reason));
+            if (found) {
+                for (size_t i = 0; i < found_step.nodes; i++)
+                    d->taken[found_step.node[i]] = true;
+                made->step[made->steps++] = found_step;
+            } else if (reason)
+                d->reason[n] = reason;
+        }
+fail:
+    return failure;
+}
+
+static int by_last_node(const void *a, const void *b)
+{
+    const step *one = a, *two = b;
+    size_t first = one->node[one->nodes - 1], second = two->node[two->nodes - 1];
+    return (first > second) - (first < second);
+}
+
+/* The level of a value for a reader that is, or is not, a step: it rises where a value goes from one kind to the other. */
+static size_t level_for(const division *d, size_t value, bool reader_is_step)
+{
+    const size_t producer = value == NO_PLACE ? NO_PLACE : d->g->value[value].producer;
+    if (producer == NO_PLACE)
+        return 0;
+    return d->level[producer] + ((d->step_of[producer] != NO_PLACE) != reader_is_step);
+}
+
+/* Gives each node its level, so that what lies on one level never waits for a node of another kind between two of its own. */
+static void find_levels(division *d)
+{
+    const graph *g = d->g;
+    for (size_t n = 0; n < g->nodes; n++) {
+        const size_t number = d->step_of[n];
+        size_t level = 0;
+        if (number == NO_PLACE) {
+            for (size_t i = 0; i < g->node[n].reads; i++) {
+                const size_t found = level_for(d, g->node[n].input[i], false);
+                level = found > level ? found : level;
+            }
+            d->level[n] = level;
+            continue;
+        }
+        /* A step runs where its last node is, which makes its output. */
+        const step *s = &d->made->step[number];
+        if (s->node[s->nodes - 1] != n)
+            continue;
+        for (size_t i = 0; i < STEP_INPUTS; i++) {
+            const size_t found = level_for(d, s->input[i], true);
+            level = found > level ? found : level;
+        }
+        for (size_t i = 0; i < s->nodes; i++)
+            d->level[s->node[i]] = level;
+    }
+}
+
+static size_t root_of(const division *d, size_t number)
+{
+    while (d->joined[number] != number)
+        number = d->joined[number];
+    return number;
+}
+
+/* Joins steps of one level, of which one reads what the other makes. */
+static void join(division *d)
+{
+    const partition *made = d->made;
+    for (size_t s = 0; s < made->steps; s++)
+        d->joined[s] = s;
+    for (size_t s = 0; s < made->steps; s++)
+        for (size_t i = 0; i < STEP_INPUTS; i++) {
+            const size_t value = made->step[s].input[i];
+            const size_t producer = value == NO_PLACE ? NO_PLACE : d->g->value[value].producer;
+            if (producer != NO_PLACE && d->step_of[producer] != NO_PLACE &&
+                d->level[producer] == d->level[made->step[s].node[0]])
+                d->joined[root_of(d, s)] = root_of(d, d->step_of[producer]);
+        }
+}
+
+/* Numbers the chains that are to be taken. */
+static void number_chains(division *d, bool all)
+{
+    partition *made = d->made;
+    size_t *number = d->level; /* of each root; levels are done with */
+    for (size_t s = 0; s < made->steps; s++)
+        number[s] = NO_PLACE;
+    for (size_t s = 0; s < made->steps; s++) {
+        const size_t root = root_of(d, s);
+        if ((all || made->step[s].kind == STEP_ATTENTION) && number[root] == NO_PLACE)
+            number[root] = made->chains++;
+    }
+    for (size_t s = 0; s < made->steps; s++)
+        made->chain[s] = number[root_of(d, s)];
+}
+
+/* Tells why nodes are left. */
+static void tell(const division *d, partition_left left, void *user)
+{
+    for (size_t n = 0; n < d->g->nodes; n++) {
+        const size_t s = d->step_of[n];
+        if (s == NO_PLACE && d->reason[n])
+            left(user, n, d->reason[n]);
+        else if (s != NO_PLACE && d->made->chain[s] == NO_PLACE && d->made->step[s].node[0] == n &&
+                 d->made->step[s].kind < STEP_TRANSPOSE)
+            left(user, n, "nothing that it is computed with is attention");
+    }
+}
+
+OrtStatus *partition_make(const graph *g, bool all, partition_left left, void *user, partition *made)
+{
+    OrtStatus *failure = NULL;
+    const size_t room = g->nodes + 1;
+    division d = {.g = g, .made = made};
+    *made = (partition){0};
+    made->step = calloc(room, sizeof *made->step);
+    made->chain = calloc(room, sizeof *made->chain);
+    d.step_of = calloc(room, sizeof *d.step_of);
+    d.taken = calloc(room, sizeof *d.taken);
+    d.level = calloc(room, sizeof *d.level);
+    d.joined = calloc(room, sizeof *d.joined);
+    d.reason = calloc(room, sizeof *d.reason);
+    if (!made->step || !made->chain || !d.step_of || !d.taken || !d.level || !d.joined || !d.reason) {
+        failure = ort_failure(g->ort, ORT_FAIL, "clattn: no memory for the graph");
+        goto fail;
+    }
+    ORT_TRY(find_steps(&d));
+    qsort(made->step, made->steps, sizeof *made->step, by_last_node);
+    for (size_t n = 0; n < g->nodes; n++)
+        d.step_of[n] = NO_PLACE;
+    for (size_t s = 0; s < made->steps; s++)
+        for (size_t i = 0; i < made->step[s].nodes; i++)
+            d.step_of[made->step[s].node[i]] = s;
+    find_levels(&d);
+    join(&d);
+    number_chains(&d, all);
+    if (left)
+        tell(&d, left, user);
+fail:
+    free(d.step_of);
+    free(d.taken);
+    free(d.level);
+    free(d.joined);
+    free(d.reason);
+    return failure;
+}
+
+void partition_release(partition *made)
+{
+    free(made->step);
+    free(made->chain);
+    *made = (partition){0};
+}

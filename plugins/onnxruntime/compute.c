@@ -1,0 +1,449 @@
+/* What each step enqueues. */
+#include <string.h>
+
+#include "run.h"
+
+/* A product of no more rows reads its matrix as it is: packing would cost memory and gain nothing. */
+#define FEW_ROWS 16
+
+static size_t bytes_of(const run_array *array)
+{
+    return array->elements * clattn_dtype_size(array->dtype);
+}
+
+OrtStatus *engine_failure(const engine *e, clattn_status status)
+{
+    char text[768];
+    clattn_context_message(e->context, text, sizeof text);
+    return ort_failure(e->ort, status == CLATTN_ERROR_INVALID_LAYOUT ? ORT_INVALID_ARGUMENT : ORT_EP_FAIL, "clattn: %s",
+                       *text ? text : clattn_status_string(status));
+}
+
+/* The failure of a status, or NULL. */
+static OrtStatus *judge(const engine *e, clattn_status status)
+{
+    return status == CLATTN_SUCCESS ? NULL : engine_failure(e, status);
+}
+
+OrtStatus *engine_buffer(const engine *e, void *host, size_t bytes, bool written, cl_mem *buffer)
+{
+    cl_int code = CL_SUCCESS;
+    const bool used = e->shares && host, copied = !used && host && !written;
+    const cl_mem_flags flags = (written ? CL_MEM_READ_WRITE : CL_MEM_READ_ONLY) | (used ? CL_MEM_USE_HOST_PTR : 0) |
+                               (copied ? CL_MEM_COPY_HOST_PTR : 0);
+    *buffer = e->cl.clCreateBuffer(clattn_context_opencl_context(e->context), flags, bytes,
+                                   used || copied ? host : NULL, &code);
+    return code == CL_SUCCESS ? NULL : ort_failure(e->ort, ORT_EP_FAIL, "clattn: clCreateBuffer returned %d", code);
+}
+
+static clattn_binding bind(const run_array *array)
+{
+    return array ? clattn_binding_buffer(array->buffer, (int64_t)(array->offset / clattn_dtype_size(array->dtype)))
+                 : (clattn_binding){0};
+}
+
+static clattn_layout matrix(const run_array *array, size_t rows, size_t columns)
+{
+    const size_t extent[2] = {rows, columns};
+    return clattn_layout_contiguous(array->dtype, 2, extent);
+}
+
+/* Row-major strides of an array. */
+static void strides_of(const run_array *array, int64_t stride[MOST_DIMENSIONS])
+{
+    int64_t next = 1;
+    for (size_t i = array->rank; i-- > 0;) {
+        stride[i] = next;
+        next *= array->dim[i];
+    }
+}
+
+/* Enqueues a copy whose `rank` dimensions lie in `x` and `y` by these strides, joining dimensions that lie together. */
+static OrtStatus *copy(const engine *e, size_t rank, const int64_t *extent, const int64_t *x_stride,
+                       const int64_t *y_stride, const run_array *x, const run_array *y)
+{
+    clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
+    clattn_activation_args args = CLATTN_ACTIVATION_ARGS_INIT;
+    size_t kept = 0;
+    desc.x.dtype = desc.y.dtype = x->dtype;
+    for (size_t i = 0; i < rank; i++) {
+        if (extent[i] == 1)
+            continue;
+        if (kept && desc.x.stride[kept - 1] == extent[i] * x_stride[i] &&
+            desc.y.stride[kept - 1] == extent[i] * y_stride[i])
+            desc.x.extent[--kept] *= (size_t)extent[i];
+        else if (kept == CLATTN_MAX_RANK)
+            return ort_failure(e->ort, ORT_EP_FAIL, "clattn: an array of more than %d dimensions is to be rearranged",
+                               CLATTN_MAX_RANK);
+        else
+            desc.x.extent[kept] = (size_t)extent[i];
+        desc.x.stride[kept] = x_stride[i];
+        desc.y.stride[kept++] = y_stride[i];
+    }
+    if (!kept) {
+        desc.x.extent[0] = 1;
+        desc.x.stride[0] = desc.y.stride[0] = 1;
+        kept = 1;
+    }
+    desc.x.rank = desc.y.rank = (int32_t)kept;
+    memcpy(desc.y.extent, desc.x.extent, sizeof desc.y.extent);
+    args.x = bind(x);
+    args.y = bind(y);
+    return judge(e, clattn_activation_run(e->context, e->queue, &desc, &args, 0, NULL, NULL));
+}
+
+/* Makes *array one of `shape`, which it is broadcast to, in a buffer of its own if it is smaller. */
+static OrtStatus *expand(const engine *e, const run_array *shape, run_array *array, cl_mem *buffer)
+{
+    OrtStatus *failure = NULL;
+    int64_t own[MOST_DIMENSIONS], x_stride[MOST_DIMENSIONS], y_stride[MOST_DIMENSIONS];
+    run_array made = *shape;
+    if (array->elements == shape->elements)
+        return NULL;
+    ORT_TRY(engine_buffer(e, NULL, bytes_of(shape), true, buffer));
+    made.buffer = *buffer;
+    made.offset = 0;
+    strides_of(array, own);
+    strides_of(shape, y_stride);
+    for (size_t i = 0; i < shape->rank; i++) {
+        const size_t missing = shape->rank - array->rank;
+        x_stride[i] = i < missing || array->dim[i - missing] == 1 ? 0 : own[i - missing];
+    }
+    ORT_TRY(copy(e, shape->rank, shape->dim, x_stride, y_stride, array, &made));
+    *array = made;
+fail:
+    return failure;
+}
+
+/* ---- products ---- */
+
+/* A product as it is enqueued: with arrays broadcast, and on processors with a matrix whose columns lie together. */
+typedef struct product {
+    const step *s;
+    run_array a, b, operand; /* if the step has them */
+    const run_array *bias, *output;
+    bool transposed; /* b is (columns, depth) */
+    size_t rows, columns, depth;
+} product;
+
+static clattn_matmul_desc product_desc(const product *p, size_t rows)
+{
+    clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+    const step *s = p->s;
+    const size_t depth = p->depth, columns = p->columns;
+    desc.a = matrix(&p->a, rows, depth);
+    desc.b = matrix(&p->b, depth, columns);
+    if (p->transposed) {
+        desc.b.stride[0] = 1;
+        desc.b.stride[1] = (int64_t)depth;
+    }
+    desc.c = matrix(p->output, rows, columns);
+    if (p->bias)
+        desc.bias = clattn_layout_contiguous(p->bias->dtype, 1, &columns);
+    if (s->input[PRODUCT_OPERAND] != NO_PLACE) {
+        desc.operand = matrix(&p->operand, rows, columns);
+        desc.operand_use = s->product.multiplies ? CLATTN_MATMUL_OPERAND_USE_MULTIPLY : CLATTN_MATMUL_OPERAND_USE_ADD;
+    }
+    desc.activation = s->activation.function;
+    if (desc.activation == CLATTN_ACTIVATION_SWISH || desc.activation == CLATTN_ACTIVATION_LEAKY_RELU) {
+        desc.explicit_alpha = 1;
+        desc.alpha = s->activation.alpha;
+    }
+    return desc;
+}
+
+/* On processors solvers are made for a matrix whose columns lie together, each of `depth` elements: copies one that is the
+ * other way round, once. */
+static OrtStatus *turn(const engine *e, product *p, chain_product *kept)
+{
+    OrtStatus *failure = NULL;
+    if (p->transposed || !e->shares)
+        return NULL;
+    if (!kept->turned) {
+        const int64_t extent[2] = {(int64_t)p->columns, (int64_t)p->depth};
+        const int64_t from[2] = {1, extent[0]}, to[2] = {extent[1], 1};
+        run_array made = p->b;
+        ORT_TRY(engine_buffer(e, NULL, bytes_of(&p->b), true, &made.buffer));
+        failure = copy(e, 2, extent, from, to, &p->b, &made);
+        if (failure) {
+            e->cl.clReleaseMemObject(made.buffer);
+            goto fail;
+        }
+        kept->turned = made.buffer;
+    }
+    p->b.buffer = kept->turned;
+    p->transposed = true;
+fail:
+    return failure;
+}
+
+/* Makes sure that there is a plan for as many rows, and the matrix packed for it. */
+static OrtStatus *prepare(const engine *e, const product *p, chain_product *kept)
+{
+    OrtStatus *failure = NULL;
+    if (kept->rows >= p->rows)
+        return NULL;
+    size_t most = p->rows;
+    if (kept->plan) /* lengths vary: few plans for all */
+        for (most = 2 * kept->rows; most < p->rows;)
+            most *= 2;
+    clattn_plan_release(&kept->plan);
+    if (kept->packed)
+        e->cl.clReleaseMemObject(kept->packed);
+    kept->packed = NULL;
+    kept->rows = 0;
+    const clattn_matmul_desc desc = product_desc(p, most);
+    ORT_TRY(judge(e, clattn_matmul_plan_create(e->context, &desc, NULL, &kept->plan)));
+    const size_t bytes = clattn_plan_workspace_size(kept->plan);
+    if (bytes) {
+        clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
+        ORT_TRY(engine_buffer(e, NULL, bytes, true, &kept->packed));
+        args.prepack = CLATTN_PREPACK_PACK;
+        args.b = bind(&p->b);
+        args.workspace = clattn_binding_buffer(kept->packed, 0);
+        ORT_TRY(judge(e, clattn_matmul_enqueue(kept->plan, e->queue, &args, 0, NULL, NULL)));
+    }
+    kept->rows = most;
+fail:
+    if (failure)
+        clattn_plan_release(&kept->plan);
+    return failure;
+}
+
+/* Broadcasts the operand to the output, and the first array to where the operand has more rows. */
+static OrtStatus *broadcast(const engine *e, product *p, cl_mem expanded[2])
+{
+    OrtStatus *failure = NULL;
+    run_array *a = &p->a, wide = *p->output;
+    ORT_TRY(expand(e, p->output, &p->operand, &expanded[0]));
+    if (a->elements / p->depth == p->rows)
+        return NULL;
+    /* A with the sums' dimensions. */
+    a->dim[a->rank - 1] = (int64_t)p->columns;
+    a->elements = a->elements / p->depth * p->columns;
+    ORT_TRY(reshape(e->ort, &p->s->reshape, NULL, a));
+    a->dim[a->rank - 1] = (int64_t)p->depth;
+    a->elements = a->elements / p->columns * p->depth;
+    wide.dim[wide.rank - 1] = (int64_t)p->depth;
+    wide.elements = p->rows * p->depth;
+    ORT_TRY(expand(e, &wide, a, &expanded[1]));
+fail:
+    return failure;
+}
+
+static OrtStatus *enqueue_product(const engine *e, const step *s, chain_product *kept,
+                                  run_array *const input[STEP_INPUTS], const run_array *output)
+{
+    OrtStatus *failure = NULL;
+    clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
+    cl_mem expanded[2] = {NULL, NULL};
+    const bool transposed = s->product.transposed;
+    product p = {.s = s,
+                 .a = *input[PRODUCT_A],
+                 .b = *input[PRODUCT_B],
+                 .bias = input[PRODUCT_BIAS],
+                 .output = output,
+                 .transposed = transposed,
+                 .columns = (size_t)input[PRODUCT_B]->dim[!transposed],
+                 .depth = (size_t)input[PRODUCT_B]->dim[transposed]};
+    p.rows = output->elements / p.columns;
+    if (input[PRODUCT_OPERAND]) {
+        p.operand = *input[PRODUCT_OPERAND];
+        ORT_TRY(broadcast(e, &p, expanded));
+        args.operand = bind(&p.operand);
+    }
+    ORT_TRY(turn(e, &p, kept));
+    args.a = bind(&p.a);
+    args.b = bind(&p.b);
+    args.bias = bind(p.bias);
+    args.c = bind(output);
+    if (p.rows <= FEW_ROWS) {
+        const clattn_matmul_desc desc = product_desc(&p, p.rows);
+        failure = judge(e, clattn_matmul_run(e->context, e->queue, &desc, &args, 0, NULL, NULL));
+        goto fail;
+    }
+    ORT_TRY(prepare(e, &p, kept));
+    args.explicit_lengths = 1;
+    args.batch = 1;
+    args.m = p.rows;
+    if (kept->packed) {
+        args.prepack = CLATTN_PREPACK_PACKED;
+        args.workspace = clattn_binding_buffer(kept->packed, 0);
+    }
+    failure = judge(e, clattn_matmul_enqueue(kept->plan, e->queue, &args, 0, NULL, NULL));
+fail:
+    for (size_t i = 0; i < 2; i++)
+        if (expanded[i])
+            e->cl.clReleaseMemObject(expanded[i]); /* OpenCL keeps it until it has been read */
+    return failure;
+}
+
+/* ---- attention ---- */
+
+static void set(clattn_layout *layout, size_t dimension, int64_t extent, int64_t stride)
+{
+    layout->extent[dimension] = (size_t)extent;
+    layout->stride[dimension] = stride;
+}
+
+/* Lays an array out as (batch, heads, length, size). */
+static clattn_layout arrange(const attention_view *view, const run_array *a)
+{
+    const int64_t *dim = a->dim, heads = view->split ? (int64_t)view->split : 1;
+    clattn_layout layout = {.dtype = a->dtype, .rank = 4};
+    if (view->rank == 3) {
+        const int64_t size = dim[2] / heads;
+        set(&layout, 0, dim[0], dim[1] * dim[2]);
+        set(&layout, 1, heads, size);
+        set(&layout, 2, dim[1], dim[2]);
+        set(&layout, 3, size, 1);
+        return layout;
+    }
+    const int64_t stride[4] = {dim[1] * dim[2] * dim[3], dim[2] * dim[3], dim[3], 1};
+    for (size_t i = 0; i < 4; i++)
+        set(&layout, i, dim[view->axis[i]], stride[view->axis[i]]);
+    return layout;
+}
+
+/* ONNX broadcasts arrays that have one batch, head or row where another has more. */
+static void widen(clattn_layout *layout, size_t dimension, size_t extent)
+{
+    if (layout->extent[dimension] == 1 && extent > 1)
+        set(layout, dimension, (int64_t)extent, 0);
+}
+
+static OrtStatus *enqueue_attention(const engine *e, const step *s, run_array *const input[], const run_array *output)
+{
+    clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
+    clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;
+    const run_array *mask = input[MASK];
+    desc.query = arrange(&s->attention.view[QUERY], input[QUERY]);
+    desc.key = arrange(&s->attention.view[KEY], input[KEY]);
+    desc.value = arrange(&s->attention.view[VALUE], input[VALUE]);
+    desc.output = arrange(&s->attention.output, output);
+    if (mask) {
+        size_t extent[4];
+        for (size_t d = 0; d < mask->rank; d++)
+            extent[d] = (size_t)mask->dim[d];
+        desc.mask = clattn_layout_contiguous(mask->dtype, (int32_t)mask->rank, extent);
+    }
+    widen(&desc.query, 0, desc.output.extent[0]);
+    widen(&desc.key, 0, desc.output.extent[0]);
+    widen(&desc.value, 0, desc.output.extent[0]);
+    widen(&desc.query, 1, desc.output.extent[1]);
+    widen(&desc.key, 1, desc.value.extent[1]);
+    widen(&desc.value, 1, desc.key.extent[1]);
+    widen(&desc.query, 2, desc.output.extent[2]);
+    widen(&desc.key, 2, desc.value.extent[2]);
+    desc.causal = s->attention.causal;
+    desc.short_mask = s->attention.short_mask;
+    desc.scoring.explicit_scale = s->attention.has_scale;
+    desc.scoring.scale = s->attention.scale;
+    desc.scoring.softcap = s->attention.softcap;
+    args.query = bind(input[QUERY]);
+    args.key = bind(input[KEY]);
+    args.value = bind(input[VALUE]);
+    args.mask = bind(mask);
+    args.output = bind(output);
+    return judge(e, clattn_attention_run(e->context, e->queue, &desc, &args, 0, NULL, NULL));
+}
+
+/* ---- the others ---- */
+
+static OrtStatus *enqueue_norm(const engine *e, const step *s, run_array *const input[], const run_array *output)
+{
+    OrtStatus *failure = NULL;
+    clattn_norm_desc desc = CLATTN_NORM_DESC_INIT;
+    clattn_norm_args args = CLATTN_NORM_ARGS_INIT;
+    run_array x = *input[NORM_X], residual;
+    cl_mem expanded[2] = {NULL, NULL};
+    size_t columns = 1;
+    for (size_t i = 0; i < s->norm.axes; i++)
+        columns *= (size_t)output->dim[output->rank - 1 - i];
+    ORT_TRY(expand(e, output, &x, &expanded[0]));
+    desc.kind = s->norm.kind;
+    desc.explicit_epsilon = 1;
+    desc.epsilon = s->norm.epsilon;
+    desc.x = matrix(&x, output->elements / columns, columns);
+    desc.y = matrix(output, output->elements / columns, columns);
+    if (input[NORM_SCALE])
+        desc.scale = clattn_layout_contiguous(input[NORM_SCALE]->dtype, 1, &columns);
+    if (input[NORM_BIAS])
+        desc.bias = clattn_layout_contiguous(input[NORM_BIAS]->dtype, 1, &columns);
+    if (input[NORM_RESIDUAL]) {
+        residual = *input[NORM_RESIDUAL];
+        ORT_TRY(expand(e, output, &residual, &expanded[1]));
+        desc.residual = matrix(&residual, output->elements / columns, columns);
+        args.residual = bind(&residual);
+    }
+    args.x = bind(&x);
+    args.y = bind(output);
+    args.scale = bind(input[NORM_SCALE]);
+    args.bias = bind(input[NORM_BIAS]);
+    ORT_TRY(judge(e, clattn_norm_run(e->context, e->queue, &desc, &args, 0, NULL, NULL)));
+fail:
+    for (size_t i = 0; i < 2; i++)
+        if (expanded[i])
+            e->cl.clReleaseMemObject(expanded[i]);
+    return failure;
+}
+
+static OrtStatus *enqueue_activation(const engine *e, const step *s, const run_array *x, const run_array *y)
+{
+    clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
+    clattn_activation_args args = CLATTN_ACTIVATION_ARGS_INIT;
+    desc.function = s->activation.function;
+    if (desc.function == CLATTN_ACTIVATION_SWISH || desc.function == CLATTN_ACTIVATION_LEAKY_RELU) {
+        desc.explicit_alpha = 1;
+        desc.alpha = s->activation.alpha;
+    }
+    const size_t columns = x->rank ? (size_t)x->dim[x->rank - 1] : 1;
+    desc.x = matrix(x, x->elements / columns, columns);
+    desc.y = matrix(y, y->elements / columns, columns);
+    args.x = bind(x);
+    args.y = bind(y);
+    return judge(e, clattn_activation_run(e->context, e->queue, &desc, &args, 0, NULL, NULL));
+}
+
+static OrtStatus *enqueue_transpose(const engine *e, const step *s, const run_array *x, const run_array *y)
+{
+    int64_t own[MOST_DIMENSIONS], x_stride[MOST_DIMENSIONS], y_stride[MOST_DIMENSIONS];
+    strides_of(x, own);
+    strides_of(y, y_stride);
+    for (size_t i = 0; i < y->rank; i++)
+        x_stride[i] = own[s->axis[i]];
+    return copy(e, y->rank, y->dim, x_stride, y_stride, x, y);
+}
+
+/* Whether attention has nothing to attend, or vectors of no elements: its output is 0. */
+static bool attends_nothing(const step *s, run_array *const input[])
+{
+    bool empty = false;
+    for (size_t i = 0; i < STEP_INPUTS && s->kind == STEP_ATTENTION; i++)
+        empty = empty || (input[i] && input[i]->elements == 0);
+    return empty;
+}
+
+OrtStatus *step_enqueue(engine *e, const chain *c, size_t number, run_array *const input[STEP_INPUTS],
+                        const run_array *output)
+{
+    const step *s = &c->step[number];
+    if (output->elements == 0)
+        return NULL;
+    if (attends_nothing(s, input)) {
+        const uint32_t zero = 0;
+        const cl_int code = e->cl.clEnqueueFillBuffer(e->queue, output->buffer, &zero, clattn_dtype_size(output->dtype),
+                                                      output->offset, bytes_of(output), 0, NULL, NULL);
+        return code == CL_SUCCESS ? NULL
+                                  : ort_failure(e->ort, ORT_EP_FAIL, "clattn: clEnqueueFillBuffer returned %d", code);
+    }
+    switch (s->kind) {
+    case STEP_ATTENTION: return enqueue_attention(e, s, input, output);
+    case STEP_PRODUCT: return enqueue_product(e, s, &c->product[number], input, output);
+    case STEP_NORM: return enqueue_norm(e, s, input, output);
+    case STEP_ACTIVATION: return enqueue_activation(e, s, input[0], output);
+    case STEP_TRANSPOSE: return enqueue_transpose(e, s, input[0], output);
+    case STEP_RESHAPE: break;
+    }
+    return NULL;
+}

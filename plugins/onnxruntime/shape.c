@@ -1,0 +1,241 @@
+/* The shapes of arrays in a run. */
+#include <string.h>
+
+#include "run.h"
+
+#define MOST_ELEMENTS ((int64_t)1 << 40)
+
+static OrtStatus *wrong(const OrtApi *ort, const char *what)
+{
+    return ort_failure(ort, ORT_INVALID_ARGUMENT, "clattn: %s", what);
+}
+
+/* Counts the elements. */
+static OrtStatus *count(const OrtApi *ort, run_array *array)
+{
+    int64_t elements = 1;
+    for (size_t i = 0; i < array->rank; i++) {
+        if (array->dim[i] < 0 || (array->dim[i] && elements > MOST_ELEMENTS / array->dim[i]))
+            return wrong(ort, "an array would be negative or too large");
+        elements *= array->dim[i];
+    }
+    array->elements = (size_t)elements;
+    return NULL;
+}
+
+static OrtStatus *to_target(const OrtApi *ort, const step_reshape *how, run_array *array)
+{
+    const run_array from = *array;
+    size_t open = NO_PLACE, known = 1;
+    array->rank = how->numbers;
+    for (size_t i = 0; i < how->numbers; i++) {
+        array->dim[i] = how->number[i];
+        if (how->number[i] == 0 && !how->zeros) {
+            if (i >= from.rank)
+                return wrong(ort, "a Reshape keeps an extent that is not there");
+            array->dim[i] = from.dim[i];
+        }
+        if (how->number[i] == -1 && open == NO_PLACE)
+            open = i;
+        else if (array->dim[i] < 0 || (array->dim[i] && known > (size_t)(MOST_ELEMENTS / array->dim[i])))
+            return wrong(ort, "a Reshape's target is wrong");
+        else
+            known *= (size_t)array->dim[i];
+    }
+    if (open != NO_PLACE)
+        array->dim[open] = known ? (int64_t)(from.elements / known) : 0;
+    return NULL;
+}
+
+/* Marks the axes that `how` names in an array of `rank` dimensions; false if one is outside. */
+static bool mark(const step_reshape *how, size_t rank, bool *marked)
+{
+    for (size_t i = 0; i < how->numbers; i++) {
+        const int64_t axis = how->number[i] + (how->number[i] < 0 ? (int64_t)rank : 0);
+        if (axis < 0 || axis >= (int64_t)rank || marked[axis])
+            return false;
+        marked[axis] = true;
+    }
+    return true;
+}
+
+static OrtStatus *squeeze(const OrtApi *ort, const step_reshape *how, run_array *array)
+{
+    bool marked[MOST_DIMENSIONS] = {0};
+    size_t kept = 0;
+    if (!mark(how, array->rank, marked))
+        return wrong(ort, "a Squeeze's axes are wrong");
+    for (size_t i = 0; i < array->rank; i++) {
+        if (how->numbers ? !marked[i] : array->dim[i] != 1)
+            array->dim[kept++] = array->dim[i];
+        else if (array->dim[i] != 1)
+            return wrong(ort, "a Squeeze's axis is not 1");
+    }
+    array->rank = kept;
+    return NULL;
+}
+
+static OrtStatus *unsqueeze(const OrtApi *ort, const step_reshape *how, run_array *array)
+{
+    const run_array from = *array;
+    bool marked[MOST_DIMENSIONS] = {0};
+    array->rank += how->numbers;
+    if (array->rank > MOST_DIMENSIONS || !mark(how, array->rank, marked))
+        return wrong(ort, "an Unsqueeze's axes are wrong");
+    for (size_t i = 0, next = 0; i < array->rank; i++)
+        array->dim[i] = marked[i] ? 1 : from.dim[next++];
+    return NULL;
+}
+
+static OrtStatus *flatten(const OrtApi *ort, const step_reshape *how, run_array *array)
+{
+    const run_array from = *array;
+    const int64_t axis = how->number[0] + (how->number[0] < 0 ? (int64_t)from.rank : 0);
+    if (axis < 0 || axis > (int64_t)from.rank)
+        return wrong(ort, "a Flatten's axis is wrong");
+    array->rank = 2;
+    array->dim[0] = array->dim[1] = 1;
+    for (size_t i = 0; i < from.rank; i++)
+        array->dim[i >= (size_t)axis] *= from.dim[i];
+    return NULL;
+}
+
+OrtStatus *reshape(const OrtApi *ort, const step_reshape *how, const run_array *target, run_array *array)
+{
+    const size_t elements = array->elements;
+    step_reshape given = *how;
+    OrtStatus *failure = NULL;
+    if (target) {
+        if (target->rank != 1 || target->elements > MOST_DIMENSIONS)
+            return wrong(ort, "a Reshape's target is no row of up to 8 numbers");
+        given.numbers = target->elements;
+        memcpy(given.number, target->host, target->elements * sizeof *given.number);
+    }
+    switch (given.kind) {
+    case RESHAPE_NONE: return NULL;
+    case RESHAPE_TARGET: ORT_TRY(to_target(ort, &given, array)); break;
+    case RESHAPE_SQUEEZE: ORT_TRY(squeeze(ort, &given, array)); break;
+    case RESHAPE_UNSQUEEZE: ORT_TRY(unsqueeze(ort, &given, array)); break;
+    case RESHAPE_FLATTEN: ORT_TRY(flatten(ort, &given, array)); break;
+    }
+    ORT_TRY(count(ort, array));
+    if (array->elements != elements)
+        failure = wrong(ort, "a Reshape's target has another number of elements");
+fail:
+    return failure;
+}
+
+/* Makes `array` the shape that it and `with` have together, as NumPy broadcasts. */
+static OrtStatus *broadcast(const OrtApi *ort, const run_array *with, run_array *array)
+{
+    const run_array from = *array;
+    if (with->rank > array->rank)
+        array->rank = with->rank;
+    for (size_t i = 1; i <= array->rank; i++) {
+        const int64_t a = i <= from.rank ? from.dim[from.rank - i] : 1;
+        const int64_t b = i <= with->rank ? with->dim[with->rank - i] : 1;
+        if (a != b && a != 1 && b != 1)
+            return ort_failure(ort, ORT_INVALID_ARGUMENT, "clattn: dimensions of %lld and %lld do not go together",
+                               (long long)a, (long long)b);
+        array->dim[array->rank - i] = a == 1 ? b : a;
+    }
+    return count(ort, array);
+}
+
+static OrtStatus *product_shape(const OrtApi *ort, const step *s, run_array *const input[], run_array *output)
+{
+    OrtStatus *failure = NULL;
+    const run_array *a = input[PRODUCT_A], *b = input[PRODUCT_B];
+    if (a->rank < 1 || a->dim[a->rank - 1] != b->dim[s->product.transposed])
+        return ort_failure(ort, ORT_INVALID_ARGUMENT, "clattn: a product's rows have %lld elements, expected %lld",
+                           (long long)(a->rank ? a->dim[a->rank - 1] : 0), (long long)b->dim[s->product.transposed]);
+    *output = *a;
+    output->dim[a->rank - 1] = b->dim[!s->product.transposed];
+    ORT_TRY(count(ort, output));
+    ORT_TRY(reshape(ort, &s->reshape, NULL, output));
+    if (input[PRODUCT_OPERAND])
+        ORT_TRY(broadcast(ort, input[PRODUCT_OPERAND], output));
+fail:
+    return failure;
+}
+
+/* An extent of an array that is attention's (batch, heads, length, size). */
+static int64_t extent_of(const attention_view *view, const run_array *array, size_t dimension)
+{
+    if (view->rank == 4)
+        return array->dim[view->axis[dimension]];
+    const int64_t heads = view->split ? (int64_t)view->split : 1;
+    const int64_t extent[4] = {array->dim[0], heads, array->dim[1], array->dim[2] / heads};
+    return extent[dimension];
+}
+
+static OrtStatus *attention_shape(const OrtApi *ort, const step *s, run_array *const input[], run_array *output)
+{
+    const run_array *mask = input[MASK];
+    const attention_view *view = &s->attention.output;
+    int64_t extent[4];
+    for (size_t i = QUERY; i <= VALUE; i++) {
+        const attention_view *own = &s->attention.view[i];
+        if (input[i]->rank != own->rank || (own->split && input[i]->dim[2] % (int64_t)own->split))
+            return ort_failure(
+                ort, ORT_INVALID_ARGUMENT,
+                "clattn: an array has %zu dimensions, expected %zu, and its last is no multiple of %zu heads",
+                input[i]->rank, own->rank, own->split);
+    }
+    if (mask && (mask->rank < 1 || mask->rank > 4))
+        return wrong(ort, "a mask has not 1 to 4 dimensions");
+    for (size_t d = 0; d < 4; d++)
+        extent[d] = extent_of(&s->attention.view[QUERY], input[QUERY], d);
+    extent[3] = extent_of(&s->attention.view[VALUE], input[VALUE], 3);
+    /* ONNX broadcasts what has one batch, head or row where another array has more. */
+    for (size_t d = 0; d < 3; d++) {
+        for (size_t i = KEY; i <= VALUE && d < 2; i++)
+            if (extent[d] == 1)
+                extent[d] = extent_of(&s->attention.view[i], input[i], d);
+        if (extent[d] == 1 && mask && d + mask->rank >= 4)
+            extent[d] = mask->dim[d + mask->rank - 4];
+    }
+    output->dtype = input[QUERY]->dtype;
+    output->rank = view->rank;
+    if (view->rank == 4) {
+        for (size_t i = 0; i < 4; i++)
+            output->dim[view->axis[i]] = extent[i];
+    } else {
+        output->dim[0] = extent[0];
+        output->dim[1] = extent[2];
+        output->dim[2] = extent[1] * extent[3];
+    }
+    return count(ort, output);
+}
+
+OrtStatus *step_shape(const OrtApi *ort, const step *s, run_array *const input[STEP_INPUTS], run_array *output)
+{
+    OrtStatus *failure = NULL;
+    switch (s->kind) {
+    case STEP_ATTENTION: return attention_shape(ort, s, input, output);
+    case STEP_PRODUCT: return product_shape(ort, s, input, output);
+    case STEP_NORM:
+        *output = *input[NORM_X];
+        if (input[NORM_RESIDUAL])
+            ORT_TRY(broadcast(ort, input[NORM_RESIDUAL], output));
+        for (size_t i = 0; i < s->norm.axes; i++)
+            for (size_t with = NORM_SCALE; with <= NORM_BIAS; with++)
+                if (input[with] && input[with]->dim[i] != output->dim[output->rank - s->norm.axes + i]) {
+                    failure = wrong(ort, "a norm's scale or bias has not the extents that are normalised");
+                    goto fail;
+                }
+        break;
+    case STEP_ACTIVATION: *output = *input[0]; break;
+    case STEP_TRANSPOSE:
+        *output = *input[0];
+        for (size_t i = 0; i < output->rank; i++)
+            output->dim[i] = input[0]->dim[s->axis[i]];
+        break;
+    case STEP_RESHAPE:
+        *output = *input[0];
+        ORT_TRY(reshape(ort, &s->reshape, input[SHAPE], output));
+        break;
+    }
+fail:
+    return failure;
+}

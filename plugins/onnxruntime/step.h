@@ -1,0 +1,118 @@
+/* What one call of clattn computes of a graph: the nodes that it replaces, what it reads, and what it makes. */
+#ifndef CLATTN_ONNXRUNTIME_STEP_H
+#define CLATTN_ONNXRUNTIME_STEP_H
+
+#include <clattn/clattn.h>
+
+#include "graph.h"
+
+#define MOST_NODES 16
+#define STEP_INPUTS 5
+
+typedef enum step_kind {
+    STEP_ATTENTION,
+    STEP_PRODUCT, /* by a constant matrix */
+    STEP_NORM,
+    STEP_ACTIVATION,
+    STEP_TRANSPOSE,
+    STEP_RESHAPE, /* costs nothing: the same elements */
+} step_kind;
+
+/* The inputs of each kind; other kinds have one, and perhaps SHAPE. */
+enum { QUERY, KEY, VALUE, MASK };
+enum { PRODUCT_A, PRODUCT_B, PRODUCT_BIAS, PRODUCT_OPERAND };
+enum { NORM_X, NORM_SCALE, NORM_BIAS, NORM_RESIDUAL };
+enum { SHAPE = STEP_INPUTS - 1 }; /* of a reshape: whole numbers on the host */
+
+/* How an array in row-major order is attention's (batch, heads, length, size). */
+typedef struct attention_view {
+    size_t rank;    /* 4; or 3, without heads or with heads and size in one dimension */
+    size_t split;   /* the heads of an array of rank 3 whose last dimension has heads * size elements; 0: it has not */
+    size_t axis[4]; /* rank 4: which dimension is attention's */
+} attention_view;
+
+typedef enum reshape_kind {
+    RESHAPE_NONE,
+    RESHAPE_TARGET,    /* `number`, or the input SHAPE, is the shape: 0 keeps an extent, -1 is what is left */
+    RESHAPE_SQUEEZE,   /* without the axes `number`, or without all that are 1 */
+    RESHAPE_UNSQUEEZE, /* with the axes `number` */
+    RESHAPE_FLATTEN    /* to two dimensions, of which the first has those before `number` */
+} reshape_kind;
+
+typedef struct step_reshape {
+    reshape_kind kind;
+    int64_t number[MOST_DIMENSIONS];
+    size_t numbers;
+    bool zeros; /* 0 is an extent of its own */
+} step_reshape;
+
+typedef struct step {
+    step_kind kind;
+    size_t node[MOST_NODES]; /* of the graph, ascending */
+    size_t nodes;
+    size_t input[STEP_INPUTS]; /* values; NO_PLACE: there is none */
+    size_t output;
+    struct {
+        attention_view view[3], output; /* of QUERY, KEY and VALUE */
+        bool causal, short_mask;
+        bool has_scale;
+        float scale, softcap;
+    } attention;
+    struct {
+        bool transposed; /* the matrix is (n, k) */
+        bool multiplies; /* the operand is multiplied in, and otherwise added */
+    } product;
+    struct {
+        clattn_activation function;
+        float alpha;
+    } activation; /* of a product or alone */
+    struct {
+        clattn_norm_kind kind;
+        size_t axes; /* the last ones */
+        float epsilon;
+    } norm;
+    step_reshape reshape;         /* alone, or of a product's sums, before a bias, an activation or an operand */
+    size_t axis[MOST_DIMENSIONS]; /* of a transposition: which dimension of the input each is */
+} step;
+
+/* Finds the step that begins at `node`: *found tells whether there is one that clattn takes, and otherwise *reason, a static
+ * string, why not, or NULL if the node is none that it knows.  `taken` says which nodes are in another step.  First come the
+ * steps that compute, and in a second pass (`moves`) transpositions and reshapes that are left. */
+OrtStatus *step_match(const graph *g, size_t node, bool moves, const bool *taken, step *made, bool *found,
+                      const char **reason);
+
+/* ---- Parts of step_match. ---- */
+
+/* Each stores whether the nodes around `node` are such a step, and perhaps why not. */
+OrtStatus *match_softmax(const graph *g, size_t softmax, const bool *taken, step *made, bool *found,
+                         const char **reason);
+OrtStatus *match_attention(const graph *g, size_t node, step *made, bool *found, const char **reason);
+OrtStatus *match_product(const graph *g, size_t node, const bool *taken, step *made, bool *found, const char **reason);
+
+/* Finds what activates `value` with nodes that are free: adds them to the step, whose output is then the result. */
+OrtStatus *match_activation(const graph *g, size_t value, const bool *taken, step *made, bool *found);
+
+/* Reads a Reshape, Squeeze, Unsqueeze or Flatten: *shape is the value that has the target, or NO_PLACE. */
+OrtStatus *read_reshape(const graph *g, size_t node, step_reshape *made, size_t *shape, bool *found);
+
+/* Adds a node; false if there are too many. */
+bool step_add(step *made, size_t node);
+
+/* The node that makes a value, if it is of ONNX's operator `op`, nobody else reads the value, and the node is free. */
+size_t inner(const graph *g, const bool *taken, size_t value, const char *op);
+
+/* The only node that reads a value, if it is of ONNX's operator `op` and free, and the place among its inputs. */
+size_t follower(const graph *g, const bool *taken, size_t value, const char *op, size_t *input);
+
+/* Whether an input or output is there. */
+bool has(const size_t *values, size_t count, size_t place);
+
+bool is_float(const graph *g, size_t value);
+
+/* The rank of a value, 0 if it is not known. */
+size_t rank_of(const graph *g, size_t value);
+
+/* The last extent of a value, -1 if it is not known. */
+int64_t last_extent(const graph *g, size_t value);
+
+#endif
