@@ -121,6 +121,23 @@ static const char *why_refused(const graph *g, const step *made)
     return NULL;
 }
 
+/* The weights that a Softmax makes: PyTorch's exporter makes those of rows that are masked everywhere 0, by IsNaN and Where,
+ * which is what clattn has there anyway. */
+static size_t look_through_where(const graph *g, const bool *taken, size_t weights, step *made)
+{
+    size_t input;
+    const size_t asks = reader_of(g, taken, weights, "IsNaN");
+    if (g->value[weights].consumers != 2 || g->value[weights].leaves || asks == NO_PLACE)
+        return weights;
+    const size_t where = follower(g, taken, g->node[asks].output[0], "Where", &input);
+    if (where == NO_PLACE || input != 0 || g->node[where].input[2] != weights ||
+        !is_number(g, g->node[where].input[1], 0))
+        return weights;
+    step_add(made, asks);
+    step_add(made, where);
+    return g->node[where].output[0];
+}
+
 /* MatMul, perhaps Mul or Div and Add, Softmax, MatMul, and transpositions around them. */
 OrtStatus *match_softmax(const graph *g, size_t softmax, const bool *taken, step *made, bool *found,
                          const char **reason)
@@ -129,7 +146,8 @@ OrtStatus *match_softmax(const graph *g, size_t softmax, const bool *taken, step
     int64_t axis = 0, perm[4];
     bool matched = false;
     size_t rank = rank_of(g, g->node[softmax].input[0]), input = 0;
-    size_t last = follower(g, taken, g->node[softmax].output[0], "MatMul", &input), turned;
+    const size_t weights = look_through_where(g, taken, g->node[softmax].output[0], made);
+    size_t last = follower(g, taken, weights, "MatMul", &input), turned;
     ORT_TRY(graph_integer(g, softmax, "axis", g->node[softmax].version < 13 ? 1 : -1, &axis));
     if (rank != 4 || (axis != -1 && axis != 3) || last == NO_PLACE || input != 0) {
         *reason = "this Softmax is not that of attention on arrays of four dimensions";
@@ -146,16 +164,16 @@ OrtStatus *match_softmax(const graph *g, size_t softmax, const bool *taken, step
     made->input[VALUE] = g->node[last].input[1];
     made->attention.view[VALUE] = view_of(g, made->input[VALUE]);
     ORT_TRY(look_through(g, taken, made, VALUE));
-    made->output = g->node[last].output[0];
-    made->attention.output = view_of(g, made->output);
-    turned = follower(g, taken, made->output, "Transpose", &input);
+    made->output[0] = g->node[last].output[0];
+    made->attention.output = view_of(g, made->output[0]);
+    turned = follower(g, taken, made->output[0], "Transpose", &input);
     if (turned != NO_PLACE) {
         bool known = false;
         ORT_TRY(permutation(g, turned, perm, &known));
         if (known && step_add(made, turned)) {
             for (size_t i = 0; i < 4; i++)
                 made->attention.output.axis[perm[i]] = i;
-            made->output = g->node[turned].output[0];
+            made->output[0] = g->node[turned].output[0];
         }
     }
     *reason = why_refused(g, made);
@@ -188,7 +206,7 @@ OrtStatus *match_attention(const graph *g, size_t node, step *made, bool *found,
         made->input[i] = n->input[i];
         made->attention.view[i] = view_of(g, n->input[i]);
     }
-    made->output = n->output[0];
+    made->output[0] = n->output[0];
     made->attention.output = made->attention.view[QUERY];
     made->input[MASK] = has(n->input, n->inputs, mask) ? n->input[mask] : NO_PLACE;
     ORT_TRY(graph_integer(g, node, own ? "q_num_heads" : "num_heads", 0, &heads));

@@ -18,12 +18,12 @@ static OrtStatus *find_steps(division *d)
 {
     OrtStatus *failure = NULL;
     partition *made = d->made;
-    for (int moves = 0; moves < 2; moves++)
+    for (int light = 0; light < 2; light++)
         for (size_t n = 0; n < d->g->nodes; n++) {
             step found_step;
             bool found = false;
             const char *reason = NULL;
-            ORT_TRY(step_match(d->g, n, moves, d->taken, &found_step, &found, &reason));
+            ORT_TRY(step_match(d->g, n, light, d->taken, &found_step, &found, &reason));
             if (found) {
                 for (size_t i = 0; i < found_step.nodes; i++)
                     d->taken[found_step.node[i]] = true;
@@ -86,19 +86,53 @@ static size_t root_of(const division *d, size_t number)
     return number;
 }
 
+/* The step on the same level that makes what a step reads as input `i`, or NO_PLACE. */
+static size_t maker(const division *d, size_t number, size_t i)
+{
+    const step *s = &d->made->step[number];
+    const size_t value = s->input[i], producer = value == NO_PLACE ? NO_PLACE : d->g->value[value].producer;
+    if (producer == NO_PLACE || d->step_of[producer] == NO_PLACE || d->level[producer] != d->level[s->node[0]])
+        return NO_PLACE;
+    return d->step_of[producer];
+}
+
+/* Leaves light steps that have none that computes before them in their chain, or none behind them: they would gain nothing.
+ * What is free stays behind what is kept. */
+static void peel(division *d, bool *before, bool *behind)
+{
+    partition *made = d->made;
+    for (size_t s = 0; s < made->steps; s++) {
+        before[s] = behind[s] = made->step[s].kind < STEP_ELEMENTWISE;
+        for (size_t i = 0; i < STEP_INPUTS; i++) {
+            const size_t other = maker(d, s, i);
+            before[s] = before[s] || (other != NO_PLACE && before[other]);
+        }
+    }
+    for (size_t s = made->steps; s-- > 0;)
+        for (size_t i = 0; i < STEP_INPUTS; i++) {
+            const size_t other = maker(d, s, i);
+            if (other != NO_PLACE)
+                behind[other] = behind[other] || behind[s];
+        }
+    for (size_t s = 0; s < made->steps; s++) {
+        const size_t source = maker(d, s, 0);
+        if (made->step[s].kind == STEP_RESHAPE && !behind[s] && before[s])
+            behind[s] = source != NO_PLACE && behind[source];
+    }
+    for (size_t s = 0; s < made->steps; s++)
+        if (!before[s] || !behind[s])
+            d->joined[s] = NO_PLACE;
+}
+
 /* Joins steps of one level, of which one reads what the other makes. */
 static void join(division *d)
 {
     const partition *made = d->made;
     for (size_t s = 0; s < made->steps; s++)
-        d->joined[s] = s;
-    for (size_t s = 0; s < made->steps; s++)
-        for (size_t i = 0; i < STEP_INPUTS; i++) {
-            const size_t value = made->step[s].input[i];
-            const size_t producer = value == NO_PLACE ? NO_PLACE : d->g->value[value].producer;
-            if (producer != NO_PLACE && d->step_of[producer] != NO_PLACE &&
-                d->level[producer] == d->level[made->step[s].node[0]])
-                d->joined[root_of(d, s)] = root_of(d, d->step_of[producer]);
+        for (size_t i = 0; i < STEP_INPUTS && d->joined[s] != NO_PLACE; i++) {
+            const size_t other = maker(d, s, i);
+            if (other != NO_PLACE && d->joined[other] != NO_PLACE)
+                d->joined[root_of(d, s)] = root_of(d, other);
         }
 }
 
@@ -110,12 +144,14 @@ static void number_chains(division *d, bool all)
     for (size_t s = 0; s < made->steps; s++)
         number[s] = NO_PLACE;
     for (size_t s = 0; s < made->steps; s++) {
+        if (d->joined[s] == NO_PLACE)
+            continue;
         const size_t root = root_of(d, s);
         if ((all || made->step[s].kind == STEP_ATTENTION) && number[root] == NO_PLACE)
             number[root] = made->chains++;
     }
     for (size_t s = 0; s < made->steps; s++)
-        made->chain[s] = number[root_of(d, s)];
+        made->chain[s] = d->joined[s] == NO_PLACE ? NO_PLACE : number[root_of(d, s)];
 }
 
 /* Tells why nodes are left. */
@@ -126,7 +162,7 @@ static void tell(const division *d, partition_left left, void *user)
         if (s == NO_PLACE && d->reason[n])
             left(user, n, d->reason[n]);
         else if (s != NO_PLACE && d->made->chain[s] == NO_PLACE && d->made->step[s].node[0] == n &&
-                 d->made->step[s].kind < STEP_TRANSPOSE)
+                 d->made->step[s].kind < STEP_ELEMENTWISE)
             left(user, n, "nothing that it is computed with is attention");
     }
 }
@@ -140,7 +176,7 @@ OrtStatus *partition_make(const graph *g, bool all, partition_left left, void *u
     made->step = calloc(room, sizeof *made->step);
     made->chain = calloc(room, sizeof *made->chain);
     d.step_of = calloc(room, sizeof *d.step_of);
-    d.taken = calloc(room, sizeof *d.taken);
+    d.taken = calloc(2 * room, sizeof *d.taken);
     d.level = calloc(room, sizeof *d.level);
     d.joined = calloc(room, sizeof *d.joined);
     d.reason = calloc(room, sizeof *d.reason);
@@ -156,6 +192,10 @@ OrtStatus *partition_make(const graph *g, bool all, partition_left left, void *u
         for (size_t i = 0; i < made->step[s].nodes; i++)
             d.step_of[made->step[s].node[i]] = s;
     find_levels(&d);
+    for (size_t s = 0; s < made->steps; s++)
+        d.joined[s] = s;
+    if (!all)
+        peel(&d, d.taken, d.taken + room);
     join(&d);
     number_chains(&d, all);
     if (left)

@@ -6,7 +6,7 @@
 /* A product of no more rows reads its matrix as it is: packing would cost memory and gain nothing. */
 #define FEW_ROWS 16
 
-static size_t bytes_of(const run_array *array)
+size_t array_bytes(const run_array *array)
 {
     return array->elements * clattn_dtype_size(array->dtype);
 }
@@ -19,8 +19,7 @@ OrtStatus *engine_failure(const engine *e, clattn_status status)
                        *text ? text : clattn_status_string(status));
 }
 
-/* The failure of a status, or NULL. */
-static OrtStatus *judge(const engine *e, clattn_status status)
+OrtStatus *judge(const engine *e, clattn_status status)
 {
     return status == CLATTN_SUCCESS ? NULL : engine_failure(e, status);
 }
@@ -36,7 +35,7 @@ OrtStatus *engine_buffer(const engine *e, void *host, size_t bytes, bool written
     return code == CL_SUCCESS ? NULL : ort_failure(e->ort, ORT_EP_FAIL, "clattn: clCreateBuffer returned %d", code);
 }
 
-static clattn_binding bind(const run_array *array)
+clattn_binding bind(const run_array *array)
 {
     return array ? clattn_binding_buffer(array->buffer, (int64_t)(array->offset / clattn_dtype_size(array->dtype)))
                  : (clattn_binding){0};
@@ -46,73 +45,6 @@ static clattn_layout matrix(const run_array *array, size_t rows, size_t columns)
 {
     const size_t extent[2] = {rows, columns};
     return clattn_layout_contiguous(array->dtype, 2, extent);
-}
-
-/* Row-major strides of an array. */
-static void strides_of(const run_array *array, int64_t stride[MOST_DIMENSIONS])
-{
-    int64_t next = 1;
-    for (size_t i = array->rank; i-- > 0;) {
-        stride[i] = next;
-        next *= array->dim[i];
-    }
-}
-
-/* Enqueues a copy whose `rank` dimensions lie in `x` and `y` by these strides, joining dimensions that lie together. */
-static OrtStatus *copy(const engine *e, size_t rank, const int64_t *extent, const int64_t *x_stride,
-                       const int64_t *y_stride, const run_array *x, const run_array *y)
-{
-    clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
-    clattn_activation_args args = CLATTN_ACTIVATION_ARGS_INIT;
-    size_t kept = 0;
-    desc.x.dtype = desc.y.dtype = x->dtype;
-    for (size_t i = 0; i < rank; i++) {
-        if (extent[i] == 1)
-            continue;
-        if (kept && desc.x.stride[kept - 1] == extent[i] * x_stride[i] &&
-            desc.y.stride[kept - 1] == extent[i] * y_stride[i])
-            desc.x.extent[--kept] *= (size_t)extent[i];
-        else if (kept == CLATTN_MAX_RANK)
-            return ort_failure(e->ort, ORT_EP_FAIL, "clattn: an array of more than %d dimensions is to be rearranged",
-                               CLATTN_MAX_RANK);
-        else
-            desc.x.extent[kept] = (size_t)extent[i];
-        desc.x.stride[kept] = x_stride[i];
-        desc.y.stride[kept++] = y_stride[i];
-    }
-    if (!kept) {
-        desc.x.extent[0] = 1;
-        desc.x.stride[0] = desc.y.stride[0] = 1;
-        kept = 1;
-    }
-    desc.x.rank = desc.y.rank = (int32_t)kept;
-    memcpy(desc.y.extent, desc.x.extent, sizeof desc.y.extent);
-    args.x = bind(x);
-    args.y = bind(y);
-    return judge(e, clattn_activation_run(e->context, e->queue, &desc, &args, 0, NULL, NULL));
-}
-
-/* Makes *array one of `shape`, which it is broadcast to, in a buffer of its own if it is smaller. */
-static OrtStatus *expand(const engine *e, const run_array *shape, run_array *array, cl_mem *buffer)
-{
-    OrtStatus *failure = NULL;
-    int64_t own[MOST_DIMENSIONS], x_stride[MOST_DIMENSIONS], y_stride[MOST_DIMENSIONS];
-    run_array made = *shape;
-    if (array->elements == shape->elements)
-        return NULL;
-    ORT_TRY(engine_buffer(e, NULL, bytes_of(shape), true, buffer));
-    made.buffer = *buffer;
-    made.offset = 0;
-    strides_of(array, own);
-    strides_of(shape, y_stride);
-    for (size_t i = 0; i < shape->rank; i++) {
-        const size_t missing = shape->rank - array->rank;
-        x_stride[i] = i < missing || array->dim[i - missing] == 1 ? 0 : own[i - missing];
-    }
-    ORT_TRY(copy(e, shape->rank, shape->dim, x_stride, y_stride, array, &made));
-    *array = made;
-fail:
-    return failure;
 }
 
 /* ---- products ---- */
@@ -142,6 +74,8 @@ static clattn_matmul_desc product_desc(const product *p, size_t rows)
         desc.bias = clattn_layout_contiguous(p->bias->dtype, 1, &columns);
     if (s->input[PRODUCT_OPERAND] != NO_PLACE) {
         desc.operand = matrix(&p->operand, rows, columns);
+        if (p->operand.elements == 1)
+            desc.operand.stride[0] = desc.operand.stride[1] = 0;
         desc.operand_use = s->product.multiplies ? CLATTN_MATMUL_OPERAND_USE_MULTIPLY : CLATTN_MATMUL_OPERAND_USE_ADD;
     }
     desc.activation = s->activation.function;
@@ -163,7 +97,7 @@ static OrtStatus *turn(const engine *e, product *p, chain_product *kept)
         const int64_t extent[2] = {(int64_t)p->columns, (int64_t)p->depth};
         const int64_t from[2] = {1, extent[0]}, to[2] = {extent[1], 1};
         run_array made = p->b;
-        ORT_TRY(engine_buffer(e, NULL, bytes_of(&p->b), true, &made.buffer));
+        ORT_TRY(engine_buffer(e, NULL, array_bytes(&p->b), true, &made.buffer));
         failure = copy(e, 2, extent, from, to, &p->b, &made);
         if (failure) {
             e->cl.clReleaseMemObject(made.buffer);
@@ -215,7 +149,8 @@ static OrtStatus *broadcast(const engine *e, product *p, cl_mem expanded[2])
 {
     OrtStatus *failure = NULL;
     run_array *a = &p->a, wide = *p->output;
-    ORT_TRY(expand(e, p->output, &p->operand, &expanded[0]));
+    if (p->operand.elements != 1)
+        ORT_TRY(expand(e, p->output, &p->operand, &expanded[0]));
     if (a->elements / p->depth == p->rows)
         return NULL;
     /* A with the sums' dimensions. */
@@ -405,16 +340,6 @@ static OrtStatus *enqueue_activation(const engine *e, const step *s, const run_a
     return judge(e, clattn_activation_run(e->context, e->queue, &desc, &args, 0, NULL, NULL));
 }
 
-static OrtStatus *enqueue_transpose(const engine *e, const step *s, const run_array *x, const run_array *y)
-{
-    int64_t own[MOST_DIMENSIONS], x_stride[MOST_DIMENSIONS], y_stride[MOST_DIMENSIONS];
-    strides_of(x, own);
-    strides_of(y, y_stride);
-    for (size_t i = 0; i < y->rank; i++)
-        x_stride[i] = own[s->axis[i]];
-    return copy(e, y->rank, y->dim, x_stride, y_stride, x, y);
-}
-
 /* Whether attention has nothing to attend, or vectors of no elements: its output is 0. */
 static bool attends_nothing(const step *s, run_array *const input[])
 {
@@ -424,7 +349,7 @@ static bool attends_nothing(const step *s, run_array *const input[])
     return empty;
 }
 
-OrtStatus *step_enqueue(engine *e, const chain *c, size_t number, run_array *const input[STEP_INPUTS],
+OrtStatus *step_enqueue(engine *e, const chain *c, size_t number, size_t part, run_array *const input[STEP_INPUTS],
                         const run_array *output)
 {
     const step *s = &c->step[number];
@@ -433,7 +358,7 @@ OrtStatus *step_enqueue(engine *e, const chain *c, size_t number, run_array *con
     if (attends_nothing(s, input)) {
         const uint32_t zero = 0;
         const cl_int code = e->cl.clEnqueueFillBuffer(e->queue, output->buffer, &zero, clattn_dtype_size(output->dtype),
-                                                      output->offset, bytes_of(output), 0, NULL, NULL);
+                                                      output->offset, array_bytes(output), 0, NULL, NULL);
         return code == CL_SUCCESS ? NULL
                                   : ort_failure(e->ort, ORT_EP_FAIL, "clattn: clEnqueueFillBuffer returned %d", code);
     }
@@ -442,7 +367,12 @@ OrtStatus *step_enqueue(engine *e, const chain *c, size_t number, run_array *con
     case STEP_PRODUCT: return enqueue_product(e, s, &c->product[number], input, output);
     case STEP_NORM: return enqueue_norm(e, s, input, output);
     case STEP_ACTIVATION: return enqueue_activation(e, s, input[0], output);
-    case STEP_TRANSPOSE: return enqueue_transpose(e, s, input[0], output);
+    case STEP_ELEMENTWISE: return enqueue_elementwise(e, s->function, input[0], input[1], output);
+    case STEP_TRANSPOSE:
+    case STEP_SLICE:
+    case STEP_SPLIT:
+    case STEP_CONCAT:
+    case STEP_EXPAND: return enqueue_move(e, s, part, input, output);
     case STEP_RESHAPE: break;
     }
     return NULL;

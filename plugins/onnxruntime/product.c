@@ -4,36 +4,6 @@
 
 #include "step.h"
 
-/* Whether a value is a constant near `number`. */
-static bool is_number(const graph *g, size_t value, double number)
-{
-    float found;
-    return graph_scalar(g, value, &found) && fabs((double)found - number) <= 1e-3 * fabs(number);
-}
-
-/* The other input of a node of two. */
-static size_t other(const graph *g, size_t node, size_t value)
-{
-    return g->node[node].input[g->node[node].input[0] == value];
-}
-
-/* The only reader of `value`, of the operator `op`, whose other input is near `number`. */
-static size_t follower_by(const graph *g, const bool *taken, size_t value, const char *op, double number)
-{
-    size_t input, n = follower(g, taken, value, op, &input);
-    return n != NO_PLACE && is_number(g, other(g, n, value), number) ? n : NO_PLACE;
-}
-
-/* The node that takes `value` to a power, by Erf or by another function of one input: what reads it first, of that
- * operator. */
-static size_t reader_of(const graph *g, const bool *taken, size_t value, const char *op)
-{
-    size_t input, n = graph_reader(g, value, NO_PLACE, &input);
-    while (n != NO_PLACE && (taken[n] || !graph_is(g, n, "", op)))
-        n = graph_reader(g, value, n, &input);
-    return n;
-}
-
 /* X · s · 0.5 with s = 1 + erf(X / √2), multiplied in any order.  X has two readers. */
 static bool match_erf(const graph *g, size_t x, const bool *taken, step *made)
 {
@@ -41,7 +11,7 @@ static bool match_erf(const graph *g, size_t x, const bool *taken, step *made)
     size_t scaled = reader_of(g, taken, x, "Div"), input = 0;
     if (scaled == NO_PLACE || g->node[scaled].input[0] != x || !is_number(g, g->node[scaled].input[1], root)) {
         scaled = reader_of(g, taken, x, "Mul");
-        while (scaled != NO_PLACE && !is_number(g, other(g, scaled, x), 1 / root)) {
+        while (scaled != NO_PLACE && !is_number(g, other_input(g, scaled, x), 1 / root)) {
             scaled = graph_reader(g, x, scaled, &input);
             if (scaled != NO_PLACE && (taken[scaled] || !graph_is(g, scaled, "", "Mul")))
                 scaled = NO_PLACE;
@@ -57,16 +27,16 @@ static bool match_erf(const graph *g, size_t x, const bool *taken, step *made)
     size_t first = follower(g, taken, g->node[sum].output[0], "Mul", &input);
     if (first == NO_PLACE)
         return false;
-    size_t factor = other(g, first, g->node[sum].output[0]), half = NO_PLACE, last;
+    size_t factor = other_input(g, first, g->node[sum].output[0]), half = NO_PLACE, last;
     if (factor == x) {
         last = follower_by(g, taken, g->node[first].output[0], "Mul", 0.5);
     } else if (is_number(g, factor, 0.5)) {
         last = follower(g, taken, g->node[first].output[0], "Mul", &input);
-        last = last != NO_PLACE && other(g, last, g->node[first].output[0]) == x ? last : NO_PLACE;
+        last = last != NO_PLACE && other_input(g, last, g->node[first].output[0]) == x ? last : NO_PLACE;
     } else {
         half = inner(g, taken, factor, "Mul");
         last = half != NO_PLACE && (g->node[half].input[0] == x || g->node[half].input[1] == x) &&
-                       is_number(g, other(g, half, x), 0.5)
+                       is_number(g, other_input(g, half, x), 0.5)
                    ? first
                    : NO_PLACE;
     }
@@ -77,7 +47,37 @@ static bool match_erf(const graph *g, size_t x, const bool *taken, step *made)
         if (nodes[i] != NO_PLACE && !(i == 5 && last == first))
             step_add(made, nodes[i]);
     made->activation.function = CLATTN_ACTIVATION_GELU;
-    made->output = g->node[last].output[0];
+    made->output[0] = g->node[last].output[0];
+    return true;
+}
+
+/* 0.5 · X · (1 + tanh(√(2/π) · (X + 0.044715 X³))).  X has three readers. */
+static bool match_tanh(const graph *g, size_t x, const bool *taken, step *made)
+{
+    size_t input;
+    const size_t cube = reader_of(g, taken, x, "Pow");
+    if (cube == NO_PLACE || g->node[cube].input[0] != x || !is_number(g, g->node[cube].input[1], 3))
+        return false;
+    const size_t part = follower_by(g, taken, g->node[cube].output[0], "Mul", 0.044715);
+    const size_t sum = part == NO_PLACE ? NO_PLACE : follower(g, taken, g->node[part].output[0], "Add", &input);
+    if (sum == NO_PLACE || other_input(g, sum, g->node[part].output[0]) != x)
+        return false;
+    const size_t scaled = follower_by(g, taken, g->node[sum].output[0], "Mul", 0.7978845608028654);
+    const size_t tanh_of =
+        scaled == NO_PLACE ? NO_PLACE : follower(g, taken, g->node[scaled].output[0], "Tanh", &input);
+    const size_t one = tanh_of == NO_PLACE ? NO_PLACE : follower_by(g, taken, g->node[tanh_of].output[0], "Add", 1);
+    const size_t last = one == NO_PLACE ? NO_PLACE : follower(g, taken, g->node[one].output[0], "Mul", &input);
+    if (last == NO_PLACE)
+        return false;
+    const size_t half = inner(g, taken, other_input(g, last, g->node[one].output[0]), "Mul");
+    if (half == NO_PLACE || (g->node[half].input[0] != x && g->node[half].input[1] != x) ||
+        !is_number(g, other_input(g, half, x), 0.5))
+        return false;
+    const size_t nodes[] = {cube, part, sum, scaled, tanh_of, one, half, last};
+    for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++)
+        step_add(made, nodes[i]);
+    made->activation.function = CLATTN_ACTIVATION_GELU_TANH;
+    made->output[0] = g->node[last].output[0];
     return true;
 }
 
@@ -88,12 +88,12 @@ static bool match_sigmoid(const graph *g, size_t x, const bool *taken, step *mad
     size_t input, scaled = NO_PLACE, sigmoid = reader_of(g, taken, x, "Sigmoid");
     if (sigmoid == NO_PLACE) {
         scaled = reader_of(g, taken, x, "Mul");
-        if (scaled == NO_PLACE || !graph_scalar(g, other(g, scaled, x), &alpha) || !isfinite(alpha))
+        if (scaled == NO_PLACE || !graph_scalar(g, other_input(g, scaled, x), &alpha) || !isfinite(alpha))
             return false;
         sigmoid = follower(g, taken, g->node[scaled].output[0], "Sigmoid", &input);
     }
     const size_t last = sigmoid == NO_PLACE ? NO_PLACE : follower(g, taken, g->node[sigmoid].output[0], "Mul", &input);
-    if (last == NO_PLACE || other(g, last, g->node[sigmoid].output[0]) != x)
+    if (last == NO_PLACE || other_input(g, last, g->node[sigmoid].output[0]) != x)
         return false;
     if (scaled != NO_PLACE)
         step_add(made, scaled);
@@ -101,7 +101,7 @@ static bool match_sigmoid(const graph *g, size_t x, const bool *taken, step *mad
     step_add(made, last);
     made->activation.function = CLATTN_ACTIVATION_SWISH;
     made->activation.alpha = alpha;
-    made->output = g->node[last].output[0];
+    made->output[0] = g->node[last].output[0];
     return true;
 }
 
@@ -135,7 +135,7 @@ static OrtStatus *match_one(const graph *g, size_t value, const bool *taken, ste
     } else
         return NULL;
     made->activation.alpha = alpha;
-    made->output = g->node[n].output[0];
+    made->output[0] = g->node[n].output[0];
     *found = isfinite(alpha) && step_add(made, n);
 fail:
     return failure;
@@ -151,6 +151,8 @@ OrtStatus *match_activation(const graph *g, size_t value, const bool *taken, ste
         return match_one(g, value, taken, made, found);
     if (v->consumers == 2 && made->nodes + 6 <= MOST_NODES)
         *found = match_erf(g, value, taken, made) || match_sigmoid(g, value, taken, made);
+    if (v->consumers == 3 && made->nodes + 8 <= MOST_NODES)
+        *found = match_tanh(g, value, taken, made);
     return NULL;
 }
 
@@ -161,15 +163,15 @@ static OrtStatus *look_behind(const graph *g, const bool *taken, int64_t columns
     step tried = *made;
     size_t input, shape;
     bool found = false;
-    size_t node = follower(g, taken, made->output, "Reshape", &input);
+    size_t node = follower(g, taken, made->output[0], "Reshape", &input);
     if (node == NO_PLACE || input != 0 || last_extent(g, g->node[node].output[0]) != columns)
         return NULL;
     ORT_TRY(read_reshape(g, node, &tried.reshape, &shape, &found));
     if (!found || shape != NO_PLACE || !step_add(&tried, node))
         return NULL;
-    tried.output = g->node[node].output[0];
-    const size_t reads = g->value[tried.output].consumers;
-    size_t reader = graph_reader(g, tried.output, NO_PLACE, &input);
+    tried.output[0] = g->node[node].output[0];
+    const size_t reads = g->value[tried.output[0]].consumers;
+    size_t reader = graph_reader(g, tried.output[0], NO_PLACE, &input);
     /* A transposition or a further product would be no nearer for it. */
     if (reader != NO_PLACE &&
         (reads > 1 || graph_is(g, reader, "", "Add") || graph_is(g, reader, "", "Mul") ||
@@ -183,35 +185,37 @@ fail:
 /* Takes the Add of a constant of one dimension, or of more that are 1. */
 static void match_bias(const graph *g, const bool *taken, int64_t columns, step *made)
 {
-    size_t input, sum = follower(g, taken, made->output, "Add", &input);
+    size_t input, sum = follower(g, taken, made->output[0], "Add", &input);
     if (sum == NO_PLACE)
         return;
-    const size_t bias = other(g, sum, made->output), rank = rank_of(g, bias);
+    const size_t bias = other_input(g, sum, made->output[0]), rank = rank_of(g, bias);
     if (!is_float(g, bias) || !g->value[bias].constant || g->value[bias].elements != (size_t)columns ||
-        last_extent(g, bias) != columns || rank > rank_of(g, made->output))
+        last_extent(g, bias) != columns || rank > rank_of(g, made->output[0]))
         return;
     if (step_add(made, sum)) {
         made->input[PRODUCT_BIAS] = bias;
-        made->output = g->node[sum].output[0];
+        made->output[0] = g->node[sum].output[0];
     }
 }
 
 /* Takes the Add or Mul of another array that has as many columns. */
 static void match_operand(const graph *g, const bool *taken, int64_t columns, step *made)
 {
-    size_t input, node = follower(g, taken, made->output, "Add", &input);
+    size_t input, node = follower(g, taken, made->output[0], "Add", &input);
     const bool multiplies = node == NO_PLACE;
     if (multiplies)
-        node = follower(g, taken, made->output, "Mul", &input);
+        node = follower(g, taken, made->output[0], "Mul", &input);
     if (node == NO_PLACE)
         return;
-    const size_t operand = other(g, node, made->output);
-    if (!is_float(g, operand) || last_extent(g, operand) != columns || rank_of(g, operand) == 0 ||
-        g->value[operand].type != g->value[made->output].type || !step_add(made, node))
+    const size_t operand = other_input(g, node, made->output[0]);
+    const bool scalar = g->value[operand].constant && g->value[operand].elements == 1 &&
+                        rank_of(g, operand) <= rank_of(g, made->output[0]);
+    if (!is_float(g, operand) || (!scalar && (last_extent(g, operand) != columns || rank_of(g, operand) == 0)) ||
+        g->value[operand].type != g->value[made->output[0]].type || !step_add(made, node))
         return;
     made->input[PRODUCT_OPERAND] = operand;
     made->product.multiplies = multiplies;
-    made->output = g->node[node].output[0];
+    made->output[0] = g->node[node].output[0];
 }
 
 OrtStatus *match_product(const graph *g, size_t node, const bool *taken, step *made, bool *found, const char **reason)
@@ -248,7 +252,7 @@ OrtStatus *match_product(const graph *g, size_t node, const bool *taken, step *m
     made->product.transposed = transposed != 0;
     made->input[PRODUCT_A] = a;
     made->input[PRODUCT_B] = b;
-    made->output = n->output[0];
+    made->output[0] = n->output[0];
     step_add(made, node);
     if (gemm && has(n->input, n->inputs, 2)) {
         const size_t bias = n->input[2];
@@ -262,7 +266,7 @@ OrtStatus *match_product(const graph *g, size_t node, const bool *taken, step *m
     ORT_TRY(look_behind(g, taken, columns, made));
     if (made->input[PRODUCT_BIAS] == NO_PLACE)
         match_bias(g, taken, columns, made);
-    ORT_TRY(match_activation(g, made->output, taken, made, &activated));
+    ORT_TRY(match_activation(g, made->output[0], taken, made, &activated));
     match_operand(g, taken, columns, made);
     *found = true;
 fail:

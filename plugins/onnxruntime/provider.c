@@ -24,6 +24,7 @@ typedef struct provider {
     const OrtEpApi *ep;
     const OrtLogger *logger;
     engine engine;
+    bool takes_all; /* chains without attention, too */
 } provider;
 
 /* The node that replaces a chain. */
@@ -245,7 +246,7 @@ static OrtStatus *ORT_API_CALL get_capability(OrtEp *ep, const OrtGraph *from, O
         goto fail;
     }
     leaving user = {p, &g};
-    ORT_TRY(partition_make(&g, false, write_left, &user, &found));
+    ORT_TRY(partition_make(&g, p->takes_all, write_left, &user, &found));
     for (size_t c = 0; c < found.chains; c++)
         ORT_TRY(claim(p, &g, &found, c, nodes, claimed, &taken));
     snprintf(line, sizeof line, "clattn takes %zu of %zu nodes, as %zu chains", taken, g.nodes, found.chains);
@@ -291,11 +292,18 @@ static void context_log(void *user, clattn_log_level level, const char *line)
 static OrtStatus *open_context(provider *p, const OrtSessionOptions *options)
 {
     OrtStatus *failure = NULL;
-    char *device = NULL, *cache = NULL, text[512];
+    char *device = NULL, *cache = NULL, *take = NULL, text[512];
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     clattn_device_info info = {.size = sizeof info};
     ORT_TRY(read_option(p->engine.ort, options, "device", &device));
     ORT_TRY(read_option(p->engine.ort, options, "cache_dir", &cache));
+    ORT_TRY(read_option(p->engine.ort, options, "take", &take));
+    if (take && strcmp(take, "attention") != 0 && strcmp(take, "all") != 0) {
+        failure = ort_failure(p->engine.ort, ORT_INVALID_ARGUMENT,
+                              "clattn: the option take is '%.60s', expected attention or all", take);
+        goto fail;
+    }
+    p->takes_all = take && strcmp(take, "all") == 0;
     params.device = device;
     params.cache_dir = cache;
     params.log = context_log;
@@ -319,6 +327,7 @@ static OrtStatus *open_context(provider *p, const OrtSessionOptions *options)
 fail:
     free(device);
     free(cache);
+    free(take);
     return failure;
 }
 
@@ -330,6 +339,9 @@ static void ORT_API_CALL release_provider(OrtEpFactory *base, OrtEp *ep)
         return;
     if (p->engine.arena)
         p->engine.cl.clReleaseMemObject(p->engine.arena);
+    for (size_t i = 0; i < 2; i++)
+        if (p->engine.elementwise[i])
+            p->engine.cl.clReleaseKernel(p->engine.elementwise[i]);
     clattn_context_release(&p->engine.context);
     mtx_destroy(&p->engine.lock);
     free(p);

@@ -34,11 +34,6 @@ static clattn_dtype dtype_of(ONNXTensorElementDataType type)
     }
 }
 
-static size_t bytes_of(const run_array *a)
-{
-    return a->elements * clattn_dtype_size(a->dtype);
-}
-
 /* Reads an input's shape, and where its elements are. */
 static OrtStatus *read_input(const run *r, size_t place, run_array *a)
 {
@@ -73,7 +68,7 @@ fail:
 /* A buffer for an array at `host`, which lasts as long as the run. */
 static OrtStatus *attach(run *r, run_array *a, bool written)
 {
-    OrtStatus *failure = engine_buffer(r->e, a->host, bytes_of(a), written, &a->buffer);
+    OrtStatus *failure = engine_buffer(r->e, a->host, array_bytes(a), written, &a->buffer);
     if (!failure)
         r->made[r->made_count++] = a->buffer;
     return failure;
@@ -110,7 +105,7 @@ static OrtStatus *read_constants(run *r)
             ORT_TRY(read_input(r, value->input, shape));
             shape->owner = v;
             if (shape->elements)
-                ORT_TRY(engine_buffer(r->e, shape->host, bytes_of(shape), false, &value->buffer));
+                ORT_TRY(engine_buffer(r->e, shape->host, array_bytes(shape), false, &value->buffer));
             shape->buffer = value->buffer;
         }
         r->array[v] = *shape;
@@ -142,13 +137,19 @@ static OrtStatus *find_shapes(run *r)
     OrtStatus *failure = NULL;
     for (size_t n = 0; n < r->c->steps; n++) {
         const step *s = &r->c->step[n];
-        run_array *input[STEP_INPUTS], *output = &r->array[s->output];
+        run_array *input[STEP_INPUTS];
         inputs_of(r, s, input);
-        ORT_TRY(in_step(r, n, step_shape(r->e->ort, s, input, output)));
-        output->owner = s->kind == STEP_RESHAPE ? input[0]->owner : s->output;
-        output->host = NULL;
-        output->buffer = NULL;
-        output->offset = 0;
+        for (size_t part = 0; part < STEP_OUTPUTS; part++) {
+            if (s->output[part] == NO_PLACE)
+                continue;
+            run_array *output = &r->array[s->output[part]];
+            ORT_TRY(in_step(r, n, step_shape(r->e->ort, s, part, input, output)));
+            output->owner = s->kind == STEP_RESHAPE ? input[0]->owner : s->output[part];
+            output->last = n;
+            output->host = NULL;
+            output->buffer = NULL;
+            output->offset = 0;
+        }
         for (size_t i = 0; i < STEP_INPUTS; i++)
             if (input[i])
                 r->array[input[i]->owner].last = n;
@@ -199,15 +200,16 @@ static OrtStatus *lay_out(run *r)
 {
     OrtStatus *failure = NULL;
     size_t needed = 0;
-    for (size_t n = 0; n < r->c->steps; n++) {
-        const size_t v = r->c->step[n].output;
-        run_array *a = &r->array[v];
-        if (a->owner != v || a->buffer || !a->elements)
-            continue;
-        const size_t bytes = round_up(bytes_of(a), ALIGNMENT);
-        a->offset = take_room(r, n, a->last < n ? n : a->last, bytes);
-        needed = a->offset + bytes > needed ? a->offset + bytes : needed;
-    }
+    for (size_t n = 0; n < r->c->steps; n++)
+        for (size_t part = 0; part < STEP_OUTPUTS; part++) {
+            const size_t v = r->c->step[n].output[part];
+            run_array *a = v == NO_PLACE ? NULL : &r->array[v];
+            if (!a || a->owner != v || a->buffer || !a->elements)
+                continue;
+            const size_t bytes = round_up(array_bytes(a), ALIGNMENT);
+            a->offset = take_room(r, n, a->last, bytes);
+            needed = a->offset + bytes > needed ? a->offset + bytes : needed;
+        }
     if (needed > r->e->arena_bytes) {
         if (r->e->arena)
             r->e->cl.clReleaseMemObject(r->e->arena);
@@ -216,13 +218,17 @@ static OrtStatus *lay_out(run *r)
         ORT_TRY(engine_buffer(r->e, NULL, needed, true, &r->e->arena));
         r->e->arena_bytes = needed;
     }
-    for (size_t n = 0; n < r->c->steps; n++) {
-        run_array *a = &r->array[r->c->step[n].output], *owner = &r->array[a->owner];
-        if (!owner->buffer)
-            owner->buffer = r->e->arena;
-        a->buffer = owner->buffer;
-        a->offset = owner->offset;
-    }
+    for (size_t n = 0; n < r->c->steps; n++)
+        for (size_t part = 0; part < STEP_OUTPUTS; part++) {
+            const size_t v = r->c->step[n].output[part];
+            if (v == NO_PLACE)
+                continue;
+            run_array *a = &r->array[v], *owner = &r->array[a->owner];
+            if (!owner->buffer)
+                owner->buffer = r->e->arena;
+            a->buffer = owner->buffer;
+            a->offset = owner->offset;
+        }
 fail:
     return failure;
 }
@@ -235,7 +241,7 @@ static OrtStatus *read_outputs(run *r)
         if (r->c->value[v].output == NO_PLACE || !a->elements || (r->e->shares && owner->host == a->host))
             continue;
         const cl_int code = r->e->cl.clEnqueueReadBuffer(r->e->queue, owner->buffer, CL_FALSE, owner->offset,
-                                                         bytes_of(a), a->host, 0, NULL, NULL);
+                                                         array_bytes(a), a->host, 0, NULL, NULL);
         if (code != CL_SUCCESS)
             return ort_failure(r->e->ort, ORT_EP_FAIL, "clattn: clEnqueueReadBuffer returned %d", code);
     }
@@ -251,9 +257,12 @@ static OrtStatus *enqueue(run *r, cl_event *event)
     ORT_TRY(make_outputs(r));
     ORT_TRY(lay_out(r));
     for (size_t n = 0; n < r->c->steps; n++) {
+        const step *s = &r->c->step[n];
         run_array *input[STEP_INPUTS];
-        inputs_of(r, &r->c->step[n], input);
-        ORT_TRY(in_step(r, n, step_enqueue(r->e, r->c, n, input, &r->array[r->c->step[n].output])));
+        inputs_of(r, s, input);
+        for (size_t part = 0; part < STEP_OUTPUTS; part++)
+            if (s->output[part] != NO_PLACE)
+                ORT_TRY(in_step(r, n, step_enqueue(r->e, r->c, n, part, input, &r->array[s->output[part]])));
     }
     ORT_TRY(read_outputs(r));
     const cl_int code = r->e->cl.clEnqueueMarkerWithWaitList(r->e->queue, 0, NULL, event);

@@ -16,6 +16,7 @@ typedef struct engine {
     mtx_t lock;   /* held while a run enqueues: whatever is below, and the chains, are only used then */
     cl_mem arena; /* what lies between the steps of any run: the queue's order keeps runs apart */
     size_t arena_bytes;
+    cl_kernel elementwise[2]; /* of float32 and float16; NULL: not built yet */
 } engine;
 
 /* An array of one run. */
@@ -60,18 +61,45 @@ typedef struct chain {
 /* A chain releases what it has, in any state. */
 void chain_release(const engine *e, chain *c);
 
-/* The extents and the type of a step's output, of its inputs'. */
-OrtStatus *step_shape(const OrtApi *ort, const step *s, run_array *const input[STEP_INPUTS], run_array *output);
+/* The extents and the type of a step's output number `part`, of its inputs'. */
+OrtStatus *step_shape(const OrtApi *ort, const step *s, size_t part, run_array *const input[STEP_INPUTS],
+                      run_array *output);
+
+/* Where a part of a split, or a slice, begins in each dimension, and its extents. */
+void slice_bounds(const step *s, size_t part, const run_array *input, int64_t *start, int64_t *extent);
 
 /* Changes an array's shape as `how` says; `target` has a RESHAPE_TARGET's numbers, or is NULL. */
 OrtStatus *reshape(const OrtApi *ort, const step_reshape *how, const run_array *target, run_array *array);
 
-/* Enqueues a step.  The caller holds the engine's lock. */
-OrtStatus *step_enqueue(engine *e, const chain *c, size_t number, run_array *const input[STEP_INPUTS],
+/* Enqueues what makes a step's output number `part`.  The caller holds the engine's lock, here and below. */
+OrtStatus *step_enqueue(engine *e, const chain *c, size_t number, size_t part, run_array *const input[STEP_INPUTS],
                         const run_array *output);
+OrtStatus *enqueue_move(const engine *e, const step *s, size_t part, run_array *const input[STEP_INPUTS],
+                        const run_array *output);
+OrtStatus *enqueue_elementwise(engine *e, elementwise function, const run_array *a, const run_array *b,
+                               const run_array *y);
+
+/* Row-major strides of an array. */
+void strides_of(const run_array *array, int64_t stride[MOST_DIMENSIONS]);
+
+/* The strides of an array that is broadcast to `shape`. */
+void strides_within(const run_array *array, const run_array *shape, int64_t stride[MOST_DIMENSIONS]);
+
+/* Enqueues a copy whose `rank` dimensions lie in `x` and `y` by these strides, joining dimensions that lie together. */
+OrtStatus *copy(const engine *e, size_t rank, const int64_t *extent, const int64_t *x_stride, const int64_t *y_stride,
+                const run_array *x, const run_array *y);
+
+/* Makes *array one of `shape`, which it is broadcast to, in a buffer of its own if it is smaller. */
+OrtStatus *expand(const engine *e, const run_array *shape, run_array *array, cl_mem *buffer);
+
+clattn_binding bind(const run_array *array);
+size_t array_bytes(const run_array *array);
 
 /* Computes the chain from the context's inputs to its outputs, and waits for them.  Any number of threads may call it. */
 OrtStatus *chain_run(engine *e, const chain *c, OrtKernelContext *context);
+
+/* The failure of a status, or NULL if it is none. */
+OrtStatus *judge(const engine *e, clattn_status status);
 
 /* The failure of a call of the library's. */
 OrtStatus *engine_failure(const engine *e, clattn_status status);

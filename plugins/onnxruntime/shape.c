@@ -208,10 +208,79 @@ static OrtStatus *attention_shape(const OrtApi *ort, const step *s, run_array *c
     return count(ort, output);
 }
 
-OrtStatus *step_shape(const OrtApi *ort, const step *s, run_array *const input[STEP_INPUTS], run_array *output)
+void slice_bounds(const step *s, size_t part, const run_array *input, int64_t *start, int64_t *extent)
+{
+    for (size_t i = 0; i < input->rank; i++) {
+        const int64_t whole = input->dim[i];
+        start[i] = 0;
+        extent[i] = whole;
+        if (s->kind == STEP_SPLIT && i == s->axis[0]) {
+            extent[i] = s->start[part];
+            for (size_t other = 0; other < part; other++)
+                start[i] += s->start[other];
+        } else if (s->kind == STEP_SLICE) {
+            int64_t from = s->start[i] + (s->start[i] < 0 ? whole : 0), to = s->end[i] + (s->end[i] < 0 ? whole : 0);
+            from = from < 0 ? 0 : from > whole ? whole : from;
+            to = to < from ? from : to > whole ? whole : to;
+            start[i] = from;
+            extent[i] = (to - from + s->stride[i] - 1) / s->stride[i];
+        }
+    }
+}
+
+static OrtStatus *slice_shape(const OrtApi *ort, const step *s, size_t part, const run_array *input, run_array *output)
+{
+    int64_t start[MOST_DIMENSIONS], whole = 0;
+    *output = *input;
+    for (size_t i = 0; s->kind == STEP_SPLIT && i < STEP_OUTPUTS; i++)
+        whole += s->start[i];
+    if (s->kind == STEP_SPLIT && (s->axis[0] >= input->rank || whole != input->dim[s->axis[0]]))
+        return wrong(ort, "a Split's parts are not the whole");
+    slice_bounds(s, part, input, start, output->dim);
+    return count(ort, output);
+}
+
+static OrtStatus *concat_shape(const OrtApi *ort, const step *s, run_array *const input[], run_array *output)
+{
+    const size_t axis = s->axis[0];
+    *output = *input[0];
+    for (size_t i = 1; i < STEP_INPUTS && input[i]; i++) {
+        if (input[i]->rank != output->rank)
+            return wrong(ort, "arrays of different numbers of dimensions are to be put together");
+        for (size_t d = 0; d < output->rank; d++)
+            if (d != axis && input[i]->dim[d] != output->dim[d])
+                return wrong(ort, "arrays that are to be put together differ in another dimension");
+        output->dim[axis] += input[i]->dim[axis];
+    }
+    return count(ort, output);
+}
+
+static OrtStatus *expand_shape(const OrtApi *ort, const step *s, run_array *const input[], run_array *output)
+{
+    run_array target = {.rank = s->reshape.numbers};
+    const int64_t *numbers = s->reshape.number;
+    if (input[SHAPE]) {
+        if (input[SHAPE]->rank != 1 || input[SHAPE]->elements > MOST_DIMENSIONS)
+            return wrong(ort, "an Expand's target is no row of up to 8 numbers");
+        target.rank = input[SHAPE]->elements;
+        numbers = input[SHAPE]->host;
+    }
+    for (size_t i = 0; i < target.rank; i++)
+        target.dim[i] = numbers[i];
+    *output = *input[0];
+    return broadcast(ort, &target, output);
+}
+
+OrtStatus *step_shape(const OrtApi *ort, const step *s, size_t part, run_array *const input[STEP_INPUTS],
+                      run_array *output)
 {
     OrtStatus *failure = NULL;
     switch (s->kind) {
+    case STEP_ELEMENTWISE: *output = *input[0]; return input[1] ? broadcast(ort, input[1], output) : NULL;
+    case STEP_SLICE:
+    case STEP_SPLIT: return slice_shape(ort, s, part, input[0], output);
+    case STEP_CONCAT: return concat_shape(ort, s, input, output);
+    case STEP_EXPAND: return expand_shape(ort, s, input, output);
     case STEP_ATTENTION: return attention_shape(ort, s, input, output);
     case STEP_PRODUCT: return product_shape(ort, s, input, output);
     case STEP_NORM:

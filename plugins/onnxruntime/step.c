@@ -1,6 +1,11 @@
 #include "step.h"
 
+#include <math.h>
 #include <string.h>
+
+/* The newest versions of operators of ONNX's whose meaning is known here. */
+#define NEWEST 25
+#define NEWEST_ATTENTION 24
 
 size_t inner(const graph *g, const bool *taken, size_t value, const char *op)
 {
@@ -53,6 +58,46 @@ int64_t last_extent(const graph *g, size_t value)
     return rank ? g->value[value].dim[rank - 1] : -1;
 }
 
+size_t other_input(const graph *g, size_t node, size_t value)
+{
+    return g->node[node].input[g->node[node].input[0] == value];
+}
+
+bool is_number(const graph *g, size_t value, double number)
+{
+    float found;
+    return graph_scalar(g, value, &found) && fabs((double)found - number) <= 1e-3 * fabs(number);
+}
+
+size_t follower_by(const graph *g, const bool *taken, size_t value, const char *op, double number)
+{
+    size_t input, n = follower(g, taken, value, op, &input);
+    return n != NO_PLACE && is_number(g, other_input(g, n, value), number) ? n : NO_PLACE;
+}
+
+size_t reader_of(const graph *g, const bool *taken, size_t value, const char *op)
+{
+    size_t input, n = graph_reader(g, value, NO_PLACE, &input);
+    while (n != NO_PLACE && (taken[n] || !graph_is(g, n, "", op)))
+        n = graph_reader(g, value, n, &input);
+    return n;
+}
+
+/* Takes the sum that a norm is of, if nobody else reads it. */
+static void take_residual(const graph *g, const bool *taken, size_t rank, step *made)
+{
+    const size_t sum = inner(g, taken, made->input[NORM_X], "Add");
+    for (size_t i = 0; sum != NO_PLACE && i < 2; i++) {
+        const size_t x = g->node[sum].input[i], residual = g->node[sum].input[1 - i];
+        if (rank_of(g, x) != rank || !is_float(g, residual) || !rank_of(g, residual))
+            continue;
+        made->input[NORM_X] = x;
+        made->input[NORM_RESIDUAL] = residual;
+        step_add(made, sum);
+        break;
+    }
+}
+
 /* LayerNormalization, RMSNormalization or SimplifiedLayerNormalization of the last dimensions, perhaps of a sum. */
 static OrtStatus *match_norm(const graph *g, size_t node, const bool *taken, step *made, bool *found,
                              const char **reason)
@@ -88,96 +133,66 @@ static OrtStatus *match_norm(const graph *g, size_t node, const bool *taken, ste
     made->norm.kind = graph_is(g, node, "", "LayerNormalization") ? CLATTN_NORM_KIND_LAYER : CLATTN_NORM_KIND_RMS;
     made->norm.axes = rank - (size_t)axis;
     made->input[NORM_X] = n->input[0];
-    made->output = n->output[0];
+    made->output[0] = n->output[0];
     step_add(made, node);
-    const size_t sum = inner(g, taken, n->input[0], "Add");
-    for (size_t i = 0; sum != NO_PLACE && i < 2; i++) {
-        const size_t x = g->node[sum].input[i], residual = g->node[sum].input[1 - i];
-        if (rank_of(g, x) != rank || !is_float(g, residual) || !rank_of(g, residual))
-            continue;
-        made->input[NORM_X] = x;
-        made->input[NORM_RESIDUAL] = residual;
-        step_add(made, sum);
-        break;
-    }
+    take_residual(g, taken, rank, made);
     *found = true;
 fail:
     return failure;
 }
 
-/* A Transpose of floats. */
-static OrtStatus *match_transpose(const graph *g, size_t node, step *made, bool *found)
+OrtStatus *match_rms(const graph *g, size_t node, const bool *taken, step *made, bool *found)
 {
     OrtStatus *failure = NULL;
-    int64_t perm[MOST_DIMENSIONS];
-    size_t count = 0, rank = rank_of(g, g->node[node].input[0]);
-    unsigned seen = 0;
-    ORT_TRY(graph_integers(g, node, "perm", perm, MOST_DIMENSIONS, &count));
-    for (size_t i = 0; i < count; i++) {
-        seen |= perm[i] >= 0 && perm[i] < MOST_DIMENSIONS ? 1u << perm[i] : 0;
-        made->axis[i] = (size_t)perm[i];
-    }
-    if (!is_float(g, g->node[node].input[0]) || rank < 2 || rank > CLATTN_MAX_RANK || count != rank ||
-        seen != (1u << rank) - 1)
+    const size_t x = g->node[node].input[0], rank = rank_of(g, x);
+    int64_t axes[1] = {0}, keeps = 1;
+    size_t input, count = 0;
+    if (!is_float(g, x) || rank < 2 || !is_number(g, g->node[node].input[1], 2))
         return NULL;
-    made->kind = STEP_TRANSPOSE;
-    made->input[0] = g->node[node].input[0];
-    made->output = g->node[node].output[0];
-    *found = step_add(made, node);
-fail:
-    return failure;
-}
-
-OrtStatus *read_reshape(const graph *g, size_t node, step_reshape *made, size_t *shape, bool *found)
-{
-    OrtStatus *failure = NULL;
-    const graph_node *n = &g->node[node];
-    int64_t number = 0;
-    *made = (step_reshape){.kind = RESHAPE_NONE};
-    *shape = NO_PLACE;
-    *found = false;
-    if (!is_float(g, n->input[0]) || rank_of(g, n->input[0]) == 0 || rank_of(g, n->output[0]) == 0)
+    const size_t mean = follower(g, taken, g->node[node].output[0], "ReduceMean", &input);
+    if (mean == NO_PLACE)
         return NULL;
-    if (graph_is(g, node, "", "Flatten")) {
-        made->kind = RESHAPE_FLATTEN;
-        ORT_TRY(graph_integer(g, node, "axis", 1, &number));
-        made->number[0] = number;
-        made->numbers = 1;
-        *found = true;
+    ORT_TRY(graph_integer(g, mean, "keepdims", 1, &keeps));
+    if (g->node[mean].version < 18)
+        ORT_TRY(graph_integers(g, mean, "axes", axes, 1, &count));
+    else if (!has(g->node[mean].input, g->node[mean].inputs, 1) ||
+             !graph_numbers(g, g->node[mean].input[1], axes, 1, &count))
         return NULL;
-    }
-    if (graph_is(g, node, "", "Reshape")) {
-        made->kind = RESHAPE_TARGET;
-        ORT_TRY(graph_integer(g, node, "allowzero", 0, &number));
-        made->zeros = number != 0;
-    } else {
-        made->kind = graph_is(g, node, "", "Squeeze") ? RESHAPE_SQUEEZE : RESHAPE_UNSQUEEZE;
-        if (n->version < 13) {
-            ORT_TRY(graph_integers(g, node, "axes", made->number, MOST_DIMENSIONS, &made->numbers));
-            *found = made->numbers > 0;
-            return NULL;
+    const size_t sum = follower(g, taken, g->node[mean].output[0], "Add", &input);
+    if (!keeps || count != 1 || (axes[0] != -1 && axes[0] != (int64_t)rank - 1) || sum == NO_PLACE ||
+        !graph_scalar(g, other_input(g, sum, g->node[mean].output[0]), &made->norm.epsilon) ||
+        !(made->norm.epsilon >= 0) || isinf(made->norm.epsilon))
+        return NULL;
+    const size_t root = follower(g, taken, g->node[sum].output[0], "Sqrt", &input);
+    if (root == NO_PLACE)
+        return NULL;
+    const size_t inverse = follower(g, taken, g->node[root].output[0], "Reciprocal", &input);
+    size_t last = inverse != NO_PLACE ? follower(g, taken, g->node[inverse].output[0], "Mul", &input)
+                                      : follower(g, taken, g->node[root].output[0], "Div", &input);
+    if (last == NO_PLACE || g->node[last].input[inverse != NO_PLACE ? 1 - input : 0] != x)
+        return NULL;
+    made->kind = STEP_NORM;
+    made->norm.kind = CLATTN_NORM_KIND_RMS;
+    made->norm.axes = 1;
+    made->input[NORM_X] = x;
+    const size_t nodes[] = {node, mean, sum, root, inverse, last};
+    for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++)
+        if (nodes[i] != NO_PLACE)
+            step_add(made, nodes[i]);
+    made->output[0] = g->node[last].output[0];
+    const size_t scaled = follower(g, taken, made->output[0], "Mul", &input);
+    if (scaled != NO_PLACE) {
+        const size_t scale = other_input(g, scaled, made->output[0]);
+        if (is_float(g, scale) && g->value[scale].constant && rank_of(g, scale) == 1 &&
+            g->value[scale].elements == (size_t)last_extent(g, x)) {
+            made->input[NORM_SCALE] = scale;
+            step_add(made, scaled);
+            made->output[0] = g->node[scaled].output[0];
         }
     }
-    if (!has(n->input, n->inputs, 1)) {
-        *found = made->kind == RESHAPE_SQUEEZE;
-        return NULL;
-    }
-    *found = graph_numbers(g, n->input[1], made->number, MOST_DIMENSIONS, &made->numbers);
-    if (!*found && made->kind == RESHAPE_TARGET && g->value[n->input[1]].type == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64) {
-        *shape = n->input[1];
-        *found = true;
-    }
+    *found = true;
 fail:
     return failure;
-}
-
-static OrtStatus *match_reshape(const graph *g, size_t node, step *made, bool *found)
-{
-    made->kind = STEP_RESHAPE;
-    made->input[0] = g->node[node].input[0];
-    made->output = g->node[node].output[0];
-    step_add(made, node);
-    return read_reshape(g, node, &made->reshape, &made->input[SHAPE], found);
 }
 
 /* An activation that no product has. */
@@ -194,24 +209,27 @@ static OrtStatus *match_alone(const graph *g, size_t node, const bool *taken, st
     return failure;
 }
 
-OrtStatus *step_match(const graph *g, size_t node, bool moves, const bool *taken, step *made, bool *found,
+OrtStatus *step_match(const graph *g, size_t node, bool light, const bool *taken, step *made, bool *found,
                       const char **reason)
 {
     OrtStatus *failure = NULL;
     *made = (step){0};
     for (size_t i = 0; i < STEP_INPUTS; i++)
         made->input[i] = NO_PLACE;
+    for (size_t i = 0; i < STEP_OUTPUTS; i++)
+        made->output[i] = NO_PLACE;
     *found = false;
     *reason = NULL;
-    if (taken[node])
+    if (taken[node] || !g->node[node].inputs)
         return NULL;
-    if (moves) {
-        if (graph_is(g, node, "", "Transpose"))
-            ORT_TRY(match_transpose(g, node, made, found));
-        else if (graph_is(g, node, "", "Reshape") || graph_is(g, node, "", "Flatten") ||
-                 graph_is(g, node, "", "Squeeze") || graph_is(g, node, "", "Unsqueeze"))
-            ORT_TRY(match_reshape(g, node, made, found));
-    } else if (graph_is(g, node, "", "Softmax"))
+    if (!*g->node[node].domain &&
+        g->node[node].version > (graph_is(g, node, "", "Attention") ? NEWEST_ATTENTION : NEWEST)) {
+        *reason = "its version is newer than what the provider knows";
+        return NULL;
+    }
+    if (light)
+        return match_light(g, node, made, found);
+    if (graph_is(g, node, "", "Softmax"))
         ORT_TRY(match_softmax(g, node, taken, made, found, reason));
     else if (graph_is(g, node, "", "Attention") || graph_is(g, node, "com.microsoft", "MultiHeadAttention"))
         ORT_TRY(match_attention(g, node, made, found, reason));
@@ -220,7 +238,9 @@ OrtStatus *step_match(const graph *g, size_t node, bool moves, const bool *taken
     else if (graph_is(g, node, "", "LayerNormalization") || graph_is(g, node, "", "RMSNormalization") ||
              graph_is(g, node, "", "SimplifiedLayerNormalization"))
         ORT_TRY(match_norm(g, node, taken, made, found, reason));
-    else
+    else if (graph_is(g, node, "", "Pow"))
+        ORT_TRY(match_rms(g, node, taken, made, found));
+    if (!*found && !*reason)
         ORT_TRY(match_alone(g, node, taken, made, found));
 fail:
     return failure;

@@ -8,13 +8,19 @@
 
 #define MOST_NODES 16
 #define STEP_INPUTS 5
+#define STEP_OUTPUTS 4
 
 typedef enum step_kind {
     STEP_ATTENTION,
     STEP_PRODUCT, /* by a constant matrix */
     STEP_NORM,
     STEP_ACTIVATION,
+    STEP_ELEMENTWISE, /* the first of the light steps, which are taken only between the others */
     STEP_TRANSPOSE,
+    STEP_SLICE,
+    STEP_SPLIT,
+    STEP_CONCAT,
+    STEP_EXPAND,
     STEP_RESHAPE, /* costs nothing: the same elements */
 } step_kind;
 
@@ -22,7 +28,7 @@ typedef enum step_kind {
 enum { QUERY, KEY, VALUE, MASK };
 enum { PRODUCT_A, PRODUCT_B, PRODUCT_BIAS, PRODUCT_OPERAND };
 enum { NORM_X, NORM_SCALE, NORM_BIAS, NORM_RESIDUAL };
-enum { SHAPE = STEP_INPUTS - 1 }; /* of a reshape: whole numbers on the host */
+enum { SHAPE = STEP_INPUTS - 1 }; /* of a reshape or an expansion: whole numbers on the host */
 
 /* How an array in row-major order is attention's (batch, heads, length, size). */
 typedef struct attention_view {
@@ -46,12 +52,30 @@ typedef struct step_reshape {
     bool zeros; /* 0 is an extent of its own */
 } step_reshape;
 
+/* Functions of one or two arrays, element by element. */
+typedef enum elementwise {
+    ELEMENTWISE_ADD,
+    ELEMENTWISE_SUB,
+    ELEMENTWISE_MUL,
+    ELEMENTWISE_DIV,
+    ELEMENTWISE_POW,
+    ELEMENTWISE_NEG, /* the first of one array */
+    ELEMENTWISE_ABS,
+    ELEMENTWISE_SQRT,
+    ELEMENTWISE_RECIPROCAL,
+    ELEMENTWISE_EXP,
+    ELEMENTWISE_ERF,
+    ELEMENTWISE_TANH,
+    ELEMENTWISE_SIGMOID,
+    ELEMENTWISE_FUNCTIONS
+} elementwise;
+
 typedef struct step {
     step_kind kind;
     size_t node[MOST_NODES]; /* of the graph, ascending */
     size_t nodes;
-    size_t input[STEP_INPUTS]; /* values; NO_PLACE: there is none */
-    size_t output;
+    size_t input[STEP_INPUTS];   /* values; NO_PLACE: there is none */
+    size_t output[STEP_OUTPUTS]; /* values; NO_PLACE: there is none */
     struct {
         attention_view view[3], output; /* of QUERY, KEY and VALUE */
         bool causal, short_mask;
@@ -72,13 +96,17 @@ typedef struct step {
         float epsilon;
     } norm;
     step_reshape reshape;         /* alone, or of a product's sums, before a bias, an activation or an operand */
-    size_t axis[MOST_DIMENSIONS]; /* of a transposition: which dimension of the input each is */
+    size_t axis[MOST_DIMENSIONS]; /* of a transposition: which dimension of the input each is; [0] of a split and of
+                                   * what is put together: the dimension */
+    /* Of a slice, of each dimension; of a split, `start` has the parts' extents, or zeros if they are equal. */
+    int64_t start[MOST_DIMENSIONS], end[MOST_DIMENSIONS], stride[MOST_DIMENSIONS];
+    elementwise function;
 } step;
 
 /* Finds the step that begins at `node`: *found tells whether there is one that clattn takes, and otherwise *reason, a static
  * string, why not, or NULL if the node is none that it knows.  `taken` says which nodes are in another step.  First come the
- * steps that compute, and in a second pass (`moves`) transpositions and reshapes that are left. */
-OrtStatus *step_match(const graph *g, size_t node, bool moves, const bool *taken, step *made, bool *found,
+ * steps that compute, and in a second pass (`light`) single nodes that move or change elements. */
+OrtStatus *step_match(const graph *g, size_t node, bool light, const bool *taken, step *made, bool *found,
                       const char **reason);
 
 /* ---- Parts of step_match. ---- */
@@ -88,6 +116,11 @@ OrtStatus *match_softmax(const graph *g, size_t softmax, const bool *taken, step
                          const char **reason);
 OrtStatus *match_attention(const graph *g, size_t node, step *made, bool *found, const char **reason);
 OrtStatus *match_product(const graph *g, size_t node, const bool *taken, step *made, bool *found, const char **reason);
+
+OrtStatus *match_light(const graph *g, size_t node, step *made, bool *found);
+
+/* RMSNorm in pieces: X · 1 / sqrt(mean(X²) + epsilon) · scale. */
+OrtStatus *match_rms(const graph *g, size_t node, const bool *taken, step *made, bool *found);
 
 /* Finds what activates `value` with nodes that are free: adds them to the step, whose output is then the result. */
 OrtStatus *match_activation(const graph *g, size_t value, const bool *taken, step *made, bool *found);
@@ -103,6 +136,18 @@ size_t inner(const graph *g, const bool *taken, size_t value, const char *op);
 
 /* The only node that reads a value, if it is of ONNX's operator `op` and free, and the place among its inputs. */
 size_t follower(const graph *g, const bool *taken, size_t value, const char *op, size_t *input);
+
+/* The other input of a node of two. */
+size_t other_input(const graph *g, size_t node, size_t value);
+
+/* Whether a value is a constant near `number`. */
+bool is_number(const graph *g, size_t value, double number);
+
+/* The only reader of `value`, of the operator `op`, whose other input is near `number`. */
+size_t follower_by(const graph *g, const bool *taken, size_t value, const char *op, double number);
+
+/* The first free reader of `value` that is of the operator `op`. */
+size_t reader_of(const graph *g, const bool *taken, size_t value, const char *op);
 
 /* Whether an input or output is there. */
 bool has(const size_t *values, size_t count, size_t place);

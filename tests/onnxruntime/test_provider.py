@@ -18,8 +18,9 @@ import unittest
 
 import numpy as np
 import onnxruntime
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, load_model_from_string, numpy_helper
 from onnx.backend.test.case.node import collect_testcases
+from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 try:
     import torch
@@ -31,11 +32,12 @@ except ImportError:
     clattn_onnxruntime = None
 
 NAME = "ClattnExecutionProvider"
+REFUSED = (state.Fail, state.InvalidGraph, state.NotImplemented)
 SEED = int(os.environ.get("CLATTN_TEST_SEED", "20261128"))
 FULL = os.environ.get("CLATTN_TEST_LEVEL") == "full"
 DRAWS, MODELS = (300, 1000) if FULL else (20, 30)
 TYPES = {np.dtype("float32"): TensorProto.FLOAT, np.dtype("float16"): TensorProto.FLOAT16, np.dtype("bool"): TensorProto.BOOL}
-WITHIN = {"float32": 2e-5, "float16": 5e-3}
+WITHIN, RELATIVE = {"float32": 2e-5, "float16": 5e-3}, {"float32": 2e-5, "float16": 2e-3}
 
 
 def model(nodes, inputs, outputs, constants=(), opset=23):
@@ -75,18 +77,18 @@ def node(op, inputs, outputs, domain="", **attributes):
     return helper.make_node(op, inputs.split(), outputs.split(), domain=domain, **attributes)
 
 
-def groups(content):
+def groups(content, take="attention"):
     """How many nodes the provider takes, of how many, as how many chains; and what it leaves, by its log."""
     script = """
 import sys, onnxruntime
 onnxruntime.register_execution_provider_library("clattn", sys.argv[1])
 settings = onnxruntime.SessionOptions()
 settings.log_severity_level = 1
-settings.add_provider_for_devices([d for d in onnxruntime.get_ep_devices() if d.ep_name == "ClattnExecutionProvider"], {})
+settings.add_provider_for_devices([d for d in onnxruntime.get_ep_devices() if d.ep_name == "ClattnExecutionProvider"], {"take": sys.argv[2]})
 onnxruntime.InferenceSession(sys.stdin.buffer.read(), settings)
 """
     done = subprocess.run(
-        [sys.executable, "-c", script, os.environ["CLATTN_ONNXRUNTIME"]], input=content, capture_output=True, check=True
+        [sys.executable, "-c", script, os.environ["CLATTN_ONNXRUNTIME"], take], input=content, capture_output=True, check=True
     )
     text = done.stderr.decode()
     taken = re.search(r"clattn takes (\d+) of (\d+) nodes, as (\d+) chains", text)
@@ -106,7 +108,7 @@ class Comparison(unittest.TestCase):
         for each in (inputs, *others):
             for found, expected in zip(ours.run(None, each), theirs.run(None, each), strict=True):
                 self.assertEqual((found.shape, found.dtype), (expected.shape, expected.dtype))
-                np.testing.assert_allclose(found, expected, atol=WITHIN[found.dtype.name])
+                np.testing.assert_allclose(found, expected, atol=WITHIN[found.dtype.name], rtol=RELATIVE[found.dtype.name])
 
 
 def chain(random, dtype):
@@ -166,7 +168,9 @@ class Chains(Comparison):
             with self.subTest(n, nodes=[each.op_type for each in nodes]):
                 self.compare(content, inputs)
                 if n < 5:
-                    self.assertEqual(groups(content), ((taken, len(nodes), 1), []))
+                    (found, count, chains), left = groups(content)  # ONNX Runtime joins some transpositions
+                    self.assertEqual((found, chains, left), (count, 1, []))
+                    self.assertLessEqual(taken - 2, count)
 
     def test_other_shapes(self):
         """One session takes any shape, and broadcasts as ONNX does."""
@@ -244,7 +248,7 @@ class Chains(Comparison):
                 node("MatMul", f"b{n} v", output),
             ]
             if n == 0:
-                nodes.append(node("Tanh", "x", "z"))
+                nodes.append(node("Softplus", "x", "z"))
         inputs = {"q": self.array(2, 3, 5, 8), "k": self.array(2, 3, 6, 8), "v": self.array(2, 3, 6, 8)}
         content = model(nodes, inputs, ["y"])
         self.assertEqual(groups(content)[0][2], 2)
@@ -291,7 +295,12 @@ class Drawing:
         return self.constant(np.array(number, self.dtype))
 
     def activation(self, x):
-        kind = self.random.integers(6)
+        kind = self.random.integers(7)
+        if kind == 6:
+            cube = self.add("Mul", self.add("Pow", x, self.number(3)), self.number(0.044715))
+            scaled = self.add("Mul", self.add("Add", x, cube), self.number((2 / np.pi) ** 0.5))
+            one = self.add("Add", self.add("Tanh", scaled), self.number(1))
+            return self.add("Mul", *self.shuffled(self.add("Mul", x, self.number(0.5)), one))
         if kind == 0:
             scaled = self.add(*(("Div", x, self.number(2**0.5)) if self.chance() else ("Mul", x, self.number(2**-0.5))))
             one = self.add("Add", *self.shuffled(self.add("Erf", scaled), self.number(1)))
@@ -362,6 +371,38 @@ class Drawing:
             "Reshape", y, self.numbers(0, 0, self.width) if self.chance() else self.numbers(-1, self.length, self.width)
         )
 
+    def light(self, x):
+        """Elements of x moved, or changed one by one."""
+        kind = self.random.integers(7)
+        if kind == 0:
+            other = [self.array(self.width), self.array(1, self.length, 1), self.array(1), np.array(2, self.dtype)][
+                self.random.integers(4)
+            ]
+            return self.add(str(self.random.choice(["Add", "Sub", "Mul"])), *self.shuffled(x, self.constant(other)))
+        if kind == 1:
+            return self.add(str(self.random.choice(["Neg", "Abs", "Sigmoid", "Erf"])), x)
+        if kind == 2:  # what a rotary embedding does
+            cut, axis = self.numbers(int(self.random.integers(0, self.width + 1))), self.numbers(-1)
+            low = self.add("Slice", x, self.numbers(0), cut, axis)
+            high = self.add("Slice", x, cut, self.numbers(2**63 - 1), axis)
+            turned = self.add("Concat", self.add("Neg", high), low, axis=-1)
+            return self.add("Add", self.add("Mul", x, self.constant(self.array(1, self.width))), turned)
+        if kind == 3:
+            first = int(self.random.integers(0, self.length + 1))
+            self.count += 1
+            parts = [f"v{self.count}a", f"v{self.count}b"]
+            self.nodes.append(node("Split", f"{x} {self.numbers(first, self.length - first)}", " ".join(parts), axis=1))
+            return self.add("Concat", parts[1], parts[0], axis=1)
+        if kind == 4:
+            turned = self.add("Transpose", x, perm=[2, 0, 1])
+            return self.add("Transpose", self.add("Exp", self.add("Neg", self.add("Abs", turned))), perm=[1, 2, 0])
+        if kind == 5:
+            squared = self.add("ReduceMean", self.add("Pow", x, self.number(2)), self.numbers(-1), keepdims=1)
+            root = self.add("Sqrt", self.add("Add", squared, self.number(0.01)))
+            y = self.add("Div", x, root) if self.chance() else self.add("Mul", x, self.add("Reciprocal", root))
+            return self.add("Mul", *self.shuffled(y, self.constant(self.array(self.width))))
+        return self.add("Expand", x, self.numbers(self.batch, 1, 1))
+
     def norm(self, x):
         scale, bias = (self.constant(self.array(self.width)) for _ in range(2))
         if self.chance(0.3):
@@ -372,7 +413,7 @@ class Drawing:
         """Its nodes, inputs, outputs and constants."""
         self.widths = {}
         for _ in range(int(self.random.integers(2, 8))):
-            kind = self.random.integers(6)
+            kind = self.random.integers(8)
             if kind == 0:
                 y = self.attention()
             elif kind == 1:
@@ -383,8 +424,10 @@ class Drawing:
                 y = self.add("Add", self.pick(), self.pick())
             elif kind == 4:
                 y = self.activation(self.pick())
+            elif kind > 5:
+                y = self.light(self.pick())
             else:
-                y = self.add(str(self.random.choice(["Tanh", "Sin", "Softplus", "Neg"])), self.pick())
+                y = self.add(str(self.random.choice(["Sin", "Softplus"])), self.pick())
             if kind < 2 and self.chance(0.7):
                 y = self.add("Add", *self.shuffled(y, self.pick()))
             if kind < 2 and self.chance(0.5):
@@ -411,26 +454,47 @@ class Models(Comparison):
 
 
 class Operators(Comparison):
-    def test_node_cases(self):
-        """ONNX's own cases of Attention: those without a cache give what they should, the others what the CPU provider gives."""
-        ran = taken = 0
-        for case in collect_testcases("Attention"):
-            loaded = case.model
-            if len(loaded.graph.node) != 1 or any(each.version > 23 for each in loaded.opset_import if not each.domain):
+    OPERATORS = re.split(
+        " ",
+        "Abs Add Attention Concat Div Erf Exp Expand Flatten Gelu Gemm LayerNormalization LeakyRelu MatMul Mul Neg Pad Pow "
+        "RMSNormalization Reciprocal Relu Reshape Sigmoid Slice Softmax Split Sqrt Squeeze Sub Swish Tanh Transpose Unsqueeze",
+    )
+
+    def node_cases(self):
+        """ONNX's own cases: the operator, a model, inputs. A second model of each has all inputs but the first as constants."""
+        for case in collect_testcases(None):
+            graph = case.model.graph
+            if [each.op_type in self.OPERATORS for each in graph.node] != [True]:
                 continue
             for given, expected in case.data_sets:
-                if any(array.dtype not in TYPES for array in (*given, *expected)):
+                if any(array.dtype not in TYPES or array.dtype == np.bool_ for array in expected):
                     continue
-                inputs = dict(zip((each.name for each in loaded.graph.input), given, strict=True))
-                ours = len(expected) == 1 and sum(map(bool, loaded.graph.node[0].input)) <= 4
-                content = loaded.SerializeToString()
-                with self.subTest(case.name):
-                    found = session(content).run(None, inputs)
-                    for mine, theirs in zip(found, expected if ours else plain(content).run(None, inputs), strict=True):
-                        np.testing.assert_allclose(mine, theirs, atol=WITHIN[theirs.dtype.name], rtol=1e-3)
-                ran, taken = ran + 1, taken + ours
-        self.assertGreater(ran, 20)
-        self.assertGreater(taken, 15)
+                inputs = {each.name: np.asarray(array) for each, array in zip(graph.input, given, strict=True)}
+                yield case.name, graph.node[0].op_type, case.model.SerializeToString(), inputs
+                fixed = load_model_from_string(case.model.SerializeToString())
+                del fixed.graph.input[1:]
+                fixed.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in [*inputs.items()][1:])
+                yield case.name + " fixed", graph.node[0].op_type, fixed.SerializeToString(), dict([*inputs.items()][:1])
+
+    def test_node_cases(self):
+        """All that the provider knows gives what the CPU provider gives."""
+        ran, taken = 0, set()
+        for name, op, content, inputs in self.node_cases():
+            with self.subTest(name):
+                try:
+                    expected = plain(content).run(None, inputs)
+                except REFUSED:  # a version of the operator that the CPU provider lacks
+                    self.assertNotEqual(op, "MatMul")
+                    continue
+                found = session(content, take="all").run(None, inputs)
+                for mine, theirs in zip(found, expected, strict=True):
+                    np.testing.assert_allclose(mine, theirs, atol=WITHIN[theirs.dtype.name], rtol=1e-3)
+                ran += 1
+                if op not in taken and groups(content, take="all")[0][0]:
+                    taken.add(op)
+        self.assertGreater(ran, 400)
+        # ONNX's norms have three outputs here; what pads pads something; Softmax is taken as part of attention.
+        self.assertEqual(sorted(set(self.OPERATORS) - taken), ["LayerNormalization", "Pad", "Softmax"])
 
     def test_attention(self):
         """Shapes of three and four dimensions, grouped heads, masks, causality, scales and softcap."""

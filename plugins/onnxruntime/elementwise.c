@@ -1,0 +1,130 @@
+/* Functions of each element, for which clattn has no operator: a kernel of the provider's own. */
+#include "run.h"
+
+/* One kernel for each pair of types; the function is a number.  An item has PIECE elements of a row, every `local size`-th of
+ * a group's.  Strides are in elements, 0 where an array is broadcast.
+ *
+ * int8 has up to eight dimensions, the first of which are 1. */
+static const char source[] =
+    "#ifdef HALF\n"
+    "#define TYPE half\n"
+    "#define LOAD(p, i) vload_half(i, p)\n"
+    "#define STORE(v, p, i) vstore_half_rte(v, i, p)\n"
+    "#else\n"
+    "#define TYPE float\n"
+    "#define LOAD(p, i) p[i]\n"
+    "#define STORE(v, p, i) p[i] = v\n"
+    "#endif\n"
+    "float apply(int function, float a, float b)\n"
+    "{\n"
+    "    switch (function) {\n"
+    "    case 0: return a + b;\n"
+    "    case 1: return a - b;\n"
+    "    case 2: return a * b;\n"
+    "    case 3: return a / b;\n"
+    "    case 4: return b == 2.0f ? a * a : pow(a, b);\n"
+    "    case 5: return -a;\n"
+    "    case 6: return fabs(a);\n"
+    "    case 7: return sqrt(a);\n"
+    "    case 8: return 1.0f / a;\n"
+    "    case 9: return exp(a);\n"
+    "    case 10: return erf(a);\n"
+    "    case 11: return tanh(a);\n"
+    "    default: return 1.0f / (1.0f + exp(-a));\n"
+    "    }\n"
+    "}\n"
+    "kernel void elementwise(const global TYPE *a, const global TYPE *b, global TYPE *y, int8 extent, int8 a_stride,\n"
+    "                        int8 b_stride, int4 begin, int function, int piece)\n"
+    "{\n"
+    "    int row = (int)get_group_id(1), first = (int)get_group_id(0) * piece, local_id = (int)get_local_id(0);\n"
+    "    int last = min(first + piece, extent.s7), rest = row;\n"
+    "    int at_a = begin.x, at_b = begin.y, at_y = begin.z + row * extent.s7;\n"
+    "    int e[7] = {extent.s0, extent.s1, extent.s2, extent.s3, extent.s4, extent.s5, extent.s6};\n"
+    "    int sa[7] = {a_stride.s0, a_stride.s1, a_stride.s2, a_stride.s3, a_stride.s4, a_stride.s5, a_stride.s6};\n"
+    "    int sb[7] = {b_stride.s0, b_stride.s1, b_stride.s2, b_stride.s3, b_stride.s4, b_stride.s5, b_stride.s6};\n"
+    "    for (int d = 6; d >= 0; d--) {\n"
+    "        at_a += rest % e[d] * sa[d];\n"
+    "        at_b += rest % e[d] * sb[d];\n"
+    "        rest /= e[d];\n"
+    "    }\n"
+    "    for (int i = first + local_id; i < last; i += (int)get_local_size(0)) {\n"
+    "        float v = apply(function, LOAD(a, at_a + i * a_stride.s7), LOAD(b, at_b + i * b_stride.s7));\n"
+    "        STORE(v, y, at_y + i);\n"
+    "    }\n"
+    "}\n";
+
+#define PIECE 1024
+
+static OrtStatus *build(engine *e, bool half, cl_kernel *kernel)
+{
+    cl_int code;
+    const char *text = source;
+    cl_context context = clattn_context_opencl_context(e->context);
+    cl_program program = e->cl.clCreateProgramWithSource(context, 1, &text, NULL, &code);
+    if (code == CL_SUCCESS)
+        code = e->cl.clBuildProgram(program, 0, NULL, half ? "-DHALF" : "", NULL, NULL);
+    if (code == CL_SUCCESS)
+        *kernel = e->cl.clCreateKernel(program, "elementwise", &code);
+    if (program)
+        e->cl.clReleaseProgram(program);
+    return code == CL_SUCCESS
+               ? NULL
+               : ort_failure(e->ort, ORT_EP_FAIL, "clattn: the kernel of elementwise functions: OpenCL error %d", code);
+}
+
+OrtStatus *enqueue_elementwise(engine *e, elementwise function, const run_array *a, const run_array *b,
+                               const run_array *y)
+{
+    OrtStatus *failure = NULL;
+    int64_t a_stride[MOST_DIMENSIONS], b_stride[MOST_DIMENSIONS];
+    cl_int8 extents, strides[2];
+    size_t kept = 0, rows = 1;
+    const size_t size = clattn_dtype_size(y->dtype);
+    cl_kernel *kernel = &e->elementwise[y->dtype == CLATTN_DTYPE_F16];
+    b = b ? b : a;
+    if (!*kernel)
+        ORT_TRY(build(e, y->dtype == CLATTN_DTYPE_F16, kernel));
+    if (y->elements > INT32_MAX || (a->offset + b->offset + y->offset) / size > INT32_MAX)
+        return ort_failure(e->ort, ORT_EP_FAIL, "clattn: an array has more than 2^31 elements");
+    strides_within(a, y, a_stride);
+    strides_within(b, y, b_stride);
+    /* From the last dimension, joining those that lie together in both. */
+    for (size_t i = y->rank; i-- > 0;) {
+        if (y->dim[i] == 1)
+            continue;
+        const size_t place = 7 - (kept ? kept - 1 : 0);
+        if (kept && a_stride[i] == (int64_t)strides[0].s[place] * extents.s[place] &&
+            b_stride[i] == (int64_t)strides[1].s[place] * extents.s[place]) {
+            extents.s[place] *= (cl_int)y->dim[i];
+            continue;
+        }
+        extents.s[7 - kept] = (cl_int)y->dim[i];
+        strides[0].s[7 - kept] = (cl_int)a_stride[i];
+        strides[1].s[7 - kept++] = (cl_int)b_stride[i];
+    }
+    for (; kept < 8; kept++) {
+        extents.s[7 - kept] = 1;
+        strides[0].s[7 - kept] = strides[1].s[7 - kept] = 0;
+    }
+    for (size_t i = 0; i < 7; i++)
+        rows *= (size_t)extents.s[i];
+    const cl_int4 begin = {{(cl_int)(a->offset / size), (cl_int)(b->offset / size), (cl_int)(y->offset / size), 0}};
+    const cl_int number = (cl_int)function, piece = PIECE;
+    const struct {
+        size_t bytes;
+        const void *value;
+    } arguments[] = {{sizeof a->buffer, &a->buffer}, {sizeof b->buffer, &b->buffer},   {sizeof y->buffer, &y->buffer},
+                     {sizeof extents, &extents},     {sizeof strides[0], &strides[0]}, {sizeof strides[1], &strides[1]},
+                     {sizeof begin, &begin},         {sizeof number, &number},         {sizeof piece, &piece}};
+    cl_int code = CL_SUCCESS;
+    for (cl_uint i = 0; i < sizeof arguments / sizeof arguments[0] && code == CL_SUCCESS; i++)
+        code = e->cl.clSetKernelArg(*kernel, i, arguments[i].bytes, arguments[i].value);
+    const size_t local[2] = {e->shares ? 1 : 64, 1};
+    const size_t global[2] = {((size_t)extents.s[7] + PIECE - 1) / PIECE *local[0], rows};
+    if (code == CL_SUCCESS)
+        code = e->cl.clEnqueueNDRangeKernel(e->queue, *kernel, 2, NULL, global, local, 0, NULL, NULL);
+    if (code != CL_SUCCESS)
+        failure = ort_failure(e->ort, ORT_EP_FAIL, "clattn: a kernel of elementwise functions: OpenCL error %d", code);
+fail:
+    return failure;
+}
