@@ -484,7 +484,11 @@ def add_onnxruntime(run, gcc, full):
                 "-Csetup-args=-Donnxruntime_headers=$2" "$3" """, python(), run.work / "onnxruntime-wheel", headers, ROOT],
                               needs=[job, fetched], isolated=False))
     run.add("onnxruntime", "provider", lambda: [python(), HERE / "onnxruntime/test_provider.py"], {**env, "PYTHONPATH": path},
-            [*builds, job, *torch])
+            [*builds, job, *torch], 4800)
+    if torch:
+        more, models, _ = packages(run, "onnxruntime", "transformers", "transformers==5.24.0", "onnxscript==0.7.2")
+        run.add("onnxruntime", "exports", lambda: [python(), HERE / "onnxruntime/test_exports.py"],
+                {**env, "PYTHONPATH": f"{path}:{models}"}, [*builds, job, *torch, more], 2400)
 
 
 def add_browser(run, gcc, full):

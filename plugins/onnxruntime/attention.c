@@ -3,21 +3,22 @@
 
 #include "step.h"
 
-/* An array that is (batch, heads, length, size) as it is, or (batch, length, size). */
+/* An array that is (batch, heads, length, size) as it is, or (heads, length, size). */
 static attention_view view_of(const graph *g, size_t value)
 {
-    return (attention_view){rank_of(g, value), 0, {0, 1, 2, 3}};
+    const size_t rank = rank_of(g, value);
+    return rank == 3 ? (attention_view){3, 0, {0, 0, 1, 2}} : (attention_view){rank, 0, {0, 1, 2, 3}};
 }
 
-/* A permutation of four dimensions that a Transpose has; false if it has another. */
-static OrtStatus *permutation(const graph *g, size_t node, int64_t perm[4], bool *found)
+/* A permutation of so many dimensions, at most four, that a Transpose has; false if it has another. */
+static OrtStatus *permutation(const graph *g, size_t node, size_t rank, int64_t perm[4], bool *found)
 {
     size_t count = 0;
     unsigned seen = 0;
     OrtStatus *failure = graph_integers(g, node, "perm", perm, 4, &count);
     for (size_t i = 0; i < count; i++)
         seen |= perm[i] >= 0 && perm[i] < 4 ? 1u << perm[i] : 0;
-    *found = count == 4 && seen == 15;
+    *found = count == rank && seen == (1u << rank) - 1;
     return failure;
 }
 
@@ -27,16 +28,16 @@ static OrtStatus *look_through(const graph *g, const bool *taken, step *made, si
     OrtStatus *failure = NULL;
     size_t *value = &made->input[input];
     attention_view *view = &made->attention.view[input];
-    for (size_t node; view->rank == 4; *value = g->node[node].input[0]) {
+    for (size_t node; view->rank == 3 || view->rank == 4; *value = g->node[node].input[0]) {
         int64_t perm[4];
         bool found = false;
         node = inner(g, taken, *value, "Transpose");
         if (node == NO_PLACE || made->nodes > MOST_NODES - 6)
             break;
-        ORT_TRY(permutation(g, node, perm, &found));
+        ORT_TRY(permutation(g, node, view->rank, perm, &found));
         if (!found)
             break;
-        for (size_t i = 0; i < 4; i++)
+        for (size_t i = 4 - view->rank; i < 4; i++)
             view->axis[i] = (size_t)perm[view->axis[i]];
         step_add(made, node);
     }
@@ -92,8 +93,8 @@ static OrtStatus *match_scores(const graph *g, const bool *taken, size_t scores,
         made->attention.view[i] = view_of(g, made->input[i]);
     }
     /* Keys come as (..., size, length). */
-    made->attention.view[KEY].axis[2] = 3;
-    made->attention.view[KEY].axis[3] = 2;
+    made->attention.view[KEY].axis[2] = made->attention.view[QUERY].axis[3];
+    made->attention.view[KEY].axis[3] = made->attention.view[QUERY].axis[2];
     ORT_TRY(look_through(g, taken, made, QUERY));
     ORT_TRY(look_through(g, taken, made, KEY));
     made->attention.has_scale = true;
@@ -149,8 +150,8 @@ OrtStatus *match_softmax(const graph *g, size_t softmax, const bool *taken, step
     const size_t weights = look_through_where(g, taken, g->node[softmax].output[0], made);
     size_t last = follower(g, taken, weights, "MatMul", &input), turned;
     ORT_TRY(graph_integer(g, softmax, "axis", g->node[softmax].version < 13 ? 1 : -1, &axis));
-    if (rank != 4 || (axis != -1 && axis != 3) || last == NO_PLACE || input != 0) {
-        *reason = "this Softmax is not that of attention on arrays of four dimensions";
+    if ((rank != 3 && rank != 4) || (axis != -1 && axis != (int64_t)rank - 1) || last == NO_PLACE || input != 0) {
+        *reason = "this Softmax is not that of attention on arrays of three or four dimensions";
         return NULL;
     }
     made->kind = STEP_ATTENTION;
@@ -169,10 +170,10 @@ OrtStatus *match_softmax(const graph *g, size_t softmax, const bool *taken, step
     turned = follower(g, taken, made->output[0], "Transpose", &input);
     if (turned != NO_PLACE) {
         bool known = false;
-        ORT_TRY(permutation(g, turned, perm, &known));
-        if (known && step_add(made, turned)) {
-            for (size_t i = 0; i < 4; i++)
-                made->attention.output.axis[perm[i]] = i;
+        ORT_TRY(permutation(g, turned, rank, perm, &known));
+        if (known && made->attention.output.rank == rank && step_add(made, turned)) {
+            for (size_t i = 0; i < rank; i++)
+                made->attention.output.axis[(size_t)perm[i] + 4 - rank] = i;
             made->output[0] = g->node[turned].output[0];
         }
     }

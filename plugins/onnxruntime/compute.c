@@ -224,19 +224,20 @@ static void set(clattn_layout *layout, size_t dimension, int64_t extent, int64_t
 /* Lays an array out as (batch, heads, length, size). */
 static clattn_layout arrange(const attention_view *view, const run_array *a)
 {
-    const int64_t *dim = a->dim, heads = view->split ? (int64_t)view->split : 1;
     clattn_layout layout = {.dtype = a->dtype, .rank = 4};
-    if (view->rank == 3) {
-        const int64_t size = dim[2] / heads;
-        set(&layout, 0, dim[0], dim[1] * dim[2]);
-        set(&layout, 1, heads, size);
-        set(&layout, 2, dim[1], dim[2]);
+    int64_t stride[MOST_DIMENSIONS];
+    strides_of(a, stride);
+    if (view->split) {
+        const int64_t size = a->dim[2] / (int64_t)view->split;
+        set(&layout, 0, a->dim[0], stride[0]);
+        set(&layout, 1, (int64_t)view->split, size);
+        set(&layout, 2, a->dim[1], stride[1]);
         set(&layout, 3, size, 1);
         return layout;
     }
-    const int64_t stride[4] = {dim[1] * dim[2] * dim[3], dim[2] * dim[3], dim[3], 1};
-    for (size_t i = 0; i < 4; i++)
-        set(&layout, i, dim[view->axis[i]], stride[view->axis[i]]);
+    set(&layout, 0, 1, 0);
+    for (size_t i = 4 - view->rank; i < 4; i++)
+        set(&layout, i, a->dim[view->axis[i]], stride[view->axis[i]]);
     return layout;
 }
 

@@ -162,9 +162,9 @@ fail:
 /* An extent of an array that is attention's (batch, heads, length, size). */
 static int64_t extent_of(const attention_view *view, const run_array *array, size_t dimension)
 {
-    if (view->rank == 4)
-        return array->dim[view->axis[dimension]];
-    const int64_t heads = view->split ? (int64_t)view->split : 1;
+    if (!view->split)
+        return dimension + view->rank < 4 ? 1 : array->dim[view->axis[dimension]];
+    const int64_t heads = (int64_t)view->split;
     const int64_t extent[4] = {array->dim[0], heads, array->dim[1], array->dim[2] / heads};
     return extent[dimension];
 }
@@ -197,8 +197,8 @@ static OrtStatus *attention_shape(const OrtApi *ort, const step *s, run_array *c
     }
     output->dtype = input[QUERY]->dtype;
     output->rank = view->rank;
-    if (view->rank == 4) {
-        for (size_t i = 0; i < 4; i++)
+    if (!view->split) {
+        for (size_t i = 4 - view->rank; i < 4; i++)
             output->dim[view->axis[i]] = extent[i];
     } else {
         output->dim[0] = extent[0];

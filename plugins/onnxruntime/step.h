@@ -32,9 +32,9 @@ enum { SHAPE = STEP_INPUTS - 1 }; /* of a reshape or an expansion: whole numbers
 
 /* How an array in row-major order is attention's (batch, heads, length, size). */
 typedef struct attention_view {
-    size_t rank;    /* 4; or 3, without heads or with heads and size in one dimension */
+    size_t rank;    /* 4; or 3, without a batch or with heads and size in one dimension */
     size_t split;   /* the heads of an array of rank 3 whose last dimension has heads * size elements; 0: it has not */
-    size_t axis[4]; /* rank 4: which dimension is attention's */
+    size_t axis[4]; /* if it has not: which dimension is attention's; the first is none of an array of rank 3 */
 } attention_view;
 
 typedef enum reshape_kind {

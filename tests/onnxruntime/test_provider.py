@@ -6,7 +6,6 @@ ONNXRUNTIME_HEADERS is the folder of onnxruntime/onnxruntime_c_api.h, CLATTN_ONN
 sanitizers.
 Needs PyPI's onnxruntime and onnx. CLATTN_TEST_LEVEL=full draws 1,300 graphs in place of 50; CLATTN_TEST_SEED draws others."""
 
-import io
 import os
 import pathlib
 import re
@@ -22,10 +21,6 @@ from onnx import TensorProto, helper, load_model_from_string, numpy_helper
 from onnx.backend.test.case.node import collect_testcases
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
-try:
-    import torch
-except ImportError:
-    torch = None
 try:
     import clattn_onnxruntime
 except ImportError:
@@ -601,47 +596,6 @@ class Sessions(Comparison):
         with self.assertRaisesRegex(Exception, "clattn|Attention"):
             ours.run(None, wrong)
         self.assertEqual(ours.run(None, self.inputs)[0].shape, (2, 4, 33, 16))
-
-
-@unittest.skipIf(torch is None, "no PyTorch here")
-class Exports(Comparison):
-    def test_layers(self):
-        """Attention as PyTorch's exporter writes it is taken, written out or by scaled_dot_product_attention."""
-
-        def by_hand(q, k, v, mask):
-            return torch.softmax(q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5 + mask, -1) @ v
-
-        def masked(q, k, v, mask):
-            return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-
-        def causal(q, k, v, mask):
-            return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True) + 0 * mask.sum()
-
-        class Layer(torch.nn.Module):
-            def __init__(self, attend):
-                super().__init__()
-                self.attend, self.projections = attend, torch.nn.ModuleList(torch.nn.Linear(64, 64) for _ in range(4))
-
-            def forward(self, x, mask):
-                q, k, v = (each(x).unflatten(2, (4, 16)).transpose(1, 2) for each in self.projections[:3])
-                return self.projections[3](self.attend(q, k, v, mask).transpose(1, 2).flatten(2))
-
-        inputs, axes = (torch.randn(2, 9, 64), torch.randn(2, 1, 1, 9)), {"x": {0: "b", 1: "s"}, "mask": {0: "b", 3: "s"}}
-        for attend in (by_hand, masked, causal):
-            for dynamic in (None, axes):
-                file = io.BytesIO()
-                torch.onnx.export(
-                    Layer(attend).eval(),
-                    inputs,
-                    file,
-                    input_names=["x", "mask"],
-                    opset_version=17,
-                    dynamo=False,
-                    dynamic_axes=dynamic,
-                )
-                with self.subTest(attend.__name__, dynamic=bool(dynamic)):
-                    self.assertEqual(groups(file.getvalue())[0][2], 1)
-                    self.compare(file.getvalue(), {"x": inputs[0].numpy(), "mask": inputs[1].numpy()})
 
 
 @unittest.skipIf("ONNXRUNTIME_HEADERS" not in os.environ, "no headers here")
