@@ -510,6 +510,11 @@ def add_packages(run, gcc, full):
            "PYTHONPATH": str(root / "usr/lib/python3/dist-packages")}
     for name in ("command", "python"):
         run.add("packages", name, ["sh", ROOT / "debian/tests" / name], env, [unpacked])
+    fetched, folder, python = packages(run, "packages", "conan", "conan==2.34.0")
+    command = run.work / "conan"
+    run.add("packages", "recipes", lambda: ["sh", "-c", """
+        printf '#!/bin/sh\nPYTHONPATH=%s exec %s -m conans.conan "$@"\n' "$1" "$2" > "$0" && chmod +x "$0" &&
+        sh "$3" "$0" "$4" """, command, folder, python(), HERE / "recipes.sh", run.work / "recipes"], needs=[fetched])
 
 
 def add_seeds(run, gcc, full):

@@ -598,6 +598,20 @@ class Sessions(Comparison):
         self.assertEqual(ours.run(None, self.inputs)[0].shape, (2, 4, 33, 16))
 
 
+class Example(Comparison):
+    def test_speed(self):
+        """examples/python/onnx_speed.py says how fast a model is with and without the provider, and how far apart."""
+        script = pathlib.Path(__file__).resolve().parents[2] / "examples/python/onnx_speed.py"
+        inputs = {name: self.array(2, 4, 33, 16) for name in "qkv"}
+        open_extents = [f"{name}{n}={extent}" for name in "qkv" for n, extent in enumerate((2, 4, 33, 16))]
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "model.onnx")
+            file.write_bytes(model([node("Attention", "q k v", "y")], inputs, ["y"]))
+            done = subprocess.run([sys.executable, script, file, *open_extents], capture_output=True, text=True, check=True)
+        self.assertRegex(done.stdout, r"without clattn [\d.]+ ms, with clattn [\d.]+ ms: [\d.]+ times as fast\n")
+        self.assertLess(float(re.search(r"at most (\S+) apart", done.stdout)[1]), 2e-5)
+
+
 @unittest.skipIf("ONNXRUNTIME_HEADERS" not in os.environ, "no headers here")
 class Application(Comparison):
     def test_session(self):

@@ -1,0 +1,32 @@
+#!/bin/sh
+# Writes the recipes of other package managers for a release, with its address and checksums:
+#
+#   sh packaging/recipes.sh ARCHIVE URL FOLDER
+#
+# ARCHIVE is what packaging/release.sh made, clattn-VERSION.tar.gz; URL is where it can be fetched.  FOLDER gets
+#
+#   conan/clattn.../       conan create FOLDER/conan; the test group `packages` does that
+#   vcpkg/clattn/          an overlay port: vcpkg install clattn --overlay-ports=FOLDER/vcpkg; read by CMake in the tests, never by vcpkg
+#   homebrew/clattn.rb     brew install --formula FOLDER/homebrew/clattn.rb, on Linux; not tried
+#
+# Each builds the libraries that need nothing but OpenCL's headers, and opens the OpenCL loader at run time.
+set -eu
+
+[ $# = 3 ] || { echo "usage: recipes.sh ARCHIVE URL FOLDER" >&2; exit 2; }
+archive=$1 url=$2 out=$3
+here=$(cd "$(dirname "$0")" && pwd)
+name=${archive##*/}
+version=${name#clattn-}
+version=${version%.tar.gz}
+[ "$name" = "clattn-$version.tar.gz" ] || { echo "recipes.sh: $archive is no clattn-VERSION.tar.gz" >&2; exit 1; }
+case $url in *[\"\'\\\|\&]* | *' '*) echo "recipes.sh: $url is no address" >&2; exit 1 ;; esac
+sha256=$(sha256sum < "$archive" | cut -d ' ' -f 1)
+sha512=$(sha512sum < "$archive" | cut -d ' ' -f 1)
+
+for file in conan/conanfile.py conan/conandata.yml conan/test_package/conanfile.py conan/test_package/CMakeLists.txt \
+    conan/test_package/main.c vcpkg/clattn/portfile.cmake vcpkg/clattn/vcpkg.json homebrew/clattn.rb; do
+    mkdir -p "$out/$(dirname "$file")"
+    sed -e "s|@VERSION@|$version|g" -e "s|@URL@|$url|g" -e "s|@SHA256@|$sha256|g" -e "s|@SHA512@|$sha512|g" \
+        "$here/recipes/$(basename "$(dirname "$file")")-$(basename "$file")" > "$out/$file"
+done
+ls "$out"
