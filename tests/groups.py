@@ -212,10 +212,10 @@ def build_least(run, full):
 
 def add_debian(run, group, release, full):
     """Another Debian's drivers, in a root file system of it: the self-check and random problems on PoCL; in the full run
-    the test programs on PoCL and on rusticl, at level tiny."""
-    least, folder = build_least(run, full), run.cache / f"{group}-root"
+    the test programs on PoCL and on rusticl, at level tiny, and the Python package by that Debian's Python."""
+    least, folder = build_least(run, full), run.cache / (f"{group}-full" if full else f"{group}-root")
     made = run.fetch(group, "system", folder, HERE / "chroot.sh", "make", folder, release, "amd64", *TEST_LIBRARIES,
-                     "mesa-opencl-icd")
+                     "mesa-opencl-icd", *(["python3", "python3-numpy", "python3-cffi"] if full else []))
     # This system's cmocka: sid's has the same name and lacks some of its functions.
     cmocka = run.work / "cmocka/libcmocka.so.0"
     cmocka.parent.mkdir(exist_ok=True)
@@ -232,6 +232,12 @@ def add_debian(run, group, release, full):
     if full:
         run.programs(group, least, "pocl", {**POCL, **env}, without="tool", wrapper=lambda row: inside, needs=[made])
         run.programs(f"{group}-rusticl", least, "rusticl", {**RUSTICL, **env}, "smoke", lambda row: inside, needs=[made])
+    wheel = [job for job in run.jobs if (job.group, job.name) == ("python", "wheel")]
+    if full and wheel:
+        # What is unpacked and not configured has no alternatives, which choose a BLAS.
+        libraries = ":".join(f"/usr/lib/x86_64-linux-gnu/{each}" for each in ("blas", "lapack"))
+        run.add(group, "python", [*inside[:-1], f"LD_LIBRARY_PATH={libraries}", f"PYTHONPATH={run.work / 'python'}", "/usr/bin/python3",
+                                  HERE / "python/test_python.py"], POCL, [*wheel, made])
 
 
 def add_arm64(run):
