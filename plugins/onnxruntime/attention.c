@@ -183,31 +183,54 @@ fail:
     return failure;
 }
 
-/* The operator Attention of ONNX 23, and MultiHeadAttention of com.microsoft, without caches. */
+/* Reads a cache: keys and values of before, to which those of now are put.  *reason tells what is not taken. */
+static void read_cache(const graph *g, size_t node, const size_t past[2], bool causal, step *made, const char **reason)
+{
+    const graph_node *n = &g->node[node];
+    const bool there = has(n->input, n->inputs, past[0]);
+    if (there != has(n->input, n->inputs, past[1]) || there != has(n->output, n->outputs, PRESENT_KEY) ||
+        there != has(n->output, n->outputs, PRESENT_VALUE))
+        *reason = "its cache is read without being written, or the other way round";
+    if (!there || *reason)
+        return;
+    if (causal)
+        *reason = "it is causal and has a cache";
+    for (size_t i = 0; i < 2; i++) {
+        const size_t value = n->input[past[i]];
+        if (!is_float(g, value) || g->value[value].type != g->value[n->input[0]].type || rank_of(g, value) != 4)
+            *reason = "its cache has not four dimensions, or another type";
+        made->input[PAST_KEY + i] = value;
+        made->output[PRESENT_KEY + i] = n->output[PRESENT_KEY + i];
+    }
+}
+
+/* The operator Attention of ONNX 23, and MultiHeadAttention of com.microsoft. */
 OrtStatus *match_attention(const graph *g, size_t node, step *made, bool *found, const char **reason)
 {
     OrtStatus *failure = NULL;
     const graph_node *n = &g->node[node];
     const bool own = graph_is(g, node, "", "Attention");
-    const size_t mask = own ? 3 : 5;
+    const size_t mask = own ? 3 : 5, past[2] = {own ? 4 : 6, own ? 5 : 7};
     int64_t heads = 0, kv_heads = 0, causal = 0;
-    for (size_t i = own ? 4 : 3; i < n->inputs; i++)
-        if (has(n->input, n->inputs, i) && (own || i != mask)) {
-            *reason =
-                own ? "this Attention has a cache" : "this MultiHeadAttention has a bias, a padding mask or a cache";
+    for (size_t i = 3; i < n->inputs; i++)
+        if (has(n->input, n->inputs, i) && i != mask && i != past[0] && i != past[1]) {
+            *reason = own ? "this Attention has lengths" : "this MultiHeadAttention has a bias or a padding mask";
             return NULL;
         }
-    if (n->inputs < 3 || has(n->output, n->outputs, 1) || has(n->output, n->outputs, 2) ||
-        has(n->output, n->outputs, 3)) {
-        *reason = "only the first output can be computed";
+    if (n->inputs < 3 || has(n->output, n->outputs, 3)) {
+        *reason = "the scores are an output";
         return NULL;
     }
     made->kind = STEP_ATTENTION;
     for (size_t i = QUERY; i <= VALUE; i++) {
         made->input[i] = n->input[i];
+        if (n->input[i] == NO_PLACE) {
+            *reason = "queries, keys and values are not apart";
+            return NULL;
+        }
         made->attention.view[i] = view_of(g, n->input[i]);
     }
-    made->output[0] = n->output[0];
+    made->output[ATTENDED] = n->output[0];
     made->attention.output = made->attention.view[QUERY];
     made->input[MASK] = has(n->input, n->inputs, mask) ? n->input[mask] : NO_PLACE;
     ORT_TRY(graph_integer(g, node, own ? "q_num_heads" : "num_heads", 0, &heads));
@@ -218,6 +241,9 @@ OrtStatus *match_attention(const graph *g, size_t node, step *made, bool *found,
     made->attention.causal = causal != 0;
     made->attention.has_scale = made->attention.scale != 0;
     made->attention.short_mask = own;
+    read_cache(g, node, past, causal != 0, made, reason);
+    if (*reason)
+        return NULL;
     if (rank_of(g, n->input[0]) == 3) {
         if (heads <= 0 || kv_heads <= 0) {
             *reason = "arrays of three dimensions need the number of heads";

@@ -248,14 +248,48 @@ static void widen(clattn_layout *layout, size_t dimension, size_t extent)
         set(layout, dimension, (int64_t)extent, 0);
 }
 
-static OrtStatus *enqueue_attention(const engine *e, const step *s, run_array *const input[], const run_array *output)
+/* Puts keys, or values, behind those of a cache. */
+static OrtStatus *enqueue_present(const engine *e, const step *s, size_t part, run_array *const input[],
+                                  const run_array *output)
 {
+    OrtStatus *failure = NULL;
+    const size_t now = part == PRESENT_KEY ? KEY : VALUE;
+    const run_array *past = input[part == PRESENT_KEY ? PAST_KEY : PAST_VALUE];
+    const clattn_layout layout = arrange(&s->attention.view[now], input[now]);
+    int64_t extent[4], from[MOST_DIMENSIONS], to[MOST_DIMENSIONS];
+    run_array behind = *output;
+    strides_of(past, from);
+    strides_of(output, to);
+    if (past->elements)
+        ORT_TRY(copy(e, 4, past->dim, from, to, past, output));
+    for (size_t d = 0; d < 4; d++)
+        extent[d] = (int64_t)layout.extent[d];
+    behind.offset += (size_t)(past->dim[2] * to[2]) * clattn_dtype_size(output->dtype);
+    if (input[now]->elements)
+        ORT_TRY(copy(e, 4, extent, layout.stride, to, input[now], &behind));
+fail:
+    return failure;
+}
+
+static OrtStatus *enqueue_attention(const engine *e, const step *s, run_array *const given[],
+                                    const run_array *const outputs[])
+{
+    static const attention_view as_it_is = {4, 0, {0, 1, 2, 3}};
+    const run_array *input[STEP_INPUTS], *output = outputs[ATTENDED];
+    attention_view view[3];
+    for (size_t i = 0; i < STEP_INPUTS; i++)
+        input[i] = given[i];
+    memcpy(view, s->attention.view, sizeof view);
+    for (size_t i = KEY; i <= VALUE && given[PAST_KEY]; i++) {
+        input[i] = outputs[i == KEY ? PRESENT_KEY : PRESENT_VALUE];
+        view[i] = as_it_is;
+    }
     clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
     clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;
     const run_array *mask = input[MASK];
-    desc.query = arrange(&s->attention.view[QUERY], input[QUERY]);
-    desc.key = arrange(&s->attention.view[KEY], input[KEY]);
-    desc.value = arrange(&s->attention.view[VALUE], input[VALUE]);
+    desc.query = arrange(&view[QUERY], input[QUERY]);
+    desc.key = arrange(&view[KEY], input[KEY]);
+    desc.value = arrange(&view[VALUE], input[VALUE]);
     desc.output = arrange(&s->attention.output, output);
     if (mask) {
         size_t extent[4];
@@ -342,21 +376,25 @@ static OrtStatus *enqueue_activation(const engine *e, const step *s, const run_a
 }
 
 /* Whether attention has nothing to attend, or vectors of no elements: its output is 0. */
-static bool attends_nothing(const step *s, run_array *const input[])
+static bool attends_nothing(const step *s, run_array *const input[], const run_array *const outputs[])
 {
-    bool empty = false;
-    for (size_t i = 0; i < STEP_INPUTS && s->kind == STEP_ATTENTION; i++)
-        empty = empty || (input[i] && input[i]->elements == 0);
-    return empty;
+    if (s->kind != STEP_ATTENTION)
+        return false;
+    const run_array *key = input[PAST_KEY] ? outputs[PRESENT_KEY] : input[KEY];
+    const run_array *value = input[PAST_KEY] ? outputs[PRESENT_VALUE] : input[VALUE];
+    return !input[QUERY]->elements || !key->elements || !value->elements || (input[MASK] && !input[MASK]->elements);
 }
 
 OrtStatus *step_enqueue(engine *e, const chain *c, size_t number, size_t part, run_array *const input[STEP_INPUTS],
-                        const run_array *output)
+                        const run_array *const outputs[STEP_OUTPUTS])
 {
     const step *s = &c->step[number];
+    const run_array *output = outputs[part];
     if (output->elements == 0)
         return NULL;
-    if (attends_nothing(s, input)) {
+    if (s->kind == STEP_ATTENTION && part != ATTENDED)
+        return enqueue_present(e, s, part, input, output);
+    if (attends_nothing(s, input, outputs)) {
         const uint32_t zero = 0;
         const cl_int code = e->cl.clEnqueueFillBuffer(e->queue, output->buffer, &zero, clattn_dtype_size(output->dtype),
                                                       output->offset, array_bytes(output), 0, NULL, NULL);
@@ -364,7 +402,7 @@ OrtStatus *step_enqueue(engine *e, const chain *c, size_t number, size_t part, r
                                   : ort_failure(e->ort, ORT_EP_FAIL, "clattn: clEnqueueFillBuffer returned %d", code);
     }
     switch (s->kind) {
-    case STEP_ATTENTION: return enqueue_attention(e, s, input, output);
+    case STEP_ATTENTION: return enqueue_attention(e, s, input, outputs);
     case STEP_PRODUCT: return enqueue_product(e, s, &c->product[number], input, output);
     case STEP_NORM: return enqueue_norm(e, s, input, output);
     case STEP_ACTIVATION: return enqueue_activation(e, s, input[0], output);

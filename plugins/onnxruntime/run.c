@@ -259,10 +259,13 @@ static OrtStatus *enqueue(run *r, cl_event *event)
     for (size_t n = 0; n < r->c->steps; n++) {
         const step *s = &r->c->step[n];
         run_array *input[STEP_INPUTS];
+        const run_array *outputs[STEP_OUTPUTS];
         inputs_of(r, s, input);
         for (size_t part = 0; part < STEP_OUTPUTS; part++)
-            if (s->output[part] != NO_PLACE)
-                ORT_TRY(in_step(r, n, step_enqueue(r->e, r->c, n, part, input, &r->array[s->output[part]])));
+            outputs[part] = s->output[part] == NO_PLACE ? NULL : &r->array[s->output[part]];
+        for (size_t part = STEP_OUTPUTS; part-- > 0;)
+            if (outputs[part])
+                ORT_TRY(in_step(r, n, step_enqueue(r->e, r->c, n, part, input, outputs)));
     }
     ORT_TRY(read_outputs(r));
     const cl_int code = r->e->cl.clEnqueueMarkerWithWaitList(r->e->queue, 0, NULL, event);

@@ -71,9 +71,9 @@ void slice_bounds(const step *s, size_t part, const run_array *input, int64_t *s
 /* Changes an array's shape as `how` says; `target` has a RESHAPE_TARGET's numbers, or is NULL. */
 OrtStatus *reshape(const OrtApi *ort, const step_reshape *how, const run_array *target, run_array *array);
 
-/* Enqueues what makes a step's output number `part`.  The caller holds the engine's lock, here and below. */
+/* Enqueues what makes a step's output number `part`; later parts come first.  The caller holds the engine's lock, here and below. */
 OrtStatus *step_enqueue(engine *e, const chain *c, size_t number, size_t part, run_array *const input[STEP_INPUTS],
-                        const run_array *output);
+                        const run_array *const outputs[STEP_OUTPUTS]);
 OrtStatus *enqueue_move(const engine *e, const step *s, size_t part, run_array *const input[STEP_INPUTS],
                         const run_array *output);
 OrtStatus *enqueue_elementwise(engine *e, elementwise function, const run_array *a, const run_array *b,

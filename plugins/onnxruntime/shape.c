@@ -169,7 +169,23 @@ static int64_t extent_of(const attention_view *view, const run_array *array, siz
     return extent[dimension];
 }
 
-static OrtStatus *attention_shape(const OrtApi *ort, const step *s, run_array *const input[], run_array *output)
+/* The keys, or values, of a cache and those of now. */
+static OrtStatus *present_shape(const OrtApi *ort, const step *s, size_t part, run_array *const input[],
+                                run_array *output)
+{
+    const size_t now = part == PRESENT_KEY ? KEY : VALUE, past = part == PRESENT_KEY ? PAST_KEY : PAST_VALUE;
+    *output = *input[past];
+    for (size_t d = 0; d < 4; d++) {
+        const int64_t extent = extent_of(&s->attention.view[now], input[now], d);
+        if (input[past]->rank != 4 || (d != 2 && extent != input[past]->dim[d]))
+            return wrong(ort, "a cache does not have the shape of what is put to it");
+        output->dim[d] += d == 2 ? extent : 0;
+    }
+    return count(ort, output);
+}
+
+static OrtStatus *attention_shape(const OrtApi *ort, const step *s, size_t part, run_array *const input[],
+                                  run_array *output)
 {
     const run_array *mask = input[MASK];
     const attention_view *view = &s->attention.output;
@@ -184,6 +200,8 @@ static OrtStatus *attention_shape(const OrtApi *ort, const step *s, run_array *c
     }
     if (mask && (mask->rank < 1 || mask->rank > 4))
         return wrong(ort, "a mask has not 1 to 4 dimensions");
+    if (part != ATTENDED)
+        return present_shape(ort, s, part, input, output);
     for (size_t d = 0; d < 4; d++)
         extent[d] = extent_of(&s->attention.view[QUERY], input[QUERY], d);
     extent[3] = extent_of(&s->attention.view[VALUE], input[VALUE], 3);
@@ -281,7 +299,7 @@ OrtStatus *step_shape(const OrtApi *ort, const step *s, size_t part, run_array *
     case STEP_SPLIT: return slice_shape(ort, s, part, input[0], output);
     case STEP_CONCAT: return concat_shape(ort, s, input, output);
     case STEP_EXPAND: return expand_shape(ort, s, input, output);
-    case STEP_ATTENTION: return attention_shape(ort, s, input, output);
+    case STEP_ATTENTION: return attention_shape(ort, s, part, input, output);
     case STEP_PRODUCT: return product_shape(ort, s, input, output);
     case STEP_NORM:
         *output = *input[NORM_X];

@@ -7,7 +7,7 @@
 #include "graph.h"
 
 #define MOST_NODES 16
-#define STEP_INPUTS 5
+#define STEP_INPUTS 7
 #define STEP_OUTPUTS 4
 
 typedef enum step_kind {
@@ -25,7 +25,8 @@ typedef enum step_kind {
 } step_kind;
 
 /* The inputs of each kind; other kinds have one, and perhaps SHAPE. */
-enum { QUERY, KEY, VALUE, MASK };
+enum { QUERY, KEY, VALUE, MASK, PAST_KEY, PAST_VALUE };
+enum { ATTENDED, PRESENT_KEY, PRESENT_VALUE }; /* the outputs of attention with a cache */
 enum { PRODUCT_A, PRODUCT_B, PRODUCT_BIAS, PRODUCT_OPERAND };
 enum { NORM_X, NORM_SCALE, NORM_BIAS, NORM_RESIDUAL };
 enum { SHAPE = STEP_INPUTS - 1 }; /* of a reshape or an expansion: whole numbers on the host */

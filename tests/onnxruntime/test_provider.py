@@ -525,15 +525,41 @@ class Operators(Comparison):
             self.assertEqual(groups(content)[0], (1, 1, 1))
             self.compare(content, given)
 
+    def test_caches(self):
+        """Keys and values of before, by both operators, with lengths that change from run to run, and none of before."""
+        for flat, operator in ((False, "Attention"), (True, "Attention"), (True, "MultiHeadAttention")):
+            heads, kv_heads = (4, 4) if operator != "Attention" else (4, 2)
+            cases = []
+            for past, now in ((6, 3), (0, 5), (9, 1)):
+                q, k, v = self.array(2, heads, now, 16), self.array(2, kv_heads, now, 16), self.array(2, kv_heads, now, 8)
+                v = v if operator == "Attention" else self.array(2, kv_heads, now, 16)
+                if flat:
+                    q, k, v = (np.ascontiguousarray(a.transpose(0, 2, 1, 3)).reshape(2, now, -1) for a in (q, k, v))
+                size = v.shape[-1] // kv_heads if flat else v.shape[-1]
+                cases.append(
+                    {"q": q, "k": k, "v": v, "pk": self.array(2, kv_heads, past, 16), "pv": self.array(2, kv_heads, past, size)}
+                )
+            if operator == "Attention":
+                extra = {"q_num_heads": heads, "kv_num_heads": kv_heads} if flat else {}
+                made = node("Attention", "q k v", "y nk nv", **extra)
+                made.input.extend(["", "pk", "pv"])
+            else:
+                made = node(operator, "q k v", "y nk nv", domain="com.microsoft", num_heads=heads)
+                made.input.extend(["", "", "", "pk", "pv"])
+            content = model([made], cases[0], ["y", "nk", "nv"])
+            with self.subTest(operator, flat=flat):
+                self.assertEqual(groups(content)[0], (1, 1, 1))
+                self.compare(content, *cases)
+
     def test_left(self):
-        """Caches, further outputs and other types are left, with the reason."""
+        """Scores as an output and causal caches are left, with the reason."""
         inputs = {name: self.array(1, 2, 3, 8) for name in "qkv"}
         cached = {**inputs, "pk": self.array(1, 2, 4, 8), "pv": self.array(1, 2, 4, 8)}
-        made = node("Attention", "q k v", "y nk nv")
+        made = node("Attention", "q k v", "y nk nv", is_causal=1)
         made.input.extend(["", "pk", "pv"])
         for content, given, words in (
-            (model([made], cached, ["y", "nk", "nv"]), cached, "this Attention has a cache"),
-            (model([node("Attention", "q k v", "y a b c")], inputs, ["y", "c"]), inputs, "only the first output"),
+            (model([made], cached, ["y", "nk", "nv"]), cached, "it is causal and has a cache"),
+            (model([node("Attention", "q k v", "y a b c")], inputs, ["y", "c"]), inputs, "the scores are an output"),
         ):
             (taken, _, _), [(_, reason)] = groups(content)
             self.assertEqual(taken, 0)
