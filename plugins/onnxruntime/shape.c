@@ -42,8 +42,10 @@ static OrtStatus *to_target(const OrtApi *ort, const step_reshape *how, run_arra
         else
             known *= (size_t)array->dim[i];
     }
+    if (open != NO_PLACE && known == 0)
+        return wrong(ort, "a Reshape's target has a 0 beside an extent that is left open");
     if (open != NO_PLACE)
-        array->dim[open] = known ? (int64_t)(from.elements / known) : 0;
+        array->dim[open] = (int64_t)(from.elements / known);
     return NULL;
 }
 

@@ -447,6 +447,70 @@ class Models(Comparison):
                     taken += groups(content)[0][0]
         self.assertGreater(taken, 40)
 
+    def layer(self, width=32, heads=4):
+        """A Transformer's layer of any batch and length: nodes, constants."""
+        random = self.random
+        constants = {
+            "split": np.array([0, 0, heads, -1]),
+            "joined": np.array([0, 0, -1]),
+            "scale": np.float32((heads / width) ** 0.5),
+        }
+        nodes = []
+        for name, rows, columns in (
+            ("q", width, width),
+            ("k", width, width),
+            ("v", width, width),
+            ("o", width, width),
+            ("u", width, 96),
+            ("d", 96, width),
+        ):
+            constants[f"W{name}"] = random.standard_normal((rows, columns), np.float32) * np.float32(rows**-0.5)
+            constants[f"B{name}"] = random.standard_normal(columns, np.float32)
+        for name in "qkv":
+            nodes += [node("MatMul", f"x W{name}", f"{name}0"), node("Add", f"{name}0 B{name}", f"{name}1")]
+            nodes.append(node("Reshape", f"{name}1 split", f"{name}2"))
+            nodes.append(node("Transpose", f"{name}2", f"{name}3", perm=[0, 2, 3, 1] if name == "k" else [0, 2, 1, 3]))
+        nodes += [
+            node("MatMul", "q3 k3", "s0"),
+            node("Mul", "s0 scale", "s1"),
+            node("Add", "s1 m", "s2"),
+            node("Softmax", "s2", "s3"),
+        ]
+        nodes += [
+            node("MatMul", "s3 v3", "a0"),
+            node("Transpose", "a0", "a1", perm=[0, 2, 1, 3]),
+            node("Reshape", "a1 joined", "a2"),
+        ]
+        nodes += [node("MatMul", "a2 Wo", "a3"), node("Add", "a3 Bo", "a4"), node("Add", "a4 x", "a5")]
+        nodes += [node("MatMul", "a5 Wu", "f0"), node("Add", "f0 Bu", "f1"), node("Gelu", "f1", "f2")]
+        nodes += [node("MatMul", "f2 Wd", "f3"), node("Add", "Bd f3", "f4"), node("Add", "a5 f4", "y")]
+        return nodes, constants
+
+    def test_lengths(self):
+        """One session takes batches and lengths that grow and shrink, in several threads at a time."""
+        nodes, constants = self.layer()
+        cases = []
+        for batch, length in ((1, 3), (2, 40), (1, 1), (3, 17), (2, 100), (1, 40), (4, 5), (1, 16)):
+            cases.append({"x": self.array(batch, length, 32), "m": self.array(batch, 1, 1, length)})
+        content = model(nodes, cases[0], ["y"], constants)
+        self.assertEqual(groups(content)[0], (len(nodes), len(nodes), 1))
+        self.compare(content, *cases)
+        ours = session(content)
+        expected, failures = [plain(content).run(None, each)[0] for each in cases], []
+
+        def work(first):
+            for n in range(40):
+                case = (first + 5 * n) % len(cases)
+                if not np.allclose(ours.run(None, cases[case])[0], expected[case], atol=2e-5, rtol=2e-5):
+                    failures.append(case)
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [])
+
 
 class Operators(Comparison):
     OPERATORS = re.split(
