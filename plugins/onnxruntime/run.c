@@ -104,7 +104,7 @@ static OrtStatus *read_constants(run *r)
         if (!value->buffer) {
             ORT_TRY(read_input(r, value->input, shape));
             shape->owner = v;
-            if (shape->elements)
+            if (shape->elements && shape->dtype != CLATTN_DTYPE_NONE)
                 ORT_TRY(engine_buffer(r->e, shape->host, array_bytes(shape), false, &value->buffer));
             shape->buffer = value->buffer;
         }

@@ -6,7 +6,7 @@
 
 #include "graph.h"
 
-#define MOST_NODES 16
+#define MOST_NODES 24
 #define STEP_INPUTS 7
 #define STEP_OUTPUTS 4
 

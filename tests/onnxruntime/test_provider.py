@@ -4,7 +4,7 @@
 
 ONNXRUNTIME_HEADERS is the folder of onnxruntime/onnxruntime_c_api.h, CLATTN_ONNXRUNTIME_SANITIZED a provider that was built with the
 sanitizers.
-Needs PyPI's onnxruntime and onnx. CLATTN_TEST_LEVEL=full draws 1,300 graphs in place of 50; CLATTN_TEST_SEED draws others."""
+Needs PyPI's onnxruntime and onnx. CLATTN_TEST_LEVEL=full draws 1,300 graphs in place of 22; CLATTN_TEST_SEED draws others."""
 
 import os
 import pathlib
@@ -30,7 +30,7 @@ NAME = "ClattnExecutionProvider"
 REFUSED = (state.Fail, state.InvalidGraph, state.NotImplemented)
 SEED = int(os.environ.get("CLATTN_TEST_SEED", "20261128"))
 FULL = os.environ.get("CLATTN_TEST_LEVEL") == "full"
-DRAWS, MODELS = (300, 1000) if FULL else (20, 30)
+DRAWS, MODELS = (300, 1000) if FULL else (10, 12)
 TYPES = {np.dtype("float32"): TensorProto.FLOAT, np.dtype("float16"): TensorProto.FLOAT16, np.dtype("bool"): TensorProto.BOOL}
 WITHIN, RELATIVE = {"float32": 2e-5, "float16": 5e-3}, {"float32": 2e-5, "float16": 2e-3}
 
@@ -445,7 +445,7 @@ class Models(Comparison):
                 self.compare(content, inputs)
                 if n < 5:
                     taken += groups(content)[0][0]
-        self.assertGreater(taken, 40)
+        self.assertGreater(taken, 30)
 
     def layer(self, width=32, heads=4):
         """A Transformer's layer of any batch and length: nodes, constants."""
