@@ -238,6 +238,14 @@ OrtStatus *match_attention(const graph *g, size_t node, step *made, bool *found,
     ORT_TRY(graph_integer(g, node, own ? "is_causal" : "unidirectional", 0, &causal));
     ORT_TRY(graph_float(g, node, "scale", 0, &made->attention.scale));
     ORT_TRY(graph_float(g, node, "softcap", 0, &made->attention.softcap));
+    if (causal && !own) {
+        *reason = "what unidirectional means with fewer queries than keys is not known";
+        return NULL;
+    }
+    if (!(made->attention.softcap >= 0) || isinf(made->attention.softcap)) {
+        *reason = "its softcap is no number from 0 on";
+        return NULL;
+    }
     made->attention.causal = causal != 0;
     made->attention.has_scale = made->attention.scale != 0;
     made->attention.short_mask = own;

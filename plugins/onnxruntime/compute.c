@@ -74,7 +74,7 @@ static clattn_matmul_desc product_desc(const product *p, size_t rows)
         desc.bias = clattn_layout_contiguous(p->bias->dtype, 1, &columns);
     if (s->input[PRODUCT_OPERAND] != NO_PLACE) {
         desc.operand = matrix(&p->operand, rows, columns);
-        if (p->operand.elements == 1)
+        if (s->product.scalar)
             desc.operand.stride[0] = desc.operand.stride[1] = 0;
         desc.operand_use = s->product.multiplies ? CLATTN_MATMUL_OPERAND_USE_MULTIPLY : CLATTN_MATMUL_OPERAND_USE_ADD;
     }
@@ -149,7 +149,7 @@ static OrtStatus *broadcast(const engine *e, product *p, cl_mem expanded[2])
 {
     OrtStatus *failure = NULL;
     run_array *a = &p->a, wide = *p->output;
-    if (p->operand.elements != 1)
+    if (!p->s->product.scalar)
         ORT_TRY(expand(e, p->output, &p->operand, &expanded[0]));
     if (a->elements / p->depth == p->rows)
         return NULL;
@@ -375,14 +375,13 @@ static OrtStatus *enqueue_activation(const engine *e, const step *s, const run_a
     return judge(e, clattn_activation_run(e->context, e->queue, &desc, &args, 0, NULL, NULL));
 }
 
-/* Whether attention has nothing to attend, or vectors of no elements: its output is 0. */
+/* Whether attention has nothing to attend: its output is 0. */
 static bool attends_nothing(const step *s, run_array *const input[], const run_array *const outputs[])
 {
     if (s->kind != STEP_ATTENTION)
         return false;
-    const run_array *key = input[PAST_KEY] ? outputs[PRESENT_KEY] : input[KEY];
     const run_array *value = input[PAST_KEY] ? outputs[PRESENT_VALUE] : input[VALUE];
-    return !input[QUERY]->elements || !key->elements || !value->elements || (input[MASK] && !input[MASK]->elements);
+    return value->elements == 0;
 }
 
 OrtStatus *step_enqueue(engine *e, const chain *c, size_t number, size_t part, run_array *const input[STEP_INPUTS],

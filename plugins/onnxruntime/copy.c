@@ -12,37 +12,66 @@ void strides_of(const run_array *array, int64_t stride[MOST_DIMENSIONS])
     }
 }
 
+/* A copy of dimensions that do not lie together in both arrays. */
+typedef struct joined {
+    size_t rank;
+    size_t extent[MOST_DIMENSIONS];
+    int64_t x_stride[MOST_DIMENSIONS], y_stride[MOST_DIMENSIONS];
+} joined;
+
+/* An array that begins so many elements behind another. */
+static run_array shifted(const run_array *array, int64_t elements)
+{
+    run_array made = *array;
+    made.offset += (size_t)elements * clattn_dtype_size(array->dtype);
+    return made;
+}
+
+/* Enqueues the copy from dimension `first` on; if there are more dimensions than a layout has, one copy for each index of it. */
+static OrtStatus *copy_from(const engine *e, const joined *j, size_t first, const run_array *x, const run_array *y)
+{
+    OrtStatus *failure = NULL;
+    const size_t rank = j->rank - first;
+    if (rank > CLATTN_MAX_RANK) {
+        for (size_t i = 0; i < j->extent[first]; i++) {
+            const run_array from = shifted(x, (int64_t)i * j->x_stride[first]);
+            const run_array to = shifted(y, (int64_t)i * j->y_stride[first]);
+            ORT_TRY(copy_from(e, j, first + 1, &from, &to));
+        }
+        return NULL;
+    }
+    clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
+    clattn_activation_args args = CLATTN_ACTIVATION_ARGS_INIT;
+    desc.x = (clattn_layout){.dtype = x->dtype, .rank = (int32_t)rank};
+    memcpy(desc.x.extent, j->extent + first, rank * sizeof *j->extent);
+    desc.y = desc.x;
+    memcpy(desc.x.stride, j->x_stride + first, rank * sizeof *j->x_stride);
+    memcpy(desc.y.stride, j->y_stride + first, rank * sizeof *j->y_stride);
+    args.x = bind(x);
+    args.y = bind(y);
+    failure = judge(e, clattn_activation_run(e->context, e->queue, &desc, &args, 0, NULL, NULL));
+fail:
+    return failure;
+}
+
 OrtStatus *copy(const engine *e, size_t rank, const int64_t *extent, const int64_t *x_stride, const int64_t *y_stride,
                 const run_array *x, const run_array *y)
 {
-    clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
-    clattn_activation_args args = CLATTN_ACTIVATION_ARGS_INIT;
-    size_t kept = 0;
-    desc.x.dtype = desc.y.dtype = x->dtype;
+    joined j = {.rank = 0};
     for (size_t i = 0; i < rank; i++) {
         if (extent[i] == 1)
             continue;
-        if (kept && desc.x.stride[kept - 1] == extent[i] * x_stride[i] &&
-            desc.y.stride[kept - 1] == extent[i] * y_stride[i])
-            desc.x.extent[--kept] *= (size_t)extent[i];
-        else if (kept == CLATTN_MAX_RANK)
-            return ort_failure(e->ort, ORT_EP_FAIL, "clattn: an array of more than %d dimensions is to be rearranged",
-                               CLATTN_MAX_RANK);
+        if (j.rank && j.x_stride[j.rank - 1] == extent[i] * x_stride[i] &&
+            j.y_stride[j.rank - 1] == extent[i] * y_stride[i])
+            j.extent[--j.rank] *= (size_t)extent[i];
         else
-            desc.x.extent[kept] = (size_t)extent[i];
-        desc.x.stride[kept] = x_stride[i];
-        desc.y.stride[kept++] = y_stride[i];
+            j.extent[j.rank] = (size_t)extent[i];
+        j.x_stride[j.rank] = x_stride[i];
+        j.y_stride[j.rank++] = y_stride[i];
     }
-    if (!kept) {
-        desc.x.extent[0] = 1;
-        desc.x.stride[0] = desc.y.stride[0] = 1;
-        kept = 1;
-    }
-    desc.x.rank = desc.y.rank = (int32_t)kept;
-    memcpy(desc.y.extent, desc.x.extent, sizeof desc.y.extent);
-    args.x = bind(x);
-    args.y = bind(y);
-    return judge(e, clattn_activation_run(e->context, e->queue, &desc, &args, 0, NULL, NULL));
+    if (!j.rank)
+        j = (joined){1, {1}, {1}, {1}};
+    return copy_from(e, &j, 0, x, y);
 }
 
 void strides_within(const run_array *array, const run_array *shape, int64_t stride[MOST_DIMENSIONS])
@@ -72,14 +101,6 @@ fail:
     return failure;
 }
 
-/* An array that begins so many elements behind another. */
-static run_array shifted(const run_array *array, int64_t elements)
-{
-    run_array made = *array;
-    made.offset += (size_t)elements * clattn_dtype_size(array->dtype);
-    return made;
-}
-
 static OrtStatus *enqueue_slice(const engine *e, const step *s, size_t part, const run_array *x, const run_array *y)
 {
     int64_t stride[MOST_DIMENSIONS], y_stride[MOST_DIMENSIONS], start[MOST_DIMENSIONS], extent[MOST_DIMENSIONS];
@@ -89,7 +110,8 @@ static OrtStatus *enqueue_slice(const engine *e, const step *s, size_t part, con
     slice_bounds(s, part, x, start, extent);
     for (size_t i = 0; i < x->rank; i++) {
         begin += start[i] * stride[i];
-        stride[i] *= s->kind == STEP_SLICE ? s->stride[i] : 1;
+        if (s->kind == STEP_SLICE && extent[i] > 1)
+            stride[i] *= s->stride[i];
     }
     const run_array from = shifted(x, begin);
     return copy(e, y->rank, y->dim, stride, y_stride, &from, y);

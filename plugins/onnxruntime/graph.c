@@ -324,7 +324,7 @@ static float of_half(uint16_t half)
 
 bool graph_scalar(const graph *g, size_t value, float *number)
 {
-    if (value == NO_PLACE || !g->value[value].constant || g->value[value].elements != 1)
+    if (value == NO_PLACE || !g->value[value].constant || g->value[value].elements != 1 || g->value[value].rank > 1)
         return false;
     const graph_value *v = &g->value[value];
     uint16_t half;

@@ -81,7 +81,7 @@ bool graph_numbers(const graph *g, size_t value, int64_t *numbers, size_t room, 
 /* The first node behind `after` (NO_PLACE: the first of all) that reads a value, or NO_PLACE; *input is which of its inputs. */
 size_t graph_reader(const graph *g, size_t value, size_t after, size_t *input);
 
-/* The number that a constant of one float is; false if the value is anything else. */
+/* The number that a constant of one float is, of no dimension or one; false if the value is anything else. */
 bool graph_scalar(const graph *g, size_t value, float *number);
 
 #endif

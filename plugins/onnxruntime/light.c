@@ -44,22 +44,20 @@ fail:
     return failure;
 }
 
-/* A Transpose that a copy of few strides does. */
 static OrtStatus *match_transpose(const graph *g, size_t node, step *made, bool *found)
 {
     OrtStatus *failure = NULL;
     int64_t perm[MOST_DIMENSIONS];
-    size_t count = 0, runs = 1;
+    size_t count = 0;
     const size_t rank = rank_of(g, g->node[node].input[0]);
     unsigned seen = 0;
     ORT_TRY(graph_integers(g, node, "perm", perm, MOST_DIMENSIONS, &count));
     for (size_t i = 0; i < count; i++) {
         seen |= perm[i] >= 0 && perm[i] < MOST_DIMENSIONS ? 1u << perm[i] : 0;
         made->axis[i] = (size_t)perm[i];
-        runs += i > 0 && perm[i] != perm[i - 1] + 1;
     }
     made->kind = STEP_TRANSPOSE;
-    *found = rank >= 2 && count == rank && seen == (1u << rank) - 1 && runs <= CLATTN_MAX_RANK;
+    *found = rank >= 2 && count == rank && seen == (1u << rank) - 1;
 fail:
     return failure;
 }
@@ -156,7 +154,8 @@ static bool match_expand(const graph *g, size_t node, step *made)
     if (graph_numbers(g, shape, made->reshape.number, MOST_DIMENSIONS, &made->reshape.numbers))
         return true;
     made->input[SHAPE] = shape;
-    return g->value[shape].type == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64;
+    return !g->value[shape].constant && rank_of(g, g->node[node].output[0]) > 0 &&
+           g->value[shape].type == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64;
 }
 
 /* A Pad of nothing. */
@@ -198,7 +197,8 @@ OrtStatus *match_light(const graph *g, size_t node, step *made, bool *found)
 {
     OrtStatus *failure = NULL;
     const graph_node *n = &g->node[node];
-    if (!has(n->input, n->inputs, 0) || !is_float(g, n->input[0]) || !has(n->output, n->outputs, 0))
+    if (!has(n->input, n->inputs, 0) || !is_float(g, n->input[0]) || !has(n->output, n->outputs, 0) ||
+        g->value[n->input[0]].rank > MOST_DIMENSIONS || g->value[n->output[0]].rank > MOST_DIMENSIONS)
         return NULL;
     made->input[0] = n->input[0];
     made->output[0] = n->output[0];

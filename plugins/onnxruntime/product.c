@@ -149,6 +149,8 @@ OrtStatus *match_activation(const graph *g, size_t value, const bool *taken, ste
         return NULL;
     if (v->consumers == 1)
         return match_one(g, value, taken, made, found);
+    if (rank_of(g, value) == 0) /* a constant of one dimension would add one */
+        return NULL;
     if (v->consumers == 2 && made->nodes + 6 <= MOST_NODES)
         *found = match_erf(g, value, taken, made) || match_sigmoid(g, value, taken, made);
     if (v->consumers == 3 && made->nodes + 8 <= MOST_NODES)
@@ -215,6 +217,7 @@ static void match_operand(const graph *g, const bool *taken, int64_t columns, st
         return;
     made->input[PRODUCT_OPERAND] = operand;
     made->product.multiplies = multiplies;
+    made->product.scalar = scalar;
     made->output[0] = g->node[node].output[0];
 }
 

@@ -282,7 +282,7 @@ OrtStatus *chain_run(engine *e, const chain *c, OrtKernelContext *context)
     run r = {.e = e, .c = c, .context = context};
     r.array = calloc(c->values + 1, sizeof *r.array);
     r.made = calloc(c->values + 1, sizeof *r.made);
-    r.pieces = calloc(c->steps + 1, sizeof *r.pieces);
+    r.pieces = calloc(c->steps * STEP_OUTPUTS + 1, sizeof *r.pieces);
     if (!r.array || !r.made || !r.pieces) {
         failure = ort_failure(e->ort, ORT_FAIL, "clattn: no memory for a run");
         goto fail;

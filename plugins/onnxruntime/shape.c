@@ -243,7 +243,7 @@ void slice_bounds(const step *s, size_t part, const run_array *input, int64_t *s
             from = from < 0 ? 0 : from > whole ? whole : from;
             to = to < from ? from : to > whole ? whole : to;
             start[i] = from;
-            extent[i] = (to - from + s->stride[i] - 1) / s->stride[i];
+            extent[i] = to > from ? (to - from - 1) / s->stride[i] + 1 : 0;
         }
     }
 }

@@ -66,7 +66,11 @@ size_t other_input(const graph *g, size_t node, size_t value)
 bool is_number(const graph *g, size_t value, double number)
 {
     float found;
-    return graph_scalar(g, value, &found) && fabs((double)found - number) <= 1e-3 * fabs(number);
+    if (!graph_scalar(g, value, &found))
+        return false;
+    /* As near as its type comes. */
+    const double within = g->value[value].type == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16 ? 0x1p-11 : 1e-6;
+    return fabs((double)found - number) <= within * fabs(number);
 }
 
 size_t follower_by(const graph *g, const bool *taken, size_t value, const char *op, double number)
@@ -118,8 +122,13 @@ static OrtStatus *match_norm(const graph *g, size_t node, const bool *taken, ste
         const size_t value = n->input[i];
         if (value == NO_PLACE)
             continue;
-        if (!is_float(g, value) || rank_of(g, value) != rank - (size_t)axis) {
-            *reason = "its scale or bias has not the dimensions that are normalised";
+        bool same = is_float(g, value) && rank_of(g, value) == rank - (size_t)axis;
+        for (size_t d = (size_t)axis; same && d < rank; d++) {
+            const int64_t extent = g->value[value].dim[d - (size_t)axis];
+            same = extent >= 0 && extent == g->value[n->input[0]].dim[d];
+        }
+        if (!same) {
+            *reason = "its scale or bias is not known to have the extents that are normalised";
             return NULL;
         }
         made->input[i] = value; /* NORM_SCALE, NORM_BIAS */
@@ -199,7 +208,7 @@ fail:
 static OrtStatus *match_alone(const graph *g, size_t node, const bool *taken, step *made, bool *found)
 {
     size_t value = g->node[node].inputs ? g->node[node].input[0] : NO_PLACE;
-    if (value == NO_PLACE || !is_float(g, value))
+    if (value == NO_PLACE || !is_float(g, value) || g->value[value].rank > MOST_DIMENSIONS)
         return NULL;
     made->kind = STEP_ACTIVATION;
     made->input[0] = value;

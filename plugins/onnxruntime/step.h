@@ -86,6 +86,7 @@ typedef struct step {
     struct {
         bool transposed; /* the matrix is (n, k) */
         bool multiplies; /* the operand is multiplied in, and otherwise added */
+        bool scalar;     /* the operand is one constant number */
     } product;
     struct {
         clattn_activation function;

@@ -512,6 +512,108 @@ class Models(Comparison):
         self.assertEqual(failures, [])
 
 
+class Corners(Comparison):
+    def check(self, nodes, *cases, constants=(), outputs=("y",)):
+        content = model(nodes, cases[0], outputs, constants)
+        ours, theirs = session(content, take="all"), plain(content)
+        for each in cases:
+            for found, expected in zip(ours.run(None, each), theirs.run(None, each), strict=True):
+                self.assertEqual(found.shape, expected.shape)
+                np.testing.assert_allclose(found, expected, atol=2e-5, rtol=2e-5)
+
+    def test_splits(self):
+        """Steps that make four arrays each."""
+        nodes, parts = [node("Split", "x", "a b c d", axis=0, num_outputs=4)], []
+        for name in "abcd":
+            names = [f"{name}{n}" for n in range(4)]
+            nodes.append(node("Split", name, " ".join(names), axis=0, num_outputs=4))
+            parts += names
+        nodes += [node("Concat", " ".join(parts[n::4][::-1]), f"e{n}", axis=0) for n in range(4)]
+        nodes.append(node("Concat", "e3 e1 e0 e2", "y", axis=0))
+        x = self.array(16, 3)
+        content = model(nodes, {"x": x}, ["y"])
+        loaded = load_model_from_string(content)
+        for extent, size in zip(loaded.graph.input[0].type.tensor_type.shape.dim, x.shape, strict=True):
+            extent.dim_value = size  # parts of a known array
+        self.assertEqual(groups(loaded.SerializeToString(), take="all")[0][0], len(nodes))
+        found = session(loaded.SerializeToString(), take="all").run(None, {"x": x})[0]
+        np.testing.assert_array_equal(found, plain(content).run(None, {"x": x})[0])
+
+    def test_operands(self):
+        """What is added to a product has one row, then many, then one."""
+        nodes = [node("MatMul", "x W", "p"), node("Add", "p o", "y")]
+        cases = [{"x": self.array(20, 8), "o": self.array(rows, 1)} for rows in (1, 20, 1)]
+        content = model(nodes, cases[0], ["y"], {"W": self.array(8, 1)})
+        loaded = load_model_from_string(content)
+        loaded.graph.input[1].type.tensor_type.shape.dim[1].dim_value = 1
+        ours, theirs = session(loaded.SerializeToString(), take="all"), plain(content)
+        for each in cases:
+            np.testing.assert_allclose(ours.run(None, each)[0], theirs.run(None, each)[0], atol=2e-5)
+
+    def test_nearly(self):
+        """Constants of more dimensions than the array, and numbers that are not quite those of Gelu and of RMSNorm."""
+        x = {"x": self.array(3, 8)}
+        for shape, root, one, half in (
+            ((1, 1, 1), 2**0.5, 1, 0.5),
+            ((), 1.4145, 1, 0.5),
+            ((), 2**0.5, 1.0009, 0.5),
+            ((), 2**0.5, 1, 0.5004),
+        ):
+            constants = {n: np.full(shape, value, np.float32) for n, value in (("r", root), ("o", one), ("h", half))}
+            nodes = [
+                node("Div", "x r", "a"),
+                node("Erf", "a", "b"),
+                node("Add", "b o", "c"),
+                node("Mul", "x c", "d"),
+                node("Mul", "d h", "y"),
+            ]
+            self.check(nodes, x, constants=constants)
+        for shape, power in (((1, 1, 1), 2), ((), 2.0015)):
+            constants = {"p": np.full(shape, power, np.float32), "e": np.float32(0.1), "m": np.array([-1])}
+            nodes = [
+                node("Pow", "x p", "a"),
+                node("ReduceMean", "a m", "b"),
+                node("Add", "b e", "c"),
+                node("Sqrt", "c", "d"),
+                node("Div", "x d", "y"),
+            ]
+            self.check(nodes, {"x": abs(x["x"])}, constants=constants)
+
+    def test_moves(self):
+        """A step without end, and more dimensions than a layout has."""
+        constants = {
+            "s": np.array([1]),
+            "e": np.array([9]),
+            "a": np.array([0]),
+            "t": np.array([2**63 - 1]),
+            "u": np.array([2**62]),
+        }
+        nodes = [node("Slice", "x s e a t", "p"), node("Slice", "x s e a u", "q"), node("Add", "p q", "y")]
+        self.check(nodes, {"x": self.array(20, 8)}, constants=constants)
+        six = {"x": self.array(3, 3, 3, 3, 3, 3)}
+        constants = {"s": np.ones(6, np.int64), "e": np.full(6, 3), "t": np.array([2] * 6)}
+        self.check(
+            [node("Slice", "x s e", "p"), node("Transpose", "p", "y", perm=[5, 3, 1, 4, 2, 0])], six, constants=constants
+        )
+        self.check([node("Expand", "x t", "y")], {"x": self.array(1, 2, 1, 2, 1, 2)}, constants=constants)
+
+    def test_norms(self):
+        """Scales that are broadcast, and a residual that is in every other dimension."""
+        for extents in ((1, 8), (3, 1), (3, 8)):
+            nodes = [node("RMSNormalization", "x w", "y", axis=-2)]
+            self.check(nodes, {"x": self.array(2, 3, 8)}, constants={"w": self.array(*extents)})
+        nodes = [node("Add", "x r", "s"), node("LayerNormalization", "s w", "y")]
+        self.check(
+            nodes, {"x": self.array(2, 2, 2, 2, 2, 8), "r": self.array(1, 2, 1, 2, 1, 8)}, constants={"w": self.array(8)}
+        )
+
+    def test_refused(self):
+        """What MultiHeadAttention means by causality, and a negative softcap, are left."""
+        inputs = {"q": self.array(2, 4, 32), "k": self.array(2, 5, 32), "v": self.array(2, 5, 32)}
+        self.check([node("MultiHeadAttention", "q k v", "y", domain="com.microsoft", num_heads=4, unidirectional=1)], inputs)
+        self.check([node("Attention", "q k v", "y", q_num_heads=4, kv_num_heads=4, softcap=-1.0)], inputs)
+
+
 class Operators(Comparison):
     OPERATORS = re.split(
         " ",
