@@ -5,7 +5,7 @@
 #
 # ARCHIVE is what packaging/release.sh made, clattn-VERSION.tar.gz; URL is where it can be fetched.  FOLDER gets
 #
-#   conan/clattn.../       conan create FOLDER/conan; the test group `packages` does that
+#   conan/                 conan create FOLDER/conan; the test group `packages` does that
 #   vcpkg/clattn/          an overlay port: vcpkg install clattn --overlay-ports=FOLDER/vcpkg; read by CMake in the tests, never by vcpkg
 #   homebrew/clattn.rb     brew install --formula FOLDER/homebrew/clattn.rb, on Linux; not tried
 #

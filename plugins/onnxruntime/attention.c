@@ -217,7 +217,11 @@ OrtStatus *match_attention(const graph *g, size_t node, step *made, bool *found,
             *reason = own ? "this Attention has lengths" : "this MultiHeadAttention has a bias or a padding mask";
             return NULL;
         }
-    if (n->inputs < 3 || has(n->output, n->outputs, 3)) {
+    if (n->inputs < 3) {
+        *reason = "queries, keys and values are not apart";
+        return NULL;
+    }
+    if (has(n->output, n->outputs, 3)) {
         *reason = "the scores are an output";
         return NULL;
     }

@@ -11,17 +11,14 @@ size_t array_bytes(const run_array *array)
     return array->elements * clattn_dtype_size(array->dtype);
 }
 
-OrtStatus *engine_failure(const engine *e, clattn_status status)
+OrtStatus *judge(const engine *e, clattn_status status)
 {
     char text[768];
+    if (status == CLATTN_SUCCESS)
+        return NULL;
     clattn_context_message(e->context, text, sizeof text);
     return ort_failure(e->ort, status == CLATTN_ERROR_INVALID_LAYOUT ? ORT_INVALID_ARGUMENT : ORT_EP_FAIL, "clattn: %s",
                        *text ? text : clattn_status_string(status));
-}
-
-OrtStatus *judge(const engine *e, clattn_status status)
-{
-    return status == CLATTN_SUCCESS ? NULL : engine_failure(e, status);
 }
 
 OrtStatus *engine_buffer(const engine *e, void *host, size_t bytes, bool written, cl_mem *buffer)
@@ -35,7 +32,7 @@ OrtStatus *engine_buffer(const engine *e, void *host, size_t bytes, bool written
     return code == CL_SUCCESS ? NULL : ort_failure(e->ort, ORT_EP_FAIL, "clattn: clCreateBuffer returned %d", code);
 }
 
-clattn_binding bind(const run_array *array)
+clattn_binding binding_of(const run_array *array)
 {
     return array ? clattn_binding_buffer(array->buffer, (int64_t)(array->offset / clattn_dtype_size(array->dtype)))
                  : (clattn_binding){0};
@@ -133,7 +130,7 @@ static OrtStatus *prepare(const engine *e, const product *p, chain_product *kept
         clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
         ORT_TRY(engine_buffer(e, NULL, bytes, true, &kept->packed));
         args.prepack = CLATTN_PREPACK_PACK;
-        args.b = bind(&p->b);
+        args.b = binding_of(&p->b);
         args.workspace = clattn_binding_buffer(kept->packed, 0);
         ORT_TRY(judge(e, clattn_matmul_enqueue(kept->plan, e->queue, &args, 0, NULL, NULL)));
     }
@@ -145,7 +142,7 @@ fail:
 }
 
 /* Broadcasts the operand to the output, and the first array to where the operand has more rows. */
-static OrtStatus *broadcast(const engine *e, product *p, cl_mem expanded[2])
+static OrtStatus *broadcast_inputs(const engine *e, product *p, cl_mem expanded[2])
 {
     OrtStatus *failure = NULL;
     run_array *a = &p->a, wide = *p->output;
@@ -184,14 +181,14 @@ static OrtStatus *enqueue_product(const engine *e, const step *s, chain_product 
     p.rows = output->elements / p.columns;
     if (input[PRODUCT_OPERAND]) {
         p.operand = *input[PRODUCT_OPERAND];
-        ORT_TRY(broadcast(e, &p, expanded));
-        args.operand = bind(&p.operand);
+        ORT_TRY(broadcast_inputs(e, &p, expanded));
+        args.operand = binding_of(&p.operand);
     }
     ORT_TRY(turn(e, &p, kept));
-    args.a = bind(&p.a);
-    args.b = bind(&p.b);
-    args.bias = bind(p.bias);
-    args.c = bind(output);
+    args.a = binding_of(&p.a);
+    args.b = binding_of(&p.b);
+    args.bias = binding_of(p.bias);
+    args.c = binding_of(output);
     if (p.rows <= FEW_ROWS) {
         const clattn_matmul_desc desc = product_desc(&p, p.rows);
         failure = judge(e, clattn_matmul_run(e->context, e->queue, &desc, &args, 0, NULL, NULL));
@@ -310,11 +307,11 @@ static OrtStatus *enqueue_attention(const engine *e, const step *s, run_array *c
     desc.scoring.explicit_scale = s->attention.has_scale;
     desc.scoring.scale = s->attention.scale;
     desc.scoring.softcap = s->attention.softcap;
-    args.query = bind(input[QUERY]);
-    args.key = bind(input[KEY]);
-    args.value = bind(input[VALUE]);
-    args.mask = bind(mask);
-    args.output = bind(output);
+    args.query = binding_of(input[QUERY]);
+    args.key = binding_of(input[KEY]);
+    args.value = binding_of(input[VALUE]);
+    args.mask = binding_of(mask);
+    args.output = binding_of(output);
     return judge(e, clattn_attention_run(e->context, e->queue, &desc, &args, 0, NULL, NULL));
 }
 
@@ -344,12 +341,12 @@ static OrtStatus *enqueue_norm(const engine *e, const step *s, run_array *const 
         residual = *input[NORM_RESIDUAL];
         ORT_TRY(expand(e, output, &residual, &expanded[1]));
         desc.residual = matrix(&residual, output->elements / columns, columns);
-        args.residual = bind(&residual);
+        args.residual = binding_of(&residual);
     }
-    args.x = bind(&x);
-    args.y = bind(output);
-    args.scale = bind(input[NORM_SCALE]);
-    args.bias = bind(input[NORM_BIAS]);
+    args.x = binding_of(&x);
+    args.y = binding_of(output);
+    args.scale = binding_of(input[NORM_SCALE]);
+    args.bias = binding_of(input[NORM_BIAS]);
     ORT_TRY(judge(e, clattn_norm_run(e->context, e->queue, &desc, &args, 0, NULL, NULL)));
 fail:
     for (size_t i = 0; i < 2; i++)
@@ -370,8 +367,8 @@ static OrtStatus *enqueue_activation(const engine *e, const step *s, const run_a
     const size_t columns = x->rank ? (size_t)x->dim[x->rank - 1] : 1;
     desc.x = matrix(x, x->elements / columns, columns);
     desc.y = matrix(y, y->elements / columns, columns);
-    args.x = bind(x);
-    args.y = bind(y);
+    args.x = binding_of(x);
+    args.y = binding_of(y);
     return judge(e, clattn_activation_run(e->context, e->queue, &desc, &args, 0, NULL, NULL));
 }
 

@@ -13,11 +13,11 @@ void strides_of(const run_array *array, int64_t stride[MOST_DIMENSIONS])
 }
 
 /* A copy of dimensions that do not lie together in both arrays. */
-typedef struct joined {
+typedef struct strided_copy {
     size_t rank;
     size_t extent[MOST_DIMENSIONS];
     int64_t x_stride[MOST_DIMENSIONS], y_stride[MOST_DIMENSIONS];
-} joined;
+} strided_copy;
 
 /* An array that begins so many elements behind another. */
 static run_array shifted(const run_array *array, int64_t elements)
@@ -28,7 +28,8 @@ static run_array shifted(const run_array *array, int64_t elements)
 }
 
 /* Enqueues the copy from dimension `first` on; if there are more dimensions than a layout has, one copy for each index of it. */
-static OrtStatus *copy_from(const engine *e, const joined *j, size_t first, const run_array *x, const run_array *y)
+static OrtStatus *copy_from(const engine *e, const strided_copy *j, size_t first, const run_array *x,
+                            const run_array *y)
 {
     OrtStatus *failure = NULL;
     const size_t rank = j->rank - first;
@@ -47,8 +48,8 @@ static OrtStatus *copy_from(const engine *e, const joined *j, size_t first, cons
     desc.y = desc.x;
     memcpy(desc.x.stride, j->x_stride + first, rank * sizeof *j->x_stride);
     memcpy(desc.y.stride, j->y_stride + first, rank * sizeof *j->y_stride);
-    args.x = bind(x);
-    args.y = bind(y);
+    args.x = binding_of(x);
+    args.y = binding_of(y);
     failure = judge(e, clattn_activation_run(e->context, e->queue, &desc, &args, 0, NULL, NULL));
 fail:
     return failure;
@@ -57,7 +58,7 @@ fail:
 OrtStatus *copy(const engine *e, size_t rank, const int64_t *extent, const int64_t *x_stride, const int64_t *y_stride,
                 const run_array *x, const run_array *y)
 {
-    joined j = {.rank = 0};
+    strided_copy j = {.rank = 0};
     for (size_t i = 0; i < rank; i++) {
         if (extent[i] == 1)
             continue;
@@ -70,7 +71,7 @@ OrtStatus *copy(const engine *e, size_t rank, const int64_t *extent, const int64
         j.y_stride[j.rank++] = y_stride[i];
     }
     if (!j.rank)
-        j = (joined){1, {1}, {1}, {1}};
+        j = (strided_copy){1, {1}, {1}, {1}};
     return copy_from(e, &j, 0, x, y);
 }
 

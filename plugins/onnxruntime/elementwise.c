@@ -84,7 +84,8 @@ OrtStatus *enqueue_elementwise(engine *e, elementwise function, const run_array 
     b = b ? b : a;
     if (!*kernel)
         ORT_TRY(build(e, y->dtype == CLATTN_DTYPE_F16, kernel));
-    if (y->elements > INT32_MAX || (a->offset + b->offset + y->offset) / size > INT32_MAX)
+    if (a->offset / size + a->elements > INT32_MAX || b->offset / size + b->elements > INT32_MAX ||
+        y->offset / size + y->elements > INT32_MAX)
         return ort_failure(e->ort, ORT_EP_FAIL, "clattn: an array has more than 2^31 elements");
     strides_within(a, y, a_stride);
     strides_within(b, y, b_stride);

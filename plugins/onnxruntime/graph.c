@@ -262,7 +262,8 @@ OrtStatus *graph_is_text(const graph *g, size_t node, const char *name, const ch
         g->ort->ReleaseStatus(failure);
         return NULL;
     }
-    *is = !failure && strlen(text) <= bytes && strncmp(found, text, strlen(text)) == 0;
+    bytes -= !failure && bytes && found[bytes - 1] == '\0'; /* some versions count it */
+    *is = !failure && strlen(text) == bytes && memcmp(found, text, bytes) == 0;
 fail:
     return failure;
 }

@@ -88,8 +88,8 @@ static bool match_slice(const graph *g, size_t node, step *made)
     }
     for (size_t i = 0; i < count[0]; i++) {
         size_t axis;
-        if (count[1] != count[0] || !dimension(g, n->input[0], count[2] ? number[2][i] : (int64_t)i, &axis) ||
-            (count[3] && number[3][i] < 1))
+        if (count[1] != count[0] || (count[2] && count[2] != count[0]) || (count[3] && count[3] != count[0]) ||
+            !dimension(g, n->input[0], count[2] ? number[2][i] : (int64_t)i, &axis) || (count[3] && number[3][i] < 1))
             return false;
         made->start[axis] = number[0][i];
         made->end[axis] = number[1][i];

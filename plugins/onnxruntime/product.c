@@ -134,9 +134,13 @@ static OrtStatus *match_one(const graph *g, size_t value, const bool *taken, ste
         ORT_TRY(graph_float(g, n, "alpha", 1, &alpha));
     } else
         return NULL;
+    if (!isfinite(alpha) || !step_add(made, n)) {
+        made->activation.function = CLATTN_ACTIVATION_NONE;
+        return NULL;
+    }
     made->activation.alpha = alpha;
     made->output[0] = g->node[n].output[0];
-    *found = isfinite(alpha) && step_add(made, n);
+    *found = true;
 fail:
     return failure;
 }

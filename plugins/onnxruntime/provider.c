@@ -171,6 +171,7 @@ static void ORT_API_CALL release_compiled(OrtEp *ep, OrtNodeComputeInfo **infos,
         if (c)
             chain_release(&p->engine, &c->what);
         free(c);
+        infos[i] = NULL;
     }
 }
 
@@ -285,8 +286,8 @@ static void context_log(void *user, clattn_log_level level, const char *line)
 {
     char text[512];
     snprintf(text, sizeof text, "clattn: %s", line);
-    if (level == CLATTN_LOG_LEVEL_WARNING)
-        write_log(user, ORT_LOGGING_LEVEL_WARNING, text);
+    if (level <= CLATTN_LOG_LEVEL_WARNING)
+        write_log(user, level == CLATTN_LOG_LEVEL_WARNING ? ORT_LOGGING_LEVEL_WARNING : ORT_LOGGING_LEVEL_ERROR, text);
 }
 
 static OrtStatus *open_context(provider *p, const OrtSessionOptions *options)
@@ -460,7 +461,8 @@ EXPORT OrtStatus *CreateEpFactories(const char *name, const OrtApiBase *base, co
     (void)name;
     (void)logger;
     if (!ort)
-        return base->GetApi(1)->CreateStatus(ORT_NOT_IMPLEMENTED, "clattn: ONNX Runtime is older than 1.23");
+        return base->GetApi(1)->CreateStatus(
+            ORT_NOT_IMPLEMENTED, "clattn: ONNX Runtime is older than the headers that the provider was built with");
     if (most < 1)
         return ort_failure(ort, ORT_INVALID_ARGUMENT, "clattn: there is no room for a factory");
     factory *f = calloc(1, sizeof *f);

@@ -12,7 +12,7 @@ typedef struct engine {
     clattn_context *context;
     cl_command_queue queue; /* the context's, in order */
     struct cl_table cl;
-    bool shares;  /* the device's memory is the host's */
+    bool shares;  /* the device is a processor, whose memory is the host's */
     mtx_t lock;   /* held while a run enqueues: whatever is below, and the chains, are only used then */
     cl_mem arena; /* what lies between the steps of any run: the queue's order keeps runs apart */
     size_t arena_bytes;
@@ -71,7 +71,8 @@ void slice_bounds(const step *s, size_t part, const run_array *input, int64_t *s
 /* Changes an array's shape as `how` says; `target` has a RESHAPE_TARGET's numbers, or is NULL. */
 OrtStatus *reshape(const OrtApi *ort, const step_reshape *how, const run_array *target, run_array *array);
 
-/* Enqueues what makes a step's output number `part`; later parts come first.  The caller holds the engine's lock, here and below. */
+/* Enqueues what makes a step's output number `part`; later parts come first.  The caller holds the engine's lock, also of
+ * enqueue_move, enqueue_elementwise, copy and expand. */
 OrtStatus *step_enqueue(engine *e, const chain *c, size_t number, size_t part, run_array *const input[STEP_INPUTS],
                         const run_array *const outputs[STEP_OUTPUTS]);
 OrtStatus *enqueue_move(const engine *e, const step *s, size_t part, run_array *const input[STEP_INPUTS],
@@ -92,7 +93,8 @@ OrtStatus *copy(const engine *e, size_t rank, const int64_t *extent, const int64
 /* Makes *array one of `shape`, which it is broadcast to, in a buffer of its own if it is smaller. */
 OrtStatus *expand(const engine *e, const run_array *shape, run_array *array, cl_mem *buffer);
 
-clattn_binding bind(const run_array *array);
+/* Where an array lies, or none for NULL. */
+clattn_binding binding_of(const run_array *array);
 size_t array_bytes(const run_array *array);
 
 /* Computes the chain from the context's inputs to its outputs, and waits for them.  Any number of threads may call it. */
@@ -100,9 +102,6 @@ OrtStatus *chain_run(engine *e, const chain *c, OrtKernelContext *context);
 
 /* The failure of a status, or NULL if it is none. */
 OrtStatus *judge(const engine *e, clattn_status status);
-
-/* The failure of a call of the library's. */
-OrtStatus *engine_failure(const engine *e, clattn_status status);
 
 /* An OpenCL buffer for `bytes`, which are at `host` if the device shares the host's memory, or are copied from there. */
 OrtStatus *engine_buffer(const engine *e, void *host, size_t bytes, bool written, cl_mem *buffer);

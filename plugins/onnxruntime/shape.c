@@ -128,7 +128,7 @@ fail:
 }
 
 /* Makes `array` the shape that it and `with` have together, as NumPy broadcasts. */
-static OrtStatus *broadcast(const OrtApi *ort, const run_array *with, run_array *array)
+static OrtStatus *broadcast_shape(const OrtApi *ort, const run_array *with, run_array *array)
 {
     const run_array from = *array;
     if (with->rank > array->rank)
@@ -156,7 +156,7 @@ static OrtStatus *product_shape(const OrtApi *ort, const step *s, run_array *con
     ORT_TRY(count(ort, output));
     ORT_TRY(reshape(ort, &s->reshape, NULL, output));
     if (input[PRODUCT_OPERAND])
-        ORT_TRY(broadcast(ort, input[PRODUCT_OPERAND], output));
+        ORT_TRY(broadcast_shape(ort, input[PRODUCT_OPERAND], output));
 fail:
     return failure;
 }
@@ -288,7 +288,7 @@ static OrtStatus *expand_shape(const OrtApi *ort, const step *s, run_array *cons
     for (size_t i = 0; i < target.rank; i++)
         target.dim[i] = numbers[i];
     *output = *input[0];
-    return broadcast(ort, &target, output);
+    return broadcast_shape(ort, &target, output);
 }
 
 OrtStatus *step_shape(const OrtApi *ort, const step *s, size_t part, run_array *const input[STEP_INPUTS],
@@ -296,7 +296,7 @@ OrtStatus *step_shape(const OrtApi *ort, const step *s, size_t part, run_array *
 {
     OrtStatus *failure = NULL;
     switch (s->kind) {
-    case STEP_ELEMENTWISE: *output = *input[0]; return input[1] ? broadcast(ort, input[1], output) : NULL;
+    case STEP_ELEMENTWISE: *output = *input[0]; return input[1] ? broadcast_shape(ort, input[1], output) : NULL;
     case STEP_SLICE:
     case STEP_SPLIT: return slice_shape(ort, s, part, input[0], output);
     case STEP_CONCAT: return concat_shape(ort, s, input, output);
@@ -306,7 +306,7 @@ OrtStatus *step_shape(const OrtApi *ort, const step *s, size_t part, run_array *
     case STEP_NORM:
         *output = *input[NORM_X];
         if (input[NORM_RESIDUAL])
-            ORT_TRY(broadcast(ort, input[NORM_RESIDUAL], output));
+            ORT_TRY(broadcast_shape(ort, input[NORM_RESIDUAL], output));
         for (size_t i = 0; i < s->norm.axes; i++)
             for (size_t with = NORM_SCALE; with <= NORM_BIAS; with++)
                 if (input[with] && input[with]->dim[i] != output->dim[output->rank - s->norm.axes + i]) {

@@ -1,3 +1,4 @@
+/* What a graph's nodes are, one step at a time: norms, and what the other files' matching shares. */
 #include "step.h"
 
 #include <math.h>
@@ -115,7 +116,7 @@ static OrtStatus *match_norm(const graph *g, size_t node, const bool *taken, ste
     ORT_TRY(graph_float(g, node, "epsilon", 1e-5f, &made->norm.epsilon));
     axis += axis < 0 ? (int64_t)rank : 0;
     if (!is_float(g, n->input[0]) || rank == 0 || axis < 0 || axis >= (int64_t)rank || stash != 1 || n->inputs < 2) {
-        *reason = "it is not of float32 or float16, of a known number of dimensions";
+        *reason = "it has no scale, or is not of the last dimensions, known in number, of float32 or float16";
         return NULL;
     }
     for (size_t i = 1; i < n->inputs; i++) {

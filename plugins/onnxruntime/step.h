@@ -100,7 +100,7 @@ typedef struct step {
     step_reshape reshape;         /* alone, or of a product's sums, before a bias, an activation or an operand */
     size_t axis[MOST_DIMENSIONS]; /* of a transposition: which dimension of the input each is; [0] of a split and of
                                    * what is put together: the dimension */
-    /* Of a slice, of each dimension; of a split, `start` has the parts' extents, or zeros if they are equal. */
+    /* Of a slice, of each dimension; of a split, `start` has the parts' extents. */
     int64_t start[MOST_DIMENSIONS], end[MOST_DIMENSIONS], stride[MOST_DIMENSIONS];
     elementwise function;
 } step;
