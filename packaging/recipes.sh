@@ -9,7 +9,8 @@
 #   vcpkg/clattn/          an overlay port: vcpkg install clattn --overlay-ports=FOLDER/vcpkg; read by CMake in the tests, never by vcpkg
 #   homebrew/clattn.rb     brew install --formula FOLDER/homebrew/clattn.rb, on Linux; not tried
 #
-# Each builds the libraries that need nothing but OpenCL's headers, and opens the OpenCL loader at run time.
+# Each builds libclattn and libclattn-io, which need nothing but OpenCL's headers and open the OpenCL loader at run time.
+# libclattn-pictures is left out: it calls the loader itself.
 set -eu
 
 [ $# = 3 ] || { echo "usage: recipes.sh ARCHIVE URL FOLDER" >&2; exit 2; }

@@ -8,7 +8,7 @@ vcpkg_configure_meson(
     OPTIONS
         -Dopencl=dlopen
         -Dio=enabled
-        -Dpictures=enabled
+        -Dpictures=disabled
         -Dclblast=disabled
         -Dcommand=disabled
         -Dpng=disabled

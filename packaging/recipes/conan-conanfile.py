@@ -8,7 +8,7 @@ from conan.tools.files import copy, get, rm, rmdir
 from conan.tools.layout import basic_layout
 from conan.tools.meson import Meson, MesonToolchain
 
-LEFT_OUT = ("clblast", "command", "png", "utf8proc", "speech", "sentencepiece", "frei0r", "gegl", "onnxruntime", "gtk", "tests")
+LEFT_OUT = ("clblast", "pictures", "command", "png", "utf8proc", "speech", "sentencepiece", "frei0r", "gegl", "onnxruntime", "gtk", "tests")
 
 
 class Clattn(ConanFile):
@@ -46,7 +46,7 @@ class Clattn(ConanFile):
 
     def generate(self):
         toolchain = MesonToolchain(self)
-        toolchain.project_options |= {"opencl": "dlopen", "io": "enabled", "pictures": "enabled"}
+        toolchain.project_options |= {"opencl": "dlopen", "io": "enabled"}
         toolchain.project_options |= dict.fromkeys(LEFT_OUT, "disabled")
         headers = self.dependencies["opencl-headers"].cpp_info.includedirs
         toolchain.extra_cflags += [f"-I{folder}" for folder in headers]
@@ -68,7 +68,7 @@ class Clattn(ConanFile):
 
     def package_info(self):
         self.cpp_info.set_property("cmake_file_name", "clattn")
-        parts = {"clattn": ("clattn", []), "io": ("clattn-io", ["clattn"]), "pictures": ("clattn-pictures", ["clattn", "io"])}
+        parts = {"clattn": ("clattn", []), "io": ("clattn-io", ["clattn"])}
         for name, (library, needs) in parts.items():
             part = self.cpp_info.components[name]
             part.set_property("cmake_target_name", f"clattn::{name}")
