@@ -8,7 +8,20 @@ from conan.tools.files import copy, get, rm, rmdir
 from conan.tools.layout import basic_layout
 from conan.tools.meson import Meson, MesonToolchain
 
-LEFT_OUT = ("clblast", "pictures", "command", "png", "utf8proc", "speech", "sentencepiece", "frei0r", "gegl", "onnxruntime", "gtk", "tests")
+LEFT_OUT = (
+    "clblast",
+    "pictures",
+    "command",
+    "png",
+    "utf8proc",
+    "speech",
+    "sentencepiece",
+    "frei0r",
+    "gegl",
+    "onnxruntime",
+    "gtk",
+    "tests",
+)
 
 
 class Clattn(ConanFile):
