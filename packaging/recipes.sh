@@ -14,7 +14,9 @@
 set -eu
 
 [ $# = 3 ] || { echo "usage: recipes.sh ARCHIVE URL FOLDER" >&2; exit 2; }
-archive=$1 url=$2 out=$3
+archive=$1 url=$2
+mkdir -p "$3"
+out=$(cd "$3" && pwd)
 here=$(cd "$(dirname "$0")" && pwd)
 name=${archive##*/}
 version=${name#clattn-}
@@ -24,10 +26,10 @@ case $url in *[\"\'\\\|\&]* | *' '*) echo "recipes.sh: $url is no address" >&2; 
 sha256=$(sha256sum < "$archive" | cut -d ' ' -f 1)
 sha512=$(sha512sum < "$archive" | cut -d ' ' -f 1)
 
-for file in conan/conanfile.py conan/conandata.yml conan/test_package/conanfile.py conan/test_package/CMakeLists.txt \
-    conan/test_package/main.c vcpkg/clattn/portfile.cmake vcpkg/clattn/vcpkg.json homebrew/clattn.rb; do
+cd "$here/recipes"
+find . -type f | while read -r file; do
     mkdir -p "$out/$(dirname "$file")"
     sed -e "s|@VERSION@|$version|g" -e "s|@URL@|$url|g" -e "s|@SHA256@|$sha256|g" -e "s|@SHA512@|$sha512|g" \
-        "$here/recipes/$(basename "$(dirname "$file")")-$(basename "$file")" > "$out/$file"
+        "$file" > "$out/$file"
 done
 ls "$out"

@@ -10,18 +10,6 @@ static attention_view view_of(const graph *g, size_t value)
     return rank == 3 ? (attention_view){3, 0, {0, 0, 1, 2}} : (attention_view){rank, 0, {0, 1, 2, 3}};
 }
 
-/* A permutation of so many dimensions, at most four, that a Transpose has; false if it has another. */
-static OrtStatus *permutation(const graph *g, size_t node, size_t rank, int64_t perm[4], bool *found)
-{
-    size_t count = 0;
-    unsigned seen = 0;
-    OrtStatus *failure = graph_integers(g, node, "perm", perm, 4, &count);
-    for (size_t i = 0; i < count; i++)
-        seen |= perm[i] >= 0 && perm[i] < 4 ? 1u << perm[i] : 0;
-    *found = count == rank && seen == (1u << rank) - 1;
-    return failure;
-}
-
 /* Looks through the transpositions that make an input: what they read is read in their place. */
 static OrtStatus *look_through(const graph *g, const bool *taken, step *made, size_t input)
 {
@@ -29,16 +17,16 @@ static OrtStatus *look_through(const graph *g, const bool *taken, step *made, si
     size_t *value = &made->input[input];
     attention_view *view = &made->attention.view[input];
     for (size_t node; view->rank == 3 || view->rank == 4; *value = g->node[node].input[0]) {
-        int64_t perm[4];
+        size_t perm[MOST_DIMENSIONS];
         bool found = false;
         node = inner(g, taken, *value, "Transpose");
         if (node == NO_PLACE || made->nodes > MOST_NODES - 6)
             break;
-        ORT_TRY(permutation(g, node, view->rank, perm, &found));
+        ORT_TRY(read_permutation(g, node, view->rank, perm, &found));
         if (!found)
             break;
         for (size_t i = 4 - view->rank; i < 4; i++)
-            view->axis[i] = (size_t)perm[view->axis[i]];
+            view->axis[i] = perm[view->axis[i]];
         step_add(made, node);
     }
 fail:
@@ -144,7 +132,8 @@ OrtStatus *match_softmax(const graph *g, size_t softmax, const bool *taken, step
                          const char **reason)
 {
     OrtStatus *failure = NULL;
-    int64_t axis = 0, perm[4];
+    int64_t axis = 0;
+    size_t perm[MOST_DIMENSIONS];
     bool matched = false;
     size_t rank = rank_of(g, g->node[softmax].input[0]), input = 0;
     const size_t weights = look_through_where(g, taken, g->node[softmax].output[0], made);
@@ -170,10 +159,10 @@ OrtStatus *match_softmax(const graph *g, size_t softmax, const bool *taken, step
     turned = follower(g, taken, made->output[0], "Transpose", &input);
     if (turned != NO_PLACE) {
         bool known = false;
-        ORT_TRY(permutation(g, turned, rank, perm, &known));
+        ORT_TRY(read_permutation(g, turned, rank, perm, &known));
         if (known && made->attention.output.rank == rank && step_add(made, turned)) {
             for (size_t i = 0; i < rank; i++)
-                made->attention.output.axis[(size_t)perm[i] + 4 - rank] = i;
+                made->attention.output.axis[perm[i] + 4 - rank] = i;
             made->output[0] = g->node[turned].output[0];
         }
     }

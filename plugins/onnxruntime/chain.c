@@ -6,14 +6,14 @@
 typedef struct division {
     const graph *g;
     partition *made;
-    size_t *step_of;     /* of each node; NO_PLACE: none */
-    bool *taken;         /* each node that is in a step */
-    size_t *level;       /* of each node */
-    size_t *joined;      /* of each step, another of its chain, or itself */
-    const char **reason; /* why a node that is in no step is not, or NULL */
+    size_t *step_of;       /* of each node; NO_PLACE: none */
+    bool *taken;           /* each node that is in a step */
+    size_t *level;         /* of each node */
+    size_t *joined;        /* of each step, another of its chain, or itself; NO_PLACE: it is peeled off */
+    bool *before, *behind; /* of each step: one that computes is before it in its chain, or behind it, or it is one */
+    const char **reason;   /* why a node that is in no step is not, or NULL */
 } division;
 
-/* Finds the steps, in the order of their nodes, which is that of their first ones. */
 static OrtStatus *find_steps(division *d)
 {
     OrtStatus *failure = NULL;
@@ -98,9 +98,10 @@ static size_t maker(const division *d, size_t number, size_t i)
 
 /* Leaves light steps that have none that computes before them in their chain, or none behind them: they would gain nothing.
  * What is free stays behind what is kept. */
-static void peel(division *d, bool *before, bool *behind)
+static void peel(division *d)
 {
     partition *made = d->made;
+    bool *before = d->before, *behind = d->behind;
     for (size_t s = 0; s < made->steps; s++) {
         before[s] = behind[s] = made->step[s].kind < STEP_ELEMENTWISE;
         for (size_t i = 0; i < STEP_INPUTS; i++) {
@@ -176,11 +177,14 @@ OrtStatus *partition_make(const graph *g, bool all, partition_left left, void *u
     made->step = calloc(room, sizeof *made->step);
     made->chain = calloc(room, sizeof *made->chain);
     d.step_of = calloc(room, sizeof *d.step_of);
-    d.taken = calloc(2 * room, sizeof *d.taken);
+    d.taken = calloc(room, sizeof *d.taken);
+    d.before = calloc(room, sizeof *d.before);
+    d.behind = calloc(room, sizeof *d.behind);
     d.level = calloc(room, sizeof *d.level);
     d.joined = calloc(room, sizeof *d.joined);
     d.reason = calloc(room, sizeof *d.reason);
-    if (!made->step || !made->chain || !d.step_of || !d.taken || !d.level || !d.joined || !d.reason) {
+    if (!made->step || !made->chain || !d.step_of || !d.taken || !d.before || !d.behind || !d.level || !d.joined ||
+        !d.reason) {
         failure = ort_failure(g->ort, ORT_FAIL, "clattn: no memory for the graph");
         goto fail;
     }
@@ -195,7 +199,7 @@ OrtStatus *partition_make(const graph *g, bool all, partition_left left, void *u
     for (size_t s = 0; s < made->steps; s++)
         d.joined[s] = s;
     if (!all)
-        peel(&d, d.taken, d.taken + room);
+        peel(&d);
     join(&d);
     number_chains(&d, all);
     if (left)
@@ -203,6 +207,8 @@ OrtStatus *partition_make(const graph *g, bool all, partition_left left, void *u
 fail:
     free(d.step_of);
     free(d.taken);
+    free(d.before);
+    free(d.behind);
     free(d.level);
     free(d.joined);
     free(d.reason);

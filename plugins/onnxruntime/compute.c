@@ -3,7 +3,7 @@
 
 #include "run.h"
 
-/* A product of no more rows reads its matrix as it is: packing would cost memory and gain nothing. */
+/* For so few rows solvers read the matrix as it is, and pack the rows if anything. */
 #define FEW_ROWS 16
 
 size_t array_bytes(const run_array *array)

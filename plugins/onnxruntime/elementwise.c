@@ -1,36 +1,44 @@
 /* Functions of each element, for which clattn has no operator: a kernel of the provider's own. */
 #include "run.h"
 
-/* One kernel for each pair of types; the function is a number.  An item has PIECE elements of a row, every `local size`-th of
+#include <stdio.h>
+
+const struct elementwise elementwise_functions[] = {
+    {"Add", 2, "a + b"},
+    {"Sub", 2, "a - b"},
+    {"Mul", 2, "a * b"},
+    {"Div", 2, "a / b"},
+    {"Pow", 2, "b == 2.0f ? a * a : pow(a, b)"},
+    {"Neg", 1, "-a"},
+    {"Abs", 1, "fabs(a)"},
+    {"Sqrt", 1, "sqrt(a)"},
+    {"Reciprocal", 1, "1.0f / a"},
+    {"Exp", 1, "exp(a)"},
+    {"Erf", 1, "erf(a)"},
+    {"Tanh", 1, "tanh(a)"},
+    {"Sigmoid", 1, "1.0f / (1.0f + exp(-a))"},
+    {0},
+};
+
+/* One kernel for each type; between these two come the functions, by their numbers.  An item has PIECE elements of a row, every `local size`-th of
  * a group's.  Strides are in elements, 0 where an array is broadcast.
  *
  * int8 has up to eight dimensions, the first of which are 1. */
-static const char source[] =
-    "#ifdef HALF\n"
-    "#define TYPE half\n"
-    "#define LOAD(p, i) vload_half(i, p)\n"
-    "#define STORE(v, p, i) vstore_half_rte(v, i, p)\n"
-    "#else\n"
-    "#define TYPE float\n"
-    "#define LOAD(p, i) p[i]\n"
-    "#define STORE(v, p, i) p[i] = v\n"
-    "#endif\n"
-    "float apply(int function, float a, float b)\n"
-    "{\n"
-    "    switch (function) {\n"
-    "    case 0: return a + b;\n"
-    "    case 1: return a - b;\n"
-    "    case 2: return a * b;\n"
-    "    case 3: return a / b;\n"
-    "    case 4: return b == 2.0f ? a * a : pow(a, b);\n"
-    "    case 5: return -a;\n"
-    "    case 6: return fabs(a);\n"
-    "    case 7: return sqrt(a);\n"
-    "    case 8: return 1.0f / a;\n"
-    "    case 9: return exp(a);\n"
-    "    case 10: return erf(a);\n"
-    "    case 11: return tanh(a);\n"
-    "    default: return 1.0f / (1.0f + exp(-a));\n"
+static const char start[] = "#ifdef HALF\n"
+                            "#define TYPE half\n"
+                            "#define LOAD(p, i) vload_half(i, p)\n"
+                            "#define STORE(v, p, i) vstore_half_rte(v, i, p)\n"
+                            "#else\n"
+                            "#define TYPE float\n"
+                            "#define LOAD(p, i) p[i]\n"
+                            "#define STORE(v, p, i) p[i] = v\n"
+                            "#endif\n"
+                            "float apply(int function, float a, float b)\n"
+                            "{\n"
+                            "    switch (function) {\n";
+
+static const char rest[] =
+    "    default: return 0;\n"
     "    }\n"
     "}\n"
     "kernel void elementwise(const global TYPE *a, const global TYPE *b, global TYPE *y, int8 extent, int8 a_stride,\n"
@@ -58,9 +66,14 @@ static const char source[] =
 static OrtStatus *build(engine *e, bool half, cl_kernel *kernel)
 {
     cl_int code;
-    const char *text = source;
+    char cases[2048] = "";
+    size_t used = 0;
+    for (size_t i = 0; elementwise_functions[i].op; i++)
+        used += (size_t)snprintf(cases + used, sizeof cases - used, "    case %zu: return %s;\n", i,
+                                 elementwise_functions[i].expression);
+    const char *texts[] = {start, cases, rest};
     cl_context context = clattn_context_opencl_context(e->context);
-    cl_program program = e->cl.clCreateProgramWithSource(context, 1, &text, NULL, &code);
+    cl_program program = e->cl.clCreateProgramWithSource(context, 3, texts, NULL, &code);
     if (code == CL_SUCCESS)
         code = e->cl.clBuildProgram(program, 0, NULL, half ? "-DHALF" : "", NULL, NULL);
     if (code == CL_SUCCESS)
@@ -72,8 +85,7 @@ static OrtStatus *build(engine *e, bool half, cl_kernel *kernel)
                : ort_failure(e->ort, ORT_EP_FAIL, "clattn: the kernel of elementwise functions: OpenCL error %d", code);
 }
 
-OrtStatus *enqueue_elementwise(engine *e, elementwise function, const run_array *a, const run_array *b,
-                               const run_array *y)
+OrtStatus *enqueue_elementwise(engine *e, size_t function, const run_array *a, const run_array *b, const run_array *y)
 {
     OrtStatus *failure = NULL;
     int64_t a_stride[MOST_DIMENSIONS], b_stride[MOST_DIMENSIONS];

@@ -44,20 +44,18 @@ fail:
     return failure;
 }
 
-static OrtStatus *match_transpose(const graph *g, size_t node, step *made, bool *found)
+OrtStatus *read_permutation(const graph *g, size_t node, size_t rank, size_t perm[MOST_DIMENSIONS], bool *found)
 {
     OrtStatus *failure = NULL;
-    int64_t perm[MOST_DIMENSIONS];
+    int64_t number[MOST_DIMENSIONS];
     size_t count = 0;
-    const size_t rank = rank_of(g, g->node[node].input[0]);
     unsigned seen = 0;
-    ORT_TRY(graph_integers(g, node, "perm", perm, MOST_DIMENSIONS, &count));
+    ORT_TRY(graph_integers(g, node, "perm", number, MOST_DIMENSIONS, &count));
     for (size_t i = 0; i < count; i++) {
-        seen |= perm[i] >= 0 && perm[i] < MOST_DIMENSIONS ? 1u << perm[i] : 0;
-        made->axis[i] = (size_t)perm[i];
+        seen |= number[i] >= 0 && number[i] < MOST_DIMENSIONS ? 1u << number[i] : 0;
+        perm[i] = (size_t)number[i];
     }
-    made->kind = STEP_TRANSPOSE;
-    *found = rank >= 2 && count == rank && seen == (1u << rank) - 1;
+    *found = count == rank && seen == (1u << rank) - 1;
 fail:
     return failure;
 }
@@ -175,20 +173,16 @@ static bool match_pad(const graph *g, size_t node, step *made)
 
 static bool match_elementwise(const graph *g, size_t node, step *made)
 {
-    static const char *const names[ELEMENTWISE_FUNCTIONS] = {
-        "Add", "Sub", "Mul", "Div", "Pow", "Neg", "Abs", "Sqrt", "Reciprocal", "Exp", "Erf", "Tanh", "Sigmoid"};
     const graph_node *n = &g->node[node];
-    for (int i = 0; i < ELEMENTWISE_FUNCTIONS; i++) {
-        if (!graph_is(g, node, "", names[i]))
+    for (size_t i = 0; elementwise_functions[i].op; i++) {
+        const size_t inputs = elementwise_functions[i].inputs;
+        if (!graph_is(g, node, "", elementwise_functions[i].op))
             continue;
         made->kind = STEP_ELEMENTWISE;
-        made->function = (elementwise)i;
-        if (i < ELEMENTWISE_NEG) {
-            made->input[1] = n->input[1];
-            return n->inputs == 2 && is_float(g, n->input[1]) &&
-                   g->value[n->input[0]].type == g->value[n->input[1]].type;
-        }
-        return n->inputs == 1;
+        made->function = i;
+        made->input[1] = inputs == 2 ? n->input[1] : NO_PLACE;
+        return n->inputs == inputs &&
+               (inputs == 1 || (is_float(g, n->input[1]) && g->value[n->input[0]].type == g->value[n->input[1]].type));
     }
     return false;
 }
@@ -202,10 +196,12 @@ OrtStatus *match_light(const graph *g, size_t node, step *made, bool *found)
         return NULL;
     made->input[0] = n->input[0];
     made->output[0] = n->output[0];
-    if (graph_is(g, node, "", "Transpose"))
-        ORT_TRY(match_transpose(g, node, made, found));
-    else if (graph_is(g, node, "", "Reshape") || graph_is(g, node, "", "Flatten") || graph_is(g, node, "", "Squeeze") ||
-             graph_is(g, node, "", "Unsqueeze")) {
+    if (graph_is(g, node, "", "Transpose")) {
+        made->kind = STEP_TRANSPOSE;
+        ORT_TRY(read_permutation(g, node, rank_of(g, n->input[0]), made->axis, found));
+        *found = *found && rank_of(g, n->input[0]) > 0;
+    } else if (graph_is(g, node, "", "Reshape") || graph_is(g, node, "", "Flatten") ||
+               graph_is(g, node, "", "Squeeze") || graph_is(g, node, "", "Unsqueeze")) {
         made->kind = STEP_RESHAPE;
         ORT_TRY(read_reshape(g, node, &made->reshape, &made->input[SHAPE], found));
     } else if (graph_is(g, node, "", "Slice"))

@@ -77,8 +77,7 @@ OrtStatus *step_enqueue(engine *e, const chain *c, size_t number, size_t part, r
                         const run_array *const outputs[STEP_OUTPUTS]);
 OrtStatus *enqueue_move(const engine *e, const step *s, size_t part, run_array *const input[STEP_INPUTS],
                         const run_array *output);
-OrtStatus *enqueue_elementwise(engine *e, elementwise function, const run_array *a, const run_array *b,
-                               const run_array *y);
+OrtStatus *enqueue_elementwise(engine *e, size_t function, const run_array *a, const run_array *b, const run_array *y);
 
 /* Row-major strides of an array. */
 void strides_of(const run_array *array, int64_t stride[MOST_DIMENSIONS]);

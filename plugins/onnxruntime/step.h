@@ -53,23 +53,12 @@ typedef struct step_reshape {
     bool zeros; /* 0 is an extent of its own */
 } step_reshape;
 
-/* Functions of one or two arrays, element by element. */
-typedef enum elementwise {
-    ELEMENTWISE_ADD,
-    ELEMENTWISE_SUB,
-    ELEMENTWISE_MUL,
-    ELEMENTWISE_DIV,
-    ELEMENTWISE_POW,
-    ELEMENTWISE_NEG, /* the first of one array */
-    ELEMENTWISE_ABS,
-    ELEMENTWISE_SQRT,
-    ELEMENTWISE_RECIPROCAL,
-    ELEMENTWISE_EXP,
-    ELEMENTWISE_ERF,
-    ELEMENTWISE_TANH,
-    ELEMENTWISE_SIGMOID,
-    ELEMENTWISE_FUNCTIONS
-} elementwise;
+/* Functions of one or two arrays, element by element; the last has no name. */
+extern const struct elementwise {
+    const char *op;         /* ONNX's */
+    size_t inputs;          /* 1: a; 2: a and b */
+    const char *expression; /* in OpenCL C */
+} elementwise_functions[];
 
 typedef struct step {
     step_kind kind;
@@ -102,7 +91,7 @@ typedef struct step {
                                    * what is put together: the dimension */
     /* Of a slice, of each dimension; of a split, `start` has the parts' extents. */
     int64_t start[MOST_DIMENSIONS], end[MOST_DIMENSIONS], stride[MOST_DIMENSIONS];
-    elementwise function;
+    size_t function; /* of elementwise_functions */
 } step;
 
 /* Finds the step that begins at `node`: *found tells whether there is one that clattn takes, and otherwise *reason, a static
@@ -129,6 +118,9 @@ OrtStatus *match_activation(const graph *g, size_t value, const bool *taken, ste
 
 /* Reads a Reshape, Squeeze, Unsqueeze or Flatten: *shape is the value that has the target, or NO_PLACE. */
 OrtStatus *read_reshape(const graph *g, size_t node, step_reshape *made, size_t *shape, bool *found);
+
+/* Reads the permutation of a Transpose: *found tells whether it is one of `rank` dimensions. */
+OrtStatus *read_permutation(const graph *g, size_t node, size_t rank, size_t perm[MOST_DIMENSIONS], bool *found);
 
 /* Adds a node; false if there are too many. */
 bool step_add(step *made, size_t node);

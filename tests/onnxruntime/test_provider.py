@@ -90,6 +90,15 @@ onnxruntime.InferenceSession(sys.stdin.buffer.read(), settings)
     return tuple(map(int, taken.groups())), re.findall(r"clattn leaves the node \S* \((\w+)\): (.*)", text)
 
 
+def in_threads(count, work):
+    """Calls work(0), work(1) ... at a time."""
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 class Comparison(unittest.TestCase):
     def setUp(self):
         self.random = np.random.default_rng(SEED)
@@ -504,11 +513,7 @@ class Models(Comparison):
                 if not np.allclose(ours.run(None, cases[case])[0], expected[case], atol=2e-5, rtol=2e-5):
                     failures.append(case)
 
-        threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(6, work)
         self.assertEqual(failures, [])
 
 
@@ -615,11 +620,13 @@ class Corners(Comparison):
 
 
 class Operators(Comparison):
-    OPERATORS = re.split(
-        " ",
-        "Abs Add Attention Concat Div Erf Exp Expand Flatten Gelu Gemm LayerNormalization LeakyRelu MatMul Mul Neg Pad Pow "
-        "RMSNormalization Reciprocal Relu Reshape Sigmoid Slice Softmax Split Sqrt Squeeze Sub Swish Tanh Transpose Unsqueeze",
+    # fmt: off
+    OPERATORS = (
+        "Abs", "Add", "Attention", "Concat", "Div", "Erf", "Exp", "Expand", "Flatten", "Gelu", "Gemm",
+        "LayerNormalization", "LeakyRelu", "MatMul", "Mul", "Neg", "Pad", "Pow", "RMSNormalization", "Reciprocal", "Relu", "Reshape",
+        "Sigmoid", "Slice", "Softmax", "Split", "Sqrt", "Squeeze", "Sub", "Swish", "Tanh", "Transpose", "Unsqueeze",
     )
+    # fmt: on
 
     def node_cases(self):
         """ONNX's own cases: the operator, a model, inputs. A second model of each has all inputs but the first as constants."""
@@ -639,13 +646,13 @@ class Operators(Comparison):
 
     def test_node_cases(self):
         """All that the provider knows gives what the CPU provider gives."""
-        ran, taken = 0, set()
+        ran, taken, refused = 0, set(), []
         for name, op, content, inputs in self.node_cases():
             with self.subTest(name):
                 try:
                     expected = plain(content).run(None, inputs)
                 except REFUSED:  # a version of the operator that the CPU provider lacks
-                    self.assertNotEqual(op, "MatMul")
+                    refused.append(name)
                     continue
                 found = session(content, take="all").run(None, inputs)
                 for mine, theirs in zip(found, expected, strict=True):
@@ -654,6 +661,7 @@ class Operators(Comparison):
                 if op not in taken and groups(content, take="all")[0][0]:
                     taken.add(op)
         self.assertGreater(ran, 400)
+        self.assertLess(len(refused), 60, refused)
         # ONNX's norms have three outputs here; what pads pads something; Softmax is taken as part of attention.
         self.assertEqual(sorted(set(self.OPERATORS) - taken), ["LayerNormalization", "Pad", "Softmax"])
 
@@ -743,16 +751,12 @@ class Sessions(Comparison):
         content = self.content()
         ours, expected, failures = session(content), plain(content).run(None, self.inputs)[0], []
 
-        def work():
+        def work(_):
             for _ in range(30):
                 if abs(ours.run(None, self.inputs)[0] - expected).max() > 2e-5:
                     failures.append(1)
 
-        threads = [threading.Thread(target=work) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(8, work)
         self.assertEqual(failures, [])
 
     def test_options(self):
