@@ -489,8 +489,9 @@ def add_onnxruntime(run, gcc, full):
             rm -rf "$1" && "$0" -m pip install --quiet --no-deps --target "$1" -Csetup-args=-Donnxruntime=enabled \
                 "-Csetup-args=-Donnxruntime_headers=$2" "$3" """, python(), run.work / "onnxruntime-wheel", headers, ROOT],
                               needs=[job, fetched], isolated=False))
-    run.add("onnxruntime", "provider", lambda: [python(), HERE / "onnxruntime/test_provider.py"], {**env, "PYTHONPATH": path},
-            [*builds, job, *torch], 4800)
+    for name in ("provider", "pictures"):
+        run.add("onnxruntime", name, lambda name=name: [python(), HERE / f"onnxruntime/test_{name}.py"], {**env, "PYTHONPATH": path},
+                [*builds, job, *torch], 4800)
     if torch:
         more, models, _ = packages(run, "onnxruntime", "transformers", "transformers==5.24.0", "onnxscript==0.7.2")
         run.add("onnxruntime", "exports", lambda: [python(), HERE / "onnxruntime/test_exports.py"],

@@ -14,7 +14,7 @@ typedef struct division {
     const char **reason;   /* why a node that is in no step is not, or NULL */
 } division;
 
-static OrtStatus *find_steps(division *d)
+static OrtStatus *find_steps(division *d, bool convolves)
 {
     OrtStatus *failure = NULL;
     partition *made = d->made;
@@ -24,6 +24,10 @@ static OrtStatus *find_steps(division *d)
             bool found = false;
             const char *reason = NULL;
             ORT_TRY(step_match(d->g, n, light, d->taken, &found_step, &found, &reason));
+            if (found && found_step.kind == STEP_CONVOLUTION && !convolves) {
+                found = false;
+                reason = "processors convolve faster without clattn";
+            }
             if (found) {
                 for (size_t i = 0; i < found_step.nodes; i++)
                     d->taken[found_step.node[i]] = true;
@@ -168,7 +172,7 @@ static void tell(const division *d, partition_left left, void *user)
     }
 }
 
-OrtStatus *partition_make(const graph *g, bool all, partition_left left, void *user, partition *made)
+OrtStatus *partition_make(const graph *g, bool all, bool convolves, partition_left left, void *user, partition *made)
 {
     OrtStatus *failure = NULL;
     const size_t room = g->nodes + 1;
@@ -188,7 +192,7 @@ OrtStatus *partition_make(const graph *g, bool all, partition_left left, void *u
         failure = ort_failure(g->ort, ORT_FAIL, "clattn: no memory for the graph");
         goto fail;
     }
-    ORT_TRY(find_steps(&d));
+    ORT_TRY(find_steps(&d, convolves));
     qsort(made->step, made->steps, sizeof *made->step, by_last_node);
     for (size_t n = 0; n < g->nodes; n++)
         d.step_of[n] = NO_PLACE;

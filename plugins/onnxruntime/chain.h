@@ -14,9 +14,9 @@ typedef struct partition {
 /* Learns why a node is left. */
 typedef void (*partition_left)(void *user, size_t node, const char *reason);
 
-/* Divides a graph: chains that have no attention are left if `all` is not set.  Release with partition_release, also if it
- * fails. */
-OrtStatus *partition_make(const graph *g, bool all, partition_left left, void *user, partition *made);
+/* Divides a graph: chains that have no attention are left if `all` is not set, convolutions if `convolves` is not.  Release with
+ * partition_release, also if it fails. */
+OrtStatus *partition_make(const graph *g, bool all, bool convolves, partition_left left, void *user, partition *made);
 void partition_release(partition *made);
 
 #endif

@@ -402,6 +402,9 @@ OrtStatus *step_enqueue(engine *e, const chain *c, size_t number, size_t part, r
     case STEP_PRODUCT: return enqueue_product(e, s, &c->product[number], input, output);
     case STEP_NORM: return enqueue_norm(e, s, input, output);
     case STEP_ACTIVATION: return enqueue_activation(e, s, input[0], output);
+    case STEP_CONVOLUTION: return enqueue_convolution(e, s, input, output);
+    case STEP_RESIZE: return enqueue_resize(e, s, input[0], output);
+    case STEP_DEPTH_TO_SPACE: return enqueue_depth_to_space(e, s, input[0], output);
     case STEP_ELEMENTWISE: return enqueue_elementwise(e, s->function, input[0], input[1], output);
     case STEP_TRANSPOSE:
     case STEP_SLICE:

@@ -247,13 +247,14 @@ OrtStatus *graph_float(const graph *g, size_t node, const char *name, float othe
     return read_number(g, node, name, ORT_OP_ATTR_FLOAT, number, sizeof *number);
 }
 
-OrtStatus *graph_is_text(const graph *g, size_t node, const char *name, const char *text, bool *is)
+OrtStatus *graph_is_text(const graph *g, size_t node, const char *name, const char *otherwise, const char *text,
+                         bool *is)
 {
     OrtStatus *failure = NULL;
     const OrtOpAttr *attribute = NULL;
     char found[32];
     size_t bytes = 0;
-    *is = false;
+    *is = strcmp(otherwise, text) == 0;
     ORT_TRY(attribute_of(g, node, name, &attribute));
     if (!attribute)
         return NULL;

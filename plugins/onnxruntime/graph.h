@@ -69,8 +69,9 @@ bool graph_is(const graph *g, size_t node, const char *domain, const char *op);
 OrtStatus *graph_integer(const graph *g, size_t node, const char *name, int64_t otherwise, int64_t *number);
 OrtStatus *graph_float(const graph *g, size_t node, const char *name, float otherwise, float *number);
 
-/* Whether an attribute is set and is the text `text`. */
-OrtStatus *graph_is_text(const graph *g, size_t node, const char *name, const char *text, bool *is);
+/* Whether an attribute, which is `otherwise` if it is not set, is the text `text`. */
+OrtStatus *graph_is_text(const graph *g, size_t node, const char *name, const char *otherwise, const char *text,
+                         bool *is);
 
 /* Up to `room` whole numbers of an attribute; *count is 0 if it is not set or has more. */
 OrtStatus *graph_integers(const graph *g, size_t node, const char *name, int64_t *numbers, size_t room, size_t *count);

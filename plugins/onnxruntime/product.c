@@ -120,7 +120,7 @@ static OrtStatus *match_one(const graph *g, size_t value, const bool *taken, ste
         made->activation.function = CLATTN_ACTIVATION_LEAKY_RELU;
         ORT_TRY(graph_float(g, n, "alpha", 0.01f, &alpha));
     } else if (graph_is(g, n, "", "Gelu")) {
-        ORT_TRY(graph_is_text(g, n, "approximate", "tanh", &by_tanh));
+        ORT_TRY(graph_is_text(g, n, "approximate", "none", "tanh", &by_tanh));
         made->activation.function = by_tanh ? CLATTN_ACTIVATION_GELU_TANH : CLATTN_ACTIVATION_GELU;
     } else if (graph_is(g, n, "com.microsoft", "Gelu"))
         made->activation.function = CLATTN_ACTIVATION_GELU;

@@ -65,6 +65,17 @@ void chain_release(const engine *e, chain *c);
 OrtStatus *step_shape(const OrtApi *ort, const step *s, size_t part, run_array *const input[STEP_INPUTS],
                       run_array *output);
 
+/* Counts an array's elements. */
+OrtStatus *array_count(const OrtApi *ort, run_array *array);
+
+/* Parts of step_shape and step_enqueue, of what pictures have. */
+OrtStatus *convolution_shape(const OrtApi *ort, const step *s, run_array *const input[], run_array *output);
+OrtStatus *resize_shape(const OrtApi *ort, const step *s, const run_array *x, run_array *output);
+OrtStatus *depth_to_space_shape(const OrtApi *ort, const step *s, const run_array *x, run_array *output);
+OrtStatus *enqueue_convolution(const engine *e, const step *s, run_array *const input[], const run_array *output);
+OrtStatus *enqueue_resize(const engine *e, const step *s, const run_array *x, const run_array *y);
+OrtStatus *enqueue_depth_to_space(const engine *e, const step *s, const run_array *x, const run_array *y);
+
 /* Where a part of a split, or a slice, begins in each dimension, and its extents. */
 void slice_bounds(const step *s, size_t part, const run_array *input, int64_t *start, int64_t *extent);
 

@@ -10,8 +10,7 @@ static OrtStatus *wrong(const OrtApi *ort, const char *what)
     return ort_failure(ort, ORT_INVALID_ARGUMENT, "clattn: %s", what);
 }
 
-/* Counts the elements. */
-static OrtStatus *count(const OrtApi *ort, run_array *array)
+OrtStatus *array_count(const OrtApi *ort, run_array *array)
 {
     int64_t elements = 1;
     for (size_t i = 0; i < array->rank; i++) {
@@ -120,7 +119,7 @@ OrtStatus *reshape(const OrtApi *ort, const step_reshape *how, const run_array *
     case RESHAPE_UNSQUEEZE: ORT_TRY(unsqueeze(ort, &given, array)); break;
     case RESHAPE_FLATTEN: ORT_TRY(flatten(ort, &given, array)); break;
     }
-    ORT_TRY(count(ort, array));
+    ORT_TRY(array_count(ort, array));
     if (array->elements != elements)
         failure = wrong(ort, "a Reshape's target has another number of elements");
 fail:
@@ -141,7 +140,7 @@ static OrtStatus *broadcast_shape(const OrtApi *ort, const run_array *with, run_
                                (long long)a, (long long)b);
         array->dim[array->rank - i] = a == 1 ? b : a;
     }
-    return count(ort, array);
+    return array_count(ort, array);
 }
 
 static OrtStatus *product_shape(const OrtApi *ort, const step *s, run_array *const input[], run_array *output)
@@ -153,7 +152,7 @@ static OrtStatus *product_shape(const OrtApi *ort, const step *s, run_array *con
                            (long long)(a->rank ? a->dim[a->rank - 1] : 0), (long long)b->dim[s->product.transposed]);
     *output = *a;
     output->dim[a->rank - 1] = b->dim[!s->product.transposed];
-    ORT_TRY(count(ort, output));
+    ORT_TRY(array_count(ort, output));
     ORT_TRY(reshape(ort, &s->reshape, NULL, output));
     if (input[PRODUCT_OPERAND])
         ORT_TRY(broadcast_shape(ort, input[PRODUCT_OPERAND], output));
@@ -183,7 +182,7 @@ static OrtStatus *present_shape(const OrtApi *ort, const step *s, size_t part, r
             return wrong(ort, "a cache does not have the shape of what is put to it");
         output->dim[d] += d == 2 ? extent : 0;
     }
-    return count(ort, output);
+    return array_count(ort, output);
 }
 
 static OrtStatus *attention_shape(const OrtApi *ort, const step *s, size_t part, run_array *const input[],
@@ -225,7 +224,7 @@ static OrtStatus *attention_shape(const OrtApi *ort, const step *s, size_t part,
         output->dim[1] = extent[2];
         output->dim[2] = extent[1] * extent[3];
     }
-    return count(ort, output);
+    return array_count(ort, output);
 }
 
 void slice_bounds(const step *s, size_t part, const run_array *input, int64_t *start, int64_t *extent)
@@ -257,7 +256,7 @@ static OrtStatus *slice_shape(const OrtApi *ort, const step *s, size_t part, con
     if (s->kind == STEP_SPLIT && (s->axis[0] >= input->rank || whole != input->dim[s->axis[0]]))
         return wrong(ort, "a Split's parts are not the whole");
     slice_bounds(s, part, input, start, output->dim);
-    return count(ort, output);
+    return array_count(ort, output);
 }
 
 static OrtStatus *concat_shape(const OrtApi *ort, const step *s, run_array *const input[], run_array *output)
@@ -272,7 +271,7 @@ static OrtStatus *concat_shape(const OrtApi *ort, const step *s, run_array *cons
                 return wrong(ort, "arrays that are to be put together differ in another dimension");
         output->dim[axis] += input[i]->dim[axis];
     }
-    return count(ort, output);
+    return array_count(ort, output);
 }
 
 static OrtStatus *expand_shape(const OrtApi *ort, const step *s, run_array *const input[], run_array *output)
@@ -303,6 +302,9 @@ OrtStatus *step_shape(const OrtApi *ort, const step *s, size_t part, run_array *
     case STEP_EXPAND: return expand_shape(ort, s, input, output);
     case STEP_ATTENTION: return attention_shape(ort, s, part, input, output);
     case STEP_PRODUCT: return product_shape(ort, s, input, output);
+    case STEP_CONVOLUTION: return convolution_shape(ort, s, input, output);
+    case STEP_RESIZE: return resize_shape(ort, s, input[0], output);
+    case STEP_DEPTH_TO_SPACE: return depth_to_space_shape(ort, s, input[0], output);
     case STEP_NORM:
         *output = *input[NORM_X];
         if (input[NORM_RESIDUAL])

@@ -248,6 +248,10 @@ OrtStatus *step_match(const graph *g, size_t node, bool light, const bool *taken
     else if (graph_is(g, node, "", "LayerNormalization") || graph_is(g, node, "", "RMSNormalization") ||
              graph_is(g, node, "", "SimplifiedLayerNormalization"))
         ORT_TRY(match_norm(g, node, taken, made, found, reason));
+    else if (graph_is(g, node, "", "Conv"))
+        ORT_TRY(match_convolution(g, node, taken, made, found, reason));
+    else if (graph_is(g, node, "", "Resize"))
+        ORT_TRY(match_resize(g, node, made, found, reason));
     else if (graph_is(g, node, "", "Pow"))
         ORT_TRY(match_rms(g, node, taken, made, found));
     if (!*found && !*reason)

@@ -15,12 +15,15 @@ typedef enum step_kind {
     STEP_PRODUCT, /* by a constant matrix */
     STEP_NORM,
     STEP_ACTIVATION,
+    STEP_CONVOLUTION,
+    STEP_RESIZE,      /* of pictures */
     STEP_ELEMENTWISE, /* the first of the light steps, which are taken only between the others */
     STEP_TRANSPOSE,
     STEP_SLICE,
     STEP_SPLIT,
     STEP_CONCAT,
     STEP_EXPAND,
+    STEP_DEPTH_TO_SPACE,
     STEP_RESHAPE, /* costs nothing: the same elements */
 } step_kind;
 
@@ -29,6 +32,7 @@ enum { QUERY, KEY, VALUE, MASK, PAST_KEY, PAST_VALUE };
 enum { ATTENDED, PRESENT_KEY, PRESENT_VALUE }; /* the outputs of attention with a cache */
 enum { PRODUCT_A, PRODUCT_B, PRODUCT_BIAS, PRODUCT_OPERAND };
 enum { NORM_X, NORM_SCALE, NORM_BIAS, NORM_RESIDUAL };
+enum { CONVOLVED, CONVOLUTION_WEIGHT, CONVOLUTION_BIAS };
 enum { SHAPE = STEP_INPUTS - 1 }; /* of a reshape or an expansion: whole numbers on the host */
 
 /* How an array in row-major order is attention's (batch, heads, length, size). */
@@ -80,12 +84,27 @@ typedef struct step {
     struct {
         clattn_activation function;
         float alpha;
-    } activation; /* of a product or alone */
+    } activation; /* of a product, of a convolution, or alone */
     struct {
         clattn_norm_kind kind;
         size_t axes; /* the last ones */
         float epsilon;
     } norm;
+    struct {
+        int32_t stride[2], dilation[2], padding[4]; /* of rows and columns; top, left, bottom, right */
+        int32_t groups;
+    } convolution;
+    struct {
+        clattn_resize_mode mode;
+        bool align_corners, has_scale;
+        float scale[2]; /* of rows and columns; otherwise their number is */
+        int64_t size[2];
+        float cubic_a;
+    } resize;
+    struct {
+        int64_t block;
+        bool channels_first; /* ONNX's CRD: the channels of a block lie together */
+    } depth;
     step_reshape reshape;         /* alone, or of a product's sums, before a bias, an activation or an operand */
     size_t axis[MOST_DIMENSIONS]; /* of a transposition: which dimension of the input each is; [0] of a split and of
                                    * what is put together: the dimension */
@@ -109,6 +128,11 @@ OrtStatus *match_attention(const graph *g, size_t node, step *made, bool *found,
 OrtStatus *match_product(const graph *g, size_t node, const bool *taken, step *made, bool *found, const char **reason);
 
 OrtStatus *match_light(const graph *g, size_t node, step *made, bool *found);
+
+OrtStatus *match_convolution(const graph *g, size_t node, const bool *taken, step *made, bool *found,
+                             const char **reason);
+OrtStatus *match_resize(const graph *g, size_t node, step *made, bool *found, const char **reason);
+OrtStatus *match_depth_to_space(const graph *g, size_t node, step *made, bool *found);
 
 /* RMSNorm in pieces: X · 1 / sqrt(mean(X²) + epsilon) · scale. */
 OrtStatus *match_rms(const graph *g, size_t node, const bool *taken, step *made, bool *found);

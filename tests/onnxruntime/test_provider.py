@@ -106,9 +106,9 @@ class Comparison(unittest.TestCase):
     def array(self, *shape, dtype=np.float32):
         return self.random.standard_normal(shape).astype(dtype)
 
-    def compare(self, content, inputs, *others):
+    def compare(self, content, inputs, *others, **options):
         """The provider's outputs are those of the CPU provider, for these inputs and others."""
-        ours, theirs = session(content), plain(content)
+        ours, theirs = session(content, **options), plain(content)
         for each in (inputs, *others):
             for found, expected in zip(ours.run(None, each), theirs.run(None, each), strict=True):
                 self.assertEqual((found.shape, found.dtype), (expected.shape, expected.dtype))
@@ -622,8 +622,8 @@ class Corners(Comparison):
 class Operators(Comparison):
     # fmt: off
     OPERATORS = (
-        "Abs", "Add", "Attention", "Concat", "Div", "Erf", "Exp", "Expand", "Flatten", "Gelu", "Gemm",
-        "LayerNormalization", "LeakyRelu", "MatMul", "Mul", "Neg", "Pad", "Pow", "RMSNormalization", "Reciprocal", "Relu", "Reshape",
+        "Abs", "Add", "Attention", "Concat", "Conv", "Div", "Erf", "Exp", "Expand", "Flatten", "Gelu", "Gemm",
+        "LayerNormalization", "LeakyRelu", "MatMul", "Mul", "Neg", "Pad", "Pow", "RMSNormalization", "Reciprocal", "Relu", "Reshape", "Resize",
         "Sigmoid", "Slice", "Softmax", "Split", "Sqrt", "Squeeze", "Sub", "Swish", "Tanh", "Transpose", "Unsqueeze",
     )
     # fmt: on
