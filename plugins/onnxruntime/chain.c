@@ -121,7 +121,8 @@ static void peel(division *d)
         }
     for (size_t s = 0; s < made->steps; s++) {
         const size_t source = maker(d, s, 0);
-        if (made->step[s].kind == STEP_RESHAPE && !behind[s] && before[s])
+        /* A reshape to a target that nothing else keeps would be behind what is left. */
+        if (made->step[s].kind == STEP_RESHAPE && !behind[s] && before[s] && maker(d, s, SHAPE) == NO_PLACE)
             behind[s] = source != NO_PLACE && behind[source];
     }
     for (size_t s = 0; s < made->steps; s++)

@@ -386,7 +386,7 @@ OrtStatus *step_enqueue(engine *e, const chain *c, size_t number, size_t part, r
 {
     const step *s = &c->step[number];
     const run_array *output = outputs[part];
-    if (output->elements == 0)
+    if (output->elements == 0 || output->dtype == CLATTN_DTYPE_NONE)
         return NULL;
     if (s->kind == STEP_ATTENTION && part != ATTENDED)
         return enqueue_present(e, s, part, input, output);
@@ -411,7 +411,9 @@ OrtStatus *step_enqueue(engine *e, const chain *c, size_t number, size_t part, r
     case STEP_SPLIT:
     case STEP_CONCAT:
     case STEP_EXPAND: return enqueue_move(e, s, part, input, output);
-    case STEP_RESHAPE: break;
+    case STEP_RESHAPE:
+    case STEP_SHAPE:
+    case STEP_GATHER: break;
     }
     return NULL;
 }

@@ -21,6 +21,7 @@ typedef struct graph_value {
     bool leaves;                  /* it is an output of the graph, or a graph inside a node reads it */
     const void *constant;         /* the elements of an initializer that cannot change, or NULL */
     size_t elements;              /* of the constant */
+    size_t numbers; /* how many whole numbers follow from shapes and constants, at most; 0: it is something else */
 } graph_value;
 
 typedef struct graph_node {
@@ -58,6 +59,9 @@ OrtStatus *ort_failure(const OrtApi *ort, OrtErrorCode code, const char *format,
 
 OrtStatus *graph_read(const OrtApi *ort, const OrtGraph *from, graph *g);
 void graph_release(graph *g);
+
+/* Finds `numbers` of each value.  In a graph `inside` another, what comes from outside counts, too. */
+void numbers_mark(graph *g, bool inside);
 
 /* The value of that name, or NO_PLACE. */
 size_t graph_find(const graph *g, const char *name);

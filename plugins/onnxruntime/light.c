@@ -9,7 +9,8 @@ OrtStatus *read_reshape(const graph *g, size_t node, step_reshape *made, size_t 
     *made = (step_reshape){.kind = RESHAPE_NONE};
     *shape = NO_PLACE;
     *found = false;
-    if (!is_float(g, n->input[0]) || rank_of(g, n->input[0]) == 0 || rank_of(g, n->output[0]) == 0)
+    const bool numbers = g->value[n->output[0]].numbers > 0;
+    if (!numbers && (!is_float(g, n->input[0]) || rank_of(g, n->input[0]) == 0 || rank_of(g, n->output[0]) == 0))
         return NULL;
     if (graph_is(g, node, "", "Flatten")) {
         made->kind = RESHAPE_FLATTEN;
@@ -182,7 +183,8 @@ static bool match_elementwise(const graph *g, size_t node, step *made)
         made->function = i;
         made->input[1] = inputs == 2 ? n->input[1] : NO_PLACE;
         return n->inputs == inputs &&
-               (inputs == 1 || (is_float(g, n->input[1]) && g->value[n->input[0]].type == g->value[n->input[1]].type));
+               (inputs == 1 || g->value[n->output[0]].numbers ||
+                (is_float(g, n->input[1]) && g->value[n->input[0]].type == g->value[n->input[1]].type));
     }
     return false;
 }
@@ -191,12 +193,16 @@ OrtStatus *match_light(const graph *g, size_t node, step *made, bool *found)
 {
     OrtStatus *failure = NULL;
     const graph_node *n = &g->node[node];
-    if (!has(n->input, n->inputs, 0) || !is_float(g, n->input[0]) || !has(n->output, n->outputs, 0) ||
+    const bool numbers = has(n->output, n->outputs, 0) && g->value[n->output[0]].numbers > 0;
+    if (!has(n->input, n->inputs, 0) || !has(n->output, n->outputs, 0) || (!numbers && !is_float(g, n->input[0])) ||
         g->value[n->input[0]].rank > MOST_DIMENSIONS || g->value[n->output[0]].rank > MOST_DIMENSIONS)
         return NULL;
     made->input[0] = n->input[0];
     made->output[0] = n->output[0];
-    if (graph_is(g, node, "", "Transpose")) {
+    if (graph_is(g, node, "", "Shape") || graph_is(g, node, "", "Gather") || graph_is(g, node, "", "Cast")) {
+        if (numbers)
+            ORT_TRY(match_numbers(g, node, made, found));
+    } else if (graph_is(g, node, "", "Transpose")) {
         made->kind = STEP_TRANSPOSE;
         ORT_TRY(read_permutation(g, node, rank_of(g, n->input[0]), made->axis, found));
         *found = *found && rank_of(g, n->input[0]) > 0;

@@ -155,6 +155,7 @@ static OrtStatus *compile_one(provider *p, const OrtGraph *from, const OrtNode *
     c->owner = p;
     c->base = (OrtNodeComputeInfo){ORT_API_VERSION, create_state, compute, release_state};
     ORT_TRY(graph_read(p->engine.ort, from, &g));
+    numbers_mark(&g, true);
     ORT_TRY(partition_make(&g, true, true, NULL, NULL, &found));
     ORT_TRY(make_chain(p, fused, &g, &found, &c->what));
 fail:
@@ -241,6 +242,7 @@ static OrtStatus *ORT_API_CALL get_capability(OrtEp *ep, const OrtGraph *from, O
     char line[512];
     size_t taken = 0;
     ORT_TRY(graph_read(p->engine.ort, from, &g));
+    numbers_mark(&g, false);
     nodes = calloc(g.nodes + 1, sizeof *nodes);
     if (!nodes) {
         failure = no_memory(p);

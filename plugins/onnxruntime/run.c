@@ -17,8 +17,9 @@ typedef struct run {
     engine *e;
     const chain *c;
     OrtKernelContext *context;
-    run_array *array; /* of each value */
-    piece *pieces;    /* ascending */
+    run_array *array;                   /* of each value */
+    int64_t (*number)[MOST_DIMENSIONS]; /* of each value that is whole numbers which the chain computes */
+    piece *pieces;                      /* ascending */
     size_t used;
     cl_mem *made; /* buffers of this run */
     size_t made_count;
@@ -144,11 +145,14 @@ static OrtStatus *find_shapes(run *r)
                 continue;
             run_array *output = &r->array[s->output[part]];
             ORT_TRY(in_step(r, n, step_shape(r->e->ort, s, part, input, output)));
-            output->owner = s->kind == STEP_RESHAPE ? input[0]->owner : s->output[part];
+            const bool numbers = output->dtype == CLATTN_DTYPE_NONE;
+            output->owner = s->kind == STEP_RESHAPE && !numbers ? input[0]->owner : s->output[part];
             output->last = n;
-            output->host = NULL;
+            output->host = numbers ? r->number[s->output[part]] : NULL;
             output->buffer = NULL;
             output->offset = 0;
+            if (numbers)
+                ORT_TRY(in_step(r, n, numbers_compute(r->e->ort, s, input, output)));
         }
         for (size_t i = 0; i < STEP_INPUTS; i++)
             if (input[i])
@@ -167,10 +171,16 @@ static OrtStatus *make_outputs(run *r)
         const chain_value *value = &r->c->value[v];
         run_array *a = &r->array[v], *owner = &r->array[a->owner];
         OrtValue *made = NULL;
+        void *data = NULL;
         if (value->output == NO_PLACE)
             continue;
         ORT_TRY(ort->KernelContext_GetOutput(r->context, value->output, a->dim, a->rank, &made));
-        ORT_TRY(ort->GetTensorMutableData(made, &a->host));
+        ORT_TRY(ort->GetTensorMutableData(made, &data));
+        if (a->dtype == CLATTN_DTYPE_NONE) {
+            memcpy(data, a->host, a->elements * sizeof *r->number[0]);
+            continue;
+        }
+        a->host = data;
         if (!owner->buffer && a->elements) {
             owner->host = a->host;
             ORT_TRY(attach(r, owner, true));
@@ -204,7 +214,7 @@ static OrtStatus *lay_out(run *r)
         for (size_t part = 0; part < STEP_OUTPUTS; part++) {
             const size_t v = r->c->step[n].output[part];
             run_array *a = v == NO_PLACE ? NULL : &r->array[v];
-            if (!a || a->owner != v || a->buffer || !a->elements)
+            if (!a || a->owner != v || a->buffer || !a->elements || a->dtype == CLATTN_DTYPE_NONE)
                 continue;
             const size_t bytes = round_up(array_bytes(a), ALIGNMENT);
             a->offset = take_room(r, n, a->last, bytes);
@@ -238,7 +248,8 @@ static OrtStatus *read_outputs(run *r)
 {
     for (size_t v = 0; v < r->c->values; v++) {
         const run_array *a = &r->array[v], *owner = &r->array[a->owner];
-        if (r->c->value[v].output == NO_PLACE || !a->elements || (r->e->shares && owner->host == a->host))
+        if (r->c->value[v].output == NO_PLACE || !a->elements || a->dtype == CLATTN_DTYPE_NONE ||
+            (r->e->shares && owner->host == a->host))
             continue;
         const cl_int code = r->e->cl.clEnqueueReadBuffer(r->e->queue, owner->buffer, CL_FALSE, owner->offset,
                                                          array_bytes(a), a->host, 0, NULL, NULL);
@@ -281,9 +292,10 @@ OrtStatus *chain_run(engine *e, const chain *c, OrtKernelContext *context)
     cl_event event = NULL;
     run r = {.e = e, .c = c, .context = context};
     r.array = calloc(c->values + 1, sizeof *r.array);
+    r.number = calloc(c->values + 1, sizeof *r.number);
     r.made = calloc(c->values + 1, sizeof *r.made);
     r.pieces = calloc(c->steps * STEP_OUTPUTS + 1, sizeof *r.pieces);
-    if (!r.array || !r.made || !r.pieces) {
+    if (!r.array || !r.number || !r.made || !r.pieces) {
         failure = ort_failure(e->ort, ORT_FAIL, "clattn: no memory for a run");
         goto fail;
     }
@@ -301,6 +313,7 @@ fail:
     for (size_t i = 0; i < r.made_count; i++)
         e->cl.clReleaseMemObject(r.made[i]);
     free(r.array);
+    free(r.number);
     free(r.made);
     free(r.pieces);
     return failure;

@@ -68,6 +68,13 @@ OrtStatus *step_shape(const OrtApi *ort, const step *s, size_t part, run_array *
 /* Counts an array's elements. */
 OrtStatus *array_count(const OrtApi *ort, run_array *array);
 
+/* Parts of step_shape, of a Shape and a Gather. */
+OrtStatus *numbers_shape(const OrtApi *ort, const step *s, const run_array *x, run_array *output);
+
+/* Computes whole numbers to output->host, where there is room for MOST_DIMENSIONS. */
+OrtStatus *numbers_compute(const OrtApi *ort, const step *s, run_array *const input[STEP_INPUTS],
+                           const run_array *output);
+
 /* Parts of step_shape and step_enqueue, of what pictures have. */
 OrtStatus *convolution_shape(const OrtApi *ort, const step *s, run_array *const input[], run_array *output);
 OrtStatus *resize_shape(const OrtApi *ort, const step *s, const run_array *x, run_array *output);

@@ -302,6 +302,8 @@ OrtStatus *step_shape(const OrtApi *ort, const step *s, size_t part, run_array *
     case STEP_EXPAND: return expand_shape(ort, s, input, output);
     case STEP_ATTENTION: return attention_shape(ort, s, part, input, output);
     case STEP_PRODUCT: return product_shape(ort, s, input, output);
+    case STEP_SHAPE:
+    case STEP_GATHER: return numbers_shape(ort, s, input[0], output);
     case STEP_CONVOLUTION: return convolution_shape(ort, s, input, output);
     case STEP_RESIZE: return resize_shape(ort, s, input[0], output);
     case STEP_DEPTH_TO_SPACE: return depth_to_space_shape(ort, s, input[0], output);

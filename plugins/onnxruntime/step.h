@@ -25,6 +25,8 @@ typedef enum step_kind {
     STEP_EXPAND,
     STEP_DEPTH_TO_SPACE,
     STEP_RESHAPE, /* costs nothing: the same elements */
+    STEP_SHAPE,   /* whole numbers on the host, as are some of other kinds */
+    STEP_GATHER,  /* of whole numbers */
 } step_kind;
 
 /* The inputs of each kind; other kinds have one, and perhaps SHAPE. */
@@ -105,9 +107,10 @@ typedef struct step {
         int64_t block;
         bool channels_first; /* ONNX's CRD: the channels of a block lie together */
     } depth;
-    step_reshape reshape;         /* alone, or of a product's sums, before a bias, an activation or an operand */
+    step_reshape reshape;         /* alone, or of a product's sums, before a bias, an activation or an operand; of a
+                                   * Gather, `number` has its indices */
     size_t axis[MOST_DIMENSIONS]; /* of a transposition: which dimension of the input each is; [0] of a split and of
-                                   * what is put together: the dimension */
+                                   * what is put together: the dimension; of a Gather: the dimensions of its indices */
     /* Of a slice, of each dimension; of a split, `start` has the parts' extents. */
     int64_t start[MOST_DIMENSIONS], end[MOST_DIMENSIONS], stride[MOST_DIMENSIONS];
     size_t function; /* of elementwise_functions */
@@ -128,6 +131,9 @@ OrtStatus *match_attention(const graph *g, size_t node, step *made, bool *found,
 OrtStatus *match_product(const graph *g, size_t node, const bool *taken, step *made, bool *found, const char **reason);
 
 OrtStatus *match_light(const graph *g, size_t node, step *made, bool *found);
+
+/* Shape, Gather and Cast that make whole numbers. */
+OrtStatus *match_numbers(const graph *g, size_t node, step *made, bool *found);
 
 OrtStatus *match_convolution(const graph *g, size_t node, const bool *taken, step *made, bool *found,
                              const char **reason);

@@ -2,7 +2,7 @@
 
     CLATTN_ONNXRUNTIME=LIBRARY python3 test_exports.py
 
-Needs what test_provider.py does, and PyPI's torch, onnxscript and transformers."""
+Needs what test_provider.py does, and PyPI's torch, onnxscript and transformers. CLATTN_MINILM is the folder of all-MiniLM-L6-v2."""
 
 import os
 import pathlib
@@ -10,6 +10,7 @@ import tempfile
 import unittest
 import warnings
 
+import numpy as np
 import onnx
 import onnxruntime
 import torch
@@ -152,6 +153,23 @@ class Exports(Comparison):
                         self.compare(content, dict(zip(names, (each.numpy() for each in inputs), strict=True)))
                         ran += 1
         self.assertGreater(ran, 55)
+
+    @unittest.skipUnless("CLATTN_MINILM" in os.environ, "no MiniLM here")
+    def test_minilm(self):
+        """all-MiniLM-L6-v2 with its own weights, on batches of several lengths."""
+        bert = transformers.BertModel.from_pretrained(os.environ["CLATTN_MINILM"], add_pooling_layer=False)
+        model, axes = Named(bert, "input_ids", "attention_mask"), {name: {0: "batch", 1: "length"} for name in ("ids", "mask")}
+        inputs = (tokens(2, 9), torch.ones(2, 9, dtype=torch.int64))
+        content = export(model, inputs, 17, False, input_names=["ids", "mask"], dynamic_axes=axes)
+        (taken, count, chains), _ = groups(content)
+        self.assertEqual(chains, 1)
+        self.assertGreater(taken, 0.75 * count)  # what makes the mask, and what is before it, are left
+        cases = []
+        for batch, length in ((2, 9), (1, 128), (3, 40)):
+            mask = np.arange(length) < self.random.integers(1, length + 1, (batch, 1))
+            ids = self.random.integers(0, 30000, (batch, length))
+            cases.append({"ids": ids, "mask": mask.astype(np.int64)})
+        self.compare(content, *cases)
 
     def test_layers(self):
         """Attention as PyTorch's exporter writes it is taken, written out or by scaled_dot_product_attention."""

@@ -375,9 +375,35 @@ class Drawing:
             "Reshape", y, self.numbers(0, 0, self.width) if self.chance() else self.numbers(-1, self.length, self.width)
         )
 
+    def extent(self, shape, place):
+        """A row with one extent of a shape, as exporters take it out."""
+        kind = self.random.integers(3)
+        if kind == 0:
+            return self.add("Gather", shape, self.numbers(place - 3 * self.chance()))
+        if kind == 1:
+            return self.add("Slice", shape, self.numbers(place), self.numbers(place + 1))
+        scalar = self.add("Gather", shape, self.constant(np.array(place)))
+        return self.add("Unsqueeze", self.add("Cast", scalar, to=TensorProto.INT64), self.numbers(0))
+
+    def reshaped(self, x):
+        """The rows of all items together, and apart again, by numbers that follow from shapes."""
+        shape = self.add("Shape", x)
+        batch, length, width = (self.extent(shape, place) for place in range(3))
+        rows = self.add("Mul", *self.shuffled(batch, length)) if self.chance() else self.numbers(-1)
+        flat = self.add("Reshape", x, self.add("Concat", rows, width, axis=0))
+        flat = self.add("Exp", self.add("Neg", self.add("Abs", flat)))
+        halves = self.add("Div", self.add("Sub", self.add("Add", width, width), self.numbers(2)), self.numbers(2))
+        whole = self.add("Concat", batch, length, self.add("Add", halves, self.numbers(1)), axis=0)
+        y = self.add("Reshape", flat, shape if self.chance() else whole)
+        if self.chance(0.3):  # numbers that leave the chain
+            y = self.add("Add", y, self.add("ConstantOfShape", whole, value=numpy_helper.from_array(np.ones(1, self.dtype))))
+        return y
+
     def light(self, x):
         """Elements of x moved, or changed one by one."""
-        kind = self.random.integers(7)
+        kind = self.random.integers(8)
+        if kind == 7:
+            return self.reshaped(x)
         if kind == 0:
             other = [self.array(self.width), self.array(1, self.length, 1), self.array(1), np.array(2, self.dtype)][
                 self.random.integers(4)
@@ -601,6 +627,43 @@ class Corners(Comparison):
             [node("Slice", "x s e", "p"), node("Transpose", "p", "y", perm=[5, 3, 1, 4, 2, 0])], six, constants=constants
         )
         self.check([node("Expand", "x t", "y")], {"x": self.array(1, 2, 1, 2, 1, 2)}, constants=constants)
+
+    def test_numbers(self):
+        """Numbers that follow from shapes stay in the chain, as PyTorch's newer exporter turns keys for any length; wrong ones are told."""
+        nodes = [
+            node("Exp", "x", "e"),
+            node("Shape", "e", "s"),
+            node("Slice", "s last end", "size"),
+            node("Slice", "s second last", "length"),
+            node("Slice", "s first second", "rest"),
+            node("Concat", "last length size", "flat", axis=0),
+            node("Reshape", "e flat", "f"),
+            node("Transpose", "f", "t", perm=[0, 2, 1]),
+            node("Concat", "rest size length", "whole", axis=0),
+            node("Reshape", "t whole", "y"),
+        ]
+        constants = {
+            "last": np.array([-1]),
+            "second": np.array([-2]),
+            "first": np.array([-(2**63)]),
+            "end": np.array([2**63 - 1]),
+        }
+        cases = [{"x": self.array(*shape)} for shape in ((2, 3, 4, 5), (1, 1, 7, 2), (3, 2, 1, 1))]
+        self.check(nodes, *cases, constants=constants)
+        self.assertEqual(groups(model(nodes, cases[0], ["y"], constants), take="all")[0], (10, 10, 1))
+        for number, words in ((np.array([2]), "index is outside"), (np.array([0]), "divided by 0")):
+            nodes = [
+                node("Exp", "x", "e"),
+                node("Shape", "e", "s"),
+                node("Slice", "s zero one", "part"),
+                node("Gather" if number[0] else "Div", "part n", "d"),
+                node("Concat", "d m", "t", axis=0),
+                node("Reshape", "e t", "y"),
+            ]
+            constants = {"zero": np.array([0]), "one": np.array([1]), "n": number, "m": np.array([-1])}
+            inputs = {"x": self.array(4, 4)}
+            with self.assertRaisesRegex(Exception, f"clattn: .*{words}"):
+                session(model(nodes, inputs, ["y"], constants), take="all").run(None, inputs)
 
     def test_norms(self):
         """Scales that are broadcast, and a residual that is in every other dimension."""
