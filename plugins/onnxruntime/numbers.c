@@ -90,11 +90,6 @@ fail:
     return failure;
 }
 
-static OrtStatus *wrong(const OrtApi *ort, const char *what)
-{
-    return ort_failure(ort, ORT_INVALID_ARGUMENT, "clattn: %s", what);
-}
-
 OrtStatus *numbers_shape(const OrtApi *ort, const step *s, const run_array *x, run_array *output)
 {
     int64_t start, count = (int64_t)s->reshape.numbers;
@@ -105,7 +100,7 @@ OrtStatus *numbers_shape(const OrtApi *ort, const step *s, const run_array *x, r
     } else
         output->rank = s->axis[0];
     output->dim[0] = count;
-    return array_count(ort, output);
+    return count_elements(ort, output);
 }
 
 static OrtStatus *gather(const OrtApi *ort, const step *s, const run_array *x, int64_t *to)
@@ -114,7 +109,7 @@ static OrtStatus *gather(const OrtApi *ort, const step *s, const run_array *x, i
     for (size_t i = 0; i < s->reshape.numbers; i++) {
         const int64_t place = s->reshape.number[i] + (s->reshape.number[i] < 0 ? count : 0);
         if (place < 0 || place >= count)
-            return wrong(ort, "a Gather's index is outside");
+            return wrong_shape(ort, "a Gather's index is outside");
         to[i] = from[place];
     }
     return NULL;
@@ -125,7 +120,7 @@ static OrtStatus *apply(const OrtApi *ort, const char *op, int64_t a, int64_t b,
     const uint64_t x = (uint64_t)a, y = (uint64_t)b;
     if (strcmp(op, "Div") == 0) {
         if (b == 0 || (a == INT64_MIN && b == -1))
-            return wrong(ort, "a number of a shape is divided by 0, or too large");
+            return wrong_shape(ort, "a number of a shape is divided by 0, or too large");
         *result = a / b;
     } else
         *result = (int64_t)(strcmp(op, "Add") == 0 ? x + y : strcmp(op, "Sub") == 0 ? x - y : x * y);
@@ -138,10 +133,10 @@ OrtStatus *numbers_compute(const OrtApi *ort, const step *s, run_array *const in
     OrtStatus *failure = NULL;
     int64_t *to = output->host, start, extent;
     if (output->rank > 1 || output->elements > MOST_DIMENSIONS)
-        return wrong(ort, "a shape has more than 8 numbers");
+        return wrong_shape(ort, "a shape has more than 8 numbers");
     for (size_t i = 0; i < STEP_INPUTS && s->kind != STEP_SHAPE; i++)
         if (input[i] && (input[i]->rank > 1 || input[i]->elements > MOST_DIMENSIONS))
-            return wrong(ort, "a shape has more than 8 numbers");
+            return wrong_shape(ort, "a shape has more than 8 numbers");
     const int64_t *from = input[0]->host;
     switch (s->kind) {
     case STEP_GATHER: return gather(ort, s, input[0], to);

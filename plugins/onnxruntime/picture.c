@@ -94,7 +94,7 @@ OrtStatus *convolution_shape(const OrtApi *ort, const step *s, run_array *const 
         if (d + x->rank >= 4)
             output->dim[d + x->rank - 2] = (padded - reach) / s->convolution.stride[d] + 1;
     }
-    return array_count(ort, output);
+    return count_elements(ort, output);
 }
 
 OrtStatus *enqueue_convolution(const engine *e, const step *s, run_array *const input[], const run_array *output)
@@ -248,7 +248,7 @@ OrtStatus *resize_shape(const OrtApi *ort, const step *s, const run_array *x, ru
     for (size_t i = 0; i < 2; i++)
         output->dim[2 + i] =
             s->resize.has_scale ? (int64_t)(s->resize.scale[i] * (float)x->dim[2 + i]) : s->resize.size[i];
-    return array_count(ort, output);
+    return count_elements(ort, output);
 }
 
 OrtStatus *enqueue_resize(const engine *e, const step *s, const run_array *x, const run_array *y)
@@ -298,7 +298,7 @@ OrtStatus *depth_to_space_shape(const OrtApi *ort, const step *s, const run_arra
     output->dim[1] = x->dim[1] / (block * block);
     output->dim[2] = x->dim[2] * block;
     output->dim[3] = x->dim[3] * block;
-    return array_count(ort, output);
+    return count_elements(ort, output);
 }
 
 OrtStatus *enqueue_depth_to_space(const engine *e, const step *s, const run_array *x, const run_array *y)

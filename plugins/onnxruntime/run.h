@@ -65,8 +65,11 @@ void chain_release(const engine *e, chain *c);
 OrtStatus *step_shape(const OrtApi *ort, const step *s, size_t part, run_array *const input[STEP_INPUTS],
                       run_array *output);
 
-/* Counts an array's elements. */
-OrtStatus *array_count(const OrtApi *ort, run_array *array);
+/* A failure that says what is wrong with a shape. */
+OrtStatus *wrong_shape(const OrtApi *ort, const char *what);
+
+/* Counts an array's elements by its extents. */
+OrtStatus *count_elements(const OrtApi *ort, run_array *array);
 
 /* Parts of step_shape, of a Shape and a Gather. */
 OrtStatus *numbers_shape(const OrtApi *ort, const step *s, const run_array *x, run_array *output);

@@ -5,17 +5,17 @@
 
 #define MOST_ELEMENTS ((int64_t)1 << 40)
 
-static OrtStatus *wrong(const OrtApi *ort, const char *what)
+OrtStatus *wrong_shape(const OrtApi *ort, const char *what)
 {
     return ort_failure(ort, ORT_INVALID_ARGUMENT, "clattn: %s", what);
 }
 
-OrtStatus *array_count(const OrtApi *ort, run_array *array)
+OrtStatus *count_elements(const OrtApi *ort, run_array *array)
 {
     int64_t elements = 1;
     for (size_t i = 0; i < array->rank; i++) {
         if (array->dim[i] < 0 || (array->dim[i] && elements > MOST_ELEMENTS / array->dim[i]))
-            return wrong(ort, "an array would be negative or too large");
+            return wrong_shape(ort, "an array would be negative or too large");
         elements *= array->dim[i];
     }
     array->elements = (size_t)elements;
@@ -31,18 +31,18 @@ static OrtStatus *to_target(const OrtApi *ort, const step_reshape *how, run_arra
         array->dim[i] = how->number[i];
         if (how->number[i] == 0 && !how->zeros) {
             if (i >= from.rank)
-                return wrong(ort, "a Reshape keeps an extent that is not there");
+                return wrong_shape(ort, "a Reshape keeps an extent that is not there");
             array->dim[i] = from.dim[i];
         }
         if (how->number[i] == -1 && open == NO_PLACE)
             open = i;
         else if (array->dim[i] < 0 || (array->dim[i] && known > (size_t)(MOST_ELEMENTS / array->dim[i])))
-            return wrong(ort, "a Reshape's target is wrong");
+            return wrong_shape(ort, "a Reshape's target is wrong");
         else
             known *= (size_t)array->dim[i];
     }
     if (open != NO_PLACE && known == 0)
-        return wrong(ort, "a Reshape's target has a 0 beside an extent that is left open");
+        return wrong_shape(ort, "a Reshape's target has a 0 beside an extent that is left open");
     if (open != NO_PLACE)
         array->dim[open] = (int64_t)(from.elements / known);
     return NULL;
@@ -65,12 +65,12 @@ static OrtStatus *squeeze(const OrtApi *ort, const step_reshape *how, run_array 
     bool marked[MOST_DIMENSIONS] = {0};
     size_t kept = 0;
     if (!mark(how, array->rank, marked))
-        return wrong(ort, "a Squeeze's axes are wrong");
+        return wrong_shape(ort, "a Squeeze's axes are wrong");
     for (size_t i = 0; i < array->rank; i++) {
         if (how->numbers ? !marked[i] : array->dim[i] != 1)
             array->dim[kept++] = array->dim[i];
         else if (array->dim[i] != 1)
-            return wrong(ort, "a Squeeze's axis is not 1");
+            return wrong_shape(ort, "a Squeeze's axis is not 1");
     }
     array->rank = kept;
     return NULL;
@@ -82,7 +82,7 @@ static OrtStatus *unsqueeze(const OrtApi *ort, const step_reshape *how, run_arra
     bool marked[MOST_DIMENSIONS] = {0};
     array->rank += how->numbers;
     if (array->rank > MOST_DIMENSIONS || !mark(how, array->rank, marked))
-        return wrong(ort, "an Unsqueeze's axes are wrong");
+        return wrong_shape(ort, "an Unsqueeze's axes are wrong");
     for (size_t i = 0, next = 0; i < array->rank; i++)
         array->dim[i] = marked[i] ? 1 : from.dim[next++];
     return NULL;
@@ -93,7 +93,7 @@ static OrtStatus *flatten(const OrtApi *ort, const step_reshape *how, run_array 
     const run_array from = *array;
     const int64_t axis = how->number[0] + (how->number[0] < 0 ? (int64_t)from.rank : 0);
     if (axis < 0 || axis > (int64_t)from.rank)
-        return wrong(ort, "a Flatten's axis is wrong");
+        return wrong_shape(ort, "a Flatten's axis is wrong");
     array->rank = 2;
     array->dim[0] = array->dim[1] = 1;
     for (size_t i = 0; i < from.rank; i++)
@@ -108,7 +108,7 @@ OrtStatus *reshape(const OrtApi *ort, const step_reshape *how, const run_array *
     OrtStatus *failure = NULL;
     if (target) {
         if (target->rank != 1 || target->elements > MOST_DIMENSIONS)
-            return wrong(ort, "a Reshape's target is no row of up to 8 numbers");
+            return wrong_shape(ort, "a Reshape's target is no row of up to 8 numbers");
         given.numbers = target->elements;
         memcpy(given.number, target->host, target->elements * sizeof *given.number);
     }
@@ -119,9 +119,9 @@ OrtStatus *reshape(const OrtApi *ort, const step_reshape *how, const run_array *
     case RESHAPE_UNSQUEEZE: ORT_TRY(unsqueeze(ort, &given, array)); break;
     case RESHAPE_FLATTEN: ORT_TRY(flatten(ort, &given, array)); break;
     }
-    ORT_TRY(array_count(ort, array));
+    ORT_TRY(count_elements(ort, array));
     if (array->elements != elements)
-        failure = wrong(ort, "a Reshape's target has another number of elements");
+        failure = wrong_shape(ort, "a Reshape's target has another number of elements");
 fail:
     return failure;
 }
@@ -140,7 +140,7 @@ static OrtStatus *broadcast_shape(const OrtApi *ort, const run_array *with, run_
                                (long long)a, (long long)b);
         array->dim[array->rank - i] = a == 1 ? b : a;
     }
-    return array_count(ort, array);
+    return count_elements(ort, array);
 }
 
 static OrtStatus *product_shape(const OrtApi *ort, const step *s, run_array *const input[], run_array *output)
@@ -152,7 +152,7 @@ static OrtStatus *product_shape(const OrtApi *ort, const step *s, run_array *con
                            (long long)(a->rank ? a->dim[a->rank - 1] : 0), (long long)b->dim[s->product.transposed]);
     *output = *a;
     output->dim[a->rank - 1] = b->dim[!s->product.transposed];
-    ORT_TRY(array_count(ort, output));
+    ORT_TRY(count_elements(ort, output));
     ORT_TRY(reshape(ort, &s->reshape, NULL, output));
     if (input[PRODUCT_OPERAND])
         ORT_TRY(broadcast_shape(ort, input[PRODUCT_OPERAND], output));
@@ -179,10 +179,10 @@ static OrtStatus *present_shape(const OrtApi *ort, const step *s, size_t part, r
     for (size_t d = 0; d < 4; d++) {
         const int64_t extent = extent_of(&s->attention.view[now], input[now], d);
         if (input[past]->rank != 4 || (d != 2 && extent != input[past]->dim[d]))
-            return wrong(ort, "a cache does not have the shape of what is put to it");
+            return wrong_shape(ort, "a cache does not have the shape of what is put to it");
         output->dim[d] += d == 2 ? extent : 0;
     }
-    return array_count(ort, output);
+    return count_elements(ort, output);
 }
 
 static OrtStatus *attention_shape(const OrtApi *ort, const step *s, size_t part, run_array *const input[],
@@ -200,7 +200,7 @@ static OrtStatus *attention_shape(const OrtApi *ort, const step *s, size_t part,
                 input[i]->rank, own->rank, own->split);
     }
     if (mask && (mask->rank < 1 || mask->rank > 4))
-        return wrong(ort, "a mask has not 1 to 4 dimensions");
+        return wrong_shape(ort, "a mask has not 1 to 4 dimensions");
     if (part != ATTENDED)
         return present_shape(ort, s, part, input, output);
     for (size_t d = 0; d < 4; d++)
@@ -224,7 +224,7 @@ static OrtStatus *attention_shape(const OrtApi *ort, const step *s, size_t part,
         output->dim[1] = extent[2];
         output->dim[2] = extent[1] * extent[3];
     }
-    return array_count(ort, output);
+    return count_elements(ort, output);
 }
 
 void slice_bounds(const step *s, size_t part, const run_array *input, int64_t *start, int64_t *extent)
@@ -254,9 +254,9 @@ static OrtStatus *slice_shape(const OrtApi *ort, const step *s, size_t part, con
     for (size_t i = 0; s->kind == STEP_SPLIT && i < STEP_OUTPUTS; i++)
         whole += s->start[i];
     if (s->kind == STEP_SPLIT && (s->axis[0] >= input->rank || whole != input->dim[s->axis[0]]))
-        return wrong(ort, "a Split's parts are not the whole");
+        return wrong_shape(ort, "a Split's parts are not the whole");
     slice_bounds(s, part, input, start, output->dim);
-    return array_count(ort, output);
+    return count_elements(ort, output);
 }
 
 static OrtStatus *concat_shape(const OrtApi *ort, const step *s, run_array *const input[], run_array *output)
@@ -265,13 +265,13 @@ static OrtStatus *concat_shape(const OrtApi *ort, const step *s, run_array *cons
     *output = *input[0];
     for (size_t i = 1; i < STEP_INPUTS && input[i]; i++) {
         if (input[i]->rank != output->rank)
-            return wrong(ort, "arrays of different numbers of dimensions are to be put together");
+            return wrong_shape(ort, "arrays of different numbers of dimensions are to be put together");
         for (size_t d = 0; d < output->rank; d++)
             if (d != axis && input[i]->dim[d] != output->dim[d])
-                return wrong(ort, "arrays that are to be put together differ in another dimension");
+                return wrong_shape(ort, "arrays that are to be put together differ in another dimension");
         output->dim[axis] += input[i]->dim[axis];
     }
-    return array_count(ort, output);
+    return count_elements(ort, output);
 }
 
 static OrtStatus *expand_shape(const OrtApi *ort, const step *s, run_array *const input[], run_array *output)
@@ -280,7 +280,7 @@ static OrtStatus *expand_shape(const OrtApi *ort, const step *s, run_array *cons
     const int64_t *numbers = s->reshape.number;
     if (input[SHAPE]) {
         if (input[SHAPE]->rank != 1 || input[SHAPE]->elements > MOST_DIMENSIONS)
-            return wrong(ort, "an Expand's target is no row of up to 8 numbers");
+            return wrong_shape(ort, "an Expand's target is no row of up to 8 numbers");
         target.rank = input[SHAPE]->elements;
         numbers = input[SHAPE]->host;
     }
@@ -314,7 +314,7 @@ OrtStatus *step_shape(const OrtApi *ort, const step *s, size_t part, run_array *
         for (size_t i = 0; i < s->norm.axes; i++)
             for (size_t with = NORM_SCALE; with <= NORM_BIAS; with++)
                 if (input[with] && input[with]->dim[i] != output->dim[output->rank - s->norm.axes + i]) {
-                    failure = wrong(ort, "a norm's scale or bias has not the extents that are normalised");
+                    failure = wrong_shape(ort, "a norm's scale or bias has not the extents that are normalised");
                     goto fail;
                 }
         break;
