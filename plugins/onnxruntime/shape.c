@@ -5,18 +5,17 @@
 
 #define MOST_ELEMENTS ((int64_t)1 << 40)
 
-static OrtStatus *wrong(const OrtApi *ort, const char *what)
+OrtStatus *wrong_shape(const OrtApi *ort, const char *what)
 {
     return ort_failure(ort, ORT_INVALID_ARGUMENT, "clattn: %s", what);
 }
 
-/* Counts the elements. */
-static OrtStatus *count(const OrtApi *ort, run_array *array)
+OrtStatus *count_elements(const OrtApi *ort, run_array *array)
 {
     int64_t elements = 1;
     for (size_t i = 0; i < array->rank; i++) {
         if (array->dim[i] < 0 || (array->dim[i] && elements > MOST_ELEMENTS / array->dim[i]))
-            return wrong(ort, "an array would be negative or too large");
+            return wrong_shape(ort, "an array would be negative or too large");
         elements *= array->dim[i];
     }
     array->elements = (size_t)elements;
@@ -32,18 +31,18 @@ static OrtStatus *to_target(const OrtApi *ort, const step_reshape *how, run_arra
         array->dim[i] = how->number[i];
         if (how->number[i] == 0 && !how->zeros) {
             if (i >= from.rank)
-                return wrong(ort, "a Reshape keeps an extent that is not there");
+                return wrong_shape(ort, "a Reshape keeps an extent that is not there");
             array->dim[i] = from.dim[i];
         }
         if (how->number[i] == -1 && open == NO_PLACE)
             open = i;
         else if (array->dim[i] < 0 || (array->dim[i] && known > (size_t)(MOST_ELEMENTS / array->dim[i])))
-            return wrong(ort, "a Reshape's target is wrong");
+            return wrong_shape(ort, "a Reshape's target is wrong");
         else
             known *= (size_t)array->dim[i];
     }
     if (open != NO_PLACE && known == 0)
-        return wrong(ort, "a Reshape's target has a 0 beside an extent that is left open");
+        return wrong_shape(ort, "a Reshape's target has a 0 beside an extent that is left open");
     if (open != NO_PLACE)
         array->dim[open] = (int64_t)(from.elements / known);
     return NULL;
@@ -66,12 +65,12 @@ static OrtStatus *squeeze(const OrtApi *ort, const step_reshape *how, run_array 
     bool marked[MOST_DIMENSIONS] = {0};
     size_t kept = 0;
     if (!mark(how, array->rank, marked))
-        return wrong(ort, "a Squeeze's axes are wrong");
+        return wrong_shape(ort, "a Squeeze's axes are wrong");
     for (size_t i = 0; i < array->rank; i++) {
         if (how->numbers ? !marked[i] : array->dim[i] != 1)
             array->dim[kept++] = array->dim[i];
         else if (array->dim[i] != 1)
-            return wrong(ort, "a Squeeze's axis is not 1");
+            return wrong_shape(ort, "a Squeeze's axis is not 1");
     }
     array->rank = kept;
     return NULL;
@@ -83,7 +82,7 @@ static OrtStatus *unsqueeze(const OrtApi *ort, const step_reshape *how, run_arra
     bool marked[MOST_DIMENSIONS] = {0};
     array->rank += how->numbers;
     if (array->rank > MOST_DIMENSIONS || !mark(how, array->rank, marked))
-        return wrong(ort, "an Unsqueeze's axes are wrong");
+        return wrong_shape(ort, "an Unsqueeze's axes are wrong");
     for (size_t i = 0, next = 0; i < array->rank; i++)
         array->dim[i] = marked[i] ? 1 : from.dim[next++];
     return NULL;
@@ -94,7 +93,7 @@ static OrtStatus *flatten(const OrtApi *ort, const step_reshape *how, run_array 
     const run_array from = *array;
     const int64_t axis = how->number[0] + (how->number[0] < 0 ? (int64_t)from.rank : 0);
     if (axis < 0 || axis > (int64_t)from.rank)
-        return wrong(ort, "a Flatten's axis is wrong");
+        return wrong_shape(ort, "a Flatten's axis is wrong");
     array->rank = 2;
     array->dim[0] = array->dim[1] = 1;
     for (size_t i = 0; i < from.rank; i++)
@@ -109,7 +108,7 @@ OrtStatus *reshape(const OrtApi *ort, const step_reshape *how, const run_array *
     OrtStatus *failure = NULL;
     if (target) {
         if (target->rank != 1 || target->elements > MOST_DIMENSIONS)
-            return wrong(ort, "a Reshape's target is no row of up to 8 numbers");
+            return wrong_shape(ort, "a Reshape's target is no row of up to 8 numbers");
         given.numbers = target->elements;
         memcpy(given.number, target->host, target->elements * sizeof *given.number);
     }
@@ -120,9 +119,9 @@ OrtStatus *reshape(const OrtApi *ort, const step_reshape *how, const run_array *
     case RESHAPE_UNSQUEEZE: ORT_TRY(unsqueeze(ort, &given, array)); break;
     case RESHAPE_FLATTEN: ORT_TRY(flatten(ort, &given, array)); break;
     }
-    ORT_TRY(count(ort, array));
+    ORT_TRY(count_elements(ort, array));
     if (array->elements != elements)
-        failure = wrong(ort, "a Reshape's target has another number of elements");
+        failure = wrong_shape(ort, "a Reshape's target has another number of elements");
 fail:
     return failure;
 }
@@ -141,7 +140,7 @@ static OrtStatus *broadcast_shape(const OrtApi *ort, const run_array *with, run_
                                (long long)a, (long long)b);
         array->dim[array->rank - i] = a == 1 ? b : a;
     }
-    return count(ort, array);
+    return count_elements(ort, array);
 }
 
 static OrtStatus *product_shape(const OrtApi *ort, const step *s, run_array *const input[], run_array *output)
@@ -153,79 +152,12 @@ static OrtStatus *product_shape(const OrtApi *ort, const step *s, run_array *con
                            (long long)(a->rank ? a->dim[a->rank - 1] : 0), (long long)b->dim[s->product.transposed]);
     *output = *a;
     output->dim[a->rank - 1] = b->dim[!s->product.transposed];
-    ORT_TRY(count(ort, output));
+    ORT_TRY(count_elements(ort, output));
     ORT_TRY(reshape(ort, &s->reshape, NULL, output));
     if (input[PRODUCT_OPERAND])
         ORT_TRY(broadcast_shape(ort, input[PRODUCT_OPERAND], output));
 fail:
     return failure;
-}
-
-/* An extent of an array that is attention's (batch, heads, length, size). */
-static int64_t extent_of(const attention_view *view, const run_array *array, size_t dimension)
-{
-    if (!view->split)
-        return dimension + view->rank < 4 ? 1 : array->dim[view->axis[dimension]];
-    const int64_t heads = (int64_t)view->split;
-    const int64_t extent[4] = {array->dim[0], heads, array->dim[1], array->dim[2] / heads};
-    return extent[dimension];
-}
-
-/* The keys, or values, of a cache and those of now. */
-static OrtStatus *present_shape(const OrtApi *ort, const step *s, size_t part, run_array *const input[],
-                                run_array *output)
-{
-    const size_t now = part == PRESENT_KEY ? KEY : VALUE, past = part == PRESENT_KEY ? PAST_KEY : PAST_VALUE;
-    *output = *input[past];
-    for (size_t d = 0; d < 4; d++) {
-        const int64_t extent = extent_of(&s->attention.view[now], input[now], d);
-        if (input[past]->rank != 4 || (d != 2 && extent != input[past]->dim[d]))
-            return wrong(ort, "a cache does not have the shape of what is put to it");
-        output->dim[d] += d == 2 ? extent : 0;
-    }
-    return count(ort, output);
-}
-
-static OrtStatus *attention_shape(const OrtApi *ort, const step *s, size_t part, run_array *const input[],
-                                  run_array *output)
-{
-    const run_array *mask = input[MASK];
-    const attention_view *view = &s->attention.output;
-    int64_t extent[4];
-    for (size_t i = QUERY; i <= VALUE; i++) {
-        const attention_view *own = &s->attention.view[i];
-        if (input[i]->rank != own->rank || (own->split && input[i]->dim[2] % (int64_t)own->split))
-            return ort_failure(
-                ort, ORT_INVALID_ARGUMENT,
-                "clattn: an array has %zu dimensions, expected %zu, and its last is no multiple of %zu heads",
-                input[i]->rank, own->rank, own->split);
-    }
-    if (mask && (mask->rank < 1 || mask->rank > 4))
-        return wrong(ort, "a mask has not 1 to 4 dimensions");
-    if (part != ATTENDED)
-        return present_shape(ort, s, part, input, output);
-    for (size_t d = 0; d < 4; d++)
-        extent[d] = extent_of(&s->attention.view[QUERY], input[QUERY], d);
-    extent[3] = extent_of(&s->attention.view[VALUE], input[VALUE], 3);
-    /* ONNX broadcasts what has one batch, head or row where another array has more. */
-    for (size_t d = 0; d < 3; d++) {
-        for (size_t i = KEY; i <= VALUE && d < 2; i++)
-            if (extent[d] == 1)
-                extent[d] = extent_of(&s->attention.view[i], input[i], d);
-        if (extent[d] == 1 && mask && d + mask->rank >= 4)
-            extent[d] = mask->dim[d + mask->rank - 4];
-    }
-    output->dtype = input[QUERY]->dtype;
-    output->rank = view->rank;
-    if (!view->split) {
-        for (size_t i = 4 - view->rank; i < 4; i++)
-            output->dim[view->axis[i]] = extent[i];
-    } else {
-        output->dim[0] = extent[0];
-        output->dim[1] = extent[2];
-        output->dim[2] = extent[1] * extent[3];
-    }
-    return count(ort, output);
 }
 
 void slice_bounds(const step *s, size_t part, const run_array *input, int64_t *start, int64_t *extent)
@@ -255,9 +187,9 @@ static OrtStatus *slice_shape(const OrtApi *ort, const step *s, size_t part, con
     for (size_t i = 0; s->kind == STEP_SPLIT && i < STEP_OUTPUTS; i++)
         whole += s->start[i];
     if (s->kind == STEP_SPLIT && (s->axis[0] >= input->rank || whole != input->dim[s->axis[0]]))
-        return wrong(ort, "a Split's parts are not the whole");
+        return wrong_shape(ort, "a Split's parts are not the whole");
     slice_bounds(s, part, input, start, output->dim);
-    return count(ort, output);
+    return count_elements(ort, output);
 }
 
 static OrtStatus *concat_shape(const OrtApi *ort, const step *s, run_array *const input[], run_array *output)
@@ -266,13 +198,13 @@ static OrtStatus *concat_shape(const OrtApi *ort, const step *s, run_array *cons
     *output = *input[0];
     for (size_t i = 1; i < STEP_INPUTS && input[i]; i++) {
         if (input[i]->rank != output->rank)
-            return wrong(ort, "arrays of different numbers of dimensions are to be put together");
+            return wrong_shape(ort, "arrays of different numbers of dimensions are to be put together");
         for (size_t d = 0; d < output->rank; d++)
             if (d != axis && input[i]->dim[d] != output->dim[d])
-                return wrong(ort, "arrays that are to be put together differ in another dimension");
+                return wrong_shape(ort, "arrays that are to be put together differ in another dimension");
         output->dim[axis] += input[i]->dim[axis];
     }
-    return count(ort, output);
+    return count_elements(ort, output);
 }
 
 static OrtStatus *expand_shape(const OrtApi *ort, const step *s, run_array *const input[], run_array *output)
@@ -281,7 +213,7 @@ static OrtStatus *expand_shape(const OrtApi *ort, const step *s, run_array *cons
     const int64_t *numbers = s->reshape.number;
     if (input[SHAPE]) {
         if (input[SHAPE]->rank != 1 || input[SHAPE]->elements > MOST_DIMENSIONS)
-            return wrong(ort, "an Expand's target is no row of up to 8 numbers");
+            return wrong_shape(ort, "an Expand's target is no row of up to 8 numbers");
         target.rank = input[SHAPE]->elements;
         numbers = input[SHAPE]->host;
     }
@@ -289,6 +221,15 @@ static OrtStatus *expand_shape(const OrtApi *ort, const step *s, run_array *cons
         target.dim[i] = numbers[i];
     *output = *input[0];
     return broadcast_shape(ort, &target, output);
+}
+
+/* Whether a sum before a norm has the shape of its first array, and what is added is in rows like its own. */
+static bool skips_rightly(run_array *const input[], const run_array *sum)
+{
+    const run_array *x = input[NORM_X], *residual = input[NORM_RESIDUAL], *addend = input[NORM_ADDEND];
+    const int64_t last = x->dim[x->rank - 1];
+    return sum->rank == x->rank && sum->elements == x->elements && residual->rank &&
+           residual->dim[residual->rank - 1] == last && (!addend || (addend->rank == 1 && addend->dim[0] == last));
 }
 
 OrtStatus *step_shape(const OrtApi *ort, const step *s, size_t part, run_array *const input[STEP_INPUTS],
@@ -302,15 +243,18 @@ OrtStatus *step_shape(const OrtApi *ort, const step *s, size_t part, run_array *
     case STEP_CONCAT: return concat_shape(ort, s, input, output);
     case STEP_EXPAND: return expand_shape(ort, s, input, output);
     case STEP_ATTENTION: return attention_shape(ort, s, part, input, output);
+    case STEP_ROPE: return rope_shape(ort, s, input, output);
     case STEP_PRODUCT: return product_shape(ort, s, input, output);
     case STEP_NORM:
         *output = *input[NORM_X];
         if (input[NORM_RESIDUAL])
             ORT_TRY(broadcast_shape(ort, input[NORM_RESIDUAL], output));
+        if (s->norm.skips && !skips_rightly(input, output))
+            return wrong_shape(ort, "what is added before a norm does not have its input's shape");
         for (size_t i = 0; i < s->norm.axes; i++)
             for (size_t with = NORM_SCALE; with <= NORM_BIAS; with++)
                 if (input[with] && input[with]->dim[i] != output->dim[output->rank - s->norm.axes + i]) {
-                    failure = wrong(ort, "a norm's scale or bias has not the extents that are normalised");
+                    failure = wrong_shape(ort, "a norm's scale or bias has not the extents that are normalised");
                     goto fail;
                 }
         break;
