@@ -296,10 +296,12 @@ class Drawing:
         self.constants[f"c{self.count}"] = array
         return f"c{self.count}"
 
-    def add(self, op, *inputs, **attributes):
+    def add(self, op, *inputs, more=(), **attributes):
+        """A node; its first output, to whose name `more` has what further ones append, or nothing for those left out."""
         self.count += 1
-        self.nodes.append(node(op, " ".join(inputs), f"v{self.count}", **attributes))
-        return f"v{self.count}"
+        name = f"v{self.count}"
+        self.nodes.append(helper.make_node(op, inputs, [name, *(each and name + each for each in more)], **attributes))
+        return name
 
     def pick(self):
         return str(self.random.choice(self.rows[-4:]))
@@ -369,11 +371,47 @@ class Drawing:
         self.widths[inner] = hidden
         return self.product(inner, self.width)
 
+    def whole(self, x):
+        return self.add("Expand", x, self.numbers(self.batch, 1, 1))
+
+    def tables(self, pairs):
+        """Of rotary positions, which are up to three behind a row's own."""
+        return [self.constant(self.array(self.length + 3, pairs)) for _ in range(2)]
+
+    def rotated(self, x):
+        size = self.width // self.heads
+        if size < 2 or self.chance(0.6):
+            return x
+        attributes = {"num_heads": self.heads, "interleaved": int(self.chance())}
+        if size % 2:
+            attributes["rotary_embedding_dim"] = size - 1
+        first = self.numbers(int(self.random.integers(0, 4)))
+        return self.add("RotaryEmbedding", x, first, *self.tables(size // 2), domain=MS, **attributes)
+
+    def grouped(self):
+        """A prompt that com.microsoft's operator attends, with heads of its own."""
+        kv_heads, source = int(self.random.integers(1, 3)), self.whole(self.pick())
+        heads = kv_heads * int(self.random.integers(1, 3))
+        values = [self.product(source, n * 16) for n in (heads, kv_heads, kv_heads)]
+        last = self.constant(np.full(self.batch, self.length - 1, np.int32))
+        total = self.constant(np.array([self.length], np.int32))
+        attributes = {"num_heads": heads, "kv_num_heads": kv_heads, "do_rotary": int(self.chance())}
+        if self.chance(0.3):
+            attributes["local_window_size"] = 2
+        tables = self.tables(8) if attributes["do_rotary"] else ()
+        inputs = (*values, "", "", last, total, *tables)
+        y = self.add("GroupQueryAttention", *inputs, more=("k", "v"), domain=MS, **attributes)
+        self.widths[y] = heads * 16
+        return self.product(y, self.width)
+
     def attention(self):
+        if self.chance(0.25):
+            return self.grouped()
         size = self.width // self.heads
         source = self.pick()
         operator = self.chance(0.3)  # which takes one batch alone
         values = [self.product(source if n or operator else self.pick(), self.width) for n in range(3)]
+        values[:2] = map(self.rotated, values[:2])
         if operator:
             return self.add("Attention", *values, q_num_heads=self.heads, kv_num_heads=self.heads)
         split = self.numbers(0, 0, self.heads, size) if self.chance() else self.numbers(-1, self.length, self.heads, size)
@@ -424,6 +462,14 @@ class Drawing:
 
     def norm(self, x):
         scale, bias = (self.constant(self.array(self.width)) for _ in range(2))
+        if self.chance(0.3):  # of a sum, which others read as well
+            op, rest = ("SkipLayerNormalization", [bias]) if self.chance() else ("SkipSimplifiedLayerNormalization", [])
+            if self.chance():
+                rest.append(self.constant(self.array(self.width)))
+            inputs = (self.whole(x), self.whole(self.pick()), scale, *rest)
+            y = self.add(op, *inputs, more=("", "", "s"), domain=MS, epsilon=1e-4)
+            self.rows.append(y + "s")
+            return y
         if self.chance(0.3):
             return self.add("RMSNormalization", x, scale, axis=-1, epsilon=1e-4)
         return self.add("LayerNormalization", x, scale, bias, axis=-1, epsilon=1e-4)
