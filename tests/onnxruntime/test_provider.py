@@ -940,6 +940,66 @@ class Decoders(Comparison):
         for mine, theirs in zip(*found, strict=True):
             np.testing.assert_allclose(mine, theirs, atol=2e-5)
 
+    def test_grouped_inside(self):
+        """The caches of before and of behind are made and read by other steps."""
+        content, [inputs] = self.grouped([([6, 4], 1)], room=2)
+        loaded = load_model_from_string(content)
+        [made] = loaded.graph.node
+        made.input[3], made.output[1] = "before", "behind"
+        loaded.graph.node.insert(0, node("Neg", "pk", "before"))
+        loaded.graph.node.append(node("Neg", "behind", "nk"))
+        self.compare(loaded.SerializeToString(), inputs, alone=True, take="all")
+
+    def test_decoder(self):
+        """A layer as com.microsoft's model builder writes it, whose lengths the CPU provider computes of a mask: prompt and tokens."""
+        width, heads, kv_heads, size = 32, 4, 2, 16
+        shapes = {
+            "Wq": (width, (heads + 2 * kv_heads) * size),
+            "Wo": (heads * size, width),
+            "Wg": (width, 48),
+            "Wu": (width, 48),
+        }
+        constants = {
+            name: self.array(*shape) * np.float32(shape[0] ** -0.5) for name, shape in {**shapes, "Wd": (48, width)}.items()
+        }
+        constants.update({f"w{n}": self.array(width) for n in range(3)})
+        constants.update({name: self.array(64, size // 2) for name in "cs"})
+        constants.update({"one": np.array([1]), "last": np.array(1)})
+        grouped = {"num_heads": heads, "kv_num_heads": kv_heads, "do_rotary": 1}
+        made = node("GroupQueryAttention", "", "a nk nv", domain=MS, **grouped)
+        made.input.extend(["qkv", "", "", "pk", "pv", "l", "t", "c", "s"])
+        lengths = [
+            node("ReduceSum", "mask one", "sum", keepdims=0),
+            node("Sub", "sum one", "l64"),
+            node("Cast", "l64", "l", to=TensorProto.INT32),
+            node("Shape", "mask", "shape"),
+            node("Gather", "shape last", "t64", axis=0),
+            node("Cast", "t64", "t", to=TensorProto.INT32),
+        ]
+        layer = [
+            node("SimplifiedLayerNormalization", "x w0", "n", axis=-1, epsilon=1e-5),
+            node("MatMul", "n Wq", "qkv"),
+            made,
+            node("MatMul", "a Wo", "o"),
+            helper.make_node("SkipSimplifiedLayerNormalization", ["x", "o", "w1"], ["m", "", "", "r"], domain=MS, epsilon=1e-5),
+            node("MatMul", "m Wg", "g"),
+            node("Sigmoid", "g", "g1"),
+            node("Mul", "g g1", "g2"),
+            node("MatMul", "m Wu", "u"),
+            node("Mul", "g2 u", "h"),
+            node("MatMul", "h Wd", "d"),
+            helper.make_node("SkipSimplifiedLayerNormalization", ["r", "d", "w2"], ["y", "", "", "z"], domain=MS, epsilon=1e-5),
+        ]
+        cases = []
+        for past, now in ((0, 7), (7, 1), (8, 1), (20, 1)):
+            case = {"x": self.array(2, now, width), "mask": np.ones((2, past + now), np.int64)}
+            cases.append({**case, **{name: self.array(2, kv_heads, past, size) for name in ("pk", "pv")}})
+        content = model([*lengths, *layer], cases[0], ["y", "z", "nk", "nv"], constants)
+        loaded = load_model_from_string(content)
+        loaded.graph.input[0].type.tensor_type.shape.dim[2].dim_value = width
+        self.assertEqual(groups(loaded.SerializeToString())[0], (len(layer) - 2, len(lengths + layer), 1))
+        self.compare(loaded.SerializeToString(), *cases)
+
     def test_wrong_groups(self):
         """Lengths that are not those of the arrays, and arrays that do not go together."""
         content, [case] = self.grouped([([6, 6], 1)], do_rotary=1)
