@@ -997,7 +997,7 @@ class Decoders(Comparison):
         content = model([*lengths, *layer], cases[0], ["y", "z", "nk", "nv"], constants)
         loaded = load_model_from_string(content)
         loaded.graph.input[0].type.tensor_type.shape.dim[2].dim_value = width
-        self.assertEqual(groups(loaded.SerializeToString())[0], (len(layer) - 2, len(lengths + layer), 1))
+        self.assertEqual(groups(loaded.SerializeToString())[0], (len(layer), len(lengths + layer), 1))
         self.compare(loaded.SerializeToString(), *cases)
 
     def test_wrong_groups(self):
