@@ -7,7 +7,8 @@
 static attention_view view_of(const graph *g, size_t value)
 {
     const size_t rank = rank_of(g, value);
-    return rank == 3 ? (attention_view){3, 0, {0, 0, 1, 2}} : (attention_view){rank, 0, {0, 1, 2, 3}};
+    return rank == 3 ? (attention_view){.rank = 3, .axis = {0, 0, 1, 2}}
+                     : (attention_view){.rank = rank, .axis = {0, 1, 2, 3}};
 }
 
 /* Looks through the transpositions that make an input: what they read is read in their place. */
@@ -173,65 +174,89 @@ fail:
 }
 
 /* Reads a cache: keys and values of before, to which those of now are put.  *reason tells what is not taken. */
-static void read_cache(const graph *g, size_t node, const size_t past[2], bool causal, step *made, const char **reason)
+static void read_cache(const graph *g, size_t node, bool grouped, step *made, const char **reason)
 {
     const graph_node *n = &g->node[node];
-    const bool there = has(n->input, n->inputs, past[0]);
-    if (there != has(n->input, n->inputs, past[1]) || there != has(n->output, n->outputs, PRESENT_KEY) ||
-        there != has(n->output, n->outputs, PRESENT_VALUE))
+    const bool before = made->input[PAST_KEY] != NO_PLACE, behind = has(n->output, n->outputs, PRESENT_KEY);
+    if (before != (made->input[PAST_VALUE] != NO_PLACE) || behind != has(n->output, n->outputs, PRESENT_VALUE) ||
+        (grouped ? !behind : before != behind))
         *reason = "its cache is read without being written, or the other way round";
-    if (!there || *reason)
+    if (!behind || *reason)
         return;
-    if (causal)
+    if (made->attention.causal && !grouped)
         *reason = "it is causal and has a cache";
     for (size_t i = 0; i < 2; i++) {
-        const size_t value = n->input[past[i]];
-        if (!is_float(g, value) || g->value[value].type != g->value[n->input[0]].type || rank_of(g, value) != 4)
-            *reason = "its cache has not four dimensions, or another type";
-        made->input[PAST_KEY + i] = value;
+        const size_t value = made->input[PAST_KEY + i];
         made->output[PRESENT_KEY + i] = n->output[PRESENT_KEY + i];
+        if (before && (!is_float(g, value) || g->value[value].type != g->value[made->input[QUERY]].type ||
+                       rank_of(g, value) != 4))
+            *reason = "its cache has not four dimensions, or another type";
     }
 }
 
-/* The operator Attention of ONNX 23, and MultiHeadAttention of com.microsoft. */
+/* Whether there are tables of rotary positions, of `rank` dimensions and of the type of `value`. */
+static bool has_tables(const graph *g, const step *made, size_t value, size_t rank)
+{
+    for (size_t i = COSINES; i <= SINES; i++)
+        if (!is_float(g, made->input[i]) || g->value[made->input[i]].type != g->value[value].type ||
+            rank_of(g, made->input[i]) != rank)
+            return false;
+    return true;
+}
+
+/* What only GroupQueryAttention has: lengths of a cache, rotary positions and a window. */
+static OrtStatus *read_grouped(const graph *g, size_t node, step *made, const char **reason)
+{
+    OrtStatus *failure = NULL;
+    int64_t rotates = 0, interleaved = 0, smooth = 0;
+    ORT_TRY(graph_integer(g, node, "do_rotary", 0, &rotates));
+    ORT_TRY(graph_integer(g, node, "rotary_interleaved", 0, &interleaved));
+    ORT_TRY(graph_integer(g, node, "smooth_softmax", 0, &smooth));
+    ORT_TRY(graph_integer(g, node, "local_window_size", -1, &made->attention.window));
+    for (size_t i = LENGTHS; i <= TOTAL; i++)
+        if (made->input[i] == NO_PLACE || g->value[made->input[i]].type != ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32)
+            *reason = "it has no lengths of int32";
+    if (smooth > 0 || made->attention.window == 0)
+        *reason = "it has a smooth softmax, or a window of 0";
+    made->rope.interleaved = interleaved != 0;
+    if (!rotates)
+        made->input[COSINES] = made->input[SINES] = NO_PLACE;
+    else if (!has_tables(g, made, made->input[QUERY], 2))
+        *reason = "it has no tables of rotary positions, of two dimensions and its own type";
+fail:
+    return failure;
+}
+
+/* The operator Attention of ONNX 23, and MultiHeadAttention and GroupQueryAttention of com.microsoft. */
 OrtStatus *match_attention(const graph *g, size_t node, step *made, bool *found, const char **reason)
 {
     OrtStatus *failure = NULL;
     const graph_node *n = &g->node[node];
-    const bool own = graph_is(g, node, "", "Attention");
-    const size_t mask = own ? 3 : 5, past[2] = {own ? 4 : 6, own ? 5 : 7};
+    const bool own = graph_is(g, node, "", "Attention"),
+               grouped = graph_is(g, node, "com.microsoft", "GroupQueryAttention");
+    const bool packed = grouped && made->input[KEY] == NO_PLACE && made->input[VALUE] == NO_PLACE;
     int64_t heads = 0, kv_heads = 0, causal = 0;
-    for (size_t i = 3; i < n->inputs; i++)
-        if (has(n->input, n->inputs, i) && i != mask && i != past[0] && i != past[1]) {
-            *reason = own ? "this Attention has lengths" : "this MultiHeadAttention has a bias or a padding mask";
-            return NULL;
-        }
-    if (n->inputs < 3) {
-        *reason = "queries, keys and values are not apart";
-        return NULL;
-    }
     if (has(n->output, n->outputs, 3)) {
         *reason = "the scores are an output";
         return NULL;
     }
-    made->kind = STEP_ATTENTION;
     for (size_t i = QUERY; i <= VALUE; i++) {
-        made->input[i] = n->input[i];
-        if (n->input[i] == NO_PLACE) {
+        if (packed)
+            made->input[i] = made->input[QUERY];
+        if (made->input[i] == NO_PLACE) {
             *reason = "queries, keys and values are not apart";
             return NULL;
         }
-        made->attention.view[i] = view_of(g, n->input[i]);
+        made->attention.view[i] = view_of(g, made->input[i]);
     }
     made->output[ATTENDED] = n->output[0];
     made->attention.output = made->attention.view[QUERY];
-    made->input[MASK] = has(n->input, n->inputs, mask) ? n->input[mask] : NO_PLACE;
     ORT_TRY(graph_integer(g, node, own ? "q_num_heads" : "num_heads", 0, &heads));
-    ORT_TRY(graph_integer(g, node, own ? "kv_num_heads" : "num_heads", 0, &kv_heads));
-    ORT_TRY(graph_integer(g, node, own ? "is_causal" : "unidirectional", 0, &causal));
+    ORT_TRY(graph_integer(g, node, own || grouped ? "kv_num_heads" : "num_heads", 0, &kv_heads));
+    ORT_TRY(graph_integer(g, node, own ? "is_causal" : "unidirectional", grouped, &causal));
     ORT_TRY(graph_float(g, node, "scale", 0, &made->attention.scale));
     ORT_TRY(graph_float(g, node, "softcap", 0, &made->attention.softcap));
-    if (causal && !own) {
+    if (causal && !own && !grouped) {
         *reason = "what unidirectional means with fewer queries than keys is not known";
         return NULL;
     }
@@ -241,21 +266,79 @@ OrtStatus *match_attention(const graph *g, size_t node, step *made, bool *found,
     }
     made->attention.causal = causal != 0;
     made->attention.has_scale = made->attention.scale != 0;
-    made->attention.short_mask = own;
-    read_cache(g, node, past, causal != 0, made, reason);
+    made->attention.short_mask = own || grouped;
+    read_cache(g, node, grouped, made, reason);
+    if (grouped)
+        ORT_TRY(read_grouped(g, node, made, reason));
     if (*reason)
         return NULL;
-    if (rank_of(g, n->input[0]) == 3) {
-        if (heads <= 0 || kv_heads <= 0) {
+    if (rank_of(g, made->input[QUERY]) == 3) {
+        if (heads <= 0 || kv_heads <= 0 || heads > INT32_MAX || kv_heads > INT32_MAX) {
             *reason = "arrays of three dimensions need the number of heads";
             return NULL;
         }
-        made->attention.view[QUERY].split = made->attention.output.split = (size_t)heads;
-        made->attention.view[KEY].split = made->attention.view[VALUE].split = (size_t)kv_heads;
+        const size_t own_heads[3] = {(size_t)heads, (size_t)kv_heads, (size_t)kv_heads};
+        for (size_t i = QUERY, next = 0; i <= VALUE; next += own_heads[i++]) {
+            attention_view *view = &made->attention.view[i];
+            view->heads = own_heads[i];
+            view->first = packed ? next : 0;
+            view->split = packed ? own_heads[0] + 2 * own_heads[1] : own_heads[i];
+        }
+        made->attention.output.split = made->attention.output.heads = own_heads[QUERY];
     }
     step_add(made, node);
-    *reason = why_refused(g, made);
+    *reason = grouped && rank_of(g, made->input[QUERY]) != 3 ? "its arrays do not have three dimensions"
+                                                             : why_refused(g, made);
     *found = !*reason;
+fail:
+    return failure;
+}
+
+/* RotaryEmbedding of ONNX 23 and of com.microsoft, which differ in what their tables and positions may be. */
+OrtStatus *match_rope(const graph *g, size_t node, step *made, bool *found, const char **reason)
+{
+    OrtStatus *failure = NULL;
+    const bool own = graph_is(g, node, "", "RotaryEmbedding");
+    const size_t x = made->input[ROPE_X], positions = made->input[ROPE_POSITIONS];
+    int64_t heads = 0, interleaved = 0, packed = 0;
+    float scale = 1;
+    ORT_TRY(graph_integer(g, node, "num_heads", 0, &heads));
+    ORT_TRY(graph_integer(g, node, "rotary_embedding_dim", 0, &made->rope.size));
+    ORT_TRY(graph_integer(g, node, "interleaved", 0, &interleaved));
+    ORT_TRY(graph_integer(g, node, "is_packed_batching", 0, &packed));
+    ORT_TRY(graph_float(g, node, "scale", 1, &scale));
+    const size_t rank = rank_of(g, x);
+    if (!is_float(g, x) || (rank != 3 && rank != 4) || !has_tables(g, made, x, positions == NO_PLACE ? 3 : 2)) {
+        *reason =
+            "its array and its tables are not all float32 or all float16, or their dimensions are not known in number";
+        return NULL;
+    }
+    if (positions == NO_PLACE
+            ? !own
+            : g->value[positions].type != ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64 || (own && rank_of(g, positions) != 2)) {
+        *reason = "its positions are not of int64, or not one for each element";
+        return NULL;
+    }
+    if (packed || scale != 1 || heads < 0 || made->rope.size < 0) {
+        *reason = "it is packed or has a scale";
+        return NULL;
+    }
+    made->attention.view[ROPE_X] = view_of(g, x);
+    if (rank == 3) {
+        /* com.microsoft's finds the size of heads in the tables. */
+        const int64_t pairs = last_extent(g, made->input[COSINES]), whole = last_extent(g, x);
+        if (heads == 0 && !own && made->rope.size == 0 && pairs > 0 && whole > 0)
+            heads = whole / 2 / pairs;
+        if (heads == 0) {
+            *reason = "arrays of three dimensions need the number of heads";
+            return NULL;
+        }
+        made->attention.view[ROPE_X].split = made->attention.view[ROPE_X].heads = (size_t)heads;
+    }
+    made->rope.interleaved = interleaved != 0;
+    made->output[0] = g->node[node].output[0];
+    step_add(made, node);
+    *found = true;
 fail:
     return failure;
 }

@@ -9,6 +9,7 @@ typedef struct division {
     size_t *step_of;       /* of each node; NO_PLACE: none */
     bool *taken;           /* each node that is in a step */
     size_t *level;         /* of each node */
+    size_t *rise;          /* of each value: up to which level what makes it may rise */
     size_t *joined;        /* of each step, another of its chain, or itself; NO_PLACE: it is peeled off */
     bool *before, *behind; /* of each step: one that computes is before it in its chain, or behind it, or it is one */
     const char **reason;   /* why a node that is in no step is not, or NULL */
@@ -80,6 +81,33 @@ static void find_levels(division *d)
         }
         for (size_t i = 0; i < s->nodes; i++)
             d->level[s->node[i]] = level;
+    }
+}
+
+/* Raises steps that only steps of later levels read to the first of these: what waits for other nodes alone, such as a mask,
+ * does not part attention from what it reads. */
+static void raise_steps(division *d)
+{
+    const graph *g = d->g;
+    for (size_t v = 0; v < g->values; v++)
+        d->rise[v] = g->value[v].leaves ? 0 : SIZE_MAX;
+    for (size_t n = 0; n < g->nodes; n++)
+        for (size_t i = 0; d->step_of[n] == NO_PLACE && i < g->node[n].inputs; i++)
+            if (g->node[n].input[i] != NO_PLACE)
+                d->rise[g->node[n].input[i]] = 0;
+    for (size_t number = d->made->steps; number-- > 0;) {
+        const step *s = &d->made->step[number];
+        size_t level = SIZE_MAX;
+        for (size_t i = 0; i < STEP_OUTPUTS; i++)
+            if (s->output[i] != NO_PLACE && d->rise[s->output[i]] < level)
+                level = d->rise[s->output[i]];
+        if (level == SIZE_MAX || level < d->level[s->node[0]])
+            level = d->level[s->node[0]];
+        for (size_t i = 0; i < s->nodes; i++)
+            d->level[s->node[i]] = level;
+        for (size_t i = 0; i < STEP_INPUTS; i++)
+            if (s->input[i] != NO_PLACE && d->rise[s->input[i]] > level)
+                d->rise[s->input[i]] = level;
     }
 }
 
@@ -186,10 +214,11 @@ OrtStatus *partition_make(const graph *g, bool all, bool convolves, partition_le
     d.before = calloc(room, sizeof *d.before);
     d.behind = calloc(room, sizeof *d.behind);
     d.level = calloc(room, sizeof *d.level);
+    d.rise = calloc(g->values + 1, sizeof *d.rise);
     d.joined = calloc(room, sizeof *d.joined);
     d.reason = calloc(room, sizeof *d.reason);
-    if (!made->step || !made->chain || !d.step_of || !d.taken || !d.before || !d.behind || !d.level || !d.joined ||
-        !d.reason) {
+    if (!made->step || !made->chain || !d.step_of || !d.taken || !d.before || !d.behind || !d.level || !d.rise ||
+        !d.joined || !d.reason) {
         failure = ort_failure(g->ort, ORT_FAIL, "clattn: no memory for the graph");
         goto fail;
     }
@@ -201,6 +230,7 @@ OrtStatus *partition_make(const graph *g, bool all, bool convolves, partition_le
         for (size_t i = 0; i < made->step[s].nodes; i++)
             d.step_of[made->step[s].node[i]] = s;
     find_levels(&d);
+    raise_steps(&d);
     for (size_t s = 0; s < made->steps; s++)
         d.joined[s] = s;
     if (!all)
@@ -215,6 +245,7 @@ fail:
     free(d.before);
     free(d.behind);
     free(d.level);
+    free(d.rise);
     free(d.joined);
     free(d.reason);
     return failure;

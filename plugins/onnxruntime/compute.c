@@ -21,6 +21,15 @@ OrtStatus *judge(const engine *e, clattn_status status)
                        *text ? text : clattn_status_string(status));
 }
 
+OrtStatus *fill_zero(const engine *e, const run_array *array)
+{
+    const uint32_t zero = 0;
+    const cl_int code = e->cl.clEnqueueFillBuffer(e->queue, array->buffer, &zero, clattn_dtype_size(array->dtype),
+                                                  array->offset, array_bytes(array), 0, NULL, NULL);
+    return code == CL_SUCCESS ? NULL
+                              : ort_failure(e->ort, ORT_EP_FAIL, "clattn: clEnqueueFillBuffer returned %d", code);
+}
+
 OrtStatus *engine_buffer(const engine *e, void *host, size_t bytes, bool written, cl_mem *buffer)
 {
     cl_int code = CL_SUCCESS;
@@ -210,138 +219,44 @@ fail:
     return failure;
 }
 
-/* ---- attention ---- */
-
-static void set(clattn_layout *layout, size_t dimension, int64_t extent, int64_t stride)
-{
-    layout->extent[dimension] = (size_t)extent;
-    layout->stride[dimension] = stride;
-}
-
-/* Lays an array out as (batch, heads, length, size). */
-static clattn_layout arrange(const attention_view *view, const run_array *a)
-{
-    clattn_layout layout = {.dtype = a->dtype, .rank = 4};
-    int64_t stride[MOST_DIMENSIONS];
-    strides_of(a, stride);
-    if (view->split) {
-        const int64_t size = a->dim[2] / (int64_t)view->split;
-        set(&layout, 0, a->dim[0], stride[0]);
-        set(&layout, 1, (int64_t)view->split, size);
-        set(&layout, 2, a->dim[1], stride[1]);
-        set(&layout, 3, size, 1);
-        return layout;
-    }
-    set(&layout, 0, 1, 0);
-    for (size_t i = 4 - view->rank; i < 4; i++)
-        set(&layout, i, a->dim[view->axis[i]], stride[view->axis[i]]);
-    return layout;
-}
-
-/* ONNX broadcasts arrays that have one batch, head or row where another has more. */
-static void widen(clattn_layout *layout, size_t dimension, size_t extent)
-{
-    if (layout->extent[dimension] == 1 && extent > 1)
-        set(layout, dimension, (int64_t)extent, 0);
-}
-
-/* Puts keys, or values, behind those of a cache. */
-static OrtStatus *enqueue_present(const engine *e, const step *s, size_t part, run_array *const input[],
-                                  const run_array *output)
-{
-    OrtStatus *failure = NULL;
-    const size_t now = part == PRESENT_KEY ? KEY : VALUE;
-    const run_array *past = input[part == PRESENT_KEY ? PAST_KEY : PAST_VALUE];
-    const clattn_layout layout = arrange(&s->attention.view[now], input[now]);
-    int64_t extent[4], from[MOST_DIMENSIONS], to[MOST_DIMENSIONS];
-    run_array behind = *output;
-    strides_of(past, from);
-    strides_of(output, to);
-    if (past->elements)
-        ORT_TRY(copy(e, 4, past->dim, from, to, past, output));
-    for (size_t d = 0; d < 4; d++)
-        extent[d] = (int64_t)layout.extent[d];
-    behind.offset += (size_t)(past->dim[2] * to[2]) * clattn_dtype_size(output->dtype);
-    if (input[now]->elements)
-        ORT_TRY(copy(e, 4, extent, layout.stride, to, input[now], &behind));
-fail:
-    return failure;
-}
-
-static OrtStatus *enqueue_attention(const engine *e, const step *s, run_array *const given[],
-                                    const run_array *const outputs[])
-{
-    static const attention_view as_it_is = {4, 0, {0, 1, 2, 3}};
-    const run_array *input[STEP_INPUTS], *output = outputs[ATTENDED];
-    attention_view view[3];
-    for (size_t i = 0; i < STEP_INPUTS; i++)
-        input[i] = given[i];
-    memcpy(view, s->attention.view, sizeof view);
-    for (size_t i = KEY; i <= VALUE && given[PAST_KEY]; i++) {
-        input[i] = outputs[i == KEY ? PRESENT_KEY : PRESENT_VALUE];
-        view[i] = as_it_is;
-    }
-    clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
-    clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;
-    const run_array *mask = input[MASK];
-    desc.query = arrange(&view[QUERY], input[QUERY]);
-    desc.key = arrange(&view[KEY], input[KEY]);
-    desc.value = arrange(&view[VALUE], input[VALUE]);
-    desc.output = arrange(&s->attention.output, output);
-    if (mask) {
-        size_t extent[4];
-        for (size_t d = 0; d < mask->rank; d++)
-            extent[d] = (size_t)mask->dim[d];
-        desc.mask = clattn_layout_contiguous(mask->dtype, (int32_t)mask->rank, extent);
-    }
-    widen(&desc.query, 0, desc.output.extent[0]);
-    widen(&desc.key, 0, desc.output.extent[0]);
-    widen(&desc.value, 0, desc.output.extent[0]);
-    widen(&desc.query, 1, desc.output.extent[1]);
-    widen(&desc.key, 1, desc.value.extent[1]);
-    widen(&desc.value, 1, desc.key.extent[1]);
-    widen(&desc.query, 2, desc.output.extent[2]);
-    widen(&desc.key, 2, desc.value.extent[2]);
-    desc.causal = s->attention.causal;
-    desc.short_mask = s->attention.short_mask;
-    desc.scoring.explicit_scale = s->attention.has_scale;
-    desc.scoring.scale = s->attention.scale;
-    desc.scoring.softcap = s->attention.softcap;
-    args.query = binding_of(input[QUERY]);
-    args.key = binding_of(input[KEY]);
-    args.value = binding_of(input[VALUE]);
-    args.mask = binding_of(mask);
-    args.output = binding_of(output);
-    return judge(e, clattn_attention_run(e->context, e->queue, &desc, &args, 0, NULL, NULL));
-}
-
 /* ---- the others ---- */
 
-static OrtStatus *enqueue_norm(const engine *e, const step *s, run_array *const input[], const run_array *output)
+static OrtStatus *enqueue_norm(engine *e, const step *s, run_array *const input[], const run_array *const outputs[])
 {
     OrtStatus *failure = NULL;
     clattn_norm_desc desc = CLATTN_NORM_DESC_INIT;
     clattn_norm_args args = CLATTN_NORM_ARGS_INIT;
+    const run_array *output = outputs[NORMED];
     run_array x = *input[NORM_X], residual;
-    cl_mem expanded[2] = {NULL, NULL};
+    cl_mem made[3] = {NULL, NULL, NULL};
     size_t columns = 1;
     for (size_t i = 0; i < s->norm.axes; i++)
         columns *= (size_t)output->dim[output->rank - 1 - i];
-    ORT_TRY(expand(e, output, &x, &expanded[0]));
+    const clattn_layout rows = matrix(output, output->elements / columns, columns);
+    ORT_TRY(expand(e, output, &x, &made[0]));
     desc.kind = s->norm.kind;
     desc.explicit_epsilon = 1;
     desc.epsilon = s->norm.epsilon;
-    desc.x = matrix(&x, output->elements / columns, columns);
-    desc.y = matrix(output, output->elements / columns, columns);
+    desc.x = desc.y = rows;
     if (input[NORM_SCALE])
         desc.scale = clattn_layout_contiguous(input[NORM_SCALE]->dtype, 1, &columns);
     if (input[NORM_BIAS])
         desc.bias = clattn_layout_contiguous(input[NORM_BIAS]->dtype, 1, &columns);
     if (input[NORM_RESIDUAL]) {
         residual = *input[NORM_RESIDUAL];
-        ORT_TRY(expand(e, output, &residual, &expanded[1]));
-        desc.residual = matrix(&residual, output->elements / columns, columns);
+        if (input[NORM_ADDEND]) {
+            ORT_TRY(engine_buffer(e, NULL, array_bytes(&residual), true, &made[1]));
+            residual.buffer = made[1];
+            residual.offset = 0;
+            ORT_TRY(enqueue_elementwise(e, ELEMENTWISE_ADD, input[NORM_RESIDUAL], input[NORM_ADDEND], &residual));
+        }
+        ORT_TRY(expand(e, output, &residual, &made[2]));
+        desc.residual = rows;
         args.residual = binding_of(&residual);
+    }
+    if (outputs[NORM_SUM]) {
+        desc.sum = rows;
+        args.sum = binding_of(outputs[NORM_SUM]);
     }
     args.x = binding_of(&x);
     args.y = binding_of(output);
@@ -349,9 +264,9 @@ static OrtStatus *enqueue_norm(const engine *e, const step *s, run_array *const 
     args.bias = binding_of(input[NORM_BIAS]);
     ORT_TRY(judge(e, clattn_norm_run(e->context, e->queue, &desc, &args, 0, NULL, NULL)));
 fail:
-    for (size_t i = 0; i < 2; i++)
-        if (expanded[i])
-            e->cl.clReleaseMemObject(expanded[i]);
+    for (size_t i = 0; i < 3; i++)
+        if (made[i])
+            e->cl.clReleaseMemObject(made[i]);
     return failure;
 }
 
@@ -372,15 +287,6 @@ static OrtStatus *enqueue_activation(const engine *e, const step *s, const run_a
     return judge(e, clattn_activation_run(e->context, e->queue, &desc, &args, 0, NULL, NULL));
 }
 
-/* Whether attention has nothing to attend: its output is 0. */
-static bool attends_nothing(const step *s, run_array *const input[], const run_array *const outputs[])
-{
-    if (s->kind != STEP_ATTENTION)
-        return false;
-    const run_array *value = input[PAST_KEY] ? outputs[PRESENT_VALUE] : input[VALUE];
-    return value->elements == 0;
-}
-
 OrtStatus *step_enqueue(engine *e, const chain *c, size_t number, size_t part, run_array *const input[STEP_INPUTS],
                         const run_array *const outputs[STEP_OUTPUTS])
 {
@@ -388,19 +294,11 @@ OrtStatus *step_enqueue(engine *e, const chain *c, size_t number, size_t part, r
     const run_array *output = outputs[part];
     if (output->elements == 0 || output->dtype == CLATTN_DTYPE_NONE)
         return NULL;
-    if (s->kind == STEP_ATTENTION && part != ATTENDED)
-        return enqueue_present(e, s, part, input, output);
-    if (attends_nothing(s, input, outputs)) {
-        const uint32_t zero = 0;
-        const cl_int code = e->cl.clEnqueueFillBuffer(e->queue, output->buffer, &zero, clattn_dtype_size(output->dtype),
-                                                      output->offset, array_bytes(output), 0, NULL, NULL);
-        return code == CL_SUCCESS ? NULL
-                                  : ort_failure(e->ort, ORT_EP_FAIL, "clattn: clEnqueueFillBuffer returned %d", code);
-    }
     switch (s->kind) {
-    case STEP_ATTENTION: return enqueue_attention(e, s, input, outputs);
+    case STEP_ATTENTION: return enqueue_attention(e, s, part, input, outputs);
+    case STEP_ROPE: return enqueue_rope(e, s, input, output);
     case STEP_PRODUCT: return enqueue_product(e, s, &c->product[number], input, output);
-    case STEP_NORM: return enqueue_norm(e, s, input, output);
+    case STEP_NORM: return part == NORMED ? enqueue_norm(e, s, input, outputs) : NULL; /* with its sum */
     case STEP_ACTIVATION: return enqueue_activation(e, s, input[0], output);
     case STEP_CONVOLUTION: return enqueue_convolution(e, s, input, output);
     case STEP_RESIZE: return enqueue_resize(e, s, input[0], output);

@@ -19,8 +19,7 @@ typedef struct strided_copy {
     int64_t x_stride[MOST_DIMENSIONS], y_stride[MOST_DIMENSIONS];
 } strided_copy;
 
-/* An array that begins so many elements behind another. */
-static run_array shifted(const run_array *array, int64_t elements)
+run_array shifted(const run_array *array, int64_t elements)
 {
     run_array made = *array;
     made.offset += (size_t)elements * clattn_dtype_size(array->dtype);

@@ -31,6 +31,8 @@ static clattn_dtype dtype_of(ONNXTensorElementDataType type)
     case ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT: return CLATTN_DTYPE_F32;
     case ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16: return CLATTN_DTYPE_F16;
     case ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL: return CLATTN_DTYPE_BOOL;
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32: return CLATTN_DTYPE_I32;
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64: return CLATTN_DTYPE_I64;
     default: return CLATTN_DTYPE_NONE;
     }
 }
@@ -145,7 +147,10 @@ static OrtStatus *find_shapes(run *r)
                 continue;
             run_array *output = &r->array[s->output[part]];
             ORT_TRY(in_step(r, n, step_shape(r->e->ort, s, part, input, output)));
-            const bool numbers = output->dtype == CLATTN_DTYPE_NONE;
+            /* Whole numbers that steps make stay on the host. */
+            const bool numbers = output->dtype == CLATTN_DTYPE_NONE || output->dtype == CLATTN_DTYPE_I64;
+            if (numbers)
+                output->dtype = CLATTN_DTYPE_NONE;
             output->owner = s->kind == STEP_RESHAPE && !numbers ? input[0]->owner : s->output[part];
             output->last = n;
             output->host = numbers ? r->number[s->output[part]] : NULL;

@@ -24,8 +24,8 @@ typedef struct run_array {
     size_t rank;
     int64_t dim[MOST_DIMENSIONS];
     size_t elements;
-    clattn_dtype dtype; /* NONE: whole numbers on the host */
-    void *host;         /* the elements of an input or output */
+    clattn_dtype dtype; /* NONE: whole numbers that a step makes, which are at `host` alone */
+    void *host;         /* the elements of an input, a constant or an output */
     size_t owner;       /* whose memory this array is, which may be itself */
     size_t last;        /* the last step that reads this array's memory */
     cl_mem buffer;      /* borrowed; of an owner */
@@ -65,6 +65,10 @@ void chain_release(const engine *e, chain *c);
 OrtStatus *step_shape(const OrtApi *ort, const step *s, size_t part, run_array *const input[STEP_INPUTS],
                       run_array *output);
 
+/* Parts of step_shape. */
+OrtStatus *attention_shape(const OrtApi *ort, const step *s, size_t part, run_array *const input[], run_array *output);
+OrtStatus *rope_shape(const OrtApi *ort, const step *s, run_array *const input[], run_array *output);
+
 /* A failure that says what is wrong with a shape. */
 OrtStatus *wrong_shape(const OrtApi *ort, const char *what);
 
@@ -86,19 +90,28 @@ OrtStatus *enqueue_convolution(const engine *e, const step *s, run_array *const 
 OrtStatus *enqueue_resize(const engine *e, const step *s, const run_array *x, const run_array *y);
 OrtStatus *enqueue_depth_to_space(const engine *e, const step *s, const run_array *x, const run_array *y);
 
-/* Where a part of a split, or a slice, begins in each dimension, and its extents. */
+/* Where a part of a split, or a slice, begins in each dimension, and its extents; of a Shape, `input` is the row of its numbers. */
 void slice_bounds(const step *s, size_t part, const run_array *input, int64_t *start, int64_t *extent);
 
 /* Changes an array's shape as `how` says; `target` has a RESHAPE_TARGET's numbers, or is NULL. */
 OrtStatus *reshape(const OrtApi *ort, const step_reshape *how, const run_array *target, run_array *array);
 
 /* Enqueues what makes a step's output number `part`; later parts come first.  The caller holds the engine's lock, also of
- * enqueue_move, enqueue_elementwise, copy and expand. */
+ * what is below. */
 OrtStatus *step_enqueue(engine *e, const chain *c, size_t number, size_t part, run_array *const input[STEP_INPUTS],
                         const run_array *const outputs[STEP_OUTPUTS]);
 OrtStatus *enqueue_move(const engine *e, const step *s, size_t part, run_array *const input[STEP_INPUTS],
                         const run_array *output);
 OrtStatus *enqueue_elementwise(engine *e, size_t function, const run_array *a, const run_array *b, const run_array *y);
+OrtStatus *enqueue_attention(const engine *e, const step *s, size_t part, run_array *const given[],
+                             const run_array *const outputs[]);
+OrtStatus *enqueue_rope(const engine *e, const step *s, run_array *const input[], const run_array *output);
+
+/* Enqueues zeros for a whole array. */
+OrtStatus *fill_zero(const engine *e, const run_array *array);
+
+/* An array that begins so many elements behind another. */
+run_array shifted(const run_array *array, int64_t elements);
 
 /* Row-major strides of an array. */
 void strides_of(const run_array *array, int64_t stride[MOST_DIMENSIONS]);

@@ -160,73 +160,6 @@ fail:
     return failure;
 }
 
-/* An extent of an array that is attention's (batch, heads, length, size). */
-static int64_t extent_of(const attention_view *view, const run_array *array, size_t dimension)
-{
-    if (!view->split)
-        return dimension + view->rank < 4 ? 1 : array->dim[view->axis[dimension]];
-    const int64_t heads = (int64_t)view->split;
-    const int64_t extent[4] = {array->dim[0], heads, array->dim[1], array->dim[2] / heads};
-    return extent[dimension];
-}
-
-/* The keys, or values, of a cache and those of now. */
-static OrtStatus *present_shape(const OrtApi *ort, const step *s, size_t part, run_array *const input[],
-                                run_array *output)
-{
-    const size_t now = part == PRESENT_KEY ? KEY : VALUE, past = part == PRESENT_KEY ? PAST_KEY : PAST_VALUE;
-    *output = *input[past];
-    for (size_t d = 0; d < 4; d++) {
-        const int64_t extent = extent_of(&s->attention.view[now], input[now], d);
-        if (input[past]->rank != 4 || (d != 2 && extent != input[past]->dim[d]))
-            return wrong_shape(ort, "a cache does not have the shape of what is put to it");
-        output->dim[d] += d == 2 ? extent : 0;
-    }
-    return count_elements(ort, output);
-}
-
-static OrtStatus *attention_shape(const OrtApi *ort, const step *s, size_t part, run_array *const input[],
-                                  run_array *output)
-{
-    const run_array *mask = input[MASK];
-    const attention_view *view = &s->attention.output;
-    int64_t extent[4];
-    for (size_t i = QUERY; i <= VALUE; i++) {
-        const attention_view *own = &s->attention.view[i];
-        if (input[i]->rank != own->rank || (own->split && input[i]->dim[2] % (int64_t)own->split))
-            return ort_failure(
-                ort, ORT_INVALID_ARGUMENT,
-                "clattn: an array has %zu dimensions, expected %zu, and its last is no multiple of %zu heads",
-                input[i]->rank, own->rank, own->split);
-    }
-    if (mask && (mask->rank < 1 || mask->rank > 4))
-        return wrong_shape(ort, "a mask has not 1 to 4 dimensions");
-    if (part != ATTENDED)
-        return present_shape(ort, s, part, input, output);
-    for (size_t d = 0; d < 4; d++)
-        extent[d] = extent_of(&s->attention.view[QUERY], input[QUERY], d);
-    extent[3] = extent_of(&s->attention.view[VALUE], input[VALUE], 3);
-    /* ONNX broadcasts what has one batch, head or row where another array has more. */
-    for (size_t d = 0; d < 3; d++) {
-        for (size_t i = KEY; i <= VALUE && d < 2; i++)
-            if (extent[d] == 1)
-                extent[d] = extent_of(&s->attention.view[i], input[i], d);
-        if (extent[d] == 1 && mask && d + mask->rank >= 4)
-            extent[d] = mask->dim[d + mask->rank - 4];
-    }
-    output->dtype = input[QUERY]->dtype;
-    output->rank = view->rank;
-    if (!view->split) {
-        for (size_t i = 4 - view->rank; i < 4; i++)
-            output->dim[view->axis[i]] = extent[i];
-    } else {
-        output->dim[0] = extent[0];
-        output->dim[1] = extent[2];
-        output->dim[2] = extent[1] * extent[3];
-    }
-    return count_elements(ort, output);
-}
-
 void slice_bounds(const step *s, size_t part, const run_array *input, int64_t *start, int64_t *extent)
 {
     for (size_t i = 0; i < input->rank; i++) {
@@ -237,7 +170,7 @@ void slice_bounds(const step *s, size_t part, const run_array *input, int64_t *s
             extent[i] = s->start[part];
             for (size_t other = 0; other < part; other++)
                 start[i] += s->start[other];
-        } else if (s->kind == STEP_SLICE) {
+        } else if (s->kind == STEP_SLICE || s->kind == STEP_SHAPE) {
             int64_t from = s->start[i] + (s->start[i] < 0 ? whole : 0), to = s->end[i] + (s->end[i] < 0 ? whole : 0);
             from = from < 0 ? 0 : from > whole ? whole : from;
             to = to < from ? from : to > whole ? whole : to;
@@ -290,6 +223,15 @@ static OrtStatus *expand_shape(const OrtApi *ort, const step *s, run_array *cons
     return broadcast_shape(ort, &target, output);
 }
 
+/* Whether a sum before a norm has the shape of its first array, and what is added is in rows like its own. */
+static bool skips_rightly(run_array *const input[], const run_array *sum)
+{
+    const run_array *x = input[NORM_X], *residual = input[NORM_RESIDUAL], *addend = input[NORM_ADDEND];
+    const int64_t last = x->dim[x->rank - 1];
+    return sum->rank == x->rank && sum->elements == x->elements && residual->rank &&
+           residual->dim[residual->rank - 1] == last && (!addend || (addend->rank == 1 && addend->dim[0] == last));
+}
+
 OrtStatus *step_shape(const OrtApi *ort, const step *s, size_t part, run_array *const input[STEP_INPUTS],
                       run_array *output)
 {
@@ -301,6 +243,7 @@ OrtStatus *step_shape(const OrtApi *ort, const step *s, size_t part, run_array *
     case STEP_CONCAT: return concat_shape(ort, s, input, output);
     case STEP_EXPAND: return expand_shape(ort, s, input, output);
     case STEP_ATTENTION: return attention_shape(ort, s, part, input, output);
+    case STEP_ROPE: return rope_shape(ort, s, input, output);
     case STEP_PRODUCT: return product_shape(ort, s, input, output);
     case STEP_SHAPE:
     case STEP_GATHER: return numbers_shape(ort, s, input[0], output);
@@ -311,6 +254,8 @@ OrtStatus *step_shape(const OrtApi *ort, const step *s, size_t part, run_array *
         *output = *input[NORM_X];
         if (input[NORM_RESIDUAL])
             ORT_TRY(broadcast_shape(ort, input[NORM_RESIDUAL], output));
+        if (s->norm.skips && !skips_rightly(input, output))
+            return wrong_shape(ort, "what is added before a norm does not have its input's shape");
         for (size_t i = 0; i < s->norm.axes; i++)
             for (size_t with = NORM_SCALE; with <= NORM_BIAS; with++)
                 if (input[with] && input[with]->dim[i] != output->dim[output->rank - s->norm.axes + i]) {

@@ -8,6 +8,34 @@
 #define NEWEST 25
 #define NEWEST_ATTENTION 24
 
+#define SKIP_SUM 3 /* which output of SkipLayerNormalization the sum is */
+#define LEFT 255   /* an input that is not taken */
+
+#define MS "com.microsoft"
+
+/* Operators that are a step each, and what their inputs are. */
+static const struct whole {
+    const char *domain, *op;
+    step_kind kind;
+    size_t inputs;
+    unsigned char role[11];
+} wholes[] = {
+    {"", "Attention", STEP_ATTENTION, 6, {QUERY, KEY, VALUE, MASK, PAST_KEY, PAST_VALUE}},
+    {MS, "MultiHeadAttention", STEP_ATTENTION, 8, {QUERY, KEY, VALUE, LEFT, LEFT, MASK, PAST_KEY, PAST_VALUE}},
+    {MS,
+     "GroupQueryAttention",
+     STEP_ATTENTION,
+     11,
+     {QUERY, KEY, VALUE, PAST_KEY, PAST_VALUE, LENGTHS, TOTAL, COSINES, SINES, LEFT, MASK}},
+    {"", "RotaryEmbedding", STEP_ROPE, 4, {ROPE_X, COSINES, SINES, ROPE_POSITIONS}},
+    {MS, "RotaryEmbedding", STEP_ROPE, 4, {ROPE_X, ROPE_POSITIONS, COSINES, SINES}},
+    {"", "LayerNormalization", STEP_NORM, 3, {NORM_X, NORM_SCALE, NORM_BIAS}},
+    {"", "RMSNormalization", STEP_NORM, 2, {NORM_X, NORM_SCALE}},
+    {"", "SimplifiedLayerNormalization", STEP_NORM, 2, {NORM_X, NORM_SCALE}},
+    {MS, "SkipLayerNormalization", STEP_NORM, 5, {NORM_X, NORM_RESIDUAL, NORM_SCALE, NORM_BIAS, NORM_ADDEND}},
+    {MS, "SkipSimplifiedLayerNormalization", STEP_NORM, 4, {NORM_X, NORM_RESIDUAL, NORM_SCALE, NORM_ADDEND}},
+};
+
 size_t inner(const graph *g, const bool *taken, size_t value, const char *op)
 {
     if (value == NO_PLACE)
@@ -103,49 +131,52 @@ static void take_residual(const graph *g, const bool *taken, size_t rank, step *
     }
 }
 
-/* LayerNormalization, RMSNormalization or SimplifiedLayerNormalization of the last dimensions, perhaps of a sum. */
+/* A norm of the last dimensions, perhaps of a sum.  The operators with a sum of their own, Skip..., normalise one. */
 static OrtStatus *match_norm(const graph *g, size_t node, const bool *taken, step *made, bool *found,
                              const char **reason)
 {
     OrtStatus *failure = NULL;
     const graph_node *n = &g->node[node];
-    const size_t rank = rank_of(g, n->input[0]);
+    const size_t x = made->input[NORM_X], rank = rank_of(g, x);
+    const bool skips = made->input[NORM_RESIDUAL] != NO_PLACE;
     int64_t axis = 0, stash = 1;
     ORT_TRY(graph_integer(g, node, "axis", -1, &axis));
     ORT_TRY(graph_integer(g, node, "stash_type", 1, &stash));
-    ORT_TRY(graph_float(g, node, "epsilon", 1e-5f, &made->norm.epsilon));
+    ORT_TRY(graph_float(g, node, "epsilon", skips ? 1e-12f : 1e-5f, &made->norm.epsilon));
     axis += axis < 0 ? (int64_t)rank : 0;
-    if (!is_float(g, n->input[0]) || rank == 0 || axis < 0 || axis >= (int64_t)rank || stash != 1 || n->inputs < 2) {
+    if (!is_float(g, x) || rank == 0 || axis < 0 || axis >= (int64_t)rank || stash != 1 ||
+        made->input[NORM_SCALE] == NO_PLACE) {
         *reason = "it has no scale, or is not of the last dimensions, known in number, of float32 or float16";
         return NULL;
     }
-    for (size_t i = 1; i < n->inputs; i++) {
-        const size_t value = n->input[i];
-        if (value == NO_PLACE)
+    for (size_t i = NORM_SCALE; i <= NORM_ADDEND; i++) {
+        const size_t value = made->input[i];
+        if (value == NO_PLACE || i == NORM_RESIDUAL)
             continue;
         bool same = is_float(g, value) && rank_of(g, value) == rank - (size_t)axis;
-        for (size_t d = (size_t)axis; same && d < rank; d++) {
+        for (size_t d = (size_t)axis; same && d < rank && !skips; d++) {
             const int64_t extent = g->value[value].dim[d - (size_t)axis];
-            same = extent >= 0 && extent == g->value[n->input[0]].dim[d];
+            same = extent >= 0 && extent == g->value[x].dim[d];
         }
         if (!same) {
             *reason = "its scale or bias is not known to have the extents that are normalised";
             return NULL;
         }
-        made->input[i] = value; /* NORM_SCALE, NORM_BIAS */
     }
     for (size_t i = 1; i < n->outputs; i++)
-        if (n->output[i] != NO_PLACE) {
-            *reason = "only the first output can be computed";
+        if (n->output[i] != NO_PLACE && !(skips && i == SKIP_SUM)) {
+            *reason = "a mean or a deviation is an output";
             return NULL;
         }
-    made->kind = STEP_NORM;
-    made->norm.kind = graph_is(g, node, "", "LayerNormalization") ? CLATTN_NORM_KIND_LAYER : CLATTN_NORM_KIND_RMS;
+    made->norm.kind = strstr(n->op, "Simplified") || graph_is(g, node, "", "RMSNormalization") ? CLATTN_NORM_KIND_RMS
+                                                                                               : CLATTN_NORM_KIND_LAYER;
     made->norm.axes = rank - (size_t)axis;
-    made->input[NORM_X] = n->input[0];
-    made->output[0] = n->output[0];
+    made->norm.skips = skips;
+    made->output[NORMED] = n->output[0];
+    made->output[NORM_SUM] = has(n->output, n->outputs, SKIP_SUM) ? n->output[SKIP_SUM] : NO_PLACE;
     step_add(made, node);
-    take_residual(g, taken, rank, made);
+    if (!skips)
+        take_residual(g, taken, rank, made);
     *found = true;
 fail:
     return failure;
@@ -219,6 +250,26 @@ static OrtStatus *match_alone(const graph *g, size_t node, const bool *taken, st
     return failure;
 }
 
+/* Takes the inputs of a node that is a step; false if it is none.  *reason tells if an input is not taken. */
+static bool take_inputs(const graph *g, size_t node, step *made, const char **reason)
+{
+    const graph_node *n = &g->node[node];
+    size_t at = 0;
+    while (at < sizeof wholes / sizeof *wholes && !graph_is(g, node, wholes[at].domain, wholes[at].op))
+        at++;
+    if (at == sizeof wholes / sizeof *wholes)
+        return false;
+    made->kind = wholes[at].kind;
+    for (size_t i = 0; i < n->inputs; i++)
+        if (n->input[i] != NO_PLACE) {
+            if (i >= wholes[at].inputs || wholes[at].role[i] == LEFT)
+                *reason = "it has an input that is not taken, such as lengths, positions, a padding mask or a bias";
+            else
+                made->input[wholes[at].role[i]] = n->input[i];
+        }
+    return true;
+}
+
 OrtStatus *step_match(const graph *g, size_t node, bool light, const bool *taken, step *made, bool *found,
                       const char **reason)
 {
@@ -239,15 +290,17 @@ OrtStatus *step_match(const graph *g, size_t node, bool light, const bool *taken
     }
     if (light)
         return match_light(g, node, made, found);
+    if (take_inputs(g, node, made, reason)) {
+        if (*reason)
+            return NULL;
+        return made->kind == STEP_ATTENTION ? match_attention(g, node, made, found, reason)
+               : made->kind == STEP_ROPE    ? match_rope(g, node, made, found, reason)
+                                            : match_norm(g, node, taken, made, found, reason);
+    }
     if (graph_is(g, node, "", "Softmax"))
         ORT_TRY(match_softmax(g, node, taken, made, found, reason));
-    else if (graph_is(g, node, "", "Attention") || graph_is(g, node, "com.microsoft", "MultiHeadAttention"))
-        ORT_TRY(match_attention(g, node, made, found, reason));
     else if (graph_is(g, node, "", "MatMul") || graph_is(g, node, "", "Gemm"))
         ORT_TRY(match_product(g, node, taken, made, found, reason));
-    else if (graph_is(g, node, "", "LayerNormalization") || graph_is(g, node, "", "RMSNormalization") ||
-             graph_is(g, node, "", "SimplifiedLayerNormalization"))
-        ORT_TRY(match_norm(g, node, taken, made, found, reason));
     else if (graph_is(g, node, "", "Conv"))
         ORT_TRY(match_convolution(g, node, taken, made, found, reason));
     else if (graph_is(g, node, "", "Resize"))

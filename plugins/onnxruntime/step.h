@@ -7,13 +7,14 @@
 #include "graph.h"
 
 #define MOST_NODES 24
-#define STEP_INPUTS 7
+#define STEP_INPUTS 10
 #define STEP_OUTPUTS 4
 
 typedef enum step_kind {
     STEP_ATTENTION,
     STEP_PRODUCT, /* by a constant matrix */
     STEP_NORM,
+    STEP_ROPE,
     STEP_ACTIVATION,
     STEP_CONVOLUTION,
     STEP_RESIZE,      /* of pictures */
@@ -30,18 +31,21 @@ typedef enum step_kind {
 } step_kind;
 
 /* The inputs of each kind; other kinds have one, and perhaps SHAPE. */
-enum { QUERY, KEY, VALUE, MASK, PAST_KEY, PAST_VALUE };
+enum { QUERY, KEY, VALUE, MASK, PAST_KEY, PAST_VALUE, LENGTHS, TOTAL, COSINES, SINES };
 enum { ATTENDED, PRESENT_KEY, PRESENT_VALUE }; /* the outputs of attention with a cache */
+enum { ROPE_X, ROPE_POSITIONS };               /* and COSINES and SINES */
 enum { PRODUCT_A, PRODUCT_B, PRODUCT_BIAS, PRODUCT_OPERAND };
-enum { NORM_X, NORM_SCALE, NORM_BIAS, NORM_RESIDUAL };
+enum { NORM_X, NORM_SCALE, NORM_BIAS, NORM_RESIDUAL, NORM_ADDEND }; /* the addend, one row, is added to the residual */
+enum { NORMED, NORM_SUM };                                          /* the outputs of a norm: the sum that it is of */
 enum { CONVOLVED, CONVOLUTION_WEIGHT, CONVOLUTION_BIAS };
 enum { SHAPE = STEP_INPUTS - 1 }; /* of a reshape or an expansion: whole numbers on the host */
 
-/* How an array in row-major order is attention's (batch, heads, length, size). */
+/* How an array in row-major order is attention's, or a rotary embedding's, (batch, heads, length, size). */
 typedef struct attention_view {
     size_t rank;    /* 4; or 3, without a batch or with heads and size in one dimension */
-    size_t split;   /* the heads of an array of rank 3 whose last dimension has heads * size elements; 0: it has not */
+    size_t split;   /* the heads of an array of rank 3 whose last dimension has split * size elements; 0: it has not */
     size_t axis[4]; /* if it has not: which dimension is attention's; the first is none of an array of rank 3 */
+    size_t first, heads; /* if it has: which of its heads are meant */
 } attention_view;
 
 typedef enum reshape_kind {
@@ -59,7 +63,8 @@ typedef struct step_reshape {
     bool zeros; /* 0 is an extent of its own */
 } step_reshape;
 
-/* Functions of one or two arrays, element by element; the last has no name. */
+/* Functions of one or two arrays, element by element; the first is ELEMENTWISE_ADD, and the last has no name. */
+#define ELEMENTWISE_ADD 0
 extern const struct elementwise {
     const char *op;         /* ONNX's */
     size_t inputs;          /* 1: a; 2: a and b */
@@ -73,11 +78,16 @@ typedef struct step {
     size_t input[STEP_INPUTS];   /* values; NO_PLACE: there is none */
     size_t output[STEP_OUTPUTS]; /* values; NO_PLACE: there is none */
     struct {
-        attention_view view[3], output; /* of QUERY, KEY and VALUE */
+        attention_view view[3], output; /* of QUERY, KEY and VALUE, or of ROPE_X */
         bool causal, short_mask;
         bool has_scale;
         float scale, softcap;
+        int64_t window; /* how many keys a query attends, its own the last; below 1: all before.  Only with LENGTHS */
     } attention;
+    struct {
+        bool interleaved;
+        int64_t size; /* the elements of each head that are rotated; 0: all */
+    } rope;
     struct {
         bool transposed; /* the matrix is (n, k) */
         bool multiplies; /* the operand is multiplied in, and otherwise added */
@@ -90,6 +100,7 @@ typedef struct step {
     struct {
         clattn_norm_kind kind;
         size_t axes; /* the last ones */
+        bool skips;  /* the output has the input's shape, whatever the residual's */
         float epsilon;
     } norm;
     struct {
@@ -124,10 +135,12 @@ OrtStatus *step_match(const graph *g, size_t node, bool light, const bool *taken
 
 /* ---- Parts of step_match. ---- */
 
-/* Each stores whether the nodes around `node` are such a step, and perhaps why not. */
+/* Each stores whether the nodes around `node` are such a step, and perhaps why not.  Of attention, rotary embeddings and norms
+ * that are one node, `made` has the inputs already. */
 OrtStatus *match_softmax(const graph *g, size_t softmax, const bool *taken, step *made, bool *found,
                          const char **reason);
 OrtStatus *match_attention(const graph *g, size_t node, step *made, bool *found, const char **reason);
+OrtStatus *match_rope(const graph *g, size_t node, step *made, bool *found, const char **reason);
 OrtStatus *match_product(const graph *g, size_t node, const bool *taken, step *made, bool *found, const char **reason);
 
 OrtStatus *match_light(const graph *g, size_t node, step *made, bool *found);

@@ -27,21 +27,27 @@ except ImportError:
     clattn_onnxruntime = None
 
 NAME = "ClattnExecutionProvider"
+MS = "com.microsoft"
 REFUSED = (state.Fail, state.InvalidGraph, state.NotImplemented)
 SEED = int(os.environ.get("CLATTN_TEST_SEED", "20261128"))
 FULL = os.environ.get("CLATTN_TEST_LEVEL") == "full"
 DRAWS, MODELS = (300, 1000) if FULL else (10, 12)
-TYPES = {np.dtype("float32"): TensorProto.FLOAT, np.dtype("float16"): TensorProto.FLOAT16, np.dtype("bool"): TensorProto.BOOL}
+TYPES = {
+    np.dtype(each): getattr(TensorProto, each.upper().replace("FLOAT32", "FLOAT"))
+    for each in ("float32", "float16", "bool", "int32", "int64")
+}
 WITHIN, RELATIVE = {"float32": 2e-5, "float16": 5e-3}, {"float32": 2e-5, "float16": 2e-3}
 
 
-def model(nodes, inputs, outputs, constants=(), opset=23):
-    """A model whose inputs have these arrays' types and ranks, and no extents; its outputs are of the first input's type."""
+def model(nodes, inputs, outputs, constants=(), opset=23, known=False):
+    """A model whose inputs have these arrays' types and ranks, and if `known` their extents; its outputs are of the first input's type."""
     graph = helper.make_graph(
         nodes,
         "graph",
         [
-            helper.make_tensor_value_info(name, TYPES[array.dtype], [f"{name}{n}" for n in range(array.ndim)])
+            helper.make_tensor_value_info(
+                name, TYPES[array.dtype], array.shape if known else [f"{name}{n}" for n in range(array.ndim)]
+            )
             for name, array in inputs.items()
         ],
         [helper.make_tensor_value_info(name, TYPES[next(iter(inputs.values())).dtype], None) for name in outputs],
@@ -51,11 +57,12 @@ def model(nodes, inputs, outputs, constants=(), opset=23):
     return helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
 
 
-def session(content, **options):
-    """A session that has the provider."""
+def session(content, alone=False, **options):
+    """A session that has the provider; if `alone`, one that refuses models of which a node is left."""
     settings = onnxruntime.SessionOptions()
     devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == NAME]
     settings.add_provider_for_devices(devices, options)
+    settings.add_session_config_entry("session.disable_cpu_ep_fallback", str(int(alone)))
     settings.log_severity_level = 3  # models here do not say what shapes results have, which is a warning
     made = onnxruntime.InferenceSession(content, settings)
     made.disable_fallback()  # or a run that fails would be repeated without the provider
@@ -113,6 +120,16 @@ class Comparison(unittest.TestCase):
             for found, expected in zip(ours.run(None, each), theirs.run(None, each), strict=True):
                 self.assertEqual((found.shape, found.dtype), (expected.shape, expected.dtype))
                 np.testing.assert_allclose(found, expected, atol=WITHIN[found.dtype.name], rtol=RELATIVE[found.dtype.name])
+
+    def refuse(self, content, *cases):
+        """Both providers refuse these inputs, clattn's by the node's name."""
+        [name] = [each.name for each in load_model_from_string(content).graph.node]
+        ours, theirs = session(content, alone=True, take="all"), plain(content)
+        for inputs in cases:
+            with self.assertRaisesRegex(state.InvalidArgument, f"clattn: .*{name}"):
+                ours.run(None, inputs)
+            with self.assertRaises((*REFUSED, state.InvalidArgument, state.RuntimeException)):
+                theirs.run(None, inputs)
 
 
 def chain(random, dtype):
@@ -281,10 +298,12 @@ class Drawing:
         self.constants[f"c{self.count}"] = array
         return f"c{self.count}"
 
-    def add(self, op, *inputs, **attributes):
+    def add(self, op, *inputs, more=(), **attributes):
+        """A node; its first output, to whose name `more` has what further ones append, or nothing for those left out."""
         self.count += 1
-        self.nodes.append(node(op, " ".join(inputs), f"v{self.count}", **attributes))
-        return f"v{self.count}"
+        name = f"v{self.count}"
+        self.nodes.append(helper.make_node(op, inputs, [name, *(each and name + each for each in more)], **attributes))
+        return name
 
     def pick(self):
         return str(self.random.choice(self.rows[-4:]))
@@ -354,11 +373,47 @@ class Drawing:
         self.widths[inner] = hidden
         return self.product(inner, self.width)
 
+    def whole(self, x):
+        return self.add("Expand", x, self.numbers(self.batch, 1, 1))
+
+    def tables(self, pairs):
+        """Of rotary positions, which are up to three behind a row's own."""
+        return [self.constant(self.array(self.length + 3, pairs)) for _ in range(2)]
+
+    def rotated(self, x):
+        size = self.width // self.heads
+        if size < 2 or self.chance(0.6):
+            return x
+        attributes = {"num_heads": self.heads, "interleaved": int(self.chance())}
+        if size % 2:
+            attributes["rotary_embedding_dim"] = size - 1
+        first = self.numbers(int(self.random.integers(0, 4)))
+        return self.add("RotaryEmbedding", x, first, *self.tables(size // 2), domain=MS, **attributes)
+
+    def grouped(self):
+        """A prompt that com.microsoft's operator attends, with heads of its own."""
+        kv_heads, source = int(self.random.integers(1, 3)), self.whole(self.pick())
+        heads = kv_heads * int(self.random.integers(1, 3))
+        values = [self.product(source, n * 16) for n in (heads, kv_heads, kv_heads)]
+        last = self.constant(np.full(self.batch, self.length - 1, np.int32))
+        total = self.constant(np.array([self.length], np.int32))
+        attributes = {"num_heads": heads, "kv_num_heads": kv_heads, "do_rotary": int(self.chance())}
+        if self.chance(0.3):
+            attributes["local_window_size"] = 2
+        tables = self.tables(8) if attributes["do_rotary"] else ()
+        inputs = (*values, "", "", last, total, *tables)
+        y = self.add("GroupQueryAttention", *inputs, more=("k", "v"), domain=MS, **attributes)
+        self.widths[y] = heads * 16
+        return self.product(y, self.width)
+
     def attention(self):
+        if self.chance(0.25):
+            return self.grouped()
         size = self.width // self.heads
         source = self.pick()
         operator = self.chance(0.3)  # which takes one batch alone
         values = [self.product(source if n or operator else self.pick(), self.width) for n in range(3)]
+        values[:2] = map(self.rotated, values[:2])
         if operator:
             return self.add("Attention", *values, q_num_heads=self.heads, kv_num_heads=self.heads)
         split = self.numbers(0, 0, self.heads, size) if self.chance() else self.numbers(-1, self.length, self.heads, size)
@@ -375,9 +430,11 @@ class Drawing:
             "Reshape", y, self.numbers(0, 0, self.width) if self.chance() else self.numbers(-1, self.length, self.width)
         )
 
-    def extent(self, shape, place):
-        """A row with one extent of a shape, as exporters take it out."""
-        kind = self.random.integers(3)
+    def extent(self, x, shape, place):
+        """A row with one extent of x's shape, as exporters take it out."""
+        kind = self.random.integers(4)
+        if kind == 3:
+            return self.add("Shape", x, start=place - 3, **({"end": place - 2} if place < 2 else {}))
         if kind == 0:
             return self.add("Gather", shape, self.numbers(place - 3 * self.chance()))
         if kind == 1:
@@ -388,7 +445,7 @@ class Drawing:
     def reshaped(self, x):
         """The rows of all items together, and apart again, by numbers that follow from shapes."""
         shape = self.add("Shape", x)
-        batch, length, width = (self.extent(shape, place) for place in range(3))
+        batch, length, width = (self.extent(x, shape, place) for place in range(3))
         rows = self.add("Mul", *self.shuffled(batch, length)) if self.chance() else self.numbers(-1)
         flat = self.add("Reshape", x, self.add("Concat", rows, width, axis=0))
         flat = self.add("Exp", self.add("Neg", self.add("Abs", flat)))
@@ -435,6 +492,14 @@ class Drawing:
 
     def norm(self, x):
         scale, bias = (self.constant(self.array(self.width)) for _ in range(2))
+        if self.chance(0.3):  # of a sum, which others read as well
+            op, rest = ("SkipLayerNormalization", [bias]) if self.chance() else ("SkipSimplifiedLayerNormalization", [])
+            if self.chance():
+                rest.append(self.constant(self.array(self.width)))
+            inputs = (self.whole(x), self.whole(self.pick()), scale, *rest)
+            y = self.add(op, *inputs, more=("", "", "s"), domain=MS, epsilon=1e-4)
+            self.rows.append(y + "s")
+            return y
         if self.chance(0.3):
             return self.add("RMSNormalization", x, scale, axis=-1, epsilon=1e-4)
         return self.add("LayerNormalization", x, scale, bias, axis=-1, epsilon=1e-4)
@@ -544,8 +609,8 @@ class Models(Comparison):
 
 
 class Corners(Comparison):
-    def check(self, nodes, *cases, constants=(), outputs=("y",)):
-        content = model(nodes, cases[0], outputs, constants)
+    def check(self, nodes, *cases, constants=(), outputs=("y",), known=False):
+        content = model(nodes, cases[0], outputs, constants, known=known)
         ours, theirs = session(content, take="all"), plain(content)
         for each in cases:
             for found, expected in zip(ours.run(None, each), theirs.run(None, each), strict=True):
@@ -668,12 +733,18 @@ class Corners(Comparison):
     def test_norms(self):
         """Scales that are broadcast, and a residual that is in every other dimension."""
         for extents in ((1, 8), (3, 1), (3, 8)):
-            nodes = [node("RMSNormalization", "x w", "y", axis=-2)]
-            self.check(nodes, {"x": self.array(2, 3, 8)}, constants={"w": self.array(*extents)})
+            nodes, x, constants = (
+                [node("RMSNormalization", "x w", "y", axis=-2)],
+                {"x": self.array(2, 3, 8)},
+                {"w": self.array(*extents)},
+            )
+            self.check(nodes, x, constants=constants, known=True)
+            taken = groups(model(nodes, x, ["y"], constants, known=True), take="all")[0][0]
+            self.assertEqual(taken, int(extents == (3, 8)))
         nodes = [node("Add", "x r", "s"), node("LayerNormalization", "s w", "y")]
-        self.check(
-            nodes, {"x": self.array(2, 2, 2, 2, 2, 8), "r": self.array(1, 2, 1, 2, 1, 8)}, constants={"w": self.array(8)}
-        )
+        x, constants = {"x": self.array(2, 2, 2, 2, 2, 8), "r": self.array(1, 2, 1, 2, 1, 8)}, {"w": self.array(8)}
+        self.check(nodes, x, constants=constants, known=True)
+        self.assertEqual(groups(model(nodes, x, ["y"], constants, known=True), take="all")[0], (2, 2, 1))
 
     def test_refused(self):
         """What MultiHeadAttention means by causality, and a negative softcap, are left."""
@@ -687,7 +758,7 @@ class Operators(Comparison):
     OPERATORS = (
         "Abs", "Add", "Attention", "Concat", "Conv", "Div", "Erf", "Exp", "Expand", "Flatten", "Gelu", "Gemm",
         "LayerNormalization", "LeakyRelu", "MatMul", "Mul", "Neg", "Pad", "Pow", "RMSNormalization", "Reciprocal", "Relu", "Reshape", "Resize",
-        "Sigmoid", "Slice", "Softmax", "Split", "Sqrt", "Squeeze", "Sub", "Swish", "Tanh", "Transpose", "Unsqueeze",
+        "RotaryEmbedding", "Sigmoid", "Slice", "Softmax", "Split", "Sqrt", "Squeeze", "Sub", "Swish", "Tanh", "Transpose", "Unsqueeze",
     )
     # fmt: on
 
@@ -698,7 +769,7 @@ class Operators(Comparison):
             if [each.op_type in self.OPERATORS for each in graph.node] != [True]:
                 continue
             for given, expected in case.data_sets:
-                if any(array.dtype not in TYPES or array.dtype == np.bool_ for array in expected):
+                if any(array.dtype.name not in WITHIN for array in expected):
                     continue
                 inputs = {each.name: np.asarray(array) for each, array in zip(graph.input, given, strict=True)}
                 yield case.name, graph.node[0].op_type, case.model.SerializeToString(), inputs
@@ -802,6 +873,233 @@ class Operators(Comparison):
             self.assertEqual(taken, 0)
             self.assertIn(words, reason)
             self.compare(content, given)
+
+
+class Decoders(Comparison):
+    """What com.microsoft's decoders are made of: rotary positions, norms of sums, and attention with a cache of any length."""
+
+    def rotation(self, domain, heads, size, rotated, shape, positions, dtype=np.float32, **attributes):
+        """A RotaryEmbedding of heads of `size`, of which `rotated` elements turn: a model, and inputs for each (batch, length)."""
+        cases = []
+        for batch, length in ((2, 5), (1, 1), (3, 9), (0, 4)):
+            rows = (batch, length) if positions == "rows" else (12,)
+            case = {
+                "x": self.array(*((batch, heads, length, size) if shape == 4 else (batch, length, heads * size)), dtype=dtype)
+            }
+            case.update({name: self.array(*rows, rotated // 2, dtype=dtype) for name in "cs"})
+            if positions != "rows":
+                case["p"] = np.array([3]) if positions == "first" else self.random.integers(0, 12, (batch, length))
+            cases.append(case)
+        if rotated < size:
+            attributes["rotary_embedding_dim"] = rotated
+        order = "x p c s" if domain else "x c s p" if "p" in cases[0] else "x c s"
+        made = node("RotaryEmbedding", order, "y", domain=domain, name="turns", num_heads=heads, **attributes)
+        return model([made], cases[0], ["y"]), cases
+
+    def test_rotations(self):
+        """Pairs of both kinds, arrays of both kinds, parts of heads, positions of each element, from one on, and none."""
+        for domain, positions in (("", "each"), ("", "rows"), (MS, "each"), (MS, "first")):
+            for shape, size, rotated, interleaved, dtype in (
+                (3, 8, 8, 0, np.float32),
+                (3, 8, 8, 1, np.float16),
+                (3, 12, 6, 1, np.float32),
+                (4, 8, 8, 1, np.float32),
+                (4, 12, 4, 0, np.float16),
+            ):
+                with self.subTest(domain, positions=positions, shape=shape, rotated=rotated, interleaved=interleaved):
+                    content, cases = self.rotation(domain, 3, size, rotated, shape, positions, dtype, interleaved=interleaved)
+                    self.compare(content, *cases, alone=True, take="all")
+
+    def test_rotations_of_unknown_heads(self):
+        """com.microsoft's operator finds the heads by its tables."""
+        nodes = [node("MatMul", "a W", "x"), node("RotaryEmbedding", "x p c s", "y", domain=MS)]
+        constants = {"W": self.array(6, 24), "p": np.array([2]), "c": self.array(9, 4), "s": self.array(9, 4)}
+        inputs = {"a": self.array(2, 7, 6)}
+        self.compare(model(nodes, inputs, ["y"], constants), inputs, alone=True, take="all")
+
+    def test_wrong_rotations(self):
+        """Positions outside the tables, and tables of other shapes."""
+        for domain in ("", MS):
+            content, [case, *_] = self.rotation(domain, 3, 8, 8, 3, "each")
+            outside = [{**case, "p": case["p"] * 0 + n} for n in (-1, 12, 2**40)]
+            tables = [{**case, **{n: self.array(*shape) for n in "cs"}} for shape in ((12, 3), (12, 8), (0, 4))]
+            self.refuse(content, *outside, *tables, {**case, "c": self.array(12, 2)}, {**case, "x": self.array(2, 5, 23)})
+            self.refuse(content, {**case, "p": case["p"][:1]}, {**case, "p": case["p"][:, :2]})
+        content, [case, *_] = self.rotation(MS, 3, 8, 8, 3, "first")
+        self.refuse(content, *({**case, "p": np.array(n)} for n in ([8], [-1], [2**62], [0, 1])))
+        content, [case, *_] = self.rotation("", 3, 8, 8, 3, "rows")
+        self.refuse(content, {**case, "c": self.array(1, 5, 4), "s": self.array(1, 5, 4)})
+
+    def sum_norm(self, op, bias, total, skip, dtype):
+        names = ["x", "s", "w"] + ["b"] * (op == "SkipLayerNormalization") + ["a"] * bias
+        inputs = {"x": self.array(2, 5, 16, dtype=dtype), "s": self.array(*skip, dtype=dtype)}
+        made = node(op, " ".join(names), "y", domain=MS, name="sums", epsilon=1e-3)
+        made.output.extend(["", "", "z"] * total)
+        constants = {name: self.array(16, dtype=dtype) for name in names[2:]}
+        return model([made], inputs, ["y", "z"][: 1 + total], constants), inputs
+
+    def test_norms_of_sums(self):
+        """With and without a bias, and with the sum as an output; what is added may have one batch."""
+        for op in ("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"):
+            for bias, total, skip in ((0, 0, (2, 5, 16)), (1, 1, (2, 5, 16)), (1, 0, (1, 5, 16)), (0, 1, (5, 16))):
+                dtype = np.float16 if total and not bias else np.float32
+                with self.subTest(op, bias=bias, total=total, skip=skip):
+                    content, inputs = self.sum_norm(op, bias, total, skip, dtype)
+                    self.compare(content, inputs, alone=True, take="all")
+
+    def test_wrong_norms_of_sums(self):
+        content, inputs = self.sum_norm("SkipLayerNormalization", 1, 1, (2, 5, 16), np.float32)
+        other = [{**inputs, "s": self.array(*shape)} for shape in ((2, 5, 1), (2, 4, 16))]
+        self.refuse(content, *other, {"x": self.array(2, 5, 8), "s": self.array(2, 5, 8)})
+
+    def grouped(self, cases, heads=4, kv_heads=2, size=16, packed=False, room=0, bias=False, dtype=np.float32, **attributes):
+        """A GroupQueryAttention: a model, and inputs for each (keys of before of each item, queries)."""
+        all_inputs = []
+        for past, now in cases:
+            batch, total = len(past), max(past) + now
+            widths = {"q": heads + 2 * kv_heads} if packed else {"q": heads, "k": kv_heads, "v": kv_heads}
+            inputs = {name: self.array(batch, now, width * size, dtype=dtype) for name, width in widths.items()}
+            for name in ("pk", "pv"):
+                inputs[name] = self.array(batch, kv_heads, max(past) + (room and now + room), size, dtype=dtype)
+            inputs["l"] = np.array([each + now - 1 for each in past], np.int32)
+            inputs["t"] = np.array([total], np.int32)
+            if attributes.get("do_rotary"):
+                inputs.update({name: self.array(40, 8, dtype=dtype) for name in "cs"})
+            if bias:
+                inputs["m"] = self.array(1, heads, now, total, dtype=dtype)
+            all_inputs.append(inputs)
+        names = [name if name in inputs else "" for name in ("q", "k", "v", "pk", "pv", "l", "t", "c", "s", "none", "m")]
+        made = node(
+            "GroupQueryAttention", "", "y nk nv", MS, name="groups", num_heads=heads, kv_num_heads=kv_heads, **attributes
+        )
+        made.input.extend(names if bias else names[:9] if "c" in inputs else names[:7])
+        return model([made], all_inputs[0], ["y", "nk", "nv"]), all_inputs
+
+    def test_grouped(self):
+        """Prompts, further tokens, items of unlike lengths, caches with room; one session takes all lengths."""
+        prompt, token, unlike, more = ([0, 0], 5), ([6, 6], 1), ([2, 9, 2, 2], 1), ([7], 4)
+        every = (prompt, token, unlike, more, ([0], 1), ([12, 12], 1))
+        for extra in (
+            {},
+            {"packed": True},
+            {"do_rotary": 1},
+            {"do_rotary": 1, "packed": True, "room": 3},
+            {"do_rotary": 1, "rotary_interleaved": 1, "size": 32},
+            {"room": 8, "kv_heads": 1, "heads": 3},
+            {"local_window_size": 1},
+            {"local_window_size": 3, "scale": 0.4, "softcap": 1.5},
+            {"bias": True, "softcap": 2.0},
+            {"bias": True, "do_rotary": 1},
+            {"do_rotary": 1, "dtype": np.float16},
+        ):
+            with self.subTest(**extra):
+                content, cases = self.grouped(every, **extra)
+                self.compare(content, *cases, alone=True)
+
+    def test_grouped_in_place(self):
+        """An application may bind one array as the cache of before and of behind."""
+        content, [inputs] = self.grouped([([6, 6], 1)], room=4, do_rotary=1)
+        found = []
+        for made in (session(content, alone=True), plain(content)):
+            values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array.copy()) for name, array in inputs.items()}
+            binding = made.io_binding()
+            for name, value in values.items():
+                binding.bind_ortvalue_input(name, value)
+            binding.bind_output("y")
+            binding.bind_ortvalue_output("nk", values["pk"])
+            binding.bind_ortvalue_output("nv", values["pv"])
+            made.run_with_iobinding(binding)
+            found.append([each.numpy().copy() for each in (binding.get_outputs()[0], values["pk"], values["pv"])])
+        for mine, theirs in zip(*found, strict=True):
+            np.testing.assert_allclose(mine, theirs, atol=2e-5)
+
+    def test_grouped_inside(self):
+        """The caches of before and of behind are made and read by other steps."""
+        content, [inputs] = self.grouped([([6, 4], 1)], room=2)
+        loaded = load_model_from_string(content)
+        [made] = loaded.graph.node
+        made.input[3], made.output[1] = "before", "behind"
+        loaded.graph.node.insert(0, node("Neg", "pk", "before"))
+        loaded.graph.node.append(node("Neg", "behind", "nk"))
+        self.compare(loaded.SerializeToString(), inputs, alone=True, take="all")
+
+    def test_decoder(self):
+        """A layer as com.microsoft's model builder writes it, whose lengths the CPU provider computes of a mask: prompt and tokens."""
+        width, heads, kv_heads, size = 32, 4, 2, 16
+        shapes = {
+            "Wq": (width, (heads + 2 * kv_heads) * size),
+            "Wo": (heads * size, width),
+            "Wg": (width, 48),
+            "Wu": (width, 48),
+        }
+        constants = {
+            name: self.array(*shape) * np.float32(shape[0] ** -0.5) for name, shape in {**shapes, "Wd": (48, width)}.items()
+        }
+        constants.update({f"w{n}": self.array(width) for n in range(3)})
+        constants.update({name: self.array(64, size // 2) for name in "cs"})
+        constants.update({"one": np.array([1]), "last": np.array(1)})
+        grouped = {"num_heads": heads, "kv_num_heads": kv_heads, "do_rotary": 1}
+        made = node("GroupQueryAttention", "", "a nk nv", domain=MS, **grouped)
+        made.input.extend(["qkv", "", "", "pk", "pv", "l", "t", "c", "s"])
+        lengths = [
+            node("ReduceSum", "mask one", "sum", keepdims=0),
+            node("Sub", "sum one", "l64"),
+            node("Cast", "l64", "l", to=TensorProto.INT32),
+            node("Shape", "mask", "shape"),
+            node("Gather", "shape last", "t64", axis=0),
+            node("Cast", "t64", "t", to=TensorProto.INT32),
+        ]
+        layer = [
+            node("SimplifiedLayerNormalization", "x w0", "n", axis=-1, epsilon=1e-5),
+            node("MatMul", "n Wq", "qkv"),
+            made,
+            node("MatMul", "a Wo", "o"),
+            helper.make_node("SkipSimplifiedLayerNormalization", ["x", "o", "w1"], ["m", "", "", "r"], domain=MS, epsilon=1e-5),
+            node("MatMul", "m Wg", "g"),
+            node("Sigmoid", "g", "g1"),
+            node("Mul", "g g1", "g2"),
+            node("MatMul", "m Wu", "u"),
+            node("Mul", "g2 u", "h"),
+            node("MatMul", "h Wd", "d"),
+            helper.make_node("SkipSimplifiedLayerNormalization", ["r", "d", "w2"], ["y", "", "", "z"], domain=MS, epsilon=1e-5),
+        ]
+        cases = []
+        for past, now in ((0, 7), (7, 1), (8, 1), (20, 1)):
+            case = {"x": self.array(2, now, width), "mask": np.ones((2, past + now), np.int64)}
+            cases.append({**case, **{name: self.array(2, kv_heads, past, size) for name in ("pk", "pv")}})
+        content = model([*lengths, *layer], cases[0], ["y", "z", "nk", "nv"], constants)
+        loaded = load_model_from_string(content)
+        loaded.graph.input[0].type.tensor_type.shape.dim[2].dim_value = width
+        self.assertEqual(groups(loaded.SerializeToString())[0], (len(layer), len(lengths + layer), 1))
+        self.compare(loaded.SerializeToString(), *cases)
+
+    def test_wrong_groups(self):
+        """Lengths that are not those of the arrays, and arrays that do not go together."""
+        content, [case] = self.grouped([([6, 6], 1)], do_rotary=1)
+        numbers = {"l": ([7, 6], [-1, 6], [6], [6, 6, 6], [2**31 - 1, 6]), "t": ([0], [9], [2**31 - 1], [-(2**31)], [7, 7])}
+        self.refuse(content, *({**case, name: np.array(each, np.int32)} for name, row in numbers.items() for each in row))
+        shapes = {"k": (2, 2, 32), "v": (1, 1, 32), "q": (2, 1, 65), "pk": (2, 2, 5, 16), "pv": (2, 1, 6, 16), "c": (5, 8)}
+        self.refuse(content, *({**case, name: self.array(*shape)} for name, shape in shapes.items()))
+        self.refuse(content, {**case, "c": self.array(40, 16), "s": self.array(40, 16)})
+
+    def test_left(self):
+        """What is left has its reason."""
+        groups_of = {
+            name: self.grouped([([6, 6], 1)], **extra)[0]
+            for name, extra in (("smooth", {"smooth_softmax": 1}), ("zero", {"local_window_size": 0}))
+        }
+        turned = self.rotation(MS, 3, 8, 8, 3, "first", scale=2.0)[0]
+        mean = node("SkipLayerNormalization", "x s w", "y m", domain=MS)
+        inputs = {"x": self.array(2, 5, 16), "s": self.array(2, 5, 16)}
+        for content, words in (
+            (groups_of["smooth"], "smooth softmax"),
+            (groups_of["zero"], "window of 0"),
+            (turned, "packed or has a scale"),
+            (model([mean], inputs, ["y", "m"], {"w": self.array(16)}), "a mean or a deviation is an output"),
+        ):
+            (taken, _, _), [(_, reason)] = groups(content, take="all")
+            self.assertEqual(taken, 0)
+            self.assertIn(words, reason)
 
 
 class Sessions(Comparison):
