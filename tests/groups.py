@@ -57,15 +57,15 @@ def make_jobs(run, groups, level):
     if "oclgrind" in groups and not shutil.which("oclgrind"):
         run.add("oclgrind", "programs", ["sh", "-c", f"echo no oclgrind here; exit {SKIPPED}"])
     elif "oclgrind" in groups:
-        run.programs("oclgrind", gcc, "oclgrind", {**OCLGRIND, **seed}, "smoke" if quick else None, oclgrind,
-                     without=None if full else "slow")
+        for word in ["oclgrind", *(["oclgrind_full"] if full else [])]:
+            run.programs("oclgrind", gcc, word, {**OCLGRIND, **seed}, "smoke" if quick else None, oclgrind)
     if "rusticl" in groups:
         # llvmpipe takes four seconds for a kernel: all but the `smoke` programs wait for the full run.
         run.programs("rusticl", gcc, "rusticl", {**RUSTICL, **seed, "CLATTN_TEST_LEVEL": "tiny"}, None if full else "smoke")
     if sanitize:
-        run.programs("sanitize", sanitize, "sanitize",
-                     {**pocl, **seed, **SANITIZERS, "CLATTN_TEST_LEVEL": "small" if full else "tiny"},
-                     without="slow" if level == "thorough" else None)
+        for word in ["sanitize", *(["sanitize_full"] if full else [])]:
+            run.programs("sanitize", sanitize, word,
+                         {**pocl, **seed, **SANITIZERS, "CLATTN_TEST_LEVEL": "small" if full else "tiny"})
     for name, add in {"install": add_install, "examples": add_examples, "variants": add_variants, "offline": add_offline,
                       "models": add_models, "speech": add_speech, "fuzz": add_fuzz, "intel": add_intel,
                       "pytorch": add_pytorch, "plugins": add_plugins, "python": add_python, "onnxruntime": add_onnxruntime,
@@ -425,7 +425,7 @@ def add_plugins(run, gcc, full):
     for script, tests in PICTURES.items():
         chosen = [word for test in tests.split() for word in ("-k", test)]
         for platform, settings, wrapper in (("rusticl", RUSTICL, []), ("oclgrind", OCLGRIND, OCLGRIND_COMMAND)):
-            if wrapper and not shutil.which("oclgrind"):
+            if wrapper and (not full or not shutil.which("oclgrind")):
                 continue
             run.add("plugins", f"{platform}-{script.split('test_')[-1]}", [*wrapper, PYTHON, HERE / f"{script}.py", *chosen],
                     {**env, **settings}, [built])

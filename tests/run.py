@@ -121,14 +121,14 @@ class Run:
         level = self.options.level
         for row in self.tests(build):
             suites = row["suite"]
-            if word not in suites or (also and also not in suites) or without in suites or (
-                    level == "quick" and "thorough" in suites):
+            later = {"quick": {"thorough", "full"}, "thorough": {"full"}, "full": set()}[level]
+            if word not in suites or (also and also not in suites) or without in suites or suites & later:
                 continue
             if self.options.programs and not any(fnmatch.fnmatch(row["name"], p) for p in self.options.programs):
                 continue
             # Nearly all time is PoCL's compiler: programs with many kernels have the smallest shapes but in the full run.
             differs = {}
-            if level != "full" and suites & {"tool", "long", "slow"}:
+            if level != "full" and suites & {"tool", "long"}:
                 differs = {"CLATTN_TEST_LEVEL": "quick" if "tool" in suites else "tiny"}
             self.add(group, row["name"], wrapper(row) + row["cmd"], {**env, **differs, **row["env"]}, [build, *needs],
                      limit=7200 if level == "full" else 1800)

@@ -275,7 +275,7 @@ class Texts(TextTest, Inject):
     def test_translate(self):
         self.make(encoder_layers=1, decoder_layers=1)
         self.inject("translate", self.model, "a file", TEXTS[0], "--attention", self.path("map.html"), outputs=["map.html"],
-                    same_text=True, most=80)
+                    same_text=True, most=30)
 
     def train(self, *options):
         return ["train", "--source", self.path("a.txt"), "--target", self.path("b.txt"), "--out", self.path("m"), "--layers", 1,
@@ -288,7 +288,7 @@ class Texts(TextTest, Inject):
         for name in "ab":
             self.write(name + ".txt", "\n".join(lines) + "\n")
         model, kept, checkpoint = self.path("m"), self.path("kept"), "m/checkpoint.safetensors"
-        self.inject(*self.train("--steps", 1), before=lambda: shutil.rmtree(model, ignore_errors=True), most=80,
+        self.inject(*self.train("--steps", 1), before=lambda: shutil.rmtree(model, ignore_errors=True), most=30,
                     outputs=[checkpoint, "m/model.safetensors", "m/vocabulary.model", "m/config.json", "m/loss.svg"])
         shutil.copytree(model, kept)
         self.succeed(*self.train("--steps", 2, "--resume"))
@@ -299,11 +299,11 @@ class Texts(TextTest, Inject):
             shutil.copytree(kept, model)
 
         self.inject(*self.train("--steps", 2, "--resume", "--json"), before=before, after=lambda: self.read(checkpoint) in whole,
-                    most=60)
+                    most=30)
 
     def test_generate(self):
         self.make(kind="text", decoder_layers=1)
-        self.inject("generate", self.model, "a file", "--beams", 2, "--json", most=60)
+        self.inject("generate", self.model, "a file", "--beams", 2, "--json", most=30)
 
 
 class Pictures(ImageTest, Inject):
