@@ -494,8 +494,10 @@ def add_onnxruntime(run, gcc, full):
                 [*builds, job, *torch], 4800)
     if torch:
         more, models, _ = packages(run, "onnxruntime", "transformers", "transformers==5.24.0", "onnxscript==0.7.2")
-        run.add("onnxruntime", "exports", lambda: [python(), HERE / "onnxruntime/test_exports.py"],
-                {**env, "PYTHONPATH": f"{path}:{models}"}, [*builds, job, *torch, more], 2400)
+        minilm = model_files(run, "minilm")
+        run.add("onnxruntime", "exports", lambda: ["env", f"CLATTN_MINILM={run.last_line(minilm)}", python(),
+                                                   HERE / "onnxruntime/test_exports.py"],
+                {**env, "PYTHONPATH": f"{path}:{models}"}, [*builds, job, *torch, more, minilm], 3600)
 
 
 def add_browser(run, gcc, full):

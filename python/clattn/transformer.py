@@ -160,16 +160,21 @@ class Source:
         return int(number[0])
 
 
-def _stack(members: Mapping[str, Any] | None, given: Any) -> Any:
-    """A description of a stack, or NULL."""
-    if members is None and given == ffi.NULL:
-        return ffi.NULL
-    stack = given
-    if stack == ffi.NULL:
-        stack = ffi.new("clattn_stack_desc *")
-        lib.clattn_stack_desc_init(stack)
-    fill(stack, members or {})
-    return stack
+def _stages(stacks: Any, first: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None, preset: bool) -> Any:
+    """The description of a stack of one stage or several, in an array of new ones or of a preset's; or NULL."""
+    if first is None:
+        return stacks if preset else ffi.NULL
+    members = [first] if isinstance(first, Mapping) else list(first)
+    if not 1 <= len(members) <= len(stacks):
+        raise ValueError(f"there are {len(members)} stages, expected 1 to {len(stacks)}")
+    for n, each in enumerate(members):
+        stage = ffi.addressof(stacks, n)
+        if not preset:
+            lib.clattn_stack_desc_init(stage)
+        fill(stage, each)
+        if n + 1 < len(members):
+            stage.next = ffi.addressof(stacks, n + 1)
+    return stacks
 
 
 class Transformer(Closing):
@@ -181,8 +186,9 @@ class Transformer(Closing):
     tensor that there is not. `prefix` is what all names begin with.
 
     `encoder` and `decoder` are members of clattn_stack_desc in clattn/transformer.h, where each is explained; enumerators go by the ends
-    of their names. With `preset`, such as "whisper_tiny_en", they change what that has. `dtype` is the type that the model computes
-    in, `weight_dtype` that of its weights ("int8" among them).
+    of their names. With `preset`, such as "whisper_tiny_en", they change what that has. An encoder of several stages, as Swin is, has a
+    list of them. Presets of pictures, such as "vit_base_16" and the others of clattn_vision in clattn/vision.h, want the names of Hugging
+    Face's files. `dtype` is the type that the model computes in, `weight_dtype` that of its weights ("int8" among them).
 
     >>> random = np.random.default_rng(1)
     >>> weights = {name: random.standard_normal(shape).astype(np.float32) for name, shape in [
@@ -201,14 +207,14 @@ class Transformer(Closing):
         weights: Weights,
         *,
         preset: str | None = None,
-        encoder: Mapping[str, Any] | None = None,
+        encoder: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         decoder: Mapping[str, Any] | None = None,
         output: str | None = None,
         output_bias: bool = False,
         output_size: int = 0,
         dtype: str = "float32",
         weight_dtype: str | None = None,
-        names: str = "canonical",
+        names: str | None = None,
         rules: Mapping[str, str | None] | None = None,
         prefix: str = "",
         context: Context | None = None,
@@ -218,13 +224,21 @@ class Transformer(Closing):
         types = {**FLOATS, "int8": lib.CLATTN_DTYPE_I8}
         if weight_dtype is not None and weight_dtype not in types:
             raise ValueError(f"weight_dtype is {weight_dtype!r}, not one of {', '.join(types)}")
-        desc, stacks = ffi.new("clattn_transformer_desc *"), (ffi.new("clattn_stack_desc *"), ffi.new("clattn_stack_desc *"))
+        desc, stacks = (
+            ffi.new("clattn_transformer_desc *"),
+            [ffi.new("clattn_stack_desc[]", lib.C_CLATTN_MAX_STAGES) for _ in range(2)],
+        )
         lib.clattn_transformer_desc_init(desc)
-        if preset is not None:
+        if preset is not None and f"CLATTN_VISION_{preset.upper()}" in ffi.typeof("clattn_vision").relements:
+            found = ffi.new("clattn_name_format *")
+            check(lib.clattn_vision_preset(enumerator("clattn_vision", preset), desc, stacks[0], found))
+            formats: dict[int, str] = ffi.typeof("clattn_name_format").elements
+            names = names or formats[found[0]].removeprefix("CLATTN_NAME_FORMAT_").lower()
+        elif preset is not None:
             check(lib.clattn_transformer_preset(enumerator("clattn_preset", preset), desc, *stacks))
         desc.encoder, desc.decoder = self._encoder, self._decoder = (
-            _stack(encoder, ffi.NULL if desc.encoder == ffi.NULL else stacks[0]),
-            _stack(decoder, ffi.NULL if desc.decoder == ffi.NULL else stacks[1]),
+            _stages(stacks[0], encoder, desc.encoder != ffi.NULL),
+            _stages(stacks[1], decoder, desc.decoder != ffi.NULL),
         )
         desc.dtype = FLOATS[dtype]
         desc.weight_dtype = lib.CLATTN_DTYPE_NONE if weight_dtype is None else types[weight_dtype]
@@ -236,7 +250,7 @@ class Transformer(Closing):
         self.output_columns = 0 if desc.decoder == ffi.NULL else int(desc.output_size or desc.decoder.vocabulary)
         self._plans: dict[Any, Handle] = {}
         made = ffi.new("clattn_transformer **")
-        with Source(weights, names, rules, prefix) as source, self._context.handle as handle:
+        with Source(weights, names or "canonical", rules, prefix) as source, self._context.handle as handle:
             status = lib.clattn_transformer_create(handle, desc, source.source, made)
             if source.failure:
                 lib.clattn_transformer_release(made)
@@ -256,12 +270,17 @@ class Transformer(Closing):
         """The encoder's vectors, (batch, positions, d_model), or with `pooling` ("mean", "first", "last") one for each item.
 
         `inputs` are tokens (batch, length), or vectors or features (batch, length, columns). `lengths` says how many positions of each
-        item count; what lies behind these means nothing. `normalize` divides pooled vectors by their lengths."""
+        item count; what lies behind these means nothing. `normalize` divides pooled vectors by their lengths.
+
+        Pictures are (batch, channels, height, width), as the model wants their values (clattn/vision.h), and may also be pooled by
+        "patches". A model that restores pictures gives (batch, channels, factor * height, factor * width)."""
         if self._encoder == ffi.NULL:
             raise ValueError("the model has no encoder")
-        stack = self._encoder
+        stack = self._encoder[0]
         if stack.input == lib.CLATTN_STACK_INPUT_PICTURES:
-            raise NotImplementedError("encoders of pictures are not to be had from Python yet")
+            if lengths is not None or segments is not None:
+                raise ValueError("pictures have neither lengths nor segments")
+            return self._encode_pictures(_array(inputs, "inputs", False), pooling, normalize)
         tokens = stack.input == lib.CLATTN_STACK_INPUT_TOKENS
         array = _array(inputs, "inputs", tokens)
         columns = () if tokens else (stack.features or stack.d_model,)
@@ -275,7 +294,7 @@ class Transformer(Closing):
         )
         padded = np.zeros((*sizes, *columns), np.int32 if tokens else np.float32)
         padded[:batch, :length] = array
-        positions, most = (lib.clattn_stack_positions(stack, each) for each in (length, sizes[1]))
+        positions, most = (lib.clattn_stack_positions(self._encoder, each) for each in (length, sizes[1]))
         if lengths is not None and (len(lengths) != batch or not all(0 <= each <= positions for each in lengths)):
             raise ValueError(f"lengths are {list(lengths)}, expected {batch} from 0 to {positions}")
         pooled = lib.CLATTN_POOLING_NONE if pooling is None else enumerator("clattn_pooling", pooling)
@@ -289,7 +308,7 @@ class Transformer(Closing):
         if lengths is not None:
             held = ffi.new("int32_t[]", list(lengths))
             args.lengths = held
-        plan_of = self._encoder_plan(*sizes, pooled, normalize)
+        plan_of = self._encoder_plan(sizes[0], sizes[1], pooled, normalize)
         with self._context.handle as handle, plan_of as plan, Buffers(handle) as buffers:
             args.input.buffer = buffers.holding(padded if tokens else packed(padded, self.dtype))
             if segments is not None:
@@ -304,19 +323,70 @@ class Transformer(Closing):
             buffers.read(to.buffer, result)
         return unpacked(result)[:batch] if pooling else unpacked(result)[:batch, :positions]
 
+    def _encode_pictures(self, pictures: npt.NDArray[Any], pooling: str | None, normalize: bool) -> npt.NDArray[np.float32]:
+        first = last = self._encoder[0]
+        patches = first.patches
+        if pictures.ndim != 4 or pictures.shape[1] != patches.channels or 0 in pictures.shape:
+            raise ValueError(f"inputs are of shape {pictures.shape}, expected (batch, {patches.channels}, height, width)")
+        batch, _, height, width = pictures.shape
+        rows, columns = height // patches.height, width // patches.width
+        if height % patches.height or width % patches.width:
+            raise ValueError(
+                f"pictures of {height} x {width} are not divisible into patches of {patches.height} x {patches.width}"
+            )
+        while last.next != ffi.NULL:
+            last = last.next[0]
+            if last.input == lib.CLATTN_STACK_INPUT_MERGED:
+                rows, columns = (rows + 1) // 2, (columns + 1) // 2
+        padded = np.zeros((1 << (batch - 1).bit_length(), *pictures.shape[1:]), np.float32)
+        padded[:batch] = pictures
+        factor = last.restoration.factor if last.restoration.kind else 0
+        restored = (len(padded), pictures.shape[1], factor * height, factor * width) if factor else None
+        pooled = lib.CLATTN_POOLING_NONE if pooling is None else enumerator("clattn_pooling", pooling)
+        args = ffi.new("clattn_encoder_args *")
+        lib.clattn_encoder_args_init(args)
+        args.explicit_lengths, args.batch = 1, batch
+        if pooled:
+            result = np.empty((len(padded), last.projection or last.d_model), np.float32)
+        elif restored:
+            result = np.empty(restored, np.float32)
+        else:
+            positions = lib.clattn_stack_positions(self._encoder, rows * columns)
+            result = room_of((len(padded), positions, last.neck or last.d_model), self.dtype)
+        plan_of = self._encoder_plan(len(padded), 0, pooled, normalize, padded.shape, restored)
+        with self._context.handle as handle, plan_of as plan, Buffers(handle) as buffers:
+            args.input.buffer = buffers.holding(padded)
+            to = args.pooled if pooled else args.output
+            to.buffer = buffers.room(result.nbytes)
+            check(lib.clattn_encoder_enqueue(plan, ffi.NULL, args, 0, ffi.NULL, buffers.event), handle)
+            buffers.read(to.buffer, result)
+        return unpacked(result)[:batch]
+
     def _room(self, length: int) -> int:
         """The length for which a plan is made: a power of two from 16 on, unless there are fewer positions."""
-        room, most = max(16, 1 << (length - 1).bit_length()), self._encoder.position_count
-        return min(room, max(most - self._encoder.first_position, length)) if most else room
+        room, most = max(16, 1 << (length - 1).bit_length()), self._encoder[0].position_count
+        return min(room, max(most - self._encoder[0].first_position, length)) if most else room
 
-    def _encoder_plan(self, batch: int, length: int, pooling: int, unit: bool) -> Handle:
+    def _encoder_plan(
+        self,
+        batch: int,
+        length: int,
+        pooling: int,
+        unit: bool,
+        picture: tuple[int, ...] | None = None,
+        restored: tuple[int, ...] | None = None,
+    ) -> Handle:
         def make(model: Any, holder: Any) -> int:
             desc = ffi.new("clattn_encoder_desc *")
             lib.clattn_encoder_desc_init(desc)
             desc.batch, desc.length, desc.pooling, desc.pooled_unit = batch, length, pooling, unit
+            if picture:
+                desc.picture = lib.clattn_layout_nchw(lib.CLATTN_DTYPE_F32, *picture)
+            if restored:
+                desc.restored = lib.clattn_layout_nchw(lib.CLATTN_DTYPE_F32, *restored)
             return int(lib.clattn_encoder_plan_create(model, desc, ffi.NULL, holder))
 
-        return self._plan(("encoder", batch, length, pooling, unit), make)
+        return self._plan(("encoder", batch, length, pooling, unit, picture), make)
 
     def _plan(self, key: Any, make: Callable[[Any, Any], int]) -> Handle:
         """A plan that is kept for a key; the one that was used longest ago goes when there are too many."""
@@ -375,7 +445,7 @@ class Decoder(Closing):
             raise ValueError("the model has no decoder")
         if min(cache_length, items, beams, length) < 1 or memory_length < 0:
             raise ValueError("cache_length, items, beams and length are 1 or more, and memory_length is 0 or more")
-        self._model, self._lock, stack = model, threading.RLock(), model._decoder
+        self._model, self._lock, stack = model, threading.RLock(), model._decoder[0]
         self._sizes, self._sequences, self._items = (items, beams, length, memory_length), 0, 0
         self._generates = False
         self._tokens = stack.input == lib.CLATTN_STACK_INPUT_TOKENS

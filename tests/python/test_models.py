@@ -137,6 +137,95 @@ class Transformers(unittest.TestCase):
                     mean = expected[n, :count].mean(0)
                     np.testing.assert_allclose(pooled[n], mean / np.linalg.norm(mean), atol=within)
 
+    def pictures(self, height, width):
+        """Weights of an encoder of pictures with a class token, its description, and what goes into its first layer."""
+        random, rows, columns = np.random.default_rng(3), height // 4, width // 2
+        weights = {
+            "encoder.patches.weight": random.standard_normal((16, 3, 4, 2)),
+            "encoder.patches.bias": random.standard_normal(16),
+            "encoder.class.weight": random.standard_normal(16),
+            "encoder.positions.weight": random.standard_normal((1 + rows * columns, 16)),
+        }
+        patches = {"channels": 3, "height": 4, "width": 2, "grid_rows": rows, "grid_columns": columns, "class_token": 1}
+        stack = {"input": "pictures", "positions": "table", "position_count": 1 + rows * columns, "patches": patches}
+
+        def vectors(x):
+            cut = x.reshape(len(x), 3, rows, 4, columns, 2).transpose(0, 2, 4, 1, 3, 5).reshape(len(x), rows * columns, 24)
+            made = cut @ weights["encoder.patches.weight"].reshape(16, 24).T + weights["encoder.patches.bias"]
+            first = np.broadcast_to(weights["encoder.class.weight"], (len(x), 1, 16))
+            return np.concatenate([first, made], 1) + weights["encoder.positions.weight"]
+
+        return {**self.weights, **{name: a.astype(np.float32) for name, a in weights.items()}}, {**SIZES, **stack}, vectors
+
+    def test_pictures(self):
+        """Class token and patches, whole or pooled."""
+        weights, stack, vectors = self.pictures(8, 6)
+        model, x = self.model(weights, encoder=stack), self.random.standard_normal((3, 3, 8, 6)).astype(np.float32)
+        expected = self.reference.encode(vectors(x.astype(np.float64)), [7] * 3)
+        np.testing.assert_allclose(model.encode(x), expected, atol=2e-5)
+        for pooling, pooled in (("first", expected[:, 0]), ("mean", expected.mean(1)), ("patches", expected[:, 1:].mean(1))):
+            np.testing.assert_allclose(model.encode(x[:2], pooling=pooling), pooled[:2], atol=2e-5)
+        unit = expected[:, 0] / np.linalg.norm(expected[:, 0], axis=1, keepdims=True)
+        np.testing.assert_allclose(model.encode(x, pooling="first", normalize=True), unit, atol=2e-5)
+
+    def test_stages(self):
+        """One stage of two layers is two of one, the second of which goes on where the first ends; one that merges has half the rows."""
+        weights, stack, _ = self.pictures(12, 6)
+        del weights["encoder.class.weight"]
+        stack |= {"patches": {**stack["patches"], "class_token": 0}, "position_count": 9}
+        weights["encoder.positions.weight"] = weights["encoder.positions.weight"][1:]
+        x = self.random.standard_normal((2, 3, 12, 6)).astype(np.float32)
+        weights = {name: array for name, array in weights.items() if name.startswith("encoder.")}
+        staged = {name.replace("encoder.layers.1", "encoder.stages.1.layers.0"): array for name, array in weights.items()}
+        first, second = {**stack, "layers": 1}, {**SIZES, "layers": 1, "input": "continued"}
+        one, two = (
+            clattn.Transformer(each, encoder=encoder) for each, encoder in ((weights, stack), (staged, [first, second]))
+        )
+        np.testing.assert_allclose(two.encode(x), one.encode(x), atol=2e-5)
+        staged |= {"encoder.merge.norm.weight": np.ones(64, np.float32), "encoder.merge.norm.bias": np.zeros(64, np.float32)}
+        staged["encoder.merge.weight"] = self.random.standard_normal((16, 64)).astype(np.float32)
+        merged = clattn.Transformer(staged, encoder=[first, {**second, "input": "merged"}])
+        self.assertEqual(merged.encode(x).shape, (2, 4, 16))
+        for each in (one, two, merged):
+            each.close()
+
+    def test_restored_pictures(self):
+        """A picture twice as high and wide: where all weights but the last bias are 0, it is that bias."""
+        d = SIZES["d_model"]
+        stack = {**SIZES, "layers": 1, "norm_place": "pre", "input": "pictures", "residual": 1}
+        stack |= {"patches": {"channels": 3, "height": 1, "width": 1}, "windows": {"rows": 2, "columns": 2}}
+        stack |= {"restoration": {"kind": "shuffle_once", "factor": 2}, "final_norm": 1}
+        weights = {name: np.zeros_like(array) for name, array in weights_of(7, ("encoder",)).items() if ".layers.0." in name}
+        shapes = {"patches.weight": (d, 3, 1, 1), "patches.bias": (d,), "norm.weight": (d,), "norm.bias": (d,)}
+        for part in ("residual", "restoration.body"):
+            shapes |= {f"{part}.weight": (d, d, 3, 3), f"{part}.bias": (d,)}
+        shapes |= {"restoration.shuffle.0.weight": (12, d, 3, 3), "restoration.shuffle.0.bias": (12,)}
+        weights |= {f"encoder.{name}": np.zeros(shape, np.float32) for name, shape in shapes.items()}
+        weights["encoder.restoration.shuffle.0.bias"] = np.arange(12, dtype=np.float32)
+        model = clattn.Transformer(weights, encoder=stack)
+        self.addCleanup(model.close)
+        found = model.encode(np.ones((1, 3, 3, 5), np.float32))
+        expected = np.arange(12).reshape(1, 3, 1, 2, 1, 2)
+        np.testing.assert_array_equal(found, np.broadcast_to(expected, (1, 3, 3, 2, 5, 2)).reshape(1, 3, 6, 10))
+
+    def test_wrong_pictures(self):
+        weights, stack, _ = self.pictures(8, 6)
+        model = self.model(weights, encoder=stack)
+        for shape, words in (
+            ((3, 8, 6), "expected .batch, 3, height, width."),
+            ((1, 4, 8, 6), "expected .batch, 3, height, width."),
+            ((1, 3, 9, 6), "9 x 6 are not divisible into patches of 4 x 2"),
+            ((0, 3, 8, 6), "expected .batch, 3, height, width."),
+        ):
+            with self.assertRaisesRegex(ValueError, words):
+                model.encode(np.zeros(shape, np.float32))
+        with self.assertRaisesRegex(ValueError, "neither lengths nor segments"):
+            model.encode(np.zeros((1, 3, 8, 6), np.float32), [1])
+        with self.assertRaisesRegex(ValueError, "there are 65 stages, expected 1 to 64"):
+            clattn.Transformer(weights, encoder=[SIZES] * 65)
+        with self.assertRaisesRegex(ValueError, "is no clattn_preset|is no preset"):
+            clattn.Transformer(weights, preset="vit_base_61")
+
     def test_decoder(self):
         """Tokens all at once, some at a time, or one by one give the same logits."""
         tokens = self.random.integers(0, VOCABULARY, (3, 9))
