@@ -229,7 +229,7 @@ class Transformer(Closing):
             [ffi.new("clattn_stack_desc[]", lib.C_CLATTN_MAX_STAGES) for _ in range(2)],
         )
         lib.clattn_transformer_desc_init(desc)
-        if preset is not None and f"CLATTN_VISION_{preset.upper()}" in ffi.typeof("clattn_vision").relements:
+        if preset is not None and "CLATTN_VISION_" + preset.upper().replace("-", "_") in ffi.typeof("clattn_vision").relements:
             found = ffi.new("clattn_name_format *")
             check(lib.clattn_vision_preset(enumerator("clattn_vision", preset), desc, stacks[0], found))
             formats: dict[int, str] = ffi.typeof("clattn_name_format").elements
