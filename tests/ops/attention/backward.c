@@ -241,8 +241,14 @@ static const attention_case repeated = {"",
                                         .seed = 3};
 
 /* Without what cpu has no gradients of; several items add to the same keys. */
-static const attention_case repeated_by_cpu = {
-    "", ALL, .dim = {2, 4, 2, 77, 101, 16, 24}, .causal = true, .sinks = true, .dropout = 0.2f, .seed = 3};
+static const attention_case repeated_by_cpu = {"",
+                                               ALL,
+                                               .dim = {2, 4, 2, 77, 101, 16, 24},
+                                               .causal = true,
+                                               .sinks = true,
+                                               .dropout = 0.2f,
+                                               .seed = 3,
+                                               .long_loops = true};
 
 static void repeats_give_the_same_bits(const void *test, const char *solver)
 {

@@ -210,7 +210,10 @@ void backward_prepare(struct backward_job *j, const attention_case *test)
 
 bool backward_plan(struct backward_job *j, const char *solver)
 {
-    return job_plan(&j->job, &attention_operator, &j->desc, solver, device_breaks(solver) ? JOB_REFUSED : JOB_TAKEN);
+    return job_plan(&j->job, &attention_operator, &j->desc, solver,
+                    device_breaks(solver) ? JOB_REFUSED
+                    : j->test->long_loops ? JOB_LOOPS
+                                          : JOB_TAKEN);
 }
 
 void backward_release(struct backward_job *j)
