@@ -138,7 +138,7 @@ def add_examples(run, gcc, full):
 def add_variants(run, gcc, full):
     """Other ways to build: by clang, with the reference as HTML, whose warnings are errors; with the least that the library
     and the command need; without a linked loader, which has to start on a machine without OpenCL."""
-    clang = run.build("clang", "-Ddocs=auto", "-Doptimization=0", compiler="clang", cxx="clang++")
+    clang = run.build("clang", "-Ddocs=auto", "-Dman=auto", "-Doptimization=0", compiler="clang", cxx="clang++")
     for row in run.tests(clang):
         if row["name"] in ("library", "no_platform"):
             run.add("variants", f"clang-{row['name']}", row["cmd"], row["env"], [clang])
