@@ -1,16 +1,41 @@
 #!/bin/sh
 # Builds the Debian packages of the commit that is checked out, and looks at them with lintian:
 #
-#   sh packaging/debian.sh FOLDER          FOLDER, which is new or empty, gets the packages
+#   sh packaging/debian.sh FOLDER            FOLDER, which is new or empty, gets the packages
+#   sh packaging/debian.sh FOLDER RELEASE    the same in a clean system of RELEASE (bookworm, trixie); then tests them
 #
-# debian/control says what a build needs; as root or with sudo, what is missing is installed.  Tried on Debian 12.
+# debian/control says what a build needs; as root or with sudo, what is missing is installed.  For a RELEASE, mmdebstrap
+# makes a system to build in, and another one in which the packages are installed and do what debian/tests asks.
 set -eu
 
-[ $# = 1 ] || { echo "usage: debian.sh FOLDER" >&2; exit 2; }
+[ $# = 1 ] || [ $# = 2 ] || { echo "usage: debian.sh FOLDER [RELEASE]" >&2; exit 2; }
 here=$(cd "$(dirname "$0")/.." && pwd)
 mkdir -p "$1"
 out=$(cd "$1" && pwd)
 [ -z "$(ls -A "$out")" ] || { echo "debian.sh: $out is not empty" >&2; exit 1; }
+# in_release OPTION...: makes a system of the release, in which hooks do the work, and removes it.
+in_release()
+{
+    # A mirror that is a snapshot may be older than its Release file allows.
+    mmdebstrap --aptopt='Acquire::Check-Valid-Until "false"' --aptopt='Acquire::Check-Date "false"' \
+        --customize-hook="copy-in $work/clattn /root" "$@" "$release" /dev/null http://deb.debian.org/debian
+}
+if [ $# = 2 ]; then
+    release=$2 work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    git clone -q --depth 1 "file://$here" "$work/clattn"
+    # shellcheck disable=SC2016 # mmdebstrap's shell expands these
+    in_release --variant=buildd --include=git,lintian \
+        --customize-hook='chroot "$1" sh /root/clattn/packaging/debian.sh /root/packages' \
+        --customize-hook="sync-out /root/packages $out"
+    # shellcheck disable=SC2016
+    in_release --variant=apt --include=gcc,libc6-dev,pkgconf,pocl-opencl-icd \
+        --customize-hook="sync-in $out /root" \
+        --customize-hook='chroot "$1" sh -ec "cd /root && apt-get -q -y --no-install-recommends install ./*.deb
+            cd clattn && AUTOPKGTEST_TMP=/tmp && export AUTOPKGTEST_TMP
+            for test in command library python; do sh debian/tests/\$test; done"'
+    exit
+fi
 as_root=
 [ "$(id -u)" = 0 ] || as_root=sudo
 if ! (cd "$here" && dpkg-checkbuilddeps) 2> /dev/null || ! command -v lintian > /dev/null; then

@@ -49,6 +49,7 @@ want libfftw3-dev pkg fftw3
 want zlib1g-dev pkg zlib
 want g++ have g++
 want libsentencepiece-dev pkg sentencepiece
+want libprotobuf-dev pkg sentencepiece # which the package of Debian 13 does not ask for
 want libclblast-dev compiles gcc '#include <clblast_c.h>'
 want pocl-opencl-icd test -e /etc/OpenCL/vendors/pocl.icd
 if [ "$level" != build ]; then

@@ -1,5 +1,5 @@
 /** @file
- * Dropout (Srivastava et al. 2014) of the elements of an array, and the residual connection behind it.
+ * Dropout (Srivastava and others, 2014) of the elements of an array, and the residual connection behind it.
  *
  *     Y = dropped(X), or residual + dropped(X)
  *     dropped(X) = X / (1 - probability) if the element is kept, otherwise +0, whatever X holds there

@@ -28,12 +28,12 @@ CLATTN_BEGIN_DECLS
  * keeps it until the enqueued work has completed. clattn_context_message has the message of the calling thread's last
  * failure.
  *
- * @section calls_init desc_init and args_init
+ * @section calls_init clattn_X_desc_init and clattn_X_args_init
  *
  * They set a struct's `size` and zero the rest, as the macros `CLATTN_X_DESC_INIT` and `CLATTN_X_ARGS_INIT` do. They
  * are for languages without macros. NULL is accepted.
  *
- * @section calls_supports supports
+ * @section calls_supports clattn_X_supports
  *
  * Tells whether some solver on `context` takes `desc`. The answer comes from capabilities alone, in microseconds:
  * nothing is built, and no message is written. Unless the status is SUCCESS, *reason is a static string that says why
@@ -41,7 +41,7 @@ CLATTN_BEGIN_DECLS
  *
  * Returns INVALID_ARGUMENT, INVALID_STRUCT, INVALID_LAYOUT, OVERFLOW, UNSUPPORTED or OUT_OF_MEMORY.
  *
- * @section calls_plan plan_create
+ * @section calls_plan clattn_X_plan_create
  *
  * Chooses a solver for `desc`, builds its kernels, runs each once with nothing to do, and compares them with a
  * reference unless clattn_context_params.self_check says otherwise. Blocks: a millisecond if everything is cached,
@@ -55,7 +55,7 @@ CLATTN_BEGIN_DECLS
  * (the kernels of the solver that was asked for, or of the last one that takes `desc`, disagree with the reference on
  * this device), IO (a file of clattn_context_params.kernel_dir cannot be read) or INTERNAL.
  *
- * @section calls_enqueue enqueue
+ * @section calls_enqueue clattn_X_enqueue
  *
  * Enqueues the plan on `queue`, behind the `wait_count` events of `wait_list`. Does not block: it never waits for the
  * device, and never finishes or flushes a queue, except with a control that can be cancelled (control.h).
@@ -97,12 +97,12 @@ CLATTN_BEGIN_DECLS
  * read (clattn_prepack). If it is none,
  * the enqueue leases memory from the context until the work completes.
  *
- * @section calls_prewarm prewarm
+ * @section calls_prewarm clattn_X_prewarm
  *
  * Makes the plan that `clattn_X_run` will want for `desc`, and keeps it in the context's plan cache, so that the run
  * does not block. Blocks and returns as plan_create does.
  *
- * @section calls_run run
+ * @section calls_run clattn_X_run
  *
  * Takes the plan for `desc` from the context's plan cache, or makes it and keeps it there, and enqueues it. Blocks the
  * first time that a description is seen, while it compiles, and does not block from then on. The cache holds

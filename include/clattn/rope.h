@@ -1,5 +1,5 @@
 /** @file
- * Rotary position embedding (Su et al. 2021; ONNX's RotaryEmbedding, opset 23).
+ * Rotary position embedding (Su and others, 2021; ONNX's RotaryEmbedding, opset 23).
  *
  * The first rotary_size = 2 n elements of each head form n pairs. Pair i of an element at position p is rotated by the
  * angle a = p · base^(−i/n); the elements beyond rotary_size are copied:
