@@ -319,8 +319,8 @@ OrtStatus *match_rope(const graph *g, size_t node, step *made, bool *found, cons
         *reason = "its positions are not of int64, or not one for each element";
         return NULL;
     }
-    if (packed || scale != 1 || heads < 0 || made->rope.size < 0) {
-        *reason = "it is packed or has a scale";
+    if (packed || scale != 1 || heads < 0 || made->rope.size < 0 || made->rope.size % 2) {
+        *reason = "it is packed, or has a scale or an odd size";
         return NULL;
     }
     made->attention.view[ROPE_X] = view_of(g, x);

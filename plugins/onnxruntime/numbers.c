@@ -12,6 +12,18 @@ static bool is_one_of(const graph *g, size_t node, const char *const ops[])
     return false;
 }
 
+/* Whether what a node makes of numbers surely has no more than one dimension: of a rank that is not known `rank` is 0. */
+static bool is_row(const graph *g, size_t node)
+{
+    static const char *const always[] = {"Shape", "Slice", "Concat", NULL};
+    static const char *const as_inputs[] = {"Cast", "Add", "Sub", "Mul", "Div", NULL};
+    const graph_node *n = &g->node[node];
+    const graph_value *x = &g->value[n->input[0]];
+    return g->value[n->output[0]].rank == 1 || is_one_of(g, node, always) || is_one_of(g, node, as_inputs) ||
+           (graph_is(g, node, "", "Gather") && g->value[n->input[1]].rank <= 1) ||
+           (graph_is(g, node, "", "Squeeze") && x->rank == 1 && x->dim[0] == 1);
+}
+
 /* How many numbers a node makes at most; 0: it does not. */
 static size_t most_of(const graph *g, size_t node, bool inside)
 {
@@ -53,7 +65,7 @@ void numbers_mark(graph *g, bool inside)
     }
     for (size_t n = 0; n < g->nodes; n++) {
         size_t most = most_of(g, n, inside);
-        if (!most)
+        if (!most || !is_row(g, n))
             continue;
         graph_value *made = &g->value[g->node[n].output[0]];
         if (made->rank == 1 && made->dim[0] > 0) /* ONNX Runtime knows better how long a Slice is */
@@ -133,10 +145,10 @@ OrtStatus *numbers_compute(const OrtApi *ort, const step *s, run_array *const in
     OrtStatus *failure = NULL;
     int64_t *to = output->host, start, extent;
     if (output->rank > 1 || output->elements > MOST_DIMENSIONS)
-        return wrong_shape(ort, "a shape has more than 8 numbers");
+        return wrong_shape(ort, "a shape has more than 8 numbers, or is no row");
     for (size_t i = 0; i < STEP_INPUTS && s->kind != STEP_SHAPE; i++)
         if (input[i] && (input[i]->rank > 1 || input[i]->elements > MOST_DIMENSIONS))
-            return wrong_shape(ort, "a shape has more than 8 numbers");
+            return wrong_shape(ort, "a shape has more than 8 numbers, or is no row");
     const int64_t *from = input[0]->host;
     switch (s->kind) {
     case STEP_GATHER: return gather(ort, s, input[0], to);
@@ -152,7 +164,8 @@ OrtStatus *numbers_compute(const OrtApi *ort, const step *s, run_array *const in
         break;
     case STEP_CONCAT:
         for (size_t i = 0; i < STEP_INPUTS && input[i]; to += input[i++]->elements)
-            memcpy(to, input[i]->host, input[i]->elements * sizeof *to);
+            if (input[i]->elements)
+                memcpy(to, input[i]->host, input[i]->elements * sizeof *to);
         break;
     case STEP_ELEMENTWISE:
         for (size_t i = 0; i < output->elements; i++) {
@@ -161,7 +174,9 @@ OrtStatus *numbers_compute(const OrtApi *ort, const step *s, run_array *const in
                           second[input[1]->elements > 1 ? i : 0], &to[i]));
         }
         break;
-    default: memcpy(to, from, output->elements * sizeof *to); break; /* the same in another shape */
+    default: /* the same in another shape */
+        if (output->elements)
+            memcpy(to, from, output->elements * sizeof *to);
     }
 fail:
     return failure;

@@ -122,8 +122,9 @@ OrtStatus *enqueue_convolution(const engine *e, const step *s, run_array *const 
         desc.explicit_alpha = 1;
         desc.alpha = s->activation.alpha;
     }
-    args.x = binding_of(input[CONVOLVED]);
     args.weight = binding_of(input[CONVOLUTION_WEIGHT]);
+    /* Of an empty picture there is no buffer; any will do. */
+    args.x = input[CONVOLVED]->elements ? binding_of(input[CONVOLVED]) : args.weight;
     args.bias = binding_of(bias);
     args.y = binding_of(output);
     return judge(e, clattn_conv2d_run(e->context, e->queue, &desc, &args, 0, NULL, NULL));

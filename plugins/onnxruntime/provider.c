@@ -98,6 +98,13 @@ fail:
     return failure;
 }
 
+/* Whether a step reads an input's shape alone, or whole numbers, on the host. */
+static bool on_host(const graph *g, const step *s, size_t input)
+{
+    const bool reshapes = s->kind == STEP_RESHAPE || s->kind == STEP_EXPAND;
+    return (reshapes && input == SHAPE) || (s->output[0] != NO_PLACE && g->value[s->output[0]].numbers);
+}
+
 /* What runs need of the graph, which is gone by then. */
 static OrtStatus *make_chain(const provider *p, const OrtNode *fused, const graph *g, partition *found, chain *c)
 {
@@ -134,6 +141,7 @@ static OrtStatus *make_chain(const provider *p, const OrtNode *fused, const grap
             if (value == NO_PLACE)
                 continue;
             c->value[value].read = true;
+            c->value[value].on_device |= !on_host(g, &c->step[s], i);
             c->value[value].constant = g->value[value].constant;
             if (c->value[value].input == NO_PLACE && g->value[value].producer == NO_PLACE)
                 return ort_failure(ort, ORT_EP_FAIL, "clattn: %s is no input of the node that replaces its chain",

@@ -88,7 +88,7 @@ static OrtStatus *read_inputs(run *r)
         if (value->input == NO_PLACE || value->constant || !value->read)
             continue;
         ORT_TRY(read_input(r, value->input, a));
-        if (a->dtype != CLATTN_DTYPE_NONE && a->elements)
+        if (value->on_device && a->elements)
             ORT_TRY(attach(r, a, false));
     }
 fail:
@@ -107,7 +107,7 @@ static OrtStatus *read_constants(run *r)
         if (!value->buffer) {
             ORT_TRY(read_input(r, value->input, shape));
             shape->owner = v;
-            if (shape->elements && shape->dtype != CLATTN_DTYPE_NONE)
+            if (shape->elements && value->on_device)
                 ORT_TRY(engine_buffer(r->e, shape->host, array_bytes(shape), false, &value->buffer));
             shape->buffer = value->buffer;
         }
@@ -182,7 +182,8 @@ static OrtStatus *make_outputs(run *r)
         ORT_TRY(ort->KernelContext_GetOutput(r->context, value->output, a->dim, a->rank, &made));
         ORT_TRY(ort->GetTensorMutableData(made, &data));
         if (a->dtype == CLATTN_DTYPE_NONE) {
-            memcpy(data, a->host, a->elements * sizeof *r->number[0]);
+            if (a->elements)
+                memcpy(data, a->host, a->elements * sizeof *r->number[0]);
             continue;
         }
         a->host = data;

@@ -36,6 +36,7 @@ typedef struct run_array {
 typedef struct chain_value {
     size_t input, output; /* of the replacing node; NO_PLACE: it is none */
     bool read;            /* by a step */
+    bool on_device;       /* a step reads its elements on the device, and not its shape, or whole numbers on the host */
     bool constant;        /* an input that never changes */
     run_array shape;      /* of a constant */
     cl_mem buffer;        /* of a constant, once it has been used */

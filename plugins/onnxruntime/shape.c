@@ -110,7 +110,8 @@ OrtStatus *reshape(const OrtApi *ort, const step_reshape *how, const run_array *
         if (target->rank != 1 || target->elements > MOST_DIMENSIONS)
             return wrong_shape(ort, "a Reshape's target is no row of up to 8 numbers");
         given.numbers = target->elements;
-        memcpy(given.number, target->host, target->elements * sizeof *given.number);
+        if (target->elements)
+            memcpy(given.number, target->host, target->elements * sizeof *given.number);
     }
     switch (given.kind) {
     case RESHAPE_NONE: return NULL;

@@ -61,7 +61,11 @@ class Pictures(Comparison):
         """A picture with other channels, and one that the kernel does not fit into, are refused with the node's name."""
         made = node("Conv", "x w", "y")
         made.name = "first"
-        inputs = {"x": self.array(1, 4, 5, 5)}
+        inputs, padded = {"x": self.array(1, 4, 5, 5)}, {"x": self.array(1, 4, 0, 3)}
+        content = model(
+            [node("Conv", "x w b", "y", pads=[1] * 4)], padded, ["y"], {"w": self.array(2, 4, 2, 2), "b": self.array(2)}
+        )
+        self.compare(content, padded, take="all")  # nothing but padding
         run = session(model([made], inputs, ["y"], {"w": self.array(2, 4, 3, 3)}), take="all").run
         for shape, words in (((1, 5, 5, 5), "do not go together"), ((1, 4, 2, 5), "is larger than its picture")):
             with self.assertRaisesRegex(Exception, f"clattn.*{words}.*first"):

@@ -1094,7 +1094,7 @@ class Decoders(Comparison):
         for content, words in (
             (groups_of["smooth"], "smooth softmax"),
             (groups_of["zero"], "window of 0"),
-            (turned, "packed or has a scale"),
+            (turned, "packed, or has a scale or an odd size"),
             (model([mean], inputs, ["y", "m"], {"w": self.array(16)}), "a mean or a deviation is an output"),
         ):
             (taken, _, _), [(_, reason)] = groups(content, take="all")
