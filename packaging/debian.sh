@@ -4,8 +4,9 @@
 #   sh packaging/debian.sh FOLDER            FOLDER, which is new or empty, gets the packages
 #   sh packaging/debian.sh FOLDER RELEASE    the same in a clean system of RELEASE (bookworm, trixie); then tests them
 #
-# debian/control says what a build needs; as root or with sudo, what is missing is installed.  For a RELEASE, mmdebstrap
-# makes a system to build in, and another one in which the packages are installed and do what debian/tests asks.
+# debian/control says what a build needs; what is missing is installed, as root or with sudo.  With a RELEASE, this needs
+# root, git and mmdebstrap, which makes one system to build in, and another in which the packages are installed and
+# debian/tests runs.
 set -eu
 
 [ $# = 1 ] || [ $# = 2 ] || { echo "usage: debian.sh FOLDER [RELEASE]" >&2; exit 2; }
@@ -18,7 +19,7 @@ in_release()
 {
     # A mirror that is a snapshot may be older than its Release file allows.
     mmdebstrap --aptopt='Acquire::Check-Valid-Until "false"' --aptopt='Acquire::Check-Date "false"' \
-        --customize-hook="copy-in $work/clattn /root" "$@" "$release" /dev/null http://deb.debian.org/debian
+        --customize-hook="copy-in '$work/clattn' /root" "$@" "$release" /dev/null http://deb.debian.org/debian
 }
 if [ $# = 2 ]; then
     release=$2 work=$(mktemp -d)
@@ -27,10 +28,10 @@ if [ $# = 2 ]; then
     # shellcheck disable=SC2016 # mmdebstrap's shell expands these
     in_release --variant=buildd --include=git,lintian \
         --customize-hook='chroot "$1" sh /root/clattn/packaging/debian.sh /root/packages' \
-        --customize-hook="sync-out /root/packages $out"
+        --customize-hook="sync-out /root/packages '$out'"
     # shellcheck disable=SC2016
     in_release --variant=apt --include=gcc,libc6-dev,pkgconf,pocl-opencl-icd \
-        --customize-hook="sync-in $out /root" \
+        --customize-hook="sync-in '$out' /root" \
         --customize-hook='chroot "$1" sh -ec "cd /root && apt-get -q -y --no-install-recommends install ./*.deb
             cd clattn && AUTOPKGTEST_TMP=/tmp && export AUTOPKGTEST_TMP
             for test in command library python; do sh debian/tests/\$test; done"'

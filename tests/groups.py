@@ -240,7 +240,7 @@ def add_debian(run, group, release, full):
 
 
 def add_arm64(run):
-    """A dozen programs on Debian 12's PoCL for arm64, whose processor qemu emulates."""
+    """Some programs on Debian 12's PoCL for arm64, whose processor qemu emulates."""
     system, build, constants = run.cache / "arm64", run.work / "arm64", run.work / "arm64.ini"
     emulator = run.fetch("arm64", "packages", pathlib.Path("/usr/bin/aarch64-linux-gnu-gcc"), HERE / "deps.sh", "arm64")
     made = run.fetch("arm64", "system", system, HERE / "chroot.sh", "make", system, "bookworm", "arm64", *TEST_LIBRARIES,

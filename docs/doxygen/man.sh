@@ -2,7 +2,8 @@
 # Renders the public C headers as man pages of section 3: man.sh DOXYFILE FOLDER [DOXYGEN]
 #
 # FOLDER gets a page for each header, such as clattn_softmax.h.3; clattn_calls.3, the contract of every operator's calls;
-# and for each function and type a link to its header's page.
+# and for each function and type a link to its header's page.  doxygen writes to the folder man beside FOLDER, which is
+# removed first.
 set -eu
 rm -rf "$2"
 mkdir "$2"
@@ -19,7 +20,7 @@ rm -rf "$pages"
 } | "${3-doxygen}" -
 cd "$pages"
 
-# doxygen begins lines with a space, which breaks them, or with a quotation mark, which makes them requests, and uses a
+# doxygen begins lines with a space, which breaks them, or with an apostrophe, which makes them requests, and uses a
 # font that groff lacks.
 sed -i -e '/^\.PP/{n;s/^ //}' -e "s/^'/\\\\\&'/" -e 's/\\fC/\\fB/g' ./*.h.3 calls.3
 for page in *.h.3; do

@@ -128,8 +128,8 @@ static size_t maker(const division *d, size_t number, size_t i)
     return d->step_of[producer];
 }
 
-/* Leaves light steps that have none that computes before them in their chain, or none behind them: they would gain nothing.
- * What is free stays behind what is kept. */
+/* Leaves light steps that do not lie between two that compute: they would gain nothing.  What stays in a chain never waits for
+ * what is left. */
 static void peel(division *d)
 {
     partition *made = d->made;
@@ -149,8 +149,8 @@ static void peel(division *d)
         }
     for (size_t s = 0; s < made->steps; s++) {
         const size_t source = maker(d, s, 0);
-        /* A reshape to a target that nothing else keeps would be behind what is left. */
-        if (made->step[s].kind == STEP_RESHAPE && !behind[s] && before[s] && maker(d, s, SHAPE) == NO_PLACE)
+        /* A last reshape costs nothing and is kept, unless its target would be computed here for it alone. */
+        if (made->step[s].kind == STEP_RESHAPE && !behind[s] && before[s] && maker(d, s, TARGET) == NO_PLACE)
             behind[s] = source != NO_PLACE && behind[source];
     }
     for (size_t s = 0; s < made->steps; s++)
@@ -197,7 +197,7 @@ static void tell(const division *d, partition_left left, void *user)
             left(user, n, d->reason[n]);
         else if (s != NO_PLACE && d->made->chain[s] == NO_PLACE && d->made->step[s].node[0] == n &&
                  d->made->step[s].kind < STEP_ELEMENTWISE)
-            left(user, n, "nothing that it is computed with is attention");
+            left(user, n, "its chain has no attention");
     }
 }
 

@@ -6,6 +6,11 @@
 /* For so few rows solvers read the matrix as it is, and pack the rows if anything. */
 #define FEW_ROWS 16
 
+bool has_alpha(clattn_activation function)
+{
+    return function == CLATTN_ACTIVATION_SWISH || function == CLATTN_ACTIVATION_LEAKY_RELU;
+}
+
 size_t array_bytes(const run_array *array)
 {
     return array->elements * clattn_dtype_size(array->dtype);
@@ -85,7 +90,7 @@ static clattn_matmul_desc product_desc(const product *p, size_t rows)
         desc.operand_use = s->product.multiplies ? CLATTN_MATMUL_OPERAND_USE_MULTIPLY : CLATTN_MATMUL_OPERAND_USE_ADD;
     }
     desc.activation = s->activation.function;
-    if (desc.activation == CLATTN_ACTIVATION_SWISH || desc.activation == CLATTN_ACTIVATION_LEAKY_RELU) {
+    if (has_alpha(desc.activation)) {
         desc.explicit_alpha = 1;
         desc.alpha = s->activation.alpha;
     }
@@ -275,7 +280,7 @@ static OrtStatus *enqueue_activation(const engine *e, const step *s, const run_a
     clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
     clattn_activation_args args = CLATTN_ACTIVATION_ARGS_INIT;
     desc.function = s->activation.function;
-    if (desc.function == CLATTN_ACTIVATION_SWISH || desc.function == CLATTN_ACTIVATION_LEAKY_RELU) {
+    if (has_alpha(desc.function)) {
         desc.explicit_alpha = 1;
         desc.alpha = s->activation.alpha;
     }

@@ -152,7 +152,7 @@ static bool match_expand(const graph *g, size_t node, step *made)
     made->reshape.kind = RESHAPE_TARGET;
     if (graph_numbers(g, shape, made->reshape.number, MOST_DIMENSIONS, &made->reshape.numbers))
         return true;
-    made->input[SHAPE] = shape;
+    made->input[TARGET] = shape;
     return !g->value[shape].constant && rank_of(g, g->node[node].output[0]) > 0 &&
            g->value[shape].type == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64;
 }
@@ -209,7 +209,7 @@ OrtStatus *match_light(const graph *g, size_t node, step *made, bool *found)
     } else if (graph_is(g, node, "", "Reshape") || graph_is(g, node, "", "Flatten") ||
                graph_is(g, node, "", "Squeeze") || graph_is(g, node, "", "Unsqueeze")) {
         made->kind = STEP_RESHAPE;
-        ORT_TRY(read_reshape(g, node, &made->reshape, &made->input[SHAPE], found));
+        ORT_TRY(read_reshape(g, node, &made->reshape, &made->input[TARGET], found));
     } else if (graph_is(g, node, "", "Slice"))
         *found = match_slice(g, node, made);
     else if (graph_is(g, node, "", "Split"))

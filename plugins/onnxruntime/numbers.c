@@ -12,14 +12,14 @@ static bool is_one_of(const graph *g, size_t node, const char *const ops[])
     return false;
 }
 
-/* Whether what a node makes of numbers surely has no more than one dimension: of a rank that is not known `rank` is 0. */
-static bool is_row(const graph *g, size_t node)
+/* Whether the numbers that a node makes surely lie in one dimension or none; `rank` cannot tell, because it is 0 also where it
+ * is not known. */
+static bool is_flat(const graph *g, size_t node)
 {
-    static const char *const always[] = {"Shape", "Slice", "Concat", NULL};
-    static const char *const as_inputs[] = {"Cast", "Add", "Sub", "Mul", "Div", NULL};
+    static const char *const flat[] = {"Shape", "Slice", "Concat", "Cast", "Add", "Sub", "Mul", "Div", NULL};
     const graph_node *n = &g->node[node];
     const graph_value *x = &g->value[n->input[0]];
-    return g->value[n->output[0]].rank == 1 || is_one_of(g, node, always) || is_one_of(g, node, as_inputs) ||
+    return g->value[n->output[0]].rank == 1 || is_one_of(g, node, flat) ||
            (graph_is(g, node, "", "Gather") && g->value[n->input[1]].rank <= 1) ||
            (graph_is(g, node, "", "Squeeze") && x->rank == 1 && x->dim[0] == 1);
 }
@@ -65,7 +65,7 @@ void numbers_mark(graph *g, bool inside)
     }
     for (size_t n = 0; n < g->nodes; n++) {
         size_t most = most_of(g, n, inside);
-        if (!most || !is_row(g, n))
+        if (!most || !is_flat(g, n))
             continue;
         graph_value *made = &g->value[g->node[n].output[0]];
         if (made->rank == 1 && made->dim[0] > 0) /* ONNX Runtime knows better how long a Slice is */
@@ -78,48 +78,51 @@ OrtStatus *match_numbers(const graph *g, size_t node, step *made, bool *found)
 {
     OrtStatus *failure = NULL;
     const graph_node *n = &g->node[node];
-    int64_t start = 0, end = INT64_MAX, axis = 0, type = ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64;
+    int64_t axis = 0;
+    *found = true;
     if (graph_is(g, node, "", "Shape")) {
         made->kind = STEP_SHAPE;
-        ORT_TRY(graph_integer(g, node, "start", 0, &start));
-        ORT_TRY(graph_integer(g, node, "end", INT64_MAX, &end));
-        made->start[0] = start;
-        made->end[0] = end;
+        ORT_TRY(graph_integer(g, node, "start", 0, &made->start[0]));
+        ORT_TRY(graph_integer(g, node, "end", INT64_MAX, &made->end[0]));
         made->stride[0] = 1;
-        *found = true;
     } else if (graph_is(g, node, "", "Gather")) {
         made->kind = STEP_GATHER;
         ORT_TRY(graph_integer(g, node, "axis", 0, &axis));
-        made->axis[0] = rank_of(g, n->input[1]);
+        made->gather.rank = rank_of(g, n->input[1]);
         *found = (axis == 0 || axis == -1) &&
-                 graph_numbers(g, n->input[1], made->reshape.number, MOST_DIMENSIONS, &made->reshape.numbers);
-    } else if (graph_is(g, node, "", "Cast")) {
+                 graph_numbers(g, n->input[1], made->gather.index, MOST_DIMENSIONS, &made->gather.count);
+    } else /* a Cast to the same type */
         made->kind = STEP_RESHAPE;
-        ORT_TRY(graph_integer(g, node, "to", type, &type));
-        *found = type == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64;
-    }
 fail:
     return failure;
 }
 
+/* The extents of an array, as a row of whole numbers. */
+static run_array extents_of(const run_array *array)
+{
+    return (run_array){
+        .rank = 1, .dim = {(int64_t)array->rank}, .elements = array->rank, .host = (void *)(uintptr_t)array->dim};
+}
+
 OrtStatus *numbers_shape(const OrtApi *ort, const step *s, const run_array *x, run_array *output)
 {
-    int64_t start, count = (int64_t)s->reshape.numbers;
+    const run_array extents = extents_of(x);
+    int64_t start;
     *output = (run_array){.rank = 1, .dtype = CLATTN_DTYPE_NONE};
-    if (s->kind == STEP_SHAPE) {
-        const run_array extents = {.rank = 1, .dim = {(int64_t)x->rank}};
-        slice_bounds(s, 0, &extents, &start, &count);
-    } else
-        output->rank = s->axis[0];
-    output->dim[0] = count;
+    if (s->kind == STEP_SHAPE)
+        slice_bounds(s, 0, &extents, &start, output->dim);
+    else {
+        output->rank = s->gather.rank;
+        output->dim[0] = (int64_t)s->gather.count;
+    }
     return count_elements(ort, output);
 }
 
 static OrtStatus *gather(const OrtApi *ort, const step *s, const run_array *x, int64_t *to)
 {
     const int64_t *from = x->host, count = (int64_t)x->elements;
-    for (size_t i = 0; i < s->reshape.numbers; i++) {
-        const int64_t place = s->reshape.number[i] + (s->reshape.number[i] < 0 ? count : 0);
+    for (size_t i = 0; i < s->gather.count; i++) {
+        const int64_t place = s->gather.index[i] + (s->gather.index[i] < 0 ? count : 0);
         if (place < 0 || place >= count)
             return wrong_shape(ort, "a Gather's index is outside");
         to[i] = from[place];
@@ -139,26 +142,28 @@ static OrtStatus *apply(const OrtApi *ort, const char *op, int64_t a, int64_t b,
     return NULL;
 }
 
+static bool is_short_row(const run_array *array)
+{
+    return array->rank <= 1 && array->elements <= MOST_DIMENSIONS;
+}
+
 OrtStatus *numbers_compute(const OrtApi *ort, const step *s, run_array *const input[STEP_INPUTS],
                            const run_array *output)
 {
     OrtStatus *failure = NULL;
+    const run_array extents = extents_of(input[0]), *x = s->kind == STEP_SHAPE ? &extents : input[0], *y = input[1];
+    const int64_t *from = x->host;
     int64_t *to = output->host, start, extent;
-    if (output->rank > 1 || output->elements > MOST_DIMENSIONS)
+    bool small = is_short_row(x) && is_short_row(output);
+    for (size_t i = 1; i < STEP_INPUTS && input[i]; i++)
+        small = small && is_short_row(input[i]);
+    if (!small)
         return wrong_shape(ort, "a shape has more than 8 numbers, or is no row");
-    for (size_t i = 0; i < STEP_INPUTS && s->kind != STEP_SHAPE; i++)
-        if (input[i] && (input[i]->rank > 1 || input[i]->elements > MOST_DIMENSIONS))
-            return wrong_shape(ort, "a shape has more than 8 numbers, or is no row");
-    const int64_t *from = input[0]->host;
     switch (s->kind) {
-    case STEP_GATHER: return gather(ort, s, input[0], to);
+    case STEP_GATHER: return gather(ort, s, x, to);
     case STEP_SHAPE:
     case STEP_SLICE:
-        if (s->kind == STEP_SHAPE)
-            from = input[0]->dim;
-        const run_array row = {.rank = 1,
-                               .dim = {(int64_t)(s->kind == STEP_SHAPE ? input[0]->rank : input[0]->elements)}};
-        slice_bounds(s, 0, &row, &start, &extent);
+        slice_bounds(s, 0, x, &start, &extent);
         for (int64_t i = 0; i < extent; i++)
             to[i] = from[start + i * s->stride[0]];
         break;
@@ -168,11 +173,9 @@ OrtStatus *numbers_compute(const OrtApi *ort, const step *s, run_array *const in
                 memcpy(to, input[i]->host, input[i]->elements * sizeof *to);
         break;
     case STEP_ELEMENTWISE:
-        for (size_t i = 0; i < output->elements; i++) {
-            const int64_t *second = input[1]->host;
-            ORT_TRY(apply(ort, elementwise_functions[s->function].op, from[input[0]->elements > 1 ? i : 0],
-                          second[input[1]->elements > 1 ? i : 0], &to[i]));
-        }
+        for (size_t i = 0; i < output->elements; i++)
+            ORT_TRY(apply(ort, elementwise_functions[s->function].op, from[x->elements > 1 ? i : 0],
+                          ((const int64_t *)y->host)[y->elements > 1 ? i : 0], &to[i]));
         break;
     default: /* the same in another shape */
         if (output->elements)

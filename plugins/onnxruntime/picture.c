@@ -7,7 +7,8 @@
 
 /* ---- convolution ---- */
 
-/* Reads `sides` numbers for each of the picture's dimensions into those of (rows, columns); an array of rank 3 has no rows. */
+/* Reads `sides` numbers for each of the picture's dimensions into those of (rows, columns); an array of rank 3 has no
+ * rows.  `otherwise` is the default, and the least that is allowed. */
 static OrtStatus *read_sides(const graph *g, size_t node, const char *name, size_t rank, size_t sides,
                              int64_t otherwise, int32_t *made, bool *good)
 {
@@ -50,7 +51,8 @@ OrtStatus *match_convolution(const graph *g, size_t node, const bool *taken, ste
     ORT_TRY(graph_is_text(g, node, "auto_pad", "NOTSET", "VALID", &valid));
     ORT_TRY(read_sides(g, node, "strides", rank, 1, 1, made->convolution.stride, &good));
     ORT_TRY(read_sides(g, node, "dilations", rank, 1, 1, made->convolution.dilation, &good));
-    ORT_TRY(read_sides(g, node, "pads", rank, 2, 0, made->convolution.padding, &good));
+    if (explicit) /* VALID is without padding */
+        ORT_TRY(read_sides(g, node, "pads", rank, 2, 0, made->convolution.padding, &good));
     if (!good || !(explicit || valid) || groups < 1 || groups > MOST_EXTENT)
         return NULL;
     made->kind = STEP_CONVOLUTION;
@@ -80,8 +82,7 @@ OrtStatus *convolution_shape(const OrtApi *ort, const step *s, run_array *const 
     size_t picture[4], kernel[4];
     if (x->rank != weight->rank || weight->dim[0] % groups || x->dim[1] != weight->dim[1] * groups ||
         (bias && bias->dim[0] != weight->dim[0]))
-        return ort_failure(ort, ORT_INVALID_ARGUMENT,
-                           "clattn: a convolution's array, kernel and bias do not go together");
+        return wrong_shape(ort, "a convolution's array, kernel and bias do not go together");
     *output = *x;
     output->dim[1] = weight->dim[0];
     four(x, picture);
@@ -90,7 +91,7 @@ OrtStatus *convolution_shape(const OrtApi *ort, const step *s, run_array *const 
         const int64_t padded = (int64_t)picture[2 + d] + padding[d] + padding[2 + d];
         const int64_t reach = s->convolution.dilation[d] * ((int64_t)kernel[2 + d] - 1) + 1;
         if (padded < reach)
-            return ort_failure(ort, ORT_INVALID_ARGUMENT, "clattn: a convolution's kernel is larger than its picture");
+            return wrong_shape(ort, "a convolution's kernel is larger than its picture");
         if (d + x->rank >= 4)
             output->dim[d + x->rank - 2] = (padded - reach) / s->convolution.stride[d] + 1;
     }
@@ -118,7 +119,7 @@ OrtStatus *enqueue_convolution(const engine *e, const step *s, run_array *const 
         desc.padding[i] = s->convolution.padding[i];
     }
     desc.activation = s->activation.function;
-    if (desc.activation == CLATTN_ACTIVATION_SWISH || desc.activation == CLATTN_ACTIVATION_LEAKY_RELU) {
+    if (has_alpha(desc.activation)) {
         desc.explicit_alpha = 1;
         desc.alpha = s->activation.alpha;
     }
@@ -144,7 +145,7 @@ static bool read_sizes(const graph *g, const graph_node *n, const int64_t *axes,
         return false;
     if (has(n->input, n->inputs, 2) && g->value[n->input[2]].elements == wanted) {
         const graph_value *scales = &g->value[n->input[2]];
-        if (!scales->constant || scales->type != ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT)
+        if (scales->type != ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT)
             return false;
         const float *factor = scales->constant;
         made->resize.has_scale = true;
@@ -168,13 +169,13 @@ static bool read_sizes(const graph *g, const graph_node *n, const int64_t *axes,
 }
 
 /* What must be known of a change of size for the provider to compute it alike. */
-typedef enum needed {
+typedef enum size_rule {
     ANY_SIZE,
     SEVERAL_PIXELS, /* the result has more than one along each axis, unless the picture has just one */
-    DOUBLING,       /* to 1, 2, 4, 8 ... times the size: positions are then exact, however they are computed */
-} needed;
+    POWERS_OF_TWO,  /* to 1, 2, 4, 8 ... times the size: positions are then exact, however they are computed */
+} size_rule;
 
-static bool fulfils(const graph *g, size_t x, const step *made, needed what)
+static bool obeys(const graph *g, size_t x, const step *made, size_rule what)
 {
     for (size_t i = 0; i < 2 && what != ANY_SIZE; i++) {
         const bool scaled = made->resize.has_scale;
@@ -192,7 +193,7 @@ OrtStatus *match_resize(const graph *g, size_t node, step *made, bool *found, co
     static const struct {
         const char *mode, *positions, *rounding; /* ONNX's; NULL: whichever */
         clattn_resize_mode as;
-        needed what;
+        size_rule what;
     } known[] = {
         {"linear", "half_pixel", NULL, CLATTN_RESIZE_MODE_BILINEAR, ANY_SIZE},
         {"linear", "pytorch_half_pixel", NULL, CLATTN_RESIZE_MODE_BILINEAR, SEVERAL_PIXELS},
@@ -200,9 +201,9 @@ OrtStatus *match_resize(const graph *g, size_t node, step *made, bool *found, co
         {"cubic", "half_pixel", NULL, CLATTN_RESIZE_MODE_BICUBIC, ANY_SIZE},
         {"cubic", "pytorch_half_pixel", NULL, CLATTN_RESIZE_MODE_BICUBIC, SEVERAL_PIXELS},
         {"cubic", "align_corners", NULL, CLATTN_RESIZE_MODE_BICUBIC, ANY_SIZE},
-        {"nearest", "asymmetric", "floor", CLATTN_RESIZE_MODE_NEAREST, DOUBLING},
-        {"nearest", "half_pixel", "round_prefer_floor", CLATTN_RESIZE_MODE_NEAREST_EXACT, DOUBLING},
-        {"nearest", "half_pixel", "round_prefer_ceil", CLATTN_RESIZE_MODE_NEAREST_EXACT, DOUBLING},
+        {"nearest", "asymmetric", "floor", CLATTN_RESIZE_MODE_NEAREST, POWERS_OF_TWO},
+        {"nearest", "half_pixel", "round_prefer_floor", CLATTN_RESIZE_MODE_NEAREST_EXACT, POWERS_OF_TWO},
+        {"nearest", "half_pixel", "round_prefer_ceil", CLATTN_RESIZE_MODE_NEAREST_EXACT, POWERS_OF_TWO},
     };
     OrtStatus *failure = NULL;
     const graph_node *n = &g->node[node];
@@ -227,7 +228,7 @@ OrtStatus *match_resize(const graph *g, size_t node, step *made, bool *found, co
         ORT_TRY(graph_is_text(g, node, "coordinate_transformation_mode", "half_pixel", known[i].positions, &positions));
         if (known[i].rounding)
             ORT_TRY(graph_is_text(g, node, "nearest_mode", "round_prefer_floor", known[i].rounding, &rounding));
-        *found = mode && positions && rounding && fulfils(g, x, made, known[i].what);
+        *found = mode && positions && rounding && obeys(g, x, made, known[i].what);
         made->resize.mode = known[i].as;
     }
     if (!*found)
@@ -281,7 +282,7 @@ OrtStatus *match_depth_to_space(const graph *g, size_t node, step *made, bool *f
     const size_t x = g->node[node].input[0];
     int64_t block = 0;
     ORT_TRY(graph_integer(g, node, "blocksize", 0, &block));
-    ORT_TRY(graph_is_text(g, node, "mode", "DCR", "CRD", &made->depth.channels_first));
+    ORT_TRY(graph_is_text(g, node, "mode", "DCR", "CRD", &made->depth.crd));
     made->kind = STEP_DEPTH_TO_SPACE;
     made->depth.block = block;
     *found = rank_of(g, x) == 4 && block >= 1 && block <= 1 << 12;
@@ -306,7 +307,7 @@ OrtStatus *enqueue_depth_to_space(const engine *e, const step *s, const run_arra
 {
     /* Both as (batch, channels, rows, rows of a block, columns, columns of a block). */
     const int64_t block = s->depth.block, rows = x->dim[2], columns = x->dim[3], channels = y->dim[1];
-    const int64_t plane = rows * columns, first = s->depth.channels_first;
+    const int64_t plane = rows * columns, first = s->depth.crd;
     const int64_t extent[6] = {x->dim[0], channels, rows, block, columns, block};
     const int64_t from[6] = {x->dim[1] * plane,
                              plane * (first ? block * block : 1),

@@ -98,11 +98,12 @@ fail:
     return failure;
 }
 
-/* Whether a step reads an input's shape alone, or whole numbers, on the host. */
+/* Whether a step only looks at an input on the host: at its shape, or at its whole numbers. */
 static bool on_host(const graph *g, const step *s, size_t input)
 {
     const bool reshapes = s->kind == STEP_RESHAPE || s->kind == STEP_EXPAND;
-    return (reshapes && input == SHAPE) || (s->output[0] != NO_PLACE && g->value[s->output[0]].numbers);
+    return (reshapes && input == TARGET) || (s->kind == STEP_ATTENTION && input == TOTAL) ||
+           (s->output[0] != NO_PLACE && g->value[s->output[0]].numbers);
 }
 
 /* What runs need of the graph, which is gone by then. */

@@ -95,7 +95,7 @@ fail:
     return failure;
 }
 
-/* Makes the constants' buffers, when the chain runs for the first time. */
+/* Reads the constants; their buffers are made once, in the first run. */
 static OrtStatus *read_constants(run *r)
 {
     OrtStatus *failure = NULL;

@@ -36,10 +36,11 @@ typedef struct run_array {
 typedef struct chain_value {
     size_t input, output; /* of the replacing node; NO_PLACE: it is none */
     bool read;            /* by a step */
-    bool on_device;       /* a step reads its elements on the device, and not its shape, or whole numbers on the host */
-    bool constant;        /* an input that never changes */
-    run_array shape;      /* of a constant */
-    cl_mem buffer;        /* of a constant, once it has been used */
+    bool
+        on_device; /* a step reads its elements on the device; otherwise only its shape or its numbers are read, on the host */
+    bool constant;   /* an input that never changes */
+    run_array shape; /* of a constant */
+    cl_mem buffer;   /* of a constant, once it has been used */
 } chain_value;
 
 /* What is kept of a product: a plan, and the matrix as that plan packs it. */
@@ -70,13 +71,16 @@ OrtStatus *step_shape(const OrtApi *ort, const step *s, size_t part, run_array *
 OrtStatus *attention_shape(const OrtApi *ort, const step *s, size_t part, run_array *const input[], run_array *output);
 OrtStatus *rope_shape(const OrtApi *ort, const step *s, run_array *const input[], run_array *output);
 
+/* Whether a function has an alpha, for which descriptions have an `alpha`. */
+bool has_alpha(clattn_activation function);
+
 /* A failure that says what is wrong with a shape. */
 OrtStatus *wrong_shape(const OrtApi *ort, const char *what);
 
 /* Counts an array's elements by its extents. */
 OrtStatus *count_elements(const OrtApi *ort, run_array *array);
 
-/* Parts of step_shape, of a Shape and a Gather. */
+/* Part of step_shape: of a Shape and of a Gather. */
 OrtStatus *numbers_shape(const OrtApi *ort, const step *s, const run_array *x, run_array *output);
 
 /* Computes whole numbers to output->host, where there is room for MOST_DIMENSIONS. */

@@ -212,11 +212,11 @@ static OrtStatus *expand_shape(const OrtApi *ort, const step *s, run_array *cons
 {
     run_array target = {.rank = s->reshape.numbers};
     const int64_t *numbers = s->reshape.number;
-    if (input[SHAPE]) {
-        if (input[SHAPE]->rank != 1 || input[SHAPE]->elements > MOST_DIMENSIONS)
+    if (input[TARGET]) {
+        if (input[TARGET]->rank != 1 || input[TARGET]->elements > MOST_DIMENSIONS)
             return wrong_shape(ort, "an Expand's target is no row of up to 8 numbers");
-        target.rank = input[SHAPE]->elements;
-        numbers = input[SHAPE]->host;
+        target.rank = input[TARGET]->elements;
+        numbers = input[TARGET]->host;
     }
     for (size_t i = 0; i < target.rank; i++)
         target.dim[i] = numbers[i];
@@ -272,7 +272,7 @@ OrtStatus *step_shape(const OrtApi *ort, const step *s, size_t part, run_array *
         break;
     case STEP_RESHAPE:
         *output = *input[0];
-        ORT_TRY(reshape(ort, &s->reshape, input[SHAPE], output));
+        ORT_TRY(reshape(ort, &s->reshape, input[TARGET], output));
         break;
     }
 fail:

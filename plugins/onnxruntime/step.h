@@ -30,7 +30,7 @@ typedef enum step_kind {
     STEP_GATHER,  /* of whole numbers */
 } step_kind;
 
-/* The inputs of each kind; other kinds have one, and perhaps SHAPE. */
+/* The inputs of each kind; other kinds have one, and perhaps TARGET. */
 enum { QUERY, KEY, VALUE, MASK, PAST_KEY, PAST_VALUE, LENGTHS, TOTAL, COSINES, SINES };
 enum { ATTENDED, PRESENT_KEY, PRESENT_VALUE }; /* the outputs of attention with a cache */
 enum { ROPE_X, ROPE_POSITIONS };               /* and COSINES and SINES */
@@ -38,7 +38,7 @@ enum { PRODUCT_A, PRODUCT_B, PRODUCT_BIAS, PRODUCT_OPERAND };
 enum { NORM_X, NORM_SCALE, NORM_BIAS, NORM_RESIDUAL, NORM_ADDEND }; /* the addend, one row, is added to the residual */
 enum { NORMED, NORM_SUM };                                          /* the outputs of a norm: the sum that it is of */
 enum { CONVOLVED, CONVOLUTION_WEIGHT, CONVOLUTION_BIAS };
-enum { SHAPE = STEP_INPUTS - 1 }; /* of a reshape or an expansion: whole numbers on the host */
+enum { TARGET = STEP_INPUTS - 1 }; /* of a reshape or an expansion: whole numbers on the host */
 
 /* How an array in row-major order is attention's, or a rotary embedding's, (batch, heads, length, size). */
 typedef struct attention_view {
@@ -50,7 +50,7 @@ typedef struct attention_view {
 
 typedef enum reshape_kind {
     RESHAPE_NONE,
-    RESHAPE_TARGET,    /* `number`, or the input SHAPE, is the shape: 0 keeps an extent, -1 is what is left */
+    RESHAPE_TARGET,    /* `number`, or the input TARGET, is the shape: 0 keeps an extent, -1 is what is left */
     RESHAPE_SQUEEZE,   /* without the axes `number`, or without all that are 1 */
     RESHAPE_UNSQUEEZE, /* with the axes `number` */
     RESHAPE_FLATTEN    /* to two dimensions, of which the first has those before `number` */
@@ -116,12 +116,15 @@ typedef struct step {
     } resize;
     struct {
         int64_t block;
-        bool channels_first; /* ONNX's CRD: the channels of a block lie together */
+        bool crd; /* ONNX's mode: the channels of a block lie together; otherwise DCR */
     } depth;
-    step_reshape reshape;         /* alone, or of a product's sums, before a bias, an activation or an operand; of a
-                                   * Gather, `number` has its indices */
+    struct {
+        int64_t index[MOST_DIMENSIONS];
+        size_t count, rank;
+    } gather;                     /* of whole numbers */
+    step_reshape reshape;         /* alone, or of a product's sums, before a bias, an activation or an operand */
     size_t axis[MOST_DIMENSIONS]; /* of a transposition: which dimension of the input each is; [0] of a split and of
-                                   * what is put together: the dimension; of a Gather: the dimensions of its indices */
+                                   * what is put together: the dimension */
     /* Of a slice, of each dimension; of a split, `start` has the parts' extents. */
     int64_t start[MOST_DIMENSIONS], end[MOST_DIMENSIONS], stride[MOST_DIMENSIONS];
     size_t function; /* of elementwise_functions */

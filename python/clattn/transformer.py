@@ -160,16 +160,16 @@ class Source:
         return int(number[0])
 
 
-def _stages(stacks: Any, first: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None, preset: bool) -> Any:
-    """The description of a stack of one stage or several, in an array of new ones or of a preset's; or NULL."""
-    if first is None:
+def _stages(stacks: Any, given: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None, preset: bool) -> Any:
+    """A stack's description, of one stage or several, written over a preset's or over new ones; NULL if there is none."""
+    if given is None:
         return stacks if preset else ffi.NULL
-    members = [first] if isinstance(first, Mapping) else list(first)
+    members = [given] if isinstance(given, Mapping) else list(given)
     if not 1 <= len(members) <= len(stacks):
         raise ValueError(f"there are {len(members)} stages, expected 1 to {len(stacks)}")
     for n, each in enumerate(members):
         stage = ffi.addressof(stacks, n)
-        if not preset:
+        if not stage.size:
             lib.clattn_stack_desc_init(stage)
         fill(stage, each)
         if n + 1 < len(members):
@@ -343,6 +343,8 @@ class Transformer(Closing):
         factor = last.restoration.factor if last.restoration.kind else 0
         restored = (len(padded), pictures.shape[1], factor * height, factor * width) if factor else None
         pooled = lib.CLATTN_POOLING_NONE if pooling is None else enumerator("clattn_pooling", pooling)
+        if pooling is not None and pooled == lib.CLATTN_POOLING_NONE:
+            raise ValueError(f"pooling is {pooling!r}, not one of mean, first, last, patches")
         args = ffi.new("clattn_encoder_args *")
         lib.clattn_encoder_args_init(args)
         args.explicit_lengths, args.batch = 1, batch

@@ -219,6 +219,11 @@ class Transformers(unittest.TestCase):
         ):
             with self.assertRaisesRegex(ValueError, words):
                 model.encode(np.zeros(shape, np.float32))
+        with self.assertRaisesRegex(ValueError, "pooling is 'none', not one of"):
+            model.encode(np.zeros((1, 3, 8, 6), np.float32), pooling="none")
+        # A stage more than the preset has is taken as one: what is wrong is told of it.
+        with self.assertRaisesRegex(clattn.ClattnError, "a stage that another one follows has no"):
+            clattn.Transformer(weights, preset="vit_tiny_16", encoder=[{}, {**SIZES, "d_model": 192, "input": "continued"}])
         with self.assertRaisesRegex(ValueError, "neither lengths nor segments"):
             model.encode(np.zeros((1, 3, 8, 6), np.float32), [1])
         with self.assertRaisesRegex(ValueError, "there are 65 stages, expected 1 to 64"):
