@@ -36,11 +36,10 @@ typedef struct run_array {
 typedef struct chain_value {
     size_t input, output; /* of the replacing node; NO_PLACE: it is none */
     bool read;            /* by a step */
-    bool
-        on_device; /* a step reads its elements on the device; otherwise only its shape or its numbers are read, on the host */
-    bool constant;   /* an input that never changes */
-    run_array shape; /* of a constant */
-    cl_mem buffer;   /* of a constant, once it has been used */
+    bool on_device;       /* a step reads its elements there; otherwise its shape or its numbers are read on the host */
+    bool constant;        /* an input that never changes */
+    run_array shape;      /* of a constant */
+    cl_mem buffer;        /* of a constant, once it has been used */
 } chain_value;
 
 /* What is kept of a product: a plan, and the matrix as that plan packs it. */

@@ -110,8 +110,8 @@ typedef struct step {
     struct {
         clattn_resize_mode mode;
         bool align_corners, has_scale;
-        float scale[2]; /* of rows and columns; otherwise their number is */
-        int64_t size[2];
+        float scale[2];  /* factors of rows and of columns */
+        int64_t size[2]; /* their numbers, if there are no factors */
         float cubic_a;
     } resize;
     struct {
