@@ -18,8 +18,8 @@
  * ... of all heads of its key/value head.  attention_backward_cpu_keys: (1, key_length, key/value heads * batch).
  *
  * Workspace, behind the rows' four numbers: for each part (batch, key/value heads, parts, keys) a row of D_K and one of D_V floats,
- * both rounded up to LANES.  Private memory, in floats: QUERY_VECTORS * LANES * (3 D_K + 2 D_V + 4 KEY_TILE) + KEY_TILE * (D_K + D_V),
- * with PAIRS half as much more.
+ * both rounded up to LANES.  Private memory, in floats, at most: QUERY_VECTORS * LANES * (3 D_K + 2 D_V + 5 KEY_TILE) + KEY_TILE *
+ * (D_K + D_V).
  *
  * Where |lse| is 16 or more in a row of a block, its rounding shows, and the block walks the keys once more, before, for the rows'
  * factors.  A tile that no query of the block attends is skipped; a key that none attends counts as zeros.  But a key that
@@ -54,14 +54,14 @@
 #define SELECTS (RANGED || MASK || BIAS || MASK_MOD) /* some pairs may not be attended */
 #define SLOPES (SOFTCAP || SCORE_MOD)                /* the derivatives by the scaled scores are not 1 */
 
-/* Rows of up to `size` columns from index `at` on, `step` apart, become rows of a multiple of LANES floats. */
+/* Rows of up to `size` columns from index `at` on, `step` apart, become rows of a multiple of LANES numbers. */
 #define PACK_ROWS(TYPE, to, from, at, step, col, size, n) \
     do { \
         for (int j_ = 0; j_ < (n); j_++) \
             for (int d_ = 0; d_ < (size); d_ += LANES) { \
                 floatv x_; \
                 LOAD_ROW(TYPE, x_, from, (at) + j_ * (step) + d_ * (col), col, (size) - d_, 0.0f); \
-                VSTORE(x_, 0, (to) + j_ * ROUND_UP(size, LANES) + d_); \
+                set_row(to, ROUND_UP(size, LANES) * j_ + d_, x_); \
             } \
     } while (0)
 
@@ -73,7 +73,7 @@ typedef struct block_rows {
 /* ---- a block ---- */
 
 /* The rows of Q and dO, zeros where a row attends nothing, and what else is known of the rows before any key is. */
-INLINE void load_block(block_rows *rows, float *q, float *g, const global ELEMENT(Q_TYPE) *query,
+INLINE void load_block(block_rows *rows, operand *q, operand *g, const global ELEMENT(Q_TYPE) *query,
                        const global ELEMENT(O_TYPE) *output, const global float *lse,
                        const global ELEMENT(DO_TYPE) *d_output, const global float *d_lse, const attention_block *block,
                        const attention_args *a)
@@ -91,22 +91,22 @@ INLINE void load_block(block_rows *rows, float *q, float *g, const global ELEMEN
         int begin, end;
         attention_keys(&block->item, i, i, a, &begin, &end);
         if (factor[r] == 0.0f || begin >= end) { /* it attends nothing, or its sink alone */
-            for (int d = 0; d < K_WIDTH; d++)
-                q[r * K_WIDTH + d] = 0.0f;
-            for (int c = 0; c < V_WIDTH; c++)
-                g[r * V_WIDTH + c] = 0.0f;
+            for (int d = 0; d < K_WIDTH; d += LANES)
+                set_row(q, r * K_WIDTH + d, (floatv)(0.0f));
+            for (int c = 0; c < V_WIDTH; c += LANES)
+                set_row(g, r * V_WIDTH + c, (floatv)(0.0f));
             continue;
         }
         const long from = attention_query_row(&a->scores, &block->item, i),
                    to = attention_query_row(&a->output, &block->item, i);
-        PACK_ROWS(Q_TYPE, q + r * K_WIDTH, query, attention_query_row(&a->query, &block->item, i), 0, a->query.col, D_K,
-                  1);
-        PACK_ROWS(DO_TYPE, g + r * V_WIDTH, d_output, from, 0, a->scores.col, D_V, 1);
+        PACK_ROWS(Q_TYPE, q + r * TERMS(K_WIDTH), query, attention_query_row(&a->query, &block->item, i), 0,
+                  a->query.col, D_K, 1);
+        PACK_ROWS(DO_TYPE, g + r * TERMS(V_WIDTH), d_output, from, 0, a->scores.col, D_V, 1);
         floatv sum = (floatv)(0.0f);
         for (int c = 0; c < D_V; c += LANES) {
             floatv x;
             LOAD_ROW(O_TYPE, x, output, to + c * a->output.col, a->output.col, D_V - c, 0.0f);
-            sum = FMA(x, VLOAD(0, g + r * V_WIDTH + c), sum);
+            sum = FMA(x, row_at(g, r * V_WIDTH + c), sum);
         }
         float lane[LANES];
         VSTORE(sum, 0, lane);
@@ -145,9 +145,9 @@ INLINE void derive_each(floatv *slope, const floatv *s, int start, int n, const 
 
 /* The scores of a tile of keys, which are packed into k; -inf where a pair is not attended.  False: no pair is.  With SLOPES, slope is
  * the derivative of a score by the scaled score. */
-INLINE bool score_tile(floatv *s, floatv *slope, float *k, operand *columns, const operandv *qt,
-                       const global ELEMENT(K_TYPE) *key, int start, int n, const attention_block *block,
-                       const attention_args *a, const optional_arrays *arrays)
+INLINE bool score_tile(floatv *s, floatv *slope, operand *k, const operandv *qt, const global ELEMENT(K_TYPE) *key,
+                       int start, int n, const attention_block *block, const attention_args *a,
+                       const optional_arrays *arrays)
 {
     bool open = true;
 #if MASK
@@ -157,7 +157,7 @@ INLINE bool score_tile(floatv *s, floatv *slope, float *k, operand *columns, con
         return false;
 #endif
     PACK_ROWS(K_TYPE, k, key, attention_row(&a->key, &block->item, start, a, arrays), a->key.row, a->key.col, D_K, n);
-    multiply_rows(s, along_columns(columns, k, K_WIDTH, n), TERMS(K_WIDTH), TERMS(D_K), qt, n);
+    multiply_rows(s, k, TERMS(K_WIDTH), TERMS(D_K), qt, n);
     for (int j = 0; j < n * QUERY_VECTORS && !RAW_SCORES; j++)
         s[j] *= a->scale;
     for (int j = 0; j < n * QUERY_VECTORS && SLOPES; j++)
@@ -192,7 +192,7 @@ INLINE float sink_of(float row_lse, const attention_block *block, const attentio
 #endif
 
 /* Sets the factors of the rows to 1 / (their weights' sum), if a log-sum-exp is so large that its rounding shows. */
-INLINE void find_factors(block_rows *rows, floatv *s, floatv *slope, float *k, operand *columns, const operandv *qt,
+INLINE void find_factors(block_rows *rows, floatv *s, floatv *slope, operand *k, const operandv *qt,
                          const global ELEMENT(K_TYPE) *key, int begin, int end, const attention_block *block,
                          const attention_args *a, const optional_arrays *arrays)
 {
@@ -206,7 +206,7 @@ INLINE void find_factors(block_rows *rows, floatv *s, floatv *slope, float *k, o
         return;
     for (int start = begin, n; start < end; start += n) {
         n = tile_length(KEY_TILE, start, end, a);
-        if (!score_tile(s, slope, k, columns, qt, key, start, n, block, a, arrays))
+        if (!score_tile(s, slope, k, qt, key, start, n, block, a, arrays))
             continue;
         for (int j = 0; j < n; j++)
             for (int v = 0; v < QUERY_VECTORS; v++)
@@ -225,14 +225,14 @@ INLINE void find_factors(block_rows *rows, floatv *s, floatv *slope, float *k, o
 }
 
 /* Keys that no query of the block attends become zeros, whatever they hold. */
-INLINE void forget_keys(float *rows, const int width, const floatv *s, int n)
+INLINE void forget_keys(operand *rows, const int width, const floatv *s, int n)
 {
     for (int j = 0; j < n && SELECTS; j++) {
         intv attended = (intv)(0);
         for (int v = 0; v < QUERY_VECTORS; v++)
             attended |= s[j * QUERY_VECTORS + v] != -INFINITY;
         for (int d = 0; d < width && !any(attended); d += LANES)
-            VSTORE((floatv)(0.0f), 0, rows + j * width + d);
+            set_row(rows, j * width + d, (floatv)(0.0f));
     }
 }
 
@@ -299,14 +299,16 @@ kernel void attention_backward_cpu(const global ELEMENT(Q_TYPE) *query, const gl
 
     const int part = (int)group_id(&a.part, 0), g = (int)group_id(&a.part, 1), b = (int)group_id(&a.part, 2);
     const int blocks = (a.query_length + BLOCK - 1) / BLOCK, step = K_WIDTH + V_WIDTH;
-    float q[BLOCK * K_WIDTH] __attribute__((aligned(64))), go[BLOCK * V_WIDTH] __attribute__((aligned(64)));
-    float k[KEY_TILE * K_WIDTH] __attribute__((aligned(64))), v[KEY_TILE * V_WIDTH] __attribute__((aligned(64)));
+    operand q[BLOCK * TERMS(K_WIDTH)] __attribute__((aligned(64))),
+        go[BLOCK * TERMS(V_WIDTH)] __attribute__((aligned(64)));
+    operand k[KEY_TILE * TERMS(K_WIDTH)] __attribute__((aligned(64))),
+        v[KEY_TILE * TERMS(V_WIDTH)] __attribute__((aligned(64)));
     operandv qt[TERMS(K_WIDTH) * QUERY_VECTORS], gt[TERMS(V_WIDTH) * QUERY_VECTORS];
     floatv sum[K_WIDTH * QUERY_VECTORS];
     floatv s[(KEY_TILE + KEY_STEP) * QUERY_VECTORS], dp[(KEY_TILE + KEY_STEP) * QUERY_VECTORS];
     /* What PAIRS makes of Q, dO, K and V, and of P and dS. */
     operand query_rows[CONVERTED(TERMS(BLOCK) * K_WIDTH)], gradient_rows[CONVERTED(TERMS(BLOCK) * V_WIDTH)];
-    operand columns[CONVERTED(KEY_TILE * TERMS(K_WIDTH + V_WIDTH))], key_pairs[CONVERTED(TERMS(KEY_TILE) * K_WIDTH)];
+    operand key_pairs[CONVERTED(TERMS(KEY_TILE) * K_WIDTH)];
     operand weights[CONVERTED(KEY_TILE * TERMS(BLOCK))];
     operandv pairs[CONVERTED(TERMS(KEY_TILE) * QUERY_VECTORS)];
 #if DROPOUT
@@ -344,11 +346,11 @@ kernel void attention_backward_cpu(const global ELEMENT(Q_TYPE) *query, const gl
             sum[d] = (floatv)(0.0f);
         if (block.live > 0) {
             attention_keys(&block.item, block.first, block.first + block.last, &a, &begin, &end);
-            find_factors(&rows, s, slope, k, columns, qt, key, begin, end, &block, &a, &arrays);
+            find_factors(&rows, s, slope, k, qt, key, begin, end, &block, &a, &arrays);
         }
         for (int start = begin, n; start < end; start += n) {
             n = tile_length(KEY_TILE, start, end, &a);
-            if (!score_tile(s, slope, k, columns, qt, key, start, n, &block, &a, &arrays))
+            if (!score_tile(s, slope, k, qt, key, start, n, &block, &a, &arrays))
                 continue;
             PACK_ROWS(V_TYPE, v, value, attention_row(&a.value, &block.item, start, &a, &arrays), a.value.row,
                       a.value.col, D_V, n);
@@ -367,7 +369,7 @@ kernel void attention_backward_cpu(const global ELEMENT(Q_TYPE) *query, const gl
             add_rows(sums + K_WIDTH, step, along_queries(weights, kept, n), given, V_WIDTH, n, TERMS(block.live));
 #endif
 #if GRADIENT_QUERY || GRADIENT_KEY
-            multiply_rows(dp, along_columns(columns, v, V_WIDTH, n), TERMS(V_WIDTH), TERMS(D_V), gt, n);
+            multiply_rows(dp, v, TERMS(V_WIDTH), TERMS(D_V), gt, n);
             for (int j = 0; j < n; j++)
                 for (int i = 0; i < QUERY_VECTORS; i++) {
                     const int at = j * QUERY_VECTORS + i;

@@ -3,8 +3,9 @@
  *   LANES, QUERY_VECTORS, KEY_STEP   as attention/cpu/lanes.cl says
  *   PAIRS                            0: floats; 1: bfloat16 two by two (engine/x86/bf16.h), with a float as the sum
  *
- * An `operand` is a number, or with PAIRS two neighbouring terms of a sum; n of them make TERMS(n) operands.  Rows come as floats,
- * and four functions bring them into the order of a product's terms; without PAIRS they have nothing to do. */
+ * An `operand` is a number, or with PAIRS two neighbouring terms of a sum; n of them make TERMS(n) operands.  Rows hold their
+ * numbers side by side, which are the terms of a sum over columns.  Three functions bring them and scores into the order of other
+ * sums' terms; without PAIRS they have nothing to do. */
 #ifndef CLATTN_CL_ATTENTION_BACKWARD_PRODUCTS_H
 #define CLATTN_CL_ATTENTION_BACKWARD_PRODUCTS_H
 
@@ -28,26 +29,34 @@ typedef floatv operandv;
 
 /* ---- the order of terms ---- */
 
-/* Neighbouring columns of `n` rows of `width` numbers. */
-INLINE const operand *along_columns(operand *to, const float *rows, const int width, int n)
+/* LANES numbers of `rows` from number `at` on. */
+INLINE floatv row_at(const operand *rows, int at)
 {
 #if PAIRS
-    for (int i = 0; i < n * width; i += LANES)
-        VSTORE(JOIN(convert_ushort, LANES)(AS_UINTV(VLOAD(0, rows + i)) >> 16), 0, (ushort *)to + i);
-    return to;
+    return AS_FLOATV(JOIN(convert_uint, LANES)(*(const whole_ushortv *)((const ushort *)rows + at)) << 16);
 #else
-    return rows;
+    return VLOAD(0, rows + at);
+#endif
+}
+
+/* Their way there; with PAIRS they are bfloat16 already. */
+INLINE void set_row(operand *rows, int at, floatv x)
+{
+#if PAIRS
+    STORE_WHOLE(whole_ushortv, (ushort *)rows + at, JOIN(convert_ushort, LANES)(AS_UINTV(x) >> 16));
+#else
+    STORE_WHOLE(whole_floatv, rows + at, x);
 #endif
 }
 
 /* Neighbouring rows, as TERMS(n) rows of `width` operands. */
-INLINE const operand *along_rows(operand *to, const float *rows, const int width, int n)
+INLINE const operand *along_rows(operand *to, const operand *rows, const int width, int n)
 {
 #if PAIRS
     for (int i = 0; i < n; i += 2)
         for (int d = 0; d < width; d += LANES) {
-            const floatv odd = i + 1 < n ? VLOAD(0, rows + (i + 1) * width + d) : (floatv)(0.0f);
-            VSTORE(exact_pairs(VLOAD(0, rows + i * width + d), odd), 0, to + i / 2 * width + d);
+            const floatv odd = i + 1 < n ? row_at(rows, (i + 1) * width + d) : (floatv)(0.0f);
+            STORE_WHOLE(whole_uintv, to + i / 2 * width + d, exact_pairs(row_at(rows, i * width + d), odd));
         }
     return to;
 #else
@@ -76,21 +85,21 @@ INLINE const operand *along_queries(operand *to, const floatv *s, int n)
 {
 #if PAIRS
     for (int i = 0; i < n * QUERY_VECTORS; i++)
-        VSTORE(bf16_sums(s[i]), i, (ushort *)to);
+        STORE_WHOLE(whole_ushortv, (ushort *)to + i * LANES, bf16_sums(s[i]));
     return to;
 #else
     return (const float *)s;
 #endif
 }
 
-/* Rows of `width` floats become columns, to[d * QUERY_VECTORS + v], whose neighbours are terms. */
-INLINE void transpose_rows(operandv *to, const float *rows, const int width)
+/* Rows of `width` numbers become columns, to[d * QUERY_VECTORS + v], whose neighbours are terms. */
+INLINE void transpose_rows(operandv *to, const operand *rows, const int width)
 {
     for (int v = 0; v < QUERY_VECTORS; v++)
         for (int d = 0; d < width; d += LANES) {
             floatv x[LANES];
             for (int r = 0; r < LANES; r++)
-                x[r] = VLOAD(0, rows + (v * LANES + r) * width + d);
+                x[r] = row_at(rows, (v * LANES + r) * width + d);
             transpose(x);
 #if PAIRS
             for (int c = 0; c < LANES; c += 2)

@@ -23,9 +23,7 @@ static size_t private_bytes(const struct geometry *g, const struct attention_pro
 {
     const size_t d_k = round_up(problem->d_k, g->lanes), d_v = round_up(problem->d_v, g->lanes);
     const size_t rows = g->vectors * g->lanes;
-    /* Pairs take half as much once more. */
-    return sizeof(float) * 3 / 2 *
-           (rows * (3 * d_k + 2 * d_v + 4 * (g->key_tile + g->step)) + g->key_tile * (d_k + d_v));
+    return sizeof(float) * (rows * (3 * d_k + 2 * d_v + 5 * (g->key_tile + g->step)) + g->key_tile * (d_k + d_v));
 }
 
 static struct geometry geometry_of(const struct capabilities *caps, const struct attention_problem *problem)
