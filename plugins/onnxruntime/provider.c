@@ -272,15 +272,13 @@ fail:
 
 /* ---- providers ---- */
 
-/* The session's option of that name; the caller frees it.  NULL: it is not set. */
-static OrtStatus *read_option(const OrtApi *ort, const OrtSessionOptions *options, const char *name, char **value)
+/* An entry of the session's options; the caller frees it.  NULL: it is not set. */
+static OrtStatus *read_option(const OrtApi *ort, const OrtSessionOptions *options, const char *key, char **value)
 {
     OrtStatus *failure = NULL;
-    char key[128];
     int there = 0;
     size_t bytes = 0;
     *value = NULL;
-    snprintf(key, sizeof key, PREFIX "%s", name);
     ORT_TRY(ort->HasSessionConfigEntry(options, key, &there));
     if (!there)
         return NULL;
@@ -304,12 +302,13 @@ static void context_log(void *user, clattn_log_level level, const char *line)
 static OrtStatus *open_context(provider *p, const OrtSessionOptions *options)
 {
     OrtStatus *failure = NULL;
-    char *device = NULL, *cache = NULL, *take = NULL, text[512];
+    char *device = NULL, *cache = NULL, *take = NULL, *spins = NULL, text[512];
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     clattn_device_info info = {.size = sizeof info};
-    ORT_TRY(read_option(p->engine.ort, options, "device", &device));
-    ORT_TRY(read_option(p->engine.ort, options, "cache_dir", &cache));
-    ORT_TRY(read_option(p->engine.ort, options, "take", &take));
+    ORT_TRY(read_option(p->engine.ort, options, PREFIX "device", &device));
+    ORT_TRY(read_option(p->engine.ort, options, PREFIX "cache_dir", &cache));
+    ORT_TRY(read_option(p->engine.ort, options, PREFIX "take", &take));
+    ORT_TRY(read_option(p->engine.ort, options, "session.intra_op.allow_spinning", &spins));
     if (take && strcmp(take, "attention") != 0 && strcmp(take, "all") != 0) {
         failure = ort_failure(p->engine.ort, ORT_INVALID_ARGUMENT,
                               "clattn: the option take is '%.60s', expected attention or all", take);
@@ -334,12 +333,15 @@ static OrtStatus *open_context(provider *p, const OrtSessionOptions *options)
     p->engine.shares = info.unified_memory &&
                        (info.device_class == CLATTN_DEVICE_CLASS_CPU || info.device_class == CLATTN_DEVICE_CLASS_POCL ||
                         info.device_class == CLATTN_DEVICE_CLASS_SOFTWARE);
+    if (p->engine.shares && !(spins && strcmp(spins, "0") == 0))
+        p->engine.spinning = info.compute_units;
     snprintf(text, sizeof text, "clattn runs on %s (%s)", info.name, info.platform);
     write_log(p, ORT_LOGGING_LEVEL_INFO, text);
 fail:
     free(device);
     free(cache);
     free(take);
+    free(spins);
     return failure;
 }
 

@@ -292,7 +292,7 @@ fail:
     return failure;
 }
 
-OrtStatus *chain_run(engine *e, const chain *c, OrtKernelContext *context)
+static OrtStatus *run_chain(engine *e, const chain *c, OrtKernelContext *context)
 {
     OrtStatus *failure = NULL;
     cl_event event = NULL;
@@ -323,6 +323,52 @@ fail:
     free(r.made);
     free(r.pieces);
     return failure;
+}
+
+/* A run while the session's threads sleep. */
+typedef struct quiet_run {
+    engine *e;
+    const chain *c;
+    OrtKernelContext *context;
+    OrtStatus *failure;
+    mtx_t lock; /* of the flags */
+    cnd_t ended;
+    bool begins, ends;
+} quiet_run;
+
+/* Whichever thread comes first runs the chain; the others wait for it. */
+static void run_or_wait(void *user, size_t index)
+{
+    quiet_run *r = user;
+    (void)index;
+    mtx_lock(&r->lock);
+    if (!r->begins) {
+        r->begins = true;
+        mtx_unlock(&r->lock);
+        r->failure = run_chain(r->e, r->c, r->context);
+        mtx_lock(&r->lock);
+        r->ends = true;
+        cnd_broadcast(&r->ended);
+    }
+    while (!r->ends)
+        cnd_wait(&r->ended, &r->lock);
+    mtx_unlock(&r->lock);
+}
+
+OrtStatus *chain_run(engine *e, const chain *c, OrtKernelContext *context)
+{
+    OrtStatus *failure = NULL;
+    quiet_run r = {.e = e, .c = c, .context = context};
+    if (e->spinning < 2 || mtx_init(&r.lock, mtx_plain) != thrd_success)
+        return run_chain(e, c, context);
+    if (cnd_init(&r.ended) != thrd_success) {
+        mtx_destroy(&r.lock);
+        return run_chain(e, c, context);
+    }
+    failure = e->ort->KernelContext_ParallelFor(context, run_or_wait, e->spinning, 0, &r);
+    cnd_destroy(&r.ended);
+    mtx_destroy(&r.lock);
+    return failure ? failure : r.failure;
 }
 
 void chain_release(const engine *e, chain *c)

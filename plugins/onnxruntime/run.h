@@ -12,7 +12,9 @@ typedef struct engine {
     clattn_context *context;
     cl_command_queue queue; /* the context's, in order */
     struct cl_table cl;
-    bool shares;  /* the device is a processor, whose memory is the host's */
+    bool shares; /* the device is a processor, whose memory is the host's */
+    size_t
+        spinning; /* as many threads of the session's may look for work all the time, on the device's cores; 0: none */
     mtx_t lock;   /* held while a run enqueues: whatever is below, and the chains, are only used then */
     cl_mem arena; /* what lies between the steps of any run: the queue's order keeps runs apart */
     size_t arena_bytes;
@@ -134,7 +136,8 @@ OrtStatus *expand(const engine *e, const run_array *shape, run_array *array, cl_
 clattn_binding binding_of(const run_array *array);
 size_t array_bytes(const run_array *array);
 
-/* Computes the chain from the context's inputs to its outputs, and waits for them.  Any number of threads may call it. */
+/* Computes the chain from the context's inputs to its outputs, and waits for them.  Any number of threads may call it.  The session's
+ * threads that would look for work meanwhile, on cores that the device needs, sleep. */
 OrtStatus *chain_run(engine *e, const chain *c, OrtKernelContext *context);
 
 /* The failure of a status, or NULL if it is none. */
