@@ -12,11 +12,10 @@ typedef struct engine {
     clattn_context *context;
     cl_command_queue queue; /* the context's, in order */
     struct cl_table cl;
-    bool shares; /* the device is a processor, whose memory is the host's */
-    size_t
-        spinning; /* as many threads of the session's may look for work all the time, on the device's cores; 0: none */
-    mtx_t lock;   /* held while a run enqueues: whatever is below, and the chains, are only used then */
-    cl_mem arena; /* what lies between the steps of any run: the queue's order keeps runs apart */
+    bool shares;     /* the device is a processor, whose memory is the host's */
+    size_t spinning; /* how many of the session's threads may spin on the device's cores; 0: none */
+    mtx_t lock;      /* held while a run enqueues: whatever is below, and the chains, are only used then */
+    cl_mem arena;    /* what lies between the steps of any run: the queue's order keeps runs apart */
     size_t arena_bytes;
     cl_kernel elementwise[2]; /* of float32 and float16; NULL: not built yet */
 } engine;

@@ -57,12 +57,14 @@ def model(nodes, inputs, outputs, constants=(), opset=23, known=False):
     return helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
 
 
-def session(content, alone=False, **options):
+def session(content, alone=False, threads=0, spin=True, **options):
     """A session that has the provider; if `alone`, one that refuses models of which a node is left."""
     settings = onnxruntime.SessionOptions()
     devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == NAME]
     settings.add_provider_for_devices(devices, options)
     settings.add_session_config_entry("session.disable_cpu_ep_fallback", str(int(alone)))
+    settings.add_session_config_entry("session.intra_op.allow_spinning", str(int(spin)))
+    settings.intra_op_num_threads = threads  # 0: as many as the processor has cores
     settings.log_severity_level = 3  # models here do not say what shapes results have, which is a warning
     made = onnxruntime.InferenceSession(content, settings)
     made.disable_fallback()  # or a run that fails would be repeated without the provider
@@ -1098,16 +1100,18 @@ class Sessions(Comparison):
         return model([node("Attention", "q k v", "y")], self.inputs, ["y"])
 
     def test_threads(self):
-        """Threads run one session at a time."""
+        """Threads run one session at a time, whether it has threads of its own, and whether these spin."""
         content = self.content()
-        ours, expected, failures = session(content), plain(content).run(None, self.inputs)[0], []
+        expected, failures = plain(content).run(None, self.inputs)[0], []
+        for threads, spin in ((0, True), (0, False), (1, True), (5, True)):
+            ours = session(content, threads=threads, spin=spin)
 
-        def work(_):
-            for _ in range(30):
-                if abs(ours.run(None, self.inputs)[0] - expected).max() > 2e-5:
-                    failures.append(1)
+            def work(_, ours=ours, which=(threads, spin)):
+                for _ in range(30):
+                    if abs(ours.run(None, self.inputs)[0] - expected).max() > 2e-5:
+                        failures.append(which)
 
-        in_threads(8, work)
+            in_threads(8, work)
         self.assertEqual(failures, [])
 
     def test_options(self):
