@@ -45,6 +45,7 @@ static OrtStatus *copy_from(const engine *e, const strided_copy *j, size_t first
     desc.x = (clattn_layout){.dtype = x->dtype, .rank = (int32_t)rank};
     memcpy(desc.x.extent, j->extent + first, rank * sizeof *j->extent);
     desc.y = desc.x;
+    desc.y.dtype = y->dtype;
     memcpy(desc.x.stride, j->x_stride + first, rank * sizeof *j->x_stride);
     memcpy(desc.y.stride, j->y_stride + first, rank * sizeof *j->y_stride);
     args.x = binding_of(x);

@@ -28,6 +28,15 @@ static const char start[] = "#ifdef HALF\n"
                             "#define TYPE half\n"
                             "#define LOAD(p, i) vload_half(i, p)\n"
                             "#define STORE(v, p, i) vstore_half_rte(v, i, p)\n"
+                            "#elif defined BFLOAT16\n"
+                            "#define TYPE ushort\n"
+                            "#define LOAD(p, i) as_float((uint)p[i] << 16)\n"
+                            "#define STORE(v, p, i) p[i] = rounded(v)\n"
+                            "ushort rounded(float x)\n"
+                            "{\n"
+                            "    uint bits = as_uint(x);\n"
+                            "    return isnan(x) ? 0x7fc0 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;\n"
+                            "}\n"
                             "#else\n"
                             "#define TYPE float\n"
                             "#define LOAD(p, i) p[i]\n"
@@ -63,7 +72,7 @@ static const char rest[] =
 
 #define PIECE 1024
 
-static OrtStatus *build(engine *e, bool half, cl_kernel *kernel)
+static OrtStatus *build(engine *e, const char *options, cl_kernel *kernel)
 {
     cl_int code;
     char cases[2048] = "";
@@ -75,7 +84,7 @@ static OrtStatus *build(engine *e, bool half, cl_kernel *kernel)
     cl_context context = clattn_context_opencl_context(e->context);
     cl_program program = e->cl.clCreateProgramWithSource(context, 3, texts, NULL, &code);
     if (code == CL_SUCCESS)
-        code = e->cl.clBuildProgram(program, 0, NULL, half ? "-DHALF" : "", NULL, NULL);
+        code = e->cl.clBuildProgram(program, 0, NULL, options, NULL, NULL);
     if (code == CL_SUCCESS)
         *kernel = e->cl.clCreateKernel(program, "elementwise", &code);
     if (program)
@@ -92,10 +101,12 @@ OrtStatus *enqueue_elementwise(engine *e, size_t function, const run_array *a, c
     cl_int8 extents, strides[2];
     size_t kept = 0, rows = 1;
     const size_t size = clattn_dtype_size(y->dtype);
-    cl_kernel *kernel = &e->elementwise[y->dtype == CLATTN_DTYPE_F16];
+    static const char *const options[] = {"", "-DHALF", "-DBFLOAT16"};
+    const size_t type = y->dtype == CLATTN_DTYPE_F16 ? 1 : y->dtype == CLATTN_DTYPE_BF16 ? 2 : 0;
+    cl_kernel *kernel = &e->elementwise[type];
     b = b ? b : a;
     if (!*kernel)
-        ORT_TRY(build(e, y->dtype == CLATTN_DTYPE_F16, kernel));
+        ORT_TRY(build(e, options[type], kernel));
     if (a->offset / size + a->elements > INT32_MAX || b->offset / size + b->elements > INT32_MAX ||
         y->offset / size + y->elements > INT32_MAX)
         return ort_failure(e->ort, ORT_EP_FAIL, "clattn: an array has more than 2^31 elements");

@@ -302,16 +302,27 @@ static void context_log(void *user, clattn_log_level level, const char *line)
 static OrtStatus *open_context(provider *p, const OrtSessionOptions *options)
 {
     OrtStatus *failure = NULL;
-    char *device = NULL, *cache = NULL, *take = NULL, *spins = NULL, text[512];
+    char *device = NULL, *cache = NULL, *take = NULL, *precision = NULL, *spins = NULL, text[512];
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     clattn_device_info info = {.size = sizeof info};
     ORT_TRY(read_option(p->engine.ort, options, PREFIX "device", &device));
     ORT_TRY(read_option(p->engine.ort, options, PREFIX "cache_dir", &cache));
     ORT_TRY(read_option(p->engine.ort, options, PREFIX "take", &take));
+    ORT_TRY(read_option(p->engine.ort, options, PREFIX "precision", &precision));
     ORT_TRY(read_option(p->engine.ort, options, "session.intra_op.allow_spinning", &spins));
     if (take && strcmp(take, "attention") != 0 && strcmp(take, "all") != 0) {
         failure = ort_failure(p->engine.ort, ORT_INVALID_ARGUMENT,
                               "clattn: the option take is '%.60s', expected attention or all", take);
+        goto fail;
+    }
+    if (precision && strcmp(precision, "float16") == 0)
+        p->engine.stored = CLATTN_DTYPE_F16;
+    else if (precision && strcmp(precision, "bfloat16") == 0)
+        p->engine.stored = CLATTN_DTYPE_BF16;
+    else if (precision && strcmp(precision, "model") != 0) {
+        failure =
+            ort_failure(p->engine.ort, ORT_INVALID_ARGUMENT,
+                        "clattn: the option precision is '%.60s', expected model, float16 or bfloat16", precision);
         goto fail;
     }
     p->takes_all = take && strcmp(take, "all") == 0;
@@ -341,6 +352,7 @@ fail:
     free(device);
     free(cache);
     free(take);
+    free(precision);
     free(spins);
     return failure;
 }
@@ -353,7 +365,7 @@ static void ORT_API_CALL release_provider(OrtEpFactory *base, OrtEp *ep)
         return;
     if (p->engine.arena)
         p->engine.cl.clReleaseMemObject(p->engine.arena);
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0; i < sizeof p->engine.elementwise / sizeof p->engine.elementwise[0]; i++)
         if (p->engine.elementwise[i])
             p->engine.cl.clReleaseKernel(p->engine.elementwise[i]);
     clattn_context_release(&p->engine.context);

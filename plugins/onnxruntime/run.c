@@ -17,7 +17,8 @@ typedef struct run {
     engine *e;
     const chain *c;
     OrtKernelContext *context;
-    run_array *array;                   /* of each value */
+    run_array *array;  /* of each value */
+    run_array *result; /* of each value that is an output of another type than the chain's: the output */
     int64_t (*number)[MOST_DIMENSIONS]; /* of each value that is whole numbers which the chain computes */
     piece *pieces;                      /* ascending */
     size_t used;
@@ -37,23 +38,18 @@ static clattn_dtype dtype_of(ONNXTensorElementDataType type)
     }
 }
 
-/* Reads an input's shape, and where its elements are. */
-static OrtStatus *read_input(const run *r, size_t place, run_array *a)
+/* Reads an array's shape, and where its elements are. */
+static OrtStatus *read_array(const OrtApi *ort, const OrtValue *value, run_array *a)
 {
-    const OrtApi *ort = r->e->ort;
     OrtStatus *failure = NULL;
-    const OrtValue *value = NULL;
     OrtTensorTypeAndShapeInfo *shape = NULL;
     ONNXTensorElementDataType type;
     const void *data = NULL;
-    ORT_TRY(ort->KernelContext_GetInput(r->context, place, &value));
-    if (!value)
-        return ort_failure(ort, ORT_INVALID_ARGUMENT, "clattn: input %zu is not there", place);
     ORT_TRY(ort->GetTensorTypeAndShape(value, &shape));
     ORT_TRY(ort->GetDimensionsCount(shape, &a->rank));
     if (a->rank > MOST_DIMENSIONS) {
-        failure = ort_failure(ort, ORT_INVALID_ARGUMENT, "clattn: input %zu has %zu dimensions, expected up to %d",
-                              place, a->rank, MOST_DIMENSIONS);
+        failure = ort_failure(ort, ORT_INVALID_ARGUMENT, "clattn: an array has %zu dimensions, expected up to %d",
+                              a->rank, MOST_DIMENSIONS);
         goto fail;
     }
     ORT_TRY(ort->GetDimensions(shape, a->dim, a->rank));
@@ -66,6 +62,17 @@ fail:
     if (shape)
         ort->ReleaseTensorTypeAndShapeInfo(shape);
     return failure;
+}
+
+static OrtStatus *read_input(const run *r, size_t place, run_array *a)
+{
+    const OrtApi *ort = r->e->ort;
+    const OrtValue *value = NULL;
+    OrtStatus *failure = ort->KernelContext_GetInput(r->context, place, &value);
+    if (failure)
+        return failure;
+    return value ? read_array(ort, value, a)
+                 : ort_failure(ort, ORT_INVALID_ARGUMENT, "clattn: input %zu is not there", place);
 }
 
 /* A buffer for an array at `host`, which lasts as long as the run. */
@@ -95,6 +102,67 @@ fail:
     return failure;
 }
 
+/* Copies an array to another of its shape, perhaps of another type. */
+static OrtStatus *convert(const engine *e, const run_array *from, const run_array *to)
+{
+    int64_t stride[MOST_DIMENSIONS];
+    strides_of(from, stride);
+    return copy(e, from->rank, from->dim, stride, stride, from, to);
+}
+
+/* Whether an array of the session's is to be stored otherwise in chains. */
+static bool is_converted(const engine *e, const run_array *a)
+{
+    return e->stored != CLATTN_DTYPE_NONE && a->dtype == CLATTN_DTYPE_F32 && a->elements;
+}
+
+/* Makes an array what chains store it as, in a new buffer. */
+static OrtStatus *store(const engine *e, run_array *a, cl_mem *buffer)
+{
+    OrtStatus *failure = NULL;
+    run_array made = *a;
+    made.dtype = e->stored;
+    made.host = NULL;
+    ORT_TRY(engine_buffer(e, NULL, array_bytes(&made), true, buffer));
+    made.buffer = *buffer;
+    failure = convert(e, a, &made);
+    if (failure) {
+        e->cl.clReleaseMemObject(*buffer);
+        *buffer = NULL;
+    } else
+        *a = made;
+fail:
+    return failure;
+}
+
+/* Stores the inputs that change. */
+static OrtStatus *store_inputs(run *r)
+{
+    OrtStatus *failure = NULL;
+    for (size_t v = 0; v < r->c->values; v++) {
+        run_array *a = &r->array[v];
+        if (!a->buffer || r->c->value[v].constant || !is_converted(r->e, a))
+            continue;
+        ORT_TRY(store(r->e, a, &r->made[r->made_count]));
+        r->made_count++;
+    }
+fail:
+    return failure;
+}
+
+/* A buffer for a constant, which outlasts runs. */
+static OrtStatus *keep_constant(const engine *e, run_array *a, cl_mem *buffer)
+{
+    OrtStatus *failure = engine_buffer(e, a->host, array_bytes(a), false, &a->buffer);
+    cl_mem own = a->buffer;
+    if (!failure && is_converted(e, a)) {
+        failure = store(e, a, buffer);
+        e->cl.clReleaseMemObject(own); /* OpenCL keeps it until it has been read */
+    } else
+        *buffer = own;
+    return failure;
+}
+
 /* Reads the constants; their buffers are made once, in the first run. */
 static OrtStatus *read_constants(run *r)
 {
@@ -108,8 +176,7 @@ static OrtStatus *read_constants(run *r)
             ORT_TRY(read_input(r, value->input, shape));
             shape->owner = v;
             if (shape->elements && value->on_device)
-                ORT_TRY(engine_buffer(r->e, shape->host, array_bytes(shape), false, &value->buffer));
-            shape->buffer = value->buffer;
+                ORT_TRY(keep_constant(r->e, shape, &value->buffer));
         }
         r->array[v] = *shape;
     }
@@ -175,18 +242,23 @@ static OrtStatus *make_outputs(run *r)
     for (size_t v = 0; v < r->c->values; v++) {
         const chain_value *value = &r->c->value[v];
         run_array *a = &r->array[v], *owner = &r->array[a->owner];
+        run_array result = {.owner = v};
         OrtValue *made = NULL;
-        void *data = NULL;
         if (value->output == NO_PLACE)
             continue;
         ORT_TRY(ort->KernelContext_GetOutput(r->context, value->output, a->dim, a->rank, &made));
-        ORT_TRY(ort->GetTensorMutableData(made, &data));
+        ORT_TRY(read_array(ort, made, &result));
         if (a->dtype == CLATTN_DTYPE_NONE) {
             if (a->elements)
-                memcpy(data, a->host, a->elements * sizeof *r->number[0]);
+                memcpy(result.host, a->host, a->elements * sizeof *r->number[0]);
             continue;
         }
-        a->host = data;
+        if (result.dtype != a->dtype && a->elements) {
+            r->result[v] = result;
+            ORT_TRY(attach(r, &r->result[v], true));
+            continue;
+        }
+        a->host = result.host;
         if (!owner->buffer && a->elements) {
             owner->host = a->host;
             ORT_TRY(attach(r, owner, true));
@@ -254,8 +326,15 @@ static OrtStatus *read_outputs(run *r)
 {
     for (size_t v = 0; v < r->c->values; v++) {
         const run_array *a = &r->array[v], *owner = &r->array[a->owner];
-        if (r->c->value[v].output == NO_PLACE || !a->elements || a->dtype == CLATTN_DTYPE_NONE ||
-            (r->e->shares && owner->host == a->host))
+        if (r->c->value[v].output == NO_PLACE || !a->elements || a->dtype == CLATTN_DTYPE_NONE)
+            continue;
+        if (r->result[v].buffer) {
+            OrtStatus *failure = convert(r->e, a, &r->result[v]);
+            if (failure)
+                return failure;
+            a = owner = &r->result[v];
+        }
+        if (r->e->shares && owner->host == a->host)
             continue;
         const cl_int code = r->e->cl.clEnqueueReadBuffer(r->e->queue, owner->buffer, CL_FALSE, owner->offset,
                                                          array_bytes(a), a->host, 0, NULL, NULL);
@@ -269,6 +348,7 @@ static OrtStatus *read_outputs(run *r)
 static OrtStatus *enqueue(run *r, cl_event *event)
 {
     OrtStatus *failure = NULL;
+    ORT_TRY(store_inputs(r));
     ORT_TRY(read_constants(r));
     ORT_TRY(find_shapes(r));
     ORT_TRY(make_outputs(r));
@@ -299,9 +379,10 @@ static OrtStatus *run_chain(engine *e, const chain *c, OrtKernelContext *context
     run r = {.e = e, .c = c, .context = context};
     r.array = calloc(c->values + 1, sizeof *r.array);
     r.number = calloc(c->values + 1, sizeof *r.number);
-    r.made = calloc(c->values + 1, sizeof *r.made);
+    r.result = calloc(c->values + 1, sizeof *r.result);
+    r.made = calloc(3 * c->values + 1, sizeof *r.made); /* an input, what it is stored as, and an output */
     r.pieces = calloc(c->steps * STEP_OUTPUTS + 1, sizeof *r.pieces);
-    if (!r.array || !r.number || !r.made || !r.pieces) {
+    if (!r.array || !r.result || !r.number || !r.made || !r.pieces) {
         failure = ort_failure(e->ort, ORT_FAIL, "clattn: no memory for a run");
         goto fail;
     }
@@ -319,6 +400,7 @@ fail:
     for (size_t i = 0; i < r.made_count; i++)
         e->cl.clReleaseMemObject(r.made[i]);
     free(r.array);
+    free(r.result);
     free(r.number);
     free(r.made);
     free(r.pieces);

@@ -12,12 +12,13 @@ typedef struct engine {
     clattn_context *context;
     cl_command_queue queue; /* the context's, in order */
     struct cl_table cl;
-    bool shares;     /* the device is a processor, whose memory is the host's */
-    size_t spinning; /* how many of the session's threads may spin on the device's cores; 0: none */
-    mtx_t lock;      /* held while a run enqueues: whatever is below, and the chains, are only used then */
-    cl_mem arena;    /* what lies between the steps of any run: the queue's order keeps runs apart */
+    bool shares;         /* the device is a processor, whose memory is the host's */
+    clattn_dtype stored; /* what float32 is stored as in chains, float16 or bfloat16; NONE: as it is */
+    size_t spinning;     /* how many of the session's threads may spin on the device's cores; 0: none */
+    mtx_t lock;          /* held while a run enqueues: whatever is below, and the chains, are only used then */
+    cl_mem arena;        /* what lies between the steps of any run: the queue's order keeps runs apart */
     size_t arena_bytes;
-    cl_kernel elementwise[2]; /* of float32 and float16; NULL: not built yet */
+    cl_kernel elementwise[3]; /* of float32, float16 and bfloat16; NULL: not built yet */
 } engine;
 
 /* An array of one run. */
@@ -124,7 +125,8 @@ void strides_of(const run_array *array, int64_t stride[MOST_DIMENSIONS]);
 /* The strides of an array that is broadcast to `shape`. */
 void strides_within(const run_array *array, const run_array *shape, int64_t stride[MOST_DIMENSIONS]);
 
-/* Enqueues a copy whose `rank` dimensions lie in `x` and `y` by these strides, joining dimensions that lie together. */
+/* Enqueues a copy whose `rank` dimensions lie in `x` and `y` by these strides, joining dimensions that lie together.  The types may
+ * differ. */
 OrtStatus *copy(const engine *e, size_t rank, const int64_t *extent, const int64_t *x_stride, const int64_t *y_stride,
                 const run_array *x, const run_array *y);
 
