@@ -344,7 +344,7 @@ static OrtStatus *open_context(provider *p, const OrtSessionOptions *options)
     p->engine.shares = info.unified_memory &&
                        (info.device_class == CLATTN_DEVICE_CLASS_CPU || info.device_class == CLATTN_DEVICE_CLASS_POCL ||
                         info.device_class == CLATTN_DEVICE_CLASS_SOFTWARE);
-    if (p->engine.shares && !(spins && strcmp(spins, "0") == 0))
+    if (p->engine.shares && (!spins || strcmp(spins, "1") == 0))
         p->engine.spinning = info.compute_units;
     snprintf(text, sizeof text, "clattn runs on %s (%s)", info.name, info.platform);
     write_log(p, ORT_LOGGING_LEVEL_INFO, text);

@@ -113,16 +113,21 @@ static OrtStatus *convert(const engine *e, const run_array *from, const run_arra
 /* Whether an array of the session's is to be stored otherwise in chains. */
 static bool is_converted(const engine *e, const run_array *a)
 {
-    return e->stored != CLATTN_DTYPE_NONE && a->dtype == CLATTN_DTYPE_F32 && a->elements;
+    return e->stored != CLATTN_DTYPE_NONE && a->dtype == CLATTN_DTYPE_F32;
 }
 
-/* Makes an array what chains store it as, in a new buffer. */
+/* Makes an array what chains store it as, in a new buffer if it has elements. */
 static OrtStatus *store(const engine *e, run_array *a, cl_mem *buffer)
 {
     OrtStatus *failure = NULL;
     run_array made = *a;
+    *buffer = NULL;
     made.dtype = e->stored;
     made.host = NULL;
+    if (!a->elements) {
+        *a = made;
+        return NULL;
+    }
     ORT_TRY(engine_buffer(e, NULL, array_bytes(&made), true, buffer));
     made.buffer = *buffer;
     failure = convert(e, a, &made);
@@ -141,25 +146,26 @@ static OrtStatus *store_inputs(run *r)
     OrtStatus *failure = NULL;
     for (size_t v = 0; v < r->c->values; v++) {
         run_array *a = &r->array[v];
-        if (!a->buffer || r->c->value[v].constant || !is_converted(r->e, a))
+        if (!r->c->value[v].on_device || r->c->value[v].constant || !is_converted(r->e, a))
             continue;
         ORT_TRY(store(r->e, a, &r->made[r->made_count]));
-        r->made_count++;
+        r->made_count += a->elements > 0;
     }
 fail:
     return failure;
 }
 
-/* A buffer for a constant, which outlasts runs. */
+/* A buffer for a constant, which outlasts runs; none if it is empty. */
 static OrtStatus *keep_constant(const engine *e, run_array *a, cl_mem *buffer)
 {
-    OrtStatus *failure = engine_buffer(e, a->host, array_bytes(a), false, &a->buffer);
-    cl_mem own = a->buffer;
-    if (!failure && is_converted(e, a)) {
-        failure = store(e, a, buffer);
+    cl_mem own = NULL;
+    OrtStatus *failure = a->elements ? engine_buffer(e, a->host, array_bytes(a), false, &own) : NULL;
+    a->buffer = *buffer = own;
+    if (failure || !is_converted(e, a))
+        return failure;
+    failure = store(e, a, buffer);
+    if (own)
         e->cl.clReleaseMemObject(own); /* OpenCL keeps it until it has been read */
-    } else
-        *buffer = own;
     return failure;
 }
 
@@ -175,7 +181,7 @@ static OrtStatus *read_constants(run *r)
         if (!value->buffer) {
             ORT_TRY(read_input(r, value->input, shape));
             shape->owner = v;
-            if (shape->elements && value->on_device)
+            if (value->on_device)
                 ORT_TRY(keep_constant(r->e, shape, &value->buffer));
         }
         r->array[v] = *shape;
@@ -255,6 +261,7 @@ static OrtStatus *make_outputs(run *r)
         }
         if (result.dtype != a->dtype && a->elements) {
             r->result[v] = result;
+            owner->last = SIZE_MAX; /* it is read when all steps are done */
             ORT_TRY(attach(r, &r->result[v], true));
             continue;
         }
@@ -448,6 +455,11 @@ OrtStatus *chain_run(engine *e, const chain *c, OrtKernelContext *context)
         return run_chain(e, c, context);
     }
     failure = e->ort->KernelContext_ParallelFor(context, run_or_wait, e->spinning, 0, &r);
+    if (failure && !r.begins) {
+        e->ort->ReleaseStatus(failure);
+        failure = run_chain(e, c, context);
+    } else if (failure && r.failure)
+        e->ort->ReleaseStatus(r.failure);
     cnd_destroy(&r.ended);
     mtx_destroy(&r.lock);
     return failure ? failure : r.failure;

@@ -137,8 +137,8 @@ OrtStatus *expand(const engine *e, const run_array *shape, run_array *array, cl_
 clattn_binding binding_of(const run_array *array);
 size_t array_bytes(const run_array *array);
 
-/* Computes the chain from the context's inputs to its outputs, and waits for them.  Any number of threads may call it.  The session's
- * threads that would look for work meanwhile, on cores that the device needs, sleep. */
+/* Computes the chain from the context's inputs to its outputs, and waits for them.  Any number of threads may call it.  Threads of
+ * the session's that would spin meanwhile, on cores that the device needs, sleep. */
 OrtStatus *chain_run(engine *e, const chain *c, OrtKernelContext *context);
 
 /* The failure of a status, or NULL if it is none. */

@@ -18,8 +18,8 @@
  * ... of all heads of its key/value head.  attention_backward_cpu_keys: (1, key_length, key/value heads * batch).
  *
  * Workspace, behind the rows' four numbers: for each part (batch, key/value heads, parts, keys) a row of D_K and one of D_V floats,
- * both rounded up to LANES.  Private memory, in floats, at most: QUERY_VECTORS * LANES * (3 D_K + 2 D_V + 5 KEY_TILE) + KEY_TILE *
- * (D_K + D_V).
+ * both rounded up to LANES.  Private memory, in floats, at most: QUERY_VECTORS * LANES * (3 D_K + 2 D_V + 5 (KEY_TILE + KEY_STEP)) +
+ * KEY_TILE * (D_K + D_V).
  *
  * Where |lse| is 16 or more in a row of a block, its rounding shows, and the block walks the keys once more, before, for the rows'
  * factors.  A tile that no query of the block attends is skipped; a key that none attends counts as zeros.  But a key that
@@ -306,7 +306,7 @@ kernel void attention_backward_cpu(const global ELEMENT(Q_TYPE) *query, const gl
     operandv qt[TERMS(K_WIDTH) * QUERY_VECTORS], gt[TERMS(V_WIDTH) * QUERY_VECTORS];
     floatv sum[K_WIDTH * QUERY_VECTORS];
     floatv s[(KEY_TILE + KEY_STEP) * QUERY_VECTORS], dp[(KEY_TILE + KEY_STEP) * QUERY_VECTORS];
-    /* What PAIRS makes of Q, dO, K and V, and of P and dS. */
+    /* What PAIRS makes of Q, dO and K, and of P and dS. */
     operand query_rows[CONVERTED(TERMS(BLOCK) * K_WIDTH)], gradient_rows[CONVERTED(TERMS(BLOCK) * V_WIDTH)];
     operand key_pairs[CONVERTED(TERMS(KEY_TILE) * K_WIDTH)];
     operand weights[CONVERTED(KEY_TILE * TERMS(BLOCK))];

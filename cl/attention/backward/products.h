@@ -39,7 +39,7 @@ INLINE floatv row_at(const operand *rows, int at)
 #endif
 }
 
-/* Their way there; with PAIRS they are bfloat16 already. */
+/* Stores LANES numbers from number `at` on.  With PAIRS they are bfloat16 already, so nothing is rounded. */
 INLINE void set_row(operand *rows, int at, floatv x)
 {
 #if PAIRS
