@@ -78,6 +78,7 @@ typedef struct place {
 
 static inline void move_kept(place *at, args_long index, const norm_weights_args *a)
 {
+#pragma unroll 1 /* or AMD's compiler spills scalar registers to the divisions */
     for (int n = 4; n >= 0; n--) {
         const args_long rest = index < a->kept_extent[n] ? 0 : index / a->kept_extent[n];
         const args_long i = index - rest * a->kept_extent[n];
@@ -91,6 +92,7 @@ static inline void move_kept(place *at, args_long index, const norm_weights_args
 
 static inline void move_summed(place *at, args_long index, const norm_weights_args *a)
 {
+#pragma unroll 1 /* or AMD's compiler spills scalar registers to the divisions */
     for (int n = 4; n >= 0; n--) {
         const args_long rest = index < a->summed_extent[n] ? 0 : index / a->summed_extent[n];
         const args_long i = index - rest * a->summed_extent[n];

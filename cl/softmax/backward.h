@@ -61,6 +61,7 @@ static inline void find_row(row_place *place, args_long row, const global ELEMEN
     place->mask = MASK ? mask + a->mask.offset : mask;
     place->dy = dy + a->dy.offset;
     place->dx = dx + a->dx.offset;
+#pragma unroll 1 /* or AMD's compiler spills scalar registers to the divisions */
     for (int n = 3; n >= 0; n--) {
         const args_long rest = row / a->extent[n], index = row - rest * a->extent[n];
         place->y += index * a->y.stride[n];

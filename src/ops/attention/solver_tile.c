@@ -9,7 +9,7 @@
 #define SUB_GROUP 8            /* where there is a choice: what accumulates in registers leaves none for an item more */
 #define NVIDIA_REGISTERS 65536 /* of a multiprocessor */
 #define NVIDIA_NEEDS 48        /* registers that an item needs beside what it keeps: as ptxas 13.0 compiled it; */
-#define NVIDIA_NEEDS_MORE 24   /* and if there are parts of keys, scales of integers or additive scores */
+#define NVIDIA_NEEDS_MORE 24   /* and if there are parts of keys, scales of integers, additive scores or dropout */
 #define CHUNK 8
 #define FEW_QUERIES 16 /* up to which the query heads of a key/value head share a work-group */
 
@@ -145,7 +145,8 @@ static size_t register_limit(const struct attention_plan *plan, const struct geo
     const struct capabilities *caps = &plan->base.context->device.caps;
     const struct attention_problem *problem = &plan->problem;
     const bool scaled = problem->has[ATTENTION_KEY_SCALE] || problem->has[ATTENTION_VALUE_SCALE];
-    const bool more = scaled || plan->splits > 1 || problem->desc.scoring.kind == CLATTN_SCORE_ADDITIVE;
+    const bool more = scaled || plan->splits > 1 || problem->desc.scoring.kind == CLATTN_SCORE_ADDITIVE ||
+                      problem->desc.dropout.probability > 0;
     size_t items = g->items_x * g->items_y;
     size_t needed = kept_floats(g, problem) + NVIDIA_NEEDS + (more ? NVIDIA_NEEDS_MORE : 0);
     if (!capabilities_have(caps, "cl_nv_compiler_options"))
