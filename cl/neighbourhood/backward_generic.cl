@@ -55,37 +55,8 @@
 #define QUERY_CHUNKS (QUERY_GRADIENT ? (D_K + CHUNK - 1) / CHUNK : 1)
 #define KEY_CHUNKS (((D_K > D_V ? D_K : D_V) + CHUNK - 1) / CHUNK)
 
-/* Products of two vectors.  Two chains of sums shorten the latency and reduce the rounding error; GPUs' compilers would unroll all of
- * the loop and spill its addresses. */
-static inline float multiply_query(const global ELEMENT(Q_TYPE) *x, long x_step, const global ELEMENT(K_TYPE) *y,
-                                   long y_step)
-{
-    float even = 0.0f, odd = 0.0f;
-
-#pragma unroll 1
-    for (int d = 0; d + 1 < D_K; d += 2) {
-        even = FMA(LOAD(Q_TYPE, x, d * x_step), LOAD(K_TYPE, y, d * y_step), even);
-        odd = FMA(LOAD(Q_TYPE, x, (d + 1) * x_step), LOAD(K_TYPE, y, (d + 1) * y_step), odd);
-    }
-    if (D_K % 2 == 1)
-        even = FMA(LOAD(Q_TYPE, x, (D_K - 1) * x_step), LOAD(K_TYPE, y, (D_K - 1) * y_step), even);
-    return even + odd;
-}
-
-static inline float multiply_gradient(const global ELEMENT(O_TYPE) *x, long x_step, const global ELEMENT(V_TYPE) *y,
-                                      long y_step)
-{
-    float even = 0.0f, odd = 0.0f;
-
-#pragma unroll 1
-    for (int d = 0; d + 1 < D_V; d += 2) {
-        even = FMA(LOAD(O_TYPE, x, d * x_step), LOAD(V_TYPE, y, d * y_step), even);
-        odd = FMA(LOAD(O_TYPE, x, (d + 1) * x_step), LOAD(V_TYPE, y, (d + 1) * y_step), odd);
-    }
-    if (D_V % 2 == 1)
-        even = FMA(LOAD(O_TYPE, x, (D_V - 1) * x_step), LOAD(V_TYPE, y, (D_V - 1) * y_step), even);
-    return even + odd;
-}
+DEFINE_DOT_PRODUCT(multiply_query, Q_TYPE, K_TYPE, D_K)
+DEFINE_DOT_PRODUCT(multiply_gradient, O_TYPE, V_TYPE, D_V)
 
 /* The queries (of a tile of `count` from key position `at` on) whose windows have key position p: *first, and from one to the
  * next `dilation` more, up to *last; none if *last < *first. */

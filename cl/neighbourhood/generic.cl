@@ -34,21 +34,7 @@
 
 #define CHUNKS ((D_V + D_V_CHUNK - 1) / D_V_CHUNK)
 
-/* Two chains of sums shorten the latency and reduce the rounding error. */
-static float dot_product(const global ELEMENT(Q_TYPE) *query, long query_step, const global ELEMENT(K_TYPE) *key,
-                         long key_step)
-{
-    float even = 0.0f;
-    float odd = 0.0f;
-
-    for (int d = 0; d + 1 < D_K; d += 2) {
-        even = FMA(LOAD(Q_TYPE, query, d * query_step), LOAD(K_TYPE, key, d * key_step), even);
-        odd = FMA(LOAD(Q_TYPE, query, (d + 1) * query_step), LOAD(K_TYPE, key, (d + 1) * key_step), odd);
-    }
-    if (D_K % 2 == 1)
-        even = FMA(LOAD(Q_TYPE, query, (D_K - 1) * query_step), LOAD(K_TYPE, key, (D_K - 1) * key_step), even);
-    return even + odd;
-}
+DEFINE_DOT_PRODUCT(dot_product, Q_TYPE, K_TYPE, D_K)
 
 kernel void neighbourhood_generic(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
                                   const global ELEMENT(V_TYPE) *value, const global float *bias,

@@ -291,6 +291,32 @@ fail:
     return failure;
 }
 
+/* Refuses options of the provider's that there are not: nobody would notice a misspelt one. */
+static OrtStatus *check_options(const OrtApi *ort, const OrtSessionOptions *options)
+{
+    static const char *const known[] = {"device", "take", "precision", "cache_dir"};
+    OrtStatus *failure = NULL;
+    OrtKeyValuePairs *entries = NULL;
+    const char *const *keys = NULL, *const *values = NULL;
+    size_t count = 0;
+    ORT_TRY(ort->GetSessionOptionsConfigEntries(options, &entries));
+    ort->GetKeyValuePairs(entries, &keys, &values, &count);
+    for (size_t i = 0; i < count && !failure; i++) {
+        if (strncmp(keys[i], PREFIX, strlen(PREFIX)) != 0)
+            continue;
+        size_t at = 0;
+        while (at < sizeof known / sizeof *known && strcmp(keys[i] + strlen(PREFIX), known[at]) != 0)
+            at++;
+        if (at == sizeof known / sizeof *known)
+            failure = ort_failure(ort, ORT_INVALID_ARGUMENT,
+                                  "clattn: there is no option '%.60s', only device, take, precision and cache_dir",
+                                  keys[i] + strlen(PREFIX));
+    }
+    ort->ReleaseKeyValuePairs(entries);
+fail:
+    return failure;
+}
+
 static void context_log(void *user, clattn_log_level level, const char *line)
 {
     char text[512];
@@ -305,6 +331,7 @@ static OrtStatus *open_context(provider *p, const OrtSessionOptions *options)
     char *device = NULL, *cache = NULL, *take = NULL, *precision = NULL, *spins = NULL, text[512];
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     clattn_device_info info = {.size = sizeof info};
+    ORT_TRY(check_options(p->engine.ort, options));
     ORT_TRY(read_option(p->engine.ort, options, PREFIX "device", &device));
     ORT_TRY(read_option(p->engine.ort, options, PREFIX "cache_dir", &cache));
     ORT_TRY(read_option(p->engine.ort, options, PREFIX "take", &take));

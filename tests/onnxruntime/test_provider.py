@@ -925,8 +925,13 @@ class Sessions(Comparison):
     def test_options(self):
         content = self.content()
         session(content, device="pocl").run(None, self.inputs)
-        for name, value in (("device", "no such device here"), ("take", "some"), ("precision", "int4")):
-            with self.subTest(name), self.assertRaisesRegex(Exception, value):
+        for name, value in (
+            ("device", "no such device here"),
+            ("take", "some"),
+            ("precision", "int4"),
+            ("precison", "float16"),
+        ):
+            with self.subTest(name), self.assertRaisesRegex(Exception, name if name == "precison" else value):
                 session(content, **{name: value})
 
     def test_many(self):
