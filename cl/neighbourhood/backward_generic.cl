@@ -15,7 +15,7 @@
  * Arrays are indexed as map5 says (neighbourhood/args.h), and parameters are those of neighbourhood/generic.cl, O_TYPE of
  * output_gradient, and
  *   QUERY_GRADIENT_TYPE KEY_GRADIENT_TYPE VALUE_GRADIENT_TYPE   storage: F32 F16 BF16                (F32)
- *   QUERY_GRADIENT KEY_GRADIENT VALUE_GRADIENT                  1: such an array is to be written    (1)
+ *   KEY_GRADIENT VALUE_GRADIENT                                 1: such an array is to be written    (1)
  *   CHUNK                                                       columns of a work-item: 1 and more   (8)
  * Tested: types, BIAS, D_K and D_V 1 to 70, each gradient alone and all.
  *
@@ -35,9 +35,6 @@
 #ifndef VALUE_GRADIENT_TYPE
 #define VALUE_GRADIENT_TYPE F32
 #endif
-#ifndef QUERY_GRADIENT
-#define QUERY_GRADIENT 1
-#endif
 #ifndef KEY_GRADIENT
 #define KEY_GRADIENT 1
 #endif
@@ -52,8 +49,11 @@
 #error "D_K, D_V and CHUNK must be positive"
 #endif
 
-#define QUERY_CHUNKS (QUERY_GRADIENT ? (D_K + CHUNK - 1) / CHUNK : 1)
+#define QUERY_CHUNKS ((D_K + CHUNK - 1) / CHUNK)
 #define KEY_CHUNKS (((D_K > D_V ? D_K : D_V) + CHUNK - 1) / CHUNK)
+
+/* The last column of a chunk that starts at column `first`, counted from there. */
+#define LAST(size, first) (min(CHUNK, (size) - (first)) - 1)
 
 DEFINE_DOT_PRODUCT(multiply_query, Q_TYPE, K_TYPE, D_K)
 DEFINE_DOT_PRODUCT(multiply_gradient, O_TYPE, V_TYPE, D_V)
@@ -76,22 +76,58 @@ static inline void find_queries(int p, int length, int window, int dilation, int
     *last = rest + high * dilation - at;
 }
 
-/* The softmax of a query: what the first kernel writes. */
-typedef struct softmax_row {
-    float max, inverse, product;
-} softmax_row;
-
-static inline long row_of(long b, long h, int y, int x, const neighbourhood_backward_args *args)
+/* Where a query's three floats lie, from rows_offset. */
+static inline long row_at(long b, int h, int y, int x, const neighbourhood_args *a)
 {
-    const neighbourhood_args *a = &args->forward;
-    return args->rows_offset + 3 * (((b * a->heads + h) * a->query_height + y) * a->query_width + x);
+    return 3 * (((b * a->heads + h) * a->query_height + y) * a->query_width + x);
 }
 
-/* (query_width, query_height, chunks of columns * heads * batch); an item owns CHUNK columns of one query's gradient. */
+/* p and dS of a query and a key, whose bias is `addend`. */
+typedef struct pair {
+    float p, step;
+} pair;
+
+static inline pair pair_of(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
+                           const global ELEMENT(V_TYPE) *value, const global ELEMENT(O_TYPE) *output_gradient,
+                           const global float *row, float addend, const neighbourhood_args *a)
+{
+    const float s = a->scale * multiply_query(query, a->query.size, key, a->key.size) + addend;
+    const float slope = multiply_gradient(output_gradient, a->output.size, value, a->value.size);
+    const float p = exp2s((s - row[0]) * LOG2E) * row[1];
+    const pair result = {p, p * (slope - row[2])};
+
+    return result;
+}
+
+/* Defines NAME(sum, factor, x, step, last), which adds factor * x[c * step] to each sum[c]; elements past `last` repeat it.  Long
+ * chunks are a CPU's, whose compilers make vectors of a loop that counts elements; GPUs' would keep each c * step in registers. */
+#define REPEATS(size, c, last) ((size) % CHUNK && (c) >= (last))
+#if CHUNK > 16
+#define DEFINE_ADD(NAME, X, size) \
+    static inline void NAME(float sum[CHUNK], float factor, const global ELEMENT(X) *x, long step, int last) \
+    { \
+        for (int c = 0; c < CHUNK; c++) \
+            sum[c] = FMA(factor, LOAD(X, x, (REPEATS(size, c, last) ? last : c) * step), sum[c]); \
+    }
+#else
+#define DEFINE_ADD(NAME, X, size) \
+    static inline void NAME(float sum[CHUNK], float factor, const global ELEMENT(X) *x, long step, int last) \
+    { \
+        for (int c = 0; c < CHUNK; c++) { \
+            sum[c] = FMA(factor, LOAD(X, x, 0), sum[c]); \
+            x += REPEATS(size, c, last) ? 0 : step; \
+        } \
+    }
+#endif
+
+DEFINE_ADD(add_query, Q_TYPE, D_K)
+DEFINE_ADD(add_key, K_TYPE, D_K)
+DEFINE_ADD(add_output_gradient, O_TYPE, D_V)
+
+/* (query_width, query_height, heads * batch); an item owns one query. */
 kernel void neighbourhood_backward_rows(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
                                         const global ELEMENT(V_TYPE) *value, const global float *bias,
-                                        const global ELEMENT(O_TYPE) *output_gradient,
-                                        global ELEMENT(QUERY_GRADIENT_TYPE) *query_gradient, global float *rows,
+                                        const global ELEMENT(O_TYPE) *output_gradient, global float *rows,
                                         neighbourhood_backward_args args)
 {
     const neighbourhood_args a = args.forward;
@@ -99,148 +135,79 @@ kernel void neighbourhood_backward_rows(const global ELEMENT(Q_TYPE) *query, con
         return;
 
     const int x = (int)global_id(&a.part, 0), y = (int)global_id(&a.part, 1);
-    const long rest = (long)global_id(&a.part, 2) / QUERY_CHUNKS;
-    const int first = (int)((long)global_id(&a.part, 2) - rest * QUERY_CHUNKS) * CHUNK;
-    const long b = rest / a.heads, h = rest - b * a.heads;
+    const int plane = (int)global_id(&a.part, 2), b = plane / a.heads, h = plane - b * a.heads;
     if (x >= a.query_width || y >= a.query_height || b >= a.batch)
         return;
 
-    const int at_y = a.query_y + y, at_x = a.query_x + x;
-    const int low_y = window_low(at_y, a.height, a.window_y, a.dilation_y, a.clip);
-    const int high_y = window_high(at_y, a.height, a.window_y, a.dilation_y, a.clip);
-    const int low_x = window_low(at_x, a.width, a.window_x, a.dilation_x, a.clip);
-    const int high_x = window_high(at_x, a.width, a.window_x, a.dilation_x, a.clip);
-    query += a.query.offset + b * a.query.batch + h * a.query.head + y * a.query.row + x * a.query.col;
-    key += a.key.offset + b * a.key.batch + h / a.group * a.key.head;
-    value += a.value.offset + b * a.value.batch + h / a.group * a.value.head;
-    output_gradient += a.output.offset + b * a.output.batch + h * a.output.head + y * a.output.row + x * a.output.col;
-#if BIAS
-    bias += a.bias.offset + b * a.bias.batch + h * a.bias.head;
-#endif
+    const key_window keys = find_keys(a.query_y + y, a.query_x + x, &a);
+    query += map5_at(&a.query, b, h, y, x);
+    output_gradient += map5_at(&a.output, b, h, y, x);
+    float row_max = -INFINITY, row_sum = 0.0f, product = 0.0f;
+    for (int i = keys.first_y; i <= keys.last_y; i += a.dilation_y)
+        for (int j = keys.first_x; j <= keys.last_x; j += a.dilation_x) {
+            const float addend = bias_of(bias, b, h, i, j, &a);
+            if (addend == -INFINITY)
+                continue;
+            const global ELEMENT(K_TYPE) *k = key + map5_at(&a.key, b, h / a.group, i, j);
+            const global ELEMENT(V_TYPE) *v = value + map5_at(&a.value, b, h / a.group, i, j);
+            const float s = a.scale * multiply_query(query, a.query.size, k, a.key.size) + addend;
+            const float slope = multiply_gradient(output_gradient, a.output.size, v, a.value.size);
+            /* As in neighbourhood/generic.cl: NaN is carried by the sum, and if every score is -inf, 0 is subtracted. */
+            const float old = row_max;
+            row_max = s > row_max ? s : row_max;
+            const float safe = row_max == -INFINITY ? 0.0f : row_max;
+            const float p = exp2s((s - safe) * LOG2E);
+            if (row_max > old) {
+                const float rescale = exp2s((old - safe) * LOG2E);
+                row_sum *= rescale;
+                product *= rescale;
+            }
+            row_sum += p;
+            product = FMA(p, slope, product);
+        }
+    rows += args.rows_offset + row_at(b, h, y, x, &a);
+    rows[0] = row_max == -INFINITY ? 0.0f : row_max;
+    rows[1] = row_sum == 0.0f ? 0.0f : 1.0f / row_sum;
+    rows[2] = row_sum == 0.0f ? 0.0f : product / row_sum;
+}
 
-    softmax_row row = {-INFINITY, 0.0f, 0.0f};
-    float row_sum = 0.0f;
+/* (query_width, query_height, chunks of columns * heads * batch); an item owns CHUNK columns of one query's gradient. */
+kernel void neighbourhood_backward_queries(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
+                                           const global ELEMENT(V_TYPE) *value, const global float *bias,
+                                           const global ELEMENT(O_TYPE) *output_gradient, const global float *rows,
+                                           global ELEMENT(QUERY_GRADIENT_TYPE) *query_gradient,
+                                           neighbourhood_backward_args args)
+{
+    const neighbourhood_args a = args.forward;
+    if (a.batch == 0)
+        return;
+
+    const int x = (int)global_id(&a.part, 0), y = (int)global_id(&a.part, 1);
+    const int rest = (int)global_id(&a.part, 2) / QUERY_CHUNKS, b = rest / a.heads, h = rest - b * a.heads;
+    const int first = ((int)global_id(&a.part, 2) - rest * QUERY_CHUNKS) * CHUNK;
+    if (x >= a.query_width || y >= a.query_height || b >= a.batch)
+        return;
+
+    const key_window keys = find_keys(a.query_y + y, a.query_x + x, &a);
+    query += map5_at(&a.query, b, h, y, x);
+    output_gradient += map5_at(&a.output, b, h, y, x);
+    rows += args.rows_offset + row_at(b, h, y, x, &a);
     float sum[CHUNK];
     for (int c = 0; c < CHUNK; c++)
         sum[c] = 0.0f;
-    /* The first walk finds the softmax, the second adds. */
-    for (int walk = 0; walk < 1 + QUERY_GRADIENT; walk++) {
-        for (int u = low_y; u <= high_y; u++)
-            for (int v = low_x; v <= high_x; v++) {
-                const long i = at_y + (long)u * a.dilation_y, j = at_x + (long)v * a.dilation_x;
-                const global ELEMENT(K_TYPE) *k = key + i * a.key.row + j * a.key.col;
-#if BIAS
-                const float addend = bias[i * a.bias.row + j * a.bias.col];
-                if (addend == -INFINITY)
-                    continue;
-#else
-                const float addend = 0.0f;
-#endif
-                const float s = a.scale * multiply_query(query, a.query.size, k, a.key.size) + addend;
-                const float slope = multiply_gradient(output_gradient, a.output.size,
-                                                      value + i * a.value.row + j * a.value.col, a.value.size);
-                if (walk == 1) {
-                    const float p = exp2s((s - row.max) * LOG2E) * row.inverse;
-                    const float step = a.scale * (p * (slope - row.product));
-                    for (int c = 0; c < CHUNK; c++)
-                        sum[c] = FMA(step, LOAD(K_TYPE, k, min(first + c, D_K - 1) * a.key.size), sum[c]);
-                    continue;
-                }
-                /* As in neighbourhood/generic.cl: NaN is carried by the sum, and if every score is -inf, 0 is subtracted. */
-                const float old = row.max;
-                row.max = s > row.max ? s : row.max;
-                const float safe = row.max == -INFINITY ? 0.0f : row.max;
-                const float p = exp2s((s - safe) * LOG2E);
-                if (row.max > old) {
-                    const float rescale = exp2s((old - safe) * LOG2E);
-                    row_sum *= rescale;
-                    row.product *= rescale;
-                }
-                row_sum += p;
-                row.product = FMA(p, slope, row.product);
-            }
-        if (walk == 0) {
-            row.max = row.max == -INFINITY ? 0.0f : row.max;
-            row.inverse = row_sum == 0.0f ? 0.0f : 1.0f / row_sum;
-            row.product = row_sum == 0.0f ? 0.0f : row.product / row_sum;
+    for (int i = keys.first_y; i <= keys.last_y; i += a.dilation_y)
+        for (int j = keys.first_x; j <= keys.last_x; j += a.dilation_x) {
+            const float addend = bias_of(bias, b, h, i, j, &a);
+            if (addend == -INFINITY)
+                continue;
+            const global ELEMENT(K_TYPE) *k = key + map5_at(&a.key, b, h / a.group, i, j);
+            const global ELEMENT(V_TYPE) *v = value + map5_at(&a.value, b, h / a.group, i, j);
+            const pair both = pair_of(query, k, v, output_gradient, rows, addend, &a);
+            add_key(sum, a.scale * both.step, k + first * a.key.size, a.key.size, LAST(D_K, first));
         }
-    }
-    if (first == 0) {
-        const long at = row_of(b, h, y, x, &args);
-        rows[at] = row.max;
-        rows[at + 1] = row.inverse;
-        rows[at + 2] = row.product;
-    }
-#if QUERY_GRADIENT
-    query_gradient += args.query_gradient.offset + b * args.query_gradient.batch + h * args.query_gradient.head +
-                      y * args.query_gradient.row + x * args.query_gradient.col;
+    query_gradient += map5_at(&args.query_gradient, b, h, y, x);
     for (int c = 0; c < CHUNK && first + c < D_K; c++)
         STORE(QUERY_GRADIENT_TYPE, query_gradient, (first + c) * args.query_gradient.size, sum[c]);
-#endif
-}
-
-/* A key and a head, and what its item has of the sums over queries. */
-typedef struct key_sums {
-    const global ELEMENT(K_TYPE) *key;
-    const global ELEMENT(V_TYPE) *value;
-    long b, h;
-    int y, x;
-    float addend;
-    int first; /* column */
-    float step, key_gradient[CHUNK], value_gradient[CHUNK];
-} key_sums;
-
-/* Adds dS of each query of head h whose window has the key to `step`, and with `columns` dS Q and p output_gradient to the
- * others. */
-static inline void add_queries(key_sums *k, const bool columns, const global ELEMENT(Q_TYPE) *query,
-                               const global ELEMENT(O_TYPE) *output_gradient, const global float *rows,
-                               const neighbourhood_backward_args *args)
-{
-    const neighbourhood_args *a = &args->forward;
-    int first[2], last[2];
-
-    find_queries(k->y, a->height, a->window_y, a->dilation_y, a->clip, a->query_y, a->query_height, &first[0],
-                 &last[0]);
-    find_queries(k->x, a->width, a->window_x, a->dilation_x, a->clip, a->query_x, a->query_width, &first[1], &last[1]);
-    for (int y = first[0]; y <= last[0]; y += a->dilation_y)
-        for (int x = first[1]; x <= last[1]; x += a->dilation_x) {
-            const global ELEMENT(Q_TYPE) *q = query + a->query.offset + k->b * a->query.batch + k->h * a->query.head +
-                                              y * a->query.row + x * a->query.col;
-            const global ELEMENT(O_TYPE) *gradient = output_gradient + a->output.offset + k->b * a->output.batch +
-                                                     k->h * a->output.head + y * a->output.row + x * a->output.col;
-            const long at = row_of(k->b, k->h, y, x, args);
-            const float s = a->scale * multiply_query(q, a->query.size, k->key, a->key.size) + k->addend;
-            const float slope = multiply_gradient(gradient, a->output.size, k->value, a->value.size);
-            const float p = exp2s((s - rows[at]) * LOG2E) * rows[at + 1], step = p * (slope - rows[at + 2]);
-            k->step += step;
-            for (int c = 0; c < CHUNK && columns; c++) {
-#if KEY_GRADIENT
-                k->key_gradient[c] = FMA(a->scale * step, LOAD(Q_TYPE, q, min(k->first + c, D_K - 1) * a->query.size),
-                                         k->key_gradient[c]);
-#endif
-#if VALUE_GRADIENT
-                k->value_gradient[c] =
-                    FMA(p, LOAD(O_TYPE, gradient, min(k->first + c, D_V - 1) * a->output.size), k->value_gradient[c]);
-#endif
-            }
-        }
-}
-
-/* Finds the key of head k->h, unless the bias drops it: then the result is false. */
-static inline bool find_key(key_sums *k, const global ELEMENT(K_TYPE) *key, const global ELEMENT(V_TYPE) *value,
-                            const global float *bias, const neighbourhood_args *a)
-{
-    const long head = k->h / a->group;
-
-    k->key = key + a->key.offset + k->b * a->key.batch + head * a->key.head + k->y * a->key.row + k->x * a->key.col;
-    k->value = value + a->value.offset + k->b * a->value.batch + head * a->value.head + k->y * a->value.row +
-               k->x * a->value.col;
-    k->addend = 0.0f;
-#if BIAS
-    k->addend =
-        bias[a->bias.offset + k->b * a->bias.batch + k->h * a->bias.head + k->y * a->bias.row + k->x * a->bias.col];
-#endif
-    return k->addend != -INFINITY;
 }
 
 /* (width, height, chunks of columns * key/value heads * batch) of the keys; an item owns CHUNK columns of one key's gradient and
@@ -256,33 +223,52 @@ kernel void neighbourhood_backward_keys(const global ELEMENT(Q_TYPE) *query, con
     if (a.batch == 0)
         return;
 
-    key_sums k;
-    k.x = (int)global_id(&a.part, 0);
-    k.y = (int)global_id(&a.part, 1);
-    const long rest = (long)global_id(&a.part, 2) / KEY_CHUNKS;
-    k.first = (int)((long)global_id(&a.part, 2) - rest * KEY_CHUNKS) * CHUNK;
-    k.b = rest / args.kv_heads;
-    const long head = rest - k.b * args.kv_heads;
-    if (k.x >= a.width || k.y >= a.height || k.b >= a.batch)
+    const int x = (int)global_id(&a.part, 0), y = (int)global_id(&a.part, 1);
+    const int rest = (int)global_id(&a.part, 2) / KEY_CHUNKS, b = rest / args.kv_heads, head = rest - b * args.kv_heads;
+    const int first = ((int)global_id(&a.part, 2) - rest * KEY_CHUNKS) * CHUNK;
+    if (x >= a.width || y >= a.height || b >= a.batch)
         return;
 
-    k.step = 0.0f;
+    int first_y, last_y, first_x, last_x;
+    find_queries(y, a.height, a.window_y, a.dilation_y, a.clip, a.query_y, a.query_height, &first_y, &last_y);
+    find_queries(x, a.width, a.window_x, a.dilation_x, a.clip, a.query_x, a.query_width, &first_x, &last_x);
+    key += map5_at(&a.key, b, head, y, x);
+    value += map5_at(&a.value, b, head, y, x);
+    bias += BIAS ? map5_at(&a.bias, b, 0, y, x) : 0;
+    rows += args.rows_offset;
+    float key_sum[CHUNK], value_sum[CHUNK];
     for (int c = 0; c < CHUNK; c++)
-        k.key_gradient[c] = k.value_gradient[c] = 0.0f;
-    for (k.h = head * a.group; k.h < (head + 1) * a.group; k.h++)
-        if (find_key(&k, key, value, bias, &a))
-            add_queries(&k, true, query, output_gradient, rows, &args);
+        key_sum[c] = value_sum[c] = 0.0f;
+    for (int n = 0; n < a.group; n++) {
+        const int h = head * a.group + n;
+        const float addend = BIAS ? bias[h * a.bias.head] : 0.0f;
+        if (addend == -INFINITY)
+            continue;
+        for (int i = first_y; i <= last_y; i += a.dilation_y)
+            for (int j = first_x; j <= last_x; j += a.dilation_x) {
+                const global ELEMENT(Q_TYPE) *q = query + map5_at(&a.query, b, h, i, j);
+                const global ELEMENT(O_TYPE) *gradient = output_gradient + map5_at(&a.output, b, h, i, j);
+                const pair both = pair_of(q, key, value, gradient, rows + row_at(b, h, i, j, &a), addend, &a);
 #if KEY_GRADIENT
-    key_gradient += args.key_gradient.offset + k.b * args.key_gradient.batch + head * args.key_gradient.head +
-                    k.y * args.key_gradient.row + k.x * args.key_gradient.col;
-    for (int c = 0; c < CHUNK && k.first + c < D_K; c++)
-        STORE(KEY_GRADIENT_TYPE, key_gradient, (k.first + c) * args.key_gradient.size, k.key_gradient[c]);
+                if (D_K >= D_V || first < D_K)
+                    add_query(key_sum, a.scale * both.step, q + first * a.query.size, a.query.size, LAST(D_K, first));
 #endif
 #if VALUE_GRADIENT
-    value_gradient += args.value_gradient.offset + k.b * args.value_gradient.batch + head * args.value_gradient.head +
-                      k.y * args.value_gradient.row + k.x * args.value_gradient.col;
-    for (int c = 0; c < CHUNK && k.first + c < D_V; c++)
-        STORE(VALUE_GRADIENT_TYPE, value_gradient, (k.first + c) * args.value_gradient.size, k.value_gradient[c]);
+                if (D_V >= D_K || first < D_V)
+                    add_output_gradient(value_sum, both.p, gradient + first * a.output.size, a.output.size,
+                                        LAST(D_V, first));
+#endif
+            }
+    }
+#if KEY_GRADIENT
+    key_gradient += map5_at(&args.key_gradient, b, head, y, x);
+    for (int c = 0; c < CHUNK && first + c < D_K; c++)
+        STORE(KEY_GRADIENT_TYPE, key_gradient, (first + c) * args.key_gradient.size, key_sum[c]);
+#endif
+#if VALUE_GRADIENT
+    value_gradient += map5_at(&args.value_gradient, b, head, y, x);
+    for (int c = 0; c < CHUNK && first + c < D_V; c++)
+        STORE(VALUE_GRADIENT_TYPE, value_gradient, (first + c) * args.value_gradient.size, value_sum[c]);
 #endif
 }
 
@@ -296,21 +282,31 @@ kernel void neighbourhood_backward_bias(const global ELEMENT(Q_TYPE) *query, con
     if (a.batch == 0)
         return;
 
-    key_sums k;
-    k.x = (int)global_id(&a.part, 0);
-    k.y = (int)global_id(&a.part, 1);
-    const long plane = (long)global_id(&a.part, 2), b = plane / a.bias_heads, h = plane - b * a.bias_heads;
-    if (k.x >= a.width || k.y >= a.height || b >= a.bias_batch)
+    const int x = (int)global_id(&a.part, 0), y = (int)global_id(&a.part, 1);
+    const int plane = (int)global_id(&a.part, 2), first_b = plane / a.bias_heads;
+    const int first_h = plane - first_b * a.bias_heads;
+    if (x >= a.width || y >= a.height || first_b >= a.bias_batch)
         return;
 
+    int first_y, last_y, first_x, last_x;
+    find_queries(y, a.height, a.window_y, a.dilation_y, a.clip, a.query_y, a.query_height, &first_y, &last_y);
+    find_queries(x, a.width, a.window_x, a.dilation_x, a.clip, a.query_x, a.query_width, &first_x, &last_x);
+    rows += args.rows_offset;
+    const float addend = bias_of(bias, first_b, first_h, y, x, &a); /* of all that it is broadcast to */
     float sum = 0.0f;
-    for (k.b = b; k.b < a.batch; k.b += a.bias_batch)
-        for (k.h = h; k.h < a.heads; k.h += a.bias_heads) {
-            k.step = 0.0f; /* a sum of its own for each head */
-            if (find_key(&k, key, value, bias, &a))
-                add_queries(&k, false, query, output_gradient, rows, &args);
-            sum += k.step;
+    for (int m = 0; m < (a.bias_batch == 1 ? a.batch : 1) && addend != -INFINITY; m++)
+        for (int n = 0; n < (a.bias_heads == 1 ? a.heads : 1); n++) {
+            const int b = first_b + m, h = first_h + n;
+            const global ELEMENT(K_TYPE) *k = key + map5_at(&a.key, b, h / a.group, y, x);
+            const global ELEMENT(V_TYPE) *v = value + map5_at(&a.value, b, h / a.group, y, x);
+            float head_sum = 0.0f;
+            for (int i = first_y; i <= last_y; i += a.dilation_y)
+                for (int j = first_x; j <= last_x; j += a.dilation_x)
+                    head_sum += pair_of(query + map5_at(&a.query, b, h, i, j), k, v,
+                                        output_gradient + map5_at(&a.output, b, h, i, j), rows + row_at(b, h, i, j, &a),
+                                        addend, &a)
+                                    .step;
+            sum += head_sum;
         }
-    bias_gradient[args.bias_gradient.offset + b * args.bias_gradient.batch + h * args.bias_gradient.head +
-                  k.y * args.bias_gradient.row + k.x * args.bias_gradient.col] = sum;
+    bias_gradient[map5_at(&args.bias_gradient, first_b, first_h, y, x)] = sum;
 }

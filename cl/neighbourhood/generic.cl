@@ -44,26 +44,15 @@ kernel void neighbourhood_generic(const global ELEMENT(Q_TYPE) *query, const glo
         return;
 
     const int x = (int)global_id(&a.part, 0), y = (int)global_id(&a.part, 1);
-    const long rest = (long)global_id(&a.part, 2) / CHUNKS;
-    const int first = (int)((long)global_id(&a.part, 2) - rest * CHUNKS) * D_V_CHUNK;
-    const long b = rest / a.heads, h = rest - b * a.heads;
+    const int rest = (int)global_id(&a.part, 2) / CHUNKS, b = rest / a.heads, h = rest - b * a.heads;
+    const int first = ((int)global_id(&a.part, 2) - rest * CHUNKS) * D_V_CHUNK;
     if (x >= a.query_width || y >= a.query_height || b >= a.batch)
         return;
 
     const int columns = min(D_V_CHUNK, D_V - first);
-    const int at_y = a.query_y + y, at_x = a.query_x + x;
-    const int low_y = window_low(at_y, a.height, a.window_y, a.dilation_y, a.clip);
-    const int high_y = window_high(at_y, a.height, a.window_y, a.dilation_y, a.clip);
-    const int low_x = window_low(at_x, a.width, a.window_x, a.dilation_x, a.clip);
-    const int high_x = window_high(at_x, a.width, a.window_x, a.dilation_x, a.clip);
-    query += a.query.offset + b * a.query.batch + h * a.query.head + y * a.query.row + x * a.query.col;
-    key += a.key.offset + b * a.key.batch + h / a.group * a.key.head;
-    value += a.value.offset + b * a.value.batch + h / a.group * a.value.head + first * a.value.size;
-    output += a.output.offset + b * a.output.batch + h * a.output.head + y * a.output.row + x * a.output.col +
-              first * a.output.size;
-#if BIAS
-    bias += a.bias.offset + b * a.bias.batch + h * a.bias.head;
-#endif
+    const key_window keys = find_keys(a.query_y + y, a.query_x + x, &a);
+    query += map5_at(&a.query, b, h, y, x);
+    output += map5_at(&a.output, b, h, y, x) + first * a.output.size;
 
     float o[D_V_CHUNK];
     float row_max = -INFINITY;
@@ -71,18 +60,13 @@ kernel void neighbourhood_generic(const global ELEMENT(Q_TYPE) *query, const glo
     for (int c = 0; c < D_V_CHUNK; c++)
         o[c] = 0.0f;
 
-    for (int u = low_y; u <= high_y; u++)
-        for (int v = low_x; v <= high_x; v++) {
-            const long i = at_y + (long)u * a.dilation_y, j = at_x + (long)v * a.dilation_x;
-#if BIAS
-            const float addend = bias[i * a.bias.row + j * a.bias.col];
+    for (int i = keys.first_y; i <= keys.last_y; i += a.dilation_y)
+        for (int j = keys.first_x; j <= keys.last_x; j += a.dilation_x) {
+            const float addend = bias_of(bias, b, h, i, j, &a);
             if (addend == -INFINITY)
                 continue;
-#else
-            const float addend = 0.0f;
-#endif
-            const float s =
-                a.scale * dot_product(query, a.query.size, key + i * a.key.row + j * a.key.col, a.key.size) + addend;
+            const global ELEMENT(K_TYPE) *k = key + map5_at(&a.key, b, h / a.group, i, j);
+            const float s = a.scale * dot_product(query, a.query.size, k, a.key.size) + addend;
 
             /* `row_max` takes no NaN: the comparison is false, and s - row_max then carries it to row_sum.  If every
              * score so far is -inf, 0 is subtracted, which makes no NaN. */
@@ -97,11 +81,11 @@ kernel void neighbourhood_generic(const global ELEMENT(Q_TYPE) *query, const glo
                     o[c] *= rescale;
             }
             row_sum += p;
-            const global ELEMENT(V_TYPE) *row = value + i * a.value.row + j * a.value.col;
+            const global ELEMENT(V_TYPE) *v = value + map5_at(&a.value, b, h / a.group, i, j) + first * a.value.size;
             /* Columns past the last one repeat it: a branch for each column would keep a mask for each in scalar
              * registers, which spilled on gfx90a. */
             for (int c = 0; c < D_V_CHUNK; c++)
-                o[c] = FMA(p, LOAD(V_TYPE, row, min(c, columns - 1) * a.value.size), o[c]);
+                o[c] = FMA(p, LOAD(V_TYPE, v, min(c, columns - 1) * a.value.size), o[c]);
         }
 
     for (int c = 0; c < D_V_CHUNK; c++)
@@ -109,7 +93,6 @@ kernel void neighbourhood_generic(const global ELEMENT(Q_TYPE) *query, const glo
             STORE(O_TYPE, output, c * a.output.size, row_sum == 0.0f ? 0.0f : o[c] / row_sum);
 #if LSE
     if (first == 0)
-        lse[a.lse.offset + b * a.lse.batch + h * a.lse.head + y * a.lse.row + x * a.lse.col] =
-            row_sum == 0.0f ? -INFINITY : row_max + log(row_sum);
+        lse[map5_at(&a.lse, b, h, y, x)] = row_sum == 0.0f ? -INFINITY : row_max + log(row_sum);
 #endif
 }

@@ -7,6 +7,7 @@
 #ifndef CLATTN_CL_NEIGHBOURHOOD_NEIGHBOURHOOD_H
 #define CLATTN_CL_NEIGHBOURHOOD_NEIGHBOURHOOD_H
 
+#include "neighbourhood/args.h"
 #include "lib/fma.h"
 #include "lib/storage.h"
 
@@ -70,6 +71,39 @@ static inline int window_high(int p, int length, int window, int dilation, int c
     if (clip)
         return min(window / 2, (length - 1 - p) / dilation);
     return window_low(p, length, window, dilation, 0) + window - 1;
+}
+
+/* The keys that a position attends: from the first to the last in each dimension, dilation_y and dilation_x apart. */
+typedef struct key_window {
+    int first_y, last_y, first_x, last_x;
+} key_window;
+
+static inline key_window find_keys(int y, int x, const neighbourhood_args *a)
+{
+    const key_window window = {
+        y + window_low(y, a->height, a->window_y, a->dilation_y, a->clip) * a->dilation_y,
+        y + window_high(y, a->height, a->window_y, a->dilation_y, a->clip) * a->dilation_y,
+        x + window_low(x, a->width, a->window_x, a->dilation_x, a->clip) * a->dilation_x,
+        x + window_high(x, a->width, a->window_x, a->dilation_x, a->clip) * a->dilation_x,
+    };
+
+    return window;
+}
+
+/* Where element (b, h, y, x, 0) lies. */
+static inline long map5_at(const map5 *map, long b, long h, long y, long x)
+{
+    return map->offset + b * map->batch + h * map->head + y * map->row + x * map->col;
+}
+
+/* The bias of a key. */
+static inline float bias_of(const global float *bias, long b, long h, long y, long x, const neighbourhood_args *a)
+{
+#if BIAS
+    return bias[map5_at(&a->bias, b, h, y, x)];
+#else
+    return 0.0f;
+#endif
 }
 
 #endif

@@ -226,9 +226,9 @@ static void small_operators_are_checked(void **state)
     static const struct damage maps[] = {
         {"generic", "neighbourhood/backward_generic.cl", "t < window ? 0 : low", "t <= window ? 0 : low",
          DISAGREES("neighbourhood_backward_bias") "gradients.key["},
-        {"generic", "neighbourhood/backward_generic.cl", "a.scale * (p * (slope - row.product))",
-         "a.scale * (p * (slope - 0.99f * row.product))", DISAGREES("neighbourhood_backward_bias") "gradients.query["},
-        {"generic", "neighbourhood/backward_generic.cl", "sum += k.step", "sum = 1.01f * k.step",
+        {"generic", "neighbourhood/backward_generic.cl", "p * (slope - row[2])", "p * (slope - 0.99f * row[2])",
+         DISAGREES("neighbourhood_backward_bias") "gradients.query["},
+        {"generic", "neighbourhood/backward_generic.cl", "sum += head_sum", "sum += 1.01f * head_sum",
          DISAGREES("neighbourhood_backward_bias") "gradients.bias["},
     };
     static const struct damage resizes[] = {

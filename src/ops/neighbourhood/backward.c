@@ -9,26 +9,28 @@
 #define ROW_BYTES (3 * sizeof(float)) /* of the workspace, for a query */
 
 /* The kernels; a plan has those whose results it needs, in this order. */
-enum { ROWS, KEYS, BIAS, KERNELS };
-static const char *const names[KERNELS] = {"neighbourhood_backward_rows", "neighbourhood_backward_keys",
-                                           "neighbourhood_backward_bias"};
-static const size_t buffers[KERNELS] = {7, 8, 7};
+enum { ROWS, QUERIES, KEYS, BIAS, KERNELS };
+static const char *const names[KERNELS] = {"neighbourhood_backward_rows", "neighbourhood_backward_queries",
+                                           "neighbourhood_backward_keys", "neighbourhood_backward_bias"};
+static const size_t buffers[KERNELS] = {6, 7, 8, 7};
 
 static bool writes(const struct neighbourhood_problem *problem, int kernel)
 {
     const clattn_neighbourhood_desc *desc = &problem->desc;
     switch (kernel) {
+    case QUERIES: return !layout_is_none(&desc->gradients.query);
     case KEYS: return !layout_is_none(&desc->gradients.key) || !layout_is_none(&desc->gradients.value);
     case BIAS: return !layout_is_none(&desc->gradients.bias);
     default: return true;
     }
 }
 
-/* Columns of a work-item: many on a CPU, where each chunk computes the scores anew. */
+/* Columns of a work-item: many on a CPU, where each chunk computes the scores anew; few where registers are. */
 static size_t chunk_of(const struct capabilities *caps, const struct neighbourhood_problem *problem)
 {
     const bool wide = capabilities_on_cpu(caps) && !(caps->quirks & QUIRK_LOOPS_STOP);
-    return size_min(size_max(problem->d_k, problem->d_v), wide ? 64 : 16);
+    const bool narrow = caps->registers && caps->registers < 256;
+    return size_min(size_max(problem->d_k, problem->d_v), wide ? 64 : narrow ? 8 : 16);
 }
 
 static const char *refuse(const struct offer *offer)
@@ -48,15 +50,15 @@ static clattn_status groups_of(const struct neighbourhood_plan *plan, const stru
                                int kernel, const size_t local[3], const clattn_neighbourhood_args *args,
                                size_t groups[3])
 {
-    const size_t widest = kernel == KEYS                                   ? size_max(problem->d_k, problem->d_v)
-                          : layout_is_none(&problem->desc.gradients.query) ? 1
-                                                                           : problem->d_k;
-    const size_t planes = kernel == ROWS   ? args->batch * problem->heads
-                          : kernel == KEYS ? args->batch * problem->kv_heads
-                                           : size_min(problem->bias_batch, args->batch) * problem->bias_heads;
-    groups[0] = divide_up(kernel == ROWS ? args->query_width : args->key_width, local[0]);
-    groups[1] = divide_up(kernel == ROWS ? args->query_height : args->key_height, local[1]);
-    if (size_mul(planes, kernel == BIAS ? 1 : divide_up(widest, plan->chunk), &groups[2]))
+    const size_t d_k = problem->d_k, d_v = problem->d_v;
+    const size_t columns = kernel == QUERIES ? d_k : kernel == KEYS ? size_max(d_k, d_v) : 0;
+    const size_t planes = kernel == KEYS   ? args->batch * problem->kv_heads
+                          : kernel == BIAS ? size_min(problem->bias_batch, args->batch) * problem->bias_heads
+                                           : args->batch * problem->heads;
+    const bool of_keys = kernel == KEYS || kernel == BIAS;
+    groups[0] = divide_up(of_keys ? args->key_width : args->query_width, local[0]);
+    groups[1] = divide_up(of_keys ? args->key_height : args->query_height, local[1]);
+    if (size_mul(planes, columns ? divide_up(columns, plan->chunk) : 1, &groups[2]))
         return CLATTN_SUCCESS;
     return report_error(&plan->base.context->device.report, CLATTN_ERROR_OVERFLOW, "too many work-groups");
 }
@@ -80,7 +82,7 @@ static clattn_status prepare(clattn_plan *base)
     const struct neighbourhood_problem *problem = &plan->problem;
     const clattn_neighbourhood_desc *desc = &problem->desc;
     const struct capabilities *caps = &base->context->device.caps;
-    const size_t local[3] = {capabilities_on_cpu(caps) ? 1 : size_min(32, caps->info.max_work_item[0]), 1, 1};
+    const size_t local[3] = {size_min(capabilities_on_cpu(caps) ? 1 : 32, caps->info.max_work_item[0]), 1, 1};
     const clattn_neighbourhood_args largest = {.batch = problem->batch,
                                                .query_height = problem->query_height,
                                                .query_width = problem->query_width,
@@ -99,7 +101,6 @@ static clattn_status prepare(clattn_plan *base)
         define_token(&options, "QUERY_GRADIENT_TYPE", storage_token(desc->gradients.query.dtype));
         define_token(&options, "KEY_GRADIENT_TYPE", storage_token(desc->gradients.key.dtype));
         define_token(&options, "VALUE_GRADIENT_TYPE", storage_token(desc->gradients.value.dtype));
-        define_int(&options, "QUERY_GRADIENT", !layout_is_none(&desc->gradients.query));
         define_int(&options, "KEY_GRADIENT", !layout_is_none(&desc->gradients.key));
         define_int(&options, "VALUE_GRADIENT", !layout_is_none(&desc->gradients.value));
         define_int(&options, "CHUNK", (long long)plan->chunk);
@@ -120,16 +121,15 @@ static void bind(const struct neighbourhood_problem *problem, int kernel, const 
                  const clattn_binding *rows, const clattn_binding *bindings[8])
 {
     const clattn_neighbourhood_desc *desc = &problem->desc;
-    const clattn_binding *query = present(&desc->gradients.query, &args->gradients.query);
     bindings[0] = &args->query;
     bindings[1] = &args->key;
     bindings[2] = &args->value;
     bindings[3] = present(&desc->bias, &args->bias);
     bindings[4] = &args->gradients.output;
-    bindings[5] = kernel == ROWS ? query : rows;
-    bindings[6] = kernel == ROWS   ? rows
-                  : kernel == KEYS ? present(&desc->gradients.key, &args->gradients.key)
-                                   : &args->gradients.bias;
+    bindings[5] = rows;
+    bindings[6] = kernel == QUERIES ? &args->gradients.query
+                  : kernel == KEYS  ? present(&desc->gradients.key, &args->gradients.key)
+                                    : &args->gradients.bias;
     bindings[7] = present(&desc->gradients.value, &args->gradients.value);
 }
 
