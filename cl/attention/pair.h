@@ -42,6 +42,7 @@ static inline state attention_pair(const global ELEMENT(Q_TYPE) *query, const gl
 #else
         const state scale = 1.0f;
 #endif
+#pragma unroll 1
         for (int d = first; d + 1 < first + KEY_GROUP; d += 2) {
             even = PAIR_TERM(LOAD(Q_TYPE, query, q + d * a->query.col),
                              PAIR_KEY(scale, LOAD(K_TYPE, key, k + d * a->key.col)), d, even);

@@ -15,7 +15,8 @@ static inline bool is_largest(const global ELEMENT(X_TYPE) *x, pool_window rows,
             const int r = rows.first + k * a->rows.dilation, c = columns.first + l * a->cols.dilation;
             const float other = LOAD(X_TYPE, x, r * a->x.row + c * a->x.col);
             const bool earlier = r < row || (r == row && c < column);
-            if (isnan(other) ? !isnan(own) || earlier : other > own || (earlier && other == own))
+            /* No branches: each would keep a mask in scalar registers, which spilled on gfx90a. */
+            if ((isnan(other) & (!isnan(own) | earlier)) | (other > own) | (earlier & (other == own)))
                 return false;
         }
     return true;
@@ -29,8 +30,8 @@ kernel void pool_backward_generic(const global ELEMENT(X_TYPE) *x, const global 
         return;
 
     const int length = a.cols.source * a.depth, tiles = (length - 1) / a.tile + 1;
-    const args_long piece = (args_long)group_id(&a.part, 0), line = piece / tiles;
-    const int e = (int)(piece - line * tiles) * a.tile + (int)get_local_id(0), column = e / a.depth;
+    const int piece = (int)group_id(&a.part, 0), line = piece / tiles;
+    const int e = (piece - line * tiles) * a.tile + (int)get_local_id(0), column = e / a.depth;
     if (e >= length)
         return;
 
@@ -43,8 +44,10 @@ kernel void pool_backward_generic(const global ELEMENT(X_TYPE) *x, const global 
     find_windows(&a.rows, at.row, &first[0], &last[0]);
     find_windows(&a.cols, column, &first[1], &last[1]);
     for (int i = first[0]; i <= last[0]; i++) {
+        if (!window_has(&a.rows, i, at.row))
+            continue;
         const pool_window rows = pool_find(&a.rows, i, &a);
-        for (int j = first[1]; j <= last[1] && window_has(&a.rows, i, at.row); j++) {
+        for (int j = first[1]; j <= last[1]; j++) {
             const pool_window columns = pool_find(&a.cols, j, &a);
             const float gradient = LOAD(Y_TYPE, y_gradient, i * a.y.row + j * a.y.col);
             if (a.average)

@@ -216,7 +216,7 @@ static void small_operators_are_checked(void **state)
          DISAGREES("pool_backward_cpu") "gradients.x["},
         {"cpu", "pool/backward_cpu.cl", "gradient /= rows.divisor", "gradient /= 1.001f * rows.divisor",
          DISAGREES("pool_backward_cpu") "gradients.x["},
-        {"generic", "pool/backward_generic.cl", "earlier && other == own", "other == own && r != row",
+        {"generic", "pool/backward_generic.cl", "earlier & (other == own)", "(other == own) & (r != row)",
          DISAGREES("pool_backward_generic") "gradients.x["},
         {"generic", "pool/backward_generic.cl", "gradient / (rows.divisor * columns.divisor)",
          "gradient / (rows.divisor * 2.0f)", DISAGREES("pool_backward_generic") "gradients.x["},

@@ -155,6 +155,7 @@ static inline state attention_output_gradient(const global ELEMENT(DO_TYPE) *d_o
 {
     const long from = attention_query_row(&a->scores, item, i), row = attention_row(&a->value, item, j, a, arrays);
     state even = 0.0f, odd = 0.0f;
+#pragma unroll 1
     for (int c = 0; c + 1 < D_V; c += 2) {
         even = STATE_FMA(LOAD(DO_TYPE, d_output, from + c * a->scores.col), LOAD(V_TYPE, value, row + c * a->value.col),
                          even);

@@ -231,12 +231,11 @@ kernel void attention_backward_pairs(const global ELEMENT(Q_TYPE) *query, const 
     const int b = index / a.splits, h = index - b * a.splits;
     if (j >= a.block_table.col || i >= a.block_table.row || b >= a.items)
         return;
-    const int last_b = a.items == 1 ? a.batch : b + 1, last_h = a.splits == 1 ? a.heads : h + 1;
     state sum = 0.0f, lost = 0.0f;
-    for (int at_b = b; at_b < last_b; at_b++)
-        for (int at_h = h; at_h < last_h; at_h++) {
+    for (int m = 0; m < (a.items == 1 ? a.batch : 1); m++)
+        for (int n = 0; n < (a.splits == 1 ? a.heads : 1); n++) {
             attention_item item;
-            attention_item_of(&item, at_b, at_h, &a, &arrays);
+            attention_item_of(&item, b + m, h + n, &a, &arrays);
             const int last_i = a.block_table.row == 1 ? item.queries : min(item.queries, i + 1);
             for (int at_i = i; at_i < last_i; at_i++) {
                 const state factor = work[attention_workspace_at(PART_FACTOR, &item, at_i, &a)];
