@@ -175,7 +175,9 @@ static clattn_status launch_pairs(struct backward_call *call, enum attention_gra
     a.block_table.row = extent[2] == 1 ? 1 : a.query_length;
     a.block_table.col = extent[3] == 1 ? 1 : (args_long)size_min(extent[3], args->key_length);
     go_round(problem, &a);
-    const size_t groups[3] = {(size_t)a.block_table.col, (size_t)a.block_table.row, (size_t)a.items * (size_t)a.splits};
+    const size_t items = call->plan->base.kernels[call->plan->kernel[BACKWARD_PAIRS]].local[0];
+    const size_t groups[3] = {divide_up((size_t)a.block_table.col, items), (size_t)a.block_table.row,
+                              (size_t)a.items * (size_t)a.splits};
     add_all(call, bindings[BACKWARD_PAIRS_POINTERS - 1], bindings);
     return launch(call, BACKWARD_PAIRS, bindings, &a, groups);
 }

@@ -65,12 +65,19 @@ static void define(const struct attention_backward_plan *plan, struct strbuf *op
     define_int(options, "CHUNK", (long long)plan->chunk);
 }
 
-static clattn_status add(struct attention_backward_plan *plan, int which, const char *name)
+/* Items of a work-group of the kernels for every device. */
+static size_t items_of(const struct attention_backward_plan *plan, int dimension)
 {
-    static const size_t one[3] = {1, 1, 1};
+    const struct capabilities *caps = &plan->base.context->device.caps;
+    return capabilities_on_cpu(caps) ? 1 : size_min(32, caps->info.max_work_item[dimension]);
+}
+
+static clattn_status add(struct attention_backward_plan *plan, int which, const char *name, size_t items)
+{
+    const size_t local[3] = {items, 1, 1};
     struct strbuf options = {0};
     define(plan, &options);
-    return backward_add_kernel(plan, which, FILE_NAME, name, &options, one);
+    return backward_add_kernel(plan, which, FILE_NAME, name, &options, local);
 }
 
 /* Records the largest launches of rows and keys. */
@@ -97,14 +104,14 @@ clattn_status backward_finish(struct attention_backward_plan *plan)
         plan->base.launches += plan->problem.gradient[i];
     note_largest(plan);
     if (backward_has_pairs(&plan->problem))
-        TRY(add(plan, BACKWARD_PAIRS, "attention_backward_pairs"));
+        TRY(add(plan, BACKWARD_PAIRS, "attention_backward_pairs", items_of(plan, 0)));
     if (backward_has_pairs(&plan->problem) && plan->problem.heads && plan->problem.batch)
         plan_kernel_largest(&plan->base.kernels[plan->kernel[BACKWARD_PAIRS]],
-                            (const size_t[3]){size_max(1, plan->problem.key_length),
+                            (const size_t[3]){divide_up(size_max(1, plan->problem.key_length), items_of(plan, 0)),
                                               size_max(1, plan->problem.query_length),
                                               plan->problem.batch * plan->problem.heads});
     if (backward_sums(&plan->problem))
-        TRY(add(plan, BACKWARD_SUM, "attention_backward_sum"));
+        TRY(add(plan, BACKWARD_SUM, "attention_backward_sum", 1));
     if (!backward_workspace(plan, &plan->problem, &plan->base.workspace))
         status = report_error(&plan->base.context->device.report, CLATTN_ERROR_OVERFLOW, "a workspace overflows");
 fail:
@@ -118,7 +125,7 @@ static clattn_status prepare(clattn_plan *base)
     const struct attention_problem *problem = &plan->problem;
     const struct capabilities *caps = &base->context->device.caps;
     plan->chunk = chunk_of(caps, problem);
-    plan->items = capabilities_on_cpu(caps) ? 1 : size_min(32, caps->info.max_work_item[1]);
+    plan->items = items_of(plan, 1);
     plan->base.efficiency = 0.01;
     plan->groups = groups;
     plan->splits = 1;
