@@ -33,10 +33,12 @@ class Operand:
     If there is an `owner`, it is an array of PyOpenCL's, and `values` says how its elements lie in the buffer: it may be reshaped
     and transposed, but nobody may read it."""
 
-    __slots__ = ("dtype", "origin", "owner", "values")
+    __slots__ = ("dtype", "is_outside", "origin", "owner", "values")
 
     def __init__(self, values: Array, dtype: int, owner: Any = None, origin: int = 0) -> None:
         self.values, self.dtype, self.owner, self.origin = values, dtype, owner, origin
+        #: Whether its elements are in a buffer of PyOpenCL's, which has none without elements.
+        self.is_outside = owner is not None and values.size > 0
 
     def view(self, values: Array) -> Operand:
         """The same elements, otherwise arranged."""
@@ -52,11 +54,6 @@ class Operand:
         except AttributeError:
             raise ValueError(f"an array of shape {self.values.shape} has gaps, and cannot be one of shape {shape}") from None
         return self.view(values)
-
-    @property
-    def is_outside(self) -> bool:
-        """Whether its elements are in a buffer of PyOpenCL's, which has none without elements."""
-        return self.owner is not None and self.values.size > 0
 
     def byte_offset(self) -> int:
         """Where the first element lies in the owner's buffer."""
@@ -88,10 +85,10 @@ def is_pyopencl(value: Any) -> bool:
 
 def operand(value: Any, name: str) -> Operand:
     """NumPy's array, PyOpenCL's, or anything on the CPU that speaks DLPack, without a copy; lists and numbers with one."""
-    if type(value) is np.ndarray and value.flags.aligned:
-        known = _KNOWN.get(value.dtype)
-        if known is not None:
-            return _with_whole_strides(value, known)
+    if type(value) is np.ndarray:  # what most arguments are
+        known, flags = _KNOWN.get(value.dtype), value.flags
+        if known is not None and flags.c_contiguous and flags.aligned:
+            return Operand(value, known)
     if is_pyopencl(value):
         return _of_pyopencl(value, name)
     if is_torch(value):

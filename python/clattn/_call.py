@@ -74,10 +74,10 @@ class _Binding:
 
     def first(self, values: np.ndarray[Any, Any]) -> Any:
         """The first byte of the host that the buffer has."""
+        if self.contiguous and not self.empty:
+            return ffi.from_buffer(values)  # faster than the address below
         if self.empty:
             return _NOTHING
-        if self.contiguous:
-            return ffi.from_buffer(values)  # faster than the address below
         return ffi.cast("void *", values.ctypes.data - self.below)
 
 
@@ -98,7 +98,7 @@ class _Call:
 
     def run(self, handle: Any, scalars: dict[str, Any], arrays: Operands, plan: Any = None) -> None:
         """Computes, by a plan of the caller's or by the context's own."""
-        cl, buffers, events = opencl(), [], []
+        cl, buffers, events, outside = opencl(), [], [], []
         queue = lib.clattn_context_queue(handle)
         for path, value in scalars.items():
             _set(self.args, path, value)
@@ -112,6 +112,7 @@ class _Call:
                     bound.binding.offset = array.byte_offset() // bound.size
                     queue = ffi.cast("cl_command_queue", array.owner.queue.int_ptr)
                     events += [ffi.cast("cl_event", event.int_ptr) for event in array.owner.events]
+                    outside.append(array)
                     continue
                 pointer = bound.first(array.values) if bound.has_host else ffi.NULL
                 buffer = cl.clCreateBuffer(owner, bound.flags, bound.length, pointer, self.code)
@@ -126,11 +127,12 @@ class _Call:
                 enqueue = getattr(lib, f"clattn_{self.operator}_enqueue")
                 status = enqueue(plan, queue, self.args, len(events), waits, self.event)
             check(status, handle)
-            if any(bound.written for bound, _, _ in buffers) or (buffers and self.shares):
+            if buffers and (self.shares or any(bound.written for bound, _, _ in buffers)):
                 check_opencl(cl.clWaitForEvents(1, self.event), "clWaitForEvents")
                 if not self.shares:
                     self._read(queue, buffers)
-            self._promise(arrays)
+            if outside:
+                self._promise(outside)
             begun = False
         finally:
             if begun:  # an exception, perhaps Ctrl-C's: the host's memory is the caller's again only when all is done
@@ -140,14 +142,11 @@ class _Call:
             for _, _, buffer in buffers:
                 cl.clReleaseMemObject(buffer)
 
-    def _promise(self, arrays: Operands) -> None:
+    def _promise(self, arrays: list[Operand]) -> None:
         """Leaves the event with PyOpenCL's arrays: whoever uses the results waits for it, and nobody else does."""
-        event = None
-        for _, array in arrays:
-            if array.is_outside:
-                if event is None:
-                    event = sys.modules["pyopencl"].Event.from_int_ptr(int(ffi.cast("intptr_t", self.event[0])))
-                array.owner.add_event(event)
+        event = sys.modules["pyopencl"].Event.from_int_ptr(int(ffi.cast("intptr_t", self.event[0])))
+        for array in arrays:
+            array.owner.add_event(event)
 
     @staticmethod
     def _read(queue: Any, buffers: list[tuple[_Binding, Operand, Any]]) -> None:

@@ -68,8 +68,8 @@ def _operands(arrays: dict[str, Any], enable_gqa: bool) -> tuple[dict[str, Opera
             raise ValueError(f"{name} has the shape {other}, and (..., length, size) is needed")
         if other[:-3] != shape[:-3] or len(other) != len(shape):
             raise ValueError(f"query has the shape {shape} and {name} {other}: what is before the heads differs")
-    for name in ("query", "key", "value"):
-        made[name] = _heads(made[name])
+        if len(other) != 4:
+            made[name] = _heads(made[name])
     for name in ("attn_mask", "bias"):
         if name in made:
             made[name] = _mask(made[name], shape[:-3])

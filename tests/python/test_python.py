@@ -379,6 +379,46 @@ class Others(Comparison):
         self.close(clattn.linear(x[0, 0], weight), x[0, 0].astype(np.float64) @ weight.T, 8)
 
 
+class Overhead(unittest.TestCase):
+    def test_a_call_takes_25_microseconds_more_than_c(self):
+        """The calling thread's time, beside that of the same functions of C and OpenCL called one after another.  All threads are on
+        one processor, which is then never idle: two fall asleep between calls, and what wakes them counts twice."""
+        from clattn._library import ffi, lib, opencl
+
+        context, cl, x = clattn.default_context(), opencl(), np.ones((1, 1, 4, 8), np.float32)
+        clattn.scaled_dot_product_attention(x, x, x)
+        call, output = list(context.calls.values())[-1], np.empty_like(x)
+
+        def bare():
+            buffers = []
+            for bound, array in zip(call.bindings, (x, x, x, output)):
+                host = ffi.from_buffer(array) if bound.has_host else ffi.NULL
+                buffers.append(cl.clCreateBuffer(owner, bound.flags, bound.length, host, call.code))
+                bound.binding.buffer = buffers[-1]
+            self.assertEqual(lib.clattn_attention_run(handle, queue, call.desc, call.args, 0, ffi.NULL, call.event), 0)
+            cl.clWaitForEvents(1, call.event)
+            cl.clReleaseEvent(call.event[0])
+            for buffer in buffers:
+                cl.clReleaseMemObject(buffer)
+
+        def microseconds(function):
+            begun = time.thread_time()
+            for _ in range(500):
+                function()
+            return (time.thread_time() - begun) / 500 * 1e6
+
+        processors = os.sched_getaffinity(0)
+        tasks = [int(task.name) for task in pathlib.Path("/proc/self/task").iterdir()]
+        with context.handle as handle:
+            for task in tasks:
+                os.sched_setaffinity(task, {min(processors)})
+                self.addCleanup(os.sched_setaffinity, task, processors)
+            queue, owner = lib.clattn_context_queue(handle), lib.clattn_context_opencl_context(handle)
+            pairs = [(microseconds(lambda: clattn.scaled_dot_product_attention(x, x, x)), microseconds(bare)) for _ in range(9)]
+        ours, theirs = (min(times) for times in zip(*pairs))
+        self.assertLess(ours - theirs, 25, f"a call: {ours:.1f} us, by C's functions {theirs:.1f}")
+
+
 class Plans(Comparison):
     def setUp(self):
         self.arrays = [np.random.default_rng(SEED + n).standard_normal((1, 2, 5, 8)).astype(np.float32) for n in range(4)]
