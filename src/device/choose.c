@@ -65,10 +65,10 @@ clattn_status devices_choose(const struct clattn_devices *devices, const char *s
     }
     char names[512] = "";
     for (size_t i = 0, used = 0; i < devices->count && used < sizeof names; i++)
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%zu is %s:%s", i ? ", " : "; ", i,
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%zu is %s:%s", i ? ", " : "", i,
                                  devices->caps[i].info.platform, devices->caps[i].info.name);
     return report_error(NULL, CLATTN_ERROR_NO_DEVICE,
-                        "no device matches \"%s\" (expected gpu, cpu, pocl, an index below %zu, or "
-                        "platform:device substrings%s)",
-                        spec, devices->count, names);
+                        "no device matches \"%s\"; %s. A device is asked for by gpu, cpu, pocl, its number, or parts "
+                        "of its names as in PLATFORM:DEVICE",
+                        spec, devices->count ? names : "there is none");
 }

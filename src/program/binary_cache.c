@@ -113,7 +113,8 @@ clattn_status binary_cache_open(struct binary_cache *cache, struct report *repor
         if (cache->path)
             cache->folder = os_private_folder_open(cache->path, &cache->reason);
         if (cache->folder < 0) {
-            report_log(report, CLATTN_LOG_LEVEL_WARNING, "the kernel cache is off: %s", cache->reason);
+            report_log(report, CLATTN_LOG_LEVEL_WARNING, "the kernel cache is off: %s%s%s", cache->reason,
+                       cache->path ? ": " : "", cache->path ? cache->path : "");
             free(cache->path);
             cache->path = NULL;
         } else {
