@@ -152,18 +152,10 @@ kernel void neighbourhood_backward_rows(const global ELEMENT(Q_TYPE) *query, con
             const global ELEMENT(V_TYPE) *v = value + map5_at(&a.value, b, h / a.group, i, j);
             const float s = a.scale * multiply_query(query, a.query.size, k, a.key.size) + addend;
             const float slope = multiply_gradient(output_gradient, a.output.size, v, a.value.size);
-            /* As in neighbourhood/generic.cl: NaN is carried by the sum, and if every score is -inf, 0 is subtracted. */
-            const float old = row_max;
-            row_max = s > row_max ? s : row_max;
-            const float safe = row_max == -INFINITY ? 0.0f : row_max;
-            const float p = exp2s((s - safe) * LOG2E);
-            if (row_max > old) {
-                const float rescale = exp2s((old - safe) * LOG2E);
-                row_sum *= rescale;
-                product *= rescale;
-            }
-            row_sum += p;
-            product = FMA(p, slope, product);
+            float rescale;
+            const float p = next_weight(s, &row_max, &rescale);
+            row_sum = row_sum * rescale + p;
+            product = FMA(p, slope, product * rescale);
         }
     rows += args.rows_offset + row_at(b, h, y, x, &a);
     rows[0] = row_max == -INFINITY ? 0.0f : row_max;

@@ -67,20 +67,11 @@ kernel void neighbourhood_generic(const global ELEMENT(Q_TYPE) *query, const glo
                 continue;
             const global ELEMENT(K_TYPE) *k = key + map5_at(&a.key, b, h / a.group, i, j);
             const float s = a.scale * dot_product(query, a.query.size, k, a.key.size) + addend;
-
-            /* `row_max` takes no NaN: the comparison is false, and s - row_max then carries it to row_sum.  If every
-             * score so far is -inf, 0 is subtracted, which makes no NaN. */
-            const float old = row_max;
-            row_max = s > row_max ? s : row_max;
-            const float safe = row_max == -INFINITY ? 0.0f : row_max;
-            const float p = exp2s((s - safe) * LOG2E);
-            if (row_max > old) {
-                const float rescale = exp2s((old - safe) * LOG2E);
-                row_sum *= rescale;
-                for (int c = 0; c < D_V_CHUNK; c++)
-                    o[c] *= rescale;
-            }
-            row_sum += p;
+            float rescale;
+            const float p = next_weight(s, &row_max, &rescale);
+            row_sum = row_sum * rescale + p;
+            for (int c = 0; c < D_V_CHUNK && rescale != 1.0f; c++)
+                o[c] *= rescale;
             const global ELEMENT(V_TYPE) *v = value + map5_at(&a.value, b, h / a.group, i, j) + first * a.value.size;
             /* Columns past the last one repeat it: a branch for each column would keep a mask for each in scalar
              * registers, which spilled on gfx90a. */

@@ -8,6 +8,7 @@
 #define CLATTN_CL_NEIGHBOURHOOD_NEIGHBOURHOOD_H
 
 #include "neighbourhood/args.h"
+#include "lib/exp2.h"
 #include "lib/fma.h"
 #include "lib/storage.h"
 
@@ -94,6 +95,18 @@ static inline key_window find_keys(int y, int x, const neighbourhood_args *a)
 static inline long map5_at(const map5 *map, long b, long h, long y, long x)
 {
     return map->offset + b * map->batch + h * map->head + y * map->row + x * map->col;
+}
+
+/* exp(s - the largest score so far, of which s is now one).  What was summed before is to be multiplied by *rescale, 1 unless s is the
+ * largest.  `row_max` takes no NaN: the comparison is false, and the result then carries it.  If every score so far is -inf, 0 is
+ * subtracted, which makes no NaN. */
+static inline float next_weight(float s, float *row_max, float *rescale)
+{
+    const float old = *row_max, largest = s > old ? s : old, safe = largest == -INFINITY ? 0.0f : largest;
+
+    *row_max = largest;
+    *rescale = largest > old ? exp2s((old - safe) * LOG2E) : 1.0f;
+    return exp2s((s - safe) * LOG2E);
 }
 
 /* The bias of a key. */
