@@ -6,14 +6,14 @@
  *   query_gradient[q,:] = scale * the sum of dS K[k,:] over the keys of q's window
  *   key_gradient[k,:]   = scale * the sum of dS Q[q,:] over the queries whose windows have k, of all heads of its group
  *   value_gradient[k,:] = the sum of p output_gradient[q,:] over the same
- *   bias_gradient[k]    = the sum of dS over the same, of each batch item and head that the bias is broadcast to
+ *   bias_gradient[k]    = the sum of dS over the queries whose windows have k, of each batch item and head that has this bias
  *
- * The first kernel writes max s, 1 / sum and D of each query to `rows`, three floats at
+ * The first kernel writes max s, 1 / sum and D of each query to `rows`, or zeros if the bias drops all its keys: three floats at
  * rows_offset + 3 * (((b * heads + h) * query_height + y) * query_width + x), which the others read.  Keys that the bias drops
  * are skipped, so they get 0.  Everything is gathered in a fixed order: there are no atomics.
  *
- * Arrays are indexed as map5 says (neighbourhood/args.h), and parameters are those of neighbourhood/generic.cl, O_TYPE of
- * output_gradient, and
+ * Arrays are indexed as map5 says (neighbourhood/args.h), and parameters are types, sizes and BIAS as in neighbourhood/generic.cl,
+ * O_TYPE of output_gradient, and
  *   QUERY_GRADIENT_TYPE KEY_GRADIENT_TYPE VALUE_GRADIENT_TYPE   storage: F32 F16 BF16                (F32)
  *   KEY_GRADIENT VALUE_GRADIENT                                 1: such an array is to be written    (1)
  *   CHUNK                                                       columns of a work-item: 1 and more   (8)

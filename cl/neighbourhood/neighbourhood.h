@@ -97,9 +97,9 @@ static inline long map5_at(const map5 *map, long b, long h, long y, long x)
     return map->offset + b * map->batch + h * map->head + y * map->row + x * map->col;
 }
 
-/* exp(s - the largest score so far, of which s is now one).  What was summed before is to be multiplied by *rescale, 1 unless s is the
- * largest.  `row_max` takes no NaN: the comparison is false, and the result then carries it.  If every score so far is -inf, 0 is
- * subtracted, which makes no NaN. */
+/* exp(s - the largest score so far, s among them).  What was summed before is to be multiplied by *rescale, which is 1 unless s is the
+ * largest.  A score of NaN does not change *row_max, and makes the result NaN.  If every score so far is -inf, 0 is subtracted, which
+ * makes no NaN. */
 static inline float next_weight(float s, float *row_max, float *rescale)
 {
     const float old = *row_max, largest = s > old ? s : old, safe = largest == -INFINITY ? 0.0f : largest;

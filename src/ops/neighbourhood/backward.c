@@ -12,6 +12,8 @@
 enum { ROWS, QUERIES, KEYS, BIAS, KERNELS };
 static const char *const names[KERNELS] = {"neighbourhood_backward_rows", "neighbourhood_backward_queries",
                                            "neighbourhood_backward_keys", "neighbourhood_backward_bias"};
+
+/* How many buffers each has: query, key, value, bias, the output's gradient and the workspace, then what it writes. */
 static const size_t buffers[KERNELS] = {6, 7, 8, 7};
 
 static bool writes(const struct neighbourhood_problem *problem, int kernel)
@@ -25,7 +27,7 @@ static bool writes(const struct neighbourhood_problem *problem, int kernel)
     }
 }
 
-/* Columns of a work-item: many on a CPU, where each chunk computes the scores anew; few where registers are. */
+/* Columns of a work-item.  Each chunk computes the scores anew, so they are many on a CPU, and few where an item has few registers. */
 static size_t chunk_of(const struct capabilities *caps, const struct neighbourhood_problem *problem)
 {
     const bool wide = capabilities_on_cpu(caps) && !(caps->quirks & QUIRK_LOOPS_STOP);
@@ -116,7 +118,7 @@ static const clattn_binding *present(const clattn_layout *layout, const clattn_b
     return layout_is_none(layout) ? NULL : binding;
 }
 
-/* Fills what a kernel's buffers are bound to. */
+/* Fills what a kernel's buffers are bound to, and more, which it does not have. */
 static void bind(const struct neighbourhood_problem *problem, int kernel, const clattn_neighbourhood_args *args,
                  const clattn_binding *rows, const clattn_binding *bindings[8])
 {
