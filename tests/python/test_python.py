@@ -381,6 +381,7 @@ class Others(Comparison):
 
 
 class Overhead(unittest.TestCase):
+    @unittest.skipUnless(DRAWS == 500, "only in the full level, on a machine that does nothing else")
     def test_a_call_takes_25_microseconds_more_than_c(self):
         """The calling thread's time, beside that of the same functions of C and OpenCL called one after another.  All threads are on
         one processor, which is then never idle: two fall asleep between calls, and what wakes them counts twice."""
