@@ -128,7 +128,7 @@ def amd(source, options, cpu, folder):
             continue
         found[name[1]] = Figures(field("vgpr_count"), field("vgpr_spill_count") + field("sgpr_spill_count"),
                               field("private_segment_fixed_size"), field("group_segment_fixed_size"),
-                              f"{field('sgpr_count')} scalar", int(waves.get(name[1], 0)))
+                              f"{field('sgpr_spill_count')} of them scalar", int(waves.get(name[1], 0)))
     return found
 
 
@@ -266,6 +266,11 @@ def is_opaque(kernel):
     return kernel.name in DRIVERS_FUNCTIONS and kernel.target.startswith(WITH_DRIVERS_FUNCTIONS)
 
 
+def spilled(kernel, figures):
+    """How much is spilled; AMD's scalar registers go to lanes of a vector register, and not to memory."""
+    return f"{figures.spilled} ({figures.detail})" if kernel.target.startswith("gfx") else str(figures.spilled)
+
+
 def verdict(kernel, outcome):
     """Returns None, or why the test has failed."""
     if isinstance(outcome, str):
@@ -278,7 +283,7 @@ def verdict(kernel, outcome):
     if (not kernel.planned and SPLICED not in kernel.options) or is_opaque(kernel):
         return None
     if figures.spilled:
-        return f"{figures.spilled} registers or bytes spilled: {kernel.options}"
+        return f"{spilled(kernel, figures)} registers or bytes spilled: {kernel.options}"
     if kernel.target.startswith("sm_") and -(-figures.registers // 8) * 8 * kernel.items > NVIDIA_REGISTERS:
         return f"{figures.registers} registers for each of {kernel.items} items do not fit: {kernel.options}"
     least = HOT.get((kernel.name, kernel.about)) if kernel.target.startswith("sm_") else None
@@ -318,7 +323,7 @@ def cell(kernel, outcome):
     if figures.scratch and not figures.spilled:
         text += f", arrays {figures.scratch} B"
     if figures.spilled:
-        text += f", **spilled {figures.spilled}**"
+        text += f", **spilled {spilled(kernel, figures)}**"
     return text
 
 
