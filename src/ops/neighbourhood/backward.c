@@ -84,7 +84,7 @@ static clattn_status prepare(clattn_plan *base)
     const struct neighbourhood_problem *problem = &plan->problem;
     const clattn_neighbourhood_desc *desc = &problem->desc;
     const struct capabilities *caps = &base->context->device.caps;
-    const size_t local[3] = {size_min(capabilities_on_cpu(caps) ? 1 : 32, caps->info.max_work_item[0]), 1, 1};
+    const size_t local[3] = {capabilities_on_cpu(caps) ? 1 : size_min(32, caps->info.max_work_item[0]), 1, 1};
     const clattn_neighbourhood_args largest = {.batch = problem->batch,
                                                .query_height = problem->query_height,
                                                .query_width = problem->query_width,
