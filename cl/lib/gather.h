@@ -17,10 +17,10 @@
         float lane[LANES]; \
         if (unit && count >= LANES) \
             return LOADV(TYPE, p, c); \
-        if (col == 0 && count >= LANES) \
+        if (!unit && col == 0 && count >= LANES) \
             return (floatv)(LOAD(TYPE, p, 0)); \
         for (int l = 0; l < LANES; l++) \
-            lane[l] = l < count ? LOAD(TYPE, p, (c + l) * col) : 0.0f; \
+            lane[l] = l < count ? LOAD(TYPE, p, (c + l) * (unit ? 1 : col)) : 0.0f; \
         return VLOAD(0, lane); \
     }
 
@@ -33,7 +33,7 @@
         } else { \
             VSTORE(v, 0, lane); \
             for (int l = 0; l < min(count, LANES); l++) \
-                STORE(TYPE, p, (c + l) * col, lane[l]); \
+                STORE(TYPE, p, (c + l) * (unit ? 1 : col), lane[l]); \
         } \
     }
 

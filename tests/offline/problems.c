@@ -71,7 +71,8 @@ static const matmul_row matmul_rows[] = {
     {"64 x 4224 x 64 by wgmma, bfloat16", NOT_QUICK, "wgmma", 64, 4224, 64, .dtype = CLATTN_DTYPE_BF16},
     {"64 x 16 x 64 by wgmma, bfloat16", NOT_QUICK, "wgmma", 64, 16, 64, .bias = true, .dtype = CLATTN_DTYPE_BF16},
     {"8192 x 2048 x 512, bias, backward", NOT_QUICK, NULL, 8192, 2048, 512, .bias = true, .backward = true},
-    /* The exact GELU with a multiplied operand spills two scalar registers on gfx90a: docs/offline.md. */
+    {"2048 x 2048 x 512, weight, bias, GELU, operand, backward", NOT_QUICK, NULL, 2048, 2048, 512, .weight = true,
+     .bias = true, .activation = CLATTN_ACTIVATION_GELU, .operand = true, .backward = true},
     {"2048 x 2048 x 512, weight, bias, Swish, operand, backward", QUICK, NULL, 2048, 2048, 512, .weight = true,
      .bias = true, .activation = CLATTN_ACTIVATION_SWISH, .operand = true, .backward = true},
     {"2048 x 2048 x 512, bfloat16, weight, Swish, operand, backward", NOT_QUICK, NULL, 2048, 2048, 512, .weight = true,

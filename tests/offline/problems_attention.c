@@ -62,6 +62,8 @@ static const attention_row attention_rows[] = {
      .with = GRADIENTS | LSE | CAUSAL | BIAS | ALIBI | SINKS},
     {"gradients, d 64, score_mod, mask_mod", NOT_QUICK, .dim = LONG(64), .with = GRADIENTS | LSE | SNIPPETS},
     {"gradients, d 128, boolean mask", NOT_QUICK, .dim = LONG(128), .with = GRADIENTS | LSE | BOOL_MASK},
+    {"gradients, d 256, boolean mask", NOT_QUICK, .dim = LONG(256), .with = GRADIENTS | LSE | BOOL_MASK},
+    {"gradients, d 256 causal", NOT_QUICK, .dim = LONG(256), .with = GRADIENTS | LSE | CAUSAL},
     {"gradients, d 80, bfloat16, grouped heads, softcap, dropout, lengths", NOT_QUICK,
      .dim = {1, 32, 8, 2048, 2048, 80, 80}, .dtype = CLATTN_DTYPE_BF16,
      .with = GRADIENTS | LSE | SOFTCAP | DROPOUT | LENGTHS},

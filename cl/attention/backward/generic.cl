@@ -215,6 +215,14 @@ kernel void attention_backward_keys(const global ELEMENT(Q_TYPE) *query, const g
     }
 }
 
+/* Keeps the strides by item and head in each work-item's own registers: `never` is false, which the compiler does not know.  AMD's
+ * registers for what all work-items share are too few for nine arrays. */
+static inline void own_strides(array4 *array, bool never)
+{
+    array->batch = never ? 0 : array->batch;
+    array->head = never ? 0 : array->head;
+}
+
 /* Element (b, h, i, j) of a.output: the sum of dS over those of the four that its extent is 1 in.  The extents are a.items, a.splits,
  * a.block_table.row and a.block_table.col. */
 kernel void attention_backward_pairs(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
@@ -231,30 +239,42 @@ kernel void attention_backward_pairs(const global ELEMENT(Q_TYPE) *query, const 
     const int b = index / a.splits, h = index - b * a.splits;
     if (j >= a.block_table.col || i >= a.block_table.row || b >= a.items)
         return;
+
+    own_strides(&a.query, j < 0);
+    own_strides(&a.key, j < 0);
+    own_strides(&a.value, j < 0);
+    own_strides(&a.scores, j < 0);
+    own_strides(&a.bias, j < 0);
+    own_strides(&a.lse, j < 0);
+    own_strides(&a.value_scale, j < 0);
+    own_strides(&a.output, j < 0);
+
+    const int heads = a.splits == 1 ? a.heads : 1, pairs = (a.items == 1 ? a.batch : 1) * heads;
+    const int end_i = a.block_table.row == 1 ? a.query_length : i + 1;
+    const int end_j = a.block_table.col == 1 ? a.key_length : j + 1;
     state sum = 0.0f, lost = 0.0f;
-    for (int m = 0; m < (a.items == 1 ? a.batch : 1); m++)
-        for (int n = 0; n < (a.splits == 1 ? a.heads : 1); n++) {
-            attention_item item;
-            attention_item_of(&item, b + m, h + n, &a, &arrays);
-            const int last_i = a.block_table.row == 1 ? item.queries : min(item.queries, i + 1);
-            for (int at_i = i; at_i < last_i; at_i++) {
-                const state factor = work[attention_workspace_at(PART_FACTOR, &item, at_i, &a)];
-                int begin, end;
-                attention_keys(&item, at_i, at_i, &a, &begin, &end);
-                end = a.block_table.col == 1 ? end : min(end, j + 1);
-                for (int at_j = max(begin, j); factor != 0.0f && at_j < end; at_j++) {
-                    if (attention_excludes(&item, at_i, at_j, &a, &arrays))
-                        continue;
-                    state slope;
-                    const state row_lse = lse[attention_query_row(&a.lse, &item, at_i)];
-                    const state p =
-                        factor * attention_weight(query, key, row_lse, &item, at_i, at_j, &a, &arrays, &slope);
-                    const state dp = attention_keep(&item, at_i, at_j, &a) *
-                                     attention_output_gradient(d_output, value, &item, at_i, at_j, &a, &arrays);
-                    ADD(state, sum, lost, p * (dp - work[attention_workspace_at(PART_DELTA, &item, at_i, &a)]));
-                }
+    for (int n = 0; n < pairs; n++) {
+        attention_item item;
+        attention_item_of(&item, b + n / heads, h + n % heads, &a, &arrays);
+        for (int at_i = i; at_i < min(end_i, item.queries); at_i++) {
+            const long at = attention_workspace_at(0, &item, at_i, &a);
+            const state delta = work[at + PART_DELTA * WORKSPACE_ROWS(&a)];
+            const state factor = work[at + PART_FACTOR * WORKSPACE_ROWS(&a)];
+            const state row_lse = lse[attention_query_row(&a.lse, &item, at_i)];
+            int begin, end;
+            attention_keys(&item, at_i, at_i, &a, &begin, &end);
+            end = factor == 0.0f ? 0 : min(end, end_j);
+            for (int at_j = max(begin, j); at_j < end; at_j++) {
+                if (attention_excludes(&item, at_i, at_j, &a, &arrays))
+                    continue;
+                state slope;
+                const state p = factor * attention_weight(query, key, row_lse, &item, at_i, at_j, &a, &arrays, &slope);
+                const state dp = attention_keep(&item, at_i, at_j, &a) *
+                                 attention_output_gradient(d_output, value, &item, at_i, at_j, &a, &arrays);
+                ADD(state, sum, lost, p * (dp - delta));
             }
         }
+    }
     gradient[a.output.offset + b * a.output.batch + h * a.output.head + i * a.output.row + j * a.output.col] = sum;
 }
 

@@ -11,11 +11,12 @@
 #define FILE_NAME "attention/backward/tile.cl"
 #define MAX_SIZE 512
 
-/* Largest first; cl/attention/gpu/shape.h says what the members are, and tile_q is what a work-group owns. */
+/* In the order of preference; cl/attention/gpu/shape.h says what the members are, and tile_q is what a work-group owns. */
 static const struct geometry {
     size_t tile_q, tile_k, items_x, items_y, chunk, value_rows;
 } geometries[] = {
-    {64, 64, 16, 8, 8, 8}, {32, 64, 16, 4, 8, 4}, {32, 32, 8, 8, 8, 8}, {16, 64, 16, 4, 16, 4}, {16, 32, 8, 4, 8, 4},
+    {64, 64, 16, 8, 8, 8},  {32, 64, 16, 4, 8, 4},  {32, 32, 8, 8, 8, 8},
+    {16, 64, 16, 4, 16, 4}, {32, 64, 16, 8, 16, 8}, {16, 32, 8, 4, 8, 4},
 };
 #define GEOMETRIES (sizeof geometries / sizeof geometries[0])
 
@@ -35,6 +36,14 @@ static size_t kept_floats(const struct geometry *g, const struct attention_probl
     return g->tile_q / g->items_y * (columns + g->tile_k) / g->items_x;
 }
 
+/* Those, and the floats that are on an item's way to local memory. */
+static size_t held_floats(const struct geometry *g, const struct attention_problem *problem)
+{
+    const size_t items = g->items_x * g->items_y, size = size_max(problem->d_k, problem->d_v);
+    const size_t chunk = g->chunk * (g->tile_q + g->tile_k) / items;
+    return kept_floats(g, problem) + size_max(chunk, g->value_rows * round_up(size, 4 * g->items_x) / items);
+}
+
 static bool fits(const struct capabilities *caps, const struct attention_problem *problem, const struct geometry *g)
 {
     const clattn_device_info *info = &caps->info;
@@ -51,7 +60,7 @@ static bool beats(const struct capabilities *caps, const struct attention_proble
     const size_t rows = size_max(problem->query_length, problem->key_length);
     return (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR)) ||
            (other->tile_q < g->tile_q && rows <= other->tile_q) ||
-           (kept > registers / 2 && kept_floats(other, problem) < kept);
+           (kept > registers / 2 && held_floats(other, problem) < held_floats(g, problem));
 }
 
 /* The first geometry from `from` on that the device's limits allow and none behind it beats, or GEOMETRIES. */
@@ -139,17 +148,17 @@ static bool spills(const struct attention_backward_plan *plan)
     return found && !capabilities_on_cpu(&plan->base.context->device.caps) && !attention_has_snippet(&plan->problem);
 }
 
-/* Whether no geometry behind this one fits and keeps less. */
-static bool keeps_least(const struct capabilities *caps, const struct attention_problem *problem, size_t chosen)
+/* Whether no geometry behind this one fits and holds less. */
+static bool holds_least(const struct capabilities *caps, const struct attention_problem *problem, size_t chosen)
 {
     for (size_t i = chosen + 1; i < GEOMETRIES; i++)
         if (fits(caps, problem, &geometries[i]) &&
-            kept_floats(&geometries[i], problem) < kept_floats(&geometries[chosen], problem))
+            held_floats(&geometries[i], problem) < held_floats(&geometries[chosen], problem))
             return false;
     return true;
 }
 
-/* A kernel may allow fewer items than the device, or spill: step down until one fits; what no other keeps less than may spill. */
+/* A kernel may allow fewer items than the device, or spill: step down until one fits; what no other holds less than may spill. */
 static clattn_status prepare(clattn_plan *base)
 {
     struct attention_backward_plan *plan = (struct attention_backward_plan *)base;
@@ -163,7 +172,7 @@ static clattn_status prepare(clattn_plan *base)
     plan->weight_unit = 0;
     for (size_t i = choose(caps, &plan->problem, 0); i < GEOMETRIES; i = choose(caps, &plan->problem, i + 1)) {
         status = prepare_geometry(plan, &geometries[i]);
-        if (status == CLATTN_SUCCESS && (keeps_least(caps, &plan->problem, i) || !spills(plan)))
+        if (status == CLATTN_SUCCESS && (holds_least(caps, &plan->problem, i) || !spills(plan)))
             break;
         if (status != CLATTN_SUCCESS && status != CLATTN_ERROR_UNSUPPORTED)
             break;
