@@ -11,7 +11,8 @@ static attention_view view_of(const graph *g, size_t value)
                      : (attention_view){.rank = rank, .axis = {0, 1, 2, 3}};
 }
 
-/* Looks through the transpositions that make an input: what they read is read in their place. */
+/* Looks through the transpositions that make an input: what they read is read in their place.  Those that somebody else reads, too,
+ * stay steps of their own. */
 static OrtStatus *look_through(const graph *g, const bool *taken, step *made, size_t input)
 {
     OrtStatus *failure = NULL;
@@ -20,7 +21,7 @@ static OrtStatus *look_through(const graph *g, const bool *taken, step *made, si
     for (size_t node; view->rank == 3 || view->rank == 4; *value = g->node[node].input[0]) {
         size_t perm[MOST_DIMENSIONS];
         bool found = false;
-        node = inner(g, taken, *value, "Transpose");
+        node = maker_of(g, taken, *value, "Transpose");
         if (node == NO_PLACE || made->nodes > MOST_NODES - 6)
             break;
         ORT_TRY(read_permutation(g, node, view->rank, perm, &found));
@@ -28,7 +29,10 @@ static OrtStatus *look_through(const graph *g, const bool *taken, step *made, si
             break;
         for (size_t i = 4 - view->rank; i < 4; i++)
             view->axis[i] = perm[view->axis[i]];
-        step_add(made, node);
+        if (made->through[input] == NO_PLACE && inner(g, taken, *value, "Transpose") != NO_PLACE)
+            step_add(made, node);
+        else if (made->through[input] == NO_PLACE)
+            made->through[input] = *value;
     }
 fail:
     return failure;

@@ -75,8 +75,8 @@ static void find_levels(division *d)
         const step *s = &d->made->step[number];
         if (s->node[s->nodes - 1] != n)
             continue;
-        for (size_t i = 0; i < STEP_INPUTS; i++) {
-            const size_t found = level_for(d, s->input[i], true);
+        for (size_t i = 0; i < STEP_READS; i++) {
+            const size_t found = level_for(d, step_reads(s, i), true);
             level = found > level ? found : level;
         }
         for (size_t i = 0; i < s->nodes; i++)
@@ -105,9 +105,11 @@ static void raise_steps(division *d)
             level = d->level[s->node[0]];
         for (size_t i = 0; i < s->nodes; i++)
             d->level[s->node[i]] = level;
-        for (size_t i = 0; i < STEP_INPUTS; i++)
-            if (s->input[i] != NO_PLACE && d->rise[s->input[i]] > level)
-                d->rise[s->input[i]] = level;
+        for (size_t i = 0; i < STEP_READS; i++) {
+            const size_t value = step_reads(s, i);
+            if (value != NO_PLACE && d->rise[value] > level)
+                d->rise[value] = level;
+        }
     }
 }
 
@@ -118,11 +120,11 @@ static size_t root_of(const division *d, size_t number)
     return number;
 }
 
-/* The step on the same level that makes what a step reads as input `i`, or NO_PLACE. */
+/* The step on the same level that makes what a step reads `i`th, or NO_PLACE. */
 static size_t maker(const division *d, size_t number, size_t i)
 {
     const step *s = &d->made->step[number];
-    const size_t value = s->input[i], producer = value == NO_PLACE ? NO_PLACE : d->g->value[value].producer;
+    const size_t value = step_reads(s, i), producer = value == NO_PLACE ? NO_PLACE : d->g->value[value].producer;
     if (producer == NO_PLACE || d->step_of[producer] == NO_PLACE || d->level[producer] != d->level[s->node[0]])
         return NO_PLACE;
     return d->step_of[producer];
@@ -136,13 +138,13 @@ static void peel(division *d)
     bool *before = d->before, *behind = d->behind;
     for (size_t s = 0; s < made->steps; s++) {
         before[s] = behind[s] = made->step[s].kind < STEP_ELEMENTWISE;
-        for (size_t i = 0; i < STEP_INPUTS; i++) {
+        for (size_t i = 0; i < STEP_READS; i++) {
             const size_t other = maker(d, s, i);
             before[s] = before[s] || (other != NO_PLACE && before[other]);
         }
     }
     for (size_t s = made->steps; s-- > 0;)
-        for (size_t i = 0; i < STEP_INPUTS; i++) {
+        for (size_t i = 0; i < STEP_READS; i++) {
             const size_t other = maker(d, s, i);
             if (other != NO_PLACE)
                 behind[other] = behind[other] || behind[s];
@@ -163,7 +165,7 @@ static void join(division *d)
 {
     const partition *made = d->made;
     for (size_t s = 0; s < made->steps; s++)
-        for (size_t i = 0; i < STEP_INPUTS && d->joined[s] != NO_PLACE; i++) {
+        for (size_t i = 0; i < STEP_READS && d->joined[s] != NO_PLACE; i++) {
             const size_t other = maker(d, s, i);
             if (other != NO_PLACE && d->joined[other] != NO_PLACE)
                 d->joined[root_of(d, s)] = root_of(d, other);

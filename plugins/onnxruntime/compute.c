@@ -13,7 +13,8 @@ bool has_alpha(clattn_activation function)
 
 size_t array_bytes(const run_array *array)
 {
-    return array->elements * clattn_dtype_size(array->dtype);
+    const size_t elements = array->pitch ? array->elements / array->columns * array->pitch : array->elements;
+    return elements * clattn_dtype_size(array->dtype);
 }
 
 OrtStatus *judge(const engine *e, clattn_status status)
@@ -177,6 +178,31 @@ fail:
     return failure;
 }
 
+/* Enqueues a product whose matrix is as processors want it. */
+static OrtStatus *enqueue_prepared(const engine *e, const product *p, chain_product *kept, clattn_matmul_args *args)
+{
+    OrtStatus *failure = NULL;
+    args->a = binding_of(&p->a);
+    args->b = binding_of(&p->b);
+    args->bias = binding_of(p->bias);
+    args->c = binding_of(p->output);
+    if (p->rows <= FEW_ROWS) {
+        const clattn_matmul_desc desc = product_desc(p, p->rows);
+        return judge(e, clattn_matmul_run(e->context, e->queue, &desc, args, 0, NULL, NULL));
+    }
+    ORT_TRY(prepare(e, p, kept));
+    args->explicit_lengths = 1;
+    args->batch = 1;
+    args->m = p->rows;
+    if (kept->packed) {
+        args->prepack = CLATTN_PREPACK_PACKED;
+        args->workspace = clattn_binding_buffer(kept->packed, 0);
+    }
+    failure = judge(e, clattn_matmul_enqueue(kept->plan, e->queue, args, 0, NULL, NULL));
+fail:
+    return failure;
+}
+
 static OrtStatus *enqueue_product(const engine *e, const step *s, chain_product *kept,
                                   run_array *const input[STEP_INPUTS], const run_array *output)
 {
@@ -199,28 +225,70 @@ static OrtStatus *enqueue_product(const engine *e, const step *s, chain_product 
         args.operand = binding_of(&p.operand);
     }
     ORT_TRY(turn(e, &p, kept));
-    args.a = binding_of(&p.a);
-    args.b = binding_of(&p.b);
-    args.bias = binding_of(p.bias);
-    args.c = binding_of(output);
-    if (p.rows <= FEW_ROWS) {
-        const clattn_matmul_desc desc = product_desc(&p, p.rows);
-        failure = judge(e, clattn_matmul_run(e->context, e->queue, &desc, &args, 0, NULL, NULL));
-        goto fail;
-    }
-    ORT_TRY(prepare(e, &p, kept));
-    args.explicit_lengths = 1;
-    args.batch = 1;
-    args.m = p.rows;
-    if (kept->packed) {
-        args.prepack = CLATTN_PREPACK_PACKED;
-        args.workspace = clattn_binding_buffer(kept->packed, 0);
-    }
-    failure = judge(e, clattn_matmul_enqueue(kept->plan, e->queue, &args, 0, NULL, NULL));
+    ORT_TRY(enqueue_prepared(e, &p, kept, &args));
 fail:
     for (size_t i = 0; i < 2; i++)
         if (expanded[i])
             e->cl.clReleaseMemObject(expanded[i]); /* OpenCL keeps it until it has been read */
+    return failure;
+}
+
+/* Puts the matrices, or with `biases` the biases, of joint products together, column by column. */
+static OrtStatus *put_together(const engine *e, const chain *c, const chain_joint *first, const run_array *array,
+                               bool biases, cl_mem *together)
+{
+    OrtStatus *failure = NULL;
+    for (size_t i = 0; i < first->steps; i++) {
+        const step *s = &c->step[first->step[i]];
+        const run_array *b = &array[s->input[PRODUCT_B]];
+        const run_array *part = biases ? &array[s->input[PRODUCT_BIAS]] : b;
+        const bool transposed = s->product.transposed;
+        const int64_t columns = b->dim[!transposed], depth = biases ? 1 : b->dim[transposed];
+        const int64_t extent[2] = {columns, depth}, to[2] = {depth, 1};
+        const int64_t from[2] = {transposed || biases ? depth : 1, transposed ? 1 : columns};
+        run_array made = *part;
+        if (!*together)
+            ORT_TRY(engine_buffer(e, NULL, first->pitch * (size_t)depth * clattn_dtype_size(b->dtype), true, together));
+        made.buffer = *together;
+        made.offset = c->joint[first->step[i]].column * (size_t)depth * clattn_dtype_size(b->dtype);
+        ORT_TRY(copy(e, 2, extent, from, to, part, &made));
+    }
+fail:
+    if (failure && *together) {
+        e->cl.clReleaseMemObject(*together);
+        *together = NULL;
+    }
+    return failure;
+}
+
+OrtStatus *enqueue_joint(const engine *e, const chain *c, size_t first, const run_array *array)
+{
+    OrtStatus *failure = NULL;
+    const step *s = &c->step[first];
+    chain_joint *joint = &c->joint[first];
+    clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
+    run_array bias = {.rank = 1};
+    product p = {.s = s,
+                 .a = array[s->input[PRODUCT_A]],
+                 .b = array[s->input[PRODUCT_B]],
+                 .output = &array[s->output[0]],
+                 .transposed = true,
+                 .columns = joint->pitch,
+                 .depth = (size_t)array[s->input[PRODUCT_B]].dim[s->product.transposed]};
+    p.rows = p.output->elements / p.output->columns;
+    if (!joint->product.turned)
+        ORT_TRY(put_together(e, c, joint, array, false, &joint->product.turned));
+    p.b.buffer = joint->product.turned;
+    p.b.offset = 0;
+    if (s->input[PRODUCT_BIAS] != NO_PLACE) {
+        if (!joint->bias)
+            ORT_TRY(put_together(e, c, joint, array, true, &joint->bias));
+        bias.dtype = array[s->input[PRODUCT_BIAS]].dtype;
+        bias.buffer = joint->bias;
+        p.bias = &bias;
+    }
+    ORT_TRY(enqueue_prepared(e, &p, &joint->product, &args));
+fail:
     return failure;
 }
 

@@ -7,7 +7,9 @@ void strides_of(const run_array *array, int64_t stride[MOST_DIMENSIONS])
 {
     int64_t next = 1;
     for (size_t i = array->rank; i-- > 0;) {
-        stride[i] = next;
+        stride[i] = array->pitch && next >= (int64_t)array->columns
+                        ? next / (int64_t)array->columns * (int64_t)array->pitch
+                        : next;
         next *= array->dim[i];
     }
 }

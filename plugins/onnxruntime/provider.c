@@ -120,9 +120,11 @@ static OrtStatus *make_chain(const provider *p, const OrtNode *fused, const grap
         return ort_failure(ort, ORT_EP_FAIL, "clattn: the nodes of %s are not those that were claimed", name);
     }
     c->product = calloc(found->steps + 1, sizeof *c->product);
+    c->turn = calloc(found->steps + 1, sizeof *c->turn);
+    c->joint = calloc(found->steps + 1, sizeof *c->joint);
     c->value = calloc(g->values + 1, sizeof *c->value);
     c->name = calloc(found->steps + 1, sizeof *c->name);
-    if (!c->product || !c->value || !c->name)
+    if (!c->product || !c->turn || !c->joint || !c->value || !c->name)
         return no_memory(p);
     c->step = found->step;
     c->steps = found->steps;
@@ -142,12 +144,13 @@ static OrtStatus *make_chain(const provider *p, const OrtNode *fused, const grap
             if (value == NO_PLACE)
                 continue;
             c->value[value].read = true;
-            c->value[value].on_device |= !on_host(g, &c->step[s], i);
+            c->value[value].readers += !on_host(g, &c->step[s], i);
             c->value[value].constant = g->value[value].constant;
             if (c->value[value].input == NO_PLACE && g->value[value].producer == NO_PLACE)
                 return ort_failure(ort, ORT_EP_FAIL, "clattn: %s is no input of the node that replaces its chain",
                                    g->value[value].name);
         }
+    chain_fuse(c, g);
 fail:
     return failure;
 }

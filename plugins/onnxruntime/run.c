@@ -22,6 +22,7 @@ typedef struct run {
     int64_t (*number)[MOST_DIMENSIONS]; /* of each value that is whole numbers which the chain computes */
     piece *pieces;                      /* ascending */
     size_t used;
+    bool apart;   /* joint products are computed alone */
     cl_mem *made; /* buffers of this run */
     size_t made_count;
 } run;
@@ -95,7 +96,7 @@ static OrtStatus *read_inputs(run *r)
         if (value->input == NO_PLACE || value->constant || !value->read)
             continue;
         ORT_TRY(read_input(r, value->input, a));
-        if (value->on_device && a->elements)
+        if (value->readers && a->elements)
             ORT_TRY(attach(r, a, false));
     }
 fail:
@@ -146,7 +147,7 @@ static OrtStatus *store_inputs(run *r)
     OrtStatus *failure = NULL;
     for (size_t v = 0; v < r->c->values; v++) {
         run_array *a = &r->array[v];
-        if (!r->c->value[v].on_device || r->c->value[v].constant || !is_converted(r->e, a))
+        if (!r->c->value[v].readers || r->c->value[v].constant || !is_converted(r->e, a))
             continue;
         ORT_TRY(store(r->e, a, &r->made[r->made_count]));
         r->made_count += a->elements > 0;
@@ -181,7 +182,7 @@ static OrtStatus *read_constants(run *r)
         if (!value->buffer) {
             ORT_TRY(read_input(r, value->input, shape));
             shape->owner = v;
-            if (value->on_device)
+            if (value->readers)
                 ORT_TRY(keep_constant(r->e, shape, &value->buffer));
         }
         r->array[v] = *shape;
@@ -208,6 +209,56 @@ static OrtStatus *in_step(const run *r, size_t number, OrtStatus *failure)
     return named;
 }
 
+/* Whether attention writes what the transposition of its output would make: they are step `n` and another.  A reshape between
+ * them then changes nothing. */
+static bool is_turned(const run *r, size_t n)
+{
+    const size_t other = r->c->turn[n];
+    if (other == NO_PLACE)
+        return false;
+    const bool turns = r->c->step[n].kind == STEP_TRANSPOSE;
+    const run_array *made = &r->array[r->c->step[turns ? other : n].output[ATTENDED]];
+    const run_array *read = &r->array[r->c->step[turns ? n : other].input[0]];
+    return made->rank == read->rank && memcmp(made->dim, read->dim, made->rank * sizeof *made->dim) == 0;
+}
+
+/* Whose memory the output of a step is, and how it lies there.  `input`: the step's first, or NULL for whole numbers. */
+static void place(const run *r, size_t n, size_t part, const run_array *input, run_array *output)
+{
+    const step *s = &r->c->step[n];
+    const chain_joint *joint = &r->c->joint[n];
+    output->owner = s->output[part];
+    output->columns = output->pitch = output->shift = 0;
+    if (!input)
+        return;
+    if (s->kind == STEP_RESHAPE || (s->kind == STEP_TRANSPOSE && is_turned(r, n))) {
+        output->owner = input->owner;
+        output->columns = input->columns;
+        output->pitch = input->pitch;
+        output->shift = input->shift;
+    } else if (joint->first != NO_PLACE && !r->apart) {
+        output->owner = r->c->step[joint->first].output[0];
+        output->columns = (size_t)output->dim[output->rank - 1];
+        output->pitch = joint->pitch;
+        output->shift = joint->column * clattn_dtype_size(output->dtype);
+    }
+}
+
+/* Whether what attention reads of joint products has dimensions that do not go beyond a row's columns. */
+static bool are_in_rows(const run *r)
+{
+    for (size_t n = 0; n < r->c->steps; n++)
+        for (size_t i = QUERY; r->c->step[n].kind == STEP_ATTENTION && i <= VALUE; i++) {
+            const run_array *a = &r->array[r->c->step[n].input[i]];
+            size_t d = a->rank, elements = 1;
+            while (d > 0 && elements < a->columns)
+                elements *= (size_t)a->dim[--d];
+            if (a->pitch && a->elements && elements != a->columns)
+                return false;
+        }
+    return true;
+}
+
 static OrtStatus *find_shapes(run *r)
 {
     OrtStatus *failure = NULL;
@@ -224,7 +275,7 @@ static OrtStatus *find_shapes(run *r)
             const bool numbers = output->dtype == CLATTN_DTYPE_NONE || output->dtype == CLATTN_DTYPE_I64;
             if (numbers)
                 output->dtype = CLATTN_DTYPE_NONE;
-            output->owner = s->kind == STEP_RESHAPE && !numbers ? input[0]->owner : s->output[part];
+            place(r, n, part, numbers ? NULL : input[0], output);
             output->last = n;
             output->host = numbers ? r->number[s->output[part]] : NULL;
             output->buffer = NULL;
@@ -322,7 +373,7 @@ static OrtStatus *lay_out(run *r)
             if (!owner->buffer)
                 owner->buffer = r->e->arena;
             a->buffer = owner->buffer;
-            a->offset = owner->offset;
+            a->offset = owner->offset + a->shift;
         }
 fail:
     return failure;
@@ -351,26 +402,73 @@ static OrtStatus *read_outputs(run *r)
     return NULL;
 }
 
+/* Enqueues attention that writes what a transposition would make of its output. */
+static OrtStatus *enqueue_turned(const run *r, size_t n, run_array *const input[STEP_INPUTS],
+                                 const run_array *const outputs[STEP_OUTPUTS])
+{
+    const step *turn = &r->c->step[r->c->turn[n]];
+    const run_array *turned[STEP_OUTPUTS];
+    step s = r->c->step[n];
+    attention_view *view = &s.attention.output;
+    memcpy(turned, outputs, sizeof turned);
+    turned[ATTENDED] = &r->array[turn->output[0]];
+    for (size_t i = 4 - view->rank; i < 4; i++)
+        for (size_t d = 0; d < view->rank; d++)
+            if (turn->axis[d] == r->c->step[n].attention.output.axis[i])
+                view->axis[i] = d;
+    return turned[ATTENDED]->elements ? enqueue_attention(r->e, &s, ATTENDED, input, turned) : NULL;
+}
+
+/* Whether a step has nothing to do: another has done so, or its output is only asked for its shape. */
+static bool is_idle(const run *r, size_t n)
+{
+    const size_t first = r->c->joint[n].first;
+    if (r->c->step[n].kind == STEP_TRANSPOSE)
+        return is_turned(r, n) || !is_wanted(r->c, r->c->step[n].output[0]);
+    return first != NO_PLACE && first != n && !r->apart;
+}
+
+/* Enqueues the outputs of a step; of attention that is the last. */
+static OrtStatus *enqueue_step(run *r, size_t n)
+{
+    OrtStatus *failure = NULL;
+    const step *s = &r->c->step[n];
+    run_array *input[STEP_INPUTS];
+    const run_array *outputs[STEP_OUTPUTS];
+    inputs_of(r, s, input);
+    if (is_idle(r, n))
+        return NULL;
+    for (size_t part = 0; part < STEP_OUTPUTS; part++)
+        outputs[part] = s->output[part] == NO_PLACE ? NULL : &r->array[s->output[part]];
+    for (size_t part = STEP_OUTPUTS; part-- > 0;)
+        if (!outputs[part])
+            continue;
+        else if (outputs[part]->pitch && s->kind == STEP_PRODUCT)
+            ORT_TRY(outputs[part]->elements ? enqueue_joint(r->e, r->c, n, r->array) : NULL);
+        else if (part == ATTENDED && is_turned(r, n))
+            ORT_TRY(enqueue_turned(r, n, input, outputs));
+        else
+            ORT_TRY(step_enqueue(r->e, r->c, n, part, input, outputs));
+fail:
+    return in_step(r, n, failure);
+}
+
 /* Everything that is done with the engine's lock held. */
 static OrtStatus *enqueue(run *r, cl_event *event)
 {
     OrtStatus *failure = NULL;
     ORT_TRY(store_inputs(r));
     ORT_TRY(read_constants(r));
+    r->apart = !r->e->shares; /* else the matrices would be there twice */
     ORT_TRY(find_shapes(r));
+    if (!are_in_rows(r)) {
+        r->apart = true;
+        ORT_TRY(find_shapes(r));
+    }
     ORT_TRY(make_outputs(r));
     ORT_TRY(lay_out(r));
-    for (size_t n = 0; n < r->c->steps; n++) {
-        const step *s = &r->c->step[n];
-        run_array *input[STEP_INPUTS];
-        const run_array *outputs[STEP_OUTPUTS];
-        inputs_of(r, s, input);
-        for (size_t part = 0; part < STEP_OUTPUTS; part++)
-            outputs[part] = s->output[part] == NO_PLACE ? NULL : &r->array[s->output[part]];
-        for (size_t part = STEP_OUTPUTS; part-- > 0;)
-            if (outputs[part])
-                ORT_TRY(in_step(r, n, step_enqueue(r->e, r->c, n, part, input, outputs)));
-    }
+    for (size_t n = 0; n < r->c->steps; n++)
+        ORT_TRY(enqueue_step(r, n));
     ORT_TRY(read_outputs(r));
     const cl_int code = r->e->cl.clEnqueueMarkerWithWaitList(r->e->queue, 0, NULL, event);
     if (code != CL_SUCCESS)
@@ -465,14 +563,23 @@ OrtStatus *chain_run(engine *e, const chain *c, OrtKernelContext *context)
     return failure ? failure : r.failure;
 }
 
+static void release_product(const engine *e, chain_product *product)
+{
+    clattn_plan_release(&product->plan);
+    if (product->packed)
+        e->cl.clReleaseMemObject(product->packed);
+    if (product->turned)
+        e->cl.clReleaseMemObject(product->turned);
+}
+
 void chain_release(const engine *e, chain *c)
 {
-    for (size_t n = 0; n < c->steps && c->product; n++) {
-        clattn_plan_release(&c->product[n].plan);
-        if (c->product[n].packed)
-            e->cl.clReleaseMemObject(c->product[n].packed);
-        if (c->product[n].turned)
-            e->cl.clReleaseMemObject(c->product[n].turned);
+    for (size_t n = 0; n < c->steps && c->product; n++)
+        release_product(e, &c->product[n]);
+    for (size_t n = 0; n < c->steps && c->joint; n++) {
+        release_product(e, &c->joint[n].product);
+        if (c->joint[n].bias)
+            e->cl.clReleaseMemObject(c->joint[n].bias);
     }
     for (size_t v = 0; v < c->values && c->value; v++)
         if (c->value[v].buffer)
@@ -480,6 +587,8 @@ void chain_release(const engine *e, chain *c)
     free(c->step);
     free(c->product);
     free(c->value);
+    free(c->turn);
+    free(c->joint);
     free(c->name);
     *c = (chain){0};
 }

@@ -26,22 +26,24 @@ typedef struct run_array {
     size_t rank;
     int64_t dim[MOST_DIMENSIONS];
     size_t elements;
-    clattn_dtype dtype; /* NONE: whole numbers that a step makes, which are at `host` alone */
-    void *host;         /* the elements of an input, a constant or an output */
-    size_t owner;       /* whose memory this array is, which may be itself */
-    size_t last;        /* the last step that reads this array's memory */
-    cl_mem buffer;      /* borrowed; of an owner */
-    size_t offset;      /* in bytes */
+    clattn_dtype dtype;    /* NONE: whole numbers that a step makes, which are at `host` alone */
+    void *host;            /* the elements of an input, a constant or an output */
+    size_t owner;          /* whose memory this array is, which may be itself */
+    size_t last;           /* the last step that reads this array's memory */
+    cl_mem buffer;         /* borrowed; of an owner */
+    size_t offset;         /* in bytes */
+    size_t columns, pitch; /* rows of so many elements begin `pitch` apart; 0: all elements lie together */
+    size_t shift;          /* from where the owner begins, in bytes */
 } run_array;
 
 /* A value of a chain. */
 typedef struct chain_value {
     size_t input, output; /* of the replacing node; NO_PLACE: it is none */
     bool read;            /* by a step */
-    bool on_device;       /* a step reads its elements there; otherwise its shape or its numbers are read on the host */
-    bool constant;        /* an input that never changes */
-    run_array shape;      /* of a constant */
-    cl_mem buffer;        /* of a constant, once it has been used */
+    size_t readers;  /* steps that read its elements on the device; others read its shape or its numbers on the host */
+    bool constant;   /* an input that never changes */
+    run_array shape; /* of a constant */
+    cl_mem buffer;   /* of a constant, once it has been used */
 } chain_value;
 
 /* What is kept of a product: a plan, and the matrix as that plan packs it. */
@@ -52,14 +54,32 @@ typedef struct chain_product {
     cl_mem turned; /* the matrix, transposed, or NULL */
 } chain_product;
 
+/* Products of one array that are computed as one, by a matrix with the columns of all. */
+typedef struct chain_joint {
+    size_t first;          /* the step that computes all of them; NO_PLACE: the step's product is computed alone */
+    size_t column, pitch;  /* which of the columns of all are the step's first, and how many there are */
+    size_t step[3], steps; /* of the first: all of them */
+    chain_product product; /* of the first: what is kept of it; `turned` has all columns */
+    cl_mem bias;           /* of the first: that of all, or NULL */
+} chain_joint;
+
 typedef struct chain {
     step *step;
     chain_product *product; /* of each step */
+    size_t *
+        turn; /* of attention whose output a transposition alone reads, perhaps behind a reshape: that; of that: this */
     size_t steps;
+    chain_joint *joint; /* of each step */
     chain_value *value;
     size_t values;
     char (*name)[64]; /* of each step, for messages */
 } chain;
+
+/* Finds what is computed together, and what is not computed. */
+void chain_fuse(chain *c, const graph *g);
+
+/* Whether a step reads a value's elements on the device, or somebody outside. */
+bool is_wanted(const chain *c, size_t value);
 
 /* A chain releases what it has, in any state. */
 void chain_release(const engine *e, chain *c);
@@ -106,6 +126,10 @@ OrtStatus *reshape(const OrtApi *ort, const step_reshape *how, const run_array *
  * what is below. */
 OrtStatus *step_enqueue(engine *e, const chain *c, size_t number, size_t part, run_array *const input[STEP_INPUTS],
                         const run_array *const outputs[STEP_OUTPUTS]);
+
+/* The same for joint products, of which `first` is the first; `array` has all values of the chain. */
+OrtStatus *enqueue_joint(const engine *e, const chain *c, size_t first, const run_array *array);
+
 OrtStatus *enqueue_move(const engine *e, const step *s, size_t part, run_array *const input[STEP_INPUTS],
                         const run_array *output);
 OrtStatus *enqueue_elementwise(engine *e, size_t function, const run_array *a, const run_array *b, const run_array *y);
@@ -119,7 +143,7 @@ OrtStatus *fill_zero(const engine *e, const run_array *array);
 /* An array that begins so many elements behind another. */
 run_array shifted(const run_array *array, int64_t elements);
 
-/* Row-major strides of an array. */
+/* Strides of an array: row-major, but for the rows' pitch. */
 void strides_of(const run_array *array, int64_t stride[MOST_DIMENSIONS]);
 
 /* The strides of an array that is broadcast to `shape`. */

@@ -36,14 +36,21 @@ static const struct whole {
     {MS, "SkipSimplifiedLayerNormalization", STEP_NORM, 4, {NORM_X, NORM_RESIDUAL, NORM_SCALE, NORM_ADDEND}},
 };
 
+size_t maker_of(const graph *g, const bool *taken, size_t value, const char *op)
+{
+    const size_t node = value == NO_PLACE ? NO_PLACE : g->value[value].producer;
+    return node != NO_PLACE && !taken[node] && graph_is(g, node, "", op) ? node : NO_PLACE;
+}
+
 size_t inner(const graph *g, const bool *taken, size_t value, const char *op)
 {
-    if (value == NO_PLACE)
-        return NO_PLACE;
-    const graph_value *v = &g->value[value];
-    bool alone = v->consumers == 1 && !v->leaves;
-    return alone && v->producer != NO_PLACE && !taken[v->producer] && graph_is(g, v->producer, "", op) ? v->producer
-                                                                                                       : NO_PLACE;
+    const bool alone = value != NO_PLACE && g->value[value].consumers == 1 && !g->value[value].leaves;
+    return alone ? maker_of(g, taken, value, op) : NO_PLACE;
+}
+
+size_t step_reads(const step *s, size_t i)
+{
+    return i < STEP_INPUTS ? s->input[i] : s->through[i - STEP_INPUTS];
 }
 
 size_t follower(const graph *g, const bool *taken, size_t value, const char *op, size_t *input)
@@ -277,6 +284,8 @@ OrtStatus *step_match(const graph *g, size_t node, bool light, const bool *taken
     *made = (step){0};
     for (size_t i = 0; i < STEP_INPUTS; i++)
         made->input[i] = NO_PLACE;
+    for (size_t i = QUERY; i <= VALUE; i++)
+        made->through[i] = NO_PLACE;
     for (size_t i = 0; i < STEP_OUTPUTS; i++)
         made->output[i] = NO_PLACE;
     *found = false;

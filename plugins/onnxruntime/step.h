@@ -9,6 +9,7 @@
 #define MOST_NODES 24
 #define STEP_INPUTS 10
 #define STEP_OUTPUTS 4
+#define STEP_READS (STEP_INPUTS + 3) /* inputs and what is read through */
 
 typedef enum step_kind {
     STEP_ATTENTION,
@@ -75,7 +76,8 @@ typedef struct step {
     step_kind kind;
     size_t node[MOST_NODES]; /* of the graph, ascending */
     size_t nodes;
-    size_t input[STEP_INPUTS];   /* values; NO_PLACE: there is none */
+    size_t input[STEP_INPUTS]; /* values; NO_PLACE: there is none */
+    size_t through[3]; /* of QUERY, KEY and VALUE: what another step makes of them, and the nodes read instead */
     size_t output[STEP_OUTPUTS]; /* values; NO_PLACE: there is none */
     struct {
         attention_view view[3], output; /* of QUERY, KEY and VALUE, or of ROPE_X */
@@ -171,7 +173,10 @@ OrtStatus *read_permutation(const graph *g, size_t node, size_t rank, size_t per
 /* Adds a node; false if there are too many. */
 bool step_add(step *made, size_t node);
 
-/* The node that makes a value, if it is of ONNX's operator `op`, nobody else reads the value, and the node is free. */
+/* The node that makes a value, if it is of ONNX's operator `op` and free. */
+size_t maker_of(const graph *g, const bool *taken, size_t value, const char *op);
+
+/* The same, if nobody else reads the value. */
 size_t inner(const graph *g, const bool *taken, size_t value, const char *op);
 
 /* The only node that reads a value, if it is of ONNX's operator `op` and free, and the place among its inputs. */
@@ -188,6 +193,9 @@ size_t follower_by(const graph *g, const bool *taken, size_t value, const char *
 
 /* The first free reader of `value` that is of the operator `op`. */
 size_t reader_of(const graph *g, const bool *taken, size_t value, const char *op);
+
+/* The value that the nodes of a step read: one of its inputs, or one that the step reads through; or NO_PLACE. */
+size_t step_reads(const step *s, size_t i);
 
 /* Whether an input or output is there. */
 bool has(const size_t *values, size_t count, size_t place);

@@ -291,6 +291,94 @@ class Chains(Comparison):
                 self.assertGreaterEqual(groups(content, take)[0][0], 14)
                 self.compare(content, inputs, take=take)
 
+    def test_joint_products(self):
+        """Products of one array become one where attention reads them, whatever they are reshaped to: with values of another size, with
+        and without biases, with keys and values of another array, and where others read one of them, too."""
+        own = {"q": ("x", 24), "k": ("x", 24), "v": ("x", 12)}
+        cases = [(own, "bqkv", ""), (own, "", ""), (own, "bk", ""), (own, "bqkv", "v0"), (own, "bqkv", "k2")]
+        cases += [({"q": ("x", 24), "k": ("z", 24), "v": ("z", 12)}, "bqkv", "")]
+        for arrays, biases, other in cases:
+            constants = {f"W{name}": self.array(24, columns) for name, (_, columns) in arrays.items()}
+            constants |= {f"B{name}": self.array(columns) for name, (_, columns) in arrays.items()}
+            nodes = []
+            for name, (of, columns) in arrays.items():
+                biased = name in biases
+                nodes.append(node("MatMul", f"{of} W{name}", f"{name}{'a' if biased else '0'}"))
+                nodes += [node("Add", f"{name}a B{name}", f"{name}0")] if biased else []
+                nodes.append(node("Reshape", f"{name}0 {name}shape", f"{name}1"))
+                nodes.append(node("Transpose", f"{name}1", f"{name}2", perm=[0, 2, 1, 3]))
+                constants[f"{name}shape"] = np.array([0, -1, 3, columns // 3])
+            nodes += [
+                node("Transpose", "k2", "k3", perm=[0, 1, 3, 2]),
+                node("MatMul", "q2 k3", "a"),
+                node("Softmax", "a", "b"),
+                node("MatMul", "b v2", "c"),
+                node("Transpose", "c", "d", perm=[0, 2, 1, 3]),
+                node("MatMul", "d Wo", "y"),
+            ]
+            constants["Wo"] = self.array(4, 5)
+            inputs = [{of: self.array(b, s, 24) for of, _ in arrays.values()} for b, s in ((2, 5), (1, 1), (3, 40), (1, 16))]
+            content = model(nodes, inputs[0], ["y", other] if other else ["y"], constants)
+            self.assertGreaterEqual(groups(content)[0][0], len(nodes) - 1)
+            for take in ("attention", "all"):
+                self.compare(content, *inputs, take=take)
+
+    def test_joint_products_beyond_rows(self):
+        """Reshapes that mix rows and columns leave such products apart, in one run and not in another."""
+        constants = {name: self.array(24, 24) / 8 for name in ("Wq", "Wk", "Wv")}
+        nodes = []
+        for name in "qkv":
+            nodes += [node("MatMul", f"x W{name}", f"{name}0"), node("Reshape", f"{name}0 shape", name)]
+        nodes += [
+            node("Transpose", "k", "kT", perm=[0, 1, 3, 2]),
+            node("MatMul", "q kT", "a"),
+            node("Softmax", "a", "b"),
+            node("MatMul", "b v", "c"),
+            node("MatMul", "c Wo", "y"),
+        ]
+        shapes = ([0, 3, -1, 8], [-1, 1, 3, 8], [1, 2, -1, 24], [2, 1, -1, 8])
+        for shape in shapes:
+            columns = shape[3]
+            constants |= {"shape": np.array(shape), "Wo": self.array(columns, 3)}
+            content = model(nodes, {"x": self.array(2, 4, 24)}, ["y"], constants)
+            self.compare(content, {"x": self.array(2, 4, 24)}, {"x": self.array(2, 20, 24)})
+        # The shape follows from another array's, so that one session has both kinds.
+        nodes.insert(0, node("Shape", "like", "shape"))
+        del constants["shape"]
+        constants["Wo"] = self.array(8, 3)
+        x = self.array(2, 4, 24)
+        like = [np.zeros(shape, np.float32) for shape in ((2, 3, 4, 8), (8, 1, 3, 8), (1, 1, 24, 8), (4, 2, 3, 8))]
+        content = model(nodes, {"x": x, "like": like[0]}, ["y"], constants)
+        self.assertGreaterEqual(groups(content)[0][0], len(nodes) - 1)
+        self.compare(content, *({"x": x, "like": each} for each in like))
+
+    def test_turned_outputs(self):
+        """A transposition behind attention costs nothing where a reshape between them changes nothing, and is computed where it does."""
+        nodes = [
+            node("Shape", "like", "shape"),
+            node("MatMul", "q Wq", "q1"),
+            node("Transpose", "k", "kT", perm=[0, 1, 3, 2]),
+            node("MatMul", "q1 kT", "a"),
+            node("Softmax", "a", "b"),
+            node("MatMul", "b v", "c"),
+            node("Reshape", "c shape", "d"),
+            node("Transpose", "d", "e", perm=[0, 2, 1, 3]),
+            node("Reshape", "e joined", "f"),
+            node("MatMul", "f Wo", "y"),
+        ]
+        constants = {"Wq": self.array(8, 8), "Wo": self.array(24, 5), "joined": np.array([-1, 24])}
+        arrays = {name: self.array(2, 3, 5, 8) for name in "qkv"}
+        shapes = (2, 3, 5, 8), (2, 5, 3, 8), (1, 3, 10, 8), (2, 3, 8, 5), (1, 1, 2, 120)
+        cases = [arrays | {"like": np.zeros(shape, np.float32)} for shape in shapes]
+        for outputs in (["y"], ["y", "e"], ["y", "c"], ["y", "d"]):
+            content = model(nodes, cases[0], outputs, constants)
+            self.assertGreaterEqual(groups(content)[0][0], len(nodes) - 1)
+            for take in ("attention", "all"):
+                self.compare(content, *cases, take=take)
+        direct = [each for each in nodes if each.op_type != "Shape" and each.output[0] != "d"]
+        direct[[each.output[0] for each in direct].index("e")] = node("Transpose", "c", "e", perm=[2, 0, 1, 3])
+        self.compare(model(direct, arrays, ["y"], constants), arrays)
+
     def test_several(self):
         """Two attentions, one behind the other, beside nodes of the CPU provider's."""
         nodes = []

@@ -1,0 +1,114 @@
+/* Steps of a chain that are computed together with others, or not at all. */
+#include "run.h"
+
+/* What is asked only for its shape moves nothing, and then reads nothing either. */
+static void forget_idle(chain *c)
+{
+    for (size_t s = c->steps; s-- > 0;)
+        if (c->step[s].kind == STEP_TRANSPOSE && !is_wanted(c, c->step[s].output[0]))
+            c->value[c->step[s].input[0]].readers--;
+}
+
+bool is_wanted(const chain *c, size_t value)
+{
+    return c->value[value].readers > 0 || c->value[value].output != NO_PLACE;
+}
+
+/* The step that makes a value which one step reads and nobody outside, or NO_PLACE. */
+static size_t maker_for_one(const chain *c, size_t value)
+{
+    size_t s = 0;
+    while (s < c->steps && c->step[s].output[0] != value)
+        s++;
+    return s < c->steps && c->value[value].readers == 1 && c->value[value].output == NO_PLACE ? s : NO_PLACE;
+}
+
+/* The same, behind reshapes that one step reads. */
+static size_t maker_behind(const chain *c, size_t value)
+{
+    size_t s = maker_for_one(c, value);
+    while (s != NO_PLACE && c->step[s].kind == STEP_RESHAPE)
+        s = maker_for_one(c, c->step[s].input[0]);
+    return s;
+}
+
+/* Finds attention whose output is turned. */
+static void find_turns(chain *c)
+{
+    for (size_t s = 0; s < c->steps; s++) {
+        if (c->step[s].kind != STEP_TRANSPOSE)
+            continue;
+        const size_t maker = maker_behind(c, c->step[s].input[0]);
+        if (maker != NO_PLACE && c->step[maker].kind == STEP_ATTENTION && !c->step[maker].attention.output.split) {
+            c->turn[s] = maker;
+            c->turn[maker] = s;
+        }
+    }
+}
+
+/* Whether a product is one that can be computed with others. */
+static bool is_plain(const chain *c, size_t s)
+{
+    const step *p = &c->step[s];
+    return p->kind == STEP_PRODUCT && p->reshape.kind == RESHAPE_NONE && p->input[PRODUCT_OPERAND] == NO_PLACE &&
+           p->activation.function == CLATTN_ACTIVATION_NONE && c->joint[s].first == NO_PLACE;
+}
+
+/* Joins products of one array, given in the order of the steps. */
+static void join(chain *c, const graph *g, const size_t *product, size_t count)
+{
+    chain_joint *first = &c->joint[product[0]];
+    size_t pitch = 0;
+    for (size_t i = 0; i < count; i++) {
+        const step *s = &c->step[product[i]];
+        c->joint[product[i]].first = product[0];
+        c->joint[product[i]].column = pitch;
+        first->step[i] = product[i];
+        pitch += (size_t)g->value[s->input[PRODUCT_B]].dim[!s->product.transposed];
+    }
+    first->steps = count;
+    for (size_t i = 0; i < count; i++)
+        c->joint[product[i]].pitch = pitch;
+}
+
+/* Finds products of one array that make attention's queries, keys and values. */
+static void find_joints(chain *c, const graph *g)
+{
+    for (size_t s = 0; s < c->steps; s++) {
+        const step *a = &c->step[s];
+        size_t makers[3], count = 0;
+        if (a->kind != STEP_ATTENTION || a->input[LENGTHS] != NO_PLACE || a->output[PRESENT_KEY] != NO_PLACE)
+            continue;
+        for (size_t i = QUERY; i <= VALUE; i++) {
+            const size_t maker = maker_behind(c, a->input[i]);
+            if (maker == NO_PLACE || !is_plain(c, maker))
+                continue;
+            size_t at = count++;
+            for (; at > 0 && makers[at - 1] > maker; at--)
+                makers[at] = makers[at - 1];
+            makers[at] = maker;
+        }
+        for (size_t i = 0; i + 1 < count; i++) {
+            const step *one = &c->step[makers[i]];
+            size_t product[3] = {makers[i]}, joined = 1;
+            for (size_t n = i + 1; n < count && c->joint[makers[i]].first == NO_PLACE; n++) {
+                const step *other = &c->step[makers[n]];
+                if (other->input[PRODUCT_A] == one->input[PRODUCT_A] && c->joint[makers[n]].first == NO_PLACE &&
+                    g->value[other->input[PRODUCT_B]].type == g->value[one->input[PRODUCT_B]].type &&
+                    (other->input[PRODUCT_BIAS] == NO_PLACE) == (one->input[PRODUCT_BIAS] == NO_PLACE))
+                    product[joined++] = makers[n];
+            }
+            if (joined > 1)
+                join(c, g, product, joined);
+        }
+    }
+}
+
+void chain_fuse(chain *c, const graph *g)
+{
+    for (size_t s = 0; s < c->steps; s++)
+        c->turn[s] = c->joint[s].first = NO_PLACE;
+    forget_idle(c);
+    find_turns(c);
+    find_joints(c, g);
+}
