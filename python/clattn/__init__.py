@@ -6,6 +6,7 @@
 (1, 8, 16, 64)
 """
 
+from clattn._words import Word
 from clattn.attention import multi_head_attention, scaled_dot_product_attention
 from clattn.context import Context, Device, default_context, devices
 from clattn.errors import (
@@ -37,6 +38,7 @@ __all__ = [
     "Transformer",
     "UnsupportedError",
     "Whisper",
+    "Word",
     "default_context",
     "devices",
     "explain",

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from clattn import _words
 from clattn._handle import Closing
+from clattn._words import Word
 from clattn.context import Context
 from clattn.transformer import Decoder, Source, Transformer
 
@@ -47,6 +49,7 @@ class Segment:
     no_speech_prob: float  #: the probability that the window has no speech
     temperature: float  #: at which the window's text was found
     compression_ratio: float  #: bytes of the window's text for one byte of it compressed by zlib
+    words: list[Word] | None = None  #: if their times were asked for
 
 
 @dataclasses.dataclass
@@ -199,6 +202,17 @@ class _Tokens:
         self.suppressed, self.suppressed_first = (
             self._numbers(config, values, name) for name in ("suppress_ids", "suppress_ids_begin")
         )
+        self.heads = self._pairs(config, values)
+
+    def _pairs(self, path: pathlib.Path, values: Any) -> list[tuple[int, int]]:
+        """The layers and heads whose cross-attention says where words are."""
+        pairs = values.get("alignment_heads", []) if isinstance(values, dict) else None
+        if not isinstance(pairs, list) or not all(
+            isinstance(pair, list) and len(pair) == 2 and all(type(each) is int and each >= 0 for each in pair)
+            for pair in pairs
+        ):
+            raise ValueError(f"{path}: alignment_heads are no pairs of a layer and a head")
+        return [(layer, head) for layer, head in pairs]
 
     def _numbers(self, path: pathlib.Path, values: Any, name: str) -> list[int]:
         numbers = values.get(name) if isinstance(values, dict) else None
@@ -249,8 +263,8 @@ def _finite(logits: Floats) -> Floats:
     return logits
 
 
-def _load(path: pathlib.Path, vocabulary: int, dtype: str, context: Context | None) -> tuple[Transformer, int]:
-    """The model, whose sizes follow from the shapes of its weights, and the bins of its spectrograms."""
+def _load(path: pathlib.Path, vocabulary: int, dtype: str, context: Context | None) -> tuple[Transformer, int, int, int]:
+    """The model, whose sizes follow from the shapes of its weights, the bins of its spectrograms, and the decoder's layers and heads."""
     with Source(path) as source:
 
         def shape(name: str, rank: int) -> tuple[int, ...]:
@@ -284,7 +298,7 @@ def _load(path: pathlib.Path, vocabulary: int, dtype: str, context: Context | No
         names="whisper_ctranslate2",
         context=context,
     )
-    return model, convolution[1]
+    return model, convolution[1], layers["decoder"], sizes["heads"]
 
 
 class Whisper(Closing):
@@ -297,8 +311,13 @@ class Whisper(Closing):
     def __init__(self, folder: str | os.PathLike[str], *, dtype: str = "float32", context: Context | None = None) -> None:
         path = pathlib.Path(folder)
         self._tokens = _Tokens(path)
-        self._model, self._bins = _load(path / "model.bin", self._tokens.count, dtype, context)
-        self._decoders: dict[tuple[int, int], Decoder] = {}
+        self._model, self._bins, layers, heads = _load(path / "model.bin", self._tokens.count, dtype, context)
+        for layer, head in self._tokens.heads:
+            if layer >= layers or head >= heads:
+                raise ValueError(
+                    f"{path / 'config.json'}: there is no head {head} in layer {layer}, which alignment_heads names"
+                )
+        self._decoders: dict[tuple[int, int, bool], Decoder] = {}
         self._lock, self._memory, self._heard = threading.RLock(), np.empty(0, np.float32), set[Decoder]()
 
     def transcribe(
@@ -309,9 +328,11 @@ class Whisper(Closing):
         best_of: int = 5,
         temperature: float | Sequence[float] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0),
         condition_on_previous_text: bool = True,
+        word_timestamps: bool = False,
         seed: int = 0,
     ) -> Transcript:
-        """The text of a recording: a file, or samples at 16 kHz in one channel, floats up to 1 or int16.
+        """The text of a recording: a file, or samples at 16 kHz in one channel, floats up to 1 or int16. `word_timestamps` gives each
+        word's time, too, and begins and ends segments with their words.
 
         At temperature 0 the text is found greedily, or by a beam search of `beam_size` beams. If it repeats itself or is unlikely, the
         further temperatures are tried, each with the likeliest of `best_of` random texts by `seed`."""
@@ -332,13 +353,17 @@ class Whisper(Closing):
             raise ValueError(f"beam_size is {beam_size} and best_of {best_of}, expected 1 or more")
         if not temperatures or not all(0 <= each < np.inf for each in temperatures):
             raise ValueError(f"temperature is {temperature}, expected numbers of 0 or more")
+        if word_timestamps and not self._tokens.heads:
+            raise ValueError("the model's config.json has no alignment_heads, so that words have no times")
         with self._lock:
             mel = log_mel(samples, self._bins)
-            return self._transcribe(mel, duration, (beam_size, best_of, temperatures, condition_on_previous_text, seed))
+            how = beam_size, best_of, temperatures, condition_on_previous_text, word_timestamps, seed
+            return self._transcribe(mel, duration, how)
 
-    def _transcribe(self, mel: Floats, duration: float, how: tuple[int, int, Sequence[float], bool, int]) -> Transcript:
-        beams, samples, temperatures, conditioned, seed = how
+    def _transcribe(self, mel: Floats, duration: float, how: tuple[int, int, Sequence[float], bool, bool, int]) -> Transcript:
+        beams, samples, temperatures, conditioned, timed, seed = how
         segments: list[Segment] = []
+        spoken = 0.0  # when the last word ends
         said: list[int] = []  # what the next window's prompt may have
         seek, end = 0, len(mel) - 1  # the last frame has no whole hop of samples
         while seek < end:
@@ -352,7 +377,12 @@ class Whisper(Closing):
             found = self._decode_window(prompt, beams, samples, temperatures, (seed, seek))
             following = seek + frames
             if not (found.no_speech > SILENT and found.average <= UNLIKELY):
-                new, following = self._cut(found, seek, frames)
+                new, following, closed = self._cut(found, seek, frames)
+                if timed:
+                    spoken = self._add_words(new, seek, frames, spoken)
+                    if not closed and spoken > seek * HOP / RATE:
+                        following = round(spoken * RATE / HOP)
+                new = [each for each in new if each.start != each.end and each.text.strip()]
                 segments += new
                 said += [token for segment in new for token in segment.tokens]
                 if not conditioned or found.temperature > HOT:
@@ -382,22 +412,29 @@ class Whisper(Closing):
         kept.temperature = temperature
         return kept
 
-    def _decoder(self, beams: int, length: int) -> Decoder:
-        """The decoder for so many sequences and prompts of so many tokens at once."""
-        key = beams, CHUNK if length > 1 else 1
+    def _decoder(self, beams: int, length: int, attends: bool = False) -> Decoder:
+        """The decoder for so many sequences and prompts of so many tokens at once, which may tell where it attends."""
+        key = beams, CHUNK if length > 1 else 1, attends
         if key not in self._decoders:
             if len(self._decoders) == KEPT:
                 oldest = self._decoders.pop(next(iter(self._decoders)))
                 self._heard.discard(oldest)
                 oldest.close()
-            self._decoders[key] = self._model.decoder(cache_length=CONTEXT, beams=beams, length=key[1], memory_length=POSITIONS)
+            layers = [layer for layer, _ in self._tokens.heads] if attends else []
+            self._decoders[key] = self._model.decoder(
+                cache_length=CONTEXT, beams=beams, length=key[1], memory_length=POSITIONS, cross_probabilities=layers
+            )
         return self._decoders[key]
+
+    def _begin(self, decoder: Decoder) -> None:
+        """Begins a sequence about the window."""
+        decoder.begin(None if decoder in self._heard else self._memory, items=1)
+        self._heard.add(decoder)
 
     def _decode(self, prompt: list[int], beams: int, temperature: float, samples: int, random: Any) -> _Found:
         count = samples if temperature > 0 else beams
         decoder = self._decoder(count, len(prompt))
-        decoder.begin(None if decoder in self._heard else self._memory, items=1)
-        self._heard.add(decoder)
+        self._begin(decoder)
         for first in range(0, len(prompt) - 1, CHUNK):
             decoder.append([prompt[first : min(first + CHUNK, len(prompt) - 1)]], logits=False)
         first_logits = decoder.append([prompt[-1:]])
@@ -485,8 +522,52 @@ class Whisper(Closing):
         assert logits is not None
         return _finite(logits[:, 0])
 
-    def _cut(self, found: _Found, seek: int, frames: int) -> tuple[list[Segment], int]:
-        """The segments of a window, which lie between pairs of timestamps, and where the next window begins."""
+    def _attention(self, tokens: list[int], positions: int) -> tuple[Floats, list[float]]:
+        """What the alignment heads attend to while the window's text is read once more, (heads, tokens, positions), and the
+        probability of each token but the first among all of words."""
+        end, decoder = self._tokens.end, self._decoder(1, len(tokens), True)
+        layers = sorted({layer for layer, _ in self._tokens.heads})
+        attention = np.empty((len(self._tokens.heads), len(tokens), positions), np.float32)
+        probabilities: list[float] = []
+        self._begin(decoder)
+        for first in range(0, len(tokens), CHUNK):
+            chunk = tokens[first : first + CHUNK]
+            logits, shares = decoder.append([chunk]), decoder.cross_probabilities
+            assert logits is not None and shares is not None
+            for n, (layer, head) in enumerate(self._tokens.heads):
+                attention[n, first : first + len(chunk)] = shares[layers.index(layer), 0, head, :, :positions]
+            for row, token in zip(_finite(logits[0]), tokens[first + 1 : first + len(chunk) + 1], strict=False):
+                probabilities.append(float(1 / np.exp(row[:end].astype(np.float64) - row[token]).sum()))
+        return attention, probabilities
+
+    def _add_words(self, segments: list[Segment], seek: int, frames: int, spoken: float) -> float:
+        """Gives a window's segments their words; returns when the last one ends, and `spoken` is that of the window before."""
+        texts = [[token for token in segment.tokens if token < self._tokens.end] for segment in segments]
+        text, positions = [token for each in texts for token in each], frames // 2
+        pieces: list[_words.Piece] = []
+        if text and positions:
+            tokens = [self._tokens.start, self._tokens.plain, *text, self._tokens.end]
+            attention, probabilities = self._attention(tokens, positions)
+            pieces = _words.split(self._tokens.text, text)
+            # The first word is chosen at row 1, that of <|notimestamps|>; the end is chosen at the last word's row.
+            _words.time(pieces, _words.align(attention, 1), probabilities[1:])
+        median, at = _words.polish(pieces), 0
+        for segment, wanted in zip(segments, map(len, texts), strict=True):
+            segment.words, got = [], 0
+            while at < len(pieces) and got < wanted:
+                got += pieces[at].tokens
+                segment.words += [pieces[at].word] if pieces[at].word.word else []
+                at += 1
+            if segment.words:
+                bounds = segment.start, segment.end
+                segment.start, segment.end = _words.place(segment.words, seek * HOP / RATE, median, bounds, spoken)
+                spoken = segment.end
+        ends = [segment.words[-1].end for segment in segments if segment.words]
+        return ends[-1] if ends else segments[-1].end
+
+    def _cut(self, found: _Found, seek: int, frames: int) -> tuple[list[Segment], int, bool]:
+        """The segments of a window, which lie between pairs of timestamps, where the next window begins, and whether the last
+        segment is closed by its timestamp."""
         tokens, stamps = found.tokens, self._tokens.stamps
         offset, told, following, first = seek * HOP / RATE, [token >= stamps for token in tokens], seek + frames, 0
         closed = len(tokens) >= 2 and told[-1] and not told[-2]  # there is no speech after it
@@ -515,7 +596,7 @@ class Whisper(Closing):
             )
             for start, end, piece in pieces
         ]
-        return [each for each in segments if each.start != each.end and each.text.strip()], following
+        return segments, following, closed
 
     def close(self) -> None:
         """Releases the model, after the call of another thread that is at work."""

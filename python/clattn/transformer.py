@@ -430,7 +430,8 @@ class Decoder(Closing):
 
     There are at most `items` sequences, or `items * beams` of them, of at most `cache_length` tokens; `length` is the most tokens that
     one `append` takes of each. `memory_length` is the most positions of the encoder's output that items attend to. Several
-    beams are for `reorder` and beam search; then tokens are appended one at a time.
+    beams are for `reorder` and beam search; then tokens are appended one at a time. `cross_probabilities` are layers: after each
+    `append`, an attribute of that name has their attention's, (layers, sequences, heads, length, memory_length).
     """
 
     def __init__(
@@ -442,6 +443,7 @@ class Decoder(Closing):
         beams: int = 1,
         length: int = 1,
         memory_length: int = 0,
+        cross_probabilities: Sequence[int] = (),
     ) -> None:
         if model._decoder == ffi.NULL:
             raise ValueError("the model has no decoder")
@@ -450,12 +452,19 @@ class Decoder(Closing):
         self._model, self._lock, stack = model, threading.RLock(), model._decoder[0]
         self._sizes, self._sequences, self._items = (items, beams, length, memory_length), 0, 0
         self._generates = False
+        if not all(0 <= layer < min(stack.layers, 64) for layer in cross_probabilities):
+            raise ValueError(
+                f"cross_probabilities are {list(cross_probabilities)}, expected layers from 0 to {stack.layers - 1}"
+            )
+        self._attended = (len(set(cross_probabilities)), stack.heads) if cross_probabilities else None
+        self.cross_probabilities: npt.NDArray[np.float32] | None = None  #: of the last append
         self._tokens = stack.input == lib.CLATTN_STACK_INPUT_TOKENS
         self._d_model, self._d_memory = stack.d_model, stack.d_memory or stack.d_model
         desc, plan, state = ffi.new("clattn_decoder_desc *"), ffi.new("clattn_plan **"), ffi.new("clattn_decoder_state **")
         lib.clattn_decoder_desc_init(desc)
         desc.items, desc.beams, desc.length, desc.cache_length = items, beams, length, cache_length
         desc.memory_length = memory_length
+        desc.cross_probabilities = sum(1 << layer for layer in set(cross_probabilities))
         desc.logits = lib.CLATTN_LOGITS_ALL if model.has_output else lib.CLATTN_LOGITS_NONE
         with model._model as owner, model._context.handle as handle:
             try:
@@ -553,7 +562,14 @@ class Decoder(Closing):
             to = args.logits if has_output else args.output
             if logits:
                 to.buffer = buffers.room(result.nbytes)
+            if self._attended:
+                layers, heads = self._attended
+                shares = np.empty((layers, self._sequences, heads, room, self._sizes[3]), np.float32)
+                args.cross_probabilities.buffer = buffers.room(shares.nbytes)
             check(lib.clattn_decoder_enqueue(state, ffi.NULL, args, 0, ffi.NULL, buffers.event), handle)
+            if self._attended:
+                buffers.read(args.cross_probabilities.buffer, shares)
+                self.cross_probabilities = shares[..., :length, :]
             if not logits:
                 return None
             buffers.read(to.buffer, result)

@@ -499,6 +499,14 @@ class Speech(unittest.TestCase):
                         self.assertAlmostEqual(getattr(ours, field), theirs[field], delta=within)
                     self.assertAlmostEqual(ours.start, theirs["start"], delta=0.021)
                     self.assertAlmostEqual(ours.end, theirs["end"], delta=0.021)
+                    if "word_timestamps" not in how:
+                        self.assertIsNone(ours.words)
+                        continue
+                    self.assertEqual([word.word for word in ours.words], [word["word"] for word in theirs["words"]])
+                    for mine, other in zip(ours.words, theirs["words"], strict=True):
+                        self.assertAlmostEqual(mine.start, other["start"], delta=0.021)
+                        self.assertAlmostEqual(mine.end, other["end"], delta=0.021)
+                        self.assertAlmostEqual(mine.probability, other["probability"], delta=5e-3)
             held += 1
         return held
 
@@ -508,14 +516,19 @@ class Speech(unittest.TestCase):
     def test_beams(self):
         self.assertGreater(self.compare("beams", beam_size=peer.BEAMS), 2)
 
+    def test_words(self):
+        """Each word's time, and segments that begin and end with their words."""
+        self.assertGreater(self.compare("segments", word_timestamps=True), 6)
+
     def test_arrays(self):
         """Samples give what their file gives; nothing is said in silence."""
         samples, _ = clips.read(self.clips["sense-0920"])
         expected = self.whisper.transcribe(self.clips["sense-0920"])
         self.assertEqual(self.whisper.transcribe(samples), expected)
         self.assertEqual(self.whisper.transcribe(samples / 32768.0), expected)
-        for silence in (np.zeros(0, np.float32), np.zeros(16000, np.int16)):
-            self.assertEqual(self.whisper.transcribe(silence).segments, [])
+        for silence in (np.zeros(0, np.float32), np.zeros(100, np.float32), np.zeros(16000, np.int16)):
+            for timed in (False, True):
+                self.assertEqual(self.whisper.transcribe(silence, word_timestamps=timed).segments, [])
 
     def test_random_texts(self):
         """Above temperature 0 the seed decides."""
@@ -596,6 +609,8 @@ class Speech(unittest.TestCase):
             "stands for no byte": ("vocabulary.txt", "\n".join(["\u4e00", *words[1:]])),
             "the vocabulary has": ("vocabulary.txt", "\n".join([*words[:-1], "more", "and more"])),
             "suppress_ids is no list": ("config.json", json.dumps({**config, "suppress_ids": [10**6]})),
+            "alignment_heads are no pairs": ("config.json", json.dumps({**config, "alignment_heads": [[1, 2, 3]]})),
+            "no head 0 in layer 99": ("config.json", json.dumps({**config, "alignment_heads": [[99, 0]]})),
             "suppress_ids_begin is no list": ("config.json", json.dumps({**config, "suppress_ids_begin": None})),
             "model.bin": ("model.bin", "no model"),
         }
