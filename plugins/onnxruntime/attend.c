@@ -388,6 +388,10 @@ OrtStatus *enqueue_attention(const engine *e, const step *s, size_t part, run_ar
     args.output = binding_of(output);
     if (input[LENGTHS])
         describe_grouped(s, given, &desc, &args);
+    else if (given[PAST_KEY]) { /* queries come behind what the cache had */
+        desc.alignment = CLATTN_ALIGNMENT_EXPLICIT;
+        args.position = given[PAST_KEY]->dim[2];
+    }
     ORT_TRY(judge(e, clattn_attention_run(e->context, e->queue, &desc, &args, 0, NULL, NULL)));
 fail:
     if (rotated)

@@ -187,8 +187,6 @@ static void read_cache(const graph *g, size_t node, bool grouped, step *made, co
         *reason = "its cache is read without being written, or the other way round";
     if (!behind || *reason)
         return;
-    if (made->attention.causal && !grouped)
-        *reason = "it is causal and has a cache";
     for (size_t i = 0; i < 2; i++) {
         const size_t value = made->input[PAST_KEY + i];
         made->output[PRESENT_KEY + i] = n->output[PRESENT_KEY + i];

@@ -1018,46 +1018,56 @@ class Operators(Comparison):
             self.assertEqual(groups(content)[0], (1, 1, 1))
             self.compare(content, given)
 
+    def mask(self, arrays, flat):
+        """A mask for the queries and all keys of a cache."""
+        asked, now = (arrays[name].shape[1 if flat else 2] for name in "qk")
+        return self.array(asked, arrays["pk"].shape[2] + now)
+
     def test_caches(self):
         """Keys and values of before, by both operators, with lengths that change from run to run, and none of before."""
-        for flat, operator in ((False, "Attention"), (True, "Attention"), (True, "MultiHeadAttention")):
+        for flat, operator, causal in (
+            (False, "Attention", 0),
+            (False, "Attention", 1),
+            (True, "Attention", 0),
+            (True, "Attention", 1),
+            (True, "MultiHeadAttention", 0),
+        ):
             heads, kv_heads = (4, 4) if operator != "Attention" else (4, 2)
             cases = []
-            for past, now in ((6, 3), (0, 5), (9, 1)):
-                q, k, v = self.array(2, heads, now, 16), self.array(2, kv_heads, now, 16), self.array(2, kv_heads, now, 8)
+            for past, now, asked in ((6, 3, 3), (0, 5, 5), (9, 1, 1), (7, 4, 2), (3, 2, 6)):
+                q, k, v = self.array(2, heads, asked, 16), self.array(2, kv_heads, now, 16), self.array(2, kv_heads, now, 8)
                 v = v if operator == "Attention" else self.array(2, kv_heads, now, 16)
                 if flat:
-                    q, k, v = (np.ascontiguousarray(a.transpose(0, 2, 1, 3)).reshape(2, now, -1) for a in (q, k, v))
+                    q, k, v = (np.ascontiguousarray(a.transpose(0, 2, 1, 3)) for a in (q, k, v))
+                    q, k, v = (a.reshape(*a.shape[:2], -1) for a in (q, k, v))
                 size = v.shape[-1] // kv_heads if flat else v.shape[-1]
                 cases.append(
                     {"q": q, "k": k, "v": v, "pk": self.array(2, kv_heads, past, 16), "pv": self.array(2, kv_heads, past, size)}
                 )
             if operator == "Attention":
                 extra = {"q_num_heads": heads, "kv_num_heads": kv_heads} if flat else {}
-                made = node("Attention", "q k v", "y nk nv", **extra)
+                made = node("Attention", "q k v", "y nk nv", is_causal=causal, **extra)
                 made.input.extend(["", "pk", "pv"])
             else:
                 made = node(operator, "q k v", "y nk nv", domain="com.microsoft", num_heads=heads)
                 made.input.extend(["", "", "", "pk", "pv"])
             content = model([made], cases[0], ["y", "nk", "nv"])
-            with self.subTest(operator, flat=flat):
+            with self.subTest(operator, flat=flat, causal=causal):
                 self.assertEqual(groups(content)[0], (1, 1, 1))
                 self.compare(content, *cases)
+            if operator == "Attention":
+                made.input[3] = "m"
+                cases = [{**each, "m": self.mask(each, flat)} for each in cases]
+                self.compare(model([made], cases[0], ["y", "nk", "nv"]), *cases)
 
     def test_left(self):
-        """Scores as an output and causal caches are left, with the reason."""
+        """Scores as an output are left, with the reason."""
         inputs = {name: self.array(1, 2, 3, 8) for name in "qkv"}
-        cached = {**inputs, "pk": self.array(1, 2, 4, 8), "pv": self.array(1, 2, 4, 8)}
-        made = node("Attention", "q k v", "y nk nv", is_causal=1)
-        made.input.extend(["", "pk", "pv"])
-        for content, given, words in (
-            (model([made], cached, ["y", "nk", "nv"]), cached, "it is causal and has a cache"),
-            (model([node("Attention", "q k v", "y a b c")], inputs, ["y", "c"]), inputs, "the scores are an output"),
-        ):
-            (taken, _, _), [(_, reason)] = groups(content)
-            self.assertEqual(taken, 0)
-            self.assertIn(words, reason)
-            self.compare(content, given)
+        content = model([node("Attention", "q k v", "y a b c")], inputs, ["y", "c"])
+        (taken, _, _), [(_, reason)] = groups(content)
+        self.assertEqual(taken, 0)
+        self.assertIn("the scores are an output", reason)
+        self.compare(content, inputs)
 
 
 class Sessions(Comparison):
