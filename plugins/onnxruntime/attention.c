@@ -11,8 +11,8 @@ static attention_view view_of(const graph *g, size_t value)
                      : (attention_view){.rank = rank, .axis = {0, 1, 2, 3}};
 }
 
-/* Looks through the transpositions that make an input: what they read is read in their place.  Those that somebody else reads, too,
- * stay steps of their own. */
+/* Looks through the transpositions that make an input: what they read is read in their place.  From one that somebody else reads, too,
+ * they stay steps of their own. */
 static OrtStatus *look_through(const graph *g, const bool *taken, step *made, size_t input)
 {
     OrtStatus *failure = NULL;
@@ -29,9 +29,11 @@ static OrtStatus *look_through(const graph *g, const bool *taken, step *made, si
             break;
         for (size_t i = 4 - view->rank; i < 4; i++)
             view->axis[i] = perm[view->axis[i]];
-        if (made->through[input] == NO_PLACE && inner(g, taken, *value, "Transpose") != NO_PLACE)
+        if (made->through[input] != NO_PLACE)
+            continue;
+        if (inner(g, taken, *value, "Transpose") != NO_PLACE)
             step_add(made, node);
-        else if (made->through[input] == NO_PLACE)
+        else
             made->through[input] = *value;
     }
 fail:

@@ -178,7 +178,7 @@ fail:
     return failure;
 }
 
-/* Enqueues a product whose matrix is as processors want it. */
+/* Enqueues a product whose matrix has been turned, if it is to be. */
 static OrtStatus *enqueue_prepared(const engine *e, const product *p, chain_product *kept, clattn_matmul_args *args)
 {
     OrtStatus *failure = NULL;

@@ -1,20 +1,26 @@
 /* Steps of a chain that are computed together with others, or not at all. */
 #include "run.h"
 
-/* What is asked only for its shape moves nothing, and then reads nothing either. */
-static void forget_idle(chain *c)
+/* Whether a step's elements are read on the device, or outside. */
+static bool is_wanted(const chain *c, size_t s)
 {
-    for (size_t s = c->steps; s-- > 0;)
-        if (c->step[s].kind == STEP_TRANSPOSE && !is_wanted(c, c->step[s].output[0]))
+    const chain_value *made = &c->value[c->step[s].output[0]];
+    return made->readers > 0 || made->output != NO_PLACE;
+}
+
+/* Transpositions and reshapes that are asked only for their shape, and those that every reader looks through, read nothing. */
+static void find_idle(chain *c, const graph *g)
+{
+    for (size_t s = c->steps; s-- > 0;) {
+        const bool moves = c->step[s].kind == STEP_TRANSPOSE || c->step[s].kind == STEP_RESHAPE;
+        if (moves && !g->value[c->step[s].output[0]].numbers && !is_wanted(c, s)) {
+            c->idle[s] = true;
             c->value[c->step[s].input[0]].readers--;
+        }
+    }
 }
 
-bool is_wanted(const chain *c, size_t value)
-{
-    return c->value[value].readers > 0 || c->value[value].output != NO_PLACE;
-}
-
-/* The step that makes a value which one step reads and nobody outside, or NO_PLACE. */
+/* The step that makes a value, for the one step that reads it, if nobody else does; or NO_PLACE. */
 static size_t maker_for_one(const chain *c, size_t value)
 {
     size_t s = 0;
@@ -36,7 +42,7 @@ static size_t maker_behind(const chain *c, size_t value)
 static void find_turns(chain *c)
 {
     for (size_t s = 0; s < c->steps; s++) {
-        if (c->step[s].kind != STEP_TRANSPOSE)
+        if (c->step[s].kind != STEP_TRANSPOSE || c->idle[s])
             continue;
         const size_t maker = maker_behind(c, c->step[s].input[0]);
         if (maker != NO_PLACE && c->step[maker].kind == STEP_ATTENTION && !c->step[maker].attention.output.split) {
@@ -108,7 +114,7 @@ void chain_fuse(chain *c, const graph *g)
 {
     for (size_t s = 0; s < c->steps; s++)
         c->turn[s] = c->joint[s].first = NO_PLACE;
-    forget_idle(c);
+    find_idle(c, g);
     find_turns(c);
     find_joints(c, g);
 }

@@ -120,11 +120,12 @@ static OrtStatus *make_chain(const provider *p, const OrtNode *fused, const grap
         return ort_failure(ort, ORT_EP_FAIL, "clattn: the nodes of %s are not those that were claimed", name);
     }
     c->product = calloc(found->steps + 1, sizeof *c->product);
+    c->idle = calloc(found->steps + 1, sizeof *c->idle);
     c->turn = calloc(found->steps + 1, sizeof *c->turn);
     c->joint = calloc(found->steps + 1, sizeof *c->joint);
     c->value = calloc(g->values + 1, sizeof *c->value);
     c->name = calloc(found->steps + 1, sizeof *c->name);
-    if (!c->product || !c->turn || !c->joint || !c->value || !c->name)
+    if (!c->product || !c->idle || !c->turn || !c->joint || !c->value || !c->name)
         return no_memory(p);
     c->step = found->step;
     c->steps = found->steps;

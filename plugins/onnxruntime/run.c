@@ -209,8 +209,8 @@ static OrtStatus *in_step(const run *r, size_t number, OrtStatus *failure)
     return named;
 }
 
-/* Whether attention writes what the transposition of its output would make: they are step `n` and another.  A reshape between
- * them then changes nothing. */
+/* Whether attention writes what the transposition of its output would make: they are step `n` and another.  It does if reshapes
+ * between them change nothing. */
 static bool is_turned(const run *r, size_t n)
 {
     const size_t other = r->c->turn[n];
@@ -419,16 +419,15 @@ static OrtStatus *enqueue_turned(const run *r, size_t n, run_array *const input[
     return turned[ATTENDED]->elements ? enqueue_attention(r->e, &s, ATTENDED, input, turned) : NULL;
 }
 
-/* Whether a step has nothing to do: another has done so, or its output is only asked for its shape. */
+/* Whether a step has nothing to do: another has done it, or nobody reads what it would move. */
 static bool is_idle(const run *r, size_t n)
 {
     const size_t first = r->c->joint[n].first;
-    if (r->c->step[n].kind == STEP_TRANSPOSE)
-        return is_turned(r, n) || !is_wanted(r->c, r->c->step[n].output[0]);
-    return first != NO_PLACE && first != n && !r->apart;
+    return r->c->idle[n] || (r->c->step[n].kind == STEP_TRANSPOSE && is_turned(r, n)) ||
+           (first != NO_PLACE && first != n && !r->apart);
 }
 
-/* Enqueues the outputs of a step; of attention that is the last. */
+/* Enqueues the outputs of a step, the last first: attention reads the cache that it writes. */
 static OrtStatus *enqueue_step(run *r, size_t n)
 {
     OrtStatus *failure = NULL;
@@ -459,7 +458,7 @@ static OrtStatus *enqueue(run *r, cl_event *event)
     OrtStatus *failure = NULL;
     ORT_TRY(store_inputs(r));
     ORT_TRY(read_constants(r));
-    r->apart = !r->e->shares; /* else the matrices would be there twice */
+    r->apart = !r->e->shares; /* on other devices the matrices would be there twice */
     ORT_TRY(find_shapes(r));
     if (!are_in_rows(r)) {
         r->apart = true;
@@ -587,6 +586,7 @@ void chain_release(const engine *e, chain *c)
     free(c->step);
     free(c->product);
     free(c->value);
+    free(c->idle);
     free(c->turn);
     free(c->joint);
     free(c->name);

@@ -66,8 +66,9 @@ typedef struct chain_joint {
 typedef struct chain {
     step *step;
     chain_product *product; /* of each step */
+    bool *idle;             /* of each step: it moves what nobody reads */
     size_t *
-        turn; /* of attention whose output a transposition alone reads, perhaps behind a reshape: that; of that: this */
+        turn; /* of attention, the transposition that alone reads its output, perhaps behind reshapes; of that, the attention */
     size_t steps;
     chain_joint *joint; /* of each step */
     chain_value *value;
@@ -77,9 +78,6 @@ typedef struct chain {
 
 /* Finds what is computed together, and what is not computed. */
 void chain_fuse(chain *c, const graph *g);
-
-/* Whether a step reads a value's elements on the device, or somebody outside. */
-bool is_wanted(const chain *c, size_t value);
 
 /* A chain releases what it has, in any state. */
 void chain_release(const engine *e, chain *c);

@@ -77,7 +77,9 @@ typedef struct step {
     size_t node[MOST_NODES]; /* of the graph, ascending */
     size_t nodes;
     size_t input[STEP_INPUTS]; /* values; NO_PLACE: there is none */
-    size_t through[3]; /* of QUERY, KEY and VALUE: what another step makes of them, and the nodes read instead */
+    /* Of QUERY, KEY and VALUE: the output of a transposition that is another step, which the step's nodes read in the graph, where
+     * the step reads `input`. */
+    size_t through[3];
     size_t output[STEP_OUTPUTS]; /* values; NO_PLACE: there is none */
     struct {
         attention_view view[3], output; /* of QUERY, KEY and VALUE, or of ROPE_X */

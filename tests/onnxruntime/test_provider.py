@@ -291,6 +291,27 @@ class Chains(Comparison):
                 self.assertGreaterEqual(groups(content, take)[0][0], 14)
                 self.compare(content, inputs, take=take)
 
+    def test_transposes_that_nobody_reads(self):
+        """Behind attention, a transposition that the next attention looks through and that is asked for its shape."""
+        constants = {name: self.array(8, 8) / 4 for name in ("Wq", "Wo")}
+        arrays = {name: self.array(2, 3, 5, 8) for name in ("q0", "k", "v")} | {"z": self.array(2, 5, 3, 8)}
+        for through in "qkv":
+            names = {name: "t" if name == through else "z" for name in "qkv"}
+            nodes = [
+                node("MatMul", "q0 Wq", "q"),
+                node("Attention", "q k v", "c"),
+                node("Transpose", "c", "t", perm=[0, 2, 1, 3]),
+                node("Transpose", names["k"], "kT", perm=[0, 1, 3, 2]),
+                node("MatMul", f"{names['q']} kT", "a"),
+                node("Softmax", "a", "b"),
+                node("MatMul", f"b {names['v']}", "d"),
+                node("Shape", "t", "shape"),
+                node("Reshape", "d shape", "e"),
+                node("MatMul", "e Wo", "y"),
+            ]
+            for take in ("attention", "all"):
+                self.compare(model(nodes, arrays, ["y"], constants), arrays, take=take)
+
     def test_joint_products(self):
         """Products of one array become one where attention reads them, whatever they are reshaped to: with values of another size, with
         and without biases, with keys and values of another array, and where others read one of them, too."""
