@@ -172,6 +172,23 @@ def add_variants(run, gcc, full):
                           {"PKG_CONFIG_PATH": f"{prefix}/lib/pkgconfig"}, [installed])
     run.add("variants", "dlopen-application-alone", [prefix / "application"],
             {"LD_LIBRARY_PATH": f"{prefix}/lib:{broken}"}, [application])
+    add_static(run)
+
+
+def add_static(run):
+    """Static libraries, and programs that CMake links to them."""
+    prefix, programs = run.work / "prefix-static", run.work / "static-cmake"
+    for folder in (prefix, programs):
+        shutil.rmtree(folder, ignore_errors=True)
+    static = run.build("static", "-Ddefault_library=static", "-Dtests=disabled", "-Dfrei0r=disabled", "-Dgegl=disabled",
+                       "-Doptimization=0", f"--prefix={prefix}", "--libdir=lib")
+    installed = run.add("variants", "static-install", ["meson", "install", "--no-rebuild", "-C", run.work / "static"],
+                        needs=[static], isolated=False)
+    built = run.add("variants", "static-cmake-build", ["sh", "-c", """
+        cmake -S "$2" -B "$0" -DCMAKE_PREFIX_PATH="$1" && cmake --build "$0" && ! ldd "$0/pictures" | grep libclattn""",
+                                                       programs, prefix, HERE / "external"], needs=[installed], isolated=False)
+    for program in ("external", "pictures"):
+        run.add("variants", f"static-cmake-{program}", [programs / program], POCL, [built])
 
 
 def add_races(run, full):
