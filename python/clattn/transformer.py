@@ -431,7 +431,7 @@ class Decoder(Closing):
     There are at most `items` sequences, or `items * beams` of them, of at most `cache_length` tokens; `length` is the most tokens that
     one `append` takes of each. `memory_length` is the most positions of the encoder's output that items attend to. Several
     beams are for `reorder` and beam search; then tokens are appended one at a time. `cross_probabilities` are layers: after each
-    `append`, an attribute of that name has their attention's, (layers, sequences, heads, length, memory_length).
+    `append`, an attribute of that name has their attention's, (layers, sequences, heads, length, positions of the memory).
     """
 
     def __init__(
@@ -451,7 +451,7 @@ class Decoder(Closing):
             raise ValueError("cache_length, items, beams and length are 1 or more, and memory_length is 0 or more")
         self._model, self._lock, stack = model, threading.RLock(), model._decoder[0]
         self._sizes, self._sequences, self._items = (items, beams, length, memory_length), 0, 0
-        self._generates = False
+        self._generates, self._positions = False, 0
         if not all(0 <= layer < min(stack.layers, 64) for layer in cross_probabilities):
             raise ValueError(
                 f"cross_probabilities are {list(cross_probabilities)}, expected layers from 0 to {stack.layers - 1}"
@@ -516,7 +516,7 @@ class Decoder(Closing):
                 padded = np.zeros((most_items, memory_length, self._d_memory), np.float32)
                 padded[:items, : array.shape[1]] = array
                 args.memory.buffer = buffers.holding(packed(padded, self._model.dtype))
-                args.memory_length = array.shape[1]
+                args.memory_length = self._positions = array.shape[1]
             args.items, args.beams = (self._items or most_items) if items is None else items, beams
             if memory_lengths is not None:
                 if len(memory_lengths) != args.items:
@@ -569,7 +569,7 @@ class Decoder(Closing):
             check(lib.clattn_decoder_enqueue(state, ffi.NULL, args, 0, ffi.NULL, buffers.event), handle)
             if self._attended:
                 buffers.read(args.cross_probabilities.buffer, shares)
-                self.cross_probabilities = shares[..., :length, :]
+                self.cross_probabilities = shares[..., :length, : self._positions]
             if not logits:
                 return None
             buffers.read(to.buffer, result)

@@ -62,6 +62,7 @@ class Reference:
 
     def __init__(self, weights):
         self.weights = {name: array.astype(np.float64) for name, array in weights.items()}
+        self.shares = {}  # the probabilities of the last attention of each name
 
     def linear(self, x, name):
         return x @ self.weights[name + ".weight"].T + self.weights[name + ".bias"]
@@ -78,7 +79,8 @@ class Reference:
         )
         scores = np.where(attended, q @ k.swapaxes(2, 3) / np.sqrt(q.shape[-1]), -np.inf)
         shares = np.exp(scores - scores.max(-1, keepdims=True))
-        return self.linear((shares / shares.sum(-1, keepdims=True) @ v).swapaxes(1, 2).reshape(x.shape), f"{name}.output")
+        self.shares[name] = shares / shares.sum(-1, keepdims=True)
+        return self.linear((self.shares[name] @ v).swapaxes(1, 2).reshape(x.shape), f"{name}.output")
 
     def feed(self, x, name):
         x = self.linear(x, f"{name}.in")
@@ -256,6 +258,28 @@ class Transformers(unittest.TestCase):
                 np.testing.assert_allclose(decoder.append(tokens[:, 5:9]), expected[:, 5:9], atol=within)
                 with self.assertRaisesRegex(clattn.ClattnError, "cache"):
                     decoder.append(tokens[:, :4])
+
+    def test_cross_probabilities(self):
+        """Where chosen layers attend, of several tokens and of one."""
+        tokens = self.random.integers(0, VOCABULARY, (3, 5))
+        self.reference.decode(tokens, self.memory.astype(np.float64))
+        for layers in ([1], [1, 0]):
+            expected = np.stack([self.reference.shares[f"decoder.layers.{n}.cross"] for n in sorted(layers)])
+            sizes = {"items": 3, "length": 4, "cache_length": 5, "memory_length": 8}
+            with self.model().decoder(cross_probabilities=layers, **sizes) as decoder:
+                self.assertIsNone(decoder.cross_probabilities)
+                decoder.begin(self.memory)
+                for first, last, logits in ((0, 3, True), (3, 4, False), (4, 5, True)):
+                    decoder.append(tokens[:, first:last], logits=logits)
+                    found = decoder.cross_probabilities
+                    np.testing.assert_allclose(found, expected[..., first:last, :], atol=1e-5)
+                decoder.begin(self.memory, memory_lengths=[6, 2, 1])
+                decoder.append(tokens[:, :3])
+                np.testing.assert_array_equal(decoder.cross_probabilities[:, 1, ..., 2:], 0)
+                np.testing.assert_allclose(decoder.cross_probabilities.sum(-1), 1, atol=1e-5)
+        for wrong in ([SIZES["layers"]], [-1]):
+            with self.assertRaisesRegex(ValueError, "cross_probabilities are .* expected layers from 0 to"):
+                self.model().decoder(cross_probabilities=wrong, **sizes)
 
     def test_beams(self):
         """Sequences that are reordered go on as those that they are copies of."""
