@@ -77,33 +77,45 @@ static void join(chain *c, const graph *g, const size_t *product, size_t count)
         c->joint[product[i]].pitch = pitch;
 }
 
-/* Finds products of one array that make attention's queries, keys and values. */
+/* Whether two products are of one array, both with a bias or both without. */
+static bool are_alike(const chain *c, const graph *g, size_t first, size_t second)
+{
+    const size_t *one = c->step[first].input, *other = c->step[second].input;
+    return one[PRODUCT_A] == other[PRODUCT_A] && g->value[one[PRODUCT_B]].type == g->value[other[PRODUCT_B]].type &&
+           (one[PRODUCT_BIAS] == NO_PLACE) == (other[PRODUCT_BIAS] == NO_PLACE);
+}
+
+/* The products that make queries, keys and values of attention, in the order of the steps; returns how many there are. */
+static size_t find_makers(const chain *c, const step *attention, size_t maker[3])
+{
+    size_t count = 0;
+    for (size_t i = QUERY; i <= VALUE; i++) {
+        const size_t found = maker_behind(c, attention->input[i]);
+        if (found == NO_PLACE || !is_plain(c, found))
+            continue;
+        size_t at = count++;
+        for (; at > 0 && maker[at - 1] > found; at--)
+            maker[at] = maker[at - 1];
+        maker[at] = found;
+    }
+    return count;
+}
+
+/* Joins products of one array that make attention's queries, keys and values: all three, or the first two that are alike. */
 static void find_joints(chain *c, const graph *g)
 {
     for (size_t s = 0; s < c->steps; s++) {
         const step *a = &c->step[s];
-        size_t makers[3], count = 0;
+        size_t maker[3], joined = 0;
         if (a->kind != STEP_ATTENTION || a->input[LENGTHS] != NO_PLACE || a->output[PRESENT_KEY] != NO_PLACE)
             continue;
-        for (size_t i = QUERY; i <= VALUE; i++) {
-            const size_t maker = maker_behind(c, a->input[i]);
-            if (maker == NO_PLACE || !is_plain(c, maker))
-                continue;
-            size_t at = count++;
-            for (; at > 0 && makers[at - 1] > maker; at--)
-                makers[at] = makers[at - 1];
-            makers[at] = maker;
-        }
-        for (size_t i = 0; i + 1 < count; i++) {
-            const step *one = &c->step[makers[i]];
-            size_t product[3] = {makers[i]}, joined = 1;
-            for (size_t n = i + 1; n < count && c->joint[makers[i]].first == NO_PLACE; n++) {
-                const step *other = &c->step[makers[n]];
-                if (other->input[PRODUCT_A] == one->input[PRODUCT_A] && c->joint[makers[n]].first == NO_PLACE &&
-                    g->value[other->input[PRODUCT_B]].type == g->value[one->input[PRODUCT_B]].type &&
-                    (other->input[PRODUCT_BIAS] == NO_PLACE) == (one->input[PRODUCT_BIAS] == NO_PLACE))
-                    product[joined++] = makers[n];
-            }
+        const size_t count = find_makers(c, a, maker);
+        for (size_t i = 0; i + 1 < count && joined < 2; i++) {
+            size_t product[3] = {maker[i]};
+            joined = 1;
+            for (size_t n = i + 1; n < count; n++)
+                if (are_alike(c, g, maker[i], maker[n]))
+                    product[joined++] = maker[n];
             if (joined > 1)
                 join(c, g, product, joined);
         }
