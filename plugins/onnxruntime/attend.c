@@ -281,8 +281,9 @@ static OrtStatus *enqueue_present(const engine *e, const step *s, size_t part, r
     const int64_t length = (int64_t)layout.extent[2];
     int64_t from[MOST_DIMENSIONS], to[MOST_DIMENSIONS];
     /* An application may have both in one place. */
-    const bool in_place =
-        past && e->shares && past->host && past->host == output->host && past->elements == output->elements;
+    const bool in_place = past && past->elements == output->elements &&
+                          ((e->shares && past->host && past->host == output->host) ||
+                           (past->buffer == output->buffer && past->offset == output->offset));
     bool room = false;
     strides_of(output, to);
     for (size_t b = 0; b < batch; b++)

@@ -110,6 +110,7 @@ static OrtStatus *turn(const engine *e, product *p, chain_product *kept)
         const int64_t from[2] = {1, extent[0]}, to[2] = {extent[1], 1};
         run_array made = p->b;
         ORT_TRY(engine_buffer(e, NULL, array_bytes(&p->b), true, &made.buffer));
+        made.offset = 0;
         failure = copy(e, 2, extent, from, to, &p->b, &made);
         if (failure) {
             e->cl.clReleaseMemObject(made.buffer);
@@ -118,6 +119,7 @@ static OrtStatus *turn(const engine *e, product *p, chain_product *kept)
         kept->turned = made.buffer;
     }
     p->b.buffer = kept->turned;
+    p->b.offset = 0;
     p->transposed = true;
 fail:
     return failure;

@@ -7,20 +7,26 @@
 #include <string.h>
 
 #include "chain.h"
+#include "memory/memory.h"
 #include "run.h"
 
-#define NAME "ClattnExecutionProvider"
 #define EXPORT __attribute__((visibility("default")))
-#define PREFIX "ep.clattnexecutionprovider." /* of the names of options in a session's options */
+/* Memory has a vendor's number in ONNX Runtime, which tells ours from that of other providers. */
+#define MEMORY_VENDOR 0xC1A7
 
+/* There are two: one whose arrays are in the host's memory, and one whose arrays are in OpenCL buffers. */
 typedef struct factory {
     OrtEpFactory base; /* first, so that a pointer to it is one to the factory */
     const OrtApi *ort;
     const OrtEpApi *ep;
+    const char *name;      /* of the provider */
+    const char *prefix;    /* of the names of options in a session's options */
+    OrtMemoryInfo *memory; /* NULL: the host's */
 } factory;
 
 typedef struct provider {
     OrtEp base;
+    const factory *from;
     const OrtEpApi *ep;
     const OrtLogger *logger;
     engine engine;
@@ -41,7 +47,7 @@ static OrtStatus *no_memory(const provider *p)
 
 static void write_log(const provider *p, OrtLoggingLevel level, const char *text)
 {
-    OrtStatus *failure = p->engine.ort->Logger_LogMessage(p->logger, level, text, ORT_FILE, __LINE__, NAME);
+    OrtStatus *failure = p->engine.ort->Logger_LogMessage(p->logger, level, text, ORT_FILE, __LINE__, p->from->name);
     if (failure)
         p->engine.ort->ReleaseStatus(failure);
 }
@@ -210,8 +216,7 @@ static OrtStatus *ORT_API_CALL compile(OrtEp *ep, const OrtGraph **graphs, const
 
 static const char *ORT_API_CALL provider_name(const OrtEp *ep)
 {
-    (void)ep;
-    return NAME;
+    return ((const provider *)(const void *)ep)->from->name;
 }
 
 /* Writes why a node is left. */
@@ -277,12 +282,15 @@ fail:
 /* ---- providers ---- */
 
 /* An entry of the session's options; the caller frees it.  NULL: it is not set. */
-static OrtStatus *read_option(const OrtApi *ort, const OrtSessionOptions *options, const char *key, char **value)
+static OrtStatus *read_option(const OrtApi *ort, const OrtSessionOptions *options, const char *prefix, const char *name,
+                              char **value)
 {
     OrtStatus *failure = NULL;
+    char key[80];
     int there = 0;
     size_t bytes = 0;
     *value = NULL;
+    snprintf(key, sizeof key, "%s%s", prefix, name);
     ORT_TRY(ort->HasSessionConfigEntry(options, key, &there));
     if (!there)
         return NULL;
@@ -296,9 +304,9 @@ fail:
 }
 
 /* Refuses options of the provider's that there are not: nobody would notice a misspelt one. */
-static OrtStatus *check_options(const OrtApi *ort, const OrtSessionOptions *options)
+static OrtStatus *check_options(const OrtApi *ort, const OrtSessionOptions *options, const char *prefix)
 {
-    static const char *const known[] = {"device", "take", "precision", "cache_dir"};
+    static const char *const known[] = {"device", "queue", "take", "precision", "cache_dir"};
     OrtStatus *failure = NULL;
     OrtKeyValuePairs *entries = NULL;
     const char *const *keys = NULL, *const *values = NULL;
@@ -306,15 +314,16 @@ static OrtStatus *check_options(const OrtApi *ort, const OrtSessionOptions *opti
     ORT_TRY(ort->GetSessionOptionsConfigEntries(options, &entries));
     ort->GetKeyValuePairs(entries, &keys, &values, &count);
     for (size_t i = 0; i < count && !failure; i++) {
-        if (strncmp(keys[i], PREFIX, strlen(PREFIX)) != 0)
+        if (strncmp(keys[i], prefix, strlen(prefix)) != 0)
             continue;
         size_t at = 0;
-        while (at < sizeof known / sizeof *known && strcmp(keys[i] + strlen(PREFIX), known[at]) != 0)
+        while (at < sizeof known / sizeof *known && strcmp(keys[i] + strlen(prefix), known[at]) != 0)
             at++;
         if (at == sizeof known / sizeof *known)
-            failure = ort_failure(ort, ORT_INVALID_ARGUMENT,
-                                  "clattn: there is no option '%.60s', only device, take, precision and cache_dir",
-                                  keys[i] + strlen(PREFIX));
+            failure =
+                ort_failure(ort, ORT_INVALID_ARGUMENT,
+                            "clattn: there is no option '%.60s', only device, queue, take, precision and cache_dir",
+                            keys[i] + strlen(prefix));
     }
     ort->ReleaseKeyValuePairs(entries);
 fail:
@@ -329,18 +338,45 @@ static void context_log(void *user, clattn_log_level level, const char *line)
         write_log(user, level == CLATTN_LOG_LEVEL_WARNING ? ORT_LOGGING_LEVEL_WARNING : ORT_LOGGING_LEVEL_ERROR, text);
 }
 
+/* Puts an application's queue, given as a number, and what it belongs to into the parameters. */
+static OrtStatus *adopt_queue(const provider *p, const char *number, const char *device, clattn_context_params *params)
+{
+    const OrtApi *ort = p->engine.ort;
+    cl_command_queue_properties properties = 0;
+    char *end = NULL;
+    const uintptr_t address = (uintptr_t)strtoull(number, &end, 0);
+    if (!address || *end || address % sizeof(void *) != 0)
+        return ort_failure(ort, ORT_INVALID_ARGUMENT,
+                           "clattn: the option queue is '%.60s', expected the address of a cl_command_queue", number);
+    if (device)
+        return ort_failure(ort, ORT_INVALID_ARGUMENT,
+                           "clattn: there are the options device and queue, but a queue has a device");
+    params->queue = (cl_command_queue)address;
+    const cl_int code[] = {
+        p->engine.cl.clGetCommandQueueInfo(params->queue, CL_QUEUE_CONTEXT, sizeof params->opencl_context,
+                                           &params->opencl_context, NULL),
+        p->engine.cl.clGetCommandQueueInfo(params->queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL)};
+    if (code[0] != CL_SUCCESS || code[1] != CL_SUCCESS)
+        return ort_failure(ort, ORT_INVALID_ARGUMENT, "clattn: the option queue is no cl_command_queue");
+    if (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE)
+        return ort_failure(ort, ORT_INVALID_ARGUMENT,
+                           "clattn: the option queue is out of order, expected a queue in order");
+    return NULL;
+}
+
 static OrtStatus *open_context(provider *p, const OrtSessionOptions *options)
 {
     OrtStatus *failure = NULL;
-    char *device = NULL, *cache = NULL, *take = NULL, *precision = NULL, *spins = NULL, text[512];
+    char *device = NULL, *queue = NULL, *cache = NULL, *take = NULL, *precision = NULL, *spins = NULL, text[512];
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     clattn_device_info info = {.size = sizeof info};
-    ORT_TRY(check_options(p->engine.ort, options));
-    ORT_TRY(read_option(p->engine.ort, options, PREFIX "device", &device));
-    ORT_TRY(read_option(p->engine.ort, options, PREFIX "cache_dir", &cache));
-    ORT_TRY(read_option(p->engine.ort, options, PREFIX "take", &take));
-    ORT_TRY(read_option(p->engine.ort, options, PREFIX "precision", &precision));
-    ORT_TRY(read_option(p->engine.ort, options, "session.intra_op.allow_spinning", &spins));
+    ORT_TRY(check_options(p->engine.ort, options, p->from->prefix));
+    ORT_TRY(read_option(p->engine.ort, options, p->from->prefix, "device", &device));
+    ORT_TRY(read_option(p->engine.ort, options, p->from->prefix, "queue", &queue));
+    ORT_TRY(read_option(p->engine.ort, options, p->from->prefix, "cache_dir", &cache));
+    ORT_TRY(read_option(p->engine.ort, options, p->from->prefix, "take", &take));
+    ORT_TRY(read_option(p->engine.ort, options, p->from->prefix, "precision", &precision));
+    ORT_TRY(read_option(p->engine.ort, options, "", "session.intra_op.allow_spinning", &spins));
     if (take && strcmp(take, "attention") != 0 && strcmp(take, "all") != 0) {
         failure = ort_failure(p->engine.ort, ORT_INVALID_ARGUMENT,
                               "clattn: the option take is '%.60s', expected attention or all", take);
@@ -362,6 +398,8 @@ static OrtStatus *open_context(provider *p, const OrtSessionOptions *options)
     params.log = context_log;
     params.log_user = p;
     clattn_status status = cl_table_fill(&p->engine.cl, NULL, NULL);
+    if (status == CLATTN_SUCCESS && queue)
+        ORT_TRY(adopt_queue(p, queue, device, &params));
     if (status == CLATTN_SUCCESS)
         status = clattn_context_create(&params, &p->engine.context);
     if (status == CLATTN_SUCCESS)
@@ -381,11 +419,20 @@ static OrtStatus *open_context(provider *p, const OrtSessionOptions *options)
     write_log(p, ORT_LOGGING_LEVEL_INFO, text);
 fail:
     free(device);
+    free(queue);
     free(cache);
     free(take);
     free(precision);
     free(spins);
     return failure;
+}
+
+static OrtStatus *ORT_API_CALL session_allocator(OrtEp *ep, const OrtMemoryInfo *info, OrtAllocator **allocator)
+{
+    const provider *p = (const provider *)(const void *)ep;
+    (void)info;
+    return memory_allocator(p->engine.ort, p->from->memory, &p->engine.cl,
+                            clattn_context_opencl_context(p->engine.context), p->engine.queue, allocator);
 }
 
 static void ORT_API_CALL release_provider(OrtEpFactory *base, OrtEp *ep)
@@ -424,6 +471,8 @@ static OrtStatus *ORT_API_CALL create_provider(OrtEpFactory *base, const OrtHard
     p->base.GetCapability = get_capability;
     p->base.Compile = compile;
     p->base.ReleaseNodeComputeInfos = release_compiled;
+    p->base.CreateAllocator = f->memory ? session_allocator : NULL;
+    p->from = f;
     p->engine.ort = f->ort;
     p->ep = f->ep;
     p->logger = logger;
@@ -439,8 +488,7 @@ static OrtStatus *ORT_API_CALL create_provider(OrtEpFactory *base, const OrtHard
 
 static const char *ORT_API_CALL factory_name(const OrtEpFactory *base)
 {
-    (void)base;
-    return NAME;
+    return ((const factory *)(const void *)base)->name;
 }
 
 static const char *ORT_API_CALL factory_vendor(const OrtEpFactory *base)
@@ -461,7 +509,7 @@ static const char *ORT_API_CALL factory_version(const OrtEpFactory *base)
     return CLATTN_VERSION_STRING;
 }
 
-/* The processor stands for every OpenCL device: the option `device` chooses among these, and arrays are in the host's memory. */
+/* The processor stands for every OpenCL device: the option `device` chooses among these. */
 static OrtStatus *ORT_API_CALL get_devices(OrtEpFactory *base, const OrtHardwareDevice *const *devices, size_t count,
                                            OrtEpDevice **made, size_t most, size_t *made_count)
 {
@@ -472,32 +520,38 @@ static OrtStatus *ORT_API_CALL get_devices(OrtEpFactory *base, const OrtHardware
             OrtStatus *failure = f->ep->CreateEpDevice(base, devices[i], NULL, NULL, &made[*made_count]);
             if (failure)
                 return failure;
+            failure = f->memory ? f->ep->EpDevice_AddAllocatorInfo(made[*made_count], f->memory) : NULL;
+            if (failure) {
+                f->ep->ReleaseEpDevice(made[*made_count]);
+                return failure;
+            }
             ++*made_count;
         }
     return NULL;
 }
 
-static OrtStatus *ORT_API_CALL no_allocator(OrtEpFactory *base, const OrtMemoryInfo *info,
-                                            const OrtKeyValuePairs *options, OrtAllocator **allocator)
+/* The environment's allocator is the host's, or one without a queue: it belongs to no session. */
+static OrtStatus *ORT_API_CALL shared_allocator(OrtEpFactory *base, const OrtMemoryInfo *info,
+                                                const OrtKeyValuePairs *options, OrtAllocator **allocator)
 {
-    (void)base;
+    const factory *f = (const factory *)(const void *)base;
     (void)info;
     (void)options;
-    *allocator = NULL; /* the host's */
-    return NULL;
+    *allocator = NULL;
+    return f->memory ? memory_allocator(f->ort, f->memory, NULL, NULL, NULL, allocator) : NULL;
 }
 
 static void ORT_API_CALL release_allocator(OrtEpFactory *base, OrtAllocator *allocator)
 {
     (void)base;
-    (void)allocator;
+    memory_release_allocator(allocator);
 }
 
-static OrtStatus *ORT_API_CALL no_transfer(OrtEpFactory *base, OrtDataTransferImpl **transfer)
+static OrtStatus *ORT_API_CALL create_transfer(OrtEpFactory *base, OrtDataTransferImpl **transfer)
 {
-    (void)base;
+    const factory *f = (const factory *)(const void *)base;
     *transfer = NULL;
-    return NULL;
+    return f->memory ? memory_transfer(f->ort, f->memory, transfer) : NULL;
 }
 
 static bool ORT_API_CALL has_streams(const OrtEpFactory *base)
@@ -510,17 +564,8 @@ OrtStatus *CreateEpFactories(const char *name, const OrtApiBase *base, const Ort
                              OrtEpFactory **factories, size_t most, size_t *count);
 OrtStatus *ReleaseEpFactory(OrtEpFactory *base);
 
-EXPORT OrtStatus *CreateEpFactories(const char *name, const OrtApiBase *base, const OrtLogger *logger,
-                                    OrtEpFactory **factories, size_t most, size_t *count)
+static OrtStatus *create_factory(const OrtApi *ort, bool device, OrtEpFactory **made)
 {
-    const OrtApi *ort = base->GetApi(ORT_API_VERSION);
-    (void)name;
-    (void)logger;
-    if (!ort)
-        return base->GetApi(1)->CreateStatus(
-            ORT_NOT_IMPLEMENTED, "clattn: ONNX Runtime is older than the headers that the provider was built with");
-    if (most < 1)
-        return ort_failure(ort, ORT_INVALID_ARGUMENT, "clattn: there is no room for a factory");
     factory *f = calloc(1, sizeof *f);
     if (!f)
         return ort_failure(ort, ORT_FAIL, "clattn: no memory for a factory");
@@ -532,19 +577,48 @@ EXPORT OrtStatus *CreateEpFactories(const char *name, const OrtApiBase *base, co
     f->base.GetSupportedDevices = get_devices;
     f->base.CreateEp = create_provider;
     f->base.ReleaseEp = release_provider;
-    f->base.CreateAllocator = no_allocator;
+    f->base.CreateAllocator = shared_allocator;
     f->base.ReleaseAllocator = release_allocator;
-    f->base.CreateDataTransfer = no_transfer;
+    f->base.CreateDataTransfer = create_transfer;
     f->base.IsStreamAware = has_streams;
     f->ort = ort;
     f->ep = ort->GetEpApi();
-    factories[0] = &f->base;
-    *count = 1;
+    f->name = device ? "ClattnOpenCLExecutionProvider" : "ClattnExecutionProvider";
+    f->prefix = device ? "ep.clattnopenclexecutionprovider." : "ep.clattnexecutionprovider.";
+    *made = &f->base;
+    return device ? ort->CreateMemoryInfo_V2("clattn", OrtMemoryInfoDeviceType_GPU, MEMORY_VENDOR, 0,
+                                             OrtDeviceMemoryType_DEFAULT, 0, OrtDeviceAllocator, &f->memory)
+                  : NULL;
+}
+
+EXPORT OrtStatus *CreateEpFactories(const char *name, const OrtApiBase *base, const OrtLogger *logger,
+                                    OrtEpFactory **factories, size_t most, size_t *count)
+{
+    const OrtApi *ort = base->GetApi(ORT_API_VERSION);
+    OrtStatus *failure = NULL;
+    (void)name;
+    (void)logger;
+    if (!ort)
+        return base->GetApi(1)->CreateStatus(
+            ORT_NOT_IMPLEMENTED, "clattn: ONNX Runtime is older than the headers that the provider was built with");
+    if (most < 2)
+        return ort_failure(ort, ORT_INVALID_ARGUMENT, "clattn: there is no room for two factories");
+    factories[0] = factories[1] = NULL;
+    ORT_TRY(create_factory(ort, false, &factories[0]));
+    ORT_TRY(create_factory(ort, true, &factories[1]));
+    *count = 2;
     return NULL;
+fail:
+    ReleaseEpFactory(factories[0]);
+    ReleaseEpFactory(factories[1]);
+    return failure;
 }
 
 EXPORT OrtStatus *ReleaseEpFactory(OrtEpFactory *base)
 {
-    free(base);
+    factory *f = (factory *)(void *)base;
+    if (f && f->memory)
+        f->ort->ReleaseMemoryInfo(f->memory);
+    free(f);
     return NULL;
 }

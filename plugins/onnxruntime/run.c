@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "memory/memory.h"
 
 #define ALIGNMENT 128 /* of arrays in the arena, in bytes */
 
@@ -18,7 +19,8 @@ typedef struct run {
     const chain *c;
     OrtKernelContext *context;
     run_array *array;  /* of each value */
-    run_array *result; /* of each value that is an output of another type than the chain's: the output */
+    run_array *result; /* of each value that the chain has in another type or place than its output: the output */
+    void **copy;       /* of each value that is an input of whole numbers on the device: these numbers */
     int64_t (*number)[MOST_DIMENSIONS]; /* of each value that is whole numbers which the chain computes */
     piece *pieces;                      /* ascending */
     size_t used;
@@ -40,12 +42,15 @@ static clattn_dtype dtype_of(ONNXTensorElementDataType type)
 }
 
 /* Reads an array's shape, and where its elements are. */
-static OrtStatus *read_array(const OrtApi *ort, const OrtValue *value, run_array *a)
+static OrtStatus *read_array(const engine *e, const OrtValue *value, run_array *a)
 {
+    const OrtApi *ort = e->ort;
     OrtStatus *failure = NULL;
     OrtTensorTypeAndShapeInfo *shape = NULL;
     ONNXTensorElementDataType type;
     const void *data = NULL;
+    bool on_device = false;
+    size_t bytes = 0;
     ORT_TRY(ort->GetTensorTypeAndShape(value, &shape));
     ORT_TRY(ort->GetDimensionsCount(shape, &a->rank));
     if (a->rank > MOST_DIMENSIONS) {
@@ -57,8 +62,14 @@ static OrtStatus *read_array(const OrtApi *ort, const OrtValue *value, run_array
     ORT_TRY(ort->GetTensorShapeElementCount(shape, &a->elements));
     ORT_TRY(ort->GetTensorElementType(shape, &type));
     ORT_TRY(ort->GetTensorData(value, &data));
-    a->host = (void *)(uintptr_t)data;
     a->dtype = dtype_of(type);
+    ORT_TRY(memory_is_device(ort, value, &on_device));
+    if (!on_device)
+        a->host = (void *)(uintptr_t)data;
+    else if (a->elements) {
+        ORT_TRY(ort->GetTensorSizeInBytes(value, &bytes));
+        failure = memory_find(ort, clattn_context_opencl_context(e->context), data, bytes, &a->buffer, &a->offset);
+    }
 fail:
     if (shape)
         ort->ReleaseTensorTypeAndShapeInfo(shape);
@@ -72,13 +83,32 @@ static OrtStatus *read_input(const run *r, size_t place, run_array *a)
     OrtStatus *failure = ort->KernelContext_GetInput(r->context, place, &value);
     if (failure)
         return failure;
-    return value ? read_array(ort, value, a)
+    return value ? read_array(r->e, value, a)
                  : ort_failure(ort, ORT_INVALID_ARGUMENT, "clattn: input %zu is not there", place);
 }
 
-/* A buffer for an array at `host`, which lasts as long as the run. */
+/* Copies whole numbers from the device, as steps read them on the host. */
+static OrtStatus *read_back(const engine *e, run_array *a, void **copy)
+{
+    if (!a->buffer || (a->dtype != CLATTN_DTYPE_I32 && a->dtype != CLATTN_DTYPE_I64))
+        return NULL;
+    a->host = *copy = malloc(array_bytes(a));
+    if (!a->host)
+        return ort_failure(e->ort, ORT_FAIL, "clattn: no memory for a run");
+    const cl_int code =
+        e->cl.clEnqueueReadBuffer(e->queue, a->buffer, CL_TRUE, a->offset, array_bytes(a), a->host, 0, NULL, NULL);
+    if (code == CL_SUCCESS)
+        return NULL;
+    free(*copy);
+    a->host = *copy = NULL;
+    return ort_failure(e->ort, ORT_EP_FAIL, "clattn: clEnqueueReadBuffer returned %d", code);
+}
+
+/* A buffer for an array at `host`, which lasts as long as the run; an array on the device has one. */
 static OrtStatus *attach(run *r, run_array *a, bool written)
 {
+    if (a->buffer)
+        return NULL;
     OrtStatus *failure = engine_buffer(r->e, a->host, array_bytes(a), written, &a->buffer);
     if (!failure)
         r->made[r->made_count++] = a->buffer;
@@ -96,6 +126,7 @@ static OrtStatus *read_inputs(run *r)
         if (value->input == NO_PLACE || value->constant || !value->read)
             continue;
         ORT_TRY(read_input(r, value->input, a));
+        ORT_TRY(read_back(r->e, a, &r->copy[v]));
         if (value->readers && a->elements)
             ORT_TRY(attach(r, a, false));
     }
@@ -131,6 +162,7 @@ static OrtStatus *store(const engine *e, run_array *a, cl_mem *buffer)
     }
     ORT_TRY(engine_buffer(e, NULL, array_bytes(&made), true, buffer));
     made.buffer = *buffer;
+    made.offset = 0;
     failure = convert(e, a, &made);
     if (failure) {
         e->cl.clReleaseMemObject(*buffer);
@@ -159,8 +191,12 @@ fail:
 /* A buffer for a constant, which outlasts runs; none if it is empty. */
 static OrtStatus *keep_constant(const engine *e, run_array *a, cl_mem *buffer)
 {
-    cl_mem own = NULL;
-    OrtStatus *failure = a->elements ? engine_buffer(e, a->host, array_bytes(a), false, &own) : NULL;
+    cl_mem own = a->buffer;
+    OrtStatus *failure = NULL;
+    if (own)
+        e->cl.clRetainMemObject(own);
+    else if (a->elements)
+        failure = engine_buffer(e, a->host, array_bytes(a), false, &own);
     a->buffer = *buffer = own;
     if (failure || !is_converted(e, a))
         return failure;
@@ -179,8 +215,9 @@ static OrtStatus *read_constants(run *r)
         run_array *shape = &value->shape;
         if (!value->constant)
             continue;
-        if (!value->buffer) {
+        if (!value->buffer && !value->copy) {
             ORT_TRY(read_input(r, value->input, shape));
+            ORT_TRY(read_back(r->e, shape, &value->copy));
             shape->owner = v;
             if (value->readers)
                 ORT_TRY(keep_constant(r->e, shape, &value->buffer));
@@ -291,6 +328,20 @@ fail:
     return failure;
 }
 
+/* Whole numbers that steps have made, as an output. */
+static OrtStatus *write_numbers(const engine *e, const run_array *numbers, const run_array *result)
+{
+    const size_t bytes = numbers->elements * sizeof(int64_t);
+    if (bytes && result->buffer) {
+        const cl_int code = e->cl.clEnqueueWriteBuffer(e->queue, result->buffer, CL_TRUE, result->offset, bytes,
+                                                       numbers->host, 0, NULL, NULL);
+        if (code != CL_SUCCESS)
+            return ort_failure(e->ort, ORT_EP_FAIL, "clattn: clEnqueueWriteBuffer returned %d", code);
+    } else if (bytes)
+        memcpy(result->host, numbers->host, bytes);
+    return NULL;
+}
+
 /* Makes the outputs' arrays.  The first output of each owner is where the owner lies. */
 static OrtStatus *make_outputs(run *r)
 {
@@ -304,13 +355,12 @@ static OrtStatus *make_outputs(run *r)
         if (value->output == NO_PLACE)
             continue;
         ORT_TRY(ort->KernelContext_GetOutput(r->context, value->output, a->dim, a->rank, &made));
-        ORT_TRY(read_array(ort, made, &result));
+        ORT_TRY(read_array(r->e, made, &result));
         if (a->dtype == CLATTN_DTYPE_NONE) {
-            if (a->elements)
-                memcpy(result.host, a->host, a->elements * sizeof *r->number[0]);
+            ORT_TRY(write_numbers(r->e, a, &result));
             continue;
         }
-        if (result.dtype != a->dtype && a->elements) {
+        if (a->elements && (result.dtype != a->dtype || (result.buffer && owner->buffer))) {
             r->result[v] = result;
             owner->last = SIZE_MAX; /* it is read when all steps are done */
             ORT_TRY(attach(r, &r->result[v], true));
@@ -319,6 +369,8 @@ static OrtStatus *make_outputs(run *r)
         a->host = result.host;
         if (!owner->buffer && a->elements) {
             owner->host = a->host;
+            owner->buffer = result.buffer;
+            owner->offset = result.offset;
             ORT_TRY(attach(r, owner, true));
         }
     }
@@ -392,7 +444,7 @@ static OrtStatus *read_outputs(run *r)
                 return failure;
             a = owner = &r->result[v];
         }
-        if (r->e->shares && owner->host == a->host)
+        if (!a->host || (r->e->shares && owner->host == a->host))
             continue;
         const cl_int code = r->e->cl.clEnqueueReadBuffer(r->e->queue, owner->buffer, CL_FALSE, owner->offset,
                                                          array_bytes(a), a->host, 0, NULL, NULL);
@@ -484,9 +536,10 @@ static OrtStatus *run_chain(engine *e, const chain *c, OrtKernelContext *context
     r.array = calloc(c->values + 1, sizeof *r.array);
     r.number = calloc(c->values + 1, sizeof *r.number);
     r.result = calloc(c->values + 1, sizeof *r.result);
+    r.copy = calloc(c->values + 1, sizeof *r.copy);
     r.made = calloc(3 * c->values + 1, sizeof *r.made); /* an input, what it is stored as, and an output */
     r.pieces = calloc(c->steps * STEP_OUTPUTS + 1, sizeof *r.pieces);
-    if (!r.array || !r.result || !r.number || !r.made || !r.pieces) {
+    if (!r.array || !r.result || !r.copy || !r.number || !r.made || !r.pieces) {
         failure = ort_failure(e->ort, ORT_FAIL, "clattn: no memory for a run");
         goto fail;
     }
@@ -503,6 +556,9 @@ fail:
         e->cl.clReleaseEvent(event);
     for (size_t i = 0; i < r.made_count; i++)
         e->cl.clReleaseMemObject(r.made[i]);
+    for (size_t v = 0; r.copy && v < c->values; v++)
+        free(r.copy[v]);
+    free(r.copy);
     free(r.array);
     free(r.result);
     free(r.number);
@@ -580,9 +636,11 @@ void chain_release(const engine *e, chain *c)
         if (c->joint[n].bias)
             e->cl.clReleaseMemObject(c->joint[n].bias);
     }
-    for (size_t v = 0; v < c->values && c->value; v++)
+    for (size_t v = 0; v < c->values && c->value; v++) {
         if (c->value[v].buffer)
             e->cl.clReleaseMemObject(c->value[v].buffer);
+        free(c->value[v].copy);
+    }
     free(c->step);
     free(c->product);
     free(c->value);

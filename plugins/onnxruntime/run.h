@@ -44,6 +44,7 @@ typedef struct chain_value {
     bool constant;   /* an input that never changes */
     run_array shape; /* of a constant */
     cl_mem buffer;   /* of a constant, once it has been used */
+    void *copy;      /* of a constant of whole numbers on the device: these numbers */
 } chain_value;
 
 /* What is kept of a product: a plan, and the matrix as that plan packs it. */

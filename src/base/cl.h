@@ -29,6 +29,7 @@
     REQUIRED(clEnqueueFillBuffer) \
     REQUIRED(clEnqueueCopyBuffer) \
     REQUIRED(clEnqueueCopyBufferRect) \
+    REQUIRED(clRetainMemObject) \
     REQUIRED(clReleaseMemObject) \
     REQUIRED(clGetMemObjectInfo) \
     REQUIRED(clCreateProgramWithSource) \

@@ -27,6 +27,7 @@ except ImportError:
     clattn_onnxruntime = None
 
 NAME = "ClattnExecutionProvider"
+BUFFERS = "ClattnOpenCLExecutionProvider"  # whose arrays are in OpenCL buffers
 MS = "com.microsoft"
 REFUSED = (state.Fail, state.InvalidGraph, state.NotImplemented)
 SEED = int(os.environ.get("CLATTN_TEST_SEED", "20261128"))
@@ -57,12 +58,12 @@ def model(nodes, inputs, outputs, constants=(), opset=23, known=False):
     return helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
 
 
-def session(content, alone=False, threads=0, spin=True, raw=False, **options):
+def session(content, alone=False, threads=0, spin=True, raw=False, provider=NAME, **options):
     """A session that has the provider; if `alone`, one that refuses models of which a node is left; if `raw`, of the graph as it is."""
     settings = onnxruntime.SessionOptions()
     if raw:
         settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == NAME]
+    devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == provider]
     settings.add_provider_for_devices(devices, options)
     settings.add_session_config_entry("session.disable_cpu_ep_fallback", str(int(alone)))
     settings.add_session_config_entry("session.intra_op.allow_spinning", str(int(spin)))
@@ -722,6 +723,7 @@ class Models(Comparison):
                     self.compare_halves(content, exact, inputs, raw=raw)
                 else:
                     self.compare(content, inputs, raw=raw)
+                    self.compare(content, inputs, raw=raw, provider=BUFFERS)
                 if n < 5:
                     taken += groups(content)[0][0]
         self.assertGreater(taken, 30)
@@ -1170,17 +1172,16 @@ class Example(Comparison):
 
 @unittest.skipIf("ONNXRUNTIME_HEADERS" not in os.environ, "no headers here")
 class Application(Comparison):
-    def test_session(self):
+    def check_program(self, name, content, *libraries):
         """A program in C, with the sanitizers, opens everything by paths; so does one with the provider built with them."""
         here = pathlib.Path(__file__).resolve().parent
         [library] = pathlib.Path(onnxruntime.__file__).parent.glob("capi/libonnxruntime.so.*")
-        inputs = {name: self.array(2, 4, 33, 16) for name in "qkv"}
         with tempfile.TemporaryDirectory() as folder:
-            program, file = pathlib.Path(folder, "session"), pathlib.Path(folder, "model.onnx")
-            file.write_bytes(model([node("Attention", "q k v", "y")], inputs, ["y"]))
+            program, file = pathlib.Path(folder, name), pathlib.Path(folder, "model.onnx")
+            file.write_bytes(content)
             compiler = ["gcc", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-Wall", "-Wextra", "-Werror"]
             headers = ["-isystem", os.environ["ONNXRUNTIME_HEADERS"]]
-            subprocess.run([*compiler, *headers, "-o", program, here / "session.c", "-lm"], check=True)
+            subprocess.run([*compiler, *headers, "-o", program, here / f"{name}.c", "-lm", *libraries], check=True)
             suppressions = {"LSAN_OPTIONS": f"suppressions={here.parent / 'lsan.supp'}:print_suppressions=0"}
             for provider in {os.environ["CLATTN_ONNXRUNTIME"], os.environ.get("CLATTN_ONNXRUNTIME_SANITIZED", "")} - {""}:
                 done = subprocess.run(
@@ -1191,7 +1192,35 @@ class Application(Comparison):
                     text=True,
                 )
                 self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
-                self.assertIn("the largest difference is", done.stdout)
+                self.assertNotEqual(done.stdout, "")
+
+    def test_session(self):
+        inputs = {name: self.array(2, 4, 33, 16) for name in "qkv"}
+        self.check_program("session", model([node("Attention", "q k v", "y")], inputs, ["y"]))
+
+    def test_buffers(self):
+        """Attention with a cache, whose arrays are in OpenCL buffers, before and behind nodes of the CPU provider."""
+        cache = {name: self.array(2, 2, 64, 16) for name in ("past_key", "past_value")}
+        numbers = {"last": np.full(2, 39, np.int32), "total": np.array(40, np.int32)}
+        inputs = {"q": self.array(2, 1, 64), "k": self.array(2, 1, 32), "v": self.array(2, 1, 32), **cache, **numbers}
+        attention = "turned k v past_key past_value last total", "y present_key present_value"
+        nodes = [
+            node("MatMul", "q matrix", "turned"),
+            node("GroupQueryAttention", *attention, domain=MS, num_heads=4, kv_num_heads=2),
+            node("CumSum", "y axis", "z"),
+            node("CumSum", "q axis", "w"),
+        ]
+        constants = {"matrix": self.array(64, 64) / 8, "axis": np.array(2)}
+        outputs = ["y", "present_key", "present_value", "z", "w"]
+        self.check_program("buffers", model(nodes, inputs, outputs, constants), "-l:libOpenCL.so.1")
+
+    def test_choice(self):
+        """ONNX Runtime itself chooses the provider whose arrays are in the host's memory."""
+        settings = onnxruntime.SessionOptions()
+        settings.set_provider_selection_policy(onnxruntime.OrtExecutionProviderDevicePolicy.PREFER_CPU)
+        inputs = {name: self.array(2, 4, 33, 16) for name in "qkv"}
+        made = onnxruntime.InferenceSession(model([node("Attention", "q k v", "y")], inputs, ["y"]), settings)
+        self.assertEqual(made.get_providers()[0], NAME)
 
 
 @unittest.skipIf(clattn_onnxruntime is None, "no package here")
