@@ -474,6 +474,7 @@ static OrtStatus *ORT_API_CALL create_provider(OrtEpFactory *base, const OrtHard
     p->base.CreateAllocator = f->memory ? session_allocator : NULL;
     p->from = f;
     p->engine.ort = f->ort;
+    p->engine.memory = f->memory ? f->ep->MemoryInfo_GetMemoryDevice(f->memory) : NULL;
     p->ep = f->ep;
     p->logger = logger;
     OrtStatus *failure = open_context(p, options);

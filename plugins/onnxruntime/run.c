@@ -63,7 +63,11 @@ static OrtStatus *read_array(const engine *e, const OrtValue *value, run_array *
     ORT_TRY(ort->GetTensorElementType(shape, &type));
     ORT_TRY(ort->GetTensorData(value, &data));
     a->dtype = dtype_of(type);
-    ORT_TRY(memory_is_device(ort, value, &on_device));
+    a->host = NULL;
+    a->buffer = NULL;
+    a->offset = 0;
+    if (e->memory)
+        ORT_TRY(memory_is_of(ort, e->memory, value, &on_device));
     if (!on_device)
         a->host = (void *)(uintptr_t)data;
     else if (a->elements) {

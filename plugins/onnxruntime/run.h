@@ -12,11 +12,12 @@ typedef struct engine {
     clattn_context *context;
     cl_command_queue queue; /* the context's, in order */
     struct cl_table cl;
-    bool shares;         /* the device is a processor, whose memory is the host's */
-    clattn_dtype stored; /* what float32 is stored as in chains, float16 or bfloat16; NONE: as it is */
-    size_t spinning;     /* how many of the session's threads may spin on the device's cores; 0: none */
-    mtx_t lock;          /* held while a run enqueues: whatever is below, and the chains, are only used then */
-    cl_mem arena;        /* what lies between the steps of any run: the queue's order keeps runs apart */
+    bool shares;                   /* the device is a processor, whose memory is the host's */
+    const OrtMemoryDevice *memory; /* of arrays in OpenCL buffers; NULL: the session's are all in the host's memory */
+    clattn_dtype stored;           /* what float32 is stored as in chains, float16 or bfloat16; NONE: as it is */
+    size_t spinning;               /* how many of the session's threads may spin on the device's cores; 0: none */
+    mtx_t lock;   /* held while a run enqueues: whatever is below, and the chains, are only used then */
+    cl_mem arena; /* what lies between the steps of any run: the queue's order keeps runs apart */
     size_t arena_bytes;
     cl_kernel elementwise[3]; /* of float32, float16 and bfloat16; NULL: not built yet */
 } engine;
@@ -26,11 +27,11 @@ typedef struct run_array {
     size_t rank;
     int64_t dim[MOST_DIMENSIONS];
     size_t elements;
-    clattn_dtype dtype;    /* NONE: whole numbers that a step makes, which are at `host` alone */
-    void *host;            /* the elements of an input, a constant or an output */
+    clattn_dtype dtype; /* NONE: whole numbers that a step makes, which are at `host` alone */
+    void *host; /* the elements of an input, a constant or an output in the host's memory, or a copy of whole numbers */
     size_t owner;          /* whose memory this array is, which may be itself */
     size_t last;           /* the last step that reads this array's memory */
-    cl_mem buffer;         /* borrowed; of an owner */
+    cl_mem buffer;         /* borrowed; of an owner, or of an application */
     size_t offset;         /* in bytes */
     size_t columns, pitch; /* rows of so many elements begin `pitch` apart; 0: all elements lie together */
     size_t shift;          /* from where the owner begins, in bytes */

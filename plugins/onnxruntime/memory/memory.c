@@ -31,12 +31,21 @@ typedef struct transfer {
 
 /* Where an array is. */
 typedef struct place {
-    const allocator *owner; /* whose context it is in */
+    const allocator *owner; /* whose context it is in; NULL: it is in the host's memory */
     cl_mem buffer;
     size_t offset;
 } place;
 
-/* Copies between arrays belong to no session, so all allocators are in one list.  The lock is held while they are used. */
+/* A copy between buffers, or a buffer and the host's memory, with all that it needs, retained. */
+typedef struct job {
+    struct cl_table cl;
+    place from, to;
+    cl_command_queue *queue; /* of the sessions of the context; the last is that which copies */
+    size_t queues;
+} job;
+
+/* Copies between arrays belong to no session, so all allocators are in one list.  The lock is held while it is used, but not while
+ * a device is waited for. */
 static mtx_t lock = MTX_INIT;
 static allocator *allocators;
 
@@ -75,6 +84,8 @@ static bool find_buffer(const void *address, place *found, size_t *room)
 static OrtStatus *find(const OrtApi *ort, const void *address, size_t bytes, place *found)
 {
     size_t room = 0;
+    if (!address)
+        return ort_failure(ort, ORT_INVALID_ARGUMENT, "clattn: an array has no memory, an allocation has failed");
     if (!find_piece(address, found, &room) && !find_buffer(address, found, &room))
         return ort_failure(ort, ORT_INVALID_ARGUMENT,
                            "clattn: an array's address %p is no cl_mem of a session's context", address);
@@ -98,14 +109,12 @@ OrtStatus *memory_find(const OrtApi *ort, cl_context context, const void *addres
     return failure;
 }
 
-OrtStatus *memory_is_device(const OrtApi *ort, const OrtValue *value, bool *is)
+OrtStatus *memory_is_of(const OrtApi *ort, const OrtMemoryDevice *device, const OrtValue *value, bool *is)
 {
     const OrtMemoryInfo *info = NULL;
-    OrtMemoryInfoDeviceType type = OrtMemoryInfoDeviceType_CPU;
+    const OrtEpApi *ep = ort->GetEpApi();
     OrtStatus *failure = ort->GetTensorMemoryInfo(value, &info);
-    if (!failure)
-        ort->MemoryInfoGetDeviceType(info, &type);
-    *is = type != OrtMemoryInfoDeviceType_CPU;
+    *is = !failure && ep->MemoryDevice_AreEqual(ep->MemoryInfo_GetMemoryDevice(info), device);
     return failure;
 }
 
@@ -221,56 +230,93 @@ static bool ORT_API_CALL can_copy(const OrtDataTransferImpl *base, const OrtMemo
            (writes || ep->MemoryDevice_GetDeviceType(to) == OrtMemoryInfoDeviceType_CPU);
 }
 
-/* Waits for whatever sessions have enqueued in a context: it may write what is to be copied. */
-static cl_int finish(cl_context context)
+static void release_job(job *j)
 {
-    cl_int code = CL_SUCCESS;
-    for (const allocator *a = allocators; a && code == CL_SUCCESS; a = a->next)
-        if (a->context == context)
-            code = a->cl.clFinish(a->queue);
-    return code;
+    const place *places[] = {&j->from, &j->to};
+    for (size_t i = 0; i < 2; i++)
+        if (places[i]->buffer)
+            j->cl.clReleaseMemObject(places[i]->buffer);
+    for (size_t i = 0; i < j->queues; i++)
+        j->cl.clReleaseCommandQueue(j->queue[i]);
+    free(j->queue);
 }
 
-/* Copies between buffers (owner NULL: none) or the host's addresses x and y. */
-static cl_int copy_bytes(const place *from, const void *x, const place *to, void *y, size_t bytes)
+/* Retains the places' buffers, and the queues of all sessions of their context. */
+static OrtStatus *retain_job(const OrtApi *ort, const place *from, const place *to, job *j)
 {
-    const allocator *a = from->owner ? from->owner : to->owner;
-    cl_int code = finish(a->context);
+    const allocator *owner = from->owner ? from->owner : to->owner;
+    size_t room = 0;
+    if (from->owner && to->owner && from->owner->context != to->owner->context)
+        return ort_failure(ort, ORT_INVALID_ARGUMENT, "clattn: an array's cl_mem is of another session's context");
+    for (const allocator *a = allocators; a; a = a->next)
+        room++;
+    j->queue = calloc(room, sizeof *j->queue);
+    if (!j->queue)
+        return ort_failure(ort, ORT_FAIL, "clattn: no memory for a copy");
+    j->cl = owner->cl;
+    j->from = *from;
+    j->to = *to;
+    if (from->buffer)
+        j->cl.clRetainMemObject(from->buffer);
+    if (to->buffer)
+        j->cl.clRetainMemObject(to->buffer);
+    for (const allocator *a = allocators; a; a = a->next)
+        if (a->context == owner->context && a != owner)
+            j->queue[j->queues++] = a->queue;
+    j->queue[j->queues++] = owner->queue;
+    for (size_t i = 0; i < j->queues; i++)
+        j->cl.clRetainCommandQueue(j->queue[i]);
+    return NULL;
+}
+
+/* Copies behind whatever sessions have enqueued in the context, which may write what is to be copied.  x and y are the host's addresses. */
+static cl_int do_job(const job *j, const void *x, void *y, size_t bytes)
+{
+    const place *from = &j->from, *to = &j->to;
+    const cl_command_queue queue = j->queue[j->queues - 1];
+    cl_int code = CL_SUCCESS;
+    for (size_t i = 0; i < j->queues && code == CL_SUCCESS; i++)
+        code = j->cl.clFinish(j->queue[i]);
     if (code != CL_SUCCESS)
         return code;
-    if (!to->owner)
-        return a->cl.clEnqueueReadBuffer(a->queue, from->buffer, CL_TRUE, from->offset, bytes, y, 0, NULL, NULL);
-    if (!from->owner)
-        return a->cl.clEnqueueWriteBuffer(a->queue, to->buffer, CL_TRUE, to->offset, bytes, x, 0, NULL, NULL);
-    code =
-        a->cl.clEnqueueCopyBuffer(a->queue, from->buffer, to->buffer, from->offset, to->offset, bytes, 0, NULL, NULL);
-    return code == CL_SUCCESS ? a->cl.clFinish(a->queue) : code;
+    if (!to->buffer)
+        return j->cl.clEnqueueReadBuffer(queue, from->buffer, CL_TRUE, from->offset, bytes, y, 0, NULL, NULL);
+    if (!from->buffer)
+        return j->cl.clEnqueueWriteBuffer(queue, to->buffer, CL_TRUE, to->offset, bytes, x, 0, NULL, NULL);
+    code = j->cl.clEnqueueCopyBuffer(queue, from->buffer, to->buffer, from->offset, to->offset, bytes, 0, NULL, NULL);
+    return code == CL_SUCCESS ? j->cl.clFinish(queue) : code;
 }
 
-static OrtStatus *copy_array(const OrtApi *ort, const OrtValue *from, OrtValue *to)
+static OrtStatus *copy_array(const transfer *t, const OrtValue *from, OrtValue *to)
 {
+    const OrtApi *ort = t->ort;
     OrtStatus *failure = NULL;
     const void *x = NULL;
     void *y = NULL;
     size_t bytes = 0;
     bool reads = false, writes = false;
     place source = {0}, target = {0};
+    job j = {0};
     ORT_TRY(ort->GetTensorSizeInBytes(from, &bytes));
     ORT_TRY(ort->GetTensorData(from, &x));
     ORT_TRY(ort->GetTensorMutableData(to, &y));
-    ORT_TRY(memory_is_device(ort, from, &reads));
-    ORT_TRY(memory_is_device(ort, to, &writes));
-    if (!bytes)
+    ORT_TRY(memory_is_of(ort, t->device, from, &reads));
+    ORT_TRY(memory_is_of(ort, t->device, to, &writes));
+    if (!bytes || (!reads && !writes))
         return NULL;
-    if (reads)
-        ORT_TRY(find(ort, x, bytes, &source));
-    if (writes)
-        ORT_TRY(find(ort, y, bytes, &target));
-    if (reads && writes && source.owner->context != target.owner->context)
-        return ort_failure(ort, ORT_INVALID_ARGUMENT, "clattn: an array's cl_mem is of another session's context");
-    const cl_int code = copy_bytes(&source, x, &target, y, bytes);
-    if (code != CL_SUCCESS)
-        failure = ort_failure(ort, ORT_EP_FAIL, "clattn: copying an array returned %d", code);
+    mtx_lock(&lock);
+    failure = reads ? find(ort, x, bytes, &source) : NULL;
+    if (!failure && writes)
+        failure = find(ort, y, bytes, &target);
+    if (!failure)
+        failure = retain_job(ort, &source, &target, &j);
+    mtx_unlock(&lock);
+    if (!failure) {
+        const cl_int code = do_job(&j, x, y, bytes);
+        if (code != CL_SUCCESS)
+            failure = ort_failure(ort, ORT_EP_FAIL, "clattn: copying an array returned %d", code);
+        release_job(&j);
+    }
 fail:
     return failure;
 }
@@ -281,10 +327,8 @@ static OrtStatus *ORT_API_CALL copy_arrays(OrtDataTransferImpl *base, const OrtV
     const transfer *t = (const transfer *)(const void *)base;
     OrtStatus *failure = NULL;
     (void)streams;
-    mtx_lock(&lock);
     for (size_t i = 0; i < count && !failure; i++)
-        failure = copy_array(t->ort, from[i], to[i]);
-    mtx_unlock(&lock);
+        failure = copy_array(t, from[i], to[i]);
     return failure;
 }
 

@@ -12,8 +12,8 @@
 void *os_addresses_reserve(size_t bytes);
 void os_addresses_release(void *begin, size_t bytes);
 
-/* Whether an array is not in the host's memory. */
-OrtStatus *memory_is_device(const OrtApi *ort, const OrtValue *value, bool *is);
+/* Whether an array is in buffers, whose memory is `device`. */
+OrtStatus *memory_is_of(const OrtApi *ort, const OrtMemoryDevice *device, const OrtValue *value, bool *is);
 
 /* Finds where `bytes` bytes at an address are; fails if these are not in a buffer of that context.  An address that is neither of
  * a range nor of a cl_mem may crash, as it does in any function of OpenCL's. */
