@@ -255,7 +255,8 @@ kernel void attention_backward_pairs(const global ELEMENT(Q_TYPE) *query, const 
     state sum = 0.0f, lost = 0.0f;
     for (int n = 0; n < pairs; n++) {
         attention_item item;
-        attention_item_of(&item, b + n / heads, h + n % heads, &a, &arrays);
+        const int m = n / heads; /* and no remainder, which Oclgrind 21.10 does not know beside it */
+        attention_item_of(&item, b + m, h + n - m * heads, &a, &arrays);
         for (int at_i = i; at_i < min(end_i, item.queries); at_i++) {
             const long at = attention_workspace_at(0, &item, at_i, &a);
             const state delta = work[at + PART_DELTA * WORKSPACE_ROWS(&a)];
