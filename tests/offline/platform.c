@@ -443,6 +443,7 @@ static const struct {
     ENTRY(ReleaseCommandQueue),
     ENTRY(GetCommandQueueInfo),
     ENTRY(CreateBuffer),
+    NOT_HERE(RetainMemObject),
     ENTRY(ReleaseMemObject),
     ENTRY(GetMemObjectInfo),
     ENTRY(CreateImage),
