@@ -332,12 +332,12 @@ fail:
     return failure;
 }
 
-/* Whole numbers that steps have made, as an output. */
+/* Whole numbers that steps have made, as an output; they last as long as the run. */
 static OrtStatus *write_numbers(const engine *e, const run_array *numbers, const run_array *result)
 {
     const size_t bytes = numbers->elements * sizeof(int64_t);
     if (bytes && result->buffer) {
-        const cl_int code = e->cl.clEnqueueWriteBuffer(e->queue, result->buffer, CL_TRUE, result->offset, bytes,
+        const cl_int code = e->cl.clEnqueueWriteBuffer(e->queue, result->buffer, CL_FALSE, result->offset, bytes,
                                                        numbers->host, 0, NULL, NULL);
         if (code != CL_SUCCESS)
             return ort_failure(e->ort, ORT_EP_FAIL, "clattn: clEnqueueWriteBuffer returned %d", code);

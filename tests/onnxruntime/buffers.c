@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <onnxruntime/onnxruntime_c_api.h>
 
@@ -281,6 +282,41 @@ static void run_wrong(OrtSession *session)
     clReleaseContext(other);
 }
 
+static void *bind_from_host(void *binding)
+{
+    OrtMemoryInfo *memory;
+    check(ort->CreateCpuMemoryInfo(OrtArenaAllocator, OrtMemTypeDefault, &memory));
+    OrtValue *value = make_value(memory, &arrays[K], input[K]);
+    check(ort->BindInput(binding, arrays[K].name, value));
+    ort->ReleaseValue(value);
+    ort->ReleaseMemoryInfo(memory);
+    return NULL;
+}
+
+/* While a copy of one session waits for its queue, a session of another context runs. */
+static void run_beside(OrtSession *session, OrtSession *other)
+{
+    static float result[OUTPUTS][4096];
+    OrtIoBinding *binding;
+    pthread_t thread;
+    const cl_event event = clCreateUserEvent(context, NULL);
+    if (!event || clEnqueueBarrierWithWaitList(queue, 1, &event, NULL) != CL_SUCCESS)
+        fail("a queue cannot be made to wait");
+    check(ort->CreateIoBinding(session, &binding));
+    alarm(60); /* instead of waiting for ever */
+    pthread_create(&thread, NULL, bind_from_host, binding);
+    usleep(200000);
+    run_plain(other, result);
+    clSetUserEventStatus(event, CL_COMPLETE);
+    pthread_join(thread, NULL);
+    alarm(0);
+    for (size_t n = 0; n < bytes_of(&arrays[Y]) / 4; n++)
+        if (!(fabsf(result[0][n] - expected[0][n]) < 1e-4f))
+            fail("a session of another context computes something else");
+    ort->ReleaseIoBinding(binding);
+    clReleaseEvent(event);
+}
+
 /* ---- sessions ---- */
 
 static OrtStatus *open_session(OrtEnv *env, const char *model, const char *key, const char *value, OrtSession **session)
@@ -322,7 +358,7 @@ static void refuse_queues(OrtEnv *env, const char *model)
 int main(int argc, char **argv)
 {
     OrtEnv *env;
-    OrtSession *session, *plain;
+    OrtSession *session, *other, *plain;
     pthread_t thread[THREADS];
     char number[32];
     void *library = argc == 4 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
@@ -335,6 +371,7 @@ int main(int argc, char **argv)
     check(ort->CreateEnv(ORT_LOGGING_LEVEL_FATAL, "buffers", &env));
     check(ort->RegisterExecutionProviderLibrary(env, "clattn", argv[2]));
     check(open_session(env, argv[3], "queue", number, &session));
+    check(open_session(env, argv[3], "device", "pocl", &other));
     check(open_session(env, argv[3], NULL, NULL, &plain));
     run_plain(plain, expected);
     for (size_t i = 0; i < THREADS; i++)
@@ -344,8 +381,10 @@ int main(int argc, char **argv)
     run_twice(session, plain);
     run_wrong(session);
     run_bound(session);
+    run_beside(session, other);
     refuse_queues(env, argv[3]);
     ort->ReleaseSession(session);
+    ort->ReleaseSession(other);
     ort->ReleaseSession(plain);
     check(ort->UnregisterExecutionProviderLibrary(env, "clattn"));
     ort->ReleaseEnv(env);

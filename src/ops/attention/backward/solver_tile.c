@@ -11,7 +11,8 @@
 #define FILE_NAME "attention/backward/tile.cl"
 #define MAX_SIZE 512
 
-/* In the order of preference; cl/attention/gpu/shape.h says what the members are, and tile_q is what a work-group owns. */
+/* Those behind are taken where one before does worse; cl/attention/gpu/shape.h says what the members are, and tile_q is what a
+ * work-group owns. */
 static const struct geometry {
     size_t tile_q, tile_k, items_x, items_y, chunk, value_rows;
 } geometries[] = {
