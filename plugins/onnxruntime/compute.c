@@ -61,7 +61,7 @@ static clattn_layout matrix(const run_array *array, size_t rows, size_t columns)
 
 /* ---- products ---- */
 
-/* A product as it is enqueued: with arrays broadcast, and on processors with a matrix whose columns lie together. */
+/* A product as it is enqueued: with arrays broadcast. */
 typedef struct product {
     const step *s;
     run_array a, b, operand; /* if the step has them */
@@ -98,33 +98,6 @@ static clattn_matmul_desc product_desc(const product *p, size_t rows)
     return desc;
 }
 
-/* On processors solvers are made for a matrix whose columns lie together, each of `depth` elements: copies one that is the
- * other way round, once. */
-static OrtStatus *turn(const engine *e, product *p, chain_product *kept)
-{
-    OrtStatus *failure = NULL;
-    if (p->transposed || !e->shares)
-        return NULL;
-    if (!kept->turned) {
-        const int64_t extent[2] = {(int64_t)p->columns, (int64_t)p->depth};
-        const int64_t from[2] = {1, extent[0]}, to[2] = {extent[1], 1};
-        run_array made = p->b;
-        ORT_TRY(engine_buffer(e, NULL, array_bytes(&p->b), true, &made.buffer));
-        made.offset = 0;
-        failure = copy(e, 2, extent, from, to, &p->b, &made);
-        if (failure) {
-            e->cl.clReleaseMemObject(made.buffer);
-            goto fail;
-        }
-        kept->turned = made.buffer;
-    }
-    p->b.buffer = kept->turned;
-    p->b.offset = 0;
-    p->transposed = true;
-fail:
-    return failure;
-}
-
 /* Makes sure that there is a plan for as many rows, and the matrix packed for it. */
 static OrtStatus *prepare(const engine *e, const product *p, chain_product *kept)
 {
@@ -140,7 +113,8 @@ static OrtStatus *prepare(const engine *e, const product *p, chain_product *kept
         e->cl.clReleaseMemObject(kept->packed);
     kept->packed = NULL;
     kept->rows = 0;
-    const clattn_matmul_desc desc = product_desc(p, most);
+    clattn_matmul_desc desc = product_desc(p, most);
+    desc.prepack = 1;
     ORT_TRY(judge(e, clattn_matmul_plan_create(e->context, &desc, NULL, &kept->plan)));
     const size_t bytes = clattn_plan_workspace_size(kept->plan);
     if (bytes) {
@@ -180,7 +154,7 @@ fail:
     return failure;
 }
 
-/* Enqueues a product whose matrix has been turned, if it is to be. */
+/* A GPU's plan is for few rows or for many, and packs nothing. */
 static OrtStatus *enqueue_prepared(const engine *e, const product *p, chain_product *kept, clattn_matmul_args *args)
 {
     OrtStatus *failure = NULL;
@@ -188,7 +162,7 @@ static OrtStatus *enqueue_prepared(const engine *e, const product *p, chain_prod
     args->b = binding_of(&p->b);
     args->bias = binding_of(p->bias);
     args->c = binding_of(p->output);
-    if (p->rows <= FEW_ROWS) {
+    if (!e->shares && p->rows <= FEW_ROWS) {
         const clattn_matmul_desc desc = product_desc(p, p->rows);
         return judge(e, clattn_matmul_run(e->context, e->queue, &desc, args, 0, NULL, NULL));
     }
@@ -226,7 +200,6 @@ static OrtStatus *enqueue_product(const engine *e, const step *s, chain_product 
         ORT_TRY(broadcast_inputs(e, &p, expanded));
         args.operand = binding_of(&p.operand);
     }
-    ORT_TRY(turn(e, &p, kept));
     ORT_TRY(enqueue_prepared(e, &p, kept, &args));
 fail:
     for (size_t i = 0; i < 2; i++)
@@ -278,9 +251,9 @@ OrtStatus *enqueue_joint(const engine *e, const chain *c, size_t first, const ru
                  .columns = joint->pitch,
                  .depth = (size_t)array[s->input[PRODUCT_B]].dim[s->product.transposed]};
     p.rows = p.output->elements / p.output->columns;
-    if (!joint->product.turned)
-        ORT_TRY(put_together(e, c, joint, array, false, &joint->product.turned));
-    p.b.buffer = joint->product.turned;
+    if (!joint->product.together)
+        ORT_TRY(put_together(e, c, joint, array, false, &joint->product.together));
+    p.b.buffer = joint->product.together;
     p.b.offset = 0;
     if (s->input[PRODUCT_BIAS] != NO_PLACE) {
         if (!joint->bias)

@@ -627,8 +627,8 @@ static void release_product(const engine *e, chain_product *product)
     clattn_plan_release(&product->plan);
     if (product->packed)
         e->cl.clReleaseMemObject(product->packed);
-    if (product->turned)
-        e->cl.clReleaseMemObject(product->turned);
+    if (product->together)
+        e->cl.clReleaseMemObject(product->together);
 }
 
 void chain_release(const engine *e, chain *c)

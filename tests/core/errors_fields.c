@@ -30,7 +30,7 @@ static void the_other_operators_check_their_descriptions(void **state)
     matmul.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){4, 5});
     WRONG(matmul, matmul, STRUCT, d.size = 1)
     WRONG(matmul, matmul, INVALID, d.direction = -1)
-    WRONG(matmul, matmul, INVALID, d.reserved = 1)
+    WRONG(matmul, matmul, INVALID, d.prepack = 2)
     WRONG(matmul, matmul, LAYOUT | INVALID, d.b.extent[0] = 7)
     WRONG(matmul, matmul, LAYOUT | INVALID, d.c.extent[0] = 3)
     WRONG(matmul, matmul, LAYOUT | INVALID, d.c.extent[1] = 6)

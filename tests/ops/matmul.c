@@ -288,6 +288,16 @@ static const matmul_case prepacked[] = {
     {"many rows", BIG, .m = 131, .n = 128, .k = 70, .bias = true},
     {"b transposed", BIG, .m = 200, .n = 64, .k = 33, .b = FORM_TRANSPOSED},
     {"few rows", BIG, .m = 3, .n = 65, .k = 33},
+    {"one row, planned", ALL, .m = 1, .n = 65, .k = 33, .b = FORM_TRANSPOSED, .bias = true, .prepack = true},
+    {"8 rows, planned", BIG, .m = 8, .n = 48, .k = 600, .prepack = true},
+    {"16 rows, planned", BIG, .m = 16, .n = 131, .k = 67, .b = FORM_TRANSPOSED, .prepack = true},
+    {"shared b of more columns, planned", BIG, .batch = 3, .m = 5, .n = 70, .k = 11, .flat_b = true, .prepack = true},
+    {"fewer rows than planned", BIG, .m = 70, .n = 97, .k = 37, .shorter = true, .actual_batch = 1, .actual_m = 2,
+     .prepack = true},
+    {"c transposed, planned", BIG, .m = 20, .n = 90, .k = 37, .c = FORM_TRANSPOSED, .prepack = true},
+    {"float16, planned", BIG, .m = 2, .n = 96, .k = 70, .type = {.b = CLATTN_DTYPE_F16}, .prepack = true},
+    {"int8 stays as it is", BIG, .m = 2, .n = 96, .k = 70, .type = {.b = CLATTN_DTYPE_I8}, .b = FORM_TRANSPOSED,
+     .prepack = true},
 };
 
 static bool is_whole(const unsigned char *image, size_t bytes, unsigned char value)
@@ -322,7 +332,7 @@ static void packs_in_advance(const void *which, const char *solver)
     unsigned char *poison = job_snapshot(&job);
     args->prepack = CLATTN_PREPACK_PACK;
     args->workspace = clattn_binding_buffer(own, BAND);
-    args->a = args->c = args->bias = (clattn_binding){0};
+    args->a = args->c = args->bias = args->b_scale = (clattn_binding){0};
     args->explicit_lengths = 1; /* of no rows, which do not matter */
     cl_event packed = NULL;
     assert_status(device_context(), job_enqueue(&job, NULL, 0, NULL, &packed), CLATTN_SUCCESS);
@@ -333,7 +343,7 @@ static void packs_in_advance(const void *which, const char *solver)
     const bool packs = !is_whole(image, bytes, 0xa5);
     const matmul_case *test = which;
     if (!strcmp(solver, "cpu"))
-        assert_int_equal(packs, test->m > 16);
+        assert_int_equal(packs, test->prepack ? test->type.b != CLATTN_DTYPE_I8 : test->m > 16);
     test_array *b = &job.input[1];
     if (packs) {
         size_t index[3] = {0};
@@ -344,6 +354,7 @@ static void packs_in_advance(const void *which, const char *solver)
     }
     args->a = all.a;
     args->bias = all.bias;
+    args->b_scale = all.b_scale;
     args->c = all.c;
     args->explicit_lengths = all.explicit_lengths;
     args->prepack = CLATTN_PREPACK_PACKED;
@@ -376,6 +387,11 @@ static void prepack_is_refused(void **state)
     array_bind(&a, &desc.a, &args->a);
     array_bind(&b, &desc.b, &args->b);
     array_bind(job_output(&job, 3, c_extent), &desc.c, &args->c);
+    desc.prepack = 1;
+    const char *reason = NULL;
+    assert_int_equal(clattn_matmul_supports(device_context(), &desc, &reason), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_string_equal(reason, "prepack is for a b that all items share");
+    desc.prepack = 0;
     assert_true(job_plan(&job, &matmul_operator, &desc, "generic", JOB_TAKEN));
     args->prepack = CLATTN_PREPACK_PACK;
     assert_status(device_context(), job_enqueue(&job, NULL, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
@@ -529,6 +545,7 @@ int main(int argc, char **argv)
     matmul_add(stored, COUNT_OF(stored));
     matmul_add(skinny, COUNT_OF(skinny));
     matmul_add(batches, COUNT_OF(batches));
+    matmul_add(prepacked, COUNT_OF(prepacked));
     matmul_add(values, COUNT_OF(values));
     suite_add(clblast_is_a_choice, "matmul: CLBlast only where it pays");
     for (int n = 0; n < MATMUL_SOLVERS - (matmul_has_clblast() ? 0 : 1); n++) {

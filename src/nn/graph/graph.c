@@ -241,14 +241,21 @@ clattn_status graph_add_operator(struct graph *graph, const struct graph_step *g
 {
     clattn_status status = CLATTN_SUCCESS;
     struct graph_step step = *given;
+    const struct graph_array *b = &graph->arrays[step.operand[MATMUL_B].array];
+    const bool prepacks = graph->prepack && step.op == GRAPH_MATMUL && b->place == GRAPH_FIXED;
+    clattn_matmul_desc packed;
+    if (prepacks) {
+        packed = *(const clattn_matmul_desc *)desc;
+        packed.prepack = 1;
+        desc = &packed;
+    }
     step.plan = find_plan(graph, step.op, desc);
     if (!step.plan) {
         TRY(create_plan(graph->context, step.op, desc, options, &step.plan));
         TRY(add_plan(graph, step.op, desc, step.plan));
     }
     graph->launches += step.plan->launches;
-    const struct graph_array *b = &graph->arrays[step.operand[MATMUL_B].array];
-    if (graph->prepack && step.op == GRAPH_MATMUL && b->place == GRAPH_FIXED && matmul_packs_b(step.plan))
+    if (prepacks && matmul_packs_b(step.plan))
         TRY(prepack(graph, &step));
     else if (step.plan->workspace)
         step.workspace = graph_arena_array(graph, CLATTN_DTYPE_U8, step.plan->workspace);

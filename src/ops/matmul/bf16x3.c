@@ -33,10 +33,11 @@ static size_t panel_bytes(size_t k)
     return blocks * BLOCK_BYTES + divide_up(blocks, SPLIT_BLOCKS) * PANEL * sizeof(cl_uint);
 }
 
-/* Whether lanes run along m: if C's rows are neighbours, C is then stored by vectors. */
+/* Whether lanes run along m: if C's rows are neighbours, C is then stored by vectors.  But a b that is packed in advance is
+ * the one that is packed. */
 static bool along_m(const struct matmul_problem *problem)
 {
-    return problem->c.col != 1 && problem->c.row == 1;
+    return !problem->desc.prepack && problem->c.col != 1 && problem->c.row == 1;
 }
 
 /* Whether AMX saves more than splitting the operands costs; with few k a block is mostly 0. */

@@ -37,7 +37,8 @@ static clattn_status read_options(clattn_matmul_desc *desc, const char **reason)
 {
     const clattn_status invalid = CLATTN_ERROR_INVALID_ARGUMENT;
     REQUIRE(enum_within(desc->direction, CLATTN_DIRECTION_BACKWARD), invalid, "unknown direction");
-    REQUIRE(desc->reserved == 0, invalid, "reserved is not 0");
+    REQUIRE(is_flag(desc->prepack), invalid, "prepack is neither 0 nor 1");
+    REQUIRE(!desc->prepack || !desc->direction, invalid, "prepack is for CLATTN_DIRECTION_FORWARD");
     REQUIRE(activation_name(desc->activation), invalid, "unknown activation");
     REQUIRE(desc->explicit_alpha == 0 || desc->explicit_alpha == 1, invalid, "explicit_alpha is neither 0 nor 1");
     if (!desc->explicit_alpha)
@@ -117,6 +118,8 @@ static clattn_status read_product(struct matmul_problem *problem, const char **r
     problem->a = matmul_strides(&desc->a);
     problem->b = matmul_strides(&desc->b);
     problem->c = matmul_strides(&desc->c);
+    REQUIRE(!desc->prepack || !problem->b.batch, CLATTN_ERROR_INVALID_ARGUMENT,
+            "prepack is for a b that all items share");
     return CLATTN_SUCCESS;
 }
 

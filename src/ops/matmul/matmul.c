@@ -119,6 +119,8 @@ static void shape_bucket(const void *data, struct strbuf *text)
                   order_of(&problem->c));
     if (problem->batch > 1 && !problem->b.batch)
         strbuf_printf(text, "-shared");
+    if (desc->prepack)
+        strbuf_printf(text, "-prepack");
     if (problem->has_bias)
         strbuf_printf(text, "-bias.%s", storage_token(desc->bias.dtype));
     if (desc->activation)

@@ -71,6 +71,8 @@ static clattn_status launch(const struct matmul_plan *plan, const struct matmul_
 /* How much padding panels narrower than 6 x 4 vectors must save to be chosen; and how much more a narrower tile's work counts
  * when the operand to be packed is chosen: with less they lost now and then (docs/notes/cost-model.md). */
 #define NARROWER 1.1
+/* The same with panels that are packed in advance, of which tiles of 8 rows read fewer bytes. */
+#define NARROWER_PACKED 0.95
 #define NARROWER_WORK 1.2
 
 /* A tile and its operands fit the vector registers: 32 of them with 16 lanes, 16 otherwise. */
@@ -81,6 +83,7 @@ static struct packed_geometry vector_geometry(const struct capabilities *caps, c
         return (struct packed_geometry){4, 4, 1, 2, 64, false, false};
     size_t lane_count = lanes_along_m ? problem->m * (problem->b.batch ? 1 : problem->batch) : problem->n;
     struct packed_geometry g = {caps->lanes, 6, caps->lanes == 16 ? 4 : 2, 8, 512, false, false};
+    double narrower = problem->desc.prepack ? NARROWER_PACKED : NARROWER;
     if (lanes_along_m && lane_count <= 16) { /* few rows of A: a panel no wider than they are */
         size_t groups = 8 * size_max(caps->info.compute_units, 1);
         g.lanes = size_min(caps->lanes, lane_count <= 4 ? 4 : lane_count <= 8 ? 8 : 16);
@@ -94,7 +97,7 @@ static struct packed_geometry vector_geometry(const struct capabilities *caps, c
     } else if (caps->lanes == 16 && lane_count <= 32) {
         g.rows = 12;
         g.vectors = 2;
-    } else if (caps->lanes == 16 && NARROWER * (double)round_up(lane_count, 48) <= (double)round_up(lane_count, 64)) {
+    } else if (caps->lanes == 16 && narrower * (double)round_up(lane_count, 48) <= (double)round_up(lane_count, 64)) {
         g.rows = 8; /* as many sums in narrower panels */
         g.vectors = 3;
     }
@@ -162,6 +165,8 @@ bool matmul_packed_along_m(const struct matmul_problem *problem, bool pairs, con
 {
     if (pairs && (problem->a.col != 1 || problem->b.row != 1))
         return problem->a.col != 1; /* the row operand is read by pairs of neighbours */
+    if (problem->desc.prepack)
+        return false;
     double batch = (double)size_max(problem->batch, 1), m = (double)problem->m, n = (double)problem->n;
     /* Items that share b share its panels, and usually are one tall item. */
     double shared = problem->b.batch ? 1 : batch, apart = problem->b.batch ? batch : 1;

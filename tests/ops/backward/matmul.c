@@ -439,7 +439,8 @@ static void refused_descriptions(void **state)
     REFUSED(INVALID_ARGUMENT, direction = 2);
     REFUSED(INVALID_STRUCT, size = 8);
     REFUSED(INVALID_ARGUMENT, c = whole);
-    REFUSED(INVALID_ARGUMENT, reserved = 1);
+    REFUSED(INVALID_ARGUMENT, prepack = 2);
+    REFUSED(INVALID_ARGUMENT, prepack = 1);
     REFUSED(INVALID_ARGUMENT, activation = 99);
     REFUSED(INVALID_ARGUMENT, gradients.a = desc.gradients.b = desc.gradients.bias = desc.gradients.operand = none);
     REFUSED(INVALID_ARGUMENT, bias = none);

@@ -54,6 +54,7 @@ void matmul_inputs(test_job *job, const matmul_case *test, uint64_t salt, clattn
 
     clattn_matmul_desc_init(desc);
     clattn_matmul_args_init(args);
+    desc->prepack = test->prepack;
     job->input[A] = matmul_matrix(job, ROLE_INPUT, test->type.a, test->batch, test->m, test->k, test->a);
     job->input[B] = matmul_matrix(job, ROLE_INPUT, test->type.b, matmul_batch_of_b(test), test->k, test->n, test->b);
     if (test->bias) {

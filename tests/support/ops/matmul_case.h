@@ -73,6 +73,7 @@ typedef struct matmul_case {
     bool shared_operand; /* operand has batch 1 */
     bool flat_operand;   /* operand has no batch dimension */
     bool in_place;       /* operand is C */
+    bool prepack;        /* the description says that B will be packed in advance */
     const char *tuning;  /* the solver's parameters; NULL: its own choice */
 } matmul_case;
 
