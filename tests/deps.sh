@@ -66,6 +66,8 @@ if tests; then
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>'
+    want libopenmpi-dev pkg ompi-c
+    want openmpi-bin have mpirun
     want oclgrind have oclgrind
     want mesa-opencl-icd test -e /etc/OpenCL/vendors/rusticl.icd
     want espeak-ng have espeak-ng

@@ -223,7 +223,8 @@ def build_least(run, full):
         if (job.group, job.name) == ("build", "least"):
             return job
     return run.build("least", "-Dclblast=disabled", "-Dpng=disabled", "-Dutf8proc=disabled", "-Dspeech=disabled",
-                     "-Dsentencepiece=disabled", "-Dfrei0r=disabled", "-Dgegl=disabled", "-Dgtk=disabled", targets=[] if full else basic_targets("random_shapes"))
+                     "-Dsentencepiece=disabled", "-Dfrei0r=disabled", "-Dgegl=disabled", "-Dmpi=disabled", "-Dgtk=disabled",
+                     targets=[] if full else basic_targets("random_shapes"))
 
 
 def add_debian(run, group, release, full):
@@ -489,7 +490,8 @@ def add_onnxruntime(run, gcc, full):
     fetched = run.fetch("onnxruntime", "headers", headers, HERE / "onnxruntime/headers.sh", headers)
     library = "plugins/onnxruntime/libclattn-onnxruntime.so"
     settings = ["-Donnxruntime=enabled", f"-Donnxruntime_headers={headers}", "-Dopencl=dlopen", "-Dio=disabled", "-Dpictures=disabled",
-                "-Dcommand=disabled", "-Dtests=disabled", "-Dpng=disabled", "-Dfrei0r=disabled", "-Dgegl=disabled", "-Dgtk=disabled"]
+                "-Dcommand=disabled", "-Dtests=disabled", "-Dpng=disabled", "-Dfrei0r=disabled", "-Dgegl=disabled", "-Dmpi=disabled",
+                "-Dgtk=disabled"]
     builds = [build_after(run, "onnxruntime", fetched, settings, [library])]
     env = {**POCL, "CLATTN_TEST_LEVEL": "full" if full else "quick", "ONNXRUNTIME_HEADERS": str(headers),
            "CLATTN_ONNXRUNTIME": str(run.work / "onnxruntime" / library)}

@@ -32,6 +32,7 @@
  * | rotate queries and keys by their positions                  | rope.h                                  |
  * | merge attentions over disjoint sets of keys                 | merge.h                                 |
  * | attend with projections, as PyTorch's nn.MultiheadAttention | mha.h                                   |
+ * | attend to sequences that lie in parts on several devices    | group.h                                 |
  *
  * | Softmax and the rest of a layer                             | see                                     |
  * | ----------------------------------------------------------- | --------------------------------------- |
@@ -90,6 +91,7 @@
 #include "export.h"
 #include "feed_forward.h"
 #include "generate.h"
+#include "group.h"
 #include "image.h"
 #include "job.h"
 #include "layout.h"

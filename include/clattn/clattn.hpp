@@ -129,6 +129,9 @@ using decoder_args = initialised<clattn_decoder_args>;             /**< for clat
 using generate_desc = initialised<clattn_generate_desc>;           /**< for clattn::decoder_state::generate */
 using generated = initialised<clattn_generated>;                   /**< for clattn::decoder_state::generate */
 
+using group = initialised<clattn_group>;                               /**< for clattn::group_attention::create */
+using group_attention_desc = initialised<clattn_group_attention_desc>; /**< for clattn::group_attention::create */
+
 #ifdef CLATTN_HPP_ENABLE_EXCEPTIONS
 /** A call that failed. */
 class error : public std::runtime_error
@@ -894,6 +897,54 @@ class control : public owner<clattn_control, clattn_control_release>
     double progress() const noexcept
     {
         return clattn_control_progress(get());
+    }
+};
+
+/** A #clattn_group_local. */
+class group_local : public owner<clattn_group_local, clattn_group_local_release>
+{
+  public:
+    using owner::owner;
+
+    /** Fills the object by clattn_group_local_create. */
+    clattn_status create(int32_t ranks, uint32_t timeout_ms = 0)
+    {
+        clattn_group_local *made = nullptr;
+        clattn_status status = clattn_group_local_create(ranks, timeout_ms, &made);
+        reset(made);
+        return detail::checked(status, nullptr);
+    }
+
+    /** clattn_group_local_rank. */
+    clattn_status rank(int32_t rank, clattn_group &group) const
+    {
+        return detail::checked(clattn_group_local_rank(get(), rank, &group), nullptr);
+    }
+};
+
+/** A #clattn_group_attention. */
+class group_attention : public owner<clattn_group_attention, clattn_group_attention_release>
+{
+  public:
+    using owner::owner;
+
+    /** Fills the object by clattn_group_attention_create. */
+    clattn_status create(const context &maker, const clattn_group &group, const clattn_group_attention_desc &desc)
+    {
+        clattn_group_attention *made = nullptr;
+        clattn_status status = clattn_group_attention_create(maker.get(), &group, &desc, &made);
+        reset(made, maker.get());
+        return detail::checked(status, maker.get());
+    }
+
+    /** clattn_group_attention_run. */
+    clattn_status run(handle<cl_command_queue> queue, const clattn_attention_args &args, const wait_list &wait = {},
+                      const event_target &event = {})
+    {
+        return detail::checked(event.of([&](cl_event *target) {
+            return clattn_group_attention_run(get(), queue, &args, wait.count(), wait.events(), target);
+        }),
+                               context_of(*this));
     }
 };
 

@@ -38,6 +38,7 @@ typedef enum clattn_status {
     CLATTN_ERROR_INTERNAL = 19,         /**< the library broke a promise of its own: please report it */
     CLATTN_ERROR_CANCELLED =
         20, /**< the application cancelled a job (job.h) or a call (control.h) before it was complete */
+    CLATTN_ERROR_GROUP = 21, /**< another rank of a group did not answer or disagrees; the message names it */
     CLATTN_STATUS_FORCE_32BIT = 0x7fffffff
 } clattn_status;
 

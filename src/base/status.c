@@ -25,6 +25,7 @@ const char *clattn_status_string(clattn_status status)
     case CLATTN_ERROR_MISCOMPILED: return "a kernel's self-check failed";
     case CLATTN_ERROR_INTERNAL: return "internal error";
     case CLATTN_ERROR_CANCELLED: return "cancelled";
+    case CLATTN_ERROR_GROUP: return "another rank of a group failed";
     case CLATTN_STATUS_FORCE_32BIT: break;
     }
     return "unknown status";

@@ -62,6 +62,7 @@ int bench_mha(int argc, char **argv);
 int bench_encoder(int argc, char **argv);
 int bench_startup(int argc, char **argv);
 int bench_enqueue(int argc, char **argv);
+int bench_ring(int argc, char **argv);
 int bench_random(int argc, char **argv);
 
 #endif

@@ -27,7 +27,8 @@ class SoftmaxTest(CommandTest):
 class Usage(CommandTest):
     COMMANDS = [["devices"], ["attention"], ["explain"], ["softmax"], ["mha"], ["bench"], ["bench", "attention"],
                 ["bench", "matmul"], ["bench", "softmax"], ["bench", "layernorm"], ["bench", "mha"],
-                ["bench", "encoder"], ["bench", "startup"], ["bench", "enqueue"], ["cache"], ["tune"], ["selftest"]]
+                ["bench", "encoder"], ["bench", "startup"], ["bench", "enqueue"], ["bench", "ring"], ["cache"], ["tune"],
+                ["selftest"]]
 
     def test_help_and_version(self):
         text = self.succeed("--help").out
@@ -689,6 +690,88 @@ class Tools(SoftmaxTest):
         self.refuse(2, "bench", "enqueue", "--shape", "1,3,2,4,4,8,8", saying="divisor")
         self.refuse(2, "bench", "enqueue", "--solver", "nonsense", saying="nonsense")
         self.refuse(3, "bench", "enqueue", "--device", "nonsense", saying="nonsense")
+
+    def ring(self, shape, *more):
+        result = self.succeed("bench", "ring", "--shape", ",".join(map(str, shape)), *more, "--repeat", "2", "--json")
+        self.assertEqual(len(result.out.splitlines()), 1)
+        report = result.json()
+        self.assertEqual((report["operator"], report["shape"], report["runs"]), ("ring", shape, 2))
+        for key in ("device", "platform", "solver", "dtype", "mode", "causal", "ranks", "seconds_min", "seconds_median",
+                    "whole_seconds_median", "sent_bytes", "waiting_share", "balance", "max_difference"):
+            self.assertIn(key, report)
+        self.assertGreater(report["seconds_min"], 0)
+        self.assertGreater(report["whole_seconds_median"], 0)
+        self.assertTrue(0 <= report["waiting_share"] <= 1, report)
+        return report
+
+    def test_bench_ring(self):
+        """Each mode gives the whole's result, and sends what it has to: of float32, all keys and values but the rank's own, or
+        with heads the parts of all arrays that belong to other ranks."""
+        shape = batch, heads, kv_heads, queries, keys, d_k, d_v = [1, 8, 4, 16, 32, 8, 8]
+        kept = 4 * batch * kv_heads * keys * (d_k + d_v)
+        own = kept + 4 * batch * heads * queries * (d_k + d_v)
+        for mode in ("ring", "zigzag", "gather", "heads"):
+            for ranks in (1, 2, 4):
+                report = self.ring(shape, "--mode", mode, "--ranks", ranks, "--causal")
+                self.assertEqual((report["mode"], report["ranks"], report["causal"]), (mode, ranks, True))
+                sent = own * (ranks - 1) // ranks ** 2 if mode == "heads" else kept * (ranks - 1) // ranks
+                self.assertEqual(report["sent_bytes"], [sent] * ranks)
+                self.assertLess(report["max_difference"], 1e-5)
+                pairs = [sum(1 + row for row in range(rank * queries // ranks, (rank + 1) * queries // ranks))
+                         for rank in range(ranks)]
+                balance = 1 if mode in ("zigzag", "heads") else max(pairs) * ranks / sum(pairs)
+                self.assertAlmostEqual(report["balance"], balance, places=6)
+        report = self.ring(shape)
+        self.assertEqual((report["mode"], report["ranks"], report["causal"], report["balance"]), ("ring", 2, False, 1))
+        text = self.succeed("bench", "ring", "--shape", "1,8,4,16,32,8,8", "--repeat", "1").out
+        self.assertRegex(text, r"(?s)^operator: ring\n.*\nsent_bytes: \(4096, 4096\)\n.*\nmax_difference: \S+\n$")
+
+    def test_bench_ring_with_fewer_keys_than_queries(self):
+        report = self.ring([1, 4, 4, 16, 8, 8, 8], "--causal")
+        self.assertAlmostEqual(report["balance"], 2 * 64 / 100, places=6)
+
+    @slow
+    def test_bench_ring_of_types(self):
+        for dtype, name, bound in (("f16", "float16", 2 ** -8), ("bf16", "bfloat16", 2 ** -5)):
+            for mode in ("zigzag", "heads"):
+                report = self.ring([1, 4, 4, 16, 16, 8, 8], "--mode", mode, "--dtype", dtype)
+                self.assertEqual(report["dtype"], name)
+                self.assertLessEqual(report["max_difference"], bound)
+
+    def test_bench_ring_by_a_link(self):
+        """A round of the ring takes the latency and the bytes' time at least, which the ranks spend waiting."""
+        shape = [1, 8, 4, 16, 32, 8, 8]  # 4,096 bytes a message
+        report = self.ring(shape, "--latency", "20000")
+        self.assertGreaterEqual(report["seconds_min"], 0.02)
+        self.assertEqual(report["link_microseconds"], 20000)
+        self.assertNotIn("link_gbytes_per_s", report)
+        report = self.ring(shape, "--link", "0.001")
+        self.assertGreaterEqual(report["seconds_min"], 4096e-6)
+        self.assertAlmostEqual(report["link_gbytes_per_s"], 0.001)
+        report = self.ring(shape, "--link", "0.001", "--latency", "20000", "--ranks", "4")
+        self.assertGreaterEqual(report["seconds_min"], 3 * (0.02 + 2048e-6))
+        self.assertGreater(report["waiting_share"], 0.3)
+
+    def test_bench_ring_refusals(self):
+        ring = ("bench", "ring", "--shape", "1,4,4,16,16,8,8")
+        self.refuse(2, "bench", "ring", saying="--shape")
+        self.refuse(2, "bench", "ring", "--shape", "1,3,2,4,4,8,8", saying="divisor")
+        self.refuse(2, *ring, "--ranks", "3", saying=("SQ 16", "3 ranks", "multiple of 3"))
+        self.refuse(2, "bench", "ring", "--shape", "1,4,4,16,15,8,8", saying=("SKV 15", "multiple of 2"))
+        self.refuse(2, *ring, "--mode", "zigzag", "--ranks", "16", saying=("SQ 16", "zigzag", "multiple of 32"))
+        for mode in ("gather", "heads"):
+            self.refuse(2, *ring, "--mode", mode, "--ranks", "8", saying=("HKV 4", mode, "multiple of 8"))
+        self.refuse(2, *ring, "--mode", "tree", saying=("tree", "ring or zigzag or gather or heads"))
+        for ranks in ("0", "65", "-1", "two"):
+            self.refuse(2, *ring, "--ranks", ranks, saying=(ranks, "from 1 to 64"))
+        for link in ("0", "-1", "0.0009"):
+            self.refuse(2, *ring, "--link", link, saying=("--link " + link, "0.001 GB/s or more"))
+        self.refuse(2, *ring, "--link", "fast", saying=("--link 'fast'", "number"))
+        for latency in ("-1", "1000001"):
+            self.refuse(2, *ring, "--latency", latency, saying=("--latency", "0 to 1000000 microseconds"))
+        self.refuse(2, *ring, "--repeat", "10001", saying=("10001", "from 1 to 10000"))
+        self.refuse(2, *ring, "--solver", "generic", saying="--solver")
+        self.refuse(3, *ring, "--device", "nonsense", saying="nonsense")
 
     def test_cache(self):
         self.needs_saved_programs()

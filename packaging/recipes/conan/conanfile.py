@@ -18,6 +18,7 @@ LEFT_OUT = (
     "sentencepiece",
     "frei0r",
     "gegl",
+    "mpi",
     "onnxruntime",
     "gtk",
     "tests",

@@ -4,7 +4,7 @@
 
 #include "tool/bench/bench.h"
 
-#define EXPECTED "expected attention, matmul, softmax, layernorm, mha, encoder, startup, enqueue or random"
+#define EXPECTED "expected attention, matmul, softmax, layernorm, mha, encoder, startup, enqueue, ring or random"
 
 static const struct {
     const char *name;
@@ -19,6 +19,7 @@ static const struct {
     {"encoder", bench_encoder, "--shape B,S,D_MODEL,HEADS,D_FF [--layers N]: random weights"},
     {"startup", bench_startup, "first attention of a new process, with empty and with warm caches"},
     {"enqueue", bench_enqueue, "what one enqueue of an attention costs the host, beside bare kernel launches"},
+    {"ring", bench_ring, "--shape B,HQ,HKV,SQ,SKV,D,DV [--ranks N]: parts on ranks, beside one attention of the whole"},
     {"random", bench_random, "random shapes of the first four, named and not timed"},
 };
 #define BENCHES (sizeof benches / sizeof benches[0])

@@ -17,6 +17,7 @@ vcpkg_configure_meson(
         -Dsentencepiece=disabled
         -Dfrei0r=disabled
         -Dgegl=disabled
+        -Dmpi=disabled
         -Donnxruntime=disabled
         -Dgtk=disabled
         -Dtests=disabled)

@@ -1,0 +1,160 @@
+/** @file
+ * Attention over sequences that lie in parts on several devices: ranks of a group, each with its part of queries, keys and values.
+ *
+ * A group is two functions that move bytes between ranks. clattn_group_local makes one of threads of a process, each perhaps with a
+ * device of its own; libclattn-mpi (mpi.h) makes one of an MPI communicator; an application may bring its own.
+ *
+ *     every rank, with its own context, queue and group:
+ *     clattn_group_attention_desc desc = CLATTN_GROUP_ATTENTION_DESC_INIT;
+ *     desc.attention = &local;                              layouts of the rank's parts
+ *     desc.order = CLATTN_GROUP_ORDER_ZIGZAG;
+ *     clattn_group_attention_create(context, &group, &desc, &attention);
+ *     clattn_group_attention_run(attention, queue, &args, 0, NULL, &event);
+ *
+ * The result is that of one attention of the whole sequences, but for roundings: partial results are merged by their log-sum-exps
+ * (merge.h) in float32, in an order that depends on the ranks alone, so that the same group gives the same bits every time. A ring rounds
+ * each part's log-sum-exp L to float32, so its merged weights have relative errors of up to |L| 2^-24.
+ *
+ * Sources: ring, Liu, Zaharia, Abbeel 2023, "Ring Attention with Blockwise Transformers"; the balanced order, Zhu 2024,
+ * "ring-flash-attention"; heads, Jacobs et al. 2023, "DeepSpeed Ulysses"; gathering by groups of heads, Dubey et al. 2024, "The Llama 3
+ * Herd of Models", section 3.3.2.
+ */
+#ifndef CLATTN_GROUP_H
+#define CLATTN_GROUP_H
+
+#include "attention.h"
+
+CLATTN_BEGIN_DECLS
+
+/** The bytes of a group's message, its NUL included. */
+#define CLATTN_GROUP_MESSAGE 256
+
+/** An exchange: bytes for one rank, and bytes of one rank. Both are host memory, which the callee may read and write until the
+ * exchange has been waited for. They may be of no bytes. */
+typedef struct clattn_group_exchange {
+    const void *send;     /**< what is sent */
+    size_t send_bytes;    /**< how much that is */
+    int32_t to;           /**< the rank that it is for, perhaps the caller's own */
+    int32_t from;         /**< the rank that sends what is received */
+    void *receive;        /**< where that is put */
+    size_t receive_bytes; /**< how much that is: exactly what the other rank sends */
+} clattn_group_exchange;
+
+/** A rank's group. The struct is copied; what `user` names must live as long as what was made with it.
+ *
+ * A thread calls one group's functions one at a time. The exchanges between two ranks are matched in the order in which each of them
+ * starts them. Both functions return SUCCESS or why they failed, and then write a line to `message`. After a failure the group is
+ * given nothing more. */
+typedef struct clattn_group {
+    size_t size;   /**< sizeof(clattn_group) */
+    int32_t rank;  /**< the caller's own, 0 ... ranks - 1 */
+    int32_t ranks; /**< how many there are, 1 or more */
+    void *user;    /**< the functions' first argument */
+
+    /** Starts an exchange and does not wait for another rank. *request is given to `wait` once, if this succeeds. */
+    clattn_status (*exchange)(void *user, const clattn_group_exchange *exchange, void **request,
+                              char message[CLATTN_GROUP_MESSAGE]);
+
+    /** Waits until an exchange has ended, and frees its request, also if it fails. It fails after a time-out if a rank does not
+     * answer. */
+    clattn_status (*wait)(void *user, void *request, char message[CLATTN_GROUP_MESSAGE]);
+} clattn_group;
+
+/** Initialises a clattn_group: its size, and zeros. */
+#define CLATTN_GROUP_INIT CLATTN_INIT(clattn_group)
+
+/** Sets *group as CLATTN_GROUP_INIT does (@ref calls_init). */
+CLATTN_API void clattn_group_init(clattn_group *group);
+
+/** A group of threads of one process. */
+typedef struct clattn_group_local clattn_group_local;
+
+/** Makes a group of `ranks` threads of this process.
+ *
+ * A wait for a rank that does not answer fails after `timeout_ms` milliseconds; 0: after 60,000. Thread-safe.
+ *
+ * @return INVALID_ARGUMENT or OUT_OF_MEMORY. */
+CLATTN_API clattn_status clattn_group_local_create(int32_t ranks, uint32_t timeout_ms, clattn_group_local **local);
+
+/** Sets *group to that of rank `rank`, which is valid until `local` is released. Thread-safe.
+ *
+ * @return INVALID_ARGUMENT. */
+CLATTN_API clattn_status clattn_group_local_rank(clattn_group_local *local, int32_t rank, clattn_group *group);
+
+/** Releases *local and makes it NULL, when nothing uses its groups any more. NULL is ignored. */
+CLATTN_API void clattn_group_local_release(clattn_group_local **local);
+
+/** How ranks work together. */
+typedef enum clattn_group_mode {
+    /** Keys and values go round; a rank attends to one rank's while it receives the next one's. Memory: two ranks' keys and values. */
+    CLATTN_GROUP_MODE_RING = 0,
+    /** Keys and values of a part of the heads go to all ranks, while the part before is attended to: as many parts as there are
+     * ranks. `ranks` divides kv_heads. Memory: all keys and values of two parts. */
+    CLATTN_GROUP_MODE_GATHER = 1,
+    /** Ranks exchange parts of sequences for parts of heads, and back: each attends to all keys with its own heads. `ranks` divides
+     * kv_heads, and mask and bias are the same for all queries. Memory: all of a rank's heads, queries and outputs included. */
+    CLATTN_GROUP_MODE_HEADS = 2,
+    CLATTN_GROUP_MODE_FORCE_32BIT = 0x7fffffff
+} clattn_group_mode;
+
+/** Which elements of the whole sequences a rank has, of S_q queries and S_k keys on each. */
+typedef enum clattn_group_order {
+    /** Rank r has queries r S_q ... (r + 1) S_q - 1, and keys likewise. */
+    CLATTN_GROUP_ORDER_STRAIGHT = 0,
+    /** The whole sequence is cut into 2 ranks pieces, and rank r has pieces r and 2 ranks - 1 - r, one behind the other. Then all
+     * ranks have as much to do if attention is causal. S_q and S_k are even. */
+    CLATTN_GROUP_ORDER_ZIGZAG = 1,
+    CLATTN_GROUP_ORDER_FORCE_32BIT = 0x7fffffff
+} clattn_group_order;
+
+/** What to compute. Set it up with CLATTN_GROUP_ATTENTION_DESC_INIT. All ranks have equal descriptions, but for strides. */
+typedef struct clattn_group_attention_desc {
+    size_t size;              /**< sizeof(clattn_group_attention_desc) */
+    clattn_group_mode mode;   /**< how ranks work together */
+    clattn_group_order order; /**< what each of them has */
+
+    /** The rank's own arrays: query and output have S_q rows, key and value S_k, mask and bias the rank's S_q or 1 rows and all
+     * ranks * S_k keys in their order. `causal`, `alignment`, `window` and ALiBi are about positions in the whole sequences.
+     *
+     * float32, float16 and bfloat16. Forward, outputs.lse may be there, and no other output. Backward, by RING or HEADS, makes
+     * gradients.query, key and value, each of them or none; output and outputs.lse are what forward gave, sinks included. There are
+     * no lengths, snippets, dropout and caches. It need not live longer than the call. */
+    const clattn_attention_desc *attention;
+} clattn_group_attention_desc;
+
+/** Initialises a clattn_group_attention_desc: its size, and zeros. */
+#define CLATTN_GROUP_ATTENTION_DESC_INIT CLATTN_INIT(clattn_group_attention_desc)
+
+/** Sets *desc as CLATTN_GROUP_ATTENTION_DESC_INIT does (@ref calls_init). */
+CLATTN_API void clattn_group_attention_desc_init(clattn_group_attention_desc *desc);
+
+/** A rank's share of an attention, with its plans and buffers. */
+typedef struct clattn_group_attention clattn_group_attention;
+
+/** Makes a rank's share. All ranks call it, compare their descriptions and versions, and wait for each other. Blocks.
+ *
+ * `group` is copied. Several objects of a group are made, and run, in the same order on all ranks.
+ *
+ * @return INVALID_ARGUMENT (also if ranks disagree: the message names both values), INVALID_STRUCT, INVALID_LAYOUT, OVERFLOW, UNSUPPORTED,
+ * OUT_OF_MEMORY, GROUP, or what clattn_attention_plan_create returns. */
+CLATTN_API clattn_status clattn_group_attention_create(clattn_context *context, const clattn_group *group,
+                                                       const clattn_group_attention_desc *desc,
+                                                       clattn_group_attention **attention);
+
+/** Computes on `queue` (NULL: the context's own), after the events of the wait list; `event`, if not NULL, is that of the last kernel.
+ *
+ * All ranks call it. It blocks while the group exchanges, and returns with the last kernels enqueued. `args` binds the arrays of the
+ * description; its explicit_lengths and workspace are not used and must be 0, and control NULL. One thread at a time.
+ *
+ * @return INVALID_ARGUMENT, INVALID_STRUCT, GROUP, or what clattn_attention_enqueue returns. After a failure the other ranks' calls fail by
+ * their time-out. */
+CLATTN_API clattn_status clattn_group_attention_run(clattn_group_attention *attention, cl_command_queue queue,
+                                                    const clattn_attention_args *args, cl_uint wait_count,
+                                                    const cl_event *wait_list, cl_event *event);
+
+/** Releases *attention and makes it NULL; waits for what still runs. NULL is ignored. */
+CLATTN_API void clattn_group_attention_release(clattn_group_attention **attention);
+
+CLATTN_END_DECLS
+
+#endif

@@ -1,0 +1,337 @@
+/* A rank's share of an attention: making it, comparing ranks' descriptions, calling it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/layout.h"
+#include "base/size.h"
+#include "base/strbuf.h"
+#include "base/try.h"
+#include "clattn/version.h"
+#include "group/group.h"
+#include "plan/enqueue.h"
+
+#define POSITION_LIMIT ((int64_t)1 << 62)
+
+void clattn_group_init(clattn_group *group)
+{
+    struct_init(group, sizeof *group);
+}
+
+void clattn_group_attention_desc_init(clattn_group_attention_desc *desc)
+{
+    struct_init(desc, sizeof *desc);
+}
+
+static clattn_status run_mode(struct run *r)
+{
+    switch (r->p->mode) {
+    case CLATTN_GROUP_MODE_GATHER: return gather_run(r);
+    case CLATTN_GROUP_MODE_HEADS: return heads_run(r);
+    default: return r->p->backward ? ring_backward_run(r) : ring_run(r);
+    }
+}
+
+static clattn_status reserve(clattn_group_attention *a)
+{
+    switch (a->problem.mode) {
+    case CLATTN_GROUP_MODE_GATHER: return gather_reserve(a);
+    case CLATTN_GROUP_MODE_HEADS: return heads_reserve(a);
+    default: return a->problem.backward ? ring_backward_reserve(a) : ring_reserve(a);
+    }
+}
+
+/* ---- what ranks agree about ---- */
+
+#define AGREED_BYTES 4096 /* of text, a line for each value */
+
+static void tell_layout(struct strbuf *text, const char *name, const clattn_layout *layout)
+{
+    strbuf_printf(text, "%s=", name);
+    if (layout_is_none(layout))
+        strbuf_printf(text, "none");
+    else
+        strbuf_printf(text, "%s", clattn_dtype_name(layout->dtype));
+    for (int i = 0; i < layout->rank; i++)
+        strbuf_printf(text, "%c%zu", i ? 'x' : ' ', layout->extent[i]);
+    strbuf_printf(text, "\n");
+}
+
+static void tell(const clattn_group_attention *a, struct strbuf *text)
+{
+    static const char *const modes[] = {"ring", "gather", "heads"}, *const orders[] = {"straight", "zigzag"};
+    static const char *const alignments[] = {"top left", "bottom right", "explicit"};
+    const struct group_problem *p = &a->problem;
+    const clattn_attention_desc *d = &p->attention;
+    strbuf_printf(text, "version=%s\nranks=%d\nmode=%s\norder=%s\n", clattn_version_string(), (int)a->group.ranks,
+                  modes[p->mode], orders[p->order]);
+    tell_layout(text, "query", &d->query);
+    tell_layout(text, "key", &d->key);
+    tell_layout(text, "value", &d->value);
+    tell_layout(text, "output", &d->output);
+    tell_layout(text, "mask", &d->mask);
+    tell_layout(text, "bias", &d->bias);
+    tell_layout(text, "alibi", &d->scoring.alibi);
+    tell_layout(text, "vector", &d->scoring.vector);
+    tell_layout(text, "sinks", &d->scoring.sinks);
+    tell_layout(text, "lse", &d->outputs.lse);
+    tell_layout(text, "gradients.output", &d->gradients.output);
+    tell_layout(text, "gradients.lse", &d->gradients.lse);
+    strbuf_printf(text, "direction=%d\ncausal=%d\nalignment=%s\nscore=%d\nsoftcap=%.9g\n", (int)d->direction,
+                  (int)d->causal, alignments[d->alignment], (int)d->scoring.kind, (double)d->scoring.softcap);
+    if (d->scoring.explicit_scale)
+        strbuf_printf(text, "scale=%.9g\n", (double)d->scoring.scale);
+    if (d->window.explicit_left)
+        strbuf_printf(text, "left=%lld\n", (long long)d->window.left);
+    if (d->window.explicit_right)
+        strbuf_printf(text, "right=%lld\n", (long long)d->window.right);
+}
+
+/* Names the first line in which two ranks differ. */
+static clattn_status disagree(clattn_group_attention *a, const char *own, int32_t other, const char *its)
+{
+    while (*own && strcspn(own, "\n") == strcspn(its, "\n") && !strncmp(own, its, strcspn(own, "\n") + 1)) {
+        own += strcspn(own, "\n") + 1;
+        its += strcspn(its, "\n") + 1;
+    }
+    return report_error(&a->context->device.report, CLATTN_ERROR_INVALID_ARGUMENT,
+                        "rank %d has %.*s, and rank %d has %.*s", (int)a->group.rank, (int)strcspn(own, "\n"),
+                        *own ? own : "no more", (int)other, (int)strcspn(its, "\n"), *its ? its : "no more");
+}
+
+/* Each rank compares its description with that of the rank before it.  A rank that refuses its own sends why. */
+static clattn_status agree(struct run *r, const char *refused)
+{
+    clattn_status status;
+    clattn_group_attention *a = r->a;
+    const int32_t rank = a->group.rank, ranks = a->group.ranks, before = (rank + ranks - 1) % ranks;
+    struct strbuf text = {0};
+    char own[AGREED_BYTES] = "", its[AGREED_BYTES] = "";
+    void *request;
+    if (refused)
+        strbuf_printf(&text, "version=%s, which refuses: %s\n", clattn_version_string(), refused);
+    else
+        tell(a, &text);
+    if (!text.failed)
+        snprintf(own, sizeof own, "%s", text.text);
+    strbuf_clear(&text);
+    const clattn_group_exchange exchange = {.send = own,
+                                            .send_bytes = sizeof own,
+                                            .to = (rank + 1) % ranks,
+                                            .from = before,
+                                            .receive = its,
+                                            .receive_bytes = sizeof its};
+    TRY(group_start(r, &exchange, &request));
+    TRY(group_finish(r, request));
+    its[sizeof its - 1] = '\0';
+    if (!refused && strcmp(own, its))
+        status = disagree(a, own, before, its);
+fail:
+    return status;
+}
+
+/* Tells all ranks whether this one has its share, and waits for theirs. */
+static clattn_status all_ready(struct run *r, clattn_status own)
+{
+    clattn_status status;
+    clattn_group_attention *a = r->a;
+    const size_t ranks = (size_t)a->group.ranks;
+    int32_t code = (int32_t)own;
+    int32_t *codes = calloc(ranks, sizeof *codes);
+    void **requests = calloc(ranks, sizeof *requests);
+    struct parcel out = {.host = (unsigned char *)&code}, in = {.host = (unsigned char *)codes};
+    if (!codes || !requests) {
+        status = report_error(&a->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a group");
+        goto fail;
+    }
+    TRY(group_swap_start(r, &out, true, &in, sizeof code, requests));
+    TRY(group_swap_finish(r, requests));
+    for (size_t i = 0; i < ranks && own == CLATTN_SUCCESS; i++)
+        if (codes[i]) {
+            status = report_error(&a->context->device.report, CLATTN_ERROR_GROUP, "rank %zu has no share: %s", i,
+                                  clattn_status_string((clattn_status)codes[i]));
+            goto fail;
+        }
+    status = own;
+fail:
+    free(codes);
+    free(requests);
+    return status;
+}
+
+/* ---- making and releasing ---- */
+
+/* What other ranks need not wait for. */
+static clattn_status prepare(clattn_group_attention *a)
+{
+    clattn_status status;
+    struct device *device = &a->context->device;
+    cl_int code;
+    struct run r = {.a = a, .p = &a->problem, .dry = true};
+    a->transfers = device->cl.clCreateCommandQueue(device->context, device->caps.device, 0, &code);
+    if (!a->transfers) {
+        status = report_opencl(&device->report, "clCreateCommandQueue", code);
+        goto fail;
+    }
+    TRY(reserve(a));
+    status = run_mode(&r);
+fail:
+    return status;
+}
+
+static clattn_status make(clattn_group_attention *a, const clattn_group_attention_desc *desc)
+{
+    const char *reason = NULL;
+    struct run r = {.a = a, .p = &a->problem};
+    const clattn_status read = group_problem_read(&a->group, desc, &a->problem, &reason);
+    clattn_status status = agree(&r, read == CLATTN_SUCCESS ? NULL : reason);
+    if (status == CLATTN_ERROR_GROUP)
+        return status;
+    if (read != CLATTN_SUCCESS)
+        status = report_error(&a->context->device.report, read, "group attention: %s", reason);
+    if (status == CLATTN_SUCCESS)
+        status = prepare(a);
+    return all_ready(&r, status);
+}
+
+clattn_status clattn_group_attention_create(clattn_context *context, const clattn_group *group,
+                                            const clattn_group_attention_desc *desc, clattn_group_attention **result)
+{
+    clattn_status status;
+    if (result)
+        *result = NULL;
+    TRY(context_check(context));
+    struct report *report = &context->device.report;
+    if (!result)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "attention is NULL");
+    clattn_group own;
+    status = struct_read(&own, sizeof own, sizeof own, group);
+    if (status != CLATTN_SUCCESS)
+        return report_error(report, status, "group is NULL, or its size is none that clattn_group ever had");
+    if (own.ranks < 1 || own.rank < 0 || own.rank >= own.ranks || !own.exchange || !own.wait)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "group: rank %d of %d, or a function is missing",
+                            (int)own.rank, (int)own.ranks);
+    clattn_group_attention *a = calloc(1, sizeof *a);
+    if (!a)
+        return report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a group");
+    context_retain(context);
+    a->context = context;
+    a->group = own;
+    status = make(a, desc);
+    if (status != CLATTN_SUCCESS)
+        clattn_group_attention_release(&a);
+    *result = a;
+fail:
+    return status;
+}
+
+static void forget_events(clattn_group_attention *a)
+{
+    for (int i = 0; i < MOST_PARCELS; i++) {
+        event_replace(a->context, &a->parcel[i].read, NULL);
+        event_replace(a->context, &a->parcel[i].written, NULL);
+    }
+    for (int i = 0; i < 2; i++)
+        event_replace(a->context, &a->whole_read[i], NULL);
+}
+
+void clattn_group_attention_release(clattn_group_attention **attention)
+{
+    if (!attention || !*attention)
+        return;
+    clattn_group_attention *a = *attention;
+    *attention = NULL;
+    struct device *device = &a->context->device;
+    if (device_is_foreign(device)) {
+        cl_table_disown(&device->cl);
+    } else {
+        if (a->transfers) /* may read the host's memory */
+            device->cl.clFinish(a->transfers);
+        if (a->finished)
+            device->cl.clWaitForEvents(1, &a->finished);
+    }
+    forget_events(a);
+    event_replace(a->context, &a->finished, NULL);
+    for (int i = 0; i < MOST_PARCELS; i++) {
+        if (a->parcel[i].buffer)
+            device->cl.clReleaseMemObject(a->parcel[i].buffer);
+        free(a->parcel[i].host);
+    }
+    for (int i = 0; i < 2; i++)
+        if (a->whole[i])
+            device->cl.clReleaseMemObject(a->whole[i]);
+    if (a->partial)
+        device->cl.clReleaseMemObject(a->partial);
+    if (a->transfers)
+        device->cl.clReleaseCommandQueue(a->transfers);
+    context_drop(a->context);
+    free(a);
+}
+
+/* ---- calling ---- */
+
+static clattn_status read_args(clattn_group_attention *a, const clattn_attention_args *given,
+                               clattn_attention_args *args)
+{
+    clattn_status status;
+    struct report *report = &a->context->device.report;
+    TRY(args_read(report, "clattn_attention_args", args, sizeof *args, sizeof *args, given));
+    if (args->explicit_lengths || args->reserved || args->control || !binding_is_none(&args->workspace))
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
+                            "a group's attention takes no lengths, no workspace and no control");
+    if (args->position > POSITION_LIMIT || args->position < -POSITION_LIMIT)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "position is %lld, expected at most 2^62 in size",
+                            (long long)args->position);
+fail:
+    return status;
+}
+
+/* Begins with an event that follows the caller's wait list and this object's latest call. */
+static clattn_status begin(struct run *r, cl_uint wait_count, const cl_event *wait_list)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    struct device *device = &r->a->context->device;
+    if (!wait_count != !wait_list)
+        return report_error(&device->report, CLATTN_ERROR_INVALID_ARGUMENT, "the wait list and its length disagree");
+    if (r->a->finished)
+        TRY_CL(&device->report, "clEnqueueBarrierWithWaitList",
+               device->cl.clEnqueueBarrierWithWaitList(r->queue, 1, &r->a->finished, NULL));
+    if (wait_count)
+        TRY_CL(&device->report, "clEnqueueBarrierWithWaitList",
+               device->cl.clEnqueueBarrierWithWaitList(r->queue, wait_count, wait_list, NULL));
+    TRY_CL(&device->report, "clEnqueueMarkerWithWaitList",
+           device->cl.clEnqueueMarkerWithWaitList(r->queue, 0, NULL, &r->last));
+    TRY_CL(&device->report, "clFlush", device->cl.clFlush(r->queue));
+fail:
+    return status;
+}
+
+clattn_status clattn_group_attention_run(clattn_group_attention *a, cl_command_queue queue,
+                                         const clattn_attention_args *args, cl_uint wait_count,
+                                         const cl_event *wait_list, cl_event *event)
+{
+    clattn_status status;
+    if (event)
+        *event = NULL;
+    if (!a)
+        return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "attention is NULL");
+    TRY(context_check(a->context));
+    struct device *device = &a->context->device;
+    struct run r = {.a = a, .p = &a->problem, .queue = queue ? queue : a->context->queue};
+    status = read_args(a, args, &r.args);
+    if (status == CLATTN_SUCCESS)
+        status = begin(&r, wait_count, wait_list);
+    forget_events(a);
+    if (status == CLATTN_SUCCESS)
+        status = run_mode(&r);
+    event_replace(a->context, &a->finished, r.last);
+    if (status == CLATTN_SUCCESS && device->cl.clFlush(r.queue) != CL_SUCCESS)
+        status = report_error(&device->report, CLATTN_ERROR_OPENCL, "clFlush failed");
+    if (event && status == CLATTN_SUCCESS) {
+        *event = r.last;
+        r.last = NULL;
+    }
+    event_replace(a->context, &r.last, NULL);
+fail:
+    return status;
+}

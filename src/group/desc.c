@@ -1,0 +1,197 @@
+/* Reads and checks the description of a group's attention. */
+#include <string.h>
+
+#include "base/layout.h"
+#include "base/size.h"
+#include "base/try.h"
+#include "group/group.h"
+#include "ops/common/arrays.h"
+
+/* What the parts of an attention cannot have. */
+static clattn_status refuse_features(const clattn_attention_desc *d, const char **reason)
+{
+    const clattn_status unsupported = CLATTN_ERROR_UNSUPPORTED;
+    REQUIRE(!d->snippets.score_mod && !d->snippets.mask_mod && !d->snippets.score_mod_grad, unsupported,
+            "a group's attention has no snippets");
+    REQUIRE(layout_is_none(&d->lengths.query) && layout_is_none(&d->lengths.key) &&
+                layout_is_none(&d->lengths.positions) && layout_is_none(&d->lengths.query_starts) &&
+                layout_is_none(&d->lengths.key_starts),
+            unsupported, "a group's attention has no lengths");
+    REQUIRE(d->cache.kind == CLATTN_CACHE_KIND_PLAIN && layout_is_none(&d->cache.key_scale) &&
+                layout_is_none(&d->cache.value_scale),
+            unsupported, "a group's attention has no cache");
+    REQUIRE(layout_is_none(&d->outputs.entropy) && layout_is_none(&d->outputs.scores), unsupported,
+            "a group's attention has no entropy and no scores");
+    REQUIRE(d->dropout.probability == 0, unsupported, "a group's attention has no dropout");
+    REQUIRE(dtype_is_storage(d->query.dtype) && dtype_is_storage(d->key.dtype) && dtype_is_storage(d->value.dtype) &&
+                dtype_is_storage(d->output.dtype),
+            unsupported, "query, key, value and output are each float32, float16 or bfloat16");
+    return CLATTN_SUCCESS;
+}
+
+static bool any_result(const clattn_attention_desc *d)
+{
+    return !layout_is_none(&d->gradients.query) || !layout_is_none(&d->gradients.key) ||
+           !layout_is_none(&d->gradients.value);
+}
+
+/* Backward: the gradients that are read, and those that are computed. */
+static clattn_status read_gradients(struct group_problem *p, const char **reason)
+{
+    clattn_status status;
+    clattn_attention_desc *d = &p->attention;
+    const clattn_status wrong = CLATTN_ERROR_INVALID_LAYOUT;
+    const struct {
+        const clattn_layout *gradient, *array;
+    } pairs[] = {{&d->gradients.output, &d->output},
+                 {&d->gradients.lse, &d->outputs.lse},
+                 {&d->gradients.query, &d->query},
+                 {&d->gradients.key, &d->key},
+                 {&d->gradients.value, &d->value}};
+    const struct layout_rule all[] = {
+        {&d->gradients.output, LAYOUT_OF("gradients.output"), LAYOUT_INPUT, 4, !p->backward},
+        {&d->gradients.lse, LAYOUT_OF("gradients.lse"), LAYOUT_INPUT, 3, true},
+        {&d->gradients.query, LAYOUT_OF("gradients.query"), LAYOUT_OUTPUT, 4, true},
+        {&d->gradients.key, LAYOUT_OF("gradients.key"), LAYOUT_OUTPUT, 4, true},
+        {&d->gradients.value, LAYOUT_OF("gradients.value"), LAYOUT_OUTPUT, 4, true},
+    };
+    bool any = false;
+    TRY(layouts_read(all, COUNT_OF(all), "gradients have the dimensions of their arrays", reason));
+    REQUIRE(layout_is_none(&d->gradients.mask) && layout_is_none(&d->gradients.bias) &&
+                layout_is_none(&d->gradients.vector) && layout_is_none(&d->gradients.alibi) &&
+                layout_is_none(&d->gradients.sinks),
+            CLATTN_ERROR_UNSUPPORTED, "a group computes the gradients of query, key and value");
+    for (size_t i = 0; i < COUNT_OF(pairs); i++) {
+        const bool there = !layout_is_none(pairs[i].gradient);
+        any |= there;
+        REQUIRE(!there || (dtype_is_storage(pairs[i].gradient->dtype) &&
+                           !memcmp(pairs[i].gradient->extent, pairs[i].array->extent, sizeof pairs[i].array->extent)),
+                wrong, "gradients are float32, float16 or bfloat16, with the extents of their arrays");
+    }
+    REQUIRE(p->backward || !any, CLATTN_ERROR_INVALID_ARGUMENT, "gradients are for CLATTN_DIRECTION_BACKWARD");
+    REQUIRE(!p->backward || !layout_is_none(&d->outputs.lse), wrong, "backward reads outputs.lse, and there is none");
+    REQUIRE(!p->backward || any_result(d), CLATTN_ERROR_INVALID_ARGUMENT,
+            "there is none of gradients.query, gradients.key and gradients.value");
+    REQUIRE(!p->backward || p->mode != CLATTN_GROUP_MODE_GATHER, CLATTN_ERROR_UNSUPPORTED,
+            "a group computes gradients by a ring or by heads");
+fail:
+    return status;
+}
+
+/* A mask or bias, with all four dimensions. */
+static clattn_status read_mask(const struct group_problem *p, const clattn_group *group, const clattn_layout *given,
+                               const struct layout_words *words, clattn_layout *mask, const char **reason)
+{
+    clattn_status status;
+    memset(mask, 0, sizeof *mask);
+    if (layout_is_none(given))
+        return CLATTN_SUCCESS;
+    TRY(layout_check(given, LAYOUT_INPUT, words, reason));
+    REQUIRE(given->rank <= 4, CLATTN_ERROR_INVALID_LAYOUT, words->rank);
+    mask->dtype = given->dtype;
+    mask->rank = 4;
+    mask_align(given, 4, mask->extent, mask->stride);
+    const size_t all[4] = {p->batch, p->heads, p->query_length, (size_t)group->ranks * p->key_length};
+    for (int i = 0; i < 4; i++)
+        REQUIRE(mask->extent[i] == 1 || mask->extent[i] == all[i], CLATTN_ERROR_INVALID_LAYOUT,
+                "mask and bias are (batch or 1, heads or 1, S_q or 1, ranks * S_k or 1)");
+    REQUIRE(p->mode != CLATTN_GROUP_MODE_HEADS || mask->extent[2] == 1, CLATTN_ERROR_UNSUPPORTED,
+            "mask and bias are the same for all queries if ranks exchange heads");
+fail:
+    return status;
+}
+
+static clattn_status read_sizes(struct group_problem *p, const clattn_group *group, const char **reason)
+{
+    const clattn_attention_desc *d = &p->attention;
+    const size_t *q = d->query.extent, *k = d->key.extent, *v = d->value.extent, *o = d->output.extent;
+    const clattn_status wrong = CLATTN_ERROR_INVALID_LAYOUT;
+    size_t whole;
+    REQUIRE(q[0] == k[0] && k[0] == v[0] && q[0] == o[0] && q[1] == o[1] && q[2] == o[2] && k[1] == v[1] &&
+                k[2] == v[2] && q[3] == k[3] && v[3] == o[3],
+            wrong,
+            "query is (batch, heads, S_q, d_k), key (batch, kv_heads, S_k, d_k), value and output have d_v: the "
+            "extents disagree");
+    REQUIRE(q[0] && q[1] && q[2] && q[3] && k[1] && k[2] && v[3], wrong, "an extent is 0");
+    REQUIRE(q[1] % k[1] == 0, wrong, "heads is no multiple of kv_heads");
+    REQUIRE(size_mul(size_max(q[2], k[2]), (size_t)group->ranks, &whole) && whole <= LENGTH_LIMIT,
+            CLATTN_ERROR_OVERFLOW, "the whole sequence is above 2^31 - 65537");
+    p->batch = q[0];
+    p->heads = q[1];
+    p->query_length = q[2];
+    p->d_k = q[3];
+    p->kv_heads = k[1];
+    p->key_length = k[2];
+    p->d_v = v[3];
+    p->pieces = p->order == CLATTN_GROUP_ORDER_ZIGZAG ? 2 : 1;
+    REQUIRE(q[2] % p->pieces == 0 && k[2] % p->pieces == 0, CLATTN_ERROR_INVALID_LAYOUT,
+            "S_q and S_k are even in zigzag order");
+    REQUIRE(p->mode == CLATTN_GROUP_MODE_RING || p->kv_heads % (size_t)group->ranks == 0, CLATTN_ERROR_UNSUPPORTED,
+            "ranks divides kv_heads if heads are gathered or exchanged");
+    return CLATTN_SUCCESS;
+}
+
+clattn_status group_problem_read(const clattn_group *group, const clattn_group_attention_desc *given,
+                                 struct group_problem *p, const char **reason)
+{
+    clattn_status status;
+    clattn_group_attention_desc desc;
+    clattn_attention_desc *d = &p->attention;
+    memset(p, 0, sizeof *p);
+    *reason = "desc is NULL, or its size is none that clattn_group_attention_desc ever had";
+    TRY(struct_read(&desc, sizeof desc, sizeof desc, given));
+    REQUIRE(enum_within(desc.mode, CLATTN_GROUP_MODE_HEADS), CLATTN_ERROR_INVALID_ARGUMENT, "unknown mode");
+    REQUIRE(enum_within(desc.order, CLATTN_GROUP_ORDER_ZIGZAG), CLATTN_ERROR_INVALID_ARGUMENT, "unknown order");
+    *reason = "attention is NULL, or its size is none that clattn_attention_desc ever had";
+    TRY(struct_read(d, sizeof *d, sizeof *d, desc.attention));
+    p->mode = desc.mode;
+    p->order = desc.order;
+    REQUIRE(enum_within(d->direction, CLATTN_DIRECTION_BACKWARD), CLATTN_ERROR_INVALID_ARGUMENT, "unknown direction");
+    REQUIRE(enum_within(d->alignment, CLATTN_ALIGNMENT_EXPLICIT), CLATTN_ERROR_INVALID_ARGUMENT, "unknown alignment");
+    const struct layout_rule all[] = {
+        {&d->query, LAYOUT_OF("query"), LAYOUT_INPUT, 4, false},
+        {&d->key, LAYOUT_OF("key"), LAYOUT_INPUT, 4, false},
+        {&d->value, LAYOUT_OF("value"), LAYOUT_INPUT, 4, false},
+        {&d->output, LAYOUT_OF("output"), LAYOUT_OUTPUT, 4, false},
+        {&d->outputs.lse, LAYOUT_OF("outputs.lse"), LAYOUT_OUTPUT, 3, true},
+        {&d->scoring.vector, LAYOUT_OF("scoring.vector"), LAYOUT_INPUT, 2, true},
+        {&d->scoring.alibi, LAYOUT_OF("scoring.alibi"), LAYOUT_INPUT, 0, true},
+        {&d->scoring.sinks, LAYOUT_OF("scoring.sinks"), LAYOUT_INPUT, 1, true},
+    };
+    TRY(layouts_read(all, COUNT_OF(all), "query, key, value and output have 4 dimensions, outputs.lse 3", reason));
+    p->backward = d->direction == CLATTN_DIRECTION_BACKWARD;
+    TRY(refuse_features(d, reason));
+    TRY(read_gradients(p, reason));
+    TRY(read_sizes(p, group, reason));
+    TRY(read_mask(p, group, &d->mask, LAYOUT_OF("mask"), &p->mask, reason));
+    status = read_mask(p, group, &d->bias, LAYOUT_OF("bias"), &p->bias, reason);
+fail:
+    return status;
+}
+
+size_t piece_start(const struct group_problem *p, const clattn_group *group, size_t rank, size_t piece, size_t length)
+{
+    return (piece ? 2 * (size_t)group->ranks - 1 - rank : rank) * (length / p->pieces);
+}
+
+int64_t run_position(const struct run *r)
+{
+    const struct group_problem *p = r->p;
+    switch (p->attention.alignment) {
+    case CLATTN_ALIGNMENT_BOTTOM_RIGHT:
+        return ((int64_t)p->key_length - (int64_t)p->query_length) * (int64_t)r->a->group.ranks;
+    case CLATTN_ALIGNMENT_EXPLICIT: return r->args.position;
+    default: return 0;
+    }
+}
+
+bool attends(const struct group_problem *p, int64_t first, int64_t last, int64_t keys)
+{
+    const clattn_attention_desc *d = &p->attention;
+    if (d->causal && last < 0)
+        return false;
+    /* A window's ends are far from overflow: lengths are below 2^31. */
+    if (d->window.explicit_right && d->window.right < -last)
+        return false;
+    return !d->window.explicit_left || d->window.left >= first - (keys - 1);
+}

@@ -1,0 +1,266 @@
+/* The steps that the modes are made of: attention to a block, copies, and memory that ranks exchange. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/layout.h"
+#include "base/size.h"
+#include "base/try.h"
+#include "clattn/activation.h"
+#include "clattn/dropout.h"
+#include "group/group.h"
+
+void event_replace(const clattn_context *context, cl_event *event, cl_event by)
+{
+    if (by)
+        context->device.cl.clRetainEvent(by);
+    if (*event)
+        context->device.cl.clReleaseEvent(*event);
+    *event = by;
+}
+
+void run_stepped(struct run *r, cl_event made)
+{
+    if (!made)
+        return;
+    event_replace(r->a->context, &r->last, made);
+    r->a->context->device.cl.clReleaseEvent(made);
+}
+
+/* Collects what is no NULL. */
+static cl_uint wait_list(cl_event list[2], cl_event first, cl_event second)
+{
+    cl_uint count = 0;
+    if (first)
+        list[count++] = first;
+    if (second)
+        list[count++] = second;
+    return count;
+}
+
+/* ---- kernels ---- */
+
+/* The heads, rows and columns of a mask or bias that a block has. */
+static clattn_layout mask_of_block(const struct block *b, const clattn_layout *mask, clattn_binding *at)
+{
+    clattn_layout part = *mask;
+    const size_t first[4] = {0, b->head, b->query_row, b->column};
+    const size_t extent[4] = {b->query.extent[0], b->query.extent[1], b->query.extent[2], b->key.extent[2]};
+    for (int i = 0; i < 4; i++)
+        if (mask->extent[i] != 1) {
+            part.extent[i] = extent[i];
+            at->offset += (int64_t)first[i] * mask->stride[i];
+        }
+    return part;
+}
+
+/* The heads of an array whose dimension `i` is heads or 1. */
+static void take_heads(const struct block *b, clattn_layout *array, int i, clattn_binding *at)
+{
+    if (layout_is_none(array) || array->extent[i] == 1)
+        return;
+    array->extent[i] = b->query.extent[1];
+    at->offset += (int64_t)b->head * array->stride[i];
+}
+
+clattn_status run_attend(struct run *r, const struct block *b, cl_event ready)
+{
+    clattn_context *context = r->a->context;
+    clattn_attention_desc d = r->p->attention;
+    clattn_attention_args args = r->args;
+    cl_event list[2], made = NULL;
+    d.alignment = CLATTN_ALIGNMENT_EXPLICIT;
+    d.short_mask = 0;
+    d.query = b->query;
+    d.key = b->key;
+    d.value = b->value;
+    d.output = b->output;
+    d.outputs.lse = b->lse;
+    d.gradients.output = b->d_output;
+    d.gradients.lse = b->d_lse;
+    d.gradients.query = b->d_query;
+    d.gradients.key = b->d_key;
+    d.gradients.value = b->d_value;
+    if (!layout_is_none(&d.mask))
+        d.mask = mask_of_block(b, &r->p->mask, &args.mask);
+    if (!layout_is_none(&d.bias))
+        d.bias = mask_of_block(b, &r->p->bias, &args.bias);
+    take_heads(b, &d.scoring.vector, 0, &args.scoring.vector);
+    take_heads(b, &d.scoring.alibi, d.scoring.alibi.rank - 1, &args.scoring.alibi);
+    take_heads(b, &d.scoring.sinks, 0, &args.scoring.sinks);
+    if (!b->sinks) {
+        memset(&d.scoring.sinks, 0, sizeof d.scoring.sinks);
+        args.scoring.sinks = (clattn_binding){0};
+    }
+    args.query = b->query_at;
+    args.key = b->key_at;
+    args.value = b->value_at;
+    args.output = b->output_at;
+    args.outputs.lse = b->lse_at;
+    args.gradients.output = b->d_output_at;
+    args.gradients.lse = b->d_lse_at;
+    args.gradients.query = b->d_query_at;
+    args.gradients.key = b->d_key_at;
+    args.gradients.value = b->d_value_at;
+    args.position = b->position;
+    if (r->dry)
+        return clattn_attention_prewarm(context, &d);
+    const cl_uint count = wait_list(list, r->last, ready);
+    const clattn_status status = clattn_attention_run(context, r->queue, &d, &args, count, list, &made);
+    run_stepped(r, made);
+    return status;
+}
+
+clattn_status run_add(struct run *r, size_t count, clattn_binding x, clattn_binding y, cl_event ready)
+{
+    clattn_context *context = r->a->context;
+    clattn_dropout_desc desc = CLATTN_DROPOUT_DESC_INIT;
+    clattn_dropout_args args = CLATTN_DROPOUT_ARGS_INIT;
+    cl_event list[2], made = NULL;
+    desc.x = desc.residual = desc.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &count);
+    args.x = x;
+    args.residual = args.y = y;
+    if (r->dry)
+        return clattn_dropout_prewarm(context, &desc);
+    const cl_uint waits = wait_list(list, r->last, ready);
+    const clattn_status status = clattn_dropout_run(context, r->queue, &desc, &args, waits, list, &made);
+    run_stepped(r, made);
+    return status;
+}
+
+clattn_status run_copy(struct run *r, cl_command_queue queue, const clattn_layout *from, clattn_binding from_at,
+                       const clattn_layout *to, clattn_binding to_at, cl_event ready, cl_event *event)
+{
+    clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
+    clattn_activation_args args = CLATTN_ACTIVATION_ARGS_INIT;
+    desc.x = *from;
+    desc.y = *to;
+    args.x = from_at;
+    args.y = to_at;
+    if (r->dry)
+        return clattn_activation_prewarm(r->a->context, &desc);
+    return clattn_activation_run(r->a->context, queue, &desc, &args, ready != NULL, ready ? &ready : NULL, event);
+}
+
+/* ---- memory ---- */
+
+clattn_status buffer_make(clattn_group_attention *a, cl_mem *buffer, size_t bytes)
+{
+    struct device *device = &a->context->device;
+    cl_int code;
+    *buffer = device->cl.clCreateBuffer(device->context, CL_MEM_READ_WRITE, bytes, NULL, &code);
+    return *buffer ? CLATTN_SUCCESS : report_opencl(&device->report, "clCreateBuffer", code);
+}
+
+clattn_status parcel_make(clattn_group_attention *a, struct parcel *parcel, size_t bytes)
+{
+    parcel->bytes = bytes;
+    parcel->host = malloc(bytes);
+    if (!parcel->host)
+        return report_error(&a->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for an exchange");
+    return buffer_make(a, &parcel->buffer, bytes);
+}
+
+clattn_status parcel_fetch(struct run *r, struct parcel *parcel, size_t offset, size_t bytes, cl_event ready)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    struct device *device = &r->a->context->device;
+    if (r->dry)
+        return status;
+    TRY(parcel_wait(r, parcel));
+    TRY_CL(&device->report, "clEnqueueReadBuffer",
+           device->cl.clEnqueueReadBuffer(r->a->transfers, parcel->buffer, CL_TRUE, offset, bytes,
+                                          parcel->host + offset, ready != NULL, ready ? &ready : NULL, NULL));
+fail:
+    return status;
+}
+
+clattn_status parcel_store(struct run *r, struct parcel *parcel)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    clattn_group_attention *a = r->a;
+    struct device *device = &a->context->device;
+    if (r->dry)
+        return status;
+    event_replace(a->context, &parcel->written, NULL);
+    TRY_CL(&device->report, "clEnqueueWriteBuffer",
+           device->cl.clEnqueueWriteBuffer(a->transfers, parcel->buffer, CL_FALSE, 0, parcel->bytes, parcel->host,
+                                           parcel->read != NULL, parcel->read ? &parcel->read : NULL,
+                                           &parcel->written));
+    TRY_CL(&device->report, "clFlush", device->cl.clFlush(a->transfers));
+fail:
+    return status;
+}
+
+clattn_status parcel_wait(struct run *r, struct parcel *parcel)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    struct device *device = &r->a->context->device;
+    if (parcel->written)
+        TRY_CL(&device->report, "clWaitForEvents", device->cl.clWaitForEvents(1, &parcel->written));
+    event_replace(r->a->context, &parcel->written, NULL);
+fail:
+    return status;
+}
+
+/* ---- exchanges ---- */
+
+clattn_status group_start(const struct run *r, const clattn_group_exchange *exchange, void **request)
+{
+    const clattn_group *group = &r->a->group;
+    char message[CLATTN_GROUP_MESSAGE] = "";
+    *request = NULL;
+    if (r->dry)
+        return CLATTN_SUCCESS;
+    const clattn_status status = group->exchange(group->user, exchange, request, message);
+    if (status == CLATTN_SUCCESS)
+        return status;
+    return report_error(&r->a->context->device.report, status, "rank %d: %s", (int)group->rank, message);
+}
+
+clattn_status group_finish(const struct run *r, void *request)
+{
+    const clattn_group *group = &r->a->group;
+    char message[CLATTN_GROUP_MESSAGE] = "";
+    if (r->dry)
+        return CLATTN_SUCCESS;
+    const clattn_status status = group->wait(group->user, request, message);
+    if (status == CLATTN_SUCCESS)
+        return status;
+    return report_error(&r->a->context->device.report, status, "rank %d: %s", (int)group->rank, message);
+}
+
+clattn_status group_swap_start(const struct run *r, const struct parcel *out, bool shared, struct parcel *in,
+                               size_t bytes, void **requests)
+{
+    const size_t ranks = (size_t)r->a->group.ranks, rank = (size_t)r->a->group.rank;
+    clattn_status status = CLATTN_SUCCESS;
+    memset(requests, 0, ranks * sizeof *requests);
+    for (size_t i = 0; i < ranks; i++) {
+        const size_t to = (rank + i) % ranks, from = (rank + ranks - i) % ranks;
+        const clattn_group_exchange exchange = {.send = out->host + (shared ? 0 : to * bytes),
+                                                .send_bytes = bytes,
+                                                .to = (int32_t)to,
+                                                .from = (int32_t)from,
+                                                .receive = in->host + from * bytes,
+                                                .receive_bytes = bytes};
+        TRY(group_start(r, &exchange, &requests[i]));
+    }
+fail:
+    if (status != CLATTN_SUCCESS)
+        (void)group_swap_finish(r, requests);
+    return status;
+}
+
+clattn_status group_swap_finish(const struct run *r, void **requests)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    for (size_t i = 0; i < (size_t)r->a->group.ranks && !r->dry; i++) {
+        if (!requests[i])
+            continue;
+        const clattn_status one = group_finish(r, requests[i]); /* of each, since its memory goes */
+        requests[i] = NULL;
+        if (status == CLATTN_SUCCESS)
+            status = one;
+    }
+    return status;
+}

@@ -1,0 +1,248 @@
+/* Attention of a group: the parts of ranks, each a thread, make the whole that the tests' reference expects. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/core/threads.h"
+#include "support/group/parts.h"
+#include "support/suite.h"
+
+#define MOST_RANKS 8
+
+/* Lengths that 2 * ranks divides, and heads that as many as four ranks share. */
+#define WHOLE .dim = {2, 8, 4, 48, 96, 8, 8}
+#define SQUARE .dim = {1, 4, 4, 96, 96, 8, 8}
+#define SMALL_WHOLE .dim = {1, 4, 4, 16, 16, 4, 4}
+
+static const attention_case cases[] = {
+    {"plain", ALL, SMALL_WHOLE},
+    {"causal", ALL, SMALL_WHOLE, .causal = true},
+    {"grouped heads", BIG, WHOLE},
+    {"causal, grouped heads", BIG, WHOLE, .causal = true, AT(BOTTOM_RIGHT, 0)},
+    {"causal from the top, more keys than queries", BIG, WHOLE, .causal = true},
+    {"a window", BIG, SQUARE, WINDOW(20, 3)},
+    {"a causal window at a position", BIG, WHOLE, .causal = true, AT(EXPLICIT, 37), WINDOW(11, 1000)},
+    {"a position before all keys", BIG, SQUARE, .causal = true, AT(EXPLICIT, -40)},
+    {"nothing attended", BIG, SQUARE, .causal = true, AT(EXPLICIT, -400)},
+    {"a boolean mask", BIG, WHOLE, .mask = MASK_BOOL},
+    {"a mask of keys", BIG, WHOLE, .mask = MASK_FLOAT, .mask_rank = 4, .mask_extent = {2, 1, 1, 96}},
+    {"a mask that is -inf", BIG, WHOLE, .mask = MASK_INF},
+    {"a mask of heads, a bias, causal", BIG, SQUARE, .causal = true, .mask = MASK_FLOAT, .mask_rank = 3,
+     .mask_extent = {4, 96, 96}, .bias = MASK_FINITE, .bias_rank = 2, .bias_extent = {1, 96}},
+    {"ALiBi, causal", BIG, WHOLE, .causal = true, AT(BOTTOM_RIGHT, 0), .alibi = 1},
+    {"ALiBi of items, softcap", BIG, SQUARE, .alibi = 2, .softcap = 2},
+    {"sinks", BIG, WHOLE, .sinks = true},
+    {"sinks, causal", BIG, SQUARE, .sinks = true, .causal = true},
+    {"additive", BIG, SQUARE, .additive = true},
+    {"a scale, no log-sum-exps", BIG, SQUARE, .scaled = true, .scale = -0.3F, .no_lse = true},
+    {"huge scores", BIG, SQUARE, .fill = FILL_HUGE},
+    {"float16", BIG, WHOLE, .causal = true, .type = FOUR(CLATTN_DTYPE_F16)},
+    {"bfloat16 values", BIG, SQUARE, .type = {.value = CLATTN_DTYPE_BF16}},
+};
+
+typedef struct rank_thread {
+    group_part part;
+    clattn_context *context;
+    cl_command_queue queue;
+    clattn_group group;
+    const group_way *way;
+    thrd_t thread;
+} rank_thread;
+
+static int run_rank(void *user)
+{
+    rank_thread *t = user;
+    group_part_run(&t->part, t->context, t->queue, &t->group, t->way, 2);
+    return 0;
+}
+
+/* Runs what `ranks` of a way have been given, each in a thread with a queue of its own, and puts the results into the whole; returns
+ * the first failure. */
+static clattn_status run_group(rank_thread *ranks, test_job *whole, const group_way *way)
+{
+    clattn_group_local *local = NULL;
+    clattn_status status = CLATTN_SUCCESS;
+    assert_int_equal(clattn_group_local_create(way->ranks, 20000, &local), CLATTN_SUCCESS);
+    for (int i = 0; i < way->ranks; i++) {
+        rank_thread *t = &ranks[i];
+        t->context = device_context();
+        t->queue = new_queue(t->context, false);
+        assert_int_equal(clattn_group_local_rank(local, i, &t->group), CLATTN_SUCCESS);
+        t->way = way;
+    }
+    for (int i = 0; i < way->ranks; i++)
+        assert_int_equal(thrd_create(&ranks[i].thread, run_rank, &ranks[i]), thrd_success);
+    for (int i = 0; i < way->ranks; i++)
+        thrd_join(ranks[i].thread, NULL);
+    for (int i = 0; i < way->ranks; i++) {
+        rank_thread *t = &ranks[i];
+        if (t->part.status == CLATTN_SUCCESS)
+            group_part_give(&t->part, whole, way);
+        else if (status == CLATTN_SUCCESS) {
+            status = t->part.status;
+            if (status != CLATTN_ERROR_UNSUPPORTED)
+                print_message("# rank %d: %s\n", i, t->part.message);
+        }
+        group_part_release(&t->part);
+        clReleaseCommandQueue(t->queue);
+    }
+    clattn_group_local_release(&local);
+    return status;
+}
+
+static const int counts[] = {1, 2, 4, 3, 8};
+
+/* How many of them this level has. */
+static size_t count_of_counts(void)
+{
+    return by_level(2, 3, COUNT_OF(counts), COUNT_OF(counts));
+}
+
+static bool divides(const attention_case *test, const group_way *way)
+{
+    const size_t pieces = 2 * (size_t)way->ranks;
+    return test->dim.queries % pieces == 0 && test->dim.keys % pieces == 0;
+}
+
+static void check_forward(const attention_case *test, const group_way *way)
+{
+    static rank_thread ranks[MOST_RANKS];
+    test_job whole = {0};
+    const clattn_attention_desc desc = attention_prepare(&whole, test, 7);
+    for (int i = 0; i < way->ranks; i++)
+        group_part_make(&ranks[i].part, &whole, &desc, way, i);
+    const clattn_status status = run_group(ranks, &whole, way);
+    assert_int_equal(status, group_can(test, way) ? CLATTN_SUCCESS : CLATTN_ERROR_UNSUPPORTED);
+    if (status == CLATTN_SUCCESS)
+        attention_judge(&whole, test);
+    job_release(&whole);
+}
+
+static void check(const void *which, const char *unused)
+{
+    const attention_case *test = which;
+    (void)unused;
+    for (size_t n = 0; n < count_of_counts(); n++)
+        for (int mode = 0; mode < 3; mode++)
+            for (int order = 0; order < 2; order++) {
+                const group_way way = {counts[n], (clattn_group_mode)mode, (clattn_group_order)order};
+                /* Partial results near 1e4 have log-sum-exps of which 1e-3 is rounded away, as group.h says. */
+                const bool rounds = mode == CLATTN_GROUP_MODE_RING && test->fill == FILL_HUGE;
+                if (divides(test, &way) && !rounds)
+                    check_forward(test, &way);
+            }
+}
+
+/* ---- gradients ---- */
+
+static const attention_case backward_cases[] = {
+    {"plain", ALL, SMALL_WHOLE},
+    {"causal, grouped heads", BIG, WHOLE, .causal = true, AT(BOTTOM_RIGHT, 0)},
+    {"a window, the log-sum-exp's gradient", BIG, SQUARE, WINDOW(20, 3), .entropy = true},
+    {"nothing attended by some", BIG, SQUARE, .causal = true, AT(EXPLICIT, -40)},
+    {"a mask, a bias, causal", BIG, SQUARE, .causal = true, .mask = MASK_FLOAT, .bias = MASK_FINITE},
+    {"ALiBi, softcap, sinks", BIG, WHOLE, .alibi = 1, .softcap = 2, .sinks = true},
+    {"additive", MORE, SQUARE, .additive = true},
+    {"float16, causal", BIG, WHOLE, .causal = true, .type = FOUR(CLATTN_DTYPE_F16)},
+};
+
+static void check_backward(const void *which, const char *unused)
+{
+    static rank_thread ranks[MOST_RANKS];
+    static struct backward_job whole;
+    const attention_case *test = which;
+    (void)unused;
+    for (size_t n = 0; n < 4 * count_of_counts(); n++) {
+        const group_way way = {counts[n / 4], n % 2 ? CLATTN_GROUP_MODE_HEADS : CLATTN_GROUP_MODE_RING,
+                               (clattn_group_order)(n / 2 % 2)};
+        if (!divides(test, &way) || !group_can(test, &way))
+            continue;
+        backward_prepare(&whole, test);
+        for (int i = 0; i < way.ranks; i++)
+            group_part_make_backward(&ranks[i].part, &whole, &way, i);
+        assert_int_equal(run_group(ranks, &whole.job, &way), CLATTN_SUCCESS);
+        /* What a group does not compute. */
+        whole.mask.memory = whole.bias.memory = whole.vector.memory = whole.alibi.memory = whole.sinks.memory = NULL;
+        backward_judge(&whole);
+        backward_release(&whole);
+    }
+}
+
+/* ---- the same bits ---- */
+
+enum { REPEATS = 20 };
+
+/* Makes the ranks' shares once and calls them again and again. */
+static void repeats_bits(const void *which, const char *unused)
+{
+    static rank_thread ranks[MOST_RANKS];
+    static struct backward_job gradients;
+    const group_way *way = which;
+    const attention_case test = {"repeated", ALL, .dim = {1, 4, 4, 48, 48, 8, 8}, .causal = true};
+    unsigned char *first[MOST_RANKS];
+    (void)unused;
+    for (int backward = 0; backward < (way->mode == CLATTN_GROUP_MODE_GATHER ? 1 : 2); backward++) {
+        for (size_t n = 0; n < by_level(2, REPEATS, REPEATS, 1000); n++) {
+            clattn_group_local *local = NULL;
+            backward_prepare(&gradients, &test);
+            assert_int_equal(clattn_group_local_create(way->ranks, 20000, &local), CLATTN_SUCCESS);
+            for (int i = 0; i < way->ranks; i++) {
+                rank_thread *t = &ranks[i];
+                if (backward)
+                    group_part_make_backward(&t->part, &gradients, way, i);
+                else {
+                    test_job whole = {0};
+                    const clattn_attention_desc desc = attention_prepare(&whole, &test, 7);
+                    group_part_make(&t->part, &whole, &desc, way, i);
+                    job_release(&whole);
+                }
+                *t = (rank_thread){.part = t->part, .context = device_context(), .way = way};
+                assert_int_equal(clattn_group_local_rank(local, i, &t->group), CLATTN_SUCCESS);
+                t->queue = new_queue(t->context, false);
+                assert_int_equal(thrd_create(&t->thread, run_rank, t), thrd_success);
+            }
+            for (int i = 0; i < way->ranks; i++)
+                thrd_join(ranks[i].thread, NULL);
+            for (int i = 0; i < way->ranks; i++) {
+                group_part *part = &ranks[i].part;
+                assert_int_equal(part->status, CLATTN_SUCCESS);
+                for (int k = 0; k < JOB_OUTPUTS; k++)
+                    if (part->job.output[k].memory)
+                        array_download(&part->job.output[k]);
+                unsigned char *bytes = job_snapshot(&part->job);
+                if (n)
+                    assert_memory_equal(bytes, first[i], job_bytes(&part->job));
+                if (n)
+                    free(bytes);
+                else
+                    first[i] = bytes;
+                group_part_release(part);
+                clReleaseCommandQueue(ranks[i].queue);
+            }
+            clattn_group_local_release(&local);
+            backward_release(&gradients);
+        }
+        for (int i = 0; i < way->ranks; i++)
+            free(first[i]);
+    }
+}
+
+static const group_way repeated[] = {
+    {3, CLATTN_GROUP_MODE_RING, CLATTN_GROUP_ORDER_ZIGZAG},
+    {2, CLATTN_GROUP_MODE_GATHER, CLATTN_GROUP_ORDER_STRAIGHT},
+    {4, CLATTN_GROUP_MODE_HEADS, CLATTN_GROUP_ORDER_ZIGZAG},
+};
+
+int main(int argc, char **argv)
+{
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        if (cases[i].levels & level())
+            suite_add_case(check, &cases[i], "", "group attention: %s", cases[i].rule);
+    for (size_t i = 0; i < COUNT_OF(backward_cases); i++)
+        if (backward_cases[i].levels & level())
+            suite_add_case(check_backward, &backward_cases[i], "", "group attention backward: %s",
+                           backward_cases[i].rule);
+    for (size_t i = 0; i < COUNT_OF(repeated); i++)
+        suite_add_case(repeats_bits, &repeated[i], "", "group attention: %d ranks give the same bits, mode %d",
+                       repeated[i].ranks, (int)repeated[i].mode);
+    return suite_run("group_attention", argc, argv);
+}

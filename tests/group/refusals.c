@@ -1,0 +1,298 @@
+/* Groups that do not answer, do not agree, or are asked for what they cannot do; and groups of the application's own. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/attention/small.h"
+#include "support/core/threads.h"
+#include "support/group/parts.h"
+#include "support/suite.h"
+
+/* ---- the local group ---- */
+
+/* Makes a local group's ranks. */
+static clattn_group_local *make_groups(int ranks, uint32_t timeout_ms, clattn_group *groups)
+{
+    clattn_group_local *local = NULL;
+    assert_int_equal(clattn_group_local_create(ranks, timeout_ms, &local), CLATTN_SUCCESS);
+    for (int i = 0; i < ranks; i++)
+        assert_int_equal(clattn_group_local_rank(local, i, &groups[i]), CLATTN_SUCCESS);
+    return local;
+}
+
+typedef struct exchanger {
+    clattn_group group;
+    clattn_group_exchange exchange;
+    clattn_status status;
+    char message[CLATTN_GROUP_MESSAGE];
+} exchanger;
+
+static int exchange_once(void *user)
+{
+    exchanger *e = user;
+    void *request = NULL;
+    e->status = e->group.exchange(e->group.user, &e->exchange, &request, e->message);
+    if (e->status == CLATTN_SUCCESS)
+        e->status = e->group.wait(e->group.user, request, e->message);
+    return 0;
+}
+
+static void two_lengths_are_named(void **state)
+{
+    clattn_group groups[2];
+    char from[2][16], to[2][16];
+    exchanger ranks[2];
+    thrd_t threads[2];
+    (void)state;
+    memset(from, 'a', sizeof from);
+    clattn_group_local *local = make_groups(2, 5000, groups);
+    for (int i = 0; i < 2; i++) {
+        ranks[i] = (exchanger){groups[i], {from[i], i ? 12 : 16, 1 - i, 1 - i, to[i], 16}, CLATTN_SUCCESS, ""};
+        assert_int_equal(thrd_create(&threads[i], exchange_once, &ranks[i]), thrd_success);
+    }
+    for (int i = 0; i < 2; i++)
+        thrd_join(threads[i], NULL);
+    assert_int_equal(ranks[0].status, CLATTN_ERROR_GROUP);
+    assert_string_equal(ranks[0].message, "rank 1 sent 12 bytes, expected 16");
+    assert_int_equal(ranks[1].status, CLATTN_ERROR_GROUP);
+    assert_string_equal(ranks[1].message, "rank 0 expected 16 bytes, got 12");
+    clattn_group_local_release(&local);
+    assert_null(local);
+    clattn_group_local_release(&local);
+}
+
+static void a_missing_rank_is_named(void **state)
+{
+    clattn_group groups[3];
+    char from[4] = "abc", to[4];
+    (void)state;
+    clattn_group_local *local = make_groups(3, 50, groups);
+    exchanger e = {groups[0], {from, sizeof from, 1, 2, to, sizeof to}, CLATTN_SUCCESS, ""};
+    exchange_once(&e);
+    assert_int_equal(e.status, CLATTN_ERROR_GROUP);
+    assert_string_equal(e.message, "rank 2 did not answer within 50 ms");
+    e.exchange = (clattn_group_exchange){from, sizeof from, 3, 0, to, sizeof to};
+    exchange_once(&e);
+    assert_int_equal(e.status, CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_string_equal(e.message, "rank 0 exchanges with ranks 3 and 0 of 3");
+    e.exchange = (clattn_group_exchange){from, sizeof from, 0, 0, to, sizeof to};
+    exchange_once(&e);
+    assert_int_equal(e.status, CLATTN_SUCCESS);
+    assert_string_equal(to, "abc");
+    assert_int_equal(clattn_group_local_rank(local, 3, groups), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(clattn_group_local_rank(local, -1, groups), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(clattn_group_local_rank(NULL, 0, groups), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(clattn_group_local_rank(local, 0, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+    clattn_group_local_release(&local);
+    assert_int_equal(clattn_group_local_create(0, 0, &local), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(clattn_group_local_create(1, 0, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+    clattn_group_local_release(NULL);
+}
+
+/* Exchanges that are under way at once arrive in the order in which they were started. */
+static void exchanges_keep_their_order(void **state)
+{
+    enum { COUNT = 5 };
+    clattn_group groups[1];
+    void *requests[COUNT];
+    int from[COUNT], to[COUNT] = {0};
+    char message[CLATTN_GROUP_MESSAGE] = "";
+    (void)state;
+    clattn_group_local *local = make_groups(1, 1000, groups);
+    for (int i = 0; i < COUNT; i++) {
+        from[i] = 10 + i;
+        const clattn_group_exchange exchange = {&from[i], sizeof from[i], 0, 0, &to[i], sizeof to[i]};
+        assert_int_equal(groups[0].exchange(groups[0].user, &exchange, &requests[i], message), CLATTN_SUCCESS);
+    }
+    for (int i = 0; i < COUNT; i++)
+        assert_int_equal(groups[0].wait(groups[0].user, requests[i], message), CLATTN_SUCCESS);
+    for (int i = 0; i < COUNT; i++)
+        assert_int_equal(to[i], 10 + i);
+    clattn_group_local_release(&local);
+}
+
+/* ---- ranks that disagree ---- */
+
+typedef struct maker {
+    clattn_group group;
+    clattn_group_attention_desc desc;
+    clattn_status status;
+    char message[512];
+} maker;
+
+static int make_share(void *user)
+{
+    maker *m = user;
+    clattn_group_attention *attention = NULL;
+    m->status = clattn_group_attention_create(device_context(), &m->group, &m->desc, &attention);
+    if (m->status != CLATTN_SUCCESS)
+        clattn_context_message(device_context(), m->message, sizeof m->message);
+    clattn_group_attention_release(&attention);
+    return 0;
+}
+
+static clattn_attention_desc small_desc(void)
+{
+    clattn_attention_desc d = CLATTN_ATTENTION_DESC_INIT;
+    d.query = d.key = d.value = d.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, 8, 4);
+    return d;
+}
+
+static void make_shares(maker ranks[2])
+{
+    clattn_group groups[2];
+    thrd_t threads[2];
+    clattn_group_local *local = make_groups(2, 5000, groups);
+    (void)device_context();
+    for (int i = 0; i < 2; i++) {
+        ranks[i].group = groups[i];
+        assert_int_equal(thrd_create(&threads[i], make_share, &ranks[i]), thrd_success);
+    }
+    for (int i = 0; i < 2; i++)
+        thrd_join(threads[i], NULL);
+    clattn_group_local_release(&local);
+}
+
+static void what_ranks_disagree_about_is_named(void **state)
+{
+    clattn_attention_desc local[2] = {small_desc(), small_desc()};
+    maker ranks[2] = {{.desc = CLATTN_GROUP_ATTENTION_DESC_INIT}, {.desc = CLATTN_GROUP_ATTENTION_DESC_INIT}};
+    (void)state;
+    ranks[0].desc.attention = &local[0];
+    ranks[1].desc.attention = &local[1];
+    ranks[1].desc.mode = CLATTN_GROUP_MODE_HEADS;
+    make_shares(ranks);
+    assert_int_equal(ranks[0].status, CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_string_equal(ranks[0].message, "rank 0 has mode=ring, and rank 1 has mode=heads");
+    assert_string_equal(ranks[1].message, "rank 1 has mode=heads, and rank 0 has mode=ring");
+    ranks[1].desc.mode = CLATTN_GROUP_MODE_RING;
+    local[1].query = local[1].output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, 6, 4);
+    make_shares(ranks);
+    assert_string_equal(ranks[0].message, "rank 0 has query=float32 1x2x8x4, and rank 1 has query=float32 1x2x6x4");
+    local[1] = small_desc();
+    local[1].causal = 1;
+    make_shares(ranks);
+    assert_string_equal(ranks[1].message, "rank 1 has causal=1, and rank 0 has causal=0");
+    /* One refuses its own: the other one says who has no share. */
+    local[1] = small_desc();
+    local[1].dropout.probability = 0.5F;
+    make_shares(ranks);
+    assert_int_equal(ranks[1].status, CLATTN_ERROR_UNSUPPORTED);
+    assert_string_equal(ranks[1].message, "group attention: a group's attention has no dropout");
+    assert_int_equal(ranks[0].status, CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(ranks[0].message, "which refuses: a group's attention has no dropout"));
+}
+
+/* ---- descriptions and arguments ---- */
+
+static void refuses(clattn_group_attention_desc desc, clattn_attention_desc own, clattn_status expected,
+                    const char *text)
+{
+    clattn_group groups[1];
+    maker m = {.desc = desc};
+    clattn_group_local *local = make_groups(1, 1000, groups);
+    m.desc.attention = &own;
+    m.group = groups[0];
+    make_share(&m);
+    assert_int_equal(m.status, expected);
+    if (text && !strstr(m.message, text))
+        fail_msg("\"%s\" lacks \"%s\"", m.message, text);
+    clattn_group_local_release(&local);
+}
+
+#define REFUSES(STATUS, TEXT, CHANGE) \
+    do { \
+        clattn_group_attention_desc g = CLATTN_GROUP_ATTENTION_DESC_INIT; \
+        clattn_attention_desc d = small_desc(); \
+        CHANGE; \
+        refuses(g, d, CLATTN_ERROR_##STATUS, TEXT); \
+    } while (0)
+
+static void wrong_descriptions_are_refused(void **state)
+{
+    (void)state;
+    REFUSES(INVALID_STRUCT, "ever had", g.size = 1);
+    REFUSES(INVALID_STRUCT, "ever had", d.size = 1);
+    REFUSES(INVALID_ARGUMENT, "unknown mode", g.mode = (clattn_group_mode)3);
+    REFUSES(INVALID_ARGUMENT, "unknown order", g.order = (clattn_group_order)-1);
+    REFUSES(INVALID_ARGUMENT, "unknown alignment", d.alignment = (clattn_alignment)9);
+    REFUSES(INVALID_LAYOUT, "query: the layout is missing", memset(&d.query, 0, sizeof d.query));
+    REFUSES(INVALID_LAYOUT, "the extents disagree", d.key.extent[3] = 3);
+    REFUSES(INVALID_LAYOUT, "an extent is 0", d.query.extent[2] = d.output.extent[2] = 0);
+    REFUSES(INVALID_LAYOUT, "even in zigzag order",
+            (g.order = CLATTN_GROUP_ORDER_ZIGZAG, d.query.extent[2] = d.output.extent[2] = 7));
+    REFUSES(INVALID_LAYOUT, "mask and bias are",
+            d.mask = clattn_layout_contiguous(CLATTN_DTYPE_BOOL, 2, (const size_t[2]){8, 5}));
+    REFUSES(UNSUPPORTED, "no gradients", d.direction = CLATTN_DIRECTION_BACKWARD);
+    REFUSES(UNSUPPORTED, "no snippets", d.snippets.mask_mod = "int mask_mod;");
+    REFUSES(UNSUPPORTED, "no lengths",
+            d.lengths.key = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, (const size_t[1]){1}));
+    REFUSES(UNSUPPORTED, "no cache", d.cache.kind = CLATTN_CACHE_KIND_RING);
+    REFUSES(UNSUPPORTED, "no entropy",
+            d.outputs.entropy = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (const size_t[3]){1, 2, 8}));
+    REFUSES(UNSUPPORTED, "float32, float16 or bfloat16",
+            d.query.dtype = d.key.dtype = d.value.dtype = d.output.dtype = CLATTN_DTYPE_F64);
+    REFUSES(UNSUPPORTED, "the same for all queries",
+            (g.mode = CLATTN_GROUP_MODE_HEADS,
+             d.mask = clattn_layout_contiguous(CLATTN_DTYPE_BOOL, 2, (const size_t[2]){8, 8})));
+}
+
+static void wrong_groups_and_arguments_are_refused(void **state)
+{
+    clattn_group groups[1], wrong;
+    clattn_attention_desc own;
+    clattn_group_attention_desc desc = CLATTN_GROUP_ATTENTION_DESC_INIT;
+    clattn_group_attention *attention = NULL;
+    clattn_context *context = device_context();
+    struct small_attention problem;
+    (void)state;
+    small_attention_open(&problem, clattn_context_opencl_context(context));
+    own = problem.desc;
+    desc.attention = &own;
+    clattn_group_local *local = make_groups(1, 1000, groups);
+    wrong = groups[0];
+    wrong.rank = 1;
+    assert_int_equal(clattn_group_attention_create(context, &wrong, &desc, &attention), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_message_has(context, "rank 1 of 1");
+    wrong = groups[0];
+    wrong.wait = NULL;
+    assert_int_equal(clattn_group_attention_create(context, &wrong, &desc, &attention), CLATTN_ERROR_INVALID_ARGUMENT);
+    wrong.size = 3;
+    assert_int_equal(clattn_group_attention_create(context, &wrong, &desc, &attention), CLATTN_ERROR_INVALID_STRUCT);
+    assert_int_equal(clattn_group_attention_create(context, NULL, &desc, &attention), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(clattn_group_attention_create(context, &groups[0], &desc, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(clattn_group_attention_create(NULL, &groups[0], &desc, &attention), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_status(context, clattn_group_attention_create(context, &groups[0], &desc, &attention), CLATTN_SUCCESS);
+    clattn_attention_args args = problem.args;
+    args.explicit_lengths = 1;
+    assert_int_equal(clattn_group_attention_run(attention, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_message_has(context, "takes no lengths");
+    args = problem.args;
+    args.query = (clattn_binding){0};
+    assert_int_equal(clattn_group_attention_run(attention, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_message_has(context, "query");
+    args = problem.args;
+    args.position = INT64_MAX;
+    assert_int_equal(clattn_group_attention_run(attention, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_message_has(context, "at most 2^62");
+    assert_int_equal(clattn_group_attention_run(NULL, NULL, &problem.args, 0, NULL, NULL),
+                     CLATTN_ERROR_INVALID_ARGUMENT);
+    /* It is whole after all of that. */
+    assert_status(context, clattn_group_attention_run(attention, NULL, &problem.args, 0, NULL, NULL), CLATTN_SUCCESS);
+    small_attention_check(&problem, clattn_context_queue(context));
+    clattn_group_attention_release(&attention);
+    clattn_group_attention_release(&attention);
+    clattn_group_attention_release(NULL);
+    clattn_group_local_release(&local);
+    small_attention_release(&problem);
+}
+
+int main(int argc, char **argv)
+{
+    suite_add(two_lengths_are_named, "group: both lengths of an exchange are named");
+    suite_add(a_missing_rank_is_named, "group: a rank that does not answer is named");
+    suite_add(exchanges_keep_their_order, "group: exchanges keep their order");
+    suite_add(what_ranks_disagree_about_is_named, "group attention: what ranks disagree about is named");
+    suite_add(wrong_descriptions_are_refused, "group attention: wrong descriptions are refused");
+    suite_add(wrong_groups_and_arguments_are_refused, "group attention: wrong groups and arguments are refused");
+    return suite_run("group_refusals", argc, argv);
+}

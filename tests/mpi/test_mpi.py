@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""libclattn-mpi: the ranks of exchanges.c, as mpirun starts them.
+
+    MPI_RANKS=2 MPI_EXCHANGES=build/tests/mpi/mpi_exchanges MPI_PIECES=build/tests/mpi/mpi_pieces python3 tests/mpi/test_mpi.py
+
+MPIRUN is another mpirun than the path's.  All ranks share this machine's cores, however few these are."""
+import os
+import re
+import signal
+import subprocess
+import unittest
+
+MPIRUN = os.environ.get("MPIRUN", "mpirun")
+EXCHANGES, PIECES = os.environ.get("MPI_EXCHANGES", "mpi_exchanges"), os.environ.get("MPI_PIECES", "mpi_pieces")
+RANKS = int(os.environ.get("MPI_RANKS", 2))
+SEED = int(os.environ.get("CLATTN_TEST_SEED", 1))
+OPEN_MPI = "Open MPI" in subprocess.run([MPIRUN, "--version"], capture_output=True, text=True).stdout
+SECONDS = 100  # nothing hangs
+
+several = unittest.skipIf(RANKS < 2, "needs two ranks")
+
+
+class Mpi(unittest.TestCase):
+    def run_ranks(self, program, *arguments, options=(), transport="^tcp"):
+        """Runs the ranks and returns mpirun's exit status, the lines of the ranks, and all that was said."""
+        command = [MPIRUN, *options, "-n", RANKS, program, *arguments]
+        env = dict(os.environ)
+        if OPEN_MPI:
+            command[1:1] = ["--oversubscribe", "--allow-run-as-root", "--bind-to", "none"]
+            # Containers forbid reading another process's memory.
+            env.setdefault("OMPI_MCA_btl_vader_single_copy_mechanism", "none")
+            env["OMPI_MCA_btl"] = transport
+        process = subprocess.Popen([str(word) for word in command], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        try:
+            text, _ = process.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            process.terminate()  # ends the ranks, too
+            try:
+                text, _ = process.communicate(timeout=10)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                text, _ = process.communicate()
+            self.fail(f"it hangs: {text}")
+        return process.returncode, re.findall(r"^rank \d+: .*$", text, re.M), text
+
+    def succeed(self, program, *arguments, **keywords):
+        status, said, text = self.run_ranks(program, *arguments, **keywords)
+        self.assertEqual(status, 0, text)
+        return said
+
+    def check_random(self, said):
+        self.assertEqual(len(said), RANKS)
+        for rank, line in enumerate(sorted(said)):
+            exchanges, received = map(int, re.fullmatch(rf"rank {rank}: (\d+) exchanges, (\d+) bytes", line).groups())
+            self.assertGreater(exchanges, 20)
+            self.assertGreater(received, 1000000)
+
+    def test_random(self):
+        """Rings, permutations and pairs, of none to 1 MB, up to six at a time, waited for in any order."""
+        self.check_random(self.succeed(EXCHANGES, "random", SEED, 60))
+
+    def test_pieces(self):
+        """The same in messages of at most 1,000 bytes."""
+        self.check_random(self.succeed(PIECES, "random", SEED + 1, 60))
+
+    @unittest.skipUnless(OPEN_MPI, "needs Open MPI")
+    def test_tcp(self):
+        """Over sockets, as between machines."""
+        self.check_random(self.succeed(EXCHANGES, "random", SEED + 2, 60, transport="self,tcp"))
+
+    def check_lengths(self, program, *pairs):
+        """What rank 0 says of messages of another length."""
+        said = self.succeed(program, "length", *(number for pair in pairs for number in pair))
+        self.assertEqual(said, [f"rank 0: rank {RANKS - 1} sent {sent} bytes, expected {expected}" for sent, expected in pairs])
+
+    def test_lengths(self):
+        """Messages that MPI sends at once, and others."""
+        self.check_lengths(EXCHANGES, (12, 16), (20, 16), (1, 2000000), (2000000, 3), (1000000, 1000001), (1000001, 1000000))
+
+    def test_lengths_of_pieces(self):
+        self.check_lengths(PIECES, (2500, 2600), (2600, 2500), (2500, 9000), (1000, 1001), (1001, 1000))
+
+    def test_longer_pieces(self):
+        """The first message is as long as any, and the second one has not been looked at."""
+        self.assertEqual(self.succeed(PIECES, "length", 1500, 999), [f"rank 0: rank {RANKS - 1} sent 1000 bytes or more, expected 999"])
+
+    def test_nothing_sent(self):
+        """Where one of the two has no bytes, the other one's time-out tells."""
+        self.assertEqual(self.succeed(EXCHANGES, "length", 0, 16), self.in_vain([0]))
+
+    def test_refusals(self):
+        self.assertEqual(sorted(self.succeed(EXCHANGES, "refusals")),
+                         [f"rank {rank}: rank {rank} exchanges with ranks 0 and {RANKS} of {RANKS}" for rank in range(RANKS)])
+
+    def run_without(self, *arguments):
+        """What the ranks say whose exchange others have left.  The others do not end MPI, and so mpirun fails, too."""
+        return sorted(self.run_ranks(*arguments, options=["--enable-recovery"] if OPEN_MPI else ["-disable-auto-cleanup"])[1])
+
+    def in_vain(self, ranks):
+        return [f"rank {rank}: rank {RANKS - 1} did not answer within 1000 ms" for rank in ranks]
+
+    @several
+    def test_silent(self):
+        """What is sent to a rank that does not answer may be on its way if it is little; if it is much, it is waited for."""
+        for count in (64, 1000000):
+            self.assertEqual(self.run_without(EXCHANGES, "silent", count), self.in_vain(range(RANKS - 1)))
+
+    @several
+    def test_killed(self):
+        """A rank that ends while the others wait for it."""
+        self.assertEqual(self.run_without(EXCHANGES, "killed", 1000000), self.in_vain(range(RANKS - 1)))
+
+    @several
+    def test_two_silent(self):
+        """The message has both ranks, if the one has not sent and the other has not received."""
+        both = [f"rank 0: ranks {RANKS - 1} and 1 did not answer within 1000 ms"] if RANKS > 2 else self.in_vain([0])
+        self.assertEqual(self.run_without(EXCHANGES, "alone", 1000000), both)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,181 @@
+#include "support/group/parts.h"
+
+#include <string.h>
+
+size_t group_row(const group_way *way, int rank, size_t rows, size_t row)
+{
+    const size_t ranks = (size_t)way->ranks, own = (size_t)rank, half = rows / 2;
+    if (way->order == CLATTN_GROUP_ORDER_STRAIGHT) {
+        return own * rows + row;
+    }
+    return row < half ? own * half + row : (2 * ranks - 1 - own) * half + (row - half);
+}
+
+bool group_can(const attention_case *test, const group_way *way)
+{
+    const bool by_rows = test->mask_rank == 0 || (test->mask_rank >= 2 && test->mask_extent[test->mask_rank - 2] > 1);
+    const bool bias_by_rows =
+        test->bias_rank == 0 || (test->bias_rank >= 2 && test->bias_extent[test->bias_rank - 2] > 1);
+    if (way->mode == CLATTN_GROUP_MODE_RING) {
+        return true;
+    }
+    return test->dim.kv_heads % (size_t)way->ranks == 0 &&
+           (way->mode == CLATTN_GROUP_MODE_GATHER || !((test->mask && by_rows) || (test->bias && bias_by_rows)));
+}
+
+/* Copies the rows of dimension `rows_at` (-1: all) that the rank has. */
+static test_array take(test_job *job, const test_array *whole, const group_way *way, int rank, int rows_at)
+{
+    size_t extent[CLATTN_MAX_RANK], index[CLATTN_MAX_RANK] = {0}, from[CLATTN_MAX_RANK];
+    const clattn_layout *layout = &whole->layout;
+    if (!whole->memory) {
+        return (test_array){0};
+    }
+    memcpy(extent, layout->extent, sizeof extent);
+    if (rows_at >= 0 && extent[rows_at] > 1) {
+        extent[rows_at] /= (size_t)way->ranks;
+    } else {
+        rows_at = -1;
+    }
+    test_array part = job_array(job, ROLE_INPUT, layout->dtype, layout->rank, extent, FORM_PADDED);
+    do {
+        memcpy(from, index, sizeof from);
+        if (rows_at >= 0) {
+            from[rows_at] = group_row(way, rank, extent[rows_at], index[rows_at]);
+        }
+        array_set(&part, index, array_get(whole, from));
+    } while (array_next(layout->rank, extent, index));
+    array_upload(&part);
+    return part;
+}
+
+static test_array make_output(test_job *job, const test_array *whole, const group_way *way)
+{
+    size_t extent[CLATTN_MAX_RANK];
+    if (!whole->memory) {
+        return (test_array){0};
+    }
+    memcpy(extent, whole->layout.extent, sizeof extent);
+    extent[2] /= (size_t)way->ranks;
+    test_array part = job_array(job, ROLE_OUTPUT, whole->layout.dtype, whole->layout.rank, extent,
+                                whole->layout.rank == 4 ? FORM_BSHD : FORM_PLAIN);
+    array_own(&part, extent);
+    return part;
+}
+
+/* What both directions have: the rank's part of the inputs, and arguments without lengths. */
+static void make(group_part *part, const test_job *whole, const clattn_attention_desc *desc, const group_way *way,
+                 int rank)
+{
+    static const int inputs[] = {QUERY, KEY, VALUE, MASK, BIAS, ALIBI, SINKS, VECTOR};
+    clattn_attention_desc *d = &part->desc;
+    clattn_attention_args *a = &part->job.args.attention;
+    memset(part, 0, sizeof *part);
+    part->rank = rank;
+    *d = *desc;
+    *a = whole->args.attention;
+    a->explicit_lengths = 0;
+    a->batch = a->query_length = a->key_length = 0;
+    for (size_t i = 0; i < COUNT_OF(inputs); i++) {
+        const int n = inputs[i], rows_at = n <= VALUE               ? 2
+                                           : n == MASK || n == BIAS ? whole->input[n].layout.rank - 2
+                                                                    : -1;
+        part->job.input[n] = take(&part->job, &whole->input[n], way, rank, rows_at);
+    }
+    array_bind(&part->job.input[QUERY], &d->query, &a->query);
+    array_bind(&part->job.input[KEY], &d->key, &a->key);
+    array_bind(&part->job.input[VALUE], &d->value, &a->value);
+    array_bind(&part->job.input[MASK], &d->mask, &a->mask);
+    array_bind(&part->job.input[BIAS], &d->bias, &a->bias);
+    array_bind(&part->job.input[ALIBI], &d->scoring.alibi, &a->scoring.alibi);
+    array_bind(&part->job.input[SINKS], &d->scoring.sinks, &a->scoring.sinks);
+    array_bind(&part->job.input[VECTOR], &d->scoring.vector, &a->scoring.vector);
+}
+
+void group_part_make(group_part *part, const test_job *whole, const clattn_attention_desc *desc, const group_way *way,
+                     int rank)
+{
+    clattn_attention_args *a = &part->job.args.attention;
+    make(part, whole, desc, way, rank);
+    part->job.output[OUTPUT] = make_output(&part->job, &whole->output[OUTPUT], way);
+    part->job.output[LSE] = make_output(&part->job, &whole->output[LSE], way);
+    array_bind(&part->job.output[OUTPUT], &part->desc.output, &a->output);
+    array_bind(&part->job.output[LSE], &part->desc.outputs.lse, &a->outputs.lse);
+}
+
+void group_part_make_backward(group_part *part, const struct backward_job *whole, const group_way *way, int rank)
+{
+    clattn_attention_desc *d = &part->desc;
+    clattn_attention_args *a = &part->job.args.attention;
+    make(part, &whole->job, &whole->desc, way, rank);
+    test_array given = take(&part->job, &whole->given, way, rank, 2), lse = take(&part->job, &whole->lse, way, rank, 2);
+    test_array given_output = take(&part->job, &whole->given_output, way, rank, 2);
+    test_array given_lse = take(&part->job, &whole->given_lse, way, rank, 2);
+    array_bind(&given, &d->output, &a->output);
+    array_bind(&lse, &d->outputs.lse, &a->outputs.lse);
+    array_bind(&given_output, &d->gradients.output, &a->gradients.output);
+    array_bind(&given_lse, &d->gradients.lse, &a->gradients.lse);
+    for (int n = 0; n < 3; n++) {
+        part->job.output[n] = make_output(&part->job, &whole->job.output[n], way);
+    }
+    array_bind(&part->job.output[0], &d->gradients.query, &a->gradients.query);
+    array_bind(&part->job.output[1], &d->gradients.key, &a->gradients.key);
+    array_bind(&part->job.output[2], &d->gradients.value, &a->gradients.value);
+    d->gradients.mask = d->gradients.bias = d->gradients.vector = d->gradients.alibi = d->gradients.sinks =
+        (clattn_layout){0};
+    a->gradients.mask = a->gradients.bias = a->gradients.vector = a->gradients.alibi = a->gradients.sinks =
+        (clattn_binding){0};
+}
+
+void group_part_release(group_part *part)
+{
+    job_release(&part->job);
+}
+
+void group_part_run(group_part *part, clattn_context *context, cl_command_queue queue, const clattn_group *group,
+                    const group_way *way, int times)
+{
+    clattn_group_attention_desc desc = CLATTN_GROUP_ATTENTION_DESC_INIT;
+    clattn_group_attention *attention = NULL;
+    cl_event event = NULL;
+    desc.mode = way->mode;
+    desc.order = way->order;
+    desc.attention = &part->desc;
+    part->status = clattn_group_attention_create(context, group, &desc, &attention);
+    for (int i = 0; i < times && part->status == CLATTN_SUCCESS; i++) {
+        if (event) {
+            clReleaseEvent(event);
+        }
+        part->status = clattn_group_attention_run(attention, queue, &part->job.args.attention, 0, NULL, &event);
+    }
+    if (part->status != CLATTN_SUCCESS) {
+        clattn_context_message(context, part->message, sizeof part->message);
+    }
+    if (event && clWaitForEvents(1, &event) != CL_SUCCESS && part->status == CLATTN_SUCCESS) {
+        part->status = CLATTN_ERROR_OPENCL;
+    }
+    if (event) {
+        clReleaseEvent(event);
+    }
+    clattn_group_attention_release(&attention);
+}
+
+void group_part_give(group_part *part, test_job *whole, const group_way *way)
+{
+    for (int n = 0; n < JOB_OUTPUTS; n++) {
+        test_array *from = &part->job.output[n];
+        size_t index[CLATTN_MAX_RANK] = {0}, to[CLATTN_MAX_RANK];
+        if (!from->memory) {
+            continue;
+        }
+        array_download(from);
+        do {
+            memcpy(to, index, sizeof to);
+            to[2] = group_row(way, part->rank, from->layout.extent[2], index[2]);
+            array_set(&whole->output[n], to, array_get(from, index));
+        } while (array_next(from->layout.rank, from->layout.extent, index));
+        const test_memory *memory = whole->output[n].memory;
+        write_buffer(clattn_context_queue(device_context()), memory->buffer, 0, memory->count * memory->element_size,
+                     memory->host);
+    }
+}
