@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""libclattn-mpi: the ranks of exchanges.c, as mpirun starts them.
+"""libclattn-mpi: the ranks of exchanges.c and of attention.c, as mpirun starts them.
 
-    MPI_RANKS=2 MPI_EXCHANGES=build/tests/mpi/mpi_exchanges MPI_PIECES=build/tests/mpi/mpi_pieces python3 tests/mpi/test_mpi.py
+    MPI_RANKS=2 MPI_EXCHANGES=build/tests/mpi/mpi_exchanges MPI_PIECES=build/tests/mpi/mpi_pieces python3 tests/mpi/test_mpi.py Mpi
+    MPI_RANKS=2 MPI_ATTENTION=build/tests/mpi/mpi_attention python3 tests/mpi/test_mpi.py Attention
 
 MPIRUN is another mpirun than the path's.  All ranks share this machine's cores, however few these are."""
 import os
@@ -12,6 +13,7 @@ import unittest
 
 MPIRUN = os.environ.get("MPIRUN", "mpirun")
 EXCHANGES, PIECES = os.environ.get("MPI_EXCHANGES", "mpi_exchanges"), os.environ.get("MPI_PIECES", "mpi_pieces")
+ATTENTION = os.environ.get("MPI_ATTENTION", "mpi_attention")
 RANKS = int(os.environ.get("MPI_RANKS", 2))
 SEED = int(os.environ.get("CLATTN_TEST_SEED", 1))
 OPEN_MPI = "Open MPI" in subprocess.run([MPIRUN, "--version"], capture_output=True, text=True).stdout
@@ -20,7 +22,7 @@ SECONDS = 100  # nothing hangs
 several = unittest.skipIf(RANKS < 2, "needs two ranks")
 
 
-class Mpi(unittest.TestCase):
+class Ranks(unittest.TestCase):
     def run_ranks(self, program, *arguments, options=(), transport="^tcp"):
         """Runs the ranks and returns mpirun's exit status, the lines of the ranks, and all that was said."""
         command = [MPIRUN, *options, "-n", RANKS, program, *arguments]
@@ -49,6 +51,16 @@ class Mpi(unittest.TestCase):
         self.assertEqual(status, 0, text)
         return said
 
+
+class Attention(Ranks):
+    def test_attention(self):
+        """attention.c: rank 0 compares every mode and order with the reference, gradients included."""
+        status, _, text = self.run_ranks(ATTENTION)
+        self.assertEqual(status, 0, text)
+        self.assertEqual(text.count("[  PASSED  ] 2 test(s)."), RANKS, text)
+
+
+class Mpi(Ranks):
     def check_random(self, said):
         self.assertEqual(len(said), RANKS)
         for rank, line in enumerate(sorted(said)):

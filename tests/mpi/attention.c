@@ -1,0 +1,110 @@
+/* A group's attention on MPI's ranks: each makes its part of the same whole, and rank 0 compares what all have made with the reference.
+ * test_mpi.py starts it by mpirun. */
+#include <clattn/mpi.h>
+#include <stdlib.h>
+
+#include "support/group/parts.h"
+#include "support/suite.h"
+
+#define WHOLE .dim = {2, 8, 4, 48, 96, 8, 8}
+
+static const attention_case cases[] = {
+    {"causal, grouped heads", ALL, WHOLE, .causal = true, AT(BOTTOM_RIGHT, 0)},
+    {"a window, sinks", ALL, WHOLE, .sinks = true, WINDOW(30, 4)},
+};
+
+static clattn_group group;
+
+/* Sends the bytes of rank 0's, or of another rank's, output `n` to rank 0. */
+static void send_output(const test_array *from, test_array *to, int rank)
+{
+    const test_memory *own = from->memory;
+    const size_t bytes = own->count * own->element_size;
+    unsigned char *sent = malloc(bytes), *received = malloc(bytes);
+    char message[CLATTN_GROUP_MESSAGE] = "";
+    void *request = NULL;
+    assert_non_null(sent);
+    assert_non_null(received);
+    read_buffer(clattn_context_queue(device_context()), own->buffer, bytes, sent);
+    const clattn_group_exchange exchange = {.send = sent,
+                                            .send_bytes = group.rank == rank ? bytes : 0,
+                                            .to = 0,
+                                            .from = rank,
+                                            .receive = received,
+                                            .receive_bytes = group.rank == 0 ? bytes : 0};
+    if (group.rank == 0 || group.rank == rank) {
+        assert_int_equal(group.exchange(group.user, &exchange, &request, message), CLATTN_SUCCESS);
+        if (group.wait(group.user, request, message) != CLATTN_SUCCESS)
+            fail_msg("%s", message);
+    }
+    if (group.rank == 0)
+        write_buffer(clattn_context_queue(device_context()), to->memory->buffer, 0, bytes, received);
+    free(sent);
+    free(received);
+}
+
+/* Runs the rank's part; rank 0 then has the whole. */
+static void run_part(group_part parts[], int ranks, const group_way *way, test_job *whole)
+{
+    group_part *own = &parts[group.rank];
+    group_part_run(own, device_context(), NULL, &group, way, 2);
+    if (own->status != CLATTN_SUCCESS)
+        fail_msg("%s", own->message);
+    for (int rank = 0; rank < ranks; rank++)
+        for (int n = 0; n < JOB_OUTPUTS; n++)
+            if (own->job.output[n].memory)
+                send_output(&own->job.output[n], &parts[rank].job.output[n], rank);
+    for (int rank = 0; rank < ranks; rank++) {
+        if (group.rank == 0)
+            group_part_give(&parts[rank], whole, way);
+        group_part_release(&parts[rank]);
+    }
+}
+
+static void check(const void *which, const char *unused)
+{
+    enum { MOST_RANKS = 8 };
+    static group_part parts[MOST_RANKS];
+    static struct backward_job gradients;
+    const attention_case *test = which;
+    const int ranks = (int)group.ranks;
+    (void)unused;
+    assert_in_range(ranks, 1, MOST_RANKS);
+    for (int n = 0; n < 6; n++) {
+        const group_way way = {ranks, (clattn_group_mode)(n / 2), (clattn_group_order)(n % 2)};
+        if (!group_can(test, &way))
+            continue;
+        test_job whole = {0};
+        const clattn_attention_desc desc = attention_prepare(&whole, test, 7);
+        for (int i = 0; i < ranks; i++)
+            group_part_make(&parts[i], &whole, &desc, &way, i);
+        run_part(parts, ranks, &way, &whole);
+        if (group.rank == 0)
+            attention_judge(&whole, test);
+        job_release(&whole);
+        if (way.mode == CLATTN_GROUP_MODE_GATHER)
+            continue;
+        backward_prepare(&gradients, test);
+        for (int i = 0; i < ranks; i++)
+            group_part_make_backward(&parts[i], &gradients, &way, i);
+        run_part(parts, ranks, &way, &gradients.job);
+        gradients.sinks.memory = NULL; /* which a group does not compute */
+        if (group.rank == 0)
+            backward_judge(&gradients);
+        backward_release(&gradients);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    int failed = clattn_group_mpi_create(MPI_COMM_WORLD, 30000, &group) != CLATTN_SUCCESS;
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        suite_add_case(check, &cases[i], "", "group attention by MPI: %s", cases[i].rule);
+    failed = failed || suite_run("mpi_attention", argc, argv);
+    if (failed)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    clattn_group_mpi_release(&group);
+    MPI_Finalize();
+    return 0;
+}
