@@ -235,7 +235,9 @@ clattn_status group_swap_start(const struct run *r, const struct parcel *out, bo
     const size_t ranks = (size_t)r->a->group.ranks, rank = (size_t)r->a->group.rank;
     clattn_status status = CLATTN_SUCCESS;
     memset(requests, 0, ranks * sizeof *requests);
-    for (size_t i = 0; i < ranks; i++) {
+    if (!r->dry)
+        memcpy(in->host + rank * bytes, out->host + (shared ? 0 : rank * bytes), bytes);
+    for (size_t i = 1; i < ranks; i++) {
         const size_t to = (rank + i) % ranks, from = (rank + ranks - i) % ranks;
         const clattn_group_exchange exchange = {.send = out->host + (shared ? 0 : to * bytes),
                                                 .send_bytes = bytes,

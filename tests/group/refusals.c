@@ -137,6 +137,11 @@ static clattn_attention_desc small_desc(void)
     return d;
 }
 
+static clattn_layout small_lse(void)
+{
+    return clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (const size_t[3]){1, 2, 8});
+}
+
 static void make_shares(maker ranks[2])
 {
     clattn_group groups[2];
@@ -222,13 +227,26 @@ static void wrong_descriptions_are_refused(void **state)
             (g.order = CLATTN_GROUP_ORDER_ZIGZAG, d.query.extent[2] = d.output.extent[2] = 7));
     REFUSES(INVALID_LAYOUT, "mask and bias are",
             d.mask = clattn_layout_contiguous(CLATTN_DTYPE_BOOL, 2, (const size_t[2]){8, 5}));
-    REFUSES(UNSUPPORTED, "no gradients", d.direction = CLATTN_DIRECTION_BACKWARD);
+    REFUSES(INVALID_ARGUMENT, "gradients are for", d.gradients.query = d.query);
+    REFUSES(INVALID_LAYOUT, "gradients.output: the layout is missing", d.direction = CLATTN_DIRECTION_BACKWARD);
+    REFUSES(INVALID_LAYOUT, "reads outputs.lse",
+            (d.direction = CLATTN_DIRECTION_BACKWARD, d.gradients.output = d.gradients.key = d.query));
+    REFUSES(INVALID_ARGUMENT, "none of gradients.query",
+            (d.direction = CLATTN_DIRECTION_BACKWARD, d.gradients.output = d.query, d.outputs.lse = small_lse()));
+    REFUSES(INVALID_LAYOUT, "the extents of their arrays",
+            (d.direction = CLATTN_DIRECTION_BACKWARD, d.gradients.output = d.gradients.key = d.query,
+             d.outputs.lse = small_lse(), d.gradients.key.extent[3] = 3));
+    REFUSES(UNSUPPORTED, "by a ring or by heads",
+            (g.mode = CLATTN_GROUP_MODE_GATHER, d.direction = CLATTN_DIRECTION_BACKWARD,
+             d.gradients.output = d.gradients.key = d.query, d.outputs.lse = small_lse()));
+    REFUSES(UNSUPPORTED, "gradients of query, key and value",
+            (d.direction = CLATTN_DIRECTION_BACKWARD, d.gradients.output = d.gradients.key = d.query,
+             d.outputs.lse = small_lse(), d.gradients.sinks = small_lse(), d.gradients.sinks.rank = 1));
     REFUSES(UNSUPPORTED, "no snippets", d.snippets.mask_mod = "int mask_mod;");
     REFUSES(UNSUPPORTED, "no lengths",
             d.lengths.key = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, (const size_t[1]){1}));
     REFUSES(UNSUPPORTED, "no cache", d.cache.kind = CLATTN_CACHE_KIND_RING);
-    REFUSES(UNSUPPORTED, "no entropy",
-            d.outputs.entropy = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (const size_t[3]){1, 2, 8}));
+    REFUSES(UNSUPPORTED, "no entropy", d.outputs.entropy = small_lse());
     REFUSES(UNSUPPORTED, "float32, float16 or bfloat16",
             d.query.dtype = d.key.dtype = d.value.dtype = d.output.dtype = CLATTN_DTYPE_F64);
     REFUSES(UNSUPPORTED, "the same for all queries",
