@@ -86,13 +86,14 @@ CLATTN_API void clattn_group_local_release(clattn_group_local **local);
 
 /** How ranks work together. */
 typedef enum clattn_group_mode {
-    /** Keys and values go round; a rank attends to one rank's while it receives the next one's. Memory: two ranks' keys and values. */
+    /** Keys and values go round; a rank attends to one rank's while it receives the next one's. Memory: two ranks' keys and
+     * values and three partial outputs; backward the gradients of two ranks' keys and values besides. */
     CLATTN_GROUP_MODE_RING = 0,
     /** Keys and values of a part of the heads go to all ranks, while the part before is attended to: as many parts as there are
-     * ranks. `ranks` divides kv_heads. Memory: all keys and values of two parts. */
+     * ranks. `ranks` divides kv_heads. Memory: all ranks' keys and values of three parts. Forward only. */
     CLATTN_GROUP_MODE_GATHER = 1,
     /** Ranks exchange parts of sequences for parts of heads, and back: each attends to all keys with its own heads. `ranks` divides
-     * kv_heads, and mask and bias are the same for all queries. Memory: all of a rank's heads, queries and outputs included. */
+     * kv_heads, and mask and bias are the same for all queries. Memory: three times what a rank sends and receives. */
     CLATTN_GROUP_MODE_HEADS = 2,
     CLATTN_GROUP_MODE_FORCE_32BIT = 0x7fffffff
 } clattn_group_mode;
@@ -143,7 +144,7 @@ CLATTN_API clattn_status clattn_group_attention_create(clattn_context *context, 
 
 /** Computes on `queue` (NULL: the context's own), after the events of the wait list; `event`, if not NULL, is that of the last kernel.
  *
- * All ranks call it. It blocks while the group exchanges, and returns with the last kernels enqueued. `args` binds the arrays of the
+ * All ranks call it. Outputs may overlap nothing. It blocks while the group exchanges, and returns with the last kernels enqueued. `args` binds the arrays of the
  * description; its explicit_lengths and workspace are not used and must be 0, and control NULL. One thread at a time.
  *
  * @return INVALID_ARGUMENT, INVALID_STRUCT, GROUP, or what clattn_attention_enqueue returns. After a failure the other ranks' calls fail by

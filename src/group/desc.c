@@ -116,6 +116,10 @@ static clattn_status read_sizes(struct group_problem *p, const clattn_group *gro
     REQUIRE(q[1] % k[1] == 0, wrong, "heads is no multiple of kv_heads");
     REQUIRE(size_mul(size_max(q[2], k[2]), (size_t)group->ranks, &whole) && whole <= LENGTH_LIMIT,
             CLATTN_ERROR_OVERFLOW, "the whole sequence is above 2^31 - 65537");
+    /* No array of all ranks, counted in bytes and with what stands beside it, comes near overflowing. */
+    REQUIRE(size_mul(whole, q[0], &whole) && size_mul(whole, q[1], &whole) &&
+                size_mul(whole, size_max(q[3], v[3]), &whole) && whole <= SIZE_MAX / 256,
+            CLATTN_ERROR_OVERFLOW, "the arrays of all ranks overflow");
     p->batch = q[0];
     p->heads = q[1];
     p->query_length = q[2];

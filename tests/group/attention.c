@@ -37,6 +37,7 @@ static const attention_case cases[] = {
     {"huge scores", BIG, SQUARE, .fill = FILL_HUGE},
     {"float16", BIG, WHOLE, .causal = true, .type = FOUR(CLATTN_DTYPE_F16)},
     {"bfloat16 values", BIG, SQUARE, .type = {.value = CLATTN_DTYPE_BF16}},
+    {"wider values", BIG, .dim = {2, 4, 4, 48, 96, 8, 16}, .causal = true},
 };
 
 typedef struct rank_thread {

@@ -223,6 +223,9 @@ static void wrong_descriptions_are_refused(void **state)
     REFUSES(INVALID_LAYOUT, "query: the layout is missing", memset(&d.query, 0, sizeof d.query));
     REFUSES(INVALID_LAYOUT, "the extents disagree", d.key.extent[3] = 3);
     REFUSES(INVALID_LAYOUT, "an extent is 0", d.query.extent[2] = d.output.extent[2] = 0);
+    REFUSES(OVERFLOW, "the arrays of all ranks overflow",
+            d.query = d.key = d.value = d.output =
+                clattn_layout_bhsd(CLATTN_DTYPE_F32, (size_t)1 << 28, 1, (size_t)1 << 30, 1));
     REFUSES(INVALID_LAYOUT, "even in zigzag order",
             (g.order = CLATTN_GROUP_ORDER_ZIGZAG, d.query.extent[2] = d.output.extent[2] = 7));
     REFUSES(INVALID_LAYOUT, "mask and bias are",

@@ -23,8 +23,9 @@ bool group_can(const attention_case *test, const group_way *way)
            (way->mode == CLATTN_GROUP_MODE_GATHER || !((test->mask && by_rows) || (test->bias && bias_by_rows)));
 }
 
-/* Copies the rows of dimension `rows_at` (-1: all) that the rank has. */
-static test_array take(test_job *job, const test_array *whole, const group_way *way, int rank, int rows_at)
+/* Copies the rows of dimension `rows_at` (-1: all) that the rank has, into an array of that form. */
+static test_array take_as(test_job *job, const test_array *whole, const group_way *way, int rank, int rows_at,
+                          array_form form)
 {
     size_t extent[CLATTN_MAX_RANK], index[CLATTN_MAX_RANK] = {0}, from[CLATTN_MAX_RANK];
     const clattn_layout *layout = &whole->layout;
@@ -37,7 +38,7 @@ static test_array take(test_job *job, const test_array *whole, const group_way *
     } else {
         rows_at = -1;
     }
-    test_array part = job_array(job, ROLE_INPUT, layout->dtype, layout->rank, extent, FORM_PADDED);
+    test_array part = job_array(job, ROLE_INPUT, layout->dtype, layout->rank, extent, form);
     do {
         memcpy(from, index, sizeof from);
         if (rows_at >= 0) {
@@ -47,6 +48,11 @@ static test_array take(test_job *job, const test_array *whole, const group_way *
     } while (array_next(layout->rank, extent, index));
     array_upload(&part);
     return part;
+}
+
+static test_array take(test_job *job, const test_array *whole, const group_way *way, int rank, int rows_at)
+{
+    return take_as(job, whole, way, rank, rows_at, FORM_PADDED);
 }
 
 static test_array make_output(test_job *job, const test_array *whole, const group_way *way)
@@ -68,6 +74,7 @@ static void make(group_part *part, const test_job *whole, const clattn_attention
                  int rank)
 {
     static const int inputs[] = {QUERY, KEY, VALUE, MASK, BIAS, ALIBI, SINKS, VECTOR};
+    static const array_form forms[] = {FORM_BSHD, FORM_TRANSPOSED, FORM_SPREAD};
     clattn_attention_desc *d = &part->desc;
     clattn_attention_args *a = &part->job.args.attention;
     memset(part, 0, sizeof *part);
@@ -80,7 +87,8 @@ static void make(group_part *part, const test_job *whole, const clattn_attention
         const int n = inputs[i], rows_at = n <= VALUE               ? 2
                                            : n == MASK || n == BIAS ? whole->input[n].layout.rank - 2
                                                                     : -1;
-        part->job.input[n] = take(&part->job, &whole->input[n], way, rank, rows_at);
+        part->job.input[n] =
+            take_as(&part->job, &whole->input[n], way, rank, rows_at, n <= VALUE ? forms[n] : FORM_PADDED);
     }
     array_bind(&part->job.input[QUERY], &d->query, &a->query);
     array_bind(&part->job.input[KEY], &d->key, &a->key);
