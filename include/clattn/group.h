@@ -44,14 +44,15 @@ typedef struct clattn_group_exchange {
  *
  * A thread calls one group's functions one at a time. The exchanges between two ranks are matched in the order in which each of them
  * starts them. Both functions return SUCCESS or why they failed, and then write a line to `message`. After a failure the group is
- * given nothing more. */
+ * given no new exchange, and those that were started are still waited for. */
 typedef struct clattn_group {
     size_t size;   /**< sizeof(clattn_group) */
     int32_t rank;  /**< the caller's own, 0 ... ranks - 1 */
     int32_t ranks; /**< how many there are, 1 or more */
     void *user;    /**< the functions' first argument */
 
-    /** Starts an exchange and does not wait for another rank. *request is given to `wait` once, if this succeeds. */
+    /** Starts an exchange and does not wait for another rank. *request, which is not NULL, is given to `wait` once, if this
+     * succeeds. */
     clattn_status (*exchange)(void *user, const clattn_group_exchange *exchange, void **request,
                               char message[CLATTN_GROUP_MESSAGE]);
 
@@ -114,7 +115,7 @@ typedef struct clattn_group_attention_desc {
     clattn_group_mode mode;   /**< how ranks work together */
     clattn_group_order order; /**< what each of them has */
 
-    /** The rank's own arrays: query and output have S_q rows, key and value S_k, mask and bias the rank's S_q or 1 rows and all
+    /** The rank's own arrays, of which no extent is 0: query and output have S_q rows, key and value S_k, mask and bias the rank's S_q or 1 rows and all
      * ranks * S_k keys in their order. `causal`, `alignment`, `window` and ALiBi are about positions in the whole sequences.
      *
      * float32, float16 and bfloat16. Forward, outputs.lse may be there, and no other output. Backward, by RING or HEADS, makes
@@ -129,14 +130,17 @@ typedef struct clattn_group_attention_desc {
 /** Sets *desc as CLATTN_GROUP_ATTENTION_DESC_INIT does (@ref calls_init). */
 CLATTN_API void clattn_group_attention_desc_init(clattn_group_attention_desc *desc);
 
-/** A rank's share of an attention, with its plans and buffers. */
+/** A rank's share of an attention, with its buffers. Its plans are in the context's cache (clattn_context_params.plan_capacity). */
 typedef struct clattn_group_attention clattn_group_attention;
 
 /** Makes a rank's share. All ranks call it, compare their descriptions and versions, and wait for each other. Blocks.
  *
  * `group` is copied. Several objects of a group are made, and run, in the same order on all ranks.
  *
- * @return INVALID_ARGUMENT (also if ranks disagree: the message names both values), INVALID_STRUCT, INVALID_LAYOUT, OVERFLOW, UNSUPPORTED,
+ * Each rank compares with the one before it: if those two differ, its message names both values, and the others' name the ranks that
+ * have no share.
+ *
+ * @return INVALID_ARGUMENT (also if the rank before has another description), INVALID_STRUCT, INVALID_LAYOUT, OVERFLOW, UNSUPPORTED,
  * OUT_OF_MEMORY, GROUP, or what clattn_attention_plan_create returns. */
 CLATTN_API clattn_status clattn_group_attention_create(clattn_context *context, const clattn_group *group,
                                                        const clattn_group_attention_desc *desc,

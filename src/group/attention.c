@@ -77,6 +77,9 @@ static void tell(const clattn_group_attention *a, struct strbuf *text)
     tell_layout(text, "lse", &d->outputs.lse);
     tell_layout(text, "gradients.output", &d->gradients.output);
     tell_layout(text, "gradients.lse", &d->gradients.lse);
+    tell_layout(text, "gradients.query", &d->gradients.query);
+    tell_layout(text, "gradients.key", &d->gradients.key);
+    tell_layout(text, "gradients.value", &d->gradients.value);
     strbuf_printf(text, "direction=%d\ncausal=%d\nalignment=%s\nscore=%d\nsoftcap=%.9g\n", (int)d->direction,
                   (int)d->causal, alignments[d->alignment], (int)d->scoring.kind, (double)d->scoring.softcap);
     if (d->scoring.explicit_scale)
@@ -185,7 +188,7 @@ static clattn_status make(clattn_group_attention *a, const clattn_group_attentio
     struct run r = {.a = a, .p = &a->problem};
     const clattn_status read = group_problem_read(&a->group, desc, &a->problem, &reason);
     clattn_status status = agree(&r, read == CLATTN_SUCCESS ? NULL : reason);
-    if (status == CLATTN_ERROR_GROUP)
+    if (a->failed)
         return status;
     if (read != CLATTN_SUCCESS)
         status = report_error(&a->context->device.report, read, "group attention: %s", reason);
@@ -286,23 +289,47 @@ fail:
     return status;
 }
 
+/* What is enqueued for another context or device would be this object's latest call. */
+static clattn_status check_queue(clattn_context *context, cl_command_queue queue)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    struct device *device = &context->device;
+    cl_context owner;
+    cl_device_id id;
+    TRY_CL(&device->report, "clGetCommandQueueInfo",
+           device->cl.clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof owner, &owner, NULL));
+    TRY_CL(&device->report, "clGetCommandQueueInfo",
+           device->cl.clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof id, &id, NULL));
+    if (owner != device->context || id != device->caps.device)
+        status = report_error(&device->report, CLATTN_ERROR_WRONG_CONTEXT,
+                              "the queue is of another OpenCL context or device");
+fail:
+    return status;
+}
+
 /* Begins with an event that follows the caller's wait list and this object's latest call. */
 static clattn_status begin(struct run *r, cl_uint wait_count, const cl_event *wait_list)
 {
-    clattn_status status = CLATTN_SUCCESS;
+    clattn_status status;
     struct device *device = &r->a->context->device;
+    cl_event *list = NULL;
     if (!wait_count != !wait_list)
         return report_error(&device->report, CLATTN_ERROR_INVALID_ARGUMENT, "the wait list and its length disagree");
-    if (r->a->finished)
-        TRY_CL(&device->report, "clEnqueueBarrierWithWaitList",
-               device->cl.clEnqueueBarrierWithWaitList(r->queue, 1, &r->a->finished, NULL));
+    TRY(check_queue(r->a->context, r->queue));
+    list = malloc(((size_t)wait_count + 1) * sizeof(cl_event));
+    if (!list) {
+        status = report_error(&device->report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a wait list");
+        goto fail;
+    }
     if (wait_count)
-        TRY_CL(&device->report, "clEnqueueBarrierWithWaitList",
-               device->cl.clEnqueueBarrierWithWaitList(r->queue, wait_count, wait_list, NULL));
+        memcpy(list, wait_list, wait_count * sizeof *list);
+    if (r->a->finished)
+        list[wait_count++] = r->a->finished;
     TRY_CL(&device->report, "clEnqueueMarkerWithWaitList",
-           device->cl.clEnqueueMarkerWithWaitList(r->queue, 0, NULL, &r->last));
+           device->cl.clEnqueueMarkerWithWaitList(r->queue, wait_count, wait_count ? list : NULL, &r->last));
     TRY_CL(&device->report, "clFlush", device->cl.clFlush(r->queue));
 fail:
+    free(list);
     return status;
 }
 
@@ -318,13 +345,14 @@ clattn_status clattn_group_attention_run(clattn_group_attention *a, cl_command_q
     TRY(context_check(a->context));
     struct device *device = &a->context->device;
     struct run r = {.a = a, .p = &a->problem, .queue = queue ? queue : a->context->queue};
-    status = read_args(a, args, &r.args);
-    if (status == CLATTN_SUCCESS)
-        status = begin(&r, wait_count, wait_list);
-    forget_events(a);
-    if (status == CLATTN_SUCCESS)
-        status = run_mode(&r);
-    event_replace(a->context, &a->finished, r.last);
+    TRY(read_args(a, args, &r.args));
+    status = begin(&r, wait_count, wait_list);
+    if (r.last) { /* which follows all that these events do */
+        forget_events(a);
+        if (status == CLATTN_SUCCESS)
+            status = run_mode(&r);
+        event_replace(a->context, &a->finished, r.last);
+    }
     if (status == CLATTN_SUCCESS && device->cl.clFlush(r.queue) != CL_SUCCESS)
         status = report_error(&device->report, CLATTN_ERROR_OPENCL, "clFlush failed");
     if (event && status == CLATTN_SUCCESS) {

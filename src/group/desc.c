@@ -120,6 +120,14 @@ static clattn_status read_sizes(struct group_problem *p, const clattn_group *gro
     REQUIRE(size_mul(whole, q[0], &whole) && size_mul(whole, q[1], &whole) &&
                 size_mul(whole, size_max(q[3], v[3]), &whole) && whole <= SIZE_MAX / 256,
             CLATTN_ERROR_OVERFLOW, "the arrays of all ranks overflow");
+    const clattn_layout *lse = &d->outputs.lse, *vector = &d->scoring.vector, *alibi = &d->scoring.alibi;
+    REQUIRE(layout_is_none(lse) || !memcmp(lse->extent, q, 3 * sizeof *q), wrong, "outputs.lse is (batch, heads, S_q)");
+    REQUIRE(layout_is_none(vector) || vector->extent[0] == q[1] || vector->extent[0] == 1, wrong,
+            "scoring.vector is (heads or 1, d_k)");
+    REQUIRE(layout_is_none(&d->scoring.sinks) || d->scoring.sinks.extent[0] == q[1], wrong, "scoring.sinks is (heads)");
+    REQUIRE(layout_is_none(alibi) || (alibi->rank == 1 && alibi->extent[0] == q[1]) ||
+                (alibi->rank == 2 && alibi->extent[1] == q[1] && (alibi->extent[0] == q[0] || alibi->extent[0] == 1)),
+            wrong, "scoring.alibi is (heads) or (batch or 1, heads)");
     p->batch = q[0];
     p->heads = q[1];
     p->query_length = q[2];
@@ -151,6 +159,7 @@ clattn_status group_problem_read(const clattn_group *group, const clattn_group_a
     p->mode = desc.mode;
     p->order = desc.order;
     REQUIRE(enum_within(d->direction, CLATTN_DIRECTION_BACKWARD), CLATTN_ERROR_INVALID_ARGUMENT, "unknown direction");
+    REQUIRE(is_flag(d->short_mask), CLATTN_ERROR_INVALID_ARGUMENT, "short_mask is neither 0 nor 1");
     REQUIRE(enum_within(d->alignment, CLATTN_ALIGNMENT_EXPLICIT), CLATTN_ERROR_INVALID_ARGUMENT, "unknown alignment");
     const struct layout_rule all[] = {
         {&d->query, LAYOUT_OF("query"), LAYOUT_INPUT, 4, false},

@@ -44,6 +44,7 @@ struct clattn_group_attention {
     cl_mem whole[2]; /* gather: keys and values of all ranks, of two parts of the heads; heads: inputs, and results */
     cl_event whole_read[2];
     cl_event finished; /* the latest call has */
+    bool failed;       /* the group has, and is given no new exchange */
 };
 
 /* A call.  While plans are made (`dry`) the same steps are taken, and each of them makes its plan. */

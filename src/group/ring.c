@@ -229,7 +229,7 @@ clattn_status ring_run(struct run *r)
         pieces[i].held = -1;
         for (size_t s = 0; s < ranks; s++)
             for (size_t k = 0; k < r->p->pieces; k++)
-                pieces[i].needed += ring_needs(r, i, piece_start(r->p, &a->group, s, k, r->p->key_length));
+                pieces[i].needed += r->dry || ring_needs(r, i, piece_start(r->p, &a->group, s, k, r->p->key_length));
     }
     const struct shards shards = ring_shards(r->p, false);
     TRY(ring_pack(r, &shards, &a->parcel[0], &packed));

@@ -95,6 +95,8 @@ static clattn_status copy_all(struct run *r, const struct shards *s, cl_mem parc
         else
             TRY(run_copy(r, r->a->transfers, &apart, parcel_at, &joined, whole_at, ready, last));
     }
+    if (!r->dry) /* the other queue will wait for them */
+        TRY_CL(&r->a->context->device.report, "clFlush", r->a->context->device.cl.clFlush(r->a->transfers));
 fail:
     return status;
 }

@@ -1,4 +1,5 @@
 /* The steps that the modes are made of: attention to a block, copies, and memory that ranks exchange. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -204,6 +205,16 @@ fail:
 
 /* ---- exchanges ---- */
 
+/* Reports what a group's function returned. */
+static clattn_status report_group(const struct run *r, clattn_status status, char message[CLATTN_GROUP_MESSAGE])
+{
+    message[CLATTN_GROUP_MESSAGE - 1] = '\0';
+    if (status == CLATTN_SUCCESS)
+        return status;
+    r->a->failed = true;
+    return report_error(&r->a->context->device.report, status, "rank %d: %s", (int)r->a->group.rank, message);
+}
+
 clattn_status group_start(const struct run *r, const clattn_group_exchange *exchange, void **request)
 {
     const clattn_group *group = &r->a->group;
@@ -211,22 +222,22 @@ clattn_status group_start(const struct run *r, const clattn_group_exchange *exch
     *request = NULL;
     if (r->dry)
         return CLATTN_SUCCESS;
-    const clattn_status status = group->exchange(group->user, exchange, request, message);
-    if (status == CLATTN_SUCCESS)
-        return status;
-    return report_error(&r->a->context->device.report, status, "rank %d: %s", (int)group->rank, message);
+    if (r->a->failed)
+        return report_error(&r->a->context->device.report, CLATTN_ERROR_GROUP, "rank %d: the group has failed before",
+                            (int)group->rank);
+    clattn_status status = group->exchange(group->user, exchange, request, message);
+    if (status == CLATTN_SUCCESS && !*request) {
+        status = CLATTN_ERROR_GROUP;
+        snprintf(message, sizeof message, "the group's exchange gave no request");
+    }
+    return report_group(r, status, message);
 }
 
 clattn_status group_finish(const struct run *r, void *request)
 {
     const clattn_group *group = &r->a->group;
     char message[CLATTN_GROUP_MESSAGE] = "";
-    if (r->dry)
-        return CLATTN_SUCCESS;
-    const clattn_status status = group->wait(group->user, request, message);
-    if (status == CLATTN_SUCCESS)
-        return status;
-    return report_error(&r->a->context->device.report, status, "rank %d: %s", (int)group->rank, message);
+    return r->dry ? CLATTN_SUCCESS : report_group(r, group->wait(group->user, request, message), message);
 }
 
 clattn_status group_swap_start(const struct run *r, const struct parcel *out, bool shared, struct parcel *in,

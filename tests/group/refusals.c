@@ -177,6 +177,18 @@ static void what_ranks_disagree_about_is_named(void **state)
     local[1].causal = 1;
     make_shares(ranks);
     assert_string_equal(ranks[1].message, "rank 1 has causal=1, and rank 0 has causal=0");
+    /* Gradients decide what travels. */
+    for (int i = 0; i < 2; i++) {
+        local[i] = small_desc();
+        local[i].direction = CLATTN_DIRECTION_BACKWARD;
+        local[i].outputs.lse = small_lse();
+        local[i].gradients.output = local[i].query;
+        *(i ? &local[i].gradients.key : &local[i].gradients.value) = local[i].key;
+    }
+    make_shares(ranks);
+    assert_string_equal(ranks[0].message,
+                        "rank 0 has gradients.key=none, and rank 1 has gradients.key=float32 1x2x8x4");
+    local[0] = small_desc();
     /* One refuses its own: the other one says who has no share. */
     local[1] = small_desc();
     local[1].dropout.probability = 0.5F;
@@ -185,6 +197,68 @@ static void what_ranks_disagree_about_is_named(void **state)
     assert_string_equal(ranks[1].message, "group attention: a group's attention has no dropout");
     assert_int_equal(ranks[0].status, CLATTN_ERROR_INVALID_ARGUMENT);
     assert_non_null(strstr(ranks[0].message, "which refuses: a group's attention has no dropout"));
+}
+
+/* ---- groups of the application's own ---- */
+
+/* A lone rank's, whose functions do as they are told. */
+struct own_group {
+    bool no_request, fails;
+    int exchanges, waits;
+};
+
+static clattn_status own_exchange(void *user, const clattn_group_exchange *exchange, void **request,
+                                  char message[CLATTN_GROUP_MESSAGE])
+{
+    struct own_group *own = user;
+    own->exchanges++;
+    if (own->fails) {
+        memset(message, 'x', CLATTN_GROUP_MESSAGE);
+        return CLATTN_ERROR_OUT_OF_MEMORY;
+    }
+    memcpy(exchange->receive, exchange->send, exchange->send_bytes);
+    *request = own->no_request ? NULL : own;
+    return CLATTN_SUCCESS;
+}
+
+static clattn_status own_wait(void *user, void *request, char message[CLATTN_GROUP_MESSAGE])
+{
+    struct own_group *own = user;
+    (void)message;
+    assert_ptr_equal(request, own);
+    own->waits++;
+    return CLATTN_SUCCESS;
+}
+
+static maker make_own(struct own_group *own, const clattn_attention_desc *desc)
+{
+    maker m = {.desc = CLATTN_GROUP_ATTENTION_DESC_INIT};
+    clattn_group_init(&m.group);
+    m.group.ranks = 1;
+    m.group.user = own;
+    m.group.exchange = own_exchange;
+    m.group.wait = own_wait;
+    m.desc.attention = desc;
+    make_share(&m);
+    return m;
+}
+
+static void own_groups_serve_and_fail(void **state)
+{
+    const clattn_attention_desc desc = small_desc();
+    struct own_group good = {0}, silent = {.no_request = true}, bad = {.fails = true};
+    (void)state;
+    assert_int_equal(make_own(&good, &desc).status, CLATTN_SUCCESS);
+    assert_int_equal(good.exchanges, 1);
+    assert_int_equal(good.waits, 1);
+    maker m = make_own(&silent, &desc);
+    assert_int_equal(m.status, CLATTN_ERROR_GROUP);
+    assert_string_equal(m.message, "rank 0: the group's exchange gave no request");
+    assert_int_equal(silent.exchanges, 1);
+    m = make_own(&bad, &desc);
+    assert_int_equal(m.status, CLATTN_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(strlen(m.message), strlen("rank 0: ") + CLATTN_GROUP_MESSAGE - 1);
+    assert_int_equal(bad.exchanges, 1);
 }
 
 /* ---- descriptions and arguments ---- */
@@ -245,6 +319,15 @@ static void wrong_descriptions_are_refused(void **state)
     REFUSES(UNSUPPORTED, "gradients of query, key and value",
             (d.direction = CLATTN_DIRECTION_BACKWARD, d.gradients.output = d.gradients.key = d.query,
              d.outputs.lse = small_lse(), d.gradients.sinks = small_lse(), d.gradients.sinks.rank = 1));
+    REFUSES(INVALID_ARGUMENT, "short_mask", d.short_mask = 77);
+    REFUSES(INVALID_LAYOUT, "outputs.lse is", (d.outputs.lse = small_lse(), d.outputs.lse.extent[1] = 1));
+    REFUSES(INVALID_LAYOUT, "scoring.sinks is",
+            d.scoring.sinks = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (const size_t[1]){9}));
+    REFUSES(INVALID_LAYOUT, "scoring.alibi is",
+            d.scoring.alibi = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (const size_t[1]){3}));
+    REFUSES(INVALID_LAYOUT, "scoring.vector is",
+            (d.scoring.kind = CLATTN_SCORE_ADDITIVE,
+             d.scoring.vector = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){3, 4})));
     REFUSES(UNSUPPORTED, "no snippets", d.snippets.mask_mod = "int mask_mod;");
     REFUSES(UNSUPPORTED, "no lengths",
             d.lengths.key = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, (const size_t[1]){1}));
@@ -297,9 +380,24 @@ static void wrong_groups_and_arguments_are_refused(void **state)
     assert_message_has(context, "at most 2^62");
     assert_int_equal(clattn_group_attention_run(NULL, NULL, &problem.args, 0, NULL, NULL),
                      CLATTN_ERROR_INVALID_ARGUMENT);
+    clattn_context *other = new_context();
+    assert_int_equal(clattn_group_attention_run(attention, clattn_context_queue(other), &problem.args, 0, NULL, NULL),
+                     CLATTN_ERROR_WRONG_CONTEXT);
+    release_context(&other);
     /* It is whole after all of that. */
     assert_status(context, clattn_group_attention_run(attention, NULL, &problem.args, 0, NULL, NULL), CLATTN_SUCCESS);
     small_attention_check(&problem, clattn_context_queue(context));
+    /* A call on another queue follows the one before, also if one was refused in between. */
+    cl_command_queue queue = new_queue(context, false);
+    for (int i = 0; i < 20; i++) {
+        assert_status(context,
+                      clattn_group_attention_run(attention, i % 2 ? queue : NULL, &problem.args, 0, NULL, NULL),
+                      CLATTN_SUCCESS);
+        assert_int_equal(clattn_group_attention_run(attention, NULL, &args, 0, NULL, NULL),
+                         CLATTN_ERROR_INVALID_ARGUMENT);
+    }
+    small_attention_check(&problem, queue);
+    clReleaseCommandQueue(queue);
     clattn_group_attention_release(&attention);
     clattn_group_attention_release(&attention);
     clattn_group_attention_release(NULL);
@@ -312,6 +410,7 @@ int main(int argc, char **argv)
     suite_add(two_lengths_are_named, "group: both lengths of an exchange are named");
     suite_add(a_missing_rank_is_named, "group: a rank that does not answer is named");
     suite_add(exchanges_keep_their_order, "group: exchanges keep their order");
+    suite_add(own_groups_serve_and_fail, "group: an application's own, and how it fails");
     suite_add(what_ranks_disagree_about_is_named, "group attention: what ranks disagree about is named");
     suite_add(wrong_descriptions_are_refused, "group attention: wrong descriptions are refused");
     suite_add(wrong_groups_and_arguments_are_refused, "group attention: wrong groups and arguments are refused");
