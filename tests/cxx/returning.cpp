@@ -237,6 +237,22 @@ void controls_watch()
     CHECK(plan.enqueue(nullptr, of.args) == CLATTN_SUCCESS && of.is_right() && control.progress() == 1);
 }
 
+void a_group_of_one_attends()
+{
+    attending of;
+    clattn::group_local local;
+    clattn::group group;
+    clattn::group_attention attention;
+    clattn::group_attention_desc desc;
+    CHECK(local.create(0) == CLATTN_ERROR_INVALID_ARGUMENT && !local);
+    CHECK(local.create(1) == CLATTN_SUCCESS && local);
+    CHECK(local.rank(1, group) == CLATTN_ERROR_INVALID_ARGUMENT && local.rank(0, group) == CLATTN_SUCCESS);
+    CHECK(attention.create(of.context, group, desc) == CLATTN_ERROR_INVALID_ARGUMENT && !attention);
+    desc.attention = &of.desc;
+    CHECK(attention.create(of.context, group, desc) == CLATTN_SUCCESS && attention);
+    CHECK(attention.run(nullptr, of.args) == CLATTN_SUCCESS && of.is_right());
+}
+
 void wisdom_travels()
 {
     fixture of;
@@ -463,6 +479,7 @@ std::vector<test> returning_tests()
             {"failures_are_statuses", failures_are_statuses},
             {"jobs_make_plans", jobs_make_plans},
             {"controls_watch", controls_watch},
+            {"a_group_of_one_attends", a_group_of_one_attends},
             {"wisdom_travels", wisdom_travels},
             {"devices_are_listed", devices_are_listed},
             {"models_run", models_run},
