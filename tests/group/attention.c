@@ -66,7 +66,9 @@ static clattn_status run_group(rank_thread *ranks, test_job *whole, const group_
     for (int i = 0; i < way->ranks; i++) {
         rank_thread *t = &ranks[i];
         t->context = device_context();
-        t->queue = new_queue(t->context, false);
+        t->queue = new_queue(t->context, i % 2); /* every other one out of order, if the device has such queues */
+        if (!t->queue)
+            t->queue = new_queue(t->context, false);
         assert_int_equal(clattn_group_local_rank(local, i, &t->group), CLATTN_SUCCESS);
         t->way = way;
     }
