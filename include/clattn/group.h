@@ -88,7 +88,8 @@ CLATTN_API void clattn_group_local_release(clattn_group_local **local);
 /** How ranks work together. */
 typedef enum clattn_group_mode {
     /** Keys and values go round; a rank attends to one rank's while it receives the next one's. Memory: two ranks' keys and
-     * values and three partial outputs; backward the gradients of two ranks' keys and values besides. */
+     * values and three partial outputs, or backward, in float32, the gradients of four ranks' keys and values and twice those of its
+     * own queries. */
     CLATTN_GROUP_MODE_RING = 0,
     /** Keys and values of a part of the heads go to all ranks, while the part before is attended to: as many parts as there are
      * ranks. `ranks` divides kv_heads. Memory: all ranks' keys and values of three parts. Forward only. */
@@ -115,8 +116,9 @@ typedef struct clattn_group_attention_desc {
     clattn_group_mode mode;   /**< how ranks work together */
     clattn_group_order order; /**< what each of them has */
 
-    /** The rank's own arrays, of which no extent is 0: query and output have S_q rows, key and value S_k, mask and bias the rank's S_q or 1 rows and all
-     * ranks * S_k keys in their order. `causal`, `alignment`, `window` and ALiBi are about positions in the whole sequences.
+    /** The rank's own arrays, of which no extent is 0: query and output have S_q rows, key and value S_k, mask and bias the rank's S_q
+     * or 1 rows and all ranks * S_k keys in their order. `causal`, `alignment`, `window` and ALiBi are about positions in the whole
+     * sequences.
      *
      * float32, float16 and bfloat16. Forward, outputs.lse may be there, and no other output. Backward, by RING or HEADS, makes
      * gradients.query, key and value, each of them or none; output and outputs.lse are what forward gave, sinks included. There are
@@ -148,8 +150,9 @@ CLATTN_API clattn_status clattn_group_attention_create(clattn_context *context, 
 
 /** Computes on `queue` (NULL: the context's own), after the events of the wait list; `event`, if not NULL, is that of the last kernel.
  *
- * All ranks call it. Outputs may overlap nothing. It blocks while the group exchanges, and returns with the last kernels enqueued. `args` binds the arrays of the
- * description; its explicit_lengths and workspace are not used and must be 0, and control NULL. One thread at a time.
+ * All ranks call it. Outputs may overlap nothing. It blocks while the group exchanges, and returns with the last kernels enqueued.
+ * `args` binds the arrays of the description; its explicit_lengths and workspace are not used and must be 0, and control NULL. One
+ * thread at a time.
  *
  * @return INVALID_ARGUMENT, INVALID_STRUCT, GROUP, or what clattn_attention_enqueue returns. After a failure the other ranks' calls fail by
  * their time-out. */

@@ -3,7 +3,7 @@
 
 #include "run.h"
 
-/* For so few rows solvers read the matrix as it is, and pack the rows if anything. */
+/* So few rows have a plan of their own on a GPU. */
 #define FEW_ROWS 16
 
 bool has_alpha(clattn_activation function)
@@ -154,7 +154,6 @@ fail:
     return failure;
 }
 
-/* A GPU's plan is for few rows or for many, and packs nothing. */
 static OrtStatus *enqueue_prepared(const engine *e, const product *p, chain_product *kept, clattn_matmul_args *args)
 {
     OrtStatus *failure = NULL;
@@ -251,9 +250,9 @@ OrtStatus *enqueue_joint(const engine *e, const chain *c, size_t first, const ru
                  .columns = joint->pitch,
                  .depth = (size_t)array[s->input[PRODUCT_B]].dim[s->product.transposed]};
     p.rows = p.output->elements / p.output->columns;
-    if (!joint->product.together)
-        ORT_TRY(put_together(e, c, joint, array, false, &joint->product.together));
-    p.b.buffer = joint->product.together;
+    if (!joint->matrix)
+        ORT_TRY(put_together(e, c, joint, array, false, &joint->matrix));
+    p.b.buffer = joint->matrix;
     p.b.offset = 0;
     if (s->input[PRODUCT_BIAS] != NO_PLACE) {
         if (!joint->bias)

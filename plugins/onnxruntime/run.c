@@ -627,8 +627,6 @@ static void release_product(const engine *e, chain_product *product)
     clattn_plan_release(&product->plan);
     if (product->packed)
         e->cl.clReleaseMemObject(product->packed);
-    if (product->together)
-        e->cl.clReleaseMemObject(product->together);
 }
 
 void chain_release(const engine *e, chain *c)
@@ -637,6 +635,8 @@ void chain_release(const engine *e, chain *c)
         release_product(e, &c->product[n]);
     for (size_t n = 0; n < c->steps && c->joint; n++) {
         release_product(e, &c->joint[n].product);
+        if (c->joint[n].matrix)
+            e->cl.clReleaseMemObject(c->joint[n].matrix);
         if (c->joint[n].bias)
             e->cl.clReleaseMemObject(c->joint[n].bias);
     }

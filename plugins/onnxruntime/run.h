@@ -53,7 +53,6 @@ typedef struct chain_product {
     clattn_plan *plan;
     size_t rows; /* the most that the plan takes */
     cl_mem packed;
-    cl_mem together; /* of joint products: the matrix that they are computed by, transposed, or NULL */
 } chain_product;
 
 /* Products of one array that are computed as one, by a matrix with the columns of all. */
@@ -62,7 +61,7 @@ typedef struct chain_joint {
     size_t column, pitch;  /* which of the columns of all are the step's first, and how many there are */
     size_t step[3], steps; /* of the first: all of them */
     chain_product product; /* of the first: what is kept of it */
-    cl_mem bias;           /* of the first: that of all, or NULL */
+    cl_mem matrix, bias;   /* of the first: those of all, the matrix transposed, or NULL */
 } chain_joint;
 
 typedef struct chain {

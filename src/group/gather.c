@@ -55,7 +55,7 @@ static clattn_status begin(struct run *r, const struct shards *s, size_t part, c
         const clattn_layout to = shard_local(r->p, s, i, &to_at);
         TRY(run_copy(r, a->transfers, &from, from_at, &to, to_at, start, i ? &packed : NULL));
     }
-    TRY(parcel_fetch(r, own, 0, own->bytes, packed));
+    TRY(parcel_fetch(r, own, packed));
     TRY(parcel_wait(r, received));
     status = group_swap_start(r, own, true, received, s->bytes, requests);
 fail:

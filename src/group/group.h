@@ -63,8 +63,8 @@ struct run {
 struct block {
     clattn_layout query, key, value, output, lse;
     clattn_binding query_at, key_at, value_at, output_at, lse_at;
-    int64_t position;     /* of the first query, from the first key on */
-    size_t head, kv_head; /* the first of query's and key's, of which mask, bias, vector, slopes and sinks have all */
+    int64_t position;         /* of the first query, from the first key on */
+    size_t head;              /* the first of query's; mask, bias, vector, slopes and sinks have all */
     size_t query_row, column; /* of mask and bias */
     bool sinks;               /* whether the sinks take part */
     /* Backward: the gradients of output and lse, which are read, and of query, key and value. */
@@ -88,8 +88,8 @@ void event_replace(const clattn_context *context, cl_event *event, cl_event by);
 /* Makes an event that a step has made, which may be NULL, the latest one. */
 void run_stepped(struct run *r, cl_event made);
 
-/* Copies the device's memory, from `offset` on, to the host's, once `ready` has happened.  Blocks. */
-clattn_status parcel_fetch(struct run *r, struct parcel *parcel, size_t offset, size_t bytes, cl_event ready);
+/* Copies the device's memory to the host's, once `ready` has happened.  Blocks. */
+clattn_status parcel_fetch(struct run *r, struct parcel *parcel, cl_event ready);
 
 /* Copies the host's memory to the device's, once nobody reads that any more; parcel->written then is its event. */
 clattn_status parcel_store(struct run *r, struct parcel *parcel);

@@ -110,7 +110,7 @@ static clattn_status swap(struct run *r, struct parcel *out, struct parcel *in, 
     void **requests = calloc((size_t)r->a->group.ranks, sizeof *requests);
     if (!requests)
         return report_error(&r->a->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for exchanges");
-    TRY(parcel_fetch(r, out, 0, out->bytes, packed));
+    TRY(parcel_fetch(r, out, packed));
     TRY(parcel_wait(r, in));
     TRY(group_swap_start(r, out, false, in, bytes, requests));
     TRY(group_swap_finish(r, requests));

@@ -22,7 +22,7 @@ struct post {
     size_t expected; /* if it is refused: the bytes that the other rank expects */
 };
 
-/* From one rank to another. */
+/* What one rank sends to another one. */
 struct lane {
     struct post *posts;
     size_t sent, received; /* exchanges that have been started */

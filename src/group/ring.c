@@ -234,7 +234,7 @@ clattn_status ring_run(struct run *r)
     const struct shards shards = ring_shards(r->p, false);
     TRY(ring_pack(r, &shards, &a->parcel[0], &packed));
     if (ranks > 1)
-        TRY(parcel_fetch(r, &a->parcel[0], 0, a->parcel[0].bytes, packed));
+        TRY(parcel_fetch(r, &a->parcel[0], packed));
     for (size_t s = 0; s < ranks; s++) {
         struct parcel *parcel = &a->parcel[s % 2], *next = &a->parcel[(s + 1) % 2];
         /* What is sent is sent before kernels keep the device busy. */

@@ -56,13 +56,6 @@ fail:
     return status;
 }
 
-/* The gradients of queries of piece `i`, or those of a piece of keys, as float32 in the order (batch, piece, head, row, column), so that
- * pieces of an item are runs of memory. */
-static clattn_layout floats(const struct group_problem *p, size_t heads, size_t rows, size_t columns)
-{
-    return clattn_layout_bhsd(CLATTN_DTYPE_F32, p->batch, heads, rows, columns);
-}
-
 /* Adds what piece `i` of the queries and piece `k` of the keys of one rank make together. */
 static clattn_status add_block(struct run *r, size_t i, size_t k, size_t key_start, const struct parcel *parcel,
                                cl_event ready)
@@ -85,9 +78,9 @@ static clattn_status add_block(struct run *r, size_t i, size_t k, size_t key_sta
                       .lse_at = r->args.outputs.lse,
                       .d_output_at = r->args.gradients.output,
                       .d_lse_at = r->args.gradients.lse,
-                      .d_query = floats(p, p->heads, rows, p->d_k),
-                      .d_key = floats(p, p->kv_heads, keys, p->d_k),
-                      .d_value = floats(p, p->kv_heads, keys, p->d_v),
+                      .d_query = clattn_layout_bhsd(CLATTN_DTYPE_F32, p->batch, p->heads, rows, p->d_k),
+                      .d_key = clattn_layout_bhsd(CLATTN_DTYPE_F32, p->batch, p->kv_heads, keys, p->d_k),
+                      .d_value = clattn_layout_bhsd(CLATTN_DTYPE_F32, p->batch, p->kv_heads, keys, p->d_v),
                       .d_query_at = clattn_binding_buffer(partial, (int64_t)at.query),
                       .d_key_at = clattn_binding_buffer(partial, (int64_t)at.key),
                       .d_value_at = clattn_binding_buffer(partial, (int64_t)at.value)};
@@ -161,7 +154,7 @@ static clattn_status pass_sums(struct run *r, struct parcel *sums, struct parcel
 {
     clattn_status status;
     void *request = NULL;
-    TRY(parcel_fetch(r, sums, 0, sums->bytes, sums->read));
+    TRY(parcel_fetch(r, sums, sums->read));
     TRY(ring_pass(r, sums, next, &request));
     status = ring_receive(r, next, &request);
 fail:
@@ -227,7 +220,7 @@ clattn_status ring_backward_run(struct run *r)
     TRY(clear(r, places_of(r->p).query_sum, places_of(r->p).query));
     TRY(ring_pack(r, &shards, &a->parcel[KEYS], &packed));
     if (ranks > 1)
-        TRY(parcel_fetch(r, &a->parcel[KEYS], 0, a->parcel[KEYS].bytes, packed));
+        TRY(parcel_fetch(r, &a->parcel[KEYS], packed));
     for (size_t s = 0; s < ranks; s++) {
         struct parcel *keys = &a->parcel[KEYS + s % 2], *next = &a->parcel[KEYS + (s + 1) % 2];
         if (s + 1 < ranks)

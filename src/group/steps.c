@@ -161,7 +161,7 @@ clattn_status parcel_make(clattn_group_attention *a, struct parcel *parcel, size
     return buffer_make(a, &parcel->buffer, bytes);
 }
 
-clattn_status parcel_fetch(struct run *r, struct parcel *parcel, size_t offset, size_t bytes, cl_event ready)
+clattn_status parcel_fetch(struct run *r, struct parcel *parcel, cl_event ready)
 {
     clattn_status status = CLATTN_SUCCESS;
     struct device *device = &r->a->context->device;
@@ -169,8 +169,8 @@ clattn_status parcel_fetch(struct run *r, struct parcel *parcel, size_t offset, 
         return status;
     TRY(parcel_wait(r, parcel));
     TRY_CL(&device->report, "clEnqueueReadBuffer",
-           device->cl.clEnqueueReadBuffer(r->a->transfers, parcel->buffer, CL_TRUE, offset, bytes,
-                                          parcel->host + offset, ready != NULL, ready ? &ready : NULL, NULL));
+           device->cl.clEnqueueReadBuffer(r->a->transfers, parcel->buffer, CL_TRUE, 0, parcel->bytes, parcel->host,
+                                          ready != NULL, ready ? &ready : NULL, NULL));
 fail:
     return status;
 }

@@ -71,7 +71,8 @@ static clattn_status launch(const struct matmul_plan *plan, const struct matmul_
 /* How much padding panels narrower than 6 x 4 vectors must save to be chosen; and how much more a narrower tile's work counts
  * when the operand to be packed is chosen: with less they lost now and then (docs/notes/cost-model.md). */
 #define NARROWER 1.1
-/* The same with panels that are packed in advance, of which tiles of 8 rows read fewer bytes. */
+/* Panels that are packed in advance are so narrow unless that pads more: taller tiles go over them less often
+ * (docs/notes/few-rows.md). */
 #define NARROWER_PACKED 0.95
 #define NARROWER_WORK 1.2
 
