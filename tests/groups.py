@@ -142,7 +142,8 @@ def add_variants(run, gcc, full):
         if row["name"] in ("library", "no_platform"):
             run.add("variants", f"clang-{row['name']}", row["cmd"], row["env"], [clang])
     least = build_least(run, full)
-    dlopen = run.build("dlopen", "-Dopencl=dlopen", "-Dfrei0r=disabled", "-Dgegl=disabled", "-Dbuildtype=debug", f"--prefix={run.work}/prefix-dlopen", "--libdir=lib",
+    dlopen = run.build("dlopen", "-Dopencl=dlopen", "-Dfrei0r=disabled", "-Dgegl=disabled", "-Dmpi=disabled", "-Dbuildtype=debug",
+                       f"--prefix={run.work}/prefix-dlopen", "--libdir=lib",
                        targets=basic_targets())
     for build in (least, dlopen):
         for row in run.tests(build):
