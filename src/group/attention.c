@@ -13,11 +13,6 @@
 
 #define POSITION_LIMIT ((int64_t)1 << 62)
 
-void clattn_group_init(clattn_group *group)
-{
-    struct_init(group, sizeof *group);
-}
-
 void clattn_group_attention_desc_init(clattn_group_attention_desc *desc)
 {
     struct_init(desc, sizeof *desc);
@@ -43,8 +38,6 @@ static clattn_status reserve(clattn_group_attention *a)
 
 /* ---- what ranks agree about ---- */
 
-#define AGREED_BYTES 4096 /* of text, a line for each value */
-
 static void tell_layout(struct strbuf *text, const char *name, const clattn_layout *layout)
 {
     strbuf_printf(text, "%s=", name);
@@ -63,7 +56,7 @@ static void tell(const clattn_group_attention *a, struct strbuf *text)
     static const char *const alignments[] = {"top left", "bottom right", "explicit"};
     const struct group_problem *p = &a->problem;
     const clattn_attention_desc *d = &p->attention;
-    strbuf_printf(text, "version=%s\nranks=%d\nmode=%s\norder=%s\n", clattn_version_string(), (int)a->group.ranks,
+    strbuf_printf(text, "version=%s\nranks=%d\nmode=%s\norder=%s\n", clattn_version_string(), (int)a->ranks.group.ranks,
                   modes[p->mode], orders[p->order]);
     tell_layout(text, "query", &d->query);
     tell_layout(text, "key", &d->key);
@@ -90,27 +83,11 @@ static void tell(const clattn_group_attention *a, struct strbuf *text)
         strbuf_printf(text, "right=%lld\n", (long long)d->window.right);
 }
 
-/* Names the first line in which two ranks differ. */
-static clattn_status disagree(clattn_group_attention *a, const char *own, int32_t other, const char *its)
-{
-    while (*own && strcspn(own, "\n") == strcspn(its, "\n") && !strncmp(own, its, strcspn(own, "\n") + 1)) {
-        own += strcspn(own, "\n") + 1;
-        its += strcspn(its, "\n") + 1;
-    }
-    return report_error(&a->context->device.report, CLATTN_ERROR_INVALID_ARGUMENT,
-                        "rank %d has %.*s, and rank %d has %.*s", (int)a->group.rank, (int)strcspn(own, "\n"),
-                        *own ? own : "no more", (int)other, (int)strcspn(its, "\n"), *its ? its : "no more");
-}
-
 /* Each rank compares its description with that of the rank before it.  A rank that refuses its own sends why. */
-static clattn_status agree(struct run *r, const char *refused)
+static clattn_status agree(clattn_group_attention *a, const char *refused)
 {
-    clattn_status status;
-    clattn_group_attention *a = r->a;
-    const int32_t rank = a->group.rank, ranks = a->group.ranks, before = (rank + ranks - 1) % ranks;
     struct strbuf text = {0};
-    char own[AGREED_BYTES] = "", its[AGREED_BYTES] = "";
-    void *request;
+    char own[RANKS_AGREED] = "";
     if (refused)
         strbuf_printf(&text, "version=%s, which refuses: %s\n", clattn_version_string(), refused);
     else
@@ -118,48 +95,7 @@ static clattn_status agree(struct run *r, const char *refused)
     if (!text.failed)
         snprintf(own, sizeof own, "%s", text.text);
     strbuf_clear(&text);
-    const clattn_group_exchange exchange = {.send = own,
-                                            .send_bytes = sizeof own,
-                                            .to = (rank + 1) % ranks,
-                                            .from = before,
-                                            .receive = its,
-                                            .receive_bytes = sizeof its};
-    TRY(group_start(r, &exchange, &request));
-    TRY(group_finish(r, request));
-    its[sizeof its - 1] = '\0';
-    if (!refused && strcmp(own, its))
-        status = disagree(a, own, before, its);
-fail:
-    return status;
-}
-
-/* Tells all ranks whether this one has its share, and waits for theirs. */
-static clattn_status all_ready(struct run *r, clattn_status own)
-{
-    clattn_status status;
-    clattn_group_attention *a = r->a;
-    const size_t ranks = (size_t)a->group.ranks;
-    int32_t code = (int32_t)own;
-    int32_t *codes = calloc(ranks, sizeof *codes);
-    void **requests = calloc(ranks, sizeof *requests);
-    struct parcel out = {.host = (unsigned char *)&code}, in = {.host = (unsigned char *)codes};
-    if (!codes || !requests) {
-        status = report_error(&a->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a group");
-        goto fail;
-    }
-    TRY(group_swap_start(r, &out, true, &in, sizeof code, requests));
-    TRY(group_swap_finish(r, requests));
-    for (size_t i = 0; i < ranks && own == CLATTN_SUCCESS; i++)
-        if (codes[i]) {
-            status = report_error(&a->context->device.report, CLATTN_ERROR_GROUP, "rank %zu has no share: %s", i,
-                                  clattn_status_string((clattn_status)codes[i]));
-            goto fail;
-        }
-    status = own;
-fail:
-    free(codes);
-    free(requests);
-    return status;
+    return ranks_agree(&a->ranks, own, refused != NULL);
 }
 
 /* ---- making and releasing ---- */
@@ -185,16 +121,15 @@ fail:
 static clattn_status make(clattn_group_attention *a, const clattn_group_attention_desc *desc)
 {
     const char *reason = NULL;
-    struct run r = {.a = a, .p = &a->problem};
-    const clattn_status read = group_problem_read(&a->group, desc, &a->problem, &reason);
-    clattn_status status = agree(&r, read == CLATTN_SUCCESS ? NULL : reason);
-    if (a->failed)
+    const clattn_status read = group_problem_read(&a->ranks.group, desc, &a->problem, &reason);
+    clattn_status status = agree(a, read == CLATTN_SUCCESS ? NULL : reason);
+    if (a->ranks.failed)
         return status;
     if (read != CLATTN_SUCCESS)
         status = report_error(&a->context->device.report, read, "group attention: %s", reason);
     if (status == CLATTN_SUCCESS)
         status = prepare(a);
-    return all_ready(&r, status);
+    return ranks_all_ready(&a->ranks, status, "share");
 }
 
 clattn_status clattn_group_attention_create(clattn_context *context, const clattn_group *group,
@@ -207,19 +142,14 @@ clattn_status clattn_group_attention_create(clattn_context *context, const clatt
     struct report *report = &context->device.report;
     if (!result)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "attention is NULL");
-    clattn_group own;
-    status = struct_read(&own, sizeof own, sizeof own, group);
-    if (status != CLATTN_SUCCESS)
-        return report_error(report, status, "group is NULL, or its size is none that clattn_group ever had");
-    if (own.ranks < 1 || own.rank < 0 || own.rank >= own.ranks || !own.exchange || !own.wait)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "group: rank %d of %d, or a function is missing",
-                            (int)own.rank, (int)own.ranks);
+    struct ranks ranks;
+    TRY(ranks_read(&ranks, report, group));
     clattn_group_attention *a = calloc(1, sizeof *a);
     if (!a)
         return report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a group");
     context_retain(context);
     a->context = context;
-    a->group = own;
+    a->ranks = ranks;
     status = make(a, desc);
     if (status != CLATTN_SUCCESS)
         clattn_group_attention_release(&a);

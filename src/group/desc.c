@@ -192,7 +192,7 @@ int64_t run_position(const struct run *r)
     const struct group_problem *p = r->p;
     switch (p->attention.alignment) {
     case CLATTN_ALIGNMENT_BOTTOM_RIGHT:
-        return ((int64_t)p->key_length - (int64_t)p->query_length) * (int64_t)r->a->group.ranks;
+        return ((int64_t)p->key_length - (int64_t)p->query_length) * (int64_t)r->a->ranks.group.ranks;
     case CLATTN_ALIGNMENT_EXPLICIT: return r->args.position;
     default: return 0;
     }

@@ -20,7 +20,7 @@ static struct shards shards_of(const struct group_problem *p, size_t ranks)
 clattn_status gather_reserve(clattn_group_attention *a)
 {
     clattn_status status;
-    const size_t ranks = (size_t)a->group.ranks;
+    const size_t ranks = (size_t)a->ranks.group.ranks;
     const struct shards s = shards_of(&a->problem, ranks);
     TRY(parcel_make(a, &a->parcel[OWN], s.bytes));
     TRY(parcel_make(a, &a->parcel[OWN_TOO], s.bytes));
@@ -81,9 +81,9 @@ static clattn_status attend(struct run *r, const struct shards *s, size_t part, 
     clattn_status status = CLATTN_SUCCESS;
     clattn_group_attention *a = r->a;
     const struct group_problem *p = r->p;
-    const size_t heads = p->heads / (size_t)a->group.ranks, rows = p->query_length / p->pieces;
+    const size_t heads = p->heads / (size_t)a->ranks.group.ranks, rows = p->query_length / p->pieces;
     for (size_t i = 0; i < p->pieces; i++) {
-        const size_t start = piece_start(p, &a->group, (size_t)a->group.rank, i, p->query_length);
+        const size_t start = piece_start(p, &a->ranks.group, (size_t)a->ranks.group.rank, i, p->query_length);
         struct block b = {.query_at = r->args.query,
                           .output_at = r->args.output,
                           .lse_at = r->args.outputs.lse,
@@ -111,7 +111,7 @@ clattn_status gather_run(struct run *r)
 {
     clattn_status status;
     clattn_group_attention *a = r->a;
-    const size_t parts = (size_t)a->group.ranks;
+    const size_t parts = (size_t)a->ranks.group.ranks;
     const struct shards s = shards_of(r->p, parts);
     cl_event start = NULL, ordered = NULL;
     void **requests = calloc(parts, sizeof *requests);

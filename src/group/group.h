@@ -7,6 +7,7 @@
 
 #include "clattn/group.h"
 #include "plan/context.h"
+#include "ranks/ranks.h"
 
 #define MOST_PIECES 2 /* of the whole sequence, that a rank has */
 
@@ -36,7 +37,7 @@ struct parcel {
 
 struct clattn_group_attention {
     clattn_context *context;
-    clattn_group group;
+    struct ranks ranks;
     struct group_problem problem;
     cl_command_queue transfers;
     struct parcel parcel[MOST_PARCELS];
@@ -44,7 +45,6 @@ struct clattn_group_attention {
     cl_mem whole[2]; /* gather: keys and values of all ranks, of two parts of the heads; heads: inputs, and results */
     cl_event whole_read[2];
     cl_event finished; /* the latest call has */
-    bool failed;       /* the group has, and is given no new exchange */
 };
 
 /* A call.  While plans are made (`dry`) the same steps are taken, and each of them makes its plan. */

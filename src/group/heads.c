@@ -76,7 +76,7 @@ clattn_status heads_reserve(clattn_group_attention *a)
     clattn_status status;
     const clattn_attention_args none = {0};
     struct block b;
-    const size_t ranks = (size_t)a->group.ranks;
+    const size_t ranks = (size_t)a->ranks.group.ranks;
     const struct items inputs = inputs_of(&a->problem, &none, &b), results = results_of(&a->problem, &none, &b);
     const size_t in = ranks * shards_of(&a->problem, ranks, &inputs).bytes;
     const size_t out = ranks * shards_of(&a->problem, ranks, &results).bytes;
@@ -107,7 +107,7 @@ static clattn_layout by_ranks(const clattn_layout *array, size_t ranks)
 static clattn_status swap(struct run *r, struct parcel *out, struct parcel *in, size_t bytes, cl_event packed)
 {
     clattn_status status;
-    void **requests = calloc((size_t)r->a->group.ranks, sizeof *requests);
+    void **requests = calloc((size_t)r->a->ranks.group.ranks, sizeof *requests);
     if (!requests)
         return report_error(&r->a->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for exchanges");
     TRY(parcel_fetch(r, out, packed));
@@ -127,7 +127,7 @@ static clattn_status send_inputs(struct run *r, const struct items *items, const
     cl_event packed = NULL;
     for (size_t i = 0; i < items->count; i++) {
         clattn_binding to_at = clattn_binding_buffer(a->parcel[SENT].buffer, 0);
-        const clattn_layout from = by_ranks(items->item[i].layout, (size_t)a->group.ranks);
+        const clattn_layout from = by_ranks(items->item[i].layout, (size_t)a->ranks.group.ranks);
         const clattn_layout to = shard_parcel(r, s, i, 0, 1, &to_at);
         TRY(run_copy(r, a->transfers, &from, items->item[i].at, &to, to_at, r->last,
                      i + 1 == items->count ? &packed : NULL));
@@ -164,7 +164,7 @@ static clattn_status return_results(struct run *r, const struct items *items, co
     for (size_t i = 0; i < items->count; i++) {
         clattn_binding from_at = clattn_binding_buffer(a->parcel[RETURNED].buffer, 0);
         const clattn_layout from = shard_parcel(r, s, i, 0, 1, &from_at);
-        const clattn_layout to = by_ranks(items->item[i].layout, (size_t)a->group.ranks);
+        const clattn_layout to = by_ranks(items->item[i].layout, (size_t)a->ranks.group.ranks);
         cl_event made = NULL;
         TRY(run_copy(r, r->queue, &from, from_at, &to, items->item[i].at, i ? r->last : a->parcel[RETURNED].written,
                      &made));
@@ -179,7 +179,7 @@ clattn_status heads_run(struct run *r)
 {
     clattn_status status;
     clattn_group_attention *a = r->a;
-    const size_t ranks = (size_t)a->group.ranks, rank = (size_t)a->group.rank;
+    const size_t ranks = (size_t)a->ranks.group.ranks, rank = (size_t)a->ranks.group.rank;
     struct block b = {.position = run_position(r), .head = rank * (r->p->heads / ranks), .sinks = !r->p->backward};
     const struct items inputs = inputs_of(r->p, &r->args, &b), results = results_of(r->p, &r->args, &b);
     const struct shards in = shards_of(r->p, ranks, &inputs), out = shards_of(r->p, ranks, &results);

@@ -34,7 +34,7 @@ clattn_status ring_reserve(clattn_group_attention *a)
 {
     clattn_status status;
     const struct group_problem *p = &a->problem;
-    for (int i = 0; i < (a->group.ranks > 1 ? 2 : 1); i++)
+    for (int i = 0; i < (a->ranks.group.ranks > 1 ? 2 : 1); i++)
         TRY(parcel_make(a, &a->parcel[i], ring_shards(p, false).bytes));
     status = buffer_make(a, &a->partial, SLOTS * p->pieces * slot_floats(p) * sizeof(float));
 fail:
@@ -65,7 +65,7 @@ struct piece {
 
 static size_t query_start(const struct run *r, size_t piece)
 {
-    const clattn_group *group = &r->a->group;
+    const clattn_group *group = &r->a->ranks.group;
     return piece_start(r->p, group, (size_t)group->rank, piece, r->p->query_length);
 }
 
@@ -175,8 +175,8 @@ static clattn_status attend_to(struct run *r, struct piece *pieces, size_t of, s
     clattn_group_attention *a = r->a;
     for (size_t i = 0; i < r->p->pieces; i++)
         for (size_t k = 0; k < r->p->pieces; k++) {
-            const size_t start = piece_start(r->p, &a->group, of, k, r->p->key_length);
-            const bool is_first = of == (size_t)a->group.rank && k == 0;
+            const size_t start = piece_start(r->p, &a->ranks.group, of, k, r->p->key_length);
+            const bool is_first = of == (size_t)a->ranks.group.rank && k == 0;
             /* Queries that attend nothing attend one piece, so that the result is what that gives. */
             if (ring_needs(r, i, start) || (is_first && !pieces[i].needed) || r->dry) {
                 pieces[i].needed = size_max(pieces[i].needed, 1);
@@ -193,7 +193,7 @@ fail:
 clattn_status ring_pass(struct run *r, const struct parcel *parcel, struct parcel *next, void **request)
 {
     clattn_status status;
-    const int32_t rank = r->a->group.rank, ranks = r->a->group.ranks;
+    const int32_t rank = r->a->ranks.group.rank, ranks = r->a->ranks.group.ranks;
     TRY(parcel_wait(r, next));
     const clattn_group_exchange exchange = {.send = parcel->host,
                                             .send_bytes = parcel->bytes,
@@ -221,7 +221,7 @@ clattn_status ring_run(struct run *r)
 {
     clattn_status status;
     clattn_group_attention *a = r->a;
-    const size_t rank = (size_t)a->group.rank, ranks = (size_t)a->group.ranks;
+    const size_t rank = (size_t)a->ranks.group.rank, ranks = (size_t)a->ranks.group.ranks;
     struct piece pieces[MOST_PIECES] = {{0}};
     void *request = NULL;
     cl_event packed = NULL;
@@ -229,7 +229,8 @@ clattn_status ring_run(struct run *r)
         pieces[i].held = -1;
         for (size_t s = 0; s < ranks; s++)
             for (size_t k = 0; k < r->p->pieces; k++)
-                pieces[i].needed += r->dry || ring_needs(r, i, piece_start(r->p, &a->group, s, k, r->p->key_length));
+                pieces[i].needed +=
+                    r->dry || ring_needs(r, i, piece_start(r->p, &a->ranks.group, s, k, r->p->key_length));
     }
     const struct shards shards = ring_shards(r->p, false);
     TRY(ring_pack(r, &shards, &a->parcel[0], &packed));

@@ -113,7 +113,7 @@ static clattn_status add_own(struct run *r, size_t of, struct parcel *parcel, cl
     TRY(clear(r, places_of(r->p).own, ring_shards(r->p, true).bytes / sizeof(float)));
     for (size_t i = 0; i < r->p->pieces; i++)
         for (size_t k = 0; k < r->p->pieces; k++) {
-            const size_t start = piece_start(r->p, &a->group, of, k, r->p->key_length);
+            const size_t start = piece_start(r->p, &a->ranks.group, of, k, r->p->key_length);
             if (ring_needs(r, i, start) || r->dry)
                 TRY(add_block(r, i, k, start, parcel, ready));
         }
@@ -212,7 +212,7 @@ clattn_status ring_backward_run(struct run *r)
 {
     clattn_status status;
     clattn_group_attention *a = r->a;
-    const size_t rank = (size_t)a->group.rank, ranks = (size_t)a->group.ranks;
+    const size_t rank = (size_t)a->ranks.group.rank, ranks = (size_t)a->ranks.group.ranks;
     const struct shards shards = ring_shards(r->p, false);
     struct parcel *sums = &a->parcel[SUMS], *next_sums = &a->parcel[SUMS_TOO];
     void *request = NULL;

@@ -51,7 +51,7 @@ clattn_layout shard_parcel(const struct run *r, const struct shards *s, size_t i
     at->offset += element(s, i, s->at[i]) + (int64_t)(piece * rows * a->columns);
     return (clattn_layout){.dtype = a->dtype,
                            .rank = 5,
-                           .extent = {(size_t)r->a->group.ranks, r->p->batch, a->heads, rows, a->columns},
+                           .extent = {(size_t)r->a->ranks.group.ranks, r->p->batch, a->heads, rows, a->columns},
                            .stride = {element(s, i, s->bytes), (int64_t)(a->heads * a->length * a->columns),
                                       (int64_t)(a->length * a->columns), (int64_t)a->columns, 1}};
 }
@@ -59,7 +59,7 @@ clattn_layout shard_parcel(const struct run *r, const struct shards *s, size_t i
 clattn_layout shard_whole(const struct run *r, const struct shards *s, size_t i, clattn_binding *at)
 {
     const struct shard *a = &s->array[i];
-    const size_t ranks = (size_t)r->a->group.ranks;
+    const size_t ranks = (size_t)r->a->ranks.group.ranks;
     at->offset += element(s, i, ranks * s->at[i]);
     return clattn_layout_bhsd(a->dtype, r->p->batch, a->heads, ranks * a->length, a->columns);
 }
@@ -69,7 +69,7 @@ static clattn_layout whole_by_ranks(const struct run *r, const struct shards *s,
                                     clattn_binding *at)
 {
     const clattn_layout whole = shard_whole(r, s, i, at);
-    const size_t ranks = (size_t)r->a->group.ranks, rows = s->array[i].length / r->p->pieces;
+    const size_t ranks = (size_t)r->a->ranks.group.ranks, rows = s->array[i].length / r->p->pieces;
     const int64_t next = (int64_t)rows * whole.stride[2];
     if (piece) /* the last rank's comes first */
         at->offset += (2 * (int64_t)ranks - 1) * next;

@@ -205,75 +205,24 @@ fail:
 
 /* ---- exchanges ---- */
 
-/* Reports what a group's function returned. */
-static clattn_status report_group(const struct run *r, clattn_status status, char message[CLATTN_GROUP_MESSAGE])
-{
-    message[CLATTN_GROUP_MESSAGE - 1] = '\0';
-    if (status == CLATTN_SUCCESS)
-        return status;
-    r->a->failed = true;
-    return report_error(&r->a->context->device.report, status, "rank %d: %s", (int)r->a->group.rank, message);
-}
-
 clattn_status group_start(const struct run *r, const clattn_group_exchange *exchange, void **request)
 {
-    const clattn_group *group = &r->a->group;
-    char message[CLATTN_GROUP_MESSAGE] = "";
     *request = NULL;
-    if (r->dry)
-        return CLATTN_SUCCESS;
-    if (r->a->failed)
-        return report_error(&r->a->context->device.report, CLATTN_ERROR_GROUP, "rank %d: the group has failed before",
-                            (int)group->rank);
-    clattn_status status = group->exchange(group->user, exchange, request, message);
-    if (status == CLATTN_SUCCESS && !*request) {
-        status = CLATTN_ERROR_GROUP;
-        snprintf(message, sizeof message, "the group's exchange gave no request");
-    }
-    return report_group(r, status, message);
+    return r->dry ? CLATTN_SUCCESS : ranks_start(&r->a->ranks, exchange, request);
 }
 
 clattn_status group_finish(const struct run *r, void *request)
 {
-    const clattn_group *group = &r->a->group;
-    char message[CLATTN_GROUP_MESSAGE] = "";
-    return r->dry ? CLATTN_SUCCESS : report_group(r, group->wait(group->user, request, message), message);
+    return r->dry ? CLATTN_SUCCESS : ranks_finish(&r->a->ranks, request);
 }
 
 clattn_status group_swap_start(const struct run *r, const struct parcel *out, bool shared, struct parcel *in,
                                size_t bytes, void **requests)
 {
-    const size_t ranks = (size_t)r->a->group.ranks, rank = (size_t)r->a->group.rank;
-    clattn_status status = CLATTN_SUCCESS;
-    memset(requests, 0, ranks * sizeof *requests);
-    if (!r->dry)
-        memcpy(in->host + rank * bytes, out->host + (shared ? 0 : rank * bytes), bytes);
-    for (size_t i = 1; i < ranks; i++) {
-        const size_t to = (rank + i) % ranks, from = (rank + ranks - i) % ranks;
-        const clattn_group_exchange exchange = {.send = out->host + (shared ? 0 : to * bytes),
-                                                .send_bytes = bytes,
-                                                .to = (int32_t)to,
-                                                .from = (int32_t)from,
-                                                .receive = in->host + from * bytes,
-                                                .receive_bytes = bytes};
-        TRY(group_start(r, &exchange, &requests[i]));
-    }
-fail:
-    if (status != CLATTN_SUCCESS)
-        (void)group_swap_finish(r, requests);
-    return status;
+    return r->dry ? CLATTN_SUCCESS : ranks_swap_start(&r->a->ranks, out->host, shared, in->host, bytes, requests);
 }
 
 clattn_status group_swap_finish(const struct run *r, void **requests)
 {
-    clattn_status status = CLATTN_SUCCESS;
-    for (size_t i = 0; i < (size_t)r->a->group.ranks && !r->dry; i++) {
-        if (!requests[i])
-            continue;
-        const clattn_status one = group_finish(r, requests[i]); /* of each, since its memory goes */
-        requests[i] = NULL;
-        if (status == CLATTN_SUCCESS)
-            status = one;
-    }
-    return status;
+    return r->dry ? CLATTN_SUCCESS : ranks_swap_finish(&r->a->ranks, requests);
 }

@@ -17,7 +17,9 @@ ALLOWED["io"] = {"base", "io"}
 for shared in ("denoise", "restore"):
     ALLOWED[shared] = {"base", shared}  # of base, what headers have
 ALLOWED["pictures"] = {"base", "denoise", "restore", "pictures"}
-ALLOWED["group"] = {"base", "device", "program", "plan", "ops", "group"}
+ALLOWED["ranks"] = {"base", "ranks"}
+ALLOWED["nn"].add("ranks")
+ALLOWED["group"] = {"base", "device", "program", "plan", "ops", "ranks", "group"}
 ALLOWED["tool"] = set(ORDER) | {"ref", "io", "denoise", "restore", "pictures", "tool"}
 
 # What the C standard has; any other <header> asks something of an operating system or of another library.
