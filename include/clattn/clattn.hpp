@@ -680,6 +680,28 @@ class trainer : public owner<clattn_trainer, clattn_trainer_release>
         return detail::checked(status, context_of(model));
     }
 
+    /** Fills the object by clattn_group_trainer_create. */
+    clattn_status create(const transformer &model, const clattn_group &group)
+    {
+        clattn_trainer *made = nullptr;
+        clattn_status status = clattn_group_trainer_create(model.get(), &group, &made);
+        reset(made, context_of(model));
+        return detail::checked(status, context_of(model));
+    }
+
+    /** clattn_trainer_moments_read. */
+    clattn_status moments_read(cl_command_queue queue, size_t index, int32_t rank, float *first, float *second)
+    {
+        return detail::checked(clattn_trainer_moments_read(get(), queue, index, rank, first, second),
+                               context_of(*this));
+    }
+
+    /** clattn_trainer_moments_write. */
+    clattn_status moments_write(cl_command_queue queue, size_t index, const float *first, const float *second)
+    {
+        return detail::checked(clattn_trainer_moments_write(get(), queue, index, first, second), context_of(*this));
+    }
+
     /** clattn_trainer_bytes. */
     size_t bytes() const
     {

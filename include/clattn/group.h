@@ -23,6 +23,7 @@
 #define CLATTN_GROUP_H
 
 #include "attention.h"
+#include "training.h"
 
 CLATTN_BEGIN_DECLS
 
@@ -162,6 +163,25 @@ CLATTN_API clattn_status clattn_group_attention_run(clattn_group_attention *atte
 
 /** Releases *attention and makes it NULL; waits for what still runs. NULL is ignored. */
 CLATTN_API void clattn_group_attention_release(clattn_group_attention **attention);
+
+/** Makes a trainer (training.h) whose updates are those of all ranks together: each computes gradients of its own items, and the update
+ * moves the parameters by the sum of all ranks' gradients. All ranks call it, compare their models' parameters and versions, and wait for
+ * each other. Blocks.
+ *
+ * A rank has the moments of 1/ranks of the parameters. clattn_trainer_update is called by all ranks with equal arguments. It blocks while
+ * they exchange, about twice the bytes of the parameters for each rank, and returns with the last kernels enqueued; all ranks then have
+ * the same bits of all parameters, and the gradients are no longer those of the rank. Sums are made in the order of ranks, in float32:
+ * the same group gives the same bits every time. `group` is copied.
+ *
+ * With the gradients' scale 1 / (labels of all ranks' items), a step is that of one trainer that has added up (accumulate) the same items,
+ * but for roundings.
+ *
+ * After a failure the group is given no new exchange, and every further update fails; the parameters may be those of some ranks' update.
+ *
+ * @return INVALID_ARGUMENT (also if the rank before has another model), INVALID_STRUCT, GROUP, or what clattn_trainer_create returns;
+ * clattn_trainer_update returns GROUP, too. */
+CLATTN_API clattn_status clattn_group_trainer_create(clattn_transformer *model, const clattn_group *group,
+                                                     clattn_trainer **trainer);
 
 CLATTN_END_DECLS
 

@@ -62,13 +62,14 @@ CLATTN_API void clattn_trainer_release(clattn_trainer **trainer);
  * The buffers belong to model and trainer. An application that writes to them, as to go on from a checkpoint, enqueues that
  * on the queue of the steps, and makes the model of the same values: a bfloat16 model is rounded by updates alone. */
 typedef struct clattn_parameter {
-    size_t size;                  /**< sizeof(clattn_parameter) */
-    const char *name;             /**< the canonical name (weights.h); lives as long as the model */
-    clattn_layout layout;         /**< its extents and strides, of rank 1 to 3 */
-    clattn_binding value;         /**< the parameter itself, which an update of a bfloat16 model rounds to it */
-    clattn_binding gradient;      /**< its gradient, of the steps since the last update */
-    clattn_binding first_moment;  /**< the optimizer's mean of gradients */
-    clattn_binding second_moment; /**< the optimizer's mean of their squares */
+    size_t size;             /**< sizeof(clattn_parameter) */
+    const char *name;        /**< the canonical name (weights.h); lives as long as the model */
+    clattn_layout layout;    /**< its extents and strides, of rank 1 to 3 */
+    clattn_binding value;    /**< the parameter itself, which an update of a bfloat16 model rounds to it */
+    clattn_binding gradient; /**< its gradient, of the steps since the last update */
+    clattn_binding
+        first_moment; /**< the optimizer's mean of gradients; none in a group (clattn_trainer_moments_read) */
+    clattn_binding second_moment; /**< the optimizer's mean of their squares; likewise */
 } clattn_parameter;
 
 /** Initialises a clattn_parameter: its size, and zeros. */
@@ -89,6 +90,25 @@ CLATTN_API size_t clattn_trainer_parameter_count(const clattn_trainer *trainer);
  * @return INVALID_ARGUMENT or INVALID_STRUCT. */
 CLATTN_API clattn_status clattn_trainer_parameter(const clattn_trainer *trainer, size_t index,
                                                   clattn_parameter *parameter);
+
+/** Copies a parameter's two moments to host memory, as they lie in the layout of the parameter, behind all that `queue` has (NULL: the
+ * context's own). Blocks.
+ *
+ * In a group (group.h) all ranks call it, for the same parameter and rank; rank `rank` gets the moments, and `first` and `second` of the
+ * others may be NULL. Without one, `rank` is 0.
+ *
+ * @return INVALID_ARGUMENT, OUT_OF_MEMORY, OPENCL, GROUP or FORKED. */
+CLATTN_API clattn_status clattn_trainer_moments_read(clattn_trainer *trainer, cl_command_queue queue, size_t index,
+                                                     int32_t rank, float *first, float *second);
+
+/** Copies a parameter's two moments from host memory, as clattn_trainer_moments_read has made them, behind all that `queue` has (NULL:
+ * the context's own). Blocks.
+ *
+ * A rank of a group keeps its share of them; ranks do not wait for each other.
+ *
+ * @return INVALID_ARGUMENT, OPENCL or FORKED. */
+CLATTN_API clattn_status clattn_trainer_moments_write(clattn_trainer *trainer, cl_command_queue queue, size_t index,
+                                                      const float *first, const float *second);
 
 /** Which way a call goes. */
 typedef enum clattn_training_phase {

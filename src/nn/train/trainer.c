@@ -6,7 +6,6 @@
 #include "base/layout.h"
 #include "base/size.h"
 #include "base/try.h"
-#include "clattn/optimizer.h"
 #include "nn/model/load.h"
 #include "plan/enqueue.h"
 
@@ -31,7 +30,7 @@ static const char *why_not_stack(const clattn_stack_desc *d)
     return d->layer_scale ? "layer_scale" : d->projection ? "a projection of pooled vectors" : NULL;
 }
 
-static clattn_status check_model(const clattn_transformer *model)
+clattn_status trainer_check(const clattn_transformer *model)
 {
     struct report *report = &model->context->device.report;
     const char *reason = NULL;
@@ -49,11 +48,6 @@ static clattn_status check_model(const clattn_transformer *model)
 }
 
 /* ---- making one ---- */
-
-static bool is_narrow(const clattn_trainer *trainer)
-{
-    return trainer->model->weight_dtype != CLATTN_DTYPE_F32;
-}
 
 /* The element of its buffer with which a weight begins. */
 static size_t place_of(const clattn_trainer *trainer, const struct weight *weight)
@@ -86,7 +80,7 @@ static clattn_status make_plans(clattn_trainer *trainer, struct trained_buffer *
     adam.parameter = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &buffer->count);
     adam.gradient = adam.first_moment = adam.second_moment = squares.x = adam.parameter;
     adam.squares = squares.result = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &one);
-    if (is_narrow(trainer))
+    if (trainer_is_narrow(trainer))
         adam.stored = clattn_layout_contiguous(trainer->model->weight_dtype, 1, &buffer->count);
     TRY(clattn_adam_plan_create(trainer->model->context, &adam, NULL, &buffer->adam));
     status = clattn_square_sum_plan_create(trainer->model->context, &squares, NULL, &buffer->squares);
@@ -94,46 +88,57 @@ fail:
     return status;
 }
 
-/* Makes the float32 numbers that bfloat16 parameters are rounded from. */
-static clattn_status widen(clattn_trainer *trainer, size_t index)
+/* Copies a buffer of parameters to one of another type, as the activation that does nothing. */
+static clattn_status convert(const clattn_trainer *trainer, size_t index, bool widen, cl_command_queue queue)
 {
-    clattn_status status;
     const clattn_transformer *model = trainer->model;
-    struct trained_buffer *buffer = &trainer->buffers[index];
+    const struct trained_buffer *buffer = &trainer->buffers[index];
+    const clattn_layout narrow = clattn_layout_contiguous(model->weight_dtype, 1, &buffer->count);
+    const clattn_layout wide = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &buffer->count);
     clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
     clattn_activation_args args = CLATTN_ACTIVATION_ARGS_INIT;
-    clattn_plan *plan = NULL;
-    desc.x = clattn_layout_contiguous(model->weight_dtype, 1, &buffer->count);
-    desc.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &buffer->count);
-    args.x = clattn_binding_buffer(model->buffers[index], 0);
-    args.y = clattn_binding_buffer(buffer->value, 0);
-    TRY(clattn_activation_plan_create(model->context, &desc, NULL, &plan));
-    status = clattn_activation_enqueue(plan, model->context->warm_queue, &args, 0, NULL, NULL);
-fail:
-    clattn_plan_release(&plan);
-    return status;
+    desc.x = widen ? narrow : wide;
+    desc.y = widen ? wide : narrow;
+    args.x = clattn_binding_buffer(widen ? model->buffers[index] : buffer->value, 0);
+    args.y = clattn_binding_buffer(widen ? buffer->value : model->buffers[index], 0);
+    return clattn_activation_run(model->context, queue, &desc, &args, 0, NULL, NULL);
 }
 
-static clattn_status make_buffers(clattn_trainer *trainer)
+clattn_status trainer_round(const clattn_trainer *trainer, size_t index, cl_command_queue queue)
+{
+    return convert(trainer, index, false, queue);
+}
+
+static void count_numbers(clattn_trainer *trainer)
+{
+    const clattn_transformer *model = trainer->model;
+    for (size_t i = 1; i < model->weight_count; i++) {
+        const struct weight *weight = &model->weights[i];
+        struct trained_buffer *buffer = &trainer->buffers[weight->buffer];
+        buffer->count = size_max(buffer->count, place_of(trainer, weight) + weight->rows * weight->columns);
+        buffer->moments = buffer->count;
+    }
+}
+
+static clattn_status make_buffers(clattn_trainer *trainer, const struct ranks *ranks)
 {
     clattn_status status = CLATTN_SUCCESS;
     const clattn_transformer *model = trainer->model;
     struct device *device = &model->context->device;
-    for (size_t i = 1; i < model->weight_count; i++) {
-        const struct weight *weight = &model->weights[i];
-        size_t *count = &trainer->buffers[weight->buffer].count;
-        *count = size_max(*count, place_of(trainer, weight) + weight->rows * weight->columns);
-    }
+    count_numbers(trainer);
+    if (ranks)
+        TRY(trainer_group_make(trainer, ranks));
     for (size_t i = 0; i < model->buffer_count; i++) {
         struct trained_buffer *buffer = &trainer->buffers[i];
-        const size_t bytes = buffer->count * sizeof(float);
-        TRY(make_plans(trainer, buffer));
+        const size_t bytes = buffer->count * sizeof(float), moment_bytes = buffer->moments * sizeof(float);
+        if (!ranks)
+            TRY(make_plans(trainer, buffer));
         TRY(make_zeros(trainer, bytes, &buffer->gradient));
-        TRY(make_zeros(trainer, bytes, &buffer->first_moment));
-        TRY(make_zeros(trainer, bytes, &buffer->second_moment));
-        if (is_narrow(trainer)) {
+        TRY(make_zeros(trainer, moment_bytes, &buffer->first_moment));
+        TRY(make_zeros(trainer, moment_bytes, &buffer->second_moment));
+        if (trainer_is_narrow(trainer)) {
             TRY(make_zeros(trainer, bytes, &buffer->value));
-            TRY(widen(trainer, i));
+            TRY(convert(trainer, i, true, model->context->warm_queue));
         } else {
             buffer->value = model->buffers[i];
         }
@@ -163,7 +168,7 @@ void trainer_drop(clattn_trainer *trainer)
         cl_table_disown(CL(trainer));
     for (size_t i = 0; trainer->buffers && i < trainer->model->buffer_count; i++) {
         struct trained_buffer *buffer = &trainer->buffers[i];
-        if (is_narrow(trainer))
+        if (trainer_is_narrow(trainer))
             release(trainer, buffer->value);
         release(trainer, buffer->gradient);
         release(trainer, buffer->first_moment);
@@ -172,10 +177,31 @@ void trainer_drop(clattn_trainer *trainer)
         clattn_plan_release(&buffer->adam);
         clattn_plan_release(&buffer->squares);
     }
+    trainer_group_clear(trainer);
     release(trainer, trainer->squares);
     free(trainer->buffers);
     model_drop(trainer->model);
     free(trainer);
+}
+
+clattn_status trainer_make(clattn_transformer *model, const struct ranks *ranks, clattn_trainer **result)
+{
+    clattn_status status;
+    clattn_trainer *trainer = calloc(1, sizeof *trainer);
+    if (!trainer)
+        return report_error(&model->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a trainer");
+    atomic_init(&trainer->references, 1);
+    trainer->model = model;
+    model_retain(model);
+    trainer->buffers = calloc(model->buffer_count, sizeof *trainer->buffers);
+    status = trainer->buffers
+                 ? make_buffers(trainer, ranks)
+                 : report_error(&model->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a trainer");
+    if (status == CLATTN_SUCCESS)
+        *result = trainer;
+    else
+        trainer_drop(trainer);
+    return status;
 }
 
 clattn_status clattn_trainer_create(clattn_transformer *model, clattn_trainer **result)
@@ -187,21 +213,8 @@ clattn_status clattn_trainer_create(clattn_transformer *model, clattn_trainer **
         return report_error(model ? &model->context->device.report : NULL, CLATTN_ERROR_INVALID_ARGUMENT,
                             "the transformer or trainer is NULL");
     TRY(context_check(model->context));
-    TRY(check_model(model));
-    clattn_trainer *trainer = calloc(1, sizeof *trainer);
-    if (!trainer)
-        return report_error(&model->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a trainer");
-    atomic_init(&trainer->references, 1);
-    trainer->model = model;
-    model_retain(model);
-    trainer->buffers = calloc(model->buffer_count, sizeof *trainer->buffers);
-    status = trainer->buffers
-                 ? make_buffers(trainer)
-                 : report_error(&model->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a trainer");
-    if (status == CLATTN_SUCCESS)
-        *result = trainer;
-    else
-        trainer_drop(trainer);
+    TRY(trainer_check(model));
+    status = trainer_make(model, NULL, result);
 fail:
     return status;
 }
@@ -220,7 +233,8 @@ size_t clattn_trainer_bytes(const clattn_trainer *trainer)
     size_t bytes = 0;
     for (size_t i = 0; trainer && i < trainer->model->buffer_count; i++) {
         const struct trained_buffer *buffer = &trainer->buffers[i];
-        bytes += buffer->count * sizeof(float) * (3 + (size_t)is_narrow(trainer) + (buffer->part != NULL));
+        const size_t arrays = 1 + (size_t)trainer_is_narrow(trainer) + (buffer->part != NULL);
+        bytes += (buffer->count * arrays + buffer->moments * 2) * sizeof(float);
     }
     return bytes;
 }
@@ -278,8 +292,9 @@ clattn_status clattn_trainer_parameter(const clattn_trainer *trainer, size_t ind
     parameter->layout = parameter_layout(part);
     parameter->value = clattn_binding_buffer(buffer->value, offset);
     parameter->gradient = clattn_binding_buffer(buffer->gradient, offset);
-    parameter->first_moment = clattn_binding_buffer(buffer->first_moment, offset);
-    parameter->second_moment = clattn_binding_buffer(buffer->second_moment, offset);
+    const clattn_binding none = {0};
+    parameter->first_moment = trainer->group ? none : clattn_binding_buffer(buffer->first_moment, offset);
+    parameter->second_moment = trainer->group ? none : clattn_binding_buffer(buffer->second_moment, offset);
     return CLATTN_SUCCESS;
 }
 
@@ -300,17 +315,15 @@ static clattn_status add_squares(clattn_trainer *trainer, struct chain *chain, s
     return status;
 }
 
-static clattn_status move(clattn_trainer *trainer, struct chain *chain, size_t index, const clattn_update_args *how)
+clattn_adam_args trainer_adam_args(const clattn_trainer *trainer, size_t index, size_t first, size_t moment,
+                                   const clattn_update_args *how)
 {
-    struct step step;
     const struct trained_buffer *buffer = &trainer->buffers[index];
     clattn_adam_args args = CLATTN_ADAM_ARGS_INIT;
-    args.parameter = clattn_binding_buffer(buffer->value, 0);
-    if (is_narrow(trainer))
-        args.stored = clattn_binding_buffer(trainer->model->buffers[index], 0);
-    args.gradient = clattn_binding_buffer(buffer->gradient, 0);
-    args.first_moment = clattn_binding_buffer(buffer->first_moment, 0);
-    args.second_moment = clattn_binding_buffer(buffer->second_moment, 0);
+    args.parameter = clattn_binding_buffer(buffer->value, (int64_t)first);
+    args.gradient = clattn_binding_buffer(buffer->gradient, (int64_t)first);
+    args.first_moment = clattn_binding_buffer(buffer->first_moment, (int64_t)moment);
+    args.second_moment = clattn_binding_buffer(buffer->second_moment, (int64_t)moment);
     args.squares = clattn_binding_buffer(trainer->squares, 0);
     args.learning_rate = how->learning_rate;
     args.explicit_betas = args.explicit_epsilon = 1;
@@ -321,12 +334,33 @@ static clattn_status move(clattn_trainer *trainer, struct chain *chain, size_t i
     args.decoupled = !how->coupled;
     args.clip_norm = how->clip_norm;
     args.step = how->step;
+    return args;
+}
+
+static clattn_status move(clattn_trainer *trainer, struct chain *chain, size_t index, const clattn_update_args *how)
+{
+    struct step step;
+    clattn_adam_args args = trainer_adam_args(trainer, index, 0, 0, how);
+    if (trainer_is_narrow(trainer))
+        args.stored = clattn_binding_buffer(trainer->model->buffers[index], 0);
     chain_step(chain, index + 1 == trainer->model->buffer_count, &step);
-    const clattn_status status =
-        clattn_adam_enqueue(buffer->adam, chain->queue, &args, step.wait_count, step.wait_list, step.event);
+    const clattn_status status = clattn_adam_enqueue(trainer->buffers[index].adam, chain->queue, &args, step.wait_count,
+                                                     step.wait_list, step.event);
     if (status == CLATTN_SUCCESS)
         chain_stepped(chain, &step);
     return status;
+}
+
+/* An update by the trainer alone. */
+static clattn_status update(clattn_trainer *trainer, const struct enqueue_call *call, const clattn_update_args *how)
+{
+    struct chain chain;
+    clattn_status status = chain_begin(&chain, trainer->model->context, call, NULL);
+    for (size_t i = 0; i < trainer->model->buffer_count && status == CLATTN_SUCCESS; i++)
+        status = add_squares(trainer, &chain, i);
+    for (size_t i = 0; i < trainer->model->buffer_count && status == CLATTN_SUCCESS; i++)
+        status = move(trainer, &chain, i, how);
+    return chain_end(&chain, status);
 }
 
 clattn_status clattn_trainer_update(clattn_trainer *trainer, cl_command_queue queue, const clattn_update_args *given,
@@ -334,7 +368,6 @@ clattn_status clattn_trainer_update(clattn_trainer *trainer, cl_command_queue qu
 {
     clattn_status status;
     clattn_update_args args;
-    struct chain chain;
     const struct enqueue_call call = {.queue = queue, .wait_count = wait_count, .wait_list = wait_list, .event = event};
     if (!trainer)
         return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "the trainer is NULL");
@@ -343,12 +376,7 @@ clattn_status clattn_trainer_update(clattn_trainer *trainer, cl_command_queue qu
     TRY(context_check(context));
     TRY(args_read(report, "clattn_update_args", &args, sizeof args, sizeof args, given));
     TRY(args_check(report, "coupled", args.coupled, args.reserved));
-    TRY(chain_begin(&chain, context, &call, NULL));
-    for (size_t i = 0; i < trainer->model->buffer_count && status == CLATTN_SUCCESS; i++)
-        status = add_squares(trainer, &chain, i);
-    for (size_t i = 0; i < trainer->model->buffer_count && status == CLATTN_SUCCESS; i++)
-        status = move(trainer, &chain, i, &args);
-    status = chain_end(&chain, status);
+    status = trainer->group ? trainer_group_update(trainer, &call, &args) : update(trainer, &call, &args);
 fail:
     return status;
 }
