@@ -52,6 +52,20 @@ CLATTN_API clattn_status clattn_group_mpi_create(MPI_Comm communicator, uint32_t
  * that was released or not made. Called by one thread at a time. */
 CLATTN_API void clattn_group_mpi_release(clattn_group *group);
 
+/** Makes a group of all ranks that were started together (MPI_COMM_WORLD), and initialises MPI before (MPI_THREAD_SERIALIZED) unless that
+ * has been done. It is for programs that are built without MPI and load this library when they run, as the command does.
+ *
+ * @return what clattn_group_mpi_create returns, and GROUP if MPI cannot be initialised. */
+CLATTN_API clattn_status clattn_group_mpi_world(uint32_t timeout_ms, clattn_group *group);
+
+/** Releases what clattn_group_mpi_world made, as clattn_group_mpi_release does, and finalises MPI if that had initialised it. After a
+ * failure it does not finalise MPI, which would wait for ranks that do not answer: the application ends all ranks
+ * (clattn_group_mpi_abort). */
+CLATTN_API void clattn_group_mpi_world_release(clattn_group *group);
+
+/** Ends all ranks of the group (MPI_Abort); their programs' exit status is `status`. It does nothing if the group was not made here. */
+CLATTN_API void clattn_group_mpi_abort(const clattn_group *group, int32_t status);
+
 CLATTN_END_DECLS
 
 #endif

@@ -45,6 +45,7 @@ struct mpi {
     int32_t rank, ranks;
     uint32_t timeout_ms;
     struct request *requests; /* those that have not been waited for, in the order in which they were started */
+    bool initialised;         /* MPI, by clattn_group_mpi_world */
     bool failed;
     char failure[CLATTN_GROUP_MESSAGE]; /* why */
 };
@@ -332,4 +333,38 @@ void clattn_group_mpi_release(clattn_group *group)
         MPI_Comm_free(&self->communicator);
     free(self);
     *group = none;
+}
+
+clattn_status clattn_group_mpi_world(uint32_t timeout_ms, clattn_group *group)
+{
+    int before = 0, provided;
+    if (!group)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    const clattn_group none = CLATTN_GROUP_INIT;
+    *group = none;
+    if (MPI_Initialized(&before) != MPI_SUCCESS)
+        return CLATTN_ERROR_GROUP;
+    if (!before && MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
+        return CLATTN_ERROR_GROUP;
+    const clattn_status status = clattn_group_mpi_create(MPI_COMM_WORLD, timeout_ms, group);
+    if (status == CLATTN_SUCCESS)
+        ((struct mpi *)group->user)->initialised = !before;
+    return status;
+}
+
+void clattn_group_mpi_world_release(clattn_group *group)
+{
+    if (!group || !group->user)
+        return;
+    const struct mpi *self = group->user;
+    const bool finalise = self->initialised && !self->failed;
+    clattn_group_mpi_release(group);
+    if (finalise)
+        MPI_Finalize();
+}
+
+void clattn_group_mpi_abort(const clattn_group *group, int32_t status)
+{
+    if (group && group->exchange == start)
+        MPI_Abort(((const struct mpi *)group->user)->communicator, status);
 }

@@ -34,6 +34,13 @@ int complain(int status, const char *format, ...) PRINTF_LIKE(2, 3);
 /* Silences later calls of complain: a process that runs itself again has written the line already. */
 void complain_no_more(void);
 
+/* Of several processes that work together: the line names the rank. */
+void complain_as_rank(int rank);
+
+/* Keeps the line until complain_deliver, which writes it, or drops it. */
+void complain_hold(void);
+void complain_deliver(bool speak);
+
 /* The commands.  argv[0] is the first argument after the command's name. */
 int cmd_devices(int argc, char **argv);
 int cmd_attention(int argc, char **argv);

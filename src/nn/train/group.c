@@ -146,7 +146,8 @@ void trainer_group_clear(clattn_trainer *trainer)
 /* ---- what ranks agree about ---- */
 
 /* Adds a buffer's weights to a digest.  What is between them is nobody's. */
-static clattn_status digest_buffer(const clattn_transformer *model, size_t index, struct sha256 *hash)
+static clattn_status digest_buffer(const clattn_transformer *model, cl_command_queue queue, size_t index,
+                                   struct sha256 *hash)
 {
     clattn_status status = CLATTN_SUCCESS;
     struct device *device = &model->context->device;
@@ -158,8 +159,7 @@ static clattn_status digest_buffer(const clattn_transformer *model, size_t index
     if (!copy)
         return report_error(&device->report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a digest of parameters");
     TRY_CL(&device->report, "clEnqueueReadBuffer",
-           device->cl.clEnqueueReadBuffer(model->context->warm_queue, model->buffers[index], CL_TRUE, 0, size, copy, 0,
-                                          NULL, NULL));
+           device->cl.clEnqueueReadBuffer(queue, model->buffers[index], CL_TRUE, 0, size, copy, 0, NULL, NULL));
     for (size_t i = 1; i < model->weight_count; i++) {
         const struct weight *weight = &model->weights[i];
         if (weight->buffer == index)
@@ -174,15 +174,21 @@ fail:
 static clattn_status digest(const clattn_transformer *model, char hex[2 * 8 + 1])
 {
     clattn_status status = CLATTN_SUCCESS;
+    struct device *device = &model->context->device;
     struct sha256 hash;
     uint8_t bytes[SHA256_BYTES];
+    cl_int code;
+    cl_command_queue queue = device->cl.clCreateCommandQueue(device->context, device->caps.device, 0, &code);
+    if (!queue)
+        return report_opencl(&device->report, "clCreateCommandQueue", code);
     sha256_init(&hash);
     for (size_t i = 0; i < model->buffer_count; i++)
-        TRY(digest_buffer(model, i, &hash));
+        TRY(digest_buffer(model, queue, i, &hash));
     sha256_final(&hash, bytes);
     for (int i = 0; i < 8; i++)
         snprintf(hex + 2 * i, 3, "%02x", bytes[i]);
 fail:
+    device->cl.clReleaseCommandQueue(queue);
     return status;
 }
 

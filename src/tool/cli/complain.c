@@ -6,11 +6,37 @@
 #include "tool/cli/progress.h"
 #include "tool/tool.h"
 
-static bool complained;
+static bool complained, holds;
+static char kept[4096]; /* a line that is held */
+static char about[32];  /* the rank, if there are several */
 
 void complain_no_more(void)
 {
     complained = true;
+}
+
+void complain_as_rank(int rank)
+{
+    snprintf(about, sizeof about, "rank %d: ", rank);
+}
+
+void complain_hold(void)
+{
+    holds = true;
+}
+
+static void write_line(const char *line)
+{
+    progress_hide();
+    fprintf(stderr, "clattn: %s%s\n", about, line);
+}
+
+void complain_deliver(bool speak)
+{
+    holds = false;
+    if (speak && kept[0] != '\0')
+        write_line(kept);
+    kept[0] = '\0';
 }
 
 /* Formats the line; a line that is too long loses its middle, because a path may have any length and the fault is
@@ -55,7 +81,9 @@ int complain(int status, const char *format, ...)
         else if (c < ' ' || c == 0x7f)
             line[i] = c == '\t' ? ' ' : '?';
     }
-    progress_hide();
-    fprintf(stderr, "clattn: %s\n", line);
+    if (holds)
+        memcpy(kept, line, sizeof kept);
+    else
+        write_line(line);
     return status;
 }

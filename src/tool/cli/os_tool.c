@@ -18,6 +18,12 @@
 
 extern char **environ;
 
+void os_silence_stdout(void)
+{
+    if (freopen("/dev/null", "w", stdout) == NULL)
+        fclose(stdout);
+}
+
 void os_prepare_streams(void)
 {
     /* The descriptors are opened for the wrong direction on purpose: reading from, or writing to, a closed stream

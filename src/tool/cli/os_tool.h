@@ -12,6 +12,9 @@
  * output", and that writing to a closed pipe is an error and not a signal. */
 void os_prepare_streams(void);
 
+/* Drops what is written to standard output from now on. */
+void os_silence_stdout(void);
+
 /* Makes SIGINT, SIGTERM and SIGHUP, unless they are ignored, remove the temporary files of os_file_replace before they end
  * the process.  On Windows it does nothing, because the system removes these files. */
 void os_prepare_signals(void);

@@ -16,6 +16,12 @@
 
 /* The C runtime keeps the descriptors 0, 1 and 2 for the standard streams, and there is no SIGPIPE.  The streams carry the
  * bytes that the command writes, as on other systems. */
+void os_silence_stdout(void)
+{
+    if (freopen("NUL", "w", stdout) == NULL)
+        fclose(stdout);
+}
+
 void os_prepare_streams(void)
 {
     for (int descriptor = 0; descriptor <= 2; descriptor++)

@@ -63,6 +63,11 @@ void device_flush_warnings(void)
         fprintf(stderr, "clattn: warning: %s\n", warnings[i]);
 }
 
+void device_drop_warnings(void)
+{
+    atomic_store(&warning_count, 0);
+}
+
 int exit_status_of(clattn_status status)
 {
     switch (status) {

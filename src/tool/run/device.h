@@ -28,8 +28,9 @@ void device_log(void *user, clattn_log_level level, const char *line);
  * stay the caller's.  Call it for at most three names, before any plan is made. */
 void device_name_file(const char *name, const char *path);
 
-/* Writes the kept warnings. */
+/* Writes the kept warnings, or drops them. */
 void device_flush_warnings(void);
+void device_drop_warnings(void);
 
 /* The exit status that belongs to a failure. */
 int exit_status_of(clattn_status status);

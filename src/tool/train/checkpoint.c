@@ -14,7 +14,8 @@
 #define VERSION_NAME "clattn_checkpoint"
 #define STATE_MOST ((size_t)1 << 16) /* bytes of JSON */
 
-static const char *const prefixes[] = {"", "first_moment.", "second_moment."};
+enum { KINDS = 3 }; /* a parameter's arrays: its values and two moments */
+static const char *const prefixes[KINDS] = {"", "first_moment.", "second_moment."};
 
 /* The numbers of a history that the JSON object has; `best` is the only one that is not whole. */
 #define NUMBERS(h) \
@@ -25,11 +26,6 @@ static const char *const prefixes[] = {"", "first_moment.", "second_moment."};
             "since_best", &(h)->since_best \
         } \
     }
-
-static const clattn_binding *binding_of(const clattn_parameter *p, size_t which)
-{
-    return which == 0 ? &p->value : which == 1 ? &p->first_moment : &p->second_moment;
-}
 
 static clattn_host_tensor tensor_of(const clattn_parameter *p)
 {
@@ -62,31 +58,44 @@ static void release(contents *c)
     free(c->tensor);
 }
 
-/* Copies the first `kinds` of each parameter's arrays from the device; `more` is room for other tensors. */
-static int gather(const train_engine *e, size_t kinds, size_t more, contents *c)
+/* Adds an array for a parameter's numbers to the contents. */
+static int add_array(contents *c, const clattn_parameter *p, size_t kind, float **data)
+{
+    train_tensor *t = &c->tensor[c->copies];
+    *t = (train_tensor){prefixes[kind], p->name, tensor_of(p)};
+    *data = malloc(t->tensor.bytes + 1);
+    if (*data == NULL)
+        return complain(TOOL_FAILED, "train: no memory for the parameters");
+    t->tensor.data = *data;
+    c->count = ++c->copies;
+    return TOOL_DONE;
+}
+
+/* Copies each parameter's array from the device, and with `moments` its moments, for which all ranks are needed; rank 0 gets them.
+ * `more` is room for other tensors. */
+static int gather(const train_engine *e, bool moments, size_t more, contents *c)
 {
     const size_t parameters = clattn_trainer_parameter_count(e->trainer);
     int status = TOOL_DONE;
-    c->tensor = calloc(parameters * kinds + more, sizeof *c->tensor);
+    c->tensor = calloc(parameters * KINDS + more, sizeof *c->tensor);
     if (c->tensor == NULL)
         return complain(TOOL_FAILED, "train: no memory for the parameters");
-    for (size_t i = 0; i < parameters; i++)
-        for (size_t kind = 0; kind < kinds; kind++) {
-            clattn_parameter p;
-            TOOL_TRY(parameter_at(e, i, &p));
-            const clattn_binding *at = binding_of(&p, kind);
-            train_tensor *t = &c->tensor[c->copies];
-            *t = (train_tensor){prefixes[kind], p.name, tensor_of(&p)};
-            void *data = malloc(t->tensor.bytes + 1);
-            if (data == NULL)
-                TOOL_TRY(complain(TOOL_FAILED, "train: no memory for the parameters"));
-            t->tensor.data = data;
-            c->count = ++c->copies;
-            const cl_int code =
-                clEnqueueReadBuffer(e->device->queue, at->buffer, CL_TRUE, (size_t)at->offset * sizeof(float),
-                                    t->tensor.bytes, data, 0, NULL, NULL);
-            TOOL_TRY(device_check(e->device, device_opencl_check(e->device, "clEnqueueReadBuffer", code), "train"));
-        }
+    for (size_t i = 0; i < parameters; i++) {
+        clattn_parameter p;
+        float *data[KINDS] = {NULL};
+        TOOL_TRY(parameter_at(e, i, &p));
+        for (size_t kind = 0; kind < (moments ? KINDS : 1) && e->world->rank == 0; kind++)
+            TOOL_TRY(add_array(c, &p, kind, &data[kind]));
+        if (moments)
+            TOOL_TRY(device_check(
+                e->device, clattn_trainer_moments_read(e->trainer, e->device->queue, i, 0, data[1], data[2]), "train"));
+        if (e->world->rank > 0)
+            continue;
+        const cl_int code =
+            clEnqueueReadBuffer(e->device->queue, p.value.buffer, CL_TRUE, (size_t)p.value.offset * sizeof(float),
+                                tensor_of(&p).bytes, data[0], 0, NULL, NULL);
+        TOOL_TRY(device_check(e->device, device_opencl_check(e->device, "clEnqueueReadBuffer", code), "train"));
+    }
 fail:
     return status;
 }
@@ -102,7 +111,9 @@ static int write_contents(const char *folder, const char *name, const contents *
 int train_model_write(const train_engine *e, const char *folder)
 {
     contents c = {0};
-    int status = gather(e, 1, 0, &c);
+    if (e->world->rank > 0)
+        return TOOL_DONE;
+    int status = gather(e, false, 0, &c);
     if (status == TOOL_DONE)
         status = write_contents(folder, TEXT_MODEL_WEIGHTS, &c);
     release(&c);
@@ -133,7 +144,9 @@ int train_checkpoint_write(const train_engine *e, const train_history *history, 
     int status = TOOL_DONE;
     if (text == NULL || json_memory_failed())
         TOOL_TRY(complain(TOOL_FAILED, "train: no memory for the checkpoint"));
-    TOOL_TRY(gather(e, 3, 3, &c));
+    TOOL_TRY(gather(e, true, 3, &c));
+    if (e->world->rank > 0)
+        goto fail;
     add(&c, "state.losses", CLATTN_DTYPE_F32, h.losses.value, h.losses.count, sizeof(float));
     add(&c, "state.checks", CLATTN_DTYPE_F32, h.checks.value, h.checks.count, sizeof(float));
     add(&c, "state", CLATTN_DTYPE_U8, text, strlen(text), 1); /* the last: floats begin at multiples of 4 */
@@ -165,7 +178,8 @@ static clattn_status read_state(const train_checkpoint *c, const json_t *root, t
             return io_fail(error, CLATTN_ERROR_FORMAT, path, "its state has no number \"%s\"", numbers[i].name);
         *numbers[i].value = (uint64_t)json_integer_value(value);
     }
-    if (!json_is_real(best) || h->step == 0 || h->step > (uint64_t)1 << 40)
+    if (!json_is_real(best) || h->step == 0 || h->step > (uint64_t)1 << 40 || h->parts == 0 ||
+        h->parts > TRAIN_MOST_PARTS)
         return io_fail(error, CLATTN_ERROR_FORMAT, path, "its state is damaged");
     h->best = json_real_value(best);
     return CLATTN_SUCCESS;
@@ -225,35 +239,47 @@ int train_checkpoint_open(const char *folder, train_checkpoint *c, train_history
     return status == CLATTN_SUCCESS ? TOOL_DONE : model_file_fail(status, &error);
 }
 
-static int restore_one(const train_checkpoint *c, const train_engine *e, const clattn_parameter *p, size_t kind)
+/* Finds one of a parameter's arrays in the file. */
+static int find(const train_checkpoint *c, const clattn_parameter *p, size_t kind, clattn_host_tensor *found)
 {
     char name[512];
     clattn_io_error error;
-    clattn_host_tensor found;
     const clattn_host_tensor wanted = tensor_of(p);
-    const clattn_binding *at = binding_of(p, kind);
     snprintf(name, sizeof name, "%s%s", prefixes[kind], p->name);
-    const clattn_status status = clattn_safetensors_find(c->file, name, &found, &error);
+    const clattn_status status = clattn_safetensors_find(c->file, name, found, &error);
     if (status != CLATTN_SUCCESS)
         return model_file_fail(status, &error);
-    if (found.dtype != wanted.dtype || found.rank != wanted.rank || found.bytes != wanted.bytes ||
-        found.extent[0] != wanted.extent[0])
+    if (found->dtype != wanted.dtype || found->rank != wanted.rank || found->bytes != wanted.bytes ||
+        found->extent[0] != wanted.extent[0])
         return complain(TOOL_BAD_INPUT, "%s: has no float32 '%s' of the shape that '%s' has in this model",
                         c->path.text, name, p->name);
-    const cl_int code = clEnqueueWriteBuffer(e->device->queue, at->buffer, CL_TRUE, (size_t)at->offset * sizeof(float),
-                                             found.bytes, found.data, 0, NULL, NULL);
-    return device_check(e->device, device_opencl_check(e->device, "clEnqueueWriteBuffer", code), "train");
+    return TOOL_DONE;
+}
+
+static int restore(const train_checkpoint *c, const train_engine *e, size_t index)
+{
+    clattn_parameter p;
+    clattn_host_tensor found[KINDS];
+    int status;
+    TOOL_TRY(parameter_at(e, index, &p));
+    for (size_t kind = 0; kind < KINDS; kind++)
+        TOOL_TRY(find(c, &p, kind, &found[kind]));
+    const cl_int code =
+        clEnqueueWriteBuffer(e->device->queue, p.value.buffer, CL_TRUE, (size_t)p.value.offset * sizeof(float),
+                             found[0].bytes, found[0].data, 0, NULL, NULL);
+    TOOL_TRY(device_check(e->device, device_opencl_check(e->device, "clEnqueueWriteBuffer", code), "train"));
+    status = device_check(
+        e->device, clattn_trainer_moments_write(e->trainer, e->device->queue, index, found[1].data, found[2].data),
+        "train");
+fail:
+    return status;
 }
 
 int train_checkpoint_restore(const train_checkpoint *c, const train_engine *e)
 {
     int status = TOOL_DONE;
     for (size_t i = 0; i < clattn_trainer_parameter_count(e->trainer); i++)
-        for (size_t kind = 0; kind < 3; kind++) {
-            clattn_parameter p;
-            TOOL_TRY(parameter_at(e, i, &p));
-            TOOL_TRY(restore_one(c, e, &p, kind));
-        }
+        TOOL_TRY(restore(c, e, i));
 fail:
     return status;
 }

@@ -10,7 +10,8 @@
 #include "tool/train/engine.h"
 #include "tool/train/history.h"
 
-/* Write a file, whole or not at all; wait for the device.  Return an exit status. */
+/* Write a file, whole or not at all; wait for the device.  Return an exit status.  Rank 0 writes the model; a checkpoint needs all ranks,
+ * and is the same whatever their number. */
 int train_model_write(const train_engine *e, const char *folder);
 int train_checkpoint_write(const train_engine *e, const train_history *history, const char *folder);
 

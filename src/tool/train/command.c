@@ -17,6 +17,9 @@
 
 typedef struct training {
     const train_options *options;
+    int argc;
+    char **argv;
+    tool_world world;
     text_model model;
     train_lines lines, checked; /* of training and validation */
     train_items items, checks;
@@ -83,12 +86,13 @@ static int match_shape(const train_options *o, const text_shape *shape)
     return TOOL_DONE;
 }
 
-/* Makes the model's files, or reads the checkpoint. */
+/* Reads the model's files, and the checkpoint. */
 static int open_model(training *t)
 {
     const train_options *o = t->options;
     int status;
-    TOOL_TRY(o->resume ? train_checkpoint_open(o->out, &t->checkpoint, &t->history) : make_model(t));
+    if (o->resume)
+        TOOL_TRY(train_checkpoint_open(o->out, &t->checkpoint, &t->history));
     TOOL_TRY(text_model_open(o->out, &t->model));
     TOOL_TRY(match_shape(o, &t->model.shape));
     const bool text = o->text != NULL;
@@ -149,13 +153,27 @@ static int match(const training *t, uint64_t data)
     return TOOL_DONE;
 }
 
+/* Decides how many batches a step has; each rank gets as many. */
+static int divide(training *t)
+{
+    const train_options *o = t->options;
+    const size_t ranks = (size_t)t->world.ranks;
+    if (o->parts == 0)
+        t->rule.parts = o->resume ? (size_t)t->history.parts : ranks;
+    if (t->rule.parts % ranks != 0)
+        return complain(TOOL_BAD_INPUT, "train: --accumulate is %zu, expected a multiple of the number of ranks, %zu",
+                        t->rule.parts, ranks);
+    return TOOL_DONE;
+}
+
 static int order_data(training *t)
 {
     const text_shape *shape = &t->model.shape;
     const uint64_t data = train_items_digest(&t->items, &t->checks);
     const size_t tokens = train_options_tokens(t->options);
     const size_t longest = size_max(shape->source_length, shape->target_length);
-    int status = TOOL_DONE;
+    int status;
+    TOOL_TRY(divide(t));
     if (t->options->resume)
         TOOL_TRY(match(t, data));
     else
@@ -179,6 +197,7 @@ static int open_engine(training *t)
     train_engine *e = &t->engine;
     int status;
     e->device = &t->device;
+    e->world = &t->world;
     e->shape = &t->model.shape;
     e->dtype = train_options_dtype(o);
     e->dropout = o->dropout.given ? o->dropout.value : 0.1f;
@@ -188,7 +207,7 @@ static int open_engine(training *t)
     source.user = o->resume ? (void *)t->checkpoint.file : &initial;
     TOOL_TRY(train_engine_open(e, &source));
     if (o->resume)
-        TOOL_TRY(train_checkpoint_restore(&t->checkpoint, e));
+        TOOL_TRY(world_agree(&t->world, train_checkpoint_restore(&t->checkpoint, e)));
     train_checkpoint_close(&t->checkpoint);
 fail:
     free(initial.memory);
@@ -225,6 +244,7 @@ static int write_report(training *t)
                   : h->best_step > 0 ? h->best
                                      : (double)NAN);
     report_count(&report, "best_step", (size_t)(best_is_last ? h->step : h->best_step));
+    report_count(&report, "ranks", (size_t)t->world.ranks);
     report_number(&report, "loss", loss);
     report_count(&report, "steps", (size_t)h->step);
     report_number(&report, "tokens_per_s", r->seconds > 0 ? (double)r->tokens / r->seconds : 0);
@@ -262,20 +282,46 @@ static void release(training *t)
     text_model_close(&t->model);
 }
 
+/* What a rank does before it needs the model's files, which the first one makes. */
+static int prepare(training *t)
+{
+    const train_options *o = t->options;
+    char *device = NULL;
+    int status;
+    TOOL_TRY(train_options_check(o));
+    t->rule = train_options_rule(o);
+    t->rule.started = os_seconds();
+    if (o->minutes.given)
+        t->rule.until = t->rule.started + 60 * (double)o->minutes.value;
+    TOOL_TRY(read_lines(t));
+    TOOL_TRY(world_device(&t->world, o->device, &device));
+    TOOL_TRY(device_open(device, &t->device)); /* before anything is written */
+    if (!o->resume && t->world.rank == 0)
+        status = make_model(t);
+fail:
+    free(device);
+    return status;
+}
+
+static int read_model_and_data(training *t)
+{
+    int status;
+    TOOL_TRY(open_model(t));
+    TOOL_TRY(cut_lines(t));
+    status = order_data(t);
+fail:
+    return status;
+}
+
 static int train(training *t)
 {
     int status;
-    TOOL_TRY(train_options_check(t->options));
-    t->rule = train_options_rule(t->options);
-    t->rule.started = os_seconds();
-    if (t->options->minutes.given)
-        t->rule.until = t->rule.started + 60 * (double)t->options->minutes.value;
-    TOOL_TRY(read_lines(t));
-    TOOL_TRY(device_open(t->options->device, &t->device)); /* before anything is written */
-    TOOL_TRY(open_model(t));
-    TOOL_TRY(cut_lines(t));
-    TOOL_TRY(order_data(t));
+    TOOL_TRY(world_open(&t->world));
+    TOOL_TRY(world_agree(&t->world, prepare(t)));
+    TOOL_TRY(world_agree(&t->world, read_model_and_data(t)));
+    TOOL_TRY(world_agree(&t->world, world_compare(&t->world, t->argc, t->argv, t->options->device, t->history.data)));
     TOOL_TRY(open_engine(t));
+    world_begin(&t->world);
     t->run = (train_run){.folder = t->options->out,
                          .rule = &t->rule,
                          .engine = &t->engine,
@@ -292,13 +338,14 @@ fail:
 int cmd_train(int argc, char **argv)
 {
     train_options options = {0};
-    training t = {.options = &options};
+    training t = {.options = &options, .argc = argc, .argv = argv};
     int status = options_parse(&train_option_table, argc, argv, &options);
     if (status != TOOL_DONE)
         return status;
     status = train(&t);
     const bool interrupted = status == TOOL_DONE && t.run.end == TRAIN_END_SIGNAL;
     release(&t);
+    world_close(&t.world, status);
     if (interrupted && fflush(stdout) == 0)
         os_end_by_signal();
     return status;

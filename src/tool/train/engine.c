@@ -29,7 +29,7 @@ fail:
     return status;
 }
 
-int train_engine_open(train_engine *e, const clattn_weight_source *source)
+static int make_model(train_engine *e, const clattn_weight_source *source)
 {
     clattn_transformer_desc desc;
     clattn_stack_desc encoder, decoder;
@@ -37,9 +37,20 @@ int train_engine_open(train_engine *e, const clattn_weight_source *source)
     text_shape_describe(e->shape, &desc, &encoder, &decoder);
     desc.dtype = e->dtype;
     TOOL_TRY(check(e, clattn_transformer_create(e->device->context, &desc, source, &e->model)));
-    TOOL_TRY(check(e, clattn_trainer_create(e->model, &e->trainer)));
     for (size_t i = 0; i < TRAIN_FLIGHT; i++)
         TOOL_TRY(open_slot(e, &e->slot[i]));
+fail:
+    return status;
+}
+
+int train_engine_open(train_engine *e, const clattn_weight_source *source)
+{
+    const clattn_group *group = world_group(e->world);
+    int status;
+    TOOL_TRY(world_agree(e->world, make_model(e, source)));
+    const clattn_status made = group != NULL ? clattn_group_trainer_create(e->model, group, &e->trainer)
+                                             : clattn_trainer_create(e->model, &e->trainer);
+    status = world_agree(e->world, check(e, made));
 fail:
     return status;
 }

@@ -8,6 +8,7 @@
 
 #include "tool/run/device.h"
 #include "tool/train/batches.h"
+#include "tool/world/world.h"
 
 #define TRAIN_FLIGHT 2 /* batches under way at most */
 #define TRAIN_PLANS (3 * TRAIN_BUCKETS)
@@ -44,6 +45,7 @@ typedef struct train_slot {
 typedef struct train_engine {
     tool_device *device;     /* borrowed */
     const text_shape *shape; /* borrowed */
+    tool_world *world;       /* borrowed */
     clattn_dtype dtype;      /* float32 or bfloat16 */
     size_t elements;         /* the most of a batch, padding included */
     float dropout, label_smoothing;
@@ -59,7 +61,7 @@ typedef struct train_engine {
     double compiling; /* seconds that plans took to make */
 } train_engine;
 
-/* Makes the model with the weights of `source`.  Returns an exit status, as all below. */
+/* Makes the model with the weights of `source`; all ranks call it, and agree.  Returns an exit status, as all below. */
 int train_engine_open(train_engine *e, const clattn_weight_source *source);
 
 void train_engine_close(train_engine *e);
@@ -70,7 +72,7 @@ int train_engine_enqueue(train_engine *e, const train_items *items, const train_
 /* Waits for the oldest batch that is under way. */
 int train_engine_collect(train_engine *e, train_losses *losses);
 
-/* Enqueues an update of the parameters. */
+/* Enqueues an update of the parameters, by the gradients of all ranks. */
 int train_engine_update(train_engine *e, const clattn_update_args *args);
 
 #endif

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define TRAIN_MOST_PARTS 65536 /* batches of a step */
+
 typedef struct train_curve {
     float *value;
     size_t count, capacity;

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/size.h"
 #include "tool/cli/os_tool.h"
@@ -22,6 +23,8 @@ float train_rate(const train_rule *rule, size_t d_model, uint64_t step)
 static int draw(const train_run *r)
 {
     model_path path;
+    if (r->engine->world->rank > 0)
+        return TOOL_DONE;
     if (!model_path_in(r->folder, "loss.svg", &path))
         return complain(TOOL_BAD_INPUT, "%s: the folder's name is too long", r->folder);
     return train_history_draw(r->history, path.text);
@@ -52,17 +55,63 @@ static void show(const train_run *r, double loss)
     progress_show(fmax(by_steps, by_time));
 }
 
+/* How many of `count` batches are this rank's: those whose number leaves its own when divided by how many ranks there are. */
+static size_t own_count(const train_run *r, size_t count)
+{
+    const size_t rank = (size_t)r->engine->world->rank, ranks = (size_t)r->engine->world->ranks;
+    return count > rank ? (count - rank - 1) / ranks + 1 : 0;
+}
+
+static bool is_own(const train_run *r, size_t batch)
+{
+    return batch % (size_t)r->engine->world->ranks == (size_t)r->engine->world->rank;
+}
+
+/* Makes a rank's losses those of all ranks, added in their order. */
+static int add_ranks(const train_run *r, train_losses *losses)
+{
+    tool_world *world = r->engine->world;
+    const train_losses own = *losses;
+    int status = TOOL_DONE;
+    if (world->ranks < 2)
+        return status;
+    train_losses *all = calloc((size_t)world->ranks, sizeof *all);
+    if (all == NULL)
+        return complain(TOOL_FAILED, "train: no memory for the losses");
+    TOOL_TRY(world_gather(world, &own, all, sizeof own));
+    *losses = (train_losses){0};
+    for (int32_t i = 0; i < world->ranks; i++) {
+        losses->sum += all[i].sum;
+        losses->labels += all[i].labels;
+    }
+fail:
+    free(all);
+    return status;
+}
+
+/* Complains of a loss that is no number.  All ranks have the same one, and the first tells. */
+static int complain_of_loss(const train_run *r, const char *which, double loss)
+{
+    if (r->engine->world->rank > 0)
+        complain_no_more();
+    return complain(TOOL_FAILED, "train: the %s of step %llu is %g; what is in %s, of before, stays", which,
+                    (unsigned long long)r->history->step, loss, r->folder);
+}
+
 /* Adds a step, all of whose batches have been taken, to the history. */
 static int end_step(train_run *r)
 {
     train_history *h = r->history;
-    const double loss = r->taken.sum / (double)r->taken.labels;
+    train_losses losses = r->taken;
+    const int status = add_ranks(r, &losses);
+    if (status != TOOL_DONE)
+        return status;
+    const double loss = losses.sum / (double)losses.labels;
     r->taken = (train_losses){0};
     r->taken_batches = 0;
     h->step++;
     if (!isfinite(loss))
-        return complain(TOOL_FAILED, "train: the loss of step %llu is %g; what is in %s, of before, stays",
-                        (unsigned long long)h->step, loss, r->folder);
+        return complain_of_loss(r, "loss", loss);
     if (!train_curve_add(&h->losses, (float)loss))
         return complain(TOOL_FAILED, "train: no memory for the losses");
     show(r, loss);
@@ -77,7 +126,7 @@ static int take_batch(train_run *r)
     TOOL_TRY(train_engine_collect(r->engine, &losses));
     r->taken.sum += losses.sum;
     r->taken.labels += losses.labels;
-    if (++r->taken_batches == r->rule->parts)
+    if (++r->taken_batches == own_count(r, r->rule->parts))
         status = end_step(r);
 fail:
     return status;
@@ -88,7 +137,7 @@ static uint64_t seed_of(const train_run *r, uint64_t position)
     return (r->rule->seed + 1) * 0x9e3779b97f4a7c15u + position;
 }
 
-/* Enqueues the batches of a step and the update.  The losses of batches before are taken as their places are needed, so the
+/* Enqueues the rank's batches of a step and the update.  The losses of batches before are taken as their places are needed, so the
  * device always has a batch to compute. */
 static int enqueue_step(train_run *r, uint64_t step)
 {
@@ -98,14 +147,16 @@ static int enqueue_step(train_run *r, uint64_t step)
     int status = TOOL_DONE;
     for (size_t i = 0; i < rule->parts; i++)
         labels += train_batch_at(r->batches, h->position + i).labels;
-    for (size_t i = 0; i < rule->parts; i++) {
+    for (size_t i = 0; i < rule->parts; i++, h->position++) {
         const train_batch batch = train_batch_at(r->batches, h->position);
-        const train_pass pass = {.accumulate = i > 0, .scale = 1 / (float)labels, .seed = seed_of(r, h->position)};
+        const train_pass pass = {
+            .accumulate = own_count(r, i) > 0, .scale = 1 / (float)labels, .seed = seed_of(r, h->position)};
+        r->tokens += batch.tokens;
+        if (!is_own(r, i))
+            continue;
         if (r->engine->flying == TRAIN_FLIGHT)
             TOOL_TRY(take_batch(r));
         TOOL_TRY(train_engine_enqueue(r->engine, r->batches->items, &batch, &pass));
-        h->position++;
-        r->tokens += batch.tokens;
     }
     clattn_update_args update = CLATTN_UPDATE_ARGS_INIT;
     update.learning_rate = (double)train_rate(rule, r->engine->shape->d_model, step);
@@ -141,17 +192,19 @@ static int validate(train_run *r)
     int status = TOOL_DONE;
     for (size_t i = 0; i < r->checks->count; i++) {
         const train_batch batch = train_batch_at(r->checks, i);
+        if (!is_own(r, i))
+            continue;
         TOOL_TRY(train_engine_enqueue(r->engine, r->checks->items, &batch, &pass));
         if (r->engine->flying == TRAIN_FLIGHT)
             TOOL_TRY(collect_into(r, &sum));
     }
     while (r->engine->flying > 0)
         TOOL_TRY(collect_into(r, &sum));
+    TOOL_TRY(add_ranks(r, &sum));
     r->check_loss = sum.sum / (double)sum.labels;
     r->check_seconds = os_seconds() - r->engine->compiling - before;
     if (!isfinite(r->check_loss))
-        status = complain(TOOL_FAILED, "train: the validation loss of step %llu is %g; what is in %s, of before, stays",
-                          (unsigned long long)r->history->step, r->check_loss, r->folder);
+        status = complain_of_loss(r, "validation loss", r->check_loss);
 fail:
     return status;
 }
@@ -195,18 +248,36 @@ fail:
 
 /* ---- the loop ---- */
 
-static bool is_over(train_run *r, uint64_t step)
+/* Why this rank would end after a step, plus 1; 0: it would not. */
+static int32_t own_end(const train_run *r, uint64_t step)
 {
     const train_rule *rule = r->rule;
     if (step >= rule->steps)
-        r->end = TRAIN_END_STEPS;
-    else if (os_interrupted() != 0)
-        r->end = TRAIN_END_SIGNAL;
-    else if (rule->until > 0 && os_seconds() + r->check_seconds >= rule->until)
-        r->end = TRAIN_END_TIME;
-    else
-        return false;
-    return true;
+        return 1 + TRAIN_END_STEPS;
+    if (os_interrupted() != 0)
+        return 1 + TRAIN_END_SIGNAL;
+    return rule->until > 0 && os_seconds() + r->check_seconds >= rule->until ? 1 + TRAIN_END_TIME : 0;
+}
+
+/* Whether training ends after a step: all ranks do what the first of them says that would end. */
+static int find_end(train_run *r, uint64_t step, bool *over)
+{
+    tool_world *world = r->engine->world;
+    const int32_t own = own_end(r, step);
+    int status = TOOL_DONE;
+    int32_t *ends = calloc((size_t)world->ranks, sizeof *ends);
+    if (ends == NULL)
+        return complain(TOOL_FAILED, "train: no memory for the ranks");
+    TOOL_TRY(world_gather(world, &own, ends, sizeof own));
+    *over = false;
+    for (int32_t i = world->ranks; i-- > 0;)
+        if (ends[i] > 0) {
+            r->end = (train_end)(ends[i] - 1);
+            *over = true;
+        }
+fail:
+    free(ends);
+    return status;
 }
 
 /* Runs steps until one is to be validated or training is over, and leaves nothing under way. */
@@ -218,7 +289,7 @@ static int run_steps(train_run *r, bool *over)
     do {
         TOOL_TRY(enqueue_step(r, ++step));
         r->seconds = os_seconds() - r->engine->compiling - began;
-        *over = is_over(r, step);
+        TOOL_TRY(find_end(r, step, over));
     } while (!*over && step % r->rule->every != 0);
     while (r->engine->flying > 0)
         TOOL_TRY(take_batch(r));

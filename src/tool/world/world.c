@@ -1,0 +1,227 @@
+#include "tool/world/world.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <clattn/version.h>
+
+#include "base/os.h"
+#include "base/size.h"
+#include "tool/cli/os_tool.h"
+#include "tool/run/device.h"
+
+#ifdef __APPLE__
+#define LIBRARY "libclattn-mpi.0.dylib"
+#else
+#define LIBRARY "libclattn-mpi.so.0"
+#endif
+#define TIME_OUT_MS 600000 /* a rank may compile for minutes while others wait; mpirun sees those that have ended */
+#define COMPARED 65536     /* bytes of text */
+
+/* ---- joining ---- */
+
+/* How many ranks mpirun has started: as Open MPI says it, and as MPICH does. */
+static long started(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *value = getenv(names[i]);
+        if (value != NULL)
+            return strtol(value, NULL, 10);
+    }
+    return 1;
+}
+
+static int join(tool_world *world)
+{
+    clattn_status (*make)(uint32_t, clattn_group *) = NULL;
+    void *library = os_library_open(LIBRARY);
+    if (library != NULL) { /* the standard has no other way from a pointer to a function */
+        *(void **)&make = os_library_symbol(library, "clattn_group_mpi_world");
+        *(void **)&world->release = os_library_symbol(library, "clattn_group_mpi_world_release");
+        *(void **)&world->abort = os_library_symbol(library, "clattn_group_mpi_abort");
+    }
+    if (make == NULL || world->release == NULL || world->abort == NULL)
+        return complain(TOOL_FAILED, "mpirun has started several ranks, and there is no %s (-Dmpi=enabled)", LIBRARY);
+    const clattn_status status = make(TIME_OUT_MS, &world->group);
+    return status == CLATTN_SUCCESS
+               ? TOOL_DONE
+               : complain(TOOL_FAILED, "joining the other ranks: %s", clattn_status_string(status));
+}
+
+int world_open(tool_world *world)
+{
+    *world = (tool_world){.ranks = 1};
+    if (started() < 2)
+        return TOOL_DONE;
+    const int status = join(world);
+    if (status != TOOL_DONE)
+        return status;
+    world->rank = world->group.rank;
+    world->ranks = world->group.ranks;
+    complain_as_rank(world->rank);
+    complain_hold();
+    if (world->rank > 0)
+        os_silence_stdout();
+    return status;
+}
+
+const clattn_group *world_group(const tool_world *world)
+{
+    return world->ranks > 1 ? &world->group : NULL;
+}
+
+/* ---- exchanges ---- */
+
+static int exchange(tool_world *world, const clattn_group_exchange *exchange)
+{
+    const clattn_group *group = &world->group;
+    char message[CLATTN_GROUP_MESSAGE] = "";
+    void *request = NULL;
+    clattn_status status = group->exchange(group->user, exchange, &request, message);
+    if (status == CLATTN_SUCCESS)
+        status = group->wait(group->user, request, message);
+    return status == CLATTN_SUCCESS ? TOOL_DONE : complain(TOOL_FAILED, "%s", message);
+}
+
+int world_gather(tool_world *world, const void *own, void *all, size_t bytes)
+{
+    int status = TOOL_DONE;
+    memcpy((char *)all + (size_t)world->rank * bytes, own, bytes);
+    for (int32_t i = 1; i < world->ranks; i++) {
+        const int32_t from = (world->rank + world->ranks - i) % world->ranks;
+        const clattn_group_exchange one = {.send = own,
+                                           .send_bytes = bytes,
+                                           .to = (world->rank + i) % world->ranks,
+                                           .from = from,
+                                           .receive = (char *)all + (size_t)from * bytes,
+                                           .receive_bytes = bytes};
+        TOOL_TRY(exchange(world, &one));
+    }
+fail:
+    return status;
+}
+
+/* ---- what ranks agree about ---- */
+
+int world_agree(tool_world *world, int own)
+{
+    int status = own;
+    if (world->ranks < 2)
+        return status;
+    const int32_t code = own;
+    int32_t *codes = calloc((size_t)world->ranks, sizeof *codes);
+    if (codes == NULL)
+        return complain(TOOL_FAILED, "no memory for the ranks");
+    TOOL_TRY(world_gather(world, &code, codes, sizeof code));
+    for (int32_t i = world->ranks; i-- > 0;)
+        if (codes[i] != TOOL_DONE) {
+            status = codes[i];
+            world->agreed = true;
+            world->teller = i;
+        }
+fail:
+    free(codes);
+    return status;
+}
+
+void world_begin(tool_world *world)
+{
+    if (world->ranks > 1)
+        complain_deliver(true);
+}
+
+/* Complains about the first line in which two ranks differ. */
+static int disagree(const char *own, int32_t other, const char *its)
+{
+    while (*own && strcspn(own, "\n") == strcspn(its, "\n") && strncmp(own, its, strcspn(own, "\n") + 1) == 0) {
+        own += strcspn(own, "\n") + 1;
+        its += strcspn(its, "\n") + 1;
+    }
+    return complain(TOOL_BAD_INPUT, "has '%.*s', and rank %d has '%.*s'", (int)strcspn(own, "\n"), own, (int)other,
+                    (int)strcspn(its, "\n"), its);
+}
+
+/* Whether `part`, which may be NULL, is the end of an argument. */
+static bool ends_with(const char *argument, const char *part)
+{
+    for (size_t i = 0; argument[i] != '\0'; i++)
+        if (argument + i == part)
+            return true;
+    return false;
+}
+
+/* Writes a line for each argument but the device's. */
+static bool write_arguments(char *text, int argc, char **argv, const char *device, uint64_t data)
+{
+    int used = snprintf(text, COMPARED, "clattn %s\n", clattn_version_string());
+    for (int i = 0; i < argc && used < COMPARED; i++)
+        if (!ends_with(argv[i], device))
+            used += snprintf(text + used, (size_t)(COMPARED - used), "%s\n", argv[i]);
+    if (used < COMPARED)
+        used += snprintf(text + used, (size_t)(COMPARED - used), "texts %016llx\n", (unsigned long long)data);
+    return used < COMPARED;
+}
+
+int world_compare(tool_world *world, int argc, char **argv, const char *device, uint64_t data)
+{
+    if (world->ranks < 2)
+        return TOOL_DONE;
+    const int32_t before = (world->rank + world->ranks - 1) % world->ranks;
+    char *own = calloc(2, COMPARED), *its = own == NULL ? NULL : own + COMPARED;
+    int status;
+    if (own == NULL)
+        return complain(TOOL_FAILED, "no memory for the arguments");
+    const clattn_group_exchange one = {.send = own,
+                                       .send_bytes = COMPARED,
+                                       .to = (world->rank + 1) % world->ranks,
+                                       .from = before,
+                                       .receive = its,
+                                       .receive_bytes = COMPARED};
+    const bool fits = write_arguments(own, argc, argv, device, data);
+    TOOL_TRY(exchange(world, &one));
+    its[COMPARED - 1] = '\0';
+    if (!fits)
+        status = complain(TOOL_BAD_INPUT, "the arguments are too long to be compared with other ranks'");
+    else if (strcmp(own, its) != 0)
+        status = disagree(own, before, its);
+fail:
+    free(own);
+    return status;
+}
+
+int world_device(const tool_world *world, const char *list, char **device)
+{
+    const char *begin = list;
+    size_t entries = 1;
+    *device = NULL;
+    if (list == NULL)
+        return TOOL_DONE;
+    for (const char *at = list; *at != '\0'; at++)
+        entries += *at == ',';
+    for (size_t left = (size_t)world->rank % entries; left > 0; left--)
+        begin = strchr(begin, ',') + 1;
+    const size_t bytes = strcspn(begin, ",");
+    *device = calloc(bytes + 1, 1);
+    if (*device == NULL)
+        return complain(TOOL_FAILED, "no memory for the device's name");
+    memcpy(*device, begin, bytes);
+    return TOOL_DONE;
+}
+
+/* ---- leaving ---- */
+
+void world_close(tool_world *world, int status)
+{
+    if (world->ranks < 2)
+        return;
+    const bool failed = status != TOOL_DONE && status != TOOL_HELPED;
+    complain_deliver(!world->agreed || world->teller == world->rank);
+    if (world->rank > 0)
+        device_drop_warnings();
+    if (failed && !world->agreed)
+        world->abort(&world->group, status);
+    world->release(&world->group);
+    *world = (tool_world){.ranks = 1};
+}

@@ -1,0 +1,48 @@
+/* The processes of one command that mpirun has started together: its ranks.  Without mpirun there is one.
+ *
+ * Rank 0 alone writes to standard output and warns.  A failure that any rank has before the work begins is told by the lowest such rank
+ * (world_agree); one that comes later by the rank that has it, which ends the others (world_close). */
+#ifndef CLATTN_TOOL_WORLD_WORLD_H
+#define CLATTN_TOOL_WORLD_WORLD_H
+
+#include <stdbool.h>
+
+#include <clattn/group.h>
+
+#include "tool/tool.h"
+
+/* A zeroed one is closed. */
+typedef struct tool_world {
+    clattn_group group; /* of more than one rank, or zeros */
+    int32_t rank, ranks;
+    bool agreed;    /* the ranks have agreed that they have failed, */
+    int32_t teller; /* and this one tells why */
+    void (*release)(clattn_group *group);
+    void (*abort)(const clattn_group *group, int32_t status);
+} tool_world;
+
+/* Joins the ranks that the environment tells of, with libclattn-mpi.  Returns an exit status, as all below. */
+int world_open(tool_world *world);
+
+/* The group, or NULL if there is one rank. */
+const clattn_group *world_group(const tool_world *world);
+
+/* Gives all ranks `bytes` of each, one rank's behind the other's.  Blocks. */
+int world_gather(tool_world *world, const void *own, void *all, size_t bytes);
+
+/* Waits for all ranks; `status` is how this one has fared.  Fails on all of them if one has failed. */
+int world_agree(tool_world *world, int status);
+
+/* The work begins: a rank that fails from now on says so at once. */
+void world_begin(tool_world *world);
+
+/* Refuses to go on if a rank has other arguments, or another number `data`; `spec` is where they name the device, which may differ. */
+int world_compare(tool_world *world, int argc, char **argv, const char *device, uint64_t data);
+
+/* What rank `rank` takes of a list "A,B,..." of devices, which it gets in turn; NULL stays NULL.  The caller frees it. */
+int world_device(const tool_world *world, const char *list, char **device);
+
+/* Leaves the ranks.  If `status` is a failure that they have not agreed upon, it ends them. */
+void world_close(tool_world *world, int status);
+
+#endif
