@@ -4,6 +4,7 @@
 #ifdef CLATTN_TEXT
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/size.h"
 #include "tool/cli/options.h"
@@ -102,13 +103,16 @@ static int check(const text_options *o, text_kind kind, size_t texts)
 }
 
 /* Opens the model and cuts the texts of the command line; generate without one has an empty prompt. */
-static int begin(const text_options *o, text_run *r, size_t texts)
+static int begin(const text_options *o, text_run *r)
 {
     static const char *const nothing[] = {""};
+    const size_t texts = count_operands(o);
     int status;
     TOOL_TRY(text_model_open(o->operands[0], &r->model));
     if (r->model.shape.kind != r->command->kind)
         return complain(TOOL_BAD_INPUT, "%s: is a model for 'clattn %s'", r->model.folder, r->command->other);
+    if (r->world.rank > 0)
+        return status;
     if (texts > 0)
         status = text_run_take(r, o->operands + 1, texts);
     else if (r->command->kind == TEXT_KIND_TEXT)
@@ -117,24 +121,51 @@ fail:
     return status;
 }
 
+/* What a rank does before its texts; the first one has those of the command line. */
+static int prepare(const text_options *options, text_run *r, tool_device *device)
+{
+    char *spec = NULL;
+    int status;
+    TOOL_TRY(check(options, r->command->kind, count_operands(options)));
+    TOOL_TRY(begin(options, r));
+    TOOL_TRY(world_device(&r->world, options->device, &spec));
+    TOOL_TRY(device_open(spec, device));
+    r->generator = (text_generator){.model = &r->model,
+                                    .solver = options->solver,
+                                    .dtype = option_dtypes[options->dtype],
+                                    .beams = size_max(options->beams, 1),
+                                    .device = device};
+    TOOL_TRY(text_generator_open(&r->generator));
+    if (options->json && (r->result = json_array()) == NULL)
+        status = complain(TOOL_FAILED, "%s: no memory for the texts", r->command->name);
+fail:
+    free(spec);
+    return status;
+}
+
+static int compare(const text_options *options, text_run *r)
+{
+    char lines[512];
+    snprintf(lines, sizeof lines, "beams %zu\ndtype %d\nmodel %s\n", options->beams, (int)options->dtype,
+             options->operands[0]);
+    return world_compare(&r->world, lines);
+}
+
 static int run(const text_options *options, text_kind kind)
 {
-    const size_t texts = count_operands(options);
     text_run r = {.command = &commands[kind]};
     tool_device device = {0};
     int status;
-    TOOL_TRY(check(options, kind, texts));
-    TOOL_TRY(begin(options, &r, texts));
-    TOOL_TRY(device_open(options->device, &device));
-    r.generator = (text_generator){.model = &r.model,
-                                   .solver = options->solver,
-                                   .dtype = option_dtypes[options->dtype],
-                                   .beams = size_max(options->beams, 1),
-                                   .device = &device};
-    TOOL_TRY(text_generator_open(&r.generator));
-    if (options->json && (r.result = json_array()) == NULL)
-        TOOL_TRY(complain(TOOL_FAILED, "%s: no memory for the texts", r.command->name));
+    TOOL_TRY(world_open(&r.world));
+    TOOL_TRY(world_agree(&r.world, prepare(options, &r, &device)));
+    TOOL_TRY(world_agree(&r.world, compare(options, &r)));
+    world_begin(&r.world);
+    if (r.world.rank > 0) {
+        status = text_ranks_serve(&r.world, &r.generator);
+        goto fail;
+    }
     TOOL_TRY(r.count == 0 ? text_run_lines(&r) : text_run_portion(&r));
+    TOOL_TRY(text_ranks_end(&r.world));
     TOOL_TRY(options->json ? write_report(&r, &device) : TOOL_DONE);
     TOOL_TRY(write_maps(&r, &options->maps));
 fail:
@@ -143,6 +174,7 @@ fail:
     text_generator_close(&r.generator);
     device_close(&device);
     text_model_close(&r.model);
+    world_close(&r.world, status);
     return status;
 }
 

@@ -10,7 +10,7 @@
 #include "tool/text/text_lines.h"
 #include "tool/tool.h"
 
-#define PORTION 1024 /* lines of standard input that are in work at once */
+#define PORTION 1024 /* lines of standard input that a rank has in work at once */
 
 static int no_memory(const text_run *r)
 {
@@ -121,7 +121,7 @@ int text_run_portion(text_run *r)
 {
     const double started = os_seconds();
     int status;
-    TOOL_TRY(text_generator_run(&r->generator, r->items, r->count));
+    TOOL_TRY(text_ranks_run(&r->world, &r->generator, r->items, r->count));
     r->seconds += os_seconds() - started;
     for (size_t i = 0; i < r->count; i++)
         TOOL_TRY(deliver(r, i));
@@ -145,7 +145,7 @@ int text_run_lines(text_run *r)
     text_lines lines = {.file = stdin, .name = "standard input"};
     int status;
     do {
-        TOOL_TRY(text_lines_read(&lines, PORTION, false, false));
+        TOOL_TRY(text_lines_read(&lines, PORTION * (size_t)r->world.ranks, false, false));
         TOOL_TRY(begin_portion(r, lines.count));
         for (size_t i = 0; i < lines.count; i++)
             r->texts[i] = (text_input){lines.text.text + lines.line[i].begin, lines.line[i].bytes};

@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-#include "tool/text/generator.h"
+#include "tool/text/text_ranks.h"
 
 /* A command, and the words for what it takes and makes. */
 typedef struct text_command {
@@ -23,6 +23,7 @@ typedef struct text_run {
     const text_command *command;
     text_model model;
     text_generator generator;
+    tool_world world;
     json_t *result;    /* an array of what has been made; NULL: that is printed, a line each */
     text_input *texts; /* of the portion in work */
     text_item *items;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "base/strbuf.h"
 #include "tool/cli/os_tool.h"
 #include "tool/cli/progress.h"
 #include "tool/cli/report.h"
@@ -313,13 +314,36 @@ fail:
     return status;
 }
 
+/* Whether `part`, which may be NULL, is the end of an argument. */
+static bool ends_with(const char *argument, const char *part)
+{
+    for (size_t i = 0; argument[i] != '\0'; i++)
+        if (argument + i == part)
+            return true;
+    return false;
+}
+
+/* Compares all arguments with other ranks', but for the device, and the texts. */
+static int compare(training *t)
+{
+    struct strbuf lines = {0};
+    int status;
+    for (int i = 0; i < t->argc; i++)
+        if (!ends_with(t->argv[i], t->options->device))
+            strbuf_printf(&lines, "%s\n", t->argv[i]);
+    strbuf_printf(&lines, "texts %016llx\n", (unsigned long long)t->history.data);
+    status = lines.failed ? complain(TOOL_FAILED, "train: no memory for the arguments")
+                          : world_compare(&t->world, lines.text);
+    strbuf_clear(&lines);
+    return status;
+}
+
 static int train(training *t)
 {
     int status;
-    TOOL_TRY(world_open(&t->world));
     TOOL_TRY(world_agree(&t->world, prepare(t)));
     TOOL_TRY(world_agree(&t->world, read_model_and_data(t)));
-    TOOL_TRY(world_agree(&t->world, world_compare(&t->world, t->argc, t->argv, t->options->device, t->history.data)));
+    TOOL_TRY(world_agree(&t->world, compare(t)));
     TOOL_TRY(open_engine(t));
     world_begin(&t->world);
     t->run = (train_run){.folder = t->options->out,
@@ -339,10 +363,11 @@ int cmd_train(int argc, char **argv)
 {
     train_options options = {0};
     training t = {.options = &options, .argc = argc, .argv = argv};
-    int status = options_parse(&train_option_table, argc, argv, &options);
-    if (status != TOOL_DONE)
-        return status;
+    int status;
+    TOOL_TRY(world_open(&t.world));
+    TOOL_TRY(world_agree(&t.world, options_parse(&train_option_table, argc, argv, &options)));
     status = train(&t);
+fail:;
     const bool interrupted = status == TOOL_DONE && t.run.end == TRAIN_END_SIGNAL;
     release(&t);
     world_close(&t.world, status);

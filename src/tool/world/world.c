@@ -74,12 +74,14 @@ const clattn_group *world_group(const tool_world *world)
 
 /* ---- exchanges ---- */
 
-static int exchange(tool_world *world, const clattn_group_exchange *exchange)
+int world_exchange(tool_world *world, int32_t to, const void *send, size_t send_bytes, int32_t from, void *receive,
+                   size_t receive_bytes)
 {
     const clattn_group *group = &world->group;
+    const clattn_group_exchange exchange = {send, send_bytes, to, from, receive, receive_bytes};
     char message[CLATTN_GROUP_MESSAGE] = "";
     void *request = NULL;
-    clattn_status status = group->exchange(group->user, exchange, &request, message);
+    clattn_status status = group->exchange(group->user, &exchange, &request, message);
     if (status == CLATTN_SUCCESS)
         status = group->wait(group->user, request, message);
     return status == CLATTN_SUCCESS ? TOOL_DONE : complain(TOOL_FAILED, "%s", message);
@@ -90,14 +92,8 @@ int world_gather(tool_world *world, const void *own, void *all, size_t bytes)
     int status = TOOL_DONE;
     memcpy((char *)all + (size_t)world->rank * bytes, own, bytes);
     for (int32_t i = 1; i < world->ranks; i++) {
-        const int32_t from = (world->rank + world->ranks - i) % world->ranks;
-        const clattn_group_exchange one = {.send = own,
-                                           .send_bytes = bytes,
-                                           .to = (world->rank + i) % world->ranks,
-                                           .from = from,
-                                           .receive = (char *)all + (size_t)from * bytes,
-                                           .receive_bytes = bytes};
-        TOOL_TRY(exchange(world, &one));
+        const int32_t to = (world->rank + i) % world->ranks, from = (world->rank + world->ranks - i) % world->ranks;
+        TOOL_TRY(world_exchange(world, to, own, bytes, from, (char *)all + (size_t)from * bytes, bytes));
     }
 fail:
     return status;
@@ -143,28 +139,7 @@ static int disagree(const char *own, int32_t other, const char *its)
                     (int)strcspn(its, "\n"), its);
 }
 
-/* Whether `part`, which may be NULL, is the end of an argument. */
-static bool ends_with(const char *argument, const char *part)
-{
-    for (size_t i = 0; argument[i] != '\0'; i++)
-        if (argument + i == part)
-            return true;
-    return false;
-}
-
-/* Writes a line for each argument but the device's. */
-static bool write_arguments(char *text, int argc, char **argv, const char *device, uint64_t data)
-{
-    int used = snprintf(text, COMPARED, "clattn %s\n", clattn_version_string());
-    for (int i = 0; i < argc && used < COMPARED; i++)
-        if (!ends_with(argv[i], device))
-            used += snprintf(text + used, (size_t)(COMPARED - used), "%s\n", argv[i]);
-    if (used < COMPARED)
-        used += snprintf(text + used, (size_t)(COMPARED - used), "texts %016llx\n", (unsigned long long)data);
-    return used < COMPARED;
-}
-
-int world_compare(tool_world *world, int argc, char **argv, const char *device, uint64_t data)
+int world_compare(tool_world *world, const char *lines)
 {
     if (world->ranks < 2)
         return TOOL_DONE;
@@ -173,14 +148,8 @@ int world_compare(tool_world *world, int argc, char **argv, const char *device, 
     int status;
     if (own == NULL)
         return complain(TOOL_FAILED, "no memory for the arguments");
-    const clattn_group_exchange one = {.send = own,
-                                       .send_bytes = COMPARED,
-                                       .to = (world->rank + 1) % world->ranks,
-                                       .from = before,
-                                       .receive = its,
-                                       .receive_bytes = COMPARED};
-    const bool fits = write_arguments(own, argc, argv, device, data);
-    TOOL_TRY(exchange(world, &one));
+    const bool fits = snprintf(own, COMPARED, "clattn %s\n%s", clattn_version_string(), lines) < COMPARED;
+    TOOL_TRY(world_exchange(world, (world->rank + 1) % world->ranks, own, COMPARED, before, its, COMPARED));
     its[COMPARED - 1] = '\0';
     if (!fits)
         status = complain(TOOL_BAD_INPUT, "the arguments are too long to be compared with other ranks'");

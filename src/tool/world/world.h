@@ -27,6 +27,10 @@ int world_open(tool_world *world);
 /* The group, or NULL if there is one rank. */
 const clattn_group *world_group(const tool_world *world);
 
+/* Sends bytes to one rank and receives bytes of one; no bytes: does one of both alone.  Blocks. */
+int world_exchange(tool_world *world, int32_t to, const void *send, size_t send_bytes, int32_t from, void *receive,
+                   size_t receive_bytes);
+
 /* Gives all ranks `bytes` of each, one rank's behind the other's.  Blocks. */
 int world_gather(tool_world *world, const void *own, void *all, size_t bytes);
 
@@ -36,10 +40,10 @@ int world_agree(tool_world *world, int status);
 /* The work begins: a rank that fails from now on says so at once. */
 void world_begin(tool_world *world);
 
-/* Refuses to go on if a rank has other arguments, or another number `data`; `spec` is where they name the device, which may differ. */
-int world_compare(tool_world *world, int argc, char **argv, const char *device, uint64_t data);
+/* Refuses to go on if a rank has another version, or other lines of what it was asked for. */
+int world_compare(tool_world *world, const char *lines);
 
-/* What rank `rank` takes of a list "A,B,..." of devices, which it gets in turn; NULL stays NULL.  The caller frees it. */
+/* What the rank takes of a list "A,B,..." of devices, which ranks get in turn; NULL stays NULL.  The caller frees it. */
 int world_device(const tool_world *world, const char *list, char **device);
 
 /* Leaves the ranks.  If `status` is a failure that they have not agreed upon, it ends them. */

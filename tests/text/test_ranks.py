@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+"""clattn train and clattn translate under mpirun: what several ranks make together, and how they end.
+
+    CLATTN=build/src/clattn CLATTN_MPI=build/plugins/mpi MPI_RANKS=2 python3 tests/text/test_ranks.py [-k PATTERN ...]
+
+MPIRUN is another mpirun than the path's.  All ranks share this machine's cores.  Needs NumPy and no more."""
+import json
+import os
+import signal
+import subprocess
+import time
+import unittest
+
+import numpy as np
+
+from test_train import CLATTN, TIMEOUT, TrainTest, main, slow
+
+MPIRUN = os.environ.get("MPIRUN", "mpirun")
+RANKS = int(os.environ.get("MPI_RANKS", 2))
+LIBRARY = os.environ.get("CLATTN_MPI", "")
+OPEN_MPI = "Open MPI" in subprocess.run([MPIRUN, "--version"], capture_output=True, text=True).stdout
+ACCUMULATE = ["--accumulate", 12]  # a multiple of all numbers of ranks here
+
+
+class Ranks(TrainTest):
+    def start(self, ranks, commands, **more):
+        """Starts `commands`, of which each has a list of arguments; one alone is all ranks'."""
+        words = [MPIRUN]
+        env = dict(os.environ, LD_LIBRARY_PATH=":".join(filter(None, [LIBRARY, os.environ.get("LD_LIBRARY_PATH")])))
+        if OPEN_MPI:
+            words += ["--oversubscribe", "--allow-run-as-root", "--bind-to", "none"]
+            env.setdefault("OMPI_MCA_btl_vader_single_copy_mechanism", "none")  # containers forbid the others
+        for i, command in enumerate(commands):
+            words += [":"] * (i > 0) + ["-n", ranks // len(commands), CLATTN, *command]
+        return subprocess.Popen([str(word) for word in words], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                text=True, start_new_session=True, **more)
+
+    def run_ranks(self, ranks, *commands, text=None):
+        """Returns mpirun's status, what was written, and the command's lines of errors."""
+        with self.start(ranks, commands, stdin=subprocess.PIPE if text else subprocess.DEVNULL) as process:
+            try:
+                out, errors = process.communicate(text, timeout=TIMEOUT)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
+        return process.returncode, out, [line for line in errors.splitlines() if line.startswith("clattn: ")]
+
+    def together(self, ranks, model, *options):
+        status, out, errors = self.run_ranks(ranks, self.command(model, "--json", *ACCUMULATE, *options))
+        self.assertEqual((status, errors), (0, []))
+        lines = [line for line in out.splitlines() if line.startswith("{")]
+        self.assertEqual(len(lines), 1, out)  # one rank speaks
+        return json.loads(lines[0])
+
+    def refuse_ranks(self, commands, *saying, ranks=2):
+        status, _, errors = self.run_ranks(ranks, *commands)
+        self.assertNotEqual(status, 0)
+        self.assertEqual(len(errors), 1, errors)
+        for text in saying:
+            self.assertIn(text, errors[0])
+
+    def near(self, left, right, tolerance=1e-4):
+        left, right = self.checkpoint(left), self.checkpoint(right)
+        self.assertEqual(left.keys(), right.keys())
+        for name, tensor in left.items():
+            # The gradient of a key's bias is 0 but for rounding, because a softmax does not see it, and Adam's moves are as large.
+            if name == "state" or name.endswith("key.bias") or not tensor.size:
+                continue
+            largest = max(1e-12, float(np.abs(tensor).max()))
+            self.assertLessEqual(float(np.abs(tensor - right[name]).max()), tolerance * largest, name)
+        return left, right
+
+
+class Training(Ranks):
+    def test_as_one(self):
+        """Losses and parameters of ranks are those of one process that adds up the same batches, with dropout; every time with the
+        same bits."""
+        self.train("one", "--steps", 6, *ACCUMULATE)
+        report = self.together(RANKS, "m", "--steps", 6)
+        self.assertEqual((report["steps"], report["ranks"]), (6, RANKS))
+        one, together = self.near("one", "m", 1e-3)  # Adam's steps are as large for small gradients
+        for name in ("state.losses", "state.checks"):
+            np.testing.assert_allclose(together[name], one[name], rtol=1e-5)
+        self.together(RANKS, "again", "--steps", 6)
+        self.same_files("m", "again")
+
+    def test_another_number_of_ranks(self):
+        """A checkpoint goes on with any number of ranks."""
+        self.together(RANKS, "whole", "--steps", 7)
+        self.together(RANKS, "m", "--steps", 2)
+        self.together(3 if RANKS == 2 else 2, "m", "--steps", 4, "--resume")
+        self.train("m", "--steps", 5, "--resume")
+        self.together(RANKS, "m", "--steps", 7, "--resume")
+        whole, mixed = self.near("whole", "m", 1e-3)
+        np.testing.assert_allclose(mixed["state.losses"], whole["state.losses"], rtol=1e-5)
+
+    def test_resume(self):
+        """With the same number there is no difference at all."""
+        self.together(RANKS, "whole", "--steps", 7)
+        self.together(RANKS, "m", "--steps", 3)
+        self.together(RANKS, "m", "--steps", 7, "--resume")
+        self.same_files("whole", "m")
+
+    @slow
+    def test_bfloat16(self):
+        self.train("one", "--steps", 4, "--dtype", "bf16", *ACCUMULATE)
+        self.together(RANKS, "m", "--steps", 4, "--dtype", "bf16")
+        one, together = self.near("one", "m", 1e-2)
+        np.testing.assert_allclose(together["state.losses"], one["state.losses"], rtol=1e-3)
+
+    def test_default(self):
+        """Each rank has a batch of a step unless it is said otherwise."""
+        status, _, errors = self.run_ranks(RANKS, self.command("m", "--steps", 1))
+        self.assertEqual((status, errors), (0, []))
+        state = json.loads(self.checkpoint("m")["state"].tobytes())
+        self.assertEqual((state["parts"], state["position"]), (RANKS, RANKS))
+
+    def test_ends(self):
+        """All ranks end with the first whose time is up."""
+        status, out, errors = self.run_ranks(RANKS, self.command("m", "--json", "--minutes", "0.0001"))
+        self.assertEqual((status, errors), (0, []))
+        self.assertEqual(json.loads(out.splitlines()[-1])["ended_by"], "minutes")
+
+
+class Translation(Ranks):
+    def test_as_one(self):
+        """Texts of standard input and of the command line, with beams, are those of one process, in their order."""
+        self.train("m", "--steps", 30)
+        lines = self.read("a.txt").decode()
+        expected = self.succeed("translate", self.path("m"), input=lines.encode()).out
+        status, out, errors = self.run_ranks(RANKS, ["translate", self.path("m")], text=lines)
+        self.assertEqual((status, errors), (0, []))
+        self.assertEqual(out, expected)
+        texts = lines.splitlines()[:3]
+        for options in ([], ["--beams", 3]):
+            one = self.succeed("translate", self.path("m"), *texts, "--json", *options).json()
+            status, out, errors = self.run_ranks(RANKS, ["translate", self.path("m"), *texts, "--json", *options])
+            self.assertEqual((status, errors), (0, []))
+            several = json.loads(out)
+            for left, right in zip(several["translations"], one["translations"], strict=True):
+                self.assertAlmostEqual(left.pop("score"), right.pop("score"), places=4)
+            self.assertEqual(several["translations"], one["translations"])
+
+    def test_refused(self):
+        self.refuse_ranks([["translate", self.path("nothing")]], "clattn: rank 0: ", "nothing: is no folder")
+
+
+class Faults(Ranks):
+    def test_refused(self):
+        """What all ranks would say is said once; what one of them says names it."""
+        self.refuse_ranks([self.command("m", "--steps", 1, "--layers", "x")], "--layers 'x'")
+        self.refuse_ranks([self.command("m", "--steps", 1, data=["--text", self.path("nothing")])], "nothing: cannot be opened")
+        self.assertFalse(os.path.exists(self.path("m")))
+        self.refuse_ranks([self.command("m", "--steps", 1), self.command("m", "--steps", 2)],
+                          "clattn: rank 0: has '1', and rank 1 has '2'")
+        self.refuse_ranks([self.command("n", "--steps", 1, "--accumulate", 3)], "--accumulate is 3",
+                          "a multiple of the number of ranks, 2")
+        self.refuse_ranks([self.command("o", "--steps", 1), self.command("o", "--steps", 1, "--device", "no such device")],
+                          "clattn: rank 1: ", "no such device")
+        other = self.write("other.txt", self.read("b.txt").replace(b"der", b"die"))
+        self.refuse_ranks([self.command("p", "--steps", 1), self.command("p", "--steps", 1, data=[
+            "--source", self.source, "--target", other])], "rank 0: has ", "b.txt", "rank 1 has ", "other.txt")
+
+    def test_devices(self):
+        """A list of devices is dealt out."""
+        self.refuse_ranks([self.command("m", "--steps", 1, "--device", ",no such device")], "clattn: rank 1: ", "no such device")
+
+    def test_a_killed_rank(self):
+        """The others end, and the last checkpoint is whole."""
+        with self.start(2, [self.command("m", *ACCUMULATE, "--steps", 1000000)]) as process:
+            line = process.stdout.readline()
+            self.assertTrue(line.startswith("step 5: loss "), line)
+            children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
+            self.assertEqual(len(children), 2)
+            began = time.monotonic()
+            os.kill(int(children[1]), signal.SIGKILL)
+            process.communicate(timeout=TIMEOUT)
+        self.assertNotEqual(process.returncode, 0)
+        self.assertLess(time.monotonic() - began, 30)
+        for child in children:
+            self.assertFalse(os.path.exists(f"/proc/{child}/exe"))
+        step = json.loads(self.checkpoint("m")["state"].tobytes())["step"]
+        self.assertEqual(step % 5, 0)
+        self.together(2, "m", "--resume", "--steps", step + 1)
+
+    def test_without_the_library(self):
+        env = dict(os.environ, OMPI_COMM_WORLD_SIZE="2", LD_LIBRARY_PATH="")
+        if os.path.exists(os.path.join(LIBRARY, "libclattn-mpi.so.0")):
+            self.refuse(1, *self.command("m", "--steps", 1), env=env, saying="libclattn-mpi.so.0")
+
+
+class Devices(Ranks):
+    """PoCL and rusticl on one machine, whose ICDs the environment names."""
+
+    @unittest.skipUnless("RUSTICL_ENABLE" in os.environ, "needs rusticl beside PoCL")
+    def test_two_drivers(self):
+        devices = ["--device", "Portable:,rusticl:"]
+        self.train("one", "--steps", 4, "--device", "Portable:", *ACCUMULATE)
+        self.together(2, "m", "--steps", 4, *devices)
+        one, together = self.near("one", "m", 1e-3)
+        np.testing.assert_allclose(together["state.losses"], one["state.losses"], rtol=1e-5)
+        lines = self.read("a.txt").decode().splitlines()[:8]
+        expected = self.succeed("translate", self.path("m"), *lines, "--device", "Portable:").out
+        status, out, _ = self.run_ranks(2, ["translate", self.path("m"), *lines, *devices])
+        self.assertEqual((status, out), (0, expected))
+
+
+del TrainTest  # its tests are another program's
+if __name__ == "__main__":
+    main()
