@@ -61,6 +61,8 @@ def make_jobs(run, groups, level):
     if "rusticl" in groups:
         # llvmpipe takes four seconds for a kernel: all but the `smoke` programs wait for the full run.
         run.programs("rusticl", gcc, "rusticl", {**RUSTICL, **seed, "CLATTN_TEST_LEVEL": "tiny"}, None if full else "smoke")
+        if not quick:
+            run.programs("rusticl", gcc, "drivers", {"RUSTICL_ENABLE": "llvmpipe"})
     if sanitize:
         for word in ["sanitize", *(["sanitize_full"] if full else [])]:
             run.programs("sanitize", sanitize, word,
