@@ -215,7 +215,10 @@ typedef struct clattn_update_args {
     double weight_decay;  /**< 0 (default): none */
     double clip_norm;     /**< 0 (default): none; otherwise the most that the norm of all gradients together may be */
     int32_t coupled;      /**< 1: weight decay is part of the gradients (Adam); 0 (default): it is not (AdamW) */
-    int32_t reserved;     /* 0 */
+
+    /** In a group (group.h), 1: something else than clattn_training_enqueue has written to the gradients, and they are exchanged behind
+     * all that the queue has; 0 (default): each of them is as soon as that has made it, while others are computed. */
+    int32_t changed_gradients;
 } clattn_update_args;
 
 /** Initialises a clattn_update_args: its size, and zeros. */

@@ -444,6 +444,20 @@ fail:
     return status;
 }
 
+clattn_status chain_tell(const struct chain *chain, cl_event *event)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    struct device *device = &chain->context->device;
+    *event = chain->in_order ? NULL : chain->last;
+    if (*event)
+        device->cl.clRetainEvent(*event);
+    else
+        TRY_CL(&device->report, "clEnqueueMarkerWithWaitList",
+               device->cl.clEnqueueMarkerWithWaitList(chain->queue, 0, NULL, event));
+fail:
+    return status;
+}
+
 clattn_status plan_enqueue_nothing(const clattn_plan *plan, const struct enqueue_call *call)
 {
     struct chain chain;

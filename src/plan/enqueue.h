@@ -148,6 +148,9 @@ clattn_status chain_launch(struct chain *chain, const clattn_plan *plan, size_t 
 /* Enqueues a marker as the last step, if its event is needed. */
 clattn_status chain_mark(struct chain *chain);
 
+/* Stores the event of the step that has been enqueued, which the caller releases. */
+clattn_status chain_tell(const struct chain *chain, cl_event *event);
+
 /* Gives the workspace back and, on success, stores the last step's event as the call asks; returns `status`.  No
  * lock may be held. */
 clattn_status chain_end(struct chain *chain, clattn_status status);

@@ -341,6 +341,7 @@ static void a_broken_gradient_changes_nothing(void **state)
     const clattn_parameter p = training_parameter(&t.rank[1].w, 3, &(size_t){0});
     write_buffer(clattn_context_queue(device_context()), p.gradient.buffer, (size_t)p.gradient.offset * sizeof broken,
                  sizeof broken, &broken);
+    t.rank[1].update.changed_gradients = 1;
     all_do(&t, move);
     assert_all(&t, CLATTN_SUCCESS);
     for (int i = 0; i < 2; i++) {

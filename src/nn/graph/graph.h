@@ -243,6 +243,12 @@ void graph_explain(const struct graph *graph, struct strbuf *text);
 
 /* ---- running it ---- */
 
+/* Asks for the event of a step. */
+struct graph_mark {
+    size_t step;
+    cl_event *event;
+};
+
 struct graph_run {
     const clattn_binding *bound;  /* by slot; slot 0 is not used */
     size_t number[GRAPH_NUMBERS]; /* number[NUMBER_ONE] must be 1 */
@@ -251,6 +257,8 @@ struct graph_run {
     float scale;       /* of the losses' gradients */
     uint64_t seed;     /* of dropout */
     size_t first, end; /* the steps to run; end 0: all */
+    const struct graph_mark *marks; /* in the order of their steps, of those that are run */
+    size_t mark_count;
 };
 
 /* Enqueues all steps whose condition is met, in a workspace of at least graph->arena bytes, from chain_begin to

@@ -382,6 +382,7 @@ static clattn_status enqueue_steps(const struct graph *graph, struct chain *chai
 {
     clattn_status status = CLATTN_SUCCESS;
     const struct runner r = {graph, chain, run};
+    size_t mark = 0;
     size_t end = run->end ? run->end : graph->step_count;
     while (end > run->first && !wanted(&r, &graph->steps[end - 1]))
         end--;
@@ -398,6 +399,8 @@ static clattn_status enqueue_steps(const struct graph *graph, struct chain *chai
         default: TRY(enqueue_part(&r, s, i + 1 == end)); break;
         }
         control_restore(chain->control, range);
+        for (; mark < run->mark_count && run->marks[mark].step <= i; mark++)
+            TRY(chain_tell(chain, run->marks[mark].event));
     }
 fail:
     return status;

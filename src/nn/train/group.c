@@ -255,15 +255,18 @@ static clattn_status mark(const clattn_trainer *trainer, const struct enqueue_ca
     return status;
 }
 
-/* Copies `count` numbers of a buffer, from number `first` on, to the host after `ready`, which may be NULL; or back.  Blocks. */
+/* Copies `count` numbers of a buffer, from number `first` on, to the host after `ready`, which may be NULL; or back.  Blocks, for
+ * rusticl of Mesa 22.3 lets no command wait for one of another queue. */
 static clattn_status fetch(const clattn_trainer *trainer, cl_mem buffer, size_t first, size_t count, float *to,
                            cl_event ready)
 {
     clattn_status status = CLATTN_SUCCESS;
+    if (ready)
+        TRY_CL(report_of(trainer), "clWaitForEvents", table(trainer)->clWaitForEvents(1, &ready));
     if (count)
         TRY_CL(report_of(trainer), "clEnqueueReadBuffer",
                table(trainer)->clEnqueueReadBuffer(trainer->group->transfers, buffer, CL_TRUE, first * sizeof *to,
-                                                   count * sizeof *to, to, ready != NULL, ready ? &ready : NULL, NULL));
+                                                   count * sizeof *to, to, 0, NULL, NULL));
 fail:
     return status;
 }
@@ -369,8 +372,11 @@ clattn_status trainer_group_update(clattn_trainer *trainer, const struct enqueue
     cl_event ready = NULL;
     double squares = 0;
     TRY(mark(trainer, call, &ready));
-    for (size_t i = 0; i < group->piece_count; i++)
-        TRY(reduce(trainer, &group->pieces[i], ready, &squares));
+    for (size_t i = 0; i < group->piece_count; i++) {
+        const struct piece *piece = &group->pieces[i];
+        TRY(reduce(trainer, piece, piece->ready && !how->changed_gradients ? piece->ready : ready, &squares));
+    }
+    TRY_CL(report_of(trainer), "clWaitForEvents", table(trainer)->clWaitForEvents(1, &ready));
     TRY(share_squares(trainer, squares));
     for (size_t i = 0; i < group->piece_count; i++)
         TRY(move_share(trainer, &group->pieces[i], queue, how));
@@ -384,6 +390,7 @@ clattn_status trainer_group_update(clattn_trainer *trainer, const struct enqueue
 fail:
     for (size_t i = 0; i < group->piece_count; i++)
         release_event(trainer, &group->pieces[i].moved);
+    trainer_forget_ready(trainer);
     release_event(trainer, &ready);
     return status;
 }

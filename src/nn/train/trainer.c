@@ -166,6 +166,7 @@ void trainer_drop(clattn_trainer *trainer)
         return;
     if (device_is_foreign(&trainer->model->context->device))
         cl_table_disown(CL(trainer));
+    trainer_forget_ready(trainer);
     for (size_t i = 0; trainer->buffers && i < trainer->model->buffer_count; i++) {
         struct trained_buffer *buffer = &trainer->buffers[i];
         if (trainer_is_narrow(trainer))
@@ -375,7 +376,8 @@ clattn_status clattn_trainer_update(clattn_trainer *trainer, cl_command_queue qu
     struct report *report = &context->device.report;
     TRY(context_check(context));
     TRY(args_read(report, "clattn_update_args", &args, sizeof args, sizeof args, given));
-    TRY(args_check(report, "coupled", args.coupled, args.reserved));
+    TRY(args_check(report, "coupled", args.coupled, 0));
+    TRY(args_check(report, "changed_gradients", args.changed_gradients, 0));
     status = trainer->group ? trainer_group_update(trainer, &call, &args) : update(trainer, &call, &args);
 fail:
     return status;

@@ -24,6 +24,7 @@ struct trained_buffer {
 struct piece {
     size_t buffer, first, count, slice;
     size_t moment;  /* where the moments of the rank's share begin */
+    cl_event ready; /* the gradients have been made, while others may not have been; NULL: that is not known */
     cl_event moved; /* while an update is under way: the share's parameters have been moved */
 };
 
@@ -75,6 +76,9 @@ size_t piece_share(const struct piece *piece, int32_t rank, size_t *count);
 clattn_status trainer_group_make(clattn_trainer *trainer, const struct ranks *ranks);
 void trainer_group_clear(clattn_trainer *trainer);
 
+/* Forgets which pieces are ready. */
+void trainer_forget_ready(const clattn_trainer *trainer);
+
 /* An update of all ranks.  The arguments have been checked. */
 clattn_status trainer_group_update(clattn_trainer *trainer, const struct enqueue_call *call,
                                    const clattn_update_args *how);
@@ -84,7 +88,8 @@ struct training_plan {
     clattn_trainer *trainer; /* retained */
     clattn_training_desc desc;
     struct graph graph;
-    size_t turn; /* the step with which the way back begins */
+    size_t turn;              /* the step with which the way back begins */
+    struct graph_mark *marks; /* in a group: of each piece */
 };
 
 /* The slots of an enqueue's bindings.  From TRAINING_GRADIENTS on there are two for each buffer of the model: first those of the
@@ -102,6 +107,9 @@ enum training_slot {
 };
 
 enum training_integers { TRAINING_SOURCE_LENGTHS = 1, TRAINING_TARGET_LENGTHS, TRAINING_INTEGERS };
+
+/* Finds the steps after which pieces of the gradients are ready, unless parts are added up.  The graph is finished. */
+clattn_status training_find_ready(struct training_plan *plan);
 
 /* Makes the graph of a plan whose description has been checked. */
 clattn_status training_make_graph(struct training_plan *plan, const clattn_plan_options *options);

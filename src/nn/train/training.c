@@ -68,6 +68,7 @@ static void clear(clattn_plan *handle)
 {
     struct training_plan *plan = (struct training_plan *)handle;
     graph_clear(&plan->graph);
+    free(plan->marks);
     trainer_drop(plan->trainer);
 }
 
@@ -76,6 +77,8 @@ static clattn_status make(clattn_plan *handle, const clattn_plan_options *option
     clattn_status status;
     struct training_plan *plan = (struct training_plan *)handle;
     TRY(training_make_graph(plan, options));
+    if (!plan->desc.evaluation)
+        TRY(training_find_ready(plan));
     status = model_plan_finish(&plan->base, &(const struct graph *){&plan->graph}, 1, "training");
 fail:
     return status;
@@ -227,20 +230,26 @@ static clattn_status enqueue(const struct training_plan *plan, const struct enqu
     const int32_t *const integers[TRAINING_INTEGERS] = {
         [TRAINING_SOURCE_LENGTHS] = lengths, [TRAINING_TARGET_LENGTHS] = lengths + batch};
     const clattn_training_phase phase = args->phase;
-    const struct graph_run run = {.bound = bound,
-                                  .first = phase == CLATTN_TRAINING_PHASE_BACKWARD ? plan->turn : 0,
-                                  .end = phase == CLATTN_TRAINING_PHASE_FORWARD ? plan->turn : 0,
-                                  .number = {[NUMBER_ONE] = 1},
-                                  .integers = integers,
-                                  .scale = args->explicit_scale ? args->scale : 1,
-                                  .seed = args->seed};
+    struct graph_run run = {.bound = bound,
+                            .first = phase == CLATTN_TRAINING_PHASE_BACKWARD ? plan->turn : 0,
+                            .end = phase == CLATTN_TRAINING_PHASE_FORWARD ? plan->turn : 0,
+                            .number = {[NUMBER_ONE] = 1},
+                            .integers = integers,
+                            .scale = args->explicit_scale ? args->scale : 1,
+                            .seed = args->seed};
     TRY(check_phase(plan, args));
     TRY(check_arrays(plan, args));
     TRY(read_lengths(plan, "source_lengths", args->source_lengths,
                      positions_of(&plan->trainer->model->encoder, plan->desc.source_length), lengths));
     TRY(read_lengths(plan, "target_lengths", args->target_lengths, plan->desc.target_length, lengths + batch));
-    if (!plan->desc.evaluation && phase != CLATTN_TRAINING_PHASE_FORWARD)
+    if (!plan->desc.evaluation && phase != CLATTN_TRAINING_PHASE_FORWARD) {
+        trainer_forget_ready(plan->trainer);
         TRY(bind_gradients(plan, args->accumulate, bound));
+        if (plan->trainer->group && !args->accumulate) {
+            run.marks = plan->marks;
+            run.mark_count = plan->trainer->group->piece_count;
+        }
+    }
     bound[TRAINING_SOURCE] = args->source;
     bound[TRAINING_TARGET] = args->target;
     bound[TRAINING_SOURCE_SEGMENTS] = args->source_segments;
