@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""clattn train and clattn translate under mpirun: what several ranks make together, and how they end.
+"""clattn train, translate and bench ring under mpirun: what several ranks make together, and how they end.
 
     CLATTN=build/src/clattn CLATTN_MPI=build/plugins/mpi MPI_RANKS=2 python3 tests/text/test_ranks.py [-k PATTERN ...]
 
@@ -143,6 +143,30 @@ class Translation(Ranks):
 
     def test_refused(self):
         self.refuse_ranks([["translate", self.path("nothing")]], "clattn: rank 0: ", "nothing: is no folder")
+
+
+class Bench(Ranks):
+    def test_ring(self):
+        """Each mode's result is that of the whole, and each rank sends what its mode needs."""
+        shape = [1, 4, 4, 64, 96, 8, 16]
+        own = (8 + 16) * 4 * 96 // RANKS * 4  # bytes of a rank's keys and values
+        others = 4 * (8 + 16) * 4 * 64 // RANKS + own  # of queries and outputs, besides
+        sent = {"ring": (RANKS - 1) * own, "zigzag": (RANKS - 1) * own, "gather": (RANKS - 1) * own,
+                "heads": others // RANKS * (RANKS - 1)}
+        for mode in ("ring", "zigzag", "gather", "heads"):
+            with self.subTest(mode):
+                status, out, errors = self.run_ranks(RANKS, ["bench", "ring", "--shape", ",".join(map(str, shape)), "--mode",
+                                                             mode, "--causal", "--repeat", 2, "--json"])
+                self.assertEqual((status, errors), (0, []))
+                report = json.loads(out)
+                self.assertEqual((report["ranks"], report["runs"], len(report["sent_bytes"])), (RANKS, 2, RANKS))
+                self.assertLess(report["max_difference"], 1e-5)
+                self.assertEqual(report["sent_bytes"], RANKS * [sent[mode]])
+
+    def test_refused(self):
+        ring = ["bench", "ring", "--shape", "1,4,4,64,64,8,8"]
+        self.refuse_ranks([ring + ["--ranks", 2]], "are for threads")
+        self.refuse_ranks([["bench", "ring", "--shape", "1,4,4,65,64,8,8"]], "SQ 65", "a multiple of 2")
 
 
 class Faults(Ranks):

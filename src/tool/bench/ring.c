@@ -41,7 +41,8 @@ static const struct {
 static const option_row rows[] = {
     {"--shape", OPTION_SIZES, FIELD(shape), "B,HQ,HKV,SQ,SKV,D,DV", .help = "the sizes of the whole", .required = true,
      .count = 7},
-    {"--ranks", OPTION_COUNT, FIELD(ranks), "N", .help = "how many threads have a part each; default 2",
+    {"--ranks", OPTION_COUNT, FIELD(ranks), "N",
+     .help = "how many threads have a part each; default 2; of mpirun, as many as it has started",
      .count = RING_MOST_RANKS},
     {"--mode", OPTION_CHOICE, FIELD(mode), "NAME",
      .help = "ring (default), zigzag (a ring with balanced parts), gather or heads", .choices = mode_choices},
@@ -60,7 +61,7 @@ static const option_table table = {
     .summary =
         "Times attention of sequences that lie in parts on the ranks of a group, beside one attention of the whole.\n"
         "The ranks are threads that share the device, and send through the host's memory, unless --link and --latency\n"
-        "model what is between them.",
+        "model what is between them; or the processes that mpirun has started.",
     .rows = rows,
 };
 
@@ -145,6 +146,16 @@ static double difference(const ring *r, size_t rank, const host_array *part, con
     return most;
 }
 
+/* Makes a number the largest of all processes. */
+static int largest(tool_world *world, double *number)
+{
+    double all[RING_MOST_RANKS];
+    const int status = world_gather(world, &(double){*number}, all, sizeof all[0]);
+    for (int32_t i = 0; i < world->ranks && status == TOOL_DONE; i++)
+        *number = fmax(*number, all[i]);
+    return status;
+}
+
 /* Compares all ranks' outputs with the whole one, which `job` has computed. */
 static int compare(ring *r, const tool_job *job, double *most)
 {
@@ -158,7 +169,7 @@ static int compare(ring *r, const tool_job *job, double *most)
     TOOL_TRY(
         host_allocate(layout->dtype, 4, (const size_t[]){e[0], e[1], e[2] / r->ranks, e[3]}, "a rank's output", &part));
     TOOL_TRY(device_check(job->device, job_read(job, 0, whole.memory), NULL));
-    for (size_t i = 0; i < r->ranks; i++) {
+    for (size_t i = r->first; i < r->end; i++) {
         TOOL_TRY(ring_read(r, i, &part));
         const double own = difference(r, i, &part, &whole);
         if (own > bound) {
@@ -169,6 +180,7 @@ static int compare(ring *r, const tool_job *job, double *most)
         }
         *most = fmax(*most, own);
     }
+    status = largest(r->world, most);
 fail:
     host_release(&part);
     host_release(&whole);
@@ -184,12 +196,17 @@ static clattn_status enqueue_whole(const tool_job *job, cl_event *event)
                                 NULL, event);
 }
 
-static int run_whole(const tool_job *job, double *seconds)
+/* The first process runs it, and the others wait, so that it has the machine. */
+static int run_whole(const ring *r, const tool_job *job, double *seconds)
 {
-    const double begin = os_seconds();
-    const clattn_status status = job_run(job);
-    *seconds = os_seconds() - begin;
-    return device_check(job->device, status, NULL);
+    int status = TOOL_DONE;
+    *seconds = 0.0;
+    if (r->world->rank == 0) {
+        const double begin = os_seconds();
+        status = device_check(job->device, job_run(job), NULL);
+        *seconds = os_seconds() - begin;
+    }
+    return status == TOOL_DONE ? largest(r->world, seconds) : status;
 }
 
 /* The part, up to 1, of all rounds that has been done. */
@@ -214,10 +231,10 @@ static int measure(const ring_options *options, ring *r, const tool_job *job, do
         double *const our = &ours[*count], *const whole = &wholes[*count];
         const bool whole_first = *count % 2 == 1;
         if (whole_first)
-            TOOL_TRY(run_whole(job, whole));
+            TOOL_TRY(run_whole(r, job, whole));
         TOOL_TRY(ring_run(r, our));
         if (!whole_first)
-            TOOL_TRY(run_whole(job, whole));
+            TOOL_TRY(run_whole(r, job, whole));
         if (warm < WARM_UP) {
             warm++;
             ring_forget(r);
@@ -233,11 +250,15 @@ fail:
 }
 
 static int print_report(const ring_options *options, const ring *r, const tool_job *job, const timing *ours,
-                        const timing *whole, double most)
+                        const timing *whole, const ring_count *counts, double most)
 {
     size_t sent[RING_MOST_RANKS];
-    for (size_t i = 0; i < r->ranks; i++)
-        sent[i] = r->rank[i].port.sent;
+    double waited = 0.0, busy = 0.0;
+    for (size_t i = 0; i < r->ranks; i++) {
+        sent[i] = counts[i].sent;
+        waited += counts[i].waited;
+        busy += counts[i].busy;
+    }
     tool_report report = report_begin();
     report_text(&report, "operator", "ring");
     report_shape(&report, "shape", 7, options->shape);
@@ -253,7 +274,7 @@ static int print_report(const ring_options *options, const ring *r, const tool_j
     report_timing(&report, ours);
     report_number(&report, "whole_seconds_median", whole->median);
     report_shape(&report, "sent_bytes", (int32_t)r->ranks, sent);
-    report_number(&report, "waiting_share", ring_waiting_share(r));
+    report_number(&report, "waiting_share", busy > 0.0 ? waited / busy : 0.0);
     report_number(&report, "balance", balance(r, options));
     report_number(&report, "max_difference", most);
     return report_finish(&report, options->json);
@@ -263,46 +284,84 @@ static int measure_and_report(const ring_options *options, ring *r, const tool_j
 {
     const size_t room = options->repeat != 0 ? options->repeat : MOST_ROUNDS;
     double most, *ours = calloc(2 * room, sizeof *ours);
+    ring_count counts[RING_MOST_RANKS];
     size_t count;
     int status;
     if (ours == NULL)
         return complain(TOOL_FAILED, "bench ring: out of memory for the times of %zu rounds", room);
     TOOL_TRY(measure(options, r, job, ours, ours + room, &count));
+    if (r->world->rank > 0) /* which has not run it */
+        TOOL_TRY(device_check(job->device, job_run(job), NULL));
     TOOL_TRY(compare(r, job, &most));
+    TOOL_TRY(ring_counts(r, counts));
     const timing group = timing_reduce(ours, count), whole = timing_reduce(ours + room, count);
-    status = print_report(options, r, job, &group, &whole, most);
+    status = print_report(options, r, job, &group, &whole, counts, most);
 fail:
     free(ours);
     return status;
 }
 
+/* How many ranks there are: those of mpirun, whose links are real. */
+static int count_ranks(ring_options *options, const tool_world *world)
+{
+    if (world_group(world) == NULL) {
+        options->ranks = options->ranks != 0 ? options->ranks : 2;
+        return TOOL_DONE;
+    }
+    if (options->ranks != 0 || options->link.given || options->latency.given)
+        return complain(TOOL_BAD_INPUT,
+                        "bench ring: --ranks, --link and --latency are for threads, found ranks of mpirun");
+    if (world->ranks > RING_MOST_RANKS)
+        return complain(TOOL_BAD_INPUT, "bench ring: mpirun has started %d ranks, expected at most %d",
+                        (int)world->ranks, RING_MOST_RANKS);
+    options->ranks = (size_t)world->ranks;
+    return TOOL_DONE;
+}
+
+/* What a rank of mpirun does before it needs the others. */
+static int prepare(ring_options *options, ring *r, attention_request *request, tool_job *job, ring_link *link)
+{
+    char *device = NULL;
+    int status;
+    TOOL_TRY(count_ranks(options, r->world));
+    TOOL_TRY(check_parts(options));
+    TOOL_TRY(read_link(options, link));
+    TOOL_TRY(bench_attention_arrays(options->shape, option_dtypes[options->dtype], request));
+    request->desc.causal = options->causal;
+    TOOL_TRY(attention_complete(request));
+    TOOL_TRY(world_device(r->world, options->device, &device));
+    TOOL_TRY(device_open(device, r->device));
+    for (int i = INPUT_QUERY; i <= INPUT_VALUE; i++)
+        TOOL_TRY(random_make(&request->input[i]));
+    TOOL_TRY(device_check(r->device, job_attention(r->device, request, NULL, job), NULL));
+    job->enqueue = enqueue_whole;
+    r->ranks = options->ranks;
+fail:
+    free(device);
+    return status;
+}
+
 int bench_ring(int argc, char **argv)
 {
-    ring_options options = {.ranks = 2};
+    ring_options options = {0};
     attention_request request = {0};
     tool_device device = {0};
+    tool_world world = {0};
     tool_job job = {0};
-    ring r = {0};
+    ring r = {.device = &device, .world = &world};
     ring_link link;
     int status;
-    TOOL_TRY(options_parse(&table, argc, argv, &options));
-    TOOL_TRY(check_parts(&options));
-    TOOL_TRY(read_link(&options, &link));
-    TOOL_TRY(bench_attention_arrays(options.shape, option_dtypes[options.dtype], &request));
-    request.desc.causal = options.causal;
-    TOOL_TRY(attention_complete(&request));
-    TOOL_TRY(device_open(options.device, &device));
-    for (int i = INPUT_QUERY; i <= INPUT_VALUE; i++)
-        TOOL_TRY(random_make(&request.input[i]));
-    TOOL_TRY(device_check(&device, job_attention(&device, &request, NULL, &job), NULL));
-    job.enqueue = enqueue_whole;
-    TOOL_TRY(
-        ring_open(&r, &device, &request, modes[options.mode].mode, modes[options.mode].order, options.ranks, &link));
+    TOOL_TRY(world_open(&world));
+    TOOL_TRY(world_agree(&world, options_parse(&table, argc, argv, &options)));
+    TOOL_TRY(world_agree(&world, prepare(&options, &r, &request, &job, &link)));
+    TOOL_TRY(ring_open(&r, &request, modes[options.mode].mode, modes[options.mode].order, &link));
+    world_begin(&world);
     TOOL_TRY(measure_and_report(&options, &r, &job));
 fail:
     ring_close(&r);
     job_release(&job);
     device_close(&device);
     attention_release(&request);
+    world_close(&world, status);
     return status;
 }

@@ -1,4 +1,4 @@
-/* The ranks of 'clattn bench ring': threads of this process, and the links between them. */
+/* The ranks of 'clattn bench ring': threads of this process and the links between them, or processes of mpirun. */
 #ifndef CLATTN_TOOL_BENCH_RING_H
 #define CLATTN_TOOL_BENCH_RING_H
 
@@ -7,6 +7,7 @@
 #include "base/os/os_threads.h"
 #include "tool/attention/request.h"
 #include "tool/run/device.h"
+#include "tool/world/world.h"
 
 #define RING_MOST_RANKS 64
 
@@ -48,11 +49,13 @@ typedef struct ring_rank {
 /* All ranks.  A zeroed one holds nothing.  Close with ring_close, before the device is closed. */
 typedef struct ring {
     tool_device *device; /* borrowed */
+    tool_world *world;   /* borrowed */
     size_t ranks;
+    size_t first, end; /* the ranks that are this process's threads: all, or one */
     clattn_group_order order;
     clattn_group_attention_desc desc;
     clattn_attention_desc attention; /* of a rank's arrays */
-    clattn_group_local *local;
+    clattn_group_local *local;       /* NULL: the ranks are processes */
     ring_rank rank[RING_MOST_RANKS];
     /* The rounds.  The lock guards them and the ranks' status. */
     mtx_t lock;
@@ -62,16 +65,24 @@ typedef struct ring {
     bool ended;
 } ring;
 
-/* Gives each rank its part of the arrays of `whole`, which have their numbers, and makes its share, in threads.  Returns an exit
- * status; the ring is to be closed in any case. */
-int ring_open(ring *r, tool_device *device, const attention_request *whole, clattn_group_mode mode,
-              clattn_group_order order, size_t ranks, const ring_link *link);
+/* Gives each rank its part of the arrays of `whole`, which have their numbers, and makes its share, in threads.  The caller has set
+ * `device`, `world` and `ranks`.  Returns an exit status; the ring is to be closed in any case. */
+int ring_open(ring *r, const attention_request *whole, clattn_group_mode mode, clattn_group_order order,
+              const ring_link *link);
 
-/* All ranks call clattn_group_attention_run.  *seconds is from the first one's call until the last one's event. */
+/* All ranks call clattn_group_attention_run.  *seconds is from the first one's call until the last one's event; of processes, whose clocks
+ * may differ, the longest of theirs. */
 int ring_run(ring *r, double *seconds);
 
-/* The part of the time of all calls since ring_forget that ranks were in their group's `wait`. */
-double ring_waiting_share(const ring *r);
+/* What ranks have counted: seconds of their calls since ring_forget, those of them in their group's `wait`, and the bytes of the latest
+ * call for others. */
+typedef struct ring_count {
+    double busy, waited;
+    size_t sent;
+} ring_count;
+
+/* Writes all ranks' counts to `counts`.  Processes tell each other. */
+int ring_counts(ring *r, ring_count counts[RING_MOST_RANKS]);
 void ring_forget(ring *r);
 
 /* The row of the whole sequence that is row `row` of a rank that has `rows`. */

@@ -1,4 +1,5 @@
 /* The threads of 'clattn bench ring'.  Round 1 makes each rank's share, each further one calls it. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -78,7 +79,7 @@ static int rank_main(void *user)
 /* The first rank whose status is a failure, or NULL.  The lock is held. */
 static const ring_rank *failed_rank(const ring *r)
 {
-    for (size_t i = 0; i < r->ranks; i++)
+    for (size_t i = r->first; i < r->end; i++)
         if (r->rank[i].status != CLATTN_SUCCESS)
             return &r->rank[i];
     return NULL;
@@ -89,7 +90,7 @@ static int do_round(ring *r)
 {
     int status = TOOL_DONE;
     mtx_lock(&r->lock);
-    r->busy = r->ranks;
+    r->busy = r->end - r->first;
     r->round++;
     cnd_broadcast(&r->changed);
     while (r->busy > 0) {
@@ -109,29 +110,35 @@ static int do_round(ring *r)
 
 int ring_run(ring *r, double *seconds)
 {
-    const int status = do_round(r);
-    double begin = r->rank[0].begin, end = r->rank[0].end;
-    for (size_t i = 1; i < r->ranks; i++) {
-        begin = r->rank[i].begin < begin ? r->rank[i].begin : begin;
-        end = r->rank[i].end > end ? r->rank[i].end : end;
+    double all[RING_MOST_RANKS];
+    int status;
+    TOOL_TRY(do_round(r));
+    double begin = r->rank[r->first].begin, end = r->rank[r->first].end;
+    for (size_t i = r->first + 1; i < r->end; i++) {
+        begin = fmin(begin, r->rank[i].begin);
+        end = fmax(end, r->rank[i].end);
     }
     *seconds = end - begin;
+    TOOL_TRY(world_gather(r->world, &(double){*seconds}, all, sizeof all[0]));
+    for (int32_t i = 0; i < r->world->ranks; i++)
+        *seconds = fmax(*seconds, all[i]);
+fail:
     return status;
 }
 
-double ring_waiting_share(const ring *r)
+int ring_counts(ring *r, ring_count counts[RING_MOST_RANKS])
 {
-    double waited = 0.0, busy = 0.0;
-    for (size_t i = 0; i < r->ranks; i++) {
-        waited += r->rank[i].port.waited;
-        busy += r->rank[i].busy;
+    for (size_t i = r->first; i < r->end; i++) {
+        const ring_rank *rank = &r->rank[i];
+        counts[i] = (ring_count){rank->busy, rank->port.waited, rank->port.sent};
     }
-    return busy > 0.0 ? waited / busy : 0.0;
+    const ring_count own = counts[r->first];
+    return world_gather(r->world, &own, counts, sizeof own);
 }
 
 void ring_forget(ring *r)
 {
-    for (size_t i = 0; i < r->ranks; i++)
+    for (size_t i = r->first; i < r->end; i++)
         r->rank[i].port.waited = r->rank[i].busy = 0.0;
 }
 
@@ -213,7 +220,7 @@ static uint32_t time_out(const ring *r, const attention_request *whole, const ri
 
 static int start_threads(ring *r)
 {
-    for (size_t i = 0; i < r->ranks; i++) {
+    for (size_t i = r->first; i < r->end; i++) {
         r->rank[i].started = thrd_create(&r->rank[i].thread, rank_main, &r->rank[i]) == thrd_success;
         if (!r->rank[i].started)
             return complain(TOOL_FAILED, "bench ring: rank %zu: no thread could be started", i);
@@ -221,11 +228,25 @@ static int start_threads(ring *r)
     return TOOL_DONE;
 }
 
-int ring_open(ring *r, tool_device *device, const attention_request *whole, clattn_group_mode mode,
-              clattn_group_order order, size_t ranks, const ring_link *link)
+/* Makes the rank's group, which is the processes' if there are several. */
+static int make_group(ring *r, size_t rank)
 {
+    clattn_group *group = &r->rank[rank].port.inner;
+    if (r->local == NULL)
+        *group = *world_group(r->world);
+    else if (clattn_group_local_rank(r->local, (int32_t)rank, group) != CLATTN_SUCCESS)
+        return complain(TOOL_FAILED, "bench ring: rank %zu: no group", rank);
+    return TOOL_DONE;
+}
+
+int ring_open(ring *r, const attention_request *whole, clattn_group_mode mode, clattn_group_order order,
+              const ring_link *link)
+{
+    const bool processes = world_group(r->world) != NULL;
     int status;
-    *r = (ring){.device = device, .ranks = ranks, .order = order};
+    r->order = order;
+    r->first = processes ? (size_t)r->world->rank : 0;
+    r->end = processes ? r->first + 1 : r->ranks;
     r->attention = whole->desc;
     r->attention.query = part_layout(r, whole->desc.query);
     r->attention.key = part_layout(r, whole->desc.key);
@@ -238,13 +259,13 @@ int ring_open(ring *r, tool_device *device, const attention_request *whole, clat
     r->has_lock = mtx_init(&r->lock, mtx_plain) == thrd_success;
     r->has_changed = cnd_init(&r->changed) == thrd_success;
     if (!r->has_lock || !r->has_changed ||
-        clattn_group_local_create((int32_t)ranks, time_out(r, whole, link), &r->local) != CLATTN_SUCCESS)
-        return complain(TOOL_FAILED, "bench ring: out of memory for %zu ranks", ranks);
-    for (size_t i = 0; i < ranks; i++) {
+        (!processes &&
+         clattn_group_local_create((int32_t)r->ranks, time_out(r, whole, link), &r->local) != CLATTN_SUCCESS))
+        return complain(TOOL_FAILED, "bench ring: out of memory for %zu ranks", r->ranks);
+    for (size_t i = r->first; i < r->end; i++) {
         r->rank[i].ring = r;
         r->rank[i].port.link = *link;
-        if (clattn_group_local_rank(r->local, (int32_t)i, &r->rank[i].port.inner) != CLATTN_SUCCESS)
-            return complain(TOOL_FAILED, "bench ring: rank %zu: no group", i);
+        TOOL_TRY(make_group(r, i));
         TOOL_TRY(make_arrays(r, i, whole));
     }
     TOOL_TRY(start_threads(r));
