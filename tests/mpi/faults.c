@@ -71,8 +71,8 @@ static clattn_status exchange(void *user, const clattn_group_exchange *given, vo
         raise(SIGKILL);
     if (due && strcmp(kind, "truncated") == 0)
         own.send_bytes -= SHORTER;
-    if (is_faulty && strcmp(kind, "slow") == 0)
-        usleep(1000 * SLOW_MS / (unsigned)(inner.ranks - 1)); /* ranks that exchange with all others wait for all of these */
+    if (is_faulty && strcmp(kind, "slow") == 0) /* what is exchanged with all others may wait for as many of these */
+        usleep(1000 * SLOW_MS / (unsigned)(inner.ranks - 1));
     return inner.exchange(user, &own, request, message);
 }
 
