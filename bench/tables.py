@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes the tables of README.md, docs/performance.md, docs/notes/performance-tables.md and docs/notes/models.md, and the
-plots, from the files of bench/results.
+plots, from the files of bench/results, and those of docs/scale.md.
 
     tables.py [--check]
 
@@ -18,6 +18,7 @@ The first word is the table; the others name files of bench/results, without .js
     extras MACHINE...   what no roof bounds
     file NAME           a file that has columns and rows of its own
     guard               the figures that bench/guard.py holds
+    scale TABLE         what bench/scale computes
 
 --check changes nothing, names each file that differs from what would be written, and exits with 1 if there is any."""
 import argparse
@@ -28,9 +29,11 @@ import sys
 import compare
 import guard
 import record
+from scale import page
 
 ROOT = os.path.dirname(record.HERE)
-DOCUMENTS = ("README.md", "docs/performance.md", "docs/notes/performance-tables.md", "docs/notes/models.md")
+DOCUMENTS = ("README.md", "docs/performance.md", "docs/notes/performance-tables.md", "docs/notes/models.md",
+             "docs/scale.md")
 PLOTS = {"docs/performance.svg": "amd-zen5", "docs/performance-intel.svg": "intel-sapphire-rapids"}
 SUMMARY = ("attention 8 x 2048, d 64", "attention 32 heads to 8, 1 query, 4,096 keys, d 128", "matmul 2048x512x512",
            "softmax 4096x1024", "encoder layer 512/8/2048, 1 x 2048", "matmul 2048x512x512, bfloat16")
@@ -129,6 +132,8 @@ def guard_table():
 def make(words):
     """The text of the table that a marker asks for."""
     kind, *names = words.split()
+    if kind == "scale":
+        return page.TABLES[names[0]]()
     machines = [result(name) for name in names]
     makers = {"rows": lambda: rows_table(machines) + "\n\n" + measured_on(machines),
               "chosen": lambda: rows_table(machines, CHOSEN) + "\n\n" + measured_on(machines),
@@ -156,7 +161,7 @@ def main():
     for path in different:
         if not options.check:
             record.write_whole(os.path.join(ROOT, path), contents[path])
-        print("%s %s" % (path, "is not what bench/tables.py makes of bench/results" if options.check else "is written"))
+        print("%s %s" % (path, "is not what bench/tables.py makes" if options.check else "is written"))
     return 1 if options.check and different else 0
 
 

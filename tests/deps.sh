@@ -68,6 +68,7 @@ if tests; then
 #include <cmocka.h>'
     want libopenmpi-dev pkg ompi-c
     want openmpi-bin have mpirun
+    want iproute2 have ip
     want oclgrind have oclgrind
     want mesa-opencl-icd test -e /etc/OpenCL/vendors/rusticl.icd
     want espeak-ng have espeak-ng

@@ -117,16 +117,21 @@ def add_install(run, gcc, full):
         test -L lib/libclattn.so && test -s lib/pkgconfig/clattn.pc && test -s lib/pkgconfig/clattn-pictures.pc &&
         test -s lib/cmake/clattn/clattnConfig.cmake && test -s share/man/man1/clattn.1 &&
         ! ls -d include/clattn/*.c""", run.work / "prefix"], needs=[installed])
-    external = run.add("install", "external-build", ["sh", "-c", 'meson setup "$0" "$1" && meson compile -C "$0"',
-                                                     run.work / "external", HERE / "external"],
+    mpi = any("mpi" in row["suite"] for row in run.tests(gcc))
+    external = run.add("install", "external-build", ["sh", "-c", 'meson setup -Dmpi="$2" "$0" "$1" && meson compile -C "$0"',
+                                                     run.work / "external", HERE / "external", "enabled" if mpi else "disabled"],
                        {"PKG_CONFIG_PATH": f"{run.work}/prefix/lib/pkgconfig"}, [installed], isolated=False)
-    cmake = run.add("install", "cmake-build", ["sh", "-c", 'cmake -S "$2" -B "$0" -DCMAKE_PREFIX_PATH="$1" && cmake --build "$0"',
-                                               run.work / "external-cmake", run.work / "prefix", HERE / "external"],
+    cmake = run.add("install", "cmake-build", ["sh", "-c", """
+        cmake -S "$2" -B "$0" -DCMAKE_PREFIX_PATH="$1" -DWITH_MPI="$3" && cmake --build "$0" """, run.work / "external-cmake",
+                                               run.work / "prefix", HERE / "external", "ON" if mpi else "OFF"],
                     needs=[installed], isolated=False)
     library = {**POCL, "LD_LIBRARY_PATH": f"{run.work}/prefix/lib"}
     for program in ("external", "pictures"):
         run.add("install", f"{program}-run", [run.work / "external" / program], library, [external])
         run.add("install", f"cmake-{program}-run", [run.work / "external-cmake" / program], library, [cmake])
+    for name, folder, built in (("mpi", "external", external), ("cmake-mpi", "external-cmake", cmake)):
+        run.add("install", f"{name}-run", ["sh", HERE / "external/mpi.sh", run.work / folder / "mpi"] if mpi else
+                ["sh", "-c", f"echo no MPI here; exit {SKIPPED}"], library, [built])
     run.add("install", "command", [run.work / "prefix/bin/clattn", "devices"], library, [installed])
 
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""libclattn-mpi: the ranks of exchanges.c and of attention.c, as mpirun starts them.
+"""libclattn-mpi: the ranks of exchanges.c, of attention.c and of faults.c, as mpirun starts them.
 
     MPI_RANKS=2 MPI_EXCHANGES=build/tests/mpi/mpi_exchanges MPI_PIECES=build/tests/mpi/mpi_pieces python3 tests/mpi/test_mpi.py Mpi
     MPI_RANKS=2 MPI_ATTENTION=build/tests/mpi/mpi_attention python3 tests/mpi/test_mpi.py Attention
+    MPI_RANKS=2 MPI_FAULTS=build/tests/mpi/mpi_faults python3 tests/mpi/test_mpi.py Faults
 
 MPIRUN is another mpirun than the path's.  All ranks share this machine's cores, however few these are."""
 import os
@@ -13,11 +14,13 @@ import unittest
 
 MPIRUN = os.environ.get("MPIRUN", "mpirun")
 EXCHANGES, PIECES = os.environ.get("MPI_EXCHANGES", "mpi_exchanges"), os.environ.get("MPI_PIECES", "mpi_pieces")
-ATTENTION = os.environ.get("MPI_ATTENTION", "mpi_attention")
+ATTENTION, FAULTS = os.environ.get("MPI_ATTENTION", "mpi_attention"), os.environ.get("MPI_FAULTS", "mpi_faults")
 RANKS = int(os.environ.get("MPI_RANKS", 2))
 SEED = int(os.environ.get("CLATTN_TEST_SEED", 1))
 OPEN_MPI = "Open MPI" in subprocess.run([MPIRUN, "--version"], capture_output=True, text=True).stdout
 SECONDS = 100  # nothing hangs
+
+RECOVERY = ["--enable-recovery"] if OPEN_MPI else ["-disable-auto-cleanup"]  # ranks go on without one that has ended
 
 several = unittest.skipIf(RANKS < 2, "needs two ranks")
 
@@ -59,6 +62,68 @@ class Attention(Ranks):
         self.assertEqual(status, 0, text)
         self.assertEqual(len(re.findall("^ok [12] - ", text, re.M)), 2 * RANKS, text)
         self.assertNotIn("not ok", text)
+
+
+class Faults(Ranks):
+    """One of a group's ranks, the last one, has a fault while they attend."""
+    last = RANKS - 1
+
+    def run_killed(self, mode, phase, number=0):
+        """All others name a rank, and one of them the last; they end within the time-out, or faults.c says that they do not."""
+        _, said, text = self.run_ranks(FAULTS, mode, "killed", phase, number, options=RECOVERY)
+        self.assertEqual(sorted(line.split(":")[0] for line in said), [f"rank {rank}" for rank in range(self.last)], text)
+        for line in said:
+            self.assertRegex(line, r"^rank \d+: ranks? \d+( and \d+)? did not answer within 1000 ms$")
+        self.assertTrue(any(re.search(rf"\b{self.last}\b", line.split(":")[1]) for line in said), text)
+
+    def test_killed_while_creating(self):
+        """Before descriptions are compared, and before the ranks know that all are ready."""
+        for number in range(2):
+            self.run_killed("ring", "create", number)
+
+    def test_killed_before_running(self):
+        self.run_killed("ring", "before")
+
+    def test_killed_forward(self):
+        """The first exchange is the only one of two ranks' ring; then parts are in between, and outputs that return."""
+        for mode, number in (("ring", RANKS - 2), ("gather", RANKS - 1), ("heads", 0), ("heads", RANKS - 1)):
+            with self.subTest(mode=mode, number=number):
+                self.run_killed(mode, "forward", number)
+
+    def test_killed_backward(self):
+        """While keys go round, while gradients follow them, and on the last way home; while gradients return."""
+        for mode, number in (("ring", 0), ("ring", 1), ("ring", 2 * RANKS - 2), ("heads", RANKS - 1)):
+            with self.subTest(mode=mode, number=number):
+                self.run_killed(mode, "backward", number)
+
+    def test_slow(self):
+        """A rank that takes most of the time-out for what it sends to all changes no bit."""
+        for mode in ("ring", "gather", "heads"):
+            self.assertEqual(sorted(self.succeed(FAULTS, mode, "slow")), [f"rank {rank}: the same" for rank in range(RANKS)])
+
+    def test_truncated(self):
+        """Rank 0 has both lengths: of descriptions, of keys and values, of gradients, of what all ranks exchange."""
+        floats, lengths = 12 * 64 * 16, 12 * 64  # of a rank's array, and of its log-sum-exps
+        for mode, phase, number, expected in (
+                ("ring", "create", 0, 4096), ("ring", "forward", 0, 8 * floats), ("ring", "backward", 1, 8 * floats),
+                ("gather", "forward", 0, 8 * floats // RANKS), ("heads", "forward", 0, 12 * floats // RANKS),
+                ("heads", "forward", RANKS - 1, (4 * floats + 4 * lengths) // RANKS)):
+            with self.subTest(mode=mode, phase=phase, number=number):
+                _, said, text = self.run_ranks(FAULTS, mode, "truncated", phase, number, options=RECOVERY)
+                self.assertEqual(len(said), RANKS, text)
+                self.assertIn(f"rank 0: rank {self.last} sent {expected - 8} bytes, expected {expected}", said, text)
+
+    def test_different(self):
+        """Both values are named by a rank that sees them, and the others name a rank that has no share."""
+        for mode, what, own, other in (("ring", "mode", "mode=ring", "mode=heads"), ("heads", "mode", "mode=heads", "mode=ring"),
+                                       ("gather", "causal", "causal=1", "causal=0"),
+                                       ("ring", "rows", "query=float32 1x12x64x16", "query=float32 1x12x32x16")):
+            with self.subTest(mode=mode, what=what):
+                said = self.succeed(FAULTS, mode, "different", what)
+                self.assertEqual(len(said), RANKS)
+                self.assertIn(f"rank 0: rank 0 has {own}, and rank {self.last} has {other}", said)
+                for line in said:
+                    self.assertRegex(line, r"^rank \d+: (rank \d+ has \S.*, and rank \d+ has \S.*|rank \d+ has no share: .+)$")
 
 
 class Mpi(Ranks):
@@ -108,7 +173,7 @@ class Mpi(Ranks):
 
     def run_without(self, *arguments):
         """What the ranks say whose exchange others have left.  The others do not end MPI, and so mpirun fails, too."""
-        return sorted(self.run_ranks(*arguments, options=["--enable-recovery"] if OPEN_MPI else ["-disable-auto-cleanup"])[1])
+        return sorted(self.run_ranks(*arguments, options=RECOVERY)[1])
 
     def in_vain(self, ranks):
         return [f"rank {rank}: rank {RANKS - 1} did not answer within 1000 ms" for rank in ranks]

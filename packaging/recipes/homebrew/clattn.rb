@@ -11,7 +11,7 @@ class Clattn < Formula
   depends_on "opencl-icd-loader"
 
   def install
-    left_out = %w[clblast pictures command png utf8proc speech sentencepiece frei0r gegl onnxruntime gtk tests]
+    left_out = %w[clblast pictures command png utf8proc speech sentencepiece frei0r gegl mpi onnxruntime gtk tests]
     system "meson", "setup", "build", "-Dopencl=dlopen", "-Dio=enabled",
            *left_out.map { |option| "-D#{option}=disabled" }, *std_meson_args
     system "meson", "compile", "-C", "build", "--verbose"
