@@ -92,7 +92,8 @@ typedef enum clattn_group_mode {
      * own queries. */
     CLATTN_GROUP_MODE_RING = 0,
     /** Keys and values of a part of the heads go to all ranks, while the part before is attended to: as many parts as there are
-     * ranks. `ranks` divides kv_heads. Memory: all ranks' keys and values of three parts. Forward only. */
+     * ranks. `ranks` divides kv_heads. Memory: all ranks' keys and values of three parts, and backward, in float32, their gradients of
+     * three parts, in zigzag order four. */
     CLATTN_GROUP_MODE_GATHER = 1,
     /** Ranks exchange parts of sequences for parts of heads, and back: each attends to all keys with its own heads. `ranks` divides
      * kv_heads, and mask and bias are the same for all queries. Memory: three times what a rank sends and receives. */
@@ -120,9 +121,9 @@ typedef struct clattn_group_attention_desc {
      * or 1 rows and all ranks * S_k keys in their order. `causal`, `alignment`, `window` and ALiBi are about positions in the whole
      * sequences.
      *
-     * float32, float16 and bfloat16. Forward, outputs.lse may be there, and no other output. Backward, by RING or HEADS, makes
-     * gradients.query, key and value, each of them or none; output and outputs.lse are what forward gave, sinks included. There are
-     * no lengths, snippets, dropout and caches. It need not live longer than the call. */
+     * float32, float16 and bfloat16. Forward, outputs.lse may be there, and no other output. Backward makes gradients.query, key and
+     * value, each of them or none; output and outputs.lse are what forward gave, sinks included. There are no lengths, snippets,
+     * dropout and caches. It need not live longer than the call. */
     const clattn_attention_desc *attention;
 } clattn_group_attention_desc;
 

@@ -72,8 +72,6 @@ static clattn_status read_gradients(struct group_problem *p, const char **reason
     REQUIRE(!p->backward || !layout_is_none(&d->outputs.lse), wrong, "backward reads outputs.lse, and there is none");
     REQUIRE(!p->backward || any_result(d), CLATTN_ERROR_INVALID_ARGUMENT,
             "there is none of gradients.query, gradients.key and gradients.value");
-    REQUIRE(!p->backward || p->mode != CLATTN_GROUP_MODE_GATHER, CLATTN_ERROR_UNSUPPORTED,
-            "a group computes gradients by a ring or by heads");
 fail:
     return status;
 }

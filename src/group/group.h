@@ -32,7 +32,7 @@ struct parcel {
     cl_event written; /* the host's memory has been copied to the device until then; NULL: it has */
 };
 
-#define MOST_PARCELS 4
+#define MOST_PARCELS 5
 
 struct clattn_group_attention {
     clattn_context *context;
@@ -40,7 +40,7 @@ struct clattn_group_attention {
     struct group_problem problem;
     cl_command_queue transfers;
     struct parcel parcel[MOST_PARCELS];
-    cl_mem partial;  /* ring: partial outputs and log-sum-exps; backward: partial gradients */
+    cl_mem partial;  /* ring: partial outputs and log-sum-exps; backward, and gathering: partial gradients */
     cl_mem whole[2]; /* gather: keys and values of all ranks, of two parts of the heads; heads: inputs, and results */
     cl_event whole_read[2];
     cl_event finished; /* the latest call has */
@@ -75,12 +75,23 @@ struct block {
 /* Attends on the run's queue, after `ready` as well, which may be NULL. */
 clattn_status run_attend(struct run *r, const struct block *block, cl_event ready);
 
-/* Adds `count` floats, x, to as many others, y, on the run's queue, after `ready` as well, which may be NULL. */
-clattn_status run_add(struct run *r, size_t count, clattn_binding x, clattn_binding y, cl_event ready);
+/* Adds x to y, of the same extents and float32, on the run's queue, after `ready` as well, which may be NULL. */
+clattn_status run_add(struct run *r, const clattn_layout *x, clattn_binding x_at, const clattn_layout *y,
+                      clattn_binding y_at, cl_event ready);
+
+/* So many floats, one behind the other. */
+clattn_layout floats(size_t count);
 
 /* Copies an array to another one of the same extents on `queue` after `ready`, which may be NULL; `event` may be NULL. */
 clattn_status run_copy(struct run *r, cl_command_queue queue, const clattn_layout *from, clattn_binding from_at,
                        const clattn_layout *to, clattn_binding to_at, cl_event ready, cl_event *event);
+
+/* Does so on the run's queue, as its next step. */
+clattn_status run_give(struct run *r, const clattn_layout *from, clattn_binding from_at, const clattn_layout *to,
+                       clattn_binding to_at);
+
+/* Lets what follows on the run's queue wait for an event of another one, which may be NULL. */
+clattn_status run_join(struct run *r, cl_event other);
 
 /* Replaces an event by another one, which may be NULL. */
 void event_replace(const clattn_context *context, cl_event *event, cl_event by);
@@ -106,6 +117,14 @@ clattn_status group_finish(const struct run *r, void *request);
 clattn_status group_swap_start(const struct run *r, const struct parcel *out, bool shared, struct parcel *in,
                                size_t bytes, void **requests);
 clattn_status group_swap_finish(const struct run *r, void **requests);
+
+/* Does both, from the device's memory, once `packed` has happened, to that of `in`. */
+clattn_status group_swap(struct run *r, struct parcel *out, bool shared, struct parcel *in, size_t bytes,
+                         cl_event packed);
+
+/* Swaps a part of `out` for each rank, of `bytes` of floats, and adds those that come in the order of ranks: the sum is what the
+ * device's memory of `in` begins with. */
+clattn_status group_sum(struct run *r, struct parcel *out, struct parcel *in, size_t bytes, cl_event packed);
 
 /* ---- positions ---- */
 
@@ -151,11 +170,12 @@ clattn_layout shard_parcel(const struct run *r, const struct shards *s, size_t i
 /* The whole array `i`: (batch, heads, ranks * length, columns). */
 clattn_layout shard_whole(const struct run *r, const struct shards *s, size_t i, clattn_binding *at);
 
-/* Copies all arrays of a parcel into the whole ones, in the sequence's order, or back, on the queue for transfers after `ready`. */
+/* Copies all arrays of a parcel into the whole ones, in the sequence's order, on the queue for transfers after `ready`. */
 clattn_status shards_order(struct run *r, const struct shards *s, cl_mem parcel, cl_mem whole, cl_event ready,
                            cl_event *event);
-clattn_status shards_cut(struct run *r, const struct shards *s, cl_mem whole, cl_mem parcel, cl_event ready,
-                         cl_event *event);
+
+/* Copies them back, as the next steps on the run's queue. */
+clattn_status shards_cut(struct run *r, const struct shards *s, cl_mem whole, cl_mem parcel);
 
 /* ---- a ring's keys and values ---- */
 

@@ -95,10 +95,11 @@ static clattn_status add_block(struct run *r, size_t i, size_t k, size_t key_sta
     b.value = rows_of(p, &local, 0, p->kv_heads, k, &b.value_at);
     ring_place(r, i, key_start, &b);
     TRY(run_attend(r, &b, ready));
-    TRY(run_add(r, query_floats, b.d_query_at,
+    TRY(run_add(r, &b.d_query, b.d_query_at, &b.d_query,
                 clattn_binding_buffer(partial, (int64_t)(at.query_sum + i * query_floats)), NULL));
-    TRY(run_add(r, key_floats, b.d_key_at, clattn_binding_buffer(partial, (int64_t)(at.own + k * key_floats)), NULL));
-    status = run_add(r, value_floats, b.d_value_at,
+    TRY(run_add(r, &b.d_key, b.d_key_at, &b.d_key, clattn_binding_buffer(partial, (int64_t)(at.own + k * key_floats)),
+                NULL));
+    status = run_add(r, &b.d_value, b.d_value_at, &b.d_value,
                      clattn_binding_buffer(partial, (int64_t)(at.own + sums.at[1] / sizeof(float) + k * value_floats)),
                      NULL);
 fail:
@@ -132,15 +133,11 @@ static clattn_status sum_up(struct run *r, struct parcel *sums, bool is_first)
     struct device *device = &a->context->device;
     const clattn_binding own = clattn_binding_buffer(a->partial, (int64_t)places_of(r->p).own);
     const clattn_binding to = clattn_binding_buffer(sums->buffer, 0);
-    const size_t count = sums->bytes / sizeof(float);
-    const clattn_layout all = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &count);
-    cl_event made = NULL;
-    if (is_first) {
-        TRY(run_copy(r, r->queue, &all, own, &all, to, r->last, &made));
-        run_stepped(r, made);
-    }
+    const clattn_layout all = floats(sums->bytes / sizeof(float));
+    if (is_first)
+        TRY(run_give(r, &all, own, &all, to));
     if (!is_first || r->dry)
-        TRY(run_add(r, count, own, to, sums->written));
+        TRY(run_add(r, &all, own, &all, to, sums->written));
     event_replace(a->context, &sums->read, r->last);
     if (!r->dry)
         TRY_CL(&device->report, "clFlush", device->cl.clFlush(r->queue));
@@ -162,13 +159,11 @@ fail:
 }
 
 /* Copies pieces one behind the other, (piece, batch, head, row, column), to one of the rank's own arrays, if it is there. */
-static clattn_status give(struct run *r, size_t length, clattn_binding from, const clattn_layout *to, clattn_binding at,
-                          cl_event ready)
+static clattn_status give(struct run *r, size_t length, clattn_binding from, const clattn_layout *to, clattn_binding at)
 {
-    clattn_status status = CLATTN_SUCCESS;
     const struct group_problem *p = r->p;
     if (layout_is_none(to))
-        return status;
+        return CLATTN_SUCCESS;
     const size_t rows = length / p->pieces, heads = to->extent[1], columns = to->extent[3];
     const clattn_layout pieces =
         clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, (const size_t[5]){p->pieces, p->batch, heads, rows, columns});
@@ -177,11 +172,7 @@ static clattn_status give(struct run *r, size_t length, clattn_binding from, con
         .rank = 5,
         .extent = {p->pieces, p->batch, heads, rows, columns},
         .stride = {(int64_t)rows * to->stride[2], to->stride[0], to->stride[1], to->stride[2], to->stride[3]}};
-    cl_event made = NULL;
-    TRY(run_copy(r, r->queue, &pieces, from, &own, at, ready, &made));
-    run_stepped(r, made);
-fail:
-    return status;
+    return run_give(r, &pieces, from, &own, at);
 }
 
 static clattn_status give_all(struct run *r, const struct parcel *home)
@@ -191,19 +182,10 @@ static clattn_status give_all(struct run *r, const struct parcel *home)
     const struct shards s = ring_shards(r->p, true);
     const clattn_binding values = clattn_binding_buffer(home->buffer, (int64_t)(s.at[1] / sizeof(float)));
     TRY(give(r, r->p->query_length, clattn_binding_buffer(r->a->partial, (int64_t)places_of(r->p).query_sum),
-             &d->gradients.query, r->args.gradients.query, r->last));
-    /* What comes home is on the device by an event of the other queue: the first copy waits for both. */
-    if (home->written) {
-        struct device *device = &r->a->context->device;
-        const cl_event both[2] = {r->last, home->written};
-        cl_event made = NULL;
-        TRY_CL(&device->report, "clEnqueueMarkerWithWaitList",
-               device->cl.clEnqueueMarkerWithWaitList(r->queue, 2, both, &made));
-        run_stepped(r, made);
-    }
-    TRY(give(r, r->p->key_length, clattn_binding_buffer(home->buffer, 0), &d->gradients.key, r->args.gradients.key,
-             r->last));
-    status = give(r, r->p->key_length, values, &d->gradients.value, r->args.gradients.value, r->last);
+             &d->gradients.query, r->args.gradients.query));
+    TRY(run_join(r, home->written));
+    TRY(give(r, r->p->key_length, clattn_binding_buffer(home->buffer, 0), &d->gradients.key, r->args.gradients.key));
+    status = give(r, r->p->key_length, values, &d->gradients.value, r->args.gradients.value);
 fail:
     return status;
 }

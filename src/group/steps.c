@@ -111,15 +111,22 @@ clattn_status run_attend(struct run *r, const struct block *b, cl_event ready)
     return status;
 }
 
-clattn_status run_add(struct run *r, size_t count, clattn_binding x, clattn_binding y, cl_event ready)
+clattn_layout floats(size_t count)
+{
+    return clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &count);
+}
+
+clattn_status run_add(struct run *r, const clattn_layout *x, clattn_binding x_at, const clattn_layout *y,
+                      clattn_binding y_at, cl_event ready)
 {
     clattn_context *context = r->a->context;
     clattn_dropout_desc desc = CLATTN_DROPOUT_DESC_INIT;
     clattn_dropout_args args = CLATTN_DROPOUT_ARGS_INIT;
     cl_event list[2], made = NULL;
-    desc.x = desc.residual = desc.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &count);
-    args.x = x;
-    args.residual = args.y = y;
+    desc.x = *x;
+    desc.residual = desc.y = *y;
+    args.x = x_at;
+    args.residual = args.y = y_at;
     if (r->dry)
         return clattn_dropout_prewarm(context, &desc);
     const cl_uint waits = wait_list(list, r->last, ready);
@@ -140,6 +147,29 @@ clattn_status run_copy(struct run *r, cl_command_queue queue, const clattn_layou
     if (r->dry)
         return clattn_activation_prewarm(r->a->context, &desc);
     return clattn_activation_run(r->a->context, queue, &desc, &args, ready != NULL, ready ? &ready : NULL, event);
+}
+
+clattn_status run_give(struct run *r, const clattn_layout *from, clattn_binding from_at, const clattn_layout *to,
+                       clattn_binding to_at)
+{
+    cl_event made = NULL;
+    const clattn_status status = run_copy(r, r->queue, from, from_at, to, to_at, r->last, &made);
+    run_stepped(r, made);
+    return status;
+}
+
+clattn_status run_join(struct run *r, cl_event other)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    struct device *device = &r->a->context->device;
+    const cl_event both[2] = {r->last, other};
+    cl_event made = NULL;
+    if (other)
+        TRY_CL(&device->report, "clEnqueueMarkerWithWaitList",
+               device->cl.clEnqueueMarkerWithWaitList(r->queue, 2, both, &made));
+    run_stepped(r, made);
+fail:
+    return status;
 }
 
 /* ---- memory ---- */
@@ -275,5 +305,37 @@ clattn_status group_swap_finish(const struct run *r, void **requests)
         if (status == CLATTN_SUCCESS)
             status = one;
     }
+    return status;
+}
+
+clattn_status group_swap(struct run *r, struct parcel *out, bool shared, struct parcel *in, size_t bytes,
+                         cl_event packed)
+{
+    clattn_status status;
+    void **requests = calloc((size_t)r->a->group.ranks, sizeof *requests);
+    if (!requests)
+        return report_error(&r->a->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for exchanges");
+    TRY(parcel_fetch(r, out, packed));
+    TRY(parcel_wait(r, in));
+    TRY(group_swap_start(r, out, shared, in, bytes, requests));
+    TRY(group_swap_finish(r, requests));
+    status = parcel_store(r, in);
+fail:
+    free(requests);
+    return status;
+}
+
+clattn_status group_sum(struct run *r, struct parcel *out, struct parcel *in, size_t bytes, cl_event packed)
+{
+    clattn_status status;
+    const size_t count = bytes / sizeof(float);
+    const clattn_layout part = floats(count);
+    TRY(group_swap(r, out, false, in, bytes, packed));
+    TRY(run_join(r, in->written));
+    for (size_t i = 1; i < (size_t)r->a->group.ranks; i++)
+        TRY(run_add(r, &part, clattn_binding_buffer(in->buffer, (int64_t)(i * count)), &part,
+                    clattn_binding_buffer(in->buffer, 0), NULL));
+    event_replace(r->a->context, &in->read, r->last);
+fail:
     return status;
 }

@@ -154,9 +154,8 @@ static void check_backward(const void *which, const char *unused)
     static struct backward_job whole;
     const attention_case *test = which;
     (void)unused;
-    for (size_t n = 0; n < 4 * count_of_counts(); n++) {
-        const group_way way = {counts[n / 4], n % 2 ? CLATTN_GROUP_MODE_HEADS : CLATTN_GROUP_MODE_RING,
-                               (clattn_group_order)(n / 2 % 2)};
+    for (size_t n = 0; n < 6 * count_of_counts(); n++) {
+        const group_way way = {counts[n / 6], (clattn_group_mode)(n % 3), (clattn_group_order)(n / 3 % 2)};
         if (!divides(test, &way) || !group_can(test, &way))
             continue;
         backward_prepare(&whole, test);
@@ -183,7 +182,7 @@ static void repeats_bits(const void *which, const char *unused)
     const attention_case test = {"repeated", ALL, .dim = {1, 4, 4, 48, 48, 8, 8}, .causal = true};
     unsigned char *first[MOST_RANKS];
     (void)unused;
-    for (int backward = 0; backward < (way->mode == CLATTN_GROUP_MODE_GATHER ? 1 : 2); backward++) {
+    for (int backward = 0; backward < 2; backward++) {
         for (size_t n = 0; n < by_level(2, REPEATS, REPEATS, 1000); n++) {
             clattn_group_local *local = NULL;
             backward_prepare(&gradients, &test);
@@ -231,7 +230,7 @@ static void repeats_bits(const void *which, const char *unused)
 
 static const group_way repeated[] = {
     {3, CLATTN_GROUP_MODE_RING, CLATTN_GROUP_ORDER_ZIGZAG},
-    {2, CLATTN_GROUP_MODE_GATHER, CLATTN_GROUP_ORDER_STRAIGHT},
+    {2, CLATTN_GROUP_MODE_GATHER, CLATTN_GROUP_ORDER_ZIGZAG},
     {4, CLATTN_GROUP_MODE_HEADS, CLATTN_GROUP_ORDER_ZIGZAG},
 };
 

@@ -313,9 +313,6 @@ static void wrong_descriptions_are_refused(void **state)
     REFUSES(INVALID_LAYOUT, "the extents of their arrays",
             (d.direction = CLATTN_DIRECTION_BACKWARD, d.gradients.output = d.gradients.key = d.query,
              d.outputs.lse = small_lse(), d.gradients.key.extent[3] = 3));
-    REFUSES(UNSUPPORTED, "by a ring or by heads",
-            (g.mode = CLATTN_GROUP_MODE_GATHER, d.direction = CLATTN_DIRECTION_BACKWARD,
-             d.gradients.output = d.gradients.key = d.query, d.outputs.lse = small_lse()));
     REFUSES(UNSUPPORTED, "gradients of query, key and value",
             (d.direction = CLATTN_DIRECTION_BACKWARD, d.gradients.output = d.gradients.key = d.query,
              d.outputs.lse = small_lse(), d.gradients.sinks = small_lse(), d.gradients.sinks.rank = 1));
