@@ -232,7 +232,11 @@ typedef struct clattn_attention_desc {
          * key_length of clattn_attention_args keep what they held. */
         clattn_layout scores;
         clattn_scores_mode scores_mode; /**< which scores */
-        int32_t reserved;               /* 0 */
+
+        /** 1, backward: `key` and `value` are some of the keys and values that `output` and `lse` are of, and the gradients are what
+         * these pairs add. A pair's weight is exp(s - lse) then, with the error of `lse`. 0 (default): a row's weights are divided by
+         * their sum. */
+        int32_t partial;
     } outputs;
 
     /** Dropout: P becomes 0 with this probability, and P / (1 - probability) otherwise, as clattn_dropout_keep says. */

@@ -13,7 +13,8 @@
  *
  * The result is that of one attention of the whole sequences, but for roundings: partial results are merged by their log-sum-exps
  * (merge.h) in float32, in an order that depends on the ranks alone, so that the same group gives the same bits every time. A ring rounds
- * each part's log-sum-exp L to float32, so its merged weights have relative errors of up to |L| 2^-24.
+ * each part's log-sum-exp L to float32, so its merged weights have relative errors of up to |L| 2^-24, and backward, by outputs.partial,
+ * so have its weights.
  *
  * Sources: ring, Liu, Zaharia, Abbeel 2023, "Ring Attention with Blockwise Transformers"; the balanced order, Zhu 2024,
  * "ring-flash-attention"; heads, Jacobs et al. 2023, "DeepSpeed Ulysses"; gathering by groups of heads, Dubey et al. 2024, "The Llama 3

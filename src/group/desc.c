@@ -158,6 +158,7 @@ clattn_status group_problem_read(const clattn_group *group, const clattn_group_a
     p->order = desc.order;
     REQUIRE(enum_within(d->direction, CLATTN_DIRECTION_BACKWARD), CLATTN_ERROR_INVALID_ARGUMENT, "unknown direction");
     REQUIRE(is_flag(d->short_mask), CLATTN_ERROR_INVALID_ARGUMENT, "short_mask is neither 0 nor 1");
+    REQUIRE(!d->outputs.partial, CLATTN_ERROR_INVALID_ARGUMENT, "outputs.partial is not 0");
     REQUIRE(enum_within(d->alignment, CLATTN_ALIGNMENT_EXPLICIT), CLATTN_ERROR_INVALID_ARGUMENT, "unknown alignment");
     const struct layout_rule all[] = {
         {&d->query, LAYOUT_OF("query"), LAYOUT_INPUT, 4, false},

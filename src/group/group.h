@@ -67,6 +67,7 @@ struct block {
     size_t head;              /* the first of query's; mask, bias, vector, slopes and sinks have all */
     size_t query_row, column; /* of mask and bias */
     bool sinks;               /* whether the sinks take part */
+    bool partial;             /* backward: output and lse are of more keys */
     /* Backward: the gradients of output and lse, which are read, and of query, key and value. */
     clattn_layout d_output, d_lse, d_query, d_key, d_value;
     clattn_binding d_output_at, d_lse_at, d_query_at, d_key_at, d_value_at;

@@ -71,7 +71,8 @@ static clattn_status add_block(struct run *r, size_t i, size_t k, size_t key_sta
     const size_t key_floats = p->batch * p->kv_heads * keys * p->d_k;
     const size_t value_floats = p->batch * p->kv_heads * keys * p->d_v;
     clattn_layout local;
-    struct block b = {.query_at = r->args.query,
+    struct block b = {.partial = true,
+                      .query_at = r->args.query,
                       .key_at = clattn_binding_buffer(parcel->buffer, 0),
                       .value_at = clattn_binding_buffer(parcel->buffer, 0),
                       .output_at = r->args.output,

@@ -76,6 +76,7 @@ clattn_status run_attend(struct run *r, const struct block *b, cl_event ready)
     d.value = b->value;
     d.output = b->output;
     d.outputs.lse = b->lse;
+    d.outputs.partial = b->partial;
     d.gradients.output = b->d_output;
     d.gradients.lse = b->d_lse;
     d.gradients.query = b->d_query;

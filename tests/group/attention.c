@@ -144,7 +144,7 @@ static const attention_case backward_cases[] = {
     {"nothing attended by some", BIG, SQUARE, .causal = true, AT(EXPLICIT, -40)},
     {"a mask, a bias, causal", BIG, SQUARE, .causal = true, .mask = MASK_FLOAT, .bias = MASK_FINITE},
     {"ALiBi, softcap, sinks", BIG, WHOLE, .alibi = 1, .softcap = 2, .sinks = true},
-    {"additive", MORE, SQUARE, .additive = true},
+    {"additive", BIG, SQUARE, .additive = true},
     {"float16, causal", BIG, WHOLE, .causal = true, .type = FOUR(CLATTN_DTYPE_F16)},
 };
 

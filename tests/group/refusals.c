@@ -317,6 +317,7 @@ static void wrong_descriptions_are_refused(void **state)
             (d.direction = CLATTN_DIRECTION_BACKWARD, d.gradients.output = d.gradients.key = d.query,
              d.outputs.lse = small_lse(), d.gradients.sinks = small_lse(), d.gradients.sinks.rank = 1));
     REFUSES(INVALID_ARGUMENT, "short_mask", d.short_mask = 77);
+    REFUSES(INVALID_ARGUMENT, "outputs.partial", d.outputs.partial = 1);
     REFUSES(INVALID_LAYOUT, "outputs.lse is", (d.outputs.lse = small_lse(), d.outputs.lse.extent[1] = 1));
     REFUSES(INVALID_LAYOUT, "scoring.sinks is",
             d.scoring.sinks = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (const size_t[1]){9}));
