@@ -122,9 +122,11 @@ typedef struct clattn_group_attention_desc {
      * or 1 rows and all ranks * S_k keys in their order. `causal`, `alignment`, `window` and ALiBi are about positions in the whole
      * sequences.
      *
-     * float32, float16 and bfloat16. Forward, outputs.lse may be there, and no other output. Backward makes gradients.query, key and
-     * value, each of them or none; output and outputs.lse are what forward gave, sinks included. There are no lengths, snippets,
-     * dropout and caches. It need not live longer than the call. */
+     * float32, float16 and bfloat16. Forward, outputs.lse may be there, and no other output. Backward, output and outputs.lse are what
+     * forward gave, sinks included, and each rank gets those gradients that all ask for: of query, key and value those of its own
+     * rows; of a mask or bias of S_q rows those of its own rows and all keys; of one row, of the vector, slopes and sinks the sum
+     * over all ranks, whose bits are the same on all of them. A mask or bias of one row counts as the same for all queries also if
+     * S_q is 1. There are no lengths, snippets, dropout and caches. It need not live longer than the call. */
     const clattn_attention_desc *attention;
 } clattn_group_attention_desc;
 

@@ -23,13 +23,23 @@ void clattn_group_attention_desc_init(clattn_group_attention_desc *desc)
     struct_init(desc, sizeof *desc);
 }
 
-static clattn_status run_mode(struct run *r)
+static clattn_status run_blocks(struct run *r)
 {
     switch (r->p->mode) {
     case CLATTN_GROUP_MODE_GATHER: return gather_run(r);
     case CLATTN_GROUP_MODE_HEADS: return heads_run(r);
     default: return r->p->backward ? ring_backward_run(r) : ring_run(r);
     }
+}
+
+static clattn_status run_mode(struct run *r)
+{
+    clattn_status status;
+    TRY(scores_begin(r));
+    TRY(run_blocks(r));
+    status = scores_give(r);
+fail:
+    return status;
 }
 
 static clattn_status reserve(clattn_group_attention *a)
@@ -75,11 +85,8 @@ static void tell(const clattn_group_attention *a, struct strbuf *text)
     tell_layout(text, "vector", &d->scoring.vector);
     tell_layout(text, "sinks", &d->scoring.sinks);
     tell_layout(text, "lse", &d->outputs.lse);
-    tell_layout(text, "gradients.output", &d->gradients.output);
-    tell_layout(text, "gradients.lse", &d->gradients.lse);
-    tell_layout(text, "gradients.query", &d->gradients.query);
-    tell_layout(text, "gradients.key", &d->gradients.key);
-    tell_layout(text, "gradients.value", &d->gradients.value);
+    for (int i = 0; i < ATTENTION_GRADIENTS; i++)
+        tell_layout(text, attention_gradients[i].name, attention_gradient_layout(d, i));
     strbuf_printf(text, "direction=%d\ncausal=%d\nalignment=%s\nscore=%d\nsoftcap=%.9g\n", (int)d->direction,
                   (int)d->causal, alignments[d->alignment], (int)d->scoring.kind, (double)d->scoring.softcap);
     if (d->scoring.explicit_scale)
@@ -177,6 +184,7 @@ static clattn_status prepare(clattn_group_attention *a)
         goto fail;
     }
     TRY(reserve(a));
+    TRY(scores_reserve(a));
     status = run_mode(&r);
 fail:
     return status;
@@ -265,6 +273,10 @@ void clattn_group_attention_release(clattn_group_attention **attention)
             device->cl.clReleaseMemObject(a->whole[i]);
     if (a->partial)
         device->cl.clReleaseMemObject(a->partial);
+    if (a->score_parts)
+        device->cl.clReleaseMemObject(a->score_parts);
+    if (a->score_sums)
+        device->cl.clReleaseMemObject(a->score_sums);
     if (a->transfers)
         device->cl.clReleaseCommandQueue(a->transfers);
     context_drop(a->context);

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "clattn/group.h"
+#include "ops/attention/desc.h"
 #include "plan/context.h"
 
 #define MOST_PIECES 2 /* of the whole sequence, that a rank has */
@@ -13,8 +14,8 @@
 struct group_problem {
     clattn_group_mode mode;
     clattn_group_order order;
-    clattn_attention_desc attention; /* the rank's own arrays */
-    clattn_layout mask, bias;        /* with all four dimensions, or none */
+    clattn_attention_desc
+        attention; /* the rank's own arrays; mask, bias and their gradients with all four dimensions */
     bool backward;
     size_t batch, heads, kv_heads, query_length, key_length, d_k, d_v;
     size_t pieces; /* of a rank's queries and keys */
@@ -32,7 +33,8 @@ struct parcel {
     cl_event written; /* the host's memory has been copied to the device until then; NULL: it has */
 };
 
-#define MOST_PARCELS 5
+/* The parcels of the gradients that ranks share, behind those of a mode. */
+enum { SHARED = 5, SHARED_TOO, MOST_PARCELS };
 
 struct clattn_group_attention {
     clattn_context *context;
@@ -43,8 +45,10 @@ struct clattn_group_attention {
     cl_mem partial;  /* ring: partial outputs and log-sum-exps; backward, and gathering: partial gradients */
     cl_mem whole[2]; /* gather: keys and values of all ranks, of two parts of the heads; heads: inputs, and results */
     cl_event whole_read[2];
-    cl_event finished; /* the latest call has */
-    bool failed;       /* the group has, and is given no new exchange */
+    cl_mem score_parts; /* what a block makes of the gradients of masks, biases, vectors, slopes and sinks */
+    cl_mem score_sums;  /* and what several make of those that are the rank's own */
+    cl_event finished;  /* the latest call has */
+    bool failed;        /* the group has, and is given no new exchange */
 };
 
 /* A call.  While plans are made (`dry`) the same steps are taken, and each of them makes its plan. */
@@ -82,6 +86,9 @@ clattn_status run_add(struct run *r, const clattn_layout *x, clattn_binding x_at
 
 /* So many floats, one behind the other. */
 clattn_layout floats(size_t count);
+
+/* Makes floats of a buffer zeros, as the run's next step. */
+clattn_status run_clear(struct run *r, cl_mem buffer, size_t first, size_t count);
 
 /* Copies an array to another one of the same extents on `queue` after `ready`, which may be NULL; `event` may be NULL. */
 clattn_status run_copy(struct run *r, cl_command_queue queue, const clattn_layout *from, clattn_binding from_at,
@@ -126,6 +133,18 @@ clattn_status group_swap(struct run *r, struct parcel *out, bool shared, struct 
 /* Swaps a part of `out` for each rank, of `bytes` of floats, and adds those that come in the order of ranks: the sum is what the
  * device's memory of `in` begins with. */
 clattn_status group_sum(struct run *r, struct parcel *out, struct parcel *in, size_t bytes, cl_event packed);
+
+/* ---- masks, biases, vectors, slopes and sinks ---- */
+
+/* Gives a block's description its part of them, and memory for the gradients of that; and adds these to the sums. */
+void scores_take(const struct run *r, const struct block *b, clattn_attention_desc *d, clattn_attention_args *args);
+clattn_status scores_add(struct run *r, const struct block *b, const clattn_attention_desc *d,
+                         const clattn_attention_args *args);
+
+/* Makes the sums zeros before the first block; and gives the caller those of all ranks after the last one. */
+clattn_status scores_reserve(clattn_group_attention *a);
+clattn_status scores_begin(struct run *r);
+clattn_status scores_give(struct run *r);
 
 /* ---- positions ---- */
 

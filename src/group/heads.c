@@ -82,10 +82,12 @@ clattn_status heads_reserve(clattn_group_attention *a)
     const size_t out = ranks * shards_of(&a->problem, ranks, &results).bytes;
     TRY(parcel_make(a, &a->parcel[SENT], in));
     TRY(parcel_make(a, &a->parcel[RECEIVED], in));
-    TRY(parcel_make(a, &a->parcel[RESULTS], out));
-    TRY(parcel_make(a, &a->parcel[RETURNED], out));
     TRY(buffer_make(a, &a->whole[0], in));
-    status = buffer_make(a, &a->whole[1], out);
+    if (results.count) {
+        TRY(parcel_make(a, &a->parcel[RESULTS], out));
+        TRY(parcel_make(a, &a->parcel[RETURNED], out));
+        TRY(buffer_make(a, &a->whole[1], out));
+    }
 fail:
     return status;
 }
@@ -168,7 +170,8 @@ clattn_status heads_run(struct run *r)
     place(r, &inputs, &in, a->whole[0]);
     place(r, &results, &out, a->whole[1]);
     TRY(run_attend(r, &b, ordered));
-    status = return_results(r, &results, &out);
+    if (results.count)
+        TRY(return_results(r, &results, &out));
 fail:
     event_replace(a->context, &ordered, NULL);
     return status;

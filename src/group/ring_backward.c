@@ -39,26 +39,9 @@ fail:
     return status;
 }
 
-/* Makes floats of `partial` zeros. */
-static clattn_status clear(struct run *r, size_t first, size_t count)
-{
-    static const float zero = 0;
-    clattn_status status = CLATTN_SUCCESS;
-    struct device *device = &r->a->context->device;
-    cl_event made = NULL;
-    if (r->dry)
-        return status;
-    TRY_CL(&device->report, "clEnqueueFillBuffer",
-           device->cl.clEnqueueFillBuffer(r->queue, r->a->partial, &zero, sizeof zero, first * sizeof zero,
-                                          count * sizeof zero, 1, &r->last, &made));
-    run_stepped(r, made);
-fail:
-    return status;
-}
-
 /* Adds what piece `i` of the queries and piece `k` of the keys of one rank make together. */
-static clattn_status add_block(struct run *r, size_t i, size_t k, size_t key_start, const struct parcel *parcel,
-                               cl_event ready)
+static clattn_status add_block(struct run *r, size_t i, size_t k, size_t key_start, bool sinks,
+                               const struct parcel *parcel, cl_event ready)
 {
     clattn_status status;
     const struct group_problem *p = r->p;
@@ -72,6 +55,7 @@ static clattn_status add_block(struct run *r, size_t i, size_t k, size_t key_sta
     const size_t value_floats = p->batch * p->kv_heads * keys * p->d_v;
     clattn_layout local;
     struct block b = {.partial = true,
+                      .sinks = sinks,
                       .query_at = r->args.query,
                       .key_at = clattn_binding_buffer(parcel->buffer, 0),
                       .value_at = clattn_binding_buffer(parcel->buffer, 0),
@@ -112,12 +96,15 @@ static clattn_status add_own(struct run *r, size_t of, struct parcel *parcel, cl
 {
     clattn_status status;
     clattn_group_attention *a = r->a;
-    TRY(clear(r, places_of(r->p).own, ring_shards(r->p, true).bytes / sizeof(float)));
+    TRY(run_clear(r, a->partial, places_of(r->p).own, ring_shards(r->p, true).bytes / sizeof(float)));
     for (size_t i = 0; i < r->p->pieces; i++)
         for (size_t k = 0; k < r->p->pieces; k++) {
             const size_t start = piece_start(r->p, &a->group, of, k, r->p->key_length);
-            if (ring_needs(r, i, start) || r->dry)
-                TRY(add_block(r, i, k, start, parcel, ready));
+            /* A row's sink has a gradient once, also if the row attends nothing else. */
+            const bool sinks =
+                of == (size_t)a->group.rank && k == 0 && !layout_is_none(&r->p->attention.gradients.sinks);
+            if (ring_needs(r, i, start) || sinks || r->dry)
+                TRY(add_block(r, i, k, start, sinks, parcel, ready));
         }
     event_replace(a->context, &parcel->read, r->last);
     if (!r->dry)
@@ -200,7 +187,7 @@ clattn_status ring_backward_run(struct run *r)
     struct parcel *sums = &a->parcel[SUMS], *next_sums = &a->parcel[SUMS_TOO];
     void *request = NULL;
     cl_event packed = NULL;
-    TRY(clear(r, places_of(r->p).query_sum, places_of(r->p).query));
+    TRY(run_clear(r, a->partial, places_of(r->p).query_sum, places_of(r->p).query));
     TRY(ring_pack(r, &shards, &a->parcel[KEYS], &packed));
     if (ranks > 1)
         TRY(parcel_fetch(r, &a->parcel[KEYS], packed));

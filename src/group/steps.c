@@ -40,31 +40,9 @@ static cl_uint wait_list(cl_event list[2], cl_event first, cl_event second)
 
 /* ---- kernels ---- */
 
-/* The heads, rows and columns of a mask or bias that a block has. */
-static clattn_layout mask_of_block(const struct block *b, const clattn_layout *mask, clattn_binding *at)
-{
-    clattn_layout part = *mask;
-    const size_t first[4] = {0, b->head, b->query_row, b->column};
-    const size_t extent[4] = {b->query.extent[0], b->query.extent[1], b->query.extent[2], b->key.extent[2]};
-    for (int i = 0; i < 4; i++)
-        if (mask->extent[i] != 1) {
-            part.extent[i] = extent[i];
-            at->offset += (int64_t)first[i] * mask->stride[i];
-        }
-    return part;
-}
-
-/* The heads of an array whose dimension `i` is heads or 1. */
-static void take_heads(const struct block *b, clattn_layout *array, int i, clattn_binding *at)
-{
-    if (layout_is_none(array) || array->extent[i] == 1)
-        return;
-    array->extent[i] = b->query.extent[1];
-    at->offset += (int64_t)b->head * array->stride[i];
-}
-
 clattn_status run_attend(struct run *r, const struct block *b, cl_event ready)
 {
+    clattn_status status;
     clattn_context *context = r->a->context;
     clattn_attention_desc d = r->p->attention;
     clattn_attention_args args = r->args;
@@ -82,17 +60,7 @@ clattn_status run_attend(struct run *r, const struct block *b, cl_event ready)
     d.gradients.query = b->d_query;
     d.gradients.key = b->d_key;
     d.gradients.value = b->d_value;
-    if (!layout_is_none(&d.mask))
-        d.mask = mask_of_block(b, &r->p->mask, &args.mask);
-    if (!layout_is_none(&d.bias))
-        d.bias = mask_of_block(b, &r->p->bias, &args.bias);
-    take_heads(b, &d.scoring.vector, 0, &args.scoring.vector);
-    take_heads(b, &d.scoring.alibi, d.scoring.alibi.rank - 1, &args.scoring.alibi);
-    take_heads(b, &d.scoring.sinks, 0, &args.scoring.sinks);
-    if (!b->sinks) {
-        memset(&d.scoring.sinks, 0, sizeof d.scoring.sinks);
-        args.scoring.sinks = (clattn_binding){0};
-    }
+    scores_take(r, b, &d, &args);
     args.query = b->query_at;
     args.key = b->key_at;
     args.value = b->value_at;
@@ -104,11 +72,31 @@ clattn_status run_attend(struct run *r, const struct block *b, cl_event ready)
     args.gradients.key = b->d_key_at;
     args.gradients.value = b->d_value_at;
     args.position = b->position;
+    if (r->dry) {
+        TRY(clattn_attention_prewarm(context, &d));
+    } else {
+        const cl_uint count = wait_list(list, r->last, ready);
+        TRY(clattn_attention_run(context, r->queue, &d, &args, count, list, &made));
+        run_stepped(r, made);
+    }
+    status = scores_add(r, b, &d, &args);
+fail:
+    return status;
+}
+
+clattn_status run_clear(struct run *r, cl_mem buffer, size_t first, size_t count)
+{
+    static const float zero = 0;
+    clattn_status status = CLATTN_SUCCESS;
+    struct device *device = &r->a->context->device;
+    cl_event made = NULL;
     if (r->dry)
-        return clattn_attention_prewarm(context, &d);
-    const cl_uint count = wait_list(list, r->last, ready);
-    const clattn_status status = clattn_attention_run(context, r->queue, &d, &args, count, list, &made);
+        return status;
+    TRY_CL(&device->report, "clEnqueueFillBuffer",
+           device->cl.clEnqueueFillBuffer(r->queue, buffer, &zero, sizeof zero, first * sizeof zero,
+                                          count * sizeof zero, 1, &r->last, &made));
     run_stepped(r, made);
+fail:
     return status;
 }
 

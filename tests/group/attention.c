@@ -143,8 +143,16 @@ static const attention_case backward_cases[] = {
     {"a window, the log-sum-exp's gradient", BIG, SQUARE, WINDOW(20, 3), .entropy = true},
     {"nothing attended by some", BIG, SQUARE, .causal = true, AT(EXPLICIT, -40)},
     {"a mask, a bias, causal", BIG, SQUARE, .causal = true, .mask = MASK_FLOAT, .bias = MASK_FINITE},
+    {"a mask of keys, a bias of heads", BIG, WHOLE, .mask = MASK_FLOAT, .mask_rank = 4, .mask_extent = {2, 1, 1, 96},
+     .bias = MASK_FINITE, .bias_rank = 4, .bias_extent = {1, 8, 1, 1}},
+    {"a mask of rows, a bias of heads and keys, causal", BIG, SQUARE, .causal = true, .mask = MASK_FINITE,
+     .mask_rank = 2, .mask_extent = {96, 1}, .bias = MASK_FINITE, .bias_rank = 3, .bias_extent = {4, 1, 96}},
     {"ALiBi, softcap, sinks", BIG, WHOLE, .alibi = 1, .softcap = 2, .sinks = true},
+    {"ALiBi of items, causal", BIG, WHOLE, .causal = true, .alibi = 2},
+    {"sinks alone by some, the log-sum-exp's gradient", BIG, SQUARE, .causal = true, AT(EXPLICIT, -40), .sinks = true,
+     .entropy = true},
     {"additive", BIG, SQUARE, .additive = true},
+    {"additive, one vector", MORE, SQUARE, .additive = true, .shared_vector = true},
     {"float16, causal", BIG, WHOLE, .causal = true, .type = FOUR(CLATTN_DTYPE_F16)},
 };
 
@@ -162,8 +170,6 @@ static void check_backward(const void *which, const char *unused)
         for (int i = 0; i < way.ranks; i++)
             group_part_make_backward(&ranks[i].part, &whole, &way, i);
         assert_int_equal(run_group(ranks, &whole.job, &way), CLATTN_SUCCESS);
-        /* What a group does not compute. */
-        whole.mask.memory = whole.bias.memory = whole.vector.memory = whole.alibi.memory = whole.sinks.memory = NULL;
         backward_judge(&whole);
         backward_release(&whole);
     }
@@ -179,7 +185,14 @@ static void repeats_bits(const void *which, const char *unused)
     static rank_thread ranks[MOST_RANKS];
     static struct backward_job gradients;
     const group_way *way = which;
-    const attention_case test = {"repeated", ALL, .dim = {1, 4, 4, 48, 48, 8, 8}, .causal = true};
+    const attention_case test = {"repeated",
+                                 ALL,
+                                 .dim = {1, 4, 4, 48, 48, 8, 8},
+                                 .causal = true,
+                                 .sinks = true,
+                                 .bias = MASK_FINITE,
+                                 .bias_rank = 3,
+                                 .bias_extent = {4, 1, 48}};
     unsigned char *first[MOST_RANKS];
     (void)unused;
     for (int backward = 0; backward < 2; backward++) {

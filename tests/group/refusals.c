@@ -308,14 +308,23 @@ static void wrong_descriptions_are_refused(void **state)
     REFUSES(INVALID_LAYOUT, "gradients.output: the layout is missing", d.direction = CLATTN_DIRECTION_BACKWARD);
     REFUSES(INVALID_LAYOUT, "reads outputs.lse",
             (d.direction = CLATTN_DIRECTION_BACKWARD, d.gradients.output = d.gradients.key = d.query));
-    REFUSES(INVALID_ARGUMENT, "none of gradients.query",
+    REFUSES(INVALID_ARGUMENT, "no gradient is asked for",
             (d.direction = CLATTN_DIRECTION_BACKWARD, d.gradients.output = d.query, d.outputs.lse = small_lse()));
     REFUSES(INVALID_LAYOUT, "the extents of their arrays",
             (d.direction = CLATTN_DIRECTION_BACKWARD, d.gradients.output = d.gradients.key = d.query,
              d.outputs.lse = small_lse(), d.gradients.key.extent[3] = 3));
-    REFUSES(UNSUPPORTED, "gradients of query, key and value",
+    REFUSES(INVALID_LAYOUT, "the extents of their arrays",
             (d.direction = CLATTN_DIRECTION_BACKWARD, d.gradients.output = d.gradients.key = d.query,
              d.outputs.lse = small_lse(), d.gradients.sinks = small_lse(), d.gradients.sinks.rank = 1));
+    REFUSES(INVALID_LAYOUT, "gradients are float32",
+            (d.direction = CLATTN_DIRECTION_BACKWARD, d.gradients.output = d.query, d.outputs.lse = small_lse(),
+             d.bias = d.gradients.bias = clattn_layout_contiguous(CLATTN_DTYPE_F16, 2, (const size_t[2]){8, 8})));
+    REFUSES(INVALID_ARGUMENT, "a boolean mask has no derivative",
+            (d.direction = CLATTN_DIRECTION_BACKWARD, d.gradients.output = d.query, d.outputs.lse = small_lse(),
+             d.mask = clattn_layout_contiguous(CLATTN_DTYPE_BOOL, 2, (const size_t[2]){8, 8}),
+             d.gradients.mask = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){8, 8})));
+    REFUSES(INVALID_LAYOUT, "mask and bias have at most 4 dimensions",
+            d.bias = clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, (const size_t[5]){1, 1, 1, 8, 8}));
     REFUSES(INVALID_ARGUMENT, "short_mask", d.short_mask = 77);
     REFUSES(INVALID_ARGUMENT, "outputs.partial", d.outputs.partial = 1);
     REFUSES(INVALID_LAYOUT, "outputs.lse is", (d.outputs.lse = small_lse(), d.outputs.lse.extent[1] = 1));
