@@ -16,7 +16,7 @@
  *   BIAS, BIAS_TYPE   added: F32 F16 BF16 F64
  *   ADDITIVE, SOFTCAP, SCORE_MOD, MASK_MOD, ALIBI, SINKS, CAUSAL, WINDOW, DROPOUT, LSE, ENTROPY
  *   QUERY_LENGTHS KEY_LENGTHS POSITIONS QUERY_STARTS KEY_STARTS   0, I32 or I64: an array of that type
- *   BOTTOM_RIGHT      an item's position is item.keys - item.queries instead of a.position (+ positions[b])
+ *   BOTTOM_RIGHT      an item's position is its keys - its queries, of all, instead of a.position (+ positions[b])
  *   RING, PAGED (0, I32 or I64: the block table's type), PAGE_SIZE (16)
  *   USER0 ... USER3   (attention/user.h)
  *   SPLIT             a launch's batch index is part * a.items + item, and a part attends only its share of the item's keys;
@@ -83,6 +83,7 @@ static inline void attention_item_of(attention_item *item, int b, int h, const a
     item->h = h;
     item->rows = item->queries = a->query_length;
     item->key_rows = item->keys = a->key_length;
+    int queries = a->whole_queries, keys = a->whole_keys; /* of all of it, of which a part may be here */
     item->first_key = 0;
     item->position = a->position;
     item->query_row = item->key_row = 0;
@@ -96,7 +97,7 @@ static inline void attention_item_of(attention_item *item, int b, int h, const a
             LOAD_INT(QUERY_STARTS, arrays->query_starts, a->query_starts.offset + (b + 1) * a->query_starts.stride),
             first, rows);
         item->query_row = first;
-        item->rows = item->queries = (int)min(end - first, (long)a->query_length);
+        queries = item->rows = item->queries = (int)min(end - first, (long)a->query_length);
     }
 #endif
 #if GIVEN(KEY_STARTS)
@@ -108,25 +109,26 @@ static inline void attention_item_of(attention_item *item, int b, int h, const a
             clamp(LOAD_INT(KEY_STARTS, arrays->key_starts, a->key_starts.offset + (b + 1) * a->key_starts.stride),
                   first, rows);
         item->key_row = first;
-        item->key_rows = item->keys = (int)min(end - first, (long)a->key_length);
+        keys = item->key_rows = item->keys = (int)min(end - first, (long)a->key_length);
     }
 #endif
 #if GIVEN(QUERY_LENGTHS)
-    item->queries = (int)clamp(
+    queries = (int)clamp(
         LOAD_INT(QUERY_LENGTHS, arrays->query_lengths, a->query_lengths.offset + b * a->query_lengths.stride), 0L,
-        (long)item->queries);
+        (long)queries);
+    item->queries = clamp(queries - a->first_query, 0, item->queries);
 #endif
 #if GIVEN(KEY_LENGTHS)
-    item->keys =
-        (int)clamp(LOAD_INT(KEY_LENGTHS, arrays->key_lengths, a->key_lengths.offset + b * a->key_lengths.stride), 0L,
-                   (long)item->keys);
+    keys = (int)clamp(LOAD_INT(KEY_LENGTHS, arrays->key_lengths, a->key_lengths.offset + b * a->key_lengths.stride), 0L,
+                      (long)keys);
+    item->keys = clamp(keys - a->first_key, 0, item->keys);
 #endif
 #if RING
     item->first_key = max(item->keys - a->capacity, 0);
 #endif
     item->end_key = item->keys;
 #if BOTTOM_RIGHT
-    item->position = (long)item->keys - item->queries;
+    item->position = (long)keys - queries + a->first_query - a->first_key;
 #elif GIVEN(POSITIONS)
     /* Where any length makes no difference any more, so that sums stay in range. */
     item->position += clamp(LOAD_INT(POSITIONS, arrays->positions, a->positions.offset + b * a->positions.stride),
@@ -322,7 +324,8 @@ static inline state attention_biased(state s, const attention_item *item, long i
 /* The generator's words of keys 4*block ... 4*block + 3 of query i; dropout keeps what is not below a.dropout_threshold. */
 static inline uint4 attention_words(const attention_item *item, long i, long block, const attention_args *a)
 {
-    return philox((uint4)((uint)block, (uint)i, (uint)(item->b * a->heads + item->h), a->dropout_offset),
+    return philox((uint4)((uint)block + (uint)a->first_key / 4, (uint)i + (uint)a->first_query,
+                          (uint)(item->b * a->whole_heads + a->first_head + item->h), a->dropout_offset),
                   (uint2)((uint)a->dropout_seed, (uint)(a->dropout_seed >> 32)));
 }
 

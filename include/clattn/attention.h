@@ -327,6 +327,17 @@ typedef struct clattn_attention_args {
     struct {
         clattn_binding output, lse, query, key, value, mask, bias, vector, alibi, sinks; /**< the array of that name */
     } gradients;
+
+    /** Where the arrays lie in larger ones, of which the call computes a part. All 0 (default): nowhere.
+     *
+     * `alignment`, `position`, `lengths` and dropout are about the larger ones then: their queries, keys and heads, their lengths, and
+     * the positions of their queries. Masks and biases are the part's. Not with snippets, packed sequences, a ring or pages. */
+    struct {
+        size_t query, key, head; /**< where the part begins; with dropout `key` is a multiple of 4 */
+        size_t query_length;     /**< how many queries there are; 0 (default): those of the part, and `query` is 0 */
+        size_t key_length;       /**< keys, likewise */
+        size_t heads;            /**< heads of queries, likewise */
+    } whole;
     clattn_control *control; /**< what watches the call (control.h), or NULL */
 } clattn_attention_args;
 

@@ -81,27 +81,36 @@ ref_attention_item ref_attention_item_of(const ref_attention_problem *r, int64_t
     const clattn_attention_desc *desc = r->desc;
     const clattn_attention_args *args = r->args;
     ref_attention_item item = {.queries = (int64_t)args->query_length, .keys = (int64_t)args->key_length};
+    int64_t queries, keys; /* of all of the item, of which a part may be here */
     if (r->data.query_starts)
         packed(r->data.query_starts, &desc->lengths.query_starts, &args->lengths.query_starts, batch,
                desc->query.extent[2], args->query_length, &item.query_row, &item.queries);
     if (r->data.key_starts)
         packed(r->data.key_starts, &desc->lengths.key_starts, &args->lengths.key_starts, batch, desc->key.extent[2],
                args->key_length, &item.key_row, &item.keys);
-    if (r->data.query_lengths)
-        item.queries = clamped(per_item(r->data.query_lengths, &desc->lengths.query, &args->lengths.query, batch), 0,
-                               item.queries);
-    if (r->data.key_lengths)
-        item.keys = clamped(per_item(r->data.key_lengths, &desc->lengths.key, &args->lengths.key, batch), 0,
+    queries = args->whole.query_length ? (int64_t)args->whole.query_length : item.queries;
+    keys = args->whole.key_length ? (int64_t)args->whole.key_length : item.keys;
+    if (r->data.query_lengths) {
+        queries =
+            clamped(per_item(r->data.query_lengths, &desc->lengths.query, &args->lengths.query, batch), 0, queries);
+        item.queries = clamped(queries - (int64_t)args->whole.query, 0, item.queries);
+    }
+    if (r->data.key_lengths) {
+        keys = clamped(per_item(r->data.key_lengths, &desc->lengths.key, &args->lengths.key, batch), 0,
+                       desc->cache.kind == CLATTN_CACHE_KIND_RING ? INT32_MAX : keys);
+        item.keys = clamped(keys - (int64_t)args->whole.key, 0,
                             desc->cache.kind == CLATTN_CACHE_KIND_RING ? INT32_MAX : item.keys);
+    }
     if (desc->cache.kind == CLATTN_CACHE_KIND_RING && item.keys > (int64_t)desc->key.extent[2])
         item.first_key = item.keys - (int64_t)desc->key.extent[2];
     if (desc->alignment == CLATTN_ALIGNMENT_BOTTOM_RIGHT)
-        item.position = item.keys - item.queries;
+        item.position = keys - queries;
     else if (desc->alignment == CLATTN_ALIGNMENT_EXPLICIT)
         item.position =
             args->position + (r->data.positions ? (int64_t)per_item(r->data.positions, &desc->lengths.positions,
                                                                     &args->lengths.positions, batch)
                                                 : 0);
+    item.position += (int64_t)args->whole.query - (int64_t)args->whole.key;
     return item;
 }
 
@@ -315,9 +324,11 @@ static void add_value(const ref_attention_problem *r, const ref_attention_item *
     if (p == 0)
         return;
     if (desc->dropout.probability > 0) {
+        const size_t heads = r->args->whole.heads ? r->args->whole.heads : desc->query.extent[1];
         if (!clattn_dropout_keep(r->args->dropout.seed, r->args->dropout.offset, desc->dropout.probability,
-                                 (uint32_t)desc->query.extent[1], (uint32_t)index[0], (uint32_t)index[1],
-                                 (uint32_t)index[2], (uint32_t)index[3]))
+                                 (uint32_t)heads, (uint32_t)index[0], (uint32_t)(index[1] + r->args->whole.head),
+                                 (uint32_t)(index[2] + r->args->whole.query),
+                                 (uint32_t)(index[3] + r->args->whole.key)))
             return;
         p = rounded(r, p * (1 / (1 - (double)desc->dropout.probability)));
     }

@@ -9,7 +9,7 @@
 #include "ops/attention/launch.h"
 
 _Static_assert(sizeof(array4) == 40 && sizeof(array2) == 24 && sizeof(array1) == 16, "arrays have padding");
-_Static_assert(sizeof(attention_args) == 24 + 11 * 40 + 3 * 24 + 6 * 16 + 9 * 8 + 22 * 4, "attention_args has padding");
+_Static_assert(sizeof(attention_args) == 24 + 11 * 40 + 3 * 24 + 6 * 16 + 9 * 8 + 28 * 4, "attention_args has padding");
 _Static_assert(sizeof(attention_args) + ATTENTION_POINTERS * 8 <= 1024, "too many arguments");
 _Static_assert(4 + ATTENTION_ARRAYS + ATTENTION_GRADIENTS + CLATTN_USER_BUFFERS <= BOUND_MOST, "too many arrays");
 
@@ -49,16 +49,21 @@ static int covered(size_t keys, const clattn_attention_args *args)
     return (int)(keys != 1 ? size_min(keys, args->key_length) : args->key_length);
 }
 
+static int64_t limited(int64_t position, int64_t limit)
+{
+    return position < -limit - 1 ? -limit - 1 : position > limit ? limit : position;
+}
+
 /* Query 0's key position, brought into the range in which it makes a difference to lengths below 2^31. */
 static int64_t position_of(const struct attention_problem *problem, const clattn_attention_args *args)
 {
+    const int64_t limit = (int64_t)1 << 40; /* from where on lengths make no difference; sums stay in range */
     int64_t position = 0;
     if (problem->desc.alignment == CLATTN_ALIGNMENT_BOTTOM_RIGHT)
-        position = (int64_t)args->key_length - (int64_t)args->query_length;
+        position = (int64_t)args->whole.key_length - (int64_t)args->whole.query_length;
     else if (problem->desc.alignment == CLATTN_ALIGNMENT_EXPLICIT)
-        position = args->position;
-    const int64_t limit = (int64_t)1 << 40; /* from where on lengths make no difference; sums stay in range */
-    return position < -limit - 1 ? -limit - 1 : position > limit ? limit : position;
+        position = limited(args->position, 2 * limit);
+    return limited(position + (int64_t)args->whole.query - (int64_t)args->whole.key, limit);
 }
 
 static void fill_optional(const struct attention_problem *problem, const clattn_attention_args *args, attention_args *a)
@@ -125,6 +130,12 @@ void attention_fill_args(const struct attention_problem *problem, const clattn_a
     a->dropout_threshold = (uint32_t)ceil((double)desc->dropout.probability * 4294967296.0);
     a->dropout = desc->dropout.probability;
     a->dropout_scale = (float)(1.0 / (1.0 - (double)desc->dropout.probability));
+    a->first_query = (int)args->whole.query;
+    a->first_key = (int)args->whole.key;
+    a->first_head = (int)args->whole.head;
+    a->whole_queries = (int)args->whole.query_length;
+    a->whole_keys = (int)args->whole.key_length;
+    a->whole_heads = (int)args->whole.heads;
     a->scale = problem->scale;
     a->softcap = desc->scoring.softcap;
     fill_optional(problem, args, a);
@@ -170,6 +181,39 @@ static clattn_status read_lengths(struct report *report, const struct attention_
                             "batch %zu, query length %zu or key length %zu is above the plan's %zu, %zu, %zu",
                             args->batch, args->query_length, args->key_length, problem->batch, problem->query_length,
                             most_keys);
+    return CLATTN_SUCCESS;
+}
+
+/* Makes an extent of the larger arrays that is 0 the part's; false if the part is not within it. */
+static bool within(size_t first, size_t count, size_t *whole)
+{
+    if (!*whole)
+        *whole = first ? 0 : count;
+    return count <= *whole && first <= *whole - count && *whole <= LENGTH_LIMIT;
+}
+
+static clattn_status read_whole(struct report *report, const struct attention_problem *problem,
+                                clattn_attention_args *args)
+{
+    const bool there = args->whole.query || args->whole.key || args->whole.head || args->whole.query_length ||
+                       args->whole.key_length || args->whole.heads;
+    if (there && (attention_has_snippet(problem) || problem->packed_queries || problem->packed_keys ||
+                  problem->desc.cache.kind != CLATTN_CACHE_KIND_PLAIN))
+        return report_error(report, CLATTN_ERROR_UNSUPPORTED,
+                            "whole: there are snippets, packed sequences, a ring or pages");
+    if (!there) {
+        args->whole.query_length = args->query_length;
+        args->whole.key_length = args->key_length;
+        args->whole.heads = problem->heads;
+    } else if (!within(args->whole.query, args->query_length, &args->whole.query_length) ||
+               !within(args->whole.key, args->key_length, &args->whole.key_length) ||
+               !within(args->whole.head, problem->heads, &args->whole.heads)) {
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
+                            "whole: the part's queries, keys or heads are not within it, or it is above 2^31 - 65537");
+    }
+    if (problem->desc.dropout.probability > 0 && args->whole.key % 4)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "whole.key is %zu, expected a multiple of 4",
+                            args->whole.key);
     return CLATTN_SUCCESS;
 }
 
@@ -338,6 +382,7 @@ clattn_status attention_args_read(clattn_context *context, const struct attentio
     list.count = 0;
     TRY(args_read(&context->device.report, "clattn_attention_args", args, sizeof *args, sizeof *args, given));
     TRY(read_lengths(&context->device.report, problem, args));
+    TRY(read_whole(&context->device.report, problem, args));
     TRY(check_absent(context, problem, args));
     const struct operands operands = operands_of(problem, args);
     const bool is_empty = attention_is_empty(problem, args);

@@ -162,6 +162,8 @@ static void nothing_to_attend_is_checked(void **state)
 static const attention_case divided[] = {
     {"causal, sinks", ALL, .dim = {2, 2, 1, 9, 21, 8, 8}, AT(EXPLICIT, 8), .causal = true, .sinks = true},
     {"the log-sum-exp's gradient", ALL, .dim = {2, 2, 1, 9, 21, 8, 8}, AT(EXPLICIT, 8), .entropy = true},
+    {"dropout, lengths", ALL, .dim = {3, 2, 1, 9, 21, 8, 8}, .causal = true, AT(BOTTOM_RIGHT, 0), .dropout = 0.3F,
+     .seed = 4, .list = {.queries = LIST(9, 5, 7), .keys = LIST(16, 21, 9)}},
     {"bfloat16", ALL, .dim = {2, 2, 1, 9, 21, 8, 8}, AT(EXPLICIT, 8), .sinks = true,
      .type = {BF, BF, BF, BF, .scores = CLATTN_DTYPE_F32}},
 };
@@ -173,7 +175,8 @@ static void take_keys(struct backward_job *j, const clattn_attention_args *whole
     const int64_t rows = (int64_t)first;
     *a = *whole;
     a->key_length = count;
-    a->position -= rows;
+    a->whole.key = first;
+    a->whole.key_length = whole->key_length;
     a->key.offset += rows * j->desc.key.stride[2];
     a->value.offset += rows * j->desc.value.stride[2];
     a->gradients.key.offset += rows * j->desc.gradients.key.stride[2];
@@ -184,7 +187,7 @@ static void take_keys(struct backward_job *j, const clattn_attention_args *whole
 static void parts_of_keys(const void *which, const char *solver)
 {
     const attention_case *t = which;
-    const size_t first = 13, count = t->dim.batch * t->dim.heads * t->dim.queries * t->dim.d_k;
+    const size_t first = 12, count = t->dim.batch * t->dim.heads * t->dim.queries * t->dim.d_k;
     struct backward_job j;
     size_t index[4] = {0};
     double *sum = calloc(count, sizeof *sum);
@@ -198,6 +201,7 @@ static void parts_of_keys(const void *which, const char *solver)
         whole.explicit_lengths = 1;
         whole.batch = t->dim.batch;
         whole.query_length = t->dim.queries;
+        whole.key_length = t->dim.keys;
         for (int part = 0; part < 2; part++) {
             take_keys(&j, &whole, part ? first : 0, part ? t->dim.keys - first : first);
             backward_run(&j);
