@@ -126,7 +126,10 @@ typedef struct clattn_group_attention_desc {
      * forward gave, sinks included, and each rank gets those gradients that all ask for: of query, key and value those of its own
      * rows; of a mask or bias of S_q rows those of its own rows and all keys; of one row, of the vector, slopes and sinks the sum
      * over all ranks, whose bits are the same on all of them. A mask or bias of one row counts as the same for all queries also if
-     * S_q is 1. There are no lengths, snippets, dropout and caches. It need not live longer than the call. */
+     * S_q is 1.
+     *
+     * lengths.query, key and positions are those of the whole sequences, and all ranks have the same. There are no packed sequences,
+     * snippets, dropout and caches. It need not live longer than the call. */
     const clattn_attention_desc *attention;
 } clattn_group_attention_desc;
 
@@ -155,7 +158,7 @@ CLATTN_API clattn_status clattn_group_attention_create(clattn_context *context, 
 /** Computes on `queue` (NULL: the context's own), after the events of the wait list; `event`, if not NULL, is that of the last kernel.
  *
  * All ranks call it. Outputs may overlap nothing. It blocks while the group exchanges, and returns with the last kernels enqueued.
- * `args` binds the arrays of the description; its explicit_lengths and workspace are not used and must be 0, and control NULL. One
+ * `args` binds the arrays of the description; its explicit_lengths, workspace and whole must be 0, and control NULL. One
  * thread at a time.
  *
  * @return INVALID_ARGUMENT, INVALID_STRUCT, GROUP, or what clattn_attention_enqueue returns. After a failure the other ranks' calls fail by

@@ -85,6 +85,9 @@ static void tell(const clattn_group_attention *a, struct strbuf *text)
     tell_layout(text, "vector", &d->scoring.vector);
     tell_layout(text, "sinks", &d->scoring.sinks);
     tell_layout(text, "lse", &d->outputs.lse);
+    tell_layout(text, "lengths.query", &d->lengths.query);
+    tell_layout(text, "lengths.key", &d->lengths.key);
+    tell_layout(text, "lengths.positions", &d->lengths.positions);
     for (int i = 0; i < ATTENTION_GRADIENTS; i++)
         tell_layout(text, attention_gradients[i].name, attention_gradient_layout(d, i));
     strbuf_printf(text, "direction=%d\ncausal=%d\nalignment=%s\nscore=%d\nsoftcap=%.9g\n", (int)d->direction,
@@ -294,6 +297,9 @@ static clattn_status read_args(clattn_group_attention *a, const clattn_attention
     if (args->explicit_lengths || args->reserved || args->control || !binding_is_none(&args->workspace))
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "a group's attention takes no lengths, no workspace and no control");
+    if (args->whole.query || args->whole.key || args->whole.head || args->whole.query_length ||
+        args->whole.key_length || args->whole.heads)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "whole: a group says itself what its parts are");
     if (args->position > POSITION_LIMIT || args->position < -POSITION_LIMIT)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "position is %lld, expected at most 2^62 in size",
                             (long long)args->position);

@@ -13,10 +13,9 @@ static clattn_status refuse_features(const clattn_attention_desc *d, const char 
     const clattn_status unsupported = CLATTN_ERROR_UNSUPPORTED;
     REQUIRE(!d->snippets.score_mod && !d->snippets.mask_mod && !d->snippets.score_mod_grad, unsupported,
             "a group's attention has no snippets");
-    REQUIRE(layout_is_none(&d->lengths.query) && layout_is_none(&d->lengths.key) &&
-                layout_is_none(&d->lengths.positions) && layout_is_none(&d->lengths.query_starts) &&
-                layout_is_none(&d->lengths.key_starts),
-            unsupported, "a group's attention has no lengths");
+    REQUIRE(layout_is_none(&d->lengths.query_starts) && layout_is_none(&d->lengths.key_starts) &&
+                !d->lengths.longest_query,
+            unsupported, "a group's attention has no packed sequences");
     REQUIRE(d->cache.kind == CLATTN_CACHE_KIND_PLAIN && layout_is_none(&d->cache.key_scale) &&
                 layout_is_none(&d->cache.value_scale),
             unsupported, "a group's attention has no cache");
@@ -116,6 +115,10 @@ static clattn_status read_sizes(struct group_problem *p, const clattn_group *gro
     REQUIRE(size_mul(whole, q[0], &whole) && size_mul(whole, q[1], &whole) &&
                 size_mul(whole, size_max(q[3], v[3]), &whole) && whole <= SIZE_MAX / 256,
             CLATTN_ERROR_OVERFLOW, "the arrays of all ranks overflow");
+    const clattn_layout *const lengths[] = {&d->lengths.query, &d->lengths.key, &d->lengths.positions};
+    for (size_t i = 0; i < COUNT_OF(lengths); i++)
+        REQUIRE(layout_is_none(lengths[i]) || (dtype_is_integer(lengths[i]->dtype) && lengths[i]->extent[0] == q[0]),
+                wrong, "lengths.query, lengths.key and lengths.positions are (batch), int32 or int64");
     const clattn_layout *lse = &d->outputs.lse, *vector = &d->scoring.vector, *alibi = &d->scoring.alibi;
     REQUIRE(layout_is_none(lse) || !memcmp(lse->extent, q, 3 * sizeof *q), wrong, "outputs.lse is (batch, heads, S_q)");
     REQUIRE(layout_is_none(vector) || vector->extent[0] == q[1] || vector->extent[0] == 1, wrong,
@@ -169,6 +172,9 @@ clattn_status group_problem_read(const clattn_group *group, const clattn_group_a
         {&d->scoring.vector, LAYOUT_OF("scoring.vector"), LAYOUT_INPUT, 2, true},
         {&d->scoring.alibi, LAYOUT_OF("scoring.alibi"), LAYOUT_INPUT, 0, true},
         {&d->scoring.sinks, LAYOUT_OF("scoring.sinks"), LAYOUT_INPUT, 1, true},
+        {&d->lengths.query, LAYOUT_OF("lengths.query"), LAYOUT_INPUT, 1, true},
+        {&d->lengths.key, LAYOUT_OF("lengths.key"), LAYOUT_INPUT, 1, true},
+        {&d->lengths.positions, LAYOUT_OF("lengths.positions"), LAYOUT_INPUT, 1, true},
     };
     TRY(layouts_read(all, COUNT_OF(all), "query, key, value and output have 4 dimensions, outputs.lse 3", reason));
     p->backward = d->direction == CLATTN_DIRECTION_BACKWARD;
@@ -200,6 +206,10 @@ int64_t run_position(const struct run *r)
 bool attends(const struct group_problem *p, int64_t first, int64_t last, int64_t keys)
 {
     const clattn_attention_desc *d = &p->attention;
+    if (!layout_is_none(&d->lengths.positions) ||
+        (d->alignment == CLATTN_ALIGNMENT_BOTTOM_RIGHT &&
+         (!layout_is_none(&d->lengths.query) || !layout_is_none(&d->lengths.key))))
+        return true;
     if (d->causal && last < 0)
         return false;
     /* A window's ends are far from overflow: lengths are below 2^31. */

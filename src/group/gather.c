@@ -143,8 +143,8 @@ static clattn_status attend(struct run *r, const struct shards *s, size_t part, 
                           .lse_at = r->args.outputs.lse,
                           .key_at = clattn_binding_buffer(a->whole[part % 2], 0),
                           .value_at = clattn_binding_buffer(a->whole[part % 2], 0),
-                          .position = run_position(r) + (int64_t)start,
                           .head = part * heads,
+                          .first_query = start,
                           .query_row = i * rows,
                           .sinks = true};
         b.query = rows_of(p, &p->attention.query, part * heads, heads, i, &b.query_at);

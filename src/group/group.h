@@ -67,11 +67,11 @@ struct run {
 struct block {
     clattn_layout query, key, value, output, lse;
     clattn_binding query_at, key_at, value_at, output_at, lse_at;
-    int64_t position;         /* of the first query, from the first key on */
-    size_t head;              /* the first of query's; mask, bias, vector, slopes and sinks have all */
-    size_t query_row, column; /* of mask and bias */
-    bool sinks;               /* whether the sinks take part */
-    bool partial;             /* backward: output and lse are of more keys */
+    size_t head;                   /* the first of query's, of all; mask, bias, vector, slopes and sinks have all */
+    size_t first_query, first_key; /* of the whole sequence */
+    size_t query_row;              /* of mask and bias, which have all keys */
+    bool sinks;                    /* whether the sinks take part */
+    bool partial;                  /* backward: output and lse are of more keys */
     /* Backward: the gradients of output and lse, which are read, and of query, key and value. */
     clattn_layout d_output, d_lse, d_query, d_key, d_value;
     clattn_binding d_output_at, d_lse_at, d_query_at, d_key_at, d_value_at;
@@ -151,7 +151,8 @@ clattn_status scores_give(struct run *r);
 /* The key position of the whole sequence's first query. */
 int64_t run_position(const struct run *r);
 
-/* Whether any query at positions `first` ... `last` attends any of `keys` keys from position 0 on, by causality and window. */
+/* Whether any query at positions `first` ... `last` attends any of `keys` keys from position 0 on, by causality and window; true if items
+ * have positions of their own. */
 bool attends(const struct group_problem *p, int64_t first, int64_t last, int64_t keys);
 
 /* The whole sequence's element that piece `piece` of a rank begins with, if the rank has `length` elements. */
@@ -212,7 +213,7 @@ clattn_status ring_receive(struct run *r, struct parcel *next, void **request);
 /* Whether any query of the rank's piece `piece` attends keys of the whole sequence's piece that begins at `key_start`. */
 bool ring_needs(const struct run *r, size_t piece, size_t key_start);
 
-/* The rank's piece `piece` beside the keys that begin at `key_start`: position, row and column of a block. */
+/* The rank's piece `piece` beside the keys that begin at `key_start`: which queries and keys a block has. */
 void ring_place(const struct run *r, size_t piece, size_t key_start, struct block *b);
 
 /* ---- modes ---- */

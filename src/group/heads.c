@@ -162,7 +162,7 @@ clattn_status heads_run(struct run *r)
     clattn_status status;
     clattn_group_attention *a = r->a;
     const size_t ranks = (size_t)a->group.ranks, rank = (size_t)a->group.rank;
-    struct block b = {.position = run_position(r), .head = rank * (r->p->heads / ranks), .sinks = true};
+    struct block b = {.head = rank * (r->p->heads / ranks), .sinks = true};
     const struct items inputs = inputs_of(r->p, &r->args, &b), results = results_of(r->p, &r->args, &b);
     const struct shards in = shards_of(r->p, ranks, &inputs), out = shards_of(r->p, ranks, &results);
     cl_event ordered = NULL;

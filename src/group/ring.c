@@ -79,9 +79,9 @@ bool ring_needs(const struct run *r, size_t piece, size_t key_start)
 
 void ring_place(const struct run *r, size_t piece, size_t key_start, struct block *b)
 {
-    b->position = run_position(r) + (int64_t)query_start(r, piece) - (int64_t)key_start;
+    b->first_query = query_start(r, piece);
+    b->first_key = key_start;
     b->query_row = piece * (r->p->query_length / r->p->pieces);
-    b->column = key_start;
 }
 
 /* Slot `slot` of piece `i`: the element that its output begins with. */

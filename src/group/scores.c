@@ -22,7 +22,7 @@ static const struct score_array {
 /* The part of an array, or of its gradient, that a block has. */
 static void take(const struct block *b, enum attention_gradient of, clattn_layout *array, clattn_binding *at)
 {
-    const size_t first[4] = {0, b->head, b->query_row, b->column};
+    const size_t first[4] = {0, b->head, b->query_row, b->first_key};
     const size_t extent[4] = {b->query.extent[0], b->query.extent[1], b->query.extent[2], b->key.extent[2]};
     const bool is_pair = of == GRADIENT_MASK || of == GRADIENT_BIAS; /* otherwise only heads are divided */
     const int heads = of == GRADIENT_ALIBI ? array->rank - 1 : 0;

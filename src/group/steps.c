@@ -47,7 +47,7 @@ clattn_status run_attend(struct run *r, const struct block *b, cl_event ready)
     clattn_attention_desc d = r->p->attention;
     clattn_attention_args args = r->args;
     cl_event list[2], made = NULL;
-    d.alignment = CLATTN_ALIGNMENT_EXPLICIT;
+    const size_t ranks = (size_t)r->a->group.ranks;
     d.short_mask = 0;
     d.query = b->query;
     d.key = b->key;
@@ -71,7 +71,12 @@ clattn_status run_attend(struct run *r, const struct block *b, cl_event ready)
     args.gradients.query = b->d_query_at;
     args.gradients.key = b->d_key_at;
     args.gradients.value = b->d_value_at;
-    args.position = b->position;
+    args.whole.query = b->first_query;
+    args.whole.key = b->first_key;
+    args.whole.head = b->head;
+    args.whole.query_length = ranks * r->p->query_length;
+    args.whole.key_length = ranks * r->p->key_length;
+    args.whole.heads = r->p->heads;
     if (r->dry) {
         TRY(clattn_attention_prewarm(context, &d));
     } else {

@@ -336,8 +336,12 @@ static void wrong_descriptions_are_refused(void **state)
             (d.scoring.kind = CLATTN_SCORE_ADDITIVE,
              d.scoring.vector = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){3, 4})));
     REFUSES(UNSUPPORTED, "no snippets", d.snippets.mask_mod = "int mask_mod;");
-    REFUSES(UNSUPPORTED, "no lengths",
-            d.lengths.key = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, (const size_t[1]){1}));
+    REFUSES(UNSUPPORTED, "no packed sequences",
+            d.lengths.key_starts = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, (const size_t[1]){2}));
+    REFUSES(INVALID_LAYOUT, "lengths.positions are (batch)",
+            d.lengths.key = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, (const size_t[1]){2}));
+    REFUSES(INVALID_LAYOUT, "lengths.positions are (batch)",
+            d.lengths.query = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (const size_t[1]){1}));
     REFUSES(UNSUPPORTED, "no cache", d.cache.kind = CLATTN_CACHE_KIND_RING);
     REFUSES(UNSUPPORTED, "no entropy", d.outputs.entropy = small_lse());
     REFUSES(UNSUPPORTED, "float32, float16 or bfloat16",
@@ -377,6 +381,10 @@ static void wrong_groups_and_arguments_are_refused(void **state)
     args.explicit_lengths = 1;
     assert_int_equal(clattn_group_attention_run(attention, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
     assert_message_has(context, "takes no lengths");
+    args = problem.args;
+    args.whole.heads = 4;
+    assert_int_equal(clattn_group_attention_run(attention, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_message_has(context, "whole");
     args = problem.args;
     args.query = (clattn_binding){0};
     assert_int_equal(clattn_group_attention_run(attention, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
