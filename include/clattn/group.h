@@ -128,8 +128,10 @@ typedef struct clattn_group_attention_desc {
      * over all ranks, whose bits are the same on all of them. A mask or bias of one row counts as the same for all queries also if
      * S_q is 1.
      *
-     * lengths.query, key and positions are those of the whole sequences, and all ranks have the same. There are no packed sequences,
-     * snippets, dropout and caches. It need not live longer than the call. */
+     * lengths.query, key, positions, query_starts and key_starts are those of the whole sequences, and all ranks have the same. Packed
+     * sequences have both starts, no mask, no bias and no longest_query; a rank has rows of all that lie one behind the other, and
+     * what rows hold that no item owns is not defined. There are no snippets, no dropout and no caches. It need not live longer than
+     * the call. */
     const clattn_attention_desc *attention;
 } clattn_group_attention_desc;
 

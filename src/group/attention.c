@@ -88,6 +88,8 @@ static void tell(const clattn_group_attention *a, struct strbuf *text)
     tell_layout(text, "lengths.query", &d->lengths.query);
     tell_layout(text, "lengths.key", &d->lengths.key);
     tell_layout(text, "lengths.positions", &d->lengths.positions);
+    tell_layout(text, "lengths.query_starts", &d->lengths.query_starts);
+    tell_layout(text, "lengths.key_starts", &d->lengths.key_starts);
     for (int i = 0; i < ATTENTION_GRADIENTS; i++)
         tell_layout(text, attention_gradients[i].name, attention_gradient_layout(d, i));
     strbuf_printf(text, "direction=%d\ncausal=%d\nalignment=%s\nscore=%d\nsoftcap=%.9g\n", (int)d->direction,

@@ -13,9 +13,11 @@ static clattn_status refuse_features(const clattn_attention_desc *d, const char 
     const clattn_status unsupported = CLATTN_ERROR_UNSUPPORTED;
     REQUIRE(!d->snippets.score_mod && !d->snippets.mask_mod && !d->snippets.score_mod_grad, unsupported,
             "a group's attention has no snippets");
-    REQUIRE(layout_is_none(&d->lengths.query_starts) && layout_is_none(&d->lengths.key_starts) &&
+    REQUIRE(layout_is_none(&d->lengths.query_starts) == layout_is_none(&d->lengths.key_starts) &&
                 !d->lengths.longest_query,
-            unsupported, "a group's attention has no packed sequences");
+            unsupported, "a group packs queries and keys, or neither, and has no lengths.longest_query");
+    REQUIRE(layout_is_none(&d->lengths.query_starts) || (layout_is_none(&d->mask) && layout_is_none(&d->bias)),
+            unsupported, "a group's packed sequences have no mask and no bias");
     REQUIRE(d->cache.kind == CLATTN_CACHE_KIND_PLAIN && layout_is_none(&d->cache.key_scale) &&
                 layout_is_none(&d->cache.value_scale),
             unsupported, "a group's attention has no cache");
@@ -116,8 +118,15 @@ static clattn_status read_sizes(struct group_problem *p, const clattn_group *gro
                 size_mul(whole, size_max(q[3], v[3]), &whole) && whole <= SIZE_MAX / 256,
             CLATTN_ERROR_OVERFLOW, "the arrays of all ranks overflow");
     const clattn_layout *const lengths[] = {&d->lengths.query, &d->lengths.key, &d->lengths.positions};
+    const clattn_layout *starts = &d->lengths.query_starts;
+    p->packed = !layout_is_none(starts);
+    REQUIRE(!p->packed ||
+                (starts->extent[0] > 1 && starts->extent[0] == d->lengths.key_starts.extent[0] &&
+                 dtype_is_integer(starts->dtype) && dtype_is_integer(d->lengths.key_starts.dtype) && q[0] == 1),
+            wrong, "lengths.query_starts and lengths.key_starts are (items + 1), int32 or int64, and batch is 1");
+    const size_t items = p->packed ? starts->extent[0] - 1 : q[0];
     for (size_t i = 0; i < COUNT_OF(lengths); i++)
-        REQUIRE(layout_is_none(lengths[i]) || (dtype_is_integer(lengths[i]->dtype) && lengths[i]->extent[0] == q[0]),
+        REQUIRE(layout_is_none(lengths[i]) || (dtype_is_integer(lengths[i]->dtype) && lengths[i]->extent[0] == items),
                 wrong, "lengths.query, lengths.key and lengths.positions are (batch), int32 or int64");
     const clattn_layout *lse = &d->outputs.lse, *vector = &d->scoring.vector, *alibi = &d->scoring.alibi;
     REQUIRE(layout_is_none(lse) || !memcmp(lse->extent, q, 3 * sizeof *q), wrong, "outputs.lse is (batch, heads, S_q)");
@@ -125,7 +134,7 @@ static clattn_status read_sizes(struct group_problem *p, const clattn_group *gro
             "scoring.vector is (heads or 1, d_k)");
     REQUIRE(layout_is_none(&d->scoring.sinks) || d->scoring.sinks.extent[0] == q[1], wrong, "scoring.sinks is (heads)");
     REQUIRE(layout_is_none(alibi) || (alibi->rank == 1 && alibi->extent[0] == q[1]) ||
-                (alibi->rank == 2 && alibi->extent[1] == q[1] && (alibi->extent[0] == q[0] || alibi->extent[0] == 1)),
+                (alibi->rank == 2 && alibi->extent[1] == q[1] && (alibi->extent[0] == items || alibi->extent[0] == 1)),
             wrong, "scoring.alibi is (heads) or (batch or 1, heads)");
     p->batch = q[0];
     p->heads = q[1];
@@ -175,6 +184,8 @@ clattn_status group_problem_read(const clattn_group *group, const clattn_group_a
         {&d->lengths.query, LAYOUT_OF("lengths.query"), LAYOUT_INPUT, 1, true},
         {&d->lengths.key, LAYOUT_OF("lengths.key"), LAYOUT_INPUT, 1, true},
         {&d->lengths.positions, LAYOUT_OF("lengths.positions"), LAYOUT_INPUT, 1, true},
+        {&d->lengths.query_starts, LAYOUT_OF("lengths.query_starts"), LAYOUT_INPUT, 1, true},
+        {&d->lengths.key_starts, LAYOUT_OF("lengths.key_starts"), LAYOUT_INPUT, 1, true},
     };
     TRY(layouts_read(all, COUNT_OF(all), "query, key, value and output have 4 dimensions, outputs.lse 3", reason));
     p->backward = d->direction == CLATTN_DIRECTION_BACKWARD;
@@ -206,7 +217,7 @@ int64_t run_position(const struct run *r)
 bool attends(const struct group_problem *p, int64_t first, int64_t last, int64_t keys)
 {
     const clattn_attention_desc *d = &p->attention;
-    if (!layout_is_none(&d->lengths.positions) ||
+    if (p->packed || !layout_is_none(&d->lengths.positions) ||
         (d->alignment == CLATTN_ALIGNMENT_BOTTOM_RIGHT &&
          (!layout_is_none(&d->lengths.query) || !layout_is_none(&d->lengths.key))))
         return true;

@@ -16,7 +16,7 @@ struct group_problem {
     clattn_group_order order;
     clattn_attention_desc
         attention; /* the rank's own arrays; mask, bias and their gradients with all four dimensions */
-    bool backward;
+    bool backward, packed;
     size_t batch, heads, kv_heads, query_length, key_length, d_k, d_v;
     size_t pieces; /* of a rank's queries and keys */
 };
@@ -87,8 +87,8 @@ clattn_status run_add(struct run *r, const clattn_layout *x, clattn_binding x_at
 /* So many floats, one behind the other. */
 clattn_layout floats(size_t count);
 
-/* Makes floats of a buffer zeros, as the run's next step. */
-clattn_status run_clear(struct run *r, cl_mem buffer, size_t first, size_t count);
+/* Makes floats of a buffer `value`, as the run's next step. */
+clattn_status run_fill(struct run *r, cl_mem buffer, float value, size_t first, size_t count);
 
 /* Copies an array to another one of the same extents on `queue` after `ready`, which may be NULL; `event` may be NULL. */
 clattn_status run_copy(struct run *r, cl_command_queue queue, const clattn_layout *from, clattn_binding from_at,

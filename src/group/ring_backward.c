@@ -96,7 +96,7 @@ static clattn_status add_own(struct run *r, size_t of, struct parcel *parcel, cl
 {
     clattn_status status;
     clattn_group_attention *a = r->a;
-    TRY(run_clear(r, a->partial, places_of(r->p).own, ring_shards(r->p, true).bytes / sizeof(float)));
+    TRY(run_fill(r, a->partial, 0, places_of(r->p).own, ring_shards(r->p, true).bytes / sizeof(float)));
     for (size_t i = 0; i < r->p->pieces; i++)
         for (size_t k = 0; k < r->p->pieces; k++) {
             const size_t start = piece_start(r->p, &a->group, of, k, r->p->key_length);
@@ -187,7 +187,7 @@ clattn_status ring_backward_run(struct run *r)
     struct parcel *sums = &a->parcel[SUMS], *next_sums = &a->parcel[SUMS_TOO];
     void *request = NULL;
     cl_event packed = NULL;
-    TRY(run_clear(r, a->partial, places_of(r->p).query_sum, places_of(r->p).query));
+    TRY(run_fill(r, a->partial, 0, places_of(r->p).query_sum, places_of(r->p).query));
     TRY(ring_pack(r, &shards, &a->parcel[KEYS], &packed));
     if (ranks > 1)
         TRY(parcel_fetch(r, &a->parcel[KEYS], packed));

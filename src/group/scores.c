@@ -146,7 +146,7 @@ clattn_status scores_begin(struct run *r)
     clattn_status status = CLATTN_SUCCESS;
     const clattn_binding zeros = clattn_binding_buffer(r->a->score_parts, 0);
     if (r->a->score_parts)
-        TRY(run_clear(r, r->a->score_parts, 0, 1));
+        TRY(run_fill(r, r->a->score_parts, 0, 0, 1));
     for (size_t n = 0; n < COUNT_OF(score_arrays); n++) {
         const enum attention_gradient g = score_arrays[n].gradient;
         if (layout_is_none(attention_gradient_layout(&r->p->attention, g)))

@@ -89,17 +89,16 @@ fail:
     return status;
 }
 
-clattn_status run_clear(struct run *r, cl_mem buffer, size_t first, size_t count)
+clattn_status run_fill(struct run *r, cl_mem buffer, float value, size_t first, size_t count)
 {
-    static const float zero = 0;
     clattn_status status = CLATTN_SUCCESS;
     struct device *device = &r->a->context->device;
     cl_event made = NULL;
     if (r->dry)
         return status;
     TRY_CL(&device->report, "clEnqueueFillBuffer",
-           device->cl.clEnqueueFillBuffer(r->queue, buffer, &zero, sizeof zero, first * sizeof zero,
-                                          count * sizeof zero, 1, &r->last, &made));
+           device->cl.clEnqueueFillBuffer(r->queue, buffer, &value, sizeof value, first * sizeof value,
+                                          count * sizeof value, 1, &r->last, &made));
     run_stepped(r, made);
 fail:
     return status;

@@ -336,8 +336,15 @@ static void wrong_descriptions_are_refused(void **state)
             (d.scoring.kind = CLATTN_SCORE_ADDITIVE,
              d.scoring.vector = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){3, 4})));
     REFUSES(UNSUPPORTED, "no snippets", d.snippets.mask_mod = "int mask_mod;");
-    REFUSES(UNSUPPORTED, "no packed sequences",
+    REFUSES(UNSUPPORTED, "packs queries and keys, or neither",
             d.lengths.key_starts = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, (const size_t[1]){2}));
+    REFUSES(UNSUPPORTED, "no mask and no bias",
+            (d.lengths.query_starts = d.lengths.key_starts =
+                 clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, (const size_t[1]){2}),
+             d.mask = clattn_layout_contiguous(CLATTN_DTYPE_BOOL, 2, (const size_t[2]){8, 8})));
+    REFUSES(INVALID_LAYOUT, "lengths.key_starts are (items + 1)",
+            (d.lengths.query_starts = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, (const size_t[1]){2}),
+             d.lengths.key_starts = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, (const size_t[1]){3})));
     REFUSES(INVALID_LAYOUT, "lengths.positions are (batch)",
             d.lengths.key = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, (const size_t[1]){2}));
     REFUSES(INVALID_LAYOUT, "lengths.positions are (batch)",

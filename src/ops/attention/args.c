@@ -63,7 +63,11 @@ static int64_t position_of(const struct attention_problem *problem, const clattn
         position = (int64_t)args->whole.key_length - (int64_t)args->whole.query_length;
     else if (problem->desc.alignment == CLATTN_ALIGNMENT_EXPLICIT)
         position = limited(args->position, 2 * limit);
-    return limited(position + (int64_t)args->whole.query - (int64_t)args->whole.key, limit);
+    if (!problem->packed_queries) /* whose items have their own */
+        position += (int64_t)args->whole.query;
+    if (!problem->packed_keys)
+        position -= (int64_t)args->whole.key;
+    return limited(position, limit);
 }
 
 static void fill_optional(const struct attention_problem *problem, const clattn_attention_args *args, attention_args *a)
@@ -181,39 +185,6 @@ static clattn_status read_lengths(struct report *report, const struct attention_
                             "batch %zu, query length %zu or key length %zu is above the plan's %zu, %zu, %zu",
                             args->batch, args->query_length, args->key_length, problem->batch, problem->query_length,
                             most_keys);
-    return CLATTN_SUCCESS;
-}
-
-/* Makes an extent of the larger arrays that is 0 the part's; false if the part is not within it. */
-static bool within(size_t first, size_t count, size_t *whole)
-{
-    if (!*whole)
-        *whole = first ? 0 : count;
-    return count <= *whole && first <= *whole - count && *whole <= LENGTH_LIMIT;
-}
-
-static clattn_status read_whole(struct report *report, const struct attention_problem *problem,
-                                clattn_attention_args *args)
-{
-    const bool there = args->whole.query || args->whole.key || args->whole.head || args->whole.query_length ||
-                       args->whole.key_length || args->whole.heads;
-    if (there && (attention_has_snippet(problem) || problem->packed_queries || problem->packed_keys ||
-                  problem->desc.cache.kind != CLATTN_CACHE_KIND_PLAIN))
-        return report_error(report, CLATTN_ERROR_UNSUPPORTED,
-                            "whole: there are snippets, packed sequences, a ring or pages");
-    if (!there) {
-        args->whole.query_length = args->query_length;
-        args->whole.key_length = args->key_length;
-        args->whole.heads = problem->heads;
-    } else if (!within(args->whole.query, args->query_length, &args->whole.query_length) ||
-               !within(args->whole.key, args->key_length, &args->whole.key_length) ||
-               !within(args->whole.head, problem->heads, &args->whole.heads)) {
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "whole: the part's queries, keys or heads are not within it, or it is above 2^31 - 65537");
-    }
-    if (problem->desc.dropout.probability > 0 && args->whole.key % 4)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "whole.key is %zu, expected a multiple of 4",
-                            args->whole.key);
     return CLATTN_SUCCESS;
 }
 
@@ -382,7 +353,7 @@ clattn_status attention_args_read(clattn_context *context, const struct attentio
     list.count = 0;
     TRY(args_read(&context->device.report, "clattn_attention_args", args, sizeof *args, sizeof *args, given));
     TRY(read_lengths(&context->device.report, problem, args));
-    TRY(read_whole(&context->device.report, problem, args));
+    TRY(attention_read_whole(&context->device.report, problem, args));
     TRY(check_absent(context, problem, args));
     const struct operands operands = operands_of(problem, args);
     const bool is_empty = attention_is_empty(problem, args);

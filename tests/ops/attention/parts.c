@@ -57,8 +57,9 @@ static void check(const void *which, const char *solver)
 static void refusals(void **state)
 {
     const attention_case plain = {"", ALL, .dim = {2, 2, 1, 5, 8, 8, 8}, .dropout = 0.5F},
-                         packed = {"", ALL, .dim = {2, 2, 1, 9, 11, 8, 8},
-                                   .list = {.query_starts = LIST(0, 4, 9), .key_starts = LIST(0, 5, 11)}};
+                         packed = {"", ALL, .dim = {2, 2, 1, 9, 11, 8, 8}, .dropout = 0.5F,
+                                   .list = {.query_starts = LIST(0, 4, 9), .key_starts = LIST(0, 5, 11)}},
+                         ring = {"", ALL, .dim = {2, 2, 1, 5, 8, 8, 8}, .cache = CLATTN_CACHE_KIND_RING};
     test_job job = {0};
     clattn_attention_args a;
     (void)state;
@@ -81,8 +82,17 @@ static void refusals(void **state)
     desc = attention_prepare(&job, &packed, 3);
     assert_true(job_plan(&job, &attention_operator, &desc, "generic", JOB_TAKEN));
     a = job.args.attention;
+    a.whole.key = 4;
+    a.whole.key_length = 40;
+    operator_refuses(&attention_operator, job.plan, &a, CLATTN_ERROR_INVALID_ARGUMENT, __FILE__, __LINE__, "packed");
+    assert_message_has(device_context(), "or 0 if keys are packed");
+    job_release(&job);
+    job = (test_job){0};
+    desc = attention_prepare(&job, &ring, 3);
+    assert_true(job_plan(&job, &attention_operator, &desc, "generic", JOB_TAKEN));
+    a = job.args.attention;
     a.whole.heads = 4;
-    operator_refuses(&attention_operator, job.plan, &a, CLATTN_ERROR_UNSUPPORTED, __FILE__, __LINE__, "packed");
+    operator_refuses(&attention_operator, job.plan, &a, CLATTN_ERROR_UNSUPPORTED, __FILE__, __LINE__, "ring");
 #undef REFUSES
     job_release(&job);
 }

@@ -82,8 +82,8 @@ static test_array make_output(test_job *job, const test_array *whole, int n, con
 static void make(group_part *part, const test_job *whole, const clattn_attention_desc *desc, const group_way *way,
                  int rank)
 {
-    static const int inputs[] = {QUERY, KEY,    VALUE,         MASK,        BIAS,     ALIBI,
-                                 SINKS, VECTOR, QUERY_LENGTHS, KEY_LENGTHS, POSITIONS};
+    static const int inputs[] = {QUERY,  KEY,           VALUE,       MASK,      BIAS,         ALIBI,     SINKS,
+                                 VECTOR, QUERY_LENGTHS, KEY_LENGTHS, POSITIONS, QUERY_STARTS, KEY_STARTS};
     static const array_form forms[] = {FORM_BSHD, FORM_TRANSPOSED, FORM_SPREAD};
     clattn_attention_desc *d = &part->desc;
     clattn_attention_args *a = &part->job.args.attention;
@@ -111,6 +111,8 @@ static void make(group_part *part, const test_job *whole, const clattn_attention
     array_bind(&part->job.input[QUERY_LENGTHS], &d->lengths.query, &a->lengths.query);
     array_bind(&part->job.input[KEY_LENGTHS], &d->lengths.key, &a->lengths.key);
     array_bind(&part->job.input[POSITIONS], &d->lengths.positions, &a->lengths.positions);
+    array_bind(&part->job.input[QUERY_STARTS], &d->lengths.query_starts, &a->lengths.query_starts);
+    array_bind(&part->job.input[KEY_STARTS], &d->lengths.key_starts, &a->lengths.key_starts);
 }
 
 void group_part_make(group_part *part, const test_job *whole, const clattn_attention_desc *desc, const group_way *way,
