@@ -130,8 +130,12 @@ typedef struct clattn_group_attention_desc {
      *
      * lengths.query, key, positions, query_starts and key_starts are those of the whole sequences, and all ranks have the same. Packed
      * sequences have both starts, no mask, no bias and no longest_query; a rank has rows of all that lie one behind the other, and
-     * what rows hold that no item owns is not defined. There are no snippets, no dropout and no caches. It need not live longer than
-     * the call. */
+     * what rows hold that no item owns is not defined.
+     *
+     * Dropout drops what it drops of one attention with the same seed and offset, which all ranks have. In a RING 4 divides the keys
+     * of a rank, or of a piece in zigzag order, and they are not packed.
+     *
+     * There are no snippets and no caches. It need not live longer than the call. */
     const clattn_attention_desc *attention;
 } clattn_group_attention_desc;
 

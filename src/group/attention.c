@@ -94,6 +94,8 @@ static void tell(const clattn_group_attention *a, struct strbuf *text)
         tell_layout(text, attention_gradients[i].name, attention_gradient_layout(d, i));
     strbuf_printf(text, "direction=%d\ncausal=%d\nalignment=%s\nscore=%d\nsoftcap=%.9g\n", (int)d->direction,
                   (int)d->causal, alignments[d->alignment], (int)d->scoring.kind, (double)d->scoring.softcap);
+    if (d->dropout.probability > 0)
+        strbuf_printf(text, "dropout=%.9g\n", (double)d->dropout.probability);
     if (d->scoring.explicit_scale)
         strbuf_printf(text, "scale=%.9g\n", (double)d->scoring.scale);
     if (d->window.explicit_left)

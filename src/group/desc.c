@@ -23,7 +23,6 @@ static clattn_status refuse_features(const clattn_attention_desc *d, const char 
             unsupported, "a group's attention has no cache");
     REQUIRE(layout_is_none(&d->outputs.entropy) && layout_is_none(&d->outputs.scores), unsupported,
             "a group's attention has no entropy and no scores");
-    REQUIRE(d->dropout.probability == 0, unsupported, "a group's attention has no dropout");
     REQUIRE(dtype_is_storage(d->query.dtype) && dtype_is_storage(d->key.dtype) && dtype_is_storage(d->value.dtype) &&
                 dtype_is_storage(d->output.dtype),
             unsupported, "query, key, value and output are each float32, float16 or bfloat16");
@@ -146,6 +145,10 @@ static clattn_status read_sizes(struct group_problem *p, const clattn_group *gro
     p->pieces = p->order == CLATTN_GROUP_ORDER_ZIGZAG ? 2 : 1;
     REQUIRE(q[2] % p->pieces == 0 && k[2] % p->pieces == 0, CLATTN_ERROR_INVALID_LAYOUT,
             "S_q and S_k are even in zigzag order");
+    REQUIRE(d->dropout.probability == 0 || p->mode != CLATTN_GROUP_MODE_RING ||
+                (!p->packed && k[2] % (4 * p->pieces) == 0),
+            CLATTN_ERROR_UNSUPPORTED,
+            "with dropout a ring's keys are no packed sequences, and 4 divides how many are in a piece");
     REQUIRE(p->mode == CLATTN_GROUP_MODE_RING || p->kv_heads % (size_t)group->ranks == 0, CLATTN_ERROR_UNSUPPORTED,
             "ranks divides kv_heads if heads are gathered or exchanged");
     return CLATTN_SUCCESS;

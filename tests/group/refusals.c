@@ -191,12 +191,12 @@ static void what_ranks_disagree_about_is_named(void **state)
     local[0] = small_desc();
     /* One refuses its own: the other one says who has no share. */
     local[1] = small_desc();
-    local[1].dropout.probability = 0.5F;
+    local[1].outputs.entropy = small_lse();
     make_shares(ranks);
     assert_int_equal(ranks[1].status, CLATTN_ERROR_UNSUPPORTED);
-    assert_string_equal(ranks[1].message, "group attention: a group's attention has no dropout");
+    assert_string_equal(ranks[1].message, "group attention: a group's attention has no entropy and no scores");
     assert_int_equal(ranks[0].status, CLATTN_ERROR_INVALID_ARGUMENT);
-    assert_non_null(strstr(ranks[0].message, "which refuses: a group's attention has no dropout"));
+    assert_non_null(strstr(ranks[0].message, "which refuses: a group's attention has no entropy and no scores"));
 }
 
 /* ---- groups of the application's own ---- */
@@ -349,6 +349,10 @@ static void wrong_descriptions_are_refused(void **state)
             d.lengths.key = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, (const size_t[1]){2}));
     REFUSES(INVALID_LAYOUT, "lengths.positions are (batch)",
             d.lengths.query = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (const size_t[1]){1}));
+    REFUSES(UNSUPPORTED, "4 divides", (d.dropout.probability = 0.5F, d.key.extent[2] = d.value.extent[2] = 6));
+    REFUSES(
+        UNSUPPORTED, "4 divides",
+        (g.order = CLATTN_GROUP_ORDER_ZIGZAG, d.dropout.probability = 0.5F, d.key.extent[2] = d.value.extent[2] = 12));
     REFUSES(UNSUPPORTED, "no cache", d.cache.kind = CLATTN_CACHE_KIND_RING);
     REFUSES(UNSUPPORTED, "no entropy", d.outputs.entropy = small_lse());
     REFUSES(UNSUPPORTED, "float32, float16 or bfloat16",

@@ -16,8 +16,9 @@ bool group_can(const attention_case *test, const group_way *way)
     const bool by_rows = test->mask_rank == 0 || (test->mask_rank >= 2 && test->mask_extent[test->mask_rank - 2] > 1);
     const bool bias_by_rows =
         test->bias_rank == 0 || (test->bias_rank >= 2 && test->bias_extent[test->bias_rank - 2] > 1);
+    const size_t pieces = (size_t)way->ranks * (way->order == CLATTN_GROUP_ORDER_ZIGZAG ? 2 : 1);
     if (way->mode == CLATTN_GROUP_MODE_RING) {
-        return true;
+        return test->dropout == 0 || (test->dim.keys / pieces % 4 == 0 && !test->list.key_starts);
     }
     return test->dim.kv_heads % (size_t)way->ranks == 0 &&
            (way->mode == CLATTN_GROUP_MODE_GATHER || !((test->mask && by_rows) || (test->bias && bias_by_rows)));
