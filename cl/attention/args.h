@@ -37,9 +37,11 @@ typedef struct attention_args {
     float scale;
     float softcap;
     float user_scalar[4];
-    float dropout; /* the probability, for DOUBLE */
-    int splits;    /* parts of each item's keys; `batch` is items * splits, part by part */
-    int items;     /* batch items, with `splits` */
+    float dropout;                              /* the probability, for DOUBLE */
+    int splits;                                 /* parts of each item's keys; `batch` is items * splits, part by part */
+    int items;                                  /* batch items, with `splits` */
+    int first_query, first_key, first_head;     /* of larger arrays, of which these are a part */
+    int whole_queries, whole_keys, whole_heads; /* how many those have */
     int reserved;
 } attention_args;
 

@@ -16,7 +16,7 @@
  *   BIAS, BIAS_TYPE   added: F32 F16 BF16 F64
  *   ADDITIVE, SOFTCAP, SCORE_MOD, MASK_MOD, ALIBI, SINKS, CAUSAL, WINDOW, DROPOUT, LSE, ENTROPY
  *   QUERY_LENGTHS KEY_LENGTHS POSITIONS QUERY_STARTS KEY_STARTS   0, I32 or I64: an array of that type
- *   BOTTOM_RIGHT      an item's position is item.keys - item.queries instead of a.position (+ positions[b])
+ *   BOTTOM_RIGHT      an item's position is its keys - its queries, of all, instead of a.position (+ positions[b])
  *   RING, PAGED (0, I32 or I64: the block table's type), PAGE_SIZE (16)
  *   USER0 ... USER3   (attention/user.h)
  *   SPLIT             a launch's batch index is part * a.items + item, and a part attends only its share of the item's keys;
@@ -59,13 +59,14 @@ typedef float state;
 /* ---- one batch item ---- */
 
 typedef struct attention_item {
-    int b, h;                /* batch item and query head */
-    int rows, key_rows;      /* of the output, and of the keys, that are its own */
-    int queries, keys;       /* its lengths; a ring's keys are those from first_key on */
-    int first_key, end_key;  /* what may be attended of them: a ring's from the oldest that it holds, a part's share */
-    int result;              /* the batch index of its results */
-    long position;           /* of query 0 */
-    long query_row, key_row; /* packed: rows before its first */
+    int b, h;               /* batch item and query head */
+    int rows, key_rows;     /* of the output, and of the keys, that are its own */
+    int queries, keys;      /* its lengths; a ring's keys are those from first_key on */
+    int first_key, end_key; /* what may be attended of them: a ring's from the oldest that it holds, a part's share */
+    int past_queries, past_keys; /* of a part of it: how many are before those that are here */
+    int result;                  /* the batch index of its results */
+    long position;               /* of query 0 */
+    long query_row, key_row;     /* packed: rows before its first */
 } attention_item;
 
 /* No struct as a result: inlining one leaves LLVM's noalias.scope.decl behind, which Oclgrind 21.10 does not know. */
@@ -83,54 +84,70 @@ static inline void attention_item_of(attention_item *item, int b, int h, const a
     item->h = h;
     item->rows = item->queries = a->query_length;
     item->key_rows = item->keys = a->key_length;
+    item->past_queries = a->first_query;
+    item->past_keys = a->first_key;
+    int queries = a->whole_queries, keys = a->whole_keys; /* of all of it */
     item->first_key = 0;
     item->position = a->position;
     item->query_row = item->key_row = 0;
 #if GIVEN(QUERY_STARTS)
     {
-        const long rows = a->packed_queries;
-        const long first =
-            clamp(LOAD_INT(QUERY_STARTS, arrays->query_starts, a->query_starts.offset + b * a->query_starts.stride), 0L,
-                  rows);
+        const long rows = a->packed_queries, all = max(rows, (long)a->whole_queries);
+        const long begin = clamp(
+            LOAD_INT(QUERY_STARTS, arrays->query_starts, a->query_starts.offset + b * a->query_starts.stride), 0L, all);
         const long end = clamp(
             LOAD_INT(QUERY_STARTS, arrays->query_starts, a->query_starts.offset + (b + 1) * a->query_starts.stride),
-            first, rows);
-        item->query_row = first;
-        item->rows = item->queries = (int)min(end - first, (long)a->query_length);
+            begin, all);
+        queries = (int)min(end - begin, (long)a->whole_queries);
+        item->past_queries = (int)max(a->first_query - begin, 0L);
+        item->query_row = clamp(begin - a->first_query, 0L, rows);
+        item->rows = item->queries =
+            (int)(clamp(begin + queries - a->first_query, item->query_row, rows) - item->query_row);
     }
 #endif
 #if GIVEN(KEY_STARTS)
     {
-        const long rows = a->capacity;
-        const long first =
-            clamp(LOAD_INT(KEY_STARTS, arrays->key_starts, a->key_starts.offset + b * a->key_starts.stride), 0L, rows);
+        const long rows = a->capacity, all = max(rows, (long)a->whole_keys);
+        const long begin =
+            clamp(LOAD_INT(KEY_STARTS, arrays->key_starts, a->key_starts.offset + b * a->key_starts.stride), 0L, all);
         const long end =
             clamp(LOAD_INT(KEY_STARTS, arrays->key_starts, a->key_starts.offset + (b + 1) * a->key_starts.stride),
-                  first, rows);
-        item->key_row = first;
-        item->key_rows = item->keys = (int)min(end - first, (long)a->key_length);
+                  begin, all);
+        keys = (int)min(end - begin, (long)a->whole_keys);
+        item->past_keys = (int)max(a->first_key - begin, 0L);
+        item->key_row = clamp(begin - a->first_key, 0L, rows);
+        item->key_rows = item->keys = (int)(clamp(begin + keys - a->first_key, item->key_row, rows) - item->key_row);
     }
 #endif
 #if GIVEN(QUERY_LENGTHS)
-    item->queries = (int)clamp(
+    queries = (int)clamp(
         LOAD_INT(QUERY_LENGTHS, arrays->query_lengths, a->query_lengths.offset + b * a->query_lengths.stride), 0L,
-        (long)item->queries);
+        (long)queries);
+    item->queries = clamp(queries - item->past_queries, 0, item->queries);
 #endif
 #if GIVEN(KEY_LENGTHS)
-    item->keys =
-        (int)clamp(LOAD_INT(KEY_LENGTHS, arrays->key_lengths, a->key_lengths.offset + b * a->key_lengths.stride), 0L,
-                   (long)item->keys);
+    keys = (int)clamp(LOAD_INT(KEY_LENGTHS, arrays->key_lengths, a->key_lengths.offset + b * a->key_lengths.stride), 0L,
+                      (long)keys);
+    item->keys = clamp(keys - item->past_keys, 0, item->keys);
 #endif
 #if RING
     item->first_key = max(item->keys - a->capacity, 0);
 #endif
     item->end_key = item->keys;
 #if BOTTOM_RIGHT
-    item->position = (long)item->keys - item->queries;
-#elif GIVEN(POSITIONS)
+    item->position = (long)keys - queries + item->past_queries - item->past_keys;
+#else
+#if GIVEN(QUERY_STARTS) /* a.position knows of the others */
+    item->position += item->past_queries;
+#endif
+#if GIVEN(KEY_STARTS)
+    item->position -= item->past_keys;
+#endif
+#if GIVEN(POSITIONS)
     /* Where any length makes no difference any more, so that sums stay in range. */
     item->position += clamp(LOAD_INT(POSITIONS, arrays->positions, a->positions.offset + b * a->positions.stride),
                             -(1L << 40), 1L << 40);
+#endif
 #endif
 #if SPLIT
     {
@@ -322,7 +339,8 @@ static inline state attention_biased(state s, const attention_item *item, long i
 /* The generator's words of keys 4*block ... 4*block + 3 of query i; dropout keeps what is not below a.dropout_threshold. */
 static inline uint4 attention_words(const attention_item *item, long i, long block, const attention_args *a)
 {
-    return philox((uint4)((uint)block, (uint)i, (uint)(item->b * a->heads + item->h), a->dropout_offset),
+    return philox((uint4)((uint)block + (uint)item->past_keys / 4, (uint)i + (uint)item->past_queries,
+                          (uint)(item->b * a->whole_heads + a->first_head + item->h), a->dropout_offset),
                   (uint2)((uint)a->dropout_seed, (uint)(a->dropout_seed >> 32)));
 }
 

@@ -232,7 +232,11 @@ typedef struct clattn_attention_desc {
          * key_length of clattn_attention_args keep what they held. */
         clattn_layout scores;
         clattn_scores_mode scores_mode; /**< which scores */
-        int32_t reserved;               /* 0 */
+
+        /** 1, backward: `key` and `value` are some of the keys and values that `output` and `lse` are of, and the gradients are what
+         * these pairs add. A pair's weight is exp(s - lse) then, with the error of `lse`. 0 (default): a row's weights are divided by
+         * their sum. */
+        int32_t partial;
     } outputs;
 
     /** Dropout: P becomes 0 with this probability, and P / (1 - probability) otherwise, as clattn_dropout_keep says. */
@@ -323,6 +327,19 @@ typedef struct clattn_attention_args {
     struct {
         clattn_binding output, lse, query, key, value, mask, bias, vector, alibi, sinks; /**< the array of that name */
     } gradients;
+
+    /** Where the arrays lie in larger ones, of which the call computes a part. All 0 (default): nowhere.
+     *
+     * `alignment`, `position`, `lengths` and dropout are about the larger ones then: their queries, keys and heads, their lengths, and
+     * the positions of their queries. Masks and biases are the part's. Packed sequences have an item's rows that are in the part, and
+     * then query_length and key_length are rows in all. Not with snippets, a ring or pages. */
+    struct {
+        size_t query, key,
+            head; /**< where the part begins; with dropout `key` is a multiple of 4, or 0 if keys are packed */
+        size_t query_length; /**< how many queries there are; 0 (default): those of the part, and `query` is 0 */
+        size_t key_length;   /**< keys, likewise */
+        size_t heads;        /**< heads of queries, likewise */
+    } whole;
     clattn_control *control; /**< what watches the call (control.h), or NULL */
 } clattn_attention_args;
 

@@ -13,7 +13,8 @@
  *
  * The result is that of one attention of the whole sequences, but for roundings: partial results are merged by their log-sum-exps
  * (merge.h) in float32, in an order that depends on the ranks alone, so that the same group gives the same bits every time. A ring rounds
- * each part's log-sum-exp L to float32, so its merged weights have relative errors of up to |L| 2^-24.
+ * each part's log-sum-exp L to float32, so its merged weights have relative errors of up to |L| 2^-24, and backward, by outputs.partial,
+ * so have its weights.
  *
  * Sources: ring, Liu, Zaharia, Abbeel 2023, "Ring Attention with Blockwise Transformers"; the balanced order, Zhu 2024,
  * "ring-flash-attention"; heads, Jacobs et al. 2023, "DeepSpeed Ulysses"; gathering by groups of heads, Dubey et al. 2024, "The Llama 3
@@ -93,7 +94,8 @@ typedef enum clattn_group_mode {
      * own queries. */
     CLATTN_GROUP_MODE_RING = 0,
     /** Keys and values of a part of the heads go to all ranks, while the part before is attended to: as many parts as there are
-     * ranks. `ranks` divides kv_heads. Memory: all ranks' keys and values of three parts. Forward only. */
+     * ranks. `ranks` divides kv_heads. Memory: all ranks' keys and values of three parts, and backward, in float32, their gradients of
+     * three parts, in zigzag order four. */
     CLATTN_GROUP_MODE_GATHER = 1,
     /** Ranks exchange parts of sequences for parts of heads, and back: each attends to all keys with its own heads. `ranks` divides
      * kv_heads, and mask and bias are the same for all queries. Memory: three times what a rank sends and receives. */
@@ -121,9 +123,20 @@ typedef struct clattn_group_attention_desc {
      * or 1 rows and all ranks * S_k keys in their order. `causal`, `alignment`, `window` and ALiBi are about positions in the whole
      * sequences.
      *
-     * float32, float16 and bfloat16. Forward, outputs.lse may be there, and no other output. Backward, by RING or HEADS, makes
-     * gradients.query, key and value, each of them or none; output and outputs.lse are what forward gave, sinks included. There are
-     * no lengths, snippets, dropout and caches. It need not live longer than the call. */
+     * float32, float16 and bfloat16. Forward, outputs.lse may be there, and no other output. Backward, output and outputs.lse are what
+     * forward gave, sinks included, and each rank gets those gradients that all ask for: of query, key and value those of its own
+     * rows; of a mask or bias of S_q rows those of its own rows and all keys; of one row, of the vector, slopes and sinks the sum
+     * over all ranks, whose bits are the same on all of them. A mask or bias of one row counts as the same for all queries also if
+     * S_q is 1.
+     *
+     * lengths.query, key, positions, query_starts and key_starts are those of the whole sequences, and all ranks have the same. Packed
+     * sequences have both starts, no mask, no bias and no longest_query; a rank has rows of all that lie one behind the other, and
+     * what rows hold that no item owns is not defined.
+     *
+     * Dropout drops what it drops of one attention with the same seed and offset, which all ranks have. In a RING 4 divides the keys
+     * of a rank, or of a piece in zigzag order, and they are not packed.
+     *
+     * There are no snippets and no caches. It need not live longer than the call. */
     const clattn_attention_desc *attention;
 } clattn_group_attention_desc;
 
@@ -152,7 +165,7 @@ CLATTN_API clattn_status clattn_group_attention_create(clattn_context *context, 
 /** Computes on `queue` (NULL: the context's own), after the events of the wait list; `event`, if not NULL, is that of the last kernel.
  *
  * All ranks call it. Outputs may overlap nothing. It blocks while the group exchanges, and returns with the last kernels enqueued.
- * `args` binds the arrays of the description; its explicit_lengths and workspace are not used and must be 0, and control NULL. One
+ * `args` binds the arrays of the description; its explicit_lengths, workspace and whole must be 0, and control NULL. One
  * thread at a time.
  *
  * @return INVALID_ARGUMENT, INVALID_STRUCT, GROUP, or what clattn_attention_enqueue returns. After a failure the other ranks' calls fail by

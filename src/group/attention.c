@@ -18,13 +18,23 @@ void clattn_group_attention_desc_init(clattn_group_attention_desc *desc)
     struct_init(desc, sizeof *desc);
 }
 
-static clattn_status run_mode(struct run *r)
+static clattn_status run_blocks(struct run *r)
 {
     switch (r->p->mode) {
     case CLATTN_GROUP_MODE_GATHER: return gather_run(r);
     case CLATTN_GROUP_MODE_HEADS: return heads_run(r);
     default: return r->p->backward ? ring_backward_run(r) : ring_run(r);
     }
+}
+
+static clattn_status run_mode(struct run *r)
+{
+    clattn_status status;
+    TRY(scores_begin(r));
+    TRY(run_blocks(r));
+    status = scores_give(r);
+fail:
+    return status;
 }
 
 static clattn_status reserve(clattn_group_attention *a)
@@ -68,13 +78,17 @@ static void tell(const clattn_group_attention *a, struct strbuf *text)
     tell_layout(text, "vector", &d->scoring.vector);
     tell_layout(text, "sinks", &d->scoring.sinks);
     tell_layout(text, "lse", &d->outputs.lse);
-    tell_layout(text, "gradients.output", &d->gradients.output);
-    tell_layout(text, "gradients.lse", &d->gradients.lse);
-    tell_layout(text, "gradients.query", &d->gradients.query);
-    tell_layout(text, "gradients.key", &d->gradients.key);
-    tell_layout(text, "gradients.value", &d->gradients.value);
+    tell_layout(text, "lengths.query", &d->lengths.query);
+    tell_layout(text, "lengths.key", &d->lengths.key);
+    tell_layout(text, "lengths.positions", &d->lengths.positions);
+    tell_layout(text, "lengths.query_starts", &d->lengths.query_starts);
+    tell_layout(text, "lengths.key_starts", &d->lengths.key_starts);
+    for (int i = 0; i < ATTENTION_GRADIENTS; i++)
+        tell_layout(text, attention_gradients[i].name, attention_gradient_layout(d, i));
     strbuf_printf(text, "direction=%d\ncausal=%d\nalignment=%s\nscore=%d\nsoftcap=%.9g\n", (int)d->direction,
                   (int)d->causal, alignments[d->alignment], (int)d->scoring.kind, (double)d->scoring.softcap);
+    if (d->dropout.probability > 0)
+        strbuf_printf(text, "dropout=%.9g\n", (double)d->dropout.probability);
     if (d->scoring.explicit_scale)
         strbuf_printf(text, "scale=%.9g\n", (double)d->scoring.scale);
     if (d->window.explicit_left)
@@ -113,6 +127,7 @@ static clattn_status prepare(clattn_group_attention *a)
         goto fail;
     }
     TRY(reserve(a));
+    TRY(scores_reserve(a));
     status = run_mode(&r);
 fail:
     return status;
@@ -195,6 +210,10 @@ void clattn_group_attention_release(clattn_group_attention **attention)
             device->cl.clReleaseMemObject(a->whole[i]);
     if (a->partial)
         device->cl.clReleaseMemObject(a->partial);
+    if (a->score_parts)
+        device->cl.clReleaseMemObject(a->score_parts);
+    if (a->score_sums)
+        device->cl.clReleaseMemObject(a->score_sums);
     if (a->transfers)
         device->cl.clReleaseCommandQueue(a->transfers);
     context_drop(a->context);
@@ -212,6 +231,9 @@ static clattn_status read_args(clattn_group_attention *a, const clattn_attention
     if (args->explicit_lengths || args->reserved || args->control || !binding_is_none(&args->workspace))
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "a group's attention takes no lengths, no workspace and no control");
+    if (args->whole.query || args->whole.key || args->whole.head || args->whole.query_length ||
+        args->whole.key_length || args->whole.heads)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "whole: a group says itself what its parts are");
     if (args->position > POSITION_LIMIT || args->position < -POSITION_LIMIT)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "position is %lld, expected at most 2^62 in size",
                             (long long)args->position);

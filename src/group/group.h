@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "clattn/group.h"
+#include "ops/attention/desc.h"
 #include "plan/context.h"
 #include "ranks/ranks.h"
 
@@ -14,9 +15,9 @@
 struct group_problem {
     clattn_group_mode mode;
     clattn_group_order order;
-    clattn_attention_desc attention; /* the rank's own arrays */
-    clattn_layout mask, bias;        /* with all four dimensions, or none */
-    bool backward;
+    clattn_attention_desc
+        attention; /* the rank's own arrays; mask, bias and their gradients with all four dimensions */
+    bool backward, packed;
     size_t batch, heads, kv_heads, query_length, key_length, d_k, d_v;
     size_t pieces; /* of a rank's queries and keys */
 };
@@ -33,7 +34,8 @@ struct parcel {
     cl_event written; /* the host's memory has been copied to the device until then; NULL: it has */
 };
 
-#define MOST_PARCELS 4
+/* The parcels of the gradients that ranks share, behind those of a mode. */
+enum { SHARED = 5, SHARED_TOO, MOST_PARCELS };
 
 struct clattn_group_attention {
     clattn_context *context;
@@ -41,10 +43,12 @@ struct clattn_group_attention {
     struct group_problem problem;
     cl_command_queue transfers;
     struct parcel parcel[MOST_PARCELS];
-    cl_mem partial;  /* ring: partial outputs and log-sum-exps; backward: partial gradients */
+    cl_mem partial;  /* ring: partial outputs and log-sum-exps; backward, and gathering: partial gradients */
     cl_mem whole[2]; /* gather: keys and values of all ranks, of two parts of the heads; heads: inputs, and results */
     cl_event whole_read[2];
-    cl_event finished; /* the latest call has */
+    cl_mem score_parts; /* what a block makes of the gradients of masks, biases, vectors, slopes and sinks */
+    cl_mem score_sums;  /* and what several make of those that are the rank's own */
+    cl_event finished;  /* the latest call has */
 };
 
 /* A call.  While plans are made (`dry`) the same steps are taken, and each of them makes its plan. */
@@ -63,10 +67,11 @@ struct run {
 struct block {
     clattn_layout query, key, value, output, lse;
     clattn_binding query_at, key_at, value_at, output_at, lse_at;
-    int64_t position;         /* of the first query, from the first key on */
-    size_t head;              /* the first of query's; mask, bias, vector, slopes and sinks have all */
-    size_t query_row, column; /* of mask and bias */
-    bool sinks;               /* whether the sinks take part */
+    size_t head;                   /* the first of query's, of all; mask, bias, vector, slopes and sinks have all */
+    size_t first_query, first_key; /* of the whole sequence */
+    size_t query_row;              /* of mask and bias, which have all keys */
+    bool sinks;                    /* whether the sinks take part */
+    bool partial;                  /* backward: output and lse are of more keys */
     /* Backward: the gradients of output and lse, which are read, and of query, key and value. */
     clattn_layout d_output, d_lse, d_query, d_key, d_value;
     clattn_binding d_output_at, d_lse_at, d_query_at, d_key_at, d_value_at;
@@ -75,12 +80,26 @@ struct block {
 /* Attends on the run's queue, after `ready` as well, which may be NULL. */
 clattn_status run_attend(struct run *r, const struct block *block, cl_event ready);
 
-/* Adds `count` floats, x, to as many others, y, on the run's queue, after `ready` as well, which may be NULL. */
-clattn_status run_add(struct run *r, size_t count, clattn_binding x, clattn_binding y, cl_event ready);
+/* Adds x to y, of the same extents and float32, on the run's queue, after `ready` as well, which may be NULL. */
+clattn_status run_add(struct run *r, const clattn_layout *x, clattn_binding x_at, const clattn_layout *y,
+                      clattn_binding y_at, cl_event ready);
+
+/* So many floats, one behind the other. */
+clattn_layout floats(size_t count);
+
+/* Makes floats of a buffer `value`, as the run's next step. */
+clattn_status run_fill(struct run *r, cl_mem buffer, float value, size_t first, size_t count);
 
 /* Copies an array to another one of the same extents on `queue` after `ready`, which may be NULL; `event` may be NULL. */
 clattn_status run_copy(struct run *r, cl_command_queue queue, const clattn_layout *from, clattn_binding from_at,
                        const clattn_layout *to, clattn_binding to_at, cl_event ready, cl_event *event);
+
+/* Does so on the run's queue, as its next step. */
+clattn_status run_give(struct run *r, const clattn_layout *from, clattn_binding from_at, const clattn_layout *to,
+                       clattn_binding to_at);
+
+/* Lets what follows on the run's queue wait for an event of another one, which may be NULL. */
+clattn_status run_join(struct run *r, cl_event other);
 
 /* Replaces an event by another one, which may be NULL. */
 void event_replace(const clattn_context *context, cl_event *event, cl_event by);
@@ -107,12 +126,33 @@ clattn_status group_swap_start(const struct run *r, const struct parcel *out, bo
                                size_t bytes, void **requests);
 clattn_status group_swap_finish(const struct run *r, void **requests);
 
+/* Does both, from the device's memory, once `packed` has happened, to that of `in`. */
+clattn_status group_swap(struct run *r, struct parcel *out, bool shared, struct parcel *in, size_t bytes,
+                         cl_event packed);
+
+/* Swaps a part of `out` for each rank, of `bytes` of floats, and adds those that come in the order of ranks: the sum is what the
+ * device's memory of `in` begins with. */
+clattn_status group_sum(struct run *r, struct parcel *out, struct parcel *in, size_t bytes, cl_event packed);
+
+/* ---- masks, biases, vectors, slopes and sinks ---- */
+
+/* Gives a block's description its part of them, and memory for the gradients of that; and adds these to the sums. */
+void scores_take(const struct run *r, const struct block *b, clattn_attention_desc *d, clattn_attention_args *args);
+clattn_status scores_add(struct run *r, const struct block *b, const clattn_attention_desc *d,
+                         const clattn_attention_args *args);
+
+/* Makes the sums zeros before the first block; and gives the caller those of all ranks after the last one. */
+clattn_status scores_reserve(clattn_group_attention *a);
+clattn_status scores_begin(struct run *r);
+clattn_status scores_give(struct run *r);
+
 /* ---- positions ---- */
 
 /* The key position of the whole sequence's first query. */
 int64_t run_position(const struct run *r);
 
-/* Whether any query at positions `first` ... `last` attends any of `keys` keys from position 0 on, by causality and window. */
+/* Whether any query at positions `first` ... `last` attends any of `keys` keys from position 0 on, by causality and window; true if items
+ * have positions of their own. */
 bool attends(const struct group_problem *p, int64_t first, int64_t last, int64_t keys);
 
 /* The whole sequence's element that piece `piece` of a rank begins with, if the rank has `length` elements. */
@@ -151,11 +191,12 @@ clattn_layout shard_parcel(const struct run *r, const struct shards *s, size_t i
 /* The whole array `i`: (batch, heads, ranks * length, columns). */
 clattn_layout shard_whole(const struct run *r, const struct shards *s, size_t i, clattn_binding *at);
 
-/* Copies all arrays of a parcel into the whole ones, in the sequence's order, or back, on the queue for transfers after `ready`. */
+/* Copies all arrays of a parcel into the whole ones, in the sequence's order, on the queue for transfers after `ready`. */
 clattn_status shards_order(struct run *r, const struct shards *s, cl_mem parcel, cl_mem whole, cl_event ready,
                            cl_event *event);
-clattn_status shards_cut(struct run *r, const struct shards *s, cl_mem whole, cl_mem parcel, cl_event ready,
-                         cl_event *event);
+
+/* Copies them back, as the next steps on the run's queue. */
+clattn_status shards_cut(struct run *r, const struct shards *s, cl_mem whole, cl_mem parcel);
 
 /* ---- a ring's keys and values ---- */
 
@@ -172,7 +213,7 @@ clattn_status ring_receive(struct run *r, struct parcel *next, void **request);
 /* Whether any query of the rank's piece `piece` attends keys of the whole sequence's piece that begins at `key_start`. */
 bool ring_needs(const struct run *r, size_t piece, size_t key_start);
 
-/* The rank's piece `piece` beside the keys that begin at `key_start`: position, row and column of a block. */
+/* The rank's piece `piece` beside the keys that begin at `key_start`: which queries and keys a block has. */
 void ring_place(const struct run *r, size_t piece, size_t key_start, struct block *b);
 
 /* ---- modes ---- */

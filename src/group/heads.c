@@ -82,10 +82,12 @@ clattn_status heads_reserve(clattn_group_attention *a)
     const size_t out = ranks * shards_of(&a->problem, ranks, &results).bytes;
     TRY(parcel_make(a, &a->parcel[SENT], in));
     TRY(parcel_make(a, &a->parcel[RECEIVED], in));
-    TRY(parcel_make(a, &a->parcel[RESULTS], out));
-    TRY(parcel_make(a, &a->parcel[RETURNED], out));
     TRY(buffer_make(a, &a->whole[0], in));
-    status = buffer_make(a, &a->whole[1], out);
+    if (results.count) {
+        TRY(parcel_make(a, &a->parcel[RESULTS], out));
+        TRY(parcel_make(a, &a->parcel[RETURNED], out));
+        TRY(buffer_make(a, &a->whole[1], out));
+    }
 fail:
     return status;
 }
@@ -103,23 +105,6 @@ static clattn_layout by_ranks(const clattn_layout *array, size_t ranks)
                    is_matrix ? array->stride[3] : 1}};
 }
 
-/* Sends what a parcel has to all ranks, and receives another one on the device. */
-static clattn_status swap(struct run *r, struct parcel *out, struct parcel *in, size_t bytes, cl_event packed)
-{
-    clattn_status status;
-    void **requests = calloc((size_t)r->a->ranks.group.ranks, sizeof *requests);
-    if (!requests)
-        return report_error(&r->a->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for exchanges");
-    TRY(parcel_fetch(r, out, packed));
-    TRY(parcel_wait(r, in));
-    TRY(group_swap_start(r, out, false, in, bytes, requests));
-    TRY(group_swap_finish(r, requests));
-    status = parcel_store(r, in);
-fail:
-    free(requests);
-    return status;
-}
-
 static clattn_status send_inputs(struct run *r, const struct items *items, const struct shards *s, cl_event *ordered)
 {
     clattn_status status;
@@ -132,7 +117,7 @@ static clattn_status send_inputs(struct run *r, const struct items *items, const
         TRY(run_copy(r, a->transfers, &from, items->item[i].at, &to, to_at, r->last,
                      i + 1 == items->count ? &packed : NULL));
     }
-    TRY(swap(r, &a->parcel[SENT], &a->parcel[RECEIVED], s->bytes, packed));
+    TRY(group_swap(r, &a->parcel[SENT], false, &a->parcel[RECEIVED], s->bytes, packed));
     status = shards_order(r, s, a->parcel[RECEIVED].buffer, a->whole[0], NULL, ordered);
 fail:
     event_replace(a->context, &packed, NULL);
@@ -158,20 +143,17 @@ static clattn_status return_results(struct run *r, const struct items *items, co
 {
     clattn_status status;
     clattn_group_attention *a = r->a;
-    cl_event packed = NULL;
-    TRY(shards_cut(r, s, a->whole[1], a->parcel[RESULTS].buffer, r->last, &packed));
-    TRY(swap(r, &a->parcel[RESULTS], &a->parcel[RETURNED], s->bytes, packed));
+    struct parcel *returned = &a->parcel[RETURNED];
+    TRY(shards_cut(r, s, a->whole[1], a->parcel[RESULTS].buffer));
+    TRY(group_swap(r, &a->parcel[RESULTS], false, returned, s->bytes, r->last));
+    TRY(run_join(r, returned->written));
     for (size_t i = 0; i < items->count; i++) {
-        clattn_binding from_at = clattn_binding_buffer(a->parcel[RETURNED].buffer, 0);
+        clattn_binding from_at = clattn_binding_buffer(returned->buffer, 0);
         const clattn_layout from = shard_parcel(r, s, i, 0, 1, &from_at);
         const clattn_layout to = by_ranks(items->item[i].layout, (size_t)a->ranks.group.ranks);
-        cl_event made = NULL;
-        TRY(run_copy(r, r->queue, &from, from_at, &to, items->item[i].at, i ? r->last : a->parcel[RETURNED].written,
-                     &made));
-        run_stepped(r, made);
+        TRY(run_give(r, &from, from_at, &to, items->item[i].at));
     }
 fail:
-    event_replace(a->context, &packed, NULL);
     return status;
 }
 
@@ -180,7 +162,7 @@ clattn_status heads_run(struct run *r)
     clattn_status status;
     clattn_group_attention *a = r->a;
     const size_t ranks = (size_t)a->ranks.group.ranks, rank = (size_t)a->ranks.group.rank;
-    struct block b = {.position = run_position(r), .head = rank * (r->p->heads / ranks), .sinks = !r->p->backward};
+    struct block b = {.head = rank * (r->p->heads / ranks), .sinks = true};
     const struct items inputs = inputs_of(r->p, &r->args, &b), results = results_of(r->p, &r->args, &b);
     const struct shards in = shards_of(r->p, ranks, &inputs), out = shards_of(r->p, ranks, &results);
     cl_event ordered = NULL;
@@ -188,9 +170,8 @@ clattn_status heads_run(struct run *r)
     place(r, &inputs, &in, a->whole[0]);
     place(r, &results, &out, a->whole[1]);
     TRY(run_attend(r, &b, ordered));
-    if (!r->dry)
-        TRY_CL(&a->context->device.report, "clFlush", a->context->device.cl.clFlush(r->queue));
-    status = return_results(r, &results, &out);
+    if (results.count)
+        TRY(return_results(r, &results, &out));
 fail:
     event_replace(a->context, &ordered, NULL);
     return status;

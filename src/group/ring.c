@@ -1,5 +1,6 @@
 /* Keys and values go round.  In step s a rank attends to those of the rank s before it, while it sends them on and receives the next
  * ones.  What it has so far is one partial result for each piece of its queries, with which each new one is merged. */
+#include <math.h>
 #include <string.h>
 
 #include "base/layout.h"
@@ -79,9 +80,9 @@ bool ring_needs(const struct run *r, size_t piece, size_t key_start)
 
 void ring_place(const struct run *r, size_t piece, size_t key_start, struct block *b)
 {
-    b->position = run_position(r) + (int64_t)query_start(r, piece) - (int64_t)key_start;
+    b->first_query = query_start(r, piece);
+    b->first_key = key_start;
     b->query_row = piece * (r->p->query_length / r->p->pieces);
-    b->column = key_start;
 }
 
 /* Slot `slot` of piece `i`: the element that its output begins with. */
@@ -233,6 +234,8 @@ clattn_status ring_run(struct run *r)
                     r->dry || ring_needs(r, i, piece_start(r->p, &a->ranks.group, s, k, r->p->key_length));
     }
     const struct shards shards = ring_shards(r->p, false);
+    if (r->p->packed) /* rows that no item owns are as if they had attended nothing */
+        TRY(run_fill(r, a->partial, -INFINITY, 0, SLOTS * r->p->pieces * slot_floats(r->p)));
     TRY(ring_pack(r, &shards, &a->parcel[0], &packed));
     if (ranks > 1)
         TRY(parcel_fetch(r, &a->parcel[0], packed));

@@ -39,26 +39,9 @@ fail:
     return status;
 }
 
-/* Makes floats of `partial` zeros. */
-static clattn_status clear(struct run *r, size_t first, size_t count)
-{
-    static const float zero = 0;
-    clattn_status status = CLATTN_SUCCESS;
-    struct device *device = &r->a->context->device;
-    cl_event made = NULL;
-    if (r->dry)
-        return status;
-    TRY_CL(&device->report, "clEnqueueFillBuffer",
-           device->cl.clEnqueueFillBuffer(r->queue, r->a->partial, &zero, sizeof zero, first * sizeof zero,
-                                          count * sizeof zero, 1, &r->last, &made));
-    run_stepped(r, made);
-fail:
-    return status;
-}
-
 /* Adds what piece `i` of the queries and piece `k` of the keys of one rank make together. */
-static clattn_status add_block(struct run *r, size_t i, size_t k, size_t key_start, const struct parcel *parcel,
-                               cl_event ready)
+static clattn_status add_block(struct run *r, size_t i, size_t k, size_t key_start, bool sinks,
+                               const struct parcel *parcel, cl_event ready)
 {
     clattn_status status;
     const struct group_problem *p = r->p;
@@ -71,7 +54,9 @@ static clattn_status add_block(struct run *r, size_t i, size_t k, size_t key_sta
     const size_t key_floats = p->batch * p->kv_heads * keys * p->d_k;
     const size_t value_floats = p->batch * p->kv_heads * keys * p->d_v;
     clattn_layout local;
-    struct block b = {.query_at = r->args.query,
+    struct block b = {.partial = true,
+                      .sinks = sinks,
+                      .query_at = r->args.query,
                       .key_at = clattn_binding_buffer(parcel->buffer, 0),
                       .value_at = clattn_binding_buffer(parcel->buffer, 0),
                       .output_at = r->args.output,
@@ -95,10 +80,11 @@ static clattn_status add_block(struct run *r, size_t i, size_t k, size_t key_sta
     b.value = rows_of(p, &local, 0, p->kv_heads, k, &b.value_at);
     ring_place(r, i, key_start, &b);
     TRY(run_attend(r, &b, ready));
-    TRY(run_add(r, query_floats, b.d_query_at,
+    TRY(run_add(r, &b.d_query, b.d_query_at, &b.d_query,
                 clattn_binding_buffer(partial, (int64_t)(at.query_sum + i * query_floats)), NULL));
-    TRY(run_add(r, key_floats, b.d_key_at, clattn_binding_buffer(partial, (int64_t)(at.own + k * key_floats)), NULL));
-    status = run_add(r, value_floats, b.d_value_at,
+    TRY(run_add(r, &b.d_key, b.d_key_at, &b.d_key, clattn_binding_buffer(partial, (int64_t)(at.own + k * key_floats)),
+                NULL));
+    status = run_add(r, &b.d_value, b.d_value_at, &b.d_value,
                      clattn_binding_buffer(partial, (int64_t)(at.own + sums.at[1] / sizeof(float) + k * value_floats)),
                      NULL);
 fail:
@@ -110,12 +96,15 @@ static clattn_status add_own(struct run *r, size_t of, struct parcel *parcel, cl
 {
     clattn_status status;
     clattn_group_attention *a = r->a;
-    TRY(clear(r, places_of(r->p).own, ring_shards(r->p, true).bytes / sizeof(float)));
+    TRY(run_fill(r, a->partial, 0, places_of(r->p).own, ring_shards(r->p, true).bytes / sizeof(float)));
     for (size_t i = 0; i < r->p->pieces; i++)
         for (size_t k = 0; k < r->p->pieces; k++) {
             const size_t start = piece_start(r->p, &a->ranks.group, of, k, r->p->key_length);
-            if (ring_needs(r, i, start) || r->dry)
-                TRY(add_block(r, i, k, start, parcel, ready));
+            /* A row's sink has a gradient once, also if the row attends nothing else. */
+            const bool sinks =
+                of == (size_t)a->ranks.group.rank && k == 0 && !layout_is_none(&r->p->attention.gradients.sinks);
+            if (ring_needs(r, i, start) || sinks || r->dry)
+                TRY(add_block(r, i, k, start, sinks, parcel, ready));
         }
     event_replace(a->context, &parcel->read, r->last);
     if (!r->dry)
@@ -132,15 +121,11 @@ static clattn_status sum_up(struct run *r, struct parcel *sums, bool is_first)
     struct device *device = &a->context->device;
     const clattn_binding own = clattn_binding_buffer(a->partial, (int64_t)places_of(r->p).own);
     const clattn_binding to = clattn_binding_buffer(sums->buffer, 0);
-    const size_t count = sums->bytes / sizeof(float);
-    const clattn_layout all = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &count);
-    cl_event made = NULL;
-    if (is_first) {
-        TRY(run_copy(r, r->queue, &all, own, &all, to, r->last, &made));
-        run_stepped(r, made);
-    }
+    const clattn_layout all = floats(sums->bytes / sizeof(float));
+    if (is_first)
+        TRY(run_give(r, &all, own, &all, to));
     if (!is_first || r->dry)
-        TRY(run_add(r, count, own, to, sums->written));
+        TRY(run_add(r, &all, own, &all, to, sums->written));
     event_replace(a->context, &sums->read, r->last);
     if (!r->dry)
         TRY_CL(&device->report, "clFlush", device->cl.clFlush(r->queue));
@@ -162,13 +147,11 @@ fail:
 }
 
 /* Copies pieces one behind the other, (piece, batch, head, row, column), to one of the rank's own arrays, if it is there. */
-static clattn_status give(struct run *r, size_t length, clattn_binding from, const clattn_layout *to, clattn_binding at,
-                          cl_event ready)
+static clattn_status give(struct run *r, size_t length, clattn_binding from, const clattn_layout *to, clattn_binding at)
 {
-    clattn_status status = CLATTN_SUCCESS;
     const struct group_problem *p = r->p;
     if (layout_is_none(to))
-        return status;
+        return CLATTN_SUCCESS;
     const size_t rows = length / p->pieces, heads = to->extent[1], columns = to->extent[3];
     const clattn_layout pieces =
         clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, (const size_t[5]){p->pieces, p->batch, heads, rows, columns});
@@ -177,11 +160,7 @@ static clattn_status give(struct run *r, size_t length, clattn_binding from, con
         .rank = 5,
         .extent = {p->pieces, p->batch, heads, rows, columns},
         .stride = {(int64_t)rows * to->stride[2], to->stride[0], to->stride[1], to->stride[2], to->stride[3]}};
-    cl_event made = NULL;
-    TRY(run_copy(r, r->queue, &pieces, from, &own, at, ready, &made));
-    run_stepped(r, made);
-fail:
-    return status;
+    return run_give(r, &pieces, from, &own, at);
 }
 
 static clattn_status give_all(struct run *r, const struct parcel *home)
@@ -191,19 +170,10 @@ static clattn_status give_all(struct run *r, const struct parcel *home)
     const struct shards s = ring_shards(r->p, true);
     const clattn_binding values = clattn_binding_buffer(home->buffer, (int64_t)(s.at[1] / sizeof(float)));
     TRY(give(r, r->p->query_length, clattn_binding_buffer(r->a->partial, (int64_t)places_of(r->p).query_sum),
-             &d->gradients.query, r->args.gradients.query, r->last));
-    /* What comes home is on the device by an event of the other queue: the first copy waits for both. */
-    if (home->written) {
-        struct device *device = &r->a->context->device;
-        const cl_event both[2] = {r->last, home->written};
-        cl_event made = NULL;
-        TRY_CL(&device->report, "clEnqueueMarkerWithWaitList",
-               device->cl.clEnqueueMarkerWithWaitList(r->queue, 2, both, &made));
-        run_stepped(r, made);
-    }
-    TRY(give(r, r->p->key_length, clattn_binding_buffer(home->buffer, 0), &d->gradients.key, r->args.gradients.key,
-             r->last));
-    status = give(r, r->p->key_length, values, &d->gradients.value, r->args.gradients.value, r->last);
+             &d->gradients.query, r->args.gradients.query));
+    TRY(run_join(r, home->written));
+    TRY(give(r, r->p->key_length, clattn_binding_buffer(home->buffer, 0), &d->gradients.key, r->args.gradients.key));
+    status = give(r, r->p->key_length, values, &d->gradients.value, r->args.gradients.value);
 fail:
     return status;
 }
@@ -217,7 +187,7 @@ clattn_status ring_backward_run(struct run *r)
     struct parcel *sums = &a->parcel[SUMS], *next_sums = &a->parcel[SUMS_TOO];
     void *request = NULL;
     cl_event packed = NULL;
-    TRY(clear(r, places_of(r->p).query_sum, places_of(r->p).query));
+    TRY(run_fill(r, a->partial, 0, places_of(r->p).query_sum, places_of(r->p).query));
     TRY(ring_pack(r, &shards, &a->parcel[KEYS], &packed));
     if (ranks > 1)
         TRY(parcel_fetch(r, &a->parcel[KEYS], packed));

@@ -79,8 +79,8 @@ static clattn_layout whole_by_ranks(const struct run *r, const struct shards *s,
                            .stride = {piece ? -next : next, whole.stride[0], whole.stride[1], whole.stride[2], 1}};
 }
 
-static clattn_status copy_all(struct run *r, const struct shards *s, cl_mem parcel, cl_mem whole, bool cuts,
-                              cl_event ready, cl_event *event)
+clattn_status shards_order(struct run *r, const struct shards *s, cl_mem parcel, cl_mem whole, cl_event ready,
+                           cl_event *event)
 {
     clattn_status status = CLATTN_SUCCESS;
     const size_t pieces = r->p->pieces;
@@ -89,11 +89,8 @@ static clattn_status copy_all(struct run *r, const struct shards *s, cl_mem parc
         clattn_binding parcel_at = clattn_binding_buffer(parcel, 0), whole_at = clattn_binding_buffer(whole, 0);
         const clattn_layout apart = shard_parcel(r, s, i, piece, pieces, &parcel_at);
         const clattn_layout joined = whole_by_ranks(r, s, i, piece, &whole_at);
-        cl_event *last = n + 1 == s->count * pieces ? event : NULL;
-        if (cuts)
-            TRY(run_copy(r, r->a->transfers, &joined, whole_at, &apart, parcel_at, ready, last));
-        else
-            TRY(run_copy(r, r->a->transfers, &apart, parcel_at, &joined, whole_at, ready, last));
+        TRY(run_copy(r, r->a->transfers, &apart, parcel_at, &joined, whole_at, ready,
+                     n + 1 == s->count * pieces ? event : NULL));
     }
     if (!r->dry) /* the other queue will wait for them */
         TRY_CL(&r->a->context->device.report, "clFlush", r->a->context->device.cl.clFlush(r->a->transfers));
@@ -101,14 +98,19 @@ fail:
     return status;
 }
 
-clattn_status shards_order(struct run *r, const struct shards *s, cl_mem parcel, cl_mem whole, cl_event ready,
-                           cl_event *event)
+clattn_status shards_cut(struct run *r, const struct shards *s, cl_mem whole, cl_mem parcel)
 {
-    return copy_all(r, s, parcel, whole, false, ready, event);
-}
-
-clattn_status shards_cut(struct run *r, const struct shards *s, cl_mem whole, cl_mem parcel, cl_event ready,
-                         cl_event *event)
-{
-    return copy_all(r, s, parcel, whole, true, ready, event);
+    clattn_status status = CLATTN_SUCCESS;
+    const size_t pieces = r->p->pieces;
+    for (size_t n = 0; n < s->count * pieces; n++) {
+        const size_t i = n / pieces, piece = n % pieces;
+        clattn_binding parcel_at = clattn_binding_buffer(parcel, 0), whole_at = clattn_binding_buffer(whole, 0);
+        const clattn_layout apart = shard_parcel(r, s, i, piece, pieces, &parcel_at);
+        const clattn_layout joined = whole_by_ranks(r, s, i, piece, &whole_at);
+        TRY(run_give(r, &joined, whole_at, &apart, parcel_at));
+    }
+    if (!r->dry) /* the other queue will wait for them */
+        TRY_CL(&r->a->context->device.report, "clFlush", r->a->context->device.cl.clFlush(r->queue));
+fail:
+    return status;
 }

@@ -40,58 +40,27 @@ static cl_uint wait_list(cl_event list[2], cl_event first, cl_event second)
 
 /* ---- kernels ---- */
 
-/* The heads, rows and columns of a mask or bias that a block has. */
-static clattn_layout mask_of_block(const struct block *b, const clattn_layout *mask, clattn_binding *at)
-{
-    clattn_layout part = *mask;
-    const size_t first[4] = {0, b->head, b->query_row, b->column};
-    const size_t extent[4] = {b->query.extent[0], b->query.extent[1], b->query.extent[2], b->key.extent[2]};
-    for (int i = 0; i < 4; i++)
-        if (mask->extent[i] != 1) {
-            part.extent[i] = extent[i];
-            at->offset += (int64_t)first[i] * mask->stride[i];
-        }
-    return part;
-}
-
-/* The heads of an array whose dimension `i` is heads or 1. */
-static void take_heads(const struct block *b, clattn_layout *array, int i, clattn_binding *at)
-{
-    if (layout_is_none(array) || array->extent[i] == 1)
-        return;
-    array->extent[i] = b->query.extent[1];
-    at->offset += (int64_t)b->head * array->stride[i];
-}
-
 clattn_status run_attend(struct run *r, const struct block *b, cl_event ready)
 {
+    clattn_status status;
     clattn_context *context = r->a->context;
     clattn_attention_desc d = r->p->attention;
     clattn_attention_args args = r->args;
     cl_event list[2], made = NULL;
-    d.alignment = CLATTN_ALIGNMENT_EXPLICIT;
+    const size_t ranks = (size_t)r->a->ranks.group.ranks;
     d.short_mask = 0;
     d.query = b->query;
     d.key = b->key;
     d.value = b->value;
     d.output = b->output;
     d.outputs.lse = b->lse;
+    d.outputs.partial = b->partial;
     d.gradients.output = b->d_output;
     d.gradients.lse = b->d_lse;
     d.gradients.query = b->d_query;
     d.gradients.key = b->d_key;
     d.gradients.value = b->d_value;
-    if (!layout_is_none(&d.mask))
-        d.mask = mask_of_block(b, &r->p->mask, &args.mask);
-    if (!layout_is_none(&d.bias))
-        d.bias = mask_of_block(b, &r->p->bias, &args.bias);
-    take_heads(b, &d.scoring.vector, 0, &args.scoring.vector);
-    take_heads(b, &d.scoring.alibi, d.scoring.alibi.rank - 1, &args.scoring.alibi);
-    take_heads(b, &d.scoring.sinks, 0, &args.scoring.sinks);
-    if (!b->sinks) {
-        memset(&d.scoring.sinks, 0, sizeof d.scoring.sinks);
-        args.scoring.sinks = (clattn_binding){0};
-    }
+    scores_take(r, b, &d, &args);
     args.query = b->query_at;
     args.key = b->key_at;
     args.value = b->value_at;
@@ -102,24 +71,55 @@ clattn_status run_attend(struct run *r, const struct block *b, cl_event ready)
     args.gradients.query = b->d_query_at;
     args.gradients.key = b->d_key_at;
     args.gradients.value = b->d_value_at;
-    args.position = b->position;
-    if (r->dry)
-        return clattn_attention_prewarm(context, &d);
-    const cl_uint count = wait_list(list, r->last, ready);
-    const clattn_status status = clattn_attention_run(context, r->queue, &d, &args, count, list, &made);
-    run_stepped(r, made);
+    args.whole.query = b->first_query;
+    args.whole.key = b->first_key;
+    args.whole.head = b->head;
+    args.whole.query_length = ranks * r->p->query_length;
+    args.whole.key_length = ranks * r->p->key_length;
+    args.whole.heads = r->p->heads;
+    if (r->dry) {
+        TRY(clattn_attention_prewarm(context, &d));
+    } else {
+        const cl_uint count = wait_list(list, r->last, ready);
+        TRY(clattn_attention_run(context, r->queue, &d, &args, count, list, &made));
+        run_stepped(r, made);
+    }
+    status = scores_add(r, b, &d, &args);
+fail:
     return status;
 }
 
-clattn_status run_add(struct run *r, size_t count, clattn_binding x, clattn_binding y, cl_event ready)
+clattn_status run_fill(struct run *r, cl_mem buffer, float value, size_t first, size_t count)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    struct device *device = &r->a->context->device;
+    cl_event made = NULL;
+    if (r->dry)
+        return status;
+    TRY_CL(&device->report, "clEnqueueFillBuffer",
+           device->cl.clEnqueueFillBuffer(r->queue, buffer, &value, sizeof value, first * sizeof value,
+                                          count * sizeof value, 1, &r->last, &made));
+    run_stepped(r, made);
+fail:
+    return status;
+}
+
+clattn_layout floats(size_t count)
+{
+    return clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &count);
+}
+
+clattn_status run_add(struct run *r, const clattn_layout *x, clattn_binding x_at, const clattn_layout *y,
+                      clattn_binding y_at, cl_event ready)
 {
     clattn_context *context = r->a->context;
     clattn_dropout_desc desc = CLATTN_DROPOUT_DESC_INIT;
     clattn_dropout_args args = CLATTN_DROPOUT_ARGS_INIT;
     cl_event list[2], made = NULL;
-    desc.x = desc.residual = desc.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &count);
-    args.x = x;
-    args.residual = args.y = y;
+    desc.x = *x;
+    desc.residual = desc.y = *y;
+    args.x = x_at;
+    args.residual = args.y = y_at;
     if (r->dry)
         return clattn_dropout_prewarm(context, &desc);
     const cl_uint waits = wait_list(list, r->last, ready);
@@ -140,6 +140,29 @@ clattn_status run_copy(struct run *r, cl_command_queue queue, const clattn_layou
     if (r->dry)
         return clattn_activation_prewarm(r->a->context, &desc);
     return clattn_activation_run(r->a->context, queue, &desc, &args, ready != NULL, ready ? &ready : NULL, event);
+}
+
+clattn_status run_give(struct run *r, const clattn_layout *from, clattn_binding from_at, const clattn_layout *to,
+                       clattn_binding to_at)
+{
+    cl_event made = NULL;
+    const clattn_status status = run_copy(r, r->queue, from, from_at, to, to_at, r->last, &made);
+    run_stepped(r, made);
+    return status;
+}
+
+clattn_status run_join(struct run *r, cl_event other)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    struct device *device = &r->a->context->device;
+    const cl_event both[2] = {r->last, other};
+    cl_event made = NULL;
+    if (other)
+        TRY_CL(&device->report, "clEnqueueMarkerWithWaitList",
+               device->cl.clEnqueueMarkerWithWaitList(r->queue, 2, both, &made));
+    run_stepped(r, made);
+fail:
+    return status;
 }
 
 /* ---- memory ---- */
@@ -225,4 +248,36 @@ clattn_status group_swap_start(const struct run *r, const struct parcel *out, bo
 clattn_status group_swap_finish(const struct run *r, void **requests)
 {
     return r->dry ? CLATTN_SUCCESS : ranks_swap_finish(&r->a->ranks, requests);
+}
+
+clattn_status group_swap(struct run *r, struct parcel *out, bool shared, struct parcel *in, size_t bytes,
+                         cl_event packed)
+{
+    clattn_status status;
+    void **requests = calloc((size_t)r->a->ranks.group.ranks, sizeof *requests);
+    if (!requests)
+        return report_error(&r->a->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for exchanges");
+    TRY(parcel_fetch(r, out, packed));
+    TRY(parcel_wait(r, in));
+    TRY(group_swap_start(r, out, shared, in, bytes, requests));
+    TRY(group_swap_finish(r, requests));
+    status = parcel_store(r, in);
+fail:
+    free(requests);
+    return status;
+}
+
+clattn_status group_sum(struct run *r, struct parcel *out, struct parcel *in, size_t bytes, cl_event packed)
+{
+    clattn_status status;
+    const size_t count = bytes / sizeof(float);
+    const clattn_layout part = floats(count);
+    TRY(group_swap(r, out, false, in, bytes, packed));
+    TRY(run_join(r, in->written));
+    for (size_t i = 1; i < (size_t)r->a->ranks.group.ranks; i++)
+        TRY(run_add(r, &part, clattn_binding_buffer(in->buffer, (int64_t)(i * count)), &part,
+                    clattn_binding_buffer(in->buffer, 0), NULL));
+    event_replace(r->a->context, &in->read, r->last);
+fail:
+    return status;
 }

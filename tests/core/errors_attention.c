@@ -36,7 +36,8 @@ static void enums_and_flags(void **state)
     FIELD(d.window.explicit_left = 2, INVALID, "window.explicit_left or")
     FIELD(d.window.explicit_right = -1, INVALID, "window.explicit_left or")
     FIELD(d.cache.reserved = 1, INVALID, "reserved is not 0")
-    FIELD(d.outputs.reserved = 1, INVALID, "reserved is not 0")
+    FIELD(d.outputs.partial = 2, INVALID, "outputs.partial is neither 0 nor 1")
+    FIELD(d.outputs.partial = 1, INVALID, "outputs.partial is for CLATTN_DIRECTION_BACKWARD")
     FIELD(d.dropout.reserved = 1, INVALID, "reserved is not 0")
 }
 

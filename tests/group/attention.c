@@ -32,6 +32,24 @@ static const attention_case cases[] = {
     {"ALiBi of items, softcap", BIG, SQUARE, .alibi = 2, .softcap = 2},
     {"sinks", BIG, WHOLE, .sinks = true},
     {"sinks, causal", BIG, SQUARE, .sinks = true, .causal = true},
+    {"lengths of keys", ALL, .dim = {2, 4, 4, 16, 16, 4, 4}, .list = {.keys = LIST(5, 16)}},
+    {"lengths, causal from the bottom right", BIG, WHOLE, .causal = true, AT(BOTTOM_RIGHT, 0),
+     .list = {.queries = LIST(48, 11), .keys = LIST(59, 7)}},
+    {"lengths of nothing, sinks", BIG, WHOLE, .sinks = true, .list = {.queries = LIST(0, 33), .keys = LIST(96, 0)}},
+    {"positions, a causal window, lengths of queries", BIG, WHOLE, .causal = true, AT(EXPLICIT, 9), WINDOW(30, 0),
+     .list = {.queries = LIST(20, 48), .positions = LIST(40, -20)}, .type = {.integers = CLATTN_DTYPE_I64}},
+    {"packed", BIG, .dim = {3, 4, 4, 48, 96, 8, 8},
+     .list = {.query_starts = LIST(0, 17, 29, 48), .key_starts = LIST(0, 50, 57, 96)}},
+    {"packed, causal from the bottom right, sinks", BIG, .dim = {3, 8, 4, 48, 96, 8, 8}, .causal = true,
+     AT(BOTTOM_RIGHT, 0), .sinks = true,
+     .list = {.query_starts = LIST(0, 17, 29, 48), .key_starts = LIST(0, 50, 57, 96)}},
+    {"packed, a window, ALiBi of items, lengths", BIG, .dim = {3, 4, 4, 96, 96, 8, 8}, WINDOW(20, 5), .alibi = 2,
+     .list = {.query_starts = LIST(0, 1, 70, 96), .key_starts = LIST(0, 40, 41, 96), .keys = LIST(30, 1, 50)}},
+    {"dropout", ALL, SMALL_WHOLE, .dropout = 0.4F, .seed = 9, .dropout_offset = 3},
+    {"dropout, causal, grouped heads, lengths", BIG, WHOLE, .causal = true, AT(BOTTOM_RIGHT, 0), .dropout = 0.2F,
+     .seed = 11, .list = {.queries = LIST(48, 11), .keys = LIST(59, 96)}},
+    {"dropout, packed", BIG, .dim = {3, 4, 4, 48, 96, 8, 8}, .dropout = 0.2F, .seed = 12,
+     .list = {.query_starts = LIST(0, 17, 29, 48), .key_starts = LIST(0, 50, 57, 96)}},
     {"additive", BIG, SQUARE, .additive = true},
     {"a scale, no log-sum-exps", BIG, SQUARE, .scaled = true, .scale = -0.3F, .no_lse = true},
     {"huge scores", BIG, SQUARE, .fill = FILL_HUGE},
@@ -143,8 +161,27 @@ static const attention_case backward_cases[] = {
     {"a window, the log-sum-exp's gradient", BIG, SQUARE, WINDOW(20, 3), .entropy = true},
     {"nothing attended by some", BIG, SQUARE, .causal = true, AT(EXPLICIT, -40)},
     {"a mask, a bias, causal", BIG, SQUARE, .causal = true, .mask = MASK_FLOAT, .bias = MASK_FINITE},
+    {"a mask of keys, a bias of heads", BIG, WHOLE, .mask = MASK_FLOAT, .mask_rank = 4, .mask_extent = {2, 1, 1, 96},
+     .bias = MASK_FINITE, .bias_rank = 4, .bias_extent = {1, 8, 1, 1}},
+    {"a mask of rows, a bias of heads and keys, causal", BIG, SQUARE, .causal = true, .mask = MASK_FINITE,
+     .mask_rank = 2, .mask_extent = {96, 1}, .bias = MASK_FINITE, .bias_rank = 3, .bias_extent = {4, 1, 96}},
     {"ALiBi, softcap, sinks", BIG, WHOLE, .alibi = 1, .softcap = 2, .sinks = true},
-    {"additive", MORE, SQUARE, .additive = true},
+    {"ALiBi of items, causal", BIG, WHOLE, .causal = true, .alibi = 2},
+    {"sinks alone by some, the log-sum-exp's gradient", BIG, SQUARE, .causal = true, AT(EXPLICIT, -40), .sinks = true,
+     .entropy = true},
+    {"additive", BIG, SQUARE, .additive = true},
+    {"lengths, causal from the bottom right, sinks", BIG, WHOLE, .causal = true, AT(BOTTOM_RIGHT, 0), .sinks = true,
+     .list = {.queries = LIST(48, 11), .keys = LIST(59, 7)}},
+    {"positions, a window, ALiBi", BIG, WHOLE, AT(EXPLICIT, 9), WINDOW(30, 5), .alibi = 1,
+     .list = {.positions = LIST(40, -20)}},
+    {"packed, causal, sinks", BIG, .dim = {3, 8, 4, 48, 96, 8, 8}, .causal = true, AT(BOTTOM_RIGHT, 0), .sinks = true,
+     .list = {.query_starts = LIST(0, 17, 29, 48), .key_starts = LIST(0, 50, 57, 96)}},
+    {"packed, a window, ALiBi of items", BIG, .dim = {3, 4, 4, 96, 96, 8, 8}, WINDOW(20, 5), AT(EXPLICIT, 3),
+     .alibi = 2, .list = {.query_starts = LIST(0, 1, 70, 96), .key_starts = LIST(0, 40, 41, 96)}},
+    {"dropout, causal, sinks", BIG, WHOLE, .causal = true, AT(BOTTOM_RIGHT, 0), .sinks = true, .dropout = 0.2F,
+     .seed = 9},
+    {"dropout, a bias", BIG, SQUARE, .bias = MASK_FINITE, .dropout = 0.2F, .seed = 10, .dropout_offset = 1},
+    {"additive, one vector", MORE, SQUARE, .additive = true, .shared_vector = true},
     {"float16, causal", BIG, WHOLE, .causal = true, .type = FOUR(CLATTN_DTYPE_F16)},
 };
 
@@ -154,17 +191,14 @@ static void check_backward(const void *which, const char *unused)
     static struct backward_job whole;
     const attention_case *test = which;
     (void)unused;
-    for (size_t n = 0; n < 4 * count_of_counts(); n++) {
-        const group_way way = {counts[n / 4], n % 2 ? CLATTN_GROUP_MODE_HEADS : CLATTN_GROUP_MODE_RING,
-                               (clattn_group_order)(n / 2 % 2)};
+    for (size_t n = 0; n < 6 * count_of_counts(); n++) {
+        const group_way way = {counts[n / 6], (clattn_group_mode)(n % 3), (clattn_group_order)(n / 3 % 2)};
         if (!divides(test, &way) || !group_can(test, &way))
             continue;
         backward_prepare(&whole, test);
         for (int i = 0; i < way.ranks; i++)
             group_part_make_backward(&ranks[i].part, &whole, &way, i);
         assert_int_equal(run_group(ranks, &whole.job, &way), CLATTN_SUCCESS);
-        /* What a group does not compute. */
-        whole.mask.memory = whole.bias.memory = whole.vector.memory = whole.alibi.memory = whole.sinks.memory = NULL;
         backward_judge(&whole);
         backward_release(&whole);
     }
@@ -180,10 +214,17 @@ static void repeats_bits(const void *which, const char *unused)
     static rank_thread ranks[MOST_RANKS];
     static struct backward_job gradients;
     const group_way *way = which;
-    const attention_case test = {"repeated", ALL, .dim = {1, 4, 4, 48, 48, 8, 8}, .causal = true};
+    const attention_case test = {"repeated",
+                                 ALL,
+                                 .dim = {1, 4, 4, 48, 48, 8, 8},
+                                 .causal = true,
+                                 .sinks = true,
+                                 .bias = MASK_FINITE,
+                                 .bias_rank = 3,
+                                 .bias_extent = {4, 1, 48}};
     unsigned char *first[MOST_RANKS];
     (void)unused;
-    for (int backward = 0; backward < (way->mode == CLATTN_GROUP_MODE_GATHER ? 1 : 2); backward++) {
+    for (int backward = 0; backward < 2; backward++) {
         for (size_t n = 0; n < by_level(2, REPEATS, REPEATS, 1000); n++) {
             clattn_group_local *local = NULL;
             backward_prepare(&gradients, &test);
@@ -231,7 +272,7 @@ static void repeats_bits(const void *which, const char *unused)
 
 static const group_way repeated[] = {
     {3, CLATTN_GROUP_MODE_RING, CLATTN_GROUP_ORDER_ZIGZAG},
-    {2, CLATTN_GROUP_MODE_GATHER, CLATTN_GROUP_ORDER_STRAIGHT},
+    {2, CLATTN_GROUP_MODE_GATHER, CLATTN_GROUP_ORDER_ZIGZAG},
     {4, CLATTN_GROUP_MODE_HEADS, CLATTN_GROUP_ORDER_ZIGZAG},
 };
 

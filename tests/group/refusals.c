@@ -191,12 +191,12 @@ static void what_ranks_disagree_about_is_named(void **state)
     local[0] = small_desc();
     /* One refuses its own: the other one says who has no share. */
     local[1] = small_desc();
-    local[1].dropout.probability = 0.5F;
+    local[1].outputs.entropy = small_lse();
     make_shares(ranks);
     assert_int_equal(ranks[1].status, CLATTN_ERROR_UNSUPPORTED);
-    assert_string_equal(ranks[1].message, "group attention: a group's attention has no dropout");
+    assert_string_equal(ranks[1].message, "group attention: a group's attention has no entropy and no scores");
     assert_int_equal(ranks[0].status, CLATTN_ERROR_INVALID_ARGUMENT);
-    assert_non_null(strstr(ranks[0].message, "which refuses: a group's attention has no dropout"));
+    assert_non_null(strstr(ranks[0].message, "which refuses: a group's attention has no entropy and no scores"));
 }
 
 /* ---- groups of the application's own ---- */
@@ -308,18 +308,25 @@ static void wrong_descriptions_are_refused(void **state)
     REFUSES(INVALID_LAYOUT, "gradients.output: the layout is missing", d.direction = CLATTN_DIRECTION_BACKWARD);
     REFUSES(INVALID_LAYOUT, "reads outputs.lse",
             (d.direction = CLATTN_DIRECTION_BACKWARD, d.gradients.output = d.gradients.key = d.query));
-    REFUSES(INVALID_ARGUMENT, "none of gradients.query",
+    REFUSES(INVALID_ARGUMENT, "no gradient is asked for",
             (d.direction = CLATTN_DIRECTION_BACKWARD, d.gradients.output = d.query, d.outputs.lse = small_lse()));
     REFUSES(INVALID_LAYOUT, "the extents of their arrays",
             (d.direction = CLATTN_DIRECTION_BACKWARD, d.gradients.output = d.gradients.key = d.query,
              d.outputs.lse = small_lse(), d.gradients.key.extent[3] = 3));
-    REFUSES(UNSUPPORTED, "by a ring or by heads",
-            (g.mode = CLATTN_GROUP_MODE_GATHER, d.direction = CLATTN_DIRECTION_BACKWARD,
-             d.gradients.output = d.gradients.key = d.query, d.outputs.lse = small_lse()));
-    REFUSES(UNSUPPORTED, "gradients of query, key and value",
+    REFUSES(INVALID_LAYOUT, "the extents of their arrays",
             (d.direction = CLATTN_DIRECTION_BACKWARD, d.gradients.output = d.gradients.key = d.query,
              d.outputs.lse = small_lse(), d.gradients.sinks = small_lse(), d.gradients.sinks.rank = 1));
+    REFUSES(INVALID_LAYOUT, "gradients are float32",
+            (d.direction = CLATTN_DIRECTION_BACKWARD, d.gradients.output = d.query, d.outputs.lse = small_lse(),
+             d.bias = d.gradients.bias = clattn_layout_contiguous(CLATTN_DTYPE_F16, 2, (const size_t[2]){8, 8})));
+    REFUSES(INVALID_ARGUMENT, "a boolean mask has no derivative",
+            (d.direction = CLATTN_DIRECTION_BACKWARD, d.gradients.output = d.query, d.outputs.lse = small_lse(),
+             d.mask = clattn_layout_contiguous(CLATTN_DTYPE_BOOL, 2, (const size_t[2]){8, 8}),
+             d.gradients.mask = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){8, 8})));
+    REFUSES(INVALID_LAYOUT, "mask and bias have at most 4 dimensions",
+            d.bias = clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, (const size_t[5]){1, 1, 1, 8, 8}));
     REFUSES(INVALID_ARGUMENT, "short_mask", d.short_mask = 77);
+    REFUSES(INVALID_ARGUMENT, "outputs.partial", d.outputs.partial = 1);
     REFUSES(INVALID_LAYOUT, "outputs.lse is", (d.outputs.lse = small_lse(), d.outputs.lse.extent[1] = 1));
     REFUSES(INVALID_LAYOUT, "scoring.sinks is",
             d.scoring.sinks = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (const size_t[1]){9}));
@@ -329,8 +336,23 @@ static void wrong_descriptions_are_refused(void **state)
             (d.scoring.kind = CLATTN_SCORE_ADDITIVE,
              d.scoring.vector = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){3, 4})));
     REFUSES(UNSUPPORTED, "no snippets", d.snippets.mask_mod = "int mask_mod;");
-    REFUSES(UNSUPPORTED, "no lengths",
-            d.lengths.key = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, (const size_t[1]){1}));
+    REFUSES(UNSUPPORTED, "packs queries and keys, or neither",
+            d.lengths.key_starts = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, (const size_t[1]){2}));
+    REFUSES(UNSUPPORTED, "no mask and no bias",
+            (d.lengths.query_starts = d.lengths.key_starts =
+                 clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, (const size_t[1]){2}),
+             d.mask = clattn_layout_contiguous(CLATTN_DTYPE_BOOL, 2, (const size_t[2]){8, 8})));
+    REFUSES(INVALID_LAYOUT, "lengths.key_starts are (items + 1)",
+            (d.lengths.query_starts = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, (const size_t[1]){2}),
+             d.lengths.key_starts = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, (const size_t[1]){3})));
+    REFUSES(INVALID_LAYOUT, "lengths.positions are (batch)",
+            d.lengths.key = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, (const size_t[1]){2}));
+    REFUSES(INVALID_LAYOUT, "lengths.positions are (batch)",
+            d.lengths.query = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (const size_t[1]){1}));
+    REFUSES(UNSUPPORTED, "4 divides", (d.dropout.probability = 0.5F, d.key.extent[2] = d.value.extent[2] = 6));
+    REFUSES(
+        UNSUPPORTED, "4 divides",
+        (g.order = CLATTN_GROUP_ORDER_ZIGZAG, d.dropout.probability = 0.5F, d.key.extent[2] = d.value.extent[2] = 12));
     REFUSES(UNSUPPORTED, "no cache", d.cache.kind = CLATTN_CACHE_KIND_RING);
     REFUSES(UNSUPPORTED, "no entropy", d.outputs.entropy = small_lse());
     REFUSES(UNSUPPORTED, "float32, float16 or bfloat16",
@@ -370,6 +392,10 @@ static void wrong_groups_and_arguments_are_refused(void **state)
     args.explicit_lengths = 1;
     assert_int_equal(clattn_group_attention_run(attention, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
     assert_message_has(context, "takes no lengths");
+    args = problem.args;
+    args.whole.heads = 4;
+    assert_int_equal(clattn_group_attention_run(attention, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_message_has(context, "whole");
     args = problem.args;
     args.query = (clattn_binding){0};
     assert_int_equal(clattn_group_attention_run(attention, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);

@@ -82,13 +82,10 @@ static void check(const void *which, const char *unused)
         if (group.rank == 0)
             attention_judge(&whole, test);
         job_release(&whole);
-        if (way.mode == CLATTN_GROUP_MODE_GATHER)
-            continue;
         backward_prepare(&gradients, test);
         for (int i = 0; i < ranks; i++)
             group_part_make_backward(&parts[i], &gradients, &way, i);
         run_part(parts, ranks, &way, &gradients.job);
-        gradients.sinks.memory = NULL; /* which a group does not compute */
         if (group.rank == 0)
             backward_judge(&gradients);
         backward_release(&gradients);

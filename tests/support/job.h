@@ -5,7 +5,7 @@
 #include "support/harness.h"
 #include "support/operator.h"
 
-#define JOB_OUTPUTS 4
+#define JOB_OUTPUTS 8
 
 typedef enum mask_kind {
     MASK_NONE,

@@ -1,6 +1,6 @@
 /* What the kernels of attention's backward direction share, beside attention/core.h.
  *
- *   P_ij  = factor_i * exp(s_ij - lse_i)      factor_i, near 1, takes back what rounding has done to lse_i
+ *   P_ij  = factor_i * exp(s_ij - lse_i)      factor_i, near 1, takes back what rounding has done to lse_i; 1 with PARTIAL
  *   dP_ij = keep_ij * sum_c dO_ic V_jc        keep_ij: dropout's 0 or 1 / (1 - probability)
  *   dS_ij = P_ij * (dP_ij - delta_i)          delta_i = sum_c dO_ic O_ic - dlse_i
  *   G_ij  = dS_ij * score_mod_grad(capped_ij, b, h, i, j) * (1 - (capped_ij / softcap)^2), the derivative by the scaled score
@@ -18,6 +18,7 @@
  *   value_scale   the workspace's rows                               block_table   what the kernels say
  *
  *   DO_TYPE, GRADIENT_LSE   the types of dO and whether there is dlse
+ *   PARTIAL                 1: O and lse are of more keys than there are here
  *   SCORE_MOD_GRAD          1, if SCORE_MOD is: the user's derivative of score_mod (attention/user.h) */
 #ifndef CLATTN_CL_ATTENTION_BACKWARD_CORE_H
 #define CLATTN_CL_ATTENTION_BACKWARD_CORE_H
@@ -34,6 +35,9 @@
 #endif
 #ifndef GRADIENT_LSE
 #define GRADIENT_LSE 0
+#endif
+#ifndef PARTIAL
+#define PARTIAL 0
 #endif
 #ifndef DQ_TYPE
 #define DQ_TYPE F32
@@ -168,7 +172,7 @@ static inline state attention_output_gradient(const global ELEMENT(DO_TYPE) *d_o
     return even + odd;
 }
 
-/* delta_i of a row whose log-sum-exp is `row_lse`; `attends`: it attends some key, and not nothing or a sink alone. */
+/* delta_i of a row whose log-sum-exp is `row_lse`; `attends`: it attends some key that is here, and not nothing or a sink alone. */
 static inline state attention_delta(const global ELEMENT(O_TYPE) *output, const global ELEMENT(DO_TYPE) *d_output,
                                     const global float *d_lse, state row_lse, bool attends, const attention_item *item,
                                     long i, const attention_args *a)
@@ -177,7 +181,7 @@ static inline state attention_delta(const global ELEMENT(O_TYPE) *output, const 
     state delta = 0.0f;
     if (row_lse == -INFINITY)
         return delta;
-    for (int c = 0; c < D_V && attends; c++) /* O is 0 where a sink alone is attended */
+    for (int c = 0; c < D_V && (attends || PARTIAL); c++) /* O is 0 where a sink alone is attended */
         delta = STATE_FMA(LOAD(DO_TYPE, d_output, from + c * a->scores.col),
                           LOAD(O_TYPE, output, to + c * a->output.col), delta);
 #if GRADIENT_LSE
@@ -197,10 +201,14 @@ static inline state attention_sink(state row_lse, const attention_item *item, co
     return 0.0f;
 }
 
-/* A row's factor, from the sum of the weights of its keys and its sink; 0: it attends nothing. */
-static inline state attention_factor(state sum)
+/* A row's factor, from the sum of the weights of its keys and its sink, or of a part of them; 0: it attends nothing. */
+static inline state attention_factor(state sum, state row_lse)
 {
+#if PARTIAL
+    return row_lse == -INFINITY ? 0.0f : 1.0f;
+#else
     return sum == 0.0f ? 0.0f : (state)1.0f / sum;
+#endif
 }
 
 /* Stores the row's numbers, whose parts lie from `at` on, `step` apart; `slopes`: what its keys add to the gradient of the head's

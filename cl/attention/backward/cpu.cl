@@ -90,7 +90,7 @@ INLINE void load_block(block_rows *rows, operand *q, operand *g, const global EL
 #endif
         int begin, end;
         attention_keys(&block->item, i, i, a, &begin, &end);
-        if (factor[r] == 0.0f || begin >= end) { /* it attends nothing, or its sink alone */
+        if (factor[r] == 0.0f || (begin >= end && !PARTIAL)) { /* it attends nothing, or its sink alone */
             for (int d = 0; d < K_WIDTH; d += LANES)
                 set_row(q, r * K_WIDTH + d, (floatv)(0.0f));
             for (int c = 0; c < V_WIDTH; c += LANES)
@@ -346,7 +346,9 @@ kernel void attention_backward_cpu(const global ELEMENT(Q_TYPE) *query, const gl
             sum[d] = (floatv)(0.0f);
         if (block.live > 0) {
             attention_keys(&block.item, block.first, block.first + block.last, &a, &begin, &end);
+#if !PARTIAL
             find_factors(&rows, s, slope, k, qt, key, begin, end, &block, &a, &arrays);
+#endif
         }
         for (int start = begin, n; start < end; start += n) {
             n = tile_length(KEY_TILE, start, end, &a);

@@ -126,7 +126,7 @@ kernel void attention_backward_rows(const global ELEMENT(Q_TYPE) *query, const g
         add_vector(to_vector, g, first, columns, query, key, &item, i, j, &a, &arrays);
 #endif
     }
-    const state sink = attention_sink(row_lse, &item, &a, &arrays), factor = attention_factor(sum + sink);
+    const state sink = attention_sink(row_lse, &item, &a, &arrays), factor = attention_factor(sum + sink, row_lse);
 #if GRADIENT_QUERY
     const long at = attention_query_row(&a.key_scale, &item, i) + first * a.key_scale.col;
     for (int c = 0; c < columns; c++)

@@ -354,7 +354,7 @@ kernel void attention_backward_matrix_rows(const global ELEMENT(Q_TYPE) *query, 
     const float sink = attention_sink(row.lse, &of, &a, &arrays);
     shared[item] = sum;
     barrier(CLK_LOCAL_MEM_FENCE);
-    const float factor = attention_factor(sum_up(shared, r) + sink);
+    const float factor = attention_factor(sum_up(shared, r) + sink, row.lse);
 #if ALIBI
     barrier(CLK_LOCAL_MEM_FENCE);
     shared[item] = slopes;

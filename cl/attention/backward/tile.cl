@@ -358,7 +358,7 @@ kernel void attention_backward_tile_rows(const global ELEMENT(Q_TYPE) *query, co
 
     if (id >= ITEMS - TILE_Q) {
         const int row = (int)(id % TILE_Q);
-        const float factor = attention_factor(own_sum + row_sink[row]);
+        const float factor = attention_factor(own_sum + row_sink[row], row_lse[row]);
         row_factor[row] = factor;
         if (first + row < result.end)
             attention_store_row(work, numbers.work + (first + row) * numbers.work_row, numbers.work_part,

@@ -188,14 +188,16 @@ INLINE void drop_tile(floatv *p, int start, int n, const attention_block *block,
     const uint2 key = (uint2)((uint)a->dropout_seed, (uint)(a->dropout_seed >> 32));
 
     for (int v = 0; v < QUERY_VECTORS; v++) {
-        const uintv query = JOIN(convert_uint, LANES)(block_queries(block, v)) + (uint)block->first;
+        const uintv query =
+            JOIN(convert_uint, LANES)(block_queries(block, v)) + (uint)(block->first + block->item.past_queries);
 #if GROUPED
         const uintv head = JOIN(convert_uint, LANES)(JOIN(vload, LANES)(v, block->head));
 #else
         const uintv head = (uintv)(0);
 #endif
         for (int four = start / 4; four * 4 < start + n; four++) {
-            uintv word[4] = {(uintv)((uint)four), query, head + (uint)(block->item.b * a->heads + block->item.h),
+            uintv word[4] = {(uintv)((uint)four + (uint)block->item.past_keys / 4), query,
+                             head + (uint)(block->item.b * a->whole_heads + a->first_head + block->item.h),
                              (uintv)(a->dropout_offset)};
             philoxv(word, key);
             for (int w = 0; w < 4; w++) {

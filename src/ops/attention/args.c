@@ -9,7 +9,7 @@
 #include "ops/attention/launch.h"
 
 _Static_assert(sizeof(array4) == 40 && sizeof(array2) == 24 && sizeof(array1) == 16, "arrays have padding");
-_Static_assert(sizeof(attention_args) == 24 + 11 * 40 + 3 * 24 + 6 * 16 + 9 * 8 + 22 * 4, "attention_args has padding");
+_Static_assert(sizeof(attention_args) == 24 + 11 * 40 + 3 * 24 + 6 * 16 + 9 * 8 + 28 * 4, "attention_args has padding");
 _Static_assert(sizeof(attention_args) + ATTENTION_POINTERS * 8 <= 1024, "too many arguments");
 _Static_assert(4 + ATTENTION_ARRAYS + ATTENTION_GRADIENTS + CLATTN_USER_BUFFERS <= BOUND_MOST, "too many arrays");
 
@@ -49,16 +49,25 @@ static int covered(size_t keys, const clattn_attention_args *args)
     return (int)(keys != 1 ? size_min(keys, args->key_length) : args->key_length);
 }
 
+static int64_t limited(int64_t position, int64_t limit)
+{
+    return position < -limit - 1 ? -limit - 1 : position > limit ? limit : position;
+}
+
 /* Query 0's key position, brought into the range in which it makes a difference to lengths below 2^31. */
 static int64_t position_of(const struct attention_problem *problem, const clattn_attention_args *args)
 {
+    const int64_t limit = (int64_t)1 << 40; /* from where on lengths make no difference; sums stay in range */
     int64_t position = 0;
     if (problem->desc.alignment == CLATTN_ALIGNMENT_BOTTOM_RIGHT)
-        position = (int64_t)args->key_length - (int64_t)args->query_length;
+        position = (int64_t)args->whole.key_length - (int64_t)args->whole.query_length;
     else if (problem->desc.alignment == CLATTN_ALIGNMENT_EXPLICIT)
-        position = args->position;
-    const int64_t limit = (int64_t)1 << 40; /* from where on lengths make no difference; sums stay in range */
-    return position < -limit - 1 ? -limit - 1 : position > limit ? limit : position;
+        position = limited(args->position, 2 * limit);
+    if (!problem->packed_queries) /* whose items have their own */
+        position += (int64_t)args->whole.query;
+    if (!problem->packed_keys)
+        position -= (int64_t)args->whole.key;
+    return limited(position, limit);
 }
 
 static void fill_optional(const struct attention_problem *problem, const clattn_attention_args *args, attention_args *a)
@@ -125,6 +134,12 @@ void attention_fill_args(const struct attention_problem *problem, const clattn_a
     a->dropout_threshold = (uint32_t)ceil((double)desc->dropout.probability * 4294967296.0);
     a->dropout = desc->dropout.probability;
     a->dropout_scale = (float)(1.0 / (1.0 - (double)desc->dropout.probability));
+    a->first_query = (int)args->whole.query;
+    a->first_key = (int)args->whole.key;
+    a->first_head = (int)args->whole.head;
+    a->whole_queries = (int)args->whole.query_length;
+    a->whole_keys = (int)args->whole.key_length;
+    a->whole_heads = (int)args->whole.heads;
     a->scale = problem->scale;
     a->softcap = desc->scoring.softcap;
     fill_optional(problem, args, a);
@@ -338,6 +353,7 @@ clattn_status attention_args_read(clattn_context *context, const struct attentio
     list.count = 0;
     TRY(args_read(&context->device.report, "clattn_attention_args", args, sizeof *args, sizeof *args, given));
     TRY(read_lengths(&context->device.report, problem, args));
+    TRY(attention_read_whole(&context->device.report, problem, args));
     TRY(check_absent(context, problem, args));
     const struct operands operands = operands_of(problem, args);
     const bool is_empty = attention_is_empty(problem, args);

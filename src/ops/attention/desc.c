@@ -76,7 +76,9 @@ static clattn_status check_enums(const clattn_attention_desc *desc, const char *
         INVALID("unknown outputs.scores_mode");
     if (!(desc->dropout.probability >= 0 && desc->dropout.probability < 1))
         INVALID("dropout.probability is not from 0 to below 1");
-    if (desc->cache.reserved || desc->outputs.reserved || desc->dropout.reserved)
+    if (!is_flag(desc->outputs.partial))
+        INVALID("outputs.partial is neither 0 nor 1");
+    if (desc->cache.reserved || desc->dropout.reserved)
         INVALID("reserved is not 0");
     return CLATTN_SUCCESS;
 }
@@ -490,6 +492,8 @@ clattn_status attention_problem_read(const void *desc, void *result, const char 
     for (int i = 0; i < ATTENTION_GRADIENTS; i++)
         if (!layout_is_none(attention_gradient_layout(&problem->desc, i)))
             INVALID("gradients are for CLATTN_DIRECTION_BACKWARD");
+    if (problem->desc.outputs.partial)
+        INVALID("outputs.partial is for CLATTN_DIRECTION_BACKWARD");
     memset(&problem->desc.gradients, 0, sizeof problem->desc.gradients);
     problem->score_mod_grad = NULL; /* it may be there for backward, and is no difference */
     memset(problem->score_mod_grad_digest, 0, sizeof problem->score_mod_grad_digest);

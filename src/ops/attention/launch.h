@@ -26,6 +26,10 @@ static inline bool attention_is_empty(const struct attention_problem *problem, c
 clattn_status attention_args_read(clattn_context *context, const struct attention_problem *problem,
                                   const clattn_attention_args *given, clattn_attention_args *args);
 
+/* Checks `whole`, of args with lengths filled in, and fills that in. */
+clattn_status attention_read_whole(struct report *report, const struct attention_problem *problem,
+                                   clattn_attention_args *args);
+
 /* Fills what the kernels are told; `args` has passed attention_args_read. */
 void attention_fill_args(const struct attention_problem *problem, const clattn_attention_args *args,
                          attention_args *kernel_args);

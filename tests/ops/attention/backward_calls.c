@@ -1,4 +1,5 @@
 /* Attention's backward direction: what is refused, and calls without query rows. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "support/attention/backward_job.h"
@@ -29,6 +30,8 @@ static void refusals(void **state)
     ANSWERS(ERROR_INVALID_ARGUMENT, d.outputs.lse = (clattn_layout){0});
     ANSWERS(ERROR_INVALID_ARGUMENT, d.gradients.query = d.gradients.key = d.gradients.value = (clattn_layout){0});
     ANSWERS(SUCCESS, d.gradients.query = d.gradients.key = (clattn_layout){0});
+    ANSWERS(SUCCESS, d.outputs.partial = 1);
+    ANSWERS(ERROR_INVALID_ARGUMENT, d.outputs.partial = 2);
     ANSWERS(ERROR_INVALID_ARGUMENT, d.outputs.entropy = d.outputs.lse);
     ANSWERS(ERROR_INVALID_ARGUMENT, d.gradients.mask = clattn_layout_bhsd(CLATTN_DTYPE_F32, 2, 2, 5, 7));
     ANSWERS(ERROR_INVALID_LAYOUT, d.gradients.bias = clattn_layout_bhsd(CLATTN_DTYPE_F32, 2, 2, 5, 7));
@@ -154,13 +157,85 @@ static void nothing_to_attend_is_checked(void **state)
     backward_release(&j);
 }
 
+/* ---- some of the keys ---- */
+
+static const attention_case divided[] = {
+    {"causal, sinks", ALL, .dim = {2, 2, 1, 9, 21, 8, 8}, AT(EXPLICIT, 8), .causal = true, .sinks = true},
+    {"the log-sum-exp's gradient", ALL, .dim = {2, 2, 1, 9, 21, 8, 8}, AT(EXPLICIT, 8), .entropy = true},
+    {"dropout, lengths", ALL, .dim = {3, 2, 1, 9, 21, 8, 8}, .causal = true, AT(BOTTOM_RIGHT, 0), .dropout = 0.3F,
+     .seed = 4, .list = {.queries = LIST(9, 5, 7), .keys = LIST(16, 21, 9)}},
+    {"bfloat16", ALL, .dim = {2, 2, 1, 9, 21, 8, 8}, AT(EXPLICIT, 8), .sinks = true,
+     .type = {BF, BF, BF, BF, .scores = CLATTN_DTYPE_F32}},
+};
+
+/* Lets the call have `count` keys from `first` on. */
+static void take_keys(struct backward_job *j, const clattn_attention_args *whole, size_t first, size_t count)
+{
+    clattn_attention_args *a = &j->job.args.attention;
+    const int64_t rows = (int64_t)first;
+    *a = *whole;
+    a->key_length = count;
+    a->whole.key = first;
+    a->whole.key_length = whole->key_length;
+    a->key.offset += rows * j->desc.key.stride[2];
+    a->value.offset += rows * j->desc.value.stride[2];
+    a->gradients.key.offset += rows * j->desc.gradients.key.stride[2];
+    a->gradients.value.offset += rows * j->desc.gradients.value.stride[2];
+}
+
+/* What two parts of the keys add makes the gradients of all of them, and either has that of the sinks. */
+static void parts_of_keys(const void *which, const char *solver)
+{
+    const attention_case *t = which;
+    const size_t first = 12, count = t->dim.batch * t->dim.heads * t->dim.queries * t->dim.d_k;
+    struct backward_job j;
+    size_t index[4] = {0};
+    double *sum = calloc(count, sizeof *sum);
+
+    assert_non_null(sum);
+    backward_prepare(&j, t);
+    j.desc.outputs.partial = 1;
+    j.weights = strcmp(solver, "emulated-mma") == 0 ? BF : CLATTN_DTYPE_NONE;
+    if (backward_plan(&j, solver)) {
+        clattn_attention_args whole = j.job.args.attention;
+        whole.explicit_lengths = 1;
+        whole.batch = t->dim.batch;
+        whole.query_length = t->dim.queries;
+        whole.key_length = t->dim.keys;
+        for (int part = 0; part < 2; part++) {
+            take_keys(&j, &whole, part ? first : 0, part ? t->dim.keys - first : first);
+            backward_run(&j);
+            array_download(&j.query);
+            for (size_t n = 0; n < count; n++, array_next(4, j.query.layout.extent, index)) {
+                sum[n] += array_get(&j.query, index);
+            }
+        }
+        for (size_t n = 0; n < count; n++, array_next(4, j.query.layout.extent, index)) {
+            array_set(&j.query, index, sum[n]);
+        }
+        const test_memory *memory = j.query.memory;
+        write_buffer(clattn_context_queue(device_context()), memory->buffer, 0, memory->count * memory->element_size,
+                     memory->host);
+        backward_judge(&j);
+    }
+    free(sum);
+    backward_release(&j);
+}
+
 int main(int argc, char **argv)
 {
-    static const char *const solvers[] = {"generic", "tile", "emulated-mma"};
+    static const char *const solvers[] = {"generic", "tile", "emulated-mma"}, *const divisors[] = {"generic", "cpu",
+                                                                                                   "tile",
+                                                                                                   "emulated-mma"};
     suite_add(refusals, "refusals");
     suite_add(texts, "the texts of score_mod_grad");
     for (size_t i = 0; i < COUNT_OF(solvers); i++)
         suite_add_case(nothing_to_attend, NULL, solvers[i], "nothing to attend, %s", solvers[i]);
     suite_add(nothing_to_attend_is_checked, "nothing to attend is checked");
+    for (size_t n = 0; n < COUNT_OF(divided); n++)
+        for (size_t i = 0; i < COUNT_OF(divisors); i++)
+            if (divided[n].type.query == BF || i < 3)
+                suite_add_case(parts_of_keys, &divided[n], divisors[i], "some of the keys, %s: %s", divisors[i],
+                               divided[n].rule);
     return suite_run("attention backward, calls", argc, argv);
 }

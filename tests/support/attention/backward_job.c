@@ -197,6 +197,11 @@ static void describe(struct backward_job *j)
     j->job.output[0] = j->query;
     j->job.output[1] = j->key;
     j->job.output[2] = j->value;
+    j->job.output[3] = j->mask;
+    j->job.output[4] = j->bias;
+    j->job.output[5] = j->vector;
+    j->job.output[6] = j->alibi;
+    j->job.output[7] = j->sinks;
 }
 
 void backward_prepare(struct backward_job *j, const attention_case *test)

@@ -5,7 +5,8 @@
 #include "support/attention/backward.h"
 #include "support/attention/case.h"
 
-/* The arrays of the backward call beside the forward job's inputs.  The job's outputs are the gradients of query, key and value.  A
+/* The arrays of the backward call beside the forward job's inputs.  The job's outputs are the gradients of query, key, value, mask,
+ * bias, vector, slopes and sinks.  A
  * case's `entropy` stands for a gradient of the log-sum-exp, its type.scores for the type of those three, which else is the inputs'. */
 struct backward_job {
     test_job job;

@@ -16,8 +16,9 @@ bool group_can(const attention_case *test, const group_way *way)
     const bool by_rows = test->mask_rank == 0 || (test->mask_rank >= 2 && test->mask_extent[test->mask_rank - 2] > 1);
     const bool bias_by_rows =
         test->bias_rank == 0 || (test->bias_rank >= 2 && test->bias_extent[test->bias_rank - 2] > 1);
+    const size_t pieces = (size_t)way->ranks * (way->order == CLATTN_GROUP_ORDER_ZIGZAG ? 2 : 1);
     if (way->mode == CLATTN_GROUP_MODE_RING) {
-        return true;
+        return test->dropout == 0 || (test->dim.keys / pieces % 4 == 0 && !test->list.key_starts);
     }
     return test->dim.kv_heads % (size_t)way->ranks == 0 &&
            (way->mode == CLATTN_GROUP_MODE_GATHER || !((test->mask && by_rows) || (test->bias && bias_by_rows)));
@@ -55,14 +56,23 @@ static test_array take(test_job *job, const test_array *whole, const group_way *
     return take_as(job, whole, way, rank, rows_at, FORM_PADDED);
 }
 
-static test_array make_output(test_job *job, const test_array *whole, const group_way *way)
+/* The dimension of output `n` that has the rank's rows, or -1: it has all rows, or none. */
+static int own_rows_at(const test_array *whole, int n)
+{
+    const int at = n <= VALUE ? 2 : n <= BIAS ? whole->layout.rank - 2 : -1;
+    return at >= 0 && whole->layout.extent[at] > 1 ? at : -1;
+}
+
+static test_array make_output(test_job *job, const test_array *whole, int n, const group_way *way)
 {
     size_t extent[CLATTN_MAX_RANK];
     if (!whole->memory) {
         return (test_array){0};
     }
     memcpy(extent, whole->layout.extent, sizeof extent);
-    extent[2] /= (size_t)way->ranks;
+    if (own_rows_at(whole, n) >= 0) {
+        extent[own_rows_at(whole, n)] /= (size_t)way->ranks;
+    }
     test_array part = job_array(job, ROLE_OUTPUT, whole->layout.dtype, whole->layout.rank, extent,
                                 whole->layout.rank == 4 ? FORM_BSHD : FORM_PLAIN);
     array_own(&part, extent);
@@ -73,7 +83,8 @@ static test_array make_output(test_job *job, const test_array *whole, const grou
 static void make(group_part *part, const test_job *whole, const clattn_attention_desc *desc, const group_way *way,
                  int rank)
 {
-    static const int inputs[] = {QUERY, KEY, VALUE, MASK, BIAS, ALIBI, SINKS, VECTOR};
+    static const int inputs[] = {QUERY,  KEY,           VALUE,       MASK,      BIAS,         ALIBI,     SINKS,
+                                 VECTOR, QUERY_LENGTHS, KEY_LENGTHS, POSITIONS, QUERY_STARTS, KEY_STARTS};
     static const array_form forms[] = {FORM_BSHD, FORM_TRANSPOSED, FORM_SPREAD};
     clattn_attention_desc *d = &part->desc;
     clattn_attention_args *a = &part->job.args.attention;
@@ -98,6 +109,11 @@ static void make(group_part *part, const test_job *whole, const clattn_attention
     array_bind(&part->job.input[ALIBI], &d->scoring.alibi, &a->scoring.alibi);
     array_bind(&part->job.input[SINKS], &d->scoring.sinks, &a->scoring.sinks);
     array_bind(&part->job.input[VECTOR], &d->scoring.vector, &a->scoring.vector);
+    array_bind(&part->job.input[QUERY_LENGTHS], &d->lengths.query, &a->lengths.query);
+    array_bind(&part->job.input[KEY_LENGTHS], &d->lengths.key, &a->lengths.key);
+    array_bind(&part->job.input[POSITIONS], &d->lengths.positions, &a->lengths.positions);
+    array_bind(&part->job.input[QUERY_STARTS], &d->lengths.query_starts, &a->lengths.query_starts);
+    array_bind(&part->job.input[KEY_STARTS], &d->lengths.key_starts, &a->lengths.key_starts);
 }
 
 void group_part_make(group_part *part, const test_job *whole, const clattn_attention_desc *desc, const group_way *way,
@@ -105,8 +121,8 @@ void group_part_make(group_part *part, const test_job *whole, const clattn_atten
 {
     clattn_attention_args *a = &part->job.args.attention;
     make(part, whole, desc, way, rank);
-    part->job.output[OUTPUT] = make_output(&part->job, &whole->output[OUTPUT], way);
-    part->job.output[LSE] = make_output(&part->job, &whole->output[LSE], way);
+    part->job.output[OUTPUT] = make_output(&part->job, &whole->output[OUTPUT], OUTPUT, way);
+    part->job.output[LSE] = make_output(&part->job, &whole->output[LSE], LSE, way);
     array_bind(&part->job.output[OUTPUT], &part->desc.output, &a->output);
     array_bind(&part->job.output[LSE], &part->desc.outputs.lse, &a->outputs.lse);
 }
@@ -123,16 +139,17 @@ void group_part_make_backward(group_part *part, const struct backward_job *whole
     array_bind(&lse, &d->outputs.lse, &a->outputs.lse);
     array_bind(&given_output, &d->gradients.output, &a->gradients.output);
     array_bind(&given_lse, &d->gradients.lse, &a->gradients.lse);
-    for (int n = 0; n < 3; n++) {
-        part->job.output[n] = make_output(&part->job, &whole->job.output[n], way);
+    for (int n = 0; n < JOB_OUTPUTS; n++) {
+        part->job.output[n] = make_output(&part->job, &whole->job.output[n], n, way);
     }
     array_bind(&part->job.output[0], &d->gradients.query, &a->gradients.query);
     array_bind(&part->job.output[1], &d->gradients.key, &a->gradients.key);
     array_bind(&part->job.output[2], &d->gradients.value, &a->gradients.value);
-    d->gradients.mask = d->gradients.bias = d->gradients.vector = d->gradients.alibi = d->gradients.sinks =
-        (clattn_layout){0};
-    a->gradients.mask = a->gradients.bias = a->gradients.vector = a->gradients.alibi = a->gradients.sinks =
-        (clattn_binding){0};
+    array_bind(&part->job.output[3], &d->gradients.mask, &a->gradients.mask);
+    array_bind(&part->job.output[4], &d->gradients.bias, &a->gradients.bias);
+    array_bind(&part->job.output[5], &d->gradients.vector, &a->gradients.vector);
+    array_bind(&part->job.output[6], &d->gradients.alibi, &a->gradients.alibi);
+    array_bind(&part->job.output[7], &d->gradients.sinks, &a->gradients.sinks);
 }
 
 void group_part_release(group_part *part)
@@ -177,10 +194,17 @@ void group_part_give(group_part *part, test_job *whole, const group_way *way)
             continue;
         }
         array_download(from);
+        const int at = own_rows_at(&whole->output[n], n);
         do {
             memcpy(to, index, sizeof to);
-            to[2] = group_row(way, part->rank, from->layout.extent[2], index[2]);
-            array_set(&whole->output[n], to, array_get(from, index));
+            if (at >= 0) {
+                to[at] = group_row(way, part->rank, from->layout.extent[at], index[at]);
+            }
+            const double value = array_get(from, index);
+            if (own_rows_at(&whole->output[n], n) < 0 && part->rank > 0) { /* all ranks have the same */
+                assert_true(value == array_get(&whole->output[n], to));
+            }
+            array_set(&whole->output[n], to, value);
         } while (array_next(from->layout.rank, from->layout.extent, index));
         const test_memory *memory = whole->output[n].memory;
         write_buffer(clattn_context_queue(device_context()), memory->buffer, 0, memory->count * memory->element_size,

@@ -26,7 +26,7 @@ bool group_can(const attention_case *test, const group_way *way);
 /* Copies a rank's part of the arrays of `whole`, whose description is `desc`. */
 void group_part_make(group_part *part, const test_job *whole, const clattn_attention_desc *desc, const group_way *way,
                      int rank);
-/* Does so for the call of a backward job, of which a group computes the gradients of query, key and value. */
+/* Does so for the call of a backward job. */
 void group_part_make_backward(group_part *part, const struct backward_job *whole, const group_way *way, int rank);
 void group_part_release(group_part *part);
 

@@ -21,6 +21,8 @@ void backward_define(const struct attention_backward_plan *plan, struct strbuf *
         {GRADIENT_VECTOR, "GRADIENT_VECTOR", NULL},
     };
     attention_defines(problem, &plan->base.context->device.caps, options);
+    if (problem->desc.outputs.partial)
+        define_int(options, "PARTIAL", 1);
     for (size_t i = 0; i < COUNT_OF(gradients); i++) {
         if (!problem->gradient[gradients[i].gradient])
             continue;
