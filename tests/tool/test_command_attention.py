@@ -401,6 +401,28 @@ class Features(CommandTest):
         cut = self.command(q, k, v, "--solver", "generic", "--max-launch-ms", 1, verify=False)
         self.assertEqual(whole["output"].tobytes(), cut["output"].tobytes())
 
+    def test_devices_share_heads(self):
+        """A device that is named twice is two: each computes some of the heads, and results are in their places."""
+        q, k, v = self.arrays(batch=2, heads=6, kv_heads=3)
+        two = ["--device", "0,0"]
+        self.check(q, k, v, *two, mask=self.normal(6, 9, 1), bias=self.normal(2, 1, 1, 13), alibi=self.normal(6), sinks=self.normal(6),
+                   kv_lengths=np.array([13, 7], np.int32), mode="bias", causal=True)
+        self.assertEqual(len(self.report["devices"]), 2)
+        self.assertEqual(sum(self.report["heads"]), 3)
+        one = self.command(q, k, v, dropout=(0.25, 7, 3))
+        self.assertEqual(self.check(q, k, v, *two, dropout=(0.25, 7, 3))["output"].tobytes(), one["output"].tobytes())
+        self.check(q, k, v, *two, "--kv-int8", "--page-size", 4, widened=(q, quantised(k, 8), quantised(v, 8)))
+        for order in ("sbhd", "dshb"):
+            axes = tuple("bhsd".index(letter) for letter in order)
+            found = self.command(*(np.ascontiguousarray(a.transpose(axes)) for a in (q, k, v)), "--layout", order, *two)
+            self.close(found["output"], attend(q, k, v)["output"].transpose(axes))
+        command = self.attention_of(q, k, v)
+        self.refuse(2, *command, "--device", "0,0,0,0", saying=("4 devices", "3 key heads"))
+        function = self.write("f.cl", "inline float score_mod(float score, int b, int h, int q, int k) { return score; }\n")
+        self.refuse(2, *command, "--device", "0,0", "--score-mod", function, saying="no user functions")
+        self.refuse(3, *command, "--device", "0,99", saying='"99"')
+        self.refuse(3, *command, "--device", "0,", saying='"0,"')
+
     @slow
     def test_everything_at_once(self):
         print("seed %d" % SEED)

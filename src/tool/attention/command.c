@@ -3,9 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tool/attention/options.h"
-#include "tool/run/device.h"
-#include "tool/run/job.h"
+#include "tool/attention/split.h"
 #include "tool/cli/report.h"
 #include "tool/run/verify.h"
 
@@ -30,9 +28,23 @@ static const char *file_of(const attention_options *options, int result)
     return options->result[result] != NULL ? options->result[result] : options->heat.files.item[0];
 }
 
-static int deliver(const attention_options *options, const attention_request *request, heatmap_request *heat,
-                   const tool_job *job, const timing *times, const host_array results[RESULT_COUNT])
+/* Adds the devices' names and how many key heads each has. */
+static void report_shares(tool_report *report, const attention_split *split)
 {
+    size_t heads[SPLIT_MOST];
+    json_t *names = json_array();
+    for (size_t i = 0; i < split->shares; i++) {
+        json_array_append_new(names, json_text(split->share[i].device.info.name));
+        heads[i] = split->share[i].count;
+    }
+    report_json(report, "devices", names);
+    report_shape(report, "heads", (int32_t)split->shares, heads);
+}
+
+static int deliver(const attention_options *options, const attention_request *request, heatmap_request *heat,
+                   attention_split *split, const timing *times, const host_array results[RESULT_COUNT])
+{
+    const tool_job *job = &split_first(split)->job;
     tool_verdict verdicts[RESULT_COUNT] = {0};
     int status = TOOL_DONE;
     for (int i = 0; i < RESULT_COUNT; i++)
@@ -45,6 +57,8 @@ static int deliver(const attention_options *options, const attention_request *re
     tool_report report = report_begin();
     report_device(&report, job->device, job_solver(job));
     report_shape(&report, "shape", results[RESULT_OUTPUT].tensor.rank, results[RESULT_OUTPUT].tensor.extent);
+    if (split->shares > 1)
+        report_shares(&report, split);
     report_attention(&report, request);
     report_timing(&report, times);
     for (int i = 0; i < RESULT_COUNT; i++)
@@ -63,8 +77,7 @@ int cmd_attention(int argc, char **argv)
 {
     attention_options options;
     attention_request request;
-    tool_device device = {0};
-    tool_job job = {0};
+    attention_split split = {0};
     host_array results[RESULT_COUNT] = {0};
     heatmap_request heat = {0};
     timing times = {0};
@@ -83,15 +96,13 @@ int cmd_attention(int argc, char **argv)
     for (int i = 0; i < RESULT_COUNT; i++)
         if (request.wants[i])
             TOOL_TRY(attention_result_allocate(&request, i, file_of(&options, i), &results[i]));
-    TOOL_TRY(device_open(options.device, &device));
-    TOOL_TRY(attention_plan_check(&options, &device, job_attention(&device, &request, options.solver, &job)));
-    TOOL_TRY(job_compute(&job, options.repeat, "attention", results, &times));
+    TOOL_TRY(split_open(&split, &options, &request));
+    TOOL_TRY(split_compute(&split, results, &times));
     crop_scores(&request, &results[RESULT_SCORES]);
-    TOOL_TRY(deliver(&options, &request, &heat, &job, &times, results));
+    TOOL_TRY(deliver(&options, &request, &heat, &split, &times, results));
 fail:
-    job_release(&job);
     heatmap_request_release(&heat);
-    device_close(&device);
+    split_close(&split);
     for (int i = 0; i < RESULT_COUNT; i++)
         host_release(&results[i]);
     attention_release(&request);

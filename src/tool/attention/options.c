@@ -68,7 +68,10 @@ static const option_row rows[] = {
            dtypes),
     ROW("--max-launch-ms", OPTION_COUNT, max_launch_ms, "N", "cut the work into launches of about N milliseconds"),
     OPTION_ROW_SOLVER(attention_options),
-    OPTION_ROW_DEVICE(attention_options),
+    {"--device", OPTION_TEXT, FIELD(device), "SPEC",
+     .help =
+         "gpu, cpu, pocl, an index from 'clattn devices', or PLATFORM:DEVICE substrings; for 'clattn attention' also "
+         "several indices, as 0,1, whose devices share the heads, each as many as it is fast"},
     OPTION_ROW_REPEAT(attention_options),
     OPTION_ROW_VERIFY(attention_options),
     OPTION_ROW_JSON(attention_options),

@@ -167,11 +167,11 @@ int world_device(const tool_world *world, const char *list, char **device)
     *device = NULL;
     if (list == NULL)
         return TOOL_DONE;
-    for (const char *at = list; *at != '\0'; at++)
+    for (const char *at = list; world->ranks > 1 && *at != '\0'; at++)
         entries += *at == ',';
     for (size_t left = (size_t)world->rank % entries; left > 0; left--)
         begin = strchr(begin, ',') + 1;
-    const size_t bytes = strcspn(begin, ",");
+    const size_t bytes = entries > 1 ? strcspn(begin, ",") : strlen(begin);
     *device = calloc(bytes + 1, 1);
     if (*device == NULL)
         return complain(TOOL_FAILED, "no memory for the device's name");

@@ -43,7 +43,8 @@ void world_begin(tool_world *world);
 /* Refuses to go on if a rank has another version, or other lines of what it was asked for. */
 int world_compare(tool_world *world, const char *lines);
 
-/* What the rank takes of a list "A,B,..." of devices, which ranks get in turn; NULL stays NULL.  The caller frees it. */
+/* What the rank takes of a list "A,B,..." of devices, which several ranks get in turn; one has it whole.  NULL stays NULL.  The caller
+ * frees it. */
 int world_device(const tool_world *world, const char *list, char **device);
 
 /* Leaves the ranks.  If `status` is a failure that they have not agreed upon, it ends them. */
