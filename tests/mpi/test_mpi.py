@@ -97,7 +97,7 @@ class Faults(Ranks):
                 self.run_killed(mode, "backward", number)
 
     def test_slow(self):
-        """A rank that takes most of the time-out for what it sends to all changes no bit."""
+        """A rank that takes half of the time-out for what it sends to all changes no bit."""
         for mode in ("ring", "gather", "heads"):
             self.assertEqual(sorted(self.succeed(FAULTS, mode, "slow")), [f"rank {rank}: the same" for rank in range(RANKS)])
 
