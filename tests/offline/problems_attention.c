@@ -29,7 +29,8 @@ enum feature {
     GRADIENTS = 1 << 20, /* instead of the output: by all that there is */
     RAW = 1 << 21,       /* the scores before anything is added */
     BIASED = 1 << 22,
-    EXPLICIT = 1 << 23 /* a position and a query length for each item */
+    EXPLICIT = 1 << 23, /* a position and a query length for each item */
+    PARTIAL = 1 << 24   /* with GRADIENTS: some of the keys that the log-sum-exp is of */
 };
 
 typedef struct attention_row {
@@ -60,6 +61,7 @@ static const attention_row attention_rows[] = {
     {"gradients, d 64", QUICK, .dim = LONG(64), .with = GRADIENTS | LSE},
     {"gradients, d 128 causal, bias, slopes, sinks", NOT_QUICK, .dim = LONG(128),
      .with = GRADIENTS | LSE | CAUSAL | BIAS | ALIBI | SINKS},
+    {"gradients, d 64, some of the keys, dropout", QUICK, .dim = LONG(64), .with = GRADIENTS | LSE | DROPOUT | PARTIAL},
     {"gradients, d 64, score_mod, mask_mod", NOT_QUICK, .dim = LONG(64), .with = GRADIENTS | LSE | SNIPPETS},
     {"gradients, d 128, boolean mask", NOT_QUICK, .dim = LONG(128), .with = GRADIENTS | LSE | BOOL_MASK},
     {"gradients, d 256, boolean mask", NOT_QUICK, .dim = LONG(256), .with = GRADIENTS | LSE | BOOL_MASK},
@@ -114,6 +116,8 @@ static const attention_row attention_rows[] = {
      .dtype = CLATTN_DTYPE_F16},
     {"gradients, d 64 by matrix, bfloat16, causal", QUICK, "matrix", .dim = LONG(64), .dtype = CLATTN_DTYPE_BF16,
      .with = GRADIENTS | LSE | CAUSAL},
+    {"gradients, d 64 by matrix, bfloat16, some of the keys", QUICK, "matrix", .dim = LONG(64),
+     .dtype = CLATTN_DTYPE_BF16, .with = GRADIENTS | LSE | CAUSAL | PARTIAL},
     {"gradients, d 128 by matrix, float16, all that changes a score", NOT_QUICK, "matrix", .dim = LONG(128),
      .dtype = CLATTN_DTYPE_F16,
      .with = GRADIENTS | LSE | CAUSAL | WINDOW | FLOAT_MASK | BIAS | ALIBI | SINKS | SOFTCAP | DROPOUT},
@@ -272,6 +276,7 @@ static clattn_status attention_plan(clattn_context *context, const offline_probl
         desc.gradients.bias = desc.bias;
         desc.gradients.alibi = desc.scoring.alibi;
         desc.gradients.sinks = desc.scoring.sinks;
+        desc.outputs.partial = (row->with & PARTIAL) != 0;
     }
     if (row->with & SNIPPETS) {
         desc.snippets.score_mod =

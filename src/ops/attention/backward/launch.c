@@ -6,6 +6,8 @@
 #include "ops/attention/backward/backward.h"
 #include "ops/common/arrays.h"
 
+_Static_assert(sizeof(attention_args) + BACKWARD_ROWS_POINTERS * 8 <= 1024, "too many arguments");
+
 #define PARTS 4 /* of the workspace, whose fifth has d_k columns (cl/attention/backward/core.h) */
 
 static size_t state_bytes(const struct attention_problem *problem)
