@@ -15,7 +15,7 @@
  * and for the weighted sum of their outputs.  The item of chunk 0 writes L.  Local memory: none.  Barriers: none.
  *
  * State is float.  Weights are divided by their sum before they multiply anything, so that partials up to FLT_MAX do not
- * overflow.  If the lse of a part is -inf, its output is not read; a NaN lse makes the row NaN.  Absent arrays may be any
+ * overflow.  If the lse of a part is -inf, its output is not read; a NaN lse or sink makes the row NaN.  Absent arrays may be any
  * buffers; the kernel does not touch them. */
 #include "merge/args.h"
 #include "lib/storage.h"
@@ -69,7 +69,7 @@ kernel void merge(const global float *partial, const global float *partial_lse, 
     const float inverse = row_sum == 0.0f ? 0.0f : 1.0f / row_sum;
     float o[CHUNK];
     for (int c = 0; c < CHUNK; c++)
-        o[c] = 0.0f;
+        o[c] = 0.0f * inverse; /* NaN if the sink is, also where no part counts */
     for (int n = 0; n < a.partials; n++) {
         const float x = partial_lse[n * a.step_lse];
         if (x == -INFINITY)

@@ -14,6 +14,7 @@ static const merge_case cases[] = {
     {"without lse", ALL, DIMS(3, 2, 2, 5, 8)},
     {"sinks", ALL, DIMS(3, 2, 2, 5, 8), .sinks = true, .lse = true},
     {"sinks, without lse", ALL, DIMS(2, 1, 3, 2, 7), .sinks = true},
+    {"sinks, a NaN in one", ALL, DIMS(3, 2, 2, 5, 8), .sinks = true, .nan_sink = true, .lse = true},
     {"many partials, many columns", BIG, DIMS(40, 1, 2, 3, 200), .sinks = true, .lse = true},
     {"gaps", ALL, DIMS(4, 2, 3, 3, 9), .sinks = true, .lse = true, .partial = FORM_PADDED, .output = FORM_PADDED},
     {"columns apart", BIG, DIMS(4, 2, 3, 3, 9), .lse = true, .partial = FORM_SPREAD, .output = FORM_SPREAD},

@@ -50,6 +50,10 @@ static bool make(test_job *job, const void *which, const char *solver)
     if (test->sinks) {
         job->input[SINKS] = job_array(job, ROLE_INPUT, CLATTN_DTYPE_F32, 1, &extent[2], test->partial);
         job_fill(&job->input[SINKS], 3, -5, 5, false);
+        if (test->nan_sink) {
+            array_set(&job->input[SINKS], (const size_t[]){0}, NAN);
+            array_upload(&job->input[SINKS]);
+        }
     }
     job->output[OUTPUT] = job_array(job, ROLE_OUTPUT, test->type, 4, &extent[1], test->output);
     if (test->lse)
@@ -98,7 +102,7 @@ static double merge_row(const test_job *job, const merge_case *test, const size_
             sum = narrow ? (float)(sum + (float)term) : sum + term;
             size += fabs(term);
         }
-        out[index[4]] = sum;
+        out[index[4]] = isnan(row_sum) ? NAN : sum;
         if (magnitude)
             magnitude[index[4]] = row_sum == 0 ? EXACT_ZERO : size;
     }

@@ -9,6 +9,7 @@ typedef struct merge_case {
     unsigned levels;
     size_t partials, batch, heads, queries, columns;
     bool sinks, lse;
+    bool nan_sink;              /* the first head's */
     array_form partial, output; /* forms of the arrays and of their log-sum-exps */
     clattn_dtype type;          /* of the output; 0: CLATTN_DTYPE_F32 */
     float spread;               /* partials are uniform in [−spread, spread]; 0: 1 */
