@@ -2,6 +2,7 @@
  *
  * The interface is that of the plug-in providers of ONNX Runtime 1.23 and later: a factory for each loaded library, and a
  * provider for each session. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -344,14 +345,17 @@ static OrtStatus *adopt_queue(const provider *p, const char *number, const char 
     const OrtApi *ort = p->engine.ort;
     cl_command_queue_properties properties = 0;
     char *end = NULL;
-    const uintptr_t address = (uintptr_t)strtoull(number, &end, 0);
-    if (!address || *end || address % sizeof(void *) != 0)
+    const int base = number[0] == '0' && (number[1] == 'x' || number[1] == 'X') ? 16 : 10;
+    errno = 0;
+    const unsigned long long address = strtoull(number, &end, base);
+    if (number[0] < '0' || number[0] > '9' || !address || *end || errno || address > UINTPTR_MAX ||
+        address % sizeof(void *) != 0) /* no sign, no white space */
         return ort_failure(ort, ORT_INVALID_ARGUMENT,
                            "clattn: the option queue is '%.60s', expected the address of a cl_command_queue", number);
     if (device)
         return ort_failure(ort, ORT_INVALID_ARGUMENT,
                            "clattn: there are the options device and queue, but a queue has a device");
-    params->queue = (cl_command_queue)address;
+    params->queue = (cl_command_queue)(uintptr_t)address;
     const cl_int code[] = {
         p->engine.cl.clGetCommandQueueInfo(params->queue, CL_QUEUE_CONTEXT, sizeof params->opencl_context,
                                            &params->opencl_context, NULL),

@@ -350,7 +350,9 @@ static void refuse_queues(OrtEnv *env, const char *model)
     char number[32];
     snprintf(number, sizeof number, "%p", (void *)unordered);
     refuse(open_session(env, model, "queue", number, &session), "out of order");
-    refuse(open_session(env, model, "queue", "mine", &session), "expected the address of a cl_command_queue");
+    const char *const wrong[] = {"mine", "-8", "+8", " 8", "010", "0x", "", "99999999999999999999", "8 "};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        refuse(open_session(env, model, "queue", wrong[i], &session), "expected the address of a cl_command_queue");
     clReleaseCommandQueue(unordered);
     clReleaseContext(of);
 }
