@@ -10,6 +10,9 @@ static const attention_case cases[] = {
      .dropout_offset = 2},
     {"ALiBi at positions, a mask, lengths of queries", ALL, .dim = {2, 2, 1, 13, 21, 8, 8}, .alibi = 1, AT(EXPLICIT, 3),
      .mask = MASK_FLOAT, .list = {.queries = LIST(13, 7), .positions = LIST(2, -4)}},
+    {"a position and positions that are large and cancel", ALL, .dim = {2, 2, 1, 13, 21, 8, 8}, .causal = true,
+     AT(EXPLICIT, (int64_t)1 << 40), .list = {.positions = LIST(4 - ((int64_t)1 << 40), 2 - ((int64_t)1 << 40))},
+     .type = {.integers = CLATTN_DTYPE_I64}},
     {"more queries than keys, causal from the bottom right", ALL, .dim = {2, 2, 1, 21, 13, 8, 8}, .causal = true,
      AT(BOTTOM_RIGHT, 0), .sinks = true},
 };
