@@ -101,8 +101,8 @@ static inline void attention_item_of(attention_item *item, int b, int h, const a
         queries = (int)min(end - begin, (long)a->whole_queries);
         item->past_queries = (int)max(a->first_query - begin, 0L);
         item->query_row = clamp(begin - a->first_query, 0L, rows);
-        item->rows = item->queries =
-            (int)(clamp(begin + queries - a->first_query, item->query_row, rows) - item->query_row);
+        const long stop = clamp(begin + queries - a->first_query, item->query_row, rows);
+        item->rows = item->queries = (int)min(stop - item->query_row, (long)a->query_length);
     }
 #endif
 #if GIVEN(KEY_STARTS)
@@ -116,7 +116,8 @@ static inline void attention_item_of(attention_item *item, int b, int h, const a
         keys = (int)min(end - begin, (long)a->whole_keys);
         item->past_keys = (int)max(a->first_key - begin, 0L);
         item->key_row = clamp(begin - a->first_key, 0L, rows);
-        item->key_rows = item->keys = (int)(clamp(begin + keys - a->first_key, item->key_row, rows) - item->key_row);
+        const long stop = clamp(begin + keys - a->first_key, item->key_row, rows);
+        item->key_rows = item->keys = (int)min(stop - item->key_row, (long)a->key_length);
     }
 #endif
 #if GIVEN(QUERY_LENGTHS)
@@ -340,7 +341,7 @@ static inline state attention_biased(state s, const attention_item *item, long i
 static inline uint4 attention_words(const attention_item *item, long i, long block, const attention_args *a)
 {
     return philox((uint4)((uint)block + (uint)item->past_keys / 4, (uint)i + (uint)item->past_queries,
-                          (uint)(item->b * a->whole_heads + a->first_head + item->h), a->dropout_offset),
+                          (uint)item->b * (uint)a->whole_heads + (uint)(a->first_head + item->h), a->dropout_offset),
                   (uint2)((uint)a->dropout_seed, (uint)(a->dropout_seed >> 32)));
 }
 

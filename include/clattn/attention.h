@@ -331,8 +331,9 @@ typedef struct clattn_attention_args {
     /** Where the arrays lie in larger ones, of which the call computes a part. All 0 (default): nowhere.
      *
      * `alignment`, `position`, `lengths` and dropout are about the larger ones then: their queries, keys and heads, their lengths, and
-     * the positions of their queries. Masks and biases are the part's. Packed sequences have an item's rows that are in the part, and
-     * then query_length and key_length are rows in all. Not with snippets, a ring or pages. */
+     * the positions of their queries. Masks and biases are the part's. Packed sequences have an item's rows that are in the part, of
+     * which the first clattn_attention_args.query_length and key_length count; whole.query_length and whole.key_length are rows in
+     * all. Not with snippets, a ring or pages. */
     struct {
         size_t query, key,
             head; /**< where the part begins; with dropout `key` is a multiple of 4, or 0 if keys are packed */

@@ -305,8 +305,11 @@ clattn_status clattn_group_attention_run(clattn_group_attention *a, cl_command_q
             status = run_mode(&r);
         event_replace(a->context, &a->finished, r.last);
     }
-    if (status == CLATTN_SUCCESS && device->cl.clFlush(r.queue) != CL_SUCCESS)
-        status = report_error(&device->report, CLATTN_ERROR_OPENCL, "clFlush failed");
+    if (status == CLATTN_SUCCESS) {
+        const cl_int code = device->cl.clFlush(r.queue);
+        if (code != CL_SUCCESS)
+            status = report_opencl(&device->report, "clFlush", code);
+    }
     if (event && status == CLATTN_SUCCESS) {
         *event = r.last;
         r.last = NULL;

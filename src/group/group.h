@@ -101,7 +101,7 @@ clattn_status run_give(struct run *r, const clattn_layout *from, clattn_binding 
 /* Lets what follows on the run's queue wait for an event of another one, which may be NULL. */
 clattn_status run_join(struct run *r, cl_event other);
 
-/* Replaces an event by another one, which may be NULL. */
+/* Replaces an event by another one, which may be NULL: it has happened.  One that cannot be kept is waited for. */
 void event_replace(const clattn_context *context, cl_event *event, cl_event by);
 
 /* Makes an event that a step has made, which may be NULL, the latest one. */

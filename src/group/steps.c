@@ -12,10 +12,13 @@
 
 void event_replace(const clattn_context *context, cl_event *event, cl_event by)
 {
-    if (by)
-        context->device.cl.clRetainEvent(by);
+    const struct cl_table *cl = &context->device.cl;
+    if (by && cl->clRetainEvent(by) != CL_SUCCESS) {
+        cl->clWaitForEvents(1, &by);
+        by = NULL;
+    }
     if (*event)
-        context->device.cl.clReleaseEvent(*event);
+        cl->clReleaseEvent(*event);
     *event = by;
 }
 
@@ -23,8 +26,8 @@ void run_stepped(struct run *r, cl_event made)
 {
     if (!made)
         return;
-    event_replace(r->a->context, &r->last, made);
-    r->a->context->device.cl.clReleaseEvent(made);
+    event_replace(r->a->context, &r->last, NULL);
+    r->last = made;
 }
 
 /* Collects what is no NULL. */

@@ -448,12 +448,14 @@ clattn_status chain_tell(const struct chain *chain, cl_event *event)
 {
     clattn_status status = CLATTN_SUCCESS;
     struct device *device = &chain->context->device;
-    *event = chain->in_order ? NULL : chain->last;
-    if (*event)
-        device->cl.clRetainEvent(*event);
-    else
+    *event = NULL;
+    if (!chain->in_order && chain->last) {
+        TRY_CL(&device->report, "clRetainEvent", device->cl.clRetainEvent(chain->last));
+        *event = chain->last;
+    } else {
         TRY_CL(&device->report, "clEnqueueMarkerWithWaitList",
                device->cl.clEnqueueMarkerWithWaitList(chain->queue, 0, NULL, event));
+    }
 fail:
     return status;
 }

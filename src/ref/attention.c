@@ -67,19 +67,13 @@ static double per_item(const void *data, const clattn_layout *layout, const clat
     return ref_element(data, layout->dtype, binding->offset + batch * layout->stride[0]);
 }
 
-/* Rows [*first, *first + *count) of a packed sequence, those of an item that are among `rows` from row `part` on; *past of its *all rows
- * are before them. */
+/* Rows [*first, *first + *count) of a packed sequence. */
 static void packed(const void *data, const clattn_layout *layout, const clattn_binding *binding, int64_t batch,
-                   int64_t rows, int64_t part, int64_t longest, int64_t *first, int64_t *count, int64_t *past,
-                   int64_t *all)
+                   size_t rows, size_t longest, int64_t *first, int64_t *count)
 {
-    const int64_t end = rows > longest ? rows : longest;
-    const int64_t begin = clamped(per_item(data, layout, binding, batch), 0, end);
-    *all = clamped(per_item(data, layout, binding, batch + 1), begin, end) - begin;
-    *all = *all < longest ? *all : longest;
-    *past = begin < part ? part - begin : 0;
-    *first = clamped((double)(begin - part), 0, rows);
-    *count = clamped((double)(begin + *all - part), *first, rows) - *first;
+    *first = clamped(per_item(data, layout, binding, batch), 0, (int64_t)rows);
+    *count = clamped(per_item(data, layout, binding, batch + 1), *first, (int64_t)rows) - *first;
+    *count = *count < (int64_t)longest ? *count : (int64_t)longest;
 }
 
 ref_attention_item ref_attention_item_of(const ref_attention_problem *r, int64_t batch)
@@ -87,38 +81,27 @@ ref_attention_item ref_attention_item_of(const ref_attention_problem *r, int64_t
     const clattn_attention_desc *desc = r->desc;
     const clattn_attention_args *args = r->args;
     ref_attention_item item = {.queries = (int64_t)args->query_length, .keys = (int64_t)args->key_length};
-    int64_t queries = args->whole.query_length ? (int64_t)args->whole.query_length : item.queries; /* of all of it */
-    int64_t keys = args->whole.key_length ? (int64_t)args->whole.key_length : item.keys;
-    item.past_queries = (int64_t)args->whole.query;
-    item.past_keys = (int64_t)args->whole.key;
     if (r->data.query_starts)
         packed(r->data.query_starts, &desc->lengths.query_starts, &args->lengths.query_starts, batch,
-               (int64_t)desc->query.extent[2], item.past_queries, queries, &item.query_row, &item.queries,
-               &item.past_queries, &queries);
+               desc->query.extent[2], args->query_length, &item.query_row, &item.queries);
     if (r->data.key_starts)
-        packed(r->data.key_starts, &desc->lengths.key_starts, &args->lengths.key_starts, batch,
-               (int64_t)desc->key.extent[2], item.past_keys, keys, &item.key_row, &item.keys, &item.past_keys, &keys);
-    if (r->data.query_lengths) {
-        queries =
-            clamped(per_item(r->data.query_lengths, &desc->lengths.query, &args->lengths.query, batch), 0, queries);
-        item.queries = clamped((double)(queries - item.past_queries), 0, item.queries);
-    }
-    if (r->data.key_lengths) {
-        const bool ring = desc->cache.kind == CLATTN_CACHE_KIND_RING;
-        keys = clamped(per_item(r->data.key_lengths, &desc->lengths.key, &args->lengths.key, batch), 0,
-                       ring ? INT32_MAX : keys);
-        item.keys = ring ? keys : clamped((double)(keys - item.past_keys), 0, item.keys);
-    }
+        packed(r->data.key_starts, &desc->lengths.key_starts, &args->lengths.key_starts, batch, desc->key.extent[2],
+               args->key_length, &item.key_row, &item.keys);
+    if (r->data.query_lengths)
+        item.queries = clamped(per_item(r->data.query_lengths, &desc->lengths.query, &args->lengths.query, batch), 0,
+                               item.queries);
+    if (r->data.key_lengths)
+        item.keys = clamped(per_item(r->data.key_lengths, &desc->lengths.key, &args->lengths.key, batch), 0,
+                            desc->cache.kind == CLATTN_CACHE_KIND_RING ? INT32_MAX : item.keys);
     if (desc->cache.kind == CLATTN_CACHE_KIND_RING && item.keys > (int64_t)desc->key.extent[2])
         item.first_key = item.keys - (int64_t)desc->key.extent[2];
     if (desc->alignment == CLATTN_ALIGNMENT_BOTTOM_RIGHT)
-        item.position = keys - queries;
+        item.position = item.keys - item.queries;
     else if (desc->alignment == CLATTN_ALIGNMENT_EXPLICIT)
         item.position =
             args->position + (r->data.positions ? (int64_t)per_item(r->data.positions, &desc->lengths.positions,
                                                                     &args->lengths.positions, batch)
                                                 : 0);
-    item.position += item.past_queries - item.past_keys;
     return item;
 }
 
@@ -332,10 +315,9 @@ static void add_value(const ref_attention_problem *r, const ref_attention_item *
     if (p == 0)
         return;
     if (desc->dropout.probability > 0) {
-        const size_t heads = r->args->whole.heads ? r->args->whole.heads : desc->query.extent[1];
         if (!clattn_dropout_keep(r->args->dropout.seed, r->args->dropout.offset, desc->dropout.probability,
-                                 (uint32_t)heads, (uint32_t)index[0], (uint32_t)(index[1] + r->args->whole.head),
-                                 (uint32_t)(index[2] + item->past_queries), (uint32_t)(index[3] + item->past_keys)))
+                                 (uint32_t)desc->query.extent[1], (uint32_t)index[0], (uint32_t)index[1],
+                                 (uint32_t)index[2], (uint32_t)index[3]))
             return;
         p = rounded(r, p * (1 / (1 - (double)desc->dropout.probability)));
     }

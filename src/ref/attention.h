@@ -36,7 +36,6 @@ typedef struct ref_attention_problem {
 typedef struct ref_attention_item {
     int64_t queries, keys, first_key; /* a ring holds the keys from first_key on */
     int64_t query_row, key_row;       /* packed sequences: rows before its first */
-    int64_t past_queries, past_keys;  /* of a part of it: how many are before those that are here */
     int64_t position;                 /* of query 0 */
 } ref_attention_item;
 

@@ -197,7 +197,8 @@ INLINE void drop_tile(floatv *p, int start, int n, const attention_block *block,
 #endif
         for (int four = start / 4; four * 4 < start + n; four++) {
             uintv word[4] = {(uintv)((uint)four + (uint)block->item.past_keys / 4), query,
-                             head + (uint)(block->item.b * a->whole_heads + a->first_head + block->item.h),
+                             head +
+                                 ((uint)block->item.b * (uint)a->whole_heads + (uint)(a->first_head + block->item.h)),
                              (uintv)(a->dropout_offset)};
             philoxv(word, key);
             for (int w = 0; w < 4; w++) {

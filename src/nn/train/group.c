@@ -245,13 +245,16 @@ static clattn_status mark(const clattn_trainer *trainer, const struct enqueue_ca
 {
     struct chain chain;
     struct enqueue_call call = *given;
+    *event = NULL;
     call.event = event;
     clattn_status status = chain_begin(&chain, trainer->model->context, &call, NULL);
     if (status == CLATTN_SUCCESS)
         status = chain_mark(&chain);
-    status = chain_end(&chain, status);
-    if (status == CLATTN_SUCCESS && table(trainer)->clFlush(chain.queue) != CL_SUCCESS)
-        status = report_error(report_of(trainer), CLATTN_ERROR_OPENCL, "clFlush failed");
+    TRY(chain_end(&chain, status));
+    TRY_CL(report_of(trainer), "clFlush", table(trainer)->clFlush(chain.queue));
+fail:
+    if (status != CLATTN_SUCCESS)
+        release_event(trainer, event);
     return status;
 }
 

@@ -49,25 +49,21 @@ static int covered(size_t keys, const clattn_attention_args *args)
     return (int)(keys != 1 ? size_min(keys, args->key_length) : args->key_length);
 }
 
-static int64_t limited(int64_t position, int64_t limit)
-{
-    return position < -limit - 1 ? -limit - 1 : position > limit ? limit : position;
-}
-
-/* Query 0's key position, brought into the range in which it makes a difference to lengths below 2^31. */
+/* The key position of the part's query 0.  The caller's is brought into the range in which it makes a difference to lengths below
+ * 2^31, so that sums stay in range. */
 static int64_t position_of(const struct attention_problem *problem, const clattn_attention_args *args)
 {
-    const int64_t limit = (int64_t)1 << 40; /* from where on lengths make no difference; sums stay in range */
+    const int64_t limit = (int64_t)1 << 40;
     int64_t position = 0;
     if (problem->desc.alignment == CLATTN_ALIGNMENT_BOTTOM_RIGHT)
         position = (int64_t)args->whole.key_length - (int64_t)args->whole.query_length;
     else if (problem->desc.alignment == CLATTN_ALIGNMENT_EXPLICIT)
-        position = limited(args->position, 2 * limit);
+        position = args->position < -limit - 1 ? -limit - 1 : args->position > limit ? limit : args->position;
     if (!problem->packed_queries) /* whose items have their own */
         position += (int64_t)args->whole.query;
     if (!problem->packed_keys)
         position -= (int64_t)args->whole.key;
-    return limited(position, limit);
+    return position;
 }
 
 static void fill_optional(const struct attention_problem *problem, const clattn_attention_args *args, attention_args *a)

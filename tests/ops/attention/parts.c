@@ -1,4 +1,5 @@
 /* Attention to parts of larger arrays: the queries come in two calls, and lengths, alignment and dropout are about all of them. */
+#include "support/attention/backward_job.h"
 #include "support/attention/case.h"
 #include "support/suite.h"
 
@@ -9,6 +10,9 @@ static const attention_case cases[] = {
      .dropout_offset = 2},
     {"ALiBi at positions, a mask, lengths of queries", ALL, .dim = {2, 2, 1, 13, 21, 8, 8}, .alibi = 1, AT(EXPLICIT, 3),
      .mask = MASK_FLOAT, .list = {.queries = LIST(13, 7), .positions = LIST(2, -4)}},
+    {"a position and positions that are large and cancel", ALL, .dim = {2, 2, 1, 13, 21, 8, 8}, .causal = true,
+     AT(EXPLICIT, (int64_t)1 << 40), .list = {.positions = LIST(4 - ((int64_t)1 << 40), 2 - ((int64_t)1 << 40))},
+     .type = {.integers = CLATTN_DTYPE_I64}},
     {"more queries than keys, causal from the bottom right", ALL, .dim = {2, 2, 1, 21, 13, 8, 8}, .causal = true,
      AT(BOTTOM_RIGHT, 0), .sinks = true},
 };
@@ -52,6 +56,44 @@ static void check(const void *which, const char *solver)
         attention_judge(&job, test);
     }
     job_release(&job);
+}
+
+static const attention_case limited = {"",
+                                       ALL,
+                                       .dim = {2, 2, 1, 20, 31, 8, 8},
+                                       .list = {.query_starts = LIST(0, 9, 20), .key_starts = LIST(0, 14, 31)},
+                                       .longest = 6,
+                                       .shorter = true,
+                                       .actual = {2, 5, 12},
+                                       .causal = true,
+                                       .mask = MASK_BOOL};
+
+/* Makes the larger arrays those that are there. */
+static void take_all(clattn_attention_args *args)
+{
+    args->whole.query_length = limited.dim.queries;
+    args->whole.key_length = limited.dim.keys;
+}
+
+/* Of packed sequences no more rows than query_length and key_length count, also if the larger arrays have more. */
+static void limits_rows(const void *unused, const char *solver)
+{
+    static struct backward_job backward;
+    test_job job = {0};
+    const clattn_attention_desc desc = attention_prepare(&job, &limited, 3);
+    (void)unused;
+    assert_true(job_plan(&job, &attention_operator, &desc, solver, JOB_TAKEN));
+    take_all(&job.args.attention);
+    job_run(&job, NULL);
+    attention_judge(&job, &limited);
+    job_release(&job);
+    backward_prepare(&backward, &limited);
+    if (backward_plan(&backward, solver)) {
+        take_all(&backward.job.args.attention);
+        backward_run(&backward);
+        backward_judge(&backward);
+    }
+    backward_release(&backward);
 }
 
 static void refusals(void **state)
@@ -104,5 +146,7 @@ int main(int argc, char **argv)
     for (size_t n = 0; n < COUNT_OF(cases); n++)
         for (size_t i = 0; i < COUNT_OF(solvers); i++)
             suite_add_case(check, &cases[n], solvers[i], "parts of the queries, %s: %s", solvers[i], cases[n].rule);
+    for (size_t i = 0; i < COUNT_OF(solvers); i++)
+        suite_add_case(limits_rows, NULL, solvers[i], "packed sequences whose rows are limited, %s", solvers[i]);
     return suite_run("attention, parts", argc, argv);
 }
