@@ -189,7 +189,8 @@ CLATTN_API void clattn_group_attention_release(clattn_group_attention **attentio
  * With the gradients' scale 1 / (labels of all ranks' items), a step is that of one trainer that has added up (accumulate) the same items,
  * but for roundings.
  *
- * After a failure the group is given no new exchange, and every further update fails; the parameters may be those of some ranks' update.
+ * Numbers that clattn_update_args may not have are refused before anything is exchanged. After another failure the group is given no new
+ * exchange, and every further update fails; the parameters may be those of some ranks' update.
  *
  * @return INVALID_ARGUMENT (also if the rank before has another model), INVALID_STRUCT, GROUP, or what clattn_trainer_create returns;
  * clattn_trainer_update returns GROUP, too. */

@@ -37,15 +37,22 @@ static clattn_status report_group(struct ranks *ranks, clattn_status status, cha
     return report_error(ranks->report, status, "rank %d: %s", (int)ranks->group.rank, message);
 }
 
+clattn_status ranks_check(const struct ranks *ranks)
+{
+    return ranks->failed ? report_error(ranks->report, CLATTN_ERROR_GROUP, "rank %d: the group has failed before",
+                                        (int)ranks->group.rank)
+                         : CLATTN_SUCCESS;
+}
+
 clattn_status ranks_start(struct ranks *ranks, const clattn_group_exchange *exchange, void **request)
 {
     const clattn_group *group = &ranks->group;
     char message[CLATTN_GROUP_MESSAGE] = "";
     *request = NULL;
-    if (ranks->failed)
-        return report_error(ranks->report, CLATTN_ERROR_GROUP, "rank %d: the group has failed before",
-                            (int)group->rank);
-    clattn_status status = group->exchange(group->user, exchange, request, message);
+    clattn_status status = ranks_check(ranks);
+    if (status != CLATTN_SUCCESS)
+        return status;
+    status = group->exchange(group->user, exchange, request, message);
     if (status == CLATTN_SUCCESS && !*request) {
         status = CLATTN_ERROR_GROUP;
         snprintf(message, sizeof message, "the group's exchange gave no request");

@@ -18,6 +18,9 @@ struct ranks {
 /* Copies an application's group, once it has been checked. */
 clattn_status ranks_read(struct ranks *ranks, struct report *report, const clattn_group *group);
 
+/* Refuses to go on if the group has failed. */
+clattn_status ranks_check(const struct ranks *ranks);
+
 /* Starts an exchange, and waits for it. */
 clattn_status ranks_start(struct ranks *ranks, const clattn_group_exchange *exchange, void **request);
 clattn_status ranks_finish(struct ranks *ranks, void *request);

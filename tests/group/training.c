@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/core/inject.h"
 #include "support/core/threads.h"
 #include "support/device.h"
 #include "support/nn/training_case.h"
@@ -158,11 +159,17 @@ static float *after_updates(const training_case *test, int ranks, size_t *count)
     open_team(&t, test, ranks);
     for (int64_t i = 1; i <= UPDATES; i++)
         step(&t, i);
-    float *first = values(&t.rank[0].w, count);
+    float *first = values(&t.rank[0].w, count), losses[TRAINING_TARGET];
     for (int i = 1; i < ranks; i++) {
         float *other = values(&t.rank[i].w, count);
         assert_memory_equal(first, other, *count * sizeof *other);
         free(other);
+    }
+    for (int i = 0; i < ranks && i < TRAINING_BATCH; i++) { /* they compute with them, too; the fourth has no labels */
+        training_step(&t.rank[i].w, 0, false, 0);
+        if (i == 0)
+            memcpy(losses, t.rank[i].w.losses, sizeof losses);
+        assert_memory_equal(losses, t.rank[i].w.losses, sizeof losses);
     }
     close_team(&t);
     return first;
@@ -202,9 +209,10 @@ static const training_case large = {
     CLATTN_MODEL_OUTPUT_TIED,
     0,
     false,
+    CLATTN_DTYPE_F32,
 };
 
-static void agrees_with_one(const training_case *test, int most)
+static void agrees_with_one(const training_case *test, int most, double tolerance)
 {
     size_t count, others;
     float *expected = expected_values(test, &count);
@@ -216,23 +224,38 @@ static void agrees_with_one(const training_case *test, int most)
         for (size_t i = 0; i < count; i++)
             apart = fmax(apart, fabs((double)found[i] - (double)expected[i]));
         print_message("# %d ranks: %.2g from one trainer's\n", ranks, apart);
-        assert_true(apart <= 2e-6); /* a number moves by at most 0.01 in an update, and the numbers are below 1 */
+        assert_true(apart <= tolerance);
         free(found);
         free(again);
     }
     free(expected);
 }
 
+static const double tolerance = 2e-6; /* a number moves by at most 0.01 in an update, and the numbers are below 1 */
+
 static void groups_agree_with_one(void **state)
 {
     (void)state;
-    agrees_with_one(&training_cases[0], MOST_RANKS);
+    agrees_with_one(&training_cases[0], MOST_RANKS, tolerance);
+    for (int i = 1; i < TRAINING_CASES; i++)
+        agrees_with_one(&training_cases[i], 2, tolerance);
 }
 
 static void pieces_agree_with_one(void **state)
 {
     (void)state;
-    agrees_with_one(&large, 3);
+    agrees_with_one(&large, 3, tolerance);
+}
+
+/* A parameter that is near the middle of two bfloat16 may be rounded to either, and what is computed with it differs by so much. */
+static void narrow_groups_agree_with_one(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        training_case narrow = i == 0 ? training_cases[0] : large;
+        narrow.dtype = CLATTN_DTYPE_BF16;
+        agrees_with_one(&narrow, 3, 1e-4);
+    }
 }
 
 /* ---- moments ---- */
@@ -356,6 +379,64 @@ static void a_broken_gradient_changes_nothing(void **state)
     close_team(&t);
 }
 
+/* Nothing is exchanged then, and the next update is as if there had been none. */
+static void wrong_numbers_change_nothing(void **state)
+{
+    team t;
+    size_t count;
+    (void)state;
+    float *expected = after_updates(&training_cases[0], 2, &count);
+    open_team(&t, &training_cases[0], 2);
+    for (int64_t number = 1; number <= UPDATES; number++) {
+        for (int i = 0; i < 2; i++) {
+            t.rank[i].update = update_args(number);
+            t.rank[i].update.learning_rate = NAN;
+            compute(&t, i, (uint64_t)number);
+        }
+        assert_cl(clFinish(clattn_context_queue(device_context())));
+        all_do(&t, move);
+        assert_all(&t, CLATTN_ERROR_INVALID_ARGUMENT);
+        for (int i = 0; i < 2; i++)
+            t.rank[i].update = update_args(number);
+        all_do(&t, move);
+        assert_all(&t, CLATTN_SUCCESS);
+    }
+    float *found = values(&t.rank[1].w, &count);
+    assert_memory_equal(found, expected, count * sizeof *found);
+    free(found);
+    free(expected);
+    close_team(&t);
+}
+
+/* Exchanges of another call would meet what other ranks still wait for. */
+static void a_failure_is_the_last(void **state)
+{
+    int last_ones = 0;
+    bool reached = true;
+    (void)state;
+    for (unsigned long at = 1; reached; at++) {
+        team t;
+        open_team(&t, &training_cases[2], 1);
+        t.rank[0].update = update_args(1);
+        compute(&t, 0, 0);
+        assert_cl(clFinish(clattn_context_queue(device_context())));
+        inject_start(at, CL_OUT_OF_RESOURCES);
+        move(&t.rank[0]);
+        inject_stop();
+        reached = inject_failed() != NULL;
+        if (t.rank[0].status != CLATTN_SUCCESS) {
+            move(&t.rank[0]);
+            if (t.rank[0].status != CLATTN_SUCCESS) { /* otherwise it had not begun to exchange */
+                last_ones++;
+                assert_int_equal(t.rank[0].status, CLATTN_ERROR_GROUP);
+                assert_string_equal(t.rank[0].message, "rank 0: the group has failed before");
+            }
+        }
+        close_team(&t);
+    }
+    assert_true(last_ones >= 5); /* gradients, squares, Adam, parameters: each has calls of OpenCL */
+}
+
 static void other_models_are_refused(void **state)
 {
     team t;
@@ -435,10 +516,14 @@ static void wrong_arguments_are_refused(void **state)
 
 int main(int argc, char **argv)
 {
+    device_use_functions(inject_get_proc);
     suite_add(groups_agree_with_one, "group training: groups of 1 to 4 ranks agree with one trainer");
     suite_add(pieces_agree_with_one, "group training: so do those that exchange in pieces");
+    suite_add(narrow_groups_agree_with_one, "group training: so do those of bfloat16 models");
     suite_add(moments_travel, "group training: moments are gathered, and given to others");
     suite_add(a_broken_gradient_changes_nothing, "group training: a gradient that is not finite changes nothing");
+    suite_add(wrong_numbers_change_nothing, "group training: wrong numbers change nothing");
+    suite_add(a_failure_is_the_last, "group training: after a failure there is no further update");
     suite_add(other_models_are_refused, "group training: other models are refused");
     suite_add(a_missing_rank_is_named, "group training: a missing rank is named");
     suite_add(wrong_arguments_are_refused, "group training: wrong arguments are refused");

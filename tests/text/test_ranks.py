@@ -4,6 +4,7 @@
     CLATTN=build/src/clattn CLATTN_MPI=build/plugins/mpi MPI_RANKS=2 python3 tests/text/test_ranks.py [-k PATTERN ...]
 
 MPIRUN is another mpirun than the path's.  All ranks share this machine's cores.  Needs NumPy and no more."""
+import contextlib
 import json
 import os
 import signal
@@ -143,6 +144,23 @@ class Translation(Ranks):
 
     def test_refused(self):
         self.refuse_ranks([["translate", self.path("nothing")]], "clattn: rank 0: ", "nothing: is no folder")
+        self.refuse_ranks([["translate"]], "clattn: rank 0: ", "missing argument")
+        self.refuse_ranks([["generate", self.path("m"), "--nothing"]], "clattn: rank 0: ", "unknown option '--nothing'")
+
+    def test_help(self):
+        for command in ("train", "translate", "generate", "bench ring"):
+            status, out, errors = self.run_ranks(RANKS, [*command.split(), "--help"])
+            self.assertEqual((status, errors, out.count("usage: ")), (0, [], 1), command)
+
+    def test_what_was_written(self):
+        """A text that is refused does not take back the translations before it."""
+        self.train("m", "--steps", 1)
+        fine = "".join(self.read("a.txt").decode().splitlines(keepends=True)[:1]) * 1024 * RANKS  # all that are in work at once
+        status, out, errors = self.run_ranks(RANKS, ["translate", self.path("m")], text=fine + "the " * 1000 + "\n")
+        self.assertEqual(status, 2)
+        self.assertEqual(len(errors), 1, errors)
+        self.assertIn(f"text {1024 * RANKS + 1} has", errors[0])
+        self.assertEqual(out.count("\n"), 1024 * RANKS)
 
 
 class Bench(Ranks):
@@ -167,6 +185,8 @@ class Bench(Ranks):
         ring = ["bench", "ring", "--shape", "1,4,4,64,64,8,8"]
         self.refuse_ranks([ring + ["--ranks", 2]], "are for threads")
         self.refuse_ranks([["bench", "ring", "--shape", "1,4,4,65,64,8,8"]], "SQ 65", "a multiple of 2")
+        self.refuse_ranks([ring + ["--repeat", 2], ring + ["--repeat", 3]], "rank 0: has '2', and rank 1 has '3'")
+        self.refuse_ranks([ring, [*ring[:3], "1,4,4,64,128,8,8"]], "1,4,4,64,64,8,8", "1,4,4,64,128,8,8")
 
 
 class Faults(Ranks):
@@ -188,6 +208,36 @@ class Faults(Ranks):
     def test_devices(self):
         """A list of devices is dealt out."""
         self.refuse_ranks([self.command("m", "--steps", 1, "--device", ",no such device")], "clattn: rank 1: ", "no such device")
+
+    def test_a_loss_that_is_not_finite(self):
+        self.train("m", "--steps", 2, *ACCUMULATE)
+        self.change(**{"decoder.norm.weight": np.full(32, np.nan, np.float32)})
+        before = self.files("m")
+        self.refuse_ranks([self.command("m", *ACCUMULATE, "--resume", "--steps", 9)], "rank 0: train: the loss of step 3 is")
+        self.assertEqual(self.files("m"), before)
+
+    def test_a_checkpoint_that_cannot_be_written(self):
+        """The first rank fails alone, while the others wait for it."""
+        with self.start(2, [self.command("m", *ACCUMULATE, "--steps", 1000000)]) as process:
+            self.assertTrue(process.stdout.readline().startswith("step 5: loss "))
+            path = self.path("m/checkpoint.safetensors")
+            while not os.path.isdir(path):
+                with contextlib.suppress(OSError):
+                    os.remove(path)
+                    os.mkdir(path)
+            _, errors = process.communicate(timeout=TIMEOUT)
+        lines = [line for line in errors.splitlines() if line.startswith("clattn: ")]
+        self.assertEqual(process.returncode, 1)
+        self.assertEqual(len(lines), 1, lines)
+        self.assertRegex(lines[0], "^clattn: rank 0: .*m/checkpoint.safetensors: cannot be opened")
+
+    @unittest.skipUnless(OPEN_MPI, "MPICH's processes ask their mpirun")
+    def test_another_mpi(self):
+        """Processes that would not find each other write nothing."""
+        path = ":".join(filter(None, [LIBRARY, os.environ.get("LD_LIBRARY_PATH")]))
+        self.refuse(1, *self.command("m", "--steps", 1), env=dict(os.environ, PMI_SIZE="2", LD_LIBRARY_PATH=path),
+                    saying=("started 2 ranks", "finds 1"))
+        self.assertFalse(os.path.exists(self.path("m")))
 
     def test_a_killed_rank(self):
         """The others end, and the last checkpoint is whole."""

@@ -60,6 +60,19 @@ class TrainTest(CommandTest):
     def checkpoint(self, model):
         return read_safetensors(self.path(os.path.join(model, "checkpoint.safetensors")))
 
+    def change(self, **changes):
+        """Writes the checkpoint with other tensors; None leaves one out."""
+        self.tensors = {**self.checkpoint("m"), **changes}
+        header, data = {}, b""
+        for name, tensor in self.tensors.items():
+            if tensor is not None:
+                part = np.ascontiguousarray(tensor).tobytes()
+                header[name] = {"dtype": "U8" if tensor.dtype == np.uint8 else "F32", "shape": list(tensor.shape),
+                                "data_offsets": [len(data), len(data) + len(part)]}
+                data += part
+        text = json.dumps(header).encode()
+        self.write("m/checkpoint.safetensors", struct.pack("<Q", len(text)) + text + data)
+
     def same_files(self, left, right):
         left, right = self.files(left), self.files(right)
         for name in FILES:
@@ -273,19 +286,6 @@ class BadInput(TrainTest):
         self.refused(2, "--resume", "--valid-source", self.source, "--valid-target", self.target, saying="with other texts")
         self.refused(2, "--resume", data=["--text", self.source], saying=("m: is a model of translations",))
         self.assertEqual(self.files("m"), before)
-
-    def change(self, **changes):
-        """Writes the checkpoint with other tensors; None leaves one out."""
-        self.tensors = {**self.checkpoint("m"), **changes}
-        header, data = {}, b""
-        for name, tensor in self.tensors.items():
-            if tensor is not None:
-                part = np.ascontiguousarray(tensor).tobytes()
-                header[name] = {"dtype": "U8" if tensor.dtype == np.uint8 else "F32", "shape": list(tensor.shape),
-                                "data_offsets": [len(data), len(data) + len(part)]}
-                data += part
-        text = json.dumps(header).encode()
-        self.write("m/checkpoint.safetensors", struct.pack("<Q", len(text)) + text + data)
 
     def test_checkpoints(self):
         """Damaged ones, and those of other versions and models."""

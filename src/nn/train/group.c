@@ -12,6 +12,7 @@
 #include "base/try.h"
 #include "clattn/version.h"
 #include "nn/train/trainer.h"
+#include "ops/optimizer/optimizer.h"
 
 #define PIECE ((size_t)1 << 20) /* numbers that are exchanged at once, about */
 #define SHARE_MULTIPLE 16       /* numbers: shares begin at cache lines */
@@ -365,16 +366,13 @@ fail:
     return status;
 }
 
-clattn_status trainer_group_update(clattn_trainer *trainer, const struct enqueue_call *call,
-                                   const clattn_update_args *how)
+/* Exchanges the gradients, each piece once it is ready and all behind `ready`, and then the parameters. */
+static clattn_status exchange(clattn_trainer *trainer, cl_command_queue queue, const clattn_update_args *how,
+                              cl_event ready)
 {
     clattn_status status;
     struct trainer_group *group = trainer->group;
-    cl_command_queue queue = call->queue ? call->queue : trainer->model->context->queue;
-    const struct enqueue_call last = {.queue = queue};
-    cl_event ready = NULL;
     double squares = 0;
-    TRY(mark(trainer, call, &ready));
     for (size_t i = 0; i < group->piece_count; i++) {
         const struct piece *piece = &group->pieces[i];
         TRY(reduce(trainer, piece, piece->ready && !how->changed_gradients ? piece->ready : ready, &squares));
@@ -388,8 +386,27 @@ clattn_status trainer_group_update(clattn_trainer *trainer, const struct enqueue
         TRY(spread(trainer, &group->pieces[i]));
     for (size_t i = 0; i < trainer->model->buffer_count && trainer_is_narrow(trainer); i++)
         TRY(trainer_round(trainer, i, queue));
-    if (call->event)
+fail:
+    return status;
+}
+
+clattn_status trainer_group_update(clattn_trainer *trainer, const struct enqueue_call *call,
+                                   const clattn_update_args *how)
+{
+    clattn_status status;
+    struct trainer_group *group = trainer->group;
+    cl_command_queue queue = call->queue ? call->queue : trainer->model->context->queue;
+    const struct enqueue_call last = {.queue = queue};
+    cl_event ready = NULL;
+    clattn_adam_args numbers = trainer_adam_args(trainer, 0, 0, 0, how);
+    TRY(adam_read_numbers(report_of(trainer), true, &numbers)); /* a rank without a share of a piece runs no Adam */
+    TRY(ranks_check(&group->ranks));
+    TRY(mark(trainer, call, &ready));
+    status = exchange(trainer, queue, how, ready);
+    if (status == CLATTN_SUCCESS && call->event)
         status = mark(trainer, &last, call->event);
+    /* Another call's exchanges would meet those of this one that other ranks still wait for. */
+    group->ranks.failed |= status != CLATTN_SUCCESS;
 fail:
     for (size_t i = 0; i < group->piece_count; i++)
         release_event(trainer, &group->pieces[i].moved);

@@ -174,7 +174,7 @@ clattn_status clattn_trainer_moments_read(clattn_trainer *trainer, cl_command_qu
     if (!trainer)
         return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "the trainer is NULL");
     TRY(context_check(trainer->model->context));
-    const struct trainer_group *group = trainer->group;
+    struct trainer_group *group = trainer->group;
     const int32_t ranks = group ? group->ranks.group.ranks : 1, own = group ? group->ranks.group.rank : 0;
     if (rank < 0 || rank >= ranks)
         return report_error(report_of(trainer), CLATTN_ERROR_INVALID_ARGUMENT, "moments: rank %d of %d", (int)rank,
@@ -185,8 +185,11 @@ clattn_status clattn_trainer_moments_read(clattn_trainer *trainer, cl_command_qu
     if (!queue)
         queue = trainer->model->context->queue;
     TRY(finish(trainer, queue));
-    if (group)
-        return gather(trainer, queue, &range, rank, moments);
+    if (group) {
+        status = gather(trainer, queue, &range, rank, moments);
+        group->ranks.failed |= status != CLATTN_SUCCESS;
+        goto fail;
+    }
     TRY(transfer(trainer, queue, range.buffer->first_moment, range.first, range.count, first, NULL));
     status = transfer(trainer, queue, range.buffer->second_moment, range.first, range.count, second, NULL);
 fail:

@@ -108,8 +108,7 @@ static bool is_amount(double x)
     return x >= 0 && isfinite((float)x);
 }
 
-/* Reads the arguments' numbers, with their defaults. */
-static clattn_status read_numbers(struct report *report, const struct adam_problem *problem, clattn_adam_args *args)
+clattn_status adam_read_numbers(struct report *report, bool has_squares, clattn_adam_args *args)
 {
     if (!args->explicit_betas) {
         args->beta1 = 0.9;
@@ -132,7 +131,7 @@ static clattn_status read_numbers(struct report *report, const struct adam_probl
         {is_amount(args->weight_decay), "weight_decay is negative, NaN or infinite"},
         {isfinite((float)args->gradient_scale), "gradient_scale is NaN or infinite"},
         {is_amount(args->clip_norm), "clip_norm is negative, NaN or infinite"},
-        {args->clip_norm == 0 || problem->has_squares, "clip_norm needs squares"},
+        {args->clip_norm == 0 || has_squares, "clip_norm needs squares"},
         {args->step >= 1, "step counts from 1"},
     };
     for (size_t i = 0; i < COUNT_OF(rules); i++)
@@ -178,7 +177,7 @@ static clattn_status enqueue(const clattn_plan *plan, const struct enqueue_call 
     clattn_adam_args args;
     TRY(args_read(report, "clattn_adam_args", &args, sizeof args, sizeof args, given));
     TRY(args_check(report, "explicit_betas", args.explicit_betas, args.reserved));
-    TRY(read_numbers(report, problem, &args));
+    TRY(adam_read_numbers(report, problem->has_squares, &args));
     adam_args a = kernel_args((const struct adam_plan *)plan, problem, &args);
     const size_t groups[3] = {divide_up(problem->count, (size_t)a.chunk), 1, 1};
     const struct bound_array arrays[ARRAYS] = {

@@ -20,6 +20,9 @@ struct adam_plan {
 
 clattn_status adam_problem_read(const void *desc, void *problem, const char **reason);
 
+/* Sets the defaults of the arguments' numbers, and refuses those that are not valid. */
+clattn_status adam_read_numbers(struct report *report, bool has_squares, clattn_adam_args *args);
+
 /* The operator's self-check; see plan_self_check. */
 clattn_status adam_self_check(struct self_check *check);
 

@@ -354,7 +354,9 @@ int bench_ring(int argc, char **argv)
     TOOL_TRY(world_open(&world));
     TOOL_TRY(world_agree(&world, options_parse(&table, argc, argv, &options)));
     TOOL_TRY(world_agree(&world, prepare(&options, &r, &request, &job, &link)));
-    TOOL_TRY(ring_open(&r, &request, modes[options.mode].mode, modes[options.mode].order, &link));
+    TOOL_TRY(world_agree(&world, world_compare_arguments(&world, argc, argv, options.device, "")));
+    TOOL_TRY(world_agree(&world, ring_open(&r, &request, modes[options.mode].mode, modes[options.mode].order, &link)));
+    TOOL_TRY(world_agree(&world, ring_make(&r)));
     world_begin(&world);
     TOOL_TRY(measure_and_report(&options, &r, &job));
 fail:

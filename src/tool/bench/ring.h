@@ -65,10 +65,13 @@ typedef struct ring {
     bool ended;
 } ring;
 
-/* Gives each rank its part of the arrays of `whole`, which have their numbers, and makes its share, in threads.  The caller has set
- * `device`, `world` and `ranks`.  Returns an exit status; the ring is to be closed in any case. */
+/* Gives each rank its part of the arrays of `whole`, which have their numbers, and a thread.  The caller has set `device`, `world` and
+ * `ranks`.  Returns an exit status, as all below; the ring is to be closed in any case. */
 int ring_open(ring *r, const attention_request *whole, clattn_group_mode mode, clattn_group_order order,
               const ring_link *link);
+
+/* All ranks make their share. */
+int ring_make(ring *r);
 
 /* All ranks call clattn_group_attention_run.  *seconds is from the first one's call until the last one's event; of processes, whose clocks
  * may differ, the longest of theirs. */

@@ -99,13 +99,18 @@ static int do_round(ring *r)
         if (failed != NULL && status == TOOL_DONE) {
             char own[32];
             snprintf(own, sizeof own, "rank %zu: ", (size_t)(failed - r->rank));
-            const bool is_named = strncmp(failed->message, own, strlen(own)) == 0;
             const char *text = failed->message[0] != '\0' ? failed->message : clattn_status_string(failed->status);
+            const bool is_named = r->local == NULL || strncmp(text, own, strlen(own)) == 0;
             status = complain(TOOL_FAILED, "bench ring: %s%s", is_named ? "" : own, text);
         }
     }
     mtx_unlock(&r->lock);
     return status;
+}
+
+int ring_make(ring *r)
+{
+    return do_round(r);
 }
 
 int ring_run(ring *r, double *seconds)
@@ -268,8 +273,7 @@ int ring_open(ring *r, const attention_request *whole, clattn_group_mode mode, c
         TOOL_TRY(make_group(r, i));
         TOOL_TRY(make_arrays(r, i, whole));
     }
-    TOOL_TRY(start_threads(r));
-    status = do_round(r);
+    status = start_threads(r);
 fail:
     return status;
 }

@@ -123,13 +123,19 @@ int options_parse(const option_table *table, int argc, char **argv, void *fields
     return TOOL_DONE;
 }
 
-int options_run(option_table table, size_t bytes, int argc, char **argv, int (*run)(const void *fields))
+int options_make(option_table table, size_t bytes, int argc, char **argv, void **fields)
 {
     table.operand_count = argc > 0 ? (size_t)argc : 0; /* as many as the command line can have */
-    void *fields = calloc(1, bytes + (table.operand_count + 2) * sizeof(const char *));
-    if (fields == NULL)
+    *fields = calloc(1, bytes + (table.operand_count + 2) * sizeof(const char *));
+    if (*fields == NULL)
         return complain(TOOL_FAILED, "%s: out of memory for the arguments", table.command);
-    int status = options_parse(&table, argc, argv, fields);
+    return options_parse(&table, argc, argv, *fields);
+}
+
+int options_run(option_table table, size_t bytes, int argc, char **argv, int (*run)(const void *fields))
+{
+    void *fields;
+    int status = options_make(table, bytes, argc, argv, &fields);
     if (status == TOOL_DONE)
         status = run(fields);
     free(fields);

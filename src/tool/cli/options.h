@@ -70,8 +70,11 @@ typedef struct option_table {
  * --help was among them and has been answered. */
 int options_parse(const option_table *table, int argc, char **argv, void *fields);
 
-/* Parses the arguments of a command that takes any number of operands, and runs it: `bytes` is the size of its fields, which
- * end with `const char *operands[]`; a NULL follows the last. */
+/* Parses the arguments of a command that takes any number of operands to *fields, which the caller frees: `bytes` is their size,
+ * and they end with `const char *operands[]`; a NULL follows the last. */
+int options_make(option_table table, size_t bytes, int argc, char **argv, void **fields);
+
+/* The same, and runs the command. */
 int options_run(option_table table, size_t bytes, int argc, char **argv, int (*run)(const void *fields));
 
 /* Reads one option's value into its field of `fields`; complains about a wrong one. */

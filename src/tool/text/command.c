@@ -151,12 +151,15 @@ static int compare(const text_options *options, text_run *r)
     return world_compare(&r->world, lines);
 }
 
-static int run(const text_options *options, text_kind kind)
+static int run(const option_table *table, int argc, char **argv, text_kind kind)
 {
     text_run r = {.command = &commands[kind]};
     tool_device device = {0};
+    void *fields = NULL;
     int status;
     TOOL_TRY(world_open(&r.world));
+    TOOL_TRY(world_agree(&r.world, options_make(*table, sizeof(text_options), argc, argv, &fields)));
+    const text_options *options = fields;
     TOOL_TRY(world_agree(&r.world, prepare(options, &r, &device)));
     TOOL_TRY(world_agree(&r.world, compare(options, &r)));
     world_begin(&r.world);
@@ -174,18 +177,9 @@ fail:
     text_generator_close(&r.generator);
     device_close(&device);
     text_model_close(&r.model);
+    free(fields);
     world_close(&r.world, status);
     return status;
-}
-
-static int run_translate(const void *fields)
-{
-    return run(fields, TEXT_KIND_TRANSLATION);
-}
-
-static int run_generate(const void *fields)
-{
-    return run(fields, TEXT_KIND_TEXT);
 }
 
 int cmd_translate(int argc, char **argv)
@@ -197,7 +191,7 @@ int cmd_translate(int argc, char **argv)
                                 .operand_offset = FIELD(operands),
                                 .operand_least = 1,
                                 .rows = translate_rows};
-    return options_run(table, sizeof(text_options), argc, argv, run_translate);
+    return run(&table, argc, argv, TEXT_KIND_TRANSLATION);
 }
 
 int cmd_generate(int argc, char **argv)
@@ -208,7 +202,7 @@ int cmd_generate(int argc, char **argv)
                                 .operand_offset = FIELD(operands),
                                 .operand_least = 1,
                                 .rows = generate_rows};
-    return options_run(table, sizeof(text_options), argc, argv, run_generate);
+    return run(&table, argc, argv, TEXT_KIND_TEXT);
 }
 
 #else

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "base/strbuf.h"
 #include "tool/cli/os_tool.h"
 #include "tool/cli/progress.h"
 #include "tool/cli/report.h"
@@ -314,28 +313,12 @@ fail:
     return status;
 }
 
-/* Whether `part`, which may be NULL, is the end of an argument. */
-static bool ends_with(const char *argument, const char *part)
-{
-    for (size_t i = 0; argument[i] != '\0'; i++)
-        if (argument + i == part)
-            return true;
-    return false;
-}
-
 /* Compares all arguments with other ranks', but for the device, and the texts. */
 static int compare(training *t)
 {
-    struct strbuf lines = {0};
-    int status;
-    for (int i = 0; i < t->argc; i++)
-        if (!ends_with(t->argv[i], t->options->device))
-            strbuf_printf(&lines, "%s\n", t->argv[i]);
-    strbuf_printf(&lines, "texts %016llx\n", (unsigned long long)t->history.data);
-    status = lines.failed ? complain(TOOL_FAILED, "train: no memory for the arguments")
-                          : world_compare(&t->world, lines.text);
-    strbuf_clear(&lines);
-    return status;
+    char texts[32];
+    snprintf(texts, sizeof texts, "texts %016llx", (unsigned long long)t->history.data);
+    return world_compare_arguments(&t->world, t->argc, t->argv, t->options->device, texts);
 }
 
 static int train(training *t)

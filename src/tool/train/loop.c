@@ -89,10 +89,12 @@ fail:
     return status;
 }
 
-/* Complains of a loss that is no number.  All ranks have the same one, and the first tells. */
+/* Complains of a loss that is no number.  All ranks have the same one, and the first tells: none need be ended by another. */
 static int complain_of_loss(const train_run *r, const char *which, double loss)
 {
-    if (r->engine->world->rank > 0)
+    tool_world *world = r->engine->world;
+    world->agreed = true;
+    if (world->rank > 0)
         complain_no_more();
     return complain(TOOL_FAILED, "train: the %s of step %llu is %g; what is in %s, of before, stays", which,
                     (unsigned long long)r->history->step, loss, r->folder);

@@ -8,6 +8,7 @@
 
 #include "base/os.h"
 #include "base/size.h"
+#include "base/strbuf.h"
 #include "tool/cli/os_tool.h"
 #include "tool/run/device.h"
 
@@ -16,8 +17,9 @@
 #else
 #define LIBRARY "libclattn-mpi.so.0"
 #endif
-#define TIME_OUT_MS 600000 /* a rank may compile for minutes while others wait; mpirun sees those that have ended */
-#define COMPARED 65536     /* bytes of text */
+/* A rank may compile, make a vocabulary or wait for standard input for hours while others wait; mpirun sees those that have ended. */
+#define TIME_OUT_MS UINT32_MAX
+#define COMPARED 65536 /* bytes of text */
 
 /* ---- joining ---- */
 
@@ -58,8 +60,14 @@ int world_open(tool_world *world)
     const int status = join(world);
     if (status != TOOL_DONE)
         return status;
+    const int32_t found = world->group.ranks;
+    if (found != started()) { /* each would be the first of one, and all would write the same files */
+        world->release(&world->group);
+        return complain(TOOL_FAILED, "mpirun has started %ld ranks, and %s finds %d: it was built with another MPI",
+                        started(), LIBRARY, (int)found);
+    }
     world->rank = world->group.rank;
-    world->ranks = world->group.ranks;
+    world->ranks = found;
     complain_as_rank(world->rank);
     complain_hold();
     if (world->rank > 0)
@@ -160,6 +168,30 @@ fail:
     return status;
 }
 
+/* Whether `part`, which may be NULL, is the end of an argument. */
+static bool ends_with(const char *argument, const char *part)
+{
+    for (;; argument++) {
+        if (argument == part)
+            return true;
+        if (*argument == '\0')
+            return false;
+    }
+}
+
+int world_compare_arguments(tool_world *world, int argc, char **argv, const char *device, const char *more)
+{
+    struct strbuf lines = {0};
+    for (int i = 0; i < argc; i++)
+        if (!ends_with(argv[i], device))
+            strbuf_printf(&lines, "%s\n", argv[i]);
+    strbuf_printf(&lines, "%s\n", more);
+    const int status =
+        lines.failed ? complain(TOOL_FAILED, "no memory for the arguments") : world_compare(world, lines.text);
+    strbuf_clear(&lines);
+    return status;
+}
+
 int world_device(const tool_world *world, const char *list, char **device)
 {
     const char *begin = list;
@@ -189,8 +221,10 @@ void world_close(tool_world *world, int status)
     complain_deliver(!world->agreed || world->teller == world->rank);
     if (world->rank > 0)
         device_drop_warnings();
-    if (failed && !world->agreed)
+    if (failed && !world->agreed) {
+        fflush(stdout);
         world->abort(&world->group, status);
+    }
     world->release(&world->group);
     *world = (tool_world){.ranks = 1};
 }

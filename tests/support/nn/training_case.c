@@ -28,13 +28,15 @@ const training_case training_cases[TRAINING_CASES] = {
      {PAPER, TOKENS(VOCABULARY), .causal = 1, .cross = 1},
      CLATTN_MODEL_OUTPUT_TIED,
      0.1f,
-     false},
+     false,
+     CLATTN_DTYPE_F32},
     {"pre-norm, tables of positions, input norms, own output with bias",
      {TABLE, TOKENS(SOURCES), .input_norm = 1},
      {TABLE, TOKENS(VOCABULARY), .input_norm = 1, .causal = 1, .cross = 1},
      CLATTN_MODEL_OUTPUT_OWN,
      0,
-     true},
+     true,
+     CLATTN_DTYPE_F32},
     {"a decoder alone: RMSNorm, gated, no biases, rotary, grouped heads, softcap, reach",
      {0},
      {SHAPE(SWISH), .layers = 2, PRE, .final_norm = 1, .norm = CLATTN_NORM_KIND_RMS, .gated = 1, .kv_heads = 2,
@@ -42,14 +44,16 @@ const training_case training_cases[TRAINING_CASES] = {
       TOKENS(VOCABULARY)},
      CLATTN_MODEL_OUTPUT_TIED,
      0,
-     false},
+     false,
+     CLATTN_DTYPE_F32},
     {"Whisper's: convolutions of features, no biases of keys",
      {TABLE, .input = CLATTN_STACK_INPUT_FEATURES, .features = FEATURES, .without_bias = CLATTN_WITHOUT_KEY_BIAS,
       .convolutions = 2, .convolution = {{3, 1, 1, CLATTN_ACTIVATION_GELU}, {3, 2, 1, CLATTN_ACTIVATION_GELU}}},
      {TABLE, TOKENS(VOCABULARY), .without_bias = CLATTN_WITHOUT_KEY_BIAS, .causal = 1, .cross = 1},
      CLATTN_MODEL_OUTPUT_TIED,
      0,
-     false},
+     false,
+     CLATTN_DTYPE_F32},
     {"convolutions whose windows leave frames out",
      {SHAPE(RELU), .layers = 1, .positions = CLATTN_POSITIONS_TABLE, .position_count = 9,
       .input = CLATTN_STACK_INPUT_FEATURES, .features = FEATURES, .convolutions = 2,
@@ -57,7 +61,8 @@ const training_case training_cases[TRAINING_CASES] = {
      {PAPER, TOKENS(VOCABULARY), .causal = 1, .cross = 1},
      CLATTN_MODEL_OUTPUT_TIED,
      0,
-     false},
+     false,
+     CLATTN_DTYPE_F32},
     {"segments, positions from 2 and 1 on, norms of heads",
      {SHAPE(GELU), .layers = 1, .positions = CLATTN_POSITIONS_TABLE, .position_count = 9, .first_position = 2,
       TOKENS(SOURCES), .segments = 2, .input_norm = 1},
@@ -65,7 +70,8 @@ const training_case training_cases[TRAINING_CASES] = {
       .segments = 3, .query_key_norm = 1, .rotary = CLATTN_ROTARY_HALVES, .kv_heads = 2, .causal = 1, .cross = 1},
      CLATTN_MODEL_OUTPUT_TIED,
      0,
-     false},
+     false,
+     CLATTN_DTYPE_F32},
 };
 
 void training_open(training_world *w, const training_case *test)
@@ -88,7 +94,8 @@ void training_open(training_world *w, const training_case *test)
                                           .encoder = w->has_encoder ? &test->encoder : NULL,
                                           .decoder = &test->decoder,
                                           .output = test->output,
-                                          .output_bias = test->bias};
+                                          .output_bias = test->bias,
+                                          .dtype = test->dtype};
     w->model = nn_transformer(device_context(), &desc, &w->store);
     assert_status(device_context(), clattn_trainer_create(w->model, &w->trainer), CLATTN_SUCCESS);
     clattn_training_desc_init(&w->desc);

@@ -21,7 +21,8 @@ typedef struct training_case {
     clattn_stack_desc encoder, decoder; /* no layers: there is no encoder */
     clattn_model_output output;
     float smoothing;
-    bool bias; /* of the output */
+    bool bias;          /* of the output */
+    clattn_dtype dtype; /* of the model */
 } training_case;
 
 /* Models like the paper's, Llama's, Whisper's and BERT's, and others. */
