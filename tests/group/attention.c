@@ -168,6 +168,30 @@ static void check_backward(const void *which, const char *unused)
     }
 }
 
+/* Of the gradients of query, key and value each subset can be asked for, and of all heads' sinks alone. */
+static void check_subset(const void *which, const char *unused)
+{
+    static group_part parts[GROUP_MOST_RANKS];
+    static struct backward_job whole;
+    const attention_case test = {"", ALL, SMALL_WHOLE, .causal = true, .sinks = true};
+    const unsigned subset = *(const unsigned *)which;
+    (void)unused;
+    for (int mode = 0; mode < 3; mode++) {
+        const group_way way = {2, (clattn_group_mode)mode, CLATTN_GROUP_ORDER_ZIGZAG, 0};
+        backward_prepare(&whole, &test);
+        test_array *own[3] = {&whole.query, &whole.key, &whole.value};
+        for (int n = 0; n < 3; n++)
+            if (!(subset >> n & 1))
+                own[n]->memory = whole.job.output[n].memory = NULL;
+        for (int i = 0; i < way.ranks; i++)
+            group_part_make_backward(&parts[i], &whole, &way, i);
+        assert_int_equal(run_group(parts, &whole.job, &way), CLATTN_SUCCESS);
+        whole.by_sums = way.mode == CLATTN_GROUP_MODE_RING;
+        backward_judge(&whole);
+        backward_release(&whole);
+    }
+}
+
 /* ---- the same bits ---- */
 
 enum { REPEATS = 20 };
@@ -223,6 +247,8 @@ static const group_way repeated[] = {
     {4, CLATTN_GROUP_MODE_HEADS, CLATTN_GROUP_ORDER_ZIGZAG, 0},
 };
 
+static const unsigned subsets[] = {2, 5, 0, 1, 3, 4, 6}; /* bits of query, key and value */
+
 int main(int argc, char **argv)
 {
     for (size_t i = 0; i < COUNT_OF(cases); i++)
@@ -232,6 +258,8 @@ int main(int argc, char **argv)
         if (backward_cases[i].levels & level())
             suite_add_case(check_backward, &backward_cases[i], "", "group attention backward: %s",
                            backward_cases[i].rule);
+    for (size_t i = 0; i < by_level(2, 3, COUNT_OF(subsets), COUNT_OF(subsets)); i++)
+        suite_add_case(check_subset, &subsets[i], "", "group attention backward: gradients %u", subsets[i]);
     for (size_t i = 0; i < COUNT_OF(repeated); i++)
         suite_add_case(repeats_bits, &repeated[i], "", "group attention: %d ranks give the same bits, mode %d",
                        repeated[i].ranks, (int)repeated[i].mode);
