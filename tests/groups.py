@@ -20,8 +20,8 @@ ARM64 = ["activation", "attention", "choice", "conv2d", "cross_entropy", "dropou
          "rope", "softmax"]
 BASICS = ["context", "devices", "errors", "errors_attention", "errors_bindings", "errors_fields", "errors_operators",
           "forks"]  # what another way to build could break
-RACES = ["adopt", "async", "cache", "cache_saving", "context", "forks", "job", "long_runs", "program", "report",
-         "wisdom"]  # what has threads
+RACES = ["adopt", "async", "cache", "cache_saving", "context", "forks", "group_attention", "group_drawn",
+         "group_refusals", "job", "long_runs", "program", "report", "wisdom"]  # what has threads
 # What rusticl and Oclgrind run of the scripts of plug-ins and of commands for pictures: little ones, and each kernel once.
 PICTURES = {"plugins/test_frei0r": "Results.test_definition test_what_cannot test_names_of",
             "plugins/test_gegl": "Command.test_definition Command.test_on_opencl test_smaller test_no_device",
@@ -215,7 +215,9 @@ def add_races(run, full):
     for name in RACES:
         # What else is in long_runs measures memory, of which the sanitizer takes more and more.
         chosen = ["sixteen*"] if name == "long_runs" else []
-        run.add("variants", f"races-{name}", [run.work / f"races/tests/test_{name}", *chosen], env, [build])
+        # Races do not depend on how many cases and draws the groups' tests have.
+        own = {**env, "CLATTN_TEST_LEVEL": "tiny"} if name.startswith("group_") else env
+        run.add("variants", f"races-{name}", [run.work / f"races/tests/test_{name}", *chosen], own, [build])
     run.add("variants", "races-embed", [PYTHON, HERE / "tool/test_command_embed.py", "-k", "pooling"],
             {**env, "CLATTN": f"{run.work}/races/src/clattn"}, [build])
 

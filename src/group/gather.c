@@ -112,11 +112,14 @@ static void place_gradients(const struct run *r, size_t part, size_t piece, stru
     b->d_output = rows_of(p, &d->gradients.output, part * heads, heads, piece, &b->d_output_at);
     b->d_lse = rows_of(p, &d->gradients.lse, part * heads, heads, piece, &b->d_lse_at);
     b->d_query = rows_of(p, &d->gradients.query, part * heads, heads, piece, &b->d_query_at);
-    b->d_key_at = b->d_value_at = partial;
-    if (!layout_is_none(&d->gradients.key))
+    if (!layout_is_none(&d->gradients.key)) {
+        b->d_key_at = partial;
         b->d_key = shard_whole(r, &sums, i++, &b->d_key_at);
-    if (!layout_is_none(&d->gradients.value))
+    }
+    if (!layout_is_none(&d->gradients.value)) {
+        b->d_value_at = partial;
         b->d_value = shard_whole(r, &sums, i, &b->d_value_at);
+    }
 }
 
 /* Adds what a piece of the queries has added to what the first one has. */

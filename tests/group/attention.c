@@ -2,11 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/core/threads.h"
 #include "support/group/parts.h"
 #include "support/suite.h"
-
-#define MOST_RANKS 8
 
 /* Lengths that 2 * ranks divides, and heads that as many as four ranks share. */
 #define WHOLE .dim = {2, 8, 4, 48, 96, 8, 8}
@@ -50,6 +47,8 @@ static const attention_case cases[] = {
      .seed = 11, .list = {.queries = LIST(48, 11), .keys = LIST(59, 96)}},
     {"dropout, packed", BIG, .dim = {3, 4, 4, 48, 96, 8, 8}, .dropout = 0.2F, .seed = 12,
      .list = {.query_starts = LIST(0, 17, 29, 48), .key_starts = LIST(0, 50, 57, 96)}},
+    {"sinks, a NaN in one, rows that attend nothing", ALL, SMALL_WHOLE, .sinks = true, .causal = true, AT(EXPLICIT, -5),
+     .inject = INJECT_SINK_NAN},
     {"additive", BIG, SQUARE, .additive = true},
     {"a scale, no log-sum-exps", BIG, SQUARE, .scaled = true, .scale = -0.3F, .no_lse = true},
     {"huge scores", BIG, SQUARE, .fill = FILL_HUGE},
@@ -58,55 +57,15 @@ static const attention_case cases[] = {
     {"wider values", BIG, .dim = {2, 4, 4, 48, 96, 8, 16}, .causal = true},
 };
 
-typedef struct rank_thread {
-    group_part part;
-    clattn_context *context;
-    cl_command_queue queue;
-    clattn_group group;
-    const group_way *way;
-    thrd_t thread;
-} rank_thread;
-
-static int run_rank(void *user)
+/* Runs the parts twice, puts their results into the whole, and releases them; returns the first failure. */
+static clattn_status run_group(group_part *parts, test_job *whole, const group_way *way)
 {
-    rank_thread *t = user;
-    group_part_run(&t->part, t->context, t->queue, &t->group, t->way, 2);
-    return 0;
-}
-
-/* Runs what `ranks` of a way have been given, each in a thread with a queue of its own, and puts the results into the whole; returns
- * the first failure. */
-static clattn_status run_group(rank_thread *ranks, test_job *whole, const group_way *way)
-{
-    clattn_group_local *local = NULL;
-    clattn_status status = CLATTN_SUCCESS;
-    assert_int_equal(clattn_group_local_create(way->ranks, 20000, &local), CLATTN_SUCCESS);
+    const clattn_status status = group_parts_run(parts, device_context(), way, 2);
     for (int i = 0; i < way->ranks; i++) {
-        rank_thread *t = &ranks[i];
-        t->context = device_context();
-        t->queue = new_queue(t->context, i % 2); /* every other one out of order, if the device has such queues */
-        if (!t->queue)
-            t->queue = new_queue(t->context, false);
-        assert_int_equal(clattn_group_local_rank(local, i, &t->group), CLATTN_SUCCESS);
-        t->way = way;
+        if (status == CLATTN_SUCCESS)
+            group_part_give(&parts[i], whole, way);
+        group_part_release(&parts[i]);
     }
-    for (int i = 0; i < way->ranks; i++)
-        assert_int_equal(thrd_create(&ranks[i].thread, run_rank, &ranks[i]), thrd_success);
-    for (int i = 0; i < way->ranks; i++)
-        thrd_join(ranks[i].thread, NULL);
-    for (int i = 0; i < way->ranks; i++) {
-        rank_thread *t = &ranks[i];
-        if (t->part.status == CLATTN_SUCCESS)
-            group_part_give(&t->part, whole, way);
-        else if (status == CLATTN_SUCCESS) {
-            status = t->part.status;
-            if (status != CLATTN_ERROR_UNSUPPORTED)
-                print_message("# rank %d: %s\n", i, t->part.message);
-        }
-        group_part_release(&t->part);
-        clReleaseCommandQueue(t->queue);
-    }
-    clattn_group_local_release(&local);
     return status;
 }
 
@@ -126,12 +85,13 @@ static bool divides(const attention_case *test, const group_way *way)
 
 static void check_forward(const attention_case *test, const group_way *way)
 {
-    static rank_thread ranks[MOST_RANKS];
+    static group_part parts[GROUP_MOST_RANKS];
     test_job whole = {0};
     const clattn_attention_desc desc = attention_prepare(&whole, test, 7);
+    (void)attention_inject(&whole, test);
     for (int i = 0; i < way->ranks; i++)
-        group_part_make(&ranks[i].part, &whole, &desc, way, i);
-    const clattn_status status = run_group(ranks, &whole, way);
+        group_part_make(&parts[i], &whole, &desc, way, i);
+    const clattn_status status = run_group(parts, &whole, way);
     assert_int_equal(status, group_can(test, way) ? CLATTN_SUCCESS : CLATTN_ERROR_UNSUPPORTED);
     if (status == CLATTN_SUCCESS)
         attention_judge(&whole, test);
@@ -145,7 +105,7 @@ static void check(const void *which, const char *unused)
     for (size_t n = 0; n < count_of_counts(); n++)
         for (int mode = 0; mode < 3; mode++)
             for (int order = 0; order < 2; order++) {
-                const group_way way = {counts[n], (clattn_group_mode)mode, (clattn_group_order)order};
+                const group_way way = {counts[n], (clattn_group_mode)mode, (clattn_group_order)order, 0};
                 /* Partial results near 1e4 have log-sum-exps of which 1e-3 is rounded away, as group.h says. */
                 const bool rounds = mode == CLATTN_GROUP_MODE_RING && test->fill == FILL_HUGE;
                 if (divides(test, &way) && !rounds)
@@ -166,39 +126,67 @@ static const attention_case backward_cases[] = {
     {"a mask of rows, a bias of heads and keys, causal", BIG, SQUARE, .causal = true, .mask = MASK_FINITE,
      .mask_rank = 2, .mask_extent = {96, 1}, .bias = MASK_FINITE, .bias_rank = 3, .bias_extent = {4, 1, 96}},
     {"ALiBi, softcap, sinks", BIG, WHOLE, .alibi = 1, .softcap = 2, .sinks = true},
-    {"ALiBi of items, causal", BIG, WHOLE, .causal = true, .alibi = 2},
+    {"ALiBi of items, causal", MORE, WHOLE, .causal = true, .alibi = 2},
     {"sinks alone by some, the log-sum-exp's gradient", BIG, SQUARE, .causal = true, AT(EXPLICIT, -40), .sinks = true,
      .entropy = true},
-    {"additive", BIG, SQUARE, .additive = true},
+    {"additive, sinks", ALL, SMALL_WHOLE, .additive = true, .sinks = true},
     {"lengths, causal from the bottom right, sinks", BIG, WHOLE, .causal = true, AT(BOTTOM_RIGHT, 0), .sinks = true,
      .list = {.queries = LIST(48, 11), .keys = LIST(59, 7)}},
-    {"positions, a window, ALiBi", BIG, WHOLE, AT(EXPLICIT, 9), WINDOW(30, 5), .alibi = 1,
+    {"positions, a window, ALiBi", MORE, WHOLE, AT(EXPLICIT, 9), WINDOW(30, 5), .alibi = 1,
      .list = {.positions = LIST(40, -20)}},
     {"packed, causal, sinks", BIG, .dim = {3, 8, 4, 48, 96, 8, 8}, .causal = true, AT(BOTTOM_RIGHT, 0), .sinks = true,
      .list = {.query_starts = LIST(0, 17, 29, 48), .key_starts = LIST(0, 50, 57, 96)}},
-    {"packed, a window, ALiBi of items", BIG, .dim = {3, 4, 4, 96, 96, 8, 8}, WINDOW(20, 5), AT(EXPLICIT, 3),
+    {"packed, a window, ALiBi of items", MORE, .dim = {3, 4, 4, 96, 96, 8, 8}, WINDOW(20, 5), AT(EXPLICIT, 3),
      .alibi = 2, .list = {.query_starts = LIST(0, 1, 70, 96), .key_starts = LIST(0, 40, 41, 96)}},
     {"dropout, causal, sinks", BIG, WHOLE, .causal = true, AT(BOTTOM_RIGHT, 0), .sinks = true, .dropout = 0.2F,
      .seed = 9},
     {"dropout, a bias", BIG, SQUARE, .bias = MASK_FINITE, .dropout = 0.2F, .seed = 10, .dropout_offset = 1},
     {"additive, one vector", MORE, SQUARE, .additive = true, .shared_vector = true},
+    {"large log-sum-exps", ALL, SMALL_WHOLE, .scaled = true, .scale = 20},
+    {"large log-sum-exps, sinks, the log-sum-exp's gradient", MORE, SQUARE, .scaled = true, .scale = 20, .sinks = true,
+     .entropy = true},
     {"float16, causal", BIG, WHOLE, .causal = true, .type = FOUR(CLATTN_DTYPE_F16)},
 };
 
 static void check_backward(const void *which, const char *unused)
 {
-    static rank_thread ranks[MOST_RANKS];
+    static group_part parts[GROUP_MOST_RANKS];
     static struct backward_job whole;
     const attention_case *test = which;
     (void)unused;
     for (size_t n = 0; n < 6 * count_of_counts(); n++) {
-        const group_way way = {counts[n / 6], (clattn_group_mode)(n % 3), (clattn_group_order)(n / 3 % 2)};
+        const group_way way = {counts[n / 6], (clattn_group_mode)(n % 3), (clattn_group_order)(n / 3 % 2), 0};
         if (!divides(test, &way) || !group_can(test, &way))
             continue;
         backward_prepare(&whole, test);
         for (int i = 0; i < way.ranks; i++)
-            group_part_make_backward(&ranks[i].part, &whole, &way, i);
-        assert_int_equal(run_group(ranks, &whole.job, &way), CLATTN_SUCCESS);
+            group_part_make_backward(&parts[i], &whole, &way, i);
+        assert_int_equal(run_group(parts, &whole.job, &way), CLATTN_SUCCESS);
+        whole.by_sums = way.mode == CLATTN_GROUP_MODE_RING;
+        backward_judge(&whole);
+        backward_release(&whole);
+    }
+}
+
+/* Of the gradients of query, key and value each subset can be asked for, and of all heads' sinks alone. */
+static void check_subset(const void *which, const char *unused)
+{
+    static group_part parts[GROUP_MOST_RANKS];
+    static struct backward_job whole;
+    const attention_case test = {"", ALL, SMALL_WHOLE, .causal = true, .sinks = true};
+    const unsigned subset = *(const unsigned *)which;
+    (void)unused;
+    for (int mode = 0; mode < 3; mode++) {
+        const group_way way = {2, (clattn_group_mode)mode, CLATTN_GROUP_ORDER_ZIGZAG, 0};
+        backward_prepare(&whole, &test);
+        test_array *own[3] = {&whole.query, &whole.key, &whole.value};
+        for (int n = 0; n < 3; n++)
+            if (!(subset >> n & 1))
+                own[n]->memory = whole.job.output[n].memory = NULL;
+        for (int i = 0; i < way.ranks; i++)
+            group_part_make_backward(&parts[i], &whole, &way, i);
+        assert_int_equal(run_group(parts, &whole.job, &way), CLATTN_SUCCESS);
+        whole.by_sums = way.mode == CLATTN_GROUP_MODE_RING;
         backward_judge(&whole);
         backward_release(&whole);
     }
@@ -208,10 +196,10 @@ static void check_backward(const void *which, const char *unused)
 
 enum { REPEATS = 20 };
 
-/* Makes the ranks' shares once and calls them again and again. */
+/* Makes the ranks' shares again and again, and calls each twice. */
 static void repeats_bits(const void *which, const char *unused)
 {
-    static rank_thread ranks[MOST_RANKS];
+    static group_part parts[GROUP_MOST_RANKS];
     static struct backward_job gradients;
     const group_way *way = which;
     const attention_case test = {"repeated",
@@ -222,47 +210,30 @@ static void repeats_bits(const void *which, const char *unused)
                                  .bias = MASK_FINITE,
                                  .bias_rank = 3,
                                  .bias_extent = {4, 1, 48}};
-    unsigned char *first[MOST_RANKS];
+    unsigned char *first[GROUP_MOST_RANKS];
     (void)unused;
     for (int backward = 0; backward < 2; backward++) {
         for (size_t n = 0; n < by_level(2, REPEATS, REPEATS, 1000); n++) {
-            clattn_group_local *local = NULL;
+            test_job whole = {0};
+            const clattn_attention_desc desc = attention_prepare(&whole, &test, 7);
             backward_prepare(&gradients, &test);
-            assert_int_equal(clattn_group_local_create(way->ranks, 20000, &local), CLATTN_SUCCESS);
-            for (int i = 0; i < way->ranks; i++) {
-                rank_thread *t = &ranks[i];
-                if (backward)
-                    group_part_make_backward(&t->part, &gradients, way, i);
-                else {
-                    test_job whole = {0};
-                    const clattn_attention_desc desc = attention_prepare(&whole, &test, 7);
-                    group_part_make(&t->part, &whole, &desc, way, i);
-                    job_release(&whole);
-                }
-                *t = (rank_thread){.part = t->part, .context = device_context(), .way = way};
-                assert_int_equal(clattn_group_local_rank(local, i, &t->group), CLATTN_SUCCESS);
-                t->queue = new_queue(t->context, false);
-                assert_int_equal(thrd_create(&t->thread, run_rank, t), thrd_success);
-            }
             for (int i = 0; i < way->ranks; i++)
-                thrd_join(ranks[i].thread, NULL);
+                if (backward)
+                    group_part_make_backward(&parts[i], &gradients, way, i);
+                else
+                    group_part_make(&parts[i], &whole, &desc, way, i);
+            assert_int_equal(group_parts_run(parts, device_context(), way, 2), CLATTN_SUCCESS);
             for (int i = 0; i < way->ranks; i++) {
-                group_part *part = &ranks[i].part;
-                assert_int_equal(part->status, CLATTN_SUCCESS);
-                for (int k = 0; k < JOB_OUTPUTS; k++)
-                    if (part->job.output[k].memory)
-                        array_download(&part->job.output[k]);
-                unsigned char *bytes = job_snapshot(&part->job);
+                unsigned char *bytes = group_part_bytes(&parts[i]);
                 if (n)
-                    assert_memory_equal(bytes, first[i], job_bytes(&part->job));
+                    assert_memory_equal(bytes, first[i], job_bytes(&parts[i].job));
                 if (n)
                     free(bytes);
                 else
                     first[i] = bytes;
-                group_part_release(part);
-                clReleaseCommandQueue(ranks[i].queue);
+                group_part_release(&parts[i]);
             }
-            clattn_group_local_release(&local);
+            job_release(&whole);
             backward_release(&gradients);
         }
         for (int i = 0; i < way->ranks; i++)
@@ -271,10 +242,12 @@ static void repeats_bits(const void *which, const char *unused)
 }
 
 static const group_way repeated[] = {
-    {3, CLATTN_GROUP_MODE_RING, CLATTN_GROUP_ORDER_ZIGZAG},
-    {2, CLATTN_GROUP_MODE_GATHER, CLATTN_GROUP_ORDER_ZIGZAG},
-    {4, CLATTN_GROUP_MODE_HEADS, CLATTN_GROUP_ORDER_ZIGZAG},
+    {3, CLATTN_GROUP_MODE_RING, CLATTN_GROUP_ORDER_ZIGZAG, 0},
+    {2, CLATTN_GROUP_MODE_GATHER, CLATTN_GROUP_ORDER_ZIGZAG, 0},
+    {4, CLATTN_GROUP_MODE_HEADS, CLATTN_GROUP_ORDER_ZIGZAG, 0},
 };
+
+static const unsigned subsets[] = {2, 5, 0, 1, 3, 4, 6}; /* bits of query, key and value */
 
 int main(int argc, char **argv)
 {
@@ -285,6 +258,8 @@ int main(int argc, char **argv)
         if (backward_cases[i].levels & level())
             suite_add_case(check_backward, &backward_cases[i], "", "group attention backward: %s",
                            backward_cases[i].rule);
+    for (size_t i = 0; i < by_level(2, 3, COUNT_OF(subsets), COUNT_OF(subsets)); i++)
+        suite_add_case(check_subset, &subsets[i], "", "group attention backward: gradients %u", subsets[i]);
     for (size_t i = 0; i < COUNT_OF(repeated); i++)
         suite_add_case(repeats_bits, &repeated[i], "", "group attention: %d ranks give the same bits, mode %d",
                        repeated[i].ranks, (int)repeated[i].mode);

@@ -63,15 +63,14 @@ static void run_part(group_part parts[], int ranks, const group_way *way, test_j
 
 static void check(const void *which, const char *unused)
 {
-    enum { MOST_RANKS = 8 };
-    static group_part parts[MOST_RANKS];
+    static group_part parts[GROUP_MOST_RANKS];
     static struct backward_job gradients;
     const attention_case *test = which;
     const int ranks = (int)group.ranks;
     (void)unused;
-    assert_in_range(ranks, 1, MOST_RANKS);
+    assert_in_range(ranks, 1, GROUP_MOST_RANKS);
     for (int n = 0; n < 6; n++) {
-        const group_way way = {ranks, (clattn_group_mode)(n / 2), (clattn_group_order)(n % 2)};
+        const group_way way = {ranks, (clattn_group_mode)(n / 2), (clattn_group_order)(n % 2), 0};
         if (!group_can(test, &way))
             continue;
         test_job whole = {0};
@@ -86,6 +85,7 @@ static void check(const void *which, const char *unused)
         for (int i = 0; i < ranks; i++)
             group_part_make_backward(&parts[i], &gradients, &way, i);
         run_part(parts, ranks, &way, &gradients.job);
+        gradients.by_sums = way.mode == CLATTN_GROUP_MODE_RING;
         if (group.rank == 0)
             backward_judge(&gradients);
         backward_release(&gradients);

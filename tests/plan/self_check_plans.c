@@ -297,6 +297,18 @@ static void the_wrong_kernel_alone_is_blamed(void **state)
     release_context(&context);
 }
 
+/* With other text in a kernel, the plan by the solver fails, and that is said. */
+static void expect_blame(const char *file, const char *text, const char *instead, const char *solver, const char *said,
+                         const clattn_attention_desc *desc)
+{
+    struct sources sources;
+    sources_damage(&sources, file, text, instead);
+    clattn_context *context = sources_context(&sources, NULL, true);
+    assert_status(context, attention_by(context, solver, desc), CLATTN_ERROR_MISCOMPILED);
+    assert_message_has(context, said);
+    release_context(&context);
+}
+
 /* Each kernel of the backward direction is blamed for what it writes. */
 static void backward_kernels_are_checked(void **state)
 {
@@ -328,26 +340,26 @@ static void backward_kernels_are_checked(void **state)
     (void)state;
     desc.direction = CLATTN_DIRECTION_BACKWARD;
     desc.outputs.lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, desc.query.extent);
-    desc.scoring.sinks = desc.gradients.sinks = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &desc.query.extent[1]);
-    desc.bias = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){24, 24});
     desc.gradients.output = desc.output;
     desc.gradients.query = desc.query;
     desc.gradients.key = desc.key;
     desc.gradients.value = desc.value;
+    const clattn_attention_desc plain = desc;
+    desc.scoring.sinks = desc.gradients.sinks = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &desc.query.extent[1]);
+    desc.bias = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){24, 24});
     for (size_t i = 0; i < COUNT_OF(damages); i++) {
-        struct sources sources;
         if (device_breaks(damages[i].solver))
             continue;
         const bool is_engine = strcmp(damages[i].solver, "emulated-mma") == 0;
         desc.gradients.bias = strcmp(damages[i].solver, "cpu") != 0 ? desc.bias : (clattn_layout){0};
         desc.query.dtype = desc.key.dtype = desc.value.dtype = desc.gradients.output.dtype =
             is_engine ? CLATTN_DTYPE_BF16 : CLATTN_DTYPE_F32;
-        sources_damage(&sources, damages[i].file, damages[i].text, damages[i].instead);
-        clattn_context *context = sources_context(&sources, NULL, true);
-        assert_status(context, attention_by(context, damages[i].solver, &desc), CLATTN_ERROR_MISCOMPILED);
-        assert_message_has(context, damages[i].said);
-        release_context(&context);
+        expect_blame(damages[i].file, damages[i].text, damages[i].instead, damages[i].solver, damages[i].said, &desc);
     }
+    desc = plain;
+    desc.outputs.partial = 1;
+    expect_blame("attention/backward/core.h", "row_lse == -INFINITY ? 0.0f : 1.0f", "1.0f / sum", "generic",
+                 DISAGREES("attention_backward_rows") "gradients.query[", &desc);
 }
 
 /* A user's snippet cannot be checked, and a program that its plan has saved proves nothing for plans that can be

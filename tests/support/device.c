@@ -9,11 +9,17 @@
 static clattn_context *opened;
 static clattn_program_statistics released; /* of the contexts that release_context had */
 static void *(*functions)(void *user, const char *name);
+static uint32_t plans;
 static bool lacks_builtins;
 
 void device_use_functions(void *(*get_proc)(void *user, const char *name))
 {
     functions = get_proc;
+}
+
+void device_use_plans(uint32_t capacity)
+{
+    plans = capacity;
 }
 
 static void get_platform_name(char name[NAME_SIZE])
@@ -58,6 +64,7 @@ clattn_context *device_context(void)
         clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
 
         params.get_proc = functions;
+        params.plan_capacity = plans;
         params.log = watch_log;
         params.device = getenv("CLATTN_DEVICE") ? NULL : "0";
         if (clattn_context_create(&params, &opened) != CLATTN_SUCCESS) {

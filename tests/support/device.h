@@ -15,6 +15,9 @@ clattn_context *device_context(void);
 /* Sets clattn_context_params.get_proc of device_context; to be called before the first device_context. */
 void device_use_functions(void *(*get_proc)(void *user, const char *name));
 
+/* Does so with clattn_context_params.plan_capacity. */
+void device_use_plans(uint32_t capacity);
+
 /* Counts its programs as release_context does, and releases it, if there is one. */
 void device_release(void);
 

@@ -73,7 +73,7 @@ static void run_call(void **state)
 
 static void add(call what, const char *format, va_list arguments)
 {
-    char name[160];
+    char name[440];
     call *kept = malloc(sizeof *kept);
 
     vsnprintf(name, sizeof name, format, arguments);

@@ -135,6 +135,16 @@ static const attention_case cases[] = {
     {"score_mod, bfloat16", BIG, .dim = {2, 4, 2, 77, 101, 35, 27}, .type = FOUR(BF), .mod = &backward_bent,
      .softcap = 3},
     {"score_mod, float64 by way of float", MORE, SMALL, .type = FOUR(F64), .mod = &backward_bent, .softcap = 2},
+    {"some of the keys", ALL | TILE, .dim = {2, 2, 1, 5, 7, 8, 8}, .sinks = true, .partial = true, .scaled = true,
+     .scale = 12, .entropy = true},
+    {"some of the keys, several blocks", BIG, MORE_SIZES, .sinks = true, .partial = true, .scaled = true, .scale = 7,
+     .causal = true},
+    {"some of the keys, additive", BIG, SMALL, .sinks = true, .partial = true, .additive = true, .scaled = true,
+     .scale = 20},
+    {"some of the keys, bfloat16", BIG, MORE_SIZES, .type = FOUR(BF), .sinks = true, .partial = true, .scaled = true,
+     .scale = 7},
+    {"some of the keys, float16", MORE | TILE, MORE_SIZES, .type = FOUR(HALF), .sinks = true, .partial = true,
+     .scaled = true, .scale = 7, .entropy = true},
     {"heads of one column", MORE, .dim = {1, 2, 1, 7, 9, 1, 1}, .sinks = true},
 };
 

@@ -81,7 +81,7 @@ static void make_products(row_work *w)
         }
         plain = rounded(w, plain + rounded(w, w->weights[w->row * p->keys + j] * w->product[j]));
     }
-    w->delta = w->narrow ? plain : w->delta;
+    w->delta = !w->narrow ? w->delta : w->problem->lse ? rounded(w, w->delta) : plain;
     if (w->problem->d_lse) {
         w->delta = rounded(w, w->delta - w->problem->d_lse[w->row]);
         w->delta_magnitude += fabs(w->problem->d_lse[w->row]);
@@ -157,12 +157,23 @@ static void backward_row(row_work *w)
     }
 }
 
+/* The weights of a row by its given log-sum-exp. */
+static void weigh_by_lse(const row_work *w, const double *scores, double *weights)
+{
+    const double lse = w->problem->lse[w->row];
+    for (size_t j = 0; j < w->p->keys; j++) {
+        const size_t at = w->row * w->p->keys + j;
+        weights[at] = attended(w, j) && lse != -INFINITY ? (double)rounded(w, expl(rounded(w, scores[at] - lse))) : 0;
+    }
+}
+
 void reference_backward(const backward_problem *problem, bool narrow, const backward_result *result)
 {
     const reference_problem *p = problem->forward;
     reference_problem forward = *p;
     const size_t rows = p->batch * p->heads * p->queries, pairs = rows * p->keys;
     double *weights = zeros(pairs), *unused = zeros(pairs), *capped = zeros(pairs), *lse = zeros(rows);
+    double *scores = zeros(pairs);
     row_work w = {.problem = problem,
                   .p = p,
                   .result = result,
@@ -179,12 +190,16 @@ void reference_backward(const backward_problem *problem, bool narrow, const back
     forward.dropout = 0;
     reference_attention(
         &forward, narrow,
-        &(reference_result){.weights = weights, .weights_magnitude = unused, .capped = capped, .lse = lse});
+        &(reference_result){
+            .weights = weights, .weights_magnitude = unused, .capped = capped, .biased = scores, .lse = lse});
     for (w.b = 0; w.b < p->batch; w.b++) {
         for (w.h = 0; w.h < p->heads; w.h++) {
             for (w.i = 0; w.i < problem->queries[w.b]; w.i++) {
                 w.g = w.h / (p->heads / p->kv_heads);
                 w.row = (w.b * p->heads + w.h) * p->queries + w.i;
+                if (narrow && problem->lse) {
+                    weigh_by_lse(&w, scores, weights);
+                }
                 backward_row(&w);
             }
         }
@@ -192,6 +207,7 @@ void reference_backward(const backward_problem *problem, bool narrow, const back
     free(weights);
     free(unused);
     free(capped);
+    free(scores);
     free(lse);
     free(w.product);
     free(w.product_magnitude);

@@ -12,6 +12,7 @@ typedef struct backward_problem {
     const double *d_lse;    /* (b, h, i), or NULL */
     const double *distance; /* (b, h, i, j): |p - j|, or NULL */
     const size_t *queries;  /* (b): each item's; rows behind them have no gradient */
+    const double *lse;      /* (b, h, i): what the naive computation has its weights by, or NULL: its own sums */
     clattn_dtype weights;   /* what the naive computation rounds P and dS to before their products; 0: nothing */
 } backward_problem;
 
@@ -24,8 +25,8 @@ typedef struct backward_result {
 
 size_t backward_count(const reference_problem *p, int which);
 
-/* Fills the results, which are zeros before. `narrow`: every operation is rounded to float (with `wide` double), and the sum of
- * P dP takes the place of delta, as a plain backward pass has it. */
+/* Fills the results, which are zeros before. `narrow`: every operation is rounded to float (with `wide` double), and unless
+ * there is `lse` the sum of P dP takes the place of delta, as a plain backward pass has it. */
 void reference_backward(const backward_problem *problem, bool narrow, const backward_result *result);
 
 #endif

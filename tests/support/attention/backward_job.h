@@ -12,12 +12,13 @@ struct backward_job {
     test_job job;
     const attention_case *test;
     attention_dense dense;
-    size_t *queries;                                /* of each item */
-    double *output, *d_output, *d_lse, *distance;   /* dense */
-    test_array given, lse, given_output, given_lse; /* output, its log-sum-exp, and the gradients of both */
+    size_t *queries;                                     /* of each item */
+    double *output, *sums, *d_output, *d_lse, *distance; /* dense; sums: the given log-sum-exps */
+    test_array given, lse, given_output, given_lse;      /* output, its log-sum-exp, and the gradients of both */
     test_array query, key, value, mask, bias, vector, alibi, sinks;
     clattn_attention_desc desc;
     clattn_dtype weights; /* what the solver rounds P and dS to; 0: nothing */
+    bool by_sums;         /* weights are made by the given log-sum-exps: of more keys, or of a ring */
 };
 
 /* Makes all but the plan; `j` may not be moved before its release. */

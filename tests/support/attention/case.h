@@ -129,6 +129,7 @@ typedef struct attention_case {
     int alibi;         /* the slopes' rank */
     bool shared_alibi; /* with rank 2: one row for all items */
     bool sinks;
+    bool partial; /* backward: outputs.partial, and the sinks, of 18 to 23, stand for the other keys */
     const attention_mod *mod;
     /* Each item's own, as many as there are items (starts: one more). */
     struct {
@@ -181,6 +182,9 @@ bool attention_refuses(const attention_case *test, const char *solver);
 
 /* All of it: plan, run, reference, accuracy; then the injection and the second run. */
 void attention_check(const void *test, const char *solver);
+
+/* Puts into the inputs what the case injects; false if that is nothing. */
+bool attention_inject(test_job *job, const void *test);
 
 /* Compares what the outputs hold with the reference of what the inputs hold. */
 void attention_judge(const test_job *job, const attention_case *test);

@@ -221,7 +221,7 @@ static void spoil(test_job *job, const attention_case *test)
     attention_dense_release(&dense);
 }
 
-static bool inject(test_job *job, const void *asked)
+bool attention_inject(test_job *job, const void *asked)
 {
     const attention_case *test = asked;
     static const struct {
@@ -262,7 +262,7 @@ static bool make(test_job *job, const void *test, const char *solver)
     return attention_job(job, test, solver, 1);
 }
 
-static const job_checker checker = {.make = make, .refer = refer, .read = read_rows, .inject = inject};
+static const job_checker checker = {.make = make, .refer = refer, .read = read_rows, .inject = attention_inject};
 
 void attention_judge(const test_job *job, const attention_case *test)
 {

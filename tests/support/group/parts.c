@@ -2,6 +2,9 @@
 
 #include <string.h>
 
+#include "support/core/inject.h"
+#include "support/core/threads.h"
+
 size_t group_row(const group_way *way, int rank, size_t rows, size_t row)
 {
     const size_t ranks = (size_t)way->ranks, own = (size_t)rank, half = rows / 2;
@@ -22,6 +25,34 @@ bool group_can(const attention_case *test, const group_way *way)
     }
     return test->dim.kv_heads % (size_t)way->ranks == 0 &&
            (way->mode == CLATTN_GROUP_MODE_GATHER || !((test->mask && by_rows) || (test->bias && bias_by_rows)));
+}
+
+/* Numbers of a rank's arrays, of which the inputs have the first ones. */
+enum { FIRST_OUTPUT = 16, FIRST_GIVEN = 24 };
+
+/* The form of a rank's array: the usual one, or one that the rank draws for the `n`-th of its arrays. */
+static array_form form_of(const group_way *way, int rank, int n, array_form usual)
+{
+    static const array_form all[] = {FORM_PLAIN,      FORM_BSHD,    FORM_PADDED,
+                                     FORM_SPREAD,     FORM_FLIPPED, FORM_MIRRORED,
+                                     FORM_TRANSPOSED, FORM_ALIGNED, FORM_ALIGNED_TRANSPOSED};
+    random_stream stream;
+    if (!way->forms) {
+        return usual;
+    }
+    stream = random_start(way->forms * 1024 + (uint64_t)(32 * rank + n));
+    return all[random_int(&stream, 0, (int)COUNT_OF(all) - 1)];
+}
+
+/* Inputs that are the same along a dimension, by a stride of 0, are so on each rank. */
+static array_form input_form(const group_way *way, int rank, int n, array_form usual, const clattn_layout *whole)
+{
+    for (int d = 0; d < whole->rank; d++) {
+        if (!whole->stride[d]) {
+            return d == 0 ? FORM_SHARED_FIRST : d == whole->rank - 2 ? FORM_SHARED_ROWS : FORM_SHARED_SECOND;
+        }
+    }
+    return form_of(way, rank, n, usual);
 }
 
 /* Copies the rows of dimension `rows_at` (-1: all) that the rank has, into an array of that form. */
@@ -51,9 +82,10 @@ static test_array take_as(test_job *job, const test_array *whole, const group_wa
     return part;
 }
 
-static test_array take(test_job *job, const test_array *whole, const group_way *way, int rank, int rows_at)
+/* Does so with what a backward call is given beside the inputs, the `n`-th array of the rank. */
+static test_array take(test_job *job, const test_array *whole, const group_way *way, int rank, int n)
 {
-    return take_as(job, whole, way, rank, rows_at, FORM_PADDED);
+    return take_as(job, whole, way, rank, 2, form_of(way, rank, n, FORM_PADDED));
 }
 
 /* The dimension of output `n` that has the rank's rows, or -1: it has all rows, or none. */
@@ -63,7 +95,7 @@ static int own_rows_at(const test_array *whole, int n)
     return at >= 0 && whole->layout.extent[at] > 1 ? at : -1;
 }
 
-static test_array make_output(test_job *job, const test_array *whole, int n, const group_way *way)
+static test_array make_output(test_job *job, const test_array *whole, const group_way *way, int rank, int n)
 {
     size_t extent[CLATTN_MAX_RANK];
     if (!whole->memory) {
@@ -74,7 +106,7 @@ static test_array make_output(test_job *job, const test_array *whole, int n, con
         extent[own_rows_at(whole, n)] /= (size_t)way->ranks;
     }
     test_array part = job_array(job, ROLE_OUTPUT, whole->layout.dtype, whole->layout.rank, extent,
-                                whole->layout.rank == 4 ? FORM_BSHD : FORM_PLAIN);
+                                form_of(way, rank, FIRST_OUTPUT + n, whole->layout.rank == 4 ? FORM_BSHD : FORM_PLAIN));
     array_own(&part, extent);
     return part;
 }
@@ -99,7 +131,8 @@ static void make(group_part *part, const test_job *whole, const clattn_attention
                                            : n == MASK || n == BIAS ? whole->input[n].layout.rank - 2
                                                                     : -1;
         part->job.input[n] =
-            take_as(&part->job, &whole->input[n], way, rank, rows_at, n <= VALUE ? forms[n] : FORM_PADDED);
+            take_as(&part->job, &whole->input[n], way, rank, rows_at,
+                    input_form(way, rank, n, n <= VALUE ? forms[n] : FORM_PADDED, &whole->input[n].layout));
     }
     array_bind(&part->job.input[QUERY], &d->query, &a->query);
     array_bind(&part->job.input[KEY], &d->key, &a->key);
@@ -121,8 +154,9 @@ void group_part_make(group_part *part, const test_job *whole, const clattn_atten
 {
     clattn_attention_args *a = &part->job.args.attention;
     make(part, whole, desc, way, rank);
-    part->job.output[OUTPUT] = make_output(&part->job, &whole->output[OUTPUT], OUTPUT, way);
-    part->job.output[LSE] = make_output(&part->job, &whole->output[LSE], LSE, way);
+    for (int n = OUTPUT; n <= LSE; n++) {
+        part->job.output[n] = make_output(&part->job, &whole->output[n], way, rank, n);
+    }
     array_bind(&part->job.output[OUTPUT], &part->desc.output, &a->output);
     array_bind(&part->job.output[LSE], &part->desc.outputs.lse, &a->outputs.lse);
 }
@@ -132,15 +166,16 @@ void group_part_make_backward(group_part *part, const struct backward_job *whole
     clattn_attention_desc *d = &part->desc;
     clattn_attention_args *a = &part->job.args.attention;
     make(part, &whole->job, &whole->desc, way, rank);
-    test_array given = take(&part->job, &whole->given, way, rank, 2), lse = take(&part->job, &whole->lse, way, rank, 2);
-    test_array given_output = take(&part->job, &whole->given_output, way, rank, 2);
-    test_array given_lse = take(&part->job, &whole->given_lse, way, rank, 2);
+    test_array given = take(&part->job, &whole->given, way, rank, FIRST_GIVEN);
+    test_array lse = take(&part->job, &whole->lse, way, rank, FIRST_GIVEN + 1);
+    test_array given_output = take(&part->job, &whole->given_output, way, rank, FIRST_GIVEN + 2);
+    test_array given_lse = take(&part->job, &whole->given_lse, way, rank, FIRST_GIVEN + 3);
     array_bind(&given, &d->output, &a->output);
     array_bind(&lse, &d->outputs.lse, &a->outputs.lse);
     array_bind(&given_output, &d->gradients.output, &a->gradients.output);
     array_bind(&given_lse, &d->gradients.lse, &a->gradients.lse);
     for (int n = 0; n < JOB_OUTPUTS; n++) {
-        part->job.output[n] = make_output(&part->job, &whole->job.output[n], n, way);
+        part->job.output[n] = make_output(&part->job, &whole->job.output[n], way, rank, n);
     }
     array_bind(&part->job.output[0], &d->gradients.query, &a->gradients.query);
     array_bind(&part->job.output[1], &d->gradients.key, &a->gradients.key);
@@ -167,11 +202,14 @@ void group_part_run(group_part *part, clattn_context *context, cl_command_queue 
     desc.order = way->order;
     desc.attention = &part->desc;
     part->status = clattn_group_attention_create(context, group, &desc, &attention);
-    for (int i = 0; i < times && part->status == CLATTN_SUCCESS; i++) {
-        if (event) {
-            clReleaseEvent(event);
+    part->kernels = inject_made(INJECT_KERNEL);
+    for (const group_part *call = part; call; call = call->then) {
+        for (int i = 0; i < times && part->status == CLATTN_SUCCESS; i++) {
+            if (event) {
+                clReleaseEvent(event);
+            }
+            part->status = clattn_group_attention_run(attention, queue, &call->job.args.attention, 0, NULL, &event);
         }
-        part->status = clattn_group_attention_run(attention, queue, &part->job.args.attention, 0, NULL, &event);
     }
     if (part->status != CLATTN_SUCCESS) {
         clattn_context_message(context, part->message, sizeof part->message);
@@ -183,6 +221,55 @@ void group_part_run(group_part *part, clattn_context *context, cl_command_queue 
         clReleaseEvent(event);
     }
     clattn_group_attention_release(&attention);
+}
+
+typedef struct rank_thread {
+    group_part *part;
+    clattn_context *context;
+    cl_command_queue queue;
+    clattn_group group;
+    const group_way *way;
+    int times;
+    thrd_t thread;
+} rank_thread;
+
+static int run_rank(void *user)
+{
+    rank_thread *t = user;
+    group_part_run(t->part, t->context, t->queue, &t->group, t->way, t->times);
+    return 0;
+}
+
+clattn_status group_parts_run(group_part *parts, clattn_context *context, const group_way *way, int times)
+{
+    static rank_thread threads[GROUP_MOST_RANKS];
+    clattn_group_local *local = NULL;
+    clattn_status status = CLATTN_SUCCESS;
+    assert_int_equal(clattn_group_local_create(way->ranks, 0, &local), CLATTN_SUCCESS);
+    for (int i = 0; i < way->ranks; i++) {
+        rank_thread *t = &threads[i];
+        *t = (rank_thread){.part = &parts[i], .context = context, .way = way, .times = times};
+        t->queue = new_queue(context, i % 2);
+        if (!t->queue) {
+            t->queue = new_queue(context, false);
+        }
+        assert_int_equal(clattn_group_local_rank(local, i, &t->group), CLATTN_SUCCESS);
+    }
+    for (int i = 0; i < way->ranks; i++) {
+        assert_int_equal(thrd_create(&threads[i].thread, run_rank, &threads[i]), thrd_success);
+    }
+    for (int i = 0; i < way->ranks; i++) {
+        thrd_join(threads[i].thread, NULL);
+        clReleaseCommandQueue(threads[i].queue);
+        if (parts[i].status != CLATTN_SUCCESS && status == CLATTN_SUCCESS) {
+            status = parts[i].status;
+            if (status != CLATTN_ERROR_UNSUPPORTED) {
+                print_message("# rank %d: %s\n", i, parts[i].message);
+            }
+        }
+    }
+    clattn_group_local_release(&local);
+    return status;
 }
 
 void group_part_give(group_part *part, test_job *whole, const group_way *way)
@@ -210,4 +297,14 @@ void group_part_give(group_part *part, test_job *whole, const group_way *way)
         write_buffer(clattn_context_queue(device_context()), memory->buffer, 0, memory->count * memory->element_size,
                      memory->host);
     }
+}
+
+unsigned char *group_part_bytes(group_part *part)
+{
+    for (int n = 0; n < JOB_OUTPUTS; n++) {
+        if (part->job.output[n].memory) {
+            array_download(&part->job.output[n]);
+        }
+    }
+    return job_snapshot(&part->job);
 }

@@ -206,6 +206,11 @@ static void add_row(struct backward_check *check, struct row_place *row)
     struct check_array *output = &check->forward.array[CHECK_OUTPUT], *lse = &check->forward.array[ATTENTION_LSE];
     const int64_t b = small->packed_queries ? 0 : row->b, i = row->item.query_row + row->i;
     ref_attention_row(&check->reference, row->b, row->h, row->i, &check->row);
+    if (desc->outputs.partial) { /* of as many keys again */
+        check->row.lse += log(2);
+        for (int64_t j = 0; j < row->item.keys; j++)
+            check->row.probabilities[j] /= 2;
+    }
     row->group = row->h / (int64_t)(small->heads / small->kv_heads);
     row->key = row->item.key_row;
     row->query = at(&desc->query, b, row->h, i);
