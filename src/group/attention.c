@@ -297,12 +297,15 @@ clattn_status clattn_group_attention_run(clattn_group_attention *a, cl_command_q
     TRY(context_check(a->context));
     struct device *device = &a->context->device;
     struct run r = {.a = a, .p = &a->problem, .queue = queue ? queue : a->context->queue};
+    TRY(ranks_check(&a->ranks));
     TRY(read_args(a, args, &r.args));
     status = begin(&r, wait_count, wait_list);
     if (r.last) { /* which follows all that these events do */
         forget_events(a);
         if (status == CLATTN_SUCCESS)
             status = run_mode(&r);
+        if (status != CLATTN_SUCCESS) /* the others may wait for exchanges of this call: another one's would be taken for them */
+            a->ranks.failed = true;
         event_replace(a->context, &a->finished, r.last);
     }
     if (status == CLATTN_SUCCESS) {
