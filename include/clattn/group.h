@@ -169,7 +169,7 @@ CLATTN_API clattn_status clattn_group_attention_create(clattn_context *context, 
  * thread at a time.
  *
  * @return INVALID_ARGUMENT, INVALID_STRUCT, GROUP, or what clattn_attention_enqueue returns. After a failure the other ranks' calls fail by
- * their time-out; one that came after the arguments had been checked makes every further call fail, too. */
+ * their time-out; one that comes after an exchange of the call makes every further call fail, too. */
 CLATTN_API clattn_status clattn_group_attention_run(clattn_group_attention *attention, cl_command_queue queue,
                                                     const clattn_attention_args *args, cl_uint wait_count,
                                                     const cl_event *wait_list, cl_event *event);

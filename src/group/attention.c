@@ -299,13 +299,12 @@ clattn_status clattn_group_attention_run(clattn_group_attention *a, cl_command_q
     struct run r = {.a = a, .p = &a->problem, .queue = queue ? queue : a->context->queue};
     TRY(ranks_check(&a->ranks));
     TRY(read_args(a, args, &r.args));
+    const size_t started = a->ranks.started;
     status = begin(&r, wait_count, wait_list);
     if (r.last) { /* which follows all that these events do */
         forget_events(a);
         if (status == CLATTN_SUCCESS)
             status = run_mode(&r);
-        if (status != CLATTN_SUCCESS) /* the others may wait for exchanges of this call: another one's would be taken for them */
-            a->ranks.failed = true;
         event_replace(a->context, &a->finished, r.last);
     }
     if (status == CLATTN_SUCCESS) {
@@ -313,6 +312,9 @@ clattn_status clattn_group_attention_run(clattn_group_attention *a, cl_command_q
         if (code != CL_SUCCESS)
             status = report_opencl(&device->report, "clFlush", code);
     }
+    /* Others may wait for exchanges of this call, and would take another call's for them. */
+    if (status != CLATTN_SUCCESS && a->ranks.started != started)
+        a->ranks.failed = true;
     if (event && status == CLATTN_SUCCESS) {
         *event = r.last;
         r.last = NULL;

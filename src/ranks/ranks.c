@@ -57,6 +57,7 @@ clattn_status ranks_start(struct ranks *ranks, const clattn_group_exchange *exch
         status = CLATTN_ERROR_GROUP;
         snprintf(message, sizeof message, "the group's exchange gave no request");
     }
+    ranks->started += status == CLATTN_SUCCESS;
     return report_group(ranks, status, message);
 }
 

@@ -12,7 +12,8 @@
 struct ranks {
     clattn_group group;
     struct report *report;
-    bool failed; /* the group has, and is given no new exchange */
+    bool failed;    /* the group has, and is given no new exchange */
+    size_t started; /* exchanges so far */
 };
 
 /* Copies an application's group, once it has been checked. */
