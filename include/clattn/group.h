@@ -1,5 +1,6 @@
 /** @file
- * Attention over sequences that lie in parts on several devices: ranks of a group, each with its part of queries, keys and values.
+ * Attention over sequences that lie in parts on several devices: ranks of a group, each with its part of queries, keys and values. And
+ * training of one model by ranks, each with its own items (clattn_group_trainer_create).
  *
  * A group is two functions that move bytes between ranks. clattn_group_local makes one of threads of a process, each perhaps with a
  * device of its own; libclattn-mpi (mpi.h) makes one of an MPI communicator; an application may bring its own.

@@ -55,7 +55,7 @@ CLATTN_API void clattn_group_mpi_release(clattn_group *group);
 /** Makes a group of all ranks that were started together (MPI_COMM_WORLD), and initialises MPI before (MPI_THREAD_SERIALIZED) unless that
  * has been done. It is for programs that are built without MPI and load this library when they run, as the command does.
  *
- * @return what clattn_group_mpi_create returns, and GROUP if MPI cannot be initialised. */
+ * @return what clattn_group_mpi_create returns, and GROUP if MPI cannot be initialised, or has fewer threads. */
 CLATTN_API clattn_status clattn_group_mpi_world(uint32_t timeout_ms, clattn_group *group);
 
 /** Releases what clattn_group_mpi_world made, as clattn_group_mpi_release does, and finalises MPI if that had initialised it. After a

@@ -94,8 +94,8 @@ CLATTN_API clattn_status clattn_trainer_parameter(const clattn_trainer *trainer,
 /** Copies a parameter's two moments to host memory, as they lie in the layout of the parameter, behind all that `queue` has (NULL: the
  * context's own). Blocks.
  *
- * In a group (group.h) all ranks call it, for the same parameter and rank; rank `rank` gets the moments, and `first` and `second` of the
- * others may be NULL. Without one, `rank` is 0.
+ * All ranks of a group (group.h) call it, for the same parameter and rank; rank `rank` gets the moments, and `first` and `second` of the
+ * others may be NULL. `rank` is 0 if there is no group.
  *
  * @return INVALID_ARGUMENT, OUT_OF_MEMORY, OPENCL, GROUP or FORKED. */
 CLATTN_API clattn_status clattn_trainer_moments_read(clattn_trainer *trainer, cl_command_queue queue, size_t index,
@@ -216,8 +216,8 @@ typedef struct clattn_update_args {
     double clip_norm;     /**< 0 (default): none; otherwise the most that the norm of all gradients together may be */
     int32_t coupled;      /**< 1: weight decay is part of the gradients (Adam); 0 (default): it is not (AdamW) */
 
-    /** In a group (group.h), 1: something else than clattn_training_enqueue has written to the gradients, and they are exchanged behind
-     * all that the queue has; 0 (default): each of them is as soon as that has made it, while others are computed. */
+    /** Ranks of a group (group.h) exchange gradients: 1: behind all that the queue has, for something else than clattn_training_enqueue
+     * has written to them; 0 (default): each as soon as that has made it, while others are computed. */
     int32_t changed_gradients;
 } clattn_update_args;
 

@@ -337,14 +337,15 @@ void clattn_group_mpi_release(clattn_group *group)
 
 clattn_status clattn_group_mpi_world(uint32_t timeout_ms, clattn_group *group)
 {
-    int before = 0, provided;
+    int before = 0, provided = 0;
     if (!group)
         return CLATTN_ERROR_INVALID_ARGUMENT;
     const clattn_group none = CLATTN_GROUP_INIT;
     *group = none;
     if (MPI_Initialized(&before) != MPI_SUCCESS)
         return CLATTN_ERROR_GROUP;
-    if (!before && MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
+    if (!before && (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS ||
+                    provided < MPI_THREAD_SERIALIZED))
         return CLATTN_ERROR_GROUP;
     const clattn_status status = clattn_group_mpi_create(MPI_COMM_WORLD, timeout_ms, group);
     if (status == CLATTN_SUCCESS)

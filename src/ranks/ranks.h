@@ -32,7 +32,7 @@ clattn_status ranks_swap_start(struct ranks *ranks, const void *out, bool shared
                                void **requests);
 clattn_status ranks_swap_finish(struct ranks *ranks, void **requests);
 
-/* The same, and waits. */
+/* Starts that and waits for it. */
 clattn_status ranks_swap(struct ranks *ranks, const void *out, bool shared, void *in, size_t bytes);
 
 /* Compares `own`, lines of NAME=VALUE, with those of the rank before, and names the first line in which they differ.  A rank that

@@ -34,7 +34,7 @@ int complain(int status, const char *format, ...) PRINTF_LIKE(2, 3);
 /* Silences later calls of complain: a process that runs itself again has written the line already. */
 void complain_no_more(void);
 
-/* Of several processes that work together: the line names the rank. */
+/* Makes the line name this process's rank, where several work together. */
 void complain_as_rank(int rank);
 
 /* Keeps the line until complain_deliver, which writes it, or drops it. */

@@ -21,7 +21,7 @@ static float *expected_values(const training_case *test, size_t *count)
             training_step(&w, item, item > 0, (uint64_t)number);
         assert_status(device_context(), clattn_trainer_update(w.trainer, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
     }
-    float *all = team_values(&w, count);
+    float *all = training_values(&w, count);
     training_close(&w);
     return all;
 }

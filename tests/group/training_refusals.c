@@ -17,7 +17,7 @@ static void a_broken_gradient_changes_nothing(void **state)
     const float broken = NAN;
     (void)state;
     team_open(&t, &training_cases[0], 2);
-    float *before = team_values(&t.rank[0].w, &count);
+    float *before = training_values(&t.rank[0].w, &count);
     for (int i = 0; i < 2; i++) {
         t.rank[i].update = team_update_args(1);
         team_compute(&t, i, 0);
@@ -29,7 +29,7 @@ static void a_broken_gradient_changes_nothing(void **state)
     team_do(&t, team_move);
     team_assert(&t, CLATTN_SUCCESS);
     for (int i = 0; i < 2; i++) {
-        float *now = team_values(&t.rank[i].w, &after),
+        float *now = training_values(&t.rank[i].w, &after),
               *squares = training_read(clattn_trainer_squares(t.rank[i].w.trainer), 1);
         assert_memory_equal(before, now, count * sizeof *now);
         assert_true(isnan(*squares));
@@ -62,7 +62,7 @@ static void wrong_numbers_change_nothing(void **state)
         team_do(&t, team_move);
         team_assert(&t, CLATTN_SUCCESS);
     }
-    float *found = team_values(&t.rank[1].w, &count);
+    float *found = training_values(&t.rank[1].w, &count);
     assert_memory_equal(found, expected, count * sizeof *found);
     free(found);
     free(expected);

@@ -146,6 +146,11 @@ class Translation(Ranks):
         self.refuse_ranks([["translate", self.path("nothing")]], "clattn: rank 0: ", "nothing: is no folder")
         self.refuse_ranks([["translate"]], "clattn: rank 0: ", "missing argument")
         self.refuse_ranks([["generate", self.path("m"), "--nothing"]], "clattn: rank 0: ", "unknown option '--nothing'")
+        self.train("m", "--steps", 1)
+        translate = ["translate", self.path("m"), "the old file " * 6000]  # ranks compare all of it, and the first refuses it
+        self.refuse_ranks([translate], "clattn: rank 0: ", "tokens, expected at most")
+        translate = ["translate", self.path("m"), *["the old file"] * 6000]
+        self.refuse_ranks([[*translate, "--beams", 2], [*translate, "--beams", 3]], "rank 0: has '2', and rank 1 has '3'")
 
     def test_help(self):
         for command in ("train", "translate", "generate", "bench ring"):
@@ -260,8 +265,7 @@ class Faults(Ranks):
 
     def test_without_the_library(self):
         env = dict(os.environ, OMPI_COMM_WORLD_SIZE="2", LD_LIBRARY_PATH="")
-        if os.path.exists(os.path.join(LIBRARY, "libclattn-mpi.so.0")):
-            self.refuse(1, *self.command("m", "--steps", 1), env=env, saying="libclattn-mpi.so.0")
+        self.refuse(1, *self.command("m", "--steps", 1), env=env, saying="libclattn-mpi.so.0")
 
 
 class Devices(Ranks):

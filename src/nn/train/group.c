@@ -259,7 +259,7 @@ fail:
     return status;
 }
 
-/* Copies `count` numbers of a buffer, from number `first` on, to the host after `ready`, which may be NULL; or back.  Blocks, for
+/* Copies `count` numbers of a buffer, from number `first` on, to the host after `ready`, which may be NULL.  Blocks, for
  * rusticl of Mesa 22.3 lets no command wait for one of another queue. */
 static clattn_status fetch(const clattn_trainer *trainer, cl_mem buffer, size_t first, size_t count, float *to,
                            cl_event ready)

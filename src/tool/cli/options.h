@@ -74,7 +74,7 @@ int options_parse(const option_table *table, int argc, char **argv, void *fields
  * and they end with `const char *operands[]`; a NULL follows the last. */
 int options_make(option_table table, size_t bytes, int argc, char **argv, void **fields);
 
-/* The same, and runs the command. */
+/* Does so and runs the command. */
 int options_run(option_table table, size_t bytes, int argc, char **argv, int (*run)(const void *fields));
 
 /* Reads one option's value into its field of `fields`; complains about a wrong one. */

@@ -143,14 +143,6 @@ fail:
     return status;
 }
 
-static int compare(const text_options *options, text_run *r)
-{
-    char lines[512];
-    snprintf(lines, sizeof lines, "beams %zu\ndtype %d\nmodel %s\n", options->beams, (int)options->dtype,
-             options->operands[0]);
-    return world_compare(&r->world, lines);
-}
-
 static int run(const option_table *table, int argc, char **argv, text_kind kind)
 {
     text_run r = {.command = &commands[kind]};
@@ -161,7 +153,7 @@ static int run(const option_table *table, int argc, char **argv, text_kind kind)
     TOOL_TRY(world_agree(&r.world, options_make(*table, sizeof(text_options), argc, argv, &fields)));
     const text_options *options = fields;
     TOOL_TRY(world_agree(&r.world, prepare(options, &r, &device)));
-    TOOL_TRY(world_agree(&r.world, compare(options, &r)));
+    TOOL_TRY(world_agree(&r.world, world_compare_arguments(&r.world, argc, argv, options->device, r.command->name)));
     world_begin(&r.world);
     if (r.world.rank > 0) {
         status = text_ranks_serve(&r.world, &r.generator);

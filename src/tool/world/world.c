@@ -19,7 +19,6 @@
 #endif
 /* A rank may compile, make a vocabulary or wait for standard input for hours while others wait; mpirun sees those that have ended. */
 #define TIME_OUT_MS UINT32_MAX
-#define COMPARED 65536 /* bytes of text */
 
 /* ---- joining ---- */
 
@@ -147,24 +146,24 @@ static int disagree(const char *own, int32_t other, const char *its)
                     (int)strcspn(its, "\n"), its);
 }
 
-int world_compare(tool_world *world, const char *lines)
+/* Compares lines with those of the rank before. */
+static int compare(tool_world *world, const struct strbuf *own)
 {
-    if (world->ranks < 2)
-        return TOOL_DONE;
-    const int32_t before = (world->rank + world->ranks - 1) % world->ranks;
-    char *own = calloc(2, COMPARED), *its = own == NULL ? NULL : own + COMPARED;
+    const int32_t before = (world->rank + world->ranks - 1) % world->ranks, after = (world->rank + 1) % world->ranks;
+    const uint64_t bytes = own->length + 1;
+    uint64_t its_bytes = 0;
+    char *its = NULL;
     int status;
-    if (own == NULL)
+    TOOL_TRY(world_exchange(world, after, &bytes, sizeof bytes, before, &its_bytes, sizeof its_bytes));
+    its = its_bytes > 0 && its_bytes <= SIZE_MAX ? malloc((size_t)its_bytes) : NULL;
+    if (its == NULL)
         return complain(TOOL_FAILED, "no memory for the arguments");
-    const bool fits = snprintf(own, COMPARED, "clattn %s\n%s", clattn_version_string(), lines) < COMPARED;
-    TOOL_TRY(world_exchange(world, (world->rank + 1) % world->ranks, own, COMPARED, before, its, COMPARED));
-    its[COMPARED - 1] = '\0';
-    if (!fits)
-        status = complain(TOOL_BAD_INPUT, "the arguments are too long to be compared with other ranks'");
-    else if (strcmp(own, its) != 0)
-        status = disagree(own, before, its);
+    TOOL_TRY(world_exchange(world, after, own->text, (size_t)bytes, before, its, (size_t)its_bytes));
+    its[its_bytes - 1] = '\0';
+    if (strcmp(own->text, its) != 0)
+        status = disagree(own->text, before, its);
 fail:
-    free(own);
+    free(its);
     return status;
 }
 
@@ -182,12 +181,14 @@ static bool ends_with(const char *argument, const char *part)
 int world_compare_arguments(tool_world *world, int argc, char **argv, const char *device, const char *more)
 {
     struct strbuf lines = {0};
+    if (world->ranks < 2)
+        return TOOL_DONE;
+    strbuf_printf(&lines, "clattn %s\n", clattn_version_string());
     for (int i = 0; i < argc; i++)
         if (!ends_with(argv[i], device))
             strbuf_printf(&lines, "%s\n", argv[i]);
     strbuf_printf(&lines, "%s\n", more);
-    const int status =
-        lines.failed ? complain(TOOL_FAILED, "no memory for the arguments") : world_compare(world, lines.text);
+    const int status = lines.failed ? complain(TOOL_FAILED, "no memory for the arguments") : compare(world, &lines);
     strbuf_clear(&lines);
     return status;
 }

@@ -40,10 +40,7 @@ int world_agree(tool_world *world, int status);
 /* The work begins: a rank that fails from now on says so at once. */
 void world_begin(tool_world *world);
 
-/* Refuses to go on if a rank has another version, or other lines of what it was asked for. */
-int world_compare(tool_world *world, const char *lines);
-
-/* The same of all arguments but --device's, which may be NULL, and of another line. */
+/* Refuses to go on if a rank has another version, other arguments than for --device, which may be NULL, or another line `more`. */
 int world_compare_arguments(tool_world *world, int argc, char **argv, const char *device, const char *more);
 
 /* What the rank takes of a list "A,B,..." of devices, which several ranks get in turn; one has it whole.  NULL stays NULL.  The caller

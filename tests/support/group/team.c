@@ -112,33 +112,15 @@ void team_step(team *t, int64_t number)
     team_assert(t, CLATTN_SUCCESS);
 }
 
-/* All parameters one after the other, which the caller frees. */
-float *team_values(const training_world *w, size_t *total)
-{
-    float *all = NULL;
-    *total = 0;
-    for (size_t i = 0; i < clattn_trainer_parameter_count(w->trainer); i++) {
-        size_t count;
-        const clattn_parameter p = training_parameter(w, i, &count);
-        float *value = training_read(p.value, count);
-        all = realloc(all, (*total + count) * sizeof *all);
-        assert_non_null(all);
-        memcpy(all + *total, value, count * sizeof *all);
-        *total += count;
-        free(value);
-    }
-    return all;
-}
-
 float *team_after_updates(const training_case *test, int ranks, size_t *count)
 {
     team t;
     team_open(&t, test, ranks);
     for (int64_t i = 1; i <= TEAM_UPDATES; i++)
         team_step(&t, i);
-    float *first = team_values(&t.rank[0].w, count), losses[TRAINING_TARGET];
+    float *first = training_values(&t.rank[0].w, count), losses[TRAINING_TARGET];
     for (int i = 1; i < ranks; i++) {
-        float *other = team_values(&t.rank[i].w, count);
+        float *other = training_values(&t.rank[i].w, count);
         assert_memory_equal(first, other, *count * sizeof *other);
         free(other);
     }

@@ -44,9 +44,6 @@ void team_compute(team *t, int rank, uint64_t seed);
 /* All ranks compute and move the parameters. */
 void team_step(team *t, int64_t number);
 
-/* All parameters one after the other, which the caller frees. */
-float *team_values(const training_world *w, size_t *total);
-
 /* Those after TEAM_UPDATES updates of a group, whose ranks have the same. */
 float *team_after_updates(const training_case *test, int ranks, size_t *count);
 

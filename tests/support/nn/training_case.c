@@ -208,14 +208,14 @@ float *training_read_ordered(const clattn_parameter *p, clattn_binding at)
     return ordered;
 }
 
-float *training_gradients(const training_world *w, size_t *count)
+static float *read_all(const training_world *w, bool gradients, size_t *count)
 {
     float *all = NULL;
     *count = 0;
     for (size_t i = 0; i < clattn_trainer_parameter_count(w->trainer); i++) {
         size_t own;
         const clattn_parameter p = training_parameter(w, i, &own);
-        float *values = training_read(p.gradient, own);
+        float *values = training_read(gradients ? p.gradient : p.value, own);
         all = realloc(all, (*count + own) * sizeof *all);
         assert_non_null(all);
         memcpy(all + *count, values, own * sizeof *all);
@@ -223,6 +223,16 @@ float *training_gradients(const training_world *w, size_t *count)
         free(values);
     }
     return all;
+}
+
+float *training_values(const training_world *w, size_t *count)
+{
+    return read_all(w, false, count);
+}
+
+float *training_gradients(const training_world *w, size_t *count)
+{
+    return read_all(w, true, count);
 }
 
 /* ---- the reference ---- */

@@ -61,6 +61,7 @@ float *training_read(clattn_binding at, size_t count);
 float *training_read_ordered(const clattn_parameter *p, clattn_binding at);
 
 /* All gradients one after the other, which the caller frees. */
+float *training_values(const training_world *w, size_t *count);
 float *training_gradients(const training_world *w, size_t *count);
 
 /* The losses of the store's weights; returns their sum. */
