@@ -220,7 +220,7 @@ class Run:
             text = self.log(job).read_text(errors="replace").splitlines() if self.log(job).exists() else []
             if job.counts[1]:
                 wrong = [line for line in text if re.search(r"^not ok|^# .*rror:|ERROR|FAIL", line) and "# SKIP" not in line]
-                print(f"--- {group}/{job.name} failed; the end of {self.log(job)}:", *wrong[:20], *text[-25:], "---", sep="\n")
+                print(f"--- {group}/{job.name} failed; the end of {self.log(job)}:", *wrong[:20], *text[-25:], sep="\n    ")
             elif job.counts[2] and not job.counts[0] and len(text) > 1:
                 print(f"           (skipped: {job.name}: {text[-2]})")
 
