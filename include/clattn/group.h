@@ -88,6 +88,29 @@ CLATTN_API clattn_status clattn_group_local_rank(clattn_group_local *local, int3
 /** Releases *local and makes it NULL, when nothing uses its groups any more. NULL is ignored. */
 CLATTN_API void clattn_group_local_release(clattn_group_local **local);
 
+/** Ranks of a group as a grid: rank r is in row r / columns and column r % columns. A row or a column is a group, too: one way of working
+ * together goes along rows, another one along columns, as in clattn_group_transformer_create and clattn_group_trainer_create. */
+typedef struct clattn_group_grid clattn_group_grid;
+
+/** Makes a rank's grid; `group` is copied. Thread-safe.
+ *
+ * @return INVALID_ARGUMENT (also if `columns` does not divide the ranks), INVALID_STRUCT or OUT_OF_MEMORY. */
+CLATTN_API clattn_status clattn_group_grid_create(const clattn_group *group, int32_t columns, clattn_group_grid **grid);
+
+/** Sets *row to the rank's row, `columns` ranks in the order of columns, which is valid until `grid` is released. A thread calls one
+ * function of a row, a column and the whole group at a time.
+ *
+ * @return INVALID_ARGUMENT. */
+CLATTN_API clattn_status clattn_group_grid_row(clattn_group_grid *grid, clattn_group *row);
+
+/** Sets *column to the rank's column likewise.
+ *
+ * @return INVALID_ARGUMENT. */
+CLATTN_API clattn_status clattn_group_grid_column(clattn_group_grid *grid, clattn_group *column);
+
+/** Releases *grid and makes it NULL, when nothing uses its groups any more. NULL is ignored. */
+CLATTN_API void clattn_group_grid_release(clattn_group_grid **grid);
+
 /** How ranks work together. */
 typedef enum clattn_group_mode {
     /** Keys and values go round; a rank attends to one rank's while it receives the next one's. Memory: two ranks' keys and
@@ -177,6 +200,32 @@ CLATTN_API clattn_status clattn_group_attention_run(clattn_group_attention *atte
 
 /** Releases *attention and makes it NULL; waits for what still runs. NULL is ignored. */
 CLATTN_API void clattn_group_attention_release(clattn_group_attention **attention);
+
+/** Makes a rank's part of a model (transformer.h) that is too large, or too slow, for one device: its share of the heads of each attention,
+ * of the hidden numbers of each feed-forward network (d_ff) and of the logits. All ranks call it with equal descriptions, and each with
+ * the whole model's weights, of which it asks for its part; they compare descriptions and versions, and wait for each other. Blocks.
+ *
+ * Of n heads of keys, hidden numbers or logits rank r has those from n r / ranks on to n (r + 1) / ranks - 1, so that none may be fewer
+ * than the ranks. Norms, convolutions and tables of tokens, positions and segments are the same on all ranks; biases of output
+ * projections and of the feed-forward network's second product are rank 0's alone.
+ *
+ * Encoders, decoders, generation and trainers work as without a group, but for this:
+ *
+ * - All ranks make the same calls in the same order, with the same inputs, one thread at a time.
+ * - An enqueue exchanges the sums of each sublayer, of the model's dtype, through the host: it blocks until the last but the final kernels
+ *   have run, and returns with those enqueued. After a failure the other ranks' calls fail by their time-out, and if it comes after an exchange, every further call of the model fails, with GROUP.
+ * - Outputs are the same bits on all ranks of equal devices, and logits are on all; they are those of one device but for roundings. With
+ *   weights of int8, those that a rank has columns of have scales of these columns alone.
+ * - Masks with heads, and probabilities, are those of the rank's own heads.
+ *
+ * Source: Shoeybi et al. 2019, "Megatron-LM".
+ *
+ * @return INVALID_ARGUMENT (also if the rank before has another description), INVALID_STRUCT, GROUP, or what clattn_transformer_create
+ * returns. */
+CLATTN_API clattn_status clattn_group_transformer_create(clattn_context *context, const clattn_group *group,
+                                                         const clattn_transformer_desc *desc,
+                                                         const clattn_weight_source *source,
+                                                         clattn_transformer **transformer);
 
 /** Makes a trainer (training.h) whose updates are those of all ranks together: each computes gradients of its own items, and the update
  * moves the parameters by the sum of all ranks' gradients. All ranks call it, compare their models' parameters and versions, and wait for

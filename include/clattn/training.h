@@ -65,6 +65,11 @@ typedef struct clattn_parameter {
     size_t size;             /**< sizeof(clattn_parameter) */
     const char *name;        /**< the canonical name (weights.h); lives as long as the model */
     clattn_layout layout;    /**< its extents and strides, of rank 1 to 3 */
+
+    /** The extents of the model's tensor. They are larger than the layout's if ranks have the model together
+     * (clattn_group_transformer_create) and this rank has a part of it. */
+    size_t whole[3];
+    size_t first[3];         /**< the index in that tensor of the part's first element; otherwise zeros */
     clattn_binding value;    /**< the parameter itself, which an update of a bfloat16 model rounds to it */
     clattn_binding gradient; /**< its gradient, of the steps since the last update */
     clattn_binding

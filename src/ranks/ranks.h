@@ -35,6 +35,13 @@ clattn_status ranks_swap_finish(struct ranks *ranks, void **requests);
 /* Starts that and waits for it. */
 clattn_status ranks_swap(struct ranks *ranks, const void *out, bool shared, void *in, size_t bytes);
 
+/* The elements of a rank's slice of an array of `count`, which the slices of all ranks fill up. */
+size_t ranks_slice(const struct ranks *ranks, size_t count);
+
+/* Makes an array of a slice for each rank the sum of all ranks' arrays, whose bits are the same on all of them.  `parts` has room for
+ * another such array. */
+clattn_status ranks_sum(struct ranks *ranks, clattn_dtype dtype, void *data, void *parts, size_t slice);
+
 /* Compares `own`, lines of NAME=VALUE, with those of the rank before, and names the first line in which they differ.  A rank that
  * refuses its own (`refused`) sends why, and compares nothing. */
 clattn_status ranks_agree(struct ranks *ranks, const char own[RANKS_AGREED], bool refused);

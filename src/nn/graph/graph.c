@@ -38,6 +38,7 @@ void graph_clear(struct graph *graph)
     for (size_t i = 0; i < graph->constant_count; i++)
         graph->context->device.cl.clReleaseMemObject(graph->constants[i]);
     free(graph->constants);
+    free(graph->host);
     free(graph->multiples);
     free(graph->plans);
     free(graph->steps);

@@ -19,6 +19,7 @@
 #include "clattn/rope.h"
 #include "clattn/transformer.h"
 #include "plan/enqueue.h"
+#include "ranks/ranks.h"
 
 /* An array, and how many of its elements to skip; array 0 is no array. */
 struct graph_operand {
@@ -43,6 +44,8 @@ enum graph_op {
     GRAPH_PAD,      /* zeroes rows before and after each item */
     GRAPH_FILL,     /* fills `rows` rows with one of the enqueue's integers, or with zeros */
     GRAPH_COPY,     /* copies each item's rows */
+    GRAPH_ALL_REDUCE, /* the sum of all ranks' arrays takes the place of the array */
+    GRAPH_ALL_GATHER, /* each rank has made a share of the columns of an array, and gets those of all others */
 };
 
 /* The operands of a step, by operator.  Those of gradients are for plans that go backward. */
@@ -135,7 +138,7 @@ struct graph_step {
     bool prepacked; /* MATMUL: the workspace is the graph's own, and holds b */
     int integers;   /* GRAPH_INTEGERS, GRAPH_FILL: which of the enqueue's integers; 0: none */
     uint32_t mask;  /* GRAPH_DROPOUT: which of the masks of the enqueue's seed */
-    size_t rows, row_bytes;    /* PAD: rows to zero at each end.  FILL: rows.  COPY, PAD, FILL: bytes of a row */
+    size_t rows, row_bytes;    /* PAD: rows to zero at each end.  FILL: rows.  ALL_...: the most rows.  Bytes of a row */
     size_t to_item, from_item; /* bytes from an item to the next */
 };
 
@@ -170,7 +173,10 @@ struct graph {
     struct graph_step *steps;
     struct graph_plan *plans;
     struct graph_multiple *multiples;
-    cl_mem *constants; /* buffers of arrays that the graph owns */
+    cl_mem *constants;   /* buffers of arrays that the graph owns */
+    struct ranks *ranks; /* that exchange arrays; NULL: no step does so */
+    void *host;          /* memory for that */
+    size_t host_bytes;
     size_t multiple_count, multiple_capacity, constant_count, constant_capacity;
     size_t array_count, array_capacity, step_count, step_capacity, plan_count, plan_capacity;
     size_t arena, unshared; /* bytes of the workspace, and of all arrays without sharing */
@@ -218,6 +224,9 @@ static inline struct graph_operand operand_at(int array, size_t offset)
 /* Appends a step that is no operator. */
 void graph_add(struct graph *graph, const struct graph_step *step);
 
+/* Appends a step GRAPH_ALL_REDUCE or GRAPH_ALL_GATHER. */
+void graph_add_exchange(struct graph *graph, struct ranks *ranks, const struct graph_step *step);
+
 /* Appends an operator's step with a plan for `desc`, the operator's description.  The graph owns the plans, and has one
  * for all descriptions that are equal byte by byte, so that they must have been initialised by their init functions;
  * `options` are those of the first. */
@@ -260,6 +269,10 @@ struct graph_run {
     const struct graph_mark *marks; /* in the order of their steps, of those that are run */
     size_t mark_count;
 };
+
+/* Runs such a step over the first `bytes` of an array.  Blocks. */
+clattn_status graph_exchange(const struct graph *graph, struct chain *chain, const struct graph_step *step,
+                             const clattn_binding *array, size_t bytes);
 
 /* Enqueues all steps whose condition is met, in a workspace of at least graph->arena bytes, from chain_begin to
  * chain_end. */

@@ -373,6 +373,14 @@ fail:
     return status;
 }
 
+static clattn_status exchange(const struct runner *r, const struct graph_step *s)
+{
+    const size_t items = number(r, s->batch), rows = number(r, s->length);
+    const clattn_binding to = bind(r, s, MOVE_TO);
+    return graph_exchange(r->graph, r->chain, s, &to,
+                          items && rows ? (items - 1) * s->to_item + rows * s->row_bytes : 0);
+}
+
 static bool wanted(const struct runner *r, const struct graph_step *s)
 {
     return !s->condition || is_bound(r, abs(s->condition)) == (s->condition > 0);
@@ -396,6 +404,8 @@ static clattn_status enqueue_steps(const struct graph *graph, struct chain *chai
         case GRAPH_PAD: TRY(pad(&r, s)); break;
         case GRAPH_FILL: TRY(fill_rows(&r, s)); break;
         case GRAPH_COPY: TRY(copy(&r, s)); break;
+        case GRAPH_ALL_REDUCE:
+        case GRAPH_ALL_GATHER: TRY(exchange(&r, s)); break;
         default: TRY(enqueue_part(&r, s, i + 1 == end)); break;
         }
         control_restore(chain->control, range);
@@ -409,14 +419,23 @@ fail:
 clattn_status graph_enqueue(const struct graph *graph, const struct enqueue_call *given, const struct graph_run *run,
                             const clattn_binding *workspace)
 {
+    clattn_status status;
     struct chain chain;
     struct enqueue_call call = *given;
+    const size_t started = graph->ranks ? graph->ranks->started : 0;
+    if (graph->ranks)
+        TRY(ranks_check(graph->ranks));
     call.workspace = graph->arena;
-    clattn_status status = chain_begin(&chain, graph->context, &call, workspace);
+    status = chain_begin(&chain, graph->context, &call, workspace);
     if (status == CLATTN_SUCCESS)
         status = enqueue_steps(graph, &chain, run);
     /* OpenCL's own commands are given no event on an in-order queue: if one is the last, a marker has the event. */
     if (status == CLATTN_SUCCESS && !chain.last)
         status = chain_mark(&chain);
-    return chain_end(&chain, status);
+    status = chain_end(&chain, status);
+    /* Another call's exchanges would meet those of this one that other ranks still wait for. */
+    if (graph->ranks && status != CLATTN_SUCCESS && graph->ranks->started != started)
+        graph->ranks->failed = true;
+fail:
+    return status;
 }

@@ -7,6 +7,22 @@
 #include "base/grow.h"
 #include "nn/model/load.h"
 
+static struct split all_of(size_t count)
+{
+    return (struct split){0, count, count};
+}
+
+static bool is_part(struct split split)
+{
+    return split.count != split.whole;
+}
+
+/* What a rank has if each thing is `size` others. */
+static struct split split_of(struct split things, size_t size)
+{
+    return (struct split){things.first * size, things.count * size, things.whole * size};
+}
+
 static weight_id declare(struct loader *loader, size_t rows, size_t columns, clattn_dtype dtype)
 {
     clattn_transformer *model = loader->model;
@@ -34,7 +50,13 @@ static struct part *add_part(struct loader *loader, weight_id weight, size_t fir
     }
     loader->parts = parts;
     struct part *part = &parts[loader->part_count++];
-    *part = (struct part){.weight = weight, .first = first, .rows = rows, .columns = columns, .kernel = 1};
+    *part = (struct part){.weight = weight,
+                          .first = first,
+                          .rows = rows,
+                          .columns = columns,
+                          .kernel = 1,
+                          .of_rows = all_of(rows),
+                          .of_columns = all_of(columns)};
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(part->name, sizeof part->name, format, arguments);
@@ -45,19 +67,22 @@ static struct part *add_part(struct loader *loader, weight_id weight, size_t fir
 /* A part of a linear layer. */
 struct share {
     const char *name;
-    size_t rows;
+    struct split rows;
     bool bias, scaled; /* scaled: the rows are multiplied by the vector `scale` beside the layer */
 };
 
 /* Declares the matrix of a product, with scales if it is int8. */
-static weight_id declare_matrix(struct loader *loader, size_t rows, size_t columns)
+static weight_id declare_matrix(struct loader *loader, size_t rows, size_t columns, bool own)
 {
     const clattn_transformer *model = loader->model;
     weight_id id = declare(loader, rows, columns, model->weight_dtype);
     if (id && model->weight_dtype == CLATTN_DTYPE_I8) {
         weight_id scale = declare(loader, rows, 1, CLATTN_DTYPE_F32);
         loader->model->weights[id].scale = scale;
+        loader->model->weights[scale].own = own;
     }
+    if (id)
+        loader->model->weights[id].own = own;
     return id;
 }
 
@@ -82,28 +107,35 @@ static void scale_part(struct part *part, const char *prefix)
 }
 
 static struct linear linear(struct loader *loader, const char *prefix, const struct share *shares, size_t count,
-                            size_t columns)
+                            struct split columns)
 {
-    struct linear linear = {.columns = columns};
-    bool bias = false;
+    struct linear linear = {.columns = columns.count};
+    bool bias = false, own = is_part(columns);
     char name[WEIGHT_NAME_BYTES];
     for (size_t i = 0; i < count; i++) {
-        linear.rows += shares[i].rows;
+        linear.rows += shares[i].rows.count;
         bias = bias || shares[i].bias;
+        own = own || is_part(shares[i].rows);
     }
-    linear.weight = declare_matrix(loader, linear.rows, columns);
+    linear.weight = declare_matrix(loader, linear.rows, columns.count, own);
     if (bias)
         linear.bias = declare(loader, linear.rows, 1, plain_dtype(loader->model));
-    for (size_t i = 0, first = 0; i < count; first += shares[i++].rows) {
-        struct part *part =
-            add_part(loader, linear.weight, first, shares[i].rows, columns, "%s%s.weight", prefix, shares[i].name);
-        if (shares[i].scaled)
+    if (linear.bias)
+        loader->model->weights[linear.bias].own = own;
+    for (size_t i = 0, first = 0; i < count; first += shares[i++].rows.count) {
+        const struct share *share = &shares[i];
+        struct part *part = add_part(loader, linear.weight, first, share->rows.count, columns.count, "%s%s.weight",
+                                     prefix, share->name);
+        part->of_rows = share->rows;
+        part->of_columns = columns;
+        if (share->scaled)
             scale_part(part, prefix);
-        snprintf(name, sizeof name, "%s.bias", shares[i].name);
+        snprintf(name, sizeof name, "%s.bias", share->name);
         if (!bias)
             continue;
-        part = add_vector(loader, linear.bias, first, shares[i].rows, shares[i].bias, prefix, name);
-        if (shares[i].scaled && shares[i].bias)
+        part = add_vector(loader, linear.bias, first, share->rows.count, share->bias, prefix, name);
+        part->of_rows = share->rows;
+        if (share->scaled && share->bias)
             scale_part(part, prefix);
     }
     return linear;
@@ -155,25 +187,32 @@ static struct attention_weights attention(struct loader *loader, const struct st
 {
     const clattn_stack_desc *d = &stack->desc;
     const uint32_t without = d->without_bias;
+    const bool first = model_rank(loader->model) == 0;
+    const struct split heads = split_of(stack->kv_heads, d->heads / d->kv_heads);
+    const struct split inner = split_of(heads, d->head_size), inner_kv = split_of(stack->kv_heads, d->head_size);
     const struct share shares[] = {
-        {"query", stack->inner, !(without & CLATTN_WITHOUT_QUERY_BIAS), false},
-        {"key", stack->inner_kv, !(without & CLATTN_WITHOUT_KEY_BIAS), false},
-        {"value", stack->inner_kv, !(without & CLATTN_WITHOUT_VALUE_BIAS), false},
-        {"output", d->d_model, !(without & CLATTN_WITHOUT_OUTPUT_BIAS), d->layer_scale == 1}};
+        {"query", inner, !(without & CLATTN_WITHOUT_QUERY_BIAS), false},
+        {"key", inner_kv, !(without & CLATTN_WITHOUT_KEY_BIAS), false},
+        {"value", inner_kv, !(without & CLATTN_WITHOUT_VALUE_BIAS), false},
+        {"output", all_of(d->d_model), first && !(without & CLATTN_WITHOUT_OUTPUT_BIAS), d->layer_scale == 1}};
     char of_heads[WEIGHT_NAME_BYTES / 2 + 8];
     struct attention_weights weights = {0};
-    weights.in = linear(loader, prefix, shares, cross ? 1 : 3, d->d_model);
+    weights.in = linear(loader, prefix, shares, cross ? 1 : 3, all_of(d->d_model));
     if (cross)
-        weights.memory = linear(loader, prefix, shares + 1, 2, d->d_memory);
-    weights.out = linear(loader, prefix, shares + 3, 1, stack->inner);
+        weights.memory = linear(loader, prefix, shares + 1, 2, all_of(d->d_memory));
+    weights.out = linear(loader, prefix, shares + 3, 1, inner);
     weights.norm = norm(loader, d, prefix);
     if (d->windows.position_bias == CLATTN_POSITION_BIAS_DECOMPOSED && !cross)
         weights.distances = distances(loader, stack, layer, prefix);
     if (d->windows.position_bias == CLATTN_POSITION_BIAS_TABLE && !cross) {
         const size_t places = d->windows.rows * d->windows.columns;
         weights.position_bias = declare(loader, d->heads, places * places, CLATTN_DTYPE_F32);
-        add_part(loader, weights.position_bias, 0, d->heads, places * places, "%sposition_bias", prefix)->windows =
-            &d->windows;
+        struct part *part =
+            add_part(loader, weights.position_bias, 0, d->heads, places * places, "%sposition_bias", prefix);
+        part->windows = &d->windows;
+        part->of_rows = heads;
+        if (weights.position_bias)
+            loader->model->weights[weights.position_bias].own = is_part(heads);
     }
     if (d->query_key_norm && !cross) {
         snprintf(of_heads, sizeof of_heads, "%squery_", prefix);
@@ -188,9 +227,9 @@ static void declare_layer(struct loader *loader, struct stack *stack, const char
 {
     const clattn_stack_desc *d = &stack->desc;
     struct layer_weights *layer = &stack->layers[index];
-    const bool bias = !(d->without_bias & CLATTN_WITHOUT_FEED_FORWARD_BIAS);
-    const struct share in = {"in", d->d_ff, bias, false}, gate = {"gate", d->d_ff, bias, false},
-                       out = {"out", d->d_model, bias, d->layer_scale == 1};
+    const bool bias = !(d->without_bias & CLATTN_WITHOUT_FEED_FORWARD_BIAS), first = model_rank(loader->model) == 0;
+    const struct share in = {"in", stack->hidden, bias, false}, gate = {"gate", stack->hidden, bias, false},
+                       out = {"out", all_of(d->d_model), bias && first, d->layer_scale == 1};
     char prefix[WEIGHT_NAME_BYTES / 2];
     snprintf(prefix, sizeof prefix, "%s.layers.%zu.self.", name, index);
     layer->self = attention(loader, stack, false, index, prefix);
@@ -198,10 +237,10 @@ static void declare_layer(struct loader *loader, struct stack *stack, const char
     if (d->cross)
         layer->cross = attention(loader, stack, true, index, prefix);
     snprintf(prefix, sizeof prefix, "%s.layers.%zu.feed_forward.", name, index);
-    layer->in = linear(loader, prefix, &in, 1, d->d_model);
+    layer->in = linear(loader, prefix, &in, 1, all_of(d->d_model));
     if (d->gated)
-        layer->gate = linear(loader, prefix, &gate, 1, d->d_model);
-    layer->out = linear(loader, prefix, &out, 1, d->d_ff);
+        layer->gate = linear(loader, prefix, &gate, 1, all_of(d->d_model));
+    layer->out = linear(loader, prefix, &out, 1, stack->hidden);
     layer->norm = norm(loader, d, prefix);
 }
 
@@ -362,8 +401,9 @@ static void declare_stack(struct loader *loader, struct stack *stack, const char
     if (stack->next && stack->next->desc.input == CLATTN_STACK_INPUT_MERGED) {
         snprintf(of_merge, sizeof of_merge, "%smerge.", prefix);
         stack->merge_norm = norm_of(loader, d, of_merge, 4 * d->d_model);
-        stack->merge = linear(loader, prefix, &(struct share){"merge", stack->next->desc.d_model, false, false}, 1,
-                              4 * d->d_model);
+        stack->merge =
+            linear(loader, prefix, &(struct share){"merge", all_of(stack->next->desc.d_model), false, false}, 1,
+                   all_of(4 * d->d_model));
     }
     if (d->projection) {
         stack->projection = (struct linear){.rows = d->projection, .columns = d->d_model};
@@ -374,19 +414,12 @@ static void declare_stack(struct loader *loader, struct stack *stack, const char
 static void declare_output(struct loader *loader)
 {
     clattn_transformer *model = loader->model;
-    struct linear *logits = &model->logits;
-    logits->rows = model->output_size;
-    logits->columns = model->decoder.desc.d_model;
+    const struct share rows = {"", model->output_rows, model->output_bias, false};
     if (model->output == CLATTN_MODEL_OUTPUT_TIED)
-        logits->weight = model->decoder.tokens;
-    if (model->output != CLATTN_MODEL_OUTPUT_OWN)
-        return;
-    logits->weight = declare_matrix(loader, logits->rows, logits->columns);
-    add_part(loader, logits->weight, 0, logits->rows, logits->columns, "output.weight");
-    if (!model->output_bias)
-        return;
-    logits->bias = declare(loader, logits->rows, 1, plain_dtype(model));
-    add_vector(loader, logits->bias, 0, logits->rows, true, "output.", "bias");
+        model->logits = (struct linear){
+            .weight = model->decoder.tokens, .rows = model->output_rows.count, .columns = model->decoder.desc.d_model};
+    if (model->output == CLATTN_MODEL_OUTPUT_OWN)
+        model->logits = linear(loader, "output", &rows, 1, all_of(model->decoder.desc.d_model));
 }
 
 void loader_declare(struct loader *loader)

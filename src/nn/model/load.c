@@ -31,17 +31,20 @@ static clattn_status give_buffer(clattn_transformer *model, size_t bytes)
     return CLATTN_SUCCESS;
 }
 
-/* Places the weights in as few buffers as the device's largest allocation allows. */
-static clattn_status place(clattn_transformer *model)
+/* Places the weights that are the rank's own, or those that all ranks have, in as few buffers as the device's largest allocation
+ * allows. */
+static clattn_status place_some(clattn_transformer *model, bool own)
 {
-    clattn_status status;
+    clattn_status status = CLATTN_SUCCESS;
     struct device *device = &model->context->device;
     const size_t limit =
         (size_t)(device->caps.info.max_allocation < SIZE_MAX / 4 ? device->caps.info.max_allocation : SIZE_MAX / 4);
-    size_t filled = 0, buffer = 0;
+    size_t filled = 0;
     for (size_t i = 1; i < model->weight_count; i++) {
         struct weight *weight = &model->weights[i];
         size_t bytes;
+        if (weight->own != own)
+            continue;
         if (!size_mul(weight->rows, weight->columns, &bytes) ||
             !size_mul(bytes, clattn_dtype_size(weight->dtype), &bytes) || bytes > limit - ALIGNMENT)
             return report_error(&device->report, CLATTN_ERROR_OUT_OF_MEMORY,
@@ -51,13 +54,23 @@ static clattn_status place(clattn_transformer *model)
         if (filled > limit - bytes) {
             TRY(give_buffer(model, filled));
             filled = 0;
-            buffer++;
         }
-        weight->buffer = buffer;
+        weight->buffer = model->buffer_count;
         weight->at = filled;
         filled += bytes;
     }
-    status = give_buffer(model, size_max(filled, ALIGNMENT));
+    if (filled)
+        status = give_buffer(model, filled);
+fail:
+    return status;
+}
+
+static clattn_status place(clattn_transformer *model)
+{
+    clattn_status status;
+    TRY(place_some(model, true));
+    model->own_buffers = model->buffer_count;
+    status = place_some(model, false);
 fail:
     return status;
 }
@@ -88,22 +101,24 @@ static size_t distances_of(const clattn_windows *w)
     return (2 * w->rows - 1) * (2 * w->columns - 1);
 }
 
-/* The number of elements of the part's tensor. */
-static size_t elements_of(const struct part *part)
+/* The number of elements of the part, or of the whole tensor's share that it lies in. */
+static size_t elements_of(const struct part *part, bool whole)
 {
-    return part->rows * (part->windows ? distances_of(part->windows) : part->columns);
+    const size_t rows = whole ? part->of_rows.whole : part->rows;
+    const size_t columns = whole ? part->of_columns.whole : part->columns;
+    return rows * (part->windows ? distances_of(part->windows) : columns);
 }
 
 static clattn_host_tensor expected_of(const struct part *part, const struct origin *origin)
 {
-    const size_t rows = part->rows * origin->shares;
+    const size_t rows = part->of_rows.whole * origin->shares, columns = part->of_columns.whole;
     clattn_host_tensor expected = {.dtype = CLATTN_DTYPE_F32, .rank = part->vector ? 1 : part->convolution ? 3 : 2};
-    expected.extent[0] = origin->transposed ? part->columns : rows;
-    expected.extent[1] = origin->transposed ? rows : part->columns / part->kernel;
+    expected.extent[0] = origin->transposed ? columns : rows;
+    expected.extent[1] = origin->transposed ? rows : columns / part->kernel;
     expected.extent[2] = part->kernel;
     if (part->windows) {
         expected.extent[0] = distances_of(part->windows);
-        expected.extent[1] = part->rows;
+        expected.extent[1] = rows;
     }
     if (part->window[0]) {
         expected.rank = 4;
@@ -179,10 +194,16 @@ static clattn_status find_tensor(struct loader *loader, const struct part *part,
         return report_error(report, CLATTN_ERROR_FORMAT,
                             "the model's tensor %s (%s) is %s, where float32, float16 or bfloat16 is expected", name,
                             part->name, found);
-    if (!tensor->data || tensor->bytes != elements_of(part) * origin->shares * clattn_dtype_size(tensor->dtype))
+    if (!tensor->data || tensor->bytes != elements_of(part, true) * origin->shares * clattn_dtype_size(tensor->dtype))
         return report_error(report, CLATTN_ERROR_FORMAT, "the model's tensor %s (%s) has %zu bytes, not those of %s",
                             name, part->name, tensor->bytes, found);
     return note_name(loader->model, name);
+}
+
+/* The row of the tensor that the part begins with. */
+static size_t first_row(const struct part *part, const struct origin *origin)
+{
+    return origin->share * part->of_rows.whole + part->of_rows.first;
 }
 
 /* Finds a part's tensor.  The scale comes first and is copied: a tensor is borrowed until the next one is asked for. */
@@ -190,6 +211,8 @@ static clattn_status find(struct loader *loader, const struct part *part, struct
 {
     clattn_status status = CLATTN_SUCCESS;
     struct part scale = {.rows = part->rows, .columns = 1, .kernel = 1, .vector = true};
+    scale.of_rows = part->of_rows;
+    scale.of_columns = (struct split){0, 1, 1};
     struct origin own = {.shares = 1};
     *origin = (struct origin){.shares = 1};
     if (part->scale_name[0]) {
@@ -199,7 +222,7 @@ static clattn_status find(struct loader *loader, const struct part *part, struct
         if (!origin->scale)
             return report_error(&loader->model->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY,
                                 "no memory for a model");
-        load_elements(own.tensor.dtype, own.tensor.data, own.share * part->rows, part->rows, origin->scale);
+        load_elements(own.tensor.dtype, own.tensor.data, first_row(&scale, &own), part->rows, origin->scale);
     }
     status = find_tensor(loader, part, origin);
     if (status != CLATTN_SUCCESS) {
@@ -213,19 +236,21 @@ fail:
 /* The index in the tensor of element (row, column) of the part. */
 static size_t index_of(const struct part *part, const struct origin *origin, size_t row, size_t column)
 {
-    const size_t own = origin->share * part->rows + row, channels = part->columns / part->kernel;
+    const size_t own = first_row(part, origin) + row, columns = part->of_columns.whole;
+    const size_t channels = columns / part->kernel;
+    column += part->of_columns.first;
     if (part->windows) {
         const clattn_windows *w = part->windows;
         const size_t places = w->rows * w->columns, query = column / places, key = column % places;
         const size_t down = query / w->columns + w->rows - 1 - key / w->columns;
         const size_t across = query % w->columns + w->columns - 1 - key % w->columns;
-        return (down * (2 * w->columns - 1) + across) * part->rows + row;
+        return (down * (2 * w->columns - 1) + across) * part->of_rows.whole + own;
     }
     if (origin->transposed)
-        return column * part->rows * origin->shares + own;
+        return column * part->of_rows.whole * origin->shares + own;
     if (part->kernel > 1)
         return (own * channels + column % channels) * part->kernel + column / channels;
-    return own * part->columns + column;
+    return own * columns + column;
 }
 
 static void convert_row(const struct part *part, const struct origin *origin, size_t row, float *values)
@@ -337,10 +362,10 @@ static clattn_status copy_part(struct loader *loader, const struct upload *uploa
     const size_t element = clattn_dtype_size(weight->dtype);
     float *const floats = weight->dtype == CLATTN_DTYPE_F32 ? block->rows : NULL;
     if (!part->zero && origin->tensor.dtype == weight->dtype && !origin->transposed && part->kernel == 1 &&
-        !origin->scale && !part->windows && !part->factor) {
+        !origin->scale && !part->windows && !part->factor && part->columns == part->of_columns.whole) {
         const char *data = origin->tensor.data;
         return write(loader->model, upload, weight, part->first, part->rows,
-                     data + origin->share * part->rows * part->columns * element);
+                     data + first_row(part, origin) * part->columns * element);
     }
     for (size_t row = 0; row < part->rows; row += block->capacity) {
         const size_t rows = size_min(block->capacity, part->rows - row);
@@ -371,7 +396,7 @@ static clattn_status load_part(struct loader *loader, const struct upload *uploa
         status = find(loader, part, &origin);
         if (status != CLATTN_SUCCESS)
             return status;
-        loader->model->parameters += elements_of(part) + (origin.scale && !part->vector ? part->rows : 0);
+        loader->model->parameters += elements_of(part, false) + (origin.scale && !part->vector ? part->rows : 0);
     }
     block.values = malloc(part->columns * sizeof(float));
     block.rows = malloc(block.capacity * part->columns * sizeof(float));

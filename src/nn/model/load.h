@@ -13,6 +13,7 @@ struct part {
     char name[WEIGHT_NAME_BYTES];
     weight_id weight;
     size_t first, rows, columns, kernel;
+    struct split of_rows, of_columns; /* which rows and columns of the tensor, or of its share, these are */
     float factor; /* multiplies the tensor's elements; 0: 1 */
     bool vector, convolution;
     const clattn_windows *windows;      /* not NULL: the tensor is a table of distances, and the rows are heads */

@@ -340,7 +340,8 @@ clattn_status model_read(clattn_transformer *model, const clattn_transformer_des
     status = decoder_read(model, &desc, &reason);
     if (status != CLATTN_SUCCESS)
         return refuse(model, status, "decoder: ", reason);
-    return read_output(model, &desc);
+    status = read_output(model, &desc);
+    return status == CLATTN_SUCCESS ? model_divide(model) : status;
 }
 
 size_t stack_frames(const clattn_stack_desc *desc, size_t convolutions, size_t length)
@@ -399,6 +400,7 @@ void model_drop(clattn_transformer *model)
     }
     free(model->decoder.layers);
     free(model->parts);
+    free(model->ranks);
     context_drop(model->context);
     free(model);
 }
@@ -412,15 +414,22 @@ clattn_binding model_weight(const clattn_transformer *model, weight_id id)
                                  (int64_t)(weight->at / clattn_dtype_size(weight->dtype)));
 }
 
-static clattn_status create(clattn_context *context, const clattn_transformer_desc *desc,
-                            const clattn_weight_source *given, clattn_transformer **transformer)
+clattn_status model_create(clattn_context *context, const struct ranks *ranks, const clattn_transformer_desc *desc,
+                           const clattn_weight_source *given, clattn_transformer **transformer)
 {
     clattn_status status;
     clattn_weight_source source;
     struct report *report = &context->device.report;
     clattn_transformer *model = calloc(1, sizeof *model);
-    if (!model)
+    struct ranks *copy = ranks ? malloc(sizeof *copy) : NULL;
+    if (!model || (ranks && !copy)) {
+        free(model);
+        free(copy);
         return report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a model");
+    }
+    if (ranks)
+        *copy = *ranks;
+    model->ranks = copy;
     atomic_init(&model->references, 1);
     model->context = context;
     context_retain(context);
@@ -453,7 +462,7 @@ clattn_status clattn_transformer_create(clattn_context *context, const clattn_tr
     TRY(context_check(context));
     if (!transformer)
         return report_error(&context->device.report, CLATTN_ERROR_INVALID_ARGUMENT, "transformer is NULL");
-    status = create(context, desc, source, transformer);
+    status = model_create(context, NULL, desc, source, transformer);
 fail:
     return status;
 }

@@ -6,12 +6,18 @@
 #include "clattn/matmul.h"
 #include "clattn/transformer.h"
 #include "plan/context.h"
+#include "ranks/ranks.h"
 
 /* A size of a description is below this. */
 #define MODEL_SIZE_LIMIT ((size_t)1 << 31)
 
 /* An index of the model's weights; 0: no weight. */
 typedef int weight_id;
+
+/* What a rank of a group has of `whole` things: `count`, from `first` on. */
+struct split {
+    size_t first, count, whole;
+};
 
 /* A linear layer's weight, (rows, columns), and bias. */
 struct linear {
@@ -39,9 +45,10 @@ struct layer_weights {
     struct norm_weights norm;
 };
 
-/* A stack, in whose description zeros have been replaced by what they mean. */
+/* A stack, in whose description zeros have been replaced by what they mean, and of a group's model heads and d_ff by the rank's own. */
 struct stack {
     clattn_stack_desc desc;
+    struct split kv_heads, hidden;
     size_t inner, inner_kv; /* columns of all queries; of all keys, or all values */
     weight_id tokens, positions, segments;
     struct norm_weights input_norm, final_norm;
@@ -64,6 +71,7 @@ struct weight {
     size_t rows, columns;
     clattn_dtype dtype;
     weight_id scale; /* int8: the scales, one float32 for each row */
+    bool own;        /* other ranks of the group have other parts of it */
     size_t buffer;   /* index of the buffer */
     size_t at;       /* bytes from the start of the buffer */
 };
@@ -75,13 +83,15 @@ struct clattn_transformer {
     int32_t output; /* clattn_model_output */
     bool output_bias;
     size_t output_size;
+    struct split output_rows; /* of output_size */
     struct linear logits;
     bool has_encoder, has_decoder;
     struct stack encoder, decoder;
     struct weight *weights; /* weights[0] is no weight */
     size_t weight_count, weight_capacity;
+    struct ranks *ranks; /* that have the model together; NULL: it is whole */
     cl_mem *buffers;
-    size_t buffer_count;
+    size_t buffer_count, own_buffers; /* the first have weights that are the rank's own, the others those that all ranks have */
     size_t bytes, parameters;
     struct part *parts; /* the tensors that the weights are made of (load.h) */
     size_t part_count;
@@ -91,6 +101,19 @@ struct clattn_transformer {
 
 /* Checks a description and copies it into a zeroed model; failures are reported on the context. */
 clattn_status model_read(clattn_transformer *model, const clattn_transformer_desc *desc);
+
+/* Decides what the rank has, once a description has been read, and makes the stacks' descriptions those of that. */
+clattn_status model_divide(clattn_transformer *model);
+
+/* Makes a model; `ranks` is NULL, or those that have it together, and is copied. */
+clattn_status model_create(clattn_context *context, const struct ranks *ranks, const clattn_transformer_desc *desc,
+                           const clattn_weight_source *source, clattn_transformer **transformer);
+
+/* The rank that has this part of the model; 0 of a model that is whole. */
+static inline int32_t model_rank(const clattn_transformer *model)
+{
+    return model->ranks ? model->ranks->group.rank : 0;
+}
 
 /* Declares the model's weights, allocates their buffers and uploads them.  `source` has been checked. */
 clattn_status model_load(clattn_transformer *model, const clattn_weight_source *source);

@@ -241,15 +241,18 @@ static clattn_status add_last_rows(struct decoder_builder *b, struct matrix *x, 
 static clattn_status add_logits(struct decoder_builder *b, const struct matrix *result)
 {
     clattn_status status;
-    const struct linear_operands w = linear_of(&b->base, &b->base.model->logits);
+    const struct linear_operands w = logits_operands(&b->base);
     struct matrix x = *result, logits;
+    struct graph *graph = b->base.graph;
     struct rows rows = rows_flat(b->base.graph, b->base.rows);
     if (b->plan->desc.logits == CLATTN_LOGITS_LAST && b->which == DECODER_MANY)
         TRY(add_last_rows(b, &x, &rows));
-    logits = matrix_bound(b->base.graph, CLATTN_DTYPE_F32, w.rows, DECODER_LOGITS);
-    TRY(add_product(&b->base, rows, x, &w, logits, NULL));
-    if (!b->base.graph->failed)
-        b->base.graph->steps[b->base.graph->step_count - 1].condition = DECODER_LOGITS;
+    logits = matrix_bound(graph, CLATTN_DTYPE_F32, b->base.model->output_size, DECODER_LOGITS);
+    const size_t first = graph->step_count;
+    TRY(add_product(&b->base, rows, x, &w, logits_columns(&b->base, logits), NULL));
+    add_exchange(&b->base, GRAPH_ALL_GATHER, rows, &logits);
+    for (size_t i = first; i < graph->step_count; i++)
+        graph->steps[i].condition = DECODER_LOGITS;
 fail:
     return status;
 }

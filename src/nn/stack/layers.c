@@ -77,6 +77,36 @@ struct linear_operands linear_of(const struct builder *b, const struct linear *l
                                     .columns = linear->columns};
 }
 
+struct linear_operands logits_operands(const struct builder *b)
+{
+    const clattn_transformer *model = b->model;
+    struct linear_operands w = linear_of(b, &model->logits);
+    if (model->output == CLATTN_MODEL_OUTPUT_TIED) /* the table is whole */
+        w.weight.offset = (int64_t)(model->output_rows.first * w.columns);
+    return w;
+}
+
+struct matrix logits_columns(const struct builder *b, struct matrix logits)
+{
+    logits.columns = b->model->output_rows.count;
+    logits.data.offset += (int64_t)b->model->output_rows.first;
+    return logits;
+}
+
+void add_exchange(const struct builder *b, enum graph_op op, struct rows rows, const struct matrix *matrix)
+{
+    const size_t element = clattn_dtype_size(matrix->dtype), item = rows.length * matrix->stride;
+    struct graph_step step = {.op = op,
+                              .batch = rows.batch_number,
+                              .length = rows.length_number,
+                              .rows = rows.batch * rows.length,
+                              .row_bytes = matrix->stride * element,
+                              .to_item = item * element};
+    step.operand[MOVE_TO] = matrix->data;
+    if (b->model->ranks)
+        graph_add_exchange(b->graph, b->model->ranks, &step);
+}
+
 clattn_status add_product(const struct builder *b, struct rows rows, struct matrix a, const struct linear_operands *w,
                           struct matrix c, const struct epilogue *epilogue)
 {
@@ -269,13 +299,15 @@ clattn_status drop_stream(struct builder *b)
 }
 
 /* Ends a sublayer: multiplies `made` by `w`, adds the residual and, with post-norm, applies the norm.  The product adds
- * the residual to its sums before it stores them, which spares the norm a pass over memory.  `result` is the stack's
- * result if this is the sublayer that makes it, and otherwise NULL. */
+ * the residual to its sums before it stores them, which spares the norm a pass over memory.  Ranks that have the model together sum
+ * their products, and the first of them adds the residual.  `result` is the stack's result if this is the sublayer that makes it, and
+ * otherwise NULL. */
 static clattn_status stream_write(struct builder *b, const struct norm_weights *norm, struct matrix made,
                                   const struct linear_operands *w, const struct matrix *result)
 {
     clattn_status status;
-    const bool pre = b->stack->desc.norm_place == CLATTN_NORM_PLACE_PRE;
+    const bool pre = b->stack->desc.norm_place == CLATTN_NORM_PLACE_PRE, adds = model_rank(b->model) == 0;
+    const struct rows rows = rows_flat(b->graph, b->rows);
     const struct matrix x = b->x;
     const struct epilogue plus = {.operand = &x, .use = CLATTN_MATMUL_OPERAND_USE_ADD};
     /* The sum overwrites x if x is the stream's own: each element of x is read before the sum is written there. */
@@ -283,11 +315,12 @@ static clattn_status stream_write(struct builder *b, const struct norm_weights *
     const struct matrix sum = pre && result ? *result : own ? x : matrix_new(b->graph, b->rows, x.dtype, x.columns);
     if (b->dropout > 0) {
         const struct matrix product = matrix_new(b->graph, b->rows, x.dtype, x.columns);
-        TRY(add_product(b, rows_flat(b->graph, b->rows), made, w, product, NULL));
-        TRY(add_dropout(b, &product, &x, &sum));
+        TRY(add_product(b, rows, made, w, product, NULL));
+        TRY(add_dropout(b, &product, adds ? &x : NULL, &sum));
     } else {
-        TRY(add_product(b, rows_flat(b->graph, b->rows), made, w, sum, &plus));
+        TRY(add_product(b, rows, made, w, sum, adds ? &plus : NULL));
     }
+    add_exchange(b, GRAPH_ALL_REDUCE, rows, &sum);
     b->x = sum;
     b->own = true;
     if (pre)

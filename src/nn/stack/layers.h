@@ -69,6 +69,13 @@ clattn_status no_memory(const struct builder *b);
 
 struct linear_operands linear_of(const struct builder *b, const struct linear *linear);
 
+/* The weights that make logits, and the columns of a matrix of logits that they make: the rank's own. */
+struct linear_operands logits_operands(const struct builder *b);
+struct matrix logits_columns(const struct builder *b, struct matrix logits);
+
+/* Lets ranks that have the model together exchange a matrix, as GRAPH_ALL_REDUCE or GRAPH_ALL_GATHER says. */
+void add_exchange(const struct builder *b, enum graph_op op, struct rows rows, const struct matrix *matrix);
+
 /* c = epilogue(a Wᵀ + bias). */
 clattn_status add_product(const struct builder *b, struct rows rows, struct matrix a, const struct linear_operands *w,
                           struct matrix c, const struct epilogue *epilogue);

@@ -41,6 +41,13 @@ size_t piece_share(const struct piece *piece, int32_t rank, size_t *count)
     return first;
 }
 
+/* The most numbers by which ranks_slice lengthens an array that the ranks of the model sum. */
+static size_t sums_padding(const clattn_trainer *trainer)
+{
+    const struct ranks *ranks = trainer->model->ranks;
+    return ranks ? ranks_slice(ranks, 1) * (size_t)ranks->group.ranks : 0;
+}
+
 /* Cuts the buffers into pieces.  The last numbers of a buffer belong to the layers that are the first to have gradients, and the
  * pieces are exchanged in that order. */
 static clattn_status cut(clattn_trainer *trainer)
@@ -71,8 +78,9 @@ static clattn_status cut(clattn_trainer *trainer)
         }
         buffer->moments = size_max(buffer->moments, 1); /* OpenCL has no buffers of no bytes */
     }
-    group->out = malloc(most * sizeof *group->out);
-    group->in = malloc(most * sizeof *group->in);
+    const size_t room = most + sums_padding(trainer);
+    group->out = malloc(room * sizeof *group->out);
+    group->in = malloc(room * sizeof *group->in);
     return group->out && group->in ? CLATTN_SUCCESS : no_memory(trainer);
 }
 
@@ -296,11 +304,23 @@ static void add(float *restrict sum, const float *restrict x, size_t count)
         sum[i] += x[i];
 }
 
+/* Sums a share of gradients over the ranks that have the model together: each has a part of those of weights that all of them have. */
+static clattn_status reduce_shared(const clattn_trainer *trainer, size_t count)
+{
+    struct trainer_group *group = trainer->group;
+    struct ranks *ranks = trainer->model->ranks;
+    const size_t slice = ranks_slice(ranks, count), padded = slice * (size_t)ranks->group.ranks;
+    memset(group->in + count, 0, (padded - count) * sizeof *group->in);
+    return ranks_sum(ranks, CLATTN_DTYPE_F32, group->in, group->out, slice);
+}
+
 /* Sums the ranks' gradients of this rank's share of a piece, and adds the squares of the sums. */
 static clattn_status reduce(clattn_trainer *trainer, const struct piece *piece, cl_event ready, double *squares)
 {
     clattn_status status;
     struct trainer_group *group = trainer->group;
+    const clattn_transformer *model = trainer->model;
+    const bool shared = model->ranks && piece->buffer >= model->own_buffers;
     cl_mem gradient = trainer->buffers[piece->buffer].gradient;
     const int32_t ranks = group->ranks.group.ranks;
     const size_t padded = piece->slice * (size_t)ranks;
@@ -311,10 +331,29 @@ static clattn_status reduce(clattn_trainer *trainer, const struct piece *piece, 
     TRY(ranks_swap(&group->ranks, group->out, false, group->in, piece->slice * sizeof *group->in));
     for (int32_t i = 1; i < ranks; i++)
         add(group->in, group->in + (size_t)i * piece->slice, count);
-    for (size_t i = 0; i < count; i++)
+    if (shared && count)
+        TRY(reduce_shared(trainer, count));
+    for (size_t i = 0; i < count && !(shared && model_rank(model)); i++) /* of shared ones once */
         *squares += (double)group->in[i] * (double)group->in[i];
     status = store(trainer, gradient, piece->first + share, count, group->in);
 fail:
+    return status;
+}
+
+/* Sums a number of each rank in their order. */
+static clattn_status sum_numbers(const clattn_trainer *trainer, struct ranks *ranks, double *number)
+{
+    clattn_status status;
+    const size_t count = (size_t)ranks->group.ranks;
+    double *parts = malloc(count * sizeof *parts);
+    if (!parts)
+        return no_memory(trainer);
+    TRY(ranks_swap(ranks, number, true, parts, sizeof *number));
+    *number = 0;
+    for (size_t i = 0; i < count; i++)
+        *number += parts[i];
+fail:
+    free(parts);
     return status;
 }
 
@@ -322,18 +361,12 @@ fail:
 static clattn_status share_squares(clattn_trainer *trainer, double own)
 {
     clattn_status status;
-    struct trainer_group *group = trainer->group;
-    const size_t ranks = (size_t)group->ranks.group.ranks;
-    double *parts = malloc(ranks * sizeof *parts), sum = 0;
-    if (!parts)
-        return no_memory(trainer);
-    TRY(ranks_swap(&group->ranks, &own, true, parts, sizeof own));
-    for (size_t i = 0; i < ranks; i++)
-        sum += parts[i];
-    const float squares = (float)sum;
+    TRY(sum_numbers(trainer, &trainer->group->ranks, &own));
+    if (trainer->model->ranks)
+        TRY(sum_numbers(trainer, trainer->model->ranks, &own));
+    const float squares = (float)own;
     status = store(trainer, trainer->squares, 0, 1, &squares);
 fail:
-    free(parts);
     return status;
 }
 
@@ -358,6 +391,8 @@ static clattn_status spread(clattn_trainer *trainer, struct piece *piece)
     cl_mem value = trainer->buffers[piece->buffer].value;
     size_t count;
     const size_t share = piece_share(piece, group->ranks.group.rank, &count);
+    if (group->ranks.group.ranks == 1)
+        return CLATTN_SUCCESS;
     TRY(fetch(trainer, value, piece->first + share, count, group->out, piece->moved));
     memset(group->out + count, 0, (piece->slice - count) * sizeof *group->out);
     TRY(ranks_swap(&group->ranks, group->out, true, group->in, piece->slice * sizeof *group->in));
@@ -395,18 +430,23 @@ clattn_status trainer_group_update(clattn_trainer *trainer, const struct enqueue
 {
     clattn_status status;
     struct trainer_group *group = trainer->group;
+    struct ranks *together = trainer->model->ranks;
     cl_command_queue queue = call->queue ? call->queue : trainer->model->context->queue;
     const struct enqueue_call last = {.queue = queue};
     cl_event ready = NULL;
     clattn_adam_args numbers = trainer_adam_args(trainer, 0, 0, 0, how);
     TRY(adam_read_numbers(report_of(trainer), true, &numbers)); /* a rank without a share of a piece runs no Adam */
     TRY(ranks_check(&group->ranks));
+    if (together)
+        TRY(ranks_check(together));
     TRY(mark(trainer, call, &ready));
     status = exchange(trainer, queue, how, ready);
     if (status == CLATTN_SUCCESS && call->event)
         status = mark(trainer, &last, call->event);
     /* Another call's exchanges would meet those of this one that other ranks still wait for. */
     group->ranks.failed |= status != CLATTN_SUCCESS;
+    if (together)
+        together->failed |= status != CLATTN_SUCCESS;
 fail:
     for (size_t i = 0; i < group->piece_count; i++)
         release_event(trainer, &group->pieces[i].moved);

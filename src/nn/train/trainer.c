@@ -215,7 +215,10 @@ clattn_status clattn_trainer_create(clattn_transformer *model, clattn_trainer **
                             "the transformer or trainer is NULL");
     TRY(context_check(model->context));
     TRY(trainer_check(model));
-    status = trainer_make(model, NULL, result);
+    /* Ranks that have the model together move it as a group does, though each has all of its own part's gradients. */
+    const struct ranks alone = {.report = &model->context->device.report,
+                                .group = {.size = sizeof alone.group, .ranks = 1}};
+    status = trainer_make(model, model->ranks ? &alone : NULL, result);
 fail:
     return status;
 }
@@ -291,6 +294,12 @@ clattn_status clattn_trainer_parameter(const clattn_trainer *trainer, size_t ind
     const int64_t offset = (int64_t)(place_of(trainer, weight) + part->first * weight->columns);
     parameter->name = part->name;
     parameter->layout = parameter_layout(part);
+    for (int32_t i = 0; i < parameter->layout.rank; i++) {
+        const struct split split = i ? part->of_columns : part->of_rows;
+        const bool cut = split.count != split.whole; /* a convolution's never are */
+        parameter->whole[i] = cut ? split.whole : parameter->layout.extent[i];
+        parameter->first[i] = cut ? split.first : 0;
+    }
     parameter->value = clattn_binding_buffer(buffer->value, offset);
     parameter->gradient = clattn_binding_buffer(buffer->gradient, offset);
     const clattn_binding none = {0};

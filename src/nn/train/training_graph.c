@@ -127,14 +127,15 @@ static clattn_status add_losses(struct training_builder *b, struct matrix x, int
 {
     clattn_status status;
     struct graph *graph = b->base.graph;
-    const struct linear_operands w = linear_of(&b->base, &b->base.model->logits);
+    const struct linear_operands w = logits_operands(&b->base);
     const struct rows rows = rows_flat(b->base.graph, b->base.rows);
-    const struct matrix made = matrix_new(graph, rows, CLATTN_DTYPE_F32, w.rows);
+    const size_t columns = b->base.model->output_size;
+    const struct matrix made = matrix_new(graph, rows, CLATTN_DTYPE_F32, columns);
     struct graph_step step = {.op = GRAPH_LOSS, .batch = rows.length_number};
     clattn_cross_entropy_desc desc;
     clattn_cross_entropy_desc_init(&desc);
     desc.smoothing = b->plan->desc.label_smoothing;
-    desc.x = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){rows.length, w.rows});
+    desc.x = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){rows.length, columns});
     desc.labels = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, &rows.length);
     desc.loss = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &rows.length);
     step.operand[LOSS_LOGITS] = made.data;
@@ -145,7 +146,8 @@ static clattn_status add_losses(struct training_builder *b, struct matrix x, int
         step.operand[LOSS_LOGITS_GRADIENT] = made.data;
     }
     *logits = made.data.array;
-    TRY(add_product(&b->base, rows, x, &w, made, NULL));
+    TRY(add_product(&b->base, rows, x, &w, logits_columns(&b->base, made), NULL));
+    add_exchange(&b->base, GRAPH_ALL_GATHER, rows, &made);
     status = graph_add_operator(graph, &step, &desc, NULL);
 fail:
     return status;
@@ -230,7 +232,14 @@ static clattn_status add_backward(struct training_builder *b, int begin)
         const clattn_dtype dtype = b->base.model->dtype;
         const struct matrix given = matrix_bound(b->base.graph, dtype, last->desc.d_model, TRAINING_OUTPUT_GRADIENT);
         const struct matrix own = matrix_new(b->base.graph, b->base.rows, dtype, last->desc.d_model);
-        TRY(add_copy(b, &given, &own));
+        struct graph_step fill = {.op = GRAPH_FILL,
+                                  .rows = b->base.rows.batch * b->base.rows.length,
+                                  .row_bytes = last->desc.d_model * clattn_dtype_size(dtype)};
+        fill.operand[MOVE_TO] = own.data;
+        if (model_rank(b->base.model) == 0)
+            TRY(add_copy(b, &given, &own));
+        else
+            graph_add(b->base.graph, &fill); /* gradients of ranks add up */
         gradient = own.data.array;
     }
     /* The last layer's arrays are needed at once, so that it is not done again. */
