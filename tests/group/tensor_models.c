@@ -32,6 +32,7 @@ static void all(part *parts, int count, int (*action)(void *))
 {
     thrd_t threads[MOST_RANKS];
     clattn_group_local *local;
+    device_context(); /* is made by one thread */
     assert_int_equal(clattn_group_local_create(count, 20000, &local), CLATTN_SUCCESS);
     for (int i = 0; i < count; i++) {
         assert_int_equal(clattn_group_local_rank(local, i, &parts[i].group), CLATTN_SUCCESS);

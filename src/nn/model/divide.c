@@ -83,6 +83,8 @@ static clattn_status agree(struct ranks *ranks, const clattn_transformer_desc *g
     char own[RANKS_AGREED] = "";
     const clattn_status status = struct_read(&desc, sizeof desc, sizeof desc, given);
     strbuf_printf(&text, "version=%s\nranks=%d\n", clattn_version_string(), (int)ranks->group.ranks);
+    if (status != CLATTN_SUCCESS)
+        strbuf_printf(&text, "a description that it refuses: %s\n", clattn_status_string(status));
     strbuf_printf(&text, "dtype=%s weights of %s\noutput=%d of %zu, bias=%d\n", clattn_dtype_name(desc.dtype),
                   clattn_dtype_name(desc.weight_dtype), (int)desc.output, desc.output_size, (int)desc.output_bias);
     describe_stack(&text, "encoder", desc.encoder);
