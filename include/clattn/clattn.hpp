@@ -646,6 +646,16 @@ class transformer : public owner<clattn_transformer, clattn_transformer_release>
         return detail::checked(status, maker.get());
     }
 
+    /** Fills the object by clattn_group_transformer_create. */
+    clattn_status create(const context &maker, const clattn_group &group, const clattn_transformer_desc &desc,
+                         const clattn_weight_source &source)
+    {
+        clattn_transformer *made = nullptr;
+        clattn_status status = clattn_group_transformer_create(maker.get(), &group, &desc, &source, &made);
+        reset(made, maker.get());
+        return detail::checked(status, maker.get());
+    }
+
     /** clattn_transformer_has_read. */
     bool has_read(const char *name) const
     {
@@ -941,6 +951,34 @@ class group_local : public owner<clattn_group_local, clattn_group_local_release>
     clattn_status rank(int32_t rank, clattn_group &group) const
     {
         return detail::checked(clattn_group_local_rank(get(), rank, &group), nullptr);
+    }
+};
+
+/** A #clattn_group_grid. */
+class group_grid : public owner<clattn_group_grid, clattn_group_grid_release>
+{
+  public:
+    using owner::owner;
+
+    /** Fills the object by clattn_group_grid_create. */
+    clattn_status create(const clattn_group &whole, int32_t columns)
+    {
+        clattn_group_grid *made = nullptr;
+        clattn_status status = clattn_group_grid_create(&whole, columns, &made);
+        reset(made);
+        return detail::checked(status, nullptr);
+    }
+
+    /** clattn_group_grid_row. */
+    clattn_status row(clattn_group &line) const
+    {
+        return detail::checked(clattn_group_grid_row(get(), &line), nullptr);
+    }
+
+    /** clattn_group_grid_column. */
+    clattn_status column(clattn_group &line) const
+    {
+        return detail::checked(clattn_group_grid_column(get(), &line), nullptr);
     }
 };
 

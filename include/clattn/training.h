@@ -62,9 +62,9 @@ CLATTN_API void clattn_trainer_release(clattn_trainer **trainer);
  * The buffers belong to model and trainer. An application that writes to them, as to go on from a checkpoint, enqueues that
  * on the queue of the steps, and makes the model of the same values: a bfloat16 model is rounded by updates alone. */
 typedef struct clattn_parameter {
-    size_t size;             /**< sizeof(clattn_parameter) */
-    const char *name;        /**< the canonical name (weights.h); lives as long as the model */
-    clattn_layout layout;    /**< its extents and strides, of rank 1 to 3 */
+    size_t size;          /**< sizeof(clattn_parameter) */
+    const char *name;     /**< the canonical name (weights.h); lives as long as the model */
+    clattn_layout layout; /**< its extents and strides, of rank 1 to 3 */
 
     /** The extents of the model's tensor. They are larger than the layout's if ranks have the model together
      * (clattn_group_transformer_create) and this rank has a part of it. */

@@ -6,20 +6,11 @@
 #include <string.h>
 
 #include "support/device.h"
+#include "support/group/split.h"
 #include "support/group/team.h"
 #include "support/suite.h"
 
 /* ---- training ---- */
-
-static clattn_transformer_desc model_of(const training_case *test)
-{
-    return (clattn_transformer_desc){.size = sizeof(clattn_transformer_desc),
-                                     .encoder = test->encoder.layers ? &test->encoder : NULL,
-                                     .decoder = &test->decoder,
-                                     .output = test->output,
-                                     .output_bias = test->bias,
-                                     .dtype = test->dtype};
-}
 
 /* What a rank does in a step; the ranks of a row have the model together, and those of a column have the same part of it. */
 typedef struct worker {
@@ -35,7 +26,7 @@ static int make(void *user)
 {
     worker *k = user;
     training_world *w = &k->rank->w;
-    const clattn_transformer_desc desc = model_of(w->test);
+    const clattn_transformer_desc desc = training_model(w->test);
     const clattn_weight_source source = nn_source(&w->store);
     clattn_transformer_release(&w->model);
     k->status = clattn_group_transformer_create(device_context(), &k->row, &desc, &source, &w->model);
@@ -140,44 +131,6 @@ static void step(tensor_team *g, int64_t number)
     all(g->worker, g->t.ranks, move);
 }
 
-/* The parameter of that name. */
-static clattn_parameter find(const training_world *w, const char *name)
-{
-    for (size_t i = 0;; i++) {
-        size_t count;
-        const clattn_parameter p = training_parameter(w, i, &count);
-        if (!strcmp(p.name, name))
-            return p;
-    }
-}
-
-/* How far a rank's part of a parameter is from that of the whole one, at the most and in the mean. */
-static double part_apart(const clattn_parameter *part, const clattn_parameter *whole, double *mean)
-{
-    float *found = training_read_ordered(part, part->value), *expected = training_read_ordered(whole, whole->value);
-    const size_t columns = part->layout.rank > 1 ? part->layout.extent[1] : 1,
-                 stride = whole->layout.rank > 1 ? whole->layout.extent[1] : 1;
-    double apart = 0, sum = 0;
-    assert_int_equal(part->layout.rank, whole->layout.rank);
-    for (int32_t i = 0; i < part->layout.rank; i++)
-        assert_int_equal(part->whole[i], whole->layout.extent[i]);
-    assert_int_equal(whole->first[0] + whole->first[1], 0);
-    if (part->layout.rank == 3)
-        assert_int_equal(columns, stride);
-    const size_t inner = part->layout.rank == 3 ? part->layout.extent[2] : 1;
-    for (size_t row = 0; row < part->layout.extent[0]; row++)
-        for (size_t i = 0; i < columns * inner; i++) {
-            const size_t at = (part->first[0] + row) * stride * inner + part->first[1] + i;
-            const double one = fabs((double)found[row * columns * inner + i] - (double)expected[at]);
-            apart = fmax(apart, one);
-            sum += one;
-        }
-    *mean = sum / (double)(part->layout.extent[0] * columns * inner);
-    free(found);
-    free(expected);
-    return apart;
-}
-
 /* How a training goes, beside its model and the grid. */
 typedef struct training_way {
     float dropout;
@@ -213,14 +166,14 @@ static void trains_as_one(const training_case *test, int rows, int columns, trai
             size_t count;
             double mean;
             const clattn_parameter part = training_parameter(&g.t.rank[i].w, p, &count),
-                                   whole = find(&one, part.name);
+                                   whole = split_find(&one, part.name);
             const bool cut = memcmp(part.whole, part.layout.extent, (size_t)part.layout.rank * sizeof *part.whole);
-            apart = fmax(apart, part_apart(&part, &whole, &mean));
+            apart = fmax(apart, split_apart(&part, &whole, &mean));
             parts += cut;
             shared += !cut;
         }
-    print_message("# %s: %d x %d ranks: parameters %.2g, losses %.2g from one device's\n", test->name, rows, columns, apart,
-                  of_losses);
+    print_message("# %s: %d x %d ranks: parameters %.2g, losses %.2g from one device's\n", test->name, rows, columns,
+                  apart, of_losses);
     assert_true(apart <= way.tolerance && of_losses <= way.of_losses);
     assert_true((parts > 0) == (columns > 1) && shared > 0);
     close_team(&g);
@@ -234,8 +187,10 @@ static void parts_train_as_one(void **state)
     (void)state;
     for (int i = 0; i < TRAINING_CASES; i++)
         for (int ranks = 1; ranks <= (training_cases[i].decoder.kv_heads ? 2 : i == 0 ? TEAM_MOST_RANKS : 3); ranks++)
-            trains_as_one(&training_cases[i], 1, ranks,
-                          (training_way){.dropout = i % 2 ? 0.25f : 0, .recompute = i == 2, .tolerance = tolerance, .of_losses = 1e-5});
+            trains_as_one(
+                &training_cases[i], 1, ranks,
+                (training_way){
+                    .dropout = i % 2 ? 0.25f : 0, .recompute = i == 2, .tolerance = tolerance, .of_losses = 1e-5});
 }
 
 /* The updates of a trainer alone, of one item each. */
@@ -255,9 +210,9 @@ static double mean_apart(const training_world *w, const training_world *whole)
     size_t all_counts = 0;
     for (size_t i = 0; i < clattn_trainer_parameter_count(w->trainer); i++) {
         size_t count;
-        const clattn_parameter part = training_parameter(w, i, &count), p = find(whole, part.name);
+        const clattn_parameter part = training_parameter(w, i, &count), p = split_find(whole, part.name);
         double mean;
-        part_apart(&part, &p, &mean);
+        split_apart(&part, &p, &mean);
         sum += mean * (double)count;
         all_counts += count;
     }
@@ -353,7 +308,8 @@ static void models_without_logits_train_as_one(void **state)
     team_rank alone = {.w = one, .queue = NULL};
     worker whole = {.rank = &alone};
     const clattn_update_args args = team_update_args(1);
-    assert_status(device_context(), clattn_training_plan_create(one.trainer, &one.desc, NULL, &whole.plan), CLATTN_SUCCESS);
+    assert_status(device_context(), clattn_training_plan_create(one.trainer, &one.desc, NULL, &whole.plan),
+                  CLATTN_SUCCESS);
     bind_output(&whole, &one, clattn_plan_workspace_size(whole.plan));
     alone.queue = clattn_context_queue(device_context());
     all(&whole, 1, go);
@@ -369,8 +325,9 @@ static void models_without_logits_train_as_one(void **state)
         for (size_t p = 0; p < clattn_trainer_parameter_count(g.t.rank[i].w.trainer); p++) {
             size_t count;
             double mean;
-            const clattn_parameter part = training_parameter(&g.t.rank[i].w, p, &count), all_of = find(&one, part.name);
-            apart = fmax(apart, part_apart(&part, &all_of, &mean));
+            const clattn_parameter part = training_parameter(&g.t.rank[i].w, p, &count),
+                                   all_of = split_find(&one, part.name);
+            apart = fmax(apart, split_apart(&part, &all_of, &mean));
         }
         unbind_output(&g.worker[i]);
     }

@@ -53,8 +53,8 @@ static int encode(void *user)
     clattn_transformer *model = NULL;
     desc.size = sizeof desc;
     desc.encoder = p->run->d;
-    assert_status(device_context(), clattn_group_transformer_create(device_context(), &p->group, &desc, &source, &model),
-                  CLATTN_SUCCESS);
+    assert_status(device_context(),
+                  clattn_group_transformer_create(device_context(), &p->group, &desc, &source, &model), CLATTN_SUCCESS);
     nn_encode(device_context(), model, p->run, p->out);
     clattn_transformer_release(&model);
     return 0;
@@ -88,7 +88,8 @@ static void agrees(const char *name, nn_encoder_run *run, int most, double toler
         }
         for (size_t i = 0; i < count; i++) {
             const double one = storage_get(dtype, expected + i * clattn_dtype_size(dtype));
-            apart = fmax(apart, fabs(storage_get(dtype, first + i * clattn_dtype_size(dtype)) - one) / fmax(1, fabs(one)));
+            apart =
+                fmax(apart, fabs(storage_get(dtype, first + i * clattn_dtype_size(dtype)) - one) / fmax(1, fabs(one)));
         }
         print_message("# %s: %d ranks: %.2g\n", name, ranks, apart);
         assert_true(apart <= tolerance);
@@ -110,9 +111,16 @@ static void encoders_agree(void **state)
         {"post-norm", {SHAPE(GELU), .layers = 2, POST}, CLATTN_DTYPE_F32, CLATTN_DTYPE_F32, 2e-6, MOST_RANKS},
         {"pre-norm, gated, LayerScale, grouped heads",
          {SHAPE(SWISH), .layers = 2, PRE, .gated = 1, .layer_scale = 1, .kv_heads = 2, .final_norm = 1},
-         CLATTN_DTYPE_F32, CLATTN_DTYPE_F32, 2e-6, 2},
-        {"float16, heads of another size", {SHAPE(RELU), .layers = 2, POST, .head_size = 24},
-         CLATTN_DTYPE_F16, CLATTN_DTYPE_F16, 1e-2, 3},
+         CLATTN_DTYPE_F32,
+         CLATTN_DTYPE_F32,
+         2e-6,
+         2},
+        {"float16, heads of another size",
+         {SHAPE(RELU), .layers = 2, POST, .head_size = 24},
+         CLATTN_DTYPE_F16,
+         CLATTN_DTYPE_F16,
+         1e-2,
+         3},
         {"bfloat16", {SHAPE(RELU), .layers = 2, PRE, .final_norm = 1}, CLATTN_DTYPE_BF16, CLATTN_DTYPE_BF16, 3e-2, 3},
         {"int8", {SHAPE(RELU), .layers = 2, POST}, CLATTN_DTYPE_F32, CLATTN_DTYPE_I8, 3e-2, 3},
     };
@@ -179,7 +187,8 @@ static void begin_part(part *p, nn_world *w, const clattn_decoder_desc *desc)
     const clattn_weight_source source = nn_source(&store);
     *w = *p->whole;
     w->model = NULL;
-    assert_status(device_context(), clattn_group_transformer_create(device_context(), &p->group, &model, &source, &w->model),
+    assert_status(device_context(),
+                  clattn_group_transformer_create(device_context(), &p->group, &model, &source, &w->model),
                   CLATTN_SUCCESS);
     assert_status(device_context(), clattn_decoder_plan_create(w->model, desc, NULL, &w->plan), CLATTN_SUCCESS);
     assert_status(device_context(), clattn_decoder_state_create(w->plan, &w->state), CLATTN_SUCCESS);

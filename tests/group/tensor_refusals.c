@@ -13,7 +13,8 @@ enum { MOST_RANKS = 4, BATCH = 2, POSITIONS = 5, VOCABULARY = 17 };
 
 /* A rank, a thread each: makes a model, and encodes twice if it has one. */
 typedef struct part {
-    clattn_group own, group; /* `group` fails in exchange number `fails`, counted from 1, and otherwise passes on to `own` */
+    clattn_group own,
+        group; /* `group` fails in exchange number `fails`, counted from 1, and otherwise passes on to `own` */
     int fails, exchanges;
     clattn_stack_desc stack;
     clattn_transformer_desc model;
@@ -170,7 +171,8 @@ static void different(void **state)
     prepare(parts, 2, &small);
     parts[0].model.dtype = CLATTN_DTYPE_F16;
     run_all(parts, 2, 20000);
-    expect(&parts[1], CLATTN_ERROR_INVALID_ARGUMENT, "rank 1 has dtype=none weights of none, and rank 0 has dtype=float16");
+    expect(&parts[1], CLATTN_ERROR_INVALID_ARGUMENT,
+           "rank 1 has dtype=none weights of none, and rank 0 has dtype=float16");
     prepare(parts, 2, &small);
     strcpy(parts[1].message, "encoder.layers.1.feed_forward.in.weight");
     run_all(parts, 2, 20000);

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""libclattn-mpi: the ranks of exchanges.c, of attention.c and of faults.c, as mpirun starts them.
+"""libclattn-mpi: the ranks of exchanges.c, attention.c, tensor.c and faults.c, as mpirun starts them.
 
     MPI_RANKS=2 MPI_EXCHANGES=build/tests/mpi/mpi_exchanges MPI_PIECES=build/tests/mpi/mpi_pieces python3 tests/mpi/test_mpi.py Mpi
     MPI_RANKS=2 MPI_ATTENTION=build/tests/mpi/mpi_attention python3 tests/mpi/test_mpi.py Attention
+    MPI_RANKS=2 MPI_TENSOR=build/tests/mpi/mpi_tensor python3 tests/mpi/test_mpi.py Tensor
     MPI_RANKS=2 MPI_FAULTS=build/tests/mpi/mpi_faults python3 tests/mpi/test_mpi.py Faults
 
 MPIRUN is another mpirun than the path's.  All ranks share this machine's cores, however few these are."""
@@ -15,6 +16,7 @@ import unittest
 MPIRUN = os.environ.get("MPIRUN", "mpirun")
 EXCHANGES, PIECES = os.environ.get("MPI_EXCHANGES", "mpi_exchanges"), os.environ.get("MPI_PIECES", "mpi_pieces")
 ATTENTION, FAULTS = os.environ.get("MPI_ATTENTION", "mpi_attention"), os.environ.get("MPI_FAULTS", "mpi_faults")
+TENSOR = os.environ.get("MPI_TENSOR", "mpi_tensor")
 RANKS = int(os.environ.get("MPI_RANKS", 2))
 SEED = int(os.environ.get("CLATTN_TEST_SEED", 1))
 OPEN_MPI = "Open MPI" in subprocess.run([MPIRUN, "--version"], capture_output=True, text=True).stdout
@@ -55,13 +57,25 @@ class Ranks(unittest.TestCase):
         return said
 
 
-class Attention(Ranks):
-    def test_attention(self):
-        """attention.c: rank 0 compares every mode and order with the reference, gradients included."""
-        status, _, text = self.run_ranks(ATTENTION)
+class Suites(Ranks):
+    def run_suite(self, program):
+        """Two tests of each rank."""
+        status, _, text = self.run_ranks(program)
         self.assertEqual(status, 0, text)
         self.assertEqual(len(re.findall("^ok [12] - ", text, re.M)), 2 * RANKS, text)
         self.assertNotIn("not ok", text)
+
+
+class Attention(Suites):
+    def test_attention(self):
+        """attention.c: rank 0 compares every mode and order with the reference, gradients included."""
+        self.run_suite(ATTENTION)
+
+
+class Tensor(Suites):
+    def test_tensor(self):
+        """tensor.c: ranks train a model that they have together, and in a grid, as one device does."""
+        self.run_suite(TENSOR)
 
 
 class Faults(Ranks):

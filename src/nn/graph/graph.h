@@ -37,13 +37,13 @@ enum graph_op {
     GRAPH_APPEND,
     GRAPH_CONV2D,
     GRAPH_RESIZE,
-    GRAPH_CONVERT,  /* copies x to y, of another layout or type: the activation NONE; or another activation */
-    GRAPH_LOSS,     /* cross-entropy */
-    GRAPH_DROPOUT,  /* and a residual; nothing is dropped from a sum of two arrays */
-    GRAPH_INTEGERS, /* copies int32 values of the host to an array, asynchronously */
-    GRAPH_PAD,      /* zeroes rows before and after each item */
-    GRAPH_FILL,     /* fills `rows` rows with one of the enqueue's integers, or with zeros */
-    GRAPH_COPY,     /* copies each item's rows */
+    GRAPH_CONVERT,    /* copies x to y, of another layout or type: the activation NONE; or another activation */
+    GRAPH_LOSS,       /* cross-entropy */
+    GRAPH_DROPOUT,    /* and a residual; nothing is dropped from a sum of two arrays */
+    GRAPH_INTEGERS,   /* copies int32 values of the host to an array, asynchronously */
+    GRAPH_PAD,        /* zeroes rows before and after each item */
+    GRAPH_FILL,       /* fills `rows` rows with one of the enqueue's integers, or with zeros */
+    GRAPH_COPY,       /* copies each item's rows */
     GRAPH_ALL_REDUCE, /* the sum of all ranks' arrays takes the place of the array */
     GRAPH_ALL_GATHER, /* each rank has made a share of the columns of an array, and gets those of all others */
 };
@@ -138,7 +138,7 @@ struct graph_step {
     bool prepacked; /* MATMUL: the workspace is the graph's own, and holds b */
     int integers;   /* GRAPH_INTEGERS, GRAPH_FILL: which of the enqueue's integers; 0: none */
     uint32_t mask;  /* GRAPH_DROPOUT: which of the masks of the enqueue's seed */
-    size_t rows, row_bytes;    /* PAD: rows to zero at each end.  FILL: rows.  ALL_...: the most rows.  Bytes of a row */
+    size_t rows, row_bytes; /* PAD: rows to zero at each end.  FILL: rows.  ALL_...: the most rows.  Bytes of a row */
     size_t to_item, from_item; /* bytes from an item to the next */
 };
 

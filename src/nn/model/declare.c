@@ -401,9 +401,8 @@ static void declare_stack(struct loader *loader, struct stack *stack, const char
     if (stack->next && stack->next->desc.input == CLATTN_STACK_INPUT_MERGED) {
         snprintf(of_merge, sizeof of_merge, "%smerge.", prefix);
         stack->merge_norm = norm_of(loader, d, of_merge, 4 * d->d_model);
-        stack->merge =
-            linear(loader, prefix, &(struct share){"merge", all_of(stack->next->desc.d_model), false, false}, 1,
-                   all_of(4 * d->d_model));
+        stack->merge = linear(loader, prefix, &(struct share){"merge", all_of(stack->next->desc.d_model), false, false},
+                              1, all_of(4 * d->d_model));
     }
     if (d->projection) {
         stack->projection = (struct linear){.rows = d->projection, .columns = d->d_model};

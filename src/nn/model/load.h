@@ -14,7 +14,7 @@ struct part {
     weight_id weight;
     size_t first, rows, columns, kernel;
     struct split of_rows, of_columns; /* which rows and columns of the tensor, or of its share, these are */
-    float factor; /* multiplies the tensor's elements; 0: 1 */
+    float factor;                     /* multiplies the tensor's elements; 0: 1 */
     bool vector, convolution;
     const clattn_windows *windows;      /* not NULL: the tensor is a table of distances, and the rows are heads */
     const clattn_patches *grid;         /* not NULL: rows may be counted as rows and columns of this grid */

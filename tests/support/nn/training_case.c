@@ -74,6 +74,16 @@ const training_case training_cases[TRAINING_CASES] = {
      CLATTN_DTYPE_F32},
 };
 
+clattn_transformer_desc training_model(const training_case *test)
+{
+    return (clattn_transformer_desc){.size = sizeof(clattn_transformer_desc),
+                                     .encoder = test->encoder.layers ? &test->encoder : NULL,
+                                     .decoder = &test->decoder,
+                                     .output = test->output,
+                                     .output_bias = test->bias,
+                                     .dtype = test->dtype};
+}
+
 void training_open(training_world *w, const training_case *test)
 {
     static const int32_t sources[BATCH] = {SOURCE, 2, 4}, targets[BATCH] = {3, TARGET, 4};
@@ -90,12 +100,7 @@ void training_open(training_world *w, const training_case *test)
         nn_store_add(&w->store, "output.weight", 2, output, 0.4f, 0);
     if (test->bias)
         nn_store_add(&w->store, "output.bias", 1, output, 0.4f, 0);
-    const clattn_transformer_desc desc = {.size = sizeof desc,
-                                          .encoder = w->has_encoder ? &test->encoder : NULL,
-                                          .decoder = &test->decoder,
-                                          .output = test->output,
-                                          .output_bias = test->bias,
-                                          .dtype = test->dtype};
+    const clattn_transformer_desc desc = training_model(test);
     w->model = nn_transformer(device_context(), &desc, &w->store);
     assert_status(device_context(), clattn_trainer_create(w->model, &w->trainer), CLATTN_SUCCESS);
     clattn_training_desc_init(&w->desc);

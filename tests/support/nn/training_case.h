@@ -43,6 +43,9 @@ typedef struct training_world {
     float losses[TRAINING_LABELS];
 } training_world;
 
+/* The description of the case's model. */
+clattn_transformer_desc training_model(const training_case *test);
+
 void training_open(training_world *w, const training_case *test);
 void training_close(training_world *w);
 
