@@ -142,6 +142,27 @@ class Translation(Ranks):
                 self.assertAlmostEqual(left.pop("score"), right.pop("score"), places=4)
             self.assertEqual(several["translations"], one["translations"])
 
+    def test_tensor_parallel(self):
+        """Ranks that have the model together write what one process writes, and one of them writes it."""
+        self.train("m", "--steps", 30, "--heads", 4)
+        lines = self.read("a.txt").decode()
+        expected = self.succeed("translate", self.path("m"), input=lines.encode()).out
+        status, out, errors = self.run_ranks(RANKS, ["translate", self.path("m"), "--tensor-parallel"], text=lines)
+        self.assertEqual((status, errors, out), (0, [], expected))
+        texts = lines.splitlines()[:3]
+        one = self.succeed("translate", self.path("m"), *texts, "--json", "--beams", 3, "--tensor-parallel").json()  # one rank
+        status, out, errors = self.run_ranks(RANKS, ["translate", self.path("m"), *texts, "--json", "--beams", 3,
+                                                     "--tensor-parallel"])
+        self.assertEqual((status, errors), (0, []))
+        several = json.loads(out)
+        for left, right in zip(several["translations"], one["translations"], strict=True):
+            self.assertAlmostEqual(left.pop("score"), right.pop("score"), places=4)
+        self.assertEqual(several["translations"], one["translations"])
+        parallel = ["translate", self.path("m"), "a", "--tensor-parallel"]
+        self.refuse_ranks([[*parallel, "--attention", self.path("a.html")]], "clattn: rank 0: ", "--attention draws a model")
+        self.refuse_ranks([parallel], "clattn: rank 0: ", "heads of keys for 5 ranks", ranks=5)
+        self.refuse_ranks([[*parallel, "--dtype", "bf16"], parallel], "clattn: rank 0: has '--dtype', and rank 1 has 'translate'")
+
     def test_refused(self):
         self.refuse_ranks([["translate", self.path("nothing")]], "clattn: rank 0: ", "nothing: is no folder")
         self.refuse_ranks([["translate"]], "clattn: rank 0: ", "missing argument")
