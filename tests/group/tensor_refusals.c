@@ -200,7 +200,7 @@ static void failing(void **state)
     for (int fails = 1; fails <= exchanges; fails++) {
         prepare(parts, 2, &small);
         parts[1].fails = fails;
-        run_all(parts, 2, 50);
+        run_all(parts, 2, 500);
         if (fails <= 2) {
             expect(&parts[1], CLATTN_ERROR_IO, "rank 1: the test's failure");
             assert_int_equal(parts[0].made, CLATTN_ERROR_GROUP);
