@@ -102,6 +102,25 @@ class Training(Ranks):
         self.together(RANKS, "m", "--steps", 7, "--resume")
         self.same_files("whole", "m")
 
+    def test_tensor_parallel(self):
+        """Ranks that have the model together train it as one process does, and go on with it in any way."""
+        heads = ["--heads", 4, "--d-ff", 66]
+        self.train("one", "--steps", 5, *ACCUMULATE, *heads)
+        together = self.together(RANKS, "m", "--steps", 5, "--tensor-parallel", *heads)
+        self.assertEqual(together["ranks"], RANKS)
+        one, found = self.near("one", "m", 1e-3)
+        for name in ("state.losses", "state.checks"):
+            np.testing.assert_allclose(found[name], one[name], rtol=1e-5)
+        self.together(RANKS, "again", "--steps", 2, "--tensor-parallel", *heads)
+        self.together(RANKS, "again", "--steps", 5, "--tensor-parallel", "--resume", *heads)
+        self.same_files("m", "again")
+        self.together(RANKS, "mixed", "--steps", 2, "--tensor-parallel", *heads)
+        self.train("mixed", "--steps", 3, "--resume", *heads)
+        self.together(RANKS, "mixed", "--steps", 4, "--resume", *heads)
+        self.together(RANKS, "mixed", "--steps", 5, "--tensor-parallel", "--resume", *heads)
+        self.near("one", "mixed", 1e-3)
+        self.refuse_ranks([self.command("n", "--steps", 1, "--tensor-parallel", "--heads", 2)], "2 heads of keys for 3 ranks", ranks=3)
+
     @slow
     def test_bfloat16(self):
         self.train("one", "--steps", 4, "--dtype", "bf16", *ACCUMULATE)
