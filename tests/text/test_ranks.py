@@ -320,8 +320,12 @@ class Devices(Ranks):
         np.testing.assert_allclose(together["state.losses"], one["state.losses"], rtol=1e-5)
         lines = self.read("a.txt").decode().splitlines()[:8]
         expected = self.succeed("translate", self.path("m"), *lines, "--device", "Portable:").out
-        status, out, _ = self.run_ranks(2, ["translate", self.path("m"), *lines, *devices])
-        self.assertEqual((status, out), (0, expected))
+        for how in ([], ["--tensor-parallel"]):
+            status, out, _ = self.run_ranks(2, ["translate", self.path("m"), *lines, *devices, *how])
+            self.assertEqual((status, out), (0, expected), how)
+        self.together(2, "parts", "--steps", 4, *devices, "--tensor-parallel")
+        _, together = self.near("one", "parts", 1e-3)
+        np.testing.assert_allclose(together["state.losses"], one["state.losses"], rtol=1e-5)
 
 
 del TrainTest  # its tests are another program's
