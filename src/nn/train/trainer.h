@@ -72,6 +72,9 @@ clattn_status trainer_round(const clattn_trainer *trainer, size_t index, cl_comm
 /* The rank's share of a piece: its first number in the piece, and how many there are. */
 size_t piece_share(const struct piece *piece, int32_t rank, size_t *count);
 
+/* The description of an update of so many numbers, of a share. */
+clattn_adam_desc trainer_adam_desc(size_t count);
+
 /* Makes what a trainer has in a group, once the buffers' counts are known, and sets how many moments of each the rank has. */
 clattn_status trainer_group_make(clattn_trainer *trainer, const struct ranks *ranks);
 void trainer_group_clear(clattn_trainer *trainer);
