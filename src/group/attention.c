@@ -128,6 +128,7 @@ static clattn_status prepare(clattn_group_attention *a)
     }
     TRY(reserve(a));
     TRY(scores_reserve(a));
+    TRY_CL(&device->report, "clFinish", device->cl.clFinish(a->transfers));
     status = run_mode(&r);
 fail:
     return status;

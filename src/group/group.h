@@ -227,7 +227,8 @@ clattn_status gather_run(struct run *r);
 clattn_status heads_reserve(clattn_group_attention *a);
 clattn_status heads_run(struct run *r);
 
-/* Makes a parcel of so many bytes, or a buffer. */
+/* Makes a parcel of so many bytes, or a buffer.  The queue for transfers makes them zeros, since what lies between arrays, and rows that
+ * no item owns, is sent, too. */
 clattn_status parcel_make(clattn_group_attention *a, struct parcel *parcel, size_t bytes);
 clattn_status buffer_make(clattn_group_attention *a, cl_mem *buffer, size_t bytes);
 

@@ -172,10 +172,17 @@ fail:
 
 clattn_status buffer_make(clattn_group_attention *a, cl_mem *buffer, size_t bytes)
 {
+    clattn_status status = CLATTN_SUCCESS;
     struct device *device = &a->context->device;
+    const unsigned char zero = 0;
     cl_int code;
     *buffer = device->cl.clCreateBuffer(device->context, CL_MEM_READ_WRITE, bytes, NULL, &code);
-    return *buffer ? CLATTN_SUCCESS : report_opencl(&device->report, "clCreateBuffer", code);
+    if (!*buffer)
+        return report_opencl(&device->report, "clCreateBuffer", code);
+    TRY_CL(&device->report, "clEnqueueFillBuffer",
+           device->cl.clEnqueueFillBuffer(a->transfers, *buffer, &zero, sizeof zero, 0, bytes, 0, NULL, NULL));
+fail:
+    return status;
 }
 
 clattn_status parcel_make(clattn_group_attention *a, struct parcel *parcel, size_t bytes)
