@@ -204,7 +204,7 @@ void clattn_group_attention_release(clattn_group_attention **attention)
     for (int i = 0; i < MOST_PARCELS; i++) {
         if (a->parcel[i].buffer)
             device->cl.clReleaseMemObject(a->parcel[i].buffer);
-        free(a->parcel[i].host);
+        staging_release(&a->parcel[i].host, device, a->transfers);
     }
     for (int i = 0; i < 2; i++)
         if (a->whole[i])

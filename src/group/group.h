@@ -9,6 +9,7 @@
 #include "ops/attention/desc.h"
 #include "plan/context.h"
 #include "ranks/ranks.h"
+#include "ranks/staging.h"
 
 #define MOST_PIECES 2 /* of the whole sequence, that a rank has */
 
@@ -28,7 +29,7 @@ clattn_status group_problem_read(const clattn_group *group, const clattn_group_a
 /* Memory that ranks exchange: on the device, and the same on the host. */
 struct parcel {
     cl_mem buffer;
-    unsigned char *host;
+    struct staging host;
     size_t bytes;
     cl_event read;    /* the device's memory has been read by kernels until then; NULL: nobody reads it */
     cl_event written; /* the host's memory has been copied to the device until then; NULL: it has */

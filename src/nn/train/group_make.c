@@ -57,9 +57,11 @@ static clattn_status cut(clattn_trainer *trainer)
         }
         buffer->moments = size_max(buffer->moments, 1); /* OpenCL has no buffers of no bytes */
     }
-    group->out = malloc(most * sizeof *group->out);
-    group->in = malloc(most * sizeof *group->in);
-    return group->out && group->in ? CLATTN_SUCCESS : no_memory(trainer);
+    if (!staging_make(&group->host, &trainer->model->context->device, group->transfers, 2 * most * sizeof *group->out))
+        return no_memory(trainer);
+    group->out = group->host.memory;
+    group->in = group->out + most;
+    return CLATTN_SUCCESS;
 }
 
 clattn_adam_desc trainer_adam_desc(size_t count)
@@ -98,12 +100,12 @@ clattn_status trainer_group_make(clattn_trainer *trainer, const struct ranks *ra
         return no_memory(trainer);
     trainer->group = group;
     group->ranks = *ranks;
-    TRY(cut(trainer));
     group->transfers = device->cl.clCreateCommandQueue(device->context, device->caps.device, 0, &code);
     if (!group->transfers) {
         status = report_opencl(&device->report, "clCreateCommandQueue", code);
         goto fail;
     }
+    TRY(cut(trainer));
     status = prewarm(trainer);
 fail:
     return status;
@@ -114,11 +116,10 @@ void trainer_group_clear(clattn_trainer *trainer)
     struct trainer_group *group = trainer->group;
     if (!group)
         return;
+    staging_release(&group->host, &trainer->model->context->device, group->transfers);
     if (group->transfers)
         trainer->model->context->device.cl.clReleaseCommandQueue(group->transfers);
     free(group->pieces);
-    free(group->out);
-    free(group->in);
     free(group);
     trainer->group = NULL;
 }

@@ -7,6 +7,7 @@
 #include "nn/graph/graph.h"
 #include "nn/model/model.h"
 #include "ranks/ranks.h"
+#include "ranks/staging.h"
 
 /* What a buffer of the model has besides: as many numbers each. */
 struct trained_buffer {
@@ -34,7 +35,8 @@ struct trainer_group {
     cl_command_queue transfers;
     struct piece *pieces;
     size_t piece_count;
-    float *out, *in; /* a piece each, on the host */
+    struct staging host;
+    float *out, *in; /* a piece each, of the host's memory */
 };
 
 struct clattn_trainer {
