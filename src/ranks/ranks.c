@@ -27,11 +27,11 @@ clattn_status ranks_read(struct ranks *ranks, struct report *report, const clatt
 
 /* ---- exchanges ---- */
 
-/* Reports what a group's function returned. */
+/* Reports what a group's function returned: its first failure. */
 static clattn_status report_group(struct ranks *ranks, clattn_status status, char message[CLATTN_GROUP_MESSAGE])
 {
     message[CLATTN_GROUP_MESSAGE - 1] = '\0';
-    if (status == CLATTN_SUCCESS)
+    if (status == CLATTN_SUCCESS || ranks->failed)
         return status;
     ranks->failed = true;
     return report_error(ranks->report, status, "rank %d: %s", (int)ranks->group.rank, message);
