@@ -75,6 +75,11 @@ static void what_ranks_disagree_about_is_named(void **state)
     local[1].causal = 1;
     make_shares(ranks);
     assert_string_equal(ranks[1].message, "rank 1 has causal=1, and rank 0 has causal=0");
+    local[1] = small_desc();
+    local[1].window.explicit_left = 1;
+    local[1].window.left = 3;
+    make_shares(ranks);
+    assert_string_equal(ranks[0].message, "rank 0 has no more, and rank 1 has left=3");
     /* Gradients decide what travels. */
     for (int i = 0; i < 2; i++) {
         local[i] = small_desc();
