@@ -1,6 +1,5 @@
 /* Steps in which ranks exchange an array: it comes to the host, and goes back.  They block until the device has made it. */
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/size.h"
@@ -35,12 +34,7 @@ void graph_add_exchange(struct graph *graph, struct ranks *ranks, const struct g
         return;
     }
     const size_t bytes = host_bytes(ranks, step->op, array->dtype, step->rows, columns);
-    if (bytes > graph->host_bytes) {
-        free(graph->host);
-        graph->host = malloc(bytes);
-        graph->host_bytes = bytes;
-        graph->failed |= !graph->host;
-    }
+    graph->host_bytes = size_max(graph->host_bytes, bytes);
     graph_add(graph, step);
 }
 
@@ -77,7 +71,7 @@ static clattn_status all_reduce(const struct graph *graph, struct chain *chain, 
     struct ranks *ranks = graph->ranks;
     const size_t size = clattn_dtype_size(dtype), slice = ranks_slice(ranks, region->bytes / size);
     const size_t padded = slice * (size_t)ranks->group.ranks * size;
-    unsigned char *data = graph->host, *parts = data + padded;
+    unsigned char *data = graph->host.memory, *parts = data + padded;
     TRY(copy(chain, region, data, false));
     memset(data + region->bytes, 0, padded - region->bytes);
     TRY(ranks_sum(ranks, dtype, data, parts, slice));
@@ -102,7 +96,7 @@ static clattn_status all_gather(const struct graph *graph, struct chain *chain, 
     const size_t size = clattn_dtype_size(dtype), rows = region->bytes / row_bytes, columns = row_bytes / size;
     const size_t part_row = most_columns(ranks, columns) * size, own = (size_t)ranks->group.rank;
     const size_t first = ranks_first(ranks, columns, own), end = ranks_first(ranks, columns, own + 1);
-    unsigned char *whole = graph->host, *out = whole + region->bytes, *in = out + rows * part_row;
+    unsigned char *whole = graph->host.memory, *out = whole + region->bytes, *in = out + rows * part_row;
     TRY(copy(chain, region, whole, false));
     memset(out, 0, rows * part_row);
     copy_rows(out, part_row, whole + first * size, row_bytes, rows, (end - first) * size);

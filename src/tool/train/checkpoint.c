@@ -252,8 +252,11 @@ static clattn_status read_history(const train_checkpoint *c, train_history *h, c
     TRY(read_curve(c, "state.losses", &h->losses, error));
     TRY(read_curve(c, "state.checks", &h->checks, error));
     if (h->losses.count != h->step || h->checks.count % 2 != 0)
-        status = io_fail(error, CLATTN_ERROR_FORMAT, c->path.text, "has %zu losses of %llu steps", h->losses.count,
-                         (unsigned long long)h->step);
+        TRY(io_fail(error, CLATTN_ERROR_FORMAT, c->path.text, "has %zu losses of %llu steps", h->losses.count,
+                    (unsigned long long)h->step));
+    if (h->position != h->step * h->parts)
+        status = io_fail(error, CLATTN_ERROR_FORMAT, c->path.text, "has taken %llu batches in %llu steps of %llu",
+                         (unsigned long long)h->position, (unsigned long long)h->step, (unsigned long long)h->parts);
 fail:
     json_decref(root);
     return status;
