@@ -118,6 +118,15 @@ class CommandTest(unittest.TestCase):
         if not self.succeed("devices", "--json").json()["devices"][0]["saves_programs"]:
             self.skipTest("this device's programs cannot be saved")
 
+    def two_devices(self):
+        """Returns changes of the environment with which devices 0 and 1 are alike, or skips the test."""
+        for changes in ({}, {"POCL_DEVICES": "pthread pthread"}, {"POCL_DEVICES": "cpu cpu"}):  # PoCL 3 and 4
+            result = self.run_clattn("devices", "--json", env=changes)
+            names = [device["name"] for device in result.json()["devices"]] if result.status == 0 else []
+            if len(names) > 1 and names[0] == names[1]:
+                return changes
+        self.skipTest("no two devices that are alike")
+
     def refuse(self, status, *arguments, saying=(), **more):
         """Fails unless stderr is one line that begins with "clattn: " and contains all of `saying`."""
         result = self.run_clattn(*arguments, **more)
