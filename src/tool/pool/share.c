@@ -1,7 +1,6 @@
 /* Which device computes which part, and when. */
 #include "base/os/os_threads.h"
 #include "tool/cli/os_tool.h"
-#include "tool/cli/progress.h"
 #include "tool/pool/pool.h"
 
 typedef struct sharing {
@@ -12,8 +11,7 @@ typedef struct sharing {
     double left;             /* which are so large together */
     double until[POOL_MOST]; /* when a device is expected to be done with its part; 0: not known */
     bool stays[POOL_MOST];   /* whether it takes more */
-    size_t computed;
-    int status; /* the first failure */
+    int status;              /* the first failure */
 } sharing;
 
 /* A device's thread and its first part. */
@@ -80,7 +78,6 @@ static int compute(sharing *s, size_t device, size_t part)
     member->seconds += os_seconds() - begun;
     member->size += size;
     member->parts++;
-    progress_show((double)++s->computed / (double)s->work->parts);
     mtx_unlock(&s->lock);
     return status;
 }

@@ -1,6 +1,7 @@
 #include "tool/text/generator.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -286,6 +287,7 @@ typedef struct work {
     text_item **items; /* the longest input first */
     size_t count;
     double *sizes;
+    atomic_size_t done; /* items */
 } work;
 
 static int prepare(void *user, size_t device, size_t part)
@@ -298,7 +300,7 @@ static int prepare(void *user, size_t device, size_t part)
 
 static int run_batch(void *user, size_t device, size_t part)
 {
-    const work *w = user;
+    work *w = user;
     const text_generator *g = w->generator;
     const size_t first = part * g->batch;
     batch b = {.generator = g,
@@ -310,6 +312,7 @@ static int run_batch(void *user, size_t device, size_t part)
     if (status == TOOL_DONE)
         status = finish_batch(&b);
     release_batch(&b);
+    progress_show((double)(atomic_fetch_add(&w->done, b.count) + b.count) / (double)w->count);
     return status;
 }
 
