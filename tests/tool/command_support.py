@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 import numpy as np
 
@@ -119,12 +120,15 @@ class CommandTest(unittest.TestCase):
             self.skipTest("this device's programs cannot be saved")
 
     def two_devices(self):
-        """Returns changes of the environment with which devices 0 and 1 are alike, or skips the test."""
+        """Sees that in this test's environment devices 0 and 1 are alike, or skips the test."""
         for changes in ({}, {"POCL_DEVICES": "pthread pthread"}, {"POCL_DEVICES": "cpu cpu"}):  # PoCL 3 and 4
             result = self.run_clattn("devices", "--json", env=changes)
             names = [device["name"] for device in result.json()["devices"]] if result.status == 0 else []
             if len(names) > 1 and names[0] == names[1]:
-                return changes
+                changed = unittest.mock.patch.dict(os.environ, changes)
+                changed.start()
+                self.addCleanup(changed.stop)
+                return
         self.skipTest("no two devices that are alike")
 
     def refuse(self, status, *arguments, saying=(), **more):

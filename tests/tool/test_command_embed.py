@@ -405,15 +405,15 @@ class Devices(EmbedTest):
 
     def setUp(self):
         super().setUp()
-        self.env = self.two_devices()
+        self.two_devices()
         self.make()
 
     def test_as_one(self):
         """The vectors of several portions, and of texts of the command line, are those of one device, bit by bit."""
         chosen = [text for text, _ in cases()] * (2 if QUICK else 6)
         lines = "".join(text + "\n" for text in chosen).encode()
-        one = self.succeed("embed", self.model, "--device", "0", "--json", input=lines, env=self.env).json()
-        two = self.succeed("embed", self.model, "--device", "0,1", "--json", input=lines, env=self.env).json()
+        one = self.succeed("embed", self.model, "--device", "0", "--json", input=lines).json()
+        two = self.succeed("embed", self.model, "--device", "0,1", "--json", input=lines).json()
         self.assertEqual(two["embeddings"], one["embeddings"])
         self.assertEqual((len(two["devices"]), len(two["shares"])), (2, 2))
         self.assertGreater(min(two["shares"]), 0)
@@ -421,26 +421,25 @@ class Devices(EmbedTest):
             self.assertEqual(two[name], one[name])
         self.assertNotIn("devices", one)
         few = chosen[:3]
-        one = self.succeed("embed", self.model, "--device", "0", "--", *few, env=self.env).out
-        self.assertEqual(self.succeed("embed", self.model, "--device", "0,1", "--", *few, env=self.env).out, one)
+        one = self.succeed("embed", self.model, "--device", "0", "--", *few).out
+        self.assertEqual(self.succeed("embed", self.model, "--device", "0,1", "--", *few).out, one)
 
     def test_search_and_maps(self):
         file = self.write("lines.txt", "\n".join(text for text, _ in list(cases())[::4]))
         options = ("--search", file, "--repeat", "2", "--json", "--", "a text")
-        one = self.succeed("embed", self.model, "--device", "0", *options, env=self.env).json()
-        two = self.succeed("embed", self.model, "--device", "0,1", *options, env=self.env).json()
+        one = self.succeed("embed", self.model, "--device", "0", *options).json()
+        two = self.succeed("embed", self.model, "--device", "0,1", *options).json()
         self.assertEqual((two["lines"], two["runs"]), (one["lines"], 2))
         for device in ("0", "0,1"):
-            self.succeed("embed", self.model, "a", "b c", "--device", device, "--attention", self.path(device + ".html"),
-                         env=self.env)
+            self.succeed("embed", self.model, "a", "b c", "--device", device, "--attention", self.path(device + ".html"))
         self.assertEqual(self.read("0,1.html"), self.read("0.html"))
 
     def test_no_texts(self):
-        self.assertEqual(self.succeed("embed", self.model, "--device", "0,1", input=b"", env=self.env).out, "")
+        self.assertEqual(self.succeed("embed", self.model, "--device", "0,1", input=b"").out, "")
 
     def test_refusals(self):
-        def refuse(status, device, *saying, env=()):
-            self.refuse(status, "embed", self.model, "a", "--device", device, saying=saying, env={**self.env, **dict(env)})
+        def refuse(status, device, *saying):
+            self.refuse(status, "embed", self.model, "a", "--device", device, saying=saying)
 
         refuse(2, "1,1", "embed: --device '1,1' has device 1 twice")
         refuse(2, "0,1,00", "has device 00 twice")
@@ -448,7 +447,7 @@ class Devices(EmbedTest):
         refuse(3, "0,", '"0,"')
         refuse(2, "0," + "9" * 40, "9" * 40, "is not valid")
         refuse(2, ",".join(str(i) for i in range(17)), "17 devices", "at most 16")
-        self.refuse(2, "embed", self.model, "a", "--device", "0,1", "--solver", "nobody", env=self.env,
+        self.refuse(2, "embed", self.model, "a", "--device", "0,1", "--solver", "nobody",
                     saying=("clattn: device ", "nobody"))
 
 

@@ -18,11 +18,6 @@ static size_t count_indices(const char *spec)
     return count;
 }
 
-bool pool_is_list(const char *spec)
-{
-    return count_indices(spec) > 1;
-}
-
 /* Opens the next device, whose index is a text of so many bytes. */
 static int open_member(const char *command, const char *list, const char *index, size_t bytes, tool_pool *pool)
 {

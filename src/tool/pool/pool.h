@@ -38,9 +38,6 @@ typedef struct pool_work {
 int pool_open(const char *command, const char *spec, tool_pool *pool);
 void pool_close(tool_pool *pool);
 
-/* Whether pool_open opens several devices. */
-bool pool_is_list(const char *spec);
-
 /* Computes all parts.  A device takes none that the others together would be done with sooner, as far as
  * parts of this call and of those before have told.  The first failure ends it. */
 int pool_run(tool_pool *pool, const pool_work *work);
