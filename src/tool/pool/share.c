@@ -18,8 +18,8 @@ typedef struct sharing {
 typedef struct worker {
     sharing *sharing;
     size_t device, part;
+    bool serves, apart; /* whether it has one, and a thread of its own */
     thrd_t thread;
-    bool started;
 } worker;
 
 /* What a device computes in a second; 0: not known. */
@@ -111,21 +111,18 @@ int pool_run(tool_pool *pool, const pool_work *work)
     /* All have their first part before one of them begins. */
     for (size_t i = 0; i < pool->count; i++) {
         workers[i] = (worker){.sharing = &s, .device = i};
-        take(&s, i, &workers[i].part);
+        workers[i].serves = take(&s, i, &workers[i].part);
     }
     mtx_lock(&s.lock);
-    for (size_t i = 0; i < pool->count && pool->count > 1; i++) {
-        if (!s.stays[i])
-            continue;
-        workers[i].started = thrd_create(&workers[i].thread, serve, &workers[i]) == thrd_success;
-        if (!workers[i].started)
-            s.status = complain(TOOL_FAILED, "no thread could be started for a device");
-    }
+    for (size_t i = 0; i < pool->count && pool->count > 1; i++)
+        workers[i].apart = workers[i].serves && thrd_create(&workers[i].thread, serve, &workers[i]) == thrd_success;
     mtx_unlock(&s.lock);
-    if (pool->count == 1 && s.stays[0])
-        serve(&workers[0]);
+    /* This thread is one device's, and that of those for which none could be started. */
     for (size_t i = 0; i < pool->count; i++)
-        if (workers[i].started)
+        if (workers[i].serves && !workers[i].apart)
+            serve(&workers[i]);
+    for (size_t i = 0; i < pool->count; i++)
+        if (workers[i].apart)
             thrd_join(workers[i].thread, NULL);
     mtx_destroy(&s.lock);
     return s.status;
