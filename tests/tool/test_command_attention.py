@@ -5,6 +5,7 @@
 import os
 import pathlib
 import shutil
+import unittest
 
 import numpy as np
 
@@ -461,6 +462,12 @@ class Features(CommandTest):
         self.assertEqual(report["heads"], [1, 1])
         self.refuse(2, *self.attention_of(q[:, :1], k[:, :1], v[:, :1]), *starts, "--device", "0,1",
                     saying="has 2 devices, expected at most 1, the number of key heads")
+
+    @unittest.skipUnless("RUSTICL_ENABLE" in os.environ, "needs rusticl beside PoCL")
+    def test_two_drivers(self):
+        """PoCL and rusticl, which is slow and may have none, share items."""
+        self.check(*self.arrays(batch=5), "--device", "0,1", "--solver", "generic", dropout=(0.25, 7, 3), causal=True)
+        self.assertEqual((len(set(self.report["devices"])), sum(self.report["items"])), (2, 5))
 
     def test_devices_refused(self):
         self.two_devices()

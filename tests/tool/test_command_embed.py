@@ -451,6 +451,20 @@ class Devices(EmbedTest):
                     saying=("clattn: device ", "nobody"))
 
 
+@unittest.skipUnless("RUSTICL_ENABLE" in os.environ, "needs rusticl beside PoCL")
+class Drivers(EmbedTest):
+    """PoCL and rusticl on one machine, whose ICDs the environment names."""
+
+    def test_two_drivers(self):
+        self.make(num_hidden_layers=1)
+        chosen = [case for case in cases() if len(case[1]) < 20][:150]
+        report = self.succeed("embed", self.model, "--device", "0,1", "--json", "--", *[text for text, _ in chosen],
+                              env={"CLATTN_DEVICE": None}).json()
+        self.near(np.array(report["embeddings"]), [self.wanted(ids) for _, ids in chosen])
+        self.assertEqual(len(set(report["devices"])), 2)
+        self.assertGreater(min(report["shares"]), 0)
+
+
 class Usage(EmbedTest):
     def test_help(self):
         self.assertIn("usage: clattn embed MODEL_DIR [TEXT ...]", self.succeed("embed", "--help").out)
