@@ -117,7 +117,7 @@ int pool_run(tool_pool *pool, const pool_work *work)
     for (size_t i = 0; i < pool->count && pool->count > 1; i++)
         workers[i].apart = workers[i].serves && thrd_create(&workers[i].thread, serve, &workers[i]) == thrd_success;
     mtx_unlock(&s.lock);
-    /* This thread is one device's, and that of those for which none could be started. */
+    /* The calling thread is that of a device that is alone, and of those for which none could be started. */
     for (size_t i = 0; i < pool->count; i++)
         if (workers[i].serves && !workers[i].apart)
             serve(&workers[i]);
