@@ -21,7 +21,7 @@ ARM64 = ["activation", "attention", "choice", "conv2d", "cross_entropy", "dropou
 BASICS = ["context", "devices", "errors", "errors_attention", "errors_bindings", "errors_fields", "errors_operators",
           "forks"]  # what another way to build could break
 RACES = ["adopt", "async", "cache", "cache_saving", "context", "forks", "group_attention", "group_drawn",
-         "group_local", "group_refusals", "job", "long_runs", "program", "report", "wisdom"]  # what has threads
+         "group_local", "group_refusals", "job", "long_runs", "program", "report", "share", "wisdom"]  # what has threads
 # What rusticl and Oclgrind run of the scripts of plug-ins and of commands for pictures: little ones, and each kernel once.
 PICTURES = {"plugins/test_frei0r": "Results.test_definition test_what_cannot test_names_of",
             "plugins/test_gegl": "Command.test_definition Command.test_on_opencl test_smaller test_no_device",
@@ -200,8 +200,8 @@ def add_static(run):
 
 
 def add_races(run, full):
-    """ThreadSanitizer on the programs that have threads, and on `embed`, which reads, uploads and compiles at a time.  The
-    driver's own code is not instrumented; its locks are seen."""
+    """ThreadSanitizer on the programs that have threads, and on `embed`, which reads, uploads and compiles at a time, and
+    has a thread for each of several devices.  The driver's own code is not instrumented; its locks are seen."""
     probe = run.work / "races-probe"
     done = subprocess.run(["sh", "-c", 'clang -fsanitize=thread -x c - -o "$0" && "$0"', probe], text=True,
                           input="int main(void) { return 0; }", capture_output=True)
@@ -218,7 +218,7 @@ def add_races(run, full):
         # Races do not depend on how many cases and draws the groups' tests have.
         own = {**env, "CLATTN_TEST_LEVEL": "tiny"} if name.startswith("group_") else env
         run.add("variants", f"races-{name}", [run.work / f"races/tests/test_{name}", *chosen], own, [build])
-    run.add("variants", "races-embed", [PYTHON, HERE / "tool/test_command_embed.py", "-k", "pooling"],
+    run.add("variants", "races-embed", [PYTHON, HERE / "tool/test_command_embed.py", "-k", "pooling", "-k", "Devices"],
             {**env, "CLATTN": f"{run.work}/races/src/clattn"}, [build])
 
 

@@ -331,7 +331,7 @@ typedef struct clattn_attention_args {
     /** Where the arrays lie in larger ones, of which the call computes a part. All 0 (default): nowhere.
      *
      * `alignment`, `position`, `lengths` and dropout are about the larger ones then: their queries, keys and heads, their lengths, and
-     * the positions of their queries. Masks and biases are the part's. Packed sequences have an item's rows that are in the part, of
+     * the positions of their queries; dropout also about their items. Masks and biases are the part's. Packed sequences have an item's rows that are in the part, of
      * which the first clattn_attention_args.query_length and key_length count; whole.query_length and whole.key_length are rows in
      * all. Not with snippets, a ring or pages. */
     struct {
@@ -340,6 +340,7 @@ typedef struct clattn_attention_args {
         size_t query_length; /**< how many queries there are; 0 (default): those of the part, and `query` is 0 */
         size_t key_length;   /**< keys, likewise */
         size_t heads;        /**< heads of queries, likewise */
+        size_t batch;        /**< how many items come before the part's */
     } whole;
     clattn_control *control; /**< what watches the call (control.h), or NULL */
 } clattn_attention_args;

@@ -233,7 +233,7 @@ static clattn_status read_args(clattn_group_attention *a, const clattn_attention
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "a group's attention takes no lengths, no workspace and no control");
     if (args->whole.query || args->whole.key || args->whole.head || args->whole.query_length ||
-        args->whole.key_length || args->whole.heads)
+        args->whole.key_length || args->whole.heads || args->whole.batch)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "whole: a group says itself what its parts are");
     if (args->position > POSITION_LIMIT || args->position < -POSITION_LIMIT)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "position is %lld, expected at most 2^62 in size",

@@ -303,10 +303,13 @@ static void wrong_groups_and_arguments_are_refused(void **state)
     args.explicit_lengths = 1;
     assert_int_equal(clattn_group_attention_run(attention, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
     assert_message_has(context, "takes no lengths");
-    args = problem.args;
-    args.whole.heads = 4;
-    assert_int_equal(clattn_group_attention_run(attention, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
-    assert_message_has(context, "whole");
+    for (int field = 0; field < 2; field++) {
+        args = problem.args;
+        *(field ? &args.whole.heads : &args.whole.batch) = 4;
+        assert_int_equal(clattn_group_attention_run(attention, NULL, &args, 0, NULL, NULL),
+                         CLATTN_ERROR_INVALID_ARGUMENT);
+        assert_message_has(context, "whole");
+    }
     args = problem.args;
     args.query = (clattn_binding){0};
     assert_int_equal(clattn_group_attention_run(attention, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);

@@ -218,6 +218,40 @@ class Maps(TextTest):
         self.assertFalse(os.path.exists(html))
 
 
+class Devices(TextTest):
+    """--device 0,1: each batch of texts goes to whichever device has none."""
+
+    def test_as_one(self):
+        self.two_devices()
+        self.make(decoder_layers=1, encoder_layers=1)
+        words = " ".join(TEXTS[:6]).split()
+        lines = [" ".join(self.random.choice(words, int(self.random.integers(1, 4)))) for _ in range(300)]
+        lines[7] = ""
+        text = "".join(line + "\n" for line in lines).encode()
+        for options in ((), ("--beams", "2"))[:1 if QUICK else 2]:
+            one, two = (self.succeed("translate", self.model, "--device", device, "--json", *options, input=text).json()
+                        for device in ("0", "0,1"))
+            self.assertEqual(two["translations"], one["translations"])
+            self.assertEqual((len(two["devices"]), len(two["shares"])), (2, 2))
+            self.assertGreater(min(two["shares"]), 0)
+            self.assertNotIn("devices", one)
+        few = ("--device", "0,1", "--json", "--attention", self.path("map.html"), "--", *TEXTS[:2])
+        found = self.succeed("translate", self.model, *few).json()
+        self.assertEqual(found["translations"], self.succeed("translate", self.model, "--json", "--", *TEXTS[:2]).json()["translations"])
+        self.assertEqual(sum(found["shares"]), 1)
+        self.assertEqual([part["name"] for part in self.page().about["parts"]], ["text 1", "text 2"])
+
+    def test_refusals(self):
+        self.two_devices()
+        self.make()
+        self.refuse(2, "translate", self.model, "a", "--device", "0,0", saying="translate: --device '0,0' has device 0 twice")
+        self.refuse(3, "translate", self.model, "a", "--device", "0,99", saying='no device matches "99"')
+        self.make(kind="text")
+        one, two = (self.succeed("generate", self.model, "--device", device).out for device in ("0", "0,1"))
+        self.assertEqual(two, one)
+        self.refuse(2, "generate", self.model, "--device", "0,1", "--solver", "nobody", saying=("clattn: device ", "nobody"))
+
+
 class Usage(TextTest):
     def test_help(self):
         self.assertIn("usage: clattn translate MODEL_DIR [TEXT ...]", self.succeed("translate", "--help").out)

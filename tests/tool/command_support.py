@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 import numpy as np
 
@@ -117,6 +118,18 @@ class CommandTest(unittest.TestCase):
         """Skips the test if this driver's compiled programs are never saved."""
         if not self.succeed("devices", "--json").json()["devices"][0]["saves_programs"]:
             self.skipTest("this device's programs cannot be saved")
+
+    def two_devices(self):
+        """Sees that in this test's environment devices 0 and 1 are alike, or skips the test."""
+        for changes in ({}, {"POCL_DEVICES": "pthread pthread"}, {"POCL_DEVICES": "cpu cpu"}):  # PoCL 3 and 4
+            result = self.run_clattn("devices", "--json", env=changes)
+            names = [device["name"] for device in result.json()["devices"]] if result.status == 0 else []
+            if len(names) > 1 and names[0] == names[1]:
+                changed = unittest.mock.patch.dict(os.environ, changes)
+                changed.start()
+                self.addCleanup(changed.stop)
+                return
+        self.skipTest("no two devices that are alike")
 
     def refuse(self, status, *arguments, saying=(), **more):
         """Fails unless stderr is one line that begins with "clattn: " and contains all of `saying`."""

@@ -5,6 +5,7 @@
 import os
 import pathlib
 import shutil
+import unittest
 
 import numpy as np
 
@@ -402,9 +403,10 @@ class Features(CommandTest):
         self.assertEqual(whole["output"].tobytes(), cut["output"].tobytes())
 
     def test_devices_share_heads(self):
-        """A device that is named twice is two: each computes some of the heads, and results are in their places."""
+        """Each of two devices computes some of the heads, and results are in their places."""
+        self.two_devices()
         q, k, v = self.arrays(batch=2, heads=6, kv_heads=3)
-        two = ["--device", "0,0"]
+        two = ["--device", "0,1"]
         self.check(q, k, v, *two, mask=self.normal(6, 9, 1), bias=self.normal(2, 1, 1, 13), alibi=self.normal(6), sinks=self.normal(6),
                    kv_lengths=np.array([13, 7], np.int32), mode="bias", causal=True)
         self.assertEqual(len(self.report["devices"]), 2)
@@ -416,12 +418,70 @@ class Features(CommandTest):
             axes = tuple("bhsd".index(letter) for letter in order)
             found = self.command(*(np.ascontiguousarray(a.transpose(axes)) for a in (q, k, v)), "--layout", order, *two)
             self.close(found["output"], attend(q, k, v)["output"].transpose(axes))
+
+    def test_devices_share_items(self):
+        """If there are more items than key heads, each device computes some of the items."""
+        self.two_devices()
+        two = ["--device", "0,1"]
+
+        def same(*options, **meaning):
+            """Holds that two devices compute the same bits as one."""
+            one = self.command(*arrays, *options, **meaning)
+            found = self.check(*arrays, *options, *two, **meaning)
+            self.assertEqual((len(self.report["devices"]), sum(self.report["items"])), (2, len(arrays[0])))
+            for name, result in found.items():
+                self.assertEqual(result.tobytes(), one[name].tobytes(), name)
+
+        arrays = self.arrays(batch=5, heads=4, kv_heads=2)
+        lengths = np.array([13, 7, 1, 0, 9], np.int32)
+        same(mask=self.normal(5, 1, 9, 1), bias=self.normal(4, 1, 13), alibi=self.normal(5, 4), sinks=self.normal(4), mode="bias",
+             causal=True, kv_lengths=lengths, query_lengths=np.array([9, 4, 9, 2, 0], np.int64))
+        same(mode="probabilities", alibi=self.normal(4), offsets=np.array([3, -2, 0, 5, 1], np.int32), causal=True)
+        same(dropout=(0.25, 2 ** 40 + 7, 3), kv_lengths=lengths)
+        same(ring=True, kv_lengths=lengths + 16)
+        self.check(*arrays, *two, "--kv-int8", "--page-size", 4, kv_lengths=lengths,
+                   widened=(arrays[0], *(quantised(array, 8) for array in arrays[1:])))
+        arrays = self.arrays(batch=3, heads=1, kv_heads=1)
+        same(vector=self.normal(8), mask=self.random.random((13,)) < 0.7)
+        for order in ("sbhd", "dshb"):
+            axes = tuple("bhsd".index(letter) for letter in order)
+            found = self.command(*(np.ascontiguousarray(a.transpose(axes)) for a in arrays), "--layout", order, *two)
+            self.close(found["output"], attend(*arrays)["output"].transpose(axes))
+
+    def test_devices_share_packed_sequences(self):
+        """Their items are rows, so that devices share the heads, if there are enough."""
+        self.two_devices()
+        q, k, v = self.normal(1, 2, 12, 8), self.normal(1, 2, 12, 8), self.normal(1, 2, 12, 8)
+        starts = ["--query-starts", self.save("starts.npy", np.array([0, 3, 7, 12], np.int32)), "--key-starts", self.path("starts.npy")]
+        outputs = []
+        for device in ("0", "0,1"):
+            report = self.succeed(*self.attention_of(q, k, v), *starts, "--device", device, "--verify", "--json").json()
+            self.assertIs(report["verified"], True)
+            outputs.append(np.load(self.path("o.npy")))
+        np.testing.assert_array_equal(*outputs)
+        self.assertEqual(report["heads"], [1, 1])
+        self.refuse(2, *self.attention_of(q[:, :1], k[:, :1], v[:, :1]), *starts, "--device", "0,1",
+                    saying="has 2 devices, expected at most 1, the number of key heads")
+
+    @unittest.skipUnless("RUSTICL_ENABLE" in os.environ, "needs rusticl beside PoCL")
+    def test_two_drivers(self):
+        """PoCL and rusticl, which is slow and may have none, share items."""
+        self.check(*self.arrays(batch=5), "--device", "0,1", "--solver", "generic", dropout=(0.25, 7, 3), causal=True)
+        self.assertEqual((len(set(self.report["devices"])), sum(self.report["items"])), (2, 5))
+
+    def test_devices_refused(self):
+        self.two_devices()
+        q, k, v = self.arrays(batch=1, heads=1, kv_heads=1)
         command = self.attention_of(q, k, v)
-        self.refuse(2, *command, "--device", "0,0,0,0", saying=("4 devices", "3 key heads"))
-        function = self.write("f.cl", "inline float score_mod(float score, int b, int h, int q, int k) { return score; }\n")
-        self.refuse(2, *command, "--device", "0,0", "--score-mod", function, saying="no user functions")
+        self.refuse(2, *command, "--device", "0,1", saying="has 2 devices, expected at most 1, the number of key heads")
+        self.refuse(2, *command, "--device", "0,0", saying="attention: --device '0,0' has device 0 twice")
         self.refuse(3, *command, "--device", "0,99", saying='"99"')
         self.refuse(3, *command, "--device", "0,", saying='"0,"')
+        command = self.attention_of(*self.arrays(batch=3, heads=2))
+        function = self.write("f.cl", "inline float score_mod(float score, int b, int h, int q, int k) { return score; }\n")
+        self.refuse(2, *command, "--device", "0,1", "--score-mod", function, saying="no user functions")
+        self.refuse(2, *command, "--device", "0,1", "--page-size", 4, "--dropout", 0.5, saying="no dropout with a ring or pages")
+        self.refuse(2, *command, "--device", "0,1", "--solver", "nobody", saying=("clattn: device ", "nobody"))
 
     @slow
     def test_everything_at_once(self):

@@ -400,6 +400,71 @@ class Maps(MapTest, EmbedTest):
         self.refuse(2, "embed", self.model, "a", "--attention", self.path("map.html"), saying=("65 layers", "at most 64"))
 
 
+class Devices(EmbedTest):
+    """--device 0,1: batches of texts go to whichever device has none."""
+
+    def setUp(self):
+        super().setUp()
+        self.two_devices()
+        self.make()
+
+    def test_as_one(self):
+        """The vectors of several portions, and of texts of the command line, are those of one device, bit by bit."""
+        chosen = [text for text, _ in cases()] * (2 if QUICK else 6)
+        lines = "".join(text + "\n" for text in chosen).encode()
+        one = self.succeed("embed", self.model, "--device", "0", "--json", input=lines).json()
+        two = self.succeed("embed", self.model, "--device", "0,1", "--json", input=lines).json()
+        self.assertEqual(two["embeddings"], one["embeddings"])
+        self.assertEqual((len(two["devices"]), len(two["shares"])), (2, 2))
+        self.assertGreater(min(two["shares"]), 0)
+        for name in ("texts", "tokens", "unknown_words", "cut_texts", "solver"):
+            self.assertEqual(two[name], one[name])
+        self.assertNotIn("devices", one)
+        few = chosen[:3]
+        one = self.succeed("embed", self.model, "--device", "0", "--", *few).out
+        self.assertEqual(self.succeed("embed", self.model, "--device", "0,1", "--", *few).out, one)
+
+    def test_search_and_maps(self):
+        file = self.write("lines.txt", "\n".join(text for text, _ in list(cases())[::4]))
+        options = ("--search", file, "--repeat", "2", "--json", "--", "a text")
+        one = self.succeed("embed", self.model, "--device", "0", *options).json()
+        two = self.succeed("embed", self.model, "--device", "0,1", *options).json()
+        self.assertEqual((two["lines"], two["runs"]), (one["lines"], 2))
+        for device in ("0", "0,1"):
+            self.succeed("embed", self.model, "a", "b c", "--device", device, "--attention", self.path(device + ".html"))
+        self.assertEqual(self.read("0,1.html"), self.read("0.html"))
+
+    def test_no_texts(self):
+        self.assertEqual(self.succeed("embed", self.model, "--device", "0,1", input=b"").out, "")
+
+    def test_refusals(self):
+        def refuse(status, device, *saying):
+            self.refuse(status, "embed", self.model, "a", "--device", device, saying=saying)
+
+        refuse(2, "1,1", "embed: --device '1,1' has device 1 twice")
+        refuse(2, "0,1,00", "has device 00 twice")
+        refuse(3, "0,99", 'no device matches "99"')
+        refuse(3, "0,", '"0,"')
+        refuse(2, "0," + "9" * 40, "9" * 40, "is not valid")
+        refuse(2, ",".join(str(i) for i in range(17)), "17 devices", "at most 16")
+        self.refuse(2, "embed", self.model, "a", "--device", "0,1", "--solver", "nobody",
+                    saying=("clattn: device ", "nobody"))
+
+
+@unittest.skipUnless("RUSTICL_ENABLE" in os.environ, "needs rusticl beside PoCL")
+class Drivers(EmbedTest):
+    """PoCL and rusticl on one machine, whose ICDs the environment names."""
+
+    def test_two_drivers(self):
+        self.make(num_hidden_layers=1)
+        chosen = [case for case in cases() if len(case[1]) < 20][:150]
+        report = self.succeed("embed", self.model, "--device", "0,1", "--json", "--", *[text for text, _ in chosen],
+                              env={"CLATTN_DEVICE": None}).json()
+        self.near(np.array(report["embeddings"]), [self.wanted(ids) for _, ids in chosen])
+        self.assertEqual(len(set(report["devices"])), 2)
+        self.assertGreater(min(report["shares"]), 0)
+
+
 class Usage(EmbedTest):
     def test_help(self):
         self.assertIn("usage: clattn embed MODEL_DIR [TEXT ...]", self.succeed("embed", "--help").out)

@@ -279,6 +279,44 @@ RAMP = np.array([(20, 23, 28), (40, 60, 110), (60, 125, 170), (140, 195, 170), (
 GREY, RULE = 160, 2
 
 
+class Devices(ImageTest):
+    """--device 0,1: each batch of pictures goes to whichever device has none."""
+
+    def test_as_one(self):
+        """Vectors are those of one device, bit by bit, and of pictures that are left out the first one is named."""
+        self.two_devices()
+        self.make("vit")
+        paths = self.save_pictures([self.picture(32, 32) for _ in range(300)])
+        query = self.write("query.png", png.encode(self.picture(32, 32)))
+        for number in (290, 130, 131):
+            self.write(f"pictures/{number}.png", "")
+        command = ("embed-image", self.folder_of_model, "--search", self.path("pictures"), query, "--json", "--device")
+        one, two = (self.succeed(*command, device) for device in ("0", "0,1"))
+        self.assertEqual(two.json()["matches"], one.json()["matches"])
+        self.assertEqual(len(one.json()["matches"]), 297)
+        self.assertEqual(two.errors, one.errors)
+        self.assertRegex(two.errors[0], "3 of 300 pictures could not be read and are left out: .*130.png")
+        self.assertEqual((len(two.json()["devices"]), sum(two.json()["shares"])), (2, 3))
+        self.assertGreater(min(two.json()["shares"]), 0)
+        for device in ("0", "0,1"):
+            self.succeed("embed-image", self.folder_of_model, "--device", device, "-o", self.path(device + ".npy"), "--repeat", 1,
+                         "--attention", self.path(device + ".html"), *paths[:3])
+        self.assertEqual(self.read("0,1.npy"), self.read("0.npy"))
+        self.assertEqual(self.read("0,1.html"), self.read("0.html"))
+
+    def test_refusals(self):
+        self.two_devices()
+        self.make("vit")
+        path = self.save_pictures([self.picture(32, 32)])[0]
+        command = ("embed-image", self.folder_of_model, path, "--device")
+        self.refuse(2, *command, "0,0", saying="embed-image: --device '0,0' has device 0 twice")
+        self.refuse(3, *command, "99,0", saying='no device matches "99"')
+        self.refuse(2, *command, "1,0", "--solver", "nobody", saying=("clattn: device ", "nobody"))
+        paths = self.save_pictures([self.picture(32, 32) for _ in range(300)])
+        self.write("pictures/250.png", "")
+        self.refuse(2, *command[:2], *paths, "--device", "0,1", saying="250.png")
+
+
 class Maps(MapTest, ImageTest):
     """--attention: the last layer's attention, in the page and over the picture."""
 

@@ -270,6 +270,13 @@ class Models(ModelTest, Inject):
         self.inject("embed", self.model, "where are the keys?", "--attention", self.path("map.html"),
                     outputs=["map.html"])
 
+    def test_devices(self):
+        """Two devices compute batches of texts in threads of their own."""
+        self.two_devices()
+        self.make(num_hidden_layers=1)
+        self.write("notes.txt", "the keys are here and there and everywhere\n" * 150)
+        self.inject("embed", self.model, "--search", self.path("notes.txt"), "the keys", "--device", "0,1", same_text=True, most=40)
+
 
 @unittest.skipUnless(os.environ.get("TEXT_PIECES"), "built without sentencepiece")
 class Texts(TextTest, Inject):

@@ -132,7 +132,7 @@ void attention_fill_args(const struct attention_problem *problem, const clattn_a
     a->dropout_scale = (float)(1.0 / (1.0 - (double)desc->dropout.probability));
     a->first_query = (int)args->whole.query;
     a->first_key = (int)args->whole.key;
-    a->first_head = (int)args->whole.head;
+    a->first_head = (int)(args->whole.batch * args->whole.heads + args->whole.head); /* of those of all items */
     a->whole_queries = (int)args->whole.query_length;
     a->whole_keys = (int)args->whole.key_length;
     a->whole_heads = (int)args->whole.heads;

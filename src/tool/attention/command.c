@@ -28,19 +28,6 @@ static const char *file_of(const attention_options *options, int result)
     return options->result[result] != NULL ? options->result[result] : options->heat.files.item[0];
 }
 
-/* Adds the devices' names and how many key heads each has. */
-static void report_shares(tool_report *report, const attention_split *split)
-{
-    size_t heads[SPLIT_MOST];
-    json_t *names = json_array();
-    for (size_t i = 0; i < split->shares; i++) {
-        json_array_append_new(names, json_text(split->share[i].device.info.name));
-        heads[i] = split->share[i].count;
-    }
-    report_json(report, "devices", names);
-    report_shape(report, "heads", (int32_t)split->shares, heads);
-}
-
 static int deliver(const attention_options *options, const attention_request *request, heatmap_request *heat,
                    attention_split *split, const timing *times, const host_array results[RESULT_COUNT])
 {
@@ -57,8 +44,7 @@ static int deliver(const attention_options *options, const attention_request *re
     tool_report report = report_begin();
     report_device(&report, job->device, job_solver(job));
     report_shape(&report, "shape", results[RESULT_OUTPUT].tensor.rank, results[RESULT_OUTPUT].tensor.extent);
-    if (split->shares > 1)
-        report_shares(&report, split);
+    split_report(split, &report);
     report_attention(&report, request);
     report_timing(&report, times);
     for (int i = 0; i < RESULT_COUNT; i++)

@@ -71,7 +71,8 @@ static const option_row rows[] = {
     {"--device", OPTION_TEXT, FIELD(device), "SPEC",
      .help =
          "gpu, cpu, pocl, an index from 'clattn devices', or PLATFORM:DEVICE substrings; for 'clattn attention' also "
-         "several indices, as 0,1, whose devices share the heads, each as many as it is fast"},
+         "several indices, as 0,1, whose devices share the heads, or the items if there are more, each as many as it "
+         "is fast"},
     OPTION_ROW_REPEAT(attention_options),
     OPTION_ROW_VERIFY(attention_options),
     OPTION_ROW_JSON(attention_options),

@@ -1,4 +1,5 @@
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +7,8 @@
 #include "tool/cli/progress.h"
 #include "tool/tool.h"
 
-static bool complained, holds;
+static atomic_bool complained; /* several threads may fail at a time */
+static bool holds;
 static char kept[4096]; /* a line that is held */
 static char about[32];  /* the rank, if there are several */
 
@@ -62,9 +64,8 @@ int complain(int status, const char *format, ...)
 {
     char line[4096];
 
-    if (complained)
+    if (atomic_exchange(&complained, true))
         return status;
-    complained = true;
 
     va_list arguments;
     va_start(arguments, format);

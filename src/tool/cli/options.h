@@ -87,6 +87,11 @@ bool option_parse_float(const char *text, float *value);
 #define OPTION_ROW_DEVICE(type) \
     {"--device", OPTION_TEXT, offsetof(type, device), "SPEC", \
      .help = "gpu, cpu, pocl, an index from 'clattn devices', or PLATFORM:DEVICE substrings"}
+#define OPTION_ROW_DEVICES(type, what) \
+    {"--device", OPTION_TEXT, offsetof(type, device), "SPEC", \
+     .help = "gpu, cpu, pocl, an index from 'clattn devices', or PLATFORM:DEVICE substrings; several indices, as " \
+             "0,1, are " \
+             "devices that share the " what}
 #define OPTION_ROW_SOLVER(type) {"--solver", OPTION_TEXT, offsetof(type, solver), "NAME", .help = "this solver or none"}
 #define OPTION_ROW_REPEAT(type) {"--repeat", OPTION_COUNT, offsetof(type, repeat), "N", .help = "time N runs"}
 #define OPTION_ROW_VERIFY(type) \

@@ -39,7 +39,7 @@ static const option_row rows[] = {
     HEATMAP_OPTION_ROW(embed_options, maps, "which tokens of each TEXT attend to which"),
     OPTION_ROW_DTYPE(embed_options, "of the model's weights and of what its layers store"),
     OPTION_ROW_SOLVER(embed_options),
-    OPTION_ROW_DEVICE(embed_options),
+    OPTION_ROW_DEVICES(embed_options, "texts"),
     OPTION_ROW_REPEAT(embed_options),
     OPTION_ROW_JSON(embed_options),
     OPTION_ROW_END,
@@ -55,7 +55,7 @@ static const option_table table = {.command = "embed",
 typedef struct embedding {
     const embed_options *options;
     sentence_model model;
-    tool_device device;
+    tool_pool pool;
     sentence_counts counts;
     timing times;
     sentence_text *texts; /* of the portion in work */
@@ -328,7 +328,8 @@ static int write_report(embedding *e)
     if (!e->options->json)
         return TOOL_DONE;
     tool_report report = report_begin();
-    report_device(&report, &e->device, sentence_solver(&e->model));
+    report_device(&report, &e->pool.member[0].device, sentence_solver(&e->model));
+    pool_report(&e->pool, &report);
     report_text(&report, "model", e->model.folder);
     report_text(&report, "dtype", clattn_dtype_name(e->model.dtype));
     report_count(&report, "size", e->model.stack.d_model);
@@ -368,10 +369,10 @@ static int run(const void *fields)
     TOOL_TRY(begin_maps(&e));
     if (options->search != NULL)
         TOOL_TRY(read_file(options->search, &lines));
-    TOOL_TRY(device_open(options->device, &e.device));
+    TOOL_TRY(pool_open("embed", options->device, &e.pool));
     e.model.solver = options->solver;
     e.model.dtype = option_dtypes[options->dtype];
-    TOOL_TRY(sentence_load(&e.model, &e.device));
+    TOOL_TRY(sentence_load(&e.model, &e.pool));
     if (options->json && (e.result = json_array()) == NULL)
         TOOL_TRY(out_of_memory());
     TOOL_TRY(options->search != NULL        ? search(&e, &lines)
@@ -387,7 +388,7 @@ fail:
     text_lines_release(&lines);
     sentence_map_release(&e.map);
     sentence_close(&e.model);
-    device_close(&e.device);
+    pool_close(&e.pool);
     return status;
 }
 

@@ -180,16 +180,16 @@ fail:
     return status;
 }
 
-int sentence_load(sentence_model *model, tool_device *device)
+int sentence_load(sentence_model *model, tool_pool *pool)
 {
     static const char first[] = "embeddings.word_embeddings.weight";
     clattn_transformer_desc desc = CLATTN_TRANSFORMER_DESC_INIT;
     clattn_weight_source source = CLATTN_WEIGHT_SOURCE_INIT;
     clattn_host_tensor plain = {0}, prefixed = {0};
     model_path path;
-    const int trouble = sentence_tokenizer(model);
-    if (trouble != TOOL_DONE)
-        return trouble;
+    int status = sentence_tokenizer(model);
+    if (status != TOOL_DONE)
+        return status;
     desc.encoder = &model->stack;
     desc.dtype = model->dtype;
     source.lookup = clattn_safetensors_lookup;
@@ -202,25 +202,33 @@ int sentence_load(sentence_model *model, tool_device *device)
     clattn_safetensors_find(model->file, name, &prefixed, NULL);
     if (plain.dtype == CLATTN_DTYPE_NONE && prefixed.dtype != CLATTN_DTYPE_NONE)
         source.prefix = "bert.";
-    model->device = device;
+    model->pool = pool;
     model_path_in(model->folder, "model.safetensors", &path);
-    clattn_status status = clattn_transformer_create(device->context, &desc, &source, &model->transformer);
-    return device_check(device, status, path.text);
+    for (size_t i = 0; i < pool->count && status == TOOL_DONE; i++) {
+        sentence_device *on = &model->on[i];
+        on->device = &pool->member[i].device;
+        status = device_check(
+            on->device, clattn_transformer_create(on->device->context, &desc, &source, &on->transformer), path.text);
+    }
+    return status;
 }
 
 const char *sentence_solver(const sentence_model *model)
 {
-    for (size_t i = 0; i < SENTENCE_BUCKETS; i++)
-        if (model->plans[i].plan != NULL)
-            return clattn_plan_solver(model->plans[i].plan);
+    for (size_t i = 0; i < POOL_MOST; i++)
+        for (size_t bucket = 0; bucket < SENTENCE_BUCKETS; bucket++)
+            if (model->on[i].plans[bucket] != NULL)
+                return clattn_plan_solver(model->on[i].plans[bucket]);
     return "";
 }
 
 void sentence_close(sentence_model *model)
 {
-    for (size_t i = 0; i < SENTENCE_BUCKETS; i++)
-        clattn_plan_release(&model->plans[i].plan);
-    clattn_transformer_release(&model->transformer);
+    for (size_t i = 0; i < POOL_MOST; i++) {
+        for (size_t bucket = 0; bucket < SENTENCE_BUCKETS; bucket++)
+            clattn_plan_release(&model->on[i].plans[bucket]);
+        clattn_transformer_release(&model->on[i].transformer);
+    }
     clattn_safetensors_release(&model->file);
     join_tokenizer(&model->vocabulary);
     wordpiece_close(&model->vocabulary.tokenizer);

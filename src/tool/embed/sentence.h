@@ -12,17 +12,19 @@
 #include <clattn/transformer.h>
 
 #include "base/os/os_threads.h"
-#include "tool/run/device.h"
+#include "tool/pool/pool.h"
 #include "tool/run/model_file.h"
 #include "tool/embed/wordpiece.h"
 
 #define SENTENCE_BUCKETS 32 /* bucket i: texts of at most 2^i tokens */
 
-/* An encoder for batches of at most `batch` texts of at most `length` tokens. */
-typedef struct sentence_plan {
-    clattn_plan *plan; /* NULL before the first use */
-    size_t batch, length;
-} sentence_plan;
+/* The model on a device, and encoders, one a bucket, for batches of at most `batch` texts. */
+typedef struct sentence_device {
+    tool_device *device; /* borrowed */
+    clattn_transformer *transformer;
+    clattn_plan *plans[SENTENCE_BUCKETS]; /* NULL before the first use */
+    size_t batch[SENTENCE_BUCKETS];
+} sentence_device;
 
 /* The tokenizer's file, which a thread reads while the device is opened: that takes about as long on PoCL. */
 typedef struct sentence_vocabulary {
@@ -35,20 +37,20 @@ typedef struct sentence_vocabulary {
     clattn_io_error error;
 } sentence_vocabulary;
 
-/* A zeroed one holds nothing.  Close with sentence_close, before the device is closed. */
+/* A zeroed one holds nothing.  Close with sentence_close, before the devices are closed. */
 typedef struct sentence_model {
     const char *folder; /* borrowed */
     sentence_vocabulary vocabulary;
     const wordpiece *tokenizer; /* the vocabulary's; NULL before sentence_tokenizer */
     clattn_safetensors *file;
     clattn_stack_desc stack;
-    int32_t pooling;     /* clattn_pooling */
-    size_t most_tokens;  /* of a text, [CLS] and [SEP] included */
-    const char *solver;  /* the attention's; NULL: the best.  Borrowed */
-    clattn_dtype dtype;  /* of weights and activations */
-    tool_device *device; /* borrowed */
-    clattn_transformer *transformer;
-    sentence_plan plans[SENTENCE_BUCKETS]; /* one a bucket */
+    int32_t pooling;    /* clattn_pooling */
+    size_t most_tokens; /* of a text, [CLS] and [SEP] included */
+    const char *solver; /* the attention's; NULL: the best.  Borrowed */
+    clattn_dtype dtype; /* of weights and activations */
+    tool_pool *pool;    /* borrowed */
+    sentence_device on[POOL_MOST];
+    size_t batch[SENTENCE_BUCKETS]; /* what plans of each bucket take; 0 before the first use */
 } sentence_model;
 
 typedef struct sentence_text {
@@ -71,10 +73,11 @@ int sentence_open(const char *folder, size_t most_tokens, sentence_model *model)
 /* Waits for the tokenizer, which is there afterwards, and checks it.  Returns an exit status. */
 int sentence_tokenizer(sentence_model *model);
 
-/* Waits for the tokenizer, and uploads the weights to the device. */
-int sentence_load(sentence_model *model, tool_device *device);
+/* Waits for the tokenizer, and uploads the weights to the devices. */
+int sentence_load(sentence_model *model, tool_pool *pool);
 
-/* Writes the vectors of `count` texts to `vectors`, (count, model->stack.d_model), and adds to *counts; blocks. */
+/* Writes the vectors of `count` texts to `vectors`, (count, model->stack.d_model), and adds to *counts; blocks.  Batches do not depend
+ * on how many devices there are. */
 int sentence_encode(sentence_model *model, const sentence_text *texts, size_t count, float *vectors,
                     sentence_counts *counts);
 

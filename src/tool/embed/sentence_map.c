@@ -63,7 +63,7 @@ fail:
     return status;
 }
 
-/* One plan, for the longest text, computes all texts. */
+/* One plan, for the longest text, computes all texts on the first device. */
 typedef struct work {
     sentence_model *model;
     clattn_plan *plan;
@@ -83,9 +83,9 @@ static clattn_status begin_work(work *w)
     desc.probabilities = model->stack.layers < 64 ? ((uint64_t)1 << model->stack.layers) - 1 : UINT64_MAX;
     options.solver = model->solver;
     clattn_status status;
-    TRY(clattn_encoder_plan_create(model->transformer, &desc, &options, &w->plan));
-    TRY(device_output(model->device, w->length * sizeof(int32_t), &w->input));
-    TRY(device_output(model->device, floats * sizeof(float), &w->output));
+    TRY(clattn_encoder_plan_create(model->on[0].transformer, &desc, &options, &w->plan));
+    TRY(device_output(model->on[0].device, w->length * sizeof(int32_t), &w->input));
+    TRY(device_output(model->on[0].device, floats * sizeof(float), &w->output));
 fail:
     return status;
 }
@@ -93,7 +93,7 @@ fail:
 /* Computes one text's probabilities into w->all, whose rows have w->length elements. */
 static clattn_status compute_text(const work *w, const wordpiece_ids *ids)
 {
-    tool_device *device = w->model->device;
+    tool_device *device = w->model->on[0].device;
     clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
     args.input = clattn_binding_buffer(w->input, 0);
     args.probabilities = clattn_binding_buffer(w->output, 0);
@@ -138,7 +138,7 @@ int sentence_map_compute(sentence_model *model, sentence_map *map)
             status = copy_text(&w, &map->texts[i], &map->parts[i]);
     }
     if (computed != CLATTN_SUCCESS)
-        status = device_check(model->device, computed, NULL);
+        status = device_check(model->on[0].device, computed, NULL);
     if (w.input != NULL)
         clReleaseMemObject(w.input);
     if (w.output != NULL)

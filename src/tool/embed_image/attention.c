@@ -72,7 +72,7 @@ int vision_map_begin(const vision_model *model, const char *const *paths, size_t
     return TOOL_DONE;
 }
 
-/* One plan computes all pictures, one after the other. */
+/* One plan computes all pictures on the first device, one after the other. */
 typedef struct work {
     const vision_model *model;
     clattn_plan *plan;
@@ -91,16 +91,16 @@ static clattn_status begin_work(work *w)
     desc.picture = clattn_layout_nchw(CLATTN_DTYPE_F32, 1, 3, model->rule.size[0], model->rule.size[1]);
     desc.probabilities = (uint64_t)1 << (model->stack.layers - 1);
     options.solver = model->solver;
-    TRY(clattn_encoder_plan_create(model->transformer, &desc, &options, &w->plan));
-    TRY(device_output(model->device, w->input_bytes, &w->input));
-    TRY(device_output(model->device, w->output_bytes, &w->output));
+    TRY(clattn_encoder_plan_create(model->on[0].transformer, &desc, &options, &w->plan));
+    TRY(device_output(model->on[0].device, w->input_bytes, &w->input));
+    TRY(device_output(model->on[0].device, w->output_bytes, &w->output));
 fail:
     return status;
 }
 
 static clattn_status compute(const work *w, float *values)
 {
-    tool_device *device = w->model->device;
+    tool_device *device = w->model->on[0].device;
     clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
     clattn_status status;
     args.input = clattn_binding_buffer(w->input, 0);
@@ -119,12 +119,13 @@ static int compute_picture(const work *w, struct vision_map_picture *p, heatmap_
     p->values = malloc(w->output_bytes);
     if (p->cut == NULL || p->values == NULL)
         return no_memory();
-    int status = vision_prepare(w->model, part->name, p->cut, w->numbers, message, sizeof message);
+    int status =
+        vision_prepare(w->model, w->model->on[0].device, part->name, p->cut, w->numbers, message, sizeof message);
     if (status != TOOL_DONE)
         return complain(status, "%s", message);
     part->values = p->values;
     p->picture.pixels = p->cut;
-    return device_check(w->model->device, compute(w, p->values), NULL);
+    return device_check(w->model->on[0].device, compute(w, p->values), NULL);
 }
 
 int vision_map_compute(const vision_model *model, vision_map *map)
@@ -138,7 +139,7 @@ int vision_map_compute(const vision_model *model, vision_map *map)
     w.numbers = malloc(w.input_bytes);
     if (w.numbers == NULL)
         TOOL_TRY(no_memory());
-    TOOL_TRY(device_check(model->device, begin_work(&w), NULL));
+    TOOL_TRY(device_check(model->on[0].device, begin_work(&w), NULL));
     for (size_t i = 0; i < map->count; i++) {
         TOOL_TRY(compute_picture(&w, &map->pictures[i], &map->parts[i]));
         progress_show((double)(i + 1) / (double)map->count);

@@ -34,7 +34,7 @@ static const option_row rows[] = {
     HEATMAP_OPTION_ROW(image_options, maps, "over each PICTURE which of its patches the last layer attends to"),
     OPTION_ROW_DTYPE(image_options, "of the model's weights and of what its layers store"),
     OPTION_ROW_SOLVER(image_options),
-    OPTION_ROW_DEVICE(image_options),
+    OPTION_ROW_DEVICES(image_options, "pictures"),
     OPTION_ROW_REPEAT(image_options),
     OPTION_ROW_JSON(image_options),
     OPTION_ROW_END,
@@ -50,7 +50,7 @@ static const option_table table = {.command = "embed-image",
 typedef struct embedding {
     const image_options *options;
     vision_model model;
-    tool_device device;
+    tool_pool pool;
     picture_list list;
     host_array vectors; /* of the list's pictures, (count, size) */
     vision_left_out left_out;
@@ -119,12 +119,13 @@ static void warn_of_left_out(const embedding *e)
 static int write_report(embedding *e, json_t *result)
 {
     tool_report report = report_begin();
-    report_device(&report, &e->device, vision_solver(&e->model));
+    report_device(&report, &e->pool.member[0].device, vision_solver(&e->model));
+    pool_report(&e->pool, &report);
     report_text(&report, "model", e->model.folder);
     report_text(&report, "dtype", clattn_dtype_name(e->model.dtype));
     report_count(&report, "size", vision_size(&e->model));
     report_shape(&report, "pixels", 2, e->model.rule.size);
-    report_unused_tensors(&report, e->model.file, e->model.transformer, NULL);
+    report_unused_tensors(&report, e->model.file, e->model.on[0].transformer, NULL);
     report_count(&report, "pictures", e->list.count);
     if (e->options->search != NULL)
         report_count(&report, "left_out", e->left_out.count);
@@ -204,10 +205,10 @@ static int run(const void *fields)
     TOOL_TRY(vision_open(options->operands[0], &e.model));
     TOOL_TRY(picture_list_make(options->operands + 1, options->search, &e.list));
     TOOL_TRY(begin_outputs(&e));
-    TOOL_TRY(device_open(options->device, &e.device));
+    TOOL_TRY(pool_open("embed-image", options->device, &e.pool));
     e.model.solver = options->solver;
     e.model.dtype = option_dtypes[options->dtype];
-    TOOL_TRY(vision_load(&e.model, &e.device));
+    TOOL_TRY(vision_load(&e.model, &e.pool));
     TOOL_TRY(compute(&e));
     TOOL_TRY(write_maps(&e));
     TOOL_TRY(deliver(&e));
@@ -217,7 +218,7 @@ fail:
     host_release(&e.vectors);
     vision_map_release(&e.map);
     vision_close(&e.model);
-    device_close(&e.device);
+    pool_close(&e.pool);
     return status;
 }
 

@@ -14,7 +14,7 @@ static int check_unused(const vision_model *model)
     clattn_safetensors_entry entry;
     for (size_t i = 0; clattn_safetensors_at(model->file, i, &entry) == CLATTN_SUCCESS; i++) {
         const size_t length = strlen(model->prefix);
-        bool known = clattn_transformer_has_read(model->transformer, entry.name) ||
+        bool known = clattn_transformer_has_read(model->on[0].transformer, entry.name) ||
                      strncmp(entry.name, model->prefix, length) != 0;
         for (size_t j = 0; j < COUNT_OF(heads); j++)
             known = known || strncmp(entry.name + length, heads[j], strlen(heads[j])) == 0;
@@ -50,7 +50,7 @@ static int load_norm(vision_model *model)
     return TOOL_DONE;
 }
 
-int vision_load(vision_model *model, tool_device *device)
+int vision_load(vision_model *model, tool_pool *pool)
 {
     static const clattn_name_rule gated[] = {
         {"encoder.layers.{n}.feed_forward.gate.{kind}", "blocks.{n}.mlp.fc1.{kind}[0/2]"},
@@ -66,9 +66,15 @@ int vision_load(vision_model *model, tool_device *device)
     source.prefix = model->prefix[0] != '\0' ? model->prefix : NULL;
     source.rules = model->gated_timm ? gated : NULL;
     source.rule_count = model->gated_timm ? COUNT_OF(gated) : 0;
-    model->device = device;
-    clattn_status created = clattn_transformer_create(device->context, &desc, &source, &model->transformer);
-    int status = device_check(device, created, model->weights.text);
+    model->pool = pool;
+    int status = TOOL_DONE;
+    for (size_t i = 0; i < pool->count && status == TOOL_DONE; i++) {
+        vision_device *on = &model->on[i];
+        on->device = &pool->member[i].device;
+        status =
+            device_check(on->device, clattn_transformer_create(on->device->context, &desc, &source, &on->transformer),
+                         model->weights.text);
+    }
     if (status == TOOL_DONE && model->format == CLATTN_NAME_FORMAT_TIMM_VIT)
         status = check_unused(model);
     if (status == TOOL_DONE && model->norm_after)
@@ -78,8 +84,10 @@ int vision_load(vision_model *model, tool_device *device)
 
 void vision_close(vision_model *model)
 {
-    clattn_plan_release(&model->plan);
-    clattn_transformer_release(&model->transformer);
+    for (size_t i = 0; i < POOL_MOST; i++) {
+        clattn_plan_release(&model->on[i].plan);
+        clattn_transformer_release(&model->on[i].transformer);
+    }
     free(model->norm);
     clattn_safetensors_release(&model->file);
     *model = (vision_model){0};

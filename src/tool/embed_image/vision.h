@@ -14,10 +14,18 @@
 #include "pictures/fit.h"
 #include "pictures/prefix.h"
 #include "tool/cli/png_file.h"
-#include "tool/run/device.h"
+#include "tool/pool/pool.h"
 #include "tool/run/model_config.h"
 
-/* A zeroed one holds nothing.  Close with vision_close, before the device is closed. */
+/* The model on a device. */
+typedef struct vision_device {
+    tool_device *device; /* borrowed */
+    clattn_transformer *transformer;
+    clattn_plan *plan; /* of vision_encode, for `batch` pictures; NULL before the first use */
+    size_t batch;
+} vision_device;
+
+/* A zeroed one holds nothing.  Close with vision_close, before the devices are closed. */
 typedef struct vision_model {
     const char *folder; /* borrowed */
     model_path weights; /* the path of model.safetensors */
@@ -29,20 +37,19 @@ typedef struct vision_model {
     char prefix[PREFIX_BYTES]; /* what the names begin with */
     fit_rule rule;
     clattn_pooling pooling;
-    const char *solver;  /* the attention's; NULL: the best.  Borrowed */
-    clattn_dtype dtype;  /* of weights and activations */
-    tool_device *device; /* borrowed */
-    clattn_transformer *transformer;
-    float *norm;       /* of norm_after: d_model scales, then as many biases; NULL if there is none */
-    clattn_plan *plan; /* of vision_encode */
-    size_t batch;      /* pictures that the plan takes */
+    const char *solver; /* the attention's; NULL: the best.  Borrowed */
+    clattn_dtype dtype; /* of weights and activations */
+    float *norm;        /* of norm_after: d_model scales, then as many biases; NULL if there is none */
+    tool_pool *pool;    /* borrowed */
+    vision_device on[POOL_MOST];
+    size_t batch; /* pictures that plans take */
 } vision_model;
 
 /* Reads the files in the folder, the weights' values excepted.  Returns an exit status. */
 int vision_open(const char *folder, vision_model *model);
 
-/* Uploads the weights to the device. */
-int vision_load(vision_model *model, tool_device *device);
+/* Uploads the weights to the devices. */
+int vision_load(vision_model *model, tool_pool *pool);
 
 void vision_close(vision_model *model);
 

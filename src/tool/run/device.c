@@ -113,7 +113,8 @@ int device_check(const tool_device *device, clattn_status status, const char *wh
     device_message(device, status, text, sizeof text);
     if (what == NULL)
         what = variable_behind(status, text);
-    return complain(exit_status_of(status), "%s%s%s", what != NULL ? what : "", what != NULL ? ": " : "", text);
+    return complain(exit_status_of(status), "%s%s%s%s", device != NULL ? device->label : "", what != NULL ? what : "",
+                    what != NULL ? ": " : "", text);
 }
 
 int device_open(const char *spec, tool_device *device)

@@ -12,6 +12,7 @@ typedef struct tool_device {
     cl_command_queue queue; /* the context's */
     clattn_device_info info;
     char message[256]; /* of a failed OpenCL call of the command's own; otherwise empty */
+    char label[32];    /* what error lines about it begin with, where it is one of several: "device 1: " */
 } tool_device;
 
 /* Opens the device that `spec` names; NULL: the environment's choice, or the best. Returns an exit status,

@@ -37,7 +37,7 @@ typedef struct text_options {
         {"--tensor-parallel", OPTION_FLAG, FIELD(together), \
          .help = "the ranks of mpirun have the model together, a part of each layer on each device"}, \
         OPTION_ROW_DTYPE(text_options, "of the model's weights and of what its layers store"), \
-        OPTION_ROW_SOLVER(text_options), OPTION_ROW_DEVICE(text_options), OPTION_ROW_JSON(text_options), \
+        OPTION_ROW_SOLVER(text_options), OPTION_ROW_DEVICES(text_options, "texts"), OPTION_ROW_JSON(text_options), \
         OPTION_ROW_END
 
 static const option_row translate_rows[] = {ROWS("what each piece of a translation sees of its TEXT")};
@@ -78,11 +78,12 @@ fail:
     return status;
 }
 
-static int write_report(text_run *r, const tool_device *device)
+static int write_report(text_run *r, const tool_pool *pool)
 {
     const text_generator *g = &r->generator;
     tool_report report = report_begin();
-    report_device(&report, device, g->decoder != NULL ? clattn_plan_solver(g->decoder) : "");
+    report_device(&report, &pool->member[0].device, text_generator_solver(g));
+    pool_report(pool, &report);
     report_text(&report, "model", r->model.folder);
     report_text(&report, "dtype", clattn_dtype_name(g->dtype));
     report_count(&report, "beams", g->beams);
@@ -127,19 +128,19 @@ fail:
 }
 
 /* What a rank does before its texts; the first one has those of the command line. */
-static int prepare(const text_options *options, text_run *r, tool_device *device)
+static int prepare(const text_options *options, text_run *r, tool_pool *pool)
 {
     char *spec = NULL;
     int status;
     TOOL_TRY(check(options, r->command->kind, count_operands(options)));
     TOOL_TRY(begin(options, r));
     TOOL_TRY(world_device(&r->world, options->device, &spec));
-    TOOL_TRY(device_open(spec, device));
+    TOOL_TRY(pool_open(r->command->name, spec, pool));
     r->generator = (text_generator){.model = &r->model,
                                     .solver = options->solver,
                                     .dtype = option_dtypes[options->dtype],
                                     .beams = size_max(options->beams, 1),
-                                    .device = device,
+                                    .pool = pool,
                                     .world = &r->world,
                                     .together = options->together};
     if (options->json && (r->result = json_array()) == NULL)
@@ -152,13 +153,13 @@ fail:
 static int run(const option_table *table, int argc, char **argv, text_kind kind)
 {
     text_run r = {.command = &commands[kind]};
-    tool_device device = {0};
+    tool_pool pool = {0};
     void *fields = NULL;
     int status;
     TOOL_TRY(world_open(&r.world));
     TOOL_TRY(world_agree(&r.world, options_make(*table, sizeof(text_options), argc, argv, &fields)));
     const text_options *options = fields;
-    TOOL_TRY(world_agree(&r.world, prepare(options, &r, &device)));
+    TOOL_TRY(world_agree(&r.world, prepare(options, &r, &pool)));
     status = world_compare_arguments(&r.world, argc, argv, options->device, r.command->name);
     TOOL_TRY(text_generator_open(&r.generator, status));
     world_begin(&r.world);
@@ -168,13 +169,13 @@ static int run(const option_table *table, int argc, char **argv, text_kind kind)
     }
     TOOL_TRY(r.count == 0 ? text_run_lines(&r) : text_run_portion(&r));
     TOOL_TRY(text_ranks_end(&r.world));
-    TOOL_TRY(options->json ? write_report(&r, &device) : TOOL_DONE);
+    TOOL_TRY(options->json ? write_report(&r, &pool) : TOOL_DONE);
     TOOL_TRY(write_maps(&r, &options->maps));
 fail:
     json_decref(r.result);
     text_run_release(&r);
     text_generator_close(&r.generator);
-    device_close(&device);
+    pool_close(&pool);
     text_model_close(&r.model);
     free(fields);
     world_close(&r.world, status);

@@ -1,6 +1,7 @@
 #include "tool/text/generator.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,7 +38,6 @@ int text_generator_open(text_generator *g, int status)
     clattn_safetensors *file = NULL;
     model_path path;
     const clattn_group *group = world_group(g->world);
-    clattn_context *context = g->device->context;
     if (status == TOOL_DONE)
         status = open_file(g, &path, &file);
     TOOL_TRY(world_agree(g->world, status)); /* none waits for one that has failed */
@@ -45,34 +45,49 @@ int text_generator_open(text_generator *g, int status)
     desc.dtype = g->dtype;
     source.lookup = clattn_safetensors_lookup;
     source.user = file;
-    status = device_check(g->device,
-                          group != NULL && g->together
-                              ? clattn_group_transformer_create(context, group, &desc, &source, &g->transformer)
-                              : clattn_transformer_create(context, &desc, &source, &g->transformer),
-                          path.text);
+    for (size_t i = 0; i < g->pool->count && status == TOOL_DONE; i++) {
+        text_device *on = &g->on[i];
+        on->device = &g->pool->member[i].device;
+        clattn_context *context = on->device->context;
+        const clattn_status made =
+            group != NULL && g->together
+                ? clattn_group_transformer_create(context, group, &desc, &source, &on->transformer)
+                : clattn_transformer_create(context, &desc, &source, &on->transformer);
+        status = device_check(on->device, made, path.text);
+    }
     status = world_agree(g->world, status);
 fail:
     clattn_safetensors_release(&file);
     return status;
 }
 
-static void release_plans(text_generator *g)
+static void release_plans(text_device *on)
 {
-    clattn_decoder_state_release(&g->state);
-    clattn_plan_release(&g->decoder);
-    clattn_plan_release(&g->encoder);
-    if (g->source != NULL)
-        clReleaseMemObject(g->source);
-    if (g->memory != NULL)
-        clReleaseMemObject(g->memory);
-    g->source = g->memory = NULL;
-    g->batch = g->length = 0;
+    clattn_decoder_state_release(&on->state);
+    clattn_plan_release(&on->decoder);
+    clattn_plan_release(&on->encoder);
+    if (on->source != NULL)
+        clReleaseMemObject(on->source);
+    if (on->memory != NULL)
+        clReleaseMemObject(on->memory);
+    on->source = on->memory = NULL;
+    on->batch = on->length = 0;
+}
+
+const char *text_generator_solver(const text_generator *g)
+{
+    for (size_t i = 0; i < POOL_MOST; i++)
+        if (g->on[i].decoder != NULL)
+            return clattn_plan_solver(g->on[i].decoder);
+    return "";
 }
 
 void text_generator_close(text_generator *g)
 {
-    release_plans(g);
-    clattn_transformer_release(&g->transformer);
+    for (size_t i = 0; i < POOL_MOST; i++) {
+        release_plans(&g->on[i]);
+        clattn_transformer_release(&g->on[i].transformer);
+    }
 }
 
 /* The smallest power of two that is at least `wanted`, but at most `most`, which `wanted` is not above. */
@@ -84,56 +99,62 @@ static size_t rounded(size_t wanted, size_t most)
     return size_min(size, most);
 }
 
-static clattn_status make_encoder(text_generator *g, const clattn_plan_options *options)
+static clattn_status make_encoder(const text_generator *g, text_device *on, const clattn_plan_options *options)
 {
     const size_t elements = g->batch * g->length;
     clattn_encoder_desc desc = CLATTN_ENCODER_DESC_INIT;
     clattn_status status;
     desc.batch = g->batch;
     desc.length = g->length;
-    TRY(clattn_encoder_plan_create(g->transformer, &desc, options, &g->encoder));
-    TRY(device_output(g->device, elements * sizeof(int32_t), &g->source));
-    TRY(device_output(g->device, elements * g->model->shape.d_model * clattn_dtype_size(g->dtype), &g->memory));
+    TRY(clattn_encoder_plan_create(on->transformer, &desc, options, &on->encoder));
+    TRY(device_output(on->device, elements * sizeof(int32_t), &on->source));
+    TRY(device_output(on->device, elements * g->model->shape.d_model * clattn_dtype_size(g->dtype), &on->memory));
 fail:
     return status;
 }
 
-/* Sees that the plans take `count` sequences, or as many as go side by side, whose inputs have at most `longest` pieces. */
-static clattn_status need_plans(text_generator *g, size_t count, size_t longest)
+/* Sees that plans take `count` sequences, or as many as go side by side, whose inputs have at most `longest` pieces. */
+static void need_sizes(text_generator *g, size_t count, size_t longest)
+{
+    const text_shape *shape = &g->model->shape;
+    const size_t most = size_max(SEQUENCES / g->beams, 1);
+    const bool translation = shape->kind == TEXT_KIND_TRANSLATION;
+    g->batch = size_max(g->batch, rounded(size_min(count, most), most));
+    g->length = size_max(g->length, rounded(longest, translation ? shape->source_length : shape->target_length));
+}
+
+/* Sees that the device has plans of these sizes. */
+static clattn_status make_plans(const text_generator *g, text_device *on)
 {
     const text_shape *shape = &g->model->shape;
     const bool translation = shape->kind == TEXT_KIND_TRANSLATION;
-    const size_t most = size_max(SEQUENCES / g->beams, 1);
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     clattn_status status = CLATTN_SUCCESS;
-    count = rounded(size_min(count, most), most);
-    longest = rounded(longest, translation ? shape->source_length : shape->target_length);
-    if (g->batch >= count && g->length >= longest)
+    if (on->batch == g->batch && on->length == g->length)
         return CLATTN_SUCCESS;
-    count = size_max(count, g->batch);
-    longest = size_max(longest, g->length);
-    release_plans(g);
-    g->batch = count;
-    g->length = longest;
+    release_plans(on);
+    on->batch = g->batch;
+    on->length = g->length;
     options.solver = g->solver;
     if (translation)
-        TRY(make_encoder(g, &options));
+        TRY(make_encoder(g, on, &options));
     desc.items = g->batch;
     desc.beams = g->beams;
     desc.length = translation ? 1 : size_min(g->length, PROMPT_CHUNK);
     desc.cache_length = shape->target_length;
     desc.memory_length = translation ? g->length : 0;
     desc.logits = CLATTN_LOGITS_LAST;
-    TRY(clattn_decoder_plan_create(g->transformer, &desc, &options, &g->decoder));
-    TRY(clattn_decoder_state_create(g->decoder, &g->state));
+    TRY(clattn_decoder_plan_create(on->transformer, &desc, &options, &on->decoder));
+    TRY(clattn_decoder_state_create(on->decoder, &on->state));
 fail:
     return status;
 }
 
 /* Items that are generated side by side. */
 typedef struct batch {
-    text_generator *generator;
+    const text_generator *generator;
+    const text_device *on;
     text_item **items; /* the longest input first */
     size_t count;
     bool translation;
@@ -190,17 +211,17 @@ static void release_batch(batch *b)
 
 static clattn_status encode(const batch *b)
 {
-    const text_generator *g = b->generator;
+    const text_device *on = b->on;
     clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
     clattn_status status;
-    args.input = clattn_binding_buffer(g->source, 0);
-    args.output = clattn_binding_buffer(g->memory, 0);
+    args.input = clattn_binding_buffer(on->source, 0);
+    args.output = clattn_binding_buffer(on->memory, 0);
     args.explicit_lengths = 1;
     args.batch = b->count;
     args.length = b->items[0]->input.count;
     args.lengths = b->lengths;
-    TRY(device_write(g->device, g->source, b->count * g->length * sizeof *b->source, b->source));
-    TRY(clattn_encoder_enqueue(g->encoder, g->device->queue, &args, 0, NULL, NULL));
+    TRY(device_write(on->device, on->source, b->count * on->length * sizeof *b->source, b->source));
+    TRY(clattn_encoder_enqueue(on->encoder, on->device->queue, &args, 0, NULL, NULL));
 fail:
     return status;
 }
@@ -218,7 +239,8 @@ static clattn_status limit_length(void *user, const clattn_logits_view *view)
 static clattn_status generate(batch *b)
 {
     static const int32_t end = VOCABULARY_END;
-    text_generator *g = b->generator;
+    const text_generator *g = b->generator;
+    const text_device *on = b->on;
     clattn_decoder_begin_args begin = CLATTN_DECODER_BEGIN_ARGS_INIT;
     clattn_generate_desc desc = CLATTN_GENERATE_DESC_INIT;
     clattn_generated generated = CLATTN_GENERATED_INIT;
@@ -227,13 +249,13 @@ static clattn_status generate(batch *b)
     begin.beams = 1;
     if (b->translation) {
         TRY(encode(b));
-        begin.memory = clattn_binding_buffer(g->memory, 0);
+        begin.memory = clattn_binding_buffer(on->memory, 0);
         begin.memory_length = b->items[0]->input.count;
         begin.memory_lengths = b->lengths;
         desc.hook = limit_length;
         desc.hook_user = b;
     }
-    TRY(clattn_decoder_begin(g->state, g->device->queue, &begin, 0, NULL, NULL));
+    TRY(clattn_decoder_begin(on->state, on->device->queue, &begin, 0, NULL, NULL));
     desc.method = g->beams > 1 ? CLATTN_GENERATE_METHOD_BEAM : CLATTN_GENERATE_METHOD_GREEDY;
     desc.beams = g->beams > 1 ? g->beams : 0;
     desc.length_penalty = g->beams > 1 ? LENGTH_PENALTY : 0.0f;
@@ -243,7 +265,7 @@ static clattn_status generate(batch *b)
     generated.tokens = b->tokens;
     generated.lengths = b->generated;
     generated.scores = b->scores;
-    TRY(clattn_generate(g->state, g->device->queue, &desc, b->prompts, b->prompt_lengths, &generated));
+    TRY(clattn_generate(on->state, on->device->queue, &desc, b->prompts, b->prompt_lengths, &generated));
 fail:
     return status;
 }
@@ -263,16 +285,6 @@ fail:
     return status;
 }
 
-static int run_batch(text_generator *g, text_item **items, size_t count)
-{
-    batch b = {g, items, count, .translation = g->model->shape.kind == TEXT_KIND_TRANSLATION};
-    int status = begin_batch(&b) ? device_check(g->device, generate(&b), NULL) : no_memory();
-    if (status == TOOL_DONE)
-        status = finish_batch(&b);
-    release_batch(&b);
-    return status;
-}
-
 static int longer_first(const void *left, const void *right)
 {
     const text_item *a = *(text_item *const *)left, *b = *(text_item *const *)right;
@@ -281,26 +293,63 @@ static int longer_first(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
+/* Texts that are divided into batches, which are parts of the pool's work. */
+typedef struct work {
+    text_generator *generator;
+    text_item **items; /* the longest input first */
+    size_t count;
+    double *sizes;
+    atomic_size_t done; /* items */
+} work;
+
+static int prepare(void *user, size_t device, size_t part)
+{
+    const work *w = user;
+    text_device *on = &w->generator->on[device];
+    (void)part;
+    return device_check(on->device, make_plans(w->generator, on), NULL);
+}
+
+static int run_batch(void *user, size_t device, size_t part)
+{
+    work *w = user;
+    const text_generator *g = w->generator;
+    const size_t first = part * g->batch;
+    batch b = {.generator = g,
+               .on = &g->on[device],
+               .items = w->items + first,
+               .count = size_min(w->count - first, g->batch),
+               .translation = g->model->shape.kind == TEXT_KIND_TRANSLATION};
+    int status = begin_batch(&b) ? device_check(b.on->device, generate(&b), NULL) : no_memory();
+    if (status == TOOL_DONE)
+        status = finish_batch(&b);
+    release_batch(&b);
+    progress_show((double)(atomic_fetch_add(&w->done, b.count) + b.count) / (double)w->count);
+    return status;
+}
+
 int text_generator_run(text_generator *g, text_item *items, size_t count)
 {
-    text_item **sorted = malloc(size_max(count, 1) * sizeof *sorted);
-    size_t filled = 0;
+    work w = {.generator = g, .items = malloc(size_max(count, 1) * sizeof *w.items)};
     int status = TOOL_DONE;
-    if (sorted == NULL)
-        return no_memory();
+    w.sizes = malloc(size_max(count, 1) * sizeof *w.sizes);
+    progress_begin(g->model->shape.kind == TEXT_KIND_TRANSLATION ? "translate" : "generate");
+    if (w.items == NULL || w.sizes == NULL)
+        TOOL_TRY(no_memory());
     for (size_t i = 0; i < count; i++)
         if (items[i].input.count > 0)
-            sorted[filled++] = &items[i];
-    qsort(sorted, filled, sizeof *sorted, longer_first);
-    progress_begin(g->model->shape.kind == TEXT_KIND_TRANSLATION ? "translate" : "generate");
-    if (filled > 0)
-        TOOL_TRY(device_check(g->device, need_plans(g, filled, sorted[0]->input.count), NULL));
-    for (size_t first = 0; first < filled; first += g->batch) {
-        progress_show((double)first / (double)filled);
-        TOOL_TRY(run_batch(g, sorted + first, size_min(filled - first, g->batch)));
-    }
+            w.items[w.count++] = &items[i];
+    if (w.count == 0)
+        goto fail;
+    qsort(w.items, w.count, sizeof *w.items, longer_first);
+    need_sizes(g, w.count, w.items[0]->input.count);
+    pool_work parts = {.prepare = prepare, .run = run_batch, .user = &w, .size = w.sizes};
+    for (size_t first = 0; first < w.count; first += g->batch)
+        w.sizes[parts.parts++] = (double)(size_min(w.count - first, g->batch) * w.items[first]->input.count);
+    status = pool_run(g->pool, &parts);
 fail:
     progress_end();
-    free(sorted);
+    free(w.items);
+    free(w.sizes);
     return status;
 }

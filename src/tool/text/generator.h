@@ -1,29 +1,36 @@
-/* A model of texts on a device: sequences of pieces are translated or continued, many side by side. */
+/* A model of texts on devices: sequences of pieces are translated or continued, many side by side. */
 #ifndef CLATTN_TOOL_TEXT_GENERATOR_H
 #define CLATTN_TOOL_TEXT_GENERATOR_H
 
 #include <clattn/generate.h>
 
-#include "tool/run/device.h"
+#include "tool/pool/pool.h"
 #include "tool/text/text_model.h"
 #include "tool/world/world.h"
 
 #define TEXT_BEAMS_MOST 32
 
-/* The caller zeroes it and sets the first fields.  Close with text_generator_close, before the device is closed. */
+/* The model on a device, and its plans for at most `batch` sequences with inputs of at most `length` pieces. */
+typedef struct text_device {
+    tool_device *device; /* borrowed */
+    clattn_transformer *transformer;
+    clattn_plan *encoder, *decoder; /* NULL before the first use */
+    clattn_decoder_state *state;
+    cl_mem source, memory; /* (batch, length) ids, and what the encoder makes of them */
+    size_t batch, length;
+} text_device;
+
+/* The caller zeroes it and sets the first fields.  Close with text_generator_close, before the devices are closed. */
 typedef struct text_generator {
     const text_model *model; /* borrowed */
     const char *solver;      /* the attention's; NULL: the best.  Borrowed */
     clattn_dtype dtype;      /* of weights, activations and caches */
     size_t beams;            /* 1: the most probable piece each time */
-    tool_device *device;     /* borrowed */
+    tool_pool *pool;         /* borrowed */
     tool_world *world;       /* borrowed */
-    bool together;           /* all ranks have the model together, and generate the same */
-    clattn_transformer *transformer;
-    clattn_plan *encoder, *decoder; /* for at most `batch` sequences with inputs of at most `length` pieces */
-    clattn_decoder_state *state;
-    cl_mem source, memory; /* (batch, length) ids, and what the encoder makes of them */
-    size_t batch, length;
+    bool together;           /* all ranks, which have a device each, have the model together, and generate the same */
+    text_device on[POOL_MOST];
+    size_t batch, length; /* what plans take */
 } text_generator;
 
 /* One sequence.  The caller frees both `id`. */
@@ -34,13 +41,16 @@ typedef struct text_item {
     float score;           /* the log-probability of the output, by the length rule if there are beams */
 } text_item;
 
-/* Reads the model's weights and copies them to the device.  All ranks call it, also with the `status` of one that has failed before.
+/* Reads the model's weights and copies them to the devices.  All ranks call it, also with the `status` of one that has failed before.
  * Returns an exit status, of which all have been told. */
 int text_generator_open(text_generator *g, int status);
 
 /* Generates the outputs of all items, which are empty, and blocks until it is done.  An output is independent of the other
- * items, but for rounding.  Returns an exit status. */
+ * items, but for rounding, and devices share batches that do not depend on how many devices there are.  Returns an exit status. */
 int text_generator_run(text_generator *g, text_item *items, size_t count);
+
+/* The attention's solver in one of the plans; "" before the first. */
+const char *text_generator_solver(const text_generator *g);
 
 void text_generator_close(text_generator *g);
 

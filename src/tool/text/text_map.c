@@ -86,7 +86,7 @@ fail:
     return status;
 }
 
-/* One decoder, for the longest part, computes all parts. */
+/* One decoder, for the longest part, computes all parts on the first device. */
 typedef struct work {
     text_generator *generator;
     bool translation;
@@ -100,6 +100,7 @@ typedef struct work {
 static clattn_status begin_work(work *w)
 {
     const text_generator *g = w->generator;
+    const text_device *on = &g->on[0];
     const text_shape *shape = &g->model->shape;
     const uint64_t layers = shape->decoder_layers < 64 ? ((uint64_t)1 << shape->decoder_layers) - 1 : UINT64_MAX;
     clattn_encoder_desc encoder = CLATTN_ENCODER_DESC_INIT;
@@ -113,23 +114,23 @@ static clattn_status begin_work(work *w)
         encoder.batch = 1;
         encoder.length = decoder.memory_length = w->columns;
         decoder.cross_probabilities = layers;
-        TRY(clattn_encoder_plan_create(g->transformer, &encoder, &options, &w->encoder));
-        TRY(device_output(g->device, w->columns * sizeof(int32_t), &w->source));
-        TRY(device_output(g->device, w->columns * shape->d_model * clattn_dtype_size(g->dtype), &w->memory));
+        TRY(clattn_encoder_plan_create(on->transformer, &encoder, &options, &w->encoder));
+        TRY(device_output(on->device, w->columns * sizeof(int32_t), &w->source));
+        TRY(device_output(on->device, w->columns * shape->d_model * clattn_dtype_size(g->dtype), &w->memory));
     } else {
         decoder.self_probabilities = layers;
     }
-    TRY(clattn_decoder_plan_create(g->transformer, &decoder, &options, &w->plan));
+    TRY(clattn_decoder_plan_create(on->transformer, &decoder, &options, &w->plan));
     TRY(clattn_decoder_state_create(w->plan, &w->state));
-    TRY(device_output(g->device, w->rows * sizeof(int32_t), &w->ids));
-    TRY(device_output(g->device, w->matrices * w->rows * w->columns * sizeof *w->all, &w->output));
+    TRY(device_output(on->device, w->rows * sizeof(int32_t), &w->ids));
+    TRY(device_output(on->device, w->matrices * w->rows * w->columns * sizeof *w->all, &w->output));
 fail:
     return status;
 }
 
 static clattn_status begin_sequence(work *w, const vocabulary_ids *source)
 {
-    tool_device *device = w->generator->device;
+    tool_device *device = w->generator->on[0].device;
     clattn_encoder_args encoder = CLATTN_ENCODER_ARGS_INIT;
     clattn_decoder_begin_args begin = CLATTN_DECODER_BEGIN_ARGS_INIT;
     clattn_status status;
@@ -151,7 +152,7 @@ fail:
 /* Computes one part's probabilities into w->all. */
 static clattn_status compute_part(work *w, const text_map_part *t)
 {
-    tool_device *device = w->generator->device;
+    tool_device *device = w->generator->on[0].device;
     clattn_decoder_args args = CLATTN_DECODER_ARGS_INIT;
     clattn_binding *probabilities = w->translation ? &args.cross_probabilities : &args.self_probabilities;
     clattn_status status;
@@ -214,7 +215,7 @@ int text_map_compute(text_generator *g, text_map *map)
             status = copy_part(&w, &map->texts[i], &map->parts[i]);
     }
     if (computed != CLATTN_SUCCESS)
-        status = device_check(g->device, computed, NULL);
+        status = device_check(g->on[0].device, computed, NULL);
     release_work(&w);
     return status;
 }

@@ -1,4 +1,5 @@
-/* Attention to parts of larger arrays: the queries come in two calls, and lengths, alignment and dropout are about all of them. */
+/* Attention to parts of larger arrays: the queries, or the items, come in two calls, and lengths, alignment and dropout are about all
+ * of them. */
 #include "support/attention/backward_job.h"
 #include "support/attention/case.h"
 #include "support/suite.h"
@@ -34,10 +35,28 @@ static void take_queries(test_job *job, const clattn_attention_desc *desc, const
         a->mask.offset += rows * desc->mask.stride[2];
 }
 
-static void check(const void *which, const char *solver)
+/* Lets the call have `count` items from `first` on. */
+static void take_items(test_job *job, const clattn_attention_desc *desc, const clattn_attention_args *whole,
+                       size_t first, size_t count)
 {
-    const attention_case *test = which;
-    const size_t first = 6;
+    clattn_attention_args *a = &job->args.attention;
+    const int64_t items = (int64_t)first;
+    *a = *whole;
+    a->batch = count;
+    a->whole.batch = first;
+    a->query.offset += items * desc->query.stride[0];
+    a->key.offset += items * desc->key.stride[0];
+    a->value.offset += items * desc->value.stride[0];
+    a->output.offset += items * desc->output.stride[0];
+    a->outputs.lse.offset += items * desc->outputs.lse.stride[0];
+}
+
+typedef void (*taker)(test_job *job, const clattn_attention_desc *desc, const clattn_attention_args *whole,
+                      size_t first, size_t count);
+
+/* Computes a case in two calls, of which the second begins at `first` of `all`. */
+static void check_parts(const attention_case *test, const char *solver, taker take, size_t first, size_t all)
+{
     test_job job = {0};
     const clattn_attention_desc desc = attention_prepare(&job, test, 3);
     if (job_plan(&job, &attention_operator, &desc, solver, attention_refuses(test, solver) ? JOB_REFUSED : JOB_TAKEN)) {
@@ -47,7 +66,7 @@ static void check(const void *which, const char *solver)
         whole.query_length = test->dim.queries;
         whole.key_length = test->dim.keys;
         for (int part = 0; part < 2; part++) {
-            take_queries(&job, &desc, &whole, part ? first : 0, part ? test->dim.queries - first : first);
+            take(&job, &desc, &whole, part ? first : 0, part ? all - first : first);
             assert_status(device_context(), job_enqueue(&job, NULL, 0, NULL, NULL), CLATTN_SUCCESS);
         }
         assert_cl(clFinish(clattn_context_queue(device_context())));
@@ -57,6 +76,21 @@ static void check(const void *which, const char *solver)
     }
     job_release(&job);
 }
+
+static void check_queries(const void *which, const char *solver)
+{
+    const attention_case *test = which;
+    check_parts(test, solver, take_queries, 6, test->dim.queries);
+}
+
+/* Dropout knows how many items are before the part's. */
+static void check_items(const void *which, const char *solver)
+{
+    const attention_case *test = which;
+    check_parts(test, solver, take_items, 1, test->dim.batch);
+}
+
+static const attention_case of_items = {"", ALL, .dim = {3, 4, 2, 13, 21, 8, 8}, .dropout = 0.3F, .seed = 5};
 
 static const attention_case limited = {"",
                                        ALL,
@@ -119,6 +153,9 @@ static void refusals(void **state)
     REFUSES(ERROR_INVALID_ARGUMENT, a.whole.key = 2; a.whole.key_length = 10);
     assert_message_has(device_context(), "multiple of 4");
     REFUSES(ERROR_INVALID_ARGUMENT, a.whole.key_length = SIZE_MAX);
+    REFUSES(ERROR_INVALID_ARGUMENT, a.whole.batch = SIZE_MAX);
+    REFUSES(ERROR_INVALID_ARGUMENT, a.whole.batch = (INT32_MAX - 65536) / 2 - 1);
+    assert_message_has(device_context(), "heads of all items");
     job_release(&job);
     job = (test_job){0};
     desc = attention_prepare(&job, &packed, 3);
@@ -145,7 +182,10 @@ int main(int argc, char **argv)
     suite_add(refusals, "refusals");
     for (size_t n = 0; n < COUNT_OF(cases); n++)
         for (size_t i = 0; i < COUNT_OF(solvers); i++)
-            suite_add_case(check, &cases[n], solvers[i], "parts of the queries, %s: %s", solvers[i], cases[n].rule);
+            suite_add_case(check_queries, &cases[n], solvers[i], "parts of the queries, %s: %s", solvers[i],
+                           cases[n].rule);
+    for (size_t i = 0; i < COUNT_OF(solvers); i++)
+        suite_add_case(check_items, &of_items, solvers[i], "parts of the items, with dropout, %s", solvers[i]);
     for (size_t i = 0; i < COUNT_OF(solvers); i++)
         suite_add_case(limits_rows, NULL, solvers[i], "packed sequences whose rows are limited, %s", solvers[i]);
     return suite_run("attention, parts", argc, argv);
