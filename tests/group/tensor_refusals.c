@@ -28,6 +28,12 @@ static clattn_status exchange(void *user, const clattn_group_exchange *exchange,
 {
     part *p = user;
     if (++p->exchanges == p->fails) {
+        clattn_group_exchange other = *exchange; /* what the other rank refuses at once */
+        other.send_bytes++;
+        other.receive_bytes++;
+        assert_int_equal(p->own.exchange(p->own.user, &other, request, message), CLATTN_SUCCESS);
+        assert_int_equal(p->own.wait(p->own.user, *request, message), CLATTN_ERROR_GROUP);
+        *request = NULL;
         strcpy(message, "the test's failure");
         return CLATTN_ERROR_IO;
     }
@@ -200,7 +206,7 @@ static void failing(void **state)
     for (int fails = 1; fails <= exchanges; fails++) {
         prepare(parts, 2, &small);
         parts[1].fails = fails;
-        run_all(parts, 2, 50);
+        run_all(parts, 2, 20000);
         if (fails <= 2) {
             expect(&parts[1], CLATTN_ERROR_IO, "rank 1: the test's failure");
             assert_int_equal(parts[0].made, CLATTN_ERROR_GROUP);
