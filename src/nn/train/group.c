@@ -391,8 +391,8 @@ static clattn_status spread(clattn_trainer *trainer, struct piece *piece)
     cl_mem value = trainer->buffers[piece->buffer].value;
     size_t count;
     const size_t share = piece_share(piece, group->ranks.group.rank, &count);
-    if (group->ranks.group.ranks == 1)
-        return CLATTN_SUCCESS;
+    if (group->ranks.group.ranks == 1) /* what is rounded next may lie on a queue that is out of order */
+        return trainer_is_narrow(trainer) ? fetch(trainer, value, 0, 0, NULL, piece->moved) : CLATTN_SUCCESS;
     TRY(fetch(trainer, value, piece->first + share, count, group->out, piece->moved));
     memset(group->out + count, 0, (piece->slice - count) * sizeof *group->out);
     TRY(ranks_swap(&group->ranks, group->out, true, group->in, piece->slice * sizeof *group->in));
