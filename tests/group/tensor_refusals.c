@@ -16,6 +16,7 @@ typedef struct part {
     clattn_group own,
         group; /* `group` fails in exchange number `fails`, counted from 1, and otherwise passes on to `own` */
     int fails, exchanges;
+    cl_mem_flags output_flags; /* of the first output, besides CL_MEM_READ_WRITE */
     clattn_stack_desc stack;
     clattn_transformer_desc model;
     nn_store store;
@@ -46,11 +47,15 @@ static clattn_status finish(void *user, void *request, char message[CLATTN_GROUP
     return p->own.wait(p->own.user, request, message);
 }
 
-static clattn_status encode(clattn_context *context, clattn_plan *plan)
+static clattn_status encode(clattn_context *context, clattn_plan *plan, cl_mem_flags flags)
 {
     static const float x[BATCH * POSITIONS * 32];
     clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
-    cl_mem in = nn_buffer(context, sizeof x, x), out = nn_buffer(context, sizeof x, NULL);
+    cl_int code;
+    cl_mem in = nn_buffer(context, sizeof x, x);
+    cl_mem out =
+        clCreateBuffer(clattn_context_opencl_context(context), CL_MEM_READ_WRITE | flags, sizeof x, NULL, &code);
+    assert_cl(code);
     args.input = clattn_binding_buffer(in, 0);
     args.output = clattn_binding_buffer(out, 0);
     const clattn_status status = clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, NULL);
@@ -75,7 +80,7 @@ static int run(void *user)
         goto end;
     p->encoded[0] = clattn_encoder_plan_create(model, &desc, NULL, &plan);
     for (int i = 0; i < 2 && plan; i++) {
-        p->encoded[i] = encode(context, plan);
+        p->encoded[i] = encode(context, plan, i ? 0 : p->output_flags);
         clattn_context_message(context, p->encoded_message, sizeof p->encoded_message);
     }
 end:
@@ -225,6 +230,26 @@ static void failing(void **state)
     }
 }
 
+/* What the host may not read and write is refused before the other rank waits for it; the call after that succeeds. */
+static void hidden_buffers(void **state)
+{
+    static const cl_mem_flags flags[] = {CL_MEM_HOST_READ_ONLY, CL_MEM_HOST_WRITE_ONLY, CL_MEM_HOST_NO_ACCESS};
+    static part parts[MOST_RANKS];
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(flags); i++) {
+        clattn_stack_desc stack = small;
+        stack.norm_place = CLATTN_NORM_PLACE_PRE; /* the sum is made where the output is */
+        prepare(parts, 2, &stack);
+        for (int k = 0; k < 2; k++)
+            parts[k].output_flags = flags[i];
+        run_all(parts, 2, 20000);
+        for (int k = 0; k < 2; k++) {
+            assert_int_equal(parts[k].encoded[0], CLATTN_ERROR_BUFFER_ACCESS);
+            assert_int_equal(parts[k].encoded[1], CLATTN_SUCCESS);
+        }
+    }
+}
+
 static void wrong_calls(void **state)
 {
     clattn_group_local *local;
@@ -269,6 +294,7 @@ int main(int argc, char **argv)
     suite_add(too_few, "group tensor: fewer heads, hidden numbers or logits than ranks are refused");
     suite_add(different, "group tensor: ranks with different models are refused, and both are named");
     suite_add(failing, "group tensor: a failed exchange ends all ranks' calls, and all that follow");
+    suite_add(hidden_buffers, "group tensor: outputs that the host may not read and write are refused");
     suite_add(wrong_calls, "group tensor: wrong calls are refused");
     return suite_run("group_tensor_refusals", argc, argv);
 }
