@@ -15,7 +15,8 @@ enum { MOST_RANKS = 4, BATCH = 2, POSITIONS = 5, VOCABULARY = 17 };
 typedef struct part {
     clattn_group own,
         group; /* `group` fails in exchange number `fails`, counted from 1, and otherwise passes on to `own` */
-    int fails, exchanges;
+    int fails, cancels, exchanges;
+    clattn_control *control;   /* which exchange number `cancels` cancels */
     cl_mem_flags output_flags; /* of the first output, besides CL_MEM_READ_WRITE */
     clattn_stack_desc stack;
     clattn_transformer_desc model;
@@ -38,6 +39,8 @@ static clattn_status exchange(void *user, const clattn_group_exchange *exchange,
         strcpy(message, "the test's failure");
         return CLATTN_ERROR_IO;
     }
+    if (p->exchanges == p->cancels)
+        clattn_control_cancel(p->control);
     return p->own.exchange(p->own.user, exchange, request, message);
 }
 
@@ -47,8 +50,9 @@ static clattn_status finish(void *user, void *request, char message[CLATTN_GROUP
     return p->own.wait(p->own.user, request, message);
 }
 
-static clattn_status encode(clattn_context *context, clattn_plan *plan, cl_mem_flags flags)
+static clattn_status encode(const part *p, clattn_plan *plan, cl_mem_flags flags)
 {
+    clattn_context *context = device_context();
     static const float x[BATCH * POSITIONS * 32];
     clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
     cl_int code;
@@ -58,6 +62,7 @@ static clattn_status encode(clattn_context *context, clattn_plan *plan, cl_mem_f
     assert_cl(code);
     args.input = clattn_binding_buffer(in, 0);
     args.output = clattn_binding_buffer(out, 0);
+    args.control = p->control;
     const clattn_status status = clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, NULL);
     clFinish(clattn_context_queue(context));
     clReleaseMemObject(in);
@@ -80,8 +85,9 @@ static int run(void *user)
         goto end;
     p->encoded[0] = clattn_encoder_plan_create(model, &desc, NULL, &plan);
     for (int i = 0; i < 2 && plan; i++) {
-        p->encoded[i] = encode(context, plan, i ? 0 : p->output_flags);
+        p->encoded[i] = encode(p, plan, i ? 0 : p->output_flags);
         clattn_context_message(context, p->encoded_message, sizeof p->encoded_message);
+        clattn_control_reset(p->control);
     }
 end:
     clattn_plan_release(&plan);
@@ -230,6 +236,31 @@ static void failing(void **state)
     }
 }
 
+/* A call that is cancelled behind an exchange is the model's last. */
+static void cancelled(void **state)
+{
+    static part parts[MOST_RANKS];
+    clattn_control_params params = CLATTN_CONTROL_PARAMS_INIT;
+    (void)state;
+    params.cancellable = 1;
+    for (int at = 0; at <= 2 + 8; at++) { /* behind those of making it, a call has eight; 0: none cancels */
+        prepare(parts, 2, &small);
+        for (int k = 0; k < 2; k++) {
+            parts[k].cancels = at;
+            assert_int_equal(clattn_control_create(&params, &parts[k].control), CLATTN_SUCCESS);
+        }
+        run_all(parts, 2, 20000);
+        for (int k = 0; k < 2; k++) {
+            const bool before = at == 1 || at == 2,
+                       none = at == 0; /* before the call nothing of it has been exchanged */
+            assert_int_equal(parts[k].made, CLATTN_SUCCESS);
+            assert_int_equal(parts[k].encoded[0], none ? CLATTN_SUCCESS : CLATTN_ERROR_CANCELLED);
+            assert_int_equal(parts[k].encoded[1], none || before ? CLATTN_SUCCESS : CLATTN_ERROR_GROUP);
+            clattn_control_release(&parts[k].control);
+        }
+    }
+}
+
 /* What the host may not read and write is refused before the other rank waits for it; the call after that succeeds. */
 static void hidden_buffers(void **state)
 {
@@ -294,6 +325,7 @@ int main(int argc, char **argv)
     suite_add(too_few, "group tensor: fewer heads, hidden numbers or logits than ranks are refused");
     suite_add(different, "group tensor: ranks with different models are refused, and both are named");
     suite_add(failing, "group tensor: a failed exchange ends all ranks' calls, and all that follow");
+    suite_add(cancelled, "group tensor: a call that is cancelled behind an exchange is the last");
     suite_add(hidden_buffers, "group tensor: outputs that the host may not read and write are refused");
     suite_add(wrong_calls, "group tensor: wrong calls are refused");
     return suite_run("group_tensor_refusals", argc, argv);
