@@ -202,6 +202,33 @@ static void different(void **state)
     expect(&parts[1], CLATTN_ERROR_INVALID_ARGUMENT, "rank 0 has a description that it refuses");
 }
 
+/* Ranks see a difference in the last of many stages, whose description is longer than what they tell each other. */
+static void many_stages(void **state)
+{
+    enum { STAGES = 40 };
+    static clattn_stack_desc stages[2][STAGES];
+    static part parts[MOST_RANKS];
+    (void)state;
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < STAGES; i++) {
+            stages[k][i] = (clattn_stack_desc){SHAPE(RELU), PRE, .layers = 1, .input = CLATTN_STACK_INPUT_CONTINUED};
+            stages[k][i].softcap = k && i + 1 == STAGES ? 2 : 1;
+            stages[k][i].next = i + 1 < STAGES ? &stages[k][i + 1] : NULL;
+        }
+    for (int k = 0; k < 2; k++) {
+        stages[k][0].input = CLATTN_STACK_INPUT_PICTURES;
+        stages[k][0].patches = (clattn_patches){.channels = 1, .height = 2, .width = 2};
+    }
+    for (int differ = 0; differ < 2; differ++) {
+        prepare(parts, 2, stages[0]);
+        if (differ)
+            parts[1].stack = stages[1][0];
+        run_all(parts, 2, 20000);
+        for (int k = 0; k < 2; k++)
+            expect(&parts[k], differ ? CLATTN_ERROR_INVALID_ARGUMENT : CLATTN_SUCCESS, differ ? "digest of all=" : "");
+    }
+}
+
 /* Whatever exchange fails, all ranks' calls end, and the model computes no more. */
 static void failing(void **state)
 {
@@ -324,6 +351,7 @@ int main(int argc, char **argv)
 {
     suite_add(too_few, "group tensor: fewer heads, hidden numbers or logits than ranks are refused");
     suite_add(different, "group tensor: ranks with different models are refused, and both are named");
+    suite_add(many_stages, "group tensor: so are those that differ in the last of many stages");
     suite_add(failing, "group tensor: a failed exchange ends all ranks' calls, and all that follow");
     suite_add(cancelled, "group tensor: a call that is cancelled behind an exchange is the last");
     suite_add(hidden_buffers, "group tensor: outputs that the host may not read and write are refused");
