@@ -219,9 +219,9 @@ CLATTN_API void clattn_group_attention_release(clattn_group_attention **attentio
  * - clattn_trainer_update exchanges gradients of what all ranks have, and blocks as a group's does; clattn_parameter has no moments
  *   (clattn_trainer_moments_read).
  * - After a failure, or if one rank's control is cancelled, the other ranks' calls fail by their time-out. If that comes after an
- *   exchange, every further call of the model fails, with GROUP.
- * - Outputs are the same bits on all ranks of equal devices, and so are parameters that all ranks have and train; logits are on all
- *   devices. They are those of one device but for roundings. With weights of int8, those that a rank has columns of have scales of these
+ *   exchange, every further call of the model that exchanges fails, with GROUP.
+ * - Outputs are the same bits on all ranks of equal devices, and so are parameters that all ranks have and train; logits are so
+ *   on any devices. They are those of one device but for roundings. With weights of int8, those that a rank has columns of have scales of these
  *   columns alone.
  * - Masks with heads, and probabilities, are those of the rank's own heads.
  *
