@@ -283,7 +283,7 @@ fail:
     return status;
 }
 
-/* A blocking write says that `from` was copied, not that other queues see it: finishing does. */
+/* A blocking write says that `from` was copied, and may go even if finishing fails, not that other queues see it: finishing does. */
 static clattn_status store(const clattn_trainer *trainer, cl_mem buffer, size_t first, size_t count, const float *from)
 {
     clattn_status status = CLATTN_SUCCESS;
@@ -291,7 +291,7 @@ static clattn_status store(const clattn_trainer *trainer, cl_mem buffer, size_t 
     if (!count)
         return status;
     TRY_CL(report_of(trainer), "clEnqueueWriteBuffer",
-           table(trainer)->clEnqueueWriteBuffer(queue, buffer, CL_FALSE, first * sizeof *from, count * sizeof *from,
+           table(trainer)->clEnqueueWriteBuffer(queue, buffer, CL_TRUE, first * sizeof *from, count * sizeof *from,
                                                 from, 0, NULL, NULL));
     TRY_CL(report_of(trainer), "clFinish", table(trainer)->clFinish(queue));
 fail:
