@@ -135,6 +135,43 @@ def gather(p, zigzag):
     return kernels
 
 
+def gather_backward(p, zigzag):
+    """Backward: what a rank adds to all gradients of a part goes home while the next part is computed."""
+    ranks, links, pieces = p.ranks, p.links, 2 if zigzag else 1
+    parcel, sums, rows = p.keys() / ranks, p.keys(4) / ranks, p.tokens / ranks
+    own = p.tokens * (0.5 if p.causal and zigzag else 1 - 0.5 / ranks if p.causal else 1)
+    # Each piece of the queries writes gradients of all keys; the second one's are added to the first one's.
+    adding = ranks * sums * (5 if zigzag else 1) / p.memory
+    attending = p.attend(rows, own, p.heads / ranks, PRODUCTS["backward"]) + adding + (6 if zigzag else 2) * links.launch
+    packing = 2 * parcel / p.memory + 2 * links.launch + parcel / links.host
+    ordering = 2 * ranks * parcel / p.memory + 2 * pieces * links.launch
+    cutting = 2 * ranks * sums / p.memory + 2 * pieces * links.launch
+    summing = (ranks - 1) * (3 * sums / p.memory + links.launch) + (sums + parcel) / p.memory + 2 * links.launch
+    kernels = transfers = cut = summed = 0.0
+    host, sending = packing, links.swap(ranks, parcel)
+    read = [0.0, 0.0]
+
+    def sum_up():
+        nonlocal host, kernels, transfers, summed, sending
+        host = max(host, transfers, cut) + ranks * sums / links.host
+        host, sending = host + sending + links.swap(ranks, sums), 0.0
+        transfers = max(host, summed) + ranks * sums / links.host
+        kernels = summed = max(kernels, transfers) + summing
+
+    for part in range(ranks):
+        host, sending = host + sending, 0.0
+        transfers = ordered = max(max(host, transfers) + ranks * parcel / links.host, read[part % 2]) + ordering
+        if part + 1 < ranks:
+            host = transfers = max(host, transfers) + packing
+            sending = links.swap(ranks, parcel)  # while the host waits, which it does next for the sums
+        kernels = read[part % 2] = max(kernels, ordered) + attending
+        if part > 0:
+            sum_up()
+        kernels = cut = kernels + cutting
+    sum_up()
+    return kernels
+
+
 def heads(p, direction):
     """Rows of all heads for all rows of some heads, and back; nothing overlaps."""
     links, ranks, logs = p.links, p.ranks, p.tokens / p.ranks * p.heads * 4
@@ -155,6 +192,8 @@ MODES = {
     ("zigzag", "backward"): lambda p: ring_backward(p, True),
     ("gather", "forward"): lambda p: gather(p, False),
     ("gather, zigzag", "forward"): lambda p: gather(p, True),
+    ("gather", "backward"): lambda p: gather_backward(p, False),
+    ("gather, zigzag", "backward"): lambda p: gather_backward(p, True),
     ("heads", "forward"): lambda p: heads(p, "forward"),
     ("heads", "backward"): lambda p: heads(p, "backward"),
 }

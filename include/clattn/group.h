@@ -60,7 +60,7 @@ typedef struct clattn_group {
                               char message[CLATTN_GROUP_MESSAGE]);
 
     /** Waits until an exchange has ended, and frees its request, also if it fails. It fails after a time-out if a rank does not
-     * answer. */
+     * answer. After a failure those that were started before it should cost no further time-out. */
     clattn_status (*wait)(void *user, void *request, char message[CLATTN_GROUP_MESSAGE]);
 } clattn_group;
 

@@ -85,6 +85,13 @@ RELEASE_NOTHING(clReleaseProgram, cl_program)
 RELEASE_NOTHING(clReleaseKernel, cl_kernel)
 RELEASE_NOTHING(clReleaseEvent, cl_event)
 
+static cl_int CL_API_CALL keep_mapped(cl_command_queue queue, cl_mem memory, void *mapped, cl_uint wait_count,
+                                      const cl_event *wait_list, cl_event *event)
+{
+    (void)queue, (void)memory, (void)mapped, (void)wait_count, (void)wait_list, (void)event;
+    return CL_SUCCESS;
+}
+
 void cl_table_disown(struct cl_table *table)
 {
     table->clReleaseDevice = keep_clReleaseDevice;
@@ -94,4 +101,5 @@ void cl_table_disown(struct cl_table *table)
     table->clReleaseProgram = keep_clReleaseProgram;
     table->clReleaseKernel = keep_clReleaseKernel;
     table->clReleaseEvent = keep_clReleaseEvent;
+    table->clEnqueueUnmapMemObject = keep_mapped;
 }

@@ -29,6 +29,8 @@
     REQUIRED(clEnqueueFillBuffer) \
     REQUIRED(clEnqueueCopyBuffer) \
     REQUIRED(clEnqueueCopyBufferRect) \
+    REQUIRED(clEnqueueMapBuffer) \
+    REQUIRED(clEnqueueUnmapMemObject) \
     REQUIRED(clRetainMemObject) \
     REQUIRED(clReleaseMemObject) \
     REQUIRED(clGetMemObjectInfo) \
@@ -68,7 +70,7 @@ struct cl_table {
  * -Dopencl=dlopen, from the loader found at run time.  Returns NO_OPENCL with the thread's message set. */
 clattn_status cl_table_fill(struct cl_table *table, clattn_get_proc get_proc, void *user);
 
-/* Makes every release in the table succeed without a call: in the child of a fork the objects are the
+/* Makes every release in the table, and every end of a mapping, succeed without a call: in the child of a fork the objects are the
  * parent's, and the driver may hang. */
 void cl_table_disown(struct cl_table *table);
 

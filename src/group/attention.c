@@ -128,6 +128,7 @@ static clattn_status prepare(clattn_group_attention *a)
     }
     TRY(reserve(a));
     TRY(scores_reserve(a));
+    TRY_CL(&device->report, "clFinish", device->cl.clFinish(a->transfers));
     status = run_mode(&r);
 fail:
     return status;
@@ -203,7 +204,7 @@ void clattn_group_attention_release(clattn_group_attention **attention)
     for (int i = 0; i < MOST_PARCELS; i++) {
         if (a->parcel[i].buffer)
             device->cl.clReleaseMemObject(a->parcel[i].buffer);
-        free(a->parcel[i].host);
+        staging_release(&a->parcel[i].host, device, a->transfers);
     }
     for (int i = 0; i < 2; i++)
         if (a->whole[i])

@@ -9,6 +9,7 @@
 #include "ops/attention/desc.h"
 #include "plan/context.h"
 #include "ranks/ranks.h"
+#include "ranks/staging.h"
 
 #define MOST_PIECES 2 /* of the whole sequence, that a rank has */
 
@@ -28,7 +29,7 @@ clattn_status group_problem_read(const clattn_group *group, const clattn_group_a
 /* Memory that ranks exchange: on the device, and the same on the host. */
 struct parcel {
     cl_mem buffer;
-    unsigned char *host;
+    struct staging host;
     size_t bytes;
     cl_event read;    /* the device's memory has been read by kernels until then; NULL: nobody reads it */
     cl_event written; /* the host's memory has been copied to the device until then; NULL: it has */
@@ -227,7 +228,8 @@ clattn_status gather_run(struct run *r);
 clattn_status heads_reserve(clattn_group_attention *a);
 clattn_status heads_run(struct run *r);
 
-/* Makes a parcel of so many bytes, or a buffer. */
+/* Makes a parcel of so many bytes, or a buffer.  The queue for transfers makes them zeros, since what lies between arrays, and rows that
+ * no item owns, is sent, too. */
 clattn_status parcel_make(clattn_group_attention *a, struct parcel *parcel, size_t bytes);
 clattn_status buffer_make(clattn_group_attention *a, cl_mem *buffer, size_t bytes);
 

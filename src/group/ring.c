@@ -196,11 +196,11 @@ clattn_status ring_pass(struct run *r, const struct parcel *parcel, struct parce
     clattn_status status;
     const int32_t rank = r->a->ranks.group.rank, ranks = r->a->ranks.group.ranks;
     TRY(parcel_wait(r, next));
-    const clattn_group_exchange exchange = {.send = parcel->host,
+    const clattn_group_exchange exchange = {.send = parcel->host.memory,
                                             .send_bytes = parcel->bytes,
                                             .to = (rank + 1) % ranks,
                                             .from = (rank + ranks - 1) % ranks,
-                                            .receive = next->host,
+                                            .receive = next->host.memory,
                                             .receive_bytes = next->bytes};
     status = group_start(r, &exchange, request);
 fail:

@@ -172,17 +172,23 @@ fail:
 
 clattn_status buffer_make(clattn_group_attention *a, cl_mem *buffer, size_t bytes)
 {
+    clattn_status status = CLATTN_SUCCESS;
     struct device *device = &a->context->device;
+    const unsigned char zero = 0;
     cl_int code;
     *buffer = device->cl.clCreateBuffer(device->context, CL_MEM_READ_WRITE, bytes, NULL, &code);
-    return *buffer ? CLATTN_SUCCESS : report_opencl(&device->report, "clCreateBuffer", code);
+    if (!*buffer)
+        return report_opencl(&device->report, "clCreateBuffer", code);
+    TRY_CL(&device->report, "clEnqueueFillBuffer",
+           device->cl.clEnqueueFillBuffer(a->transfers, *buffer, &zero, sizeof zero, 0, bytes, 0, NULL, NULL));
+fail:
+    return status;
 }
 
 clattn_status parcel_make(clattn_group_attention *a, struct parcel *parcel, size_t bytes)
 {
     parcel->bytes = bytes;
-    parcel->host = malloc(bytes);
-    if (!parcel->host)
+    if (!staging_make(&parcel->host, &a->context->device, a->transfers, bytes))
         return report_error(&a->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for an exchange");
     return buffer_make(a, &parcel->buffer, bytes);
 }
@@ -195,8 +201,8 @@ clattn_status parcel_fetch(struct run *r, struct parcel *parcel, cl_event ready)
         return status;
     TRY(parcel_wait(r, parcel));
     TRY_CL(&device->report, "clEnqueueReadBuffer",
-           device->cl.clEnqueueReadBuffer(r->a->transfers, parcel->buffer, CL_TRUE, 0, parcel->bytes, parcel->host,
-                                          ready != NULL, ready ? &ready : NULL, NULL));
+           device->cl.clEnqueueReadBuffer(r->a->transfers, parcel->buffer, CL_TRUE, 0, parcel->bytes,
+                                          parcel->host.memory, ready != NULL, ready ? &ready : NULL, NULL));
 fail:
     return status;
 }
@@ -210,9 +216,9 @@ clattn_status parcel_store(struct run *r, struct parcel *parcel)
         return status;
     event_replace(a->context, &parcel->written, NULL);
     TRY_CL(&device->report, "clEnqueueWriteBuffer",
-           device->cl.clEnqueueWriteBuffer(a->transfers, parcel->buffer, CL_FALSE, 0, parcel->bytes, parcel->host,
-                                           parcel->read != NULL, parcel->read ? &parcel->read : NULL,
-                                           &parcel->written));
+           device->cl.clEnqueueWriteBuffer(a->transfers, parcel->buffer, CL_FALSE, 0, parcel->bytes,
+                                           parcel->host.memory, parcel->read != NULL,
+                                           parcel->read ? &parcel->read : NULL, &parcel->written));
     TRY_CL(&device->report, "clFlush", device->cl.clFlush(a->transfers));
 fail:
     return status;
@@ -245,7 +251,8 @@ clattn_status group_finish(const struct run *r, void *request)
 clattn_status group_swap_start(const struct run *r, const struct parcel *out, bool shared, struct parcel *in,
                                size_t bytes, void **requests)
 {
-    return r->dry ? CLATTN_SUCCESS : ranks_swap_start(&r->a->ranks, out->host, shared, in->host, bytes, requests);
+    return r->dry ? CLATTN_SUCCESS
+                  : ranks_swap_start(&r->a->ranks, out->host.memory, shared, in->host.memory, bytes, requests);
 }
 
 clattn_status group_swap_finish(const struct run *r, void **requests)

@@ -37,6 +37,7 @@ struct clattn_group_local {
     struct rank {
         struct clattn_group_local *group;
         int32_t rank;
+        bool gave_up; /* one of its waits has failed since it last started an exchange */
     } *rank;
 };
 
@@ -55,7 +56,7 @@ static struct lane *lane_of(const struct clattn_group_local *group, int32_t from
 static clattn_status start(void *user, const clattn_group_exchange *exchange, void **result,
                            char message[CLATTN_GROUP_MESSAGE])
 {
-    const struct rank *self = user;
+    struct rank *self = user;
     struct clattn_group_local *group = self->group;
     if (exchange->to < 0 || exchange->to >= group->ranks || exchange->from < 0 || exchange->from >= group->ranks) {
         snprintf(message, CLATTN_GROUP_MESSAGE, "rank %d exchanges with ranks %d and %d of %d", (int)self->rank,
@@ -67,6 +68,7 @@ static clattn_status start(void *user, const clattn_group_exchange *exchange, vo
         snprintf(message, CLATTN_GROUP_MESSAGE, "no memory for an exchange");
         return CLATTN_ERROR_OUT_OF_MEMORY;
     }
+    self->gave_up = false;
     request->exchange = *exchange;
     request->post.data = exchange->send;
     request->post.bytes = exchange->send_bytes;
@@ -156,10 +158,10 @@ static clattn_status send(struct clattn_group_local *group, const struct request
 
 static clattn_status finish(void *user, void *given, char message[CLATTN_GROUP_MESSAGE])
 {
-    const struct rank *self = user;
+    struct rank *self = user;
     struct clattn_group_local *group = self->group;
     struct request *request = given;
-    const uint64_t end = os_time() + (uint64_t)group->timeout_ms * 1000000;
+    const uint64_t end = self->gave_up ? 0 : os_time() + (uint64_t)group->timeout_ms * 1000000;
     mtx_lock(&group->lock);
     clattn_status status = receive(group, self->rank, request, end, message);
     if (status == CLATTN_SUCCESS)
@@ -172,6 +174,7 @@ static clattn_status finish(void *user, void *given, char message[CLATTN_GROUP_M
     *link = request->post.next;
     mtx_unlock(&group->lock);
     free(request);
+    self->gave_up |= status != CLATTN_SUCCESS;
     return status;
 }
 
@@ -197,7 +200,7 @@ clattn_status clattn_group_local_create(int32_t ranks, uint32_t timeout_ms, clat
     group->ranks = ranks;
     group->timeout_ms = timeout_ms ? timeout_ms : DEFAULT_TIMEOUT_MS;
     for (int32_t i = 0; i < ranks; i++)
-        group->rank[i] = (struct rank){group, i};
+        group->rank[i] = (struct rank){.group = group, .rank = i};
     *local = group;
     return CLATTN_SUCCESS;
 fail:

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "base/text/lines.h"
 #include "base/try.h"
 
 void clattn_group_init(clattn_group *group)
@@ -27,11 +28,11 @@ clattn_status ranks_read(struct ranks *ranks, struct report *report, const clatt
 
 /* ---- exchanges ---- */
 
-/* Reports what a group's function returned. */
+/* Reports what a group's function returned: its first failure. */
 static clattn_status report_group(struct ranks *ranks, clattn_status status, char message[CLATTN_GROUP_MESSAGE])
 {
     message[CLATTN_GROUP_MESSAGE - 1] = '\0';
-    if (status == CLATTN_SUCCESS)
+    if (status == CLATTN_SUCCESS || ranks->failed)
         return status;
     ranks->failed = true;
     return report_error(ranks->report, status, "rank %d: %s", (int)ranks->group.rank, message);
@@ -130,13 +131,11 @@ fail:
 /* Names the first line in which two ranks differ. */
 static clattn_status disagree(const struct ranks *ranks, const char *own, int32_t other, const char *its)
 {
-    while (*own && strcspn(own, "\n") == strcspn(its, "\n") && !strncmp(own, its, strcspn(own, "\n") + 1)) {
-        own += strcspn(own, "\n") + 1;
-        its += strcspn(its, "\n") + 1;
-    }
+    skip_equal_lines(&own, &its);
+    own = *own ? own : "no more";
+    its = *its ? its : "no more";
     return report_error(ranks->report, CLATTN_ERROR_INVALID_ARGUMENT, "rank %d has %.*s, and rank %d has %.*s",
-                        (int)ranks->group.rank, (int)strcspn(own, "\n"), *own ? own : "no more", (int)other,
-                        (int)strcspn(its, "\n"), *its ? its : "no more");
+                        (int)ranks->group.rank, (int)line_length(own), own, (int)other, (int)line_length(its), its);
 }
 
 clattn_status ranks_agree(struct ranks *ranks, const char own[RANKS_AGREED], bool refused)

@@ -35,6 +35,12 @@ clattn_status ranks_swap_finish(struct ranks *ranks, void **requests);
 /* Starts that and waits for it. */
 clattn_status ranks_swap(struct ranks *ranks, const void *out, bool shared, void *in, size_t bytes);
 
+/* The first of `whole` things that rank `rank` has; those of the next rank follow.  No two ranks' counts differ by more than 1. */
+static inline size_t ranks_first(const struct ranks *ranks, size_t whole, size_t rank)
+{
+    return whole * rank / (size_t)ranks->group.ranks;
+}
+
 /* The elements of a rank's slice of an array of `count`, which the slices of all ranks fill up. */
 size_t ranks_slice(const struct ranks *ranks, size_t count);
 

@@ -17,7 +17,7 @@ ALLOWED["io"] = {"base", "io"}
 for shared in ("denoise", "restore"):
     ALLOWED[shared] = {"base", shared}  # of base, what headers have
 ALLOWED["pictures"] = {"base", "denoise", "restore", "pictures"}
-ALLOWED["ranks"] = {"base", "ranks"}
+ALLOWED["ranks"] = {"base", "device", "ranks"}
 ALLOWED["nn"].add("ranks")
 ALLOWED["group"] = {"base", "device", "program", "plan", "ops", "ranks", "group"}
 ALLOWED["tool"] = set(ORDER) | {"ref", "io", "denoise", "restore", "pictures", "tool"}

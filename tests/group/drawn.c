@@ -6,89 +6,19 @@
 #include <string.h>
 
 #include "support/core/inject.h"
-#include "support/group/draw.h"
+#include "support/group/drawn.h"
 #include "support/suite.h"
 
 #define MOST_DRAWS 1200
 #define PLANS 512 /* of one draw, at the most: ranks whose arrays differ in strides have plans of their own */
 
-/* A draw's whole, and the ranks' parts. */
-typedef struct work {
-    const group_draw *draw;
-    test_job forward;
-    clattn_attention_desc desc;
-    struct backward_job backward;
-    group_part parts[GROUP_MOST_RANKS];
-} work;
-
-static test_job *whole_of(work *w)
-{
-    return w->draw->backward ? &w->backward.job : &w->forward;
-}
-
-static void prepare(work *w, const group_draw *d, uint64_t salt)
-{
-    memset(w, 0, sizeof *w);
-    w->draw = d;
-    if (!d->backward) {
-        w->desc = attention_prepare(&w->forward, &d->test, salt);
-        (void)attention_inject(&w->forward, &d->test);
-        return;
-    }
-    backward_prepare(&w->backward, &d->test);
-    struct backward_job *b = &w->backward;
-    test_array *own[JOB_OUTPUTS] = {&b->query, &b->key,    &b->value, &b->mask,
-                                    &b->bias,  &b->vector, &b->alibi, &b->sinks};
-    for (int n = 0; n < JOB_OUTPUTS; n++)
-        if (!(d->gradients >> n & 1))
-            own[n]->memory = w->backward.job.output[n].memory = NULL;
-}
-
-static void make_parts(work *w)
-{
-    for (int i = 0; i < w->draw->way.ranks; i++)
-        if (w->draw->backward)
-            group_part_make_backward(&w->parts[i], &w->backward, &w->draw->way, i);
-        else
-            group_part_make(&w->parts[i], &w->forward, &w->desc, &w->draw->way, i);
-}
-
 /* Makes the ranks' shares and calls them `times` times. */
-static void compute(work *w, int times)
+static void compute(drawn *w, int times)
 {
     const clattn_status status = group_parts_run(w->parts, device_context(), &w->draw->way, times);
     assert_int_equal(status, CLATTN_SUCCESS);
     /* A plan has kernels.  When one rank has its share, all have made their plans. */
     assert_int_equal(inject_made(INJECT_KERNEL), w->parts[0].kernels);
-}
-
-static void give_parts(work *w)
-{
-    for (int i = 0; i < w->draw->way.ranks; i++) {
-        group_part_give(&w->parts[i], whole_of(w), &w->draw->way);
-        group_part_release(&w->parts[i]);
-    }
-}
-
-static bool is_all_bf16(const attention_case *t)
-{
-    return t->type.query == CLATTN_DTYPE_BF16 && t->type.key == CLATTN_DTYPE_BF16 &&
-           t->type.value == CLATTN_DTYPE_BF16 && t->type.output == CLATTN_DTYPE_BF16;
-}
-
-static void judge_and_release(work *w)
-{
-    struct backward_job *b = &w->backward;
-    if (!w->draw->backward) {
-        attention_judge(&w->forward, &w->draw->test);
-        job_release(&w->forward);
-        return;
-    }
-    if (is_all_bf16(&w->draw->test))
-        b->weights = CLATTN_DTYPE_BF16; /* which cpu-bf16 rounds them to */
-    b->by_sums = w->draw->way.mode == CLATTN_GROUP_MODE_RING;
-    backward_judge(b);
-    backward_release(b);
 }
 
 static group_draw draws[MOST_DRAWS];
@@ -97,10 +27,10 @@ static void check(const void *which, const char *unused)
 {
     const group_draw *d = which;
     const size_t index = (size_t)(d - draws);
-    static work w;
+    static drawn w;
     (void)unused;
-    prepare(&w, d, index);
-    make_parts(&w);
+    drawn_prepare(&w, d, index);
+    drawn_make_parts(&w);
     compute(&w, 1);
     if (index % 5 == 0) { /* other shares, called twice, give the same bits */
         unsigned char *first[GROUP_MOST_RANKS];
@@ -108,7 +38,7 @@ static void check(const void *which, const char *unused)
             first[i] = group_part_bytes(&w.parts[i]);
             group_part_release(&w.parts[i]);
         }
-        make_parts(&w);
+        drawn_make_parts(&w);
         compute(&w, 2);
         for (int i = 0; i < d->way.ranks; i++) {
             unsigned char *second = group_part_bytes(&w.parts[i]);
@@ -117,8 +47,9 @@ static void check(const void *which, const char *unused)
             free(second);
         }
     }
-    give_parts(&w);
-    judge_and_release(&w);
+    drawn_give_parts(&w);
+    drawn_judge(&w);
+    drawn_release(&w);
 }
 
 /* ---- a share that is called with other positions ---- */
@@ -144,21 +75,22 @@ static void positions_make_no_plan(const void *which, const char *unused)
 {
     static const int64_t at[] = {0, -30, 17, 48, -7, -100, 3};
     static group_draw draw[COUNT_OF(at)];
-    static work calls[COUNT_OF(at)];
+    static drawn calls[COUNT_OF(at)];
     const struct positioned *p = which;
     (void)unused;
     for (size_t n = 0; n < COUNT_OF(at); n++) {
         draw[n] = p->draw;
         draw[n].test.position = at[n];
-        prepare(&calls[n], &draw[n], n);
-        make_parts(&calls[n]);
+        drawn_prepare(&calls[n], &draw[n], n);
+        drawn_make_parts(&calls[n]);
         for (int i = 0; n && i < p->draw.way.ranks; i++)
             calls[n - 1].parts[i].then = &calls[n].parts[i];
     }
     compute(&calls[0], 1);
     for (size_t n = 0; n < COUNT_OF(at); n++) {
-        give_parts(&calls[n]);
-        judge_and_release(&calls[n]);
+        drawn_give_parts(&calls[n]);
+        drawn_judge(&calls[n]);
+        drawn_release(&calls[n]);
     }
 }
 

@@ -1,4 +1,5 @@
-/* Groups that do not answer, do not agree, or are asked for what they cannot do; and groups of the application's own. */
+/* Ranks that do not agree, or are asked for what they cannot do; and groups of the application's own. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,109 +7,6 @@
 #include "support/core/threads.h"
 #include "support/group/parts.h"
 #include "support/suite.h"
-
-/* ---- the local group ---- */
-
-/* Makes a local group's ranks. */
-static clattn_group_local *make_groups(int ranks, uint32_t timeout_ms, clattn_group *groups)
-{
-    clattn_group_local *local = NULL;
-    assert_int_equal(clattn_group_local_create(ranks, timeout_ms, &local), CLATTN_SUCCESS);
-    for (int i = 0; i < ranks; i++)
-        assert_int_equal(clattn_group_local_rank(local, i, &groups[i]), CLATTN_SUCCESS);
-    return local;
-}
-
-typedef struct exchanger {
-    clattn_group group;
-    clattn_group_exchange exchange;
-    clattn_status status;
-    char message[CLATTN_GROUP_MESSAGE];
-} exchanger;
-
-static int exchange_once(void *user)
-{
-    exchanger *e = user;
-    void *request = NULL;
-    e->status = e->group.exchange(e->group.user, &e->exchange, &request, e->message);
-    if (e->status == CLATTN_SUCCESS)
-        e->status = e->group.wait(e->group.user, request, e->message);
-    return 0;
-}
-
-static void two_lengths_are_named(void **state)
-{
-    clattn_group groups[2];
-    char from[2][16], to[2][16];
-    exchanger ranks[2];
-    thrd_t threads[2];
-    (void)state;
-    memset(from, 'a', sizeof from);
-    clattn_group_local *local = make_groups(2, 5000, groups);
-    for (int i = 0; i < 2; i++) {
-        ranks[i] = (exchanger){groups[i], {from[i], i ? 12 : 16, 1 - i, 1 - i, to[i], 16}, CLATTN_SUCCESS, ""};
-        assert_int_equal(thrd_create(&threads[i], exchange_once, &ranks[i]), thrd_success);
-    }
-    for (int i = 0; i < 2; i++)
-        thrd_join(threads[i], NULL);
-    assert_int_equal(ranks[0].status, CLATTN_ERROR_GROUP);
-    assert_string_equal(ranks[0].message, "rank 1 sent 12 bytes, expected 16");
-    assert_int_equal(ranks[1].status, CLATTN_ERROR_GROUP);
-    assert_string_equal(ranks[1].message, "rank 0 expected 16 bytes, got 12");
-    clattn_group_local_release(&local);
-    assert_null(local);
-    clattn_group_local_release(&local);
-}
-
-static void a_missing_rank_is_named(void **state)
-{
-    clattn_group groups[3];
-    char from[4] = "abc", to[4];
-    (void)state;
-    clattn_group_local *local = make_groups(3, 50, groups);
-    exchanger e = {groups[0], {from, sizeof from, 1, 2, to, sizeof to}, CLATTN_SUCCESS, ""};
-    exchange_once(&e);
-    assert_int_equal(e.status, CLATTN_ERROR_GROUP);
-    assert_string_equal(e.message, "rank 2 did not answer within 50 ms");
-    e.exchange = (clattn_group_exchange){from, sizeof from, 3, 0, to, sizeof to};
-    exchange_once(&e);
-    assert_int_equal(e.status, CLATTN_ERROR_INVALID_ARGUMENT);
-    assert_string_equal(e.message, "rank 0 exchanges with ranks 3 and 0 of 3");
-    e.exchange = (clattn_group_exchange){from, sizeof from, 0, 0, to, sizeof to};
-    exchange_once(&e);
-    assert_int_equal(e.status, CLATTN_SUCCESS);
-    assert_string_equal(to, "abc");
-    assert_int_equal(clattn_group_local_rank(local, 3, groups), CLATTN_ERROR_INVALID_ARGUMENT);
-    assert_int_equal(clattn_group_local_rank(local, -1, groups), CLATTN_ERROR_INVALID_ARGUMENT);
-    assert_int_equal(clattn_group_local_rank(NULL, 0, groups), CLATTN_ERROR_INVALID_ARGUMENT);
-    assert_int_equal(clattn_group_local_rank(local, 0, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
-    clattn_group_local_release(&local);
-    assert_int_equal(clattn_group_local_create(0, 0, &local), CLATTN_ERROR_INVALID_ARGUMENT);
-    assert_int_equal(clattn_group_local_create(1, 0, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
-    clattn_group_local_release(NULL);
-}
-
-/* Exchanges that are under way at once arrive in the order in which they were started. */
-static void exchanges_keep_their_order(void **state)
-{
-    enum { COUNT = 5 };
-    clattn_group groups[1];
-    void *requests[COUNT];
-    int from[COUNT], to[COUNT] = {0};
-    char message[CLATTN_GROUP_MESSAGE] = "";
-    (void)state;
-    clattn_group_local *local = make_groups(1, 1000, groups);
-    for (int i = 0; i < COUNT; i++) {
-        from[i] = 10 + i;
-        const clattn_group_exchange exchange = {&from[i], sizeof from[i], 0, 0, &to[i], sizeof to[i]};
-        assert_int_equal(groups[0].exchange(groups[0].user, &exchange, &requests[i], message), CLATTN_SUCCESS);
-    }
-    for (int i = 0; i < COUNT; i++)
-        assert_int_equal(groups[0].wait(groups[0].user, requests[i], message), CLATTN_SUCCESS);
-    for (int i = 0; i < COUNT; i++)
-        assert_int_equal(to[i], 10 + i);
-    clattn_group_local_release(&local);
-}
 
 /* ---- ranks that disagree ---- */
 
@@ -146,7 +44,7 @@ static void make_shares(maker ranks[2])
 {
     clattn_group groups[2];
     thrd_t threads[2];
-    clattn_group_local *local = make_groups(2, 5000, groups);
+    clattn_group_local *local = group_local_make(2, 5000, groups);
     (void)device_context();
     for (int i = 0; i < 2; i++) {
         ranks[i].group = groups[i];
@@ -177,6 +75,11 @@ static void what_ranks_disagree_about_is_named(void **state)
     local[1].causal = 1;
     make_shares(ranks);
     assert_string_equal(ranks[1].message, "rank 1 has causal=1, and rank 0 has causal=0");
+    local[1] = small_desc();
+    local[1].window.explicit_left = 1;
+    local[1].window.left = 3;
+    make_shares(ranks);
+    assert_string_equal(ranks[0].message, "rank 0 has no more, and rank 1 has left=3");
     /* Gradients decide what travels. */
     for (int i = 0; i < 2; i++) {
         local[i] = small_desc();
@@ -201,10 +104,11 @@ static void what_ranks_disagree_about_is_named(void **state)
 
 /* ---- groups of the application's own ---- */
 
-/* A lone rank's, whose functions do as they are told. */
+/* A rank's, whose functions do as they are told; other ranks send what it sends. */
 struct own_group {
     bool no_request, fails;
     int exchanges, waits;
+    int wait_fails; /* the first wait that fails, as all after it do; 0: none */
 };
 
 static clattn_status own_exchange(void *user, const clattn_group_exchange *exchange, void **request,
@@ -224,17 +128,19 @@ static clattn_status own_exchange(void *user, const clattn_group_exchange *excha
 static clattn_status own_wait(void *user, void *request, char message[CLATTN_GROUP_MESSAGE])
 {
     struct own_group *own = user;
-    (void)message;
     assert_ptr_equal(request, own);
     own->waits++;
-    return CLATTN_SUCCESS;
+    if (!own->wait_fails || own->waits < own->wait_fails)
+        return CLATTN_SUCCESS;
+    snprintf(message, CLATTN_GROUP_MESSAGE, "wait %d", own->waits);
+    return CLATTN_ERROR_GROUP;
 }
 
-static maker make_own(struct own_group *own, const clattn_attention_desc *desc)
+static maker make_own(struct own_group *own, int ranks, const clattn_attention_desc *desc)
 {
     maker m = {.desc = CLATTN_GROUP_ATTENTION_DESC_INIT};
     clattn_group_init(&m.group);
-    m.group.ranks = 1;
+    m.group.ranks = ranks;
     m.group.user = own;
     m.group.exchange = own_exchange;
     m.group.wait = own_wait;
@@ -246,19 +152,24 @@ static maker make_own(struct own_group *own, const clattn_attention_desc *desc)
 static void own_groups_serve_and_fail(void **state)
 {
     const clattn_attention_desc desc = small_desc();
-    struct own_group good = {0}, silent = {.no_request = true}, bad = {.fails = true};
+    struct own_group good = {0}, silent = {.no_request = true}, bad = {.fails = true}, late = {.wait_fails = 3};
     (void)state;
-    assert_int_equal(make_own(&good, &desc).status, CLATTN_SUCCESS);
+    assert_int_equal(make_own(&good, 1, &desc).status, CLATTN_SUCCESS);
     assert_int_equal(good.exchanges, 1);
     assert_int_equal(good.waits, 1);
-    maker m = make_own(&silent, &desc);
+    maker m = make_own(&silent, 1, &desc);
     assert_int_equal(m.status, CLATTN_ERROR_GROUP);
     assert_string_equal(m.message, "rank 0: the group's exchange gave no request");
     assert_int_equal(silent.exchanges, 1);
-    m = make_own(&bad, &desc);
+    m = make_own(&bad, 1, &desc);
     assert_int_equal(m.status, CLATTN_ERROR_OUT_OF_MEMORY);
     assert_int_equal(strlen(m.message), strlen("rank 0: ") + CLATTN_GROUP_MESSAGE - 1);
     assert_int_equal(bad.exchanges, 1);
+    m = make_own(&late, 4, &desc); /* one exchange to compare descriptions, three to tell all ranks of a share */
+    assert_int_equal(m.status, CLATTN_ERROR_GROUP);
+    assert_string_equal(m.message, "rank 0: wait 3");
+    assert_int_equal(late.exchanges, 4);
+    assert_int_equal(late.waits, 4);
 }
 
 /* ---- descriptions and arguments ---- */
@@ -268,7 +179,7 @@ static void refuses(clattn_group_attention_desc desc, clattn_attention_desc own,
 {
     clattn_group groups[1];
     maker m = {.desc = desc};
-    clattn_group_local *local = make_groups(1, 1000, groups);
+    clattn_group_local *local = group_local_make(1, 1000, groups);
     m.desc.attention = &own;
     m.group = groups[0];
     make_share(&m);
@@ -374,7 +285,7 @@ static void wrong_groups_and_arguments_are_refused(void **state)
     small_attention_open(&problem, clattn_context_opencl_context(context));
     own = problem.desc;
     desc.attention = &own;
-    clattn_group_local *local = make_groups(1, 1000, groups);
+    clattn_group_local *local = group_local_make(1, 1000, groups);
     wrong = groups[0];
     wrong.rank = 1;
     assert_int_equal(clattn_group_attention_create(context, &wrong, &desc, &attention), CLATTN_ERROR_INVALID_ARGUMENT);
@@ -433,9 +344,6 @@ static void wrong_groups_and_arguments_are_refused(void **state)
 
 int main(int argc, char **argv)
 {
-    suite_add(two_lengths_are_named, "group: both lengths of an exchange are named");
-    suite_add(a_missing_rank_is_named, "group: a rank that does not answer is named");
-    suite_add(exchanges_keep_their_order, "group: exchanges keep their order");
     suite_add(own_groups_serve_and_fail, "group: an application's own, and how it fails");
     suite_add(what_ranks_disagree_about_is_named, "group attention: what ranks disagree about is named");
     suite_add(wrong_descriptions_are_refused, "group attention: wrong descriptions are refused");

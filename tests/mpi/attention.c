@@ -3,7 +3,7 @@
 #include <clattn/mpi.h>
 #include <stdlib.h>
 
-#include "support/group/parts.h"
+#include "support/group/drawn.h"
 #include "support/suite.h"
 
 #define WHOLE .dim = {2, 8, 4, 48, 96, 8, 8}
@@ -15,32 +15,34 @@ static const attention_case cases[] = {
 
 static clattn_group group;
 
-/* Sends the bytes of rank 0's, or of another rank's, output `n` to rank 0. */
-static void send_output(const test_array *from, test_array *to, int rank)
+static size_t bytes_of(const test_array *array)
 {
-    const test_memory *own = from->memory;
-    const size_t bytes = own->count * own->element_size;
-    unsigned char *sent = malloc(bytes), *received = malloc(bytes);
+    return array->memory->count * array->memory->element_size;
+}
+
+/* Sends the bytes of a rank's output to rank 0, where `to` has as many. */
+static void send_output(const test_array *from, const test_array *to, int rank)
+{
+    const bool sends = group.rank == rank, receives = group.rank == 0;
+    const size_t sent = sends ? bytes_of(from) : 0, received = receives ? bytes_of(to) : 0;
+    unsigned char *out = malloc(sent + 1), *in = malloc(received + 1);
     char message[CLATTN_GROUP_MESSAGE] = "";
     void *request = NULL;
-    assert_non_null(sent);
-    assert_non_null(received);
-    read_buffer(clattn_context_queue(device_context()), own->buffer, bytes, sent);
-    const clattn_group_exchange exchange = {.send = sent,
-                                            .send_bytes = group.rank == rank ? bytes : 0,
-                                            .to = 0,
-                                            .from = rank,
-                                            .receive = received,
-                                            .receive_bytes = group.rank == 0 ? bytes : 0};
-    if (group.rank == 0 || group.rank == rank) {
+    assert_non_null(out);
+    assert_non_null(in);
+    if (sends)
+        read_buffer(clattn_context_queue(device_context()), from->memory->buffer, sent, out);
+    const clattn_group_exchange exchange = {
+        .send = out, .send_bytes = sent, .to = 0, .from = rank, .receive = in, .receive_bytes = received};
+    if (sends || receives) {
         assert_int_equal(group.exchange(group.user, &exchange, &request, message), CLATTN_SUCCESS);
         if (group.wait(group.user, request, message) != CLATTN_SUCCESS)
             fail_msg("%s", message);
     }
-    if (group.rank == 0)
-        write_buffer(clattn_context_queue(device_context()), to->memory->buffer, 0, bytes, received);
-    free(sent);
-    free(received);
+    if (receives)
+        write_buffer(clattn_context_queue(device_context()), to->memory->buffer, 0, received, in);
+    free(out);
+    free(in);
 }
 
 /* Runs the rank's part; rank 0 then has the whole. */
@@ -92,12 +94,36 @@ static void check(const void *which, const char *unused)
     }
 }
 
+/* ---- what is drawn ---- */
+
+/* Of the draws that the threads of test_group_drawn make, too, those of as many ranks as there are. */
+static group_draw draws[DRAWS_OF_FAMILIES];
+
+static void check_draw(const void *which, const char *unused)
+{
+    static drawn w;
+    const group_draw *d = which;
+    (void)unused;
+    drawn_prepare(&w, d, (uint64_t)(d - draws));
+    drawn_make_parts(&w);
+    run_part(w.parts, d->way.ranks, &d->way, drawn_whole(&w));
+    if (group.rank == 0)
+        drawn_judge(&w);
+    drawn_release(&w);
+}
+
 int main(int argc, char **argv)
 {
+    const size_t count = by_level(10, 20, DRAWS_OF_FAMILIES, DRAWS_OF_FAMILIES);
     MPI_Init(&argc, &argv);
     int failed = clattn_group_mpi_create(MPI_COMM_WORLD, 30000, &group) != CLATTN_SUCCESS;
     for (size_t i = 0; i < COUNT_OF(cases); i++)
         suite_add_case(check, &cases[i], "", "group attention by MPI: %s", cases[i].rule);
+    for (size_t i = 0; !failed && i < count; i++) {
+        group_draw_make(&draws[i], i);
+        if (draws[i].way.ranks == group.ranks)
+            suite_add_case(check_draw, &draws[i], "", "draw %zu: %s", i, draws[i].text);
+    }
     failed = failed || suite_run("mpi_attention", argc, argv);
     if (failed)
         MPI_Abort(MPI_COMM_WORLD, 1);

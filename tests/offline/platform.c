@@ -465,6 +465,8 @@ static const struct {
     NOT_HERE(EnqueueFillBuffer),
     NOT_HERE(EnqueueCopyBuffer),
     NOT_HERE(EnqueueCopyBufferRect),
+    NOT_HERE(EnqueueMapBuffer),
+    NOT_HERE(EnqueueUnmapMemObject),
     ENTRY(EnqueueReadBuffer),
     NOT_HERE(EnqueueReadImage),
     NOT_HERE(EnqueueCopyImageToBuffer),

@@ -102,6 +102,25 @@ class Training(Ranks):
         self.together(RANKS, "m", "--steps", 7, "--resume")
         self.same_files("whole", "m")
 
+    def test_tensor_parallel(self):
+        """Ranks that have the model together train it as one process does, and go on with it in any way."""
+        heads = ["--heads", 4, "--d-ff", 66]
+        self.train("one", "--steps", 5, *ACCUMULATE, *heads)
+        together = self.together(RANKS, "m", "--steps", 5, "--tensor-parallel", *heads)
+        self.assertEqual(together["ranks"], RANKS)
+        one, found = self.near("one", "m", 1e-3)
+        for name in ("state.losses", "state.checks"):
+            np.testing.assert_allclose(found[name], one[name], rtol=1e-5)
+        self.together(RANKS, "again", "--steps", 2, "--tensor-parallel", *heads)
+        self.together(RANKS, "again", "--steps", 5, "--tensor-parallel", "--resume", *heads)
+        self.same_files("m", "again")
+        self.together(RANKS, "mixed", "--steps", 2, "--tensor-parallel", *heads)
+        self.train("mixed", "--steps", 3, "--resume", *heads)
+        self.together(RANKS, "mixed", "--steps", 4, "--resume", *heads)
+        self.together(RANKS, "mixed", "--steps", 5, "--tensor-parallel", "--resume", *heads)
+        self.near("one", "mixed", 1e-3)
+        self.refuse_ranks([self.command("n", "--steps", 1, "--tensor-parallel", "--heads", 2)], "2 heads of keys for 3 ranks", ranks=3)
+
     @slow
     def test_bfloat16(self):
         self.train("one", "--steps", 4, "--dtype", "bf16", *ACCUMULATE)
@@ -141,6 +160,27 @@ class Translation(Ranks):
             for left, right in zip(several["translations"], one["translations"], strict=True):
                 self.assertAlmostEqual(left.pop("score"), right.pop("score"), places=4)
             self.assertEqual(several["translations"], one["translations"])
+
+    def test_tensor_parallel(self):
+        """Ranks that have the model together write what one process writes, and one of them writes it."""
+        self.train("m", "--steps", 30, "--heads", 4)
+        lines = self.read("a.txt").decode()
+        expected = self.succeed("translate", self.path("m"), input=lines.encode()).out
+        status, out, errors = self.run_ranks(RANKS, ["translate", self.path("m"), "--tensor-parallel"], text=lines)
+        self.assertEqual((status, errors, out), (0, [], expected))
+        texts = lines.splitlines()[:3]
+        one = self.succeed("translate", self.path("m"), *texts, "--json", "--beams", 3, "--tensor-parallel").json()  # one rank
+        status, out, errors = self.run_ranks(RANKS, ["translate", self.path("m"), *texts, "--json", "--beams", 3,
+                                                     "--tensor-parallel"])
+        self.assertEqual((status, errors), (0, []))
+        several = json.loads(out)
+        for left, right in zip(several["translations"], one["translations"], strict=True):
+            self.assertAlmostEqual(left.pop("score"), right.pop("score"), places=4)
+        self.assertEqual(several["translations"], one["translations"])
+        parallel = ["translate", self.path("m"), "a", "--tensor-parallel"]
+        self.refuse_ranks([[*parallel, "--attention", self.path("a.html")]], "clattn: rank 0: ", "--attention draws a model")
+        self.refuse_ranks([parallel], "clattn: rank 0: ", "heads of keys for 5 ranks", ranks=5)
+        self.refuse_ranks([[*parallel, "--dtype", "bf16"], parallel], "clattn: rank 0: has '--dtype', and rank 1 has 'translate'")
 
     def test_refused(self):
         self.refuse_ranks([["translate", self.path("nothing")]], "clattn: rank 0: ", "nothing: is no folder")
@@ -280,8 +320,12 @@ class Devices(Ranks):
         np.testing.assert_allclose(together["state.losses"], one["state.losses"], rtol=1e-5)
         lines = self.read("a.txt").decode().splitlines()[:8]
         expected = self.succeed("translate", self.path("m"), *lines, "--device", "Portable:").out
-        status, out, _ = self.run_ranks(2, ["translate", self.path("m"), *lines, *devices])
-        self.assertEqual((status, out), (0, expected))
+        for how in ([], ["--tensor-parallel"]):
+            status, out, _ = self.run_ranks(2, ["translate", self.path("m"), *lines, *devices, *how])
+            self.assertEqual((status, out), (0, expected), how)
+        self.together(2, "parts", "--steps", 4, *devices, "--tensor-parallel")
+        _, together = self.near("one", "parts", 1e-3)
+        np.testing.assert_allclose(together["state.losses"], one["state.losses"], rtol=1e-5)
 
 
 del TrainTest  # its tests are another program's

@@ -1,6 +1,5 @@
 /* Steps in which ranks exchange an array: it comes to the host, and goes back.  They block until the device has made it. */
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/size.h"
@@ -9,12 +8,7 @@
 
 /* ---- making them ---- */
 
-/* The columns that rank `rank` has of `whole`. */
-static size_t first_column(const struct ranks *ranks, size_t whole, size_t rank)
-{
-    return whole * rank / (size_t)ranks->group.ranks;
-}
-
+/* The columns that a rank makes at the most. */
 static size_t most_columns(const struct ranks *ranks, size_t whole)
 {
     return divide_up(whole, (size_t)ranks->group.ranks);
@@ -40,12 +34,7 @@ void graph_add_exchange(struct graph *graph, struct ranks *ranks, const struct g
         return;
     }
     const size_t bytes = host_bytes(ranks, step->op, array->dtype, step->rows, columns);
-    if (bytes > graph->host_bytes) {
-        free(graph->host);
-        graph->host = malloc(bytes);
-        graph->host_bytes = bytes;
-        graph->failed |= !graph->host;
-    }
+    graph->host_bytes = size_max(graph->host_bytes, bytes);
     graph_add(graph, step);
 }
 
@@ -71,32 +60,22 @@ struct region {
     size_t offset, bytes;
 };
 
-static clattn_status fetch(struct chain *chain, const struct region *region, void *to)
+/* Copies it to the host, or back.  Blocks. */
+static clattn_status copy(struct chain *chain, const struct region *region, void *host, bool back)
 {
-    clattn_status status = CLATTN_SUCCESS;
     struct device *device = &chain->context->device;
+    const struct cl_table *cl = &device->cl;
     struct step step;
     chain_step(chain, false, &step);
-    TRY_CL(&device->report, "clEnqueueReadBuffer",
-           device->cl.clEnqueueReadBuffer(chain->queue, region->buffer, CL_TRUE, region->offset, region->bytes, to,
-                                          step.wait_count, step.wait_list, step.event));
+    const cl_int code = back
+                            ? cl->clEnqueueWriteBuffer(chain->queue, region->buffer, CL_TRUE, region->offset,
+                                                       region->bytes, host, step.wait_count, step.wait_list, step.event)
+                            : cl->clEnqueueReadBuffer(chain->queue, region->buffer, CL_TRUE, region->offset,
+                                                      region->bytes, host, step.wait_count, step.wait_list, step.event);
+    if (code != CL_SUCCESS)
+        return report_opencl(&device->report, back ? "clEnqueueWriteBuffer" : "clEnqueueReadBuffer", code);
     chain_stepped(chain, &step);
-fail:
-    return status;
-}
-
-static clattn_status store(struct chain *chain, const struct region *region, const void *from)
-{
-    clattn_status status = CLATTN_SUCCESS;
-    struct device *device = &chain->context->device;
-    struct step step;
-    chain_step(chain, false, &step);
-    TRY_CL(&device->report, "clEnqueueWriteBuffer",
-           device->cl.clEnqueueWriteBuffer(chain->queue, region->buffer, CL_TRUE, region->offset, region->bytes, from,
-                                           step.wait_count, step.wait_list, step.event));
-    chain_stepped(chain, &step);
-fail:
-    return status;
+    return CLATTN_SUCCESS;
 }
 
 static clattn_status all_reduce(const struct graph *graph, struct chain *chain, clattn_dtype dtype,
@@ -106,11 +85,11 @@ static clattn_status all_reduce(const struct graph *graph, struct chain *chain, 
     struct ranks *ranks = graph->ranks;
     const size_t size = clattn_dtype_size(dtype), slice = ranks_slice(ranks, region->bytes / size);
     const size_t padded = slice * (size_t)ranks->group.ranks * size;
-    unsigned char *data = graph->host, *parts = data + padded;
-    TRY(fetch(chain, region, data));
+    unsigned char *data = graph->host.memory, *parts = data + padded;
+    TRY(copy(chain, region, data, false));
     memset(data + region->bytes, 0, padded - region->bytes);
     TRY(ranks_sum(ranks, dtype, data, parts, slice));
-    status = store(chain, region, data);
+    status = copy(chain, region, data, true);
 fail:
     return status;
 }
@@ -130,17 +109,17 @@ static clattn_status all_gather(const struct graph *graph, struct chain *chain, 
     struct ranks *ranks = graph->ranks;
     const size_t size = clattn_dtype_size(dtype), rows = region->bytes / row_bytes, columns = row_bytes / size;
     const size_t part_row = most_columns(ranks, columns) * size, own = (size_t)ranks->group.rank;
-    const size_t first = first_column(ranks, columns, own), end = first_column(ranks, columns, own + 1);
-    unsigned char *whole = graph->host, *out = whole + region->bytes, *in = out + rows * part_row;
-    TRY(fetch(chain, region, whole));
+    const size_t first = ranks_first(ranks, columns, own), end = ranks_first(ranks, columns, own + 1);
+    unsigned char *whole = graph->host.memory, *out = whole + region->bytes, *in = out + rows * part_row;
+    TRY(copy(chain, region, whole, false));
     memset(out, 0, rows * part_row);
     copy_rows(out, part_row, whole + first * size, row_bytes, rows, (end - first) * size);
     TRY(ranks_swap(ranks, out, true, in, rows * part_row));
     for (size_t rank = 0; rank < (size_t)ranks->group.ranks; rank++) {
-        const size_t its = first_column(ranks, columns, rank), its_end = first_column(ranks, columns, rank + 1);
+        const size_t its = ranks_first(ranks, columns, rank), its_end = ranks_first(ranks, columns, rank + 1);
         copy_rows(whole + its * size, row_bytes, in + rank * rows * part_row, part_row, rows, (its_end - its) * size);
     }
-    status = store(chain, region, whole);
+    status = copy(chain, region, whole, true);
 fail:
     return status;
 }

@@ -38,7 +38,7 @@ void graph_clear(struct graph *graph)
     for (size_t i = 0; i < graph->constant_count; i++)
         graph->context->device.cl.clReleaseMemObject(graph->constants[i]);
     free(graph->constants);
-    free(graph->host);
+    staging_release(&graph->host, &graph->context->device, graph->context->warm_queue);
     free(graph->multiples);
     free(graph->plans);
     free(graph->steps);
@@ -337,6 +337,9 @@ clattn_status graph_finish(struct graph *graph)
     struct device *device = &graph->context->device;
     if (status == CLATTN_SUCCESS && graph->prepacked)
         TRY_CL(&device->report, "clFinish", device->cl.clFinish(graph->context->warm_queue));
+    if (status == CLATTN_SUCCESS && graph->host_bytes &&
+        !staging_make(&graph->host, device, graph->context->warm_queue, graph->host_bytes))
+        status = report_error(&device->report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for what ranks exchange");
     graph->finished = status == CLATTN_SUCCESS;
 fail:
     return status;

@@ -20,6 +20,7 @@
 #include "clattn/transformer.h"
 #include "plan/enqueue.h"
 #include "ranks/ranks.h"
+#include "ranks/staging.h"
 
 /* An array, and how many of its elements to skip; array 0 is no array. */
 struct graph_operand {
@@ -175,7 +176,7 @@ struct graph {
     struct graph_multiple *multiples;
     cl_mem *constants;   /* buffers of arrays that the graph owns */
     struct ranks *ranks; /* that exchange arrays; NULL: no step does so */
-    void *host;          /* memory for that */
+    struct staging host; /* memory for that */
     size_t host_bytes;
     size_t multiple_count, multiple_capacity, constant_count, constant_capacity;
     size_t array_count, array_capacity, step_count, step_capacity, plan_count, plan_capacity;

@@ -15,12 +15,16 @@
 static clattn_status divide(const clattn_transformer *model, const char *where, const char *what, size_t whole,
                             struct split *split)
 {
-    const size_t ranks = model->ranks ? (size_t)model->ranks->group.ranks : 1, rank = (size_t)model_rank(model);
-    const size_t first = whole * rank / ranks;
-    *split = (struct split){first, whole * (rank + 1) / ranks - first, whole};
-    return whole >= ranks ? CLATTN_SUCCESS
-                          : report_error(&model->context->device.report, CLATTN_ERROR_INVALID_LAYOUT,
-                                         "transformer: %s: %zu %s for %zu ranks", where, whole, what, ranks);
+    const struct ranks *ranks = model->ranks;
+    *split = (struct split){0, whole, whole};
+    if (!ranks)
+        return CLATTN_SUCCESS;
+    split->first = ranks_first(ranks, whole, (size_t)ranks->group.rank);
+    split->count = ranks_first(ranks, whole, (size_t)ranks->group.rank + 1) - split->first;
+    if (whole < (size_t)ranks->group.ranks)
+        return report_error(&model->context->device.report, CLATTN_ERROR_INVALID_LAYOUT,
+                            "transformer: %s: %zu %s for %d ranks", where, whole, what, (int)ranks->group.ranks);
+    return CLATTN_SUCCESS;
 }
 
 static clattn_status divide_stack(const clattn_transformer *model, const char *where, struct stack *stack)

@@ -91,8 +91,8 @@ struct clattn_transformer {
     size_t weight_count, weight_capacity;
     struct ranks *ranks; /* that have the model together; NULL: it is whole */
     cl_mem *buffers;
-    size_t buffer_count,
-        own_buffers; /* the first have weights that are the rank's own, the others those that all ranks have */
+    size_t buffer_count;
+    size_t own_buffers; /* the first so many have weights of which other ranks have other parts */
     size_t bytes, parameters;
     struct part *parts; /* the tensors that the weights are made of (load.h) */
     size_t part_count;

@@ -7,6 +7,7 @@
 #include "nn/graph/graph.h"
 #include "nn/model/model.h"
 #include "ranks/ranks.h"
+#include "ranks/staging.h"
 
 /* What a buffer of the model has besides: as many numbers each. */
 struct trained_buffer {
@@ -34,7 +35,8 @@ struct trainer_group {
     cl_command_queue transfers;
     struct piece *pieces;
     size_t piece_count;
-    float *out, *in; /* a piece each, on the host */
+    struct staging host;
+    float *out, *in; /* a piece each, of the host's memory */
 };
 
 struct clattn_trainer {
@@ -71,6 +73,9 @@ clattn_status trainer_round(const clattn_trainer *trainer, size_t index, cl_comm
 
 /* The rank's share of a piece: its first number in the piece, and how many there are. */
 size_t piece_share(const struct piece *piece, int32_t rank, size_t *count);
+
+/* The description of an update of so many numbers, of a share. */
+clattn_adam_desc trainer_adam_desc(size_t count);
 
 /* Makes what a trainer has in a group, once the buffers' counts are known, and sets how many moments of each the rank has. */
 clattn_status trainer_group_make(clattn_trainer *trainer, const struct ranks *ranks);

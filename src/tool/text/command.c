@@ -18,7 +18,7 @@ typedef struct text_options {
     size_t beams;
     int32_t dtype;
     option_list maps;
-    bool json;
+    bool together, json;
     const char *operands[]; /* the model's folder, the texts */
 } text_options;
 
@@ -34,6 +34,8 @@ typedef struct text_options {
      .count = TEXT_BEAMS_MOST}, \
         {"--attention", OPTION_LIST, FIELD(maps), "OUT.html|OUT.png", \
          .help = "draw " what ": a page to look around in, or a picture; may be given for both"}, \
+        {"--tensor-parallel", OPTION_FLAG, FIELD(together), \
+         .help = "the ranks of mpirun have the model together, a part of each layer on each device"}, \
         OPTION_ROW_DTYPE(text_options, "of the model's weights and of what its layers store"), \
         OPTION_ROW_SOLVER(text_options), OPTION_ROW_DEVICE(text_options), OPTION_ROW_JSON(text_options), \
         OPTION_ROW_END
@@ -99,6 +101,9 @@ static int check(const text_options *o, text_kind kind, size_t texts)
         return complain(TOOL_BAD_INPUT, "generate: unexpected argument '%s', expected one PROMPT", o->operands[2]);
     if (kind == TEXT_KIND_TRANSLATION && texts == 0 && o->maps.count > 0)
         return complain(TOOL_BAD_INPUT, "translate: --attention draws what is given as TEXT, found none");
+    if (o->together && o->maps.count > 0)
+        return complain(TOOL_BAD_INPUT,
+                        "--attention draws a model that is on one device; --tensor-parallel has it on several");
     return heatmap_files_check(&o->maps, NULL, 0);
 }
 
@@ -134,8 +139,9 @@ static int prepare(const text_options *options, text_run *r, tool_device *device
                                     .solver = options->solver,
                                     .dtype = option_dtypes[options->dtype],
                                     .beams = size_max(options->beams, 1),
-                                    .device = device};
-    TOOL_TRY(text_generator_open(&r->generator));
+                                    .device = device,
+                                    .world = &r->world,
+                                    .together = options->together};
     if (options->json && (r->result = json_array()) == NULL)
         status = complain(TOOL_FAILED, "%s: no memory for the texts", r->command->name);
 fail:
@@ -153,7 +159,8 @@ static int run(const option_table *table, int argc, char **argv, text_kind kind)
     TOOL_TRY(world_agree(&r.world, options_make(*table, sizeof(text_options), argc, argv, &fields)));
     const text_options *options = fields;
     TOOL_TRY(world_agree(&r.world, prepare(options, &r, &device)));
-    TOOL_TRY(world_agree(&r.world, world_compare_arguments(&r.world, argc, argv, options->device, r.command->name)));
+    status = world_compare_arguments(&r.world, argc, argv, options->device, r.command->name);
+    TOOL_TRY(text_generator_open(&r.generator, status));
     world_begin(&r.world);
     if (r.world.rank > 0) {
         status = text_ranks_serve(&r.world, &r.generator);

@@ -21,25 +21,39 @@ static int no_memory(void)
     return complain(TOOL_FAILED, "no memory for the pieces of the texts");
 }
 
-int text_generator_open(text_generator *g)
+static int open_file(const text_generator *g, model_path *path, clattn_safetensors **file)
+{
+    clattn_io_error error;
+    model_path_in(g->model->folder, TEXT_MODEL_WEIGHTS, path);
+    const clattn_status status = clattn_safetensors_create(path->text, file, &error);
+    return status == CLATTN_SUCCESS ? TOOL_DONE : model_file_fail(status, &error);
+}
+
+int text_generator_open(text_generator *g, int status)
 {
     clattn_transformer_desc desc;
     clattn_stack_desc encoder, decoder;
     clattn_weight_source source = CLATTN_WEIGHT_SOURCE_INIT;
     clattn_safetensors *file = NULL;
-    clattn_io_error error;
     model_path path;
-    model_path_in(g->model->folder, TEXT_MODEL_WEIGHTS, &path);
-    clattn_status status = clattn_safetensors_create(path.text, &file, &error);
-    if (status != CLATTN_SUCCESS)
-        return model_file_fail(status, &error);
+    const clattn_group *group = world_group(g->world);
+    clattn_context *context = g->device->context;
+    if (status == TOOL_DONE)
+        status = open_file(g, &path, &file);
+    TOOL_TRY(world_agree(g->world, status)); /* none waits for one that has failed */
     text_shape_describe(&g->model->shape, &desc, &encoder, &decoder);
     desc.dtype = g->dtype;
     source.lookup = clattn_safetensors_lookup;
     source.user = file;
-    status = clattn_transformer_create(g->device->context, &desc, &source, &g->transformer);
+    status = device_check(g->device,
+                          group != NULL && g->together
+                              ? clattn_group_transformer_create(context, group, &desc, &source, &g->transformer)
+                              : clattn_transformer_create(context, &desc, &source, &g->transformer),
+                          path.text);
+    status = world_agree(g->world, status);
+fail:
     clattn_safetensors_release(&file);
-    return device_check(g->device, status, path.text);
+    return status;
 }
 
 static void release_plans(text_generator *g)

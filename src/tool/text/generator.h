@@ -6,6 +6,7 @@
 
 #include "tool/run/device.h"
 #include "tool/text/text_model.h"
+#include "tool/world/world.h"
 
 #define TEXT_BEAMS_MOST 32
 
@@ -16,6 +17,8 @@ typedef struct text_generator {
     clattn_dtype dtype;      /* of weights, activations and caches */
     size_t beams;            /* 1: the most probable piece each time */
     tool_device *device;     /* borrowed */
+    tool_world *world;       /* borrowed */
+    bool together;           /* all ranks have the model together, and generate the same */
     clattn_transformer *transformer;
     clattn_plan *encoder, *decoder; /* for at most `batch` sequences with inputs of at most `length` pieces */
     clattn_decoder_state *state;
@@ -31,8 +34,9 @@ typedef struct text_item {
     float score;           /* the log-probability of the output, by the length rule if there are beams */
 } text_item;
 
-/* Reads the model's weights and copies them to the device.  Returns an exit status. */
-int text_generator_open(text_generator *g);
+/* Reads the model's weights and copies them to the device.  All ranks call it, also with the `status` of one that has failed before.
+ * Returns an exit status, of which all have been told. */
+int text_generator_open(text_generator *g, int status);
 
 /* Generates the outputs of all items, which are empty, and blocks until it is done.  An output is independent of the other
  * items, but for rounding.  Returns an exit status. */

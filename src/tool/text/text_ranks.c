@@ -71,12 +71,12 @@ fail:
 
 /* ---- the first rank ---- */
 
-/* Sends a rank its texts; one without any gets no message. */
-static int give(tool_world *world, int32_t rank, const text_item *items, size_t count)
+/* Sends a rank its texts, or all if ranks have the model together; one without any gets no message. */
+static int give(tool_world *world, int32_t rank, bool together, const text_item *items, size_t count)
 {
     vocabulary_ids message = {0};
     int status = TOOL_DONE;
-    for (size_t i = (size_t)rank; i < count; i += (size_t)world->ranks)
+    for (size_t i = together ? 0 : (size_t)rank; i < count; i += together ? 1 : (size_t)world->ranks)
         TOOL_TRY(append(&message, 0, &items[i].input));
     if (message.count > 0)
         status = send(world, rank, &message);
@@ -120,7 +120,9 @@ int text_ranks_run(tool_world *world, text_generator *generator, text_item *item
 {
     int status = TOOL_DONE;
     for (int32_t i = 1; i < world->ranks; i++)
-        TOOL_TRY(give(world, i, items, count));
+        TOOL_TRY(give(world, i, generator->together, items, count));
+    if (generator->together) /* and all make the same of them */
+        return text_generator_run(generator, items, count);
     TOOL_TRY(run_own(world, generator, items, count));
     for (int32_t i = 1; i < world->ranks; i++)
         TOOL_TRY(collect(world, i, items, count));
@@ -179,7 +181,8 @@ int text_ranks_serve(tool_world *world, text_generator *generator)
             break;
         reply.count = 0;
         TOOL_TRY(answer(generator, &message, &reply));
-        TOOL_TRY(send(world, 0, &reply));
+        if (!generator->together)
+            TOOL_TRY(send(world, 0, &reply));
         free(message.id);
         message = (vocabulary_ids){0};
     }

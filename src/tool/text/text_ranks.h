@@ -1,4 +1,5 @@
-/* Texts that ranks share: the first one has all of them, gives each rank every N-th, and gets what comes of these. */
+/* Texts that ranks share: the first one has all of them, gives each rank every N-th, and gets what comes of these; or gives all ranks all of
+ * them, if they have the model together. */
 #ifndef CLATTN_TOOL_TEXT_TEXT_RANKS_H
 #define CLATTN_TOOL_TEXT_TEXT_RANKS_H
 

@@ -8,6 +8,7 @@
 #include "io/common.h"
 #include "tool/cli/json_text.h"
 #include "tool/run/model_config.h"
+#include "tool/train/parts.h"
 #include "tool/train/tensor_file.h"
 
 #define VERSION 1
@@ -31,7 +32,7 @@ static clattn_host_tensor tensor_of(const clattn_parameter *p)
 {
     clattn_host_tensor tensor = {.dtype = CLATTN_DTYPE_F32, .rank = p->layout.rank, .bytes = sizeof(float)};
     for (int32_t i = 0; i < p->layout.rank; i++) {
-        tensor.extent[i] = p->layout.extent[i];
+        tensor.extent[i] = p->whole[i];
         tensor.bytes *= tensor.extent[i];
     }
     return tensor;
@@ -71,8 +72,43 @@ static int add_array(contents *c, const clattn_parameter *p, size_t kind, float 
     return TOOL_DONE;
 }
 
-/* Copies each parameter's array from the device, and with `moments` its moments, for which all ranks are needed; rank 0 gets them.
- * `more` is room for other tensors. */
+/* Copies a parameter's array from the device, and with `moments` its moments, for which all ranks are needed; rank 0 gets them. */
+static int read_arrays(const train_engine *e, size_t index, const clattn_parameter *p, bool moments,
+                       float *const data[KINDS])
+{
+    int status = TOOL_DONE;
+    if (moments)
+        TOOL_TRY(device_check(
+            e->device, clattn_trainer_moments_read(e->trainer, e->device->queue, index, 0, data[1], data[2]), "train"));
+    if (data[0] == NULL)
+        return status;
+    const cl_int code =
+        clEnqueueReadBuffer(e->device->queue, p->value.buffer, CL_TRUE, (size_t)p->value.offset * sizeof(float),
+                            train_part_count(p) * sizeof(float), data[0], 0, NULL, NULL);
+    status = device_check(e->device, device_opencl_check(e->device, "clEnqueueReadBuffer", code), "train");
+fail:
+    return status;
+}
+
+/* Does so with a rank's part of a parameter, and gives rank 0 the whole ones. */
+static int read_parts(const train_engine *e, size_t index, const clattn_parameter *p, bool moments,
+                      float *const data[KINDS])
+{
+    const size_t count = train_part_count(p), kinds = moments ? KINDS : 1;
+    float *own = malloc(kinds * count * sizeof *own);
+    int status = TOOL_DONE;
+    if (own == NULL)
+        return complain(TOOL_FAILED, "train: no memory for the parameters");
+    TOOL_TRY(read_arrays(e, index, p, moments,
+                         (float *const[KINDS]){own, moments ? own + count : NULL, moments ? own + 2 * count : NULL}));
+    for (size_t kind = 0; kind < kinds; kind++)
+        TOOL_TRY(train_parts_collect(e, p, own + kind * count, data[kind]));
+fail:
+    free(own);
+    return status;
+}
+
+/* Copies all parameters' arrays, and with `moments` their moments, to rank 0.  `more` is room for other tensors. */
 static int gather(const train_engine *e, bool moments, size_t more, contents *c)
 {
     const size_t parameters = clattn_trainer_parameter_count(e->trainer);
@@ -84,17 +120,12 @@ static int gather(const train_engine *e, bool moments, size_t more, contents *c)
         clattn_parameter p;
         float *data[KINDS] = {NULL};
         TOOL_TRY(parameter_at(e, i, &p));
+        const bool part = train_is_part(&p);
+        if (e->together && !part && e->world->rank > 0) /* rank 0 has the same */
+            continue;
         for (size_t kind = 0; kind < (moments ? KINDS : 1) && e->world->rank == 0; kind++)
             TOOL_TRY(add_array(c, &p, kind, &data[kind]));
-        if (moments)
-            TOOL_TRY(device_check(
-                e->device, clattn_trainer_moments_read(e->trainer, e->device->queue, i, 0, data[1], data[2]), "train"));
-        if (e->world->rank > 0)
-            continue;
-        const cl_int code =
-            clEnqueueReadBuffer(e->device->queue, p.value.buffer, CL_TRUE, (size_t)p.value.offset * sizeof(float),
-                                tensor_of(&p).bytes, data[0], 0, NULL, NULL);
-        TOOL_TRY(device_check(e->device, device_opencl_check(e->device, "clEnqueueReadBuffer", code), "train"));
+        TOOL_TRY(part ? read_parts(e, i, &p, moments, data) : read_arrays(e, i, &p, moments, data));
     }
 fail:
     return status;
@@ -111,10 +142,10 @@ static int write_contents(const char *folder, const char *name, const contents *
 int train_model_write(const train_engine *e, const char *folder)
 {
     contents c = {0};
-    if (e->world->rank > 0)
+    if (e->world->rank > 0 && !e->together)
         return TOOL_DONE;
     int status = gather(e, false, 0, &c);
-    if (status == TOOL_DONE)
+    if (status == TOOL_DONE && e->world->rank == 0)
         status = write_contents(folder, TEXT_MODEL_WEIGHTS, &c);
     release(&c);
     return status;
@@ -221,8 +252,11 @@ static clattn_status read_history(const train_checkpoint *c, train_history *h, c
     TRY(read_curve(c, "state.losses", &h->losses, error));
     TRY(read_curve(c, "state.checks", &h->checks, error));
     if (h->losses.count != h->step || h->checks.count % 2 != 0)
-        status = io_fail(error, CLATTN_ERROR_FORMAT, c->path.text, "has %zu losses of %llu steps", h->losses.count,
-                         (unsigned long long)h->step);
+        TRY(io_fail(error, CLATTN_ERROR_FORMAT, c->path.text, "has %zu losses of %llu steps", h->losses.count,
+                    (unsigned long long)h->step));
+    if (h->position != h->step * h->parts)
+        status = io_fail(error, CLATTN_ERROR_FORMAT, c->path.text, "has taken %llu batches in %llu steps of %llu",
+                         (unsigned long long)h->position, (unsigned long long)h->step, (unsigned long long)h->parts);
 fail:
     json_decref(root);
     return status;
@@ -256,22 +290,41 @@ static int find(const train_checkpoint *c, const clattn_parameter *p, size_t kin
     return TOOL_DONE;
 }
 
+/* Copies a parameter's numbers and moments to the device. */
+static int write_arrays(const train_engine *e, size_t index, const clattn_parameter *p, const float *const data[KINDS])
+{
+    int status;
+    const cl_int code =
+        clEnqueueWriteBuffer(e->device->queue, p->value.buffer, CL_TRUE, (size_t)p->value.offset * sizeof(float),
+                             train_part_count(p) * sizeof(float), data[0], 0, NULL, NULL);
+    TOOL_TRY(device_check(e->device, device_opencl_check(e->device, "clEnqueueWriteBuffer", code), "train"));
+    status = device_check(e->device,
+                          clattn_trainer_moments_write(e->trainer, e->device->queue, index, data[1], data[2]), "train");
+fail:
+    return status;
+}
+
 static int restore(const train_checkpoint *c, const train_engine *e, size_t index)
 {
     clattn_parameter p;
     clattn_host_tensor found[KINDS];
+    const float *data[KINDS];
+    float *own = NULL;
     int status;
     TOOL_TRY(parameter_at(e, index, &p));
-    for (size_t kind = 0; kind < KINDS; kind++)
+    const size_t count = train_part_count(&p);
+    own = malloc(KINDS * count * sizeof *own);
+    if (own == NULL)
+        return complain(TOOL_FAILED, "train: no memory for the parameters");
+    for (size_t kind = 0; kind < KINDS; kind++) {
         TOOL_TRY(find(c, &p, kind, &found[kind]));
-    const cl_int code =
-        clEnqueueWriteBuffer(e->device->queue, p.value.buffer, CL_TRUE, (size_t)p.value.offset * sizeof(float),
-                             found[0].bytes, found[0].data, 0, NULL, NULL);
-    TOOL_TRY(device_check(e->device, device_opencl_check(e->device, "clEnqueueWriteBuffer", code), "train"));
-    status = device_check(
-        e->device, clattn_trainer_moments_write(e->trainer, e->device->queue, index, found[1].data, found[2].data),
-        "train");
+        data[kind] = train_is_part(&p) ? own + kind * count : found[kind].data;
+        if (train_is_part(&p))
+            train_part_cut(&p, found[kind].data, own + kind * count);
+    }
+    status = write_arrays(e, index, &p, data);
 fail:
+    free(own);
     return status;
 }
 

@@ -12,6 +12,7 @@
 #include "tool/tool.h"
 #include "tool/train/initial.h"
 #include "tool/train/options.h"
+#include "tool/train/parts.h"
 
 #define HELD_OUT 100 /* of so many pairs one is for validation */
 
@@ -157,7 +158,7 @@ static int match(const training *t, uint64_t data)
 static int divide(training *t)
 {
     const train_options *o = t->options;
-    const size_t ranks = (size_t)t->world.ranks;
+    const size_t ranks = train_workers(&t->engine);
     if (o->parts == 0)
         t->rule.parts = o->resume ? (size_t)t->history.parts : ranks;
     if (t->rule.parts % ranks != 0)
@@ -197,7 +198,6 @@ static int open_engine(training *t)
     train_engine *e = &t->engine;
     int status;
     e->device = &t->device;
-    e->world = &t->world;
     e->shape = &t->model.shape;
     e->dtype = train_options_dtype(o);
     e->dropout = o->dropout.given ? o->dropout.value : 0.1f;
@@ -229,7 +229,7 @@ static int write_report(training *t)
     report_device(&report, &t->device, solver);
     report_text(&report, "model", t->options->out);
     report_text(&report, "dtype", clattn_dtype_name(t->engine.dtype));
-    report_count(&report, "parameters", clattn_transformer_parameters(t->engine.model));
+    report_count(&report, "parameters", train_whole_count(&t->engine));
     report_count(&report, "vocabulary", t->model.shape.vocabulary);
     report_count(&report, "texts", t->items.count);
     report_count(&report, "left_out", t->items.left_out + t->checks.left_out);
@@ -349,6 +349,8 @@ int cmd_train(int argc, char **argv)
     int status;
     TOOL_TRY(world_open(&t.world));
     TOOL_TRY(world_agree(&t.world, options_parse(&train_option_table, argc, argv, &options)));
+    t.engine.world = &t.world;
+    t.engine.together = options.together;
     status = train(&t);
 fail:;
     const bool interrupted = status == TOOL_DONE && t.run.end == TRAIN_END_SIGNAL;

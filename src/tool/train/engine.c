@@ -33,10 +33,13 @@ static int make_model(train_engine *e, const clattn_weight_source *source)
 {
     clattn_transformer_desc desc;
     clattn_stack_desc encoder, decoder;
+    clattn_context *context = e->device->context;
+    const clattn_group *group = e->together ? world_group(e->world) : NULL;
     int status;
     text_shape_describe(e->shape, &desc, &encoder, &decoder);
     desc.dtype = e->dtype;
-    TOOL_TRY(check(e, clattn_transformer_create(e->device->context, &desc, source, &e->model)));
+    TOOL_TRY(check(e, group != NULL ? clattn_group_transformer_create(context, group, &desc, source, &e->model)
+                                    : clattn_transformer_create(context, &desc, source, &e->model)));
     for (size_t i = 0; i < TRAIN_FLIGHT; i++)
         TOOL_TRY(open_slot(e, &e->slot[i]));
 fail:
@@ -45,7 +48,7 @@ fail:
 
 int train_engine_open(train_engine *e, const clattn_weight_source *source)
 {
-    const clattn_group *group = world_group(e->world);
+    const clattn_group *group = e->together ? NULL : world_group(e->world);
     int status;
     TOOL_TRY(world_agree(e->world, make_model(e, source)));
     const clattn_status made = group != NULL ? clattn_group_trainer_create(e->model, group, &e->trainer)

@@ -55,16 +55,16 @@ static void show(const train_run *r, double loss)
     progress_show(fmax(by_steps, by_time));
 }
 
-/* How many of `count` batches are this rank's: those whose number leaves its own when divided by how many ranks there are. */
+/* How many of `count` batches are this rank's: those whose number leaves its own when divided by how many ranks share them out. */
 static size_t own_count(const train_run *r, size_t count)
 {
-    const size_t rank = (size_t)r->engine->world->rank, ranks = (size_t)r->engine->world->ranks;
-    return count > rank ? (count - rank - 1) / ranks + 1 : 0;
+    const size_t worker = train_worker(r->engine), workers = train_workers(r->engine);
+    return count > worker ? (count - worker - 1) / workers + 1 : 0;
 }
 
 static bool is_own(const train_run *r, size_t batch)
 {
-    return batch % (size_t)r->engine->world->ranks == (size_t)r->engine->world->rank;
+    return batch % train_workers(r->engine) == train_worker(r->engine);
 }
 
 /* Makes a rank's losses those of all ranks, added in their order. */
@@ -73,7 +73,7 @@ static int add_ranks(const train_run *r, train_losses *losses)
     tool_world *world = r->engine->world;
     const train_losses own = *losses;
     int status = TOOL_DONE;
-    if (world->ranks < 2)
+    if (train_workers(r->engine) < 2)
         return status;
     train_losses *all = calloc((size_t)world->ranks, sizeof *all);
     if (all == NULL)

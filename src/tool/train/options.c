@@ -62,6 +62,8 @@ static const option_row rows[] = {
     {"--label-smoothing", OPTION_FLOAT, FIELD(label_smoothing), "P", .help = "default 0.1; validation has none"},
     {"--clip", OPTION_FLOAT, FIELD(clip), "N", .help = "the most that the gradients' norm may be; default 1, 0: any"},
     {"--weight-decay", OPTION_FLOAT, FIELD(weight_decay), "N", .help = "AdamW's; default 0"},
+    {"--tensor-parallel", OPTION_FLAG, FIELD(together),
+     .help = "the ranks of mpirun have the model together, a part of each layer on each device"},
     {"--recompute", OPTION_FLAG, FIELD(recompute), .help = "compute layers twice, which takes less memory"},
     {"--dtype", OPTION_CHOICE, FIELD(dtype), "TYPE",
      .help = "f32 (default), or bf16 with float32 parameters behind it; the files are float32", .choices = dtypes},

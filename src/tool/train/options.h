@@ -14,7 +14,7 @@ typedef struct train_options {
     size_t steps, warmup, batch_tokens, parts, every, patience;
     size_t layers, d_model, heads, d_ff, vocabulary, length;
     int32_t preset, schedule, dtype;
-    bool resume, recompute, json;
+    bool resume, recompute, json, together;
 } train_options;
 
 extern const option_table train_option_table;

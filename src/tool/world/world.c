@@ -9,6 +9,7 @@
 #include "base/os.h"
 #include "base/size.h"
 #include "base/strbuf.h"
+#include "base/text/lines.h"
 #include "tool/cli/os_tool.h"
 #include "tool/run/device.h"
 
@@ -138,12 +139,9 @@ void world_begin(tool_world *world)
 /* Complains about the first line in which two ranks differ. */
 static int disagree(const char *own, int32_t other, const char *its)
 {
-    while (*own && strcspn(own, "\n") == strcspn(its, "\n") && strncmp(own, its, strcspn(own, "\n") + 1) == 0) {
-        own += strcspn(own, "\n") + 1;
-        its += strcspn(its, "\n") + 1;
-    }
-    return complain(TOOL_BAD_INPUT, "has '%.*s', and rank %d has '%.*s'", (int)strcspn(own, "\n"), own, (int)other,
-                    (int)strcspn(its, "\n"), its);
+    skip_equal_lines(&own, &its);
+    return complain(TOOL_BAD_INPUT, "has '%.*s', and rank %d has '%.*s'", (int)line_length(own), own, (int)other,
+                    (int)line_length(its), its);
 }
 
 /* Compares lines with those of the rank before. */

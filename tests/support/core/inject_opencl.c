@@ -228,6 +228,34 @@ ENQUEUE(clEnqueueFillBuffer,
          cl_uint n, const cl_event *waits, cl_event *event),
         (queue, buffer, pattern, pattern_bytes, offset, bytes, n, waits, event))
 
+/* A mapping counts as a reference to its memory. */
+static void *CL_API_CALL wrapped_clEnqueueMapBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
+                                                    cl_map_flags flags, size_t offset, size_t bytes, cl_uint n,
+                                                    const cl_event *waits, cl_event *event, cl_int *code)
+{
+    cl_int own = fail_code;
+    void *mapped = fails("clEnqueueMapBuffer")
+                       ? NULL
+                       : clEnqueueMapBuffer(queue, buffer, blocking, flags, offset, bytes, n, waits, event, &own);
+    if (mapped) {
+        count_event(own, event);
+        inject_count(INJECT_MEMORY, 1);
+    }
+    if (code)
+        *code = own;
+    return mapped;
+}
+static cl_int CL_API_CALL wrapped_clEnqueueUnmapMemObject(cl_command_queue queue, cl_mem memory, void *mapped,
+                                                          cl_uint n, const cl_event *waits, cl_event *event)
+{
+    const bool fail = fails("clEnqueueUnmapMemObject");
+    const cl_int result = clEnqueueUnmapMemObject(queue, memory, mapped, n, waits, event);
+    count_event(result, event);
+    if (result == CL_SUCCESS)
+        inject_count(INJECT_MEMORY, -1);
+    return fail ? fail_code : result;
+}
+
 RETAIN(INJECT_EVENT, cl_event, clRetainEvent)
 RELEASE(INJECT_EVENT, cl_event, clReleaseEvent)
 INFO(clGetEventInfo, cl_event, cl_event_info)
@@ -287,6 +315,8 @@ static const struct {
     ENTRY(clEnqueueCopyBuffer),
     ENTRY(clEnqueueCopyBufferRect),
     ENTRY(clEnqueueFillBuffer),
+    ENTRY(clEnqueueMapBuffer),
+    ENTRY(clEnqueueUnmapMemObject),
     ENTRY(clRetainEvent),
     ENTRY(clReleaseEvent),
     ENTRY(clGetEventInfo),

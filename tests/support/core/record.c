@@ -161,6 +161,25 @@ COMMAND(clEnqueueCopyBufferRect, is_watched(from) || is_watched(to), false, fals
          const cl_event *waits, cl_event *event),
         (queue, from, to, from_origin, to_origin, region, from_row, from_slice, to_row, to_slice, n, waits, event))
 
+/* Groups alone map memory, and are not recorded. */
+static void *CL_API_CALL recorded_clEnqueueMapBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
+                                                     cl_map_flags flags, size_t offset, size_t bytes, cl_uint n,
+                                                     const cl_event *waits, cl_event *event, cl_int *code)
+{
+    (void)queue, (void)buffer, (void)blocking, (void)flags, (void)offset, (void)bytes, (void)n, (void)waits,
+        (void)event, (void)code;
+    fail_msg("memory is mapped");
+    return NULL;
+}
+
+static cl_int CL_API_CALL recorded_clEnqueueUnmapMemObject(cl_command_queue queue, cl_mem memory, void *mapped,
+                                                           cl_uint n, const cl_event *waits, cl_event *event)
+{
+    (void)queue, (void)memory, (void)mapped, (void)n, (void)waits, (void)event;
+    fail_msg("memory is unmapped");
+    return CL_INVALID_OPERATION;
+}
+
 static cl_kernel CL_API_CALL recorded_clCreateKernel(cl_program program, const char *name, cl_int *code)
 {
     const cl_kernel kernel = clCreateKernel(program, name, code);
@@ -195,6 +214,8 @@ void *record_get_proc(void *user, const char *name)
         ENTRY(clEnqueueCopyBuffer),
         ENTRY(clEnqueueCopyBufferRect),
         ENTRY(clEnqueueReadImage),
+        ENTRY(clEnqueueMapBuffer),
+        ENTRY(clEnqueueUnmapMemObject),
         ENTRY(clEnqueueCopyImageToBuffer),
         ENTRY(clEnqueueCopyBufferToImage),
 #undef ENTRY

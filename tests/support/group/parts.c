@@ -240,6 +240,15 @@ static int run_rank(void *user)
     return 0;
 }
 
+clattn_group_local *group_local_make(int ranks, uint32_t timeout_ms, clattn_group *groups)
+{
+    clattn_group_local *local = NULL;
+    assert_int_equal(clattn_group_local_create(ranks, timeout_ms, &local), CLATTN_SUCCESS);
+    for (int i = 0; i < ranks; i++)
+        assert_int_equal(clattn_group_local_rank(local, i, &groups[i]), CLATTN_SUCCESS);
+    return local;
+}
+
 clattn_status group_parts_run(group_part *parts, clattn_context *context, const group_way *way, int times)
 {
     static rank_thread threads[GROUP_MOST_RANKS];

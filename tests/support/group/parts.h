@@ -37,6 +37,9 @@ void group_part_make(group_part *part, const test_job *whole, const clattn_atten
 void group_part_make_backward(group_part *part, const struct backward_job *whole, const group_way *way, int rank);
 void group_part_release(group_part *part);
 
+/* Makes a local group, and its ranks. */
+clattn_group_local *group_local_make(int ranks, uint32_t timeout_ms, clattn_group *groups);
+
 /* Makes the rank's share, calls it `times` times, for each part of its list, and waits.  Asserts nothing, so that any thread may call it. */
 void group_part_run(group_part *part, clattn_context *context, cl_command_queue queue, const clattn_group *group,
                     const group_way *way, int times);
