@@ -38,7 +38,8 @@ void graph_clear(struct graph *graph)
     for (size_t i = 0; i < graph->constant_count; i++)
         graph->context->device.cl.clReleaseMemObject(graph->constants[i]);
     free(graph->constants);
-    staging_release(&graph->host, &graph->context->device, graph->context->warm_queue);
+    if (graph->context) /* a decoder has graphs that it never begins */
+        staging_release(&graph->host, &graph->context->device, graph->context->warm_queue);
     free(graph->multiples);
     free(graph->plans);
     free(graph->steps);
