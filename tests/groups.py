@@ -21,7 +21,8 @@ ARM64 = ["activation", "attention", "choice", "conv2d", "cross_entropy", "dropou
 BASICS = ["context", "devices", "errors", "errors_attention", "errors_bindings", "errors_fields", "errors_operators",
           "forks"]  # what another way to build could break
 RACES = ["adopt", "async", "cache", "cache_saving", "context", "forks", "group_attention", "group_drawn",
-         "group_local", "group_refusals", "job", "long_runs", "program", "report", "share", "wisdom"]  # what has threads
+         "group_local", "group_refusals", "group_tensor_refusals", "job", "long_runs", "program", "report", "share",
+         "wisdom"]  # what has threads
 # What rusticl and Oclgrind run of the scripts of plug-ins and of commands for pictures: little ones, and each kernel once.
 PICTURES = {"plugins/test_frei0r": "Results.test_definition test_what_cannot test_names_of",
             "plugins/test_gegl": "Command.test_definition Command.test_on_opencl test_smaller test_no_device",

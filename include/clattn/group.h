@@ -211,12 +211,18 @@ CLATTN_API void clattn_group_attention_release(clattn_group_attention **attentio
  *
  * Encoders, decoders, generation and trainers work as without a group, but for this:
  *
- * - All ranks make the same calls in the same order, with the same inputs, one thread at a time.
- * - An enqueue exchanges the sums of each sublayer, of the model's dtype, through the host: it blocks until all but the last kernels have
- *   run, and returns with those enqueued. After a failure the other ranks' calls fail by their time-out; one that comes after an exchange
- *   of the call makes every further call of the model fail, too, with GROUP.
- * - Outputs are the same bits on all ranks of equal devices, and logits are on all; they are those of one device but for roundings. With
- *   weights of int8, those that a rank has columns of have scales of these columns alone.
+ * - All ranks make the same calls in the same order, with the same inputs, and bind the same outputs, one thread at a time.
+ * - An enqueue exchanges the sums of each sublayer, of the model's dtype, through the host: it blocks until the last but the final
+ *   kernels have run, and returns with those enqueued. The host reads and writes outputs, logits and
+ *   workspaces on the way: a buffer of CL_MEM_HOST_READ_ONLY, HOST_WRITE_ONLY or HOST_NO_ACCESS is refused with BUFFER_ACCESS, before
+ *   anything is exchanged.
+ * - clattn_trainer_update exchanges gradients of what all ranks have, and blocks as a group's does; clattn_parameter has no moments
+ *   (clattn_trainer_moments_read).
+ * - After a failure, or if one rank's control is cancelled, the other ranks' calls fail by their time-out. If that comes after an
+ *   exchange, every further call of the model that exchanges fails, with GROUP.
+ * - Outputs are the same bits on all ranks of equal devices, and so are parameters that all ranks have and train; logits are so
+ *   on any devices. They are those of one device but for roundings. With weights of int8, those that a rank has columns of have scales of these
+ *   columns alone.
  * - Masks with heads, and probabilities, are those of the rank's own heads.
  *
  * Source: Shoeybi et al. 2019, "Megatron-LM".

@@ -335,6 +335,21 @@ void models_run()
     CHECK(model.create(of.context, desc, source) == CLATTN_SUCCESS && model.parameters() > 0 &&
           model.weight_bytes() > 0 && !model.has_read("nothing"));
 
+    // Parts of it, of a grid's only row and column.
+    clattn::group_local local;
+    clattn::group group, line, column;
+    clattn::group_grid grid;
+    clattn::transformer part;
+    CHECK(local.create(1) == CLATTN_SUCCESS &&local.rank(0, group) == CLATTN_SUCCESS);
+    CHECK(grid.create(group, 2) == CLATTN_ERROR_INVALID_ARGUMENT && !grid);
+    CHECK(grid.row(line) == CLATTN_ERROR_INVALID_ARGUMENT && grid.column(column) == CLATTN_ERROR_INVALID_ARGUMENT);
+    CHECK(grid.create(group, 1) == CLATTN_SUCCESS && grid.row(line) == CLATTN_SUCCESS &&
+          grid.column(column) == CLATTN_SUCCESS && line.ranks == 1 && column.ranks == 1);
+    CHECK(part.create(of.context, line, clattn::transformer_desc(), source) == CLATTN_ERROR_INVALID_ARGUMENT && !part);
+    CHECK(part.create(of.context, line, desc, source) == CLATTN_SUCCESS &&
+          part.weight_bytes() == model.weight_bytes() && part.parameters() == model.parameters());
+    part.reset();
+
     // The trainer, whose model has an encoder that its decoder does not read.
     clattn::trainer trainer;
     clattn::training_desc shape;

@@ -6,130 +6,11 @@
 #include <string.h>
 
 #include "support/device.h"
+#include "support/group/grid.h"
 #include "support/group/split.h"
-#include "support/group/team.h"
 #include "support/suite.h"
 
 /* ---- training ---- */
-
-/* What a rank does in a step; the ranks of a row have the model together, and those of a column have the same part of it. */
-typedef struct worker {
-    team_rank *rank;
-    clattn_group row, column;
-    clattn_group_grid *grid;
-    clattn_plan *plan;
-    clattn_training_args args;
-    clattn_status status;
-} worker;
-
-static int make(void *user)
-{
-    worker *k = user;
-    training_world *w = &k->rank->w;
-    const clattn_transformer_desc desc = training_model(w->test);
-    const clattn_weight_source source = nn_source(&w->store);
-    clattn_transformer_release(&w->model);
-    k->status = clattn_group_transformer_create(device_context(), &k->row, &desc, &source, &w->model);
-    if (k->status == CLATTN_SUCCESS && k->column.ranks > 1)
-        k->status = clattn_group_trainer_create(w->model, &k->column, &w->trainer);
-    else if (k->status == CLATTN_SUCCESS)
-        k->status = clattn_trainer_create(w->model, &w->trainer);
-    if (k->status == CLATTN_SUCCESS)
-        k->status = clattn_training_plan_create(w->trainer, &w->desc, NULL, &k->plan);
-    clattn_context_message(device_context(), k->rank->message, sizeof k->rank->message);
-    return 0;
-}
-
-static int compute(void *user)
-{
-    worker *k = user;
-    k->status = clattn_training_enqueue(k->plan, k->rank->queue, &k->args, 0, NULL, NULL);
-    clattn_context_message(device_context(), k->rank->message, sizeof k->rank->message);
-    return 0;
-}
-
-static int move(void *user)
-{
-    worker *k = user;
-    team_move(k->rank);
-    k->status = k->rank->status;
-    return 0;
-}
-
-static void all(worker *workers, int count, int (*action)(void *))
-{
-    thrd_t threads[TEAM_MOST_RANKS];
-    for (int i = 0; i < count; i++)
-        assert_int_equal(thrd_create(&threads[i], action, &workers[i]), thrd_success);
-    for (int i = 0; i < count; i++)
-        thrd_join(threads[i], NULL);
-    for (int i = 0; i < count; i++)
-        if (workers[i].status != CLATTN_SUCCESS)
-            fail_msg("rank %d: %s: %s", i, clattn_status_string(workers[i].status), workers[i].rank->message);
-}
-
-/* A grid of ranks that train: a row for each item of a step, and `columns` that have the model together. */
-typedef struct tensor_team {
-    team t;
-    int columns;
-    worker worker[TEAM_MOST_RANKS];
-} tensor_team;
-
-static void open(tensor_team *g, const training_case *test, int rows, int columns, float dropout, int32_t recompute)
-{
-    team_open_models(&g->t, test, rows * columns, 20000);
-    g->columns = columns;
-    for (int i = 0; i < g->t.ranks; i++) {
-        worker *k = &g->worker[i];
-        *k = (worker){.rank = &g->t.rank[i]};
-        k->rank->w.desc.batch = rows > 1 ? 1 : TRAINING_BATCH;
-        k->rank->w.desc.dropout = dropout;
-        k->rank->w.desc.recompute = recompute;
-        assert_int_equal(clattn_group_grid_create(&k->rank->group, columns, &k->grid), CLATTN_SUCCESS);
-        assert_int_equal(clattn_group_grid_row(k->grid, &k->row), CLATTN_SUCCESS);
-        assert_int_equal(clattn_group_grid_column(k->grid, &k->column), CLATTN_SUCCESS);
-        assert_int_equal(k->row.ranks, columns);
-        assert_int_equal(k->column.ranks, rows);
-        assert_int_equal(k->column.rank * columns + k->row.rank, i);
-    }
-    all(g->worker, g->t.ranks, make);
-}
-
-static void close_team(tensor_team *g)
-{
-    for (int i = 0; i < g->t.ranks; i++) {
-        clattn_plan_release(&g->worker[i].plan);
-        clattn_group_grid_release(&g->worker[i].grid);
-        assert_null(g->worker[i].grid);
-    }
-    team_close(&g->t);
-}
-
-/* A step of all ranks; the losses of a row's items are the same bits on its ranks. */
-static void step(tensor_team *g, int64_t number)
-{
-    for (int i = 0; i < g->t.ranks; i++) {
-        worker *k = &g->worker[i];
-        const size_t item = g->t.ranks > g->columns ? (size_t)k->column.rank : 0;
-        k->args = training_bind(&k->rank->w, item);
-        k->args.explicit_scale = 1;
-        k->args.scale = 0.125f;
-        k->args.seed = (uint64_t)number;
-        k->rank->update = team_update_args(number);
-    }
-    all(g->worker, g->t.ranks, compute);
-    for (int i = 0; i < g->t.ranks; i++) {
-        worker *k = &g->worker[i];
-        const size_t count = k->rank->w.desc.batch * TRAINING_TARGET;
-        assert_cl(clFinish(k->rank->queue));
-        float *losses = training_read(k->args.losses, count);
-        memcpy(k->rank->w.losses, losses, count * sizeof *losses);
-        free(losses);
-        training_unbind(&k->args);
-        assert_memory_equal(k->rank->w.losses, g->t.rank[i - i % g->columns].w.losses, count * sizeof *losses);
-    }
-    all(g->worker, g->t.ranks, move);
-}
 
 /* How a training goes, beside its model and the grid. */
 typedef struct training_way {
@@ -140,19 +21,19 @@ typedef struct training_way {
 
 static void trains_as_one(const training_case *test, int rows, int columns, training_way way)
 {
-    tensor_team g;
+    grid_team g;
     training_world one;
     double apart = 0, of_losses = 0;
     training_open(&one, test);
     one.desc.batch = rows > 1 ? 1 : TRAINING_BATCH;
     one.desc.dropout = way.dropout;
-    open(&g, test, rows, columns, way.dropout, way.recompute);
+    grid_open(&g, test, rows, columns, way.dropout, way.recompute);
     for (int64_t number = 1; number <= TEAM_UPDATES; number++) {
         const clattn_update_args args = team_update_args(number);
         for (int i = 0; i < rows; i++)
             training_step(&one, (size_t)i, i > 0, (uint64_t)number);
         assert_status(device_context(), clattn_trainer_update(one.trainer, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-        step(&g, number);
+        grid_step(&g, number);
         for (int i = 0; i < rows; i++) {
             const size_t count = one.desc.batch * TRAINING_TARGET;
             const float *losses = g.t.rank[i * columns].w.losses, *expected = one.losses + (size_t)i * TRAINING_TARGET;
@@ -176,7 +57,7 @@ static void trains_as_one(const training_case *test, int rows, int columns, trai
                   apart, of_losses);
     assert_true(apart <= way.tolerance && of_losses <= way.of_losses);
     assert_true((parts > 0) == (columns > 1) && shared > 0);
-    close_team(&g);
+    grid_close(&g);
     training_close(&one);
 }
 
@@ -226,22 +107,22 @@ static void narrow_parts_train_as_one(void **state)
     for (int i = 0; i < 3; i++) {
         training_case narrow = training_cases[i];
         training_world wide, one;
-        tensor_team g;
+        grid_team g;
         narrow.dtype = CLATTN_DTYPE_BF16;
         training_open(&wide, &training_cases[i]);
         training_open(&one, &narrow);
         update_alone(&wide);
         update_alone(&one);
-        open(&g, &narrow, 1, 2, 0, 0);
+        grid_open(&g, &narrow, 1, 2, 0, 0);
         for (int64_t number = 1; number <= TEAM_UPDATES; number++)
-            step(&g, number);
+            grid_step(&g, number);
         const double alone = mean_apart(&one, &wide);
         for (int k = 0; k < 2; k++) {
             const double parts = mean_apart(&g.t.rank[k].w, &wide);
             print_message("# %s: %.2g from float32's, and one device %.2g\n", narrow.name, parts, alone);
             assert_true(parts <= 1.5 * alone);
         }
-        close_team(&g);
+        grid_close(&g);
         training_close(&wide);
         training_close(&one);
     }
@@ -260,7 +141,7 @@ static void grids_train_as_one(void **state)
 /* A rank that goes forward, and back with the gradient that the test gives to all. */
 static int go(void *user)
 {
-    worker *k = user;
+    grid_rank *k = user;
     cl_command_queue queue = k->rank->queue;
     clattn_training_args forward = k->args, back = k->args;
     forward.phase = CLATTN_TRAINING_PHASE_FORWARD;
@@ -274,7 +155,7 @@ static int go(void *user)
     return 0;
 }
 
-static void bind_output(worker *k, const training_world *w, size_t workspace)
+static void bind_output(grid_rank *k, const training_world *w, size_t workspace)
 {
     const size_t count = TRAINING_LABELS * w->test->decoder.d_model;
     float *gradient = nn_floats(count, 8);
@@ -288,7 +169,7 @@ static void bind_output(worker *k, const training_world *w, size_t workspace)
     free(gradient);
 }
 
-static void unbind_output(worker *k)
+static void unbind_output(grid_rank *k)
 {
     clReleaseMemObject(k->args.output.buffer);
     clReleaseMemObject(k->args.output_gradient.buffer);
@@ -299,28 +180,28 @@ static void unbind_output(worker *k)
 static void models_without_logits_train_as_one(void **state)
 {
     training_case test = training_cases[0];
-    tensor_team g;
+    grid_team g;
     training_world one;
     double apart = 0;
     (void)state;
     test.output = CLATTN_MODEL_OUTPUT_NONE;
     training_open(&one, &test);
     team_rank alone = {.w = one, .queue = NULL};
-    worker whole = {.rank = &alone};
+    grid_rank whole = {.rank = &alone};
     const clattn_update_args args = team_update_args(1);
     assert_status(device_context(), clattn_training_plan_create(one.trainer, &one.desc, NULL, &whole.plan),
                   CLATTN_SUCCESS);
     bind_output(&whole, &one, clattn_plan_workspace_size(whole.plan));
     alone.queue = clattn_context_queue(device_context());
-    all(&whole, 1, go);
+    grid_do(&whole, 1, go);
     assert_status(device_context(), clattn_trainer_update(one.trainer, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-    open(&g, &test, 1, 3, 0, 0);
+    grid_open(&g, &test, 1, 3, 0, 0);
     for (int i = 0; i < 3; i++) {
-        bind_output(&g.worker[i], &g.t.rank[i].w, clattn_plan_workspace_size(g.worker[i].plan));
+        bind_output(&g.rank[i], &g.t.rank[i].w, clattn_plan_workspace_size(g.rank[i].plan));
         g.t.rank[i].update = args;
     }
-    all(g.worker, 3, go);
-    all(g.worker, 3, move);
+    grid_do(g.rank, 3, go);
+    grid_do(g.rank, 3, grid_move);
     for (int i = 0; i < 3; i++) {
         for (size_t p = 0; p < clattn_trainer_parameter_count(g.t.rank[i].w.trainer); p++) {
             size_t count;
@@ -329,12 +210,12 @@ static void models_without_logits_train_as_one(void **state)
                                    all_of = split_find(&one, part.name);
             apart = fmax(apart, split_apart(&part, &all_of, &mean));
         }
-        unbind_output(&g.worker[i]);
+        unbind_output(&g.rank[i]);
     }
     unbind_output(&whole);
     clattn_plan_release(&whole.plan);
     assert_true(apart <= tolerance);
-    close_team(&g);
+    grid_close(&g);
     training_close(&one);
 }
 

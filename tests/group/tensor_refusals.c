@@ -15,7 +15,9 @@ enum { MOST_RANKS = 4, BATCH = 2, POSITIONS = 5, VOCABULARY = 17 };
 typedef struct part {
     clattn_group own,
         group; /* `group` fails in exchange number `fails`, counted from 1, and otherwise passes on to `own` */
-    int fails, exchanges;
+    int fails, cancels, exchanges;
+    clattn_control *control;   /* which exchange number `cancels` cancels */
+    cl_mem_flags output_flags; /* of the first output, besides CL_MEM_READ_WRITE */
     clattn_stack_desc stack;
     clattn_transformer_desc model;
     nn_store store;
@@ -28,9 +30,17 @@ static clattn_status exchange(void *user, const clattn_group_exchange *exchange,
 {
     part *p = user;
     if (++p->exchanges == p->fails) {
+        clattn_group_exchange other = *exchange; /* what the other rank refuses at once */
+        other.send_bytes++;
+        other.receive_bytes++;
+        assert_int_equal(p->own.exchange(p->own.user, &other, request, message), CLATTN_SUCCESS);
+        assert_int_equal(p->own.wait(p->own.user, *request, message), CLATTN_ERROR_GROUP);
+        *request = NULL;
         strcpy(message, "the test's failure");
         return CLATTN_ERROR_IO;
     }
+    if (p->exchanges == p->cancels)
+        clattn_control_cancel(p->control);
     return p->own.exchange(p->own.user, exchange, request, message);
 }
 
@@ -40,13 +50,19 @@ static clattn_status finish(void *user, void *request, char message[CLATTN_GROUP
     return p->own.wait(p->own.user, request, message);
 }
 
-static clattn_status encode(clattn_context *context, clattn_plan *plan)
+static clattn_status encode(const part *p, clattn_plan *plan, cl_mem_flags flags)
 {
+    clattn_context *context = device_context();
     static const float x[BATCH * POSITIONS * 32];
     clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
-    cl_mem in = nn_buffer(context, sizeof x, x), out = nn_buffer(context, sizeof x, NULL);
+    cl_int code;
+    cl_mem in = nn_buffer(context, sizeof x, x);
+    cl_mem out =
+        clCreateBuffer(clattn_context_opencl_context(context), CL_MEM_READ_WRITE | flags, sizeof x, NULL, &code);
+    assert_cl(code);
     args.input = clattn_binding_buffer(in, 0);
     args.output = clattn_binding_buffer(out, 0);
+    args.control = p->control;
     const clattn_status status = clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, NULL);
     clFinish(clattn_context_queue(context));
     clReleaseMemObject(in);
@@ -69,8 +85,9 @@ static int run(void *user)
         goto end;
     p->encoded[0] = clattn_encoder_plan_create(model, &desc, NULL, &plan);
     for (int i = 0; i < 2 && plan; i++) {
-        p->encoded[i] = encode(context, plan);
+        p->encoded[i] = encode(p, plan, i ? 0 : p->output_flags);
         clattn_context_message(context, p->encoded_message, sizeof p->encoded_message);
+        clattn_control_reset(p->control);
     }
 end:
     clattn_plan_release(&plan);
@@ -185,6 +202,33 @@ static void different(void **state)
     expect(&parts[1], CLATTN_ERROR_INVALID_ARGUMENT, "rank 0 has a description that it refuses");
 }
 
+/* Ranks see a difference in the last of many stages, whose description is longer than what they tell each other. */
+static void many_stages(void **state)
+{
+    enum { STAGES = 40 };
+    static clattn_stack_desc stages[2][STAGES];
+    static part parts[MOST_RANKS];
+    (void)state;
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < STAGES; i++) {
+            stages[k][i] = (clattn_stack_desc){SHAPE(RELU), PRE, .layers = 1, .input = CLATTN_STACK_INPUT_CONTINUED};
+            stages[k][i].softcap = k && i + 1 == STAGES ? 2 : 1;
+            stages[k][i].next = i + 1 < STAGES ? &stages[k][i + 1] : NULL;
+        }
+    for (int k = 0; k < 2; k++) {
+        stages[k][0].input = CLATTN_STACK_INPUT_PICTURES;
+        stages[k][0].patches = (clattn_patches){.channels = 1, .height = 2, .width = 2};
+    }
+    for (int differ = 0; differ < 2; differ++) {
+        prepare(parts, 2, stages[0]);
+        if (differ)
+            parts[1].stack = stages[1][0];
+        run_all(parts, 2, 20000);
+        for (int k = 0; k < 2; k++)
+            expect(&parts[k], differ ? CLATTN_ERROR_INVALID_ARGUMENT : CLATTN_SUCCESS, differ ? "digest of all=" : "");
+    }
+}
+
 /* Whatever exchange fails, all ranks' calls end, and the model computes no more. */
 static void failing(void **state)
 {
@@ -200,7 +244,7 @@ static void failing(void **state)
     for (int fails = 1; fails <= exchanges; fails++) {
         prepare(parts, 2, &small);
         parts[1].fails = fails;
-        run_all(parts, 2, 500);
+        run_all(parts, 2, 20000);
         if (fails <= 2) {
             expect(&parts[1], CLATTN_ERROR_IO, "rank 1: the test's failure");
             assert_int_equal(parts[0].made, CLATTN_ERROR_GROUP);
@@ -216,6 +260,51 @@ static void failing(void **state)
                     assert_int_equal(parts[k].encoded[i], i < first ? CLATTN_SUCCESS : CLATTN_ERROR_GROUP);
         if (first == 0)
             assert_non_null(strstr(parts[1].encoded_message, "rank 1: the group has failed before"));
+    }
+}
+
+/* A call that is cancelled behind an exchange is the model's last. */
+static void cancelled(void **state)
+{
+    static part parts[MOST_RANKS];
+    clattn_control_params params = CLATTN_CONTROL_PARAMS_INIT;
+    (void)state;
+    params.cancellable = 1;
+    for (int at = 0; at <= 2 + 8; at++) { /* behind those of making it, a call has eight; 0: none cancels */
+        prepare(parts, 2, &small);
+        for (int k = 0; k < 2; k++) {
+            parts[k].cancels = at;
+            assert_int_equal(clattn_control_create(&params, &parts[k].control), CLATTN_SUCCESS);
+        }
+        run_all(parts, 2, 20000);
+        for (int k = 0; k < 2; k++) {
+            const bool before = at == 1 || at == 2,
+                       none = at == 0; /* before the call nothing of it has been exchanged */
+            assert_int_equal(parts[k].made, CLATTN_SUCCESS);
+            assert_int_equal(parts[k].encoded[0], none ? CLATTN_SUCCESS : CLATTN_ERROR_CANCELLED);
+            assert_int_equal(parts[k].encoded[1], none || before ? CLATTN_SUCCESS : CLATTN_ERROR_GROUP);
+            clattn_control_release(&parts[k].control);
+        }
+    }
+}
+
+/* What the host may not read and write is refused before the other rank waits for it; the call after that succeeds. */
+static void hidden_buffers(void **state)
+{
+    static const cl_mem_flags flags[] = {CL_MEM_HOST_READ_ONLY, CL_MEM_HOST_WRITE_ONLY, CL_MEM_HOST_NO_ACCESS};
+    static part parts[MOST_RANKS];
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(flags); i++) {
+        clattn_stack_desc stack = small;
+        stack.norm_place = CLATTN_NORM_PLACE_PRE; /* the sum is made where the output is */
+        prepare(parts, 2, &stack);
+        for (int k = 0; k < 2; k++)
+            parts[k].output_flags = flags[i];
+        run_all(parts, 2, 20000);
+        for (int k = 0; k < 2; k++) {
+            assert_int_equal(parts[k].encoded[0], CLATTN_ERROR_BUFFER_ACCESS);
+            assert_int_equal(parts[k].encoded[1], CLATTN_SUCCESS);
+        }
     }
 }
 
@@ -262,7 +351,10 @@ int main(int argc, char **argv)
 {
     suite_add(too_few, "group tensor: fewer heads, hidden numbers or logits than ranks are refused");
     suite_add(different, "group tensor: ranks with different models are refused, and both are named");
+    suite_add(many_stages, "group tensor: so are those that differ in the last of many stages");
     suite_add(failing, "group tensor: a failed exchange ends all ranks' calls, and all that follow");
+    suite_add(cancelled, "group tensor: a call that is cancelled behind an exchange is the last");
+    suite_add(hidden_buffers, "group tensor: outputs that the host may not read and write are refused");
     suite_add(wrong_calls, "group tensor: wrong calls are refused");
     return suite_run("group_tensor_refusals", argc, argv);
 }

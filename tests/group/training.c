@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/core/inject.h"
+#include "support/core/user_events.h"
 #include "support/device.h"
 #include "support/group/team.h"
 #include "support/suite.h"
@@ -90,6 +92,81 @@ static void narrow_groups_agree_with_one(void **state)
         narrow.dtype = CLATTN_DTYPE_BF16;
         agrees_with_one(&narrow, 3, 1e-4);
     }
+}
+
+/* ---- queues ---- */
+
+typedef cl_int(CL_API_CALL *enqueue_kernel)(cl_command_queue, cl_kernel, cl_uint, const size_t *, const size_t *,
+                                            const size_t *, cl_uint, const cl_event *, cl_event *);
+
+static enqueue_kernel launch;
+static cl_command_queue held_queue; /* whose next kernel waits for `held`; NULL: none does */
+static cl_event held;
+
+static cl_int CL_API_CALL hold_kernel(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions,
+                                      const size_t *offset, const size_t *global, const size_t *local,
+                                      cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+{
+    if (!held_queue || queue != held_queue || wait_count)
+        return launch(queue, kernel, dimensions, offset, global, local, wait_count, wait_list, event);
+    held_queue = NULL;
+    return launch(queue, kernel, dimensions, offset, global, local, 1, &held, event);
+}
+
+static void *holding(void *user, const char *name)
+{
+    void *found = inject_get_proc(user, name);
+    if (strcmp(name, "clEnqueueNDRangeKernel"))
+        return found;
+    memcpy(&launch, &found, sizeof launch);
+    const enqueue_kernel own = hold_kernel;
+    memcpy(&found, &own, sizeof found);
+    return found;
+}
+
+static int let_go(void *user)
+{
+    (void)user;
+    event_waits(held); /* for a tenth of a second */
+    clSetUserEventStatus(held, CL_COMPLETE);
+    return 0;
+}
+
+/* A bfloat16 model is rounded from parameters that have moved, on a queue that is out of order, too. */
+static void rounding_waits(void **state)
+{
+    training_case narrow = training_cases[0];
+    float losses[2][TRAINING_TARGET];
+    (void)state;
+    narrow.dtype = CLATTN_DTYPE_BF16;
+    for (int holds = 0; holds < 2; holds++) {
+        team t;
+        thrd_t thread;
+        cl_int code;
+        team_open(&t, &narrow, 1);
+        cl_command_queue queue = new_queue(device_context(), true);
+        if (queue) {
+            clReleaseCommandQueue(t.rank[0].queue);
+            t.rank[0].queue = queue;
+        }
+        team_compute(&t, 0, 1);
+        assert_cl(clFinish(clattn_context_queue(device_context())));
+        t.rank[0].update = team_update_args(1);
+        held = clCreateUserEvent(clattn_context_opencl_context(device_context()), &code);
+        assert_cl(code);
+        held_queue = holds ? t.rank[0].queue : NULL;
+        assert_int_equal(thrd_create(&thread, let_go, NULL), thrd_success);
+        team_do(&t, team_move);
+        thrd_join(thread, NULL);
+        assert_null(held_queue);
+        clReleaseEvent(held);
+        team_assert(&t, CLATTN_SUCCESS);
+        assert_cl(clFinish(t.rank[0].queue));
+        training_step(&t.rank[0].w, 0, false, 0);
+        memcpy(losses[holds], t.rank[0].w.losses, sizeof losses[holds]);
+        team_close(&t);
+    }
+    assert_memory_equal(losses[0], losses[1], sizeof losses[0]);
 }
 
 /* ---- moments ---- */
@@ -183,9 +260,11 @@ static void moments_travel(void **state)
 
 int main(int argc, char **argv)
 {
+    device_use_functions(holding);
     suite_add(groups_agree_with_one, "group training: groups of 1 to 4 ranks agree with one trainer");
     suite_add(pieces_agree_with_one, "group training: so do those that exchange in pieces");
     suite_add(narrow_groups_agree_with_one, "group training: so do those of bfloat16 models");
+    suite_add(rounding_waits, "group training: a bfloat16 model is rounded behind the update on any queue");
     suite_add(moments_travel, "group training: moments are gathered, and given to others");
     return suite_run("group_training", argc, argv);
 }

@@ -40,6 +40,20 @@ void graph_add_exchange(struct graph *graph, struct ranks *ranks, const struct g
 
 /* ---- running them ---- */
 
+clattn_status graph_exchange_check(const struct graph *graph, const clattn_binding *array)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    struct device *device = &graph->context->device;
+    cl_mem_flags flags;
+    TRY_CL(&device->report, "clGetMemObjectInfo",
+           device->cl.clGetMemObjectInfo(array->buffer, CL_MEM_FLAGS, sizeof flags, &flags, NULL));
+    if (flags & (CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS))
+        status = report_error(&device->report, CLATTN_ERROR_BUFFER_ACCESS,
+                              "ranks exchange what a buffer has, but the host may not read and write it");
+fail:
+    return status;
+}
+
 /* An array of the device, from `offset` on. */
 struct region {
     cl_mem buffer;

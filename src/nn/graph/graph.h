@@ -271,6 +271,9 @@ struct graph_run {
     size_t mark_count;
 };
 
+/* Refuses an array of such a step in a buffer that the host may not read and write. */
+clattn_status graph_exchange_check(const struct graph *graph, const clattn_binding *array);
+
 /* Runs such a step over the first `bytes` of an array.  Blocks. */
 clattn_status graph_exchange(const struct graph *graph, struct chain *chain, const struct graph_step *step,
                              const clattn_binding *array, size_t bytes);

@@ -386,6 +386,21 @@ static bool wanted(const struct runner *r, const struct graph_step *s)
     return !s->condition || is_bound(r, abs(s->condition)) == (s->condition > 0);
 }
 
+/* Checks all arrays that are going to be exchanged, before other ranks wait for any. */
+static clattn_status check_exchanges(const struct runner *r, size_t end)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    for (size_t i = r->run->first; i < end && r->graph->ranks; i++) {
+        const struct graph_step *s = &r->graph->steps[i];
+        if ((s->op != GRAPH_ALL_REDUCE && s->op != GRAPH_ALL_GATHER) || !wanted(r, s))
+            continue;
+        const clattn_binding to = bind(r, s, MOVE_TO);
+        TRY(graph_exchange_check(r->graph, &to));
+    }
+fail:
+    return status;
+}
+
 static clattn_status enqueue_steps(const struct graph *graph, struct chain *chain, const struct graph_run *run)
 {
     clattn_status status = CLATTN_SUCCESS;
@@ -394,6 +409,7 @@ static clattn_status enqueue_steps(const struct graph *graph, struct chain *chai
     size_t end = run->end ? run->end : graph->step_count;
     while (end > run->first && !wanted(&r, &graph->steps[end - 1]))
         end--;
+    TRY(check_exchanges(&r, end));
     for (size_t i = run->first; i < end; i++) {
         const struct graph_step *s = &graph->steps[i];
         if (!wanted(&r, s))

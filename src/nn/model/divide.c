@@ -80,6 +80,22 @@ static void describe_stack(struct strbuf *text, const char *name, const clattn_s
     strbuf_printf(text, "%s: digest of all=%02x%02x%02x%02x\n", name, digest[0], digest[1], digest[2], digest[3]);
 }
 
+/* Writes the text or, if it is too long, its beginning and a digest of all. */
+static void shorten(const struct strbuf *text, char own[RANKS_AGREED])
+{
+    enum { DIGEST = 64 }; /* bytes, more than the last line has */
+    struct sha256 hash;
+    uint8_t digest[SHA256_BYTES];
+    snprintf(own, RANKS_AGREED, "%s", text->text);
+    if (text->length < RANKS_AGREED)
+        return;
+    sha256_init(&hash);
+    sha256_update(&hash, text->text, text->length);
+    sha256_final(&hash, digest);
+    snprintf(own + RANKS_AGREED - DIGEST, DIGEST, "\nmore, with the digest of all=%02x%02x%02x%02x\n", digest[0],
+             digest[1], digest[2], digest[3]);
+}
+
 static clattn_status agree(struct ranks *ranks, const clattn_transformer_desc *given)
 {
     clattn_transformer_desc desc = {0};
@@ -94,7 +110,7 @@ static clattn_status agree(struct ranks *ranks, const clattn_transformer_desc *g
     describe_stack(&text, "encoder", desc.encoder);
     describe_stack(&text, "decoder", desc.decoder);
     if (!text.failed)
-        snprintf(own, sizeof own, "%s", text.text);
+        shorten(&text, own);
     strbuf_clear(&text);
     return ranks_agree(ranks, own, status != CLATTN_SUCCESS);
 }

@@ -60,7 +60,8 @@ static clattn_status add_pooled(struct encoder_builder *b, const struct matrix *
     const size_t batch = plan->desc.batch, d_model = b->base.stack->desc.d_model, positions = b->base.rows.length;
     const bool patches = pooling == CLATTN_POOLING_PATCHES;
     const size_t prefix = patches ? stack_prefix(&plan->model->encoder.desc) : 0;
-    size_t heads = b->base.stack->desc.heads;
+    const clattn_stack_desc *d = &b->base.stack->desc;
+    size_t heads = b->base.stack->kv_heads.whole * (d->heads / d->kv_heads); /* of all ranks */
     while (d_model % heads || (d_model / heads > 64 && heads < 256))
         heads = heads < d_model ? heads + 1 : 1;
     const size_t size = d_model / heads;

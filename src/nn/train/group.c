@@ -65,7 +65,7 @@ fail:
     return status;
 }
 
-/* A blocking write says that `from` was copied, not that other queues see it: finishing does. */
+/* A blocking write says that `from` was copied, and may go even if finishing fails, not that other queues see it: finishing does. */
 static clattn_status store(const clattn_trainer *trainer, cl_mem buffer, size_t first, size_t count, const float *from)
 {
     clattn_status status = CLATTN_SUCCESS;
@@ -73,7 +73,7 @@ static clattn_status store(const clattn_trainer *trainer, cl_mem buffer, size_t 
     if (!count)
         return status;
     TRY_CL(report_of(trainer), "clEnqueueWriteBuffer",
-           table(trainer)->clEnqueueWriteBuffer(queue, buffer, CL_FALSE, first * sizeof *from, count * sizeof *from,
+           table(trainer)->clEnqueueWriteBuffer(queue, buffer, CL_TRUE, first * sizeof *from, count * sizeof *from,
                                                 from, 0, NULL, NULL));
     TRY_CL(report_of(trainer), "clFinish", table(trainer)->clFinish(queue));
 fail:
@@ -173,8 +173,8 @@ static clattn_status spread(clattn_trainer *trainer, struct piece *piece)
     cl_mem value = trainer->buffers[piece->buffer].value;
     size_t count;
     const size_t share = piece_share(piece, group->ranks.group.rank, &count);
-    if (group->ranks.group.ranks == 1)
-        return CLATTN_SUCCESS;
+    if (group->ranks.group.ranks == 1) /* what is rounded next may lie on a queue that is out of order */
+        return trainer_is_narrow(trainer) ? fetch(trainer, value, 0, 0, NULL, piece->moved) : CLATTN_SUCCESS;
     TRY(fetch(trainer, value, piece->first + share, count, group->out, piece->moved));
     memset(group->out + count, 0, (piece->slice - count) * sizeof *group->out);
     TRY(ranks_swap(&group->ranks, group->out, true, group->in, piece->slice * sizeof *group->in));

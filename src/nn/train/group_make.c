@@ -43,11 +43,11 @@ static clattn_status cut(clattn_trainer *trainer)
     const size_t slice = round_up(divide_up(PIECE, ranks), SHARE_MULTIPLE), most = slice * ranks;
     size_t left = 0;
     for (size_t i = 0; i < trainer->model->buffer_count; i++)
-        group->piece_count += divide_up(trainer->buffers[i].count, most);
-    group->pieces = calloc(group->piece_count + 1, sizeof *group->pieces);
+        left += divide_up(trainer->buffers[i].count, most);
+    group->pieces = calloc(left + 1, sizeof *group->pieces);
     if (!group->pieces)
         return no_memory(trainer);
-    left = group->piece_count;
+    group->piece_count = left;
     for (size_t i = 0; i < trainer->model->buffer_count; i++) {
         struct trained_buffer *buffer = &trainer->buffers[i];
         buffer->moments = 0;
