@@ -50,8 +50,8 @@ typedef struct clattn_decoder_desc {
      * token reads the first row of both masks. */
     clattn_layout memory_mask;
 
-    /** As in clattn_encoder_desc. Enqueues of one token and of many share the packed matrices, where they are multiplied by the
-     * same solver. */
+    /** As in clattn_encoder_desc. Enqueues of one token and of many share the matrices that their solvers pack alike, as they do
+     * in float32 (but with cpu-amx). */
     int32_t prepack;
     int32_t reserved; /* 0 */
 } clattn_decoder_desc;
