@@ -518,7 +518,7 @@ def add_onnxruntime(run, gcc, full):
             rm -rf "$1" && "$0" -m pip install --quiet --no-deps --target "$1" -Csetup-args=-Donnxruntime=enabled \
                 "-Csetup-args=-Donnxruntime_headers=$2" "$3" """, python(), run.work / "onnxruntime-wheel", headers, ROOT],
                               needs=[job, fetched], isolated=False))
-    for name in ("provider", "decoders", "pictures"):
+    for name in ("provider", "decoders", "pictures", "faults"):
         run.add("onnxruntime", name, lambda name=name: [python(), HERE / f"onnxruntime/test_{name}.py"], {**env, "PYTHONPATH": path},
                 [*builds, job, *torch], 4800)
     if torch:

@@ -49,6 +49,11 @@ typedef struct clattn_decoder_desc {
     /** None, or the mask of cross-attention: (items or 1, heads or 1, length or 1, memory_length). An enqueue of one
      * token reads the first row of both masks. */
     clattn_layout memory_mask;
+
+    /** As in clattn_encoder_desc. Enqueues of one token and of many share the matrices that their solvers pack alike, as they do
+     * in float32 (but with cpu-amx). */
+    int32_t prepack;
+    int32_t reserved; /* 0 */
 } clattn_decoder_desc;
 
 /** Initialises a clattn_decoder_desc: its size, and zeros. */

@@ -337,6 +337,26 @@ static void describe_grouped(const step *s, run_array *const input[], clattn_att
     desc->window.left = s->attention.window > 0 ? s->attention.window - 1 : 0;
 }
 
+/* Vectors of size 0 have scores of 0, as vectors of one 0 have, whatever the scale. */
+static OrtStatus *score_zero(const engine *e, clattn_attention_desc *desc, clattn_attention_args *args, cl_mem *buffer)
+{
+    OrtStatus *failure = NULL;
+    clattn_layout *layouts[] = {&desc->query, &desc->key};
+    run_array zero = {.dtype = desc->query.dtype, .elements = 1};
+    ORT_TRY(engine_buffer(e, NULL, array_bytes(&zero), true, buffer));
+    zero.buffer = *buffer;
+    ORT_TRY(fill_zero(e, &zero));
+    for (size_t i = 0; i < 2; i++) {
+        memset(layouts[i]->stride, 0, sizeof layouts[i]->stride);
+        set(layouts[i], 3, 1, 1);
+    }
+    args->query = args->key = binding_of(&zero);
+    desc->scoring.explicit_scale = 1;
+    desc->scoring.scale = 1.0f;
+fail:
+    return failure;
+}
+
 OrtStatus *enqueue_attention(const engine *e, const step *s, size_t part, run_array *const given[],
                              const run_array *const outputs[])
 {
@@ -345,7 +365,7 @@ OrtStatus *enqueue_attention(const engine *e, const step *s, size_t part, run_ar
     const run_array *input[STEP_INPUTS], *output = outputs[ATTENDED];
     attention_view view[3];
     run_array query = from_first(&s->attention.view[QUERY], given[QUERY]);
-    cl_mem rotated = NULL;
+    cl_mem made = NULL;
     if (part != ATTENDED)
         return enqueue_present(e, s, part, given, outputs[part]);
     for (size_t i = 0; i < STEP_INPUTS; i++)
@@ -358,7 +378,7 @@ OrtStatus *enqueue_attention(const engine *e, const step *s, size_t part, run_ar
     if (input[VALUE]->elements == 0) /* nothing to attend */
         return fill_zero(e, output);
     if (input[COSINES]) {
-        ORT_TRY(rotate_query(e, s, given, output, &query, &rotated));
+        ORT_TRY(rotate_query(e, s, given, output, &query, &made));
         view[QUERY] = s->attention.output;
     }
     clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
@@ -387,6 +407,8 @@ OrtStatus *enqueue_attention(const engine *e, const step *s, size_t part, run_ar
     args.value = binding_of(input[VALUE]);
     args.mask = binding_of(input[MASK]);
     args.output = binding_of(output);
+    if (desc.query.extent[3] == 0 && desc.key.extent[3] == 0)
+        ORT_TRY(score_zero(e, &desc, &args, &made));
     if (input[LENGTHS])
         describe_grouped(s, given, &desc, &args);
     else if (given[PAST_KEY]) { /* queries come behind what the cache had */
@@ -395,7 +417,7 @@ OrtStatus *enqueue_attention(const engine *e, const step *s, size_t part, run_ar
     }
     ORT_TRY(judge(e, clattn_attention_run(e->context, e->queue, &desc, &args, 0, NULL, NULL)));
 fail:
-    if (rotated)
-        e->cl.clReleaseMemObject(rotated); /* OpenCL keeps it until it has been read */
+    if (made)
+        e->cl.clReleaseMemObject(made); /* OpenCL keeps it until it has been read */
     return failure;
 }

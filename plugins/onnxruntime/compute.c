@@ -344,6 +344,7 @@ OrtStatus *step_enqueue(engine *e, const chain *c, size_t number, size_t part, r
     switch (s->kind) {
     case STEP_ATTENTION: return enqueue_attention(e, s, part, input, outputs);
     case STEP_ROPE: return enqueue_rope(e, s, input, output);
+    case STEP_EINSUM: return enqueue_einsum(e, s, input, output);
     case STEP_PRODUCT: return enqueue_product(e, s, &c->product[number], input, output);
     case STEP_NORM: return part == NORMED ? enqueue_norm(e, s, input, outputs) : NULL; /* with its sum */
     case STEP_ACTIVATION: return enqueue_activation(e, s, input[0], output);

@@ -247,24 +247,38 @@ OrtStatus *graph_float(const graph *g, size_t node, const char *name, float othe
     return read_number(g, node, name, ORT_OP_ATTR_FLOAT, number, sizeof *number);
 }
 
+OrtStatus *graph_text(const graph *g, size_t node, const char *name, char *text, size_t room)
+{
+    OrtStatus *failure = NULL;
+    const OrtOpAttr *attribute = NULL;
+    size_t bytes = 0;
+    text[0] = '\0';
+    ORT_TRY(attribute_of(g, node, name, &attribute));
+    if (!attribute)
+        return NULL;
+    failure = g->ort->ReadOpAttr(attribute, ORT_OP_ATTR_STRING, text, room - 1, &bytes);
+    if (failure && bytes > room - 1) { /* longer */
+        g->ort->ReleaseStatus(failure);
+        failure = NULL;
+        bytes = 0;
+    }
+    text[bytes] = '\0';
+fail:
+    return failure;
+}
+
 OrtStatus *graph_is_text(const graph *g, size_t node, const char *name, const char *otherwise, const char *text,
                          bool *is)
 {
     OrtStatus *failure = NULL;
     const OrtOpAttr *attribute = NULL;
     char found[32];
-    size_t bytes = 0;
     *is = strcmp(otherwise, text) == 0;
     ORT_TRY(attribute_of(g, node, name, &attribute));
     if (!attribute)
         return NULL;
-    failure = g->ort->ReadOpAttr(attribute, ORT_OP_ATTR_STRING, found, sizeof found, &bytes);
-    if (failure && bytes > sizeof found) { /* longer than any that is asked for */
-        g->ort->ReleaseStatus(failure);
-        return NULL;
-    }
-    bytes -= !failure && bytes && found[bytes - 1] == '\0'; /* some versions count it */
-    *is = !failure && strlen(text) == bytes && memcmp(found, text, bytes) == 0;
+    ORT_TRY(graph_text(g, node, name, found, sizeof found));
+    *is = strcmp(found, text) == 0;
 fail:
     return failure;
 }

@@ -73,6 +73,9 @@ bool graph_is(const graph *g, size_t node, const char *domain, const char *op);
 OrtStatus *graph_integer(const graph *g, size_t node, const char *name, int64_t otherwise, int64_t *number);
 OrtStatus *graph_float(const graph *g, size_t node, const char *name, float otherwise, float *number);
 
+/* The text of an attribute, with an end; empty if it is not set or does not fit. */
+OrtStatus *graph_text(const graph *g, size_t node, const char *name, char *text, size_t room);
+
 /* Whether an attribute, which is `otherwise` if it is not set, is the text `text`. */
 OrtStatus *graph_is_text(const graph *g, size_t node, const char *name, const char *otherwise, const char *text,
                          bool *is);

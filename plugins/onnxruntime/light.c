@@ -218,6 +218,8 @@ OrtStatus *match_light(const graph *g, size_t node, step *made, bool *found)
         ORT_TRY(match_concat(g, node, made, found));
     else if (graph_is(g, node, "", "Expand"))
         *found = match_expand(g, node, made);
+    else if (graph_is(g, node, "", "Einsum"))
+        ORT_TRY(match_einsum(g, node, made, found));
     else if (graph_is(g, node, "", "DepthToSpace"))
         ORT_TRY(match_depth_to_space(g, node, made, found));
     else if (graph_is(g, node, "", "Pad"))

@@ -371,7 +371,8 @@ static OrtStatus *adopt_queue(const provider *p, const char *number, const char 
 static OrtStatus *open_context(provider *p, const OrtSessionOptions *options)
 {
     OrtStatus *failure = NULL;
-    char *device = NULL, *queue = NULL, *cache = NULL, *take = NULL, *precision = NULL, *spins = NULL, text[512];
+    char *device = NULL, *queue = NULL, *cache = NULL, *take = NULL, *precision = NULL, *spins = NULL, *shared = NULL,
+         text[512];
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     clattn_device_info info = {.size = sizeof info};
     ORT_TRY(check_options(p->engine.ort, options, p->from->prefix));
@@ -381,6 +382,14 @@ static OrtStatus *open_context(provider *p, const OrtSessionOptions *options)
     ORT_TRY(read_option(p->engine.ort, options, p->from->prefix, "take", &take));
     ORT_TRY(read_option(p->engine.ort, options, p->from->prefix, "precision", &precision));
     ORT_TRY(read_option(p->engine.ort, options, "", "session.intra_op.allow_spinning", &spins));
+    ORT_TRY(read_option(p->engine.ort, options, "", "session.use_env_allocators", &shared));
+    if (p->from->memory && shared && strcmp(shared, "1") == 0) {
+        failure =
+            ort_failure(p->engine.ort, ORT_INVALID_ARGUMENT,
+                        "clattn: session.use_env_allocators is 1, but the allocator that sessions share has no buffers "
+                        "to give");
+        goto fail;
+    }
     if (take && strcmp(take, "attention") != 0 && strcmp(take, "all") != 0) {
         failure = ort_failure(p->engine.ort, ORT_INVALID_ARGUMENT,
                               "clattn: the option take is '%.60s', expected attention or all", take);
@@ -428,6 +437,7 @@ fail:
     free(take);
     free(precision);
     free(spins);
+    free(shared);
     return failure;
 }
 

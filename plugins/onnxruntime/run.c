@@ -119,6 +119,28 @@ static OrtStatus *attach(run *r, run_array *a, bool written)
     return failure;
 }
 
+/* Says in a failure which step it was. */
+static OrtStatus *in_step(const run *r, size_t number, OrtStatus *failure)
+{
+    if (!failure)
+        return NULL;
+    const OrtApi *ort = r->e->ort;
+    OrtStatus *named =
+        ort_failure(ort, ort->GetErrorCode(failure), "%s (%s)", ort->GetErrorMessage(failure), r->c->name[number]);
+    ort->ReleaseStatus(failure);
+    return named;
+}
+
+/* Says in a failure of an input or a constant which step reads it first. */
+static OrtStatus *in_reader(const run *r, size_t value, OrtStatus *failure)
+{
+    for (size_t n = 0; failure && n < r->c->steps; n++)
+        for (size_t i = 0; i < STEP_INPUTS; i++)
+            if (r->c->step[n].input[i] == value)
+                return in_step(r, n, failure);
+    return failure;
+}
+
 /* Reads the inputs that change. */
 static OrtStatus *read_inputs(run *r)
 {
@@ -129,10 +151,10 @@ static OrtStatus *read_inputs(run *r)
         a->owner = v;
         if (value->input == NO_PLACE || value->constant || !value->read)
             continue;
-        ORT_TRY(read_input(r, value->input, a));
-        ORT_TRY(read_back(r->e, a, &r->copy[v]));
+        ORT_TRY(in_reader(r, v, read_input(r, value->input, a)));
+        ORT_TRY(in_reader(r, v, read_back(r->e, a, &r->copy[v])));
         if (value->readers && a->elements)
-            ORT_TRY(attach(r, a, false));
+            ORT_TRY(in_reader(r, v, attach(r, a, false)));
     }
 fail:
     return failure;
@@ -185,7 +207,7 @@ static OrtStatus *store_inputs(run *r)
         run_array *a = &r->array[v];
         if (!r->c->value[v].readers || r->c->value[v].constant || !is_converted(r->e, a))
             continue;
-        ORT_TRY(store(r->e, a, &r->made[r->made_count]));
+        ORT_TRY(in_reader(r, v, store(r->e, a, &r->made[r->made_count])));
         r->made_count += a->elements > 0;
     }
 fail:
@@ -220,11 +242,11 @@ static OrtStatus *read_constants(run *r)
         if (!value->constant)
             continue;
         if (!value->buffer && !value->copy) {
-            ORT_TRY(read_input(r, value->input, shape));
-            ORT_TRY(read_back(r->e, shape, &value->copy));
+            ORT_TRY(in_reader(r, v, read_input(r, value->input, shape)));
+            ORT_TRY(in_reader(r, v, read_back(r->e, shape, &value->copy)));
             shape->owner = v;
             if (value->readers)
-                ORT_TRY(keep_constant(r->e, shape, &value->buffer));
+                ORT_TRY(in_reader(r, v, keep_constant(r->e, shape, &value->buffer)));
         }
         r->array[v] = *shape;
     }
@@ -236,18 +258,6 @@ static void inputs_of(const run *r, const step *s, run_array *input[STEP_INPUTS]
 {
     for (size_t i = 0; i < STEP_INPUTS; i++)
         input[i] = s->input[i] == NO_PLACE ? NULL : &r->array[s->input[i]];
-}
-
-/* Says in a failure which step it was. */
-static OrtStatus *in_step(const run *r, size_t number, OrtStatus *failure)
-{
-    if (!failure)
-        return NULL;
-    const OrtApi *ort = r->e->ort;
-    OrtStatus *named =
-        ort_failure(ort, ort->GetErrorCode(failure), "%s (%s)", ort->GetErrorMessage(failure), r->c->name[number]);
-    ort->ReleaseStatus(failure);
-    return named;
 }
 
 /* Whether attention writes what the transposition of its output would make: they are step `n` and another.  It does if reshapes

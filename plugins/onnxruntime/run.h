@@ -90,6 +90,7 @@ OrtStatus *step_shape(const OrtApi *ort, const step *s, size_t part, run_array *
 /* Parts of step_shape. */
 OrtStatus *attention_shape(const OrtApi *ort, const step *s, size_t part, run_array *const input[], run_array *output);
 OrtStatus *rope_shape(const OrtApi *ort, const step *s, run_array *const input[], run_array *output);
+OrtStatus *einsum_shape(const OrtApi *ort, const step *s, run_array *const input[], run_array *output);
 
 /* Whether a function has an alpha, for which descriptions have an `alpha`. */
 bool has_alpha(clattn_activation function);
@@ -134,6 +135,7 @@ OrtStatus *enqueue_move(const engine *e, const step *s, size_t part, run_array *
 OrtStatus *enqueue_elementwise(engine *e, size_t function, const run_array *a, const run_array *b, const run_array *y);
 OrtStatus *enqueue_attention(const engine *e, const step *s, size_t part, run_array *const given[],
                              const run_array *const outputs[]);
+OrtStatus *enqueue_einsum(const engine *e, const step *s, run_array *const input[], const run_array *output);
 OrtStatus *enqueue_rope(const engine *e, const step *s, run_array *const input[], const run_array *output);
 
 /* Enqueues zeros for a whole array. */

@@ -245,6 +245,7 @@ OrtStatus *step_shape(const OrtApi *ort, const step *s, size_t part, run_array *
     case STEP_EXPAND: return expand_shape(ort, s, input, output);
     case STEP_ATTENTION: return attention_shape(ort, s, part, input, output);
     case STEP_ROPE: return rope_shape(ort, s, input, output);
+    case STEP_EINSUM: return einsum_shape(ort, s, input, output);
     case STEP_PRODUCT: return product_shape(ort, s, input, output);
     case STEP_SHAPE:
     case STEP_GATHER: return numbers_shape(ort, s, input[0], output);

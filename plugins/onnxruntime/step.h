@@ -26,6 +26,7 @@ typedef enum step_kind {
     STEP_CONCAT,
     STEP_EXPAND,
     STEP_DEPTH_TO_SPACE,
+    STEP_EINSUM,  /* that is a product of matrices */
     STEP_RESHAPE, /* costs nothing: the same elements */
     STEP_SHAPE,   /* whole numbers on the host, as are some of other kinds */
     STEP_GATHER,  /* of whole numbers */
@@ -125,7 +126,10 @@ typedef struct step {
     struct {
         int64_t index[MOST_DIMENSIONS];
         size_t count, rank;
-    } gather;                     /* of whole numbers */
+    } gather; /* of whole numbers */
+    struct {
+        char index[3][MOST_DIMENSIONS + 1]; /* letters, of both inputs and of the output */
+    } einsum;
     step_reshape reshape;         /* alone, or of a product's sums, before a bias, an activation or an operand */
     size_t axis[MOST_DIMENSIONS]; /* of a transposition: which dimension of the input each is; [0] of a split and of
                                    * what is put together: the dimension */
@@ -159,6 +163,7 @@ OrtStatus *match_convolution(const graph *g, size_t node, const bool *taken, ste
                              const char **reason);
 OrtStatus *match_resize(const graph *g, size_t node, step *made, bool *found, const char **reason);
 OrtStatus *match_depth_to_space(const graph *g, size_t node, step *made, bool *found);
+OrtStatus *match_einsum(const graph *g, size_t node, step *made, bool *found);
 
 /* RMSNorm in pieces: X · 1 / sqrt(mean(X²) + epsilon) · scale. */
 OrtStatus *match_rms(const graph *g, size_t node, const bool *taken, step *made, bool *found);

@@ -16,7 +16,7 @@
 #define VOCABULARY NN_VOCABULARY
 
 /* All tokens are appended at once; logits, vectors and probabilities are read. */
-static void at_once(const decoder_case *c)
+static void at_once(const decoder_case *c, int32_t prepack)
 {
     nn_world w;
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
@@ -25,6 +25,7 @@ static void at_once(const decoder_case *c)
     static float logits[ITEMS * LENGTH * VOCABULARY], self[2 * ITEMS * 4 * LENGTH * LENGTH],
         cross[2 * ITEMS * 4 * LENGTH * MEMORY];
     desc.length = LENGTH;
+    desc.prepack = prepack;
     desc.logits = CLATTN_LOGITS_ALL;
     desc.self_probabilities = (1u << layers) - 1;
     desc.cross_probabilities = c->stack.cross ? desc.self_probabilities : 0;
@@ -84,15 +85,35 @@ static void begin_again(nn_world *w)
     assert_status(context, clattn_decoder_begin(w->state, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
 }
 
+/* Weights are packed in advance if that was asked for, and, with one solver for all of its products, once for enqueues of one
+ * token and of many; those of the memory's keys and values are another's. */
+static void check_packed(const nn_world *w, int32_t prepack)
+{
+    const char *text = clattn_plan_explain(w->plan), *at = text;
+    int graphs = 0;
+    while ((at = strstr(at, "weights packed in advance"))) {
+        graphs++;
+        at++;
+    }
+    if (!prepack || !device_is_cpu())
+        assert_int_equal(graphs, 0);
+    else if (strstr(text, "amx"))
+        assert_true(graphs > 0);
+    else
+        assert_int_equal(graphs, 1 + (w->d->cross != 0));
+}
+
 /* Texts are appended token by token, in unequal pieces, and shifted right. */
-static void in_pieces(const decoder_case *c)
+static void in_pieces(const decoder_case *c, int32_t prepack)
 {
     static float logits[ITEMS * LENGTH * VOCABULARY];
     nn_world w;
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     desc.length = 4;
+    desc.prepack = prepack;
     desc.logits = CLATTN_LOGITS_LAST;
     decoder_case_open(&w, context, c, &desc);
+    check_packed(&w, prepack);
     nn_world_begin(&w, NULL, 1);
     spoil_memory(&w);
     for (size_t i = 0; i < LENGTH; i++) {
@@ -135,7 +156,7 @@ static void in_pieces(const decoder_case *c)
 }
 
 /* Three beams, each with a text of its own, are exchanged between appends. */
-static void beams(const decoder_case *c)
+static void beams(const decoder_case *c, int32_t prepack)
 {
     static const size_t orders[][CASE_SEQUENCES] = {
         {0, 0, 0, 1, 1, 1}, {0, 1, 2, 3, 4, 5}, {2, 1, 2, 3, 4, 3}, {1, 0, 0, 5, 3, 4}};
@@ -144,6 +165,7 @@ static void beams(const decoder_case *c)
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     desc.length = 4;
     desc.beams = CASE_BEAMS;
+    desc.prepack = prepack;
     desc.logits = CLATTN_LOGITS_LAST;
     decoder_case_open(&w, context, c, &desc);
     decoder_case_beams(&w, 3, orders, COUNT_OF(orders), "beams");
@@ -159,9 +181,11 @@ static void decoders(void **state)
     for (size_t i = 0; i < DECODER_CASES; i++) {
         if (is_tiny() && !decoder_cases[i].tiny)
             continue;
-        at_once(&decoder_cases[i]);
-        in_pieces(&decoder_cases[i]);
-        beams(&decoder_cases[i]);
+        for (int32_t prepack = 0; prepack < 2; prepack++) {
+            at_once(&decoder_cases[i], prepack);
+            in_pieces(&decoder_cases[i], prepack);
+            beams(&decoder_cases[i], prepack);
+        }
         print_message("# %s\n", decoder_cases[i].name);
     }
 }

@@ -252,6 +252,7 @@ static clattn_status use_decoder(clattn_context *context)
     desc.cache_length = LENGTH;
     desc.memory_length = MEMORY;
     desc.logits = CLATTN_LOGITS_LAST;
+    desc.prepack = 1;
     clattn_status status = clattn_transformer_create(context, &model, &source, &d.transformer);
     if (status == CLATTN_SUCCESS)
         status = clattn_decoder_plan_create(d.transformer, &desc, NULL, &d.plan);

@@ -153,7 +153,7 @@ static void decode_text(nn_world *w, size_t pieces, const double *naive, nn_judg
 
 /* Texts are appended in pieces of several tokens and then token by token; cached results agree with uncached ones
  * within the rule. */
-static void decode(const decoder_case *c, clattn_dtype dtype, clattn_dtype cache_dtype)
+static void decode(const decoder_case *c, clattn_dtype dtype, clattn_dtype cache_dtype, int32_t prepack)
 {
     nn_world w = decoder_case_world(context, c, ITEMS);
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
@@ -162,6 +162,7 @@ static void decode(const decoder_case *c, clattn_dtype dtype, clattn_dtype cache
     desc.length = 4;
     desc.logits = CLATTN_LOGITS_ALL;
     desc.cache_dtype = cache_dtype;
+    desc.prepack = prepack;
     w.memory_lengths = decoder_case_memory_lengths;
     w.dtype = dtype;
     w.weight_dtype = dtype ? 0 : CLATTN_DTYPE_BF16;
@@ -180,23 +181,24 @@ static void decode(const decoder_case *c, clattn_dtype dtype, clattn_dtype cache
 static void decoders_of_16_bits(void **state)
 {
     (void)state;
-    decode(&decoder_cases[CASE_PAPER], CLATTN_DTYPE_F16, 0);
-    decode(&decoder_cases[CASE_LLAMA], CLATTN_DTYPE_BF16, 0);
+    decode(&decoder_cases[CASE_PAPER], CLATTN_DTYPE_F16, 0, 0);
+    decode(&decoder_cases[CASE_LLAMA], CLATTN_DTYPE_BF16, 0, 1);
     if (is_tiny())
         return;
-    decode(&decoder_cases[CASE_PAPER], CLATTN_DTYPE_BF16, 0);
+    decode(&decoder_cases[CASE_PAPER], CLATTN_DTYPE_F16, 0, 1);
+    decode(&decoder_cases[CASE_PAPER], CLATTN_DTYPE_BF16, 0, 0);
 }
 
 /* A cache has another type than the model, narrower or wider. */
 static void caches_of_another_type(void **state)
 {
     (void)state;
-    decode(&decoder_cases[CASE_PAPER], 0, CLATTN_DTYPE_F16);
-    decode(&decoder_cases[CASE_LLAMA], 0, CLATTN_DTYPE_BF16);
+    decode(&decoder_cases[CASE_PAPER], 0, CLATTN_DTYPE_F16, 0);
+    decode(&decoder_cases[CASE_LLAMA], 0, CLATTN_DTYPE_BF16, 0);
     if (is_tiny())
         return;
-    decode(&decoder_cases[CASE_PAPER], CLATTN_DTYPE_F16, CLATTN_DTYPE_F32);
-    decode(&decoder_cases[CASE_LLAMA], CLATTN_DTYPE_BF16, CLATTN_DTYPE_F16);
+    decode(&decoder_cases[CASE_PAPER], CLATTN_DTYPE_F16, CLATTN_DTYPE_F32, 0);
+    decode(&decoder_cases[CASE_LLAMA], CLATTN_DTYPE_BF16, CLATTN_DTYPE_F16, 0);
 }
 
 /* The bytes of a state are those of its caches. */

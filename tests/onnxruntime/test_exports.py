@@ -121,8 +121,7 @@ def models(attention):
             output_channels=32,
             **how,
         )
-        # Its positions' parts of the scores are Einsum, which is left.
-        yield "SAM's encoder", Named(transformers.SamVisionModel(sam), "pixel_values"), (torch.randn(1, 3, 64, 64),), 2
+        yield "SAM's encoder", Named(transformers.SamVisionModel(sam), "pixel_values"), (torch.randn(1, 3, 64, 64),), 1
 
 
 def export(model, inputs, opset, new, **options):
@@ -164,7 +163,7 @@ class Exports(Comparison):
                         )
                         (taken, count, found), _ = groups(content)
                         self.assertIn(found, range(1, chains + 1))
-                        self.assertGreater(taken, (0.4 if any_shape or name == "SAM's encoder" else 0.85) * count)
+                        self.assertGreater(taken, (0.4 if any_shape else 0.8 if name == "SAM's encoder" else 0.85) * count)
                         names = [each.name for each in plain(content).get_inputs()]
                         cases = [inputs, [larger(each) for each in inputs]] if any_shape else [inputs]
                         self.compare(

@@ -16,6 +16,75 @@ from test_provider import FULL, Comparison, groups, model, node, session
 CONVOLUTIONS = 60 if FULL else 12
 
 
+class Equations(Comparison):
+    def draw(self, letters):
+        """An equation of batches, rows, columns and sums, each of up to two indices in any order, and arrays for it."""
+        kinds = [letters[at : at + self.random.integers(3)] for at in range(0, 8, 2)]
+        kinds = [kind if self.random.random() < 0.8 else "" for kind in kinds]
+        batch, rows, columns, depth = kinds
+        operands = [batch + rows + depth or "p", batch + depth + columns or "q", batch + rows + columns]
+        operands[2] += "".join(letter for letter in "pq" if letter in operands[0] + operands[1])
+        operands = ["".join(self.random.permutation([*each])) for each in operands]
+        extents = {letter: int(self.random.integers(0 if self.random.random() < 0.05 else 1, 7)) for letter in letters + "pq"}
+        shapes = [[extents[letter] for letter in each] for each in operands[:2]]
+        for letter in batch + depth:  # an array may have 1 where the other has more
+            if self.random.random() < 0.1:
+                which = self.random.integers(2)
+                shapes[which][operands[which].index(letter)] = 1
+        return f"{operands[0]},{operands[1]}->{operands[2]}", {
+            name: self.array(*shape) for name, shape in zip("xz", shapes, strict=True)
+        }
+
+    def test_drawn(self):
+        """Einsum of two arrays with any order of indices."""
+        for n in range(400 if FULL else 40):
+            equation, inputs = self.draw("abCdefgh")
+            content = model([node("Einsum", "x z", "y", equation=equation)], inputs, ["y"])
+            with self.subTest(n, equation=equation, shapes=[array.shape for array in inputs.values()]):
+                self.compare(content, inputs, take="all")
+                if n < 3:
+                    self.assertEqual(groups(content, take="all")[0], (1, 1, 1))
+
+    def test_positions(self):
+        """SAM's decomposed positions, of any shape, with spaces, in float16 and as a constant."""
+        for equation in ("bhwc,hkc->bhwk", " b h w c , w k c -> b h w k "):
+            cases = [{"x": self.array(b, 3, 3, 8), "z": self.array(3, 5, 8)} for b in (2, 1, 0)]
+            content = model([node("Einsum", "x z", "y", equation=equation)], cases[0], ["y"])
+            self.compare(content, *cases, take="all")
+            half = {name: array.astype(np.float16) for name, array in cases[0].items()}
+            self.compare(model([node("Einsum", "x z", "y", equation=equation)], half, ["y"]), half, take="all")
+            x, constants = {"x": cases[0]["x"]}, {"z": cases[0]["z"]}
+            content = model([node("Einsum", "x z", "y", equation=equation)], x, ["y"], constants)
+            self.compare(content, x, take="all")
+            self.assertEqual(groups(content, take="all")[0], (1, 1, 1))
+
+    def test_left(self):
+        """Diagonals, sums of one array, dots, results that are not named, and other numbers of arrays stay with the CPU provider."""
+        square, three = self.array(4, 4), self.array(4, 4, 4)
+        for equation, *arrays in (
+            ("ii,ij->ij", square, square),
+            ("ij,jk->i", square, square),
+            ("ij,jk->", square, square),
+            ("...ij,...jk->...ik", three, three),
+            ("ij,jk", square, square),
+            ("ij->ji", square),
+            ("ij,jk,kl->il", square, square, square),
+        ):
+            inputs = dict(zip("xzw", arrays, strict=False))
+            content = model([node("Einsum", " ".join(inputs), "y", equation=equation)], inputs, ["y"])
+            with self.subTest(equation):
+                self.compare(content, inputs, take="all")
+                self.assertEqual(groups(content, take="all")[0][0], 0)
+
+    def test_wrong_extents(self):
+        content = model(
+            [node("Einsum", "x z", "y", equation="ij,jk->ik", name="sums")],
+            {"x": self.array(2, 3), "z": self.array(3, 4)},
+            ["y"],
+        )
+        self.refuse(content, {"x": self.array(2, 3), "z": self.array(4, 4)})
+
+
 class Pictures(Comparison):
     def test_convolutions(self):
         """Convolutions of one and two dimensions: groups, steps, gaps, padding, bias, activation, of extents that change."""

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 import numpy as np
 import onnxruntime
@@ -231,6 +232,39 @@ class Chains(Comparison):
         ):
             cases.append({"q": self.array(*q), "k": self.array(*k), "v": self.array(*k), "m": self.array(*m)})
         self.compare(model(nodes, cases[0], ["y"], opset=17), *cases)
+
+    def test_nothing(self):
+        """Vectors of size 0 score 0; there are no heads, no queries, no keys, or nothing of a value."""
+        cases = []
+        for q, k, v, m in (
+            ((2, 3, 4, 0), (2, 3, 5, 0), (2, 3, 5, 8), (2, 1, 4, 5)),
+            ((2, 3, 4, 0), (2, 3, 5, 0), (2, 3, 5, 0), (2, 1, 4, 5)),
+            ((2, 0, 4, 8), (2, 0, 5, 8), (2, 0, 5, 8), (2, 1, 4, 5)),
+            ((2, 3, 0, 8), (2, 3, 5, 8), (2, 3, 5, 8), (2, 1, 1, 5)),
+            ((2, 3, 4, 8), (2, 3, 0, 8), (2, 3, 0, 8), (2, 1, 4, 1)),
+            ((2, 3, 4, 8), (2, 3, 5, 8), (2, 3, 5, 0), (2, 1, 4, 5)),
+        ):
+            cases.append({name: self.array(*shape) for name, shape in zip("qkvm", (q, k, v, m), strict=True)})
+        masked = [*pieces("q", "k", "v", "y")]
+        masked[2].input[0] = "b"
+        masked.insert(2, node("Add", "y_scores m", "b"))
+        for precision in ("model", "bfloat16"):
+            with self.subTest(precision), unittest.mock.patch.dict(WITHIN, {"float32": 2e-5 if precision == "model" else 0.02}):
+                self.compare(model(masked, cases[0], ["y"], opset=17), *cases, precision=precision)
+        for case in cases:
+            flat = {}
+            for name in "qkv":
+                batch, heads, length, size = case[name].shape
+                flat[name] = case[name].transpose(0, 2, 1, 3).reshape(batch, length, heads * size)
+            operator = node("MultiHeadAttention", "q k v", "y", domain=MS, num_heads=3)
+            with self.subTest([array.shape for array in flat.values()]):
+                self.compare(model([operator], flat, ["y"], opset=17), flat, take="all")
+                case.pop("m")  # the CPU provider's operator refuses most of these
+                ours = session(model([node("Attention", "q k v", "y")], case, ["y"]), take="all").run(None, case)
+                expected = plain(model(pieces("q", "k", "v", "y"), case, ["y"], opset=17)).run(None, case)
+                self.assertEqual(ours[0].shape, expected[0].shape)
+                if case["q"].shape[3] == 0:  # pieces have no scale
+                    np.testing.assert_allclose(ours[0], expected[0], atol=2e-5)
 
     def test_what_is_left(self):
         """Where somebody else reads a value in between, or a piece is another, the CPU provider computes."""

@@ -49,6 +49,10 @@ typedef struct job {
 static mtx_t lock = MTX_INIT;
 static allocator *allocators;
 
+/* What clCreateBuffer returned to the thread's last allocation; CL_SUCCESS, too, if it was not called.  An allocator has no
+ * status to return, and ONNX Runtime goes on with NULL until the array is used. */
+static _Thread_local cl_int refused;
+
 /* ---- places ---- */
 
 static bool find_piece(const char *address, place *found, size_t *room)
@@ -85,7 +89,10 @@ static OrtStatus *find(const OrtApi *ort, const void *address, size_t bytes, pla
 {
     size_t room = 0;
     if (!address)
-        return ort_failure(ort, ORT_INVALID_ARGUMENT, "clattn: an array has no memory, an allocation has failed");
+        return ort_failure(
+            ort, ORT_EP_FAIL,
+            "clattn: an array of %zu bytes has no memory, an allocation has failed (clCreateBuffer returned %d)", bytes,
+            refused);
     if (!find_piece(address, found, &room) && !find_buffer(address, found, &room))
         return ort_failure(ort, ORT_INVALID_ARGUMENT,
                            "clattn: an array's address %p is no cl_mem of a session's context", address);
@@ -124,12 +131,12 @@ static void *ORT_API_CALL allocate(OrtAllocator *base, size_t bytes)
 {
     allocator *a = (allocator *)(void *)base;
     piece *p = a->queue && bytes ? calloc(1, sizeof *p) : NULL;
+    refused = CL_SUCCESS;
     if (!p)
         return NULL;
-    cl_int code = CL_SUCCESS;
     p->bytes = bytes;
     p->begin = os_addresses_reserve(bytes);
-    p->buffer = p->begin ? a->cl.clCreateBuffer(a->context, CL_MEM_READ_WRITE, bytes, NULL, &code) : NULL;
+    p->buffer = p->begin ? a->cl.clCreateBuffer(a->context, CL_MEM_READ_WRITE, bytes, NULL, &refused) : NULL;
     if (!p->buffer) {
         if (p->begin)
             os_addresses_release(p->begin, bytes);

@@ -83,23 +83,45 @@ int graph_fixed_array(struct graph *graph, clattn_binding binding)
     return add_array(graph, &(struct graph_array){.place = GRAPH_FIXED, .fixed = binding});
 }
 
+/* Makes room for one more buffer that the graph owns. */
+static clattn_status grow_constants(struct graph *graph)
+{
+    cl_mem *constants =
+        array_grow(graph->constants, &graph->constant_capacity, graph->constant_count, sizeof *constants);
+    if (!constants)
+        return report_error(&graph->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
+    graph->constants = constants;
+    return CLATTN_SUCCESS;
+}
+
 /* A new array in a buffer that the graph owns: a copy of `bytes` of the host or, if `data` is NULL, memory to write to. */
 static clattn_status add_constant(struct graph *graph, size_t bytes, const void *data, int *array)
 {
     cl_int code;
+    clattn_status status;
     const cl_mem_flags flags = data ? CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR : CL_MEM_READ_WRITE;
     struct device *device = &graph->context->device;
-    cl_mem *constants =
-        array_grow(graph->constants, &graph->constant_capacity, graph->constant_count, sizeof *constants);
-    if (!constants)
-        return report_error(&device->report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
-    graph->constants = constants;
+    TRY(grow_constants(graph));
     cl_mem buffer = device->cl.clCreateBuffer(device->context, flags, bytes, (void *)(uintptr_t)data, &code);
     if (!buffer)
         return report_opencl(&device->report, "clCreateBuffer", code);
-    constants[graph->constant_count++] = buffer;
+    graph->constants[graph->constant_count++] = buffer;
     *array = graph_fixed_array(graph, clattn_binding_buffer(buffer, 0));
-    return CLATTN_SUCCESS;
+fail:
+    return status;
+}
+
+/* A new array in a buffer of another graph, which this one then owns, too. */
+static clattn_status share_constant(struct graph *graph, const clattn_binding *shared, int *array)
+{
+    clattn_status status;
+    struct device *device = &graph->context->device;
+    TRY(grow_constants(graph));
+    TRY_CL(&device->report, "clRetainMemObject", device->cl.clRetainMemObject(shared->buffer));
+    graph->constants[graph->constant_count++] = shared->buffer;
+    *array = graph_fixed_array(graph, *shared);
+fail:
+    return status;
 }
 
 clattn_status graph_constant_array(struct graph *graph, clattn_dtype dtype, size_t count, const void *data, int *array)
@@ -217,17 +239,41 @@ static clattn_status create_plan(clattn_context *context, enum graph_op op, cons
     }
 }
 
-/* Gives a product a workspace of its own and packs b into it. */
+/* What an earlier graph has packed of the same b as this step would, or NULL. */
+static const clattn_binding *find_packed(const struct graph *graph, const struct graph_step *step)
+{
+    const struct graph_operand *b = &step->operand[MATMUL_B];
+    const clattn_binding *fixed = &graph->arrays[b->array].fixed;
+    for (size_t i = 0; i < graph->earlier_count; i++)
+        for (size_t j = 0; j < graph->earlier[i].step_count; j++) {
+            const struct graph *other = &graph->earlier[i];
+            const struct graph_step *s = &other->steps[j];
+            if (!s->prepacked || !matmul_packs_alike(s->plan, step->plan))
+                continue;
+            const clattn_binding *its = &other->arrays[s->operand[MATMUL_B].array].fixed;
+            if (its->buffer == fixed->buffer && its->offset + s->operand[MATMUL_B].offset == fixed->offset + b->offset)
+                return &other->arrays[s->workspace].fixed;
+        }
+    return NULL;
+}
+
+/* Gives a product a workspace of its own and packs b into it, or one that has it already. */
 static clattn_status prepack(struct graph *graph, struct graph_step *step)
 {
     clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
     const struct graph_operand *b = &step->operand[MATMUL_B];
+    const clattn_binding *packed = find_packed(graph, step);
     clattn_status status;
-    TRY(add_constant(graph, step->plan->workspace, NULL, &step->workspace));
+    if (packed)
+        TRY(share_constant(graph, packed, &step->workspace));
+    else
+        TRY(add_constant(graph, step->plan->workspace, NULL, &step->workspace));
     if (graph->failed)
         return report_error(&graph->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
     step->prepacked = true;
     graph->launches--; /* of packing */
+    if (packed)
+        return CLATTN_SUCCESS;
     graph->prepacked += step->plan->workspace;
     args.prepack = CLATTN_PREPACK_PACK;
     args.b = graph->arrays[b->array].fixed;

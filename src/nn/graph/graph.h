@@ -182,8 +182,10 @@ struct graph {
     size_t array_count, array_capacity, step_count, step_capacity, plan_count, plan_capacity;
     size_t arena, unshared; /* bytes of the workspace, and of all arrays without sharing */
     size_t launches;
-    bool prepack;     /* products keep fixed arrays as they pack them; set it after graph_begin */
-    size_t prepacked; /* bytes of that */
+    bool prepack;                /* products keep fixed arrays as they pack them; set it after graph_begin, */
+    const struct graph *earlier; /* as well as finished graphs, from which packed arrays are shared */
+    size_t earlier_count;
+    size_t prepacked; /* bytes of what this graph has packed itself */
     bool finished;    /* graph_finish has succeeded, so that nothing is packed any more */
     bool failed;      /* host memory ran out; graph_finish reports it */
 };

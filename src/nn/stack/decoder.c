@@ -32,6 +32,8 @@ static clattn_status check_desc(const clattn_transformer *model, const clattn_de
 {
     const clattn_stack_desc *d = &model->decoder.desc;
     const size_t most = MODEL_LENGTH_LIMIT;
+    REQUIRE(is_flag(desc->prepack) && !desc->reserved, CLATTN_ERROR_INVALID_ARGUMENT,
+            "prepack is not 0 or 1, or reserved is not 0");
     REQUIRE(desc->items && desc->items <= MODEL_BATCH_LIMIT && desc->beams <= MODEL_BATCH_LIMIT &&
                 desc->items * desc->beams <= MODEL_BATCH_LIMIT,
             CLATTN_ERROR_INVALID_ARGUMENT, "items times beams is 1 to 65536");

@@ -332,6 +332,9 @@ clattn_status decoder_make_graphs(struct decoder_plan *plan, const clattn_plan_o
             continue;
         struct decoder_builder b = builder_of(plan, (enum decoder_graph)i, options);
         TRY(graph_begin(&plan->graph[i], plan->base.context));
+        plan->graph[i].prepack = plan->desc.prepack;
+        plan->graph[i].earlier = plan->graph;
+        plan->graph[i].earlier_count = (size_t)i;
         TRY(i == DECODER_MEMORY ? add_memory(&b) : add_layers(&b));
     }
 fail:

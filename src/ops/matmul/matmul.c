@@ -64,6 +64,15 @@ bool matmul_packs_b(const clattn_plan *plan)
     return plan->kernels[0].prepares && !own->lanes_along_m && !own->problem.b.batch;
 }
 
+bool matmul_packs_alike(const clattn_plan *left, const clattn_plan *right)
+{
+    const struct matmul_problem *x = &((const struct matmul_plan *)left)->problem,
+                                *y = &((const struct matmul_plan *)right)->problem;
+    return matmul_packs_b(left) && matmul_packs_b(right) && left->kernels[0].program == right->kernels[0].program &&
+           left->workspace == right->workspace && x->k == y->k && x->n == y->n && x->b.row == y->b.row &&
+           x->b.col == y->b.col;
+}
+
 clattn_status matmul_launch_packed(const struct matmul_plan *plan, struct chain *chain, clattn_prepack prepack,
                                    const matmul_args *given, const clattn_binding **pack_bindings,
                                    const size_t pack_groups[3], const clattn_binding **bindings, const size_t groups[3])

@@ -85,6 +85,9 @@ clattn_status matmul_add_tiled_kernel(struct matmul_plan *plan, const char *file
 /* Whether the plan's workspace holds b, and nothing else, after a product. */
 bool matmul_packs_b(const clattn_plan *plan);
 
+/* Whether both plans pack the same b into the same bytes. */
+bool matmul_packs_alike(const clattn_plan *left, const clattn_plan *right);
+
 /* A plan of two kernels of one program, the first of which packs an operand into the workspace for the second.  One function
  * adds both and clears the options; the other enqueues both, without the first if k is 0. */
 struct packed_kernel {
