@@ -1,4 +1,4 @@
-/* MPI's ranks have a model together, four of them in two rows that share out the items, and train it: each rank compares its part with
+/* MPI's ranks have a model together, four and more of them in two rows that share out the items, and train it: each rank compares its part with
  * what it trains by itself.  test_mpi.py starts it by mpirun. */
 #include <clattn/mpi.h>
 #include <math.h>
@@ -17,7 +17,7 @@ static void trains_as_one(const void *which, const char *unused)
     training_world part, one;
     clattn_group row, column;
     clattn_group_grid *grid = NULL;
-    const int32_t columns = group.ranks == 4 ? 2 : group.ranks, rows = group.ranks / columns;
+    const int32_t columns = group.ranks >= 4 ? group.ranks / 2 : group.ranks, rows = group.ranks / columns;
     const clattn_transformer_desc desc = training_model(test);
     double apart = 0, mean;
     size_t count;
