@@ -258,13 +258,17 @@ class Chains(Comparison):
                 flat[name] = case[name].transpose(0, 2, 1, 3).reshape(batch, length, heads * size)
             operator = node("MultiHeadAttention", "q k v", "y", domain=MS, num_heads=3)
             with self.subTest([array.shape for array in flat.values()]):
-                self.compare(model([operator], flat, ["y"], opset=17), flat, take="all")
                 case.pop("m")  # the CPU provider's operator refuses most of these
                 ours = session(model([node("Attention", "q k v", "y")], case, ["y"]), take="all").run(None, case)
                 expected = plain(model(pieces("q", "k", "v", "y"), case, ["y"], opset=17)).run(None, case)
                 self.assertEqual(ours[0].shape, expected[0].shape)
-                if case["q"].shape[3] == 0:  # pieces have no scale
+                of_heads = model([operator], flat, ["y"], opset=17)
+                if case["q"].shape[3]:
+                    self.compare(of_heads, flat, take="all")
+                else:  # pieces have no scale; the CPU provider's MultiHeadAttention attends by memory that it has not set
                     np.testing.assert_allclose(ours[0], expected[0], atol=2e-5)
+                    ours = session(of_heads, take="all").run(None, flat)
+                    np.testing.assert_allclose(ours[0], expected[0].transpose(0, 2, 1, 3).reshape(ours[0].shape), atol=2e-5)
 
     def test_what_is_left(self):
         """Where somebody else reads a value in between, or a piece is another, the CPU provider computes."""
