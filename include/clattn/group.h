@@ -205,9 +205,9 @@ CLATTN_API void clattn_group_attention_release(clattn_group_attention **attentio
  * of the hidden numbers of each feed-forward network (d_ff) and of the logits. All ranks call it with equal descriptions, and each with
  * the whole model's weights, of which it asks for its part; they compare descriptions and versions, and wait for each other. Blocks.
  *
- * Of n heads of keys, hidden numbers or logits rank r has those from n r / ranks on to n (r + 1) / ranks - 1, so that none may be fewer
- * than the ranks. Norms, convolutions and tables of tokens, positions and segments are the same on all ranks; biases of output
- * projections and of the feed-forward network's second product are rank 0's alone.
+ * Rank r has heads of keys, hidden numbers or logits n r / ranks to n (r + 1) / ranks - 1 of n, so that none may be fewer than the ranks.
+ * Norms, convolutions and tables of tokens, positions and segments are the same on all ranks; biases of output projections and of the
+ * feed-forward network's second product are rank 0's alone.
  *
  * Encoders, decoders, generation and trainers work as without a group, but for this:
  *

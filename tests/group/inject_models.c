@@ -2,71 +2,23 @@
  * status that names the call, every reference comes back, every exchange that was started is waited for, and the context works again.
  *
  * Holds: group.h, "after a failure". */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "support/core/inject_run.h"
 #include "support/device.h"
+#include "support/group/fails.h"
 #include "support/harness.h"
 #include "support/nn/run.h"
 #include "support/suite.h"
 
-enum { RANKS = 2, FLOATS = 512, RUNS = 2, ITEMS = 2, LENGTH = 5, COLUMNS = 32, VOCABULARY = 17 };
-
-/* ---- a group whose other rank agrees to all, and then sends zeros ---- */
-
-struct other {
-    int started, waited; /* exchanges */
-    int fails_at,
-        wait_fails; /* the exchange that fails, 1 is the first; 0: none.  Whether it fails in the wait for it. */
-};
-
-static clattn_status other_exchange(void *user, const clattn_group_exchange *exchange, void **request,
-                                    char message[CLATTN_GROUP_MESSAGE])
-{
-    struct other *other = user;
-    (void)message;
-    if (other->fails_at == other->started + 1 && !other->wait_fails)
-        return CLATTN_ERROR_GROUP;
-    other->started++;
-    assert_int_equal(exchange->send_bytes, exchange->receive_bytes);
-    if (exchange->send_bytes > 8 && !memcmp(exchange->send, "version=", 8)) /* what ranks have to agree about */
-        memcpy(exchange->receive, exchange->send, exchange->send_bytes);
-    else
-        memset(exchange->receive, 0, exchange->receive_bytes);
-    *request = other;
-    return CLATTN_SUCCESS;
-}
-
-static clattn_status other_wait(void *user, void *request, char message[CLATTN_GROUP_MESSAGE])
-{
-    struct other *other = user;
-    (void)message;
-    assert_ptr_equal(request, other);
-    return ++other->waited == other->fails_at && other->wait_fails ? CLATTN_ERROR_GROUP : CLATTN_SUCCESS;
-}
-
-static clattn_group group_of(struct other *other)
-{
-    clattn_group group = CLATTN_GROUP_INIT;
-    group.ranks = RANKS;
-    group.user = other;
-    group.exchange = other_exchange;
-    group.wait = other_wait;
-    return group;
-}
-
-struct way {
-    clattn_status (*run)(clattn_context *context, struct other *other, float results[FLOATS]);
-    const char *name;
-};
+enum { RUNS = 2, ITEMS = 2, LENGTH = 5, COLUMNS = 32, VOCABULARY = 17 };
 
 /* ---- a part of a model ---- */
 
 /* A call that has started exchanges and fails makes each one that follows fail, before it exchanges anything; where memory goes on to
  * lack, perhaps by that. */
-static void check_again(clattn_status status, const struct other *other, int before, clattn_status (*again)(void *),
+static void check_again(clattn_status status, const other_rank *other, int before, clattn_status (*again)(void *),
                         void *user)
 {
     const int started = other->started;
@@ -98,14 +50,15 @@ static clattn_status encode_again(void *user)
     return clattn_encoder_enqueue(e->plan, NULL, &e->args, 0, NULL, NULL);
 }
 
-static clattn_status run_encoder(clattn_context *context, struct other *other, float results[FLOATS])
+static clattn_status run_encoder(clattn_context *context, const void *unused, other_rank *other, float *results)
 {
     static const clattn_stack_desc stack = {SHAPE(RELU), POST, .layers = 2};
     const clattn_transformer_desc desc = {.size = sizeof desc, .encoder = &stack};
     const clattn_encoder_desc sizes = nn_encoder_desc(ITEMS, LENGTH);
-    const clattn_group group = group_of(other);
+    const clattn_group group = other_group(other);
     const size_t bytes = ITEMS * LENGTH * COLUMNS * sizeof(float);
     struct encoding e = {.args = CLATTN_ENCODER_ARGS_INIT};
+    (void)unused;
     clattn_transformer *model = NULL;
     nn_store store = {.seed = 6};
     nn_store_add_stack(&store, "encoder", &stack);
@@ -130,7 +83,7 @@ static clattn_status run_encoder(clattn_context *context, struct other *other, f
     clattn_transformer_release(&model);
     assert_int_equal(other->started, other->waited);
     clFinish(clattn_context_queue(context));
-    memset(results, 0, FLOATS * sizeof *results);
+    memset(results, 0, OTHER_FLOATS * sizeof *results);
     if (status == CLATTN_SUCCESS)
         read_buffer(clattn_context_queue(context), out, bytes, results);
     clReleaseMemObject(in);
@@ -160,7 +113,7 @@ static clattn_status update_again(void *user)
 }
 
 /* A step of training, and the update. */
-static clattn_status run_step(struct training *t, const struct other *other)
+static clattn_status run_step(struct training *t, const other_rank *other)
 {
     cl_event event = NULL;
     int before = other->started;
@@ -179,9 +132,10 @@ static clattn_status run_step(struct training *t, const struct other *other)
     return status;
 }
 
-/* Trains a model that ranks have together by a trainer alone or, with `column`, by one of a group. */
-static clattn_status run_training(clattn_context *context, struct other *other, bool column, float results[FLOATS])
+/* Trains a model that ranks have together by a trainer alone or, if `way` points to true, by one of a group. */
+static clattn_status run_training(clattn_context *context, const void *way, other_rank *other, float *results)
 {
+    const bool column = *(const bool *)way;
     static const clattn_stack_desc stack = {SHAPE(RELU),
                                             PRE,
                                             .layers = 1,
@@ -192,7 +146,7 @@ static clattn_status run_training(clattn_context *context, struct other *other, 
     static const int32_t ids[ITEMS * LENGTH] = {1, 16, 5, 15, 2, 12, 9, 9, 3, 6};
     const clattn_transformer_desc desc = {
         .size = sizeof desc, .decoder = &stack, .output = CLATTN_MODEL_OUTPUT_TIED, .dtype = CLATTN_DTYPE_BF16};
-    const clattn_group group = group_of(other);
+    const clattn_group group = other_group(other);
     clattn_training_desc sizes = CLATTN_TRAINING_DESC_INIT;
     struct training t = {.args = CLATTN_TRAINING_ARGS_INIT, .update = CLATTN_UPDATE_ARGS_INIT};
     clattn_transformer *model = NULL;
@@ -221,7 +175,7 @@ static clattn_status run_training(clattn_context *context, struct other *other, 
     clattn_transformer_release(&model);
     assert_int_equal(other->started, other->waited);
     clFinish(clattn_context_queue(context));
-    memset(results, 0, FLOATS * sizeof *results);
+    memset(results, 0, OTHER_FLOATS * sizeof *results);
     if (status == CLATTN_SUCCESS)
         read_buffer(clattn_context_queue(context), losses, ITEMS * LENGTH * sizeof(float), results);
     clReleaseMemObject(tokens);
@@ -230,82 +184,22 @@ static clattn_status run_training(clattn_context *context, struct other *other, 
     return status;
 }
 
-static clattn_status run_training_alone(clattn_context *context, struct other *other, float results[FLOATS])
-{
-    return run_training(context, other, false, results);
-}
+static const bool alone = false, in_column = true;
 
-static clattn_status run_training_column(clattn_context *context, struct other *other, float results[FLOATS])
-{
-    return run_training(context, other, true, results);
-}
-
-/* ---- calls ---- */
-
-static const struct way *tried; /* by `use` */
-static float expected[FLOATS];
-static bool is_known; /* what is expected: the first success has given it */
-
-static clattn_status use(clattn_context *context)
-{
-    static float results[FLOATS];
-    struct other other = {0};
-    const clattn_status status = tried->run(context, &other, is_known ? results : expected);
-    for (int i = 0; i < FLOATS && status == CLATTN_SUCCESS && is_known; i++) /* another solver may have had to do */
-        if (!(fabsf(results[i] - expected[i]) <= 1e-5F))
-            fail_msg("%s failed, the status was success, and %.9g should be %.9g",
-                     inject_failed() ? inject_failed() : "nothing", (double)results[i], (double)expected[i]);
-    is_known |= status == CLATTN_SUCCESS;
-    return status;
-}
-
-static void calls_fail(const void *which, const char *unused)
-{
-    inject_scenario scenario = inject_scenario_of(use, CLATTN_CACHE_MODE_ON);
-    char folder[FOLDER_SIZE];
-    (void)unused;
-    tried = which;
-    is_known = false;
-    new_folder(folder);
-    scenario.params.cache_dir = folder;
-    scenario.attempts = (unsigned)by_level(5, 30, 200, 1000);
-    inject_run(&scenario);
-}
-
-/* ---- exchanges ---- */
-
-static void exchanges_fail(const void *which, const char *unused)
-{
-    static float results[FLOATS];
-    const struct way *way = which;
-    struct other all = {0};
-    const inject_scenario scenario = inject_scenario_of(NULL, CLATTN_CACHE_MODE_OFF);
-    clattn_context *context = NULL;
-    (void)unused;
-    inject_begin_failure((inject_failure){.layer = INJECT_OPENCL});
-    assert_int_equal(clattn_context_create(&scenario.params, &context), CLATTN_SUCCESS);
-    assert_status(context, way->run(context, &all, results), CLATTN_SUCCESS);
-    assert_true(all.started >= 3);
-    for (int i = 1; i <= all.started; i++)
-        for (int wait_fails = 0; wait_fails < 2; wait_fails++) {
-            struct other other = {.fails_at = i, .wait_fails = wait_fails};
-            assert_int_equal(way->run(context, &other, results), CLATTN_ERROR_GROUP);
-        }
-    clattn_context_release(&context);
-    inject_check_balance((inject_failure){.layer = INJECT_OPENCL});
-}
-
-static const struct way ways[] = {
-    {run_encoder, "a part of an encoder"},
-    {run_training_alone, "training of a part of a model"},
-    {run_training_column, "training of a part of a model by a column"},
+static const struct way {
+    fails_case calls;
+    const char *name;
+} ways[] = {
+    {{run_encoder, NULL}, "a part of an encoder"},
+    {{run_training, &alone}, "training of a part of a model"},
+    {{run_training, &in_column}, "training of a part of a model by a column"},
 };
 
 int main(int argc, char **argv)
 {
     for (size_t i = 0; i < COUNT_OF(ways); i++)
-        suite_add_case(exchanges_fail, &ways[i], "", "group: exchanges fail, %s", ways[i].name);
+        suite_add_case(fails_of_exchanges, &ways[i].calls, "", "group: exchanges fail, %s", ways[i].name);
     for (size_t i = 0; i < COUNT_OF(ways); i++)
-        suite_add_case(calls_fail, &ways[i], "", "group: calls fail, %s", ways[i].name);
+        suite_add_case(fails_of_calls, &ways[i].calls, "", "group: calls fail, %s", ways[i].name);
     return suite_run("group_inject_models", argc, argv);
 }

@@ -65,7 +65,7 @@ static void *get_proc(void *user, const char *name)
 
 static uint64_t sent_by(const share_way *way, struct driver how, float *results)
 {
-    share_other other = {0};
+    other_rank other = {0};
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     enum inject_kind kind;
     params.get_proc = get_proc;
@@ -85,7 +85,7 @@ static uint64_t sent_by(const share_way *way, struct driver how, float *results)
 static void arrays_alone_are_sent(const void *way, const char *unused)
 {
     static const struct driver others[] = {{0xee, PINNED}, {0xee, NOT_CREATED}, {0xee, NOT_MAPPED}};
-    static float expected[SHARE_FLOATS], results[SHARE_FLOATS];
+    static float expected[OTHER_FLOATS], results[OTHER_FLOATS];
     (void)unused;
     const uint64_t sent = sent_by(way, (struct driver){0x11, PINNED}, expected);
     for (size_t i = 0; i < COUNT_OF(others); i++) {

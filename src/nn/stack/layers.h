@@ -32,6 +32,9 @@ struct matrix matrix_new(struct graph *graph, struct rows rows, clattn_dtype dty
 /* A contiguous array that the caller binds to `slot`. */
 struct matrix matrix_bound(struct graph *graph, clattn_dtype dtype, size_t columns, int slot);
 
+/* The layout of a matrix.  One item's has rank 2: a norm takes the extent of the first axis at enqueue time, which then is the rows. */
+clattn_layout matrix_layout(struct rows rows, const struct matrix *matrix);
+
 /* The operations of a product on its sums. */
 struct epilogue {
     clattn_activation activation;
@@ -97,6 +100,13 @@ struct graph_operand weight_operand(const struct builder *b, weight_id id);
 /* The stack's result: what the caller binds to `slot`, or an array of the arena. */
 struct matrix stack_result(const struct builder *b, int slot);
 
+/* Ends a sublayer: multiplies `made` by `w`, adds the residual and, with post-norm, applies the norm.  The product adds
+ * the residual to its sums before it stores them, which spares the norm a pass over memory.  Ranks that have the model together sum
+ * their products, and the first of them adds the residual.  `result` is the stack's result if this is the sublayer that makes it, and
+ * otherwise NULL. */
+clattn_status stream_write(struct builder *b, const struct norm_weights *norm, struct matrix made,
+                           const struct linear_operands *w, const struct matrix *result);
+
 /* Adds the feed-forward sublayer of a layer; after the last layer the final norm, if the stack has one.  They make the
  * stack's `result`; NULL: of a stage that another one follows. */
 clattn_status end_layer(struct builder *b, size_t layer, const struct matrix *result);
@@ -115,6 +125,10 @@ struct heads {
 
 /* Adds the rows that a sublayer reads, x or with pre-norm the norm of x. */
 clattn_status stream_read(const struct builder *b, const struct norm_weights *norm, struct matrix *read);
+
+/* Normalises each head of queries or keys, in place unless what was there is kept. */
+clattn_status add_head_norm(const struct builder *b, const struct norm_weights *weights, struct matrix *matrix,
+                            size_t heads);
 
 /* Adds the product of rows x that makes queries, in self-attention (`self`) keys and values too, and allocates
  * `attended`. */

@@ -7,55 +7,7 @@
 #include "support/harness.h"
 #include "support/random.h"
 
-enum { RANKS = 2, HEADS = 2, ROWS = 10, SIZE = 5, RUNS = 2 };
-
-/* ---- the other rank ---- */
-
-/* Goes on with a digest, by FNV-1a. */
-static uint64_t digest(uint64_t sum, const unsigned char *bytes, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        sum = (sum ^ bytes[i]) * 0x100000001b3;
-    return sum;
-}
-
-static clattn_status other_exchange(void *user, const clattn_group_exchange *exchange, void **request,
-                                    char message[CLATTN_GROUP_MESSAGE])
-{
-    share_other *other = user;
-    (void)message;
-    if (other->fails_at == other->started + 1 && !other->wait_fails)
-        return CLATTN_ERROR_GROUP;
-    other->started++;
-    assert_int_equal(exchange->send_bytes, exchange->receive_bytes);
-    other->sent = digest(other->sent + 1, exchange->send, exchange->send_bytes);
-    if (other->started == 1)
-        memcpy(exchange->receive, exchange->send, exchange->send_bytes);
-    else
-        memset(exchange->receive, 0, exchange->receive_bytes);
-    *request = other;
-    return CLATTN_SUCCESS;
-}
-
-static clattn_status other_wait(void *user, void *request, char message[CLATTN_GROUP_MESSAGE])
-{
-    share_other *other = user;
-    (void)message;
-    assert_ptr_equal(request, other);
-    return ++other->waited == other->fails_at && other->wait_fails ? CLATTN_ERROR_GROUP : CLATTN_SUCCESS;
-}
-
-static clattn_group group_of(share_other *other)
-{
-    clattn_group group = CLATTN_GROUP_INIT;
-    group.ranks = RANKS;
-    group.user = other;
-    group.exchange = other_exchange;
-    group.wait = other_wait;
-    return group;
-}
-
-/* ---- the share ---- */
+enum { RANKS = OTHER_RANKS, HEADS = 2, ROWS = 10, SIZE = 5, RUNS = 2 };
 
 /* Arrays lie one behind the other in one buffer; the results are the last. */
 struct arrays {
@@ -115,24 +67,25 @@ static void describe(const share_way *way, struct arrays *a, clattn_attention_de
     d->gradients.sinks = put(a, &args->gradients.sinks, 1, heads);
 }
 
-clattn_status share_run(clattn_context *context, const share_way *way, share_other *other, float *results)
+clattn_status share_run(clattn_context *context, const void *given, other_rank *other, float *results)
 {
+    const share_way *way = given;
     const int32_t starts[2] = {3, RANKS * ROWS - 3};
-    static float data[SHARE_FLOATS];
+    static float data[OTHER_FLOATS];
     clattn_attention_desc own;
     clattn_attention_args args;
     clattn_group_attention_desc desc = CLATTN_GROUP_ATTENTION_DESC_INIT;
     clattn_group_attention *attention = NULL;
     cl_command_queue queue = clattn_context_queue(context);
-    const clattn_group group = group_of(other);
+    const clattn_group group = other_group(other);
     struct arrays a = {0};
-    fill_floats(data, SHARE_FLOATS, 5);
+    fill_floats(data, OTHER_FLOATS, 5);
     a.buffer = new_buffer(clattn_context_opencl_context(context), CL_MEM_READ_WRITE, sizeof data, NULL);
     describe(way, &a, &own, &args);
     if (way->packed)
         memcpy(data + a.starts, starts, sizeof starts);
     write_buffer(queue, a.buffer, 0, sizeof data, data);
-    assert_true(a.floats <= SHARE_FLOATS);
+    assert_true(a.floats <= OTHER_FLOATS);
     desc.mode = way->mode;
     desc.order = CLATTN_GROUP_ORDER_ZIGZAG;
     desc.attention = &own;
@@ -159,7 +112,7 @@ clattn_status share_run(clattn_context *context, const share_way *way, share_oth
     clFinish(queue);
     if (status == CLATTN_SUCCESS) {
         read_buffer(queue, a.buffer, sizeof data, data);
-        memset(results, 0, SHARE_FLOATS * sizeof *results);
+        memset(results, 0, OTHER_FLOATS * sizeof *results);
         memcpy(results, data + a.results, (a.floats - a.results) * sizeof *data);
     }
     clReleaseMemObject(a.buffer);

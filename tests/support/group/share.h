@@ -1,20 +1,10 @@
-/* A share of an attention that has everything, of a group whose other rank agrees to all, and then sends zeros. */
+/* A share of an attention that has everything, of a group of two. */
 #ifndef TESTS_SUPPORT_GROUP_SHARE_H
 #define TESTS_SUPPORT_GROUP_SHARE_H
 
 #include <stdbool.h>
 
-#include "clattn/clattn.h"
-
-enum { SHARE_FLOATS = 4096 };
-
-/* The other rank. */
-typedef struct share_other {
-    int started, waited; /* exchanges */
-    int fails_at,
-        wait_fails; /* the exchange that fails, 1 is the first; 0: none.  Whether it fails in the wait for it. */
-    uint64_t sent;  /* a digest of all that it has been sent */
-} share_other;
+#include "support/group/other.h"
 
 typedef struct share_way {
     clattn_group_mode mode;
@@ -22,7 +12,7 @@ typedef struct share_way {
     bool packed; /* one item, that has not all rows */
 } share_way;
 
-/* Makes a share, runs it twice, and reads the results, SHARE_FLOATS with zeros behind them. */
-clattn_status share_run(clattn_context *context, const share_way *way, share_other *other, float *results);
+/* Makes a share, whose share_way is `given`, runs it twice, and reads the results, OTHER_FLOATS with zeros behind them. */
+clattn_status share_run(clattn_context *context, const void *given, other_rank *other, float *results);
 
 #endif
