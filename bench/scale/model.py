@@ -63,12 +63,15 @@ class Problem(NamedTuple):
 
 
 def blocks(p, zigzag, products):
-    """The time of attending of each step, and its blocks."""
+    """The time of attending of each step, its blocks, and how often it adds to what there is of each row."""
     own = p.tokens / p.ranks
     full = p.attend(own, own, p.heads, products)
-    if zigzag:  # two of four pairs of pieces; of the rank's own three, of which causality halves two
-        return [(full / 2 if p.causal else full, 2 if p.causal else 4)] * p.ranks
-    return [(full / 2 if p.causal and s == 0 else full, 1) for s in range(p.ranks)]
+    if not zigzag:
+        return [(full / 2 if p.causal and s == 0 else full, 1, 1) for s in range(p.ranks)]
+    if not p.causal:  # pairs of pieces, half as long
+        return [(full, 4, 2)] * p.ranks
+    # Two of four pairs; of the rank's own three, of which causality halves two.
+    return [(full / 2, 3, 1.5) if s == 0 else (full / 2, 2, 1) for s in range(p.ranks)]
 
 
 def ring(p, zigzag):
@@ -79,9 +82,9 @@ def ring(p, zigzag):
     host = ready + (parcel / links.host if ranks > 1 else 0)
     stored, read = [ready, 0.0], [0.0, 0.0]  # of each parcel: the device has it, and its kernels have ended
     kernels, transfers = 0.0, host
-    for s, (attending, count) in enumerate(blocks(p, zigzag, PRODUCTS["forward"])):
+    for s, (attending, count, times) in enumerate(blocks(p, zigzag, PRODUCTS["forward"])):
         now, after = s % 2, (s + 1) % 2
-        kernels = max(kernels, stored[now]) + attending + merging + 2 * count * links.launch
+        kernels = max(kernels, stored[now]) + attending + times * merging + 2 * count * links.launch
         read[now] = kernels
         if s + 1 < ranks:
             host = max(host, stored[after]) + links.step(ranks, parcel)
@@ -99,10 +102,10 @@ def ring_backward(p, zigzag):
     host = ready + (parcel / links.host if ranks > 1 else 0)
     stored, read = [ready, 0.0], [0.0, 0.0]
     kernels, transfers, arrived = 0.0, host, 0.0
-    for s, (attending, count) in enumerate(blocks(p, zigzag, PRODUCTS["backward"])):
+    for s, (attending, count, times) in enumerate(blocks(p, zigzag, PRODUCTS["backward"])):
         now, after = s % 2, (s + 1) % 2
         summed = kernels
-        kernels = max(kernels, stored[now]) + attending + adding + (1 + 5 * count) * links.launch
+        kernels = max(kernels, stored[now]) + attending + times * adding + (1 + 5 * count) * links.launch
         read[now] = kernels
         if s + 1 < ranks:
             host = max(host, stored[after]) + links.step(ranks, parcel)

@@ -21,6 +21,7 @@ RANKS = int(os.environ.get("MPI_RANKS", 2))
 LIBRARY = os.environ.get("CLATTN_MPI", "")
 OPEN_MPI = "Open MPI" in subprocess.run([MPIRUN, "--version"], capture_output=True, text=True).stdout
 ACCUMULATE = ["--accumulate", 12]  # a multiple of all numbers of ranks here
+PARALLEL = ["--tensor-parallel", RANKS]
 
 
 class Ranks(TrainTest):
@@ -106,20 +107,48 @@ class Training(Ranks):
         """Ranks that have the model together train it as one process does, and go on with it in any way."""
         heads = ["--heads", 4, "--d-ff", 66]
         self.train("one", "--steps", 5, *ACCUMULATE, *heads)
-        together = self.together(RANKS, "m", "--steps", 5, "--tensor-parallel", *heads)
+        together = self.together(RANKS, "m", "--steps", 5, *PARALLEL, *heads)
         self.assertEqual(together["ranks"], RANKS)
         one, found = self.near("one", "m", 1e-3)
         for name in ("state.losses", "state.checks"):
             np.testing.assert_allclose(found[name], one[name], rtol=1e-5)
-        self.together(RANKS, "again", "--steps", 2, "--tensor-parallel", *heads)
-        self.together(RANKS, "again", "--steps", 5, "--tensor-parallel", "--resume", *heads)
+        self.together(RANKS, "again", "--steps", 2, *PARALLEL, *heads)
+        self.together(RANKS, "again", "--steps", 5, *PARALLEL, "--resume", *heads)
         self.same_files("m", "again")
-        self.together(RANKS, "mixed", "--steps", 2, "--tensor-parallel", *heads)
+        self.together(RANKS, "mixed", "--steps", 2, *PARALLEL, *heads)
         self.train("mixed", "--steps", 3, "--resume", *heads)
         self.together(RANKS, "mixed", "--steps", 4, "--resume", *heads)
-        self.together(RANKS, "mixed", "--steps", 5, "--tensor-parallel", "--resume", *heads)
+        self.together(RANKS, "mixed", "--steps", 5, *PARALLEL, "--resume", *heads)
         self.near("one", "mixed", 1e-3)
-        self.refuse_ranks([self.command("n", "--steps", 1, "--tensor-parallel", "--heads", 2)], "2 heads of keys for 3 ranks", ranks=3)
+        self.refuse_ranks([self.command("n", "--steps", 1, "--tensor-parallel", 3, "--heads", 2)], "2 heads of keys for 3 ranks", ranks=3)
+
+    @unittest.skipUnless(RANKS == 4, "needs four ranks")
+    def test_rows_of_tensor_parallel(self):
+        """Two models of two ranks each, which share out the batches, train as one process does."""
+        heads = ["--heads", 4, "--d-ff", 66]
+        self.train("one", "--steps", 5, *ACCUMULATE, *heads)
+        rows = self.together(4, "m", "--steps", 5, "--tensor-parallel", 2, *heads)
+        alone = self.together(2, "n", "--steps", 1, "--tensor-parallel", 2, *heads)
+        self.assertEqual((rows["ranks"], rows["parameters"]), (4, alone["parameters"]))
+        one, found = self.near("one", "m", 1e-3)
+        for name in ("state.losses", "state.checks"):
+            np.testing.assert_allclose(found[name], one[name], rtol=1e-5)
+        self.together(4, "again", "--steps", 2, "--tensor-parallel", 2, *heads)
+        self.together(4, "again", "--steps", 5, "--tensor-parallel", 2, "--resume", *heads)
+        self.same_files("m", "again")
+        self.together(4, "mixed", "--steps", 2, "--tensor-parallel", 2, *heads)
+        self.train("mixed", "--steps", 3, "--resume", *heads)
+        self.together(4, "mixed", "--steps", 5, "--tensor-parallel", 2, "--resume", *heads)
+        self.near("one", "mixed", 1e-3)
+
+    def test_rows_that_do_not_divide(self):
+        for ranks, columns in ((2, 4), (3, 2)):
+            self.refuse_ranks([self.command("m", "--steps", 1, "--tensor-parallel", columns)], "clattn: rank 0: ",
+                              f"--tensor-parallel {columns} is not valid with {ranks} ranks", ranks=ranks)
+        self.refuse(2, *self.command("m", "--steps", 1, "--tensor-parallel", 2), saying=("2 is not valid with 1 ranks",))
+        self.assertFalse(os.path.exists(self.path("m")))
+        self.refuse_ranks([self.command("m", "--steps", 1, "--tensor-parallel", 2, "--accumulate", 3)],
+                          "a multiple of 2, the number of models on all ranks", ranks=4)
 
     @slow
     def test_bfloat16(self):
@@ -166,20 +195,22 @@ class Translation(Ranks):
         self.train("m", "--steps", 30, "--heads", 4)
         lines = self.read("a.txt").decode()
         expected = self.succeed("translate", self.path("m"), input=lines.encode()).out
-        status, out, errors = self.run_ranks(RANKS, ["translate", self.path("m"), "--tensor-parallel"], text=lines)
-        self.assertEqual((status, errors, out), (0, [], expected))
+        for ranks, columns in ((RANKS, RANKS), (4, 2)):
+            status, out, errors = self.run_ranks(ranks, ["translate", self.path("m"), "--tensor-parallel", columns], text=lines)
+            self.assertEqual((status, errors, out), (0, [], expected))
         texts = lines.splitlines()[:3]
-        one = self.succeed("translate", self.path("m"), *texts, "--json", "--beams", 3, "--tensor-parallel").json()  # one rank
+        one = self.succeed("translate", self.path("m"), *texts, "--json", "--beams", 3, "--tensor-parallel", 1).json()
         status, out, errors = self.run_ranks(RANKS, ["translate", self.path("m"), *texts, "--json", "--beams", 3,
-                                                     "--tensor-parallel"])
+                                                     *PARALLEL])
         self.assertEqual((status, errors), (0, []))
         several = json.loads(out)
         for left, right in zip(several["translations"], one["translations"], strict=True):
             self.assertAlmostEqual(left.pop("score"), right.pop("score"), places=4)
         self.assertEqual(several["translations"], one["translations"])
-        parallel = ["translate", self.path("m"), "a", "--tensor-parallel"]
+        parallel = ["translate", self.path("m"), "a", "--tensor-parallel", 2]
         self.refuse_ranks([[*parallel, "--attention", self.path("a.html")]], "clattn: rank 0: ", "--attention draws a model")
-        self.refuse_ranks([parallel], "clattn: rank 0: ", "heads of keys for 5 ranks", ranks=5)
+        self.refuse_ranks([[*parallel[:-1], 5]], "clattn: rank 0: ", "heads of keys for 5 ranks", ranks=5)
+        self.refuse_ranks([parallel], "--tensor-parallel 2 is not valid with 3 ranks", ranks=3)
         self.refuse_ranks([[*parallel, "--dtype", "bf16"], parallel], "clattn: rank 0: has '--dtype', and rank 1 has 'translate'")
 
     def test_refused(self):
@@ -226,9 +257,20 @@ class Bench(Ranks):
                 self.assertLess(report["max_difference"], 1e-5)
                 self.assertEqual(report["sent_bytes"], RANKS * [sent[mode]])
 
+    def test_ring_by_a_link(self):
+        """A round takes the latency and the bytes' time at least, for each of N - 1 messages."""
+        status, out, errors = self.run_ranks(RANKS, ["bench", "ring", "--shape", f"1,8,4,16,{16 * RANKS},8,8", "--link", 0.001,
+                                                     "--latency", 20000, "--repeat", 2, "--json"])
+        self.assertEqual((status, errors), (0, []))
+        report = json.loads(out)
+        self.assertGreaterEqual(report["seconds_min"], (RANKS - 1) * (0.02 + 4096e-6))
+        self.assertEqual(report["sent_bytes"], RANKS * [(RANKS - 1) * 4096])
+        self.assertEqual((report["link_microseconds"], report["ranks"]), (20000, RANKS))
+        self.assertGreater(report["waiting_share"], 0.3)
+
     def test_refused(self):
         ring = ["bench", "ring", "--shape", "1,4,4,64,64,8,8"]
-        self.refuse_ranks([ring + ["--ranks", 2]], "are for threads")
+        self.refuse_ranks([ring + ["--ranks", 2]], "--ranks is for threads")
         self.refuse_ranks([["bench", "ring", "--shape", "1,4,4,65,64,8,8"]], "SQ 65", "a multiple of 2")
         self.refuse_ranks([ring + ["--repeat", 2], ring + ["--repeat", 3]], "rank 0: has '2', and rank 1 has '3'")
         self.refuse_ranks([ring, [*ring[:3], "1,4,4,64,128,8,8"]], "1,4,4,64,64,8,8", "1,4,4,64,128,8,8")
@@ -243,7 +285,7 @@ class Faults(Ranks):
         self.refuse_ranks([self.command("m", "--steps", 1), self.command("m", "--steps", 2)],
                           "clattn: rank 0: has '1', and rank 1 has '2'")
         self.refuse_ranks([self.command("n", "--steps", 1, "--accumulate", 3)], "--accumulate is 3",
-                          "a multiple of the number of ranks, 2")
+                          "a multiple of 2, the number of ranks")
         self.refuse_ranks([self.command("o", "--steps", 1), self.command("o", "--steps", 1, "--device", "no such device")],
                           "clattn: rank 1: ", "no such device")
         other = self.write("other.txt", self.read("b.txt").replace(b"der", b"die"))
@@ -320,10 +362,10 @@ class Devices(Ranks):
         np.testing.assert_allclose(together["state.losses"], one["state.losses"], rtol=1e-5)
         lines = self.read("a.txt").decode().splitlines()[:8]
         expected = self.succeed("translate", self.path("m"), *lines, "--device", "Portable:").out
-        for how in ([], ["--tensor-parallel"]):
+        for how in ([], ["--tensor-parallel", 2]):
             status, out, _ = self.run_ranks(2, ["translate", self.path("m"), *lines, *devices, *how])
             self.assertEqual((status, out), (0, expected), how)
-        self.together(2, "parts", "--steps", 4, *devices, "--tensor-parallel")
+        self.together(2, "parts", "--steps", 4, *devices, "--tensor-parallel", 2)
         _, together = self.near("one", "parts", 1e-3)
         np.testing.assert_allclose(together["state.losses"], one["state.losses"], rtol=1e-5)
 

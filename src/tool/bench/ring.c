@@ -60,8 +60,8 @@ static const option_table table = {
     .command = "bench ring",
     .summary =
         "Times attention of sequences that lie in parts on the ranks of a group, beside one attention of the whole.\n"
-        "The ranks are threads that share the device, and send through the host's memory, unless --link and --latency\n"
-        "model what is between them; or the processes that mpirun has started.",
+        "The ranks are threads that share the device, or the processes that mpirun has started. --link and --latency\n"
+        "model what is between them, if they are on one machine; otherwise messages take the time that they take.",
     .rows = rows,
 };
 
@@ -301,16 +301,15 @@ fail:
     return status;
 }
 
-/* How many ranks there are: those of mpirun, whose links are real. */
+/* How many ranks there are: those of mpirun, if it has started any. */
 static int count_ranks(ring_options *options, const tool_world *world)
 {
     if (world_group(world) == NULL) {
         options->ranks = options->ranks != 0 ? options->ranks : 2;
         return TOOL_DONE;
     }
-    if (options->ranks != 0 || options->link.given || options->latency.given)
-        return complain(TOOL_BAD_INPUT,
-                        "bench ring: --ranks, --link and --latency are for threads, found ranks of mpirun");
+    if (options->ranks != 0)
+        return complain(TOOL_BAD_INPUT, "bench ring: --ranks is for threads, found ranks of mpirun");
     if (world->ranks > RING_MOST_RANKS)
         return complain(TOOL_BAD_INPUT, "bench ring: mpirun has started %d ranks, expected at most %d",
                         (int)world->ranks, RING_MOST_RANKS);

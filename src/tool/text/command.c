@@ -15,10 +15,10 @@
 
 typedef struct text_options {
     const char *solver, *device;
-    size_t beams;
+    size_t beams, tensor_parallel;
     int32_t dtype;
     option_list maps;
-    bool together, json;
+    bool json;
     const char *operands[]; /* the model's folder, the texts */
 } text_options;
 
@@ -34,8 +34,8 @@ typedef struct text_options {
      .count = TEXT_BEAMS_MOST}, \
         {"--attention", OPTION_LIST, FIELD(maps), "OUT.html|OUT.png", \
          .help = "draw " what ": a page to look around in, or a picture; may be given for both"}, \
-        {"--tensor-parallel", OPTION_FLAG, FIELD(together), \
-         .help = "the ranks of mpirun have the model together, a part of each layer on each device"}, \
+        {"--tensor-parallel", OPTION_COUNT, FIELD(tensor_parallel), "N", \
+         .help = "each N ranks of mpirun have the model together, a part of each layer on each device"}, \
         OPTION_ROW_DTYPE(text_options, "of the model's weights and of what its layers store"), \
         OPTION_ROW_SOLVER(text_options), OPTION_ROW_DEVICES(text_options, "texts"), OPTION_ROW_JSON(text_options), \
         OPTION_ROW_END
@@ -102,7 +102,7 @@ static int check(const text_options *o, text_kind kind, size_t texts)
         return complain(TOOL_BAD_INPUT, "generate: unexpected argument '%s', expected one PROMPT", o->operands[2]);
     if (kind == TEXT_KIND_TRANSLATION && texts == 0 && o->maps.count > 0)
         return complain(TOOL_BAD_INPUT, "translate: --attention draws what is given as TEXT, found none");
-    if (o->together && o->maps.count > 0)
+    if (o->tensor_parallel > 1 && o->maps.count > 0)
         return complain(TOOL_BAD_INPUT,
                         "--attention draws a model that is on one device; --tensor-parallel has it on several");
     return heatmap_files_check(&o->maps, NULL, 0);
@@ -133,6 +133,7 @@ static int prepare(const text_options *options, text_run *r, tool_pool *pool)
     char *spec = NULL;
     int status;
     TOOL_TRY(check(options, r->command->kind, count_operands(options)));
+    TOOL_TRY(world_divide(&r->world, options->tensor_parallel));
     TOOL_TRY(begin(options, r));
     TOOL_TRY(world_device(&r->world, options->device, &spec));
     TOOL_TRY(pool_open(r->command->name, spec, pool));
@@ -141,8 +142,7 @@ static int prepare(const text_options *options, text_run *r, tool_pool *pool)
                                     .dtype = option_dtypes[options->dtype],
                                     .beams = size_max(options->beams, 1),
                                     .pool = pool,
-                                    .world = &r->world,
-                                    .together = options->together};
+                                    .world = &r->world};
     if (options->json && (r->result = json_array()) == NULL)
         status = complain(TOOL_FAILED, "%s: no memory for the texts", r->command->name);
 fail:

@@ -37,7 +37,7 @@ int text_generator_open(text_generator *g, int status)
     clattn_weight_source source = CLATTN_WEIGHT_SOURCE_INIT;
     clattn_safetensors *file = NULL;
     model_path path;
-    const clattn_group *group = world_group(g->world);
+    const clattn_group *row = world_row(g->world);
     if (status == TOOL_DONE)
         status = open_file(g, &path, &file);
     TOOL_TRY(world_agree(g->world, status)); /* none waits for one that has failed */
@@ -49,10 +49,9 @@ int text_generator_open(text_generator *g, int status)
         text_device *on = &g->on[i];
         on->device = &g->pool->member[i].device;
         clattn_context *context = on->device->context;
-        const clattn_status made =
-            group != NULL && g->together
-                ? clattn_group_transformer_create(context, group, &desc, &source, &on->transformer)
-                : clattn_transformer_create(context, &desc, &source, &on->transformer);
+        const clattn_status made = row != NULL
+                                       ? clattn_group_transformer_create(context, row, &desc, &source, &on->transformer)
+                                       : clattn_transformer_create(context, &desc, &source, &on->transformer);
         status = device_check(on->device, made, path.text);
     }
     status = world_agree(g->world, status);

@@ -28,7 +28,6 @@ typedef struct text_generator {
     size_t beams;            /* 1: the most probable piece each time */
     tool_pool *pool;         /* borrowed */
     tool_world *world;       /* borrowed */
-    bool together;           /* all ranks, which have a device each, have the model together, and generate the same */
     text_device on[POOL_MOST];
     size_t batch, length; /* what plans take */
 } text_generator;

@@ -71,12 +71,12 @@ fail:
 
 /* ---- the first rank ---- */
 
-/* Sends a rank its texts, or all if ranks have the model together; one without any gets no message. */
-static int give(tool_world *world, int32_t rank, bool together, const text_item *items, size_t count)
+/* Sends a rank its row's texts; one without any gets no message. */
+static int give(tool_world *world, int32_t rank, const text_item *items, size_t count)
 {
     vocabulary_ids message = {0};
     int status = TOOL_DONE;
-    for (size_t i = together ? 0 : (size_t)rank; i < count; i += together ? 1 : (size_t)world->ranks)
+    for (size_t i = (size_t)(rank / world->columns); i < count; i += world_workers(world))
         TOOL_TRY(append(&message, 0, &items[i].input));
     if (message.count > 0)
         status = send(world, rank, &message);
@@ -85,33 +85,34 @@ fail:
     return status;
 }
 
-static int collect(tool_world *world, int32_t rank, text_item *items, size_t count)
+/* Receives what has come of a row's texts from the first rank of it. */
+static int collect(tool_world *world, size_t row, text_item *items, size_t count)
 {
     vocabulary_ids message = {0};
     size_t at = 0;
     int status = TOOL_DONE;
-    if ((size_t)rank >= count)
+    if (row >= count)
         return status;
-    TOOL_TRY(receive(world, rank, &message));
-    for (size_t i = (size_t)rank; i < count; i += (size_t)world->ranks)
+    TOOL_TRY(receive(world, (int32_t)row * world->columns, &message));
+    for (size_t i = row; i < count; i += world_workers(world))
         TOOL_TRY(take(&message, &at, &items[i].score, &items[i].output));
 fail:
     free(message.id);
     return status;
 }
 
-/* The first rank's own texts are copied to a list of their own, and back. */
+/* The first row's texts are copied to a list of their own, and back. */
 static int run_own(const tool_world *world, text_generator *generator, text_item *items, size_t count)
 {
-    const size_t ranks = (size_t)world->ranks, own = (count + ranks - 1) / ranks;
+    const size_t rows = world_workers(world), own = (count + rows - 1) / rows;
     text_item *list = calloc(own + 1, sizeof *list);
     if (list == NULL)
         return no_memory();
     for (size_t i = 0; i < own; i++)
-        list[i] = items[i * ranks];
+        list[i] = items[i * rows];
     const int status = text_generator_run(generator, list, own);
     for (size_t i = 0; i < own; i++)
-        items[i * ranks] = list[i];
+        items[i * rows] = list[i];
     free(list);
     return status;
 }
@@ -120,12 +121,10 @@ int text_ranks_run(tool_world *world, text_generator *generator, text_item *item
 {
     int status = TOOL_DONE;
     for (int32_t i = 1; i < world->ranks; i++)
-        TOOL_TRY(give(world, i, generator->together, items, count));
-    if (generator->together) /* and all make the same of them */
-        return text_generator_run(generator, items, count);
+        TOOL_TRY(give(world, i, items, count));
     TOOL_TRY(run_own(world, generator, items, count));
-    for (int32_t i = 1; i < world->ranks; i++)
-        TOOL_TRY(collect(world, i, items, count));
+    for (size_t row = 1; row < world_workers(world); row++)
+        TOOL_TRY(collect(world, row, items, count));
 fail:
     return status;
 }
@@ -181,7 +180,7 @@ int text_ranks_serve(tool_world *world, text_generator *generator)
             break;
         reply.count = 0;
         TOOL_TRY(answer(generator, &message, &reply));
-        if (!generator->together)
+        if (world->rank % world->columns == 0 && world_worker(world) > 0) /* the others of its row have made the same */
             TOOL_TRY(send(world, 0, &reply));
         free(message.id);
         message = (vocabulary_ids){0};

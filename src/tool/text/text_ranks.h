@@ -1,5 +1,5 @@
-/* Texts that ranks share: the first one has all of them, gives each rank every N-th, and gets what comes of these; or gives all ranks all of
- * them, if they have the model together. */
+/* Texts that ranks share: the first one has all of them, gives each of N rows of ranks every N-th, and gets what comes of these.  The ranks
+ * of a row have the model together, and make the same. */
 #ifndef CLATTN_TOOL_TEXT_TEXT_RANKS_H
 #define CLATTN_TOOL_TEXT_TEXT_RANKS_H
 

@@ -120,12 +120,12 @@ static int gather(const train_engine *e, bool moments, size_t more, contents *c)
         clattn_parameter p;
         float *data[KINDS] = {NULL};
         TOOL_TRY(parameter_at(e, i, &p));
-        const bool part = train_is_part(&p);
-        if (e->together && !part && e->world->rank > 0) /* rank 0 has the same */
+        const bool part = train_is_part(&p), first_row = world_worker(e->world) == 0;
+        if (!part && e->world->rank % e->world->columns > 0) /* the row's first rank has the same */
             continue;
         for (size_t kind = 0; kind < (moments ? KINDS : 1) && e->world->rank == 0; kind++)
             TOOL_TRY(add_array(c, &p, kind, &data[kind]));
-        TOOL_TRY(part ? read_parts(e, i, &p, moments, data) : read_arrays(e, i, &p, moments, data));
+        TOOL_TRY(part && first_row ? read_parts(e, i, &p, moments, data) : read_arrays(e, i, &p, moments, data));
     }
 fail:
     return status;
@@ -142,7 +142,7 @@ static int write_contents(const char *folder, const char *name, const contents *
 int train_model_write(const train_engine *e, const char *folder)
 {
     contents c = {0};
-    if (e->world->rank > 0 && !e->together)
+    if (world_worker(e->world) > 0)
         return TOOL_DONE;
     int status = gather(e, false, 0, &c);
     if (status == TOOL_DONE && e->world->rank == 0)

@@ -154,16 +154,16 @@ static int match(const training *t, uint64_t data)
     return TOOL_DONE;
 }
 
-/* Decides how many batches a step has; each rank gets as many. */
+/* Decides how many batches a step has; each row of ranks gets as many. */
 static int divide(training *t)
 {
     const train_options *o = t->options;
-    const size_t ranks = train_workers(&t->engine);
+    const size_t rows = world_workers(&t->world);
     if (o->parts == 0)
-        t->rule.parts = o->resume ? (size_t)t->history.parts : ranks;
-    if (t->rule.parts % ranks != 0)
-        return complain(TOOL_BAD_INPUT, "train: --accumulate is %zu, expected a multiple of the number of ranks, %zu",
-                        t->rule.parts, ranks);
+        t->rule.parts = o->resume ? (size_t)t->history.parts : rows;
+    if (t->rule.parts % rows != 0)
+        return complain(TOOL_BAD_INPUT, "train: --accumulate is %zu, expected a multiple of %zu, the number of %s",
+                        t->rule.parts, rows, t->world.columns > 1 ? "models on all ranks" : "ranks");
     return TOOL_DONE;
 }
 
@@ -289,6 +289,7 @@ static int prepare(training *t)
     char *device = NULL;
     int status;
     TOOL_TRY(train_options_check(o));
+    TOOL_TRY(world_divide(&t->world, o->tensor_parallel));
     t->rule = train_options_rule(o);
     t->rule.started = os_seconds();
     if (o->minutes.given)
@@ -350,7 +351,6 @@ int cmd_train(int argc, char **argv)
     TOOL_TRY(world_open(&t.world));
     TOOL_TRY(world_agree(&t.world, options_parse(&train_option_table, argc, argv, &options)));
     t.engine.world = &t.world;
-    t.engine.together = options.together;
     status = train(&t);
 fail:;
     const bool interrupted = status == TOOL_DONE && t.run.end == TRAIN_END_SIGNAL;

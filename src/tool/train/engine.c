@@ -34,7 +34,7 @@ static int make_model(train_engine *e, const clattn_weight_source *source)
     clattn_transformer_desc desc;
     clattn_stack_desc encoder, decoder;
     clattn_context *context = e->device->context;
-    const clattn_group *group = e->together ? world_group(e->world) : NULL;
+    const clattn_group *group = world_row(e->world);
     int status;
     text_shape_describe(e->shape, &desc, &encoder, &decoder);
     desc.dtype = e->dtype;
@@ -48,7 +48,7 @@ fail:
 
 int train_engine_open(train_engine *e, const clattn_weight_source *source)
 {
-    const clattn_group *group = e->together ? NULL : world_group(e->world);
+    const clattn_group *group = world_column(e->world);
     int status;
     TOOL_TRY(world_agree(e->world, make_model(e, source)));
     const clattn_status made = group != NULL ? clattn_group_trainer_create(e->model, group, &e->trainer)

@@ -46,7 +46,6 @@ typedef struct train_engine {
     tool_device *device;     /* borrowed */
     const text_shape *shape; /* borrowed */
     tool_world *world;       /* borrowed */
-    bool together;           /* all ranks have the model together, and work on the same batches */
     clattn_dtype dtype;      /* float32 or bfloat16 */
     size_t elements;         /* the most of a batch, padding included */
     float dropout, label_smoothing;
@@ -61,17 +60,6 @@ typedef struct train_engine {
     size_t next, flying;
     double compiling; /* seconds that plans took to make */
 } train_engine;
-
-/* Among how many ranks batches are shared out, and the number of this one among them. */
-static inline size_t train_workers(const train_engine *e)
-{
-    return e->together ? 1 : (size_t)e->world->ranks;
-}
-
-static inline size_t train_worker(const train_engine *e)
-{
-    return e->together ? 0 : (size_t)e->world->rank;
-}
 
 /* Makes the model with the weights of `source`; all ranks call it, and agree.  Returns an exit status, as all below. */
 int train_engine_open(train_engine *e, const clattn_weight_source *source);

@@ -58,29 +58,29 @@ static void show(const train_run *r, double loss)
 /* How many of `count` batches are this rank's: those whose number leaves its own when divided by how many ranks share them out. */
 static size_t own_count(const train_run *r, size_t count)
 {
-    const size_t worker = train_worker(r->engine), workers = train_workers(r->engine);
+    const size_t worker = world_worker(r->engine->world), workers = world_workers(r->engine->world);
     return count > worker ? (count - worker - 1) / workers + 1 : 0;
 }
 
 static bool is_own(const train_run *r, size_t batch)
 {
-    return batch % train_workers(r->engine) == train_worker(r->engine);
+    return batch % world_workers(r->engine->world) == world_worker(r->engine->world);
 }
 
-/* Makes a rank's losses those of all ranks, added in their order. */
+/* Makes a rank's losses those of all rows, added in their order; the ranks of a row have the same. */
 static int add_ranks(const train_run *r, train_losses *losses)
 {
     tool_world *world = r->engine->world;
     const train_losses own = *losses;
     int status = TOOL_DONE;
-    if (train_workers(r->engine) < 2)
+    if (world_workers(r->engine->world) < 2)
         return status;
     train_losses *all = calloc((size_t)world->ranks, sizeof *all);
     if (all == NULL)
         return complain(TOOL_FAILED, "train: no memory for the losses");
     TOOL_TRY(world_gather(world, &own, all, sizeof own));
     *losses = (train_losses){0};
-    for (int32_t i = 0; i < world->ranks; i++) {
+    for (int32_t i = 0; i < world->ranks; i += world->columns) {
         losses->sum += all[i].sum;
         losses->labels += all[i].labels;
     }

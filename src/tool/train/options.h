@@ -11,10 +11,10 @@ typedef struct train_options {
     const char *out, *device;
     option_whole seed;
     option_float minutes, learning_rate, dropout, label_smoothing, clip, weight_decay;
-    size_t steps, warmup, batch_tokens, parts, every, patience;
+    size_t steps, warmup, batch_tokens, parts, every, patience, tensor_parallel;
     size_t layers, d_model, heads, d_ff, vocabulary, length;
     int32_t preset, schedule, dtype;
-    bool resume, recompute, json, together;
+    bool resume, recompute, json;
 } train_options;
 
 extern const option_table train_option_table;

@@ -82,7 +82,7 @@ int train_parts_collect(const train_engine *e, const clattn_parameter *p, const 
         return world_exchange(e->world, 0, numbers, train_part_count(p) * sizeof *numbers, 0, NULL, 0);
     }
     put(&own, numbers, whole);
-    for (int32_t i = 1; i < e->world->ranks; i++)
+    for (int32_t i = 1; i < e->world->columns; i++)
         TOOL_TRY(receive(e, i, whole));
 fail:
     return status;

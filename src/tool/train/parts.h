@@ -16,7 +16,8 @@ size_t train_whole_count(const train_engine *e);
 /* Copies the part's numbers from the whole tensor. */
 void train_part_cut(const clattn_parameter *p, const float *whole, float *part);
 
-/* Gives rank 0 the whole tensor of all ranks' parts; `whole` of the others is NULL.  All ranks call it.  Returns an exit status. */
+/* Gives rank 0 the whole tensor of the parts of the first row's ranks, who call it; `whole` of the others is NULL.  Returns an exit
+ * status. */
 int train_parts_collect(const train_engine *e, const clattn_parameter *p, const float *part, float *whole);
 
 #endif

@@ -54,7 +54,7 @@ static int join(tool_world *world)
 
 int world_open(tool_world *world)
 {
-    *world = (tool_world){.ranks = 1};
+    *world = (tool_world){.ranks = 1, .columns = 1};
     if (started() < 2)
         return TOOL_DONE;
     const int status = join(world);
@@ -78,6 +78,38 @@ int world_open(tool_world *world)
 const clattn_group *world_group(const tool_world *world)
 {
     return world->ranks > 1 ? &world->group : NULL;
+}
+
+int world_divide(tool_world *world, size_t columns)
+{
+    if (columns == 0)
+        return TOOL_DONE;
+    if ((size_t)world->ranks % columns != 0)
+        return complain(TOOL_BAD_INPUT, "--tensor-parallel %zu is not valid with %d ranks, expected a divisor", columns,
+                        (int)world->ranks);
+    if (world->ranks < 2)
+        return TOOL_DONE;
+    clattn_status status = clattn_group_grid_create(&world->group, (int32_t)columns, &world->grid);
+    if (status == CLATTN_SUCCESS)
+        status = clattn_group_grid_row(world->grid, &world->row);
+    if (status == CLATTN_SUCCESS)
+        status = clattn_group_grid_column(world->grid, &world->column);
+    if (status != CLATTN_SUCCESS)
+        return complain(TOOL_FAILED, "a grid of ranks: %s", clattn_status_string(status));
+    world->columns = (int32_t)columns;
+    return TOOL_DONE;
+}
+
+const clattn_group *world_row(const tool_world *world)
+{
+    return world->columns > 1 ? &world->row : NULL;
+}
+
+const clattn_group *world_column(const tool_world *world)
+{
+    if (world->columns < 2)
+        return world_group(world);
+    return world->columns < world->ranks ? &world->column : NULL;
 }
 
 /* ---- exchanges ---- */
@@ -224,6 +256,7 @@ void world_close(tool_world *world, int status)
         fflush(stdout);
         world->abort(&world->group, status);
     }
+    clattn_group_grid_release(&world->grid);
     world->release(&world->group);
-    *world = (tool_world){.ranks = 1};
+    *world = (tool_world){.ranks = 1, .columns = 1};
 }

@@ -15,6 +15,9 @@
 typedef struct tool_world {
     clattn_group group; /* of more than one rank, or zeros */
     int32_t rank, ranks;
+    int32_t columns; /* neighbours that have a model together (world_divide) */
+    clattn_group_grid *grid;
+    clattn_group row, column;
     bool agreed;    /* the ranks have agreed that they have failed, */
     int32_t teller; /* and this one tells why */
     void (*release)(clattn_group *group);
@@ -26,6 +29,26 @@ int world_open(tool_world *world);
 
 /* The group, or NULL if there is one rank. */
 const clattn_group *world_group(const tool_world *world);
+
+/* Makes each `columns` ranks a row, whose ranks have a model together; 0 means 1. */
+int world_divide(tool_world *world, size_t columns);
+
+/* The ranks that have the model together with this one, or NULL if it has it alone. */
+const clattn_group *world_row(const tool_world *world);
+
+/* The ranks that have the same of a model as this one, a rank of each row, or NULL if there is one row. */
+const clattn_group *world_column(const tool_world *world);
+
+/* Among how many rows work is shared out, and the number of this rank's. */
+static inline size_t world_workers(const tool_world *world)
+{
+    return (size_t)(world->ranks / world->columns);
+}
+
+static inline size_t world_worker(const tool_world *world)
+{
+    return (size_t)(world->rank / world->columns);
+}
 
 /* Sends bytes to one rank and receives bytes of one; no bytes: does one of both alone.  Blocks. */
 int world_exchange(tool_world *world, int32_t to, const void *send, size_t send_bytes, int32_t from, void *receive,
