@@ -27,6 +27,15 @@ DTYPES = {
 _KNOWN = {np.dtype(name): value for name, value in DTYPES.items() if name != "bfloat16"}
 
 
+def _in_place(values: Array, shape: tuple[int, ...]) -> Array:
+    """The same elements in another shape; raises an exception if that takes a copy."""
+    if np.lib.NumpyVersion(np.__version__) >= "2.1.0":
+        return values.reshape(shape, copy=False)
+    values = values.view()
+    values.shape = shape  # what newer versions deprecate
+    return values
+
+
 class Operand:
     """An array of a call. `values` has its elements, bfloat16 as uint16 where NumPy has no such type.
 
@@ -48,10 +57,9 @@ class Operand:
         """The same elements in another shape: those of the host are copied if they lie too far apart for it."""
         if self.owner is None:
             return self.view(self.values.reshape(shape))
-        values = self.values.view()
         try:
-            values.shape = shape
-        except AttributeError:
+            values = _in_place(self.values, shape)
+        except (AttributeError, ValueError):
             raise ValueError(f"an array of shape {self.values.shape} has gaps, and cannot be one of shape {shape}") from None
         return self.view(values)
 

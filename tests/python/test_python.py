@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import unittest
+import warnings
 
 import clattn
 import numpy as np
@@ -688,6 +689,11 @@ class PyOpenCL(Comparison):
         with self.assertRaises(clattn.ClattnError) as caught:
             clattn.softmax(own, context=clattn.Context())
         self.assertEqual(caught.exception.status, "WRONG_CONTEXT")
+
+
+def setUpModule():
+    """The package calls nothing that is deprecated."""
+    warnings.filterwarnings("error", category=DeprecationWarning, module="clattn")
 
 
 def load_tests(loader, tests, pattern):
