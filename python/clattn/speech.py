@@ -318,6 +318,8 @@ class Whisper(Closing):
                     f"{path / 'config.json'}: there is no head {head} in layer {layer}, which alignment_heads names"
                 )
         self._decoders: dict[tuple[int, int, bool], Decoder] = {}
+        # Packed weights are faster on CPUs, and may take twice the model's memory in each decoder.
+        self._prepack = 2 * KEPT * self._model.weight_bytes <= self._model._context.device.memory / 2
         self._lock, self._memory, self._heard = threading.RLock(), np.empty(0, np.float32), set[Decoder]()
 
     def transcribe(
@@ -422,7 +424,12 @@ class Whisper(Closing):
                 oldest.close()
             layers = [layer for layer, _ in self._tokens.heads] if attends else []
             self._decoders[key] = self._model.decoder(
-                cache_length=CONTEXT, beams=beams, length=key[1], memory_length=POSITIONS, cross_probabilities=layers
+                cache_length=CONTEXT,
+                beams=beams,
+                length=key[1],
+                memory_length=POSITIONS,
+                cross_probabilities=layers,
+                prepack=self._prepack,
             )
         return self._decoders[key]
 

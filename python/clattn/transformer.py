@@ -364,6 +364,12 @@ class Transformer(Closing):
             buffers.read(to.buffer, result)
         return unpacked(result)[:batch]
 
+    @property
+    def weight_bytes(self) -> int:
+        """The bytes of its weights on the device."""
+        with self._model as model:
+            return int(lib.clattn_transformer_weight_bytes(model))
+
     def _room(self, length: int) -> int:
         """The length for which a plan is made: a power of two from 16 on, unless there are fewer positions."""
         room, most = max(16, 1 << (length - 1).bit_length()), self._encoder[0].position_count
@@ -432,6 +438,9 @@ class Decoder(Closing):
     one `append` takes of each. `memory_length` is the most positions of the encoder's output that items attend to. Several
     beams are for `reorder` and beam search; then tokens are appended one at a time. `cross_probabilities` are layers: after each
     `append`, an attribute of that name has their attention's, (layers, sequences, heads, length, positions of the memory).
+
+    With `prepack` the decoder keeps the weights laid out as its kernels for CPUs read them, besides those of the model: a token then takes
+    0.55 to 0.94 of the time, and the weights more than twice the memory. On GPUs it changes nothing.
     """
 
     def __init__(
@@ -444,6 +453,7 @@ class Decoder(Closing):
         length: int = 1,
         memory_length: int = 0,
         cross_probabilities: Sequence[int] = (),
+        prepack: bool = False,
     ) -> None:
         if model._decoder == ffi.NULL:
             raise ValueError("the model has no decoder")
@@ -463,7 +473,7 @@ class Decoder(Closing):
         desc, plan, state = ffi.new("clattn_decoder_desc *"), ffi.new("clattn_plan **"), ffi.new("clattn_decoder_state **")
         lib.clattn_decoder_desc_init(desc)
         desc.items, desc.beams, desc.length, desc.cache_length = items, beams, length, cache_length
-        desc.memory_length = memory_length
+        desc.memory_length, desc.prepack = memory_length, bool(prepack)
         desc.cross_probabilities = sum(1 << layer for layer in set(cross_probabilities))
         desc.logits = lib.CLATTN_LOGITS_ALL if model.has_output else lib.CLATTN_LOGITS_NONE
         with model._model as owner, model._context.handle as handle:

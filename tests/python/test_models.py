@@ -121,6 +121,13 @@ class Transformers(unittest.TestCase):
         self.addCleanup(model.close)
         return model
 
+    def test_weight_bytes(self):
+        elements = sum(array.size for array in self.weights.values())
+        for dtype, element in (("float32", 4), ("bfloat16", 2)):
+            found = self.model(dtype=dtype).weight_bytes
+            self.assertGreaterEqual(found, element * elements)
+            self.assertLess(found, 1.5 * element * elements)
+
     def test_encoder(self):
         """Any batch and length, and what lies behind an item's length does not count."""
         for dtype, within in (("float32", 2e-5), ("float16", 2e-2), ("bfloat16", 2e-1)):
@@ -237,8 +244,9 @@ class Transformers(unittest.TestCase):
         """Tokens all at once, some at a time, or one by one give the same logits."""
         tokens = self.random.integers(0, VOCABULARY, (3, 9))
         expected = self.reference.decode(tokens, self.memory.astype(np.float64))
-        for dtype, within in (("float32", 5e-5), ("bfloat16", 0.5)):
-            with self.model(dtype=dtype).decoder(items=3, length=9, cache_length=12, memory_length=8) as decoder:
+        for dtype, prepack, within in (("float32", False, 5e-5), ("float32", True, 5e-5), ("bfloat16", False, 0.5)):
+            sizes = {"items": 3, "length": 9, "cache_length": 12, "memory_length": 8}
+            with self.model(dtype=dtype).decoder(**sizes, prepack=prepack) as decoder:
                 for pieces in ((9,), (4, 1, 2, 2), (1,) * 9):
                     decoder.begin(self.memory)
                     places = np.cumsum([0, *pieces])

@@ -218,3 +218,8 @@ clattn_status device_download(tool_device *device, cl_mem buffer, size_t bytes, 
     cl_int code = clEnqueueReadBuffer(device->queue, buffer, CL_TRUE, 0, bytes, data, 0, NULL, NULL);
     return device_opencl_check(device, "clEnqueueReadBuffer", code);
 }
+
+bool device_prepacks(const tool_device *device, const clattn_transformer *model)
+{
+    return clattn_transformer_weight_bytes(model) <= device->info.global_memory / 16;
+}

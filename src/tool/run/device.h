@@ -51,6 +51,10 @@ clattn_status device_opencl_check(tool_device *device, const char *call, cl_int 
 clattn_status device_upload(tool_device *device, const clattn_host_tensor *tensor, cl_mem *buffer);
 clattn_status device_output(tool_device *device, size_t bytes, cl_mem *buffer);
 
+/* Whether a decoder keeps its weights packed besides (clattn_decoder_desc.prepack): it is faster so on CPUs.  Not if the weights take more
+ * than a sixteenth of the device's memory, for packed ones may take four times as much. */
+bool device_prepacks(const tool_device *device, const clattn_transformer *model);
+
 /* Blocks until `event` has completed; fails if its command failed. */
 clattn_status device_wait(tool_device *device, cl_event event);
 

@@ -144,6 +144,7 @@ static clattn_status make_plans(const text_generator *g, text_device *on)
     desc.cache_length = shape->target_length;
     desc.memory_length = translation ? g->length : 0;
     desc.logits = CLATTN_LOGITS_LAST;
+    desc.prepack = device_prepacks(on->device, on->transformer);
     TRY(clattn_decoder_plan_create(on->transformer, &desc, &options, &on->decoder));
     TRY(clattn_decoder_state_create(on->decoder, &on->state));
 fail:
