@@ -163,7 +163,8 @@ static clattn_status need_decoder(whisper_device *m, size_t beams, size_t length
     decoder.cache_length = WHISPER_LENGTH;
     decoder.memory_length = WHISPER_POSITIONS;
     decoder.logits = CLATTN_LOGITS_ALL;
-    decoder.prepack = m->decoder_length > 1 && device_prepacks(m->device, m->transformer); /* the first plan is made sooner so */
+    decoder.prepack =
+        m->decoder_length > 1 && device_prepacks(m->device, m->transformer); /* the first plan is made sooner so */
     decoder.cross_probabilities = m->attention_mask;
     clattn_decoder_state_release(&m->state);
     clattn_plan_release(&m->decoder);
