@@ -145,7 +145,7 @@ class Training(Ranks):
         for ranks, columns in ((2, 4), (3, 2)):
             self.refuse_ranks([self.command("m", "--steps", 1, "--tensor-parallel", columns)], "clattn: rank 0: ",
                               f"--tensor-parallel {columns} is not valid with {ranks} ranks", ranks=ranks)
-        self.refuse(2, *self.command("m", "--steps", 1, "--tensor-parallel", 2), saying=("2 is not valid with 1 ranks",))
+        self.refuse(2, *self.command("m", "--steps", 1, "--tensor-parallel", 2), saying=("2 is not valid with 1 rank (mpirun starts several)",))
         self.assertFalse(os.path.exists(self.path("m")))
         self.refuse_ranks([self.command("m", "--steps", 1, "--tensor-parallel", 2, "--accumulate", 3)],
                           "a multiple of 2, the number of models on all ranks", ranks=4)

@@ -196,17 +196,19 @@ static clattn_status enqueue_whole(const tool_job *job, cl_event *event)
                                 NULL, event);
 }
 
-/* The first process runs it, and the others wait, so that it has the machine. */
-static int run_whole(const ring *r, const tool_job *job, double *seconds)
+/* The first process runs it, and the others sleep for about as long, so that it has the machine: looking for messages takes a core. */
+static int run_whole(ring *r, const tool_job *job)
 {
+    const double begin = os_seconds();
     int status = TOOL_DONE;
-    *seconds = 0.0;
     if (r->world->rank == 0) {
-        const double begin = os_seconds();
         status = device_check(job->device, job_run(job), NULL);
-        *seconds = os_seconds() - begin;
+        r->whole = os_seconds() - begin;
+    } else {
+        ring_sleep_until(begin + r->whole);
+        r->whole = 0.0;
     }
-    return status == TOOL_DONE ? largest(r->world, seconds) : status;
+    return status == TOOL_DONE ? largest(r->world, &r->whole) : status;
 }
 
 /* The part, up to 1, of all rounds that has been done. */
@@ -231,10 +233,11 @@ static int measure(const ring_options *options, ring *r, const tool_job *job, do
         double *const our = &ours[*count], *const whole = &wholes[*count];
         const bool whole_first = *count % 2 == 1;
         if (whole_first)
-            TOOL_TRY(run_whole(r, job, whole));
+            TOOL_TRY(run_whole(r, job));
         TOOL_TRY(ring_run(r, our));
         if (!whole_first)
-            TOOL_TRY(run_whole(r, job, whole));
+            TOOL_TRY(run_whole(r, job));
+        *whole = r->whole;
         if (warm < WARM_UP) {
             warm++;
             ring_forget(r);

@@ -29,6 +29,9 @@ typedef struct ring_port {
 /* A group that does what the port's `inner` does and counts; its `wait` returns when the link has brought both messages. */
 clattn_group ring_port_group(ring_port *port);
 
+/* Lets the thread sleep until that time, by os_seconds. */
+void ring_sleep_until(double time);
+
 struct ring;
 
 /* A rank.  Its thread alone uses it during a round. */
@@ -56,6 +59,7 @@ typedef struct ring {
     clattn_group_attention_desc desc;
     clattn_attention_desc attention; /* of a rank's arrays */
     clattn_group_local *local;       /* NULL: the ranks are processes */
+    double whole;                    /* seconds of the latest attention of everything */
     ring_rank rank[RING_MOST_RANKS];
     /* The rounds.  The lock guards them and the ranks' status. */
     mtx_t lock;

@@ -12,7 +12,7 @@ typedef struct pending {
     double arrives, brought; /* when what is sent is there, and what is received */
 } pending;
 
-static void sleep_until(double time)
+void ring_sleep_until(double time)
 {
     static mtx_t lock = MTX_INIT;
     static cnd_t never = CND_INIT;
@@ -79,7 +79,7 @@ static clattn_status finish(void *user, void *request, char message[CLATTN_GROUP
         if (!failed)
             status = timed;
         if (status == CLATTN_SUCCESS)
-            sleep_until(p->arrives > p->brought ? p->arrives : p->brought);
+            ring_sleep_until(p->arrives > p->brought ? p->arrives : p->brought);
     }
     port->waited += os_seconds() - begin;
     free(p);
