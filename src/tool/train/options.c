@@ -49,8 +49,8 @@ static const option_row rows[] = {
     {"--batch-tokens", OPTION_COUNT, FIELD(batch_tokens), "N",
      .help = "pieces of a batch's longer sides, padding included; default 2048, base 4096", .count = 1 << 24},
     {"--accumulate", OPTION_COUNT, FIELD(parts), "N",
-     .help =
-         "add up the gradients of N batches for a step; default 1, or one for each rank of mpirun, or the checkpoint's",
+     .help = "add up the gradients of N batches for a step; default 1, of mpirun's ranks one for each model, or the "
+             "checkpoint's",
      .count = TRAIN_MOST_PARTS},
     {"--learning-rate", OPTION_FLOAT, FIELD(learning_rate), "F",
      .help = "F * d_model^-0.5 * min(step^-0.5, step * warmup^-1.5) is the rate of a step; default 0.5, base 1"},
