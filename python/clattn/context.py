@@ -49,7 +49,7 @@ def _new_info() -> Any:
 
 
 def devices() -> list[Device]:
-    """All devices, the best first: number 2 of the list is `Context("2")`.
+    """All devices, the best first: `devices()[2]` is that of `Context(2)`.
 
     >>> all(device.kind in ("gpu", "accelerator", "cpu", "pocl", "software") for device in devices())
     True

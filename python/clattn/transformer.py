@@ -180,15 +180,17 @@ def _stages(stacks: Any, given: Mapping[str, Any] | Sequence[Mapping[str, Any]] 
 class Transformer(Closing):
     """A described model and its weights on a device: an encoder, a decoder, or both. Any thread may use it.
 
-    `weights` is a file (.safetensors, or model.bin of CTranslate2) or a mapping of names to arrays. `names` says by which rules
-    files call their tensors: "bert", "whisper", "pytorch_transformer" and the others of clattn_name_format in clattn/weights.h;
-    `rules` has further ones, which go before: canonical names, as that header has them, to a file's names, or to None for a
-    tensor that there is not. `prefix` is what all names begin with.
+    `weights` is a file (.safetensors, or model.bin of CTranslate2) or a mapping of names to arrays: by default the canonical
+    names of clattn/weights.h, as below. `names` says by which rules other files call their tensors: "bert", "whisper",
+    "pytorch_transformer" and the others of clattn_name_format in clattn/weights.h; `rules` has further ones, which go before:
+    canonical names to a file's names, or to None for a tensor that there is not. `prefix` is what all names begin with.
 
     `encoder` and `decoder` are members of clattn_stack_desc in clattn/transformer.h, where each is explained; enumerators go by the ends
     of their names. With `preset`, such as "whisper_tiny_en", they change what that has. An encoder of several stages, as Swin is, has a
     list of them. Presets of pictures, such as "vit_base_16" and the others of clattn_vision in clattn/vision.h, want the names of Hugging
     Face's files. `dtype` is the type that the model computes in, `weight_dtype` that of its weights ("int8" among them).
+    `output` makes logits: "own" by a matrix output.weight, (`output_size` or the vocabulary, d_model), "tied" by the decoder's table
+    of tokens; None leaves the last layer's vectors, or what the preset has.
 
     >>> random = np.random.default_rng(1)
     >>> weights = {name: random.standard_normal(shape).astype(np.float32) for name, shape in [
@@ -602,7 +604,7 @@ class Decoder(Closing):
 
     @property
     def lengths(self) -> list[int]:
-        """How many tokens each sequence has."""
+        """How many tokens each sequence has seen: after `generate` not the last one that was chosen."""
         with self._use() as (state, _):
             return [lib.clattn_decoder_length(state, n) for n in range(self._sequences)]
 

@@ -3,6 +3,7 @@
 
     MPI_RANKS=2 MPI_EXCHANGES=build/tests/mpi/mpi_exchanges MPI_PIECES=build/tests/mpi/mpi_pieces python3 tests/mpi/test_mpi.py Mpi
     MPI_RANKS=2 MPI_ATTENTION=build/tests/mpi/mpi_attention python3 tests/mpi/test_mpi.py Attention
+    MPI_RANKS=2 MPI_RING=build/examples/ring_mpi python3 tests/mpi/test_mpi.py Example
     MPI_RANKS=2 MPI_TENSOR=build/tests/mpi/mpi_tensor python3 tests/mpi/test_mpi.py Tensor
     MPI_RANKS=2 MPI_FAULTS=build/tests/mpi/mpi_faults python3 tests/mpi/test_mpi.py Faults
 
@@ -16,6 +17,7 @@ import unittest
 MPIRUN = os.environ.get("MPIRUN", "mpirun")
 EXCHANGES, PIECES = os.environ.get("MPI_EXCHANGES", "mpi_exchanges"), os.environ.get("MPI_PIECES", "mpi_pieces")
 ATTENTION, FAULTS = os.environ.get("MPI_ATTENTION", "mpi_attention"), os.environ.get("MPI_FAULTS", "mpi_faults")
+RING = os.environ.get("MPI_RING", "ring_mpi")
 TENSOR = os.environ.get("MPI_TENSOR", "mpi_tensor")
 RANKS = int(os.environ.get("MPI_RANKS", 2))
 SEED = int(os.environ.get("CLATTN_TEST_SEED", 1))
@@ -78,6 +80,15 @@ class Tensor(Suites):
     def test_tensor(self):
         """tensor.c: ranks train a model that they have together, and in a grid, as one device does."""
         self.run_suite(TENSOR)
+
+
+class Example(Ranks):
+    def test_ring(self):
+        """examples/ring_mpi.c: what it computes is what it says that this is."""
+        said = self.succeed(RING)
+        self.assertEqual(sorted(line.split(": ")[0] for line in said), sorted(f"rank {rank}" for rank in range(RANKS)))
+        for line in said:
+            self.assertLess(float(line.split()[-1]), 1e-5)
 
 
 class Faults(Ranks):

@@ -21,7 +21,8 @@ from test_mpi import ATTENTION, FAULTS, MPIRUN, OPEN_MPI
 
 DELAY, LOSS = 0.002, 0.01
 TIMEOUT = 5  # seconds, of a steady run (faults.c)
-SECONDS = 100  # nothing hangs
+FULL = os.environ.get("CLATTN_TEST_LEVEL") == "full"
+SECONDS = 1500 if FULL else 100  # nothing hangs
 
 
 class Between(unittest.TestCase):
@@ -63,21 +64,25 @@ class Between(unittest.TestCase):
         return time.monotonic() - began
 
     def test_attention(self):
-        """attention.c: every mode and order is exact, gradients included."""
+        """attention.c: every mode and order, and what is drawn, is exact, gradients included."""
+        if FULL:
+            os.environ["MPI_DRAWS"] = "all"
+            self.addCleanup(os.environ.pop, "MPI_DRAWS")
         process = self.start(ATTENTION)
         text, _ = process.communicate(timeout=SECONDS)
         self.assertEqual(process.returncode, 0, f"{text}\nrank 0:\n{self.said(0)}\nrank 1:\n{self.said(1)}")
         for rank in range(2):
-            self.assertEqual(len(re.findall("^ok [12] - ", self.said(rank), re.MULTILINE)), 2, self.said(rank))
-            self.assertNotIn("not ok", self.said(rank))
-        print(f"{self.network.passed} packets, {self.network.lost} lost")
+            planned = int(re.search(r"^1\.\.(\d+)$", self.said(rank), re.MULTILINE)[1])
+            self.assertGreaterEqual(planned, 4)
+            self.assertEqual(len(re.findall("^ok ", self.said(rank), re.MULTILINE)), planned, self.said(rank))
+        print(f"{planned} tests, {self.network.passed} packets, {self.network.lost} lost")
         self.assertGreater(self.network.passed, 1000)
         self.assertGreater(self.network.lost, 0)
 
     def test_cut(self):
         """A link that goes down while both ranks run: each fails at its time-out and names the other one."""
-        self.start(FAULTS, "ring", "steady", SECONDS)
-        self.wait_for("^rank [01]: running$", SECONDS)
+        self.start(FAULTS, "ring", "steady", 100)
+        self.wait_for("^rank [01]: running$", 100)
         self.network.cut()
         seconds = self.wait_for("did not answer", 2 * TIMEOUT)
         for rank in range(2):

@@ -11,6 +11,17 @@
 
 /* ---- losses and gradients ---- */
 
+/* A buffer has no more weights than the device's largest one may have. */
+static void fits(const clattn_parameter *p, size_t count)
+{
+    clattn_device_info info = {.size = sizeof info};
+    size_t bytes;
+    assert_status(device_context(), clattn_context_device_info(device_context(), &info), CLATTN_SUCCESS);
+    assert_cl(clGetMemObjectInfo(p->value.buffer, CL_MEM_SIZE, sizeof bytes, &bytes, NULL));
+    assert_true(bytes <= info.max_allocation);
+    assert_true(((size_t)p->value.offset + count) * sizeof(float) <= bytes);
+}
+
 /* The losses are the reference's, and along a direction for each tensor the gradient is the reference's difference. */
 static void agrees(const void *test, const char *solver)
 {
@@ -25,6 +36,7 @@ static void agrees(const void *test, const char *solver)
     for (size_t i = 0; i < clattn_trainer_parameter_count(w.trainer); i++) {
         size_t count;
         const clattn_parameter p = training_parameter(&w, i, &count);
+        fits(&p, count);
         float *gradient = training_read_ordered(&p, p.gradient), *value = training_read_ordered(&p, p.value),
               *directions = nn_floats(count, 3);
         float *weight = (float *)(uintptr_t)nn_store_get(&w.store, "%s", p.name);

@@ -9,6 +9,9 @@
 #include "nn/model/load.h"
 
 #define ALIGNMENT 128
+/* Of weights in one buffer, where one weight is not larger.  Ranks that train exchange buffers, and devices of ranks may allow different
+ * largest ones, of at least as much. */
+#define BUFFER_BYTES ((size_t)1 << 30)
 #define FILE_NAME_BYTES 256
 #define BLOCK_BYTES ((size_t)1 << 20)  /* of rows that are converted and uploaded at once */
 #define HALVES_BYTES ((size_t)1 << 18) /* from which on an upload is worth two cores */
@@ -31,14 +34,15 @@ static clattn_status give_buffer(clattn_transformer *model, size_t bytes)
     return CLATTN_SUCCESS;
 }
 
-/* Places the weights that are the rank's own, or those that all ranks have, in as few buffers as the device's largest allocation
- * allows. */
+/* Places the weights that are the rank's own, or those that all ranks have, in as few buffers as BUFFER_BYTES and the device's largest
+ * allocation allow. */
 static clattn_status place_some(clattn_transformer *model, bool own)
 {
     clattn_status status = CLATTN_SUCCESS;
     struct device *device = &model->context->device;
     const size_t limit =
         (size_t)(device->caps.info.max_allocation < SIZE_MAX / 4 ? device->caps.info.max_allocation : SIZE_MAX / 4);
+    const size_t room = size_min(limit, BUFFER_BYTES);
     size_t filled = 0;
     for (size_t i = 1; i < model->weight_count; i++) {
         struct weight *weight = &model->weights[i];
@@ -51,7 +55,7 @@ static clattn_status place_some(clattn_transformer *model, bool own)
                                 "a weight of %zu times %zu elements is above the device's largest buffer of %zu bytes",
                                 weight->rows, weight->columns, limit);
         bytes = round_up(bytes, ALIGNMENT);
-        if (filled > limit - bytes) {
+        if (filled && (filled > room || bytes > room - filled)) {
             TRY(give_buffer(model, filled));
             filled = 0;
         }

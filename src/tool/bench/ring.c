@@ -50,7 +50,7 @@ static const option_row rows[] = {
     OPTION_ROW_DTYPE(ring_options, "of every array"),
     {"--link", OPTION_FLOAT, FIELD(link), "GB_PER_S", .help = "each rank sends no faster than by such a link"},
     {"--latency", OPTION_FLOAT, FIELD(latency), "MICROSECONDS", .help = "a message arrives so much later"},
-    OPTION_ROW_DEVICE(ring_options),
+    OPTION_ROW_RANKS_DEVICES(ring_options),
     {"--repeat", OPTION_COUNT, FIELD(repeat), "N", .help = "time N rounds", .count = MOST_ROUNDS},
     OPTION_ROW_JSON(ring_options),
     OPTION_ROW_END,

@@ -87,6 +87,10 @@ bool option_parse_float(const char *text, float *value);
 #define OPTION_ROW_DEVICE(type) \
     {"--device", OPTION_TEXT, offsetof(type, device), "SPEC", \
      .help = "gpu, cpu, pocl, an index from 'clattn devices', or PLATFORM:DEVICE substrings"}
+#define OPTION_ROW_RANKS_DEVICES(type) \
+    {"--device", OPTION_TEXT, offsetof(type, device), "SPEC", \
+     .help = "gpu, cpu, pocl, an index from 'clattn devices', or PLATFORM:DEVICE substrings; several with commas " \
+             "between, as 0,1, are for mpirun's ranks in turn"}
 #define OPTION_ROW_DEVICES(type, what) \
     {"--device", OPTION_TEXT, offsetof(type, device), "SPEC", \
      .help = "gpu, cpu, pocl, an index from 'clattn devices', or PLATFORM:DEVICE substrings; several indices, as " \

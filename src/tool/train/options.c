@@ -49,7 +49,7 @@ static const option_row rows[] = {
     {"--batch-tokens", OPTION_COUNT, FIELD(batch_tokens), "N",
      .help = "pieces of a batch's longer sides, padding included; default 2048, base 4096", .count = 1 << 24},
     {"--accumulate", OPTION_COUNT, FIELD(parts), "N",
-     .help = "add up the gradients of N batches for a step; default 1, of mpirun's ranks one for each model, or the "
+     .help = "add up the gradients of N batches for a step; default 1, or one for each model of mpirun's ranks, or the "
              "checkpoint's",
      .count = TRAIN_MOST_PARTS},
     {"--learning-rate", OPTION_FLOAT, FIELD(learning_rate), "F",
@@ -67,7 +67,7 @@ static const option_row rows[] = {
     {"--recompute", OPTION_FLAG, FIELD(recompute), .help = "compute layers twice, which takes less memory"},
     {"--dtype", OPTION_CHOICE, FIELD(dtype), "TYPE",
      .help = "f32 (default), or bf16 with float32 parameters behind it; the files are float32", .choices = dtypes},
-    OPTION_ROW_DEVICE(train_options),
+    OPTION_ROW_RANKS_DEVICES(train_options),
     OPTION_ROW_JSON(train_options),
     OPTION_ROW_END,
 };
