@@ -89,7 +89,8 @@ CLATTN_API clattn_status clattn_group_local_rank(clattn_group_local *local, int3
 CLATTN_API void clattn_group_local_release(clattn_group_local **local);
 
 /** Ranks of a group as a grid: rank r is in row r / columns and column r % columns. A row or a column is a group, too: one way of working
- * together goes along rows, another one along columns, as in clattn_group_transformer_create and clattn_group_trainer_create. */
+ * together goes along rows, another one along columns, as in clattn_group_transformer_create and clattn_group_trainer_create. Messages name
+ * ranks by their numbers in the whole group. */
 typedef struct clattn_group_grid clattn_group_grid;
 
 /** Makes a rank's grid; `group` is copied. Thread-safe.

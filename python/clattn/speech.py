@@ -318,8 +318,8 @@ class Whisper(Closing):
                     f"{path / 'config.json'}: there is no head {head} in layer {layer}, which alignment_heads names"
                 )
         self._decoders: dict[tuple[int, int, bool], Decoder] = {}
-        # Packed weights are faster on CPUs, and may take twice the model's memory in each decoder.
-        self._prepack = 2 * KEPT * self._model.weight_bytes <= self._model._context.device.memory / 2
+        # Packed weights are faster on CPUs, and may take four times the model's memory in each decoder.
+        self._prepack = 4 * KEPT * self._model.weight_bytes <= self._model._context.device.memory
         self._lock, self._memory, self._heard = threading.RLock(), np.empty(0, np.float32), set[Decoder]()
 
     def transcribe(

@@ -24,6 +24,16 @@ static clattn_status exchange(void *user, const clattn_group_exchange *given, vo
     return line->whole->exchange(line->whole->user, &whole, request, message);
 }
 
+int32_t ranks_number(const struct ranks *ranks, int32_t rank)
+{
+    for (const clattn_group *group = &ranks->group; group->exchange == exchange;) {
+        const struct line *line = group->user;
+        rank = line->first + rank * line->step;
+        group = line->whole;
+    }
+    return rank;
+}
+
 static clattn_status wait(void *user, void *request, char message[CLATTN_GROUP_MESSAGE])
 {
     const struct line *line = user;

@@ -35,13 +35,13 @@ static clattn_status report_group(struct ranks *ranks, clattn_status status, cha
     if (status == CLATTN_SUCCESS || ranks->failed)
         return status;
     ranks->failed = true;
-    return report_error(ranks->report, status, "rank %d: %s", (int)ranks->group.rank, message);
+    return report_error(ranks->report, status, "rank %d: %s", (int)ranks_number(ranks, ranks->group.rank), message);
 }
 
 clattn_status ranks_check(const struct ranks *ranks)
 {
     return ranks->failed ? report_error(ranks->report, CLATTN_ERROR_GROUP, "rank %d: the group has failed before",
-                                        (int)ranks->group.rank)
+                                        (int)ranks_number(ranks, ranks->group.rank))
                          : CLATTN_SUCCESS;
 }
 
@@ -135,7 +135,8 @@ static clattn_status disagree(const struct ranks *ranks, const char *own, int32_
     own = *own ? own : "no more";
     its = *its ? its : "no more";
     return report_error(ranks->report, CLATTN_ERROR_INVALID_ARGUMENT, "rank %d has %.*s, and rank %d has %.*s",
-                        (int)ranks->group.rank, (int)line_length(own), own, (int)other, (int)line_length(its), its);
+                        (int)ranks_number(ranks, ranks->group.rank), (int)line_length(own), own,
+                        (int)ranks_number(ranks, other), (int)line_length(its), its);
 }
 
 clattn_status ranks_agree(struct ranks *ranks, const char own[RANKS_AGREED], bool refused)
@@ -167,10 +168,10 @@ clattn_status ranks_all_ready(struct ranks *ranks, clattn_status own, const char
     if (!codes)
         return no_memory(ranks);
     TRY(ranks_swap(ranks, &code, true, codes, sizeof code));
-    for (size_t i = 0; i < (size_t)ranks->group.ranks && own == CLATTN_SUCCESS; i++)
+    for (int32_t i = 0; i < ranks->group.ranks && own == CLATTN_SUCCESS; i++)
         if (codes[i]) {
-            status = report_error(ranks->report, CLATTN_ERROR_GROUP, "rank %zu has no %s: %s", i, what,
-                                  clattn_status_string((clattn_status)codes[i]));
+            status = report_error(ranks->report, CLATTN_ERROR_GROUP, "rank %d has no %s: %s",
+                                  (int)ranks_number(ranks, i), what, clattn_status_string((clattn_status)codes[i]));
             goto fail;
         }
     status = own;

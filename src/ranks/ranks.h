@@ -19,6 +19,9 @@ struct ranks {
 /* Copies an application's group, once it has been checked. */
 clattn_status ranks_read(struct ranks *ranks, struct report *report, const clattn_group *group);
 
+/* The number that messages have for a rank: of a row or a column that in the whole group, which its exchanges' messages have, too. */
+int32_t ranks_number(const struct ranks *ranks, int32_t rank);
+
 /* Refuses to go on if the group has failed. */
 clattn_status ranks_check(const struct ranks *ranks);
 

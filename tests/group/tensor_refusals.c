@@ -16,6 +16,7 @@ typedef struct part {
     clattn_group own,
         group; /* `group` fails in exchange number `fails`, counted from 1, and otherwise passes on to `own` */
     int fails, cancels, exchanges;
+    int32_t columns;           /* it has the model with those of its row in a grid of so many; 0: with all */
     clattn_control *control;   /* which exchange number `cancels` cancels */
     cl_mem_flags output_flags; /* of the first output, besides CL_MEM_READ_WRITE */
     clattn_stack_desc stack;
@@ -70,15 +71,28 @@ static clattn_status encode(const part *p, clattn_plan *plan, cl_mem_flags flags
     return status;
 }
 
+/* Makes the rank's row, and a grid of the row, in which all of it are a row once more. */
+static void make_row(const part *p, clattn_group_grid *grids[2], clattn_group *row)
+{
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(clattn_group_grid_create(i ? row : &p->group, p->columns, &grids[i]), CLATTN_SUCCESS);
+        assert_int_equal(clattn_group_grid_row(grids[i], row), CLATTN_SUCCESS);
+    }
+}
+
 static int run(void *user)
 {
     part *p = user;
     clattn_context *context = device_context();
+    clattn_group_grid *grids[2] = {NULL};
+    clattn_group group = p->group;
     const clattn_weight_source source = nn_source(&p->store);
     const clattn_encoder_desc desc = nn_encoder_desc(BATCH, POSITIONS);
     clattn_transformer *model = NULL;
     clattn_plan *plan = NULL;
-    p->made = clattn_group_transformer_create(context, &p->group, &p->model, &source, &model);
+    if (p->columns)
+        make_row(p, grids, &group);
+    p->made = clattn_group_transformer_create(context, &group, &p->model, &source, &model);
     clattn_context_message(context, p->message, sizeof p->message);
     p->encoded[0] = p->encoded[1] = CLATTN_ERROR_INTERNAL;
     if (p->made != CLATTN_SUCCESS || !p->model.encoder)
@@ -92,6 +106,8 @@ static int run(void *user)
 end:
     clattn_plan_release(&plan);
     clattn_transformer_release(&model);
+    for (int i = 2; i-- > 0;)
+        clattn_group_grid_release(&grids[i]);
     return 0;
 }
 
@@ -200,6 +216,29 @@ static void different(void **state)
     run_all(parts, 2, 20000);
     expect(&parts[0], CLATTN_ERROR_INVALID_STRUCT, "clattn_transformer_desc");
     expect(&parts[1], CLATTN_ERROR_INVALID_ARGUMENT, "rank 0 has a description that it refuses");
+}
+
+/* Messages name the ranks of a row by their numbers in the whole group; other rows do not hear of what is wrong in it. */
+static void rows(void **state)
+{
+    static part parts[MOST_RANKS];
+    (void)state;
+    for (int missing = 0; missing < 2; missing++) {
+        prepare(parts, 4, &small);
+        for (int i = 0; i < 4; i++)
+            parts[i].columns = 2;
+        if (missing)
+            strcpy(parts[3].message, "encoder.layers.1.feed_forward.in.weight");
+        else
+            parts[3].stack.d_ff = 52;
+        run_all(parts, 4, 20000);
+        expect(&parts[0], CLATTN_SUCCESS, "");
+        expect(&parts[1], CLATTN_SUCCESS, "");
+        expect(&parts[2], missing ? CLATTN_ERROR_GROUP : CLATTN_ERROR_INVALID_ARGUMENT,
+               missing ? "rank 3 has no model: " : "and rank 3 has encoder: layers=2");
+        expect(&parts[3], missing ? CLATTN_ERROR_FORMAT : CLATTN_ERROR_INVALID_ARGUMENT,
+               missing ? "encoder.layers.1.feed_forward.in.weight" : "and rank 2 has encoder: layers=2");
+    }
 }
 
 /* Ranks see a difference in the last of many stages, whose description is longer than what they tell each other. */
@@ -351,6 +390,7 @@ int main(int argc, char **argv)
 {
     suite_add(too_few, "group tensor: fewer heads, hidden numbers or logits than ranks are refused");
     suite_add(different, "group tensor: ranks with different models are refused, and both are named");
+    suite_add(rows, "group tensor: those of a row are named by their numbers in the whole group");
     suite_add(many_stages, "group tensor: so are those that differ in the last of many stages");
     suite_add(failing, "group tensor: a failed exchange ends all ranks' calls, and all that follow");
     suite_add(cancelled, "group tensor: a call that is cancelled behind an exchange is the last");

@@ -158,11 +158,13 @@ class Training(Ranks):
         np.testing.assert_allclose(together["state.losses"], one["state.losses"], rtol=1e-3)
 
     def test_default(self):
-        """Each rank has a batch of a step unless it is said otherwise."""
-        status, _, errors = self.run_ranks(RANKS, self.command("m", "--steps", 1))
-        self.assertEqual((status, errors), (0, []))
-        state = json.loads(self.checkpoint("m")["state"].tobytes())
-        self.assertEqual((state["parts"], state["position"]), (RANKS, RANKS))
+        """Each rank, or row of ranks, has a batch of a step unless it is said otherwise."""
+        for ranks, columns in ((RANKS, 1), (4, 2)):
+            model = f"m{columns}"
+            status, _, errors = self.run_ranks(ranks, self.command(model, "--steps", 1, "--tensor-parallel", columns))
+            self.assertEqual((status, errors), (0, []))
+            state = json.loads(self.checkpoint(model)["state"].tobytes())
+            self.assertEqual((state["parts"], state["position"]), (ranks // columns, ranks // columns))
 
     def test_ends(self):
         """All ranks end with the first whose time is up."""
@@ -198,15 +200,15 @@ class Translation(Ranks):
         for ranks, columns in ((RANKS, RANKS), (4, 2)):
             status, out, errors = self.run_ranks(ranks, ["translate", self.path("m"), "--tensor-parallel", columns], text=lines)
             self.assertEqual((status, errors, out), (0, [], expected))
-        texts = lines.splitlines()[:3]
-        one = self.succeed("translate", self.path("m"), *texts, "--json", "--beams", 3, "--tensor-parallel", 1).json()
-        status, out, errors = self.run_ranks(RANKS, ["translate", self.path("m"), *texts, "--json", "--beams", 3,
-                                                     *PARALLEL])
-        self.assertEqual((status, errors), (0, []))
-        several = json.loads(out)
-        for left, right in zip(several["translations"], one["translations"], strict=True):
-            self.assertAlmostEqual(left.pop("score"), right.pop("score"), places=4)
-        self.assertEqual(several["translations"], one["translations"])
+        for count, ranks, columns in ((3, RANKS, RANKS), (3, 4, 2), (1, 4, 2)):  # the last has fewer texts than rows
+            texts = [*lines.splitlines()[:count], "--json", "--beams", 3]
+            one = self.succeed("translate", self.path("m"), *texts, "--tensor-parallel", 1).json()
+            status, out, errors = self.run_ranks(ranks, ["translate", self.path("m"), *texts, "--tensor-parallel", columns])
+            self.assertEqual((status, errors), (0, []))
+            several = json.loads(out)
+            for left, right in zip(several["translations"], one["translations"], strict=True):
+                self.assertAlmostEqual(left.pop("score"), right.pop("score"), places=4)
+            self.assertEqual(several["translations"], one["translations"])
         parallel = ["translate", self.path("m"), "a", "--tensor-parallel", 2]
         self.refuse_ranks([[*parallel, "--attention", self.path("a.html")]], "clattn: rank 0: ", "--attention draws a model")
         self.refuse_ranks([[*parallel[:-1], 5]], "clattn: rank 0: ", "heads of keys for 5 ranks", ranks=5)
@@ -230,13 +232,16 @@ class Translation(Ranks):
 
     def test_what_was_written(self):
         """A text that is refused does not take back the translations before it."""
-        self.train("m", "--steps", 1)
-        fine = "".join(self.read("a.txt").decode().splitlines(keepends=True)[:1]) * 1024 * RANKS  # all that are in work at once
-        status, out, errors = self.run_ranks(RANKS, ["translate", self.path("m")], text=fine + "the " * 1000 + "\n")
-        self.assertEqual(status, 2)
-        self.assertEqual(len(errors), 1, errors)
-        self.assertIn(f"text {1024 * RANKS + 1} has", errors[0])
-        self.assertEqual(out.count("\n"), 1024 * RANKS)
+        self.train("m", "--steps", 1, "--heads", 4)
+        for columns in (1, RANKS):
+            count = 1024 * RANKS // columns  # all that are in work at once
+            fine = "".join(self.read("a.txt").decode().splitlines(keepends=True)[:1]) * count
+            status, out, errors = self.run_ranks(RANKS, ["translate", self.path("m"), "--tensor-parallel", columns],
+                                                 text=fine + "the " * 1000 + "\n")
+            self.assertEqual(status, 2)
+            self.assertEqual(len(errors), 1, errors)
+            self.assertIn(f"text {count + 1} has", errors[0])
+            self.assertEqual(out.count("\n"), count)
 
 
 class Bench(Ranks):

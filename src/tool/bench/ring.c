@@ -61,7 +61,7 @@ static const option_table table = {
     .summary =
         "Times attention of sequences that lie in parts on the ranks of a group, beside one attention of the whole.\n"
         "The ranks are threads that share the device, or the processes that mpirun has started. --link and --latency\n"
-        "model what is between them, if they are on one machine; otherwise messages take the time that they take.",
+        "model what is between them, for which processes must be on one machine.",
     .rows = rows,
 };
 

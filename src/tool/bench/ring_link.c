@@ -1,5 +1,5 @@
-/* Links with a latency and a bandwidth between the ranks of a group.  A message is there at once, and besides it goes the time
- * at which a link would have brought it; the receiver's `wait` returns no earlier. */
+/* Links with a latency and a bandwidth between the ranks of a group.  A message goes as the inner group sends it, and besides
+ * it the time at which a link would have brought it, by a clock that all ranks have; the receiver's `wait` returns no earlier. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -10,7 +10,7 @@
 #include "tool/text/text_lines.h"
 #include "tool/tool.h"
 
-#define PORTION 1024 /* lines of standard input that a rank has in work at once */
+#define PORTION 1024 /* lines of standard input that a row of ranks has in work at once */
 
 static int no_memory(const text_run *r)
 {
@@ -145,7 +145,7 @@ int text_run_lines(text_run *r)
     text_lines lines = {.file = stdin, .name = "standard input"};
     int status;
     do {
-        TOOL_TRY(text_lines_read(&lines, PORTION * (size_t)r->world.ranks, false, false));
+        TOOL_TRY(text_lines_read(&lines, PORTION * world_workers(&r->world), false, false));
         TOOL_TRY(begin_portion(r, lines.count));
         for (size_t i = 0; i < lines.count; i++)
             r->texts[i] = (text_input){lines.text.text + lines.line[i].begin, lines.line[i].bytes};

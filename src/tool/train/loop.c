@@ -67,13 +67,14 @@ static bool is_own(const train_run *r, size_t batch)
     return batch % world_workers(r->engine->world) == world_worker(r->engine->world);
 }
 
-/* Makes a rank's losses those of all rows, added in their order; the ranks of a row have the same. */
+/* Makes a rank's losses those of all rows, added in their order, as each row's first rank has them: the same bits on all ranks, whose
+ * devices may round differently. */
 static int add_ranks(const train_run *r, train_losses *losses)
 {
     tool_world *world = r->engine->world;
     const train_losses own = *losses;
     int status = TOOL_DONE;
-    if (world_workers(r->engine->world) < 2)
+    if (world->ranks < 2)
         return status;
     train_losses *all = calloc((size_t)world->ranks, sizeof *all);
     if (all == NULL)

@@ -82,13 +82,11 @@ const clattn_group *world_group(const tool_world *world)
 
 int world_divide(tool_world *world, size_t columns)
 {
-    if (columns == 0)
+    if (columns < 2)
         return TOOL_DONE;
     if ((size_t)world->ranks % columns != 0)
         return complain(TOOL_BAD_INPUT, "--tensor-parallel %zu is not valid with %d %s, expected a divisor of that",
                         columns, (int)world->ranks, world->ranks > 1 ? "ranks" : "rank (mpirun starts several)");
-    if (world->ranks < 2)
-        return TOOL_DONE;
     clattn_status status = clattn_group_grid_create(&world->group, (int32_t)columns, &world->grid);
     if (status == CLATTN_SUCCESS)
         status = clattn_group_grid_row(world->grid, &world->row);

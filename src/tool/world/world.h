@@ -30,7 +30,7 @@ int world_open(tool_world *world);
 /* The group, or NULL if there is one rank. */
 const clattn_group *world_group(const tool_world *world);
 
-/* Makes each `columns` ranks a row, whose ranks have a model together; 0 means 1. */
+/* Makes each `columns` ranks a row, whose ranks have a model together; 0 means 1, with which there is no grid. */
 int world_divide(tool_world *world, size_t columns);
 
 /* The ranks that have the model together with this one, or NULL if it has it alone. */
