@@ -308,6 +308,17 @@ class Faults(Ranks):
         self.refuse_ranks([self.command("m", *ACCUMULATE, "--resume", "--steps", 9)], "rank 0: train: the loss of step 3 is")
         self.assertEqual(self.files("m"), before)
 
+    def test_weights_that_are_not_finite(self):
+        """All ranks fail of the same, and the first of them says so."""
+        self.train("m", "--steps", 2, "--heads", 4)
+        model = bytearray(self.read("m/model.safetensors"))
+        data = 8 + int.from_bytes(model[:8], "little")
+        begin, end = json.loads(model[8:data])["decoder.norm.weight"]["data_offsets"]
+        model[data + begin:data + end] = np.full((end - begin) // 4, np.nan, np.float32).tobytes()
+        self.write("m/model.safetensors", bytes(model))
+        for how in ([], PARALLEL):
+            self.refuse_ranks([["translate", self.path("m"), "a", "b", "c", "d", *how]], "clattn: rank 0: ", ranks=RANKS)
+
     def test_a_checkpoint_that_cannot_be_written(self):
         """The first rank fails alone, while the others wait for it."""
         with self.start(2, [self.command("m", *ACCUMULATE, "--steps", 1000000)]) as process:

@@ -243,7 +243,7 @@ class Calls(unittest.TestCase):
         (mem|str|sig)[a-z]+ |
         (a?cos|a?sin|sincos|tanh?|exp|log|pow|sqrt|erfc?|fmax|fmin|frexp|ldexp|l?lrint|nearbyint|floor|ceil|round)[0-9fl]* |
         (secure_)?getenv | unsetenv | v?snprintf | qsort | is[a-z]+ | compress(Bound)? |
-        clock_gettime | time | timespec_get | gmtime | get[a-z]*id | syscall | dl(open|sym) |
+        clock_gettime | nanosleep | time | timespec_get | gmtime | get[a-z]*id | syscall | dl(open|sym) |
         raise | _exit | _setjmp | longjmp |
         pthread_(mutex_(try|un)?lock | cond_(wait|timedwait|signal|broadcast) | join | detach | self | sigmask) |
         posix_spawn_file_actions_\w+ | fcntl64 | dirfd | feof | ferror | freopen(64)?""", re.VERBOSE)

@@ -205,7 +205,7 @@ static int run_whole(ring *r, const tool_job *job)
         status = device_check(job->device, job_run(job), NULL);
         r->whole = os_seconds() - begin;
     } else {
-        ring_sleep_until(begin + r->whole);
+        os_sleep_until(begin + r->whole);
         r->whole = 0.0;
     }
     return status == TOOL_DONE ? largest(r->world, &r->whole) : status;
@@ -359,7 +359,6 @@ int bench_ring(int argc, char **argv)
     TOOL_TRY(world_agree(&world, world_compare_arguments(&world, argc, argv, options.device, "")));
     TOOL_TRY(world_agree(&world, ring_open(&r, &request, modes[options.mode].mode, modes[options.mode].order, &link)));
     TOOL_TRY(world_agree(&world, ring_make(&r)));
-    world_begin(&world);
     TOOL_TRY(measure_and_report(&options, &r, &job));
 fail:
     ring_close(&r);

@@ -29,9 +29,6 @@ typedef struct ring_port {
 /* A group that does what the port's `inner` does and counts; its `wait` returns when the link has brought both messages. */
 clattn_group ring_port_group(ring_port *port);
 
-/* Lets the thread sleep until that time, by os_seconds. */
-void ring_sleep_until(double time);
-
 struct ring;
 
 /* A rank.  Its thread alone uses it during a round. */

@@ -12,16 +12,6 @@ typedef struct pending {
     double arrives, brought; /* when what is sent is there, and what is received */
 } pending;
 
-void ring_sleep_until(double time)
-{
-    static mtx_t lock = MTX_INIT;
-    static cnd_t never = CND_INIT;
-    mtx_lock(&lock);
-    for (double now = os_seconds(); now < time; now = os_seconds())
-        cnd_wait_seconds(&never, &lock, time - now);
-    mtx_unlock(&lock);
-}
-
 /* When a message that is sent now arrives. */
 static double arrival(ring_port *port, size_t bytes)
 {
@@ -79,7 +69,7 @@ static clattn_status finish(void *user, void *request, char message[CLATTN_GROUP
         if (!failed)
             status = timed;
         if (status == CLATTN_SUCCESS)
-            ring_sleep_until(p->arrives > p->brought ? p->arrives : p->brought);
+            os_sleep_until(p->arrives > p->brought ? p->arrives : p->brought);
     }
     port->waited += os_seconds() - begin;
     free(p);

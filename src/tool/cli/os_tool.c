@@ -46,6 +46,14 @@ double os_seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+void os_sleep_until(double time)
+{
+    for (double left = time - os_seconds(); left > 0; left = time - os_seconds()) {
+        const struct timespec rest = {.tv_sec = (time_t)left, .tv_nsec = (long)((left - (double)(time_t)left) * 1e9)};
+        nanosleep(&rest, NULL);
+    }
+}
+
 FILE *os_open_for_reading(const char *path)
 {
     return fopen(path, "rb");

@@ -32,6 +32,9 @@ bool os_stderr_is_terminal(void);
 /* The monotonic time in seconds. */
 double os_seconds(void);
 
+/* Lets the thread sleep until that time, by os_seconds. */
+void os_sleep_until(double time);
+
 /* Makes the folder unless it is there; false and errno: it cannot be made, or is no folder. */
 bool os_make_folder(const char *path);
 

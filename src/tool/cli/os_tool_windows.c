@@ -82,6 +82,12 @@ double os_seconds(void)
     return (double)now.QuadPart / (double)frequency.QuadPart;
 }
 
+void os_sleep_until(double time)
+{
+    for (double left = time - os_seconds(); left > 0; left = time - os_seconds())
+        Sleep((DWORD)(left < 1e6 ? left * 1e3 : 1e9) + 1);
+}
+
 FILE *os_open_for_reading(const char *path)
 {
     wchar_t *wide = os_wide(path);

@@ -162,7 +162,6 @@ static int run(const option_table *table, int argc, char **argv, text_kind kind)
     TOOL_TRY(world_agree(&r.world, prepare(options, &r, &pool)));
     status = world_compare_arguments(&r.world, argc, argv, options->device, r.command->name);
     TOOL_TRY(text_generator_open(&r.generator, status));
-    world_begin(&r.world);
     if (r.world.rank > 0) {
         status = text_ranks_serve(&r.world, &r.generator);
         goto fail;

@@ -329,7 +329,6 @@ static int train(training *t)
     TOOL_TRY(world_agree(&t->world, read_model_and_data(t)));
     TOOL_TRY(world_agree(&t->world, compare(t)));
     TOOL_TRY(open_engine(t));
-    world_begin(&t->world);
     t->run = (train_run){.folder = t->options->out,
                          .rule = &t->rule,
                          .engine = &t->engine,

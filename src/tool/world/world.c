@@ -1,5 +1,6 @@
 #include "tool/world/world.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,12 +161,6 @@ fail:
     return status;
 }
 
-void world_begin(tool_world *world)
-{
-    if (world->ranks > 1)
-        complain_deliver(true);
-}
-
 /* Complains about the first line in which two ranks differ. */
 static int disagree(const char *own, int32_t other, const char *its)
 {
@@ -242,12 +237,21 @@ int world_device(const tool_world *world, const char *list, char **device)
 
 /* ---- leaving ---- */
 
+/* Waits in case a lower rank has failed, too, and ends this one; false if it is about to (a command may survive the first signal). */
+static bool may_speak(const tool_world *world)
+{
+    const double step = 0.2, most = 2; /* seconds, for a rank and for all */
+    const int before = os_interrupted();
+    os_sleep_until(os_seconds() + fmin(world->rank * step, most));
+    return os_interrupted() == before;
+}
+
 void world_close(tool_world *world, int status)
 {
     if (world->ranks < 2)
         return;
     const bool failed = status != TOOL_DONE && status != TOOL_HELPED;
-    complain_deliver(!world->agreed || world->teller == world->rank);
+    complain_deliver(world->agreed ? world->teller == world->rank : !failed || may_speak(world));
     if (world->rank > 0)
         device_drop_warnings();
     if (failed && !world->agreed) {

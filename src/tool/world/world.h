@@ -1,7 +1,7 @@
 /* The processes of one command that mpirun has started together: its ranks.  Without mpirun there is one.
  *
  * Rank 0 alone writes to standard output and warns.  A failure that any rank has before the work begins is told by the lowest such rank
- * (world_agree); one that comes later by the rank that has it, which ends the others (world_close). */
+ * (world_agree); one that comes later by a rank that has it, which ends the others (world_close). */
 #ifndef CLATTN_TOOL_WORLD_WORLD_H
 #define CLATTN_TOOL_WORLD_WORLD_H
 
@@ -60,9 +60,6 @@ int world_gather(tool_world *world, const void *own, void *all, size_t bytes);
 /* Waits for all ranks; `status` is how this one has fared.  Fails on all of them if one has failed. */
 int world_agree(tool_world *world, int status);
 
-/* The work begins: a rank that fails from now on says so at once. */
-void world_begin(tool_world *world);
-
 /* Refuses to go on if a rank has another version, other arguments than for --device, which may be NULL, or another line `more`. */
 int world_compare_arguments(tool_world *world, int argc, char **argv, const char *device, const char *more);
 
@@ -70,7 +67,8 @@ int world_compare_arguments(tool_world *world, int argc, char **argv, const char
  * frees it. */
 int world_device(const tool_world *world, const char *list, char **device);
 
-/* Leaves the ranks.  If `status` is a failure that they have not agreed upon, it ends them. */
+/* Leaves the ranks.  If `status` is a failure that they have not agreed upon, it ends them.  Several may fail of the same; those with
+ * higher numbers first wait for a moment, in which a lower one ends them. */
 void world_close(tool_world *world, int status);
 
 #endif
