@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clattn/version.h"
 #include "support/attention/small.h"
 #include "support/core/threads.h"
 #include "support/group/parts.h"
@@ -107,6 +108,7 @@ static void what_ranks_disagree_about_is_named(void **state)
 /* A rank's, whose functions do as they are told; other ranks send what it sends. */
 struct own_group {
     bool no_request, fails;
+    bool of_another_version; /* the other ranks say that they are */
     int exchanges, waits;
     int wait_fails; /* the first wait that fails, as all after it do; 0: none */
 };
@@ -121,6 +123,8 @@ static clattn_status own_exchange(void *user, const clattn_group_exchange *excha
         return CLATTN_ERROR_OUT_OF_MEMORY;
     }
     memcpy(exchange->receive, exchange->send, exchange->send_bytes);
+    if (own->of_another_version && !memcmp(exchange->send, "version=", 8))
+        ((char *)exchange->receive)[8] = '9';
     *request = own->no_request ? NULL : own;
     return CLATTN_SUCCESS;
 }
@@ -170,6 +174,19 @@ static void own_groups_serve_and_fail(void **state)
     assert_string_equal(m.message, "rank 0: wait 3");
     assert_int_equal(late.exchanges, 4);
     assert_int_equal(late.waits, 4);
+}
+
+static void another_version_is_named(void **state)
+{
+    const clattn_attention_desc desc = small_desc();
+    struct own_group other = {.of_another_version = true};
+    char expected[128];
+    (void)state;
+    const maker m = make_own(&other, 2, &desc);
+    snprintf(expected, sizeof expected, "rank 0 has version=%s, and rank 1 has version=9%s", clattn_version_string(),
+             clattn_version_string() + 1);
+    assert_int_equal(m.status, CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_string_equal(m.message, expected);
 }
 
 /* ---- descriptions and arguments ---- */
@@ -348,6 +365,7 @@ static void wrong_groups_and_arguments_are_refused(void **state)
 int main(int argc, char **argv)
 {
     suite_add(own_groups_serve_and_fail, "group: an application's own, and how it fails");
+    suite_add(another_version_is_named, "group attention: a rank of another version is named");
     suite_add(what_ranks_disagree_about_is_named, "group attention: what ranks disagree about is named");
     suite_add(wrong_descriptions_are_refused, "group attention: wrong descriptions are refused");
     suite_add(wrong_groups_and_arguments_are_refused, "group attention: wrong groups and arguments are refused");
