@@ -123,7 +123,7 @@ static clattn_status own_exchange(void *user, const clattn_group_exchange *excha
         return CLATTN_ERROR_OUT_OF_MEMORY;
     }
     memcpy(exchange->receive, exchange->send, exchange->send_bytes);
-    if (own->of_another_version && !memcmp(exchange->send, "version=", 8))
+    if (own->of_another_version && exchange->send_bytes > 8 && !memcmp(exchange->send, "version=", 8))
         ((char *)exchange->receive)[8] = '9';
     *request = own->no_request ? NULL : own;
     return CLATTN_SUCCESS;
