@@ -16,7 +16,6 @@ typedef struct embedding_args {
     int batch;          /* 0: nothing to do, return at once */
     int length, size;
     int rows, position_rows, segment_rows; /* of the tables */
-    int first_row, all_rows;               /* the first row's id, and the rows of the table that `table` is a part of */
     int has_offsets;
     float scale;
 } embedding_args;
@@ -30,7 +29,7 @@ typedef struct embedding_backward_args {
     int batch, length, size; /* of y */
     int rows;                /* of the table; 0: nothing to do, return at once */
     float scale;
-    int first_row; /* the first row's id */
+    int unused; /* 0 */
 } embedding_backward_args;
 
 #endif
