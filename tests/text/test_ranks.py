@@ -38,11 +38,12 @@ class Ranks(TrainTest):
                                 text=True, start_new_session=True, **more)
 
     def run_ranks(self, ranks, *commands, text=None):
-        """Returns mpirun's status, what was written, and the command's lines of errors.  Open MPI 4.1.4's mpirun itself dies now and then
-        (SIGSEGV) when a rank ends all; then all is done again, up to twice."""
+        """Returns mpirun's status, what was written, and the command's lines of errors.  What mpirun itself has not survived says nothing of
+        the command, and is done again, up to twice: Open MPI 4.1.4's can crash on the message that comes with MPI_Abort
+        (docs/notes/compilers.md)."""
         for _ in range(3):
             status, out, errors = self.run_once(ranks, commands, text)
-            if status != -signal.SIGSEGV:
+            if status != -signal.SIGSEGV:  # a rank's would be 139
                 break
         return status, out, errors
 

@@ -9,8 +9,8 @@
 #include "nn/model/load.h"
 
 #define ALIGNMENT 128
-/* Of weights in one buffer, where one weight is not larger.  Ranks that train exchange buffers, and devices of ranks may allow different
- * largest ones, of at least as much. */
+/* The most that weights take in a buffer which has several.  Ranks that train exchange buffers, and their devices may allow different
+ * largest ones. */
 #define BUFFER_BYTES ((size_t)1 << 30)
 #define FILE_NAME_BYTES 256
 #define BLOCK_BYTES ((size_t)1 << 20)  /* of rows that are converted and uploaded at once */
