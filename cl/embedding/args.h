@@ -16,6 +16,7 @@ typedef struct embedding_args {
     int batch;          /* 0: nothing to do, return at once */
     int length, size;
     int rows, position_rows, segment_rows; /* of the tables */
+    int first_row, all_rows;               /* the first row's id, and the rows of the table that `table` is a part of */
     int has_offsets;
     float scale;
 } embedding_args;
@@ -29,7 +30,7 @@ typedef struct embedding_backward_args {
     int batch, length, size; /* of y */
     int rows;                /* of the table; 0: nothing to do, return at once */
     float scale;
-    int unused; /* 0 */
+    int first_row; /* the first row's id */
 } embedding_backward_args;
 
 #endif

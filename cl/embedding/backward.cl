@@ -9,7 +9,7 @@
  *   count[r]                lists[a.lists_offset + r], how many places have the id r
  *   first[r]                lists[a.lists_offset + a.rows + r], the first of them
  *   next[p]                 lists[a.lists_offset + 2*a.rows + p], the next place with the id of place p = b*length + s
- * An id that is not in the table is in no list.
+ * Row r is that of id first_row + r.  An id that is not in the table is in no list.
  *
  *   macro                             meaning                                        allowed        tested
  *   TABLE_TYPE, Y_TYPE                storage types of the gradients                 F32 F16 BF16   each, mixed
@@ -68,8 +68,9 @@ kernel void embedding_link(const global int *ids, global int *lists, embedding_b
         return;
     for (int b = a.batch - 1; b >= 0; b--)
         for (int s = a.length - 1; s >= 0; s--) {
-            const int id = ids[a.ids_offset + b * a.ids_batch + s * a.ids_row], r = clamp(id, begin, end - 1);
-            if (r == id) {
+            const args_long row = (args_long)ids[a.ids_offset + b * a.ids_batch + s * a.ids_row] - a.first_row;
+            const int r = (int)clamp(row, (args_long)begin, (args_long)end - 1);
+            if (r == row) {
                 next[b * a.length + s] = first[r];
                 first[r] = b * a.length + s;
                 count[r]++;

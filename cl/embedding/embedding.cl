@@ -9,6 +9,7 @@
  *   ids[b,s], segments[b,s]   ids[a.ids_offset + b*a.ids_batch + s*a.ids_row], int
  *   offsets[b]                offsets[a.offsets_offset + b*a.offsets_batch], int
  *   y[b,s,c]                  y[a.y.offset + b*a.y.batch + s*a.y.row + c*a.y.col]
+ * Row r of `table` is that of id first_row + r, and an id below all_rows that has none there adds 0.
  * Absent arrays may be any buffers; the kernel does not touch them.  If a table has no row for an id, a position or a
  * segment, the whole row of y is NaN.  The nearest rows are read nevertheless: llvmpipe (Mesa 22.3) also makes loads whose
  * condition is false, and crashes if they are out of bounds.
@@ -94,8 +95,9 @@ kernel void embedding(const global int *ids, const global ELEMENT(TABLE_TYPE) *t
 #endif
         for (args_long place = first; place < end; place++) {
             const args_long id = ids[a.ids_offset + b * a.ids_batch + s * a.ids_row];
-            const args_long row = nearest_row(id, a.rows);
-            int found = row == id; /* combined by &=, because Mesa 22.3 loses some of `found && ...` in a loop */
+            const args_long row = nearest_row(id - a.first_row, a.rows);
+            const int own = row == id - a.first_row;
+            int found = nearest_row(id, a.all_rows) == id; /* combined by &=, because Mesa 22.3 loses some of `found && ...` in a loop */
             floatv v = (floatv)(NAN);
 #if POSITIONS
             args_long position = a.position + s;
@@ -114,6 +116,7 @@ kernel void embedding(const global int *ids, const global ELEMENT(TABLE_TYPE) *t
             if (have_rows) {
                 v = gather_table(table + a.table.offset + row * a.table.row, c, COL(a.table), UNIT_STRIDE, count) *
                     a.scale;
+                v = select((floatv)(0.0f), v, (intv)(-own));
 #if POSITIONS == 2
                 v += gather_position(position_table + a.position_table.offset + position_row * a.position_table.row, c,
                                      COL(a.position_table), UNIT_STRIDE, count);

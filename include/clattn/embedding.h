@@ -27,6 +27,9 @@
  * gradients.table once, and to make lists in a workspace (@ref calls_workspace) of 8 bytes for each row and 4 for each
  * place.
  *
+ * A table may be some rows of a longer one (clattn_embedding_desc.part): an id of another row of that adds 0, and nothing to a gradient, so
+ * that what ranks with all parts make adds up to what the whole table gives.
+ *
  * The gradient of a position or segment table is that of a table with the positions or the segments as ids.
  */
 #ifndef CLATTN_EMBEDDING_H
@@ -61,6 +64,11 @@ typedef struct clattn_embedding_desc {
     clattn_layout offsets;        /**< none, or (batch) int32; only if there are positions */
     clattn_layout segments;       /**< none, or (batch or 1, length) int32 */
     clattn_layout segment_table;  /**< (rows, size) if there are segments; otherwise none */
+
+    /** The table, or its gradient, has the rows of the ids from `first` on, of a table of `rows` rows. 0 rows (default): it is whole. */
+    struct {
+        size_t first, rows;
+    } part;
 
     /** Only with CLATTN_DIRECTION_BACKWARD, which needs both. */
     struct {

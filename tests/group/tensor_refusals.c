@@ -159,11 +159,12 @@ static void too_few(void **state)
 {
     static part parts[MOST_RANKS];
     (void)state;
-    for (int i = 0; i < 4; i++) {
-        static const char *const messages[4] = {"transformer: encoder: 2 heads of keys for 3 ranks",
+    for (int i = 0; i < 5; i++) {
+        static const char *const messages[5] = {"transformer: encoder: 2 heads of keys for 3 ranks",
                                                 "transformer: encoder: 2 hidden numbers (d_ff) for 3 ranks",
-                                                "transformer: output: 2 logits for 3 ranks",
-                                                "transformer: decoder: 1 heads of keys for 3 ranks"};
+                                                "transformer: decoder: 2 tokens of the vocabulary for 3 ranks",
+                                                "transformer: decoder: 1 heads of keys for 3 ranks",
+                                                "transformer: output: 2 logits for 3 ranks"};
         clattn_stack_desc stack = small;
         stack.kv_heads = i == 0 ? 2 : i == 3 ? 1 : 0;
         stack.d_ff = i == 1 ? 2 : 48;
@@ -175,7 +176,8 @@ static void too_few(void **state)
         for (int k = 0; k < 3 && i >= 2; k++) {
             parts[k].model.encoder = NULL;
             parts[k].model.decoder = &parts[k].stack;
-            parts[k].model.output = CLATTN_MODEL_OUTPUT_TIED;
+            parts[k].model.output = i == 4 ? CLATTN_MODEL_OUTPUT_OWN : CLATTN_MODEL_OUTPUT_TIED;
+            parts[k].model.output_size = i == 4 ? 2 : 0;
         }
         run_all(parts, 3, 20000);
         for (int k = 0; k < 3; k++)
@@ -388,7 +390,7 @@ static void wrong_calls(void **state)
 
 int main(int argc, char **argv)
 {
-    suite_add(too_few, "group tensor: fewer heads, hidden numbers or logits than ranks are refused");
+    suite_add(too_few, "group tensor: fewer heads, hidden numbers, tokens or logits than ranks are refused");
     suite_add(different, "group tensor: ranks with different models are refused, and both are named");
     suite_add(rows, "group tensor: those of a row are named by their numbers in the whole group");
     suite_add(many_stages, "group tensor: so are those that differ in the last of many stages");

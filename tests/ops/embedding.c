@@ -23,6 +23,7 @@ typedef struct embedding_case {
     clattn_dtype table_type, position_type, segment_type, y_type; /* 0: float32 */
     bool shorter;
     size_t actual_batch, actual_length;
+    int first, all; /* the table has the rows from `first` on, of one of `all`; 0: it is whole */
 } embedding_case;
 
 #define ROWS 23          /* the table has no rows */
@@ -77,6 +78,10 @@ static const embedding_case cases[] = {
      .actual_length = 5},
     {"a table of no rows: NaN", ALL, .batch = 2, .length = 3, .size = 19, .no_rows = true},
     {"no places", ALL, .batch = 0, .length = 9, .size = 19},
+    {"the first rows of a table", ALL, .batch = 2, .length = 19, .size = 19, .all = 61},
+    {"rows amid a table, wrong ids", ALL, .batch = 2, .length = 29, .size = 35, TABLE, .scaled = true, .first = 17,
+     .all = 61, .wrong = true},
+    {"the last rows of a table", ALL, .batch = 2, .length = 19, .size = 16, .segments = true, .first = 38, .all = 61},
     {"no elements", ALL, .batch = 2, .length = 9, .size = 0},
 };
 
@@ -127,7 +132,7 @@ static bool make(test_job *job, const void *which, const char *solver)
     size_t extent[3] = {t->batch, t->length, t->size};
     size_t written[3] = {t->shorter ? t->actual_batch : t->batch, t->shorter ? t->actual_length : t->length, t->size};
 
-    job->input[IDS] = indices(job, 2, extent, t->ids_form, ROWS, t->wrong, 11);
+    job->input[IDS] = indices(job, 2, extent, t->ids_form, t->all ? t->all : ROWS, t->wrong, 11);
     job->input[TOKENS] = table_of(job, t->table_type, t->no_rows ? 0 : ROWS, t->size, t->table_form, 12);
     if (t->positions == CLATTN_POSITIONS_TABLE) {
         size_t rows = POSITION_ROWS;
@@ -144,6 +149,8 @@ static bool make(test_job *job, const void *which, const char *solver)
     job->output[0] = job_array(job, ROLE_OUTPUT, t->y_type, 3, extent, t->y_form);
     array_own(&job->output[0], written);
 
+    desc.part.first = (size_t)t->first;
+    desc.part.rows = (size_t)t->all;
     desc.positions = t->positions;
     desc.explicit_scale = t->scaled;
     desc.scale = SCALE;
@@ -176,6 +183,14 @@ static double row_at(const test_array *table, double row, size_t c)
     return row >= 0 && row < (double)table->layout.extent[0] ? array_get(table, (size_t[]){(size_t)row, c}) : NAN;
 }
 
+/* Returns an element of what an id adds: 0 if the table is a part, and another one has the row. */
+static double token_at(const embedding_case *t, const test_array *table, double id, size_t c)
+{
+    const double row = id - t->first;
+    const bool elsewhere = id >= 0 && id < t->all && !(row >= 0 && row < (double)table->layout.extent[0]);
+    return elsewhere ? 0 : row_at(table, row, c);
+}
+
 /* Computes in long double because the angle of a position of 2^31 has 31 bits before its point. */
 static double sinusoid(double position, size_t c, size_t size)
 {
@@ -196,7 +211,7 @@ static void refer(const test_job *job, const void *which, job_result *result)
             double offset = t->offsets ? index_at(&job->input[OFFSETS], b, 0) : 0;
             double position = (double)t->position + offset + (double)s;
             for (size_t c = 0; c < t->size; c++, n++) {
-                double term[3] = {row_at(&job->input[TOKENS], id, c) * (t->scaled ? (double)SCALE : 1), 0, 0};
+                double term[3] = {token_at(t, &job->input[TOKENS], id, c) * (t->scaled ? (double)SCALE : 1), 0, 0};
                 double limit = 0;
                 if (t->positions == CLATTN_POSITIONS_TABLE) {
                     term[1] = row_at(&job->input[POSITION_TABLE], position, c);
@@ -309,6 +324,10 @@ static void refused_descriptions(void **state)
     REFUSED(INVALID_LAYOUT, table.extent[1] = 5);
     REFUSED(INVALID_LAYOUT, position_table.extent[1] = 5);
     REFUSED(INVALID_LAYOUT, segment_table.extent[1] = 5);
+    REFUSED(INVALID_LAYOUT, part.first = 1); /* of a table that is whole */
+    REFUSED(INVALID_LAYOUT, part.rows = 6);  /* and it has 7 */
+    REFUSED(INVALID_LAYOUT, part.rows = (desc.part.first = 2, 8));
+    REFUSED(INVALID_LAYOUT, part.rows = (desc.part.first = 9, 8));
     REFUSED(INVALID_LAYOUT, y.rank = 2);
     REFUSED(INVALID_LAYOUT, y.stride[0] = 0);
     REFUSED(UNSUPPORTED, y.dtype = CLATTN_DTYPE_I32);

@@ -365,6 +365,15 @@ static void declare_neck(struct loader *loader, struct stack *stack, const char 
     stack->neck_out_norm = norm_of(loader, d, of_norm, n);
 }
 
+static void declare_tokens(struct loader *loader, struct stack *stack, const char *name)
+{
+    const size_t rows = stack->vocabulary.count, columns = stack->desc.d_model;
+    stack->tokens = declare(loader, rows, columns, plain_dtype(loader->model));
+    if (stack->tokens)
+        loader->model->weights[stack->tokens].own = is_part(stack->vocabulary);
+    add_part(loader, stack->tokens, 0, rows, columns, "%s.tokens.weight", name)->of_rows = stack->vocabulary;
+}
+
 static void declare_stack(struct loader *loader, struct stack *stack, const char *name)
 {
     const clattn_stack_desc *d = &stack->desc;
@@ -375,7 +384,7 @@ static void declare_stack(struct loader *loader, struct stack *stack, const char
         return;
     }
     if (d->input == CLATTN_STACK_INPUT_TOKENS)
-        stack->tokens = table(loader, name, "tokens", d->vocabulary, d->d_model);
+        declare_tokens(loader, stack, name);
     if (d->positions == CLATTN_POSITIONS_TABLE) {
         stack->positions = declare(loader, d->position_count, d->d_model, plain_dtype(loader->model));
         struct part *part =

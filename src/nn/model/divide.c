@@ -34,6 +34,8 @@ static clattn_status divide_stack(const clattn_transformer *model, const char *w
     const size_t queries = d->heads / d->kv_heads;
     TRY(divide(model, where, "heads of keys", d->kv_heads, &stack->kv_heads));
     TRY(divide(model, where, "hidden numbers (d_ff)", d->d_ff, &stack->hidden));
+    if (d->vocabulary)
+        TRY(divide(model, where, "tokens of the vocabulary", d->vocabulary, &stack->vocabulary));
     d->kv_heads = stack->kv_heads.count;
     d->heads = queries * d->kv_heads;
     d->d_ff = stack->hidden.count;

@@ -48,7 +48,7 @@ struct layer_weights {
 /* A stack, in whose description zeros have been replaced by what they mean, and of a group's model heads and d_ff by the rank's own. */
 struct stack {
     clattn_stack_desc desc;
-    struct split kv_heads, hidden;
+    struct split kv_heads, hidden, vocabulary;
     size_t inner, inner_kv; /* columns of all queries; of all keys, or all values */
     weight_id tokens, positions, segments;
     struct norm_weights input_norm, final_norm;

@@ -241,7 +241,7 @@ static clattn_status add_last_rows(struct decoder_builder *b, struct matrix *x, 
 static clattn_status add_logits(struct decoder_builder *b, const struct matrix *result)
 {
     clattn_status status;
-    const struct linear_operands w = logits_operands(&b->base);
+    const struct linear_operands w = linear_of(&b->base, &b->base.model->logits);
     struct matrix x = *result, logits;
     struct graph *graph = b->base.graph;
     struct rows rows = rows_flat(b->base.graph, b->base.rows);

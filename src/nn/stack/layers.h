@@ -72,8 +72,7 @@ clattn_status no_memory(const struct builder *b);
 
 struct linear_operands linear_of(const struct builder *b, const struct linear *linear);
 
-/* The weights that make logits, and the columns of a matrix of logits that they make: the rank's own. */
-struct linear_operands logits_operands(const struct builder *b);
+/* The columns of a matrix of logits that the rank makes. */
 struct matrix logits_columns(const struct builder *b, struct matrix logits);
 
 /* Lets ranks that have the model together exchange a matrix, as GRAPH_ALL_REDUCE or GRAPH_ALL_GATHER says. */

@@ -75,15 +75,6 @@ struct linear_operands linear_of(const struct builder *b, const struct linear *l
                                     .columns = linear->columns};
 }
 
-struct linear_operands logits_operands(const struct builder *b)
-{
-    const clattn_transformer *model = b->model;
-    struct linear_operands w = linear_of(b, &model->logits);
-    if (model->output == CLATTN_MODEL_OUTPUT_TIED) /* the table is whole */
-        w.weight.offset = (int64_t)(model->output_rows.first * w.columns);
-    return w;
-}
-
 struct matrix logits_columns(const struct builder *b, struct matrix logits)
 {
     logits.columns = b->model->output_rows.count;

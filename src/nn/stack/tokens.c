@@ -32,11 +32,34 @@ enum graph_number first_position(const struct builder *b)
     return first ? graph_number(b->graph, first, NUMBER_ONE) : NUMBER_ONE;
 }
 
+/* Adds what tokens' places and segments have.  Ranks that have the model together sum their vectors, and the first one adds these. */
+static void add_to_tokens(const struct builder *b, int segments, int offsets, clattn_embedding_desc *desc,
+                          struct graph_step *step)
+{
+    const clattn_stack_desc *d = &b->stack->desc;
+    const clattn_dtype table = b->model->weights[b->stack->tokens].dtype;
+    if (d->positions) {
+        desc->positions = d->positions;
+        if (offsets)
+            desc->offsets = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, desc->ids.extent);
+        step->operand[EMBEDDING_OFFSETS] = operand_of(offsets);
+    }
+    if (d->positions == CLATTN_POSITIONS_TABLE)
+        desc->position_table = clattn_layout_contiguous(table, 2, (const size_t[2]){d->position_count, d->d_model});
+    if (d->segments) {
+        desc->segments = desc->ids;
+        desc->segment_table = clattn_layout_contiguous(table, 2, (const size_t[2]){d->segments, d->d_model});
+    }
+    step->operand[EMBEDDING_POSITION_TABLE] = weight_operand(b, b->stack->positions);
+    step->operand[EMBEDDING_SEGMENTS] = operand_of(segments);
+    step->operand[EMBEDDING_SEGMENT_TABLE] = weight_operand(b, b->stack->segments);
+}
+
 clattn_status add_embedding(struct builder *b, int ids, int segments, enum graph_number position, int offsets)
 {
     clattn_status status;
     const clattn_stack_desc *d = &b->stack->desc;
-    const clattn_dtype table = b->model->weights[b->stack->tokens].dtype;
+    const struct split *own = &b->stack->vocabulary;
     const struct rows rows = b->rows;
     const size_t extent[3] = {rows.batch, rows.length, d->d_model};
     clattn_embedding_desc desc;
@@ -46,29 +69,20 @@ clattn_status add_embedding(struct builder *b, int ids, int segments, enum graph
     b->x = matrix_new(b->graph, rows, b->model->dtype, d->d_model);
     b->own = true;
     desc.ids = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, extent);
-    desc.table = clattn_layout_contiguous(table, 2, (const size_t[2]){d->vocabulary, d->d_model});
+    desc.table = clattn_layout_contiguous(b->model->weights[b->stack->tokens].dtype, 2,
+                                          (const size_t[2]){own->count, d->d_model});
+    desc.part.first = own->first;
+    desc.part.rows = own->whole;
     desc.y = clattn_layout_contiguous(b->model->dtype, 3, extent);
     desc.explicit_scale = d->scale_embeddings;
     desc.scale = d->scale_embeddings ? (float)sqrt((double)d->d_model) : 0;
-    if (d->positions) {
-        desc.positions = d->positions;
-        if (offsets)
-            desc.offsets = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, extent);
-    }
-    if (d->positions == CLATTN_POSITIONS_TABLE)
-        desc.position_table = clattn_layout_contiguous(table, 2, (const size_t[2]){d->position_count, d->d_model});
-    if (d->segments) {
-        desc.segments = desc.ids;
-        desc.segment_table = clattn_layout_contiguous(table, 2, (const size_t[2]){d->segments, d->d_model});
-    }
     step.operand[EMBEDDING_IDS] = operand_of(ids);
     step.operand[EMBEDDING_TABLE] = weight_operand(b, b->stack->tokens);
     step.operand[EMBEDDING_Y] = b->x.data;
-    step.operand[EMBEDDING_POSITION_TABLE] = weight_operand(b, b->stack->positions);
-    step.operand[EMBEDDING_OFFSETS] = operand_of(d->positions ? offsets : 0);
-    step.operand[EMBEDDING_SEGMENTS] = operand_of(segments);
-    step.operand[EMBEDDING_SEGMENT_TABLE] = weight_operand(b, b->stack->segments);
+    if (model_rank(b->model) == 0)
+        add_to_tokens(b, segments, offsets, &desc, &step);
     TRY(graph_add_operator(b->graph, &step, &desc, NULL));
+    add_exchange(b, GRAPH_ALL_REDUCE, rows, &b->x);
     if (d->input_norm) {
         const struct matrix sum = b->x;
         if (b->keep)

@@ -243,28 +243,6 @@ static void all_reduce(struct tape *t, const struct graph_step *s)
     graph_add_exchange(t->graph, t->graph->ranks, &step);
 }
 
-/* All ranks have the gradients of all columns, and go back with those of their own.  A table of tokens that makes logits has rows that
- * the rank makes none of: its gradient begins with zeros. */
-static clattn_status all_gather(struct tape *t)
-{
-    clattn_status status = CLATTN_SUCCESS;
-    const clattn_transformer *model = t->model;
-    const struct weight *table = &model->weights[model->logits.weight];
-    struct graph_step fill = {.op = GRAPH_FILL, .rows = table->rows, .row_bytes = table->columns * sizeof(float)};
-    bool before;
-    if (model->output != CLATTN_MODEL_OUTPUT_TIED)
-        return status;
-    struct graph_operand gradient =
-        tape_weight_gradient(t, operand_of(graph_fixed_array(t->graph, model_weight(model, model->logits.weight))));
-    fill.operand[MOVE_TO] = gradient;
-    graph_add(t->graph, &fill);
-    TRY(tape_note_written(t, gradient, &before));
-    gradient.offset += (int64_t)(model->output_rows.first * table->columns);
-    status = tape_note_written(t, gradient, &before);
-fail:
-    return status;
-}
-
 /* ---- the whole way ---- */
 
 static clattn_status go_back(struct tape *t, const struct graph_step *step)
@@ -280,7 +258,7 @@ static clattn_status go_back(struct tape *t, const struct graph_step *step)
     case GRAPH_DROPOUT: return dropout(t, step);
     case GRAPH_EMBEDDING: return tape_embedding(t, step);
     case GRAPH_ALL_REDUCE: all_reduce(t, step); return CLATTN_SUCCESS;
-    case GRAPH_ALL_GATHER: return all_gather(t);
+    case GRAPH_ALL_GATHER: /* all ranks have the gradients of all columns, and go back with those of their own */
     case GRAPH_LOSS:
     case GRAPH_INTEGERS:
     case GRAPH_FILL:

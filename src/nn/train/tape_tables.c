@@ -60,6 +60,42 @@ fail:
     return status;
 }
 
+/* Lets the gradient of a table that this step does not add begin with zeros: it is another rank's, and ranks sum theirs. */
+static clattn_status begin_with_zeros(struct tape *t, weight_id table)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    const struct weight *weight = &t->model->weights[table];
+    struct graph_step fill = {.op = GRAPH_FILL, .rows = weight->rows, .row_bytes = weight->columns * sizeof(float)};
+    bool before;
+    if (!table)
+        return status;
+    fill.operand[MOVE_TO] =
+        tape_weight_gradient(t, operand_of(graph_fixed_array(t->graph, model_weight(t->model, table))));
+    TRY(tape_note_written(t, fill.operand[MOVE_TO], &before));
+    if (!before)
+        graph_add(t->graph, &fill);
+fail:
+    return status;
+}
+
+/* Does so with the tables of places and segments, which the model's first rank adds. */
+static clattn_status others_begin(struct tape *t, struct graph_operand tokens)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    const struct stack *const stacks[2] = {&t->model->encoder, &t->model->decoder};
+    const clattn_binding taken = t->graph->arrays[tokens.array].fixed;
+    for (int i = 0; i < 2 && model_rank(t->model); i++) {
+        const struct stack *stack = stacks[i];
+        const clattn_binding its = model_weight(t->model, stack->tokens);
+        if (!stack->tokens || its.buffer != taken.buffer || its.offset != taken.offset)
+            continue;
+        TRY(begin_with_zeros(t, stack->positions));
+        TRY(begin_with_zeros(t, stack->segments));
+    }
+fail:
+    return status;
+}
+
 clattn_status tape_embedding(struct tape *t, const struct graph_step *s)
 {
     clattn_status status = CLATTN_SUCCESS;
@@ -74,9 +110,12 @@ clattn_status tape_embedding(struct tape *t, const struct graph_step *s)
     scaled = plain;
     scaled.explicit_scale = d.explicit_scale;
     scaled.scale = d.scale;
+    scaled.part.first = d.part.first;
+    scaled.part.rows = d.part.rows;
     step.operand[EMBEDDING_IDS] = s->operand[EMBEDDING_IDS];
     step.operand[EMBEDDING_Y_GRADIENT] = tape_gradient(t, s->operand[EMBEDDING_Y]);
     TRY(tape_add_table(t, &scaled, &step, s->operand[EMBEDDING_TABLE], &d.table));
+    TRY(others_begin(t, s->operand[EMBEDDING_TABLE]));
     if (d.positions == CLATTN_POSITIONS_TABLE)
         TRY(tape_add_positions(t, &plain, &step, s->position ? graph_constant(t->graph, s->position) : 0,
                                s->operand[EMBEDDING_POSITION_TABLE], &d.position_table));

@@ -127,7 +127,7 @@ static clattn_status add_losses(struct training_builder *b, struct matrix x, int
 {
     clattn_status status;
     struct graph *graph = b->base.graph;
-    const struct linear_operands w = logits_operands(&b->base);
+    const struct linear_operands w = linear_of(&b->base, &b->base.model->logits);
     const struct rows rows = rows_flat(b->base.graph, b->base.rows);
     const size_t columns = b->base.model->output_size;
     const struct matrix made = matrix_new(graph, rows, CLATTN_DTYPE_F32, columns);

@@ -7,6 +7,7 @@
 #include "base/try.h"
 #include "ops/common/arrays.h"
 #include "ops/embedding/backward.h"
+#include "ops/embedding/embedding.h"
 #include "program/defines.h"
 
 _Static_assert(sizeof(embedding_backward_args) == 24 + 2 * 40 + 4 * 8 + 6 * 4, "embedding_backward_args has padding");
@@ -72,6 +73,8 @@ static clattn_status problem_read(const void *given, void *result, const char **
     REQUIRE(size_mul(y->extent[0], y->extent[1], &problem->places) && problem->places <= LENGTH_LIMIT &&
                 table->extent[0] <= LENGTH_LIMIT && table->extent[1] <= LENGTH_LIMIT,
             CLATTN_ERROR_OVERFLOW, "batch times length, the rows, or the size, are more than 2^31 - 65537");
+    *reason = embedding_check_part(desc, table->extent[0]);
+    REQUIRE(!*reason, CLATTN_ERROR_INVALID_LAYOUT, *reason);
     problem->empty = !table->extent[0] || !table->extent[1];
     problem->unit_columns = table->stride[1] == 1 && y->stride[2] == 1;
     problem->kernel = (embedding_backward_args){
@@ -81,6 +84,7 @@ static clattn_status problem_read(const void *given, void *result, const char **
         .ids_row = desc->ids.stride[1],
         .size = (int)table->extent[1],
         .scale = desc->scale,
+        .first_row = (int)desc->part.first,
     };
 fail:
     return status;

@@ -49,6 +49,7 @@ clattn_status embedding_backward_self_check(struct self_check *self)
     clattn_embedding_desc desc = full->desc;
     desc.explicit_scale = 1;
     desc.scale = 1.5f; /* the plan's own may be 0 */
+    desc.part.first = desc.part.rows = 0;
     desc.ids = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, extent);
     desc.gradients.y = clattn_layout_contiguous(desc.gradients.y.dtype, 3, extent);
     desc.gradients.table = clattn_layout_contiguous(desc.gradients.table.dtype, 2, (const size_t[2]){ROWS, SIZE});

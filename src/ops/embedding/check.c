@@ -76,6 +76,7 @@ clattn_status embedding_self_check(struct self_check *self)
     clattn_embedding_desc desc = plan->problem.desc;
     desc.explicit_scale = 1;
     desc.scale = 1.5f; /* the plan's own may be 0 */
+    desc.part.first = desc.part.rows = 0;
     desc.ids = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, extent);
     desc.y = clattn_layout_contiguous(desc.y.dtype, 3, extent);
     desc.table = clattn_layout_contiguous(desc.table.dtype, 2, table);

@@ -9,7 +9,8 @@
 #include "ops/embedding/embedding.h"
 #include "ops/rope/rope.h"
 
-_Static_assert(sizeof(embedding_args) == 24 + 4 * 40 + 9 * 8 + sizeof(rope_args) + 8 * 4, "embedding_args has padding");
+_Static_assert(sizeof(embedding_args) == 24 + 4 * 40 + 9 * 8 + sizeof(rope_args) + 10 * 4,
+               "embedding_args has padding");
 
 static clattn_status read_options(clattn_embedding_desc *desc, const char **reason)
 {
@@ -28,6 +29,16 @@ static clattn_status read_options(clattn_embedding_desc *desc, const char **reas
     REQUIRE(layout_is_none(&desc->segments) == layout_is_none(&desc->segment_table), CLATTN_ERROR_INVALID_ARGUMENT,
             "there is one of segments and segment_table");
     return CLATTN_SUCCESS;
+}
+
+const char *embedding_check_part(const clattn_embedding_desc *desc, size_t rows)
+{
+    if (!desc->part.rows)
+        return desc->part.first ? "part.first, and part.rows is 0" : NULL;
+    return desc->part.rows > LENGTH_LIMIT || desc->part.first > desc->part.rows ||
+                   rows > desc->part.rows - desc->part.first
+               ? "the part's rows go beyond part.rows, or that is more than 2^31 - 65537"
+               : NULL;
 }
 
 static clattn_status read_y(clattn_embedding_desc *desc, const char **reason)
@@ -106,6 +117,8 @@ static void fill_kernel(struct embedding_problem *problem)
     kernel->offsets_batch = desc->offsets.stride[0];
     kernel->size = (int)desc->y.extent[2];
     kernel->rows = (int)desc->table.extent[0];
+    kernel->first_row = (int)desc->part.first;
+    kernel->all_rows = desc->part.rows ? (int)desc->part.rows : kernel->rows;
     kernel->position_rows = (int)desc->position_table.extent[0];
     kernel->segment_rows = (int)desc->segment_table.extent[0];
     kernel->has_offsets = !layout_is_none(&desc->offsets);
@@ -128,6 +141,8 @@ clattn_status embedding_problem_read(const void *given, void *result, const char
     TRY(read_y(desc, reason));
     const size_t size = desc->y.extent[2];
     TRY(read_table(&desc->table, LAYOUT_OF("table"), size, reason));
+    *reason = embedding_check_part(desc, desc->table.extent[0]);
+    REQUIRE(!*reason, CLATTN_ERROR_INVALID_LAYOUT, *reason);
     TRY(read_indices(&desc->ids, LAYOUT_OF("ids"), 2, false, &desc->y, reason));
     if (desc->positions == CLATTN_POSITIONS_TABLE)
         TRY(read_table(&desc->position_table, LAYOUT_OF("position_table"), size, reason));

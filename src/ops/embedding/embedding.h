@@ -21,6 +21,9 @@ struct embedding_plan {
     bool whole_vectors; /* the size of a row is a multiple of the kernel's LANES */
 };
 
+/* What is wrong with the part that a table, or a gradient, of `rows` rows is; NULL: nothing. */
+const char *embedding_check_part(const clattn_embedding_desc *desc, size_t rows);
+
 clattn_status embedding_problem_read(const void *desc, void *problem, const char **reason);
 
 /* The operator's self-check; see plan_self_check. */

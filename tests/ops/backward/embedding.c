@@ -24,6 +24,7 @@ typedef struct gradient_case {
     clattn_dtype table_type, y_type; /* 0: float32 */
     bool shorter;
     size_t actual_batch, actual_length;
+    int first, all; /* the rows are those from `first` on, of a table of `all`; 0: it is whole */
 } gradient_case;
 
 static const gradient_case cases[] = {
@@ -44,6 +45,9 @@ static const gradient_case cases[] = {
     {"an id of 100,000 places that cancel", BIG, .batch = 1, .length = 125000, .size = 9, .rows = 7, .often = 8,
      .cancelled = true},
     {"wrong ids", ALL, .batch = 2, .length = 19, .size = 19, .rows = 11, .wrong = true},
+    {"the first rows of a table", ALL, .batch = 2, .length = 40, .size = 19, .rows = 11, .all = 31},
+    {"rows amid a table, wrong ids", ALL, .batch = 2, .length = 40, .size = 19, .rows = 11, .first = 9, .all = 31,
+     .wrong = true},
     {"NaN and infinities", ALL, .batch = 2, .length = 9, .size = 37, .rows = 9, .special = true},
     {"scale 0 times infinities", ALL, .batch = 2, .length = 9, .size = 37, .rows = 9, .special = true, .scale = -0.0f},
     {"columns apart", ALL, .batch = 2, .length = 9, .size = 19, .rows = 7, .table_form = FORM_SPREAD,
@@ -82,7 +86,7 @@ static double fill_id(void *context, const size_t *index)
 {
     static const int beyond[] = {-1, 0, 1, INT32_MAX, INT32_MIN};
     filler *f = context;
-    const int n = random_int(&f->stream, 0, 4), rows = (int)f->test->rows;
+    const int n = random_int(&f->stream, 0, 4), rows = f->test->all ? f->test->all : (int)f->test->rows;
 
     (void)index;
     if (f->test->wrong && random_int(&f->stream, 0, 4) == 0)
@@ -121,6 +125,8 @@ static bool make(test_job *job, const void *which, const char *solver)
     array_own(&job->output[0], table);
 
     desc.direction = CLATTN_DIRECTION_BACKWARD;
+    desc.part.first = (size_t)t->first;
+    desc.part.rows = (size_t)t->all;
     desc.explicit_scale = t->scale != 0 || signbit(t->scale);
     desc.scale = t->scale;
     array_bind(&job->input[IDS], &desc.ids, &args.ids);
@@ -165,6 +171,8 @@ static void refer(const test_job *job, const void *which, job_result *result)
     *result = result_of("gradients.table", &job->output[0]);
     result->naive = zeros(result->count);
     double *ids = array_dense(&job->input[IDS], 2, (size_t[]){batch, length});
+    for (size_t i = 0; i < batch * length; i++)
+        ids[i] -= t->first;
     double *y = array_dense(&job->input[Y], 3, (size_t[]){batch, length, t->size});
     const double scale = scale_of(t);
     reference_gradient(batch * length, t->rows, t->size, scale, ids, y, true, result->naive, result->magnitude);
