@@ -203,19 +203,20 @@ CLATTN_API clattn_status clattn_group_attention_run(clattn_group_attention *atte
 CLATTN_API void clattn_group_attention_release(clattn_group_attention **attention);
 
 /** Makes a rank's part of a model (transformer.h) that is too large, or too slow, for one device: its share of the heads of each attention,
- * of the hidden numbers of each feed-forward network (d_ff), of the rows of tables of tokens, and of the logits. All ranks call it with equal descriptions, and each with
- * the whole model's weights, of which it asks for its part; they compare descriptions and versions, and wait for each other. Blocks.
+ * of the hidden numbers of each feed-forward network (d_ff), of the rows of tables of tokens, and of the logits. All ranks call it with
+ * equal descriptions, and each with the whole model's weights, of which it asks for its part; they compare descriptions and versions, and
+ * wait for each other. Blocks.
  *
- * Rank r has heads of keys, hidden numbers, tokens or logits n r / ranks to n (r + 1) / ranks - 1 of n, so that none may be fewer than the ranks.
- * Norms, convolutions and tables of positions and segments are the same on all ranks; biases of output projections and of the
+ * Rank r has heads of keys, hidden numbers, tokens or logits n r / ranks to n (r + 1) / ranks - 1 of n, so that none may be fewer than the
+ * ranks. Norms, convolutions and tables of positions and segments are the same on all ranks; biases of output projections and of the
  * feed-forward network's second product are rank 0's alone.
  *
  * Encoders, decoders, generation and trainers work as without a group, but for this:
  *
  * - All ranks make the same calls in the same order, with the same inputs, and bind the same outputs, one thread at a time.
- * - An enqueue exchanges the vectors of tokens, and the sums of each sublayer, of the model's dtype, through the host: it blocks until the last but the final
- *   kernels have run, and returns with those enqueued. The host reads and writes outputs, logits and
- *   workspaces on the way: a buffer of CL_MEM_HOST_READ_ONLY, HOST_WRITE_ONLY or HOST_NO_ACCESS is refused with BUFFER_ACCESS, before
+ * - An enqueue exchanges the vectors of tokens, and the sums of each sublayer, of the model's dtype, through the host: it blocks until the
+ *   last but the final kernels have run, and returns with those enqueued. The host reads and writes outputs, logits and workspaces on the
+ *   way: a buffer of CL_MEM_HOST_READ_ONLY, HOST_WRITE_ONLY or HOST_NO_ACCESS is refused with BUFFER_ACCESS, before
  *   anything is exchanged.
  * - clattn_trainer_update exchanges gradients of what all ranks have, and blocks as a group's does; clattn_parameter has no moments
  *   (clattn_trainer_moments_read).
