@@ -97,8 +97,8 @@ kernel void embedding(const global int *ids, const global ELEMENT(TABLE_TYPE) *t
             const args_long id = ids[a.ids_offset + b * a.ids_batch + s * a.ids_row];
             const args_long row = nearest_row(id - a.first_row, a.rows);
             const int own = row == id - a.first_row;
-            int found = nearest_row(id, a.all_rows) ==
-                        id; /* combined by &=, because Mesa 22.3 loses some of `found && ...` in a loop */
+            int found = nearest_row(id, a.all_rows) == id;
+            /* Combined by &=, because Mesa 22.3 loses some of `found && ...` in a loop. */
             floatv v = (floatv)(NAN);
 #if POSITIONS
             args_long position = a.position + s;

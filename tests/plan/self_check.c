@@ -244,13 +244,14 @@ static void small_operators_are_checked(void **state)
     static const struct damage embeddings[] = {
         {"generic", "embedding/embedding.cl", "v = gather_table(", "v = 1.001f * gather_table(",
          DISAGREES("embedding") "y["},
-        {"generic", "embedding/embedding.cl", "row == id", "row <= id", DISAGREES("embedding") "y["},
+        {"generic", "embedding/embedding.cl", "a.all_rows) == id", "a.all_rows) <= id", DISAGREES("embedding") "y["},
+        {"generic", "embedding/embedding.cl", "row == id - a.first_row", "row <= id", DISAGREES("embedding") "y["},
         {"generic", "rope/rope.h", "#define COS_4 4.16", "#define COS_4 4.36", DISAGREES("embedding") "y["},
     };
     static const struct damage lists[] = {
         {"generic", "embedding/backward.cl", "move_sum(&runs[v], &run[v]);", "run[v] = (floatv)(0.0f);",
          DISAGREES("embedding_backward") "gradients.table["},
-        {"generic", "embedding/backward.cl", "if (r == id)", "if (r <= id)",
+        {"generic", "embedding/backward.cl", "if (r == row)", "if (r <= row)",
          DISAGREES("embedding_backward") "gradients.table["},
     };
     clattn_norm_desc norm = CLATTN_NORM_DESC_INIT;

@@ -9,6 +9,7 @@
 #define LENGTH 70
 #define SIZE 70 /* no multiple of a vector */
 #define ROWS 9
+#define FIRST 1 /* the id of the first row */
 #define OFTEN 4 /* the id of every second place */
 #define NEVER 7 /* the id of no place */
 #define WORKSPACE_BYTES ((BATCH * LENGTH + 2 * ROWS) * sizeof(int32_t))
@@ -20,7 +21,7 @@ static void fill_ids(struct check *check)
     int32_t *ids = check->arrays[IDS].host;
     for (int32_t place = 0; place < BATCH * LENGTH; place++)
         ids[place] = place % 2 ? OFTEN : place / 2 % NEVER;
-    ids[2] = ROWS;
+    ids[2] = FIRST + ROWS;
 }
 
 static clattn_status judge(const struct check *check)
@@ -32,8 +33,8 @@ static clattn_status judge(const struct check *check)
     for (int64_t i = 0; i < BATCH * LENGTH * SIZE; i++)
         y[i] = (float)check_read(&check->arrays[Y], i * desc->gradients.y.stride[2]);
     for (int64_t row = 0; row < ROWS; row++) {
-        ref_embedding_gradient_row(BATCH * LENGTH, SIZE, (double)desc->scale, check->arrays[IDS].host, y, row, exact,
-                                   magnitude);
+        ref_embedding_gradient_row(BATCH * LENGTH, SIZE, (double)desc->scale, check->arrays[IDS].host, y, FIRST + row,
+                                   exact, magnitude);
         TRY(check_row(check, &check->arrays[TABLE], (const int64_t[3]){0, 0, row}, exact, NULL, magnitude));
     }
 fail:
@@ -49,7 +50,8 @@ clattn_status embedding_backward_self_check(struct self_check *self)
     clattn_embedding_desc desc = full->desc;
     desc.explicit_scale = 1;
     desc.scale = 1.5f; /* the plan's own may be 0 */
-    desc.part.first = desc.part.rows = 0;
+    desc.part.first = FIRST;
+    desc.part.rows = FIRST + ROWS;
     desc.ids = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, extent);
     desc.gradients.y = clattn_layout_contiguous(desc.gradients.y.dtype, 3, extent);
     desc.gradients.table = clattn_layout_contiguous(desc.gradients.table.dtype, 2, (const size_t[2]){ROWS, SIZE});

@@ -1,4 +1,7 @@
-/* The self-check of embedding: the plan's own kernel on some places, one of them with an id that is not in the table. */
+/* The self-check of embedding: the plan's own kernel on some places, one of them with an id that is in no table, and one with that of a row
+ * that another part of the table has. */
+#include <string.h>
+
 #include "base/try.h"
 #include "ops/common/check.h"
 #include "ops/embedding/embedding.h"
@@ -9,6 +12,8 @@
 #define SIZE 70       /* no multiple of a vector */
 #define WHOLE_SIZE 80 /* a multiple of one */
 #define ROWS 9        /* of each table */
+#define FIRST 1       /* the id of the first row */
+#define ALL_ROWS 11   /* of the table that has them */
 #define FAR 900000    /* a position whose sinusoids are many turns on */
 
 enum { IDS, TABLE, POSITION_TABLE, OFFSETS, SEGMENTS, SEGMENT_TABLE, Y, ARRAYS };
@@ -20,7 +25,8 @@ static void fill_integers(struct check *check)
     check_array_count(&arrays[IDS], CLATTN_DTYPE_I32, 5, 2, ROWS - LENGTH);
     check_array_count(&arrays[OFFSETS], CLATTN_DTYPE_I32, 3, 2, ROWS - LENGTH);
     check_array_count(&arrays[SEGMENTS], CLATTN_DTYPE_I32, 7, 2, ROWS - LENGTH);
-    check_put_integer(arrays[IDS].host, CLATTN_DTYPE_I32, 1, ROWS);
+    check_put_integer(arrays[IDS].host, CLATTN_DTYPE_I32, 1, ALL_ROWS);
+    check_put_integer(arrays[IDS].host, CLATTN_DTYPE_I32, 3, FIRST + ROWS);
 }
 
 static int64_t first_position(const clattn_embedding_desc *desc)
@@ -55,8 +61,10 @@ static clattn_status judge(const struct check *check)
         ref_embedding_problem reference = {.size = (int64_t)desc->y.extent[2], .scale = (double)desc->scale};
         reference.sinusoids = desc->positions == CLATTN_POSITIONS_SINUSOIDS;
         reference.position = first_position(desc) + integer_at(check, OFFSETS, b) + s;
-        if (id < ROWS)
-            reference.row = row_of(&check->arrays[TABLE], id, rows[0]);
+        if (id >= FIRST && id < FIRST + ROWS)
+            reference.row = row_of(&check->arrays[TABLE], id - FIRST, rows[0]);
+        else if (id < ALL_ROWS)
+            reference.row = memset(rows[0], 0, sizeof rows[0]);
         reference.position_row = row_of(&check->arrays[POSITION_TABLE], reference.position, rows[1]);
         reference.segment_row = row_of(&check->arrays[SEGMENT_TABLE], integer_at(check, SEGMENTS, place), rows[2]);
         ref_embedding_row(&reference, exact, magnitude);
@@ -76,7 +84,8 @@ clattn_status embedding_self_check(struct self_check *self)
     clattn_embedding_desc desc = plan->problem.desc;
     desc.explicit_scale = 1;
     desc.scale = 1.5f; /* the plan's own may be 0 */
-    desc.part.first = desc.part.rows = 0;
+    desc.part.first = FIRST;
+    desc.part.rows = ALL_ROWS;
     desc.ids = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, extent);
     desc.y = clattn_layout_contiguous(desc.y.dtype, 3, extent);
     desc.table = clattn_layout_contiguous(desc.table.dtype, 2, table);
