@@ -14,8 +14,8 @@
  *                                       of a with 2j and 2j + 1 of row x of b
  *
  * X86_AMX (default 0): 1: by the instructions, in inline assembly, in a process that the system permits to; 0: what they
- * do, in OpenCL C, the tiles in private memory.  The instruction adds the products of even and of odd elements apart,
- * rounds to nearest even and takes subnormal numbers for 0; the emulation does neither. */
+ * do, in OpenCL C, the tiles in private memory.  The products of even and of odd elements are added apart, each from 0 on.  The
+ * instruction rounds to nearest even and takes subnormal numbers for 0; the emulation does as the device does. */
 #ifndef CLATTN_CL_ENGINE_X86_AMX_H
 #define CLATTN_CL_ENGINE_X86_AMX_H
 
@@ -101,13 +101,14 @@ INLINE void amx_dot(uint *c, const uint *a, const uint *b)
 {
     for (int i = 0; i < AMX_ROWS; i++)
         for (int j = 0; j < AMX_WORDS; j += LANES) {
-            floatv sum = AS_FLOATV(VLOAD(0, c + i * AMX_WORDS + j));
+            floatv even = (floatv)(0.0f), odd = (floatv)(0.0f);
 
             for (int x = 0; x < AMX_WORDS; x++) {
                 const uintv left = (uintv)a[i * AMX_WORDS + x], right = VLOAD(0, b + x * AMX_WORDS + j);
-                sum = FMA(AS_FLOATV(left << 16), AS_FLOATV(right << 16), sum);
-                sum = FMA(AS_FLOATV(left & 0xffff0000), AS_FLOATV(right & 0xffff0000), sum);
+                even = FMA(AS_FLOATV(left << 16), AS_FLOATV(right << 16), even);
+                odd = FMA(AS_FLOATV(left & 0xffff0000), AS_FLOATV(right & 0xffff0000), odd);
             }
+            const floatv sum = AS_FLOATV(VLOAD(0, c + i * AMX_WORDS + j)) + (even + odd);
             VSTORE(AS_UINTV(sum), 0, c + i * AMX_WORDS + j);
         }
 }
