@@ -133,6 +133,11 @@ static void amx_assembles(void **state)
         skip();
     }
     assert_status(context, operator_makes(context, &attention_operator, &attention, "cpu-amx"), CLATTN_SUCCESS);
+    attention.direction = CLATTN_DIRECTION_BACKWARD;
+    attention.outputs.lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, attention.query.extent);
+    attention.gradients.output = attention.gradients.query = attention.gradients.key = attention.gradients.value =
+        attention.query;
+    assert_status(context, operator_makes(context, &attention_operator, &attention, "cpu-amx"), CLATTN_SUCCESS);
     assert_status(context, operator_makes(context, &matmul_operator, &matmul, "cpu-amx"), CLATTN_SUCCESS);
     release_context(&context);
 }

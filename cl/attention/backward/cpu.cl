@@ -11,6 +11,8 @@
  * Arrays, strides and macros: attention/core.h and attention/backward/core.h, all of it except DOUBLE and ADDITIVE; any strides.
  * LANES, QUERY_VECTORS, KEY_TILE and KEY_STEP (also the columns of a register tile) are those of attention/cpu/lanes.cl.
  * PAIRS and X86_BF16: 1: products of bfloat16 pairs, and by an instruction; Q, K, V and dO are BF16, and P and dS are rounded.
+ * SPLIT_FLOATS and X86_AMX: 1: products by AMX (attention/backward/products_amx.h), and by its instructions; Q, K, V and dO are F32, F16
+ * or BF16 each.  Without SPLIT_FLOATS the products are those of attention/backward/products.h.
  * DQ_TYPE DK_TYPE DV_TYPE, GRADIENT_QUERY GRADIENT_KEY GRADIENT_VALUE: as in attention/backward/generic.cl, whose
  * attention_backward_sum adds the sinks' up.
  *
@@ -18,8 +20,9 @@
  * ... of all heads of its key/value head.  attention_backward_cpu_keys: (1, key_length, key/value heads * batch).
  *
  * Workspace, behind the rows' four numbers: for each part (batch, key/value heads, parts, keys) a row of D_K and one of D_V floats,
- * both rounded up to LANES.  Private memory, in floats, at most: QUERY_VECTORS * LANES * (3 D_K + 2 D_V + 5 (KEY_TILE + KEY_STEP)) +
- * KEY_TILE * (D_K + D_V).
+ * both rounded up to LANES, with SPLIT_FLOATS to 32.  Private memory, in floats, at most: QUERY_VECTORS * LANES * (3 D_K + 2 D_V +
+ * 5 (KEY_TILE + KEY_STEP)) + KEY_TILE * (D_K + D_V); with SPLIT_FLOATS, D being the greater of both sizes, QUERY_VECTORS * LANES *
+ * (5 D_K + 4 D_V + D + 7 (KEY_TILE + KEY_STEP)) + KEY_TILE * (D_K + D_V + 1.5 D).
  *
  * Where |lse| is 16 or more in a row of a block, its rounding shows, and the block walks the keys once more, before, for the rows'
  * factors.  A tile that no query of the block attends is skipped; a key that none attends counts as zeros.  But a key that
@@ -37,31 +40,38 @@
 #ifndef KEY_STEP
 #define KEY_STEP 6
 #endif
+#ifndef SPLIT_FLOATS
+#define SPLIT_FLOATS 0
+#endif
 #if DOUBLE || ADDITIVE || RING || GIVEN(PAGED) || KEY_GROUPS || VALUE_GROUPS
 #error "the generic solver has these, or none"
 #endif
+
+#define WIDTH(size) ROUND_UP(size, SPLIT_FLOATS ? 32 : LANES)
+#define K_WIDTH WIDTH(D_K)
+#define V_WIDTH WIDTH(D_V)
 
 #include "attention/cpu/keys.h"
 #include "attention/cpu/lanes.h"
 #include "attention/cpu/mask.h"
 #include "attention/cpu/softmax.h"
 #include "attention/backward/products.h"
+#include "attention/backward/products_amx.h"
 #include "lib/compensated.h"
 
-#define K_WIDTH ROUND_UP(D_K, LANES)
-#define V_WIDTH ROUND_UP(D_V, LANES)
+#define LINES __attribute__((aligned(64))) /* of the cache */
 #define LARGE_LSE 16.0f
 #define SELECTS (RANGED || MASK || BIAS || MASK_MOD) /* some pairs may not be attended */
 #define SLOPES (SOFTCAP || SCORE_MOD)                /* the derivatives by the scaled scores are not 1 */
 
-/* Rows of up to `size` columns from index `at` on, `step` apart, become rows of a multiple of LANES numbers. */
+/* Rows of up to `size` columns from index `at` on, `step` apart, become rows of WIDTH(size) numbers. */
 #define PACK_ROWS(TYPE, to, from, at, step, col, size, n) \
     do { \
         for (int j_ = 0; j_ < (n); j_++) \
-            for (int d_ = 0; d_ < (size); d_ += LANES) { \
+            for (int d_ = 0; d_ < WIDTH(size); d_ += LANES) { \
                 floatv x_; \
                 LOAD_ROW(TYPE, x_, from, (at) + j_ * (step) + d_ * (col), col, (size) - d_, 0.0f); \
-                set_row(to, ROUND_UP(size, LANES) * j_ + d_, x_); \
+                set_row(to, WIDTH(size) * j_ + d_, x_); \
             } \
     } while (0)
 
@@ -99,9 +109,9 @@ INLINE void load_block(block_rows *rows, operand *q, operand *g, const global EL
         }
         const long from = attention_query_row(&a->scores, &block->item, i),
                    to = attention_query_row(&a->output, &block->item, i);
-        PACK_ROWS(Q_TYPE, q + r * TERMS(K_WIDTH), query, attention_query_row(&a->query, &block->item, i), 0,
+        PACK_ROWS(Q_TYPE, q + r * OPERANDS(K_WIDTH), query, attention_query_row(&a->query, &block->item, i), 0,
                   a->query.col, D_K, 1);
-        PACK_ROWS(DO_TYPE, g + r * TERMS(V_WIDTH), d_output, from, 0, a->scores.col, D_V, 1);
+        PACK_ROWS(DO_TYPE, g + r * OPERANDS(V_WIDTH), d_output, from, 0, a->scores.col, D_V, 1);
         floatv sum = (floatv)(0.0f);
         for (int c = 0; c < D_V; c += LANES) {
             floatv x;
@@ -145,9 +155,9 @@ INLINE void derive_each(floatv *slope, const floatv *s, int start, int n, const 
 
 /* The scores of a tile of keys, which are packed into k; -inf where a pair is not attended.  False: no pair is.  With SLOPES, slope is
  * the derivative of a score by the scaled score. */
-INLINE bool score_tile(floatv *s, floatv *slope, operand *k, const operandv *qt, const global ELEMENT(K_TYPE) *key,
-                       int start, int n, const attention_block *block, const attention_args *a,
-                       const optional_arrays *arrays)
+INLINE bool score_tile(floatv *s, floatv *slope, operand *k, word *room, converted qt,
+                       const global ELEMENT(K_TYPE) *key, int start, int n, const attention_block *block,
+                       const attention_args *a, const optional_arrays *arrays)
 {
     bool open = true;
 #if MASK
@@ -157,7 +167,7 @@ INLINE bool score_tile(floatv *s, floatv *slope, operand *k, const operandv *qt,
         return false;
 #endif
     PACK_ROWS(K_TYPE, k, key, attention_row(&a->key, &block->item, start, a, arrays), a->key.row, a->key.col, D_K, n);
-    multiply_rows(s, k, TERMS(K_WIDTH), TERMS(D_K), qt, n);
+    multiply_rows(s, keys_along_columns(room, k, K_WIDTH, n, TERMS_OF(K_TYPE)), K_WIDTH, D_K, qt, n);
     for (int j = 0; j < n * QUERY_VECTORS && !RAW_SCORES; j++)
         s[j] *= a->scale;
     for (int j = 0; j < n * QUERY_VECTORS && SLOPES; j++)
@@ -179,7 +189,7 @@ INLINE bool score_tile(floatv *s, floatv *slope, operand *k, const operandv *qt,
 INLINE floatv weigh(floatv s, int v, const block_rows *rows, const attention_args *a)
 {
     const floatv x = RAW_SCORES ? FMA(s, (floatv)(a->scale), -rows->lse[v]) : s - rows->lse[v];
-    const floatv p = exp2v(x * LOG2E) * rows->factor[v];
+    const floatv p = fast_exp2v(x * LOG2E) * rows->factor[v];
     return select(p, (floatv)(0.0f), s == -INFINITY || rows->factor[v] == 0.0f);
 }
 
@@ -192,7 +202,7 @@ INLINE float sink_of(float row_lse, const attention_block *block, const attentio
 #endif
 
 /* Sets the factors of the rows to 1 / (their weights' sum), if a log-sum-exp is so large that its rounding shows. */
-INLINE void find_factors(block_rows *rows, floatv *s, floatv *slope, operand *k, const operandv *qt,
+INLINE void find_factors(block_rows *rows, floatv *s, floatv *slope, operand *k, word *room, converted qt,
                          const global ELEMENT(K_TYPE) *key, int begin, int end, const attention_block *block,
                          const attention_args *a, const optional_arrays *arrays)
 {
@@ -206,7 +216,7 @@ INLINE void find_factors(block_rows *rows, floatv *s, floatv *slope, operand *k,
         return;
     for (int start = begin, n; start < end; start += n) {
         n = tile_length(KEY_TILE, start, end, a);
-        if (!score_tile(s, slope, k, qt, key, start, n, block, a, arrays))
+        if (!score_tile(s, slope, k, room, qt, key, start, n, block, a, arrays))
             continue;
         for (int j = 0; j < n; j++)
             for (int v = 0; v < QUERY_VECTORS; v++)
@@ -229,8 +239,8 @@ INLINE void forget_keys(operand *rows, const int width, const floatv *s, int n)
 {
     for (int j = 0; j < n && SELECTS; j++) {
         intv attended = (intv)(0);
-        for (int v = 0; v < QUERY_VECTORS; v++)
-            attended |= s[j * QUERY_VECTORS + v] != -INFINITY;
+        for (int v = 0; v < QUERY_VECTORS && !any(attended); v++)
+            attended = s[j * QUERY_VECTORS + v] != -INFINITY;
         for (int d = 0; d < width && !any(attended); d += LANES)
             set_row(rows, j * width + d, (floatv)(0.0f));
     }
@@ -285,32 +295,24 @@ static inline long sums_at(int b, int g, int part, long j, const attention_args 
            ((head * a->splits + part) * a->key_length + j) * (K_WIDTH + V_WIDTH);
 }
 
-GROUP_SIZE(1, 1, 1)
-kernel void attention_backward_cpu(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
-                                   const global ELEMENT(V_TYPE) *value,
-                                   OPTIONAL_ARRAY_PARAMETERS const global ELEMENT(O_TYPE) *output,
-                                   const global float *lse, const global ELEMENT(DO_TYPE) *d_output,
-                                   const global float *d_lse, global ELEMENT(DQ_TYPE) *d_query, global float *work,
-                                   attention_args a)
+/* All blocks of a part, of the heads of key/value head g. */
+ITEM_FUNCTION take_part(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
+                        const global ELEMENT(V_TYPE) *value, const optional_arrays *arrays,
+                        const global ELEMENT(O_TYPE) *output, const global float *lse,
+                        const global ELEMENT(DO_TYPE) *d_output, const global float *d_lse,
+                        global ELEMENT(DQ_TYPE) *d_query, global float *work, int part, int g, int b,
+                        const attention_args *a)
 {
-    const optional_arrays arrays = OPTIONAL_ARRAYS;
-    if (a.batch == 0)
-        return;
-
-    const int part = (int)group_id(&a.part, 0), g = (int)group_id(&a.part, 1), b = (int)group_id(&a.part, 2);
-    const int blocks = (a.query_length + BLOCK - 1) / BLOCK, step = K_WIDTH + V_WIDTH;
-    operand q[BLOCK * TERMS(K_WIDTH)] __attribute__((aligned(64))),
-        go[BLOCK * TERMS(V_WIDTH)] __attribute__((aligned(64)));
-    operand k[KEY_TILE * TERMS(K_WIDTH)] __attribute__((aligned(64))),
-        v[KEY_TILE * TERMS(V_WIDTH)] __attribute__((aligned(64)));
-    operandv qt[TERMS(K_WIDTH) * QUERY_VECTORS], gt[TERMS(V_WIDTH) * QUERY_VECTORS];
+    const int blocks = (a->query_length + BLOCK - 1) / BLOCK, step = K_WIDTH + V_WIDTH;
+    operand q[BLOCK * OPERANDS(K_WIDTH)] LINES, go[BLOCK * OPERANDS(V_WIDTH)] LINES;
+    operand k[KEY_TILE * OPERANDS(K_WIDTH)] LINES, v[KEY_TILE * OPERANDS(V_WIDTH)] LINES;
     floatv sum[K_WIDTH * QUERY_VECTORS];
     floatv s[(KEY_TILE + KEY_STEP) * QUERY_VECTORS], dp[(KEY_TILE + KEY_STEP) * QUERY_VECTORS];
-    /* What PAIRS makes of Q, dO and K, and of P and dS. */
-    operand query_rows[CONVERTED(TERMS(BLOCK) * K_WIDTH)], gradient_rows[CONVERTED(TERMS(BLOCK) * V_WIDTH)];
-    operand key_pairs[CONVERTED(TERMS(KEY_TILE) * K_WIDTH)];
-    operand weights[CONVERTED(KEY_TILE * TERMS(BLOCK))];
-    operandv pairs[CONVERTED(TERMS(KEY_TILE) * QUERY_VECTORS)];
+    /* Q and dO in other orders; and in turn K and V, and P and dS. */
+    word query_columns[COLUMN_WORDS(BLOCK * K_WIDTH)] LINES, gradient_columns[COLUMN_WORDS(BLOCK * V_WIDTH)] LINES;
+    word query_rows[WORDS(BLOCK * K_WIDTH)] LINES, gradient_rows[WORDS(BLOCK * V_WIDTH)] LINES;
+    word key_room[WORDS(KEY_TILE * (K_WIDTH > V_WIDTH ? K_WIDTH : V_WIDTH))] LINES;
+    word weights[WORDS(KEY_TILE * BLOCK)] LINES, turned[WORDS(KEY_TILE * BLOCK)] LINES;
 #if DROPOUT
     floatv kept[KEY_TILE * QUERY_VECTORS];
 #else
@@ -323,60 +325,61 @@ kernel void attention_backward_cpu(const global ELEMENT(Q_TYPE) *query, const gl
 #endif
 
     attention_item whole;
-    attention_item_of(&whole, b, g * a.group, &a, &arrays);
+    attention_item_of(&whole, b, g * a->group, a, arrays);
 #if GRADIENT_KEY || GRADIENT_VALUE
-    for (long at = sums_at(b, g, part, 0, &a); at < sums_at(b, g, part, whole.keys, &a); at += LANES)
+    for (long at = sums_at(b, g, part, 0, a); at < sums_at(b, g, part, whole.keys, a); at += LANES)
         STORE_WHOLE(global whole_floatv, work + at, (floatv)(0.0f));
 #endif
-    for (int index = part; index < blocks * a.group; index += a.splits) {
+    begin_products();
+    for (int index = part; index < blocks * a->group; index += a->splits) {
         attention_block block;
         block_rows rows;
         int begin = 0, end = 0;
         const int head =
             index / blocks; /* No %: beside / it becomes an LLVM freeze, which Oclgrind 21.10 does not know. */
-        block_of(&block, b, g * a.group + head, index - head * blocks, &a, &arrays);
+        block_of(&block, b, g * a->group + head, index - head * blocks, a, arrays);
         if (block.rows <= 0)
             continue;
-        load_block(&rows, q, go, query, output, lse, d_output, d_lse, &block, &a);
-        transpose_rows(qt, q, K_WIDTH);
-        transpose_rows(gt, go, V_WIDTH);
-        const operand *const own = along_rows(query_rows, q, K_WIDTH, BLOCK);
-        const operand *const given = along_rows(gradient_rows, go, V_WIDTH, BLOCK);
+        load_block(&rows, q, go, query, output, lse, d_output, d_lse, &block, a);
+        const converted qt = block_along_columns(query_columns, q, K_WIDTH, TERMS_OF(Q_TYPE));
+        const converted gt = block_along_columns(gradient_columns, go, V_WIDTH, TERMS_OF(DO_TYPE));
+        const converted own = block_along_rows(query_rows, q, K_WIDTH, TERMS_OF(Q_TYPE));
+        const converted given = block_along_rows(gradient_rows, go, V_WIDTH, TERMS_OF(DO_TYPE));
         for (int d = 0; d < K_WIDTH * QUERY_VECTORS; d++)
             sum[d] = (floatv)(0.0f);
         if (block.live > 0) {
-            attention_keys(&block.item, block.first, block.first + block.last, &a, &begin, &end);
+            attention_keys(&block.item, block.first, block.first + block.last, a, &begin, &end);
 #if !PARTIAL
-            find_factors(&rows, s, slope, k, qt, key, begin, end, &block, &a, &arrays);
+            find_factors(&rows, s, slope, k, key_room, qt, key, begin, end, &block, a, arrays);
 #endif
         }
         for (int start = begin, n; start < end; start += n) {
-            n = tile_length(KEY_TILE, start, end, &a);
-            if (!score_tile(s, slope, k, qt, key, start, n, &block, &a, &arrays))
+            n = tile_length(KEY_TILE, start, end, a);
+            if (!score_tile(s, slope, k, key_room, qt, key, start, n, &block, a, arrays))
                 continue;
-            PACK_ROWS(V_TYPE, v, value, attention_row(&a.value, &block.item, start, &a, &arrays), a.value.row,
-                      a.value.col, D_V, n);
+            PACK_ROWS(V_TYPE, v, value, attention_row(&a->value, &block.item, start, a, arrays), a->value.row,
+                      a->value.col, D_V, n);
             forget_keys(k, K_WIDTH, s, n);
             forget_keys(v, V_WIDTH, s, n);
             for (int j = 0; j < n; j++)
                 for (int i = 0; i < QUERY_VECTORS; i++)
-                    s[j * QUERY_VECTORS + i] = weigh(s[j * QUERY_VECTORS + i], i, &rows, &a);
+                    s[j * QUERY_VECTORS + i] = weigh(s[j * QUERY_VECTORS + i], i, &rows, a);
 #if DROPOUT
             for (int j = 0; j < n * QUERY_VECTORS; j++)
                 kept[j] = s[j];
-            drop_tile(kept, start, n, &block, &a);
+            drop_tile(kept, start, n, &block, a);
 #endif
-            global float *sums = work + sums_at(b, g, part, start, &a);
+            global float *sums = work + sums_at(b, g, part, start, a);
 #if GRADIENT_VALUE
-            add_rows(sums + K_WIDTH, step, along_queries(weights, kept, n), given, V_WIDTH, n, TERMS(block.live));
+            add_rows(sums + K_WIDTH, step, along_queries(weights, kept, n), given, V_WIDTH, n, block.live);
 #endif
 #if GRADIENT_QUERY || GRADIENT_KEY
-            multiply_rows(dp, v, TERMS(V_WIDTH), TERMS(D_V), gt, n);
+            multiply_rows(dp, keys_along_columns(key_room, v, V_WIDTH, n, TERMS_OF(V_TYPE)), V_WIDTH, D_V, gt, n);
             for (int j = 0; j < n; j++)
                 for (int i = 0; i < QUERY_VECTORS; i++) {
                     const int at = j * QUERY_VECTORS + i;
 #if DROPOUT
-                    s[at] = kept[at] * (dp[at] * a.dropout_scale) - s[at] * rows.delta[i];
+                    s[at] = kept[at] * (dp[at] * a->dropout_scale) - s[at] * rows.delta[i];
 #else
                     s[at] = select(s[at] * (dp[at] - rows.delta[i]), (floatv)(0.0f), s[at] == 0.0f);
 #endif
@@ -387,19 +390,37 @@ kernel void attention_backward_cpu(const global ELEMENT(Q_TYPE) *query, const gl
                                    s[at] == 0.0f); /* a key may be NaN that none attends */
 #endif
                 }
+            const converted by_queries = along_queries(weights, s, n);
 #endif
 #if GRADIENT_KEY
-            add_rows(sums, step, along_queries(weights, s, n), own, K_WIDTH, n, TERMS(block.live));
+            add_rows(sums, step, by_queries, own, K_WIDTH, n, block.live);
 #endif
 #if GRADIENT_QUERY
-            add_columns(sum, along_rows(key_pairs, k, K_WIDTH, n), K_WIDTH, D_K, along_keys(pairs, s, n), TERMS(n));
+            add_columns(sum, keys_along_rows(key_room, k, K_WIDTH, n, TERMS_OF(K_TYPE)), K_WIDTH, D_K,
+                        along_keys(turned, by_queries, s, n), n);
 #endif
         }
 #if GRADIENT_QUERY
-        store_queries(d_query, sum, &rows, &block, &a);
+        store_queries(d_query, sum, &rows, &block, a);
 #endif
-        store_sinks(work, &rows, &block, &a, &arrays);
+        store_sinks(work, &rows, &block, a, arrays);
     }
+    end_products();
+}
+
+GROUP_SIZE(1, 1, 1)
+kernel void attention_backward_cpu(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
+                                   const global ELEMENT(V_TYPE) *value,
+                                   OPTIONAL_ARRAY_PARAMETERS const global ELEMENT(O_TYPE) *output,
+                                   const global float *lse, const global ELEMENT(DO_TYPE) *d_output,
+                                   const global float *d_lse, global ELEMENT(DQ_TYPE) *d_query, global float *work,
+                                   attention_args a)
+{
+    const optional_arrays arrays = OPTIONAL_ARRAYS;
+    if (a.batch == 0)
+        return;
+    take_part(query, key, value, &arrays, output, lse, d_output, d_lse, d_query, work, (int)group_id(&a.part, 0),
+              (int)group_id(&a.part, 1), (int)group_id(&a.part, 2), &a);
 }
 
 /* Adds the parts up: dK and dV of one key. */

@@ -2,10 +2,12 @@
  *
  *   LANES, QUERY_VECTORS, KEY_STEP   as attention/cpu/lanes.cl says
  *   PAIRS                            0: floats; 1: bfloat16 two by two (engine/x86/bf16.h), with a float as the sum
+ *   SPLIT_FLOATS                     1: floats, which attention/backward/products_amx.h multiplies
  *
- * An `operand` is a number, or with PAIRS two neighbouring terms of a sum; n of them make TERMS(n) operands.  Rows hold their
- * numbers side by side, which are the terms of a sum over columns.  Three functions bring them and scores into the order of other
- * sums' terms; without PAIRS they have nothing to do. */
+ * An `operand` is a number, or with PAIRS two neighbours in a sum; n of them make OPERANDS(n) operands.  Rows hold their
+ * numbers side by side: neighbours in a sum over columns.  Other functions bring them and scores into the order of other sums, in
+ * `words` of 32 bits, of which n numbers take WORDS(n); floats are in that order, except for a block's columns.  row_words
+ * are what the products read number by number, lane_words what they read by vectors; `count` is for products_amx.h. */
 #ifndef CLATTN_CL_ATTENTION_BACKWARD_PRODUCTS_H
 #define CLATTN_CL_ATTENTION_BACKWARD_PRODUCTS_H
 
@@ -15,19 +17,16 @@
 #if PAIRS
 typedef uint operand;
 typedef uintv operandv;
-#define TERMS(n) (((n) + 1) / 2)
+#define OPERANDS(n) (((n) + 1) / 2)
 #define ADD_TERM(sum, x, y) dot2(sum, x, y)
 #else
 typedef float operand;
 typedef floatv operandv;
-#define TERMS(n) (n)
+#define OPERANDS(n) (n)
 #define ADD_TERM(sum, x, y) FMA(x, y, sum)
 #endif
 
-/* How many operands of an array of its own a conversion needs. */
-#define CONVERTED(n) (PAIRS ? (n) : 1)
-
-/* ---- the order of terms ---- */
+/* ---- the order of numbers ---- */
 
 /* LANES numbers of `rows` from number `at` on. */
 INLINE floatv row_at(const operand *rows, int at)
@@ -49,8 +48,22 @@ INLINE void set_row(operand *rows, int at, floatv x)
 #endif
 }
 
-/* Neighbouring rows, as TERMS(n) rows of `width` operands. */
-INLINE const operand *along_rows(operand *to, const operand *rows, const int width, int n)
+#if !SPLIT_FLOATS
+typedef operand word;
+typedef const operand *converted;
+#define WORDS(n) (PAIRS ? OPERANDS(n) : 1)
+#define COLUMN_WORDS(n) OPERANDS(n)
+
+INLINE void begin_products(void)
+{
+}
+
+INLINE void end_products(void)
+{
+}
+
+/* Neighbouring rows, as OPERANDS(n) rows of `width` operands. */
+INLINE converted along_rows(word *to, const operand *rows, const int width, int n)
 {
 #if PAIRS
     for (int i = 0; i < n; i += 2)
@@ -64,24 +77,44 @@ INLINE const operand *along_rows(operand *to, const operand *rows, const int wid
 #endif
 }
 
-/* Neighbouring keys of s[j * QUERY_VECTORS + v], j < n; numbers are rounded. */
-INLINE const operandv *along_keys(operandv *to, const floatv *s, int n)
+INLINE converted block_along_rows(word *to, const operand *rows, const int width, int count)
 {
-#if PAIRS
-    for (int j = 0; j < n; j += 2)
-#pragma unroll
-        for (int v = 0; v < QUERY_VECTORS; v++) {
-            const floatv odd = j + 1 < n ? s[(j + 1) * QUERY_VECTORS + v] : (floatv)(0.0f);
-            to[j / 2 * QUERY_VECTORS + v] = round_pairs(s[j * QUERY_VECTORS + v], odd);
-        }
-    return to;
-#else
-    return s;
-#endif
+    return along_rows(to, rows, width, BLOCK);
 }
 
-/* Neighbouring queries of it, TERMS(BLOCK) operands for each key. */
-INLINE const operand *along_queries(operand *to, const floatv *s, int n)
+INLINE converted keys_along_rows(word *to, operand *rows, const int width, int n, int count)
+{
+    return along_rows(to, rows, width, n);
+}
+
+INLINE converted keys_along_columns(word *to, operand *rows, const int width, int n, int count)
+{
+    return rows;
+}
+
+/* Neighbouring columns of the block's rows, as vectors: word d * QUERY_VECTORS + v. */
+INLINE converted block_along_columns(word *to, const operand *rows, const int width, int count)
+{
+    operandv *const column = (operandv *)to;
+    for (int v = 0; v < QUERY_VECTORS; v++)
+        for (int d = 0; d < width; d += LANES) {
+            floatv x[LANES];
+            for (int r = 0; r < LANES; r++)
+                x[r] = row_at(rows, (v * LANES + r) * width + d);
+            transpose(x);
+#if PAIRS
+            for (int c = 0; c < LANES; c += 2)
+                column[(d + c) / 2 * QUERY_VECTORS + v] = exact_pairs(x[c], x[c + 1]);
+#else
+            for (int c = 0; c < LANES; c++)
+                column[(d + c) * QUERY_VECTORS + v] = x[c];
+#endif
+        }
+    return to;
+}
+
+/* Neighbouring queries of s[j * QUERY_VECTORS + v], j < n, OPERANDS(BLOCK) operands for each key; numbers are rounded. */
+INLINE converted along_queries(word *to, floatv *s, int n)
 {
 #if PAIRS
     for (int i = 0; i < n * QUERY_VECTORS; i++)
@@ -92,42 +125,40 @@ INLINE const operand *along_queries(operand *to, const floatv *s, int n)
 #endif
 }
 
-/* Rows of `width` numbers become columns, to[d * QUERY_VECTORS + v], whose neighbours are terms. */
-INLINE void transpose_rows(operandv *to, const operand *rows, const int width)
+/* Neighbouring keys of it, which along_queries has converted before. */
+INLINE converted along_keys(word *to, converted by_queries, floatv *s, int n)
 {
-    for (int v = 0; v < QUERY_VECTORS; v++)
-        for (int d = 0; d < width; d += LANES) {
-            floatv x[LANES];
-            for (int r = 0; r < LANES; r++)
-                x[r] = row_at(rows, (v * LANES + r) * width + d);
-            transpose(x);
 #if PAIRS
-            for (int c = 0; c < LANES; c += 2)
-                to[(d + c) / 2 * QUERY_VECTORS + v] = exact_pairs(x[c], x[c + 1]);
-#else
-            for (int c = 0; c < LANES; c++)
-                to[(d + c) * QUERY_VECTORS + v] = x[c];
-#endif
+    for (int j = 0; j < n; j += 2)
+#pragma unroll
+        for (int v = 0; v < QUERY_VECTORS; v++) {
+            const floatv odd = j + 1 < n ? s[(j + 1) * QUERY_VECTORS + v] : (floatv)(0.0f);
+            ((operandv *)to)[j / 2 * QUERY_VECTORS + v] = round_pairs(s[j * QUERY_VECTORS + v], odd);
         }
+    return to;
+#else
+    return (const float *)s;
+#endif
 }
 
 /* ---- the products ---- */
 
-/* s[j * QUERY_VECTORS + v] = sum_d rows[j][d] x[d * QUERY_VECTORS + v], for j < n and `size` terms, a literal; rows are `width`
- * operands apart.  Up to the next multiple of KEY_STEP there are copies of the last. */
-INLINE void multiply_rows(floatv *s, const operand *rows, const int width, const int size, const operandv *x, int n)
+/* s[j * QUERY_VECTORS + v] = sum_d rows[j][d] column_d[v], for j < n and `size` columns, a literal, of `width`.  Up to the next
+ * multiple of KEY_STEP there are copies of the last. */
+INLINE void multiply_rows(floatv *s, converted rows, const int width, const int size, converted columns, int n)
 {
+    const operandv *const x = (const operandv *)columns;
     for (int j = 0; j < n; j += KEY_STEP) {
         floatv acc[KEY_STEP][QUERY_VECTORS];
         const operand *at[KEY_STEP];
 #pragma unroll
         for (int r = 0; r < KEY_STEP; r++) {
-            at[r] = rows + min(j + r, n - 1) * width;
+            at[r] = rows + min(j + r, n - 1) * OPERANDS(width);
 #pragma unroll
             for (int v = 0; v < QUERY_VECTORS; v++)
                 acc[r][v] = (floatv)(0.0f);
         }
-        for (int d = 0; d < size; d++) {
+        for (int d = 0; d < OPERANDS(size); d++) {
 #pragma unroll
             for (int r = 0; r < KEY_STEP; r++) {
                 const operandv k = (operandv)(at[r][d]);
@@ -171,8 +202,11 @@ INLINE void add_some_columns(floatv *sum, const int columns, const operand *rows
             sum[c * QUERY_VECTORS + v] = acc[c][v];
 }
 
-INLINE void add_columns(floatv *sum, const operand *rows, const int width, const int size, const operandv *s, int terms)
+/* The same for `size` columns and n keys. */
+INLINE void add_columns(floatv *sum, converted rows, const int width, const int size, converted weights, int n)
 {
+    const operandv *const s = (const operandv *)weights;
+    const int terms = OPERANDS(n);
     for (int c = 0; c + KEY_STEP <= size; c += KEY_STEP)
         add_some_columns(sum + c * QUERY_VECTORS, KEY_STEP, rows + c, width, s, terms);
     if (size % KEY_STEP != 0)
@@ -181,7 +215,7 @@ INLINE void add_columns(floatv *sum, const operand *rows, const int width, const
 }
 
 /* to[j][c] += sum_q p[j][q] x[q][c] for keys j < n and `vectors` <= QUERY_VECTORS vectors of columns, a literal; rows of `to` are
- * `step` floats apart, of p TERMS(BLOCK) and of x `width` operands. */
+ * `step` floats apart, of p OPERANDS(BLOCK) and of x `width` operands. */
 INLINE void add_some_rows(global float *to, const int vectors, int step, const operand *p, const operand *x,
                           const int width, int n, int terms)
 {
@@ -190,7 +224,7 @@ INLINE void add_some_rows(global float *to, const int vectors, int step, const o
         const operand *at[KEY_STEP];
 #pragma unroll
         for (int r = 0; r < KEY_STEP; r++) {
-            at[r] = p + min(j + r, n - 1) * TERMS(BLOCK);
+            at[r] = p + min(j + r, n - 1) * OPERANDS(BLOCK);
 #pragma unroll
             for (int v = 0; v < vectors; v++)
                 acc[r][v] = VLOAD(v, to + min(j + r, n - 1) * step);
@@ -213,13 +247,15 @@ INLINE void add_some_rows(global float *to, const int vectors, int step, const o
     }
 }
 
-INLINE void add_rows(global float *to, int step, const operand *p, const operand *x, const int width, int n, int terms)
+/* The same for `width` columns and `live` queries. */
+INLINE void add_rows(global float *to, int step, converted p, converted x, const int width, int n, int live)
 {
-    const int vectors = width / LANES, rest = vectors % QUERY_VECTORS;
+    const int vectors = width / LANES, rest = vectors % QUERY_VECTORS, terms = OPERANDS(live);
     for (int v = 0; v + QUERY_VECTORS <= vectors; v += QUERY_VECTORS)
         add_some_rows(to + v * LANES, QUERY_VECTORS, step, p, x + v * LANES, width, n, terms);
     if (rest != 0)
         add_some_rows(to + (vectors - rest) * LANES, rest, step, p, x + (vectors - rest) * LANES, width, n, terms);
 }
 
+#endif
 #endif

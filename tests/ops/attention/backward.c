@@ -8,6 +8,7 @@
 
 #include "support/attention/backward_job.h"
 #include "support/attention/backward_mods.h"
+#include "support/attention/engine_cases.h"
 
 #define F64 CLATTN_DTYPE_F64
 #define HALF CLATTN_DTYPE_F16
@@ -16,7 +17,8 @@
 /* What the solver rounds P and dS to. */
 static clattn_dtype weights_of(const attention_case *t, const char *solver)
 {
-    const bool rounds = strcmp(solver, "generic") != 0 && strcmp(solver, "cpu") != 0 && strcmp(solver, "tile") != 0;
+    const bool rounds = strcmp(solver, "generic") != 0 && strcmp(solver, "cpu") != 0 && strcmp(solver, "tile") != 0 &&
+                        strcmp(solver, "cpu-amx") != 0;
     return rounds ? t->type.query : CLATTN_DTYPE_NONE;
 }
 
@@ -29,8 +31,10 @@ static void check(const void *test, const char *solver)
     j.weights = weights_of(t, solver);
     const bool is_cpu = strncmp(solver, "cpu", 3) == 0;
     const bool is_tile = strcmp(solver, "tile") == 0;
-    const bool refused = is_cpu ? t->additive || t->mask > MASK_BOOL || t->bias || t->alibi || t->type.query == F64
-                                : (is_tile && (t->additive || t->dim.d_v > 512)) || attention_refuses(t, solver);
+    const bool is_large = strcmp(solver, "cpu-amx") == 0 && t->dim.d_k + t->dim.d_v > 900;
+    const bool refused = is_large ? true
+                         : is_cpu ? t->additive || t->mask > MASK_BOOL || t->bias || t->alibi || t->type.query == F64
+                                  : (is_tile && (t->additive || t->dim.d_v > 512)) || attention_refuses(t, solver);
     if (job_plan(&j.job, &attention_operator, &j.desc, solver,
                  refused         ? JOB_REFUSED
                  : t->long_loops ? JOB_LOOPS
@@ -146,6 +150,18 @@ static const attention_case cases[] = {
     {"some of the keys, float16", MORE | TILE, MORE_SIZES, .type = FOUR(HALF), .sinks = true, .partial = true,
      .scaled = true, .scale = 7, .entropy = true},
     {"heads of one column", MORE, .dim = {1, 2, 1, 7, 9, 1, 1}, .sinks = true},
+};
+
+/* What is special to tiles of 32 keys, of 32 columns and of 32 queries, to blocks of 128 queries and to tiles of 64 keys. */
+static const attention_case amx_cases[] = {
+    {"one tile more", BIG, .dim = {1, 2, 1, 33, 65, 33, 31}, .dropout = 0.2f, .seed = 3, .softcap = 2},
+    {"several blocks of all sizes, odd head sizes", BIG, .dim = {1, 2, 2, 300, 129, 5, 37}, .causal = true,
+     .alignment = CLATTN_ALIGNMENT_BOTTOM_RIGHT, .entropy = true},
+    {"head sizes 129 and 256", MORE, .dim = {1, 1, 1, 70, 67, 129, 256}},
+    {"head size 256", MORE, .dim = {1, 1, 1, 130, 97, 256, 256}, .windowed = true, .left = 40, .right = 3},
+    {"float16 and bfloat16", MORE, .dim = {1, 2, 1, 40, 70, 24, 40},
+     .type = {CLATTN_DTYPE_F32, HALF, BF, CLATTN_DTYPE_F32, .scores = CLATTN_DTYPE_F32}},
+    {"products of 3.6e9", MORE, MORE_SIZES, .fill = FILL_LARGE, .scaled = true, .scale = 0x1p-30f},
 };
 
 /* ---- the tests' gradients against differences of the forward reference ---- */
@@ -452,7 +468,7 @@ static bool has_engine(void)
 static bool passes_by(const attention_case *t, const char *solver)
 {
     const bool is_tile = strcmp(solver, "tile") == 0, is_marked = (t->levels & TILE) != 0;
-    if (strcmp(solver, "generic") == 0 || strncmp(solver, "cpu", 3) == 0) {
+    if (strcmp(solver, "generic") == 0 || (strncmp(solver, "cpu", 3) == 0 && strcmp(solver, "cpu-amx") != 0)) {
         return false;
     }
     return level() == LEVEL_QUICK ? !(t->levels & LEVEL_TINY) && !(is_marked && t->dim.queries > 64)
@@ -463,6 +479,7 @@ int main(int argc, char **argv)
 {
     static const char *const solvers[] = {"generic", "cpu", "tile"}, *const engines[] = {"emulated-mma", "matrix"};
     const size_t engine_count = has_engine() ? 2 : 1;
+    const bool with_amx = !emulates_amx_too_slowly();
     for (size_t n = 0; n < COUNT_OF(differences); n++) {
         suite_add_case(check_differences, &differences[n], "", "the tests' gradients by differences: %s",
                        differences[n].rule);
@@ -477,6 +494,9 @@ int main(int argc, char **argv)
         if (cases[n].levels & level() && cases[n].type.query == BF) {
             suite_add_case(check, &cases[n], "cpu-bf16", "attention backward cpu-bf16: %s", cases[n].rule);
         }
+        if (with_amx && cases[n].levels & level() && !passes_by(&cases[n], "cpu-amx")) {
+            suite_add_case(check, &cases[n], "cpu-amx", "attention backward cpu-amx: %s", cases[n].rule);
+        }
         for (size_t i = 0; i < engine_count && cases[n].levels & level() && is_short(&cases[n]); i++) {
             if (passes_by(&cases[n], engines[i])) {
                 continue;
@@ -484,7 +504,16 @@ int main(int argc, char **argv)
             suite_add_case(check, &cases[n], engines[i], "attention backward %s: %s", engines[i], cases[n].rule);
         }
     }
+    for (size_t n = 0; n < COUNT_OF(amx_cases) && with_amx; n++) {
+        if (amx_cases[n].levels & level()) {
+            suite_add_case(check, &amx_cases[n], "cpu-amx", "attention backward cpu-amx: %s", amx_cases[n].rule);
+        }
+    }
     for (size_t n = 0; n < COUNT_OF(uncounted); n++) {
+        if (with_amx && uncounted[n].levels & level() && !passes_by(&uncounted[n], "cpu-amx")) {
+            suite_add_case(check_what_does_not_count, &uncounted[n], "cpu-amx", "what does not count, cpu-amx: %s",
+                           uncounted[n].rule);
+        }
         for (size_t i = 0; i < COUNT_OF(solvers) && uncounted[n].levels & level(); i++) {
             if (passes_by(&uncounted[n], solvers[i])) {
                 continue;
@@ -503,6 +532,9 @@ int main(int argc, char **argv)
     suite_add(small_derivatives, "attention backward emulated-mma: small derivatives of float16");
     suite_add_case(repeats_give_the_same_bits, &repeated, "generic", "repeats give the same bits, generic");
     suite_add_case(repeats_give_the_same_bits, &repeated_by_cpu, "cpu", "repeats give the same bits, cpu");
+    if (with_amx) {
+        suite_add_case(repeats_give_the_same_bits, &repeated_by_cpu, "cpu-amx", "repeats give the same bits, cpu-amx");
+    }
     suite_add_case(repeats_give_the_same_bits, &repeated, "tile", "repeats give the same bits, tile");
     return suite_run("attention backward", argc, argv);
 }

@@ -6,8 +6,9 @@
 #include "plan/operator.h"
 
 static const struct solver *const solvers[] = {
-    &attention_backward_cpu_bf16_solver, &attention_backward_cpu_solver,     &attention_backward_matrix_solver,
-    &attention_backward_tile_solver,     &attention_backward_generic_solver, &attention_backward_emulated_mma_solver,
+    &attention_backward_cpu_amx_solver,      &attention_backward_cpu_bf16_solver, &attention_backward_cpu_solver,
+    &attention_backward_matrix_solver,       &attention_backward_tile_solver,     &attention_backward_generic_solver,
+    &attention_backward_emulated_mma_solver,
 };
 
 static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_call *call, const void *given)

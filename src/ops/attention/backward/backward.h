@@ -23,7 +23,7 @@ struct attention_backward_plan {
     size_t chunk;                    /* generic: columns of a work-item */
     size_t items;                    /* generic, matrix, tile: rows, and keys, of a work-group */
     size_t splits;                   /* cpu: parts of the queries, each with sums of its own for dK and dV, */
-    size_t lanes;                    /* whose rows are rounded up to whole vectors; 0: there are no sums */
+    size_t lanes;                    /* whose rows are rounded up to a multiple of these floats; 0: there are no sums */
     double weight_unit;              /* the largest relative error of a rounded P or dS; 0: they stay float */
     size_t kernel[BACKWARD_KERNELS]; /* their numbers among the plan's */
 };
@@ -79,6 +79,7 @@ clattn_status backward_launch(const struct attention_backward_plan *plan, const 
 /* Compares the plan's kernels with gradients in double precision on a small problem of the same kind (plan_self_check). */
 clattn_status backward_self_check(struct self_check *check);
 
+extern const struct solver attention_backward_cpu_amx_solver;
 extern const struct solver attention_backward_cpu_bf16_solver;
 extern const struct solver attention_backward_cpu_solver;
 extern const struct solver attention_backward_emulated_mma_solver;
