@@ -71,6 +71,7 @@ static const attention_row attention_rows[] = {
      .with = GRADIENTS | LSE | SOFTCAP | DROPOUT | LENGTHS},
     {"gradients, d 64 by generic", NOT_QUICK, "generic", LONG(64), .with = GRADIENTS | LSE},
     {"gradients, d 64 by cpu", NOT_QUICK, "cpu", LONG(64), .with = GRADIENTS | LSE},
+    {"gradients, d 64 by cpu-amx", NOT_QUICK, "cpu-amx", {1, 8, 8, 256, 256, 64, 64}, .with = GRADIENTS | LSE},
     {"d 128 causal, grouped heads", NOT_QUICK, .dim = {1, 32, 8, 2048, 2048, 128, 128}, .with = CAUSAL},
     {"d 256 causal", NOT_QUICK, .dim = LONG(256), .with = CAUSAL},
     {"d 64 boolean mask", NOT_QUICK, .dim = LONG(64), .with = BOOL_MASK},

@@ -17,7 +17,7 @@ from sdpa import draw_added, draw_extents, draw_selection
 
 KINDS = ("batch", "packed", "additive")
 ORDER = ("batch", "packed", "batch", "additive", "batch")
-SOLVERS = ("cpu", "generic")
+SOLVERS = ("cpu", "cpu-amx", "generic")
 ALIGNMENTS = ("top-left", "bottom-right", "explicit")
 PAIRS = ("mask", "bias")
 INTEGERS = (np.int32, np.int64)
@@ -270,9 +270,9 @@ class Backward:
         draw = self.draw
         differentiable = [name for name in PAIRS if self.masks[name] is not None and self.masks[name].dtype != np.bool_]
         differentiable += self.per_head
-        if draw.solver == "cpu" and (self.additive or draw.chance(0.2)):
+        if draw.solver.startswith("cpu") and (self.additive or draw.chance(0.2)):
             draw.solver = "any"
-        if draw.solver == "cpu":
+        if draw.solver.startswith("cpu"):
             differentiable = [name for name in differentiable if name == "sinks"]
         if draw.solver != "any":
             draw.option("solver=" + draw.solver)

@@ -71,11 +71,11 @@ INLINE floatv store_terms(uint *to, floatv low, floatv high, floatv peak)
 }
 
 /* A block of 32 x 32 floats, whose rows are `width` apart, each in its terms.  `k_across`: the sum goes along the rows' columns,
- * else from row to row.  `as_rows`: what it does not go along are rows of tiles, else lanes.  Returns lanes of greatest magnitudes. */
-static __attribute__((noinline)) floatv split_block(uint *block, const float *x, int width, bool k_across, bool as_rows)
+ * else from row to row.  `as_rows`: what it does not go along are rows of tiles, else lanes.  Raises the lanes of `peak` to its magnitudes. */
+ITEM_FUNCTION split_block(uint *block, floatv *peak, const float *x, int width, bool k_across, bool as_rows)
 {
     const int i_step = k_across ? width : 1, k_step = k_across ? 1 : width;
-    floatv peak = (floatv)(0.0f);
+    floatv most = *peak;
 
     for (int i = 0; i < BLOCK_K; i += LANES)
         for (int k = 0; k < HALF_BLOCK; k += LANES) {
@@ -84,8 +84,8 @@ static __attribute__((noinline)) floatv split_block(uint *block, const float *x,
                        (as_rows ? i % AMX_ROWS * AMX_WORDS + k : k * AMX_WORDS + i % AMX_ROWS);
             if (k_across == as_rows) {
                 for (int l = 0; l < LANES; l++)
-                    peak = store_terms(to + l * AMX_WORDS, VLOAD(0, from + l * width),
-                                       VLOAD(0, from + l * width + HALF_BLOCK * k_step), peak);
+                    most = store_terms(to + l * AMX_WORDS, VLOAD(0, from + l * width),
+                                       VLOAD(0, from + l * width + HALF_BLOCK * k_step), most);
                 continue;
             }
             floatv low[LANES], high[LANES];
@@ -98,9 +98,9 @@ static __attribute__((noinline)) floatv split_block(uint *block, const float *x,
             transpose(high);
 #pragma unroll
             for (int l = 0; l < LANES; l++)
-                peak = store_terms(to + l * AMX_WORDS, low[l], high[l], peak);
+                most = store_terms(to + l * AMX_WORDS, low[l], high[l], most);
         }
-    return peak;
+    *peak = most;
 }
 
 /* The greatest lane of magnitudes, as bits; a NaN counts as infinity. */
@@ -119,8 +119,7 @@ INLINE converted split_all(uint *to, const float *x, int rows, const int columns
 
     for (int i = 0; i < others; i += BLOCK_K)
         for (int k = 0; k < ks; k += BLOCK_K, block += BLOCK_WORDS)
-            peak = greater_magnitude(peak, split_block(block, x + (k_across ? i * columns + k : k * columns + i),
-                                                       columns, k_across, as_rows));
+            split_block(block, &peak, x + (k_across ? i * columns + k : k * columns + i), columns, k_across, as_rows);
     return (converted){to, x, peak_of(peak), count};
 }
 
@@ -179,8 +178,7 @@ INLINE converted along_keys(word *to, converted by_queries, const floatv *s, int
 /* ---- the products of the floats themselves ---- */
 
 /* What multiply_rows does, for the rows that are beyond what terms can hold. */
-static __attribute__((noinline)) void multiply_floats(floatv *s, converted rows, converted block, int width, int size,
-                                                      int n)
+ITEM_FUNCTION multiply_floats(floatv *s, converted rows, converted block, int width, int size, int n)
 {
     floatv column[(K_WIDTH > V_WIDTH ? K_WIDTH : V_WIDTH) * QUERY_VECTORS];
 
@@ -212,8 +210,7 @@ static __attribute__((noinline)) void multiply_floats(floatv *s, converted rows,
 }
 
 /* What add_columns does. */
-static __attribute__((noinline)) void add_float_columns(floatv *sum, const float *rows, int width, int size,
-                                                        const floatv *s, int n)
+ITEM_FUNCTION add_float_columns(floatv *sum, const float *rows, int width, int size, const floatv *s, int n)
 {
     for (int c = 0; c < size; c++) {
         floatv acc[QUERY_VECTORS];
@@ -228,8 +225,7 @@ static __attribute__((noinline)) void add_float_columns(floatv *sum, const float
 }
 
 /* What add_rows does. */
-static __attribute__((noinline)) void add_float_rows(global float *to, int step, const float *p, const float *x,
-                                                     int width, int n, int live)
+ITEM_FUNCTION add_float_rows(global float *to, int step, const float *p, const float *x, int width, int n, int live)
 {
     for (int j = 0; j < n; j++)
         for (int c = 0; c < width; c += 32) {
@@ -248,8 +244,8 @@ static __attribute__((noinline)) void add_float_rows(global float *to, int step,
 
 /* 32 x 32 sums at `sum`, whose rows are `width` floats apart, of `steps` blocks of rows and of lanes; `fresh`: the sums count as 0
  * before. */
-static __attribute__((noinline)) void add_blocks(float *sum, int width, bool fresh, const uint *row, int row_count,
-                                                 const uint *lane, int lane_count, int steps)
+ITEM_FUNCTION add_blocks(float *sum, int width, bool fresh, const uint *row, int row_count, const uint *lane,
+                         int lane_count, int steps)
 {
 #define LANE_TILE(term, which) (lane + ((term) * 2 + (which)) * TILE_WORDS)
     amx_state amx;
