@@ -5,9 +5,10 @@
  *   SPLIT_FLOATS                     1: floats, which attention/backward/products_amx.h multiplies
  *
  * An `operand` is a number, or with PAIRS two neighbours in a sum; n of them make OPERANDS(n) operands.  Rows hold their
- * numbers side by side: neighbours in a sum over columns.  Other functions bring them and scores into the order of other sums, in
- * `words` of 32 bits, of which n numbers take WORDS(n); floats are in that order, except for a block's columns.  row_words
- * are what the products read number by number, lane_words what they read by vectors; `count` is for products_amx.h. */
+ * numbers side by side: neighbours in a sum over columns.  Other sums need another order, which is called by what they go along: a
+ * block's rows or columns, a tile's keys, the queries or keys of P and dS.  Functions bring an array into it, as `words` of an array of
+ * their caller's, WORDS(n) or for a block's columns COLUMN_WORDS(n) of n numbers; where it has that order already they return it as it
+ * is, and `to` and `count` (of terms, for products_amx.h) do not matter. */
 #ifndef CLATTN_CL_ATTENTION_BACKWARD_PRODUCTS_H
 #define CLATTN_CL_ATTENTION_BACKWARD_PRODUCTS_H
 
