@@ -82,7 +82,8 @@ kernel void embedding(const global int *ids, const global ELEMENT(TABLE_TYPE) *t
     const args_long first = share_of_group(&a.part, (args_long)a.batch * a.length, &end);
     const int first_item = (int)(first / a.length), first_place = (int)(first - (args_long)first_item * a.length);
     const int width = (int)get_local_size(0) * LANES;
-    const bool have_rows = a.rows > 0 && (POSITIONS != 2 || a.position_rows > 0) && (!SEGMENTS || a.segment_rows > 0);
+    const bool have_rows =
+        a.all_rows > 0 && (POSITIONS != 2 || a.position_rows > 0) && (!SEGMENTS || a.segment_rows > 0);
 
     for (int c = (int)get_local_id(0) * LANES; c < a.size; c += width) {
         const int count = WHOLE_VECTORS ? LANES : a.size - c;
@@ -115,9 +116,11 @@ kernel void embedding(const global int *ids, const global ELEMENT(TABLE_TYPE) *t
             found &= segment_row == segment;
 #endif
             if (have_rows) {
-                v = gather_table(table + a.table.offset + min(row, (uint)a.rows - 1) * a.table.row, c, COL(a.table),
-                                 UNIT_STRIDE, count) *
-                    a.scale;
+                v = (floatv)(0.0f);
+                if (a.rows > 0)
+                    v = gather_table(table + a.table.offset + min(row, (uint)a.rows - 1) * a.table.row, c, COL(a.table),
+                                     UNIT_STRIDE, count) *
+                        a.scale;
                 v = select((floatv)(0.0f), v, (intv)(-own));
 #if POSITIONS == 2
                 v += gather_position(position_table + a.position_table.offset + position_row * a.position_table.row, c,
