@@ -82,7 +82,8 @@ kernel void embedding(const global int *ids, const global ELEMENT(TABLE_TYPE) *t
     const args_long first = share_of_group(&a.part, (args_long)a.batch * a.length, &end);
     const int first_item = (int)(first / a.length), first_place = (int)(first - (args_long)first_item * a.length);
     const int width = (int)get_local_size(0) * LANES;
-    const bool have_rows = a.rows > 0 && (POSITIONS != 2 || a.position_rows > 0) && (!SEGMENTS || a.segment_rows > 0);
+    const bool have_rows =
+        a.all_rows > 0 && (POSITIONS != 2 || a.position_rows > 0) && (!SEGMENTS || a.segment_rows > 0);
 
     for (int c = (int)get_local_id(0) * LANES; c < a.size; c += width) {
         const int count = WHOLE_VECTORS ? LANES : a.size - c;
@@ -94,10 +95,10 @@ kernel void embedding(const global int *ids, const global ELEMENT(TABLE_TYPE) *t
         const ulongv turns = VLOAD(0, lane);
 #endif
         for (args_long place = first; place < end; place++) {
-            const args_long id = ids[a.ids_offset + b * a.ids_batch + s * a.ids_row];
-            const args_long row = nearest_row(id - a.first_row, a.rows);
-            const int own = row == id - a.first_row;
-            int found = nearest_row(id, a.all_rows) == id;
+            const uint id = (uint)ids[a.ids_offset + b * a.ids_batch + s * a.ids_row]; /* large where it is below 0 */
+            const uint row = id - (uint)a.first_row;
+            const int own = row < (uint)a.rows;
+            int found = id < (uint)a.all_rows;
             /* Combined by &=, because Mesa 22.3 loses some of `found && ...` in a loop. */
             floatv v = (floatv)(NAN);
 #if POSITIONS
@@ -115,8 +116,11 @@ kernel void embedding(const global int *ids, const global ELEMENT(TABLE_TYPE) *t
             found &= segment_row == segment;
 #endif
             if (have_rows) {
-                v = gather_table(table + a.table.offset + row * a.table.row, c, COL(a.table), UNIT_STRIDE, count) *
-                    a.scale;
+                v = (floatv)(0.0f);
+                if (a.rows > 0)
+                    v = gather_table(table + a.table.offset + min(row, (uint)a.rows - 1) * a.table.row, c, COL(a.table),
+                                     UNIT_STRIDE, count) *
+                        a.scale;
                 v = select((floatv)(0.0f), v, (intv)(-own));
 #if POSITIONS == 2
                 v += gather_position(position_table + a.position_table.offset + position_row * a.position_table.row, c,

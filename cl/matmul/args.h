@@ -24,7 +24,7 @@ typedef struct matmul_args {
     /* With OPTIONAL (matmul/epilogue.h): */
     int has_bias, has_operand;
     int activation; /* an ACTIVATION_... */
-    int item_rows;  /* rows of a register tile's direction that an item owns */
+    int item_rows;  /* streamed rows that an item of skinny.cl owns */
     int reserved;   /* 0 */
 #endif
 } matmul_args;

@@ -146,6 +146,34 @@ static void encoders_agree(void **state)
     }
 }
 
+/* A rank has rows of the table of tokens, and the first one adds positions and segments. */
+static void texts_agree(void **state)
+{
+    static const clattn_stack_desc stacks[] = {
+        {SHAPE(RELU), .layers = 1, POST, .input = CLATTN_STACK_INPUT_TOKENS, .vocabulary = 50, .scale_embeddings = 1,
+         .positions = CLATTN_POSITIONS_SINUSOIDS},
+        {SHAPE(GELU), .layers = 2, POST, .input = CLATTN_STACK_INPUT_TOKENS, .vocabulary = 50,
+         .positions = CLATTN_POSITIONS_TABLE, .position_count = 9, .first_position = 2, .segments = 2, .input_norm = 1},
+    };
+    int32_t ids[BATCH * POSITIONS], segments[BATCH * POSITIONS];
+    (void)state;
+    for (int n = 0; n < BATCH * POSITIONS; n++) {
+        ids[n] = n * 31 % 50;
+        segments[n] = n % POSITIONS > 3;
+    }
+    for (size_t i = 0; i < COUNT_OF(stacks); i++) {
+        nn_store store = {.seed = 5};
+        nn_store_add_stack(&store, "encoder", &stacks[i]);
+        nn_encoder_run run = {.d = &stacks[i],
+                              .store = &store,
+                              .desc = nn_encoder_desc(BATCH, POSITIONS),
+                              .input = ids,
+                              .segments = stacks[i].segments ? segments : NULL};
+        agrees("texts", &run, MOST_RANKS, 2e-6);
+        nn_store_clear(&store);
+    }
+}
+
 /* Tables of distances have a column for each head; vectors for distances are all heads'. */
 static void pictures_agree(void **state)
 {
@@ -305,6 +333,7 @@ static void logits_agree(void **state)
 int main(int argc, char **argv)
 {
     suite_add(encoders_agree, "group tensor: encoders agree with one device's");
+    suite_add(texts_agree, "group tensor: so do those of texts");
     suite_add(pictures_agree, "group tensor: so do those of pictures");
     suite_add(logits_agree, "group tensor: decoders' logits agree with the reference, and are the same on all ranks");
     suite_add(generation_agrees, "group tensor: generation makes one device's tokens");

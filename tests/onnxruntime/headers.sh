@@ -8,6 +8,7 @@ set -u
 folder=${1-}
 [ $# = 1 ] || { echo "usage: headers.sh FOLDER" >&2; exit 2; }
 [ -e "$folder/onnxruntime/onnxruntime_ep_c_api.h" ] && { echo "$folder"; exit 0; }
+mkdir -p "$folder" && folder=$(cd "$folder" && pwd) || exit 1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/lists/partial" "$work/cache/archives/partial"
@@ -19,5 +20,5 @@ if ! apt-get "$@" update || ! apt-get "$@" download libonnxruntime-dev; then
     echo "Debian sid's libonnxruntime-dev cannot be fetched"
     exit 77
 fi
-dpkg -x libonnxruntime-dev_*.deb unpacked && mkdir -p "$folder" && cp -r unpacked/usr/include/onnxruntime "$folder" &&
+dpkg -x libonnxruntime-dev_*.deb unpacked && cp -r unpacked/usr/include/onnxruntime "$folder" &&
     echo "$folder"

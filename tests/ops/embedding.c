@@ -82,6 +82,8 @@ static const embedding_case cases[] = {
     {"rows amid a table, wrong ids", ALL, .batch = 2, .length = 29, .size = 35, TABLE, .scaled = true, .first = 17,
      .all = 61, .wrong = true},
     {"the last rows of a table", ALL, .batch = 2, .length = 19, .size = 16, .segments = true, .first = 38, .all = 61},
+    {"a part of no rows", ALL, .batch = 2, .length = 9, .size = 19, TABLE, .no_rows = true, .first = 17, .all = 61,
+     .wrong = true},
     {"no elements", ALL, .batch = 2, .length = 9, .size = 0},
 };
 

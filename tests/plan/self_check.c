@@ -244,8 +244,10 @@ static void small_operators_are_checked(void **state)
     static const struct damage embeddings[] = {
         {"generic", "embedding/embedding.cl", "v = gather_table(", "v = 1.001f * gather_table(",
          DISAGREES("embedding") "y["},
-        {"generic", "embedding/embedding.cl", "a.all_rows) == id", "a.all_rows) <= id", DISAGREES("embedding") "y["},
-        {"generic", "embedding/embedding.cl", "row == id - a.first_row", "row <= id", DISAGREES("embedding") "y["},
+        {"generic", "embedding/embedding.cl", "id < (uint)a.all_rows", "id <= (uint)a.all_rows",
+         DISAGREES("embedding") "y["},
+        {"generic", "embedding/embedding.cl", "row < (uint)a.rows", "row <= (uint)a.all_rows",
+         DISAGREES("embedding") "y["},
         {"generic", "rope/rope.h", "#define COS_4 4.16", "#define COS_4 4.36", DISAGREES("embedding") "y["},
     };
     static const struct damage lists[] = {

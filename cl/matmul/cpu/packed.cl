@@ -33,8 +33,7 @@
  *   LANES           floats a vector (lib/vector.h)                   4, 8, 16        all
  *   LANE_VECTORS    vectors across a register tile                   1 and up        1 2 3 4
  *   ROWS            rows of a register tile                          1 and up        4 6 8 12 13 14
- *   TILES           the most register tiles of an item; with OPTIONAL (matmul/epilogue.h) it owns a.item_rows rows,
- *                   a multiple of ROWS that is no more                1 and up        1 8 12 16
+ *   TILES           the most register tiles of an item               1 and up        1 8 12 16
  *   DEPTH           steps between two tiles                          1 and up        64 128 256 512 2048 4096
  *   PREFETCH_DISTANCE   steps by which rows are prefetched; beyond a block's end the next tile's rows are.  0: none.
  *                   Needs ROW_UNIT, and a compiler that has __builtin_prefetch       0 and up   0 256
@@ -48,7 +47,7 @@
  *
  * NDRange, groups of one item: 0 panels, 1 ceil(rows/(ROWS*TILES)), 2 the batch.  Panels are the fastest dimension, so that
  * neighbouring items read the same rows, which by then lie in the level-2 cache.
- * Ownership: an item owns ROWS*TILES rows times PANEL lanes of C.
+ * Ownership: an item owns at most ROWS*TILES rows times PANEL lanes of C.
  * Private memory: 4*ROWS*(TILES + 1)*PANEL bytes of sums (13.5 KiB by default with 16 lanes).  Local memory: none.
  * Barriers: none.
  * Accumulator: float, one chain of fma for each element in rising k, or, with PAIRS, in the order 1, 0, 3, 2 ...; neither the
@@ -101,11 +100,6 @@
 #include "matmul/cpu/pack.h"
 #include "matmul/cpu/store.h"
 
-#if OPTIONAL
-#define ITEM_ROWS(a) ((a).item_rows)
-#else
-#define ITEM_ROWS(a) (ROWS * TILES)
-#endif
 #define LINE (64 / BYTES(ROW_TYPE, K_STEP)) /* steps of a row in one cache line */
 #define COPY_ROWS (ROW_UNIT && !PAIRS && !IS_F32(ROW_TYPE))
 
@@ -239,8 +233,12 @@ ITEM_FUNCTION multiply(const global ELEMENT(ROW_TYPE) *source, const global pack
     const operand_layout rows = row_operand(&a), lanes = lane_operand(&a);
     const destination to = {&a, c, EPILOGUE_ARGUMENTS};
     const long panels = (lanes.count + PANEL - 1) / PANEL;
-    const int row0 = row_group * ITEM_ROWS(a), lane0 = (int)panel * PANEL;
-    const int row_count = min(ITEM_ROWS(a), rows.count - row0), lane_count = min(PANEL, lanes.count - lane0);
+    /* Row groups have numbers of tiles that differ by one at the most. */
+    const int tiles = (rows.count + ROWS - 1) / ROWS, share = tiles / a.part.groups[1];
+    const int more = tiles - share * a.part.groups[1], tile0 = row_group * share + min(row_group, more);
+    const int row0 = tile0 * ROWS, lane0 = (int)panel * PANEL;
+    const int row_count = min((share + (row_group < more ? 1 : 0)) * ROWS, rows.count - row0);
+    const int lane_count = min(PANEL, lanes.count - lane0);
     const long row_k = ROW_UNIT ? 1 : rows.k_stride;
     const int steps = STEPS(a.k);
     const global ELEMENT(ROW_TYPE) *in = source + rows.offset + batch * rows.batch;

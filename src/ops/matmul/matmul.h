@@ -25,11 +25,10 @@ struct matmul_plan {
     size_t tile_rows, tile_columns; /* of C, that a work-group owns */
     size_t panel;                   /* lanes of a packed panel */
     size_t k_step;                  /* k in an element of a packed panel */
-    size_t item_rows;               /* what kernels with OPTIONAL are told: rows that an item owns */
-    size_t item_row_step; /* packed.cl with OPTIONAL: item_rows may be any multiple of it below; otherwise 0 */
-    bool lanes_along_m;   /* a is packed, not b */
-    bool optional;        /* the kernel takes a bias and an operand, and is told what counts and which activation */
-    bool foreign;         /* another library chooses the kernels, from size to size anew */
+    size_t item_rows;               /* what skinny.cl with OPTIONAL is told: streamed rows that an item owns */
+    bool lanes_along_m;             /* a is packed, not b */
+    bool optional; /* the kernel takes a bias and an operand, and is told what counts and which activation */
+    bool foreign;  /* another library chooses the kernels, from size to size anew */
 };
 
 /* Rows of A that one B multiplies: the rows of all items that share it. */

@@ -43,13 +43,6 @@ static size_t packed_items(const struct matmul_plan *plan, const struct matmul_p
     return stride ? batch : 1;
 }
 
-/* The rows of an item: as many in each, because an item reads its whole panel, however few rows it has. */
-static size_t balanced_rows(const struct matmul_plan *plan, size_t row_count)
-{
-    const size_t items = divide_up(row_count, plan->tile_rows);
-    return plan->item_row_step ? round_up(divide_up(row_count, items), plan->item_row_step) : plan->tile_rows;
-}
-
 static clattn_status launch(const struct matmul_plan *plan, const struct matmul_problem *problem, struct chain *chain,
                             const clattn_matmul_args *args, matmul_args *given)
 {
@@ -57,13 +50,12 @@ static clattn_status launch(const struct matmul_plan *plan, const struct matmul_
     const clattn_binding *rows = plan->lanes_along_m ? &args->b : &args->a;
     size_t lane_count = (size_t)(plan->lanes_along_m ? given->m : given->n);
     size_t row_count = (size_t)(plan->lanes_along_m ? given->n : given->m);
-    size_t panels = divide_up(lane_count, plan->panel), item_rows = balanced_rows(plan, row_count);
+    size_t panels = divide_up(lane_count, plan->panel);
     const size_t pack_groups[3] = {panels, divide_up(divide_up((size_t)given->k, plan->k_step), PACK_DEPTH),
                                    packed_items(plan, problem, (size_t)given->batch)};
-    const size_t groups[3] = {panels, divide_up(row_count, item_rows), (size_t)given->batch};
+    const size_t groups[3] = {panels, divide_up(row_count, plan->tile_rows), (size_t)given->batch};
     const clattn_binding *pack_bindings[2] = {lanes, &chain->workspace};
     const clattn_binding *bindings[MATMUL_POINTERS] = {rows, &chain->workspace};
-    given->item_rows = (int)item_rows;
     matmul_bind(plan, problem, args, bindings);
     return matmul_launch_packed(plan, chain, args->prepack, given, pack_bindings, pack_groups, bindings, groups);
 }
@@ -184,9 +176,8 @@ clattn_status matmul_packed_add_kernels(struct matmul_plan *plan, const char *fi
     bool rounds = optional && !g->prefetch_panel && g->tiles < MOST_TILES &&
                   !(plan->base.context->device.caps.quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR));
     plan->panel = g->lanes * g->vectors;
-    plan->tile_rows = plan->item_rows = g->rows * g->tiles;
+    plan->tile_rows = g->rows * g->tiles;
     matmul_defines(plan, optional, options);
-    plan->item_row_step = plan->optional ? g->rows : 0;
     define_int(options, "TILES", (long long)(rounds ? MOST_TILES : g->tiles));
     define_int(options, "DEPTH", (long long)g->depth);
     define_int(options, "LANES", (long long)g->lanes);
