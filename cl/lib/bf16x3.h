@@ -14,6 +14,7 @@
  *                             columns w and w + 16.  The lanes' address is lane(term, 0) for a term's lower 16 lanes and
  *                             lane(term, 1) for the upper 16; their rows are lane_step words apart
  *   greater_magnitude(x, y)   x, or y's magnitude if that is greater; x is a magnitude, and NaN is the greatest
+ *   peak_of(x)                the greatest of a vector of magnitudes, as bits; a NaN counts as infinity
  *   peaks, with_peak(all, x)  the greatest and the least of some rows' or lanes' greatest magnitudes, as bits, and with x
  *                             added; a magnitude of 0 does not count for the least
  *   may_be_beyond(x, y)       whether IS_BEYOND may hold for one of the pairs of two such peaks' rows and lanes
@@ -33,6 +34,7 @@
 #define TERMS_OF_BF16 1
 #define TERMS_OF(TYPE) JOIN(TERMS_OF_, TYPE)
 #define BLOCK_K 32
+#define HALF_BLOCK (BLOCK_K / 2) /* words of so many columns */
 #define TILE_WORDS (AMX_ROWS * AMX_WORDS)
 #define BLOCK_WORDS (TERMS * 2 * TILE_WORDS) /* words of 32 rows or lanes */
 
@@ -49,6 +51,11 @@ INLINE void split(uintv term[TERMS], floatv low, floatv high, int count)
 INLINE floatv greater_magnitude(floatv x, floatv y)
 {
     return AS_FLOATV(max(AS_UINTV(x), AS_UINTV(y) & 0x7fffffff));
+}
+
+INLINE uint peak_of(floatv x)
+{
+    return as_uint(largest_lane(AS_FLOATV(min(AS_UINTV(x), (uintv)(0x7f800000)))));
 }
 
 #define IS_BEYOND_ALONE(x) ((x) >= as_uint(0x1p96f) || ((x) > 0 && (x) < as_uint(0x1p-80f)))

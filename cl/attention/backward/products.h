@@ -203,7 +203,7 @@ INLINE void add_some_columns(floatv *sum, const int columns, const operand *rows
             sum[c * QUERY_VECTORS + v] = acc[c][v];
 }
 
-/* The same for `size` columns and n keys. */
+/* sum[c * QUERY_VECTORS + v] += the products of column c of the n keys' rows with their weights, for c < size, a literal. */
 INLINE void add_columns(floatv *sum, converted rows, const int width, const int size, converted weights, int n)
 {
     const operandv *const s = (const operandv *)weights;
@@ -248,7 +248,8 @@ INLINE void add_some_rows(global float *to, const int vectors, int step, const o
     }
 }
 
-/* The same for `width` columns and `live` queries. */
+/* to[j * step + c] += the products of key j's weights with column c of the block's rows, over the first `live` queries; for j < n
+ * and `width` columns, a literal. */
 INLINE void add_rows(global float *to, int step, converted p, converted x, const int width, int n, int live)
 {
     const int vectors = width / LANES, rest = vectors % QUERY_VECTORS, terms = OPERANDS(live);

@@ -29,8 +29,6 @@
 #error "AMX needs tiles of 32 keys and 32 queries"
 #endif
 
-#define HALF_BLOCK (BLOCK_K / 2)
-
 typedef uint word;
 
 /* A matrix: blocks along the terms of the sum, which are `count` terms of each number. */
@@ -101,12 +99,6 @@ ITEM_FUNCTION split_block(uint *block, floatv *peak, const float *x, int width, 
                 most = store_terms(to + l * AMX_WORDS, low[l], high[l], most);
         }
     *peak = most;
-}
-
-/* The greatest lane of magnitudes, as bits; a NaN counts as infinity. */
-INLINE uint peak_of(floatv magnitudes)
-{
-    return as_uint(largest_lane(AS_FLOATV(min(AS_UINTV(magnitudes), (uintv)(0x7f800000)))));
 }
 
 /* `rows` rows of `columns` floats; both are multiples of 32. */

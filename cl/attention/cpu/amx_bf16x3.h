@@ -11,8 +11,6 @@
 
 #if SPLIT_FLOATS
 
-#define HALF_BLOCK (BLOCK_K / 2)
-
 /* K and V^T as blocks (lib/bf16x3.h), in the order in which they are multiplied: of 32 keys and 32 columns, along the
  * columns, at KEY_TILES; of 32 columns of V and 32 keys, along a tile's keys, at VALUE_TILES.  Peaks are the greatest
  * magnitudes, as bits, of a key and of a column's gathered keys. */
@@ -30,12 +28,6 @@ typedef struct amx_keys {
 
 #define QUERY_WORDS (KEY_STEPS * TERMS * HALF_BLOCK * QUERY_VECTORS)      /* vectors of Q^T's splits, */
 #define WEIGHT_WORDS (KEY_TILE / 32 * TERMS * HALF_BLOCK * QUERY_VECTORS) /* and of P^T's of a tile */
-
-/* The greatest lane of a vector of magnitudes, as bits; a NaN counts as infinity. */
-INLINE uint peak_of(floatv x)
-{
-    return as_uint(largest_lane(AS_FLOATV(min(AS_UINTV(x), (uintv)(0x7f800000)))));
-}
 
 /* Stores the terms of two vectors in a row of a block, from word `w` on. */
 INLINE void store_terms(uint *row, int w, floatv low, floatv high, int count)

@@ -32,9 +32,9 @@ static void check(const void *test, const char *solver)
     const bool is_cpu = strncmp(solver, "cpu", 3) == 0;
     const bool is_tile = strcmp(solver, "tile") == 0;
     const bool is_large = strcmp(solver, "cpu-amx") == 0 && t->dim.d_k + t->dim.d_v > 900;
-    const bool refused = is_large ? true
-                         : is_cpu ? t->additive || t->mask > MASK_BOOL || t->bias || t->alibi || t->type.query == F64
-                                  : (is_tile && (t->additive || t->dim.d_v > 512)) || attention_refuses(t, solver);
+    const bool refused =
+        is_large || (is_cpu ? t->additive || t->mask > MASK_BOOL || t->bias || t->alibi || t->type.query == F64
+                            : (is_tile && (t->additive || t->dim.d_v > 512)) || attention_refuses(t, solver));
     if (job_plan(&j.job, &attention_operator, &j.desc, solver,
                  refused         ? JOB_REFUSED
                  : t->long_loops ? JOB_LOOPS
