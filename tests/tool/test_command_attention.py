@@ -449,9 +449,11 @@ class Features(CommandTest):
             self.close(found["output"], attend(*arrays)["output"].transpose(axes))
 
     def test_devices_share_packed_sequences(self):
-        """Their items are rows, so that devices share the heads, if there are enough."""
+        """Their items are rows, so that devices share the heads, if there are enough.
+
+        A device that measures 32 times as slow as the other would have none of 32."""
         self.two_devices()
-        q, k, v = self.normal(1, 2, 12, 8), self.normal(1, 2, 12, 8), self.normal(1, 2, 12, 8)
+        q, k, v = self.normal(1, 32, 12, 8), self.normal(1, 32, 12, 8), self.normal(1, 32, 12, 8)
         starts = ["--query-starts", self.save("starts.npy", np.array([0, 3, 7, 12], np.int32)), "--key-starts", self.path("starts.npy")]
         outputs = []
         for device in ("0", "0,1"):
@@ -459,7 +461,8 @@ class Features(CommandTest):
             self.assertIs(report["verified"], True)
             outputs.append(np.load(self.path("o.npy")))
         np.testing.assert_array_equal(*outputs)
-        self.assertEqual(report["heads"], [1, 1])
+        self.assertEqual((len(report["heads"]), sum(report["heads"])), (2, 32))
+        self.assertGreater(min(report["heads"]), 0)
         self.refuse(2, *self.attention_of(q[:, :1], k[:, :1], v[:, :1]), *starts, "--device", "0,1",
                     saying="has 2 devices, expected at most 1, the number of key heads")
 
