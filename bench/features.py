@@ -42,6 +42,7 @@ def cases(mask, vector):
     return [
         ("a boolean mask", plain + ["--mask", mask], plain, 1.15),
         ("causal, 4,096 x 4,096", square + ["--causal"], square, 0.58),
+        ("causal gradients", plain + ["--backward", "--causal"], plain + ["--backward"], 0.58),
         ("a window of 256 in 16,384 keys", long + ["--window", "255,0"], long, 1 / 20),
         ("8 query heads to a key head", ["--shape", "1,16,2,1024,1024,64,64"],
          ["--shape", "1,16,16,1024,1024,64,64"], 1.0),

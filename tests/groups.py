@@ -84,7 +84,7 @@ def make_jobs(run, groups, level):
         add_windows(run, gcc, full)
     if "guard" in groups:
         # The only group that measures.
-        run.add("guard", "figures", [PYTHON, ROOT / "bench/guard.py", run.work / "gcc"], POCL, [gcc], 120, alone=True)
+        run.add("guard", "figures", [PYTHON, ROOT / "bench/guard.py", run.work / "gcc"], POCL, [gcc], 900, alone=True)
 
 
 def build_with_sanitizers(run):

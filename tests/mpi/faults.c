@@ -4,7 +4,7 @@
  * are expected and all kernels compiled, and then with what KIND says.
  *
  *   killed     the last rank ends itself
- *   slow       the last rank takes half of the time-out for its exchanges with the others; all have the same bits as before
+ *   slow       the last rank takes a quarter of the time-out for its exchanges with the others; all have the same bits as before
  *   truncated  the last rank sends less than it should, and more than nothing
  *   different  the last rank has another description: PHASE is what differs, mode, causal or rows
  *   steady     all ranks go on running, for as many seconds as PHASE says, or until they fail
@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 enum { HEADS = 12, ROWS = 64, SIZE = 16, NUMBERS = HEADS * ROWS * SIZE }; /* of a rank */
-enum { STEADY_MS = 5000, TIMEOUT_MS = 1000, SLOW_MS = 500, SHORTER = 8 };
+enum { STEADY_MS = 5000, TIMEOUT_MS = 2000, SLOW_MS = 500, SHORTER = 8 };
 enum array { QUERY, KEY, VALUE, D_OUTPUT, OUTPUT, D_QUERY, D_KEY, D_VALUE, LSE, ARRAYS };
 
 static const char *kind, *phase, *wanted_phase;

@@ -22,7 +22,7 @@ from test_mpi import ATTENTION, FAULTS, MPIRUN, OPEN_MPI
 DELAY, LOSS = 0.002, 0.01
 TIMEOUT = 5  # seconds, of a steady run (faults.c)
 FULL = os.environ.get("CLATTN_TEST_LEVEL") == "full"
-SECONDS = 1500 if FULL else 100  # nothing hangs
+SECONDS = 1500  # nothing hangs
 
 
 class Between(unittest.TestCase):
@@ -56,12 +56,11 @@ class Between(unittest.TestCase):
         return file.read_text() if file.exists() else ""
 
     def wait_for(self, pattern, seconds):
-        """The seconds until both ranks have said what fits the pattern."""
+        """Until both ranks have said what fits the pattern."""
         began = time.monotonic()
         while not all(re.search(pattern, self.said(rank), re.MULTILINE) for rank in range(2)):
             self.assertLess(time.monotonic() - began, seconds, f"rank 0:\n{self.said(0)}\nrank 1:\n{self.said(1)}")
             time.sleep(0.05)
-        return time.monotonic() - began
 
     def test_attention(self):
         """attention.c: every mode and order, and what is drawn, is exact, gradients included."""
@@ -83,8 +82,10 @@ class Between(unittest.TestCase):
         """A link that goes down while both ranks run: each fails at its time-out and names the other one."""
         self.start(FAULTS, "ring", "steady", 100)
         self.wait_for("^rank [01]: running$", 100)
+        began = time.monotonic()
         self.network.cut()
-        seconds = self.wait_for("did not answer", 2 * TIMEOUT)
+        self.wait_for("did not answer", 4 * TIMEOUT)
+        seconds = time.monotonic() - began
         for rank in range(2):
             expected = [f"rank {rank}: running", f"rank {rank}: rank {1 - rank} did not answer within {1000 * TIMEOUT} ms"]
             self.assertEqual(self.said(rank).splitlines(), expected)

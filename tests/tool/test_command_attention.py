@@ -453,8 +453,8 @@ class Features(CommandTest):
 
         A device that measures 32 times as slow as the other would have none of 32."""
         self.two_devices()
-        q, k, v = self.normal(1, 32, 12, 8), self.normal(1, 32, 12, 8), self.normal(1, 32, 12, 8)
-        starts = ["--query-starts", self.save("starts.npy", np.array([0, 3, 7, 12], np.int32)), "--key-starts", self.path("starts.npy")]
+        q, k, v = self.normal(1, 32, 300, 8), self.normal(1, 32, 300, 8), self.normal(1, 32, 300, 8)
+        starts = ["--query-starts", self.save("starts.npy", np.array([0, 64, 150, 300], np.int32)), "--key-starts", self.path("starts.npy")]
         outputs = []
         for device in ("0", "0,1"):
             report = self.succeed(*self.attention_of(q, k, v), *starts, "--device", device, "--verify", "--json").json()

@@ -209,7 +209,7 @@ void inject_mark(void)
 
 bool inject_balanced(enum inject_kind *kind)
 {
-    for (int tries = 0; tries < 200; tries++) {
+    for (int tries = 0; tries < 6000; tries++) {
         int worst = -1;
         for (int i = 0; i < INJECT_KINDS; i++)
             if (live[i] != marked[i])

@@ -62,7 +62,7 @@ void check_references(cl_context context, cl_command_queue queue, struct referen
 {
     struct reference_counts counts = {0, 0};
     settle(context, queue);
-    for (int tries = 0; tries < 200; tries++) {
+    for (int tries = 0; tries < 6000; tries++) {
         counts = read_references(context, queue);
         if (counts.context == expected.context && counts.queue == expected.queue)
             return;

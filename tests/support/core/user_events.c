@@ -36,7 +36,7 @@ bool queue_is_empty(cl_command_queue queue)
     cl_int status = CL_QUEUED;
     assert_cl(clEnqueueMarkerWithWaitList(queue, 0, NULL, &marker));
     clFlush(queue);
-    for (int i = 0; i < 100 && status != CL_COMPLETE; i++) {
+    for (int i = 0; i < 6000 && status != CL_COMPLETE; i++) {
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
         assert_cl(clGetEventInfo(marker, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL));
     }
