@@ -191,6 +191,14 @@ class Again(TrainTest):
         self.assertEqual(self.train("m", "--steps", 25, "--resume")["steps"], 25)
         self.same_files("whole", "m")
 
+    def test_progress(self):
+        """A terminal has a line of the loss, the speed and the time left, which is erased at the end."""
+        line = r"\rtraining .* \d+ %.*loss \d+\.\d+, \d+ tokens/s, 1 min left"
+        status, shown = self.on_a_terminal(*self.command("m", "--steps", 1000000, "--minutes", 1), until=line)
+        self.assertEqual(status, -signal.SIGINT, shown)
+        self.assertRegex(shown, line)
+        self.assertTrue(shown.endswith("\r\x1b[K"), repr(shown[-80:]))
+
     def test_interrupt(self):
         """A signal ends training after the step, with a checkpoint that goes on as if it had not come."""
         with subprocess.Popen([CLATTN] + [str(a) for a in self.command("m", "--json", "--steps", 1000000)],

@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -141,8 +142,8 @@ class CommandTest(unittest.TestCase):
             self.assertIn(text, result.errors[0])
         return result
 
-    def on_a_terminal(self, *arguments, env=None):
-        """Returns the exit status and what a terminal at stderr shows."""
+    def on_a_terminal(self, *arguments, env=None, until=None):
+        """Returns the exit status and what a terminal at stderr shows; SIGINT ends what has shown the pattern `until`."""
         try:
             master, slave = pty.openpty()
         except OSError as error:  # a chroot without /dev/pts
@@ -159,6 +160,9 @@ class CommandTest(unittest.TestCase):
             if not part:
                 break
             shown += part
+            if until is not None and re.search(until.encode(), shown):
+                process.send_signal(signal.SIGINT)
+                until = None
         os.close(master)
         process.stdout.close()
         return process.wait(TIMEOUT), shown.decode("utf-8", "replace")
