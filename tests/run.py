@@ -6,15 +6,16 @@
 
 --level quick     the default: every operator and solver on PoCL (small shapes of the programs with the most kernels), some
                   programs on Oclgrind and rusticl, the host's side with sanitizers, the command, the installed library
---level thorough  all programs on PoCL and, at small shapes, on Oclgrind, other ways to build (also for Windows), compilers of
-                  absent GPUs, pretrained models, fuzzing, plug-ins in ffmpeg and GEGL (100 MB, fetched once), the Python
-                  package (55 MB, fetched once), the guard of speed
+--level thorough  all programs on PoCL and, at the smallest shapes, on Oclgrind, other ways to build (also for Windows), compilers of
+                  absent GPUs, pretrained models, speech, fuzzing, plug-ins in ffmpeg and GEGL (100 MB, fetched once), the
+                  Python package (55 MB, fetched once), the provider for ONNX Runtime (47 MB), Debian 13's PoCL, the guard of speed
 --level full      (or --full) more: further kernels on PoCL, every head size, all programs on rusticl, random seeds, a minute
                   for each fuzzer, Intel's runtime for CPUs (800 MB, fetched once), PyTorch (600 MB), faster-whisper (200 MB),
                   heat maps in a browser (220 MB), a GTK window (60 MB), the test programs on Debian 13's drivers, sid's and
                   arm64's (1 GB each), and under wine (100 MB), coverage
 --only            just these groups: host, pocl, oclgrind, rusticl, sanitize, install, variants, offline, models, speech,
-                  fuzz, plugins, python, examples, debian13, windows, guard, intel, pytorch, browser, seeds, sid, arm64, coverage
+                  fuzz, plugins, python, onnxruntime, examples, debian13, windows, guard, intel, pytorch, browser, packages,
+                  seeds, sid, arm64, coverage
 --continue        what has passed in FOLDER before, with the same command and environment, is not run again
 --no-install      nothing is installed or fetched
 --build           where to build and test (default: build/test in the source folder)

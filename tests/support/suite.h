@@ -10,7 +10,7 @@
 typedef enum test_level {
     LEVEL_TINY = 1,  /* for a simulator, which is about a thousand times slower: small shapes */
     LEVEL_QUICK = 2, /* each feature once, and what needs no further kernel */
-    LEVEL_SMALL = 4, /* the thorough run */
+    LEVEL_SMALL = 4, /* further kernels */
     LEVEL_FULL = 8   /* every head size */
 } test_level;
 
