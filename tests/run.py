@@ -50,12 +50,13 @@ class Job:
 
     `needs` are jobs that must have passed before.  `alone` jobs run while no other does: builds before all others, the rest
     after them.  A job that is not `isolated` gets the caller's environment, which knows proxies and package indexes.  One that
-    `fetches` waits for the network and has no core of its own."""
+    `fetches` waits for the network and has no core of its own; `sleeps` mostly does, and has none either."""
 
-    def __init__(self, group, name, command, env=None, needs=(), limit=1800, isolated=True, alone=False, fetches=False):
+    def __init__(self, group, name, command, env=None, needs=(), limit=1800, isolated=True, alone=False, fetches=False,
+                 sleeps=False):
         self.group, self.name, self.command, self.env = group, name, command, env or {}
         self.needs, self.limit, self.isolated, self.alone = list(needs), limit, isolated, alone
-        self.fetches = fetches
+        self.fetches, self.sleeps = fetches, sleeps
         self.counts = None  # passed, failed, skipped, kernel programs
         self.seconds = 0
 
@@ -132,7 +133,7 @@ class Run:
             if level != "full" and suites & {"tool", "long"}:
                 differs = {"CLATTN_TEST_LEVEL": "quick" if "tool" in suites else "tiny"}
             self.add(group, row["name"], wrapper(row) + row["cmd"], {**env, **differs, **row["env"]}, [build, *needs],
-                     limit=7200 if level == "full" else 1800)
+                     limit=7200 if level == "full" else 1800, sleeps="sleeps" in suites)
 
     def fetch(self, group, name, folder, *command):
         """A script that fetches something into a folder; the last line of its log is what it has fetched, or why not."""
@@ -178,8 +179,8 @@ class Run:
             job.counts = (0, 1, 0, 0)
 
     def run(self):
-        """All jobs, as many at a time as there are cores, and beside them one that fetches, in their order as far as their
-        needs allow."""
+        """All jobs, as many at a time as there are cores, and beside them one that fetches or sleeps, in their order as far as
+        their needs allow."""
         needed = {id(need) for job in self.jobs for need in job.needs}
         self.jobs = [job for job in self.jobs if id(job) in needed or
                      (job.group != "build" and job.identity() not in self.passed_before)]
@@ -205,9 +206,9 @@ class Run:
     @staticmethod
     def startable(waiting, running):
         ready = [job for job in waiting if all(need.counts for need in job.needs)]
-        busy = sum(job.fetches for job in running)
-        return [job for job in ready if job.fetches][:1 - busy] + \
-            [job for job in ready if not job.fetches][:CORES - len(running) + busy]
+        beside = [job for job in ready if job.fetches] + [job for job in ready if job.sleeps]
+        busy = sum(job.fetches or job.sleeps for job in running)
+        return beside[:1 - busy] + [job for job in ready if job not in beside][:CORES - len(running) + busy]
 
     def show(self, group):
         """The group's line and what went wrong, if all its jobs are done."""
