@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""The library as a static one and as a subproject of another project: test_subproject.py FOLDER.
+"""The library as a static one and as a subproject of another project, by the wrap file of a release: test_subproject.py FOLDER.
 
-FOLDER is where it is built and installed.
+FOLDER is where the release is packed, built and installed.
 """
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -20,6 +22,18 @@ def output(*command, **environment):
                           env={**os.environ, **environment}).stdout
 
 
+def pack(folder):
+    """Packs the sources as a release has them, changes that are not committed included; the wrap file for that."""
+    listed = output("git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
+    version = re.search(r"^  version: '(.*)',$", (ROOT / "meson.build").read_text(encoding="utf-8"), re.M)[1]
+    archive = folder / f"clattn-{version}.tar.gz"
+    with tarfile.open(archive, "w:gz", compresslevel=1) as file:
+        for name in filter(lambda name: name and (ROOT / name).exists(), listed):
+            file.add(ROOT / name, f"clattn-{version}/{name}")
+    output("sh", ROOT / "packaging/recipes.sh", archive, f"file://{archive}", folder / "recipes")
+    return folder / "recipes/meson/clattn.wrap"
+
+
 class Subproject(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -28,8 +42,8 @@ class Subproject(unittest.TestCase):
         (source / "subprojects").mkdir(parents=True)
         for name in ("meson.build", "application.c"):
             shutil.copy(HERE / name, source)
-        (source / "subprojects/clattn").symlink_to(ROOT)
-        output("meson", "setup", cls.build, source, f"--prefix={cls.prefix}", "--libdir=lib")
+        shutil.copy(pack(FOLDER), source / "subprojects")
+        output("meson", "setup", cls.build, source, f"--prefix={cls.prefix}", "--libdir=lib", "--force-fallback-for=clattn")
         output("ninja", "-C", cls.build)
         output("meson", "install", "--no-rebuild", "-C", cls.build)
 
