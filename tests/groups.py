@@ -133,6 +133,9 @@ def add_install(run, gcc, full):
     for name, folder, built in (("mpi", "external", external), ("cmake-mpi", "external-cmake", cmake)):
         run.add("install", f"{name}-run", ["sh", HERE / "external/mpi.sh", run.work / folder / "mpi"] if mpi else
                 ["sh", "-c", f"echo no MPI here; exit {SKIPPED}"], library, [built])
+    for way, settings in {"cc": [], "cmake": [f"-DCMAKE_PREFIX_PATH={run.work}/prefix"], "meson": []}.items():
+        run.add("install", f"readme-{way}", ["sh", HERE / "external/readme.sh", run.work / f"readme-{way}", way, *settings],
+                {**library, "PKG_CONFIG_PATH": f"{run.work}/prefix/lib/pkgconfig"}, [installed])
     run.add("install", "command", [run.work / "prefix/bin/clattn", "devices"], library, [installed])
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The library as a static one and as a subproject of another project, by the wrap file of a release: test_subproject.py FOLDER.
+"""The library as a static one and as a subproject of README's project, by the wrap file of a release: test_subproject.py FOLDER.
 
 FOLDER is where the release is packed, built and installed.
 """
@@ -38,19 +38,17 @@ class Subproject(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         shutil.rmtree(FOLDER, ignore_errors=True)
-        source, cls.build, cls.prefix = FOLDER / "application", FOLDER / "build", FOLDER / "prefix"
+        source, cls.build, cls.prefix = FOLDER / "first", FOLDER / "first/build", FOLDER / "prefix"
         (source / "subprojects").mkdir(parents=True)
-        for name in ("meson.build", "application.c"):
-            shutil.copy(HERE / name, source)
         shutil.copy(pack(FOLDER), source / "subprojects")
-        output("meson", "setup", cls.build, source, f"--prefix={cls.prefix}", "--libdir=lib", "--force-fallback-for=clattn")
-        output("ninja", "-C", cls.build)
+        cls.said = output("sh", ROOT / "tests/external/readme.sh", source, "meson", f"--prefix={cls.prefix}", "--libdir=lib",
+                          "--force-fallback-for=clattn", "-Ddefault_library=static", "-Dwarning_level=2", "-Dwerror=true")
         output("meson", "install", "--no-rebuild", "-C", cls.build)
 
     def test_builds_nothing_but_the_library(self):
         targets = json.loads(output("meson", "introspect", "--targets", self.build))
         self.assertEqual({target["name"] for target in targets},
-                         {"application", "clattn.a", "clattn-parts", "embedded_kernels"})
+                         {"first", "clattn.a", "clattn-parts", "embedded_kernels"})
         tests = json.loads(output("meson", "introspect", "--tests", self.build))
         self.assertEqual(tests, [])
 
@@ -67,8 +65,8 @@ class Subproject(unittest.TestCase):
         self.assertIn("clattn_version", names)
         self.assertEqual([name for name in names if not name.startswith("clattn_")], [])
 
-    def test_application_of_the_subproject_runs(self):
-        self.assertIn("0.25 0.25 0.25 0.25", output(self.build / "application"))
+    def test_program_of_the_project_runs(self):
+        self.assertTrue(self.said.endswith("found 5 6 7 8\nfound 9 10 11 12\n"), self.said)
 
     def test_application_that_knows_pkg_config_alone_runs(self):
         package = {"PKG_CONFIG_PATH": f"{self.prefix}/lib/pkgconfig"}
