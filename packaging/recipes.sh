@@ -7,10 +7,12 @@
 #
 #   conan/                 conan create FOLDER/conan; the test group `packages` does that
 #   vcpkg/clattn/          an overlay port: vcpkg install clattn --overlay-ports=FOLDER/vcpkg; read by CMake in the tests, never by vcpkg
+#   meson/clattn.wrap      for the folder subprojects of a Meson project; the tests build a program by it
 #   homebrew/clattn.rb     brew install --formula FOLDER/homebrew/clattn.rb, on Linux; not tried
 #
-# Each builds libclattn and libclattn-io, which need nothing but OpenCL's headers and open the OpenCL loader at run time.
-# libclattn-pictures is left out: it calls the loader itself.
+# Each but the wrap file builds libclattn and libclattn-io, which need nothing but OpenCL's headers and open the OpenCL loader at
+# run time.  libclattn-pictures is left out: it calls the loader itself.  With the wrap file Meson builds libclattn, linked to the
+# loader, and what else the project's default_options say.
 set -eu
 
 [ $# = 3 ] || { echo "usage: recipes.sh ARCHIVE URL FOLDER" >&2; exit 2; }

@@ -27,16 +27,9 @@ export SOURCE_DATE_EPOCH
 name=clattn-$version
 git archive --format=tar --prefix="$name/" HEAD | gzip -n -9 > "$out/$name.tar.gz"
 
-# The wheel is made of the archive, so that it needs nothing else.  It serves every Python 3, and every C library from that one on
-# whose symbols it has.
+# The wheel is made of the archive, so that it needs nothing else.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 tar -xzf "$out/$name.tar.gz" -C "$work"
-python3 -m pip install --quiet --target "$work/tools" wheel
-CFLAGS="-ffile-prefix-map=$work=." python3 -m pip wheel --quiet --no-deps --wheel-dir "$work/wheel" "$work/$name"
-python3 -m zipfile -e "$work"/wheel/*.whl "$work/unpacked"
-libc=$(objdump -T "$work"/unpacked/clattn/_clattn.* | grep -o 'GLIBC_[0-9.]*' | sort -t. -k2 -n | tail -n 1 | tr . _)
-PYTHONPATH=$work/tools python3 -m wheel tags --remove --python-tag py3 --abi-tag none \
-    --platform-tag "manylinux_${libc#GLIBC_}_$(uname -m)" "$work"/wheel/*.whl > /dev/null
-cp "$work"/wheel/*.whl "$out"
+sh packaging/wheel.sh "$work/$name" "$out"
 cd "$out" && sha256sum "$name.tar.gz" "$name"*.whl | tee SHA256SUMS

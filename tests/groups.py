@@ -133,6 +133,9 @@ def add_install(run, gcc, full):
     for name, folder, built in (("mpi", "external", external), ("cmake-mpi", "external-cmake", cmake)):
         run.add("install", f"{name}-run", ["sh", HERE / "external/mpi.sh", run.work / folder / "mpi"] if mpi else
                 ["sh", "-c", f"echo no MPI here; exit {SKIPPED}"], library, [built])
+    for way, settings in {"cc": [], "cmake": [f"-DCMAKE_PREFIX_PATH={run.work}/prefix"], "meson": []}.items():
+        run.add("install", f"readme-{way}", ["sh", HERE / "external/readme.sh", run.work / f"readme-{way}", way, *settings],
+                {**library, "PKG_CONFIG_PATH": f"{run.work}/prefix/lib/pkgconfig"}, [installed])
     run.add("install", "command", [run.work / "prefix/bin/clattn", "devices"], library, [installed])
 
 
@@ -464,24 +467,31 @@ def add_plugins(run, gcc, full):
 
 
 def add_python(run, gcc, full):
-    """The Python package: its wheel as pip builds it, installed; checked by ruff and mypy."""
-    job, folder, python = packages(run, "python", "python", "numpy==2.4.6", "cffi==2.1.1", "mypy==2.4.1", "types-cffi==2.1.0.20260827",
-                                   "ruff==0.17.6", "pyopencl==2026.1.4", "tokenizers==0.23.3")
-    installed, wheels = run.work / "python", run.work / "wheels"
-    for old in (installed, wheels):
-        shutil.rmtree(old, ignore_errors=True)
+    """The Python package: the release's wheel, installed by pip into a virtual environment; checked by ruff and mypy."""
+    needed = ["numpy==2.4.6", "cffi==2.1.1", "tokenizers==0.23.3"]
+    job, folder, python = packages(run, "python", "python", *needed, "mypy==2.4.1", "types-cffi==2.1.0.20260827", "ruff==0.17.6",
+                                   "pyopencl==2026.1.4")
+    wheels, unpacked, venv = run.work / "wheels", run.work / "python", run.work / "venv"
     wheel = run.add("python", "wheel", lambda: ["sh", "-c", """
-        "$0" -m pip wheel --quiet --no-deps --wheel-dir "$1" "$2" && ls "$1" &&
-        "$0" -m pip install --quiet --no-deps --target "$3" "$1"/clattn-*.whl""", python(), wheels, ROOT, installed],
-                    needs=[job], isolated=False)
+        rm -rf "$1" "$2" && sh "$3/packaging/wheel.sh" "$3" "$1" "$0" && ls "$1" && "$0" -m zipfile -e "$1"/*.whl "$2" """,
+                                                python(), wheels, unpacked, ROOT], needs=[job], isolated=False)
+    # What pip installs is what the wheel asks for, in the versions that the other tests have.
+    constraints = run.work / "constraints.txt"
+    constraints.write_text("\n".join(needed))
+    installed = run.add("python", "venv", lambda: ["sh", "-c", """
+        rm -rf "$1" && "$0" -m venv --without-pip "$1" &&
+        "$0" -m pip --python "$1" install --quiet --no-compile --constraint "$2" "$(echo "$3"/*.whl)[text]" """,
+                                                   python(), venv, constraints, wheels],
+                        {"PIP_CACHE_DIR": f"{run.cache}/pip"}, [wheel], isolated=False, fetches=True)
     minilm, whisper, torch = model_files(run, "minilm"), model_files(run, "whisper"), run.cache / "torch"
     fetched = [job for job in run.jobs if (job.group, job.name) == ("pytorch", "package")]  # of the full run
-    path = ":".join(map(str, [installed, *([torch] if fetched else []), folder]))
-    run.add("python", "package", lambda: [python(), HERE / "python/test_python.py"],
-            {**POCL, "PYTHONPATH": path, "CLATTN_TEST_LEVEL": "full" if full else "quick"}, [wheel, *fetched])
-    run.add("python", "models", lambda: ["env", f"CLATTN_MINILM={run.last_line(minilm)}", f"WHISPER_MODEL={run.last_line(whisper)}",
-                                         python(), HERE / "python/test_models.py"],
-            {**POCL, "PYTHONPATH": path}, [wheel, minilm, whisper])
+    path = ":".join(map(str, [*([torch] if fetched else []), folder]))
+    run.add("python", "package", [venv / "bin/python", HERE / "python/test_python.py"],
+            {**POCL, "PYTHONPATH": path, "CLATTN_TEST_LEVEL": "full" if full else "quick"}, [installed, *fetched])
+    for name, env in {"models": {"PYTHONPATH": path}, "readme": {}}.items():
+        run.add("python", name, lambda name=name: ["env", f"CLATTN_MINILM={run.last_line(minilm)}",
+                                                   f"WHISPER_MODEL={run.last_line(whisper)}", venv / "bin/python",
+                                                   HERE / f"python/test_{name}.py"], {**POCL, **env}, [installed, minilm, whisper])
     if full:
         run.add("python", "release", ["sh", "-c", """
             test -z "$(git -C "$0" status --porcelain)" || { echo there are changes that are not committed; exit 77; }
@@ -490,8 +500,8 @@ def add_python(run, gcc, full):
         drawing, plots, _ = packages(run, "python", "matplotlib", "matplotlib==3.11.2")
         run.add("python", "example", lambda: ["sh", "-c", """
             rm -rf "$1" && mkdir "$1" && "$0" "$2" "$1" && for name in weights speed; do grep -q "</svg>" "$1/$name.svg" || exit; done""",
-                                              python(), run.work / "example", ROOT / "examples/python/attention.py"],
-                {**POCL, "PYTHONPATH": f"{path}:{plots}", "MPLBACKEND": "Agg"}, [wheel, drawing, *fetched])
+                                              venv / "bin/python", run.work / "example", ROOT / "examples/python/attention.py"],
+                {**POCL, "PYTHONPATH": f"{path}:{plots}", "MPLBACKEND": "Agg"}, [installed, drawing, *fetched])
     sources = [ROOT / "python", HERE / "python", HERE / "onnxruntime", ROOT / "examples/python"]
     for name, command in {"lint": ["ruff", "check"], "format": ["ruff", "format", "--check"]}.items():
         run.add("python", name, [folder / "bin" / command[0], *command[1:], "--no-cache", *sources], needs=[job])

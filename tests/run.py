@@ -8,7 +8,7 @@
                   programs on Oclgrind and rusticl, the host's side with sanitizers, the command, the installed library
 --level thorough  all programs on PoCL and, at the smallest shapes, on Oclgrind, other ways to build (also for Windows), compilers of
                   absent GPUs, pretrained models, speech, fuzzing, plug-ins in ffmpeg and GEGL (100 MB, fetched once), the
-                  Python package (55 MB, fetched once), the provider for ONNX Runtime (47 MB), Debian 13's PoCL, the guard of speed
+                  Python package (90 MB, fetched once), the provider for ONNX Runtime (47 MB), Debian 13's PoCL, the guard of speed
 --level full      (or --full) more: further kernels on PoCL, every head size, all programs on rusticl, random seeds, a minute
                   for each fuzzer, Intel's runtime for CPUs (800 MB, fetched once), PyTorch (600 MB), faster-whisper (200 MB),
                   heat maps in a browser (220 MB), a GTK window (60 MB), the test programs on Debian 13's drivers, sid's and

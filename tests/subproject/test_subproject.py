@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""The library as a static one and as a subproject of another project: test_subproject.py FOLDER.
+"""The library as a static one and as a subproject of README's project, by the wrap file of a release: test_subproject.py FOLDER.
 
-FOLDER is where it is built and installed.
+FOLDER is where the release is packed, built and installed.
 """
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -20,23 +22,33 @@ def output(*command, **environment):
                           env={**os.environ, **environment}).stdout
 
 
+def pack(folder):
+    """Packs the sources as a release has them, changes that are not committed included; the wrap file for that."""
+    listed = output("git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
+    version = re.search(r"^  version: '(.*)',$", (ROOT / "meson.build").read_text(encoding="utf-8"), re.M)[1]
+    archive = folder / f"clattn-{version}.tar.gz"
+    with tarfile.open(archive, "w:gz", compresslevel=1) as file:
+        for name in filter(lambda name: name and (ROOT / name).exists(), listed):
+            file.add(ROOT / name, f"clattn-{version}/{name}")
+    output("sh", ROOT / "packaging/recipes.sh", archive, f"file://{archive}", folder / "recipes")
+    return folder / "recipes/meson/clattn.wrap"
+
+
 class Subproject(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         shutil.rmtree(FOLDER, ignore_errors=True)
-        source, cls.build, cls.prefix = FOLDER / "application", FOLDER / "build", FOLDER / "prefix"
+        source, cls.build, cls.prefix = FOLDER / "first", FOLDER / "first/build", FOLDER / "prefix"
         (source / "subprojects").mkdir(parents=True)
-        for name in ("meson.build", "application.c"):
-            shutil.copy(HERE / name, source)
-        (source / "subprojects/clattn").symlink_to(ROOT)
-        output("meson", "setup", cls.build, source, f"--prefix={cls.prefix}", "--libdir=lib")
-        output("ninja", "-C", cls.build)
+        shutil.copy(pack(FOLDER), source / "subprojects")
+        cls.said = output("sh", ROOT / "tests/external/readme.sh", source, "meson", f"--prefix={cls.prefix}", "--libdir=lib",
+                          "--force-fallback-for=clattn", "-Ddefault_library=static", "-Dwarning_level=2", "-Dwerror=true")
         output("meson", "install", "--no-rebuild", "-C", cls.build)
 
     def test_builds_nothing_but_the_library(self):
         targets = json.loads(output("meson", "introspect", "--targets", self.build))
         self.assertEqual({target["name"] for target in targets},
-                         {"application", "clattn.a", "clattn-parts", "embedded_kernels"})
+                         {"first", "clattn.a", "clattn-parts", "embedded_kernels"})
         tests = json.loads(output("meson", "introspect", "--tests", self.build))
         self.assertEqual(tests, [])
 
@@ -53,8 +65,8 @@ class Subproject(unittest.TestCase):
         self.assertIn("clattn_version", names)
         self.assertEqual([name for name in names if not name.startswith("clattn_")], [])
 
-    def test_application_of_the_subproject_runs(self):
-        self.assertIn("0.25 0.25 0.25 0.25", output(self.build / "application"))
+    def test_program_of_the_project_runs(self):
+        self.assertTrue(self.said.endswith("found 5 6 7 8\nfound 9 10 11 12\n"), self.said)
 
     def test_application_that_knows_pkg_config_alone_runs(self):
         package = {"PKG_CONFIG_PATH": f"{self.prefix}/lib/pkgconfig"}
