@@ -17,9 +17,10 @@ from sdpa import draw_added, draw_extents, draw_selection
 
 KINDS = ("batch", "packed", "additive")
 ORDER = ("batch", "packed", "batch", "additive", "batch")
-SOLVERS = ("cpu", "cpu-amx", "generic")
+SOLVERS = ("cpu", "cpu-amx", "generic", "tile", "emulated-mma")
 ALIGNMENTS = ("top-left", "bottom-right", "explicit")
 PAIRS = ("mask", "bias")
+OPERANDS = ("query", "key", "value", "d_output")  # of the products
 INTEGERS = (np.int32, np.int64)
 
 # A score function and its derivative, which Backward.bent and bent_slope compute, too.
@@ -126,8 +127,8 @@ def spoil(stored, where):
 
 # ---- softmax of rows of which some number is finite, and its log-sum-exp ----
 
-def nearest_bf16(x):
-    return x.to(torch.bfloat16).to(x.dtype)
+def nearest(x, dtype):
+    return x.to(torch.float16 if dtype == "f16" else torch.bfloat16).to(x.dtype)
 
 
 def softmax(s):
@@ -151,6 +152,7 @@ class Backward:
         self.draw = draw
         draw.option(draw.folder)
         self.additive = draw.kind == "additive" or (draw.kind == "packed" and draw.chance(0.1))
+        self.wide = draw.solver == "generic" and draw.chance(0.5)  # float64
         self.draw_sizes()
         self.draw_positions()
         self.draw_scoring()
@@ -223,7 +225,8 @@ class Backward:
         if self.softcap:
             draw.option("softcap=%.9g" % self.softcap)
             draw.note("softcap %.3g", self.softcap)
-        self.bend = round(draw.number_between(0.5, 8), 3) if draw.chance(0.25) else 0.0
+        # Users' functions compute in float32.
+        self.bend = round(draw.number_between(0.5, 8), 3) if draw.chance(0.25) and not self.wide else 0.0
         if self.bend:
             draw.option("score_mod=" + BENT % ("score_mod", self.bend, SCORE_MOD),
                         "score_mod_grad=" + BENT % ("score_mod_grad", self.bend, SCORE_MOD_GRAD))
@@ -253,7 +256,7 @@ class Backward:
             if "short_mask=1" not in draw.arguments:
                 draw.option("short_mask=1")
         boolean = name == "mask" and draw.chance(0.35)
-        array = draw_selection(draw, extents) if boolean else draw_added(draw, extents, "bf16")
+        array = draw_selection(draw, extents) if boolean else draw_added(draw, extents, "f64" if self.wide else "bf16")
         draw.note("%s %s %s", name, array.dtype, "x".join(map(str, extents)))
         self.give(name, array)
         return array
@@ -266,19 +269,24 @@ class Backward:
             draw.note("dropout %.3g", self.dropout)
 
     def draw_results(self):
-        """Which gradients there are, of which type.  The solver cpu has none of masks, biases, slopes and vectors."""
+        """Which gradients there are, of which type.  The solver cpu has none of masks, biases, slopes and vectors; generic alone has
+        vectors."""
         draw = self.draw
         differentiable = [name for name in PAIRS if self.masks[name] is not None and self.masks[name].dtype != np.bool_]
         differentiable += self.per_head
-        if draw.solver.startswith("cpu") and (self.additive or draw.chance(0.2)):
+        if draw.solver != "generic" and (self.additive or (draw.solver.startswith("cpu") and draw.chance(0.2))):
             draw.solver = "any"
         if draw.solver.startswith("cpu"):
             differentiable = [name for name in differentiable if name == "sinks"]
         if draw.solver != "any":
             draw.option("solver=" + draw.solver)
-        common = draw.pick("f32", "f32", "f16", "bf16") if draw.chance(0.7) else None
+        common = "f64" if self.wide else draw.pick("f32", "f32", "f16", "bf16") if draw.chance(0.7) else None
         self.types = {name: common or draw.pick("f32", "f16", "bf16")
-                      for name in ("query", "key", "value", "output", "d_output", "d_query", "d_key", "d_value")}
+                      for name in OPERANDS + ("output", "d_query", "d_key", "d_value")}
+        if self.wide:
+            self.types.update(d_mask="f64", d_bias="f64")
+        elif draw.solver == "emulated-mma":
+            self.types.update(dict.fromkeys(OPERANDS, draw.pick("f16", "bf16")))
         wanted = [name for name in ["query", "key", "value"] + differentiable if draw.chance(0.75)] or [
             draw.pick("query", "key", "value", *differentiable)]
         self.results = {}
@@ -290,7 +298,9 @@ class Backward:
             draw.option("%s=%s:%s" % (name, self.types.get(name, "f32"), place.text()))
         self.wanted = wanted
         self.has_d_lse = draw.chance(0.4)
-        draw.note("%s to %s%s", common or " ".join(self.types.values()), " ".join(wanted), " from lse, too" if self.has_d_lse else "")
+        types = list(self.types.values())
+        draw.note("%s to %s%s", types[0] if len(set(types)) == 1 else " ".join(types), " ".join(wanted),
+                  " from lse, too" if self.has_d_lse else "")
 
     def draw_rows(self):
         """Arrays of queries and keys.  In the files there is NaN where nothing may be read: in rows that no item owns or that are
@@ -307,7 +317,8 @@ class Backward:
             if name == "d_lse" and not self.has_d_lse:
                 continue
             shape = (side.batch(), heads, side.stored) + ((width,) if width else ())
-            stored = store(draw.normal(*shape), self.types.get(name, "f32"))
+            drawn = draw.random.standard_normal(shape) if self.wide else draw.normal(*shape)
+            stored = store(drawn, self.types.get(name, "f32"))
             hidden = np.ones(shape[:3], bool)
             for b, (at, rows) in enumerate(side.places()):
                 hidden[at, :, rows.start:rows.start + int(side.lengths[b])] = False
@@ -381,7 +392,7 @@ class Backward:
         else:
             s = self.scale * (q @ k.transpose(2, 3))
             if self.rounds(s):
-                s.register_hook(nearest_bf16)
+                s.register_hook(lambda x: nearest(x, self.types["query"]))
         if self.softcap:
             s = self.softcap * torch.tanh(s / self.softcap)
         return s
@@ -401,7 +412,7 @@ class Backward:
     def padded(self, x):
         return torch.nn.functional.pad(x, (0, self.keys.dense - x.shape[-1])) if x.shape[-1] != 1 else x
 
-    def forward(self, leaf, kept):
+    def forward(self, leaf, kept, naive):
         """Output, log-sum-exp (0 where it is none), and P before dropout."""
         s = self.scores(leaf)
         attended, alive = torch.from_numpy(self.attended.copy()), torch.from_numpy(self.alive())
@@ -409,20 +420,21 @@ class Backward:
         if "sinks" in leaf:
             s = torch.cat([s, leaf["sinks"][:, None, None].expand(s.shape[:3] + (1,))], -1)
         s = torch.where(alive[..., None], s, 0)  # a row of -inf alone has no softmax
-        weights, lse = softmax(s) if s.dtype == torch.float64 else naive_softmax(s)
+        weights, lse = naive_softmax(s) if naive else softmax(s)
         weights, lse = torch.where(attended, weights[..., :self.keys.dense], 0), torch.where(alive, lse, 0)
         value = leaf["value"].repeat_interleave(self.heads // self.kv_heads, 1)
         kept_weights = weights * kept.to(s.dtype)
         output = kept_weights @ value
         if self.rounds(s):
-            by_value = nearest_bf16(kept_weights.detach()) @ value
+            by_value = nearest(kept_weights.detach(), self.types["query"]) @ value
             output = kept_weights @ value.detach() + by_value - by_value.detach()
         return output, lse, weights
 
     def rounds(self, s):
-        """Whether this is the naive computation of arrays for which the library may choose cpu-bf16, which rounds P and dS."""
-        operands = {self.types[name] for name in ("query", "key", "value", "d_output")}
-        return self.draw.solver == "any" and operands == {"bf16"} and s.dtype == torch.float32
+        """Whether this is the naive computation for a solver that rounds P and dS to the type of its operands: the matrix engine, or
+        cpu-bf16, which the library may choose."""
+        chosen = self.draw.solver == "any" and {self.types[name] for name in OPERANDS} == {"bf16"}
+        return s.dtype == torch.float32 and (chosen or self.draw.solver == "emulated-mma")
 
     def alive(self):
         """The rows that have a log-sum-exp: (items, heads, queries)."""
@@ -430,14 +442,14 @@ class Backward:
             return np.broadcast_to(self.queries.counts()[:, None], self.shape()[:3]).copy()
         return self.attended.any(-1)
 
-    def gradients(self, dtype, kept, stored):
+    def gradients(self, dtype, kept, stored, naive):
         """Forward's results and the gradients, by autograd.
 
         The library takes delta = d_output . output from the output as it was stored, and so do the reference and the naive
         computation: to replace autograd's delta is to subtract d_output . (stored - output) from d_lse."""
         with torch.enable_grad():
             leaf = self.leaves(dtype)
-            output, lse, weights = self.forward(leaf, kept)
+            output, lse, weights = self.forward(leaf, kept, naive)
             d_output = torch.from_numpy(self.rows["d_output"])
             shift = (d_output * (torch.from_numpy(stored) - output.detach())).sum(-1)
             by_lse = (torch.from_numpy(self.d_lse()) - shift).to(dtype)
@@ -506,8 +518,8 @@ class Backward:
             wrong += self.check_share(keep)
         kept_tensor = torch.from_numpy(np.broadcast_to(kept, self.shape()).copy())
         stored = np.where(self.alive()[..., None], self.queries.dense_of(widen(self.load("output"))), 0)
-        reference = self.gradients(torch.float64, kept_tensor, stored)
-        naive = self.gradients(torch.float32, kept_tensor, stored)
+        reference = self.gradients(torch.float64, kept_tensor, stored, False)
+        naive = self.gradients(torch.float64 if self.wide else torch.float32, kept_tensor, stored, True)
         wrong += self.check_forward(reference, naive, kept)
         magnitudes = self.magnitudes(np.broadcast_to(kept, self.shape()), reference[2].numpy(), reference[1].numpy(), stored)
         for name in self.wanted:
@@ -540,11 +552,11 @@ class Backward:
         """Forward's results, without which backward's mean nothing: property.py holds them to more."""
         alive = self.alive()
         storage = [self.types[name] for name in ("value", "output")]
-        weights = naive[2] * torch.from_numpy(np.broadcast_to(kept, self.shape()).astype(np.float32))
-        if storage != ["f32", "f32"]:  # as matrix engines round it
+        weights = naive[2] * torch.from_numpy(np.broadcast_to(kept, self.shape()).astype(naive[2].numpy().dtype))
+        if storage not in (["f32", "f32"], ["f64", "f64"]):  # as matrix engines round it
             weights = torch.from_numpy(rounded(weights.numpy(), self.types["value"]))
-        value = torch.from_numpy(np.repeat(self.rows["value"], self.heads // self.kv_heads, 1).astype(np.float32))
-        plain = rounded((weights @ value).numpy(), self.types["output"])
+        value = torch.from_numpy(np.repeat(self.rows["value"], self.heads // self.kv_heads, 1)).to(weights.dtype)
+        plain = widen(store((weights @ value).numpy(), self.types["output"]))
         magnitude = reference[2].numpy() * kept @ np.abs(value.numpy().astype(np.float64))
         magnitude = np.where(self.attended.any(-1)[..., None], magnitude, EXACT_ZERO)
         given = self.queries.dense_of(widen(self.load("output")))

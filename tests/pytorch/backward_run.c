@@ -11,7 +11,7 @@
  *
  *   NAME=PLACE          where a given array lies in its file: PLACE is ORDER[+GAP].  Axis n of the file is dimension ORDER[n] of the
  *                       array, and GAP elements precede each row of the last axis.  Without PLACE, the file is the array.
- *   output=TYPE[:PLACE] lse=f32[:PLACE]      of the results of forward; TYPE is f32, f16 or bf16
+ *   output=TYPE[:PLACE] lse=f32[:PLACE]      of the results of forward; TYPE is f32, f16, bf16 or f64
  *   d_query d_key d_value d_mask d_bias d_vector d_alibi d_sinks=TYPE[:PLACE]    which gradients there are
  *   causal=1 short_mask=1 additive=1 alignment=N position=N left=N right=N longest=N scale=X softcap=X
  *   dropout=X seed=N offset=N score_mod=TEXT score_mod_grad=TEXT
@@ -118,6 +118,7 @@ static struct made make(const struct member *m, int32_t rank, const size_t *exte
     const char *text = option(m->name, "f32"), *colon = strchr(text, ':'), *place = colon ? colon + 1 : NULL;
     const clattn_dtype dtype = !strncmp(text, "f16", 3)    ? CLATTN_DTYPE_F16
                                : !strncmp(text, "bf16", 4) ? CLATTN_DTYPE_BF16
+                               : !strncmp(text, "f64", 3)  ? CLATTN_DTYPE_F64
                                                            : CLATTN_DTYPE_F32;
     struct made made = {.name = m->name};
     size_t file[CLATTN_MAX_RANK] = {0}, bytes = clattn_dtype_size(dtype);

@@ -15,7 +15,7 @@ from attention_numpy import from_bf16, to_bf16  # noqa: E402
 
 def store(x, dtype):
     """What lies in the file: bfloat16 travels as uint16."""
-    return to_bf16(x) if dtype == "bf16" else np.asarray(x, {"f32": np.float32, "f16": np.float16}[dtype])
+    return to_bf16(x) if dtype == "bf16" else np.asarray(x, {"f64": np.float64, "f32": np.float32, "f16": np.float16}[dtype])
 
 
 def widen(stored):

@@ -4,6 +4,7 @@ import numpy as np
 from draw import rounded
 
 UNIT = 2.0 ** -23
+UNIT_OF_DOUBLES = 2.0 ** -52
 EXACT_ZERO = -1.0  # as a magnitude: nothing was summed, and the result is +0 to the bit
 
 
@@ -66,7 +67,7 @@ def exact_magnitude(q, k, v, scale, score, attended, sink=None):
 
 def rounding(dtype, value):
     """Half a unit in the last place of a 16-bit type at the value; the state's own is part of the rule otherwise."""
-    if dtype == "f32":
+    if dtype in ("f32", "f64"):
         return np.zeros_like(value)
     digits, lowest = (11, -24) if dtype == "f16" else (8, -133)
     exponent = np.frexp(value)[1]
@@ -76,7 +77,7 @@ def rounding(dtype, value):
 def disagreement(what, value, reference, naive, magnitude, dtype="f32", mean=None):
     """None if value obeys the rule against the reference, or a line that says where it does not, and by how much.
 
-    float32: |o - r| <= 2 max|n - r| + 8 u M.  16 bits: two roundings more, and on average `mean` times the naive."""
+    float32 and float64: |o - r| <= 2 max|n - r| + 8 u M.  16 bits: two roundings more, and on average `mean` times the naive."""
     value, reference, naive, magnitude = (np.asarray(a, np.float64) for a in (value, reference, naive, magnitude))
     if value.shape != reference.shape:
         return "%s has the shape %s, expected %s" % (what, value.shape, reference.shape)
@@ -85,7 +86,7 @@ def disagreement(what, value, reference, naive, magnitude, dtype="f32", mean=Non
     assert not np.isnan(reference).any(), "the reference has a NaN that nothing drawn explains"
     finite = np.isfinite(reference) & np.isfinite(naive)
     naive_error = np.abs(naive - reference, where=finite, out=np.zeros_like(reference))
-    slack = 8 * UNIT * np.maximum(magnitude, 0)
+    slack = 8 * (UNIT_OF_DOUBLES if dtype == "f64" else UNIT) * np.maximum(magnitude, 0)
     allowed = 2 * naive_error.max() + slack + 2 * rounding(dtype, np.where(finite, reference, 0))
     with np.errstate(invalid="ignore"):
         error = np.abs(value - reference)

@@ -28,7 +28,7 @@ def draw_selection(draw, shape):
 
 def draw_added(draw, shape, dtype):
     """What is added, and in the file: of any float type, with -inf and large finite numbers in it."""
-    kind = draw.pick("f32", "f16", "bf16") if dtype == "bf16" else draw.pick("f32", "f16")
+    kind = draw.pick("f32", "f16", *([dtype] if dtype in ("bf16", "f64") else []))
     added = store(draw.normal(*shape), kind)
     if draw.chance(0.4):
         added = store(np.where(draw_selection(draw, shape), widen(added), draw.pick(-np.inf, -np.inf, -1e4)), kind)

@@ -1,10 +1,11 @@
 /* Attention's plans keep within their cost, and choose how many heads an item of decoding takes.
  *
- * Holds: that neither kernels nor workspace grow with S_q * S_k. */
+ * Holds: that neither kernels nor workspace grow with S_q * S_k, forward and backward. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "support/attention/case.h"
+#include "support/attention/engine_cases.h"
 #include "support/core/inject.h"
 
 /* ---- what a plan costs ---- */
@@ -89,6 +90,60 @@ static void plan_cost(const void *which, const char *solver)
     job_release(&job);
 }
 
+/* ---- what a plan of the backward direction costs ---- */
+
+struct backward_cost {
+    const char *solver;
+    unsigned levels;
+    clattn_dtype dtype;
+    bool with_pairs; /* gradients of a mask and a bias, which are as large as their arrays */
+};
+
+static const struct backward_cost backward_costs[] = {
+    {"generic", ALL, CLATTN_DTYPE_F32, true},
+    {"cpu", ALL, CLATTN_DTYPE_F32, false},
+    {"cpu-bf16", ALL, CLATTN_DTYPE_BF16, false},
+    {"cpu-amx", ALL, CLATTN_DTYPE_F32, false},
+    /* Kernels that take a CPU's compiler ten seconds and more. */
+    {"tile", BIG, CLATTN_DTYPE_F32, true},
+    {"emulated-mma", BIG, CLATTN_DTYPE_BF16, true},
+};
+
+static clattn_attention_desc backward_of_length(const struct backward_cost *test, size_t length)
+{
+    clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
+
+    desc.direction = CLATTN_DIRECTION_BACKWARD;
+    desc.query = desc.output = desc.gradients.query = desc.gradients.output =
+        clattn_layout_bhsd(test->dtype, 2, 4, length, 8);
+    desc.key = desc.value = desc.gradients.key = desc.gradients.value =
+        clattn_layout_bhsd(test->dtype, 2, 2, length, 8);
+    desc.outputs.lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (size_t[]){2, 4, length});
+    if (test->with_pairs) {
+        desc.mask = desc.bias = desc.gradients.mask = desc.gradients.bias =
+            clattn_layout_bhsd(CLATTN_DTYPE_F32, 2, 4, length, length);
+    }
+    return desc;
+}
+
+/* Sequences twice as long take the same launches, and at most twice the workspace.  They are so long that even 1,024 compute units
+ * have parts of the queries of their own, whose number then grows no further. */
+static void backward_plan_cost(const void *which, const char *solver)
+{
+    const size_t length = 65536;
+    size_t kernels[2], workspace[2];
+
+    if (device_breaks(solver)) {
+        skip();
+    }
+    for (size_t n = 0; n < 2; n++) {
+        const clattn_attention_desc desc = backward_of_length(which, length << n);
+        read_cost(&desc, solver, &kernels[n], &workspace[n]);
+    }
+    assert_true(workspace[0] > 0 && workspace[1] <= 2 * workspace[0] + 4096);
+    assert_int_equal(kernels[0], kernels[1]);
+}
+
 /* ---- heads in turn ---- */
 
 /* One token of 8 heads runs by attention_cpu_decode; a paged cache has the rows of all heads close together. */
@@ -133,6 +188,14 @@ int main(int argc, char **argv)
 {
     device_use_functions(inject_get_proc);
     attention_add_check(plan_cost, costs, COUNT_OF(costs));
+    for (size_t n = 0; n < COUNT_OF(backward_costs); n++) {
+        const char *solver = backward_costs[n].solver;
+        const bool is_offered = strcmp(solver, "cpu-amx") != 0 || !emulates_amx_too_slowly();
+        if (is_offered && backward_costs[n].levels & level()) {
+            suite_add_case(backward_plan_cost, &backward_costs[n], solver, "attention backward %s: cost of a plan",
+                           solver);
+        }
+    }
     suite_add_case(heads_in_turn_of_pages, &paged_token, "cpu", "attention cpu: several heads in turn from pages");
     suite_add_case(one_head_of_a_plain_cache, &plain_token, "cpu", "attention cpu: one head from a plain cache");
     return suite_run("attention plans", argc, argv);
