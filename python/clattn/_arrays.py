@@ -63,6 +63,12 @@ class Operand:
             raise ValueError(f"an array of shape {self.values.shape} has gaps, and cannot be one of shape {shape}") from None
         return self.view(values)
 
+    def contiguous(self) -> Operand:
+        """The array in C order: a copy, if it lies otherwise in the host's memory."""
+        if self.owner is not None or self.values.flags.c_contiguous:
+            return self
+        return self.view(np.ascontiguousarray(self.values))
+
     def byte_offset(self) -> int:
         """Where the first element lies in the owner's buffer."""
         return int(self.values.ctypes.data) - self.origin

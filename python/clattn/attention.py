@@ -29,6 +29,7 @@ MEMBERS = {
     "query_lengths": "lengths.query",
     "key_lengths": "lengths.key",
 }
+MEMBERS |= {f"user_buffers[{n}]": f"snippets.buffer.{n}" for n in range(lib.C_CLATTN_USER_BUFFERS)}
 HAVE_GRADIENTS = ("query", "key", "value", "attn_mask", "bias", "alibi_slopes", "sinks")
 
 
@@ -73,6 +74,9 @@ def _operands(arrays: dict[str, Any], enable_gqa: bool) -> tuple[dict[str, Opera
     for name in ("attn_mask", "bias"):
         if name in made:
             made[name] = _mask(made[name], shape[:-3])
+    for name, array in made.items():
+        if name.startswith("user_buffers"):
+            made[name] = array.contiguous().reshaped(-1)
     heads, kv_heads = made["query"].values.shape[1], made["key"].values.shape[1]
     if heads != kv_heads and not enable_gqa:
         raise ValueError(f"query has {heads} heads and key {kv_heads}, which enable_gqa=True allows")
@@ -110,11 +114,42 @@ def _fields(
     return fields
 
 
+def _snippets(**texts: str | None) -> dict[str, Any]:
+    """Members of the description that are the caller's own functions."""
+    fields = {}
+    for name, text in texts.items():
+        if text is not None:
+            if not isinstance(text, str):
+                raise TypeError(f"{name} is {text!r}, no text")
+            if "\0" in text:
+                raise ValueError(f"{name} has a NUL, at which C's text would end")
+            fields[f"snippets.{name}"] = text
+    return fields
+
+
+def _user_buffers(arrays: Sequence[Any]) -> dict[str, Any]:
+    """The arrays that the caller's own functions read, by their names."""
+    if not isinstance(arrays, list | tuple):
+        raise TypeError("user_buffers is no list or tuple of arrays")
+    if len(arrays) > lib.C_CLATTN_USER_BUFFERS:
+        raise ValueError(f"there are {len(arrays)} user_buffers, and there may be {lib.C_CLATTN_USER_BUFFERS}")
+    return {f"user_buffers[{n}]": array for n, array in enumerate(arrays)}
+
+
+def _user_scalars(values: Sequence[float]) -> dict[str, Any]:
+    """Members of the arguments that the caller's own functions read, of which those without a value are 0."""
+    count = lib.C_CLATTN_USER_BUFFERS
+    if len(values) > count:
+        raise ValueError(f"there are {len(values)} user_scalars, and there may be {count}")
+    numbers = [number(value, "user_scalars") for value in values]
+    return {f"snippets.scalar.{n}": value for n, value in enumerate(numbers + [0.0] * (count - len(numbers)))}
+
+
 def _forward(
     arrays: dict[str, Operand],
     shape: tuple[int, ...],
     fields: dict[str, Any],
-    seed: int,
+    scalars: dict[str, Any],
     kind: Kind,
     lse: bool,
     context: Context | None,
@@ -127,7 +162,6 @@ def _forward(
     if lse:
         outputs.append(("outputs.lse", kind.new(query, rows, lib.CLATTN_DTYPE_F32)))
     inputs = [(MEMBERS[name], array) for name, array in arrays.items()]
-    scalars = {"dropout.seed": seed} if "dropout.probability" in fields else {}
     compute("attention", context or kind.context(), fields, inputs, outputs, scalars)
     if len(shape) != 4:
         output = output.reshaped(*shape[:-1], columns)
@@ -138,7 +172,7 @@ def _gradients(
     options: Any, needed: Sequence[bool], tensors: list[Any], output: Any, lse: Any, d_output: Any, d_lse: Any
 ) -> list[Any]:
     """The gradients of PyTorch's tensors that are needed, and None for the others."""
-    names, fields, seed, enable_gqa, context = options
+    names, fields, scalars, enable_gqa, context = options
     arrays, _ = _operands(dict(zip(names, tensors, strict=True)), enable_gqa)
     d_output = sys.modules["torch"].zeros_like(output) if d_output is None else d_output
     rows = arrays["query"].values.shape[:3]
@@ -155,7 +189,6 @@ def _gradients(
             exact = name in ("query", "key", "value") or array.dtype == lib.CLATTN_DTYPE_F64
             wanted[name] = kind.new(array, array.values.shape, None if exact else lib.CLATTN_DTYPE_F32)
     outputs = [(f"gradients.{MEMBERS[name].split('.')[-1]}", gradient) for name, gradient in wanted.items()]
-    scalars = {"dropout.seed": seed} if "dropout.probability" in fields else {}
     directed = {**fields, "direction": lib.CLATTN_DIRECTION_BACKWARD}
     compute("attention", context or kind.context(), directed, inputs, outputs, scalars)
     return [
@@ -166,16 +199,16 @@ def _gradients(
 
 @functools.cache
 def _autograd() -> Any:
-    """Attention as one of PyTorch's functions: apply((names of arrays, fields, seed, enable_gqa, context), array, ...)."""
+    """Attention as one of PyTorch's functions: apply((names of arrays, fields, scalars, enable_gqa, context), array, ...)."""
     torch = sys.modules["torch"]
 
     class Attention(torch.autograd.Function):  # type: ignore[misc, name-defined]
         @staticmethod
         def forward(ctx: Any, options: Any, *tensors: Any) -> tuple[Any, Any]:
-            names, fields, seed, enable_gqa, context = options
+            names, fields, scalars, enable_gqa, context = options
             arrays, shape = _operands(dict(zip(names, tensors, strict=True)), enable_gqa)
             kind = kind_of(tensors[0])
-            output, lse = _forward(arrays, shape, fields, seed, kind, True, context)
+            output, lse = _forward(arrays, shape, fields, scalars, kind, True, context)
             assert lse is not None
             made = kind.result(output), kind.result(lse)
             ctx.options = options
@@ -231,6 +264,11 @@ def scaled_dot_product_attention(
     softcap: float = 0.0,
     alibi_slopes: Any = None,
     sinks: Any = None,
+    score_mod: str | None = None,
+    mask_mod: str | None = None,
+    score_mod_grad: str | None = None,
+    user_buffers: Sequence[Any] = (),
+    user_scalars: Sequence[float] = (),
     query_lengths: Any = None,
     key_lengths: Any = None,
     seed: int | None = None,
@@ -252,10 +290,21 @@ def scaled_dot_product_attention(
     softcap        scores become softcap * tanh(score / softcap)
     alibi_slopes   (heads,) or (batch, heads) float32: slope * |p - j| is subtracted from the scores
     sinks          (heads,) float32: one more logit in the softmax of each row, without a value
+    score_mod      text in OpenCL C that defines a function, which changes each score after the softcap and before biases and masks:
+                   float score_mod(float score, int batch, int head, int query, int key, user_data user)
+    mask_mod       the same for a function that gives 0 for "do not attend":
+                   int mask_mod(int batch, int head, int query, int key, user_data user)
+    score_mod_grad the same for the derivative of score_mod by `score`, of its arguments; only gradients need it
+    user_buffers   up to four arrays, which these functions read as user.buffer0 ... user.buffer3 in C order: float32 is float there,
+                   int32 int, int64 long, boolean uchar, float16 what vload_half reads
+    user_scalars   up to four numbers, which they read as user.scalar0 ... user.scalar3
     query_lengths  (batch,) integers: rows of queries beyond are 0
     key_lengths    (batch,) integers: keys beyond are not attended
     seed           of dropout; None draws one, for PyTorch's tensors by torch's own generator
     return_lse     gives (result, log-sum-exp of each row's scores), the latter (..., heads, L) in float32
+
+    The texts are trusted: they run on the device with the kernel's rights, and can read and write whatever the kernel can. Their
+    `user` has more (user.position, user.key_length): docs/attention.md of the source says what, and what a text must not have.
 
     The result of PyTorch's tensors has a gradient by query, key, value, masks and biases that are added, slopes and sinks.
 
@@ -263,6 +312,9 @@ def scaled_dot_product_attention(
     >>> q = k = v = np.eye(4, dtype=np.float32)
     >>> scaled_dot_product_attention(q, k, v, is_causal=True)[0].tolist()
     [1.0, 0.0, 0.0, 0.0]
+    >>> same = "int mask_mod(int batch, int head, int query, int key, user_data user) { return key == query; }"
+    >>> scaled_dot_product_attention(q, k, v, mask_mod=same)[2].tolist()
+    [0.0, 0.0, 1.0, 0.0]
     """
     arrays = {"query": query, "key": key, "value": value}
     for name, array in (
@@ -275,21 +327,30 @@ def scaled_dot_product_attention(
     ):
         if array is not None:
             arrays[name] = array
-    fields = _fields(dropout_p, is_causal, scale, window, alignment, softcap)
-    if seed is None:
-        seed = _new_seed(query) if dropout_p else 0
+    fields, scalars = _fields(dropout_p, is_causal, scale, window, alignment, softcap), {}
+    if dropout_p:
+        scalars["dropout.seed"] = _new_seed(query) if seed is None else seed
+    if score_mod is not None or mask_mod is not None or score_mod_grad is not None or user_buffers:
+        fields |= _snippets(score_mod=score_mod, mask_mod=mask_mod, score_mod_grad=score_mod_grad)
+        scalars |= _user_scalars(user_scalars)
+        arrays |= _user_buffers(user_buffers)
     if is_torch(query) and sys.modules["torch"].is_grad_enabled():
-        needed = [name for name in HAVE_GRADIENTS if getattr(arrays.get(name), "requires_grad", False)]
+        needed = [name for name, array in arrays.items() if getattr(array, "requires_grad", False)]
         if needed:
+            for name in needed:
+                if name not in HAVE_GRADIENTS:
+                    raise ValueError(f"{name} requires a gradient, which there is not: use .detach()")
+            if score_mod is not None and score_mod_grad is None:
+                raise ValueError("score_mod has a gradient if there is a score_mod_grad: give it, or use torch.no_grad()")
             arrays = {name: sys.modules["torch"].as_tensor(array) for name, array in arrays.items()}
             for name in ("attn_mask", "bias"):  # whose gradient is then expand's to add up
                 if name in needed and query.ndim > 4 and arrays[name].ndim > 3:
                     arrays[name] = arrays[name].expand(*query.shape[:-3], *arrays[name].shape[-3:])
-            options = (tuple(arrays), fields, seed, enable_gqa, context)
+            options = (tuple(arrays), fields, scalars, enable_gqa, context)
             pair = _autograd().apply(options, *arrays.values())
             return pair if return_lse else pair[0]
     (made, shape), kind = _operands(arrays, enable_gqa), kind_of(query)
-    output, lse = _forward(made, shape, fields, seed, kind, return_lse, context)
+    output, lse = _forward(made, shape, fields, scalars, kind, return_lse, context)
     return kind.result(output) if lse is None else (kind.result(output), kind.result(lse))
 
 
@@ -329,7 +390,7 @@ def multi_head_attention(
         if value is not key:
             named["context_value"] = value
     named |= {"w_in": in_proj_weight, "b_in": in_proj_bias, "w_o": out_proj_weight, "b_o": out_proj_bias}
-    inputs = [(name, _contiguous(operand(array, name))) for name, array in named.items() if array is not None]
+    inputs = [(name, operand(array, name).contiguous()) for name, array in named.items() if array is not None]
     arrays = {name: array.values for name, array in inputs}
     x = inputs[0][1]
     if x.values.ndim != 3 or any(arrays[name].ndim != 3 for name in ("context", "context_value") if name in arrays):
@@ -364,10 +425,3 @@ def multi_head_attention(
     compute("mha", context or kind.context(), fields, inputs, outputs)
     results = tuple(kind.result(array) for _, array in outputs)
     return results if need_weights else results[0]
-
-
-def _contiguous(array: Operand) -> Operand:
-    """The array in C order: a copy, if it lies otherwise in the host's memory."""
-    if array.owner is not None or array.values.flags.c_contiguous:
-        return array
-    return array.view(np.ascontiguousarray(array.values))

@@ -43,6 +43,7 @@ def expected_attention(
     window=None,
     shift=0,
     softcap=0.0,
+    score_mod=None,
     slopes=None,
     sinks=None,
     key_lengths=None,
@@ -54,6 +55,8 @@ def expected_attention(
     score = query @ np.swapaxes(key, -1, -2) * (query.shape[-1] ** -0.5 if scale is None else scale)
     if softcap:
         score = softcap * np.tanh(score / softcap)
+    if score_mod is not None:
+        score = score_mod(score, *np.indices(score.shape))
     position, index = np.arange(query.shape[-2])[:, None] + shift, np.arange(key.shape[-2])[None, :]
     if slopes is not None:
         score = score - slopes[:, None, None] * abs(position - index)
@@ -204,6 +207,105 @@ class Attention(Comparison):
         for thread in threads:
             thread.join()
         self.assertEqual(wrong, [])
+
+
+SCORE_MOD = """
+float tilt(int query, int key) { return 0.25f * ((query + 2 * key) % 3); }
+float score_mod(float score, int batch, int head, int query, int key, user_data user)
+{
+    return score * user.scalar1 + user.buffer0[head] * vload_half(key, user.buffer2) + tilt(query, key) - user.scalar0 * batch;
+}"""
+SCORE_MOD_GRAD = """
+float score_mod_grad(float score, int batch, int head, int query, int key, user_data user) { return user.scalar1; }"""
+MASK_MOD = """
+int mask_mod(int batch, int head, int query, int key, user_data user) { return user.buffer1[batch] != (query + key) % 3; }"""
+
+
+class Functions(Comparison):
+    """The caller's own, in OpenCL C."""
+
+    def setUp(self):
+        random = np.random.default_rng(SEED)
+        self.q, self.k, self.v = (
+            random.standard_normal((2, 3, heads, length, 8)).astype(np.float32) for heads, length in ((4, 5), (2, 7), (2, 7))
+        )
+        self.buffers = random.standard_normal(4), np.arange(6)[::-1] % 4, random.standard_normal((7, 2)).astype(np.float16)
+        self.buffers = self.buffers[0].astype(np.float32), self.buffers[1], self.buffers[2][:, 0]
+        self.scalars = 0.125, -0.75
+
+    def changed(self, score, outer, inner, head, query, key):
+        """What SCORE_MOD makes of scores, in float64."""
+        heads, _, keys = (array.astype(np.float64) for array in self.buffers)
+        batch = outer * self.q.shape[1] + inner
+        return score * self.scalars[1] + heads[head] * keys[key] + 0.25 * ((query + 2 * key) % 3) - self.scalars[0] * batch
+
+    def call(self, q, k, v, **more):
+        return clattn.scaled_dot_product_attention(
+            *(q, k, v), enable_gqa=True, softcap=2.0, user_buffers=self.buffers, user_scalars=self.scalars, **more
+        )
+
+    def test_scores_and_masks(self):
+        batch, _, query, key = np.indices((6, 1, 5, 7))
+        attended = (self.buffers[1][batch] != (query + key) % 3).reshape(2, 3, 1, 5, 7)
+        expected = expected_attention(self.q, self.k, self.v, mask=attended, score_mod=self.changed, softcap=2.0)
+        found = self.call(self.q, self.k, self.v, score_mod=SCORE_MOD, mask_mod=MASK_MOD, return_lse=True)
+        for one, other in zip(found, expected, strict=True):
+            self.close(one, other, 4)
+        only = expected_attention(self.q, self.k, self.v, mask=attended, softcap=2.0)[0]
+        self.close(self.call(self.q, self.k, self.v, mask_mod=MASK_MOD), only, 4)
+
+    def test_scalars_are_each_calls(self):
+        text = "float score_mod(float score, int batch, int head, int query, int key, user_data user) "
+        text += "{ return score + user.scalar0 * key; }"
+        q, k, v = self.q[0], self.k[0], self.v[0]
+        for scalars in ((3.0,), (), (-1.5,)):
+            slope = scalars[0] if scalars else 0
+            expected, _ = expected_attention(q, k, v, score_mod=lambda s, b, h, i, j, slope=slope: s + slope * j)
+            found = clattn.scaled_dot_product_attention(q, k, v, enable_gqa=True, score_mod=text, user_scalars=scalars)
+            self.close(found, expected, 4)
+
+    def test_refused(self):
+        q, f = self.q[0, 0, :, :, :], clattn.scaled_dot_product_attention
+        for kind, words, more in (
+            (clattn.ClattnError, "score_mod:2:1: .*nowhere", {"score_mod": SCORE_MOD.replace("float tilt", "nowhere tilt")}),
+            (clattn.ClattnError, "mask_mod: ", {"mask_mod": "int other(void) { return 1; }"}),
+            (ValueError, "score_mod_grad without", {"score_mod_grad": SCORE_MOD_GRAD}),
+            (ValueError, "buffer_dtype without", {"user_buffers": [q]}),
+            (ValueError, "5 user_buffers, and there may be 4", {"mask_mod": MASK_MOD, "user_buffers": [q] * 5}),
+            (ValueError, "5 user_scalars, and there may be 4", {"mask_mod": MASK_MOD, "user_scalars": [1] * 5}),
+            (ValueError, "float64", {"mask_mod": MASK_MOD, "user_buffers": [q.astype(np.float64)]}),
+            (TypeError, "no list or tuple", {"mask_mod": MASK_MOD, "user_buffers": q}),
+            (TypeError, "mask_mod is b'int', no text", {"mask_mod": b"int"}),
+            (ValueError, "mask_mod has a NUL", {"mask_mod": MASK_MOD + "\0"}),
+            (ValueError, "score_mod is longer than", {"score_mod": SCORE_MOD + " " * 8192}),
+        ):
+            with self.assertRaisesRegex(kind, words):
+                f(q, q, q, **more)
+
+    @unittest.skipIf(torch is None, "no PyTorch here")
+    def test_gradients(self):
+        arrays = [
+            torch.tensor(array.astype(dtype), requires_grad=True)
+            for dtype in (np.float32, np.float64)
+            for array in (self.q, self.k, self.v)
+        ]
+        texts = {"score_mod": SCORE_MOD, "mask_mod": MASK_MOD}
+        result = self.call(*arrays[:3], **texts, score_mod_grad=SCORE_MOD_GRAD)
+        weights = torch.tensor(np.random.default_rng(SEED).standard_normal(result.shape))
+        q, k, v = arrays[3], *(array.repeat_interleave(2, 2) for array in arrays[4:])
+        score = 2 * torch.tanh(q @ k.transpose(-1, -2) * 8**-0.5 / 2)
+        index = np.indices(score.shape)
+        score = score * self.scalars[1] + torch.tensor(self.changed(0.0, *index))
+        attended = self.buffers[1][index[0] * 3 + index[1]] != (index[3] + index[4]) % 3
+        expected = score.masked_fill(torch.tensor(~attended), -torch.inf).softmax(-1) @ v
+        found = torch.autograd.grad((result * weights).sum(), arrays[:3])
+        for one, other in zip(found, torch.autograd.grad((expected * weights).sum(), arrays[3:]), strict=True):
+            torch.testing.assert_close(one.double(), other, rtol=1e-5, atol=1e-5)
+        with self.assertRaisesRegex(ValueError, "score_mod_grad: give it"):
+            self.call(*arrays[:3], **texts)
+        self.buffers = [arrays[0]]
+        with self.assertRaisesRegex(ValueError, r"user_buffers\[0\] requires a gradient"):
+            self.call(*arrays[:3], mask_mod=MASK_MOD)
 
 
 class Lifetimes(unittest.TestCase):
@@ -653,6 +755,15 @@ class PyOpenCL(Comparison):
         self.close(result.get(), expected_attention(q[1:, :, 2:], k[1:], v[1:])[0], 4)
         flat = clattn.scaled_dot_product_attention(own_q[0, 0], own_k[0, 0], own_v[0, 0])
         self.close(flat.get(), expected_attention(q[0, :1], k[0, :1], v[0, :1])[0][0], 4)
+
+    def test_buffers_of_functions(self):
+        (q, own_q), (weights, own_weights) = self.array(1, 2, 5, 8), self.array(2, 5)
+        text = "float score_mod(float score, int batch, int head, int query, int key, user_data user) "
+        text += "{ return score + user.buffer0[head * 5 + key]; }"
+        result = clattn.scaled_dot_product_attention(own_q, own_q, own_q, score_mod=text, user_buffers=[own_weights])
+        self.close(result.get(), expected_attention(q, q, q, mask=weights[:, None])[0], 4)
+        with self.assertRaisesRegex(ValueError, "not contiguous"):
+            clattn.scaled_dot_product_attention(own_q, own_q, own_q, score_mod=text, user_buffers=[own_weights[0, ::2]])
 
     def test_a_chain(self):
         """Calls and PyOpenCL's own kernels follow each other without a wait."""
