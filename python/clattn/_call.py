@@ -20,6 +20,8 @@ READS, WRITES = lib.C_CL_MEM_READ_ONLY, lib.C_CL_MEM_READ_WRITE
 IMPLIED = {"mha": ("x", "context", "context_value", "w_in", "b_in", "w_o", "b_o", "y", "weights")}
 # Arrays of which a description has the type alone, and where: they are contiguous, too.
 TYPES = {f"snippets.buffer.{n}": f"snippets.buffer_dtype.{n}" for n in range(lib.C_CLATTN_USER_BUFFERS)}
+# Inputs with which rows of the outputs may stay as they are.
+LEAVING = ("lengths.query_starts", "lengths.key_starts")
 
 Operands = list[tuple[str, Operand]]
 
@@ -76,7 +78,7 @@ class _Binding:
         self.contiguous = values.flags.c_contiguous
         if call.shares:
             self.flags |= lib.C_CL_MEM_USE_HOST_PTR
-        elif not written or not self.contiguous:  # elements between those of an output keep what they are
+        elif not written or not self.contiguous or call.leaves:  # other elements of an output keep what they are
             self.flags |= lib.C_CL_MEM_COPY_HOST_PTR
         self.has_host = self.flags not in (READS, WRITES)
 
@@ -105,6 +107,7 @@ class _Call:
                 self.texts.append(ffi.new("char[]", value.encode()))
                 value = self.texts[-1]
             _set(self.desc, path, value)
+        self.leaves = any(path in LEAVING for path, _ in inputs)
         self.bindings = [_Binding(self, path, array, False) for path, array in inputs]
         self.bindings += [_Binding(self, path, array, True) for path, array in outputs]
 

@@ -28,6 +28,8 @@ MEMBERS = {
     "sinks": "scoring.sinks",
     "query_lengths": "lengths.query",
     "key_lengths": "lengths.key",
+    "query_starts": "lengths.query_starts",
+    "key_starts": "lengths.key_starts",
 }
 MEMBERS |= {f"user_buffers[{n}]": f"snippets.buffer.{n}" for n in range(lib.C_CLATTN_USER_BUFFERS)}
 HAVE_GRADIENTS = ("query", "key", "value", "attn_mask", "bias", "alibi_slopes", "sinks")
@@ -63,17 +65,19 @@ def _operands(arrays: dict[str, Any], enable_gqa: bool) -> tuple[dict[str, Opera
     Also the shape that the query had."""
     made = {name: operand(value, name) for name, value in arrays.items()}
     shape = made["query"].values.shape
+    starts, is_packed = made.get("query_starts"), "query_starts" in made or "key_starts" in made
+    batch = shape[:-3] if starts is None else (starts.values.size - 1,)
     for name in ("query", "key", "value"):
         other = made[name].values.shape
         if len(other) < 2:
             raise ValueError(f"{name} has the shape {other}, and (..., length, size) is needed")
-        if other[:-3] != shape[:-3] or len(other) != len(shape):
+        if not is_packed and (other[:-3] != shape[:-3] or len(other) != len(shape)):
             raise ValueError(f"query has the shape {shape} and {name} {other}: what is before the heads differs")
         if len(other) != 4:
             made[name] = _heads(made[name])
     for name in ("attn_mask", "bias"):
         if name in made:
-            made[name] = _mask(made[name], shape[:-3])
+            made[name] = _mask(made[name], batch)
     for name, array in made.items():
         if name.startswith("user_buffers"):
             made[name] = array.contiguous().reshaped(-1)
@@ -157,10 +161,11 @@ def _forward(
     """The output and, if it is wanted, the log-sum-exp, for a query of such a shape."""
     query, columns = arrays["query"], arrays["value"].values.shape[3]
     rows = query.values.shape[:3]
-    output = kind.new(query, (*rows, columns))
+    is_packed = "query_starts" in arrays  # and there may be rows that no item owns, which attend nothing
+    output = kind.new(query, (*rows, columns), fill=0 if is_packed else None)
     outputs = [("output", output)]
     if lse:
-        outputs.append(("outputs.lse", kind.new(query, rows, lib.CLATTN_DTYPE_F32)))
+        outputs.append(("outputs.lse", kind.new(query, rows, lib.CLATTN_DTYPE_F32, -math.inf if is_packed else None)))
     inputs = [(MEMBERS[name], array) for name, array in arrays.items()]
     compute("attention", context or kind.context(), fields, inputs, outputs, scalars)
     if len(shape) != 4:
@@ -183,11 +188,12 @@ def _gradients(
         inputs.append(("gradients.lse", operand(d_lse.float(), "the gradient of lse").reshaped(*rows)))
     kind = kind_of(tensors[0])
     wanted: dict[str, Operand] = {}
+    fill = 0 if "query_starts" in arrays or "key_starts" in arrays else None
     for name, is_needed in zip(names, needed, strict=True):
         if is_needed:
             array = arrays[name]
             exact = name in ("query", "key", "value") or array.dtype == lib.CLATTN_DTYPE_F64
-            wanted[name] = kind.new(array, array.values.shape, None if exact else lib.CLATTN_DTYPE_F32)
+            wanted[name] = kind.new(array, array.values.shape, None if exact else lib.CLATTN_DTYPE_F32, fill)
     outputs = [(f"gradients.{MEMBERS[name].split('.')[-1]}", gradient) for name, gradient in wanted.items()]
     directed = {**fields, "direction": lib.CLATTN_DIRECTION_BACKWARD}
     compute("attention", context or kind.context(), directed, inputs, outputs, scalars)
@@ -271,6 +277,10 @@ def scaled_dot_product_attention(
     user_scalars: Sequence[float] = (),
     query_lengths: Any = None,
     key_lengths: Any = None,
+    query_starts: Any = None,
+    key_starts: Any = None,
+    longest_query: int = 0,
+    short_mask: bool = False,
     seed: int | None = None,
     return_lse: bool = False,
     context: Context | None = None,
@@ -300,6 +310,11 @@ def scaled_dot_product_attention(
     user_scalars   up to four numbers, which they read as user.scalar0 ... user.scalar3
     query_lengths  (batch,) integers: rows of queries beyond are 0
     key_lengths    (batch,) integers: keys beyond are not attended
+    query_starts   (items + 1,) integers: packed queries, which are (heads, L, E). Item b owns rows query_starts[b] ...
+                   query_starts[b + 1] - 1; rows that no item owns attend nothing. Batch is the number of items then
+    key_starts     the same for packed keys and values, (heads, S, E) and (heads, S, Ev)
+    longest_query  the most rows that an item has, if queries are packed, and then also the L of masks; 0 is all rows
+    short_mask     a mask or bias may have fewer than S keys, and those beyond are not attended
     seed           of dropout; None draws one, for PyTorch's tensors by torch's own generator
     return_lse     gives (result, log-sum-exp of each row's scores), the latter (..., heads, L) in float32
 
@@ -311,6 +326,8 @@ def scaled_dot_product_attention(
     >>> import numpy as np
     >>> q = k = v = np.eye(4, dtype=np.float32)
     >>> scaled_dot_product_attention(q, k, v, is_causal=True)[0].tolist()
+    [1.0, 0.0, 0.0, 0.0]
+    >>> scaled_dot_product_attention(q, k, v, query_starts=[0, 1, 4], key_starts=[0, 1, 4])[0].tolist()
     [1.0, 0.0, 0.0, 0.0]
     >>> same = "int mask_mod(int batch, int head, int query, int key, user_data user) { return key == query; }"
     >>> scaled_dot_product_attention(q, k, v, mask_mod=same)[2].tolist()
@@ -324,10 +341,16 @@ def scaled_dot_product_attention(
         ("sinks", sinks),
         ("query_lengths", query_lengths),
         ("key_lengths", key_lengths),
+        ("query_starts", query_starts),
+        ("key_starts", key_starts),
     ):
         if array is not None:
             arrays[name] = array
     fields, scalars = _fields(dropout_p, is_causal, scale, window, alignment, softcap), {}
+    if longest_query:
+        fields["lengths.longest_query"] = longest_query
+    if short_mask:
+        fields["short_mask"] = 1
     if dropout_p:
         scalars["dropout.seed"] = _new_seed(query) if seed is None else seed
     if score_mod is not None or mask_mod is not None or score_mod_grad is not None or user_buffers:
@@ -344,7 +367,7 @@ def scaled_dot_product_attention(
                 raise ValueError("score_mod has a gradient if there is a score_mod_grad: give it, or use torch.no_grad()")
             arrays = {name: sys.modules["torch"].as_tensor(array) for name, array in arrays.items()}
             for name in ("attn_mask", "bias"):  # whose gradient is then expand's to add up
-                if name in needed and query.ndim > 4 and arrays[name].ndim > 3:
+                if name in needed and query_starts is None and query.ndim > 4 and arrays[name].ndim > 3:
                     arrays[name] = arrays[name].expand(*query.shape[:-3], *arrays[name].shape[-3:])
             options = (tuple(arrays), fields, scalars, enable_gqa, context)
             pair = _autograd().apply(options, *arrays.values())

@@ -85,6 +85,29 @@ def expected_attention(
         return np.where(total > 0, weights / total, 0) @ value, (np.log(total) + largest)[..., 0]
 
 
+def expected_packed(query, key, value, query_starts=None, key_starts=None, *, longest=0, mask=None, shift=None, **more):
+    """The same of packed sequences, or of sequences one of which is packed, item by item; `shift`: of an item's rows and keys.
+
+    Packed arrays are (heads, length, size), and the others (items, heads, length, size)."""
+
+    def item(array, starts, b):
+        return array[b] if starts is None else array[:, starts[b] : starts[b + 1]]
+
+    items = len(key_starts if query_starts is None else query_starts) - 1
+    output, lse = np.zeros((*query.shape[:-1], value.shape[-1])), np.full(query.shape[:-1], -np.inf)
+    for b in range(items):
+        q, k, v = item(query, query_starts, b), item(key, key_starts, b), item(value, key_starts, b)
+        q = q[:, : longest or None]
+        rows, keys = q.shape[1], k.shape[1]
+        if mask is not None:
+            more["mask"] = np.broadcast_to(mask, (items, *mask.shape[-3:]))[b, :, :rows, :keys]
+        if keys:
+            found = expected_attention(q, k, v, shift=shift(rows, keys) if shift else 0, **more)
+            for whole, part in zip((output, lse), found, strict=True):
+                item(whole, query_starts, b)[:, :rows] = part
+    return output, lse
+
+
 class Comparison(unittest.TestCase):
     def close(self, result, expected, size=1.0, what=""):
         """As far apart as rounding, of sums of a few hundred terms of about `size`, lets them be."""
@@ -207,6 +230,84 @@ class Attention(Comparison):
         for thread in threads:
             thread.join()
         self.assertEqual(wrong, [])
+
+
+class Packed(Comparison):
+    def setUp(self):
+        random = np.random.default_rng(SEED)
+        self.q, self.k, self.v = (
+            random.standard_normal((heads, length, 8)).astype(np.float32) for heads, length in ((4, 14), (2, 12), (2, 12))
+        )
+        self.mask = random.standard_normal((3, 1, 6, 12)).astype(np.float32)
+        self.starts = {"query_starts": np.array([1, 4, 4, 12], np.int32), "key_starts": [0, 5, 7, 12]}
+
+    def test_sequences(self):
+        more = {"enable_gqa": True, "longest_query": 6, "return_lse": True}
+        expected = expected_packed(self.q, self.k, self.v, **self.starts, longest=6, mask=self.mask)
+        for context in (None, clattn.Context()):
+            if context:
+                context.shares_memory = False
+            result = clattn.scaled_dot_product_attention(
+                self.q, self.k, self.v, self.mask, **self.starts, **more, context=context
+            )
+            for found, other in zip(result, expected, strict=True):
+                self.close(found, other, 4)
+                self.assertTrue((found[:, [0, 10, 11, 12, 13]] == other[:, [0, 10, 11, 12, 13]]).all())
+        result = clattn.scaled_dot_product_attention(
+            self.q[None], self.k, self.v[None, None], **self.starts, **more, is_causal=True, alignment="bottom_right"
+        )
+        expected = expected_packed(
+            *(self.q, self.k, self.v), **self.starts, longest=6, causal=True, shift=lambda rows, keys: keys - rows
+        )
+        for found, other in zip(result, expected, strict=True):
+            self.close(found.reshape(other.shape), other, 4)
+
+    def test_one_of_both(self):
+        queries, keys = self.q[:, :12].reshape(4, 3, 4, 8).swapaxes(0, 1), self.k.reshape(2, 3, 4, 8).swapaxes(0, 1)
+        starts = {"key_starts": self.starts["key_starts"]}
+        found = clattn.scaled_dot_product_attention(queries, self.k, self.v, **starts, enable_gqa=True)
+        self.close(found, expected_packed(queries, self.k, self.v, **starts)[0], 4)
+        starts = {"query_starts": self.starts["query_starts"]}
+        found = clattn.scaled_dot_product_attention(self.q, keys, keys, **starts, enable_gqa=True)
+        self.close(found, expected_packed(self.q, keys, keys, **starts)[0], 4)
+
+    def test_short_mask(self):
+        q = self.q[None]
+        mask = self.mask[:1, :, :1, :5]
+        with self.assertRaisesRegex(ValueError, "fewer keys"):
+            clattn.scaled_dot_product_attention(q, q, q, mask)
+        found = clattn.scaled_dot_product_attention(q, q, q, mask, short_mask=True)
+        self.close(found, expected_attention(q, q[:, :, :5], q[:, :, :5], mask=mask)[0], 4)
+
+    def test_refused(self):
+        q, f = self.q, clattn.scaled_dot_product_attention
+        for words, more in (
+            ("batch 1", {"query_starts": [0, 1], "query": np.stack([q, q])}),
+            ("query and key differ in batch", {"query_starts": [0, 1, 2]}),
+            ("is above S_q", {**self.starts, "longest_query": 15}),
+            ("longest_query without", {"longest_query": 2}),
+            ("int32 or int64", {"query_starts": [0.0, 1.0], "key_starts": [0, 1]}),
+            ("has 0 dimensions", {"query_starts": 0}),
+        ):
+            with self.assertRaisesRegex(ValueError, words):
+                f(**{"query": q, "key": q, "value": q, **more})
+
+    @unittest.skipIf(torch is None, "no PyTorch here")
+    def test_gradients(self):
+        arrays = [torch.tensor(array, requires_grad=True) for array in (self.q, self.k, self.v, self.mask)]
+        result = clattn.scaled_dot_product_attention(*arrays, **self.starts, enable_gqa=True, longest_query=6)
+        weights = torch.tensor(np.random.default_rng(SEED).standard_normal(result.shape))
+        found = torch.autograd.grad((result * weights).sum(), arrays)
+        loss, starts = 0, (self.starts["query_starts"].tolist(), self.starts["key_starts"])
+        for b, (first, end, key, key_end) in enumerate(zip(*[s[n : n + 3] for s in starts for n in (0, 1)], strict=True)):
+            rows = min(6, end - first)
+            q, (k, v) = arrays[0][:, first : first + rows], (array[:, key:key_end] for array in arrays[1:3])
+            mask = arrays[3][b, :, :rows, : key_end - key].double()
+            q, k, v = q.double(), *(array.double().repeat_interleave(2, 0) for array in (k, v))
+            output = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask)
+            loss += (output * weights[:, first : first + rows]).sum()
+        for one, other in zip(found, torch.autograd.grad(loss, arrays), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
 
 SCORE_MOD = """
@@ -755,6 +856,12 @@ class PyOpenCL(Comparison):
         self.close(result.get(), expected_attention(q[1:, :, 2:], k[1:], v[1:])[0], 4)
         flat = clattn.scaled_dot_product_attention(own_q[0, 0], own_k[0, 0], own_v[0, 0])
         self.close(flat.get(), expected_attention(q[0, :1], k[0, :1], v[0, :1])[0][0], 4)
+        result, own_lse = clattn.scaled_dot_product_attention(
+            *(own_q[0], own_k[0], own_v[0]), query_starts=[1, 3, 6], key_starts=[0, 4, 9], return_lse=True
+        )
+        expected, lse = expected_packed(q[0], k[0], v[0], [1, 3, 6], [0, 4, 9])
+        self.close(result.get(), expected, 4)
+        self.close(own_lse.get(), lse, 16)
 
     def test_buffers_of_functions(self):
         (q, own_q), (weights, own_weights) = self.array(1, 2, 5, 8), self.array(2, 5)
