@@ -16,7 +16,11 @@ from clattn._call import compute
 from clattn._library import lib
 from clattn.context import Context
 
-ALIGNMENTS = {"top_left": lib.CLATTN_ALIGNMENT_TOP_LEFT, "bottom_right": lib.CLATTN_ALIGNMENT_BOTTOM_RIGHT}
+ALIGNMENTS = {
+    "top_left": lib.CLATTN_ALIGNMENT_TOP_LEFT,
+    "bottom_right": lib.CLATTN_ALIGNMENT_BOTTOM_RIGHT,
+    "explicit": lib.CLATTN_ALIGNMENT_EXPLICIT,
+}
 # The members of the description that arguments are.
 MEMBERS = {
     "query": "query",
@@ -28,6 +32,7 @@ MEMBERS = {
     "sinks": "scoring.sinks",
     "query_lengths": "lengths.query",
     "key_lengths": "lengths.key",
+    "positions": "lengths.positions",
     "query_starts": "lengths.query_starts",
     "key_starts": "lengths.key_starts",
 }
@@ -267,6 +272,8 @@ def scaled_dot_product_attention(
     bias: Any = None,
     window: tuple[int | None, int | None] | None = None,
     alignment: str = "top_left",
+    position: int = 0,
+    positions: Any = None,
     softcap: float = 0.0,
     alibi_slopes: Any = None,
     sinks: Any = None,
@@ -282,6 +289,7 @@ def scaled_dot_product_attention(
     longest_query: int = 0,
     short_mask: bool = False,
     seed: int | None = None,
+    dropout_offset: int = 0,
     return_lse: bool = False,
     context: Context | None = None,
 ) -> Any:
@@ -295,8 +303,10 @@ def scaled_dot_product_attention(
 
     bias           added to the scores besides the mask
     window         (left, right): key j is attended if p - left <= j <= p + right; None is no limit
-    alignment      where query 0 stands for `is_causal`, `window` and `alibi_slopes`: p = i, or "bottom_right", p = i + S - L
-                   with the S and L of each item, if there are lengths
+    alignment      where query 0 stands for `is_causal`, `window` and `alibi_slopes`: "top_left", p = i; or "bottom_right",
+                   p = i + S - L with the S and L of each item, if there are lengths; or "explicit", p = i + position + positions[b]
+    position       where query 0 stands if the alignment is explicit
+    positions      (batch,) integers, added to `position` in each item
     softcap        scores become softcap * tanh(score / softcap)
     alibi_slopes   (heads,) or (batch, heads) float32: slope * |p - j| is subtracted from the scores
     sinks          (heads,) float32: one more logit in the softmax of each row, without a value
@@ -316,6 +326,7 @@ def scaled_dot_product_attention(
     longest_query  the most rows that an item has, if queries are packed, and then also the L of masks; 0 is all rows
     short_mask     a mask or bias may have fewer than S keys, and those beyond are not attended
     seed           of dropout; None draws one, for PyTorch's tensors by torch's own generator
+    dropout_offset which of the seed's masks dropout takes, from 0: what is dropped depends on both and on the place alone
     return_lse     gives (result, log-sum-exp of each row's scores), the latter (..., heads, L) in float32
 
     The texts are trusted: they run on the device with the kernel's rights, and can read and write whatever the kernel can. Their
@@ -341,6 +352,7 @@ def scaled_dot_product_attention(
         ("sinks", sinks),
         ("query_lengths", query_lengths),
         ("key_lengths", key_lengths),
+        ("positions", positions),
         ("query_starts", query_starts),
         ("key_starts", key_starts),
     ):
@@ -353,6 +365,11 @@ def scaled_dot_product_attention(
         fields["short_mask"] = 1
     if dropout_p:
         scalars["dropout.seed"] = _new_seed(query) if seed is None else seed
+        scalars["dropout.offset"] = dropout_offset
+    if alignment == "explicit":
+        scalars["position"] = position
+    elif position:
+        raise ValueError(f"position is {position}, which counts with the alignment 'explicit'")
     if score_mod is not None or mask_mod is not None or score_mod_grad is not None or user_buffers:
         fields |= _snippets(score_mod=score_mod, mask_mod=mask_mod, score_mod_grad=score_mod_grad)
         scalars |= _user_scalars(user_scalars)

@@ -47,8 +47,9 @@ def expected_attention(
     slopes=None,
     sinks=None,
     key_lengths=None,
+    kept=None,
 ):
-    """Attention in float64 as docs/numerics.md defines it, and its log-sum-exp."""
+    """Attention in float64 as docs/numerics.md defines it, and its log-sum-exp. `kept`: what weights are multiplied by."""
     query, key, value = (array.astype(np.float64) for array in (query, key, value))
     groups = query.shape[-3] // key.shape[-3]
     key, value = (np.repeat(array, groups, axis=-3) for array in (key, value))
@@ -82,7 +83,8 @@ def expected_attention(
     weights = np.exp(score - largest)
     total = weights.sum(-1, keepdims=True) + np.exp(sink - largest)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(total > 0, weights / total, 0) @ value, (np.log(total) + largest)[..., 0]
+        weights, lse = np.where(total > 0, weights / total, 0), (np.log(total) + largest)[..., 0]
+    return (weights if kept is None else weights * kept) @ value, lse
 
 
 def expected_packed(query, key, value, query_starts=None, key_starts=None, *, longest=0, mask=None, shift=None, **more):
@@ -106,6 +108,12 @@ def expected_packed(query, key, value, query_starts=None, key_starts=None, *, lo
             for whole, part in zip((output, lse), found, strict=True):
                 item(whole, query_starts, b)[:, :rows] = part
     return output, lse
+
+
+def dropout(shape, probability, seed, offset):
+    """What dropout multiplies the weights (items, heads, queries, keys) by, by the C library's own word for it."""
+    keep = [clattn._library.lib.clattn_dropout_keep(seed, offset, probability, shape[1], *place) for place in np.ndindex(shape)]
+    return np.array(keep).reshape(shape) / (1 - probability)
 
 
 class Comparison(unittest.TestCase):
@@ -205,7 +213,25 @@ class Attention(Comparison):
         first, same, other = (clattn.scaled_dot_product_attention(q, q, q, dropout_p=0.5, seed=seed) for seed in (1, 1, 2))
         np.testing.assert_array_equal(first, same)
         self.assertTrue((first != other).any())
+        for offset in (0, 3):
+            found = clattn.scaled_dot_product_attention(q, q, q, dropout_p=0.5, seed=1, dropout_offset=offset)
+            self.close(found, expected_attention(q, q, q, kept=dropout((1, 2, 64, 64), 0.5, 1, offset))[0], 8)
+            self.assertEqual(bool((found == first).all()), offset == 0)
         self.assertTrue((clattn.scaled_dot_product_attention(q, q, q, dropout_p=0.5) != first).any())
+
+    def test_positions(self):
+        q = np.random.default_rng(SEED).standard_normal((3, 2, 5, 8)).astype(np.float32)
+        more = {"is_causal": True, "alignment": "explicit"}
+        for position, positions in ((2, None), (0, None), (-1, [0, 3, -2])):
+            each = 0 if positions is None else np.array(positions)[:, None, None, None]
+            found = clattn.scaled_dot_product_attention(q, q, q, **more, position=position, positions=positions)
+            self.close(found, expected_attention(q, q, q, causal=True, shift=position + each)[0], 4)
+        with self.assertRaisesRegex(ValueError, "position is 2, which counts with"):
+            clattn.scaled_dot_product_attention(q, q, q, position=2)
+        with self.assertRaisesRegex(ValueError, "lengths.positions without"):
+            clattn.scaled_dot_product_attention(q, q, q, positions=[1, 2, 3])
+        with self.assertRaises(OverflowError):
+            clattn.scaled_dot_product_attention(q, q, q, **more, position=2**70)
 
     def test_inputs_stay(self):
         q = np.random.default_rng(SEED).standard_normal((1, 2, 5, 8)).astype(np.float32)
