@@ -30,6 +30,7 @@ MEMBERS = {
     "bias": "bias",
     "alibi_slopes": "scoring.alibi",
     "sinks": "scoring.sinks",
+    "vector": "scoring.vector",
     "query_lengths": "lengths.query",
     "key_lengths": "lengths.key",
     "positions": "lengths.positions",
@@ -37,7 +38,7 @@ MEMBERS = {
     "key_starts": "lengths.key_starts",
 }
 MEMBERS |= {f"user_buffers[{n}]": f"snippets.buffer.{n}" for n in range(lib.C_CLATTN_USER_BUFFERS)}
-HAVE_GRADIENTS = ("query", "key", "value", "attn_mask", "bias", "alibi_slopes", "sinks")
+HAVE_GRADIENTS = ("query", "key", "value", "attn_mask", "bias", "alibi_slopes", "sinks", "vector")
 
 
 def _four(array: Operand) -> Operand:
@@ -274,6 +275,7 @@ def scaled_dot_product_attention(
     alignment: str = "top_left",
     position: int = 0,
     positions: Any = None,
+    vector: Any = None,
     softcap: float = 0.0,
     alibi_slopes: Any = None,
     sinks: Any = None,
@@ -293,7 +295,7 @@ def scaled_dot_product_attention(
     return_lse: bool = False,
     context: Context | None = None,
 ) -> Any:
-    """Every query takes the mean of the values, weighted by the softmax of its dot products with the keys.
+    """Every query takes the mean of the values, weighted by the softmax of its scores, which are dot products with the keys.
 
     The arguments before `*` mean what they mean in torch.nn.functional.scaled_dot_product_attention: `query` is (..., heads, L, E),
     `key` (..., heads, S, E), `value` (..., heads, S, Ev), and the result (..., heads, L, Ev) in the type of `query`. With
@@ -307,6 +309,8 @@ def scaled_dot_product_attention(
                    p = i + S - L with the S and L of each item, if there are lengths; or "explicit", p = i + position + positions[b]
     position       where query 0 stands if the alignment is explicit
     positions      (batch,) integers, added to `position` in each item
+    vector         (heads or 1, E) float32: scores are additive (Bahdanau's), scale * sum of vector * tanh(query + key) over E, and
+                   `scale` is 1 if it is None
     softcap        scores become softcap * tanh(score / softcap)
     alibi_slopes   (heads,) or (batch, heads) float32: slope * |p - j| is subtracted from the scores
     sinks          (heads,) float32: one more logit in the softmax of each row, without a value
@@ -332,7 +336,8 @@ def scaled_dot_product_attention(
     The texts are trusted: they run on the device with the kernel's rights, and can read and write whatever the kernel can. Their
     `user` has more (user.position, user.key_length): docs/attention.md of the source says what, and what a text must not have.
 
-    The result of PyTorch's tensors has a gradient by query, key, value, masks and biases that are added, slopes and sinks.
+    The result of PyTorch's tensors has a gradient by query, key, value, masks and biases that are added, slopes, sinks and the
+    vector.
 
     >>> import numpy as np
     >>> q = k = v = np.eye(4, dtype=np.float32)
@@ -350,6 +355,7 @@ def scaled_dot_product_attention(
         ("bias", bias),
         ("alibi_slopes", alibi_slopes),
         ("sinks", sinks),
+        ("vector", vector),
         ("query_lengths", query_lengths),
         ("key_lengths", key_lengths),
         ("positions", positions),
@@ -361,6 +367,8 @@ def scaled_dot_product_attention(
     fields, scalars = _fields(dropout_p, is_causal, scale, window, alignment, softcap), {}
     if longest_query:
         fields["lengths.longest_query"] = longest_query
+    if vector is not None:
+        fields["scoring.kind"] = lib.CLATTN_SCORE_ADDITIVE
     if short_mask:
         fields["short_mask"] = 1
     if dropout_p:

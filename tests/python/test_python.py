@@ -40,6 +40,7 @@ def expected_attention(
     mask=None,
     causal=False,
     scale=None,
+    vector=None,
     window=None,
     shift=0,
     softcap=0.0,
@@ -53,7 +54,11 @@ def expected_attention(
     query, key, value = (array.astype(np.float64) for array in (query, key, value))
     groups = query.shape[-3] // key.shape[-3]
     key, value = (np.repeat(array, groups, axis=-3) for array in (key, value))
-    score = query @ np.swapaxes(key, -1, -2) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if vector is None:
+        score = query @ np.swapaxes(key, -1, -2) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    else:
+        sums = np.tanh(query[..., None, :] + key[..., None, :, :])
+        score = (sums * vector[:, None, None]).sum(-1) * (1 if scale is None else scale)
     if softcap:
         score = softcap * np.tanh(score / softcap)
     if score_mod is not None:
@@ -232,6 +237,17 @@ class Attention(Comparison):
             clattn.scaled_dot_product_attention(q, q, q, positions=[1, 2, 3])
         with self.assertRaises(OverflowError):
             clattn.scaled_dot_product_attention(q, q, q, **more, position=2**70)
+
+    def test_additive_scores(self):
+        random = np.random.default_rng(SEED)
+        q, k, v = (random.standard_normal((2, 2, length, 8)).astype(np.float32) for length in (5, 7, 7))
+        for heads in (1, 2):
+            vector = random.standard_normal((heads, 8)).astype(np.float32)
+            for scale in (None, 0.5):
+                found = clattn.scaled_dot_product_attention(q, k, v, vector=vector, scale=scale)
+                self.close(found, expected_attention(q, k, v, vector=vector, scale=scale)[0], 4)
+        with self.assertRaisesRegex(ValueError, "scoring.vector"):
+            clattn.scaled_dot_product_attention(q, k, v, vector=vector[0])
 
     def test_inputs_stay(self):
         q = np.random.default_rng(SEED).standard_normal((1, 2, 5, 8)).astype(np.float32)
@@ -778,6 +794,19 @@ class Torch(unittest.TestCase):
             ):
                 close = max(tolerance, 1e-5 if one.dtype == torch.float32 else 0)
                 torch.testing.assert_close(one, other, rtol=close, atol=close, msg=lambda text, name=name: f"{name}: {text}")
+
+    def test_gradients_of_additive_scores(self):
+        generator = torch.Generator().manual_seed(SEED % 2**31)
+        q, k, v = (torch.randn(2, 2, length, 8, generator=generator, requires_grad=True) for length in (5, 7, 7))
+        vector = torch.randn(2, 8, generator=generator, requires_grad=True)
+        result = clattn.scaled_dot_product_attention(q, k, v, vector=vector, is_causal=True)
+        weights = torch.randn(result.shape, generator=generator, dtype=torch.float64)
+        score = (torch.tanh(q.double()[..., None, :] + k.double()[..., None, :, :]) * vector.double()[:, None, None]).sum(-1)
+        score = score.masked_fill(torch.arange(7) > torch.arange(5)[:, None], -torch.inf)
+        every, expected = (q, k, v, vector), score.softmax(-1) @ v.double()
+        found = torch.autograd.grad((result * weights).sum(), every)
+        for one, other in zip(found, torch.autograd.grad((expected * weights).sum(), every), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
     def test_gradients_of_batches(self):
         arrays = [torch.randn(2, 3, 1, 4, 8, requires_grad=True) for _ in range(3)]
