@@ -21,6 +21,12 @@ ALIGNMENTS = {
     "bottom_right": lib.CLATTN_ALIGNMENT_BOTTOM_RIGHT,
     "explicit": lib.CLATTN_ALIGNMENT_EXPLICIT,
 }
+SCORES = {
+    "raw": lib.CLATTN_SCORES_MODE_RAW,
+    "capped": lib.CLATTN_SCORES_MODE_CAPPED,
+    "biased": lib.CLATTN_SCORES_MODE_BIASED,
+    "probabilities": lib.CLATTN_SCORES_MODE_PROBABILITIES,
+}
 # The members of the description that arguments are.
 MEMBERS = {
     "query": "query",
@@ -161,22 +167,22 @@ def _forward(
     fields: dict[str, Any],
     scalars: dict[str, Any],
     kind: Kind,
-    lse: bool,
+    more: Sequence[str],
     context: Context | None,
-) -> tuple[Operand, Operand | None]:
-    """The output and, if it is wanted, the log-sum-exp, for a query of such a shape."""
+) -> list[Operand]:
+    """The output and `more` results, such as "outputs.lse", for a query of such a shape."""
     query, columns = arrays["query"], arrays["value"].values.shape[3]
     rows = query.values.shape[:3]
     is_packed = "query_starts" in arrays  # and there may be rows that no item owns, which attend nothing
-    output = kind.new(query, (*rows, columns), fill=0 if is_packed else None)
-    outputs = [("output", output)]
-    if lse:
-        outputs.append(("outputs.lse", kind.new(query, rows, lib.CLATTN_DTYPE_F32, -math.inf if is_packed else None)))
+    outputs = [("output", kind.new(query, (*rows, columns), fill=0 if is_packed else None))]
+    for path in more:
+        size = (arrays["key"].values.shape[2],) if path == "outputs.scores" else ()
+        nothing = -math.inf if path == "outputs.lse" else 0
+        outputs.append((path, kind.new(query, (*rows, *size), lib.CLATTN_DTYPE_F32, nothing if is_packed else None)))
     inputs = [(MEMBERS[name], array) for name, array in arrays.items()]
     compute("attention", context or kind.context(), fields, inputs, outputs, scalars)
-    if len(shape) != 4:
-        output = output.reshaped(*shape[:-1], columns)
-    return output, outputs[1][1].reshaped(*shape[:-1]) if lse else None
+    results = [array for _, array in outputs]
+    return results if len(shape) == 4 else [array.reshaped(*shape[:-1], *array.values.shape[3:]) for array in results]
 
 
 def _gradients(
@@ -220,8 +226,7 @@ def _autograd() -> Any:
             names, fields, scalars, enable_gqa, context = options
             arrays, shape = _operands(dict(zip(names, tensors, strict=True)), enable_gqa)
             kind = kind_of(tensors[0])
-            output, lse = _forward(arrays, shape, fields, scalars, kind, True, context)
-            assert lse is not None
+            output, lse = _forward(arrays, shape, fields, scalars, kind, ["outputs.lse"], context)
             made = kind.result(output), kind.result(lse)
             ctx.options = options
             ctx.set_materialize_grads(False)
@@ -293,6 +298,8 @@ def scaled_dot_product_attention(
     seed: int | None = None,
     dropout_offset: int = 0,
     return_lse: bool = False,
+    return_entropy: bool = False,
+    return_scores: str | None = None,
     context: Context | None = None,
 ) -> Any:
     """Every query takes the mean of the values, weighted by the softmax of its scores, which are dot products with the keys.
@@ -332,6 +339,10 @@ def scaled_dot_product_attention(
     seed           of dropout; None draws one, for PyTorch's tensors by torch's own generator
     dropout_offset which of the seed's masks dropout takes, from 0: what is dropped depends on both and on the place alone
     return_lse     gives (result, log-sum-exp of each row's scores), the latter (..., heads, L) in float32
+    return_entropy gives the entropy of each row's probabilities in nats, too, after the log-sum-exp and of its shape
+    return_scores  gives the scores, too, as the last result, (..., heads, L, S) in float32: "raw" ones, scaled; "capped" ones, after
+                   the softcap; "biased" ones, after all that is added and with -inf where a key is not attended; or "probabilities",
+                   before dropout. Not of packed sequences
 
     The texts are trusted: they run on the device with the kernel's rights, and can read and write whatever the kernel can. Their
     `user` has more (user.position, user.key_length): docs/attention.md of the source says what, and what a text must not have.
@@ -344,6 +355,9 @@ def scaled_dot_product_attention(
     >>> scaled_dot_product_attention(q, k, v, is_causal=True)[0].tolist()
     [1.0, 0.0, 0.0, 0.0]
     >>> scaled_dot_product_attention(q, k, v, query_starts=[0, 1, 4], key_starts=[0, 1, 4])[0].tolist()
+    [1.0, 0.0, 0.0, 0.0]
+    >>> output, weights = scaled_dot_product_attention(q, k, v, is_causal=True, return_scores="probabilities")
+    >>> weights[0].tolist()
     [1.0, 0.0, 0.0, 0.0]
     >>> same = "int mask_mod(int batch, int head, int query, int key, user_data user) { return key == query; }"
     >>> scaled_dot_product_attention(q, k, v, mask_mod=same)[2].tolist()
@@ -369,6 +383,12 @@ def scaled_dot_product_attention(
         fields["lengths.longest_query"] = longest_query
     if vector is not None:
         fields["scoring.kind"] = lib.CLATTN_SCORE_ADDITIVE
+    more = [path for path, wanted in (("outputs.lse", return_lse), ("outputs.entropy", return_entropy)) if wanted]
+    if return_scores is not None:
+        if return_scores not in SCORES:
+            raise ValueError(f"return_scores is {return_scores!r}, not one of {', '.join(SCORES)}")
+        more.append("outputs.scores")
+        fields["outputs.scores_mode"] = SCORES[return_scores]
     if short_mask:
         fields["short_mask"] = 1
     if dropout_p:
@@ -388,6 +408,8 @@ def scaled_dot_product_attention(
             for name in needed:
                 if name not in HAVE_GRADIENTS:
                     raise ValueError(f"{name} requires a gradient, which there is not: use .detach()")
+            if return_entropy or return_scores is not None:
+                raise ValueError("entropy and scores have no gradient: use torch.no_grad()")
             if score_mod is not None and score_mod_grad is None:
                 raise ValueError("score_mod has a gradient if there is a score_mod_grad: give it, or use torch.no_grad()")
             arrays = {name: sys.modules["torch"].as_tensor(array) for name, array in arrays.items()}
@@ -398,8 +420,8 @@ def scaled_dot_product_attention(
             pair = _autograd().apply(options, *arrays.values())
             return pair if return_lse else pair[0]
     (made, shape), kind = _operands(arrays, enable_gqa), kind_of(query)
-    output, lse = _forward(made, shape, fields, scalars, kind, return_lse, context)
-    return kind.result(output) if lse is None else (kind.result(output), kind.result(lse))
+    results = [kind.result(array) for array in _forward(made, shape, fields, scalars, kind, more, context)]
+    return tuple(results) if more else results[0]
 
 
 def multi_head_attention(

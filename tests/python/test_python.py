@@ -49,8 +49,10 @@ def expected_attention(
     sinks=None,
     key_lengths=None,
     kept=None,
+    scores=None,
 ):
-    """Attention in float64 as docs/numerics.md defines it, and its log-sum-exp. `kept`: what weights are multiplied by."""
+    """Attention in float64 as docs/numerics.md defines it, and its log-sum-exp. `kept`: what weights are multiplied by; `scores`: a
+    dictionary that gets the entropy and the four kinds of scores by their names."""
     query, key, value = (array.astype(np.float64) for array in (query, key, value))
     groups = query.shape[-3] // key.shape[-3]
     key, value = (np.repeat(array, groups, axis=-3) for array in (key, value))
@@ -59,8 +61,10 @@ def expected_attention(
     else:
         sums = np.tanh(query[..., None, :] + key[..., None, :, :])
         score = (sums * vector[:, None, None]).sum(-1) * (1 if scale is None else scale)
+    raw = score
     if softcap:
         score = softcap * np.tanh(score / softcap)
+    capped = score
     if score_mod is not None:
         score = score_mod(score, *np.indices(score.shape))
     position, index = np.arange(query.shape[-2])[:, None] + shift, np.arange(key.shape[-2])[None, :]
@@ -89,6 +93,9 @@ def expected_attention(
     total = weights.sum(-1, keepdims=True) + np.exp(sink - largest)
     with np.errstate(divide="ignore", invalid="ignore"):
         weights, lse = np.where(total > 0, weights / total, 0), (np.log(total) + largest)[..., 0]
+    if scores is not None:
+        entropy = -(weights * np.log(np.where(weights > 0, weights, 1))).sum(-1)
+        scores.update(raw=raw, capped=capped, biased=score, probabilities=weights, entropy=entropy)
     return (weights if kept is None else weights * kept) @ value, lse
 
 
@@ -248,6 +255,30 @@ class Attention(Comparison):
                 self.close(found, expected_attention(q, k, v, vector=vector, scale=scale)[0], 4)
         with self.assertRaisesRegex(ValueError, "scoring.vector"):
             clattn.scaled_dot_product_attention(q, k, v, vector=vector[0])
+
+    def test_scores(self):
+        random = np.random.default_rng(SEED)
+        q, k, v = (random.standard_normal((2, 3, 2, length, 8)).astype(np.float32) for length in (5, 7, 7))
+        slopes, expected = np.float32([0.5, 0.25]), {}
+        expected_attention(q, k, v, causal=True, softcap=1.5, slopes=slopes, scores=expected)
+        more = {"is_causal": True, "softcap": 1.5, "alibi_slopes": slopes}
+        for kind in ("raw", "capped", "biased", "probabilities"):
+            for place in ((), (1, 2)):  # five dimensions and three
+                result, lse, entropy, scores = clattn.scaled_dot_product_attention(
+                    *(q[place], k[place], v[place]), **more, return_lse=True, return_entropy=True, return_scores=kind
+                )
+                self.assertEqual((result.shape, lse.shape), (q[place].shape, q[place].shape[:-1]))
+                self.close(entropy, expected["entropy"][place], 4)
+                self.close(scores, expected[kind][place], 4)
+        result, scores = clattn.scaled_dot_product_attention(
+            *(array[0, 0, 0].astype(np.float64) for array in (q, k, v)), return_scores="raw"
+        )
+        self.assertEqual((result.dtype, scores.dtype), (np.float64, np.float32))
+        self.close(scores, expected["raw"][0, 0, 0], 4)
+        with self.assertRaisesRegex(ValueError, "return_scores is 'logits', not one of raw"):
+            clattn.scaled_dot_product_attention(q, k, v, return_scores="logits")
+        with self.assertRaisesRegex(NotImplementedError, "not for packed"):
+            clattn.scaled_dot_product_attention(*[q[0, 0]] * 3, query_starts=[0, 5], key_starts=[0, 5], return_scores="raw")
 
     def test_inputs_stay(self):
         q = np.random.default_rng(SEED).standard_normal((1, 2, 5, 8)).astype(np.float32)
@@ -446,6 +477,8 @@ class Functions(Comparison):
             torch.testing.assert_close(one.double(), other, rtol=1e-5, atol=1e-5)
         with self.assertRaisesRegex(ValueError, "score_mod_grad: give it"):
             self.call(*arrays[:3], **texts)
+        with self.assertRaisesRegex(ValueError, "entropy and scores have no gradient"):
+            self.call(*arrays[:3], return_entropy=True)
         self.buffers = [arrays[0]]
         with self.assertRaisesRegex(ValueError, r"user_buffers\[0\] requires a gradient"):
             self.call(*arrays[:3], mask_mod=MASK_MOD)
