@@ -63,6 +63,12 @@ class Operand:
             raise ValueError(f"an array of shape {self.values.shape} has gaps, and cannot be one of shape {shape}") from None
         return self.view(values)
 
+    def contiguous(self) -> Operand:
+        """The array in C order: a copy, if it lies otherwise in the host's memory."""
+        if self.owner is not None or self.values.flags.c_contiguous:
+            return self
+        return self.view(np.ascontiguousarray(self.values))
+
     def byte_offset(self) -> int:
         """Where the first element lies in the owner's buffer."""
         return int(self.values.ctypes.data) - self.origin
@@ -157,11 +163,15 @@ def _of_pyopencl(array: Any, name: str) -> Operand:
 class Kind:
     """The kind of arrays that an argument is of, and results are to be of."""
 
-    def new(self, like: Operand, shape: tuple[int, ...], dtype: int | None = None) -> Operand:
-        """A result to be, of another array's type or of float32."""
+    def new(self, like: Operand, shape: tuple[int, ...], dtype: int | None = None, fill: float | None = None) -> Operand:
+        """A result to be, of another array's type or of float32; `fill` is what it has where nothing is written."""
         if dtype is None or dtype == like.dtype:
-            return Operand(np.empty(shape, like.values.dtype), like.dtype)
-        return Operand(np.empty(shape, np.float32), lib.CLATTN_DTYPE_F32)
+            made = Operand(np.empty(shape, like.values.dtype), like.dtype)
+        else:
+            made = Operand(np.empty(shape, np.float32), lib.CLATTN_DTYPE_F32)
+        if fill is not None:
+            made.values.fill(fill)
+        return made
 
     def result(self, array: Operand) -> Any:
         """What the caller gets."""
@@ -186,9 +196,11 @@ class _PyOpenCL(Kind):
         if self.queue is None:
             raise ValueError("an array of PyOpenCL's without a queue: use array.with_queue(queue)")
 
-    def new(self, like: Operand, shape: tuple[int, ...], dtype: int | None = None) -> Operand:
+    def new(self, like: Operand, shape: tuple[int, ...], dtype: int | None = None, fill: float | None = None) -> Operand:
         plain = super().new(like, (), dtype)
         array = sys.modules["pyopencl.array"].empty(self.queue, shape, plain.values.dtype)
+        if fill is not None and array.size:
+            array.fill(fill)
         return _of_pyopencl(array, "result")
 
     def result(self, array: Operand) -> Any:

@@ -18,20 +18,28 @@ READS, WRITES = lib.C_CL_MEM_READ_ONLY, lib.C_CL_MEM_READ_WRITE
 
 # Arrays whose layouts follow from the rest of a description, which has none of them: they are contiguous.
 IMPLIED = {"mha": ("x", "context", "context_value", "w_in", "b_in", "w_o", "b_o", "y", "weights")}
+# Arrays of which a description has the type alone, and where: they are contiguous, too.
+TYPES = {f"snippets.buffer.{n}": f"snippets.buffer_dtype.{n}" for n in range(lib.C_CLATTN_USER_BUFFERS)}
+# Inputs with which rows of the outputs may stay as they are.
+LEAVING = ("lengths.query_starts", "lengths.key_starts")
 
 Operands = list[tuple[str, Operand]]
 
 
 def _member(struct: Any, path: str) -> Any:
-    """The member that a path such as "scoring.alibi" names."""
+    """The member that a path such as "scoring.alibi" or "snippets.scalar.0" names."""
     for name in path.split("."):
-        struct = getattr(struct, name)
+        struct = struct[int(name)] if name.isdigit() else getattr(struct, name)
     return struct
 
 
 def _set(struct: Any, path: str, value: Any) -> None:
-    *folders, name = path.split(".")
-    setattr(_member(struct, ".".join(folders)) if folders else struct, name, value)
+    folder, _, name = path.rpartition(".")
+    within = _member(struct, folder) if folder else struct
+    if name.isdigit():
+        within[int(name)] = value
+    else:
+        setattr(within, name, value)
 
 
 def _reach(values: np.ndarray[Any, Any]) -> tuple[int, int]:
@@ -53,12 +61,14 @@ class _Binding:
         values = array.values
         if not 1 <= values.ndim <= lib.C_CLATTN_MAX_RANK:
             raise ValueError(f"{path} has {values.ndim} dimensions, and there may be 1 to {lib.C_CLATTN_MAX_RANK}")
-        if path not in call.implied:
+        if path in TYPES:
+            _set(call.desc, TYPES[path], array.dtype)
+        elif path not in call.implied:
             layout = _member(call.desc, path)
             layout.dtype, layout.rank = array.dtype, values.ndim
             layout.extent[0 : values.ndim] = values.shape
             layout.stride[0 : values.ndim] = [stride // values.itemsize for stride in values.strides]
-        elif not values.flags.c_contiguous:
+        if (path in TYPES or path in call.implied) and not values.flags.c_contiguous:
             raise ValueError(f"{path} is not contiguous")
         self.binding, self.size = _member(call.args, path), values.itemsize
         self.empty = values.size == 0
@@ -68,7 +78,7 @@ class _Binding:
         self.contiguous = values.flags.c_contiguous
         if call.shares:
             self.flags |= lib.C_CL_MEM_USE_HOST_PTR
-        elif not written or not self.contiguous:  # elements between those of an output keep what they are
+        elif not written or not self.contiguous or call.leaves:  # other elements of an output keep what they are
             self.flags |= lib.C_CL_MEM_COPY_HOST_PTR
         self.has_host = self.flags not in (READS, WRITES)
 
@@ -91,8 +101,13 @@ class _Call:
         self.operator, self.run_operator = operator, getattr(lib, f"clattn_{operator}_run")
         self.event, self.code = ffi.new("cl_event *"), ffi.new("cl_int *")
         self.implied = IMPLIED.get(operator, ())
+        self.texts = []  # which the description points to
         for path, value in fields.items():
+            if isinstance(value, str):
+                self.texts.append(ffi.new("char[]", value.encode()))
+                value = self.texts[-1]
             _set(self.desc, path, value)
+        self.leaves = any(path in LEAVING for path, _ in inputs)
         self.bindings = [_Binding(self, path, array, False) for path, array in inputs]
         self.bindings += [_Binding(self, path, array, True) for path, array in outputs]
 

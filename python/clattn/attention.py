@@ -16,7 +16,17 @@ from clattn._call import compute
 from clattn._library import lib
 from clattn.context import Context
 
-ALIGNMENTS = {"top_left": lib.CLATTN_ALIGNMENT_TOP_LEFT, "bottom_right": lib.CLATTN_ALIGNMENT_BOTTOM_RIGHT}
+ALIGNMENTS = {
+    "top_left": lib.CLATTN_ALIGNMENT_TOP_LEFT,
+    "bottom_right": lib.CLATTN_ALIGNMENT_BOTTOM_RIGHT,
+    "explicit": lib.CLATTN_ALIGNMENT_EXPLICIT,
+}
+SCORES = {
+    "raw": lib.CLATTN_SCORES_MODE_RAW,
+    "capped": lib.CLATTN_SCORES_MODE_CAPPED,
+    "biased": lib.CLATTN_SCORES_MODE_BIASED,
+    "probabilities": lib.CLATTN_SCORES_MODE_PROBABILITIES,
+}
 # The members of the description that arguments are.
 MEMBERS = {
     "query": "query",
@@ -26,10 +36,15 @@ MEMBERS = {
     "bias": "bias",
     "alibi_slopes": "scoring.alibi",
     "sinks": "scoring.sinks",
+    "vector": "scoring.vector",
     "query_lengths": "lengths.query",
     "key_lengths": "lengths.key",
+    "positions": "lengths.positions",
+    "query_starts": "lengths.query_starts",
+    "key_starts": "lengths.key_starts",
 }
-HAVE_GRADIENTS = ("query", "key", "value", "attn_mask", "bias", "alibi_slopes", "sinks")
+MEMBERS |= {f"user_buffers[{n}]": f"snippets.buffer.{n}" for n in range(lib.C_CLATTN_USER_BUFFERS)}
+HAVE_GRADIENTS = ("query", "key", "value", "attn_mask", "bias", "alibi_slopes", "sinks", "vector")
 
 
 def _four(array: Operand) -> Operand:
@@ -62,17 +77,22 @@ def _operands(arrays: dict[str, Any], enable_gqa: bool) -> tuple[dict[str, Opera
     Also the shape that the query had."""
     made = {name: operand(value, name) for name, value in arrays.items()}
     shape = made["query"].values.shape
+    starts, is_packed = made.get("query_starts"), "query_starts" in made or "key_starts" in made
+    batch = shape[:-3] if starts is None else (starts.values.size - 1,)
     for name in ("query", "key", "value"):
         other = made[name].values.shape
         if len(other) < 2:
             raise ValueError(f"{name} has the shape {other}, and (..., length, size) is needed")
-        if other[:-3] != shape[:-3] or len(other) != len(shape):
+        if not is_packed and (other[:-3] != shape[:-3] or len(other) != len(shape)):
             raise ValueError(f"query has the shape {shape} and {name} {other}: what is before the heads differs")
         if len(other) != 4:
             made[name] = _heads(made[name])
     for name in ("attn_mask", "bias"):
         if name in made:
-            made[name] = _mask(made[name], shape[:-3])
+            made[name] = _mask(made[name], batch)
+    for name, array in made.items():
+        if name.startswith("user_buffers"):
+            made[name] = array.contiguous().reshaped(-1)
     heads, kv_heads = made["query"].values.shape[1], made["key"].values.shape[1]
     if heads != kv_heads and not enable_gqa:
         raise ValueError(f"query has {heads} heads and key {kv_heads}, which enable_gqa=True allows")
@@ -110,35 +130,66 @@ def _fields(
     return fields
 
 
+def _snippets(**texts: str | None) -> dict[str, Any]:
+    """Members of the description that are the caller's own functions."""
+    fields = {}
+    for name, text in texts.items():
+        if text is not None:
+            if not isinstance(text, str):
+                raise TypeError(f"{name} is {text!r}, no text")
+            if "\0" in text:
+                raise ValueError(f"{name} has a NUL, at which C's text would end")
+            fields[f"snippets.{name}"] = text
+    return fields
+
+
+def _user_buffers(arrays: Sequence[Any]) -> dict[str, Any]:
+    """The arrays that the caller's own functions read, by their names."""
+    if not isinstance(arrays, list | tuple):
+        raise TypeError("user_buffers is no list or tuple of arrays")
+    if len(arrays) > lib.C_CLATTN_USER_BUFFERS:
+        raise ValueError(f"there are {len(arrays)} user_buffers, and there may be {lib.C_CLATTN_USER_BUFFERS}")
+    return {f"user_buffers[{n}]": array for n, array in enumerate(arrays)}
+
+
+def _user_scalars(values: Sequence[float]) -> dict[str, Any]:
+    """Members of the arguments that the caller's own functions read, of which those without a value are 0."""
+    count = lib.C_CLATTN_USER_BUFFERS
+    if len(values) > count:
+        raise ValueError(f"there are {len(values)} user_scalars, and there may be {count}")
+    numbers = [number(value, "user_scalars") for value in values]
+    return {f"snippets.scalar.{n}": value for n, value in enumerate(numbers + [0.0] * (count - len(numbers)))}
+
+
 def _forward(
     arrays: dict[str, Operand],
     shape: tuple[int, ...],
     fields: dict[str, Any],
-    seed: int,
+    scalars: dict[str, Any],
     kind: Kind,
-    lse: bool,
+    more: Sequence[str],
     context: Context | None,
-) -> tuple[Operand, Operand | None]:
-    """The output and, if it is wanted, the log-sum-exp, for a query of such a shape."""
+) -> list[Operand]:
+    """The output and `more` results, such as "outputs.lse", for a query of such a shape."""
     query, columns = arrays["query"], arrays["value"].values.shape[3]
     rows = query.values.shape[:3]
-    output = kind.new(query, (*rows, columns))
-    outputs = [("output", output)]
-    if lse:
-        outputs.append(("outputs.lse", kind.new(query, rows, lib.CLATTN_DTYPE_F32)))
+    is_packed = "query_starts" in arrays  # and there may be rows that no item owns, which attend nothing
+    outputs = [("output", kind.new(query, (*rows, columns), fill=0 if is_packed else None))]
+    for path in more:
+        size = (arrays["key"].values.shape[2],) if path == "outputs.scores" else ()
+        nothing = -math.inf if path == "outputs.lse" else 0
+        outputs.append((path, kind.new(query, (*rows, *size), lib.CLATTN_DTYPE_F32, nothing if is_packed else None)))
     inputs = [(MEMBERS[name], array) for name, array in arrays.items()]
-    scalars = {"dropout.seed": seed} if "dropout.probability" in fields else {}
     compute("attention", context or kind.context(), fields, inputs, outputs, scalars)
-    if len(shape) != 4:
-        output = output.reshaped(*shape[:-1], columns)
-    return output, outputs[1][1].reshaped(*shape[:-1]) if lse else None
+    results = [array for _, array in outputs]
+    return results if len(shape) == 4 else [array.reshaped(*shape[:-1], *array.values.shape[3:]) for array in results]
 
 
 def _gradients(
     options: Any, needed: Sequence[bool], tensors: list[Any], output: Any, lse: Any, d_output: Any, d_lse: Any
 ) -> list[Any]:
     """The gradients of PyTorch's tensors that are needed, and None for the others."""
-    names, fields, seed, enable_gqa, context = options
+    names, fields, scalars, enable_gqa, context = options
     arrays, _ = _operands(dict(zip(names, tensors, strict=True)), enable_gqa)
     d_output = sys.modules["torch"].zeros_like(output) if d_output is None else d_output
     rows = arrays["query"].values.shape[:3]
@@ -149,13 +200,13 @@ def _gradients(
         inputs.append(("gradients.lse", operand(d_lse.float(), "the gradient of lse").reshaped(*rows)))
     kind = kind_of(tensors[0])
     wanted: dict[str, Operand] = {}
+    fill = 0 if "query_starts" in arrays or "key_starts" in arrays else None
     for name, is_needed in zip(names, needed, strict=True):
         if is_needed:
             array = arrays[name]
             exact = name in ("query", "key", "value") or array.dtype == lib.CLATTN_DTYPE_F64
-            wanted[name] = kind.new(array, array.values.shape, None if exact else lib.CLATTN_DTYPE_F32)
+            wanted[name] = kind.new(array, array.values.shape, None if exact else lib.CLATTN_DTYPE_F32, fill)
     outputs = [(f"gradients.{MEMBERS[name].split('.')[-1]}", gradient) for name, gradient in wanted.items()]
-    scalars = {"dropout.seed": seed} if "dropout.probability" in fields else {}
     directed = {**fields, "direction": lib.CLATTN_DIRECTION_BACKWARD}
     compute("attention", context or kind.context(), directed, inputs, outputs, scalars)
     return [
@@ -166,17 +217,16 @@ def _gradients(
 
 @functools.cache
 def _autograd() -> Any:
-    """Attention as one of PyTorch's functions: apply((names of arrays, fields, seed, enable_gqa, context), array, ...)."""
+    """Attention as one of PyTorch's functions: apply((names of arrays, fields, scalars, enable_gqa, context), array, ...)."""
     torch = sys.modules["torch"]
 
     class Attention(torch.autograd.Function):  # type: ignore[misc, name-defined]
         @staticmethod
         def forward(ctx: Any, options: Any, *tensors: Any) -> tuple[Any, Any]:
-            names, fields, seed, enable_gqa, context = options
+            names, fields, scalars, enable_gqa, context = options
             arrays, shape = _operands(dict(zip(names, tensors, strict=True)), enable_gqa)
             kind = kind_of(tensors[0])
-            output, lse = _forward(arrays, shape, fields, seed, kind, True, context)
-            assert lse is not None
+            output, lse = _forward(arrays, shape, fields, scalars, kind, ["outputs.lse"], context)
             made = kind.result(output), kind.result(lse)
             ctx.options = options
             ctx.set_materialize_grads(False)
@@ -228,16 +278,31 @@ def scaled_dot_product_attention(
     bias: Any = None,
     window: tuple[int | None, int | None] | None = None,
     alignment: str = "top_left",
+    position: int = 0,
+    positions: Any = None,
+    vector: Any = None,
     softcap: float = 0.0,
     alibi_slopes: Any = None,
     sinks: Any = None,
+    score_mod: str | None = None,
+    mask_mod: str | None = None,
+    score_mod_grad: str | None = None,
+    user_buffers: Sequence[Any] = (),
+    user_scalars: Sequence[float] = (),
     query_lengths: Any = None,
     key_lengths: Any = None,
+    query_starts: Any = None,
+    key_starts: Any = None,
+    longest_query: int = 0,
+    short_mask: bool = False,
     seed: int | None = None,
+    dropout_offset: int = 0,
     return_lse: bool = False,
+    return_entropy: bool = False,
+    return_scores: str | None = None,
     context: Context | None = None,
 ) -> Any:
-    """Every query takes the mean of the values, weighted by the softmax of its dot products with the keys.
+    """Every query takes the mean of the values, weighted by the softmax of its scores, which are dot products with the keys.
 
     The arguments before `*` mean what they mean in torch.nn.functional.scaled_dot_product_attention: `query` is (..., heads, L, E),
     `key` (..., heads, S, E), `value` (..., heads, S, Ev), and the result (..., heads, L, Ev) in the type of `query`. With
@@ -247,22 +312,56 @@ def scaled_dot_product_attention(
 
     bias           added to the scores besides the mask
     window         (left, right): key j is attended if p - left <= j <= p + right; None is no limit
-    alignment      where query 0 stands for `is_causal`, `window` and `alibi_slopes`: p = i, or "bottom_right", p = i + S - L
-                   with the S and L of each item, if there are lengths
+    alignment      where query 0 stands for `is_causal`, `window` and `alibi_slopes`: "top_left", p = i; or "bottom_right",
+                   p = i + S - L with the S and L of each item, if there are lengths; or "explicit", p = i + position + positions[b]
+    position       where query 0 stands if the alignment is explicit
+    positions      (batch,) integers, added to `position` in each item
+    vector         (heads or 1, E) float32: scores are additive (Bahdanau's), scale * sum of vector * tanh(query + key) over E, and
+                   `scale` is 1 if it is None
     softcap        scores become softcap * tanh(score / softcap)
     alibi_slopes   (heads,) or (batch, heads) float32: slope * |p - j| is subtracted from the scores
     sinks          (heads,) float32: one more logit in the softmax of each row, without a value
+    score_mod      text in OpenCL C that defines a function, which changes each score after the softcap and before biases and masks:
+                   float score_mod(float score, int batch, int head, int query, int key, user_data user)
+    mask_mod       the same for a function that gives 0 for "do not attend":
+                   int mask_mod(int batch, int head, int query, int key, user_data user)
+    score_mod_grad the same for the derivative of score_mod by `score`, of its arguments; only gradients need it
+    user_buffers   up to four arrays, which these functions read as user.buffer0 ... user.buffer3 in C order: float32 is float there,
+                   int32 int, int64 long, boolean uchar, float16 what vload_half reads
+    user_scalars   up to four numbers, which they read as user.scalar0 ... user.scalar3
     query_lengths  (batch,) integers: rows of queries beyond are 0
     key_lengths    (batch,) integers: keys beyond are not attended
+    query_starts   (items + 1,) integers: packed queries, which are (heads, L, E). Item b owns rows query_starts[b] ...
+                   query_starts[b + 1] - 1; rows that no item owns attend nothing. Batch is the number of items then
+    key_starts     the same for packed keys and values, (heads, S, E) and (heads, S, Ev)
+    longest_query  the most rows that an item has, if queries are packed, and then also the L of masks; 0 is all rows
+    short_mask     a mask or bias may have fewer than S keys, and those beyond are not attended
     seed           of dropout; None draws one, for PyTorch's tensors by torch's own generator
+    dropout_offset which of the seed's masks dropout takes, from 0: what is dropped depends on both and on the place alone
     return_lse     gives (result, log-sum-exp of each row's scores), the latter (..., heads, L) in float32
+    return_entropy gives the entropy of each row's probabilities in nats, too, after the log-sum-exp and of its shape
+    return_scores  gives the scores, too, as the last result, (..., heads, L, S) in float32: "raw" ones, scaled; "capped" ones, after
+                   the softcap; "biased" ones, after all that is added and with -inf where a key is not attended; or "probabilities",
+                   before dropout. Not of packed sequences
 
-    The result of PyTorch's tensors has a gradient by query, key, value, masks and biases that are added, slopes and sinks.
+    The texts are trusted: they run on the device with the kernel's rights, and can read and write whatever the kernel can. Their
+    `user` has more (user.position, user.key_length): docs/attention.md of the source says what, and what a text must not have.
+
+    The result of PyTorch's tensors has a gradient by query, key, value, masks and biases that are added, slopes, sinks and the
+    vector.
 
     >>> import numpy as np
     >>> q = k = v = np.eye(4, dtype=np.float32)
     >>> scaled_dot_product_attention(q, k, v, is_causal=True)[0].tolist()
     [1.0, 0.0, 0.0, 0.0]
+    >>> scaled_dot_product_attention(q, k, v, query_starts=[0, 1, 4], key_starts=[0, 1, 4])[0].tolist()
+    [1.0, 0.0, 0.0, 0.0]
+    >>> output, weights = scaled_dot_product_attention(q, k, v, is_causal=True, return_scores="probabilities")
+    >>> weights[0].tolist()
+    [1.0, 0.0, 0.0, 0.0]
+    >>> same = "int mask_mod(int batch, int head, int query, int key, user_data user) { return key == query; }"
+    >>> scaled_dot_product_attention(q, k, v, mask_mod=same)[2].tolist()
+    [0.0, 0.0, 1.0, 0.0]
     """
     arrays = {"query": query, "key": key, "value": value}
     for name, array in (
@@ -270,27 +369,59 @@ def scaled_dot_product_attention(
         ("bias", bias),
         ("alibi_slopes", alibi_slopes),
         ("sinks", sinks),
+        ("vector", vector),
         ("query_lengths", query_lengths),
         ("key_lengths", key_lengths),
+        ("positions", positions),
+        ("query_starts", query_starts),
+        ("key_starts", key_starts),
     ):
         if array is not None:
             arrays[name] = array
-    fields = _fields(dropout_p, is_causal, scale, window, alignment, softcap)
-    if seed is None:
-        seed = _new_seed(query) if dropout_p else 0
+    fields, scalars = _fields(dropout_p, is_causal, scale, window, alignment, softcap), {}
+    if longest_query:
+        fields["lengths.longest_query"] = longest_query
+    if vector is not None:
+        fields["scoring.kind"] = lib.CLATTN_SCORE_ADDITIVE
+    more = [path for path, wanted in (("outputs.lse", return_lse), ("outputs.entropy", return_entropy)) if wanted]
+    if return_scores is not None:
+        if return_scores not in SCORES:
+            raise ValueError(f"return_scores is {return_scores!r}, not one of {', '.join(SCORES)}")
+        more.append("outputs.scores")
+        fields["outputs.scores_mode"] = SCORES[return_scores]
+    if short_mask:
+        fields["short_mask"] = 1
+    if dropout_p:
+        scalars["dropout.seed"] = _new_seed(query) if seed is None else seed
+        scalars["dropout.offset"] = dropout_offset
+    if alignment == "explicit":
+        scalars["position"] = position
+    elif position:
+        raise ValueError(f"position is {position}, which counts with the alignment 'explicit'")
+    if score_mod is not None or mask_mod is not None or score_mod_grad is not None or user_buffers:
+        fields |= _snippets(score_mod=score_mod, mask_mod=mask_mod, score_mod_grad=score_mod_grad)
+        scalars |= _user_scalars(user_scalars)
+        arrays |= _user_buffers(user_buffers)
     if is_torch(query) and sys.modules["torch"].is_grad_enabled():
-        needed = [name for name in HAVE_GRADIENTS if getattr(arrays.get(name), "requires_grad", False)]
+        needed = [name for name, array in arrays.items() if getattr(array, "requires_grad", False)]
         if needed:
+            for name in needed:
+                if name not in HAVE_GRADIENTS:
+                    raise ValueError(f"{name} requires a gradient, which there is not: use .detach()")
+            if return_entropy or return_scores is not None:
+                raise ValueError("entropy and scores have no gradient: use torch.no_grad()")
+            if score_mod is not None and score_mod_grad is None:
+                raise ValueError("score_mod has a gradient if there is a score_mod_grad: give it, or use torch.no_grad()")
             arrays = {name: sys.modules["torch"].as_tensor(array) for name, array in arrays.items()}
             for name in ("attn_mask", "bias"):  # whose gradient is then expand's to add up
-                if name in needed and query.ndim > 4 and arrays[name].ndim > 3:
+                if name in needed and query_starts is None and query.ndim > 4 and arrays[name].ndim > 3:
                     arrays[name] = arrays[name].expand(*query.shape[:-3], *arrays[name].shape[-3:])
-            options = (tuple(arrays), fields, seed, enable_gqa, context)
+            options = (tuple(arrays), fields, scalars, enable_gqa, context)
             pair = _autograd().apply(options, *arrays.values())
             return pair if return_lse else pair[0]
     (made, shape), kind = _operands(arrays, enable_gqa), kind_of(query)
-    output, lse = _forward(made, shape, fields, seed, kind, return_lse, context)
-    return kind.result(output) if lse is None else (kind.result(output), kind.result(lse))
+    results = [kind.result(array) for array in _forward(made, shape, fields, scalars, kind, more, context)]
+    return tuple(results) if more else results[0]
 
 
 def multi_head_attention(
@@ -329,7 +460,7 @@ def multi_head_attention(
         if value is not key:
             named["context_value"] = value
     named |= {"w_in": in_proj_weight, "b_in": in_proj_bias, "w_o": out_proj_weight, "b_o": out_proj_bias}
-    inputs = [(name, _contiguous(operand(array, name))) for name, array in named.items() if array is not None]
+    inputs = [(name, operand(array, name).contiguous()) for name, array in named.items() if array is not None]
     arrays = {name: array.values for name, array in inputs}
     x = inputs[0][1]
     if x.values.ndim != 3 or any(arrays[name].ndim != 3 for name in ("context", "context_value") if name in arrays):
@@ -364,10 +495,3 @@ def multi_head_attention(
     compute("mha", context or kind.context(), fields, inputs, outputs)
     results = tuple(kind.result(array) for _, array in outputs)
     return results if need_weights else results[0]
-
-
-def _contiguous(array: Operand) -> Operand:
-    """The array in C order: a copy, if it lies otherwise in the host's memory."""
-    if array.owner is not None or array.values.flags.c_contiguous:
-        return array
-    return array.view(np.ascontiguousarray(array.values))

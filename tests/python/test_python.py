@@ -40,20 +40,33 @@ def expected_attention(
     mask=None,
     causal=False,
     scale=None,
+    vector=None,
     window=None,
     shift=0,
     softcap=0.0,
+    score_mod=None,
     slopes=None,
     sinks=None,
     key_lengths=None,
+    kept=None,
+    scores=None,
 ):
-    """Attention in float64 as docs/numerics.md defines it, and its log-sum-exp."""
+    """Attention in float64 as docs/numerics.md defines it, and its log-sum-exp. `kept`: what weights are multiplied by; `scores`: a
+    dictionary that gets the entropy and the four kinds of scores by their names."""
     query, key, value = (array.astype(np.float64) for array in (query, key, value))
     groups = query.shape[-3] // key.shape[-3]
     key, value = (np.repeat(array, groups, axis=-3) for array in (key, value))
-    score = query @ np.swapaxes(key, -1, -2) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if vector is None:
+        score = query @ np.swapaxes(key, -1, -2) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    else:
+        sums = np.tanh(query[..., None, :] + key[..., None, :, :])
+        score = (sums * vector[:, None, None]).sum(-1) * (1 if scale is None else scale)
+    raw = score
     if softcap:
         score = softcap * np.tanh(score / softcap)
+    capped = score
+    if score_mod is not None:
+        score = score_mod(score, *np.indices(score.shape))
     position, index = np.arange(query.shape[-2])[:, None] + shift, np.arange(key.shape[-2])[None, :]
     if slopes is not None:
         score = score - slopes[:, None, None] * abs(position - index)
@@ -79,7 +92,40 @@ def expected_attention(
     weights = np.exp(score - largest)
     total = weights.sum(-1, keepdims=True) + np.exp(sink - largest)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(total > 0, weights / total, 0) @ value, (np.log(total) + largest)[..., 0]
+        weights, lse = np.where(total > 0, weights / total, 0), (np.log(total) + largest)[..., 0]
+    if scores is not None:
+        entropy = -(weights * np.log(np.where(weights > 0, weights, 1))).sum(-1)
+        scores.update(raw=raw, capped=capped, biased=score, probabilities=weights, entropy=entropy)
+    return (weights if kept is None else weights * kept) @ value, lse
+
+
+def expected_packed(query, key, value, query_starts=None, key_starts=None, *, longest=0, mask=None, shift=None, **more):
+    """The same of packed sequences, or of sequences one of which is packed, item by item; `shift`: of an item's rows and keys.
+
+    Packed arrays are (heads, length, size), and the others (items, heads, length, size)."""
+
+    def item(array, starts, b):
+        return array[b] if starts is None else array[:, starts[b] : starts[b + 1]]
+
+    items = len(key_starts if query_starts is None else query_starts) - 1
+    output, lse = np.zeros((*query.shape[:-1], value.shape[-1])), np.full(query.shape[:-1], -np.inf)
+    for b in range(items):
+        q, k, v = item(query, query_starts, b), item(key, key_starts, b), item(value, key_starts, b)
+        q = q[:, : longest or None]
+        rows, keys = q.shape[1], k.shape[1]
+        if mask is not None:
+            more["mask"] = np.broadcast_to(mask, (items, *mask.shape[-3:]))[b, :, :rows, :keys]
+        if keys:
+            found = expected_attention(q, k, v, shift=shift(rows, keys) if shift else 0, **more)
+            for whole, part in zip((output, lse), found, strict=True):
+                item(whole, query_starts, b)[:, :rows] = part
+    return output, lse
+
+
+def dropout(shape, probability, seed, offset):
+    """What dropout multiplies the weights (items, heads, queries, keys) by, by the C library's own word for it."""
+    keep = [clattn._library.lib.clattn_dropout_keep(seed, offset, probability, shape[1], *place) for place in np.ndindex(shape)]
+    return np.array(keep).reshape(shape) / (1 - probability)
 
 
 class Comparison(unittest.TestCase):
@@ -179,7 +225,60 @@ class Attention(Comparison):
         first, same, other = (clattn.scaled_dot_product_attention(q, q, q, dropout_p=0.5, seed=seed) for seed in (1, 1, 2))
         np.testing.assert_array_equal(first, same)
         self.assertTrue((first != other).any())
+        for offset in (0, 3):
+            found = clattn.scaled_dot_product_attention(q, q, q, dropout_p=0.5, seed=1, dropout_offset=offset)
+            self.close(found, expected_attention(q, q, q, kept=dropout((1, 2, 64, 64), 0.5, 1, offset))[0], 8)
+            self.assertEqual(bool((found == first).all()), offset == 0)
         self.assertTrue((clattn.scaled_dot_product_attention(q, q, q, dropout_p=0.5) != first).any())
+
+    def test_positions(self):
+        q = np.random.default_rng(SEED).standard_normal((3, 2, 5, 8)).astype(np.float32)
+        more = {"is_causal": True, "alignment": "explicit"}
+        for position, positions in ((2, None), (0, None), (-1, [0, 3, -2])):
+            each = 0 if positions is None else np.array(positions)[:, None, None, None]
+            found = clattn.scaled_dot_product_attention(q, q, q, **more, position=position, positions=positions)
+            self.close(found, expected_attention(q, q, q, causal=True, shift=position + each)[0], 4)
+        with self.assertRaisesRegex(ValueError, "position is 2, which counts with"):
+            clattn.scaled_dot_product_attention(q, q, q, position=2)
+        with self.assertRaisesRegex(ValueError, "lengths.positions without"):
+            clattn.scaled_dot_product_attention(q, q, q, positions=[1, 2, 3])
+        with self.assertRaises(OverflowError):
+            clattn.scaled_dot_product_attention(q, q, q, **more, position=2**70)
+
+    def test_additive_scores(self):
+        random = np.random.default_rng(SEED)
+        q, k, v = (random.standard_normal((2, 2, length, 8)).astype(np.float32) for length in (5, 7, 7))
+        for heads in (1, 2):
+            vector = random.standard_normal((heads, 8)).astype(np.float32)
+            for scale in (None, 0.5):
+                found = clattn.scaled_dot_product_attention(q, k, v, vector=vector, scale=scale)
+                self.close(found, expected_attention(q, k, v, vector=vector, scale=scale)[0], 4)
+        with self.assertRaisesRegex(ValueError, "scoring.vector"):
+            clattn.scaled_dot_product_attention(q, k, v, vector=vector[0])
+
+    def test_scores(self):
+        random = np.random.default_rng(SEED)
+        q, k, v = (random.standard_normal((2, 3, 2, length, 8)).astype(np.float32) for length in (5, 7, 7))
+        slopes, expected = np.float32([0.5, 0.25]), {}
+        expected_attention(q, k, v, causal=True, softcap=1.5, slopes=slopes, scores=expected)
+        more = {"is_causal": True, "softcap": 1.5, "alibi_slopes": slopes}
+        for kind in ("raw", "capped", "biased", "probabilities"):
+            for place in ((), (1, 2)):  # five dimensions and three
+                result, lse, entropy, scores = clattn.scaled_dot_product_attention(
+                    *(q[place], k[place], v[place]), **more, return_lse=True, return_entropy=True, return_scores=kind
+                )
+                self.assertEqual((result.shape, lse.shape), (q[place].shape, q[place].shape[:-1]))
+                self.close(entropy, expected["entropy"][place], 4)
+                self.close(scores, expected[kind][place], 4)
+        result, scores = clattn.scaled_dot_product_attention(
+            *(array[0, 0, 0].astype(np.float64) for array in (q, k, v)), return_scores="raw"
+        )
+        self.assertEqual((result.dtype, scores.dtype), (np.float64, np.float32))
+        self.close(scores, expected["raw"][0, 0, 0], 4)
+        with self.assertRaisesRegex(ValueError, "return_scores is 'logits', not one of raw"):
+            clattn.scaled_dot_product_attention(q, k, v, return_scores="logits")
+        with self.assertRaisesRegex(NotImplementedError, "not for packed"):
+            clattn.scaled_dot_product_attention(*[q[0, 0]] * 3, query_starts=[0, 5], key_starts=[0, 5], return_scores="raw")
 
     def test_inputs_stay(self):
         q = np.random.default_rng(SEED).standard_normal((1, 2, 5, 8)).astype(np.float32)
@@ -204,6 +303,185 @@ class Attention(Comparison):
         for thread in threads:
             thread.join()
         self.assertEqual(wrong, [])
+
+
+class Packed(Comparison):
+    def setUp(self):
+        random = np.random.default_rng(SEED)
+        self.q, self.k, self.v = (
+            random.standard_normal((heads, length, 8)).astype(np.float32) for heads, length in ((4, 14), (2, 12), (2, 12))
+        )
+        self.mask = random.standard_normal((3, 1, 6, 12)).astype(np.float32)
+        self.starts = {"query_starts": np.array([1, 4, 4, 12], np.int32), "key_starts": [0, 5, 7, 12]}
+
+    def test_sequences(self):
+        more = {"enable_gqa": True, "longest_query": 6, "return_lse": True}
+        expected = expected_packed(self.q, self.k, self.v, **self.starts, longest=6, mask=self.mask)
+        for context in (None, clattn.Context()):
+            if context:
+                context.shares_memory = False
+            result = clattn.scaled_dot_product_attention(
+                self.q, self.k, self.v, self.mask, **self.starts, **more, context=context
+            )
+            for found, other in zip(result, expected, strict=True):
+                self.close(found, other, 4)
+                self.assertTrue((found[:, [0, 10, 11, 12, 13]] == other[:, [0, 10, 11, 12, 13]]).all())
+        result = clattn.scaled_dot_product_attention(
+            self.q[None], self.k, self.v[None, None], **self.starts, **more, is_causal=True, alignment="bottom_right"
+        )
+        expected = expected_packed(
+            *(self.q, self.k, self.v), **self.starts, longest=6, causal=True, shift=lambda rows, keys: keys - rows
+        )
+        for found, other in zip(result, expected, strict=True):
+            self.close(found.reshape(other.shape), other, 4)
+
+    def test_one_of_both(self):
+        queries, keys = self.q[:, :12].reshape(4, 3, 4, 8).swapaxes(0, 1), self.k.reshape(2, 3, 4, 8).swapaxes(0, 1)
+        starts = {"key_starts": self.starts["key_starts"]}
+        found = clattn.scaled_dot_product_attention(queries, self.k, self.v, **starts, enable_gqa=True)
+        self.close(found, expected_packed(queries, self.k, self.v, **starts)[0], 4)
+        starts = {"query_starts": self.starts["query_starts"]}
+        found = clattn.scaled_dot_product_attention(self.q, keys, keys, **starts, enable_gqa=True)
+        self.close(found, expected_packed(self.q, keys, keys, **starts)[0], 4)
+
+    def test_short_mask(self):
+        q = self.q[None]
+        mask = self.mask[:1, :, :1, :5]
+        with self.assertRaisesRegex(ValueError, "fewer keys"):
+            clattn.scaled_dot_product_attention(q, q, q, mask)
+        found = clattn.scaled_dot_product_attention(q, q, q, mask, short_mask=True)
+        self.close(found, expected_attention(q, q[:, :, :5], q[:, :, :5], mask=mask)[0], 4)
+
+    def test_refused(self):
+        q, f = self.q, clattn.scaled_dot_product_attention
+        for words, more in (
+            ("batch 1", {"query_starts": [0, 1], "query": np.stack([q, q])}),
+            ("query and key differ in batch", {"query_starts": [0, 1, 2]}),
+            ("is above S_q", {**self.starts, "longest_query": 15}),
+            ("longest_query without", {"longest_query": 2}),
+            ("int32 or int64", {"query_starts": [0.0, 1.0], "key_starts": [0, 1]}),
+            ("has 0 dimensions", {"query_starts": 0}),
+        ):
+            with self.assertRaisesRegex(ValueError, words):
+                f(**{"query": q, "key": q, "value": q, **more})
+
+    @unittest.skipIf(torch is None, "no PyTorch here")
+    def test_gradients(self):
+        arrays = [torch.tensor(array, requires_grad=True) for array in (self.q, self.k, self.v, self.mask)]
+        result = clattn.scaled_dot_product_attention(*arrays, **self.starts, enable_gqa=True, longest_query=6)
+        weights = torch.tensor(np.random.default_rng(SEED).standard_normal(result.shape))
+        found = torch.autograd.grad((result * weights).sum(), arrays)
+        loss, starts = 0, (self.starts["query_starts"].tolist(), self.starts["key_starts"])
+        for b, (first, end, key, key_end) in enumerate(zip(*[s[n : n + 3] for s in starts for n in (0, 1)], strict=True)):
+            rows = min(6, end - first)
+            q, (k, v) = arrays[0][:, first : first + rows], (array[:, key:key_end] for array in arrays[1:3])
+            mask = arrays[3][b, :, :rows, : key_end - key].double()
+            q, k, v = q.double(), *(array.double().repeat_interleave(2, 0) for array in (k, v))
+            output = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask)
+            loss += (output * weights[:, first : first + rows]).sum()
+        for one, other in zip(found, torch.autograd.grad(loss, arrays), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+SCORE_MOD = """
+float tilt(int query, int key) { return 0.25f * ((query + 2 * key) % 3); }
+float score_mod(float score, int batch, int head, int query, int key, user_data user)
+{
+    return score * user.scalar1 + user.buffer0[head] * vload_half(key, user.buffer2) + tilt(query, key) - user.scalar0 * batch;
+}"""
+SCORE_MOD_GRAD = """
+float score_mod_grad(float score, int batch, int head, int query, int key, user_data user) { return user.scalar1; }"""
+MASK_MOD = """
+int mask_mod(int batch, int head, int query, int key, user_data user) { return user.buffer1[batch] != (query + key) % 3; }"""
+
+
+class Functions(Comparison):
+    """The caller's own, in OpenCL C."""
+
+    def setUp(self):
+        random = np.random.default_rng(SEED)
+        self.q, self.k, self.v = (
+            random.standard_normal((2, 3, heads, length, 8)).astype(np.float32) for heads, length in ((4, 5), (2, 7), (2, 7))
+        )
+        self.buffers = random.standard_normal(4), np.arange(6)[::-1] % 4, random.standard_normal((7, 2)).astype(np.float16)
+        self.buffers = self.buffers[0].astype(np.float32), self.buffers[1], self.buffers[2][:, 0]
+        self.scalars = 0.125, -0.75
+
+    def changed(self, score, outer, inner, head, query, key):
+        """What SCORE_MOD makes of scores, in float64."""
+        heads, _, keys = (array.astype(np.float64) for array in self.buffers)
+        batch = outer * self.q.shape[1] + inner
+        return score * self.scalars[1] + heads[head] * keys[key] + 0.25 * ((query + 2 * key) % 3) - self.scalars[0] * batch
+
+    def call(self, q, k, v, **more):
+        return clattn.scaled_dot_product_attention(
+            *(q, k, v), enable_gqa=True, softcap=2.0, user_buffers=self.buffers, user_scalars=self.scalars, **more
+        )
+
+    def test_scores_and_masks(self):
+        batch, _, query, key = np.indices((6, 1, 5, 7))
+        attended = (self.buffers[1][batch] != (query + key) % 3).reshape(2, 3, 1, 5, 7)
+        expected = expected_attention(self.q, self.k, self.v, mask=attended, score_mod=self.changed, softcap=2.0)
+        found = self.call(self.q, self.k, self.v, score_mod=SCORE_MOD, mask_mod=MASK_MOD, return_lse=True)
+        for one, other in zip(found, expected, strict=True):
+            self.close(one, other, 4)
+        only = expected_attention(self.q, self.k, self.v, mask=attended, softcap=2.0)[0]
+        self.close(self.call(self.q, self.k, self.v, mask_mod=MASK_MOD), only, 4)
+
+    def test_scalars_are_each_calls(self):
+        text = "float score_mod(float score, int batch, int head, int query, int key, user_data user) "
+        text += "{ return score + user.scalar0 * key; }"
+        q, k, v = self.q[0], self.k[0], self.v[0]
+        for scalars in ((3.0,), (), (-1.5,)):
+            slope = scalars[0] if scalars else 0
+            expected, _ = expected_attention(q, k, v, score_mod=lambda s, b, h, i, j, slope=slope: s + slope * j)
+            found = clattn.scaled_dot_product_attention(q, k, v, enable_gqa=True, score_mod=text, user_scalars=scalars)
+            self.close(found, expected, 4)
+
+    def test_refused(self):
+        q, f = self.q[0, 0, :, :, :], clattn.scaled_dot_product_attention
+        for kind, words, more in (
+            (clattn.ClattnError, "score_mod:2:1: .*nowhere", {"score_mod": SCORE_MOD.replace("float tilt", "nowhere tilt")}),
+            (clattn.ClattnError, "mask_mod: ", {"mask_mod": "int other(void) { return 1; }"}),
+            (ValueError, "score_mod_grad without", {"score_mod_grad": SCORE_MOD_GRAD}),
+            (ValueError, "buffer_dtype without", {"user_buffers": [q]}),
+            (ValueError, "5 user_buffers, and there may be 4", {"mask_mod": MASK_MOD, "user_buffers": [q] * 5}),
+            (ValueError, "5 user_scalars, and there may be 4", {"mask_mod": MASK_MOD, "user_scalars": [1] * 5}),
+            (ValueError, "float64", {"mask_mod": MASK_MOD, "user_buffers": [q.astype(np.float64)]}),
+            (TypeError, "no list or tuple", {"mask_mod": MASK_MOD, "user_buffers": q}),
+            (TypeError, "mask_mod is b'int', no text", {"mask_mod": b"int"}),
+            (ValueError, "mask_mod has a NUL", {"mask_mod": MASK_MOD + "\0"}),
+            (ValueError, "score_mod is longer than", {"score_mod": SCORE_MOD + " " * 8192}),
+        ):
+            with self.assertRaisesRegex(kind, words):
+                f(q, q, q, **more)
+
+    @unittest.skipIf(torch is None, "no PyTorch here")
+    def test_gradients(self):
+        arrays = [
+            torch.tensor(array.astype(dtype), requires_grad=True)
+            for dtype in (np.float32, np.float64)
+            for array in (self.q, self.k, self.v)
+        ]
+        texts = {"score_mod": SCORE_MOD, "mask_mod": MASK_MOD}
+        result = self.call(*arrays[:3], **texts, score_mod_grad=SCORE_MOD_GRAD)
+        weights = torch.tensor(np.random.default_rng(SEED).standard_normal(result.shape))
+        q, k, v = arrays[3], *(array.repeat_interleave(2, 2) for array in arrays[4:])
+        score = 2 * torch.tanh(q @ k.transpose(-1, -2) * 8**-0.5 / 2)
+        index = np.indices(score.shape)
+        score = score * self.scalars[1] + torch.tensor(self.changed(0.0, *index))
+        attended = self.buffers[1][index[0] * 3 + index[1]] != (index[3] + index[4]) % 3
+        expected = score.masked_fill(torch.tensor(~attended), -torch.inf).softmax(-1) @ v
+        found = torch.autograd.grad((result * weights).sum(), arrays[:3])
+        for one, other in zip(found, torch.autograd.grad((expected * weights).sum(), arrays[3:]), strict=True):
+            torch.testing.assert_close(one.double(), other, rtol=1e-5, atol=1e-5)
+        with self.assertRaisesRegex(ValueError, "score_mod_grad: give it"):
+            self.call(*arrays[:3], **texts)
+        with self.assertRaisesRegex(ValueError, "entropy and scores have no gradient"):
+            self.call(*arrays[:3], return_entropy=True)
+        self.buffers = [arrays[0]]
+        with self.assertRaisesRegex(ValueError, r"user_buffers\[0\] requires a gradient"):
+            self.call(*arrays[:3], mask_mod=MASK_MOD)
 
 
 class Lifetimes(unittest.TestCase):
@@ -550,6 +828,19 @@ class Torch(unittest.TestCase):
                 close = max(tolerance, 1e-5 if one.dtype == torch.float32 else 0)
                 torch.testing.assert_close(one, other, rtol=close, atol=close, msg=lambda text, name=name: f"{name}: {text}")
 
+    def test_gradients_of_additive_scores(self):
+        generator = torch.Generator().manual_seed(SEED % 2**31)
+        q, k, v = (torch.randn(2, 2, length, 8, generator=generator, requires_grad=True) for length in (5, 7, 7))
+        vector = torch.randn(2, 8, generator=generator, requires_grad=True)
+        result = clattn.scaled_dot_product_attention(q, k, v, vector=vector, is_causal=True)
+        weights = torch.randn(result.shape, generator=generator, dtype=torch.float64)
+        score = (torch.tanh(q.double()[..., None, :] + k.double()[..., None, :, :]) * vector.double()[:, None, None]).sum(-1)
+        score = score.masked_fill(torch.arange(7) > torch.arange(5)[:, None], -torch.inf)
+        every, expected = (q, k, v, vector), score.softmax(-1) @ v.double()
+        found = torch.autograd.grad((result * weights).sum(), every)
+        for one, other in zip(found, torch.autograd.grad((expected * weights).sum(), every), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
     def test_gradients_of_batches(self):
         arrays = [torch.randn(2, 3, 1, 4, 8, requires_grad=True) for _ in range(3)]
         mask = torch.randn(3, 1, 4, 4, requires_grad=True)
@@ -653,6 +944,21 @@ class PyOpenCL(Comparison):
         self.close(result.get(), expected_attention(q[1:, :, 2:], k[1:], v[1:])[0], 4)
         flat = clattn.scaled_dot_product_attention(own_q[0, 0], own_k[0, 0], own_v[0, 0])
         self.close(flat.get(), expected_attention(q[0, :1], k[0, :1], v[0, :1])[0][0], 4)
+        result, own_lse = clattn.scaled_dot_product_attention(
+            *(own_q[0], own_k[0], own_v[0]), query_starts=[1, 3, 6], key_starts=[0, 4, 9], return_lse=True
+        )
+        expected, lse = expected_packed(q[0], k[0], v[0], [1, 3, 6], [0, 4, 9])
+        self.close(result.get(), expected, 4)
+        self.close(own_lse.get(), lse, 16)
+
+    def test_buffers_of_functions(self):
+        (q, own_q), (weights, own_weights) = self.array(1, 2, 5, 8), self.array(2, 5)
+        text = "float score_mod(float score, int batch, int head, int query, int key, user_data user) "
+        text += "{ return score + user.buffer0[head * 5 + key]; }"
+        result = clattn.scaled_dot_product_attention(own_q, own_q, own_q, score_mod=text, user_buffers=[own_weights])
+        self.close(result.get(), expected_attention(q, q, q, mask=weights[:, None])[0], 4)
+        with self.assertRaisesRegex(ValueError, "not contiguous"):
+            clattn.scaled_dot_product_attention(own_q, own_q, own_q, score_mod=text, user_buffers=[own_weights[0, ::2]])
 
     def test_a_chain(self):
         """Calls and PyOpenCL's own kernels follow each other without a wait."""
