@@ -143,6 +143,8 @@ def add_examples(run, gcc, full):
     # What `why_scale` computes takes as long as the others together, and waits for the thorough run.
     chosen = ["SelfMaskedCross", "DotOrAdditive"] if run.options.level == "quick" else []
     run.add("examples", "lessons", [PYTHON, HERE / "examples/test_examples.py", run.work / "gcc/examples", *chosen], POCL, [gcc])
+    if run.options.level != "quick":
+        run.add("examples", "corpus", [PYTHON, HERE / "examples/test_corpus.py"])
 
 
 def add_variants(run, gcc, full):

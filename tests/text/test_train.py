@@ -89,6 +89,9 @@ class Steps(TrainTest):
         self.assertAlmostEqual(report["loss"], float(losses[-1]), places=5)
         self.assertEqual((report["steps"], report["ended_by"], report["texts"], report["left_out"]), (10, "steps", 297, 0))
         self.assertGreater(report["tokens_per_s"], 0)
+        # Each parameter with its gradient and two moments, and a workspace with at least the logits of half a batch.
+        self.assertGreater(report["device_bytes"], 16 * report["parameters"] + 4 * 60 * 96)
+        self.assertLess(report["device_bytes"], 16 * report["parameters"] + (16 << 20))
         self.assertLess(report["validation_loss"], math.log(60) + 0.5)
         self.assertIn(report["best_step"], (5, 10))
         self.assertTrue(self.read("m/loss.svg").startswith(b"<svg "))

@@ -33,7 +33,7 @@ static clattn_direction direction_of(const selftest_case *c)
     return c->variant & BACKWARD ? CLATTN_DIRECTION_BACKWARD : CLATTN_DIRECTION_FORWARD;
 }
 
-/* ---- attention: batch, heads, kv_heads, queries, keys, d_k, d_v ---- */
+/* ---- attention: batch, heads, kv_heads, queries, keys, d_k, d_v; an added mask has a gradient, too ---- */
 
 enum { CAUSAL = 1, BOTTOM_RIGHT = 2, BOOL_MASK = 4, ADDED_MASK = 8 };
 
@@ -53,6 +53,11 @@ static const selftest_case attention_cases[] = {
     {"float16, boolean mask", F16, {2, 2, 2, 17, 29, 16, 16}, BOOL_MASK},
     {"bfloat16, boolean mask", BF16, {2, 2, 2, 17, 29, 16, 16}, BOOL_MASK},
 };
+static const selftest_case attention_backward_cases[] = {
+    {"shared heads, causal, bottom right", F32, {1, 3, 1, 35, 19, 5, 3}, BACKWARD | CAUSAL | BOTTOM_RIGHT},
+    {"float16, added mask", F16, {2, 2, 1, 17, 29, 16, 16}, BACKWARD | ADDED_MASK},
+    {"bfloat16", BF16, {1, 4, 2, 47, 35, 20, 12}, BACKWARD},
+};
 
 static clattn_status plan_attention(clattn_context *context, const selftest_case *c, const clattn_plan_options *options,
                                     clattn_plan **plan)
@@ -68,6 +73,15 @@ static clattn_status plan_attention(clattn_context *context, const selftest_case
     desc.alignment = c->variant & BOTTOM_RIGHT ? CLATTN_ALIGNMENT_BOTTOM_RIGHT : CLATTN_ALIGNMENT_TOP_LEFT;
     if (c->variant & (BOOL_MASK | ADDED_MASK))
         desc.mask = matrix(c->variant & BOOL_MASK ? CLATTN_DTYPE_BOOL : F32, n[3], n[4]);
+    desc.direction = direction_of(c);
+    if (c->variant & BACKWARD) {
+        desc.gradients.output = desc.output;
+        desc.gradients.query = desc.query;
+        desc.gradients.key = desc.key;
+        desc.gradients.value = desc.value;
+        if (c->variant & ADDED_MASK)
+            desc.gradients.mask = desc.mask;
+    }
     return clattn_attention_plan_create(context, &desc, options, plan);
 }
 
@@ -83,14 +97,21 @@ static const selftest_case softmax_cases[] = {
     {"bfloat16, long rows", BF16, {3, 5000}, 0},
     {"float16, boolean mask", F16, {6, 65}, BOOL_MASK},
     {"bfloat16, boolean mask", BF16, {6, 65}, BOOL_MASK},
+    {"gradient, short rows", F32, {5, 33}, BACKWARD},
+    {"gradient, long rows", F32, {3, 5000}, BACKWARD},
 };
 
 static clattn_status plan_softmax(clattn_context *context, const selftest_case *c, const clattn_plan_options *options,
                                   clattn_plan **plan)
 {
     clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
-    desc.x = desc.y = matrix(c->dtype, c->size[0], c->size[1]);
-    if (c->variant)
+    desc.direction = direction_of(c);
+    desc.y = matrix(c->dtype, c->size[0], c->size[1]);
+    if (c->variant & BACKWARD)
+        desc.gradients.x = desc.gradients.y = desc.y;
+    else
+        desc.x = desc.y;
+    if (c->variant & (BOOL_MASK | ADDED_MASK))
         desc.mask = matrix(c->variant & BOOL_MASK ? CLATTN_DTYPE_BOOL : F32, c->size[0], c->size[1]);
     return clattn_softmax_plan_create(context, &desc, options, plan);
 }
@@ -349,6 +370,9 @@ static const selftest_case norm_cases[] = {
     {"bfloat16, layer", BF16, {5, 77}, SCALE | BIAS},
     {"float16, RMS", F16, {7, 130}, RMS | SCALE},
     {"bfloat16, RMS", BF16, {7, 130}, RMS | SCALE},
+    {"gradients, layer", F32, {5, 77}, BACKWARD | SCALE | BIAS},
+    {"gradients, layer, long rows", F32, {4, 1100}, BACKWARD | SCALE | BIAS},
+    {"gradients, RMS", F32, {7, 130}, BACKWARD | RMS | SCALE},
 };
 
 static clattn_status plan_norm(clattn_context *context, const selftest_case *c, const clattn_plan_options *options,
@@ -356,12 +380,21 @@ static clattn_status plan_norm(clattn_context *context, const selftest_case *c, 
 {
     clattn_norm_desc desc = CLATTN_NORM_DESC_INIT;
     desc.kind = c->variant & RMS ? CLATTN_NORM_KIND_RMS : CLATTN_NORM_KIND_LAYER;
-    desc.x = desc.y = matrix(c->dtype, c->size[0], c->size[1]);
-    desc.inv_std_dev = matrix(F32, c->size[0], 1);
+    desc.direction = direction_of(c);
+    desc.x = matrix(c->dtype, c->size[0], c->size[1]);
     if (c->variant & SCALE)
         desc.scale = vector(c->dtype, c->size[1]);
-    if (c->variant & BIAS)
-        desc.bias = vector(c->dtype, c->size[1]);
+    if (c->variant & BACKWARD) {
+        desc.gradients.x = desc.gradients.y = desc.x;
+        desc.gradients.scale = desc.scale;
+        if (c->variant & BIAS)
+            desc.gradients.bias = desc.scale;
+    } else {
+        desc.y = desc.x;
+        desc.inv_std_dev = matrix(F32, c->size[0], 1);
+        if (c->variant & BIAS)
+            desc.bias = desc.scale;
+    }
     return clattn_norm_plan_create(context, &desc, options, plan);
 }
 
@@ -563,6 +596,7 @@ static clattn_status plan_image(clattn_context *context, const selftest_case *c,
 #define ENGINE_SOLVERS "cpu-amx", "cpu-bf16", "matrix" /* of 16-bit types, and cpu-amx of float32 */
 
 static const char *const attention_solvers[] = {ENGINE_SOLVERS, "cpu", "decode", "sub-group", "tile", "generic", NULL};
+static const char *const attention_backward_solvers[] = {ENGINE_SOLVERS, "cpu", "tile", "generic", NULL};
 static const char *const matmul_solvers[] = {"clblast", ENGINE_SOLVERS, "cpu", "tile", "generic", NULL};
 static const char *const mha_solvers[] = {ENGINE_SOLVERS, "cpu", "tile", "generic", NULL};
 static const char *const row_solvers[] = {"cpu", "sub-group", "tile", "generic", NULL};
@@ -574,6 +608,8 @@ static const char *const generic[] = {"generic", NULL};
 const selftest_operator selftest_operators[] = {
     ROW(softmax, row_solvers),
     ROW(attention, attention_solvers),
+    {"attention_backward", attention_backward_solvers, attention_backward_cases, COUNT_OF(attention_backward_cases),
+     plan_attention}, /* which has other solvers than forward */
     ROW(matmul, matmul_solvers),
     ROW(mha, mha_solvers),
     ROW(merge, generic),
