@@ -127,9 +127,10 @@ def add_install(run, gcc, full):
                                                run.work / "prefix", HERE / "external", "ON" if mpi else "OFF"],
                     needs=[installed], isolated=False)
     library = {**POCL, "LD_LIBRARY_PATH": f"{run.work}/prefix/lib"}
-    for program in ("external", "pictures"):
-        run.add("install", f"{program}-run", [run.work / "external" / program], library, [external])
-        run.add("install", f"cmake-{program}-run", [run.work / "external-cmake" / program], library, [cmake])
+    for program in ("external", "pictures", "io"):
+        written = [run.work / "cwd/io.npy"] if program == "io" else []
+        run.add("install", f"{program}-run", [run.work / "external" / program, *written], library, [external])
+        run.add("install", f"cmake-{program}-run", [run.work / "external-cmake" / program, *written], library, [cmake])
     for name, folder, built in (("mpi", "external", external), ("cmake-mpi", "external-cmake", cmake)):
         run.add("install", f"{name}-run", ["sh", HERE / "external/mpi.sh", run.work / folder / "mpi"] if mpi else
                 ["sh", "-c", f"echo no MPI here; exit {SKIPPED}"], library, [built])
@@ -188,7 +189,7 @@ def add_variants(run, gcc, full):
 
 
 def add_static(run):
-    """Static libraries, and programs that CMake links to them."""
+    """Static libraries, and programs that CMake and pkg-config link to them."""
     prefix, programs = run.work / "prefix-static", run.work / "static-cmake"
     for folder in (prefix, programs):
         shutil.rmtree(folder, ignore_errors=True)
@@ -201,6 +202,12 @@ def add_static(run):
                                                        programs, prefix, HERE / "external"], needs=[installed], isolated=False)
     for program in ("external", "pictures"):
         run.add("variants", f"static-cmake-{program}", [programs / program], POCL, [built])
+    # tests/subproject has clattn's.
+    run.add("variants", "static-io", ["sh", "-c", """
+        cc -Wall -Werror -o "$0/io" "$1" $(pkg-config --static --cflags --libs clattn-io) && ! ldd "$0/io" | grep libclattn &&
+        "$0/io" "$0/io.npy" && cc -o "$0/minilm" "$2.c" $(pkg-config --static --cflags --libs clattn-io clattn) &&
+        ! ldd "$0/minilm" | grep libclattn && "$0/minilm" "$2" """, prefix, HERE / "external/io.c", ROOT / "examples/minilm"],
+            {**POCL, "PKG_CONFIG_PATH": f"{prefix}/lib/pkgconfig"}, [installed])
 
 
 def add_races(run, full):
