@@ -509,7 +509,8 @@ def add_python(run, gcc, full):
     for name, command in {"lint": ["ruff", "check"], "format": ["ruff", "format", "--check"]}.items():
         run.add("python", name, [folder / "bin" / command[0], *command[1:], "--no-cache", *sources], needs=[job])
     run.add("python", "types", lambda: [python(), "-m", "mypy", "--config-file", ROOT / "pyproject.toml", "--cache-dir",
-                                        run.work / "mypy", ROOT / "python/clattn"], {"PYTHONPATH": str(folder)}, [job])
+                                        run.work / "mypy", ROOT / "python/clattn", ROOT / "python/onnxruntime"],
+            {"PYTHONPATH": str(folder)}, [job])
 
 
 def add_onnxruntime(run, gcc, full):
