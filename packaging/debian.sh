@@ -30,11 +30,11 @@ if [ $# = 2 ]; then
         --customize-hook='chroot "$1" sh /root/clattn/packaging/debian.sh /root/packages' \
         --customize-hook="sync-out /root/packages '$out'"
     # shellcheck disable=SC2016
-    in_release --variant=apt --include=gcc,libc6-dev,mpi-default-bin,pkgconf,pocl-opencl-icd \
+    in_release --variant=apt --include=gcc,gegl,libc6-dev,mpi-default-bin,pkgconf,pocl-opencl-icd \
         --customize-hook="sync-in '$out' /root" \
         --customize-hook='chroot "$1" sh -ec "cd /root && apt-get -q -y --no-install-recommends install ./*.deb
             cd clattn && AUTOPKGTEST_TMP=/tmp && export AUTOPKGTEST_TMP
-            for test in command library mpi python; do sh debian/tests/\$test; done"'
+            for test in command gegl library mpi python; do sh debian/tests/\$test; done"'
     exit
 fi
 as_root=

@@ -127,9 +127,10 @@ def add_install(run, gcc, full):
                                                run.work / "prefix", HERE / "external", "ON" if mpi else "OFF"],
                     needs=[installed], isolated=False)
     library = {**POCL, "LD_LIBRARY_PATH": f"{run.work}/prefix/lib"}
-    for program in ("external", "pictures"):
-        run.add("install", f"{program}-run", [run.work / "external" / program], library, [external])
-        run.add("install", f"cmake-{program}-run", [run.work / "external-cmake" / program], library, [cmake])
+    for program in ("external", "pictures", "io"):
+        written = [run.work / "cwd/io.npy"] if program == "io" else []
+        run.add("install", f"{program}-run", [run.work / "external" / program, *written], library, [external])
+        run.add("install", f"cmake-{program}-run", [run.work / "external-cmake" / program, *written], library, [cmake])
     for name, folder, built in (("mpi", "external", external), ("cmake-mpi", "external-cmake", cmake)):
         run.add("install", f"{name}-run", ["sh", HERE / "external/mpi.sh", run.work / folder / "mpi"] if mpi else
                 ["sh", "-c", f"echo no MPI here; exit {SKIPPED}"], library, [built])
@@ -190,7 +191,7 @@ def add_variants(run, gcc, full):
 
 
 def add_static(run):
-    """Static libraries, and programs that CMake links to them."""
+    """Static libraries, and programs that CMake and pkg-config link to them."""
     prefix, programs = run.work / "prefix-static", run.work / "static-cmake"
     for folder in (prefix, programs):
         shutil.rmtree(folder, ignore_errors=True)
@@ -203,6 +204,12 @@ def add_static(run):
                                                        programs, prefix, HERE / "external"], needs=[installed], isolated=False)
     for program in ("external", "pictures"):
         run.add("variants", f"static-cmake-{program}", [programs / program], POCL, [built])
+    # tests/subproject has clattn's.
+    run.add("variants", "static-io", ["sh", "-c", """
+        cc -Wall -Werror -o "$0/io" "$1" $(pkg-config --static --cflags --libs clattn-io) && ! ldd "$0/io" | grep libclattn &&
+        "$0/io" "$0/io.npy" && cc -o "$0/minilm" "$2.c" $(pkg-config --static --cflags --libs clattn-io clattn) &&
+        ! ldd "$0/minilm" | grep libclattn && "$0/minilm" "$2" """, prefix, HERE / "external/io.c", ROOT / "examples/minilm"],
+            {**POCL, "PKG_CONFIG_PATH": f"{prefix}/lib/pkgconfig"}, [installed])
 
 
 def add_races(run, full):
@@ -246,9 +253,9 @@ def build_least(run, full):
 def add_debian(run, group, release, full):
     """Another Debian's drivers, in a root file system of it: the self-check and random problems on PoCL; in the full run
     the test programs on PoCL and on rusticl, at level tiny, and the Python package by that Debian's Python."""
-    least, folder = build_least(run, full), run.cache / (f"{group}-full" if full else f"{group}-root")
+    least, folder = build_least(run, full), run.cache / (f"{group}-all" if full else f"{group}-root")
     made = run.fetch(group, "system", folder, HERE / "chroot.sh", "make", folder, release, "amd64", *TEST_LIBRARIES,
-                     "mesa-opencl-icd", *(["python3", "python3-numpy", "python3-cffi"] if full else []))
+                     "mesa-opencl-icd", *(["python3", "python3-numpy", "python3-cffi", "pocketsphinx-testdata"] if full else []))
     # This system's cmocka: sid's has the same name and lacks some of its functions.
     cmocka = run.work / "cmocka/libcmocka.so.0"
     cmocka.parent.mkdir(exist_ok=True)
@@ -269,8 +276,14 @@ def add_debian(run, group, release, full):
     if full and wheel:
         # What is unpacked and not configured has no alternatives, which choose a BLAS.
         libraries = ":".join(f"/usr/lib/x86_64-linux-gnu/{each}" for each in ("blas", "lapack"))
-        run.add(group, "python", [*inside[:-1], f"LD_LIBRARY_PATH={libraries}", f"PYTHONPATH={run.work / 'python'}", "/usr/bin/python3",
-                                  HERE / "python/test_python.py"], POCL, [*wheel, made])
+        interpreter = [*inside[:-1], f"LD_LIBRARY_PATH={libraries}", f"PYTHONPATH={run.work / 'python'}"]
+        run.add(group, "python", [*interpreter, "/usr/bin/python3", HERE / "python/test_python.py"], POCL, [*wheel, made])
+        # Inside there is nothing of the cache.
+        models, minilm, whisper = run.work / f"{group}-models", model_files(run, "minilm"), model_files(run, "whisper")
+        copied = run.add(group, "models", lambda: ["sh", "-c", 'rm -rf "$0" && mkdir "$0" && cp -r "$1" "$0/minilm" && cp -r "$2" "$0/whisper"',
+                                                   models, run.last_line(minilm), run.last_line(whisper)], needs=[minilm, whisper])
+        run.add(group, "python-models", [*interpreter, f"CLATTN_MINILM={models}/minilm", f"WHISPER_MODEL={models}/whisper",
+                                         "/usr/bin/python3", HERE / "python/test_models.py"], POCL, [*wheel, made, copied])
 
 
 def add_arm64(run):
@@ -473,27 +486,35 @@ def add_python(run, gcc, full):
     needed = ["numpy==2.4.6", "cffi==2.1.1", "tokenizers==0.23.3"]
     job, folder, python = packages(run, "python", "python", *needed, "mypy==2.4.1", "types-cffi==2.1.0.20260827", "ruff==0.17.6",
                                    "pyopencl==2026.1.4")
+    # `unpacked` is for Debian's Pythons; the library of tokenizers is for all.
     wheels, unpacked, venv = run.work / "wheels", run.work / "python", run.work / "venv"
     wheel = run.add("python", "wheel", lambda: ["sh", "-c", """
-        rm -rf "$1" "$2" && sh "$3/packaging/wheel.sh" "$3" "$1" "$0" && ls "$1" && "$0" -m zipfile -e "$1"/*.whl "$2" """,
-                                                python(), wheels, unpacked, ROOT], needs=[job], isolated=False)
-    # What pip installs is what the wheel asks for, in the versions that the other tests have.
-    constraints = run.work / "constraints.txt"
-    constraints.write_text("\n".join(needed))
-    installed = run.add("python", "venv", lambda: ["sh", "-c", """
-        rm -rf "$1" && "$0" -m venv --without-pip "$1" &&
-        "$0" -m pip --python "$1" install --quiet --no-compile --constraint "$2" "$(echo "$3"/*.whl)[text]" """,
-                                                   python(), venv, constraints, wheels],
-                        {"PIP_CACHE_DIR": f"{run.cache}/pip"}, [wheel], isolated=False, fetches=True)
+        rm -rf "$1" "$2" && sh "$3/packaging/wheel.sh" "$3" "$1" "$0" && ls "$1" &&
+        "$0" -m zipfile -e "$1"/*.whl "$2" && cp -r "$4/tokenizers" "$2" """, python(), wheels, unpacked, ROOT, folder],
+                    needs=[job], isolated=False)
+    def environment(folder, interpreter, **variables):
+        return run.add("python", folder.name, lambda: ["sh", HERE / "python/venv.sh", folder, interpreter(), wheels, *needed],
+                       {"PIP_CACHE_DIR": f"{run.cache}/pip", **variables}, [wheel], isolated=False, fetches=True)
+
+    installed = environment(venv, python)
     minilm, whisper, torch = model_files(run, "minilm"), model_files(run, "whisper"), run.cache / "torch"
     fetched = [job for job in run.jobs if (job.group, job.name) == ("pytorch", "package")]  # of the full run
     path = ":".join(map(str, [*([torch] if fetched else []), folder]))
+
+    def with_models(name, env, made, script):
+        run.add("python", name, lambda: ["env", f"CLATTN_MINILM={run.last_line(minilm)}", f"WHISPER_MODEL={run.last_line(whisper)}",
+                                         run.work / made.name / "bin/python", HERE / f"python/test_{script}.py"],
+                {**POCL, **env}, [made, minilm, whisper])
+
     run.add("python", "package", [venv / "bin/python", HERE / "python/test_python.py"],
             {**POCL, "PYTHONPATH": path, "CLATTN_TEST_LEVEL": "full" if full else "quick"}, [installed, *fetched])
-    for name, env in {"models": {"PYTHONPATH": path}, "readme": {}}.items():
-        run.add("python", name, lambda name=name: ["env", f"CLATTN_MINILM={run.last_line(minilm)}",
-                                                   f"WHISPER_MODEL={run.last_line(whisper)}", venv / "bin/python",
-                                                   HERE / f"python/test_{name}.py"], {**POCL, **env}, [installed, minilm, whisper])
+    with_models("models", {"PYTHONPATH": path}, installed, "models")
+    with_models("readme", {}, installed, "readme")
+    # Other Pythons, if they are here; pyenv starts the one that its variable names.  Debian 13 and sid have further ones.
+    for version in ("3.12", "3.13") if full else ():
+        other = environment(run.work / f"venv-{version}", lambda version=version: f"python{version}", PYENV_VERSION=version)
+        run.add("python", f"package-{version}", [run.work / other.name / "bin/python", HERE / "python/test_python.py"], POCL, [other])
+        with_models(f"models-{version}", {}, other, "models")
     if full:
         run.add("python", "release", ["sh", "-c", """
             test -z "$(git -C "$0" status --porcelain)" || { echo there are changes that are not committed; exit 77; }
@@ -508,7 +529,8 @@ def add_python(run, gcc, full):
     for name, command in {"lint": ["ruff", "check"], "format": ["ruff", "format", "--check"]}.items():
         run.add("python", name, [folder / "bin" / command[0], *command[1:], "--no-cache", *sources], needs=[job])
     run.add("python", "types", lambda: [python(), "-m", "mypy", "--config-file", ROOT / "pyproject.toml", "--cache-dir",
-                                        run.work / "mypy", ROOT / "python/clattn"], {"PYTHONPATH": str(folder)}, [job])
+                                        run.work / "mypy", ROOT / "python/clattn", ROOT / "python/onnxruntime"],
+            {"PYTHONPATH": str(folder)}, [job])
 
 
 def add_onnxruntime(run, gcc, full):

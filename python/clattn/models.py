@@ -73,6 +73,11 @@ class SentenceEncoder(Closing):
 
     `folder` has config.json, tokenizer.json and model.safetensors, and may have sentence_bert_config.json, modules.json and
     1_Pooling/config.json. `dtype` is the type that the model computes in. Needs the package tokenizers. Any thread may encode.
+
+    >>> with SentenceEncoder("all-MiniLM-L6-v2") as encoder:
+    ...     eats, bread, rides = encoder.encode(["A man is eating food.", "He eats some bread.", "She rides a horse."])
+    >>> bool(eats @ bread > eats @ rides)
+    True
     """
 
     def __init__(

@@ -74,7 +74,11 @@ class _Found:
 
 def log_mel(samples: npt.NDArray[Any], bins: int) -> Floats:
     """The spectrogram that Whisper was trained on, (frames, bins), of samples at 16 kHz: Hann windows around each multiple of 160
-    samples, triangles of Slaney's mel scale, log10 of at least 1e-10, raised to the largest minus 8, (x + 4) / 4."""
+    samples, triangles of Slaney's mel scale, log10 of at least 1e-10, raised to the largest minus 8, (x + 4) / 4.
+
+    >>> log_mel(np.zeros(RATE), 80).shape
+    (101, 80)
+    """
 
     def hertz(mel: Any) -> Any:
         return np.where(mel < 15, mel * 200 / 3, 1000 * np.exp(np.log(6.4) / 27 * (np.maximum(mel, 15) - 15)))
@@ -129,7 +133,12 @@ def _read_wav(data: bytes) -> tuple[npt.NDArray[np.float64], int, bool, bool] | 
 def read_audio(path: str | os.PathLike[str]) -> tuple[Floats, float]:
     """The samples of a file at 16 kHz in one channel, rounded to 16 bits, and its seconds.
 
-    WAV files are read as they are, others by the package soundfile, other rates by soxr, if these are installed."""
+    WAV files are read as they are, others by the package soundfile, other rates by soxr, if these are installed.
+
+    >>> samples, seconds = read_audio("speech.wav")
+    >>> len(samples) == round(RATE * seconds)
+    True
+    """
     found = _read_wav(pathlib.Path(path).read_bytes())
     if found is None:
         try:
@@ -306,6 +315,13 @@ class Whisper(Closing):
 
     `folder` has model.bin, config.json and vocabulary.txt or vocabulary.json, as CTranslate2's converter writes them. `dtype` is the
     type that the model computes in. One call at a time uses it; others wait.
+
+    >>> with Whisper("whisper-tiny.en") as whisper:
+    ...     transcript = whisper.transcribe("speech.wav", word_timestamps=True)
+    >>> transcript.text
+    'He might even have been made amiable himself.'
+    >>> [word.word for word in transcript.segments[0].words][:3]
+    [' He', ' might', ' even']
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, dtype: str = "float32", context: Context | None = None) -> None:

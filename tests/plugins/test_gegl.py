@@ -25,11 +25,11 @@ LIBRARY = "libgegl-0.4.so.0"
 
 
 def gegl_path():
-    """The plug-in's folder and the one of GEGL's own operations, which lies beside its library."""
+    """The plug-in's folder and the one of GEGL's own operations, which lies beside its library; one, if it is installed there."""
     ctypes.CDLL(LIBRARY)
     with open("/proc/self/maps") as maps:
         library = next(line.split()[-1] for line in maps if "/libgegl-0.4.so" in line)
-    return f"{os.path.dirname(PLUGIN)}:{os.path.dirname(library)}/gegl-0.4"
+    return ":".join({os.path.dirname(PLUGIN): 1, f"{os.path.dirname(library)}/gegl-0.4": 1})
 
 
 ENVIRONMENT = {"GEGL_PATH": gegl_path(), "GEGL_USE_OPENCL": "no"}

@@ -4,9 +4,11 @@ faster-whisper's.
 CLATTN_MINILM and WHISPER_MODEL are the folders of the pretrained models."""
 
 import contextlib
+import doctest
 import json
 import os
 import pathlib
+import shutil
 import struct
 import sys
 import tempfile
@@ -657,6 +659,23 @@ class Speech(unittest.TestCase):
                     clattn.Whisper(folder)
         with self.assertRaises(FileNotFoundError):
             clattn.Whisper("/nowhere")
+
+
+def load_tests(loader, tests, pattern):
+    """The examples of what needs a model, in a folder that has the models and a recording."""
+
+    def enter(test):
+        folder = test.globs["stack"].enter_context(tempfile.TemporaryDirectory())
+        for name, variable in {"all-MiniLM-L6-v2": "CLATTN_MINILM", "whisper-tiny.en": "WHISPER_MODEL"}.items():
+            os.symlink(os.environ[variable], os.path.join(folder, name))
+        shutil.copy(clips.TESTDATA / clips.READ["sense-0930"], os.path.join(folder, "speech.wav"))
+        test.globs["stack"].enter_context(contextlib.chdir(folder))
+
+    if "CLATTN_MINILM" in os.environ and "WHISPER_MODEL" in os.environ:
+        for module in (clattn.models, clattn.speech):
+            globs = {**vars(module), "stack": contextlib.ExitStack()}
+            tests.addTests(doctest.DocTestSuite(module, globs, setUp=enter, tearDown=lambda test: test.globs["stack"].close()))
+    return tests
 
 
 if __name__ == "__main__":
