@@ -398,7 +398,7 @@ def scaled_dot_product_attention(
         scalars["position"] = position
     elif position:
         raise ValueError(f"position is {position}, which counts with the alignment 'explicit'")
-    if score_mod is not None or mask_mod is not None or score_mod_grad is not None or user_buffers:
+    if score_mod is not None or mask_mod is not None or score_mod_grad is not None or len(user_buffers):
         fields |= _snippets(score_mod=score_mod, mask_mod=mask_mod, score_mod_grad=score_mod_grad)
         scalars |= _user_scalars(user_scalars)
         arrays |= _user_buffers(user_buffers)
