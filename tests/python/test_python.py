@@ -580,6 +580,63 @@ class Packed(Comparison):
             torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
 
+class Caches(Comparison):
+    """Rings, pages, and keys and values that are int8."""
+
+    def setUp(self):
+        self.random = np.random.default_rng(SEED)
+
+    def array(self, *shape):
+        return self.random.standard_normal(shape).astype(np.float32)
+
+    def test_ring(self):
+        q, k, v = self.array(2, 2, 3, 8), self.array(2, 2, 11, 8), self.array(2, 2, 11, 8)
+        rings = [np.zeros((2, 2, 6, 8), np.float32) for _ in range(2)]
+        lengths = [11, 4]
+        for ring, array in zip(rings, (k, v), strict=True):
+            for item, length in enumerate(lengths):
+                for n in range(length):
+                    ring[item, :, n % 6] = array[item, :, n]
+        more = {"is_causal": True, "alignment": "bottom_right"}
+        found = clattn.scaled_dot_product_attention(q, *rings, **more, is_ring=True, key_lengths=lengths)
+        each = np.array(lengths)[:, None, None, None]
+        held = np.arange(11) >= each - 6  # the others have been overwritten
+        expected = expected_attention(q, k, v, causal=True, shift=each - 3, key_lengths=each, mask=held)[0]
+        self.close(found, expected, 4)
+
+    def test_pages(self):
+        q, k, v = self.array(2, 4, 3, 8), self.array(2, 2, 12, 8), self.array(2, 2, 12, 8)
+        table = np.array([[5, 0, 2], [1, 4, 6]], np.int32)
+        pools = [self.array(7, 2, 4, 8) for _ in range(2)]
+        for pool, array in zip(pools, (k, v), strict=True):
+            pool[table] = array.reshape(2, 2, 3, 4, 8).swapaxes(1, 2)
+        lengths, scores = np.array([12, 5]), {}
+        found, weights = clattn.scaled_dot_product_attention(
+            q, *pools, enable_gqa=True, block_table=table, key_lengths=lengths, return_scores="probabilities"
+        )
+        expected = expected_attention(q, k, v, key_lengths=lengths[:, None, None, None], scores=scores)[0]
+        self.close(found, expected, 4)
+        self.close(weights, scores["probabilities"], 4)
+        with self.assertRaisesRegex(ValueError, "cache.block_table"):
+            clattn.scaled_dot_product_attention(q, *pools, enable_gqa=True, block_table=table[:1])
+
+    def test_integers(self):
+        for place in ((), (0,), (0, 0)):
+            q, k, v = (self.array(2, 3, length, 8) for length in (4, 5, 5))
+            integers = [self.random.integers(-127, 128, (2, 3, 5, 8)).astype(np.int8) for _ in range(2)]
+            scales = abs(self.array(2, 3, 5, 2)) / 64, (abs(self.array(2, 3, 5, 1)) / 64).astype(np.float16)
+            k, v = (
+                array * scale.astype(np.float32).repeat(8 // scale.shape[-1], -1)
+                for array, scale in zip(integers, scales, strict=True)
+            )
+            found = clattn.scaled_dot_product_attention(
+                *(q[place], *(array[place] for array in integers)), key_scale=scales[0][place], value_scale=scales[1][place]
+            )
+            self.close(found, expected_attention(q, k, v)[0][place], 8)
+        with self.assertRaisesRegex(ValueError, "cache.key_scale and cache.value_scale come with int8"):
+            clattn.scaled_dot_product_attention(q, *integers)
+
+
 SCORE_MOD = """
 float tilt(int query, int key) { return 0.25f * ((query + 2 * key) % 3); }
 float score_mod(float score, int batch, int head, int query, int key, user_data user)
@@ -672,8 +729,9 @@ class Functions(Comparison):
             torch.testing.assert_close(one.double(), other, rtol=1e-5, atol=1e-5)
         with self.assertRaisesRegex(ValueError, "score_mod_grad: give it"):
             self.call(*arrays[:3], **texts)
-        with self.assertRaisesRegex(ValueError, "entropy and scores have no gradient"):
-            self.call(*arrays[:3], return_entropy=True)
+        for more in ({"return_entropy": True}, {"return_scores": "raw"}, {"is_ring": True}, {"block_table": [[0]]}):
+            with self.assertRaisesRegex(ValueError, f"attention with {next(iter(more))} has no gradient"):
+                self.call(*arrays[:3], **more)
         self.buffers = [arrays[0]]
         with self.assertRaisesRegex(ValueError, r"user_buffers\[0\] requires a gradient"):
             self.call(*arrays[:3], mask_mod=MASK_MOD)
