@@ -447,11 +447,10 @@ class Attention(Comparison):
     def test_additive_scores(self):
         random = np.random.default_rng(SEED)
         q, k, v = (random.standard_normal((2, 2, length, 8)).astype(np.float32) for length in (5, 7, 7))
-        for heads in (1, 2):
+        for heads, scale in ((1, None), (2, 0.5)):
             vector = random.standard_normal((heads, 8)).astype(np.float32)
-            for scale in (None, 0.5):
-                found = clattn.scaled_dot_product_attention(q, k, v, vector=vector, scale=scale)
-                self.close(found, expected_attention(q, k, v, vector=vector, scale=scale)[0], 4)
+            found = clattn.scaled_dot_product_attention(q, k, v, vector=vector, scale=scale)
+            self.close(found, expected_attention(q, k, v, vector=vector, scale=scale)[0], 4)
         with self.assertRaisesRegex(ValueError, "scoring.vector"):
             clattn.scaled_dot_product_attention(q, k, v, vector=vector[0])
 
@@ -461,14 +460,13 @@ class Attention(Comparison):
         slopes, expected = np.float32([0.5, 0.25]), {}
         expected_attention(q, k, v, causal=True, softcap=1.5, slopes=slopes, scores=expected)
         more = {"is_causal": True, "softcap": 1.5, "alibi_slopes": slopes}
-        for kind in ("raw", "capped", "biased", "probabilities"):
-            for place in ((), (1, 2)):  # five dimensions and three
-                result, lse, entropy, scores = clattn.scaled_dot_product_attention(
-                    *(q[place], k[place], v[place]), **more, return_lse=True, return_entropy=True, return_scores=kind
-                )
-                self.assertEqual((result.shape, lse.shape), (q[place].shape, q[place].shape[:-1]))
-                self.close(entropy, expected["entropy"][place], 4)
-                self.close(scores, expected[kind][place], 4)
+        for kind, place in (("raw", ()), ("capped", (1, 2)), ("biased", ()), ("probabilities", (1, 2))):
+            result, lse, entropy, scores = clattn.scaled_dot_product_attention(
+                *(q[place], k[place], v[place]), **more, return_lse=True, return_entropy=True, return_scores=kind
+            )
+            self.assertEqual((result.shape, lse.shape), (q[place].shape, q[place].shape[:-1]))
+            self.close(entropy, expected["entropy"][place], 4)
+            self.close(scores, expected[kind][place], 4)
         result, scores = clattn.scaled_dot_product_attention(
             *(array[0, 0, 0].astype(np.float64) for array in (q, k, v)), return_scores="raw"
         )
@@ -621,7 +619,7 @@ class Caches(Comparison):
             clattn.scaled_dot_product_attention(q, *pools, enable_gqa=True, block_table=table[:1])
 
     def test_integers(self):
-        for place in ((), (0,), (0, 0)):
+        for place in ((), (0, 0)):
             q, k, v = (self.array(2, 3, length, 8) for length in (4, 5, 5))
             integers = [self.random.integers(-127, 128, (2, 3, 5, 8)).astype(np.int8) for _ in range(2)]
             scales = abs(self.array(2, 3, 5, 2)) / 64, (abs(self.array(2, 3, 5, 1)) / 64).astype(np.float16)
