@@ -46,7 +46,8 @@ MEMBERS = {
     "key_scale": "cache.key_scale",
     "value_scale": "cache.value_scale",
 }
-MEMBERS |= {f"user_buffers[{n}]": f"snippets.buffer.{n}" for n in range(lib.C_CLATTN_USER_BUFFERS)}
+BUFFERS = {f"user_buffers[{n}]": f"snippets.buffer.{n}" for n in range(lib.C_CLATTN_USER_BUFFERS)}
+MEMBERS |= BUFFERS
 HAVE_GRADIENTS = ("query", "key", "value", "attn_mask", "bias", "alibi_slopes", "sinks", "vector")
 
 
@@ -80,7 +81,7 @@ def _operands(arrays: dict[str, Any], enable_gqa: bool) -> tuple[dict[str, Opera
     Also the shape that the query had."""
     made = {name: operand(value, name) for name, value in arrays.items()}
     shape = made["query"].values.shape
-    starts, is_apart = made.get("query_starts"), any(name in made for name in ("query_starts", "key_starts", "block_table"))
+    starts, is_apart = made.get("query_starts"), "query_starts" in made or "key_starts" in made or "block_table" in made
     batch = shape[:-3] if starts is None else (starts.values.size - 1,)
     for name in ("query", "key", "value"):
         other = made[name].values.shape
@@ -96,9 +97,9 @@ def _operands(arrays: dict[str, Any], enable_gqa: bool) -> tuple[dict[str, Opera
     for name in ("attn_mask", "bias"):
         if name in made:
             made[name] = _mask(made[name], batch)
-    for name, array in made.items():
-        if name.startswith("user_buffers"):
-            made[name] = array.contiguous().reshaped(-1)
+    for name in BUFFERS:
+        if name in made:
+            made[name] = made[name].contiguous().reshaped(-1)
     heads, kv_heads = made["query"].values.shape[1], made["key"].values.shape[1]
     if heads != kv_heads and not enable_gqa:
         raise ValueError(f"query has {heads} heads and key {kv_heads}, which enable_gqa=True allows")
@@ -155,7 +156,7 @@ def _user_buffers(arrays: Sequence[Any]) -> dict[str, Any]:
         raise TypeError("user_buffers is no list or tuple of arrays")
     if len(arrays) > lib.C_CLATTN_USER_BUFFERS:
         raise ValueError(f"there are {len(arrays)} user_buffers, and there may be {lib.C_CLATTN_USER_BUFFERS}")
-    return {f"user_buffers[{n}]": array for n, array in enumerate(arrays)}
+    return dict(zip(BUFFERS, arrays, strict=False))
 
 
 def _user_scalars(values: Sequence[float]) -> dict[str, Any]:
@@ -406,7 +407,11 @@ def scaled_dot_product_attention(
         fields["lengths.longest_query"] = longest_query
     if vector is not None:
         fields["scoring.kind"] = lib.CLATTN_SCORE_ADDITIVE
-    more = [path for path, wanted in (("outputs.lse", return_lse), ("outputs.entropy", return_entropy)) if wanted]
+    more = []
+    if return_lse:
+        more.append("outputs.lse")
+    if return_entropy:
+        more.append("outputs.entropy")
     if return_scores is not None:
         if return_scores not in SCORES:
             raise ValueError(f"return_scores is {return_scores!r}, not one of {', '.join(SCORES)}")
