@@ -42,8 +42,12 @@ MEMBERS = {
     "positions": "lengths.positions",
     "query_starts": "lengths.query_starts",
     "key_starts": "lengths.key_starts",
+    "block_table": "cache.block_table",
+    "key_scale": "cache.key_scale",
+    "value_scale": "cache.value_scale",
 }
-MEMBERS |= {f"user_buffers[{n}]": f"snippets.buffer.{n}" for n in range(lib.C_CLATTN_USER_BUFFERS)}
+BUFFERS = {f"user_buffers[{n}]": f"snippets.buffer.{n}" for n in range(lib.C_CLATTN_USER_BUFFERS)}
+MEMBERS |= BUFFERS
 HAVE_GRADIENTS = ("query", "key", "value", "attn_mask", "bias", "alibi_slopes", "sinks", "vector")
 
 
@@ -77,22 +81,25 @@ def _operands(arrays: dict[str, Any], enable_gqa: bool) -> tuple[dict[str, Opera
     Also the shape that the query had."""
     made = {name: operand(value, name) for name, value in arrays.items()}
     shape = made["query"].values.shape
-    starts, is_packed = made.get("query_starts"), "query_starts" in made or "key_starts" in made
+    starts, is_apart = made.get("query_starts"), "query_starts" in made or "key_starts" in made or "block_table" in made
     batch = shape[:-3] if starts is None else (starts.values.size - 1,)
     for name in ("query", "key", "value"):
         other = made[name].values.shape
         if len(other) < 2:
             raise ValueError(f"{name} has the shape {other}, and (..., length, size) is needed")
-        if not is_packed and (other[:-3] != shape[:-3] or len(other) != len(shape)):
+        if not is_apart and (other[:-3] != shape[:-3] or len(other) != len(shape)):
             raise ValueError(f"query has the shape {shape} and {name} {other}: what is before the heads differs")
         if len(other) != 4:
+            made[name] = _heads(made[name])
+    for name in ("key_scale", "value_scale"):
+        if name in made:
             made[name] = _heads(made[name])
     for name in ("attn_mask", "bias"):
         if name in made:
             made[name] = _mask(made[name], batch)
-    for name, array in made.items():
-        if name.startswith("user_buffers"):
-            made[name] = array.contiguous().reshaped(-1)
+    for name in BUFFERS:
+        if name in made:
+            made[name] = made[name].contiguous().reshaped(-1)
     heads, kv_heads = made["query"].values.shape[1], made["key"].values.shape[1]
     if heads != kv_heads and not enable_gqa:
         raise ValueError(f"query has {heads} heads and key {kv_heads}, which enable_gqa=True allows")
@@ -149,7 +156,7 @@ def _user_buffers(arrays: Sequence[Any]) -> dict[str, Any]:
         raise TypeError("user_buffers is no list or tuple of arrays")
     if len(arrays) > lib.C_CLATTN_USER_BUFFERS:
         raise ValueError(f"there are {len(arrays)} user_buffers, and there may be {lib.C_CLATTN_USER_BUFFERS}")
-    return {f"user_buffers[{n}]": array for n, array in enumerate(arrays)}
+    return dict(zip(BUFFERS, arrays, strict=False))
 
 
 def _user_scalars(values: Sequence[float]) -> dict[str, Any]:
@@ -173,10 +180,13 @@ def _forward(
     """The output and `more` results, such as "outputs.lse", for a query of such a shape."""
     query, columns = arrays["query"], arrays["value"].values.shape[3]
     rows = query.values.shape[:3]
+    keys = arrays["key"].values.shape[2]
+    if "block_table" in arrays:
+        keys *= arrays["block_table"].values.shape[-1]
     is_packed = "query_starts" in arrays  # and there may be rows that no item owns, which attend nothing
     outputs = [("output", kind.new(query, (*rows, columns), fill=0 if is_packed else None))]
     for path in more:
-        size = (arrays["key"].values.shape[2],) if path == "outputs.scores" else ()
+        size = (keys,) if path == "outputs.scores" else ()
         nothing = -math.inf if path == "outputs.lse" else 0
         outputs.append((path, kind.new(query, (*rows, *size), lib.CLATTN_DTYPE_F32, nothing if is_packed else None)))
     inputs = [(MEMBERS[name], array) for name, array in arrays.items()]
@@ -295,6 +305,10 @@ def scaled_dot_product_attention(
     key_starts: Any = None,
     longest_query: int = 0,
     short_mask: bool = False,
+    is_ring: bool = False,
+    block_table: Any = None,
+    key_scale: Any = None,
+    value_scale: Any = None,
     seed: int | None = None,
     dropout_offset: int = 0,
     return_lse: bool = False,
@@ -336,6 +350,13 @@ def scaled_dot_product_attention(
     key_starts     the same for packed keys and values, (heads, S, E) and (heads, S, Ev)
     longest_query  the most rows that an item has, if queries are packed, and then also the L of masks; 0 is all rows
     short_mask     a mask or bias may have fewer than S keys, and those beyond are not attended
+    is_ring        keys and values are rings: key j lies in row j modulo S, key_lengths counts all keys that there ever were, and the
+                   last S of them are there
+    block_table    (batch, blocks) integers: `key` and `value` are pools of pages, (pages, heads, page size, E and Ev), and the table
+                   says which pages are an item's. S is blocks * page size then
+    key_scale      (..., heads, S, groups) float32 or float16, if `key` is int8: each number is multiplied by the scale of its group, of
+                   E / groups elements that stand together. It is indexed as `key`, pages included
+    value_scale    the same for `value`
     seed           of dropout; None draws one, for PyTorch's tensors by torch's own generator
     dropout_offset which of the seed's masks dropout takes, from 0: what is dropped depends on both and on the place alone
     return_lse     gives (result, log-sum-exp of each row's scores), the latter (..., heads, L) in float32
@@ -375,6 +396,9 @@ def scaled_dot_product_attention(
         ("positions", positions),
         ("query_starts", query_starts),
         ("key_starts", key_starts),
+        ("block_table", block_table),
+        ("key_scale", key_scale),
+        ("value_scale", value_scale),
     ):
         if array is not None:
             arrays[name] = array
@@ -383,12 +407,20 @@ def scaled_dot_product_attention(
         fields["lengths.longest_query"] = longest_query
     if vector is not None:
         fields["scoring.kind"] = lib.CLATTN_SCORE_ADDITIVE
-    more = [path for path, wanted in (("outputs.lse", return_lse), ("outputs.entropy", return_entropy)) if wanted]
+    more = []
+    if return_lse:
+        more.append("outputs.lse")
+    if return_entropy:
+        more.append("outputs.entropy")
     if return_scores is not None:
         if return_scores not in SCORES:
             raise ValueError(f"return_scores is {return_scores!r}, not one of {', '.join(SCORES)}")
         more.append("outputs.scores")
         fields["outputs.scores_mode"] = SCORES[return_scores]
+    if is_ring:
+        fields["cache.kind"] = lib.CLATTN_CACHE_KIND_RING
+    if block_table is not None:
+        fields["cache.kind"] = lib.CLATTN_CACHE_KIND_PAGED
     if short_mask:
         fields["short_mask"] = 1
     if dropout_p:
@@ -398,7 +430,7 @@ def scaled_dot_product_attention(
         scalars["position"] = position
     elif position:
         raise ValueError(f"position is {position}, which counts with the alignment 'explicit'")
-    if score_mod is not None or mask_mod is not None or score_mod_grad is not None or user_buffers:
+    if score_mod is not None or mask_mod is not None or score_mod_grad is not None or len(user_buffers):
         fields |= _snippets(score_mod=score_mod, mask_mod=mask_mod, score_mod_grad=score_mod_grad)
         scalars |= _user_scalars(user_scalars)
         arrays |= _user_buffers(user_buffers)
@@ -408,8 +440,12 @@ def scaled_dot_product_attention(
             for name in needed:
                 if name not in HAVE_GRADIENTS:
                     raise ValueError(f"{name} requires a gradient, which there is not: use .detach()")
-            if return_entropy or return_scores is not None:
-                raise ValueError("entropy and scores have no gradient: use torch.no_grad()")
+            without = {"return_entropy": return_entropy, "return_scores": return_scores, "is_ring": is_ring}
+            for name in ("block_table", "key_scale", "value_scale"):
+                without[name] = name in arrays
+            for name, is_there in without.items():
+                if is_there:
+                    raise ValueError(f"attention with {name} has no gradient: use torch.no_grad()")
             if score_mod is not None and score_mod_grad is None:
                 raise ValueError("score_mod has a gradient if there is a score_mod_grad: give it, or use torch.no_grad()")
             arrays = {name: sys.modules["torch"].as_tensor(array) for name, array in arrays.items()}

@@ -4,6 +4,7 @@ CLATTN_TEST_LEVEL=full draws 500 calls of attention in place of 12; CLATTN_TEST_
 
 import contextlib
 import doctest
+import math
 import os
 import pathlib
 import pickle
@@ -32,12 +33,25 @@ DRAWS = 500 if os.environ.get("CLATTN_TEST_LEVEL") == "full" else 12
 EPSILON = {"float32": 2.0**-23, "float16": 2.0**-10, "float64": 2.0**-52}
 
 
+def item_numbers(shape, item):
+    """The numbers of the items of scores, which are (..., heads, queries, keys), from `item` on."""
+    return item + np.arange(math.prod(shape[:-3])).reshape(*shape[:-3], 1, 1, 1)
+
+
+def dropped(shape, item, probability, seed, offset):
+    """What dropout multiplies weights of a shape (..., heads, queries, keys) by, by the C library's own word for it."""
+    keep, places = clattn._library.lib.clattn_dropout_keep, np.ndindex(math.prod(shape[:-3]), *shape[-3:])
+    kept = [keep(seed, offset, probability, shape[-3], item + batch, *place) for batch, *place in places]
+    return np.array(kept).reshape(shape) / (1 - probability)
+
+
 def expected_attention(
     query,
     key,
     value,
     *,
     mask=None,
+    bias=None,
     causal=False,
     scale=None,
     vector=None,
@@ -45,14 +59,20 @@ def expected_attention(
     shift=0,
     softcap=0.0,
     score_mod=None,
+    mask_mod=None,
     slopes=None,
     sinks=None,
+    query_lengths=None,
     key_lengths=None,
-    kept=None,
+    dropout=None,
+    item=0,
     scores=None,
 ):
-    """Attention in float64 as docs/numerics.md defines it, and its log-sum-exp. `kept`: what weights are multiplied by; `scores`: a
-    dictionary that gets the entropy and the four kinds of scores by their names."""
+    """Attention in float64 as docs/numerics.md defines it, and its log-sum-exp.
+
+    Lengths and `shift` broadcast to the scores. `score_mod` and `mask_mod` are functions of arrays, `dropout` has the probability,
+    the seed and the offset; `item`: the number of the first item. `scores`: a dictionary that gets the entropy and the four kinds
+    of scores by their names."""
     query, key, value = (array.astype(np.float64) for array in (query, key, value))
     groups = query.shape[-3] // key.shape[-3]
     key, value = (np.repeat(array, groups, axis=-3) for array in (key, value))
@@ -65,25 +85,31 @@ def expected_attention(
     if softcap:
         score = softcap * np.tanh(score / softcap)
     capped = score
+    index = item_numbers(score.shape, item), *np.ogrid[: score.shape[-3], : score.shape[-2], : score.shape[-1]]
+    rows, keys = index[2:]
+    position = rows + shift
     if score_mod is not None:
-        score = score_mod(score, *np.indices(score.shape))
-    position, index = np.arange(query.shape[-2])[:, None] + shift, np.arange(key.shape[-2])[None, :]
+        score = score_mod(score, *index)
     if slopes is not None:
-        score = score - slopes[:, None, None] * abs(position - index)
+        score = score - slopes[:, None, None] * abs(position - keys)
     attended = np.ones(score.shape, bool)
-    if mask is not None:
-        if mask.dtype == bool:
-            attended &= mask
-        else:
-            score = score + mask
+    for added in (bias, mask):
+        if added is not None and added.dtype == bool:
+            attended &= added
+        elif added is not None:
+            score = score + added
     if causal:
-        attended &= index <= position
+        attended &= keys <= position
     if window is not None:
         left, right = window
-        attended &= True if left is None else index >= position - left
-        attended &= True if right is None else index <= position + right
-    if key_lengths is not None:
-        attended &= index < key_lengths[:, None, None, None]
+        attended &= True if left is None else keys >= position - left
+        attended &= True if right is None else keys <= position + right
+    if mask_mod is not None:
+        attended &= mask_mod(*index)
+    for place, lengths in ((rows, query_lengths), (keys, key_lengths)):
+        if lengths is not None:
+            attended &= place < lengths
+            raw, capped = (np.where(place < lengths, array, 0) for array in (raw, capped))
     score = np.where(attended, score, -np.inf)
     sink = np.full(score.shape[-3], -np.inf) if sinks is None else sinks
     sink = np.broadcast_to(sink[:, None, None], (*score.shape[:-1], 1))
@@ -96,43 +122,159 @@ def expected_attention(
     if scores is not None:
         entropy = -(weights * np.log(np.where(weights > 0, weights, 1))).sum(-1)
         scores.update(raw=raw, capped=capped, biased=score, probabilities=weights, entropy=entropy)
-    return (weights if kept is None else weights * kept) @ value, lse
+    return (weights if dropout is None else weights * dropped(weights.shape, item, *dropout)) @ value, lse
 
 
-def expected_packed(query, key, value, query_starts=None, key_starts=None, *, longest=0, mask=None, shift=None, **more):
-    """The same of packed sequences, or of sequences one of which is packed, item by item; `shift`: of an item's rows and keys.
+def torch_attention(
+    query,
+    key,
+    value,
+    *,
+    mask=None,
+    bias=None,
+    causal=False,
+    scale=None,
+    vector=None,
+    window=None,
+    shift=0,
+    softcap=0.0,
+    score_mod=None,
+    mask_mod=None,
+    slopes=None,
+    sinks=None,
+    query_lengths=None,
+    key_lengths=None,
+    dropout=None,
+    item=0,
+    scores=None,
+):
+    """The same by PyTorch in float64: by its own function, with whatever is added or selected as its mask, unless scores change
+    otherwise, have a sink or are dropped; then by its operations."""
 
-    Packed arrays are (heads, length, size), and the others (items, heads, length, size)."""
+    def tensor(array):
+        return torch.from_numpy(np.array(array))  # a copy, which it may write to
 
-    def item(array, starts, b):
+    q, k, v = (tensor(array).double() for array in (query, key, value))
+    groups, heads = q.shape[-3] // k.shape[-3], q.shape[-3]
+    own = torch.nn.functional.scaled_dot_product_attention
+    others = (bias, vector, window, softcap or None, score_mod, mask_mod, slopes, sinks, query_lengths, key_lengths, dropout)
+    is_plain = all(other is None for other in others) and (mask is None or not causal) and not np.any(shift)
+    k, v = (array.repeat_interleave(groups, -3) for array in (k, v))
+    if vector is None:
+        score = torch.einsum("...id,...jd->...ij", q, k) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    else:
+        factor = tensor(vector).double()[:, None, None] * (1 if scale is None else scale)
+        score = ((q.unsqueeze(-2) + k.unsqueeze(-3)).tanh() * factor).sum(-1)
+    if softcap:
+        score = torch.tanh(score / softcap) * softcap
+    index = item_numbers(score.shape, item), *np.ogrid[:heads, : score.shape[-2], : score.shape[-1]]
+    distance = tensor(index[3] - index[2] - shift)
+    if score_mod is not None:
+        score = tensor(score_mod(score.numpy(), *index))
+    added = torch.zeros(score.shape, dtype=torch.float64)
+    for array in (mask, bias):
+        if array is not None:
+            array = tensor(array)
+            added = added.masked_fill(~array, -torch.inf) if array.dtype == torch.bool else added + array.double()
+    if slopes is not None:
+        added = added - tensor(slopes).double()[:, None, None] * distance.abs()
+    left, right = (None, None) if window is None else window
+    for excluded in (
+        distance > 0 if causal else None,
+        None if left is None else distance < -left,
+        None if right is None else distance > right,
+        None if mask_mod is None else tensor(~mask_mod(*index)),
+        None if query_lengths is None else tensor(index[2] >= query_lengths),
+        None if key_lengths is None else tensor(index[3] >= key_lengths),
+    ):
+        if excluded is not None:
+            added = added.masked_fill(excluded, -torch.inf)
+    sink = torch.full((heads,), -torch.inf) if sinks is None else tensor(sinks)
+    logits = torch.cat([score + added, sink.double()[:, None, None].expand(*score.shape[:-1], 1)], -1)
+    lse = logits.logsumexp(-1)
+    if is_plain:
+        given = None if mask is None else tensor(mask)
+        given = given if given is None or given.dtype == torch.bool else given.double()
+        output = own(q, k, v, given, is_causal=causal, scale=scale)
+    elif all(other is None for other in (vector, softcap or None, score_mod, sinks, dropout)):
+        output = own(q, k, v, added, scale=scale)
+    else:
+        weights = logits.softmax(-1)[..., :-1].masked_fill(torch.isneginf(lse)[..., None], 0)
+        output = (weights if dropout is None else weights * tensor(dropped(weights.shape, item, *dropout))) @ v
+    return output.numpy(), lse.numpy()
+
+
+def expected_packed(
+    query,
+    key,
+    value,
+    query_starts=None,
+    key_starts=None,
+    *,
+    longest=0,
+    mask=None,
+    bias=None,
+    shift=0,
+    query_lengths=None,
+    key_lengths=None,
+    by=expected_attention,
+    **more,
+):
+    """The same of packed sequences, or of sequences one of which is packed, item by item.
+
+    Packed arrays are (heads, length, size), the others (items, heads, length, size), masks of four dimensions; `shift` is one
+    for all, or of each item, or "bottom_right"."""
+
+    def part(array, starts, b):
         return array[b] if starts is None else array[:, starts[b] : starts[b + 1]]
 
     items = len(key_starts if query_starts is None else query_starts) - 1
     output, lse = np.zeros((*query.shape[:-1], value.shape[-1])), np.full(query.shape[:-1], -np.inf)
     for b in range(items):
-        q, k, v = item(query, query_starts, b), item(key, key_starts, b), item(value, key_starts, b)
+        q, k, v = part(query, query_starts, b), part(key, key_starts, b), part(value, key_starts, b)
         q = q[:, : longest or None]
         rows, keys = q.shape[1], k.shape[1]
-        if mask is not None:
-            more["mask"] = np.broadcast_to(mask, (items, *mask.shape[-3:]))[b, :, :rows, :keys]
-        if keys:
-            found = expected_attention(q, k, v, shift=shift(rows, keys) if shift else 0, **more)
-            for whole, part in zip((output, lse), found, strict=True):
-                item(whole, query_starts, b)[:, :rows] = part
+        its_rows = rows if query_lengths is None else min(rows, query_lengths[b])
+        its_keys = keys if key_lengths is None else min(keys, key_lengths[b])
+        for name, array in (("mask", mask), ("bias", bias)):
+            if array is not None:
+                more[name] = np.broadcast_to(array, (items, *array.shape[1:]))[b, :, :rows, :keys]
+        if isinstance(shift, str):
+            more["shift"] = its_keys - its_rows
+        else:
+            more["shift"] = np.broadcast_to(shift, items)[b]
+        if rows and not keys:  # nothing is attended, but the sinks are there
+            part(lse, query_starts, b)[:, :rows] = more["sinks"][:, None] if more.get("sinks") is not None else -np.inf
+        elif rows:
+            found = by(q, k, v, query_lengths=its_rows, key_lengths=its_keys, item=b, **more)
+            for whole, one in zip((output, lse), found, strict=True):
+                part(whole, query_starts, b)[:, :rows] = one
     return output, lse
 
 
-def dropout(shape, probability, seed, offset):
-    """What dropout multiplies the weights (items, heads, queries, keys) by, by the C library's own word for it."""
-    keep = [clattn._library.lib.clattn_dropout_keep(seed, offset, probability, shape[1], *place) for place in np.ndindex(shape)]
-    return np.array(keep).reshape(shape) / (1 - probability)
+# Texts of functions, and what they say of arrays, with the buffers: numbers of heads, and of items.
+SCORE_MODS = [
+    (
+        "return score + user.buffer0[head] * user.scalar0;",
+        lambda score, batch, head, query, key, buffers, scalar: score + buffers[0][head] * scalar,
+    ),
+    (
+        "return score * user.scalar0 + 0.125f * ((query + 2 * key) % 3) - user.buffer1[batch];",
+        lambda score, batch, head, query, key, buffers, scalar: (
+            score * scalar + 0.125 * ((query + 2 * key) % 3) - buffers[1][batch]
+        ),
+    ),
+]
+ARGUMENTS = "int batch, int head, int query, int key, user_data user"
+DRAWN_SCORE_MOD = "float score_mod(float score, " + ARGUMENTS + ") { %s }"
+DRAWN_MASK_MOD = "int mask_mod(" + ARGUMENTS + ") { return (query + key) % 4 != user.buffer1[batch]; }"
 
 
 class Comparison(unittest.TestCase):
-    def close(self, result, expected, size=1.0, what=""):
+    def close(self, result, expected, size=1.0, what="", epsilon=0.0):
         """As far apart as rounding, of sums of a few hundred terms of about `size`, lets them be."""
         self.assertEqual(result.shape, expected.shape)
-        epsilon = EPSILON[result.dtype.name]
+        epsilon = max(epsilon, EPSILON[result.dtype.name])
         np.testing.assert_allclose(result, expected, rtol=32 * epsilon, atol=32 * epsilon * size, err_msg=what)
 
 
@@ -155,35 +297,81 @@ class Attention(Comparison):
                 values = np.repeat(values[..., ::-1, :], 2, axis=-1)[..., ::-1, ::2]
             return values.astype(dtype)
 
-        arrays = array(kv_heads * groups, rows, size), array(kv_heads, keys, size), array(kv_heads, keys, value_size)
+        heads = kv_heads * groups
+        arrays = array(heads, rows, size), array(kv_heads, keys, size), array(kv_heads, keys, value_size)
         call, expected = {"enable_gqa": groups > 1}, {}
 
         def given(name, value, expected_name=None, expected_value=None):
             call[name] = value
             expected[expected_name or name] = value if expected_value is None else expected_value
 
+        items, is_packed = math.prod(batch), ndim == 3 and random.random() < 0.5
+        if is_packed:
+            items, longest = int(random.integers(1, 4)), int(random.integers(0, rows + 1))
+            given("query_starts", np.sort(random.integers(0, rows + 1, items + 1)).astype(np.int32))
+            given("key_starts", np.sort(random.integers(0, keys + 1, items + 1)))
+            given("longest_query", longest, "longest")
+
+        def each(values):
+            """Numbers of the items, so that they broadcast to scores."""
+            return values if is_packed else values.reshape(*batch, 1, 1, 1)
+
+        mask_shape = (random.choice([1, items]), 1, longest or rows, keys) if is_packed else (rows, keys)
+        mask_dtype = np.float32 if dtype != "float64" else dtype
         if random.random() < 0.3:
             given("is_causal", True, "causal")
         if random.random() < 0.3:
-            given("attn_mask", random.random((rows, keys)) < 0.7, "mask")
+            given("attn_mask", random.random(mask_shape) < 0.7, "mask")
         elif random.random() < 0.3:
-            given("attn_mask", random.standard_normal((rows, keys)).astype(np.float32 if dtype != "float64" else dtype), "mask")
+            given("attn_mask", random.standard_normal(mask_shape).astype(mask_dtype), "mask")
+        if "mask" in expected and keys > 2 and random.random() < 0.2:
+            few = int(random.integers(2, keys))
+            absent = False if expected["mask"].dtype == bool else -np.inf
+            expected["mask"] = np.where(np.arange(keys) < few, expected["mask"], absent)
+            call |= {"attn_mask": call["attn_mask"][..., :few], "short_mask": True}
+        if random.random() < 0.2:
+            given("bias", random.standard_normal(mask_shape).astype(mask_dtype))
         if random.random() < 0.2:
             given("scale", float(random.choice(np.float32([0.3, 0.0, -0.25]))))
+        if random.random() < 0.1:
+            given("vector", (random.standard_normal((random.choice([1, heads]), size)) / size**0.5).astype(np.float32))
         if random.random() < 0.2:
             given("window", (3, None) if random.random() < 0.5 else (None, 5))
         if random.random() < 0.2:
-            given("alignment", "bottom_right", "shift", keys - rows)
-        if random.random() < 0.2:
             given("softcap", 0.75)
-        if random.random() < 0.2 and ndim > 2:
-            given("alibi_slopes", random.random(kv_heads * groups).astype(np.float32), "slopes")
-        if random.random() < 0.2 and ndim > 2:
-            given("sinks", random.standard_normal(kv_heads * groups).astype(np.float32))
-        if random.random() < 0.2 and ndim == 4:
-            given("key_lengths", random.integers(0, keys + 1, batch[0]))
-            if "alignment" in call:  # whose S and L are each item's own
-                expected["shift"] = call["key_lengths"][:, None, None, None] - rows
+        if random.random() < 0.2:
+            given("alibi_slopes", random.random(heads).astype(np.float32), "slopes")
+        if random.random() < 0.2:
+            given("sinks", random.standard_normal(heads).astype(np.float32))
+        for name, most in (("key_lengths", keys), ("query_lengths", rows)):
+            if random.random() < 0.15:
+                lengths = random.integers(0, most + 1, items)
+                given(name, lengths, expected_value=each(lengths))
+        form = random.random()
+        if form < 0.2:
+            shift = expected.get("key_lengths", keys) - expected.get("query_lengths", rows)  # each item's own
+            given("alignment", "bottom_right", "shift", "bottom_right" if is_packed else shift)
+        elif form < 0.3:
+            position, positions = int(random.integers(-3, 9)), random.integers(-3, 9, items).astype(np.int32)
+            given("positions", positions, "shift", position + each(positions))
+            call |= {"alignment": "explicit", "position": position}
+        if random.random() < 0.2:
+            probability, seed, offset = (0.25, 0.5)[random.integers(2)], int(random.integers(2**63)), int(random.integers(9))
+            given("dropout_p", probability, "dropout", (probability, seed, offset))
+            call |= {"seed": seed, "dropout_offset": offset}
+        form = random.integers(8)
+        if form < 3:  # a function of scores, one of masks, or both
+            buffers, scalar = (random.random(heads).astype(np.float32), random.integers(0, 4, items)), 0.75
+            call |= {"user_buffers": buffers, "user_scalars": [scalar]}
+            if form < 2:
+                text, change = SCORE_MODS[random.integers(2)]
+                given("score_mod", DRAWN_SCORE_MOD % text, None, lambda *values: change(*values, buffers, scalar))
+            if form > 0:
+                given("mask_mod", DRAWN_MASK_MOD, None, lambda b, head, query, key: (query + key) % 4 != buffers[1][b])
+        if random.random() < 0.2:
+            call["return_entropy"] = True
+        if random.random() < 0.2 and not is_packed:
+            call["return_scores"] = str(random.choice(["raw", "capped", "biased", "probabilities"]))
         return arrays, call, expected
 
     def test_draws(self):
@@ -191,13 +379,24 @@ class Attention(Comparison):
         for number in range(DRAWS):
             arrays, call, expected = self.draw(random)
             what = f"draw {number} of seed {SEED}: {[array.shape for array in arrays]} {arrays[0].dtype} {call}"
-            result, lse = clattn.scaled_dot_product_attention(*arrays, **call, return_lse=True)
+            # A score_mod is of floats.
+            epsilon = EPSILON["float32"] if "score_mod" in call else 0.0
+            result, lse, *others = clattn.scaled_dot_product_attention(*arrays, **call, return_lse=True)
+            self.assertEqual((result.dtype, lse.dtype), (arrays[0].dtype, np.float32))
             if arrays[0].ndim == 2:
                 arrays = [array[None] for array in arrays]
-            output, log_sum_exp = expected_attention(*arrays, **expected)
-            self.assertEqual((result.dtype, lse.dtype), (arrays[0].dtype, np.float32))
-            self.close(result, output.reshape(result.shape), 4, what)
-            self.close(lse, log_sum_exp.reshape(lse.shape), 16, what)
+            scores = {}
+            for by in (expected_attention, torch_attention) if torch else (expected_attention,):
+                if "query_starts" in call:
+                    output, log_sum_exp = expected_packed(*arrays, **expected, by=by)
+                else:
+                    output, log_sum_exp = by(*arrays, **expected, scores=scores)
+                self.close(result, output.reshape(result.shape), 4, what, epsilon)
+                self.close(lse, log_sum_exp.reshape(lse.shape), 16, what)
+            for name in ("entropy", call.get("return_scores")):
+                if name in scores and (name != "entropy" or "return_entropy" in call):
+                    found = others.pop(0)
+                    self.close(found, scores[name].reshape(found.shape), 16, what)
 
     def test_masks_of_every_shape(self):
         random = np.random.default_rng(SEED)
@@ -227,7 +426,7 @@ class Attention(Comparison):
         self.assertTrue((first != other).any())
         for offset in (0, 3):
             found = clattn.scaled_dot_product_attention(q, q, q, dropout_p=0.5, seed=1, dropout_offset=offset)
-            self.close(found, expected_attention(q, q, q, kept=dropout((1, 2, 64, 64), 0.5, 1, offset))[0], 8)
+            self.close(found, expected_attention(q, q, q, dropout=(0.5, 1, offset))[0], 8)
             self.assertEqual(bool((found == first).all()), offset == 0)
         self.assertTrue((clattn.scaled_dot_product_attention(q, q, q, dropout_p=0.5) != first).any())
 
@@ -248,11 +447,10 @@ class Attention(Comparison):
     def test_additive_scores(self):
         random = np.random.default_rng(SEED)
         q, k, v = (random.standard_normal((2, 2, length, 8)).astype(np.float32) for length in (5, 7, 7))
-        for heads in (1, 2):
+        for heads, scale in ((1, None), (2, 0.5)):
             vector = random.standard_normal((heads, 8)).astype(np.float32)
-            for scale in (None, 0.5):
-                found = clattn.scaled_dot_product_attention(q, k, v, vector=vector, scale=scale)
-                self.close(found, expected_attention(q, k, v, vector=vector, scale=scale)[0], 4)
+            found = clattn.scaled_dot_product_attention(q, k, v, vector=vector, scale=scale)
+            self.close(found, expected_attention(q, k, v, vector=vector, scale=scale)[0], 4)
         with self.assertRaisesRegex(ValueError, "scoring.vector"):
             clattn.scaled_dot_product_attention(q, k, v, vector=vector[0])
 
@@ -262,14 +460,13 @@ class Attention(Comparison):
         slopes, expected = np.float32([0.5, 0.25]), {}
         expected_attention(q, k, v, causal=True, softcap=1.5, slopes=slopes, scores=expected)
         more = {"is_causal": True, "softcap": 1.5, "alibi_slopes": slopes}
-        for kind in ("raw", "capped", "biased", "probabilities"):
-            for place in ((), (1, 2)):  # five dimensions and three
-                result, lse, entropy, scores = clattn.scaled_dot_product_attention(
-                    *(q[place], k[place], v[place]), **more, return_lse=True, return_entropy=True, return_scores=kind
-                )
-                self.assertEqual((result.shape, lse.shape), (q[place].shape, q[place].shape[:-1]))
-                self.close(entropy, expected["entropy"][place], 4)
-                self.close(scores, expected[kind][place], 4)
+        for kind, place in (("raw", ()), ("capped", (1, 2)), ("biased", ()), ("probabilities", (1, 2))):
+            result, lse, entropy, scores = clattn.scaled_dot_product_attention(
+                *(q[place], k[place], v[place]), **more, return_lse=True, return_entropy=True, return_scores=kind
+            )
+            self.assertEqual((result.shape, lse.shape), (q[place].shape, q[place].shape[:-1]))
+            self.close(entropy, expected["entropy"][place], 4)
+            self.close(scores, expected[kind][place], 4)
         result, scores = clattn.scaled_dot_product_attention(
             *(array[0, 0, 0].astype(np.float64) for array in (q, k, v)), return_scores="raw"
         )
@@ -329,9 +526,7 @@ class Packed(Comparison):
         result = clattn.scaled_dot_product_attention(
             self.q[None], self.k, self.v[None, None], **self.starts, **more, is_causal=True, alignment="bottom_right"
         )
-        expected = expected_packed(
-            *(self.q, self.k, self.v), **self.starts, longest=6, causal=True, shift=lambda rows, keys: keys - rows
-        )
+        expected = expected_packed(*(self.q, self.k, self.v), **self.starts, longest=6, causal=True, shift="bottom_right")
         for found, other in zip(result, expected, strict=True):
             self.close(found.reshape(other.shape), other, 4)
 
@@ -383,6 +578,63 @@ class Packed(Comparison):
             torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
 
+class Caches(Comparison):
+    """Rings, pages, and keys and values that are int8."""
+
+    def setUp(self):
+        self.random = np.random.default_rng(SEED)
+
+    def array(self, *shape):
+        return self.random.standard_normal(shape).astype(np.float32)
+
+    def test_ring(self):
+        q, k, v = self.array(2, 2, 3, 8), self.array(2, 2, 11, 8), self.array(2, 2, 11, 8)
+        rings = [np.zeros((2, 2, 6, 8), np.float32) for _ in range(2)]
+        lengths = [11, 4]
+        for ring, array in zip(rings, (k, v), strict=True):
+            for item, length in enumerate(lengths):
+                for n in range(length):
+                    ring[item, :, n % 6] = array[item, :, n]
+        more = {"is_causal": True, "alignment": "bottom_right"}
+        found = clattn.scaled_dot_product_attention(q, *rings, **more, is_ring=True, key_lengths=lengths)
+        each = np.array(lengths)[:, None, None, None]
+        held = np.arange(11) >= each - 6  # the others have been overwritten
+        expected = expected_attention(q, k, v, causal=True, shift=each - 3, key_lengths=each, mask=held)[0]
+        self.close(found, expected, 4)
+
+    def test_pages(self):
+        q, k, v = self.array(2, 4, 3, 8), self.array(2, 2, 12, 8), self.array(2, 2, 12, 8)
+        table = np.array([[5, 0, 2], [1, 4, 6]], np.int32)
+        pools = [self.array(7, 2, 4, 8) for _ in range(2)]
+        for pool, array in zip(pools, (k, v), strict=True):
+            pool[table] = array.reshape(2, 2, 3, 4, 8).swapaxes(1, 2)
+        lengths, scores = np.array([12, 5]), {}
+        found, weights = clattn.scaled_dot_product_attention(
+            q, *pools, enable_gqa=True, block_table=table, key_lengths=lengths, return_scores="probabilities"
+        )
+        expected = expected_attention(q, k, v, key_lengths=lengths[:, None, None, None], scores=scores)[0]
+        self.close(found, expected, 4)
+        self.close(weights, scores["probabilities"], 4)
+        with self.assertRaisesRegex(ValueError, "cache.block_table"):
+            clattn.scaled_dot_product_attention(q, *pools, enable_gqa=True, block_table=table[:1])
+
+    def test_integers(self):
+        for place in ((), (0, 0)):
+            q, k, v = (self.array(2, 3, length, 8) for length in (4, 5, 5))
+            integers = [self.random.integers(-127, 128, (2, 3, 5, 8)).astype(np.int8) for _ in range(2)]
+            scales = abs(self.array(2, 3, 5, 2)) / 64, (abs(self.array(2, 3, 5, 1)) / 64).astype(np.float16)
+            k, v = (
+                array * scale.astype(np.float32).repeat(8 // scale.shape[-1], -1)
+                for array, scale in zip(integers, scales, strict=True)
+            )
+            found = clattn.scaled_dot_product_attention(
+                *(q[place], *(array[place] for array in integers)), key_scale=scales[0][place], value_scale=scales[1][place]
+            )
+            self.close(found, expected_attention(q, k, v)[0][place], 8)
+        with self.assertRaisesRegex(ValueError, "cache.key_scale and cache.value_scale come with int8"):
+            clattn.scaled_dot_product_attention(q, *integers)
+
+
 SCORE_MOD = """
 float tilt(int query, int key) { return 0.25f * ((query + 2 * key) % 3); }
 float score_mod(float score, int batch, int head, int query, int key, user_data user)
@@ -407,10 +659,9 @@ class Functions(Comparison):
         self.buffers = self.buffers[0].astype(np.float32), self.buffers[1], self.buffers[2][:, 0]
         self.scalars = 0.125, -0.75
 
-    def changed(self, score, outer, inner, head, query, key):
+    def changed(self, score, batch, head, query, key):
         """What SCORE_MOD makes of scores, in float64."""
         heads, _, keys = (array.astype(np.float64) for array in self.buffers)
-        batch = outer * self.q.shape[1] + inner
         return score * self.scalars[1] + heads[head] * keys[key] + 0.25 * ((query + 2 * key) % 3) - self.scalars[0] * batch
 
     def call(self, q, k, v, **more):
@@ -419,13 +670,12 @@ class Functions(Comparison):
         )
 
     def test_scores_and_masks(self):
-        batch, _, query, key = np.indices((6, 1, 5, 7))
-        attended = (self.buffers[1][batch] != (query + key) % 3).reshape(2, 3, 1, 5, 7)
-        expected = expected_attention(self.q, self.k, self.v, mask=attended, score_mod=self.changed, softcap=2.0)
+        more = {"mask_mod": lambda batch, head, query, key: self.buffers[1][batch] != (query + key) % 3, "softcap": 2.0}
+        expected = expected_attention(self.q, self.k, self.v, score_mod=self.changed, **more)
         found = self.call(self.q, self.k, self.v, score_mod=SCORE_MOD, mask_mod=MASK_MOD, return_lse=True)
         for one, other in zip(found, expected, strict=True):
             self.close(one, other, 4)
-        only = expected_attention(self.q, self.k, self.v, mask=attended, softcap=2.0)[0]
+        only = expected_attention(self.q, self.k, self.v, **more)[0]
         self.close(self.call(self.q, self.k, self.v, mask_mod=MASK_MOD), only, 4)
 
     def test_scalars_are_each_calls(self):
@@ -468,17 +718,18 @@ class Functions(Comparison):
         weights = torch.tensor(np.random.default_rng(SEED).standard_normal(result.shape))
         q, k, v = arrays[3], *(array.repeat_interleave(2, 2) for array in arrays[4:])
         score = 2 * torch.tanh(q @ k.transpose(-1, -2) * 8**-0.5 / 2)
-        index = np.indices(score.shape)
+        index = np.arange(6).reshape(2, 3, 1, 1, 1), *np.ogrid[:4, :5, :7]
         score = score * self.scalars[1] + torch.tensor(self.changed(0.0, *index))
-        attended = self.buffers[1][index[0] * 3 + index[1]] != (index[3] + index[4]) % 3
+        attended = self.buffers[1][index[0]] != (index[2] + index[3]) % 3
         expected = score.masked_fill(torch.tensor(~attended), -torch.inf).softmax(-1) @ v
         found = torch.autograd.grad((result * weights).sum(), arrays[:3])
         for one, other in zip(found, torch.autograd.grad((expected * weights).sum(), arrays[3:]), strict=True):
             torch.testing.assert_close(one.double(), other, rtol=1e-5, atol=1e-5)
         with self.assertRaisesRegex(ValueError, "score_mod_grad: give it"):
             self.call(*arrays[:3], **texts)
-        with self.assertRaisesRegex(ValueError, "entropy and scores have no gradient"):
-            self.call(*arrays[:3], return_entropy=True)
+        for more in ({"return_entropy": True}, {"return_scores": "raw"}, {"is_ring": True}, {"block_table": [[0]]}):
+            with self.assertRaisesRegex(ValueError, f"attention with {next(iter(more))} has no gradient"):
+                self.call(*arrays[:3], **more)
         self.buffers = [arrays[0]]
         with self.assertRaisesRegex(ValueError, r"user_buffers\[0\] requires a gradient"):
             self.call(*arrays[:3], mask_mod=MASK_MOD)
