@@ -157,11 +157,13 @@ def model_parser(description, rounds):
     return parser
 
 
-def keep(options, command, columns, rows):
-    """Writes a table with columns of its own, if --json asks for it."""
+def keep(options, command, columns, rows, peers=()):
+    """A table with columns of its own, and what versions its peers have; it is written if --json asks for it."""
+    found = {**about(os.path.join(options.build, "src", "clattn"), options.machine), "rounds": options.rounds,
+             "command": command, **({"peers": peers} if peers else {}), "columns": columns, "rows": rows}
     if options.json:
-        write(options.json, {**about(os.path.join(options.build, "src", "clattn"), options.machine), "rounds": options.rounds,
-                             "command": command, "columns": columns, "rows": rows})
+        write(options.json, found)
+    return found
 
 
 def read(path):

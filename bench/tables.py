@@ -100,9 +100,13 @@ def rows_table(machines, only=None):
     return table(head, lines)
 
 
+def peers(found):
+    return "".join(", %s %s" % each for each in found.get("peers", {}).items())
+
+
 def measured_on(machines):
-    return "\n".join("- " + where(found) + "".join(", %s %s" % each for each in found["peers"].items()) +
-                     "; %d of %d targets reached." % compare.targets(found) for found in machines)
+    return "\n".join("- " + where(found) + peers(found) + "; %d of %d targets reached." % compare.targets(found)
+                     for found in machines)
 
 
 def beside_table(machines):
@@ -120,7 +124,7 @@ def extras_table(machines):
 
 
 def file_table(found):
-    return table(found["columns"], found["rows"]) + "\n\nBy `%s`, %s." % (found["command"], where(found))
+    return table(found["columns"], found["rows"]) + "\n\nBy `%s`, %s%s." % (found["command"], where(found), peers(found))
 
 
 def guard_table():

@@ -408,6 +408,8 @@ static OrtStatus *open_context(provider *p, const OrtSessionOptions *options)
     p->takes_all = take && strcmp(take, "all") == 0;
     params.device = device;
     params.cache_dir = cache;
+    if (cache) /* PoCL has a cache of its own, but a folder that is named gets the kernels, too */
+        params.save_mode = CLATTN_SAVE_MODE_RELEASE;
     params.log = context_log;
     params.log_user = p;
     clattn_status status = cl_table_fill(&p->engine.cl, NULL, NULL);

@@ -1,5 +1,5 @@
-/* A layer of the OpenCL loader that makes calls fail: OPENCL_LAYERS names it, as a shared library.  The calls are those that make
- * buffers and kernels, and that enqueue. */
+/* A layer of the OpenCL loader that makes calls fail, and counts: OPENCL_LAYERS names it, as a shared library.  The calls that fail
+ * are those that make buffers and kernels, and that enqueue. */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl_layer.h>
 #include <stdatomic.h>
@@ -10,6 +10,7 @@
 static cl_icd_dispatch below, above;
 static atomic_long left; /* calls until one fails; 0: none does */
 static atomic_long live; /* references to buffers */
+static atomic_long compiled;
 
 /* The `number`-th call from now on fails; 0: none. */
 __attribute__((visibility("default"))) void layer_fail(long number)
@@ -27,6 +28,12 @@ __attribute__((visibility("default"))) long layer_left(void)
 __attribute__((visibility("default"))) long layer_live(void)
 {
     return atomic_load(&live);
+}
+
+/* How many programs have been made of their sources. */
+__attribute__((visibility("default"))) long layer_compiled(void)
+{
+    return atomic_load(&compiled);
 }
 
 /* ---- calls ---- */
@@ -57,6 +64,13 @@ static cl_int CL_API_CALL retain_buffer(cl_mem buffer)
 {
     atomic_fetch_add(&live, 1);
     return below.clRetainMemObject(buffer);
+}
+
+static cl_program CL_API_CALL create_program(cl_context context, cl_uint count, const char **source,
+                                             const size_t *bytes, cl_int *code)
+{
+    atomic_fetch_add(&compiled, 1);
+    return below.clCreateProgramWithSource(context, count, source, bytes, code);
 }
 
 static cl_kernel CL_API_CALL create_kernel(cl_program program, const char *name, cl_int *code)
@@ -127,6 +141,7 @@ CL_API_ENTRY cl_int CL_API_CALL clInitLayer(cl_uint entries, const cl_icd_dispat
     above.clCreateBuffer = create_buffer;
     above.clReleaseMemObject = release_buffer;
     above.clRetainMemObject = retain_buffer;
+    above.clCreateProgramWithSource = create_program;
     above.clCreateKernel = create_kernel;
     above.clEnqueueNDRangeKernel = enqueue_kernel;
     above.clEnqueueFillBuffer = fill_buffer;

@@ -1,4 +1,5 @@
-"""The provider for ONNX Runtime when calls of OpenCL fail: a run or a session says so, leaks nothing, and the next run is right.
+"""The provider for ONNX Runtime when calls of OpenCL fail: a run or a session says so, leaks nothing, and the next run is right. And
+which calls a warm start spares.
 
     CLATTN_ONNXRUNTIME=LIBRARY python3 test_faults.py
 
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 import numpy as np
 import onnxruntime
@@ -27,7 +29,7 @@ class Faults(Comparison):
     def setUp(self):
         super().setUp()
         self.layer = ctypes.CDLL(os.environ["OPENCL_LAYERS"])
-        for name in ("layer_left", "layer_live"):
+        for name in ("layer_left", "layer_live", "layer_compiled"):
             getattr(self.layer, name).restype = ctypes.c_long
         self.layer.layer_fail.argtypes = [ctypes.c_long]
 
@@ -110,6 +112,21 @@ class Faults(Comparison):
             with self.subTest(**options):
                 names |= self.check_runs(functools.partial(session, content, **options), inputs, 0.05 if options else 1e-5)
         self.assertEqual(names, NAMES if FULL else names | {"product_k"})
+
+    def test_warm(self):
+        """What a session compiled, a second one finds in the folder of `cache_dir`, and compiles nothing."""
+        inputs = {name: self.array(2, 3, 5, 8) for name in "qkv"}
+        content = model([node("Attention", "q k v", "a"), node("Neg", "a", "y")], inputs, ["y"])
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ):
+            os.environ.pop("CLATTN_CACHE", None)
+            for first in (True, False):
+                before = self.layer.layer_compiled()
+                made = session(content, cache_dir=folder)
+                made.run(None, inputs)
+                self.assertEqual(self.layer.layer_compiled() > before, first)
+                del made
+                gc.collect()
+                self.assertNotEqual(os.listdir(folder), [])
 
     def test_constants(self):
         """A constant that cannot be stored as float16 is a failure that names the node which reads it."""

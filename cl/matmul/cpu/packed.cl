@@ -110,6 +110,8 @@ typedef struct tile_operands {
     long row_k;        /* from one k of a row to the next */
     long next_rows;    /* bytes from a row's end in this block to the next tile's row */
     size_t next_panel; /* the address of what this tile prefetches of the panel */
+    int parts;         /* how many of the block's TILES parts this tile prefetches */
+    long part_bytes;
 } tile_operands;
 
 #if COPY_ROWS
@@ -186,9 +188,10 @@ INLINE void prefetch(const private tile_operands *t, int i, int whole)
         PREFETCH((size_t)t->row[r] + ahead);
 #endif
 #if PREFETCH_PANEL
+    for (int part = 0; part < t->parts; part++)
 #pragma unroll
-    for (int byte = 0; byte < LINE * PANEL / TILES * 4; byte += 64)
-        PREFETCH_SECOND(t->next_panel + (long)i * (PANEL * 4) / TILES + byte);
+        for (int byte = 0; byte < LINE * PANEL / TILES * 4; byte += 64)
+            PREFETCH_SECOND(t->next_panel + part * t->part_bytes + (long)i * (PANEL * 4) / TILES + byte);
 #endif
 }
 
@@ -237,7 +240,7 @@ ITEM_FUNCTION multiply(const global ELEMENT(ROW_TYPE) *source, const global pack
     const int tiles = (rows.count + ROWS - 1) / ROWS, share = tiles / a.part.groups[1];
     const int more = tiles - share * a.part.groups[1], tile0 = row_group * share + min(row_group, more);
     const int row0 = tile0 * ROWS, lane0 = (int)panel * PANEL;
-    const int row_count = min((share + (row_group < more ? 1 : 0)) * ROWS, rows.count - row0);
+    const int own_tiles = share + (row_group < more ? 1 : 0), row_count = min(own_tiles * ROWS, rows.count - row0);
     const int lane_count = min(PANEL, lanes.count - lane0);
     const long row_k = ROW_UNIT ? 1 : rows.k_stride;
     const int steps = STEPS(a.k);
@@ -248,6 +251,7 @@ ITEM_FUNCTION multiply(const global ELEMENT(ROW_TYPE) *source, const global pack
     const int by_rows = C_LANE_STEP(a) == 1;
     /* The sums, between blocks of k and until they are stored: float, whatever C holds. */
     floatv sums[ROWS * TILES * LANE_VECTORS], zeros[ROWS * LANE_VECTORS];
+    const int parts = TILES / max(own_tiles, 1); /* so that few tiles prefetch a whole block, too */
     int i0 = 0;
 
     for (int i = 0; i < ROWS * LANE_VECTORS; i++)
@@ -266,7 +270,10 @@ ITEM_FUNCTION multiply(const global ELEMENT(ROW_TYPE) *source, const global pack
             operands.row_k = row_k;
             operands.next_rows = BYTES(ROW_TYPE, ROWS * rows.stride - whole * (long)K_STEP);
             /* Behind a block lies the panel's next one, and behind the last block the next item's panel. */
-            operands.next_panel = (size_t)(operands.panel + ((long)depth + (long)(t / ROWS) * depth / TILES) * PANEL);
+            operands.parts = parts;
+            operands.part_bytes = (long)depth * PANEL * 4 / TILES;
+            operands.next_panel =
+                (size_t)(operands.panel + (long)depth * PANEL) + (t / ROWS) * parts * operands.part_bytes;
 #pragma unroll
             for (int r = 0; r < ROWS; r++) /* repeating the last row keeps the products free of conditions */
                 operands.row[r] = in + min(row0 + t + r, rows.count - 1) * rows.stride + (long)i0 * K_STEP * row_k;
