@@ -1031,8 +1031,62 @@ class Operators(Comparison):
                     taken.add(op)
         self.assertGreater(ran, 400)
         self.assertLess(len(refused), 60, refused)
-        # ONNX's norms have three outputs here; what pads pads something; Softmax is taken as part of attention.
-        self.assertEqual(sorted(set(self.OPERATORS) - taken), ["LayerNormalization", "Pad", "Softmax"])
+        left = {
+            "LayerNormalization": "ONNX's cases have the mean and the deviation as outputs",
+            "Pad": "ONNX's cases pad by something, and what is taken pads by nothing",
+            "Softmax": "it is taken as a part of attention",
+        }
+        self.assertEqual({*self.OPERATORS} - taken, {*left})
+
+    def test_in_chains(self):
+        """What is taken with others, of which ONNX has no cases of these types, or cases of one node."""
+        numbers = [node("Shape", "x", "s"), node("Gather", "s first", "n")]
+        rest = [node("Concat", "m rest", "t", axis=0), node("Reshape", "x t", "r"), node("Neg", "r", "y")]
+        shapes = {"first": np.array([0]), "rest": np.array([-1])}
+        squares = [node("Pow", "x two", "p"), node("ReduceMean", "p axis", "q"), node("Add", "q small", "r")]
+        squares += [node("Sqrt", "r", "d"), node("Div", "x d", "y")]
+        mean = {"two": np.float32(2), "small": np.float32(0.1), "axis": np.array([-1])}
+        norm, scale = node("SimplifiedLayerNormalization", "x w", "y", axis=-1, epsilon=0.1), {"w": self.array(6)}
+        for op, nodes, constants in (
+            ("DepthToSpace", [node("DepthToSpace", "x", "z", blocksize=2), node("Neg", "z", "y")], {}),
+            ("DepthToSpace", [node("DepthToSpace", "x", "z", blocksize=2, mode="CRD"), node("Neg", "z", "y")], {}),
+            ("Einsum", [node("Einsum", "x z", "y", equation="bhij, hjk -> bhik")], {"z": self.array(8, 6, 5)}),
+            ("Gather", [*numbers, node("Squeeze", "n", "o"), node("Unsqueeze", "o first", "m"), *rest], shapes),
+            ("Cast", [*numbers, node("Cast", "n", "m", to=TensorProto.INT64), *rest], shapes),
+            ("ReduceMean", squares, mean),
+            ("SimplifiedLayerNormalization", [norm], scale),
+        ):
+            cases = [{"x": self.array(*shape)} for shape in ((2, 8, 3, 6), (1, 8, 1, 6), (3, 8, 2, 6))]
+            made = load_model_from_string(model(nodes, cases[0], ["y"], constants))
+            made.graph.input[0].type.tensor_type.shape.dim[3].dim_value = 6
+            content = made.SerializeToString()
+            with self.subTest(op):
+                (taken, count, _), left = groups(content, take="all")
+                self.assertEqual((taken, left), (count, []))
+                self.compare(content, *cases, take="all")
+
+    def test_gelus(self):
+        """com.microsoft's activations, alone and with the product before them."""
+        x, w = {"x": self.array(3, 5, 8)}, {"w": self.array(8, 12)}
+        for op, attributes in (("Gelu", {}), ("FastGelu", {}), ("QuickGelu", {}), ("QuickGelu", {"alpha": 0.5})):
+            alone = model([node(op, "x", "y", domain=MS, **attributes)], x, ["y"])
+            behind = model([node("MatMul", "x w", "z"), node(op, "z", "y", domain=MS, **attributes)], x, ["y"], w)
+            with self.subTest(op, **attributes):
+                for content, count in ((alone, 1), (behind, 2)):
+                    self.assertEqual(groups(content, take="all")[0], (count, count, 1))
+                    self.compare(content, x, {"x": 4 * self.array(1, 40, 8)}, take="all")
+
+    def test_unknown_versions(self):
+        """A version of ONNX's, or a domain, that nobody knows is an error of the session; one that ONNX Runtime alone knows is left."""
+        nodes, x = [node("Relu", "x", "z"), node("DepthToSpace", "z", "y", blocksize=2)], {"x": self.array(1, 8, 2, 3)}
+        with self.assertRaises(REFUSED):
+            session(model(nodes, x, ["y"], opset=99), take="all")
+        newer = model(nodes, x, ["y"], opset=28)
+        self.assertIn(("DepthToSpace", "its version is newer than what the provider knows"), groups(newer, take="all")[1])
+        self.compare(newer, x, take="all")
+        nodes[0].domain = "nobody.knows"
+        with self.assertRaises(REFUSED):
+            session(model(nodes, x, ["y"]), take="all")
 
     def test_attention(self):
         """Shapes of three and four dimensions, grouped heads, masks, causality, scales and softcap."""
@@ -1222,6 +1276,11 @@ class Application(Comparison):
     def test_session(self):
         inputs = {name: self.array(2, 4, 33, 16) for name in "qkv"}
         self.check_program("session", model([node("Attention", "q k v", "y")], inputs, ["y"]), "the largest difference is")
+
+    def test_older(self):
+        """An ONNX Runtime that is older than the headers is refused with a status that says so."""
+        says = "clattn: ONNX Runtime is older than the headers that the provider was built with"
+        self.check_program("older", b"", says)
 
     def test_buffers(self):
         """Attention with a cache, whose arrays are in OpenCL buffers, before and behind nodes of the CPU provider."""
