@@ -17,7 +17,7 @@ TEST_LIBRARIES = ["pocl-opencl-icd", "ocl-icd-libopencl1", "libjansson4"]
 RELEASES = {"debian13": "trixie", "sid": "sid"}  # the groups that run in another Debian
 ARM64 = ["activation", "attention", "choice", "conv2d", "cross_entropy", "dropout", "embedding", "errors", "kv_append",
          "matmul", "merge", "neighbourhood", "norm", "optimizer",
-         "rope", "softmax"]
+         "rope", "softmax", "softmax_backward"]
 BASICS = ["context", "devices", "errors", "errors_attention", "errors_bindings", "errors_fields", "errors_operators",
           "forks"]  # what another way to build could break
 RACES = ["adopt", "async", "cache", "cache_saving", "context", "forks", "group_attention", "group_drawn",
