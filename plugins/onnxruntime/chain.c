@@ -15,7 +15,7 @@ typedef struct division {
     const char **reason;   /* why a node that is in no step is not, or NULL */
 } division;
 
-static OrtStatus *find_steps(division *d, bool convolves)
+static OrtStatus *find_steps(division *d, bool on_processor)
 {
     OrtStatus *failure = NULL;
     partition *made = d->made;
@@ -25,7 +25,7 @@ static OrtStatus *find_steps(division *d, bool convolves)
             bool found = false;
             const char *reason = NULL;
             ORT_TRY(step_match(d->g, n, light, d->taken, &found_step, &found, &reason));
-            if (found && found_step.kind == STEP_CONVOLUTION && !convolves) {
+            if (found && found_step.kind == STEP_CONVOLUTION && on_processor) {
                 found = false;
                 reason = "processors convolve faster without clattn";
             }
@@ -172,17 +172,40 @@ static void join(division *d)
         }
 }
 
-/* Numbers the chains that are to be taken. */
-static void number_chains(division *d, bool all)
+/* Whether it is known that a product has one row. */
+static bool has_one_row(const graph *g, const step *product)
+{
+    const graph_value *x = &g->value[product->input[0]];
+    bool one = x->rank > 0 && x->rank <= MOST_DIMENSIONS;
+    for (size_t i = 0; one && i + 1 < x->rank; i++)
+        one = x->dim[i] == 1;
+    return one;
+}
+
+/* Numbers the chains that are to be taken.  Those of one token's products are left on processors: reading matrices bounds them, with
+ * clattn or without, and its driver's threads sleep between short kernels. */
+static void number_chains(division *d, bool all, bool on_processor)
 {
     partition *made = d->made;
-    size_t *number = d->level; /* of each root; levels are done with */
-    for (size_t s = 0; s < made->steps; s++)
+    size_t *number = d->level;                         /* of each root; levels are done with */
+    bool *one_row = d->before, *more_rows = d->behind; /* whether a root's chain has such products; so are these */
+    for (size_t s = 0; s < made->steps; s++) {
         number[s] = NO_PLACE;
+        one_row[s] = more_rows[s] = false;
+    }
+    for (size_t s = 0; s < made->steps; s++)
+        if (d->joined[s] != NO_PLACE && made->step[s].kind == STEP_PRODUCT)
+            *(has_one_row(d->g, &made->step[s]) ? &one_row[root_of(d, s)] : &more_rows[root_of(d, s)]) = true;
     for (size_t s = 0; s < made->steps; s++) {
         if (d->joined[s] == NO_PLACE)
             continue;
         const size_t root = root_of(d, s);
+        if (on_processor && one_row[root] && !more_rows[root]) {
+            for (size_t i = 0; i < made->step[s].nodes; i++)
+                d->reason[made->step[s].node[i]] =
+                    "its chain's products have one row, which processors compute as fast without clattn";
+            continue;
+        }
         if ((all || made->step[s].kind == STEP_ATTENTION) && number[root] == NO_PLACE)
             number[root] = made->chains++;
     }
@@ -199,11 +222,11 @@ static void tell(const division *d, partition_left left, void *user)
             left(user, n, d->reason[n]);
         else if (s != NO_PLACE && d->made->chain[s] == NO_PLACE && d->made->step[s].node[0] == n &&
                  d->made->step[s].kind < STEP_ELEMENTWISE)
-            left(user, n, "its chain has no attention");
+            left(user, n, d->reason[n] ? d->reason[n] : "its chain has no attention");
     }
 }
 
-OrtStatus *partition_make(const graph *g, bool all, bool convolves, partition_left left, void *user, partition *made)
+OrtStatus *partition_make(const graph *g, bool all, bool on_processor, partition_left left, void *user, partition *made)
 {
     OrtStatus *failure = NULL;
     const size_t room = g->nodes + 1;
@@ -224,7 +247,7 @@ OrtStatus *partition_make(const graph *g, bool all, bool convolves, partition_le
         failure = ort_failure(g->ort, ORT_FAIL, "clattn: no memory for the graph");
         goto fail;
     }
-    ORT_TRY(find_steps(&d, convolves));
+    ORT_TRY(find_steps(&d, on_processor));
     qsort(made->step, made->steps, sizeof *made->step, by_last_node);
     for (size_t n = 0; n < g->nodes; n++)
         d.step_of[n] = NO_PLACE;
@@ -238,7 +261,7 @@ OrtStatus *partition_make(const graph *g, bool all, bool convolves, partition_le
     if (!all)
         peel(&d);
     join(&d);
-    number_chains(&d, all);
+    number_chains(&d, all, on_processor);
     if (left)
         tell(&d, left, user);
 fail:

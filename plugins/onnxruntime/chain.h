@@ -14,9 +14,11 @@ typedef struct partition {
 /* Learns why a node is left. */
 typedef void (*partition_left)(void *user, size_t node, const char *reason);
 
-/* Divides a graph: chains that have no attention are left if `all` is not set, convolutions if `convolves` is not.  Release with
- * partition_release, also if it fails. */
-OrtStatus *partition_make(const graph *g, bool all, bool convolves, partition_left left, void *user, partition *made);
+/* Divides a graph: chains that have no attention are left if `all` is not set, and what processors compute as fast or faster without
+ * clattn if `on_processor` is: convolutions, and chains whose products have one row.  Release with partition_release, also if it
+ * fails. */
+OrtStatus *partition_make(const graph *g, bool all, bool on_processor, partition_left left, void *user,
+                          partition *made);
 void partition_release(partition *made);
 
 #endif

@@ -176,7 +176,7 @@ static OrtStatus *compile_one(provider *p, const OrtGraph *from, const OrtNode *
     c->base = (OrtNodeComputeInfo){ORT_API_VERSION, create_state, compute, release_state};
     ORT_TRY(graph_read(p->engine.ort, from, &g));
     numbers_mark(&g, true);
-    ORT_TRY(partition_make(&g, true, true, NULL, NULL, &found));
+    ORT_TRY(partition_make(&g, true, false, NULL, NULL, &found));
     ORT_TRY(make_chain(p, fused, &g, &found, &c->what));
 fail:
     partition_release(&found);
@@ -268,7 +268,7 @@ static OrtStatus *ORT_API_CALL get_capability(OrtEp *ep, const OrtGraph *from, O
         goto fail;
     }
     leaving user = {p, &g};
-    ORT_TRY(partition_make(&g, p->takes_all, p->takes_all || !p->engine.shares, write_left, &user, &found));
+    ORT_TRY(partition_make(&g, p->takes_all, p->engine.shares && !p->takes_all, write_left, &user, &found));
     for (size_t c = 0; c < found.chains; c++)
         ORT_TRY(claim(p, &g, &found, c, nodes, claimed, &taken));
     snprintf(line, sizeof line, "clattn takes %zu of %zu nodes, as %zu chains", taken, g.nodes, found.chains);

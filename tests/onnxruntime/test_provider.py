@@ -211,6 +211,25 @@ class Chains(Comparison):
                     self.assertEqual((found, chains, left), (count, 1, []))
                     self.assertLessEqual(taken - 2, count)
 
+    def test_one_row(self):
+        """On a processor products that are known to have one row are left, with the attention between them."""
+        nodes = [node("MatMul", "x w", "q"), *pieces("q", "k", "v", "a"), node("MatMul", "a w", "y")]
+        constants = {"w": self.array(8, 8)}
+        for rows, known, take, taken in (
+            (1, True, "attention", 0),
+            (1, True, "all", 6),
+            (1, False, "attention", 6),
+            (2, True, "attention", 6),
+        ):
+            with self.subTest(rows=rows, known=known, take=take):
+                inputs = {"x": self.array(1, 1, rows, 8), "k": self.array(1, 1, 5, 8), "v": self.array(1, 1, 5, 8)}
+                content = model(nodes, inputs, ["y"], constants, opset=17, known=known)
+                self.compare(content, inputs, take=take)
+                (found, count, chains), left = groups(content, take)
+                self.assertEqual((found, count, chains), (taken, 6, int(taken > 0)))
+                reason = "its chain's products have one row, which processors compute as fast without clattn"
+                self.assertEqual({why for _, why in left}, set() if taken else {reason})
+
     def test_other_shapes(self):
         """One session takes any shape, and broadcasts as ONNX does."""
         nodes = [
