@@ -24,9 +24,9 @@
  * 5 (KEY_TILE + KEY_STEP)) + KEY_TILE * (D_K + D_V); with SPLIT_FLOATS, D being the greater of both sizes, QUERY_VECTORS * LANES *
  * (5 D_K + 4 D_V + D + 7 (KEY_TILE + KEY_STEP)) + KEY_TILE * (D_K + D_V + 1.5 D).
  *
- * Where |lse| is 16 or more in a row of a block, its rounding shows, and the block walks the keys once more, before, for the rows'
- * factors.  A tile that no query of the block attends is skipped; a key that none attends counts as zeros.  But a key that
- * some attend must be finite, or it makes the others' rows of dQ NaN, too.
+ * Where |lse| is 16 or more in a row of a block, with SPLIT_FLOATS 8, its rounding shows, and the block walks the keys once more,
+ * before, for the rows' factors.  A tile that no query of the block attends is skipped; a key that none attends counts as zeros.  But
+ * a key that some attend must be finite, or it makes the others' rows of dQ NaN, too.
  *
  * Local memory: none.  Barriers: none.  Needs OpenCL C 1.2. */
 #include "attention/backward/core.h"
@@ -60,7 +60,7 @@
 #include "lib/compensated.h"
 
 #define LINES __attribute__((aligned(64))) /* of the cache */
-#define LARGE_LSE 16.0f
+#define LARGE_LSE (SPLIT_FLOATS ? 8.0f : 16.0f)
 #define SELECTS (RANGED || MASK || BIAS || MASK_MOD) /* some pairs may not be attended */
 #define SLOPES (SOFTCAP || SCORE_MOD)                /* the derivatives by the scaled scores are not 1 */
 
