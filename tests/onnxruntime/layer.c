@@ -11,6 +11,7 @@ static cl_icd_dispatch below, above;
 static atomic_long left; /* calls until one fails; 0: none does */
 static atomic_long live; /* references to buffers */
 static atomic_long compiled;
+static atomic_long copied; /* bytes */
 
 /* The `number`-th call from now on fails; 0: none. */
 __attribute__((visibility("default"))) void layer_fail(long number)
@@ -36,6 +37,12 @@ __attribute__((visibility("default"))) long layer_compiled(void)
     return atomic_load(&compiled);
 }
 
+/* How many bytes have been copied between buffers and the host's memory. */
+__attribute__((visibility("default"))) long layer_copied(void)
+{
+    return atomic_load(&copied);
+}
+
 /* ---- calls ---- */
 
 static int fails(void)
@@ -51,6 +58,8 @@ static cl_mem CL_API_CALL create_buffer(cl_context context, cl_mem_flags flags, 
     else if (code)
         *code = CL_MEM_OBJECT_ALLOCATION_FAILURE;
     atomic_fetch_add(&live, made != NULL);
+    if (flags & CL_MEM_COPY_HOST_PTR)
+        atomic_fetch_add(&copied, (long)bytes);
     return made;
 }
 
@@ -101,6 +110,7 @@ static cl_int CL_API_CALL fill_buffer(cl_command_queue queue, cl_mem buffer, con
 static cl_int CL_API_CALL read_buffer(cl_command_queue queue, cl_mem buffer, cl_bool waits, size_t offset, size_t bytes,
                                       void *to, cl_uint count, const cl_event *list, cl_event *event)
 {
+    atomic_fetch_add(&copied, (long)bytes);
     return fails() ? CL_OUT_OF_RESOURCES
                    : below.clEnqueueReadBuffer(queue, buffer, waits, offset, bytes, to, count, list, event);
 }
@@ -109,6 +119,7 @@ static cl_int CL_API_CALL write_buffer(cl_command_queue queue, cl_mem buffer, cl
                                        size_t bytes, const void *from, cl_uint count, const cl_event *list,
                                        cl_event *event)
 {
+    atomic_fetch_add(&copied, (long)bytes);
     return fails() ? CL_OUT_OF_RESOURCES
                    : below.clEnqueueWriteBuffer(queue, buffer, waits, offset, bytes, from, count, list, event);
 }

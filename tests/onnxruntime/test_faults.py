@@ -1,5 +1,5 @@
 """The provider for ONNX Runtime when calls of OpenCL fail: a run or a session says so, leaks nothing, and the next run is right. And
-which calls a warm start spares.
+which calls a warm start and shared memory spare.
 
     CLATTN_ONNXRUNTIME=LIBRARY python3 test_faults.py
 
@@ -29,7 +29,7 @@ class Faults(Comparison):
     def setUp(self):
         super().setUp()
         self.layer = ctypes.CDLL(os.environ["OPENCL_LAYERS"])
-        for name in ("layer_left", "layer_live", "layer_compiled"):
+        for name in ("layer_left", "layer_live", "layer_compiled", "layer_copied"):
             getattr(self.layer, name).restype = ctypes.c_long
         self.layer.layer_fail.argtypes = [ctypes.c_long]
 
@@ -127,6 +127,23 @@ class Faults(Comparison):
                 del made
                 gc.collect()
                 self.assertNotEqual(os.listdir(folder), [])
+
+    def test_shared_memory(self):
+        """On a processor a chain reads the session's arrays and writes them where they are."""
+        inputs, constants = {name: self.array(2, 3, 5, 8) for name in "qkv"}, {"w": self.array(8, 8)}
+        content = model(
+            [node("MatMul", "q w", "p"), *pieces("p", "k", "v", "a"), node("MatMul", "a w", "y")],
+            inputs,
+            ["y"],
+            constants,
+            opset=17,
+        )
+        made = session(content)
+        made.run(None, inputs)  # which packs the matrix
+        before = self.layer.layer_copied()
+        made.run(None, inputs)
+        self.assertEqual(self.layer.layer_copied() - before, 0)
+        self.assertGreater(before, 0, "the layer counts nothing")
 
     def test_constants(self):
         """A constant that cannot be stored as float16 is a failure that names the node which reads it."""

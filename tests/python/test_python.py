@@ -755,7 +755,7 @@ for n in range(20):
     timer = threading.Timer(0.002 * n, os.kill, (os.getpid(), signal.SIGINT))
     try:
         timer.start()
-        for _ in range(100):
+        while True:
             clattn.scaled_dot_product_attention(q.copy(), q.copy(), q.copy())
     except KeyboardInterrupt:
         caught += 1
@@ -764,6 +764,32 @@ for n in range(20):
 print(caught, (clattn.scaled_dot_product_attention(q, q, q) == 1).all())
 """)
         self.assertEqual(said.split(), ["20", "True"])
+
+    def test_others_run_meanwhile(self):
+        """While the device computes, the interpreter is other threads'."""
+        x, during = np.ones((1, 8, 4096, 64), np.float32), []
+        clattn.scaled_dot_product_attention(x, x, x)
+
+        def work():
+            begun = time.monotonic()
+            clattn.scaled_dot_product_attention(x, x, x)
+            during.extend((begun, time.monotonic()))
+
+        thread, ticks = threading.Thread(target=work), []
+        thread.start()
+        while thread.is_alive():
+            time.sleep(0.001)
+            ticks.append(time.monotonic())
+        self.assertGreater(sum(during[0] < tick < during[1] for tick in ticks), 10)
+
+    def test_shared_memory(self):
+        """A device that shares the host's memory reads and writes the arrays where they are."""
+        context = clattn.Context()
+        x = np.ones((1, 2, 5, 8), np.float32)
+        clattn.scaled_dot_product_attention(x, x, x, context=context)
+        (call,) = context.calls.values()
+        used = [bool(bound.flags & clattn._library.lib.C_CL_MEM_USE_HOST_PTR) for bound in call.bindings]
+        self.assertEqual(used, [context.shares_memory] * 4)
 
     def test_signal_handler(self):
         """A handler that calls the package itself, while it is at work on its first call."""
