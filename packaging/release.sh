@@ -1,13 +1,15 @@
 #!/bin/sh
 # Makes what a release has, in a folder: the source as an archive, the Python package's wheel, and their checksums.
 #
-#   sh packaging/release.sh FOLDER
+#   sh packaging/release.sh FOLDER [HEADERS]
 #
 # It takes the commit that is checked out; what is not committed is refused.  The same commit gives the same bytes.  Needs git and
-# pip with the network, which fetches what builds a wheel.
+# pip with the network, which fetches what builds a wheel.  With HEADERS, a folder that has ONNX Runtime's, the wheel has
+# clattn_onnxruntime, too (tests/onnxruntime/headers.sh fetches them).
 set -eu
 
-[ $# = 1 ] || { echo "usage: release.sh FOLDER" >&2; exit 2; }
+[ $# = 1 ] || [ $# = 2 ] || { echo "usage: release.sh FOLDER [HEADERS]" >&2; exit 2; }
+headers=${2+$(cd "$2" && pwd)}
 here=$(cd "$(dirname "$0")/.." && pwd)
 mkdir -p "$1"
 out=$(cd "$1" && pwd)
@@ -31,5 +33,5 @@ git archive --format=tar --prefix="$name/" HEAD | gzip -n -9 > "$out/$name.tar.g
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 tar -xzf "$out/$name.tar.gz" -C "$work"
-sh packaging/wheel.sh "$work/$name" "$out"
+sh packaging/wheel.sh "$work/$name" "$out" python3 ${headers:+"$headers"}
 cd "$out" && sha256sum "$name.tar.gz" "$name"*.whl | tee SHA256SUMS

@@ -518,8 +518,9 @@ def add_python(run, gcc, full):
     if full:
         run.add("python", "release", ["sh", "-c", """
             test -z "$(git -C "$0" status --porcelain)" || { echo there are changes that are not committed; exit 77; }
-            for n in 1 2; do sh "$0/packaging/release.sh" "$1/release$n" || exit; done
-            cmp "$1/release1/SHA256SUMS" "$1/release2/SHA256SUMS" """, ROOT, run.work], isolated=False)
+            test -d "$2" && set -- "$1" "$2" || set -- "$1"
+            for n in 1 2; do sh "$0/packaging/release.sh" "$1/release$n" ${2:+"$2"} || exit; done
+            cmp "$1/release1/SHA256SUMS" "$1/release2/SHA256SUMS" """, ROOT, run.work, run.cache / "onnxruntime-headers"], isolated=False)
         drawing, plots, _ = packages(run, "python", "matplotlib", "matplotlib==3.11.2")
         run.add("python", "example", lambda: ["sh", "-c", """
             rm -rf "$1" && mkdir "$1" && "$0" "$2" "$1" && for name in weights speed; do grep -q "</svg>" "$1/$name.svg" || exit; done""",
