@@ -278,7 +278,7 @@ def add_debian(run, group, release, full):
         libraries = ":".join(f"/usr/lib/x86_64-linux-gnu/{each}" for each in ("blas", "lapack"))
         interpreter = [*inside[:-1], f"LD_LIBRARY_PATH={libraries}", f"PYTHONPATH={run.work / 'python'}"]
         run.add(group, "python", [*interpreter, "/usr/bin/python3", HERE / "python/test_python.py"], POCL, [*wheel, made])
-        # Inside there is nothing of the cache.
+        # The root file system sees nothing of the cache.
         models, minilm, whisper = run.work / f"{group}-models", model_files(run, "minilm"), model_files(run, "whisper")
         copied = run.add(group, "models", lambda: ["sh", "-c", 'rm -rf "$0" && mkdir "$0" && cp -r "$1" "$0/minilm" && cp -r "$2" "$0/whisper"',
                                                    models, run.last_line(minilm), run.last_line(whisper)], needs=[minilm, whisper])

@@ -17,7 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples" 
 
 import corpus  # noqa: E402
 
-# By package, messages as a .mo file has them.
+# Messages of each package, as a .mo file has them.
 MESSAGES = {
     "first": {
         "": "Content-Type: text/plain; charset=UTF-8\n",  # the header

@@ -56,7 +56,7 @@ class Between(unittest.TestCase):
         return file.read_text() if file.exists() else ""
 
     def wait_for(self, pattern, seconds):
-        """Until both ranks have said what fits the pattern."""
+        """Waits until both ranks have said what fits the pattern."""
         began = time.monotonic()
         while not all(re.search(pattern, self.said(rank), re.MULTILINE) for rank in range(2)):
             self.assertLess(time.monotonic() - began, seconds, f"rank 0:\n{self.said(0)}\nrank 1:\n{self.said(1)}")

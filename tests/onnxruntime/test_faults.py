@@ -129,7 +129,7 @@ class Faults(Comparison):
                 self.assertNotEqual(os.listdir(folder), [])
 
     def test_shared_memory(self):
-        """On a processor a chain reads the session's arrays and writes them where they are."""
+        """A chain on a processor reads the session's arrays and writes them where they are."""
         inputs, constants = {name: self.array(2, 3, 5, 8) for name in "qkv"}, {"w": self.array(8, 8)}
         content = model(
             [node("MatMul", "q w", "p"), *pieces("p", "k", "v", "a"), node("MatMul", "a w", "y")],

@@ -212,7 +212,7 @@ class Chains(Comparison):
                     self.assertLessEqual(taken - 2, count)
 
     def test_one_row(self):
-        """On a processor products that are known to have one row are left, with the attention between them."""
+        """Products that are known to have one row are left on a processor, with the attention between them."""
         nodes = [node("MatMul", "x w", "q"), *pieces("q", "k", "v", "a"), node("MatMul", "a w", "y")]
         constants = {"w": self.array(8, 8)}
         for rows, known, take, taken in (

@@ -276,7 +276,7 @@ static const attention_case repeated_by_cpu = {"",
                                                .seed = 3,
                                                .long_loops = true};
 
-/* For solvers of 16 bits, with the kernels of other cases. */
+/* Solvers of 16 bits repeat this one; it has the kernels of other cases. */
 static const attention_case repeated_in_16_bits = {"", ALL, .dim = {2, 4, 2, 13, 19, 8, 8}, .type = FOUR(BF)};
 
 static void repeats_give_the_same_bits(const void *test, const char *solver)
