@@ -3,7 +3,8 @@ tokens each, float32, no dropout.  Both take turns.
 
     python training_speed.py [--rounds N] [--repeat N] [--case NAME] [--least RATIO]
 
-With --least the exit status is 1 if PyTorch's time by ours is below it, or our memory above PyTorch's.  The program is $TRAINING_RUN (training_run.c), PyTorch's threads are the processor's cores."""
+With --least the exit status is 1 if PyTorch's time by ours is below it, or our memory above PyTorch's.  The program is
+$TRAINING_RUN (training_run.c), PyTorch's threads are the processor's cores."""
 import argparse
 import os
 import resource
