@@ -5,8 +5,8 @@
 
 No figure is a time: each is a ratio to the machine's roof or to another call, taken within one measurement.  Its bound lies
 far from what is reported, since other machines have other ratios and their neighbours are busy.  Figures beyond their bounds
-are measured again when all have been measured and a pause is over, up to three times in all.  Prints TAP; skips if the device is no CPU or bench/roof is missing.
-The exit status is 0 if no figure has failed."""
+are measured again when all have been measured and a pause is over, up to three times in all.  Prints TAP; skips if the device
+is no CPU or bench/roof is missing.  The exit status is 0 if no figure has failed."""
 import argparse
 import os
 import time
@@ -73,7 +73,7 @@ FIGURES = [
 ]
 
 
-def measure(figures, pause):
+def measure(build, figures, pause):
     """All that was measured of each figure; the last value holds, or none did."""
     values = [[] for _ in figures]
     for attempt in range(ATTEMPTS):
@@ -81,7 +81,7 @@ def measure(figures, pause):
         if attempt > 0 and beyond:
             pause()
         for n in beyond:
-            values[n].append(figures[n].read())
+            values[n].append(figures[n].read(build))
     return values
 
 
@@ -111,7 +111,7 @@ def guard(build, figures=None, pause=lambda: time.sleep(PAUSE)):
         print("1..1\nok 1 # SKIP %s" % reason)
         return 0
     print("1..%d" % len(figures), flush=True)
-    all_values = measure([one._replace(read=lambda one=one: one.read(build)) for one in figures], pause)
+    all_values = measure(build, figures, pause)
     for number, (one, values) in enumerate(zip(figures, all_values), 1):
         print(line_of(number, one, values), flush=True)
     return sum(not one.holds(values[-1]) for one, values in zip(figures, all_values))

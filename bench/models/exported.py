@@ -81,6 +81,10 @@ def models():
     yield "SAM-B's encoder, 3 layers", lambda: Named(SamVisionModel(sam), "pixel_values"), pictures(512, 1), False
 
 
+def is_chosen(name, options):
+    return any(part in name for part in options.only.split(","))
+
+
 def export(options):
     """Writes FOLDER/MODEL/model.onnx and, for each row, ROW.npz with the inputs."""
     import torch
@@ -89,7 +93,7 @@ def export(options):
     torch.manual_seed(0)
     for name, make, rows, is_open in models():
         folder = pathlib.Path(options.folder, name)
-        if folder.exists():
+        if folder.exists() or not is_chosen(name, options):
             continue
         print(name, flush=True)
         *_, inputs = rows.values()
@@ -166,7 +170,7 @@ def main():
         return peak(pathlib.Path(options.peak[1]), options.peak[0] == "clattn")
     rows, most = [], 0.0
     for folder in sorted(pathlib.Path(options.folder).iterdir()):
-        if any(part in folder.name for part in options.only.split(",")):
+        if is_chosen(folder.name, options):
             sessions = [open_session(folder, with_clattn) for with_clattn in (True, False)]
             paths = sorted(folder.glob("*.npz"))
             measured = [measure(path, sessions, options.rounds) for path in paths]

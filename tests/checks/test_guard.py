@@ -44,9 +44,9 @@ class Logic(unittest.TestCase):
     def values(self, *lists, figures=None):
         """What is measured of figures that give these values one after another, and how many pauses there were."""
         pauses = []
-        reads = [iter(values).__next__ for values in lists]
-        figures = figures or [LEAST] * len(lists)
-        return guard.measure([one._replace(read=read) for one, read in zip(figures, reads)], lambda: pauses.append(1)), len(pauses)
+        figures = [one._replace(read=lambda build, values=iter(values): next(values))
+                   for one, values in zip(figures or [LEAST] * len(lists), lists)]
+        return guard.measure(None, figures, lambda: pauses.append(1)), len(pauses)
 
     def test_figures_are_measured_again_until_they_hold(self):
         self.assertEqual(self.values([0.5, 0.1]), ([[0.5]], 0))

@@ -4,6 +4,7 @@ CLATTN_TEST_LEVEL=full draws 500 calls of attention in place of 12; CLATTN_TEST_
 
 import contextlib
 import doctest
+import inspect
 import math
 import os
 import pathlib
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 import unittest
 import warnings
 
@@ -125,31 +127,12 @@ def expected_attention(
     return (weights if dropout is None else weights * dropped(weights.shape, item, *dropout)) @ value, lse
 
 
-def torch_attention(
-    query,
-    key,
-    value,
-    *,
-    mask=None,
-    bias=None,
-    causal=False,
-    scale=None,
-    vector=None,
-    window=None,
-    shift=0,
-    softcap=0.0,
-    score_mod=None,
-    mask_mod=None,
-    slopes=None,
-    sinks=None,
-    query_lengths=None,
-    key_lengths=None,
-    dropout=None,
-    item=0,
-    scores=None,
-):
+def torch_attention(query, key, value, **meaning):
     """The same by PyTorch in float64: by its own function, with whatever is added or selected as its mask, unless scores change
     otherwise, have a sink or are dropped; then by its operations."""
+    given = inspect.signature(expected_attention).bind(query, key, value, **meaning)
+    given.apply_defaults()
+    m = types.SimpleNamespace(**given.arguments)
 
     def tensor(array):
         return torch.from_numpy(np.array(array))  # a copy, which it may write to
@@ -157,50 +140,62 @@ def torch_attention(
     q, k, v = (tensor(array).double() for array in (query, key, value))
     groups, heads = q.shape[-3] // k.shape[-3], q.shape[-3]
     own = torch.nn.functional.scaled_dot_product_attention
-    others = (bias, vector, window, softcap or None, score_mod, mask_mod, slopes, sinks, query_lengths, key_lengths, dropout)
-    is_plain = all(other is None for other in others) and (mask is None or not causal) and not np.any(shift)
+    others = (
+        m.bias,
+        m.vector,
+        m.window,
+        m.softcap or None,
+        m.score_mod,
+        m.mask_mod,
+        m.slopes,
+        m.sinks,
+        m.query_lengths,
+        m.key_lengths,
+        m.dropout,
+    )
+    is_plain = all(other is None for other in others) and (m.mask is None or not m.causal) and not np.any(m.shift)
     k, v = (array.repeat_interleave(groups, -3) for array in (k, v))
-    if vector is None:
-        score = torch.einsum("...id,...jd->...ij", q, k) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if m.vector is None:
+        score = torch.einsum("...id,...jd->...ij", q, k) * (q.shape[-1] ** -0.5 if m.scale is None else m.scale)
     else:
-        factor = tensor(vector).double()[:, None, None] * (1 if scale is None else scale)
+        factor = tensor(m.vector).double()[:, None, None] * (1 if m.scale is None else m.scale)
         score = ((q.unsqueeze(-2) + k.unsqueeze(-3)).tanh() * factor).sum(-1)
-    if softcap:
-        score = torch.tanh(score / softcap) * softcap
-    index = item_numbers(score.shape, item), *np.ogrid[:heads, : score.shape[-2], : score.shape[-1]]
-    distance = tensor(index[3] - index[2] - shift)
-    if score_mod is not None:
-        score = tensor(score_mod(score.numpy(), *index))
+    if m.softcap:
+        score = torch.tanh(score / m.softcap) * m.softcap
+    index = item_numbers(score.shape, m.item), *np.ogrid[:heads, : score.shape[-2], : score.shape[-1]]
+    distance = tensor(index[3] - index[2] - m.shift)
+    if m.score_mod is not None:
+        score = tensor(m.score_mod(score.numpy(), *index))
     added = torch.zeros(score.shape, dtype=torch.float64)
-    for array in (mask, bias):
+    for array in (m.mask, m.bias):
         if array is not None:
             array = tensor(array)
             added = added.masked_fill(~array, -torch.inf) if array.dtype == torch.bool else added + array.double()
-    if slopes is not None:
-        added = added - tensor(slopes).double()[:, None, None] * distance.abs()
-    left, right = (None, None) if window is None else window
+    if m.slopes is not None:
+        added = added - tensor(m.slopes).double()[:, None, None] * distance.abs()
+    left, right = (None, None) if m.window is None else m.window
     for excluded in (
-        distance > 0 if causal else None,
+        distance > 0 if m.causal else None,
         None if left is None else distance < -left,
         None if right is None else distance > right,
-        None if mask_mod is None else tensor(~mask_mod(*index)),
-        None if query_lengths is None else tensor(index[2] >= query_lengths),
-        None if key_lengths is None else tensor(index[3] >= key_lengths),
+        None if m.mask_mod is None else tensor(~m.mask_mod(*index)),
+        None if m.query_lengths is None else tensor(index[2] >= m.query_lengths),
+        None if m.key_lengths is None else tensor(index[3] >= m.key_lengths),
     ):
         if excluded is not None:
             added = added.masked_fill(excluded, -torch.inf)
-    sink = torch.full((heads,), -torch.inf) if sinks is None else tensor(sinks)
+    sink = torch.full((heads,), -torch.inf) if m.sinks is None else tensor(m.sinks)
     logits = torch.cat([score + added, sink.double()[:, None, None].expand(*score.shape[:-1], 1)], -1)
     lse = logits.logsumexp(-1)
     if is_plain:
-        given = None if mask is None else tensor(mask)
+        given = None if m.mask is None else tensor(m.mask)
         given = given if given is None or given.dtype == torch.bool else given.double()
-        output = own(q, k, v, given, is_causal=causal, scale=scale)
-    elif all(other is None for other in (vector, softcap or None, score_mod, sinks, dropout)):
-        output = own(q, k, v, added, scale=scale)
+        output = own(q, k, v, given, is_causal=m.causal, scale=m.scale)
+    elif all(other is None for other in (m.vector, m.softcap or None, m.score_mod, m.sinks, m.dropout)):
+        output = own(q, k, v, added, scale=m.scale)
     else:
         weights = logits.softmax(-1)[..., :-1].masked_fill(torch.isneginf(lse)[..., None], 0)
-        output = (weights if dropout is None else weights * tensor(dropped(weights.shape, item, *dropout))) @ v
+        output = (weights if m.dropout is None else weights * tensor(dropped(weights.shape, m.item, *m.dropout))) @ v
     return output.numpy(), lse.numpy()
 
 

@@ -222,6 +222,17 @@ void backward_prepare(struct backward_job *j, const attention_case *test)
     describe(j);
 }
 
+bool backward_has_engine(void)
+{
+    static const attention_case t = {"", ALL, .dim = {1, 2, 1, 5, 7, 8, 8}, .type = FOUR(CLATTN_DTYPE_BF16)};
+    struct backward_job j;
+
+    backward_prepare(&j, &t);
+    const clattn_status status = operator_makes(device_context(), &attention_operator, &j.desc, "matrix");
+    backward_release(&j);
+    return status != CLATTN_ERROR_UNSUPPORTED;
+}
+
 bool backward_plan(struct backward_job *j, const char *solver)
 {
     return job_plan(&j->job, &attention_operator, &j->desc, solver,

@@ -28,6 +28,9 @@ void backward_release(struct backward_job *j);
 /* Plans the call; false if this driver's compiler breaks the solver, which then refuses. */
 bool backward_plan(struct backward_job *j, const char *solver);
 
+/* Whether the device has a matrix engine, be it a wrong one. */
+bool backward_has_engine(void);
+
 /* What the tests' gradients are made from. */
 backward_problem backward_problem_of(const struct backward_job *j);
 
